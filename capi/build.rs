@@ -2,8 +2,8 @@
 fn main() {
     // Else any file in the folder, such as a test or a page, would build all anew.
     println!("cargo::rerun-if-changed=build.rs");
-    // The library registers functions that run at the end of the program. An application that loads it by dlopen() must not take
-    // it away by dlclose() before.
+    // The library registers functions that run at the end of the program. An application that loads it by dlopen() must
+    // not take it away by dlclose() before.
     if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
         println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     }

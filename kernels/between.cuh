@@ -5,7 +5,7 @@
 #include "common.cuh"
 
 // The part of a line of pixels that samples cover.
-struct Extent {
+struct SourceRange {
     float origin, length;
 };
 
@@ -15,7 +15,7 @@ struct Between {
     float weights[2];
 };
 
-__device__ __forceinline__ Between between(uint32_t at, uint32_t from, Extent over) {
+__device__ __forceinline__ Between between(uint32_t at, uint32_t from, SourceRange over) {
     const float scale = static_cast<float>(from) / over.length;
     const float place = fmaxf((static_cast<float>(at) + 0.5f - over.origin) * scale - 0.5f, 0.0f);
     const uint32_t first = min(static_cast<uint32_t>(place), from - 1);
@@ -25,7 +25,7 @@ __device__ __forceinline__ Between between(uint32_t at, uint32_t from, Extent ov
 
 // The same of the whole line, of length `to`.
 __device__ __forceinline__ Between between(uint32_t at, uint32_t from, uint32_t to) {
-    return between(at, from, Extent{0.0f, static_cast<float>(to)});
+    return between(at, from, SourceRange{0.0f, static_cast<float>(to)});
 }
 
 __device__ __forceinline__ float mix(const Between& x, const Between& y, float a, float b, float c, float d) {

@@ -2,7 +2,7 @@
 // How kernels that draw write to a frame of each format.
 #pragma once
 
-#include "marks.cuh"
+#include "overlay.cuh"
 
 // Where sample x, y of a plane begins, in samples of `bytes` bytes.
 template <typename Frame>

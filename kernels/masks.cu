@@ -4,17 +4,17 @@
 //
 // place_masks: the position of each mask
 //   in   found        the number of kept boxes, then the boxes
-//   out  places       [kept] the pixels whose upper left corners are in the box, or around all of the map that is above 0; and the first
+//   out  entries       [kept] the pixels whose upper left corners are in the box, or around all of the map that is above 0; and the first
 //                     word of the mask
 //   grid one block
 // fill_masks: their pixels
-//   in   places; prototypes or maps [count][height][width], f32 or f16; coefficients [kept][count], of prototypes
+//   in   entries; prototypes or maps [count][height][width], f32 or f16; coefficients [kept][count], of prototypes
 //   out  bits         of each mask rows of whole words, the left pixel in the lowest bit
-//   io   places       is_seen, where a pixel is set
+//   io   entries       is_seen, where a pixel is set
 //   grid y for objects, x for tiles of an object; both of any size: blocks stride over them
 // give_masks: copies them to the host
-//   in   places, bits
-//   out  host_places  in mapped host memory
+//   in   entries, bits
+//   out  host_entries  in mapped host memory
 //        host_bits    the same, where the host wants masks
 //   io   found        boxes without a pixel become empty: the overlay draws none of them
 //   grid any size
@@ -32,14 +32,14 @@ inline constexpr u32 TILE = 32;
 inline constexpr u32 SUMS = 36 * 36;
 inline constexpr u32 FULL_MASK = 0xffffffff;
 
-struct alignas(16) MaskPlace {
+struct alignas(16) MaskEntry {
     u32 left, top, right, bottom;
     u64 first;
     u32 is_seen;
     u32 unused;
 };
 
-static_assert(sizeof(MaskPlace) == 32, "mirrored in masks.rs");
+static_assert(sizeof(MaskEntry) == 32, "mirrored in masks.rs");
 
 // What masks are made of: sums of prototypes, or a map for each row over the input or its box.
 enum Parts : u32 { PROTOTYPES, OVER_INPUT, OVER_BOX };
@@ -48,10 +48,10 @@ struct MaskParams {
     Results* found;
     const void* prototypes;
     const float* coefficients;
-    MaskPlace* places;
+    MaskEntry* entries;
     u32* bits;
     u64* words;  // of all masks
-    MaskPlace* host_places;
+    MaskEntry* host_entries;
     u32* host_bits;
     u32 is_half;
     u32 count, width, height;
@@ -114,12 +114,12 @@ __device__ void bound_maps(const MaskParams& p, u32 kept) {
             bottom = max(bottom, __shfl_xor_sync(FULL_MASK, bottom, offset));
         }
         if (lane == 0) {
-            MaskPlace place = {};
+            MaskEntry entry = {};
             if (left <= right) {
-                reach(left, right, p.width, p.input_width, place.left, place.right);
-                reach(top, bottom, p.height, p.input_height, place.top, place.bottom);
+                reach(left, right, p.width, p.input_width, entry.left, entry.right);
+                reach(top, bottom, p.height, p.input_height, entry.top, entry.bottom);
             }
-            p.places[object] = place;
+            p.entries[object] = entry;
         }
     }
 }
@@ -134,18 +134,18 @@ extern "C" __global__ __launch_bounds__(PLACE_THREADS) void place_masks(const __
     u64 before = 0;
     for (u32 begin = 0; begin < kept; begin += PLACE_THREADS) {
         const u32 object = begin + thread;
-        MaskPlace place = {};
+        MaskEntry entry = {};
         if (object < kept && p.parts == OVER_INPUT) {
-            place = p.places[object];
+            entry = p.entries[object];
         } else if (object < kept) {
             const Candidate box = p.found->detections[object];
-            place.left = edge(box.x1, p.input_width);
-            place.top = edge(box.y1, p.input_height);
-            place.right = edge(box.x2, p.input_width);
-            place.bottom = edge(box.y2, p.input_height);
+            entry.left = edge(box.x1, p.input_width);
+            entry.top = edge(box.y1, p.input_height);
+            entry.right = edge(box.x2, p.input_width);
+            entry.bottom = edge(box.y2, p.input_height);
         }
-        const bool is_empty = place.left >= place.right || place.top >= place.bottom;
-        const u64 words = is_empty ? 0 : static_cast<u64>(words_of(place.right - place.left)) * (place.bottom - place.top);
+        const bool is_empty = entry.left >= entry.right || entry.top >= entry.bottom;
+        const u64 words = is_empty ? 0 : static_cast<u64>(words_of(entry.right - entry.left)) * (entry.bottom - entry.top);
         // The sum of the words up to each thread's.
         u32 from = 0;
         sums[0][thread] = words;
@@ -156,8 +156,8 @@ extern "C" __global__ __launch_bounds__(PLACE_THREADS) void place_masks(const __
             from = 1 - from;
             __syncthreads();
         }
-        place.first = before + sums[from][thread] - words;
-        if (object < kept) p.places[object] = place;
+        entry.first = before + sums[from][thread] - words;
+        if (object < kept) p.entries[object] = entry;
         before += sums[from][PLACE_THREADS - 1];
         __syncthreads();  // the sums are used again
     }
@@ -185,20 +185,20 @@ extern "C" __global__ __launch_bounds__(FILL_THREADS) void fill_masks(const __gr
     __shared__ float sums[SUMS];
     const u32 kept = min(p.found->count, p.limit), lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     for (u32 object = blockIdx.y; object < kept; object += gridDim.y) {
-        const MaskPlace place = p.places[object];
-        if (place.left >= place.right || place.top >= place.bottom) continue;
+        const MaskEntry entry = p.entries[object];
+        if (entry.left >= entry.right || entry.top >= entry.bottom) continue;
         const float* coefficients = p.coefficients + static_cast<size_t>(object) * p.count;
         const Candidate box = p.found->detections[object];
         const bool is_over_box = p.parts == OVER_BOX;
-        const Extent across = {is_over_box ? box.x1 : 0.0f, is_over_box ? box.x2 - box.x1 : static_cast<float>(p.input_width)};
-        const Extent down = {is_over_box ? box.y1 : 0.0f, is_over_box ? box.y2 - box.y1 : static_cast<float>(p.input_height)};
+        const SourceRange across = {is_over_box ? box.x1 : 0.0f, is_over_box ? box.x2 - box.x1 : static_cast<float>(p.input_width)};
+        const SourceRange down = {is_over_box ? box.y1 : 0.0f, is_over_box ? box.y2 - box.y1 : static_cast<float>(p.input_height)};
         const float level = is_over_box ? 0.5f : 0.0f;
-        const u32 stride = words_of(place.right - place.left);
-        const u32 tiles = stride * ((place.bottom - place.top + TILE - 1) / TILE);
+        const u32 stride = words_of(entry.right - entry.left);
+        const u32 tiles = stride * ((entry.bottom - entry.top + TILE - 1) / TILE);
         for (u32 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
             const u32 word = tile % stride;
-            const u32 left = place.left + word * TILE, right = min(left + TILE, place.right);
-            const u32 top = place.top + tile / stride * TILE, bottom = min(top + TILE, place.bottom);
+            const u32 left = entry.left + word * TILE, right = min(left + TILE, entry.right);
+            const u32 top = entry.top + tile / stride * TILE, bottom = min(top + TILE, entry.bottom);
             // The samples of prototypes that the tile needs.
             const u32 x0 = between(left, p.width, across).samples[0];
             const u32 y0 = between(top, p.height, down).samples[0];
@@ -230,9 +230,9 @@ extern "C" __global__ __launch_bounds__(FILL_THREADS) void fill_masks(const __gr
                 }
                 const u32 bits = __ballot_sync(FULL_MASK, is_inside && value > level);
                 seen |= bits;
-                if (lane == 0) p.bits[place.first + static_cast<u64>(row - place.top) * stride + word] = bits;
+                if (lane == 0) p.bits[entry.first + static_cast<u64>(row - entry.top) * stride + word] = bits;
             }
-            if (lane == 0 && seen) p.places[object].is_seen = 1;
+            if (lane == 0 && seen) p.entries[object].is_seen = 1;
         }
     }
 }
@@ -241,9 +241,9 @@ extern "C" __global__ __launch_bounds__(GIVE_THREADS) void give_masks(const __gr
     const u32 kept = min(p.found->count, p.limit), thread = blockIdx.x * GIVE_THREADS + threadIdx.x;
     const u32 threads = gridDim.x * GIVE_THREADS;
     for (u32 object = thread; object < kept; object += threads) {
-        const MaskPlace place = p.places[object];
-        p.host_places[object] = place;
-        if (!place.is_seen) p.found->detections[object].x2 = p.found->detections[object].x1;
+        const MaskEntry entry = p.entries[object];
+        p.host_entries[object] = entry;
+        if (!entry.is_seen) p.found->detections[object].x2 = p.found->detections[object].x1;
     }
     if (!p.host_bits) return;
     const u64 words = *p.words;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-// overlay_*: outlines and tags of all marks on a frame, as in paint.cuh. src/image/overlay/kernel.rs launches it.
+// overlay_*: outlines and tags of all boxes on a frame, as in paint.cuh. src/image/overlay/kernel.rs launches it.
 #include "paint.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS) overlay_nv12(const __grid_constant__ Parameters p) { overlay<Nv12, 0>(p); }

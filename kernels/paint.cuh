@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
-// Marks on a frame, in place.
-//   in    marks [*count], glyphs of their texts, coverage [glyph][height][width] of the font
+// Labelled boxes on a frame, in place.
+//   in    boxes [*count], glyphs of their texts, coverage [glyph][height][width] of the font
 //   io    planes of a frame, rows `strides` bytes apart
-//   grid  y is the part of a mark, from FIRST on: four sides, then the tag; blocks of x, at most as many as there is room for marks,
-//         share the marks, and those of z the pieces of a part, of PIECE cells each, for how many there are is known on the
+//   grid  y is the part of a box, from FIRST on: four sides, then the tag; blocks of x, at most as many as there is room for boxes,
+//         share the boxes, and those of z the pieces of a part, of PIECE cells each, for how many there are is known on the
 //         GPU only
-//   math  no mark reads the frame, and every sample takes the value of the last mark that touches it. A block writes the
-//         samples of its part that no later mark touches: so each is written by its last mark, in any order of execution, and those
-//         that two sides of one mark share take the same value from both.
+//   math  no box reads the frame, and every sample takes the value of the last box that touches it. A block writes the
+//         samples of its part that no later box touches: so each is written by its last box, in any order of execution, and those
+//         that two sides of one box share take the same value from both.
 //   Reference implementation: src/image/overlay/paint.rs.
 #pragma once
 
@@ -21,7 +21,7 @@ inline constexpr uint32_t TAG = 4;
 struct Parameters {
     uint8_t *planes[3];
     const uint32_t *count;
-    const Mark *marks;
+    const LabeledBox *boxes;
     const uint16_t *text;
     const uint8_t *coverage;
     uint32_t strides[3];
@@ -42,37 +42,37 @@ __device__ inline bool lies_in(const Rect &a, const Rect &b) {
     return b.left <= a.left && a.right <= b.right && b.top <= a.top && a.bottom <= b.bottom;
 }
 
-// As Mark::sides of the reference implementation; any may be empty.
-__device__ inline Rect part_of(const Mark &mark, uint32_t part) {
-    const Rect &outer = mark.outer, &inner = mark.inner;
+// As LabeledBox::sides of the reference implementation; any may be empty.
+__device__ inline Rect part_of(const LabeledBox &labeled, uint32_t part) {
+    const Rect &outer = labeled.outer, &inner = labeled.inner;
     switch (part) {
         case 0: return {outer.left, outer.top, outer.right, inner.top};
         case 1: return {outer.left, inner.bottom, outer.right, outer.bottom};
         case 2: return {outer.left, inner.top, inner.left, inner.bottom};
         case 3: return {inner.right, inner.top, outer.right, inner.bottom};
-        default: return mark.tag;
+        default: return labeled.tag;
     }
 }
 
-// The pixels that a mark may touch: those in `outer` and not in `inner`.
+// The pixels that a box may touch: those in `outer` and not in `inner`.
 struct Ring {
     Rect outer, inner;
 };
 
 // All outlines come before all tags.
 __device__ inline Ring ring_of(const Parameters &p, uint32_t count, uint32_t turn) {
-    if (turn < count) return {p.marks[turn].outer, p.marks[turn].inner};
-    return {p.marks[turn - count].tag, {}};
+    if (turn < count) return {p.boxes[turn].outer, p.boxes[turn].inner};
+    return {p.boxes[turn - count].tag, {}};
 }
 
 // 0 paper .. 255 ink, at a pixel of the tag.
-__device__ inline uint32_t coverage_at(const Parameters &p, const Mark &mark, uint32_t x, uint32_t y) {
+__device__ inline uint32_t coverage_at(const Parameters &p, const LabeledBox &labeled, uint32_t x, uint32_t y) {
     // Left of the text this wraps around to a great number.
-    const uint32_t column = x - (mark.tag.left + p.glyph_width / 2);
+    const uint32_t column = x - (labeled.tag.left + p.glyph_width / 2);
     const uint32_t letter = column / p.glyph_width;
-    if (letter >= mark.text_len) return 0;
-    const uint32_t glyph = p.text[mark.text_start + letter];
-    return p.coverage[(glyph * p.glyph_height + (y - mark.tag.top)) * p.glyph_width + column % p.glyph_width];
+    if (letter >= labeled.text_len) return 0;
+    const uint32_t glyph = p.text[labeled.text_start + letter];
+    return p.coverage[(glyph * p.glyph_height + (y - labeled.tag.top)) * p.glyph_width + column % p.glyph_width];
 }
 
 __device__ inline uint8_t blend(uint8_t paper, uint8_t ink, uint32_t coverage) {
@@ -84,9 +84,9 @@ struct Cells {
     uint32_t left, top, width, count;
 };
 
-// Cells first..last of a part of mark `number`.
+// Cells first..last of a part of box `number`.
 template <typename Format, uint32_t FIRST>
-__device__ inline void paint(const Parameters &p, uint32_t count, uint32_t number, const Mark &mark, const Rect &part,
+__device__ inline void paint(const Parameters &p, uint32_t count, uint32_t number, const LabeledBox &labeled, const Rect &part,
                              const Cells &cells, uint32_t first, uint32_t last) {
     constexpr uint32_t CELL = Format::CELL;
     const uint32_t left = cells.left, top = cells.top, width = cells.width;
@@ -100,7 +100,7 @@ __device__ inline void paint(const Parameters &p, uint32_t count, uint32_t numbe
         ys[i] = (top + cell / width) * CELL;
     }
 
-    // A bit for each pixel of each cell that a later mark touches.
+    // A bit for each pixel of each cell that a later box touches.
     uint32_t covered = 0;
     __shared__ Ring rings[THREADS];
     __shared__ uint32_t found;
@@ -131,15 +131,15 @@ __device__ inline void paint(const Parameters &p, uint32_t count, uint32_t numbe
     for (uint32_t i = 0; i < CELLS; i++) {
         if (first + i * THREADS + threadIdx.x > last) break;
         const uint32_t hidden = covered >> (i * 4) & 15;
-        if (CELL > 1 && hidden == 0) Format::chroma(p, xs[i] / CELL, ys[i] / CELL, mark.paper);
+        if (CELL > 1 && hidden == 0) Format::chroma(p, xs[i] / CELL, ys[i] / CELL, labeled.paper);
         for (uint32_t k = 0; k < CELL * CELL; k++) {
             const uint32_t x = xs[i] + k % CELL, y = ys[i] + k / CELL;
             if (!holds(part, x, y) || hidden >> k & 1) continue;
-            Sample sample = mark.paper;
+            Sample sample = labeled.paper;
             if (is_tag) {
-                const uint32_t coverage = coverage_at(p, mark, x, y);
+                const uint32_t coverage = coverage_at(p, labeled, x, y);
 #pragma unroll
-                for (uint32_t c = 0; c < 4; c++) sample.parts[c] = blend(sample.parts[c], mark.ink.parts[c], coverage);
+                for (uint32_t c = 0; c < 4; c++) sample.parts[c] = blend(sample.parts[c], labeled.ink.parts[c], coverage);
             }
             Format::pixel(p, x, y, sample);
         }
@@ -149,18 +149,18 @@ __device__ inline void paint(const Parameters &p, uint32_t count, uint32_t numbe
 template <typename Format, uint32_t FIRST>
 __device__ inline void overlay(const Parameters &p) {
     constexpr uint32_t CELL = Format::CELL;
-    // The first mark is loaded together with their number, though it may be beyond.
-    Mark mark = p.marks[blockIdx.x];
+    // The first box is loaded together with their number, though it may be beyond.
+    LabeledBox labeled = p.boxes[blockIdx.x];
     const uint32_t count = *p.count;
     for (uint32_t number = blockIdx.x; number < count; number += gridDim.x) {
-        if (number != blockIdx.x) mark = p.marks[number];
-        const Rect part = part_of(mark, FIRST == TAG ? TAG : blockIdx.y);
+        if (number != blockIdx.x) labeled = p.boxes[number];
+        const Rect part = part_of(labeled, FIRST == TAG ? TAG : blockIdx.y);
         // An empty rectangle at an odd position would have cells.
         if (is_empty(part)) continue;
         Cells cells = {part.left / CELL, part.top / CELL};
         cells.width = (part.right + CELL - 1) / CELL - cells.left;
         cells.count = ((part.bottom + CELL - 1) / CELL - cells.top) * cells.width;
         for (uint32_t first = blockIdx.z * PIECE; first < cells.count; first += gridDim.z * PIECE)
-            paint<Format, FIRST>(p, count, number, mark, part, cells, first, min(first + PIECE, cells.count) - 1);
+            paint<Format, FIRST>(p, count, number, labeled, part, cells, first, min(first + PIECE, cells.count) - 1);
     }
 }

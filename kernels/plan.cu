@@ -9,21 +9,21 @@
 //   out   of each of `limit` objects its four sides, the weakest object first; invisible ones have width 0
 //   grid  a thread for each side
 //   math  that of src/image/rotated.rs and src/image/overlay/strokes.rs, the reference implementation
-// plan_marks, and plan_rotated_marks where boxes may be rotated: detections -> marks for overlay.cu, and the glyphs of their texts.
+// plan_boxes, and plan_rotated_boxes where boxes may be rotated: detections -> labelled boxes for overlay.cu, and the glyphs of their texts.
 //   in    found: the count, then each detection, best first; names of classes as glyphs
-//   out   `limit` marks, *count of them for the detections, the weakest first; invisible ones are empty, and so are the
+//   out   `limit` boxes, *count of them for the detections, the weakest first; invisible ones are empty, and so are the
 //         others; texts `text_stride` glyphs apart
 //   grid  a thread for each of `limit` detections
 //   math  that of src/image/geometry.rs, and of src/image/overlay/plan.rs and color.rs, the reference implementation
 //   launched by src/image/overlay/kernel.rs, which mirrors Parameters
 #include "boxes.cuh"
-#include "marks.cuh"
+#include "overlay.cuh"
 #include "rotated.cuh"
 
 struct Parameters {
     const Results *found;
     uint32_t *count;
-    Mark *marks;
+    LabeledBox *boxes;
     uint16_t *text;
     const uint16_t *names; // of each class `name_stride`: the count of glyphs, 0 if it has no name, then these
     uint32_t limit;
@@ -85,7 +85,7 @@ struct Shape {
     Corners corners;
 };
 
-// As Instances::map_to_frame, where boxes are in pixels of the tensor, and plan_marks of plan.rs.
+// As Instances::map_to_frame, where boxes are in pixels of the tensor, and plan_boxes of plan.rs.
 template <bool ROTATED>
 __device__ inline Shape shape_of(const Parameters &p, const Candidate &detection) {
     Shape shape = {{detection.x1, detection.y1, detection.x2, detection.y2}};
@@ -214,7 +214,7 @@ __device__ inline Rect tag_of(const Parameters &p, const Rect &outer, uint32_t l
 }
 
 template <bool ROTATED>
-__device__ inline void plan_mark(const Parameters &p) {
+__device__ inline void plan_box(const Parameters &p) {
     const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
     if (i >= p.limit) return;
     // Both are loaded together, though there may be no such detection.
@@ -222,33 +222,33 @@ __device__ inline void plan_mark(const Parameters &p) {
     const Candidate detection = p.found->detections[i];
     if (i == 0) *p.count = count;
     if (i >= count) {
-        p.marks[i] = {};
+        p.boxes[i] = {};
         return;
     }
     const Shape shape = shape_of<ROTATED>(p, detection);
     const Box &box = shape.box;
     const Edges x = edges(box.x1, box.x2, p.line, p.width), y = edges(box.y1, box.y2, p.line, p.height);
     const uint32_t number = count - 1 - i;
-    Mark mark = {};
-    mark.outer = {x.start, y.start, x.end, y.end};
-    if (!shape.is_seen || is_empty(mark.outer)) {
-        p.marks[number] = {};
+    LabeledBox labeled = {};
+    labeled.outer = {x.start, y.start, x.end, y.end};
+    if (!shape.is_seen || is_empty(labeled.outer)) {
+        p.boxes[number] = {};
         return;
     }
     // The outline of a rotated box is strokes.
-    if (shape.is_turned) mark.inner = mark.outer;
-    else mark.inner = {x.inner_start, y.inner_start, x.inner_end, y.inner_end};
+    if (shape.is_turned) labeled.inner = labeled.outer;
+    else labeled.inner = {x.inner_start, y.inner_start, x.inner_end, y.inner_end};
     const Rgb color = color_of(detection.cls);
-    mark.paper = sample(p, color);
-    mark.ink = sample(p, ink_on(color));
-    mark.text_start = number * p.text_stride;
-    mark.text_len = describe(p, detection, p.text + mark.text_start);
-    mark.tag = tag_of(p, mark.outer, mark.text_len);
-    p.marks[number] = mark;
+    labeled.paper = sample(p, color);
+    labeled.ink = sample(p, ink_on(color));
+    labeled.text_start = number * p.text_stride;
+    labeled.text_len = describe(p, detection, p.text + labeled.text_start);
+    labeled.tag = tag_of(p, labeled.outer, labeled.text_len);
+    p.boxes[number] = labeled;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) plan_marks(const __grid_constant__ Parameters p) { plan_mark<false>(p); }
-extern "C" __global__ void __launch_bounds__(THREADS) plan_rotated_marks(const __grid_constant__ Parameters p) { plan_mark<true>(p); }
+extern "C" __global__ void __launch_bounds__(THREADS) plan_boxes(const __grid_constant__ Parameters p) { plan_box<false>(p); }
+extern "C" __global__ void __launch_bounds__(THREADS) plan_rotated_boxes(const __grid_constant__ Parameters p) { plan_box<true>(p); }
 
 struct StrokeParameters {
     Parameters plan;

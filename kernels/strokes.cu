@@ -7,7 +7,7 @@
 //   grid  a block for each tile of TILE_WIDTH x TILE_HEIGHT cells, a thread for each cell
 //   math  integers; every sample takes the value of the last stroke that touches it: the search starts at the last one
 //   Reference implementation: src/image/overlay/strokes.rs.
-// tags_*: tags of all marks without their outlines, as in paint.cuh.
+// tags_*: tags of all boxes without their outlines, as in paint.cuh.
 #include "paint.cuh"
 
 struct StrokeParameters {

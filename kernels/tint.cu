@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 // plan_tints: masks of objects -> tints that tint_* mixes into a frame
-//   in    places [*count]: positions of masks, the best object first; marks [*count] of the same objects, the weakest first
+//   in    entries [*count]: positions of masks, the best object first; labelled boxes [*count] of the same objects, the weakest first
 //   out   tints [limit], the best object first; those that are not drawn are empty
 //   grid  a thread for each of `limit` objects
 // tint_*: masks on a frame, in place.
@@ -22,18 +22,18 @@ struct alignas(16) Tint {
 static_assert(sizeof(Tint) == 32, "mirrored in tints.rs");
 
 // As in masks.cu.
-struct alignas(16) MaskPlace {
+struct alignas(16) MaskEntry {
     Rect rect;
     uint64_t first;
     uint32_t is_seen;
     uint32_t unused;
 };
 
-static_assert(sizeof(MaskPlace) == 32, "mirrored in tints.rs");
+static_assert(sizeof(MaskEntry) == 32, "mirrored in tints.rs");
 
 struct PlanParameters {
-    const MaskPlace *places;
-    const Mark *marks;
+    const MaskEntry *entries;
+    const LabeledBox *boxes;
     const uint32_t *count;
     Tint *tints;
     uint32_t limit;
@@ -65,9 +65,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) plan_tints(const __grid_co
     const uint32_t count = min(*p.count, p.limit);
     Tint tint = {};
     if (object < count) {
-        const Mark &mark = p.marks[count - 1 - object];
-        const MaskPlace place = p.places[object];
-        if (!is_empty(mark.outer)) tint = {place.rect, place.first, mark.paper};
+        const LabeledBox &labeled = p.boxes[count - 1 - object];
+        const MaskEntry entry = p.entries[object];
+        if (!is_empty(labeled.outer)) tint = {entry.rect, entry.first, labeled.paper};
     }
     p.tints[object] = tint;
 }

@@ -10,14 +10,14 @@
 //!
 //! * `core`: errors, tensors, memory, CUDA.
 //! * `image`: frames, the tensors made of them, and drawing. `model`: the description in a model file.
-//! * `track`: ids of objects that stay the same from frame to frame. `analytics`: counts in zones and across lines. `publish`: results as
-//!   JSON, to files and brokers.
+//! * `track`: ids of objects that stay the same from frame to frame. `analytics`: counts in zones and across lines.
+//!   `publish`: results as JSON, to files and brokers.
 //! * `heads`: how a model writes its results, one file each. `postprocess`: from a head's rows to objects.
 //! * `backends`: what runs models: TensorRT, ONNX Runtime, or rten on the CPU.
 //! * [`session`]: the whole chain without a pipeline. The crate `gsttrt-capi` is the same for C.
 //! * `gst`: GStreamer's side: metas, memory, contexts, statistics.
-//! * `trtpreprocess`, `trtinfer`, `trtnms`, `trttrack`, `trtanalytics`, `trtoverlay`, `trtpublish`: the elements, thin: settings, caps, one
-//!   call per frame.
+//! * `trtpreprocess`, `trtinfer`, `trtnms`, `trttrack`, `trtanalytics`, `trtoverlay`, `trtpublish`: the elements, thin:
+//!   settings, caps, one call per frame.
 
 // Some of it is for the elements alone, and some for tests.
 #![cfg_attr(not(all(feature = "gstreamer", feature = "internals")), allow(dead_code, unused_imports))]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The fields of ONNX files that are read here, decoded once for all that ask for them; all others are skipped. Numbers of weights
-//! stay in the bytes of the file.
+//! The fields of ONNX files that are read here, decoded once for all that ask for them; all others are skipped. Numbers
+//! of weights stay in the bytes of the file.
 //!
 //! Names and field numbers are those of onnx.proto3 (<https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3>).
 

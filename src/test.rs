@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::core::cuda::driver::Context;
 
-/// A GPU for a test; where there is none, the test prints that it is skipped, and fails if there has to be one (`REQUIRE_GPU`).
+/// A GPU for a test; where there is none, the test prints that it is skipped, and fails if there has to be one
+/// (`REQUIRE_GPU`).
 pub(crate) fn gpu() -> Option<Context> {
     Context::primary(0).map_err(|error| skip(&error)).ok()
 }
@@ -16,8 +17,8 @@ pub(crate) fn skip(why: &dyn std::fmt::Display) {
     println!("SKIP: {why}");
 }
 
-/// Threads that wait, for tests that need them to: counted up under the lock that the wait releases, so that a test that has seen the count
-/// and then gets the lock knows that they wait.
+/// Threads that wait, for tests that need them to: counted up under the lock that the wait releases, so that a test
+/// that has seen the count and then gets the lock knows that they wait.
 #[derive(Default)]
 pub(crate) struct Waiters(AtomicUsize);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! trttrack ! trtanalytics on crowds whose crossings and dwell times are known: a tenth of the detections is missing, and the edges of
-//! the others are off by 3 pixels (standard deviation). Walkers pass and hide each other.
+//! trttrack ! trtanalytics on crowds whose crossings and dwell times are known: a tenth of the detections is missing,
+//! and the edges of the others are off by 3 pixels (standard deviation). Walkers pass and hide each other.
 #![cfg(feature = "gstreamer")]
 
 mod common;
@@ -97,7 +97,8 @@ impl Walker {
         Some([x - width / 2.0, y - height, x + width / 2.0, y])
     }
 
-    /// What it does on the path that is moved so far; `None` where that depends on moments: a short visit, or one soon after another.
+    /// What it does on the path that is moved so far; `None` where that depends on moments: a short visit, or one soon
+    /// after another.
     fn truth(&self, by: Point) -> Option<Truth> {
         const SHORTEST: usize = 15;
         const BETWEEN: usize = 25;
@@ -137,8 +138,8 @@ impl Walker {
         Some(truth)
     }
 
-    /// Whether nothing that is counted depends on a few pixels: 10 of them change no count, and no dwell time by more than a third of a
-    /// second.
+    /// Whether nothing that is counted depends on a few pixels: 10 of them change no count, and no dwell time by more
+    /// than a third of a second.
     fn is_clear(&self) -> bool {
         const APART: f32 = 10.0;
         const FRAMES_APART: usize = 10;

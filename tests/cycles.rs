@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Starting and stopping for a long time: no memory and no thread may stay behind. A process of its own, since it counts both.
+//! Starting and stopping for a long time: no memory and no thread may stay behind. A process of its own, since it
+//! counts both.
 #![cfg(feature = "gstreamer")]
 
 mod common;
@@ -27,8 +28,8 @@ fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-/// Waits for threads that load or run a model: they go on for a moment beside a pipeline that was stopped, and have the model. Until such
-/// a thread runs, it has the name of the one that began it, which is this one.
+/// Waits for threads that load or run a model: they go on for a moment beside a pipeline that was stopped, and have the
+/// model. Until such a thread runs, it has the name of the one that began it, which is this one.
 fn wait_for_models() {
     let name = |task: std::path::PathBuf| std::fs::read_to_string(task.join("comm")).unwrap_or_default();
     let this = std::fs::canonicalize("/proc/thread-self").unwrap();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The examples that read detections, as programs: what they print of a clip, and that each failure ends with the text of the
-//! error and without waiting for ever. The same of the examples without a pipeline; tests/capi.rs tests what those find, and
-//! gst-trt/tests run the program.
+//! The examples that read detections, as programs: what they print of a clip, and that each failure ends with the text
+//! of the error and without waiting for ever. The same of the examples without a pipeline; tests/capi.rs tests what
+//! those find, and gst-trt/tests run the program.
 #![cfg(feature = "gstreamer")]
 
 mod common;
@@ -101,8 +101,8 @@ fn failures_are_said(language: &str) {
     let example = Example::plain(language, "fails");
     let (sample, model) = (path("tests/data/sample.mp4"), shapes());
     let words = example.file("bad.mp4", b"hello\n");
-    // A file without a header would not do: decodebin of GStreamer 1.26 loses the error of qtdemux in 1 of 100 runs, with no element
-    // of ours in the pipeline.
+    // A file without a header would not do: decodebin of GStreamer 1.26 loses the error of qtdemux in 1 of 100 runs,
+    // with no element of ours in the pipeline.
     let mut damaged = std::fs::read(example.clip()).unwrap();
     let data = damaged.windows(4).position(|word| word == b"mdat").unwrap() + 4;
     damaged[data..].fill(0);

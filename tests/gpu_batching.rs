@@ -129,7 +129,8 @@ fn streams_that_share_a_model_find_what_one_finds_alone() {
     assert!(neighbours.count() > places.len() / 2, "tensors are made where the batch is");
     drop(places);
 
-    // Three of one pipeline, which has one CUDA context: in batches, and without, when several runs are on the GPU side by side.
+    // Three of one pipeline, which has one CUDA context: in batches, and without, when several runs are on the GPU side
+    // by side.
     let shared = "batch-size=4 batch-timeout=20000 shared-model=gpu";
     for (infer, what) in [(shared, "three streams of a pipeline"), ("shared-model=gpu", "three without batches")] {
         let line: String = (0..3).map(|number| stream(number, &model, infer)).collect();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Decoding and suppression on the GPU against the reference implementations on the CPU: the same detections, in the same order, bit for bit.
+//! Decoding and suppression on the GPU against the reference implementations on the CPU: the same detections, in the
+//! same order, bit for bit.
 //!
 //! Needs a GPU; prints SKIP where there is none, and fails instead with `REQUIRE_GPU=1`.
 

@@ -33,7 +33,8 @@ fn detector(nms: &str) -> String {
     )
 }
 
-/// A launch line that begins with `decoder`. The demuxer makes its pad anew with each start, which a launch line links once only.
+/// A launch line that begins with `decoder`. The demuxer makes its pad anew with each start, which a launch line links
+/// once only.
 fn pipeline(line: &str) -> gst::Pipeline {
     let pipeline: gst::Pipeline = gst::parse::launch(line).unwrap().downcast().unwrap();
     let parse = pipeline.by_name("parse").unwrap().downgrade();
@@ -86,8 +87,8 @@ fn frames_are_the_decoders_own_up_to_the_sink() {
     assert!(!shown.is_empty() && *decoded == *shown);
 }
 
-/// A decoder often still holds the frame that it gives, which then goes on as a copy. Thrown away, it would be allocated anew, for
-/// which the whole GPU is waited for.
+/// A decoder often still holds the frame that it gives, which then goes on as a copy. Thrown away, it would be
+/// allocated anew, for which the whole GPU is waited for.
 #[test]
 fn pools_keep_frames_that_decoders_hold() {
     if !gpu_chain_or_skip() {
@@ -364,8 +365,8 @@ fn a_hundred_cycles_leave_no_gpu_memory() {
     assert!(after + 6 >= before, "{} MiB are gone", before - after);
 }
 
-/// A batch of another stream may hold what was made of a frame, and a copy in other memory what the frame was. Neither lets the
-/// frame go back to its pool while the GPU reads it.
+/// A batch of another stream may hold what was made of a frame, and a copy in other memory what the frame was. Neither
+/// lets the frame go back to its pool while the GPU reads it.
 #[test]
 fn frames_stay_until_the_gpu_has_read_them() {
     let Some(context) = common::gpu::context() else { return };

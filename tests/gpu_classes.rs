@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Classifiers on a GPU: the classes of the CPU, and written alike.
 //!
-//! Needs a GPU and a TensorRT that builds, which `TRT_LIBRARY` names as the property `trt-library`; says SKIP where one is missing,
-//! and fails instead with `REQUIRE_GPU=1`.
+//! Needs a GPU and a TensorRT that builds, which `TRT_LIBRARY` names as the property `trt-library`; says SKIP where one
+//! is missing, and fails instead with `REQUIRE_GPU=1`.
 #![cfg(feature = "gstreamer")]
 
 mod common;
@@ -26,9 +26,10 @@ fn model(folder: &std::path::Path, softmax: bool) -> String {
         &["means"],
         vec![ints("axes", &[2, 3]), int("keepdims", 0)],
     );
-    let graph = match softmax {
-        true => graph.node("Softmax", &["means"], &["output0"], vec![int("axis", 1)]),
-        false => graph.node("Identity", &["means"], &["output0"], Vec::new()),
+    let graph = if softmax {
+        graph.node("Softmax", &["means"], &["output0"], vec![int("axis", 1)])
+    } else {
+        graph.node("Identity", &["means"], &["output0"], Vec::new())
     };
     let graph = graph.output("output0", F32, &["n", "3"]).metadata("names", "{0: 'red', 1: 'green', 2: 'blue'}");
     graph.metadata("task", "classify").save(&folder.join(format!("means-{softmax}.onnx")))

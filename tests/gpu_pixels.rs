@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The kernels that touch pixels against the reference implementations on the CPU, bit by bit: preprocessing, and drawing in place.
+//! The kernels that touch pixels against the reference implementations on the CPU, bit by bit: preprocessing, and
+//! drawing in place.
 //!
 //! Needs a GPU; prints SKIP where there is none, and fails instead with `REQUIRE_GPU=1`.
 
@@ -390,12 +391,12 @@ impl Gpu {
             let mut of_frame = in_tensor.clone();
             of_frame.masks = masks_in((letterbox.tensor_width, letterbox.tensor_height));
             // Objects without a pixel are not drawn, as the search leaves them.
-            let (places, bits) = of_frame.masks.as_ref().map_or_else(Default::default, |masks| {
-                let (places, bits) = masks.for_device();
-                (places, bits.to_vec())
+            let (entries, bits) = of_frame.masks.as_ref().map_or_else(Default::default, |masks| {
+                let (entries, bits) = masks.for_device();
+                (entries, bits.to_vec())
             });
             let mut on_device = detections.to_vec();
-            for (detection, _) in on_device.iter_mut().zip(&places).filter(|(_, place)| place.is_seen == 0) {
+            for (detection, _) in on_device.iter_mut().zip(&entries).filter(|(_, entry)| entry.is_seen == 0) {
                 detection.bbox.x2 = detection.bbox.x1;
             }
             if let Some(masks) = &mut in_tensor.masks {
@@ -407,9 +408,9 @@ impl Gpu {
             let on_gpu = self.upload(&[found_bytes(&on_device), vec![0; room * size_of::<Candidate>()]].concat());
             let values = in_tensor.keypoints.as_ref().map_or(&[][..], |keypoints| &keypoints.values);
             let points = self.upload(&[bytemuck::cast_slice(values), &[0; 4]].concat());
-            let places = self.upload(&[bytemuck::cast_slice(&places), &[0; 32 * 3][..]].concat());
+            let entries = self.upload(&[bytemuck::cast_slice(&entries), &[0; 32 * 3][..]].concat());
             let bits = self.upload(&[bytemuck::cast_slice(&bits), &[0; 4][..]].concat());
-            let masks = has_masks.then(|| DeviceMasks { places: places.address(), bits: bits.address(), detail: 0 });
+            let masks = has_masks.then(|| DeviceMasks { entries: entries.address(), bits: bits.address(), detail: 0 });
             for (what, in_frame, drawn) in [
                 ("the host", &in_tensor, detections),
                 ("a plan", &in_tensor, detections),

@@ -165,7 +165,8 @@ fn wrong_libraries_and_devices_are_named() {
     }
 }
 
-/// Large models take minutes, and stopping must not wait for that. The file is a copy, for not every GStreamer sees the project.
+/// Large models take minutes, and stopping must not wait for that. The file is a copy, for not every GStreamer sees the
+/// project.
 #[test]
 fn a_pipeline_stops_while_its_engine_is_built() {
     common::init();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Rectangles on a GPU: models with an open input, whose tensors have the shape of the frames, with the boxes of the CPU; and
-//! tensors of parts of a frame, with the bytes of the CPU.
+//! Rectangles on a GPU: models with an open input, whose tensors have the shape of the frames, with the boxes of the
+//! CPU; and tensors of parts of a frame, with the bytes of the CPU.
 //!
 //! Needs a GPU, for models also a TensorRT that builds, which `TRT_LIBRARY` names as the property `trt-library`; prints SKIP
 //! where one is missing, and fails instead with `REQUIRE_GPU=1`.
@@ -267,8 +267,8 @@ fn parts_outside_the_frame_are_refused_before_the_launch() {
     assert!(AntialiasedRegionKernel::new(&context, format, (16, 8), color, &spec).unwrap().is_none());
 }
 
-/// Slices of the frames of the test detector, which TensorRT runs in batches that fill and in such that do not: the boxes are
-/// those of the CPU, to a pixel.
+/// Slices of the frames of the test detector, which TensorRT runs in batches that fill and in such that do not: the
+/// boxes are those of the CPU, to a pixel.
 #[test]
 fn slices_have_the_objects_of_the_cpu() {
     let Some(library) = library() else { return };

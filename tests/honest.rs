@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What the elements say where a wish cannot be met: settings that come too late or have no effect, models that are swapped, formats
-//! that cannot be used, results that nothing reads, frames that were skipped.
+//! What the elements say where a wish cannot be met: settings that come too late or have no effect, models that are
+//! swapped, formats that cannot be used, results that nothing reads, frames that were skipped.
 #![cfg(feature = "gstreamer")]
 
 mod common;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What the elements say of themselves reads as that of upstream's, and the pages that name their properties name existing ones.
-//! docs/reference shows all of it: tests/reference.rs.
+//! What the elements say of themselves reads as that of upstream's, and the pages that name their properties name
+//! existing ones. docs/reference shows all of it: tests/reference.rs.
 #![cfg(feature = "gstreamer")]
 
 mod common;

@@ -170,9 +170,10 @@ fn logits_are_scaled_before_the_class_is_chosen() {
             "videotestsrc num-buffers=1 ! video/x-raw,format=RGB,width=64,height=64 ! trtpreprocess \
              ! trtinfer model-file={model} ! trtnms ! fakesink"
         ));
-        match is_taken {
-            true => outcome.expect_success(),
-            false => assert!(outcome.error_text().contains("semantic-logits"), "{}", outcome.error_text()),
+        if is_taken {
+            outcome.expect_success()
+        } else {
+            assert!(outcome.error_text().contains("semantic-logits"), "{}", outcome.error_text())
         }
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Our trained models of maps on clips after H.264, each pixel of each frame against the truth that the clip was rendered with.
+//! Our trained models of maps on clips after H.264, each pixel of each frame against the truth that the clip was
+//! rendered with.
 #![cfg(feature = "gstreamer")]
 
 mod common;

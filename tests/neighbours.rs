@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Every neighbour at every position of the chain: boxes are right, or an error has the position where the neighbour belongs.
+//! Every neighbour at every position of the chain: boxes are right, or an error has the position where the neighbour
+//! belongs.
 #![cfg(feature = "gstreamer")]
 
 mod common;
@@ -93,8 +94,8 @@ fn bordered([l, t, r, b]: Corners) -> Corners {
     [0.25 + l / 2.0, t, 0.25 + r / 2.0, b]
 }
 
-/// What trtnms found in each frame, and how the pipeline ended, with these elements before trtpreprocess, trtinfer and trtnms
-/// and behind it.
+/// What trtnms found in each frame, and how the pipeline ended, with these elements before trtpreprocess, trtinfer and
+/// trtnms and behind it.
 fn detect(source: &str, infer: &str, [first, second, third, last]: [&str; 4]) -> (Vec<Vec<Found>>, Outcome) {
     common::init();
     // H.264 has one right picture, so any decoder will do.
@@ -155,7 +156,8 @@ fn try_everywhere(source: &str, infer: &str, neighbour: &str, effect: &Effect, r
     }
 }
 
-/// Whether these are the boxes of that frame. Where the model saw other pixels, only certain boxes must be there again, nearly.
+/// Whether these are the boxes of that frame. Where the model saw other pixels, only certain boxes must be there again,
+/// nearly.
 fn matches(frame: &[Found], reference: &[Found], map: fn(Corners) -> Corners, exact: bool) -> bool {
     let near = |a: Corners, b: Corners| a.into_iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-4);
     if exact {

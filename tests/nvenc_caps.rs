@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The encoder leg by its caps: what NVIDIA's encoder elements take is what trtnms offers, in CUDA memory.
 //!
-//! The encoders are played by pads with their templates, as GStreamer's documentation gives them. The NVENC hardware itself is
-//! not part of this.
+//! The encoders are played by pads with their templates, as GStreamer's documentation gives them. The NVENC hardware
+//! itself is not part of this.
 #![cfg(feature = "gstreamer")]
 
 mod common;
@@ -91,7 +91,8 @@ fn cuda_memory_comes_before_system_memory() {
     }
 }
 
-/// The same asked at the pads, which offer CUDA memory only where there is a GPU; what holds of sizes and formats holds of both.
+/// The same asked at the pads, which offer CUDA memory only where there is a GPU; what holds of sizes and formats holds
+/// of both.
 #[test]
 fn the_encoders_limits_reach_the_decoder() {
     for (name, encoder) in ENCODERS {
@@ -101,10 +102,7 @@ fn the_encoders_limits_reach_the_decoder() {
             gst::PadTemplate::new("sink", gst::PadDirection::Sink, gst::PadPresence::Always, &encoder).unwrap();
         let pad = gst::Pad::from_template(&template);
         let sink = nms.static_pad("sink").unwrap();
-        let feature = match in_cuda_memory(&sink.query_caps(None)) {
-            true => "(memory:CUDAMemory)",
-            false => "",
-        };
+        let feature = if in_cuda_memory(&sink.query_caps(None)) { "(memory:CUDAMemory)" } else { "" };
         if feature.is_empty() && encoder.size() == 1 {
             common::gpu::skip(format!("{name}: this machine has no CUDA memory"));
             continue;

@@ -99,7 +99,8 @@ fn assert_near(have: &[Region], wanted: &[Wanted]) {
 
 const QUARTER: f64 = std::f64::consts::FRAC_PI_2;
 
-/// The boxes kept of [`ROWS`] on a frame as large as the input: the second repeats the first. Angles are less than a quarter turn.
+/// The boxes kept of [`ROWS`] on a frame as large as the input: the second repeats the first. Angles are less than a
+/// quarter turn.
 fn expected() -> [Wanted; 3] {
     let bar = [32.0, 32.0, 32.0, 8.0];
     let across = corners([32.0, 32.0, 8.0, 32.0], 2.0 - QUARTER);

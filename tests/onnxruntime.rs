@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! ONNX Runtime beside rten: the same outputs and boxes, what only one of them takes, and what is said where something is missing.
+//! ONNX Runtime beside rten: the same outputs and boxes, what only one of them takes, and what is said where something
+//! is missing.
 
 mod common;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Resampling and reading of chroma against OpenCV's and Pillow's: tests/gold/letterbox.py and center_crop.py made the files.
+//! Resampling and reading of chroma against OpenCV's and Pillow's: tests/gold/letterbox.py and center_crop.py made the
+//! files.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What README.md and docs say: launch lines run, examples are shown as they are, links lead somewhere, every page is in the book,
-//! and the figures are those of docs/performance.json. tests/reference.rs has the pages in docs/reference.
+//! What README.md and docs say: launch lines run, examples are shown as they are, links lead somewhere, every page is
+//! in the book, and the figures are those of docs/performance.json. tests/reference.rs has the pages in docs/reference.
 #![cfg(feature = "gstreamer")]
 
 mod common;
@@ -219,7 +219,8 @@ fn words(line: &str) -> Vec<String> {
     words.filter(|word| !word.starts_with('-')).collect()
 }
 
-/// What stands here for an element of nvcodec: it takes the same place, and the same pads and properties where those are set.
+/// What stands here for an element of nvcodec: it takes the same place, and the same pads and properties where those
+/// are set.
 fn stand_in(element: &str) -> Option<&'static str> {
     Some(match element {
         "nvh264dec" => "avdec_h264",
@@ -230,9 +231,10 @@ fn stand_in(element: &str) -> Option<&'static str> {
     })
 }
 
-/// What stands for what the reader has, made in that folder: any file and any RTSP camera is the sample clip, any model the one
-/// in tests/models with its labels, any configuration of zones that of the page, any other camera a test picture; any screen and any file to write is a fakesink. Five frames
-/// are enough. Where batches are asked for, the detector takes them. Elements of a GPU are those of the CPU.
+/// What stands for what the reader has, made in that folder: any file and any RTSP camera is the sample clip, any model
+/// the one in tests/models with its labels, any configuration of zones that of the page, any other camera a test
+/// picture; any screen and any file to write is a fakesink. Five frames are enough. Where batches are asked for, the
+/// detector takes them. Elements of a GPU are those of the CPU.
 fn substituted(line: &str, folder: &Path) -> Vec<String> {
     let words = words(line);
     let batches = words.iter().any(|word| word.starts_with("batch-size="));
@@ -290,14 +292,13 @@ fn labels(folder: &Path) -> String {
 
 /// The configuration of zones that docs/elements.md shows, or a file for DeepStream's nvdsanalytics.
 fn zones(folder: &Path, name: &str) -> String {
-    let text = match name.ends_with(".json") {
-        true => {
-            let page = std::fs::read_to_string(path("docs/elements.md")).unwrap();
-            page[block(&page, "json", 0)].to_string()
-        }
-        false => "[property]\nconfig-width=640\nconfig-height=480\n\
+    let text = if name.ends_with(".json") {
+        let page = std::fs::read_to_string(path("docs/elements.md")).unwrap();
+        page[block(&page, "json", 0)].to_string()
+    } else {
+        "[property]\nconfig-width=640\nconfig-height=480\n\
                   [line-crossing-stream-0]\nenable=1\nline-crossing-Exit=100;100;200;100;150;50;150;300\n"
-            .into(),
+            .into()
     };
     let file = folder.join(name);
     std::fs::write(&file, text).unwrap();
@@ -325,7 +326,8 @@ fn run_half(half: usize) {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             gst::parse::launchv(&words).unwrap_or_else(|error| panic!("{file}: {line}: {error}"))
         };
-        // As it stands, too: what stands for a camera does not have its properties. Nvcodec's elements are there only with a GPU.
+        // As it stands, too: what stands for a camera does not have its properties. Nvcodec's elements are there only
+        // with a GPU.
         let words = words(&line);
         if !words.iter().any(|word| stand_in(word).is_some()) {
             parse(&words);

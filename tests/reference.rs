@@ -13,7 +13,8 @@ use gst::glib;
 use gst::glib::subclass::{SignalId, SignalQuery};
 use gst::prelude::*;
 
-/// What the registry does not know: what an element posts, and which metas it reads and writes, with where that is described.
+/// What the registry does not know: what an element posts, and which metas it reads and writes, with where that is
+/// described.
 const RESULTS: [(&str, &[(&str, &str)]); 7] = [
     (
         "trtpreprocess",

@@ -35,8 +35,8 @@ fn prototypes() -> Vec<f32> {
     places().map(|(x, _)| half(x)).chain(places().map(|(_, y)| half(y))).collect()
 }
 
-/// A cat with a mask in its left half; a weaker one that repeats it, whose mask must not be taken; a dog with a mask in its lower
-/// half; and one with an empty mask, since its box lies in the right half.
+/// A cat with a mask in its left half; a weaker one that repeats it, whose mask must not be taken; a dog with a mask in
+/// its lower half; and one with an empty mask, since its box lies in the right half.
 const ROWS: [(usize, Row); 4] = [
     (3, [33.0, 32.0, 32.0, 32.0, 0.7, 0.0, -1.0, 0.0]),
     (40, [32.0, 32.0, 32.0, 32.0, 0.9, 0.1, 1.0, 0.0]),

@@ -485,8 +485,9 @@ mod elements {
             }
         }
 
-        // On two streams in turn, among runs on its own, without a wait on the host: each behind what its stream was given before, and
-        // before what that was given later. Only the session knows that runs share the memory that they work in.
+        // On two streams in turn, among runs on its own, without a wait on the host: each behind what its stream was
+        // given before, and before what that was given later. Only the session knows that runs share the memory that
+        // they work in.
         let pictures = [picture.clone(), picture.iter().rev().copied().collect::<Vec<u8>>()];
         let of_each =
             pictures.each_ref().map(|picture| session.run_bytes(picture).unwrap()[0].bytes().unwrap().to_vec());

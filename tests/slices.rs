@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Slices: their tensors, where their objects are in the frame, what is merged, batches of them, and how much more they find.
+//! Slices: their tensors, where their objects are in the frame, what is merged, batches of them, and how much more they
+//! find.
 #![cfg(feature = "gstreamer")]
 
 mod common;

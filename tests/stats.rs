@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What the elements say of frames: their `stats`, latency, and GStreamer's tracers. Times are compared with each other only.
+//! What the elements say of frames: their `stats`, latency, and GStreamer's tracers. Times are compared with each other
+//! only.
 #![cfg(feature = "gstreamer")]
 
 mod common;

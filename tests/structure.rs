@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The house rules that a reader relies on: arrows between modules point one way, files form no circles, one name is one type.
+//! The house rules that a reader relies on: arrows between modules point one way, files form no circles, one name is
+//! one type.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use syn::visit::Visit;
 
-/// Rooms from the lowest to the highest; each uses only those before it, and itself. Rooms of one line do not use each other.
+/// Rooms from the lowest to the highest; each uses only those before it, and itself. Rooms of one line do not use each
+/// other.
 const FLOORS: [&[&str]; 9] = [
     &["core"],
     &["image", "onnx"],
@@ -23,7 +25,8 @@ const FLOORS: [&[&str]; 9] = [
 /// The crates of the workspace that are programs and libraries of their own.
 const OTHER_CRATES: [&str; 3] = ["capi/src", "gst-trt/src", "streaming/src"];
 
-/// The files below a folder such as src, by the path of their module: `core::tensor` is src/core/tensor.rs or src/core/tensor/mod.rs.
+/// The files below a folder such as src, by the path of their module: `core::tensor` is src/core/tensor.rs or
+/// src/core/tensor/mod.rs.
 fn modules_of(folder: &str) -> BTreeMap<String, syn::File> {
     fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
@@ -228,11 +231,13 @@ fn a_backend_is_named_only_in_the_list() {
 #[test]
 fn a_name_is_one_type() {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    // The C library too, whose types applications see beside these.
-    let capi = modules_of("capi/src").into_iter().map(|(module, file)| (format!("capi::{module}"), file));
-    for (module, file) in modules_of("src").into_iter().chain(capi) {
-        for name in Names::of(&module, &file).types {
-            places.entry(name).or_default().push(module.clone());
+    // Of all crates: a reader of one has the others at hand.
+    for folder in OTHER_CRATES.into_iter().chain(["src"]) {
+        let prefix = folder.strip_suffix("/src").map_or(String::new(), |name| format!("{name}::"));
+        for (module, file) in modules_of(folder) {
+            for name in Names::of(&module, &file).types {
+                places.entry(name).or_default().push(format!("{prefix}{module}"));
+            }
         }
     }
     // A GObject class or a meta and its implementation have one name, as in all of gstreamer-rs.

@@ -125,7 +125,8 @@ fn shapes(file: &str) -> String {
     format!("{}/tests/models/{file}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A blue box and a yellow disc, as large as the test detector's input, where coordinates of the tensor are those of the picture.
+/// A blue box and a yellow disc, as large as the test detector's input, where coordinates of the tensor are those of
+/// the picture.
 #[cfg(feature = "v1_28")]
 fn scene() -> gst::Buffer {
     let pixel = |place: i32| -> [u8; 3] {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Engines from ONNX. TensorRT-RTX needs no GPU for that: tests/tensorrt/fetch.sh brings it, and without these tests are skipped,
-//! but not in continuous integration. With `TRT_LIBRARY`, which is as the property `trt-library`, they test that library on this
-//! machine's GPU.
+//! Engines from ONNX. TensorRT-RTX needs no GPU for that: tests/tensorrt/fetch.sh brings it, and without these tests
+//! are skipped, but not in continuous integration. With `TRT_LIBRARY`, which is as the property `trt-library`, they
+//! test that library on this machine's GPU.
 
 mod common;
 
@@ -194,7 +194,7 @@ fn open_dimensions_take_a_profile() {
 fn progress_is_reported_and_rises() {
     for library in libraries() {
         let seen = Mutex::new(Vec::new());
-        let progress = |progress: gsttrt::backends::tensorrt::interfaces::Progress| {
+        let progress = |progress: gsttrt::backends::tensorrt::interfaces::BuildProgress| {
             seen.lock().unwrap().push((progress.phase.to_string(), progress.fraction))
         };
         let onnx = file("tests/models/shapes.onnx");
@@ -216,7 +216,7 @@ fn a_build_can_be_cancelled() {
         for after in [1, if library.family() == AbiVersion::V8 { 2 } else { 4 }] {
             let cancelled = AtomicBool::new(false);
             let steps = Mutex::new(0);
-            let progress = |_: gsttrt::backends::tensorrt::interfaces::Progress| {
+            let progress = |_: gsttrt::backends::tensorrt::interfaces::BuildProgress| {
                 let mut steps = steps.lock().unwrap();
                 *steps += 1;
                 cancelled.store(*steps >= after, Ordering::Relaxed);
@@ -337,7 +337,8 @@ fn an_engine_is_built_once_for_each_key() {
     }
 }
 
-/// Objects that were not deleted would be seen: a builder holds megabytes. In a process of its own, for other tests build too.
+/// Objects that were not deleted would be seen: a builder holds megabytes. In a process of its own, for other tests
+/// build too.
 #[test]
 fn building_leaves_nothing_behind() {
     const ALONE: &str = "GST_TRT_TEST_ALONE";

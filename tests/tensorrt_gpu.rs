@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! TensorRT on a GPU: engines are built, loaded, run, and compute what the CPU computes.
 //!
-//! Skipped where there is no GPU or no TensorRT, unless REQUIRE_GPU=1. `TRT_LIBRARY` names a library as the property `trt-library` does, and
-//! `TRT_LEAN` the files or folders of lean runtimes, with colons between them. The engines that are built stay in the scratch folder
-//! tensorrt-plans, and are taken from the folder `TRT_PLANS` where they are there.
+//! Skipped where there is no GPU or no TensorRT, unless REQUIRE_GPU=1. `TRT_LIBRARY` names a library as the property
+//! `trt-library` does, and `TRT_LEAN` the files or folders of lean runtimes, with colons between them. The engines that
+//! are built stay in the scratch folder tensorrt-plans, and are taken from the folder `TRT_PLANS` where they are there.
 
 mod common;
 
@@ -268,7 +268,8 @@ fn outputs_are_those_of_the_cpu() {
     }
 }
 
-/// Boxes of an end-to-end model, rows of corners, score and class: each of the fifty that score best is found again, and no others are.
+/// Boxes of an end-to-end model, rows of corners, score and class: each of the fifty that score best is found again,
+/// and no others are.
 fn assert_same_boxes(name: &str, found: &[f32], expected: &[f32], tolerance: f32) {
     let mut scores: Vec<f32> = expected.chunks_exact(6).map(|row| row[4]).collect();
     scores.sort_by(|a, b| b.total_cmp(a));

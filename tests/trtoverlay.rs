@@ -182,7 +182,8 @@ fn regions_that_were_moved_are_drawn_in_place() {
     assert_eq!(drawn(&line.push(grey(SIDE * SIDE))), ring((2, 4, 24, 16), 2));
 }
 
-/// The parameter of a region with these corners in pixels of a frame of so many pixels across and down, as trtnms attaches it.
+/// The parameter of a region with these corners in pixels of a frame of so many pixels across and down, as trtnms
+/// attaches it.
 fn rotation(angle: f64, corners: &[f64], (width, height): (u32, u32)) -> gst::Structure {
     gst::Structure::builder("rotation")
         .field("angle", angle)

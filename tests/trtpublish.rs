@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! trtpublish without a server: files, sockets, what messages hold, what waits and what is dropped, what is told and what is not.
+//! trtpublish without a server: files, sockets, what messages hold, what waits and what is dropped, what is told and
+//! what is not.
 #![cfg(feature = "gstreamer")]
 
 mod common;

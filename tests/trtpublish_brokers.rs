@@ -332,12 +332,11 @@ fn redis_checks_certificates_and_passwords() {
     for (password, is_right) in [("hunter2", true), ("hunter3", false)] {
         let mut stream = Stream::new(&format!("redis://:{password}@localhost:{}/key", server.port), "flush-timeout=1");
         stream.push(1);
-        match is_right {
-            true => stream.wait_for("published", 1),
-            false => {
-                let told = stream.told();
-                assert!(told.contains("Cannot connect to redis://localhost") && !told.contains("hunter"), "{told}");
-            }
+        if is_right {
+            stream.wait_for("published", 1)
+        } else {
+            let told = stream.told();
+            assert!(told.contains("Cannot connect to redis://localhost") && !told.contains("hunter"), "{told}");
         }
     }
     drop(server);

@@ -8,8 +8,8 @@ use common::boxes::{Line, found, grey, model};
 use common::onnx::{F32, Graph};
 use common::scratch;
 
-/// A line of these elements. A stands for a model over 64x64 that finds one object of class a, B for one over 32x32 that finds
-/// one of class dog.
+/// A line of these elements. A stands for a model over 64x64 that finds one object of class a, B for one over 32x32
+/// that finds one of class dog.
 fn line(name: &str, elements: &str) -> Line {
     let folder = scratch(name);
     let first = model(&folder, &[[16.0, 8.0, 48.0, 24.0, 0.9, 0.0]]);

@@ -93,10 +93,11 @@ impl GstTrtFrame {
     /// The planes that the format has, with their indices.
     fn planes_of(&self, format: PixelFormat) -> impl Iterator<Item = Result<(usize, *const c_void)>> {
         let count = format.planes(self.width as usize, self.height as usize).len();
-        self.planes.into_iter().take(count).enumerate().map(|(i, plane)| match plane.is_null() {
-            true => Err(null(&format!("frame->planes[{i}]"))),
-            false => Ok((i, plane)),
-        })
+        self.planes
+            .into_iter()
+            .take(count)
+            .enumerate()
+            .map(|(i, plane)| if plane.is_null() { Err(null(&format!("frame->planes[{i}]"))) } else { Ok((i, plane)) })
     }
 
     fn colorimetry(&self) -> Result<Colorimetry> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Handles, by which the program refers to objects: numbers, not addresses, and none is given twice. So a closed or invalid handle
-//! is an error like any other.
+//! Handles, by which the program refers to objects: numbers, not addresses, and none is given twice. So a closed or
+//! invalid handle is an error like any other.
 
 use std::collections::BTreeMap;
 use std::ptr;

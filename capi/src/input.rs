@@ -20,7 +20,8 @@ pub(crate) unsafe trait Input: Copy {
 /// No version has this size.
 const TOO_LARGE: usize = 4096;
 
-/// Copies a structure. Fields that the program does not know become zero. Fields that this library does not know must be zero.
+/// Copies a structure. Fields that the program does not know become zero. Fields that this library does not know must
+/// be zero.
 ///
 /// # Safety
 /// `pointer` is NULL or points to a `usize`. If that number is at least `T::FIRST_SIZE` and less than

@@ -55,9 +55,10 @@ impl Open {
     }
 
     pub fn check_count(&self, count: usize) -> Result<()> {
-        match count == self.output_count() {
-            true => Ok(()),
-            false => Err(wrong(format!("The model has {} outputs, and {count} are given", self.output_count()))),
+        if count == self.output_count() {
+            Ok(())
+        } else {
+            Err(wrong(format!("The model has {} outputs, and {count} are given", self.output_count())))
         }
     }
 }

@@ -36,8 +36,8 @@ fn locked(following: &Mutex<Following>) -> MutexGuard<'_, Following> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gst_trt_tracker_new(options: *const *const c_char, tracker: *mut *mut GstTrtTracker) -> c_int {
     done(contained(|| {
-        // SAFETY: `give` and `text` refuse NULL, so there is room for a pointer, and the texts are C strings. The loop ends at the NULL
-        // that ends `options`. All stays until this function returns.
+        // SAFETY: `give` and `text` refuse NULL, so there is room for a pointer, and the texts are C strings. The loop
+        // ends at the NULL that ends `options`. All stays until this function returns.
         unsafe {
             give("tracker", tracker, ptr::null_mut())?;
             let mut texts = Vec::new();

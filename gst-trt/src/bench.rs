@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! `gst-trt bench`: throughput and latency of the model alone, as trtexec reports them, and of the chain on frames in memory.
+//! `gst-trt bench`: throughput and latency of the model alone, as trtexec reports them, and of the chain on frames in
+//! memory.
 
 use std::ffi::c_void;
 use std::path::PathBuf;
@@ -22,7 +23,7 @@ use crate::signals::Signals;
 const WARM_UP: Duration = Duration::from_millis(200);
 
 #[derive(clap::Args)]
-pub struct Args {
+pub struct BenchArgs {
     /// The ONNX model or the TensorRT engine
     model: PathBuf,
     /// What runs the model; all is one after the other
@@ -64,7 +65,7 @@ fn seconds(text: &str) -> Result<f64, String> {
     seconds.filter(|seconds| (0.01..=3600.0).contains(seconds)).ok_or_else(|| "give seconds from 0.01 to 3600".into())
 }
 
-pub fn run(args: &Args) -> Result<Status, Failure> {
+pub fn run(args: &BenchArgs) -> Result<Status, Failure> {
     check_file(&args.model)?;
     let (options, postprocess) = session_options(&[], &[&args.infer, &args.nms])?;
     let clock = Clock { duration: Duration::from_secs_f64(args.duration), signals: Signals::listen()? };
@@ -103,7 +104,7 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
 
 /// All of one backend.
 fn measure(
-    args: &Args,
+    args: &BenchArgs,
     options: &SessionOptions,
     postprocess: &PostprocessOptions,
     clock: &Clock,

@@ -19,7 +19,7 @@ use crate::signals::Signals;
 #[command(
     after_help = "The options must be those of the pipelines: another precision or batch size is another engine."
 )]
-pub struct Args {
+pub struct BuildArgs {
     /// The ONNX model
     model: PathBuf,
     /// Precision of the layers [default: auto]
@@ -51,7 +51,7 @@ pub struct Args {
     infer: String,
 }
 
-pub fn run(args: &Args) -> Result<Status, Failure> {
+pub fn run(args: &BuildArgs) -> Result<Status, Failure> {
     check_file(&args.model)?;
     let file = ModelFile::new(&args.model);
     if file.is_engine() {

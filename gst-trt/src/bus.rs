@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What messages on the bus say.
 
-/// The kind and the text of a progress message. [`gst::message::Progress::get`] would copy both of its texts and free neither.
+/// The kind and the text of a progress message. [`gst::message::Progress::get`] would copy both of its texts and free
+/// neither.
 pub fn progress(message: &gst::message::Progress) -> Option<(gst::ProgressType, &str)> {
     let structure = message.structure()?;
     Some((structure.get("type").ok()?, structure.get("text").ok()?))

@@ -26,7 +26,7 @@ pub fn prefer_gpu_decoders() {
 
 /// What runs on each frame.
 #[derive(Clone, Debug, Default)]
-pub struct Chain {
+pub struct InferenceElements {
     pub model: ModelOptions,
     /// The property `tracker` of trttrack, if objects get ids.
     pub track: Option<String>,
@@ -43,12 +43,13 @@ pub struct Chain {
 /// The names of the elements of every chain, in their order. A tracker, `track`, comes behind.
 pub const STAGES: [&str; 3] = ["preprocess", "infer", "nms"];
 
-impl Chain {
-    /// From frames to frames with results, which are drawn if `draw`. No value of a property is part of it, as quotes and spaces
-    /// in it would need care: [`Chain::configure`] sets them.
+impl InferenceElements {
+    /// From frames to frames with results, which are drawn if `draw`. No value of a property is part of it, as quotes
+    /// and spaces in it would need care: [`InferenceElements::configure`] sets them.
     pub fn launch_line(&self, draw: bool) -> String {
-        let Chain { preprocess, infer, nms, track, queue, .. } = self;
-        // With a tracker behind trtnms, ids are known only then. Drawing costs time, and is left out where the frames are not shown.
+        let InferenceElements { preprocess, infer, nms, track, queue, .. } = self;
+        // With a tracker behind trtnms, ids are known only then. Drawing costs time, and is left out where the frames
+        // are not shown.
         let (draw_first, draw_last) = match (draw, track) {
             (true, None) => ("", ""),
             (true, Some(_)) => ("draw=false", "! trtoverlay name=overlay"),

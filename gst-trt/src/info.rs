@@ -21,7 +21,7 @@ use crate::model_options::check_file;
 const SHOWN: usize = 12;
 
 #[derive(clap::Args)]
-pub struct Args {
+pub struct InfoArgs {
     /// The ONNX model or the TensorRT engine
     model: PathBuf,
     /// The same as JSON
@@ -29,12 +29,13 @@ pub struct Args {
     json: bool,
 }
 
-pub fn run(args: &Args) -> Result<Status, Failure> {
+pub fn run(args: &InfoArgs) -> Result<Status, Failure> {
     check_file(&args.model)?;
     let info = read(&ModelFile::new(&args.model))?;
-    match args.json {
-        true => print(&format!("{info:#}"))?,
-        false => print(&text(&info))?,
+    if args.json {
+        print(&format!("{info:#}"))?
+    } else {
+        print(&text(&info))?
     }
     Ok(Status::Done)
 }

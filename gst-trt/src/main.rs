@@ -40,17 +40,17 @@ Ctrl+C and SIGTERM before the end of a file, what was found until then is writte
 #[derive(Subcommand)]
 enum Command {
     /// Find objects in files, images, cameras and streams
-    Detect(detect::Args),
+    Detect(detect::DetectArgs),
     /// Tell what a model file says, and what is missing
-    Info(info::Args),
+    Info(info::InfoArgs),
     /// Build the TensorRT engine of a model ahead of time
-    Build(build::Args),
+    Build(build::BuildArgs),
     /// Measure throughput and latency of a model
-    Bench(bench::Args),
+    Bench(bench::BenchArgs),
     /// Run many cameras and files by a configuration, for months
-    Serve(serve::Args),
+    Serve(serve::ServeArgs),
     /// Tell what is on this machine, and what each missing piece costs
-    Doctor(doctor::Args),
+    Doctor(doctor::DoctorArgs),
 }
 
 fn main() -> ExitCode {

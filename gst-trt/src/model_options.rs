@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use gsttrt::backends::PREFERENCE;
-use gsttrt::backends::options::OptionKind;
+use gsttrt::core::options::OptionKind;
 use gsttrt::session::{PostprocessOptions, SessionOptions, parse_options};
 
 use crate::failure::Failure;
@@ -61,8 +61,8 @@ pub fn check_file(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The options of texts like `precision=fp16 optimization-level=5`, in the quotes of a shell, with those in `own`, which are one
-/// option each.
+/// The options of texts like `precision=fp16 optimization-level=5`, in the quotes of a shell, with those in `own`,
+/// which are one option each.
 pub fn session_options(own: &[String], texts: &[&str]) -> Result<(SessionOptions, PostprocessOptions), Failure> {
     let mut words = own.to_vec();
     for text in texts.iter().filter(|text| !text.trim().is_empty()) {

@@ -14,16 +14,13 @@ const QUIET: Duration = Duration::from_secs(5);
 pub struct Display(MultiProgress);
 
 impl Display {
-    pub fn task(&self, name: &str) -> Task {
+    pub fn task(&self, name: &str) -> TaskProgress {
         let is_terminal = std::io::stderr().is_terminal();
-        let bar = match is_terminal {
-            true => self.0.add(ProgressBar::new(100)),
-            false => ProgressBar::hidden(),
-        };
+        let bar = if is_terminal { self.0.add(ProgressBar::new(100)) } else { ProgressBar::hidden() };
         let style = ProgressStyle::with_template("{prefix} {bar:30} {percent:>3} %  {msg}");
         bar.set_style(style.expect("the template is valid"));
         bar.set_prefix(name.to_string());
-        Task { display: self.clone(), bar, is_terminal, shown: Instant::now() }
+        TaskProgress { display: self.clone(), bar, is_terminal, shown: Instant::now() }
     }
 
     /// A line that stays, above the bars.
@@ -33,14 +30,14 @@ impl Display {
 }
 
 /// The progress of one task.
-pub struct Task {
+pub struct TaskProgress {
     display: Display,
     bar: ProgressBar,
     is_terminal: bool,
     shown: Instant,
 }
 
-impl Task {
+impl TaskProgress {
     /// Shows how much is done, in 0..1 if that is known, and how it goes.
     pub fn show(&mut self, part: Option<f64>, state: impl FnOnce() -> String) {
         if self.shown.elapsed() < if self.is_terminal { Duration::from_millis(250) } else { QUIET } {
@@ -69,7 +66,7 @@ impl Task {
     }
 }
 
-impl Drop for Task {
+impl Drop for TaskProgress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }

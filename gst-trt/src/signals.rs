@@ -31,10 +31,7 @@ impl Signals {
 
     /// The signal, once it has come.
     pub fn signal(&self) -> Option<i32> {
-        match self.seen.load(Ordering::SeqCst) {
-            true => Some(self.number.load(Ordering::SeqCst) as i32),
-            false => None,
-        }
+        if self.seen.load(Ordering::SeqCst) { Some(self.number.load(Ordering::SeqCst) as i32) } else { None }
     }
 
     /// Set from the first signal on, for work that asks for it.

@@ -20,7 +20,7 @@ const LIVE: [&str; 12] =
 
 /// Something to look at, with a name for the files of its results.
 #[derive(Debug)]
-pub enum Source {
+pub enum InputSource {
     /// Pictures of any size, each in a file.
     Images {
         name: String,
@@ -28,13 +28,13 @@ pub enum Source {
     },
     Video {
         name: String,
-        address: Address,
+        address: VideoAddress,
     },
 }
 
 /// Where a video comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
+pub enum VideoAddress {
     File(PathBuf),
     Uri(String),
     Camera(PathBuf),
@@ -45,14 +45,14 @@ pub enum Address {
 ///
 /// # Errors
 /// What is not there, or is neither video nor image.
-pub fn sources(arguments: &[String]) -> Result<Vec<Source>, Failure> {
+pub fn sources(arguments: &[String]) -> Result<Vec<InputSource>, Failure> {
     let mut sources = Vec::new();
     for argument in arguments {
         add(&mut sources, argument)?;
     }
     let mut used = BTreeMap::new();
     for source in &mut sources {
-        let (Source::Images { name, .. } | Source::Video { name, .. }) = source;
+        let (InputSource::Images { name, .. } | InputSource::Video { name, .. }) = source;
         let count = used.entry(name.clone()).or_insert(0u32);
         *count += 1;
         if *count > 1 {
@@ -62,17 +62,17 @@ pub fn sources(arguments: &[String]) -> Result<Vec<Source>, Failure> {
     Ok(sources)
 }
 
-fn add(sources: &mut Vec<Source>, argument: &str) -> Result<(), Failure> {
+fn add(sources: &mut Vec<InputSource>, argument: &str) -> Result<(), Failure> {
     let path = Path::new(argument);
     if argument == "-" {
-        sources.push(Source::Video { name: "stdin".into(), address: Address::Stdin });
+        sources.push(InputSource::Video { name: "stdin".into(), address: VideoAddress::Stdin });
     } else if let Some((scheme, rest)) = argument.split_once("://") {
         match scheme {
             "file" => return add(sources, &path_of(argument)?),
             _ => sources.push(stream(scheme, rest, argument)?),
         }
     } else if path.is_dir() {
-        sources.push(Source::Images { name: stem(path), files: images_in(path)? });
+        sources.push(InputSource::Images { name: stem(path), files: images_in(path)? });
     } else if let Ok(found) = fs::metadata(path) {
         add_file(sources, path, found.file_type())?;
     } else if argument.contains(['*', '?', '[']) {
@@ -86,25 +86,25 @@ fn add(sources: &mut Vec<Source>, argument: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-fn add_file(sources: &mut Vec<Source>, path: &Path, kind: fs::FileType) -> Result<(), Failure> {
+fn add_file(sources: &mut Vec<InputSource>, path: &Path, kind: fs::FileType) -> Result<(), Failure> {
     let shown = path.display();
     if kind.is_char_device() && path.starts_with("/dev") && is_camera(path) {
-        sources.push(Source::Video { name: stem(path), address: Address::Camera(path.into()) });
+        sources.push(InputSource::Video { name: stem(path), address: VideoAddress::Camera(path.into()) });
     } else if kind.is_dir() {
         return Err(format!("{shown} is a folder among the files that the pattern finds. Give it by its name.").into());
     } else if !kind.is_file() && !kind.is_fifo() {
         return Err(format!("{shown} is a device, and only cameras, which are /dev/video0 and so on, are read.").into());
     } else if is_image(path) {
         match sources.last_mut() {
-            Some(Source::Images { name, files }) => {
+            Some(InputSource::Images { name, files }) => {
                 files.push(path.into());
                 let folder = path.canonicalize().ok().and_then(|path| Some(path.parent()?.to_path_buf()));
                 *name = folder.map_or_else(|| name.clone(), |folder| stem(&folder));
             }
-            _ => sources.push(Source::Images { name: stem(path), files: vec![path.into()] }),
+            _ => sources.push(InputSource::Images { name: stem(path), files: vec![path.into()] }),
         }
     } else {
-        sources.push(Source::Video { name: stem(path), address: Address::File(path.into()) });
+        sources.push(InputSource::Video { name: stem(path), address: VideoAddress::File(path.into()) });
     }
     Ok(())
 }
@@ -132,9 +132,9 @@ fn path_of(uri: &str) -> Result<String, Failure> {
 }
 
 /// A stream, named after the last part of its path.
-fn stream(scheme: &str, rest: &str, uri: &str) -> Result<Source, Failure> {
+fn stream(scheme: &str, rest: &str, uri: &str) -> Result<InputSource, Failure> {
     if gst::Element::make_from_uri(gst::URIType::Src, uri, None).is_err() {
-        let shown = Address::Uri(uri.into()).shown();
+        let shown = VideoAddress::Uri(uri.into()).shown();
         return Err(
             format!("Cannot read {shown}: GStreamer has no element here for such an address ({scheme}://).").into()
         );
@@ -148,7 +148,7 @@ fn stream(scheme: &str, rest: &str, uri: &str) -> Result<Source, Failure> {
     let kept = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' };
     let name: String = name.chars().map(kept).collect();
     let name = if name.is_empty() { scheme.to_string() } else { name };
-    Ok(Source::Video { name, address: Address::Uri(uri.into()) })
+    Ok(InputSource::Video { name, address: VideoAddress::Uri(uri.into()) })
 }
 
 /// The images of a folder, not of folders in it, in the order of numbers in their names.
@@ -198,15 +198,12 @@ fn glob(pattern: &str) -> Result<Vec<PathBuf>, Failure> {
     let matches = glob::glob(pattern).map_err(|error| format!("Cannot use the pattern {pattern}: {error}."))?;
     let mut files: Vec<PathBuf> = matches.filter_map(Result::ok).collect();
     files.sort_by_cached_key(|path| natural(path));
-    match files.is_empty() {
-        true => Err(format!("No file matches the pattern {pattern}.").into()),
-        false => Ok(files),
-    }
+    if files.is_empty() { Err(format!("No file matches the pattern {pattern}.").into()) } else { Ok(files) }
 }
 
 // ------------------------------------------------------------------------------------------- elements
 
-impl Address {
+impl VideoAddress {
     /// A video that may come and go: what is not there now is no error. Relative paths begin at the folder.
     ///
     /// # Errors
@@ -215,7 +212,7 @@ impl Address {
         let path = match text.split_once("://") {
             Some(("file", _)) => PathBuf::from(path_of(text)?),
             Some((scheme, rest)) => {
-                let Source::Video { address, .. } = stream(scheme, rest, text)? else {
+                let InputSource::Video { address, .. } = stream(scheme, rest, text)? else {
                     unreachable!("no stream is an image")
                 };
                 return Ok(address);
@@ -227,24 +224,24 @@ impl Address {
             }
             None => folder.join(text),
         };
-        Ok(if path.starts_with("/dev") { Address::Camera(path) } else { Address::File(path) })
+        Ok(if path.starts_with("/dev") { VideoAddress::Camera(path) } else { VideoAddress::File(path) })
     }
 
     /// Whether its frames come at their own time, so that those which come too early for the model are lost.
     pub fn is_live(&self) -> bool {
         match self {
-            Address::File(_) | Address::Stdin => false,
-            Address::Camera(_) => true,
-            Address::Uri(uri) => uri.split_once("://").is_some_and(|(scheme, _)| LIVE.contains(&scheme)),
+            VideoAddress::File(_) | VideoAddress::Stdin => false,
+            VideoAddress::Camera(_) => true,
+            VideoAddress::Uri(uri) => uri.split_once("://").is_some_and(|(scheme, _)| LIVE.contains(&scheme)),
         }
     }
 
     /// As messages show it: without a password.
     pub fn shown(&self) -> String {
         match self {
-            Address::File(path) | Address::Camera(path) => path.display().to_string(),
-            Address::Stdin => "standard input".into(),
-            Address::Uri(uri) => {
+            VideoAddress::File(path) | VideoAddress::Camera(path) => path.display().to_string(),
+            VideoAddress::Stdin => "standard input".into(),
+            VideoAddress::Uri(uri) => {
                 let (scheme, rest) = uri.split_once("://").unwrap_or(("", uri));
                 let end = rest.find('/').unwrap_or(rest.len());
                 let host = rest[..end].rsplit_once('@').map_or(&rest[..end], |(_, host)| host);
@@ -253,28 +250,28 @@ impl Address {
         }
     }
 
-    /// Adds elements, named `decode` and what is before it, whose first video goes to `sink`. It is an error on the bus if there
-    /// is none.
+    /// Adds elements, named `decode` and what is before it, whose first video goes to `sink`. It is an error on the bus
+    /// if there is none.
     pub fn connect(&self, pipeline: &gst::Pipeline, sink: gst::Pad) -> Result<(), Failure> {
         let make = |factory: &str, name: &str| {
             let element = gst::ElementFactory::make(factory).name(name).build();
             element.map_err(|_| Failure::from(format!("GStreamer has no element {factory}: install its plugin.")))
         };
         let decode = match self {
-            Address::Uri(uri) => {
+            VideoAddress::Uri(uri) => {
                 let decode = make("uridecodebin", "decode")?;
                 decode.set_property("uri", uri);
                 pipeline.add(&decode)?;
                 decode
             }
-            Address::File(_) | Address::Camera(_) | Address::Stdin => {
+            VideoAddress::File(_) | VideoAddress::Camera(_) | VideoAddress::Stdin => {
                 let source = match self {
-                    Address::Camera(path) => {
+                    VideoAddress::Camera(path) => {
                         let source = make("v4l2src", "source")?;
                         source.set_property("device", path);
                         source
                     }
-                    Address::File(path) => {
+                    VideoAddress::File(path) => {
                         let source = make("filesrc", "source")?;
                         source.set_property("location", path);
                         source
@@ -293,10 +290,10 @@ impl Address {
 
     /// Whether nothing in decodebin reads the file any more, though no video came out of it to the pad `sink`.
     ///
-    /// decodebin drops the errors of an element that it is starting. A demuxer reads in a thread of its own, so an error in the
-    /// first bytes may fall into that time; then there is neither an error nor an end of the stream.
+    /// decodebin drops the errors of an element that it is starting. A demuxer reads in a thread of its own, so an
+    /// error in the first bytes may fall into that time; then there is neither an error nor an end of the stream.
     pub fn gave_up(&self, pipeline: &gst::Pipeline, sink: &gst::Pad) -> bool {
-        if !matches!(self, Address::File(_)) {
+        if !matches!(self, VideoAddress::File(_)) {
             return false;
         }
         let Some(decode) = pipeline.by_name("decode").and_downcast::<gst::Bin>() else { return false };
@@ -308,10 +305,7 @@ impl Address {
     /// The text of an error message, in one sentence.
     pub fn sentence(&self, error: &gst::message::Error) -> String {
         let text = error.error().to_string();
-        match self.is_of_reading(error) {
-            true => format!("Cannot read {}: {text}", self.shown()),
-            false => chain::sentence(error),
-        }
+        if self.is_of_reading(error) { format!("Cannot read {}: {text}", self.shown()) } else { chain::sentence(error) }
     }
 
     /// Whether the source failed, and not what is done with its frames.
@@ -383,9 +377,9 @@ mod tests {
 
     fn names(arguments: &[&str]) -> Vec<String> {
         let arguments: Vec<String> = arguments.iter().map(|argument| argument.to_string()).collect();
-        let name = |source: Source| match source {
-            Source::Images { name, files } => format!("{name}: {} images", files.len()),
-            Source::Video { name, address } => format!("{name}: {} live {}", address.shown(), address.is_live()),
+        let name = |source: InputSource| match source {
+            InputSource::Images { name, files } => format!("{name}: {} images", files.len()),
+            InputSource::Video { name, address } => format!("{name}: {} live {}", address.shown(), address.is_live()),
         };
         sources(&arguments).unwrap().into_iter().map(name).collect()
     }

@@ -169,7 +169,8 @@ fn hundreds_of_restarts_and_models_leave_nothing_behind() {
     let (last_threads, last_files, last_memory) = cycle(&mut watched, 300, 40, 100);
     println!("threads {threads}, {last_threads}; files {files_open}, {last_files}; KiB {memory}, {last_memory}");
     watched.until(|watched| watched.count("task") <= threads && watched.count("fd") <= files_open);
-    // Resident memory differs by up to 20 MiB with what happens to be loaded at the same time. A pipeline or a model that stays is more.
+    // Resident memory differs by up to 20 MiB with what happens to be loaded at the same time. A pipeline or a model
+    // that stays is more.
     assert!(last_memory < memory + 32 * 1024, "{memory} KiB before, {last_memory} KiB after");
     watched.end();
 }

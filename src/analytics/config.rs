@@ -198,9 +198,10 @@ impl AnalyticsConfig {
             ZoneArea::Circle { center, radius } => {
                 let scale = self.scale(&[center[0], center[1], *radius], size);
                 // A part of the frame would be an ellipse.
-                let radii = match self.frame.is_none() && scale[0] != 1.0 {
-                    true => [radius * scale[0]; 2],
-                    false => scale.map(|scale| radius * scale),
+                let radii = if self.frame.is_none() && scale[0] != 1.0 {
+                    [radius * scale[0]; 2]
+                } else {
+                    scale.map(|scale| radius * scale)
                 };
                 let center = [0, 1].map(|axis| (center[axis] * scale[axis]) as f32);
                 Area::Ellipse { center, radii: radii.map(|radius| radius as f32) }
@@ -268,10 +269,11 @@ fn is_spread(points: &[[f64; 2]]) -> bool {
 }
 
 fn check_point(kind: &str, name: &str, point: [f64; 2]) -> Result<()> {
-    match point.iter().all(|at| at.abs() <= MAX_COORDINATE) {
-        true => Ok(()),
-        false => Err(unusable(format!("a point of the {kind} \"{name}\" is {}, {}", point[0], point[1]))
-            .remedy("Write pixels, or parts of the frame from 0 to 1")),
+    if point.iter().all(|at| at.abs() <= MAX_COORDINATE) {
+        Ok(())
+    } else {
+        Err(unusable(format!("a point of the {kind} \"{name}\" is {}, {}", point[0], point[1]))
+            .remedy("Write pixels, or parts of the frame from 0 to 1"))
     }
 }
 

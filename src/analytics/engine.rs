@@ -79,8 +79,8 @@ impl Analytics {
         }
     }
 
-    /// The frames have another size: all objects end, counts since the start stay. Returns the names of zones and tripwires that
-    /// lie outside the frame.
+    /// The frames have another size: all objects end, counts since the start stay. Returns the names of zones and
+    /// tripwires that lie outside the frame.
     pub fn set_size(&mut self, size: (u32, u32)) -> Vec<String> {
         self.reset();
         let Analytics { config, zones, tripwires, headings, .. } = self;
@@ -118,7 +118,8 @@ impl Analytics {
         self.version += 1;
     }
 
-    /// Lets the counts since the start begin at 0 again: all, or those of that name. Returns whether there is one of that name.
+    /// Lets the counts since the start begin at 0 again: all, or those of that name. Returns whether there is one of
+    /// that name.
     pub fn reset_counts(&mut self, name: Option<&str>) -> bool {
         let is_it = |candidate: &str| name.is_none_or(|name| name == candidate);
         let mut found = name.is_none();
@@ -138,7 +139,8 @@ impl Analytics {
         found
     }
 
-    /// Takes in the objects of a frame at `now`. Objects with invalid boxes are left out, and so are further ones with the same id.
+    /// Takes in the objects of a frame at `now`. Objects with invalid boxes are left out, and so are further ones with
+    /// the same id.
     pub fn update<'a>(
         &mut self,
         options: &AnalyticsOptions,

@@ -82,8 +82,8 @@ pub struct Segment {
 const FAR: f64 = 1e6;
 
 impl Segment {
-    /// The direction in which the path from one point to another crosses the segment. Where segments share a point, a path through it
-    /// crosses one of them; what only touches the segment has not crossed it.
+    /// The direction in which the path from one point to another crosses the segment. Where segments share a point, a
+    /// path through it crosses one of them; what only touches the segment has not crossed it.
     pub fn crossing(&self, before: Point, after: Point) -> Option<CrossingDirection> {
         let apart = |axis: usize| {
             before[axis].max(after[axis]) < self.from[axis].min(self.to[axis])

@@ -142,10 +142,7 @@ impl<'a> Group<'a> {
     }
 
     fn check_key(&self, line: &KeyLine) -> Result<()> {
-        let is_it = |known: &&str| match known.ends_with('-') {
-            true => line.key.starts_with(known),
-            false => line.key == *known,
-        };
+        let is_it = |known: &&str| if known.ends_with('-') { line.key.starts_with(known) } else { line.key == *known };
         if self.keys.iter().any(is_it) {
             return Ok(());
         }

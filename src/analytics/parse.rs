@@ -5,8 +5,8 @@ use super::config::{AnalyticsConfig, unusable};
 use super::{json, nvdsanalytics};
 use crate::core::error::Result;
 
-/// Reads JSON with DL Streamer's words, or the text of a file for DeepStream's nvdsanalytics, of which the groups of that stream
-/// count.
+/// Reads JSON with DL Streamer's words, or the text of a file for DeepStream's nvdsanalytics, of which the groups of
+/// that stream count.
 ///
 /// # Errors
 /// `Settings`: what cannot be used, where it is, and what can be written there.

@@ -44,10 +44,7 @@ impl Visit {
             }
             _ => {}
         }
-        match !self.is_inside && now.saturating_sub(self.last_inside) >= zone.object_retention {
-            true => self.end(),
-            false => None,
-        }
+        if !self.is_inside && now.saturating_sub(self.last_inside) >= zone.object_retention { self.end() } else { None }
     }
 
     fn be_inside(&mut self, zone: &ZoneConfig, now: u64) -> Option<VisitChange> {
@@ -88,7 +85,8 @@ impl Visit {
     }
 }
 
-/// An object and a tripwire. Crossings forward and backward cancel each other until none has come for the tripwire's hysteresis.
+/// An object and a tripwire. Crossings forward and backward cancel each other until none has come for the tripwire's
+/// hysteresis.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Passage {
     /// Crossings forward less those backward.
@@ -154,7 +152,8 @@ impl Course {
         (length > height * STANDING).then(|| [x / length, y / length])
     }
 
-    /// Takes in the direction in which it is seen to move, and returns it once it has done so for half a second and did not before.
+    /// Takes in the direction in which it is seen to move, and returns it once it has done so for half a second and did
+    /// not before.
     pub fn head(&mut self, direction: u16, now: u64) -> Option<u64> {
         if self.heading == Some(direction) {
             self.candidate = None;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What is common to the libraries that are found at run time: where they may lie, how they are opened, and what an error says where
-//! none is found.
+//! What is common to the libraries that are found at run time: where they may lie, how they are opened, and what an
+//! error says where none is found.
 //!
-//! A library that was opened stays open until the process ends: they keep threads and objects of their own. It is opened lazily and for
-//! itself alone (RTLD_LAZY, RTLD_LOCAL), so that parts which are not used need nothing, and two releases in one process do not take
-//! each other's symbols.
+//! A library that was opened stays open until the process ends: they keep threads and objects of their own. It is
+//! opened lazily and for itself alone (RTLD_LAZY, RTLD_LOCAL), so that parts which are not used need nothing, and two
+//! releases in one process do not take each other's symbols.
 
 use std::error::Error as _;
 use std::ffi::{CStr, c_void};

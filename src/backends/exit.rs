@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Programs that end while another thread is inside TensorRT or ONNX Runtime, such as a build that cannot be stopped: destructors of
-//! the libraries would run beneath that thread, and the program crash at its very end.
+//! Programs that end while another thread is inside TensorRT or ONNX Runtime, such as a build that cannot be stopped:
+//! destructors of the libraries would run beneath that thread, and the program crash at its very end.
 
 #[cfg(target_env = "gnu")]
 use std::{
@@ -31,8 +31,9 @@ impl ExitGuard {
 #[cfg(target_env = "gnu")]
 static REGISTERED: AtomicUsize = AtomicUsize::new(0);
 
-/// Registers `leave`, once for all libraries that are loaded by now: it must run before their destructors. TensorRT loads parts of itself
-/// when it first builds, so this is done again where libraries have come since, which has an end, and not for every use.
+/// Registers `leave`, once for all libraries that are loaded by now: it must run before their destructors. TensorRT
+/// loads parts of itself when it first builds, so this is done again where libraries have come since, which has an end,
+/// and not for every use.
 #[cfg(target_env = "gnu")]
 fn register() {
     static LOADED: AtomicU64 = AtomicU64::new(0);
@@ -41,8 +42,8 @@ fn register() {
     unsafe { libc::dl_iterate_phdr(Some(count_loads), (&raw mut loads).cast()) };
     if LOADED.swap(loads, Ordering::SeqCst) != loads {
         REGISTERED.fetch_add(1, Ordering::SeqCst);
-        // SAFETY: the function takes what it is called with, and lives as long as the program: this library is linked so that it is
-        // never unloaded (build.rs).
+        // SAFETY: the function takes what it is called with, and lives as long as the program: this library is linked
+        // so that it is never unloaded (build.rs).
         unsafe { on_exit(leave, ptr::null_mut()) };
     }
 }

@@ -5,20 +5,24 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::{env, thread};
 
-use super::options::{OptionKind, OptionSpec, Options};
+use super::options::{BackendOption, Options};
 use super::{Interrupter, ModelInstance, check_rows};
 use crate::core::error::{Error, Result};
 use crate::core::memory::Pool;
+use crate::core::options::{OptionKind, OptionSpec, OptionValue};
 use crate::core::tensor::{Dims, Tensor, Tensors};
 use crate::image::transform::InputSpec;
 use crate::model::ModelInfo;
 
 /// Threads of a run.
-pub static THREADS: OptionSpec = OptionSpec {
-    name: "threads",
-    nick: "Threads",
-    blurb: "Threads that a run on the CPU computes with (0 = as many as the process has cores)",
-    kind: OptionKind::UInt { max: 1024, default: 0 },
+pub static THREADS: BackendOption = BackendOption {
+    spec: OptionSpec {
+        name: "threads",
+        nick: "Threads",
+        blurb: "Threads that a run on the CPU computes with (0 = as many as the process has cores)",
+        kind: OptionKind::UInt(0..=1024),
+    },
+    default: OptionValue::UInt(0),
     is_in_key: false,
     insists: None,
 };
@@ -37,8 +41,8 @@ pub fn usual_threads() -> usize {
 
 /// A loaded network.
 pub trait HostNet: Send {
-    /// The outputs of a batch, in the model's order. `sides` goes in beside the pictures, in the order of the model's inputs, `None`
-    /// standing for the pictures.
+    /// The outputs of a batch, in the model's order. `sides` goes in beside the pictures, in the order of the model's
+    /// inputs, `None` standing for the pictures.
     fn infer(&mut self, batch: &Tensor, sides: &[Option<Tensor>]) -> Result<Vec<Tensor>>;
 
     /// As [`ModelInstance::interrupter`].

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Refuses models that would end the process or fill the memory: rten aborts where an allocation fails, and its planner recurses for each
-//! node of a path; ONNX Runtime allocates what a file asks for.
+//! Refuses models that would end the process or fill the memory: rten aborts where an allocation fails, and its planner
+//! recurses for each node of a path; ONNX Runtime allocates what a file asks for.
 //!
-//! A static check: sizes from a graph's constants are a lower bound, and sizes that are only known at run time are not checked.
+//! A static check: sizes from a graph's constants are a lower bound, and sizes that are only known at run time are not
+//! checked.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -48,8 +49,8 @@ fn check_count(nodes: usize) -> Result<()> {
         .remedy("Export the model with its loops kept as loops, or run it with TensorRT"))
 }
 
-/// Looks at a model for a library that also takes functions, sparse weights, and weights in attributes of nodes. Returns what the file
-/// says of weights in other files.
+/// Looks at a model for a library that also takes functions, sparse weights, and weights in attributes of nodes.
+/// Returns what the file says of weights in other files.
 pub fn check_whole(model: &ModelProto) -> Result<Vec<&StringStringEntryProto>> {
     let graph = model.graph.as_ref().expect("the caller has its graph");
     check(graph)?;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! A model that is being loaded: one thread loads it, streaming threads wait for it, and a flush or a state change ends their wait.
+//! A model that is being loaded: one thread loads it, streaming threads wait for it, and a flush or a state change ends
+//! their wait.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};

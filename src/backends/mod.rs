@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Backends, which run models. A backend is one file or folder behind the traits [`Backend`], [`OpenedModel`] and [`ModelInstance`], and one line in
-//! [`BACKENDS`].
+//! Backends, which run models. A backend is one file or folder behind the traits [`Backend`], [`OpenedModel`] and
+//! [`ModelInstance`], and one line in [`BACKENDS`].
 //!
 //! ```text
 //! Placement::new       probe → the first backend that can run the file
@@ -32,10 +32,11 @@ use crate::core::cuda::driver::{Context, Fence};
 use crate::core::device::Device;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::BatchPool;
+use crate::core::options::{Choice, OptionKind, OptionSpec, OptionValue, SettingField};
 use crate::core::tensor::{TensorDesc, Tensors};
 use crate::image::transform::InputSpec;
 use crate::model::{ModelFile, ModelInfo};
-use options::{Choice, OptionKind, OptionSpec, Options};
+use options::{BackendOption, Options};
 pub use request::{LoadRequest, Placement};
 
 /// All backends, the ones that are preferred first.
@@ -56,7 +57,7 @@ pub trait Backend: Sync {
     fn device(&self) -> Device;
 
     /// The options that the user may set.
-    fn options(&self) -> &'static [&'static OptionSpec] {
+    fn options(&self) -> &'static [&'static BackendOption] {
         &[]
     }
 
@@ -105,18 +106,18 @@ pub trait ModelInstance: Send {
     /// says. Returns all outputs of each picture, in the model's order, each in its own type; they keep the picture.
     fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>>;
 
-    /// Whether [`run`](ModelInstance::run) only queues work and returns at once, so that it may be called where a wait must be
-    /// short. Else it computes until it is done, which may be never.
+    /// Whether [`run`](ModelInstance::run) only queues work and returns at once, so that it may be called where a wait
+    /// must be short. Else it computes until it is done, which may be never.
     fn only_queues(&self) -> bool {
         false
     }
 
-    /// Queues a run on a picture and outputs at the addresses given: behind what is queued on the caller's `stream`, if there is
-    /// one, and before what is queued there later. Returns the fence that is passed when it is done.
+    /// Queues a run on a picture and outputs at the addresses given: behind what is queued on the caller's `stream`, if
+    /// there is one, and before what is queued there later. Returns the fence that is passed when it is done.
     ///
     /// # Safety
-    /// The stream is of the backend's context, and alive. The memory is the GPU's, has the tensors' sizes, begins at multiples of
-    /// 256, and stays until the fence is passed.
+    /// The stream is of the backend's context, and alive. The memory is the GPU's, has the tensors' sizes, begins at
+    /// multiples of 256, and stays until the fence is passed.
     ///
     /// # Errors
     /// `Library`, where this backend does not run on a GPU; `Run`, where running failed.
@@ -164,13 +165,14 @@ pub enum BackendPreference {
     Named(&'static str),
 }
 
+const AUTO: &str = "auto";
 /// All backends that take tensors in the host's memory.
 const CPU: &str = "cpu";
 
 /// The choice among [`BACKENDS`], as an option.
 pub static PREFERENCE: LazyLock<OptionSpec> = LazyLock::new(|| {
     let auto = Choice {
-        word: "auto",
+        word: AUTO,
         blurb: "TensorRT where it can run the model, else ONNX Runtime where it is found, else rten",
     };
     let cpu = Choice { word: CPU, blurb: "ONNX Runtime where it is found, else rten" };
@@ -183,31 +185,33 @@ pub static PREFERENCE: LazyLock<OptionSpec> = LazyLock::new(|| {
             type_name: "GstTrtBackend",
             choices: [auto, cpu].into_iter().chain(named).collect::<Vec<_>>().leak(),
         },
-        is_in_key: false,
-        insists: None,
     }
 });
 
 impl From<&'static str> for BackendPreference {
     fn from(word: &'static str) -> Self {
-        if word == "auto" { BackendPreference::Auto } else { BackendPreference::Named(word) }
+        if word == AUTO { BackendPreference::Auto } else { BackendPreference::Named(word) }
     }
 }
 
-impl BackendPreference {
-    /// As the option `backend` spells it.
-    #[doc(hidden)]
-    pub fn word(self) -> &'static str {
-        match self {
-            BackendPreference::Auto => "auto",
+impl SettingField for BackendPreference {
+    fn value(&self) -> OptionValue {
+        OptionValue::Choice(match self {
+            BackendPreference::Auto => AUTO,
             BackendPreference::Named(name) => name,
-        }
+        })
+    }
+
+    fn set(&mut self, name: &str, value: OptionValue) -> Result<()> {
+        let OptionValue::Choice(word) = value else { panic!("{name} has another type: {value:?}") };
+        *self = word.into();
+        Ok(())
     }
 }
 
 /// The options of all backends, each once.
-pub fn all_options() -> impl Iterator<Item = &'static OptionSpec> {
-    let before = |at: usize, option: &OptionSpec| BACKENDS[..at].iter().any(|backend| backend.has(option));
+pub fn all_options() -> impl Iterator<Item = &'static BackendOption> {
+    let before = |at: usize, option: &BackendOption| BACKENDS[..at].iter().any(|backend| backend.has(option));
     let own = move |(at, backend): (usize, &&'static dyn Backend)| {
         backend.options().iter().copied().filter(move |option| !before(at, option)).collect::<Vec<_>>()
     };
@@ -216,8 +220,8 @@ pub fn all_options() -> impl Iterator<Item = &'static OptionSpec> {
 
 impl dyn Backend + '_ {
     /// Whether it heeds that option.
-    pub fn has(&self, option: &OptionSpec) -> bool {
-        self.options().iter().any(|own| own.name == option.name)
+    pub fn has(&self, option: &BackendOption) -> bool {
+        self.options().iter().any(|own| own.spec.name == option.spec.name)
     }
 }
 
@@ -262,7 +266,7 @@ fn choose_among(
     }
     Err(missing.into_iter().chain(of_other_kind).next().unwrap_or_else(|| {
         let names: Vec<&str> = backends.iter().map(|backend| backend.name()).collect();
-        Error::new(ErrorKind::Settings, format!("There is no backend “{}”", preference.word()))
+        Error::new(ErrorKind::Settings, format!("There is no backend “{}”", preference.value()))
             .remedy(format!("Use auto, {CPU}, {}", names.join(", ")))
     }))
 }
@@ -311,8 +315,8 @@ impl LoadContext<'static> {
 }
 
 impl LoadContext<'_> {
-    /// Execution contexts of a model that many streams give one picture each. So many runs fill an H200, and each context takes
-    /// memory to work in.
+    /// Execution contexts of a model that many streams give one picture each. So many runs fill an H200, and each
+    /// context takes memory to work in.
     #[doc(hidden)]
     pub const SHARED_CONTEXTS: usize = 4;
 }
@@ -327,8 +331,8 @@ fn check_rows(output: &TensorDesc, rows: usize) -> Result<()> {
         .remedy("Set batch-size=1, or export the model with outputs whose first dimension is the batch"))
 }
 
-/// Runs a backend's foreign code and converts a panic into an error. C++ exceptions are no panics: one that leaves TensorRT would
-/// abort the process here, see `tensorrt::abi`.
+/// Runs a backend's foreign code and converts a panic into an error. C++ exceptions are no panics: one that leaves
+/// TensorRT would abort the process here, see `tensorrt::abi`.
 fn contained<T>(kind: ErrorKind, what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
@@ -440,7 +444,7 @@ mod tests {
 
     #[test]
     fn names_are_used_once() {
-        let mut names: Vec<&str> = all_options().map(|option| option.name).collect();
+        let mut names: Vec<&str> = all_options().map(|option| option.spec.name).collect();
         names.extend(BACKENDS.iter().map(|backend| backend.name()));
         let count = names.len();
         names.sort_unstable();

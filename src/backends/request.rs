@@ -70,8 +70,9 @@ impl Placement {
         self.backend.loads_to_describe(&self.file)
     }
 
-    /// Reads the model's description. `size` is the wish for the width and height of an input that leaves them open, by default the
-    /// smallest that frames need where the model allows that; `batch` the maximum of frames that are to be run at once.
+    /// Reads the model's description. `size` is the wish for the width and height of an input that leaves them open, by
+    /// default the smallest that frames need where the model allows that; `batch` the maximum of frames that are to be
+    /// run at once.
     pub fn describe(self, size: Option<(u32, u32)>, batch: usize) -> Result<LoadRequest> {
         let Placement { file, backend, reason, options, cuda } = self;
         let what = format!("Cannot read the model {}", file.path().display());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Weights of ONNX models that are in files beside them. They are read here, since libraries would open whatever a model names.
+//! Weights of ONNX models that are in files beside them. They are read here, since libraries would open whatever a
+//! model names.
 
 use std::path::Path;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What frames cost: counts, times and traffic, as the elements' `stats` report them.
 //!
-//! Counters are thread-local: [`waiting`], [`uploaded`] and the others add to those of the calling thread. A [`Span`] is the work
-//! on one frame or batch on one thread, and [`Stats`] takes the difference. So no counter is handed down to pools and fences,
-//! and work of other threads, such as loading a model, is not counted.
+//! Counters are thread-local: [`waiting`], [`uploaded`] and the others add to those of the calling thread. A [`Span`]
+//! is the work on one frame or batch on one thread, and [`Stats`] takes the difference. So no counter is handed down to
+//! pools and fences, and work of other threads, such as loading a model, is not counted.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

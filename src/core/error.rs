@@ -129,10 +129,7 @@ impl Error {
     /// The same failure seen from further out: `what` becomes the headline, what it was so far the cause.
     #[doc(hidden)]
     pub fn about(self, what: &str) -> Self {
-        let cause = match self.cause.is_empty() {
-            true => self.what,
-            false => format!("{}: {}", self.what, self.cause),
-        };
+        let cause = if self.cause.is_empty() { self.what } else { format!("{}: {}", self.what, self.cause) };
         Error { what: bounded(what.to_string()), cause: bounded(cause), ..self }
     }
 
@@ -148,10 +145,7 @@ impl Error {
     /// What is wrong in a clause: the cause where it is one line, else what failed.
     #[doc(hidden)]
     pub fn as_clause(&self) -> String {
-        match self.cause.is_empty() || self.cause.contains('\n') {
-            true => self.what.clone(),
-            false => self.cause.clone(),
-        }
+        if self.cause.is_empty() || self.cause.contains('\n') { self.what.clone() } else { self.cause.clone() }
     }
 
     /// What failed and what to do: the text for people.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Files that the user named, or that a file of the user's names.
 //!
-//! Such a name may be that of a pipe, which would be waited for, or of a device, which may never end. So all of them are opened
-//! here.
+//! Such a name may be that of a pipe, which would be waited for, or of a device, which may never end. So all of them
+//! are opened here.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};

@@ -9,5 +9,6 @@ pub mod dtype;
 pub mod error;
 pub mod files;
 pub mod memory;
+pub mod options;
 pub mod tensor;
 pub mod words;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Tensors: a description, and memory that is used again.
 //!
-//! [`Tensor`] is a [description](TensorDesc) with its bytes, on the host or on a GPU; they come from a [`Pool`] or a [`DevicePool`](crate::core::memory::DevicePool) and
-//! return to it when the last owner lets go. [`Tensors`] are what one piece of work makes, with the fence after which they may
-//! be read.
+//! [`Tensor`] is a [description](TensorDesc) with its bytes, on the host or on a GPU; they come from a [`Pool`] or a
+//! [`DevicePool`](crate::core::memory::DevicePool) and return to it when the last owner lets go. [`Tensors`] are what
+//! one piece of work makes, with the fence after which they may be read.
 
 use std::fmt;
 use std::sync::Arc;
@@ -144,8 +144,8 @@ impl fmt::Debug for Tensor {
 /// Tensors that were made together.
 ///
 /// Those on a GPU are written by work that is still queued when this is made. A consumer makes its own stream wait for
-/// [`Tensors::ready`]. The host waits only when they are dropped earlier: then nothing returns to a pool, and no frame to its
-/// decoder, while the GPU still uses it.
+/// [`Tensors::ready`]. The host waits only when they are dropped earlier: then nothing returns to a pool, and no frame
+/// to its decoder, while the GPU still uses it.
 #[derive(Debug)]
 pub struct Tensors {
     list: Vec<Tensor>,
@@ -163,8 +163,9 @@ impl Tensors {
         Tensors { list, ready, stream: None, _source: source }
     }
 
-    /// Records the producer's stream, so that consumers can enqueue on it instead of waiting on another. A GPU takes work from few
-    /// queues at once, and one that waits holds up others: with 16 streams and one model that cost a tenth of the frames.
+    /// Records the producer's stream, so that consumers can enqueue on it instead of waiting on another. A GPU takes
+    /// work from few queues at once, and one that waits holds up others: with 16 streams and one model that cost a
+    /// tenth of the frames.
     #[doc(hidden)]
     pub fn on(mut self, stream: Arc<Stream>) -> Self {
         self.stream = Some(stream);

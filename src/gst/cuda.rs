@@ -2,8 +2,8 @@
 //! All use of libgstcuda: the CUDA context that pipelines share, frames in CUDA memory, pools of them.
 //!
 //! The library is opened at run time, so that one plugin serves GStreamer 1.22 to 1.28 and machines without CUDA. Of its
-//! structures only what its public headers show is read: `GstCudaMemory.context`. From 1.24 on, memory has a stream, on which
-//! work that writes it may still be queued; before, memory that arrives is complete.
+//! structures only what its public headers show is read: `GstCudaMemory.context`. From 1.24 on, memory has a stream, on
+//! which work that writes it may still be queued; before, memory that arrives is complete.
 //!
 //! Rules of mapping: memory must be known to be CUDA memory before it is mapped so (the flag means other things to other
 //! memory); mapping never waits, so order the work after it; to write, map for writing, or the next CPU map gets a stale
@@ -168,8 +168,8 @@ pub fn device_id_property() -> glib::ParamSpec {
 pub struct CudaContextSlot(Mutex<Option<Context>>);
 
 impl CudaContextSlot {
-    /// The context to work in: the one that is here already, the neighbours', the application's, another pipeline's, or a new one
-    /// that is then shared with all of them. `device` is the user's choice, -1 for none.
+    /// The context to work in: the one that is here already, the neighbours', the application's, another pipeline's, or
+    /// a new one that is then shared with all of them. `device` is the user's choice, -1 for none.
     ///
     /// # Errors
     /// `GstCudaLibrary` without CUDA, `Settings` for a device that is not there.
@@ -247,9 +247,9 @@ impl CudaContextSlot {
         }
     }
 
-    /// Answers a neighbour's query for the context, which came to a pad of that direction; false where it is another query or there
-    /// is none. Decoders ask when they open, before other elements have one: so those of one device share it, though a pipeline
-    /// knows only one context for all devices.
+    /// Answers a neighbour's query for the context, which came to a pad of that direction; false where it is another
+    /// query or there is none. Decoders ask when they open, before other elements have one: so those of one device
+    /// share it, though a pipeline knows only one context for all devices.
     pub fn answer(
         &self,
         element: &impl IsA<gst::Element>,
@@ -276,8 +276,8 @@ impl CudaContextSlot {
         true
     }
 
-    /// Proposes a pool in CUDA memory in answer to an allocation query for CUDA memory. If it cannot be made, upstream makes its
-    /// own. A pool that downstream has proposed stays, with enough buffers.
+    /// Proposes a pool in CUDA memory in answer to an allocation query for CUDA memory. If it cannot be made, upstream
+    /// makes its own. A pool that downstream has proposed stays, with enough buffers.
     pub fn propose(&self, element: &impl IsA<gst::Element>, device: i32, query: &mut gst::query::Allocation) {
         // Decoders that hand out their own surfaces have as many as the pool has buffers. Those in flight between here and
         // trtnms, and in the queues of a usual pipeline, must not be all there are.

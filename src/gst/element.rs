@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What all our elements have in common: the class and its properties; and, if they use the GPU, a CUDA context that they share
-//! with their neighbours.
+//! What all our elements have in common: the class and its properties; and, if they use the GPU, a CUDA context that
+//! they share with their neighbours.
 
 use gst_base::subclass::prelude::*;
 
@@ -43,8 +43,8 @@ pub trait Properties {
     fn was_set(&self, _name: &str) {}
 }
 
-/// Whether the frames of the new segment come behind those of the old one: demuxers and live sources send a segment again to say
-/// where they are, or when its end is known.
+/// Whether the frames of the new segment come behind those of the old one: demuxers and live sources send a segment
+/// again to say where they are, or when its end is known.
 pub fn continues(old: &gst::Segment, new: &gst::Segment) -> bool {
     let place =
         |segment: &gst::Segment| (segment.format(), segment.start(), segment.time(), segment.base(), segment.offset());
@@ -52,9 +52,10 @@ pub fn continues(old: &gst::Segment, new: &gst::Segment) -> bool {
     place(old) == place(new) && rates(old) == rates(new)
 }
 
-/// Makes the GObject class of a structure in `imp` that has `settings`, their table `PROPERTIES`, the debug category `CAT`, and
-/// [`Properties`]. The module above has the wrapper, under the same name. `signals` is a function that returns its signals,
-/// `before_state_change` a method that is called with each change of state, and `element` has more methods of `ElementImpl`.
+/// Makes the GObject class of a structure in `imp` that has `settings`, their table `PROPERTIES`, the debug category
+/// `CAT`, and [`Properties`]. The module above has the wrapper, under the same name. `signals` is a function that
+/// returns its signals, `before_state_change` a method that is called with each change of state, and `element` has more
+/// methods of `ElementImpl`.
 macro_rules! element_class {
     (
         $imp:ident: $class:literal,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Frames that another element still references when tensors are to be attached, such as a decoder's latest frame. Downstream then
-//! gets a copy of the buffer, which shares its memory.
+//! Frames that another element still references when tensors are to be attached, such as a decoder's latest frame.
+//! Downstream then gets a copy of the buffer, which shares its memory.
 //!
-//! The other reference is soon dropped, but the memory stays shared by two buffers. Drawing would then have to copy the picture.
-//! And before GStreamer 1.24 a pool frees such a buffer when it returns, and allocates a new one for the next frame: on a GPU both
-//! wait for all queued work, and block other threads' calls. So originals are kept while their copies are downstream, and the
-//! element that draws swaps the original back in.
+//! The other reference is soon dropped, but the memory stays shared by two buffers. Drawing would then have to copy the
+//! picture. And before GStreamer 1.24 a pool frees such a buffer when it returns, and allocates a new one for the next
+//! frame: on a GPU both wait for all queued work, and block other threads' calls. So originals are kept while their
+//! copies are downstream, and the element that draws swaps the original back in.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,8 +20,8 @@ use crate::gst::{cuda, meta};
 pub struct HeldFrame(Arc<Mutex<Option<gst::Buffer>>>);
 
 impl HeldFrame {
-    /// The original with all metas of its copy, if nothing else references either of them or their memory. The copy then has no
-    /// memory any more.
+    /// The original with all metas of its copy, if nothing else references either of them or their memory. The copy
+    /// then has no memory any more.
     pub fn take_back(&self, copy: &mut gst::BufferRef) -> Option<gst::Buffer> {
         let mut kept = self.0.lock().unwrap();
         let mut original = kept.take_if(|original| original.is_writable() && is_of_these_two(original, copy))?;
@@ -51,14 +51,15 @@ impl HeldFrame {
 
 /// Whether both buffers have the same memory, and nothing else references it.
 ///
-/// This depends on what GStreamer does from 1.22 to 1.28: each buffer that has a memory holds one reference to it, and `gst_buffer_copy`
-/// shares memory and does not copy it. So two references to what two buffers have are theirs. Where a later release holds one more, the
-/// count is never two and the original is never taken back: the picture is copied before it is drawn on, as without all this. Were one
-/// of the two buffers to hold none, a third holder could be overlooked, which the tests below would show.
+/// This depends on what GStreamer does from 1.22 to 1.28: each buffer that has a memory holds one reference to it, and
+/// `gst_buffer_copy` shares memory and does not copy it. So two references to what two buffers have are theirs. Where a
+/// later release holds one more, the count is never two and the original is never taken back: the picture is copied
+/// before it is drawn on, as without all this. Were one of the two buffers to hold none, a third holder could be
+/// overlooked, which the tests below would show.
 fn is_of_these_two(original: &gst::BufferRef, copy: &gst::BufferRef) -> bool {
     let is_theirs = |(memory, same): (&gst::MemoryRef, &gst::MemoryRef)| {
-        // SAFETY: the count is a public field of a structure that both buffers keep, and GStreamer accesses it by atomic operations
-        // only.
+        // SAFETY: the count is a public field of a structure that both buffers keep, and GStreamer accesses it by
+        // atomic operations only.
         let count = unsafe { AtomicI32::from_ptr(&raw mut (*memory.as_ptr().cast_mut()).mini_object.refcount) };
         memory.as_ptr() == same.as_ptr() && count.load(Ordering::Acquire) == 2
     };
@@ -93,8 +94,8 @@ impl HeldFrames {
     }
 }
 
-/// Whether it is GPU memory of a pool that has as many as are needed. From one that has only so many, the last one that is kept
-/// might be the one that the decoder waits for.
+/// Whether it is GPU memory of a pool that has as many as are needed. From one that has only so many, the last one that
+/// is kept might be the one that the decoder waits for.
 fn is_of_endless_gpu_pool(frame: &gst::Buffer) -> bool {
     // SAFETY: a field that does not change while the buffer is referenced, which keeps its pool.
     let pool: Option<gst::BufferPool> = unsafe { from_glib_none((*frame.as_ptr()).pool) };

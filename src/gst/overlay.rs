@@ -251,8 +251,8 @@ impl OverlayRenderer {
         painter_in(gpu, &frame.context, format, labels, keypoints)?.queue(stream, &frame, found, letterbox, style)
     }
 
-    /// The same for a map, which has so many classes; what is known of it is its place and size, and the address of its values. Earlier
-    /// maps are drawn.
+    /// The same for a map, which has so many classes; what is known of it is its place and size, and the address of its
+    /// values. Earlier maps are drawn.
     pub fn queue_map(
         &mut self,
         buffer: &gst::BufferRef,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Errors, warnings and notes of ours on the bus. This is the only place that maps an [`ErrorKind`] to GStreamer's domains and codes.
+//! Errors, warnings and notes of ours on the bus. This is the only place that maps an [`ErrorKind`] to GStreamer's
+//! domains and codes.
 
 use std::sync::Mutex;
 
@@ -7,8 +8,8 @@ use gst::prelude::*;
 
 use crate::core::error::{Error, ErrorKind};
 
-/// Errors that were posted on behalf of each pipeline: its address, and the error's number. Streams that share a model all meet
-/// its failure.
+/// Errors that were posted on behalf of each pipeline: its address, and the error's number. Streams that share a model
+/// all meet its failure.
 static POSTED: Mutex<Vec<(usize, u64)>> = Mutex::new(Vec::new());
 
 /// The address of what contains the element, all in all.
@@ -113,8 +114,8 @@ fn post(element: &gst::Element, kind: gst::ElementMessageType, error: &Error) {
     });
 }
 
-/// Whether a property may be set now. One that counts only from the next start on is refused while the element is in PAUSED or
-/// PLAYING, with a warning: the property keeps the value that is in use.
+/// Whether a property may be set now. One that counts only from the next start on is refused while the element is in
+/// PAUSED or PLAYING, with a warning: the property keeps the value that is in use.
 pub fn may_set(element: &impl IsA<gst::Element>, property: &gst::glib::ParamSpec) -> bool {
     let flags = property.flags();
     let at_any_time = flags.contains(gst::PARAM_FLAG_MUTABLE_PLAYING) || flags.contains(gst::PARAM_FLAG_MUTABLE_PAUSED);

@@ -107,10 +107,7 @@ pub fn refusal(offered: &gst::CapsRef) -> Option<Error> {
 fn kind(caps: &gst::StructureRef, features: &gst::CapsFeaturesRef) -> String {
     let format = caps.value("format").ok().and_then(|format| format.serialize().ok());
     let format = format.map_or(caps.name().to_string(), |format| format.replace("(string)", ""));
-    match features.is_equal(&gst::CAPS_FEATURES_MEMORY_SYSTEM_MEMORY) {
-        true => format,
-        false => format!("{format} ({features})"),
-    }
+    if features.is_equal(&gst::CAPS_FEATURES_MEMORY_SYSTEM_MEMORY) { format } else { format!("{format} ({features})") }
 }
 
 /// What a caps query with that filter leaves of `caps`, in the filter's order.
@@ -246,8 +243,8 @@ impl Format {
         Ok(())
     }
 
-    /// The picture of a buffer in CUDA memory, mapped for the GPU; `None` where it lies elsewhere. Caps are not reliable: elements
-    /// that download pass CUDA memory on as system memory where they can.
+    /// The picture of a buffer in CUDA memory, mapped for the GPU; `None` where it lies elsewhere. Caps are not
+    /// reliable: elements that download pass CUDA memory on as system memory where they can.
     pub fn on_gpu<'a>(&self, buffer: &'a gst::BufferRef, write: bool) -> Result<Option<GpuFrame<'a>>> {
         let Some(memory) = cuda::memory(buffer) else { return Ok(None) };
         let layouts = self.layouts(buffer)?;

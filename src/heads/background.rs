@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The slot of a row's logits that is no class.
 
-#[cfg(feature = "gstreamer")]
-use gst::glib;
-
 use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::options::{Choices, choices};
 
 /// RF-DETR's own checkpoints have the classes of COCO by their ids there, 0 to 90, and no background.
 const COCO_IDS: usize = 91;
@@ -12,33 +10,24 @@ const COCO_IDS: usize = 91;
 /// Which logit of a row is that of the background. Model files do not contain it.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "gstreamer", derive(glib::Enum), enum_type(name = "GstTrtBackgroundClass"))]
 pub enum BackgroundClass {
     /// What agrees with the number of labels; without labels, what models of that layout usually have.
     #[default]
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "By the labels, else as usual for the layout", nick = "auto"))]
     Auto,
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "Each logit is of a class", nick = "none"))]
     None,
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "The first logit is the background's", nick = "first"))]
     First,
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "The last logit is the background's", nick = "last"))]
     Last,
 }
 
+choices! {
+    BackgroundClass, "GstTrtBackgroundClass":
+    BackgroundClass::Auto => "auto" "By the labels, else as usual for the layout"
+    BackgroundClass::None => "none" "Each logit is of a class"
+    BackgroundClass::First => "first" "The first logit is the background's"
+    BackgroundClass::Last => "last" "The last logit is the background's"
+}
+
 impl BackgroundClass {
-    pub(crate) const ALL: [BackgroundClass; 4] =
-        [BackgroundClass::Auto, BackgroundClass::None, BackgroundClass::First, BackgroundClass::Last];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            BackgroundClass::Auto => "auto",
-            BackgroundClass::None => "none",
-            BackgroundClass::First => "first",
-            BackgroundClass::Last => "last",
-        }
-    }
-
     /// The background's slot among `slots` logits, if it has one. `is_usual` tells whether models of the layout have one.
     ///
     /// # Errors
@@ -55,7 +44,7 @@ impl BackgroundClass {
         match slot {
             Some(_) if slots < 2 => Err(Error::new(
                 ErrorKind::Settings,
-                format!("background-class={} leaves no class of {slots} logit a row", self.name()),
+                format!("background-class={} leaves no class of {slots} logit a row", self.word()),
             )
             .remedy("Set background-class=none on trtnms")),
             slot => Ok(slot),

@@ -14,8 +14,8 @@ pub static HEAD: HeadFormat = HeadFormat {
     holds: "probabilities or logits of the classes",
     input: InputTransform { fit: ResizeMode::CenterCrop, ..YOLO },
     input_note: Some(
-        "For torchvision's and timm's ImageNet models, unless their graph does it, set mean=0.485,0.456,0.406 std=0.229,0.224,0.225 on \
-         trtpreprocess, and their shortest-edge, such as 256 for an input of 224",
+        "For torchvision's and timm's ImageNet models, unless their graph does it, set mean=0.485,0.456,0.406 \
+         std=0.229,0.224,0.225 on trtpreprocess, and their shortest-edge, such as 256 for an input of 224",
     ),
     needs_nms: false,
     // A single number may mean anything, and YOLO-NAS calls a list of boxes this.

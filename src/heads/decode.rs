@@ -302,8 +302,9 @@ fn logits<T: Float>(head: &Head, outputs: &[&Tensor], values: &[T], sink: &mut S
     }
 }
 
-/// Columns of scores, each of a class; the columns x, y, width and height before them, or the boxes in an output of their own. The
-/// maxima of a block of rows come first, one class after the other. Only for the few that pass is the class then looked up.
+/// Columns of scores, each of a class; the columns x, y, width and height before them, or the boxes in an output of
+/// their own. The maxima of a block of rows come first, one class after the other. Only for the few that pass is the
+/// class then looked up.
 fn columns<T: Float>(head: &Head, outputs: &[&Tensor], values: &[T], sink: &mut Sink) {
     let (encoding, grid, least) = (head.format.encoding(), head.grid(), sink.thresholds.least());
     let boxes = head.view(ID_COLUMNS[0]).expect("a head has boxes");

@@ -212,8 +212,8 @@ impl Decoder {
     ///
     /// Boxes are in pixels of the model's input, not clipped. Of independent class scores the best counts, the first of
     /// equals, and only it is compared with its threshold: a filter never promotes a second best class. That is what
-    /// Ultralytics' predict does. Boxes without width or height or with a number that is not finite are left out, as are class
-    /// ids below 0 or beyond the classes; smaller than a pixel is no reason. Angles are as the model gives them.
+    /// Ultralytics' predict does. Boxes without width or height or with a number that is not finite are left out, as
+    /// are class ids below 0 or beyond the classes; smaller than a pixel is no reason. Angles are as the model gives them.
     ///
     /// # Errors
     /// [`ErrorKind::WrongType`] where an output is not what [`Decoder::new`] was shown.

@@ -18,8 +18,8 @@ pub(super) fn remedy(outputs: &[TensorDesc]) -> Option<&'static str> {
         Some("Export YOLO-NAS with postprocessing=False")
     } else if has("logits") && has_logits {
         Some(
-            "For RT-DETR, D-FINE, DEIM and DEIMv2 set layout=detr-logits on trtnms; the scores of DETR and YOLOS are a softmax, which \
-             is not supported",
+            "For RT-DETR, D-FINE, DEIM and DEIMv2 set layout=detr-logits on trtnms; the scores of DETR and YOLOS are \
+             a softmax, which is not supported",
         )
     } else {
         None

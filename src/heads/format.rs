@@ -22,8 +22,8 @@ pub struct HeadFormat {
     pub holds: &'static str,
     /// How the input of such models is prepared, unless the model or the user sets something else.
     pub input: InputTransform,
-    /// What users may have to set where the file does not contain how its input is normalised; `None` where all models of the
-    /// layout want the same.
+    /// What users may have to set where the file does not contain how its input is normalised; `None` where all models
+    /// of the layout want the same.
     pub input_note: Option<&'static str>,
     /// Whether the boxes still repeat each other.
     pub needs_nms: bool,
@@ -108,8 +108,8 @@ pub enum Column {
     Objectness,
     /// A score for each class.
     Classes,
-    /// The logit of a score for each class and, in some models, for the background. A row is an object of each class whose score
-    /// passes: DETR's descendants take the best of all pairs of row and class.
+    /// The logit of a score for each class and, in some models, for the background. A row is an object of each class
+    /// whose score passes: DETR's descendants take the best of all pairs of row and class.
     Logits {
         /// Whether models usually have a background.
         has_background: bool,
@@ -120,7 +120,8 @@ pub enum Column {
     ClassId {
         first: u8,
     },
-    /// For each keypoint of the model's `kpt_shape`: x and y in pixels of the input and, where it has three numbers, visibility.
+    /// For each keypoint of the model's `kpt_shape`: x and y in pixels of the input and, where it has three numbers,
+    /// visibility.
     Keypoints,
     /// The rotation of the box about its centre: radians, clockwise in the picture, in any range.
     Angle,

@@ -5,8 +5,8 @@
 //! prepared, and whether boxes still repeat each other. From that follow recognition ([`recognise`]), decoding on the host
 //! (`decode.rs`), decoding on a GPU (`kernels/decode.cu`), and the numbers that are gathered for the kept boxes.
 //!
-//! A new head is a file with its gold case, its line in [`HEADS`], and its row in docs/models.md. Only arithmetic that no head had
-//! before needs more: a [`BoxEncoding`] in `decode.rs` and `decode.cu`.
+//! A new head is a file with its gold case, its line in [`HEADS`], and its row in docs/models.md. Only arithmetic that
+//! no head had before needs more: a [`BoxEncoding`] in `decode.rs` and `decode.cu`.
 //!
 //! Sources: the exporters and post-processing of each family (Ultralytics, YOLOv5/6/7, YOLOX, RT-DETR, D-FINE, TensorRT's
 //! EfficientNMS plugin, TensorFlow's detection zoo, DeepStream-Yolo).
@@ -115,10 +115,10 @@ const STRETCH: InputTransform = InputTransform { fit: ResizeMode::Stretch, ..YOL
 const IMAGENET: InputTransform = InputTransform { mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225], ..STRETCH };
 
 /// Notes that heads share.
-const DEIM_NOTE: &str = "For DEIMv2 with DINOv3 (S, M, L, X), set mean=0.485,0.456,0.406 std=0.229,0.224,0.225 on trtpreprocess; \
-                         RT-DETR, D-FINE, DEIM and the smaller DEIMv2 need neither";
-const PP_YOLOE_NOTE: &str = "For PP-YOLOE without the plus, set mean=0.485,0.456,0.406 std=0.229,0.224,0.225 on trtpreprocess; \
-                             PP-YOLOE+ needs neither";
+const DEIM_NOTE: &str = "For DEIMv2 with DINOv3 (S, M, L, X), set mean=0.485,0.456,0.406 std=0.229,0.224,0.225 on \
+                         trtpreprocess; RT-DETR, D-FINE, DEIM and the smaller DEIMv2 need neither";
+const PP_YOLOE_NOTE: &str = "For PP-YOLOE without the plus, set mean=0.485,0.456,0.406 std=0.229,0.224,0.225 on \
+                             trtpreprocess; PP-YOLOE+ needs neither";
 const MAP_NOTE: &str = "For models that were trained with the normalisation of ImageNet, unless their graph does it, set \
                         mean=0.485,0.456,0.406 std=0.229,0.224,0.225 on trtpreprocess";
 

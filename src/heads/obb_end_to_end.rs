@@ -13,7 +13,8 @@ pub static HEAD: HeadFormat = HeadFormat {
         ROWS_OF_COLUMNS,
         &[Column::Box(BoxEncoding::Center), Column::Score, Column::ClassId { first: 0 }, Column::Angle],
     )],
-    holds: "centre x, centre y, width, height in pixels, score, class, and the angle in radians; zeros where there are fewer boxes",
+    holds: "centre x, centre y, width, height in pixels, score, class, and the angle in radians; zeros where there \
+            are fewer boxes",
     input: YOLO,
     input_note: None,
     needs_nms: false,

@@ -9,7 +9,8 @@ pub static HEAD: HeadFormat = HeadFormat {
     about: "Pose models by Ultralytics: YOLOv8, 11 and 26",
     task: Task::Pose,
     outputs: &[floats("", COLUMNS_OF_ROWS, &[Column::Box(BoxEncoding::Center), Column::Classes, Column::Keypoints])],
-    holds: "centre x, centre y, width, height in pixels, class scores, and x, y and visibility of each keypoint of kpt_shape",
+    holds: "centre x, centre y, width, height in pixels, class scores, and x, y and visibility of each keypoint of \
+            kpt_shape",
     input: YOLO,
     input_note: None,
     needs_nms: true,

@@ -13,8 +13,8 @@ pub static HEAD: HeadFormat = HeadFormat {
         ROWS_OF_COLUMNS,
         &[Column::Box(BoxEncoding::Corners), Column::Score, Column::ClassId { first: 0 }, Column::Keypoints],
     )],
-    holds: "left, top, right, bottom in pixels, score, class, and x, y and visibility of each keypoint of kpt_shape; zeros where \
-            there are fewer boxes",
+    holds: "left, top, right, bottom in pixels, score, class, and x, y and visibility of each keypoint of kpt_shape; \
+            zeros where there are fewer boxes",
     input: YOLO,
     input_note: None,
     needs_nms: false,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Which head a model has.
 //!
-//! Names decide where a head's outputs have names. Else every head of the model's task whose dimensions fit gives its evidence;
-//! a class count that agrees with the labels decides between those left, then the stronger confidence. There is no guess between
-//! equals: the error names them.
+//! Names decide where a head's outputs have names. Else every head of the model's task whose dimensions fit gives its
+//! evidence; a class count that agrees with the labels decides between those left, then the stronger confidence. There
+//! is no guess between equals: the error names them.
 
 use smallvec::SmallVec;
 
@@ -117,8 +117,8 @@ pub(super) struct HeadMatch {
 /// [`Decoder::new`](super::Decoder::new) asks again. Until then only [`HeadFormat::input`] depends on it.
 ///
 /// # Errors
-/// Tasks that no head is for, outputs that fit no head or (with neither labels nor names to decide) more than one, outputs that do
-/// not fit the choice, and class counts that are not the number of labels.
+/// Tasks that no head is for, outputs that fit no head or (with neither labels nor names to decide) more than one,
+/// outputs that do not fit the choice, and class counts that are not the number of labels.
 pub fn recognise(
     choice: Option<&'static HeadFormat>,
     outputs: &[TensorDesc],
@@ -157,9 +157,10 @@ pub fn explain(outputs: &[TensorDesc], hints: &ModelHints) -> Result<Recognised>
     let HeadMatch { format, outputs: indices, classes, confidence, .. } = find(None, outputs, hints)?;
     let read: Vec<TensorDesc> = indices.iter().map(|&index| outputs[index].clone()).collect();
     let verb = if read.len() == 1 { "has" } else { "have" };
-    let mut reasons = vec![match is_found_by_shape(format) {
-        true => format!("{} {verb} the dimensions of this layout", list(&read)),
-        false => format!("{} {verb} the names and dimensions of this layout", list(&read)),
+    let mut reasons = vec![if is_found_by_shape(format) {
+        format!("{} {verb} the dimensions of this layout", list(&read))
+    } else {
+        format!("{} {verb} the names and dimensions of this layout", list(&read))
     }];
     if is_found_by_shape(format) && confidence == Confidence::Sign {
         reasons.push("a name, a number or the metadata points to no other".into());
@@ -227,8 +228,8 @@ pub(super) fn find(
             let what = format!("Output {output} has {classes}{beside} as {format}, against {labels}");
             let background = format.usual_background().map_or("", |_| "background-class on trtnms if it has one, and ");
             Err(Error::new(ErrorKind::Settings, what).remedy(format!(
-                "Set layout=auto on trtnms, or the layout that the model has, {background}use the label file that belongs to \
-                 the model, one line for each class",
+                "Set layout=auto on trtnms, or the layout that the model has, {background}use the label file that \
+                 belongs to the model, one line for each class",
             )))
         }
         _ => Ok(found),
@@ -292,8 +293,8 @@ fn is_found_by_shape(format: &HeadFormat) -> bool {
     format.outputs.iter().all(|output| output.name.is_empty())
 }
 
-/// Which outputs may be those of a head that is found by their shape. Of those alone the last comes first; of boxes with scores
-/// in another output, first those that are called boxes, then in the order of the model.
+/// Which outputs may be those of a head that is found by their shape. Of those alone the last comes first; of boxes
+/// with scores in another output, first those that are called boxes, then in the order of the model.
 fn placements(format: &HeadFormat, outputs: &[TensorDesc]) -> Vec<SmallVec<[usize; 4]>> {
     let mut firsts: Vec<usize> = (0..outputs.len()).rev().collect();
     if format.outputs.len() > 1 && !format.has_prototypes() {

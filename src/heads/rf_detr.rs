@@ -11,7 +11,8 @@ pub static HEAD: HeadFormat = HeadFormat {
         floats("dets", ROWS_OF_COLUMNS, &[Column::Box(BoxEncoding::CenterShares)]),
         floats("labels", ROWS_OF_COLUMNS, &[Column::Logits { has_background: true }]),
     ],
-    holds: "centre x, centre y, width, height in 0..1; logits of the classes, and of the background or not (background-class)",
+    holds: "centre x, centre y, width, height in 0..1; logits of the classes, and of the background or not \
+            (background-class)",
     input: IMAGENET,
     input_note: None,
     needs_nms: false,

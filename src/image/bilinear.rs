@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Floats of a model's output, and bilinear interpolation of them with aligned borders, as PyTorch's `align_corners=False`.
 //!
-//! Arithmetic is f32, each operation rounded once in the order written here, and never a fused multiply-add: first along the row,
-//! then between rows.
+//! Arithmetic is f32, each operation rounded once in the order written here, and never a fused multiply-add: first
+//! along the row, then between rows.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -51,15 +51,15 @@ impl<'a> Floats<'a> {
 
 /// The part of a line of pixels that samples cover.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Extent {
+pub(super) struct SourceRange {
     pub origin: f32,
     pub length: f32,
 }
 
-impl Extent {
+impl SourceRange {
     /// The whole line.
     pub fn whole(length: u32) -> Self {
-        Extent { origin: 0.0, length: length as f32 }
+        SourceRange { origin: 0.0, length: length as f32 }
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Between {
 }
 
 impl Between {
-    pub fn new(at: u32, from: usize, over: Extent) -> Self {
+    pub fn new(at: u32, from: usize, over: SourceRange) -> Self {
         let place = ((at as f32 + 0.5 - over.origin) * (from as f32 / over.length) - 0.5).max(0.0);
         let first = (place as usize).min(from - 1);
         let second = place - first as f32;
@@ -90,15 +90,16 @@ pub(super) struct Scaler {
 }
 
 impl Scaler {
-    /// For planes of `width` x `height`, and the part from `left`, `top` to before `right`, `bottom` of an input of that size.
+    /// For planes of `width` x `height`, and the part from `left`, `top` to before `right`, `bottom` of an input of
+    /// that size.
     pub fn new([width, height]: [usize; 2], input: (u32, u32), [left, top, right, bottom]: [u32; 4]) -> Self {
         let is_same = (width, height) == (input.0 as usize, input.1 as usize);
         Scaler {
             width,
             height,
             as_they_are: is_same.then_some([left as usize, top as usize]),
-            columns: (left..right).map(|at| Between::new(at, width, Extent::whole(input.0))).collect(),
-            rows: (top..bottom).map(|at| Between::new(at, height, Extent::whole(input.1))).collect(),
+            columns: (left..right).map(|at| Between::new(at, width, SourceRange::whole(input.0))).collect(),
+            rows: (top..bottom).map(|at| Between::new(at, height, SourceRange::whole(input.1))).collect(),
         }
     }
 

@@ -22,18 +22,18 @@ pub struct DeviceDetections {
 /// The masks of the objects, in GPU memory.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceMasks {
-    /// A [`MaskPlace`] for each object.
-    pub places: u64,
+    /// A [`MaskEntry`] for each object.
+    pub entries: u64,
     /// Their pixels.
     pub bits: u64,
     /// A pixel of the model's input is as wide and high as 2 to the power of this of theirs.
     pub detail: u32,
 }
 
-/// The position of a mask: 32 bytes, the same for kernels.
+/// Where a mask is: 32 bytes, the same for kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-pub struct MaskPlace {
+pub struct MaskEntry {
     /// In pixels of the model's input, or of the masks' detail.
     pub rect: Rect,
     /// The index of its first word. Its rows are whole words, the left pixel in the lowest bit.
@@ -43,7 +43,7 @@ pub struct MaskPlace {
     pub unused: u32,
 }
 
-const _: () = assert!(size_of::<MaskPlace>() == 32);
+const _: () = assert!(size_of::<MaskEntry>() == 32);
 
 /// The header before the detections: their count.
 pub(crate) const HEADER: usize = 16;

@@ -116,8 +116,8 @@ pub struct Colorimetry {
     pub matrix: Matrix,
     /// 0..255 for luma and chroma; otherwise 16..235 and 16..240.
     pub full_range: bool,
-    /// Chroma samples sit on the left luma column of their pair (MPEG-2, H.264's default), not between the two (JPEG). This and
-    /// the next count where chroma is interpolated: `Chroma::Sited`.
+    /// Chroma samples sit on the left luma column of their pair (MPEG-2, H.264's default), not between the two (JPEG).
+    /// This and the next count where chroma is interpolated: `Chroma::Sited`.
     pub chroma_left: bool,
     /// Chroma samples sit on the upper luma row of their pair, not between the two.
     pub chroma_top: bool,

@@ -139,14 +139,15 @@ pub struct Letterbox {
     pub y: u32,
     pub width: u32,
     pub height: u32,
-    /// Width and height of the whole scaled frame. Greater than those above only where it is cropped; then `place` is the part of
-    /// `source` that is seen.
+    /// Width and height of the whole scaled frame. Greater than those above only where it is cropped; then `place` is
+    /// the part of `source` that is seen.
     pub whole: (u32, u32),
 }
 
 impl Letterbox {
-    /// `source` is the part of the frame, or the size of the whole frame; sizes are (width, height), all above 0. Rounding is that of Ultralytics' `LetterBox`: the scaled size is rounded to
-    /// the nearest pixel, and of an odd number of padding pixels the greater half goes to the right and the bottom.
+    /// `source` is the part of the frame, or the size of the whole frame; sizes are (width, height), all above 0.
+    /// Rounding is that of Ultralytics' `LetterBox`: the scaled size is rounded to the nearest pixel, and of an odd
+    /// number of padding pixels the greater half goes to the right and the bottom.
     pub fn new(source: impl Into<Rect>, tensor: (u32, u32), fit: ResizeMode) -> Self {
         let source = source.into();
         let (source_width, source_height) = (source.width(), source.height());
@@ -187,8 +188,9 @@ impl Letterbox {
         }
     }
 
-    /// The middle of `source`, scaled so that its shorter edge is `shortest_edge` pixels, or so that it just covers the tensor where
-    /// that is 0. Rounding is torchvision's: the longer edge is rounded down, and half a pixel of the offset to an even one.
+    /// The middle of `source`, scaled so that its shorter edge is `shortest_edge` pixels, or so that it just covers the
+    /// tensor where that is 0. Rounding is torchvision's: the longer edge is rounded down, and half a pixel of the
+    /// offset to an even one.
     pub fn center_crop(source: impl Into<Rect>, tensor: (u32, u32), shortest_edge: u32) -> Self {
         let source = source.into();
         let (whole_width, whole_height) = Letterbox::resized(&source, tensor, shortest_edge);
@@ -240,8 +242,8 @@ impl Letterbox {
         (width.next_multiple_of(stride).min(largest.0), height.next_multiple_of(stride).min(largest.1))
     }
 
-    /// Whether the source is as wide for its height in the tensor, and in the picture that boxes are mapped to, as it is, but for
-    /// rounding.
+    /// Whether the source is as wide for its height in the tensor, and in the picture that boxes are mapped to, as it
+    /// is, but for rounding.
     pub fn keeps_aspect(&self) -> bool {
         if self.whole != (self.width, self.height) {
             let [place_width, place_height] = [self.place.width(), self.place.height()].map(f64::from);

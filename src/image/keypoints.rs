@@ -70,8 +70,8 @@ pub struct ObjectKeypoints<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Keypoints {
     pub model: Arc<KeypointModel>,
-    /// `[objects][count][dims]`, x and y in pixels, then visibility in 0..1 where a point has three numbers. A point that is not
-    /// known is all zeros.
+    /// `[objects][count][dims]`, x and y in pixels, then visibility in 0..1 where a point has three numbers. A point
+    /// that is not known is all zeros.
     pub values: Vec<f32>,
 }
 
@@ -87,7 +87,8 @@ impl Keypoints {
         ObjectKeypoints { shape: self.model.shape, values: self.of(object).into() }
     }
 
-    /// From pixels of the model's input to pixels of the frame, inside it; those of object `from` become those of object `to`.
+    /// From pixels of the model's input to pixels of the frame, inside it; those of object `from` become those of
+    /// object `to`.
     pub(crate) fn map_to_frame(&mut self, from: usize, to: usize, letterbox: &Letterbox) {
         let KeypointShape { dims, .. } = self.model.shape;
         let numbers = self.model.shape.numbers();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Maps: a value for each pixel of a frame. Its class, its depth, or the object that it belongs to.
 //!
-//! A map has the resolution of the model's input, without the padding around the frame. Scores and depths of a lower resolution are
-//! scaled to that by bilinear interpolation ([`bilinear`](super::bilinear)), class ids take the nearest. Each pixel of the frame has
-//! the value of the pixel of the map that covers it.
+//! A map has the resolution of the model's input, without the padding around the frame. Scores and depths of a lower
+//! resolution are scaled to that by bilinear interpolation ([`bilinear`](super::bilinear)), class ids take the nearest.
+//! Each pixel of the frame has the value of the pixel of the map that covers it.
 
 use super::bilinear::{Floats, Scaler};
 use super::geometry::{BBox, Letterbox, Rect};
@@ -15,8 +15,8 @@ use super::masks::{Masks, NEVER, column_edge, covering, row_edge};
 pub enum MapKind {
     /// Class ids, or [`PixelMap::NO_CLASS`].
     Classes,
-    /// Depths: 0 is the minimum, 65535 the maximum, and those between lie evenly. The model decides on the unit, and whether greater
-    /// ones are nearer or farther.
+    /// Depths: 0 is the minimum, 65535 the maximum, and those between lie evenly. The model decides on the unit, and
+    /// whether greater ones are nearer or farther.
     Depth { minimum: f32, maximum: f32 },
     /// Objects, from 1 on in the order of the results; 0 where there is none.
     Objects,
@@ -148,8 +148,8 @@ impl PixelMap {
         !matches!(self.kind, MapKind::Depth { .. }) && self.limit <= u32::from(u8::MAX)
     }
 
-    /// The values of the frame's pixels, row by row, for a frame of that size. Beyond the map it is that of no class, the minimum of
-    /// depths, and no object.
+    /// The values of the frame's pixels, row by row, for a frame of that size. Beyond the map it is that of no class,
+    /// the minimum of depths, and no object.
     pub fn on_frame(&self, (width, height): (u32, u32)) -> Vec<u16> {
         let [columns, rows] = self.covering((width, height));
         let nothing = if self.kind == MapKind::Classes { Self::NO_CLASS } else { 0 };
@@ -199,8 +199,8 @@ impl PixelMap {
         [x, y, x + width, y + height]
     }
 
-    /// The class with the greatest score at each pixel, the first of equals. Of a single class a score must be above 0. A pixel
-    /// without a score that is a number above minus infinity has none.
+    /// The class with the greatest score at each pixel, the first of equals. Of a single class a score must be above 0.
+    /// A pixel without a score that is a number above minus infinity has none.
     ///
     /// `planes` is the number of classes, width and height of the scores.
     #[doc(hidden)]
@@ -296,9 +296,8 @@ impl PixelMap {
             (minimum, maximum) = (0.0, 0.0);
         }
         let range = maximum - minimum;
-        self.values.extend(found.iter().map(|depth| match range > 0.0 {
-            true => ((depth.max(minimum).min(maximum) - minimum) / range * 65535.0 + 0.5) as u16,
-            false => 0,
+        self.values.extend(found.iter().map(|depth| {
+            if range > 0.0 { ((depth.max(minimum).min(maximum) - minimum) / range * 65535.0 + 0.5) as u16 } else { 0 }
         }));
         self.take_range([minimum, maximum]);
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Masks of objects: the pixels of each object.
 //!
-//! A model gives prototypes, maps that all objects share, and for each object a coefficient per prototype. Its mask is where the
-//! weighted sum of the prototypes is above 0, scaled to the size of the model's input by bilinear interpolation, and cut to the
-//! object's box: a pixel belongs to the box if its left upper corner does. Other models give a map for each row ([`maps`]).
+//! A model gives prototypes, maps that all objects share, and for each object a coefficient per prototype. Its mask is
+//! where the weighted sum of the prototypes is above 0, scaled to the size of the model's input by bilinear
+//! interpolation, and cut to the object's box: a pixel belongs to the box if its left upper corner does. Other models
+//! give a map for each row ([`maps`]).
 //!
 //! Arithmetic is f32, each operation rounded once in the order written here, and never a fused multiply-add.
 
@@ -14,9 +15,6 @@ mod union;
 
 use half::slice::HalfFloatSliceExt;
 
-#[cfg(feature = "gstreamer")]
-use gst::glib;
-
 pub(crate) mod maps;
 
 pub(crate) use bits::words;
@@ -24,9 +22,10 @@ use bits::{fill, runs};
 pub use mask::Mask;
 
 use super::Candidate;
-use super::bilinear::{Between, Extent, Floats};
-use super::detections::MaskPlace;
+use super::bilinear::{Between, Floats, SourceRange};
+use super::detections::MaskEntry;
 use super::geometry::{BBox, Letterbox, Rect};
+use crate::core::options::choices;
 use crate::core::tensor::Tensor;
 
 /// The number and size of the prototypes.
@@ -75,10 +74,11 @@ impl<'a> Prototypes<'a> {
     }
 }
 
-/// The masks of a frame's objects. They keep the resolution of the model's input, and are scaled to the frame where they are read.
+/// The masks of a frame's objects. They keep the resolution of the model's input, and are scaled to the frame where
+/// they are read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Masks {
-    places: Vec<MaskPosition>,
+    entries: Vec<HostMask>,
     /// The pixels of all masks: rows of whole words, the left pixel in the lowest bit.
     bits: Vec<u32>,
     /// A pixel of the model's input is as wide and high as 2 to the power of this of theirs.
@@ -89,23 +89,23 @@ pub struct Masks {
 
 /// What results contain of masks. They are drawn in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "gstreamer", derive(glib::Enum), enum_type(name = "GstTrtMaskOutput"))]
 pub enum MaskOutput {
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "Nothing: masks are only drawn", nick = "none"))]
     None,
     #[default]
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "The mask of each object, with the object", nick = "objects"))]
     Objects,
-    #[cfg_attr(
-        feature = "gstreamer",
-        enum_value(name = "One map of the frame, with the number of an object for each pixel", nick = "map")
-    )]
     Map,
 }
 
-/// The position of a mask.
+choices! {
+    MaskOutput, "GstTrtMaskOutput":
+    MaskOutput::None => "none" "Nothing: masks are only drawn"
+    MaskOutput::Objects => "objects" "The mask of each object, with the object"
+    MaskOutput::Map => "map" "One map of the frame, with the number of an object for each pixel"
+}
+
+/// Where a mask is, on the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct MaskPosition {
+struct HostMask {
     /// In pixels of the model's input, or of that detail.
     rect: Rect,
     /// The index of its first word.
@@ -117,19 +117,19 @@ struct MaskPosition {
 
 impl Masks {
     pub fn clear(&mut self) {
-        self.places.clear();
+        self.entries.clear();
         self.bits.clear();
         self.detail = 0;
     }
 
-    /// Appends the masks of objects with boxes in pixels of a model's input of that size. `coefficients` are those of the first object,
-    /// then those of the second, and so on.
+    /// Appends the masks of objects with boxes in pixels of a model's input of that size. `coefficients` are those of
+    /// the first object, then those of the second, and so on.
     pub fn find(&mut self, prototypes: &Prototypes, coefficients: &[f32], objects: &[Candidate], input: (u32, u32)) {
         let mut scratch = Scratch::default();
         for (object, coefficients) in objects.iter().zip(coefficients.chunks_exact(prototypes.shape.count)) {
-            let (rect, extents) = (pixels_of(&object.bbox, input), [input.0, input.1].map(Extent::whole));
+            let (rect, ranges) = (pixels_of(&object.bbox, input), [input.0, input.1].map(SourceRange::whole));
             self.add(&mut scratch, rect, 0.0, |scratch| {
-                scratch.sum(prototypes, coefficients.iter().copied().enumerate(), rect, extents);
+                scratch.sum(prototypes, coefficients.iter().copied().enumerate(), rect, ranges);
             });
         }
     }
@@ -143,26 +143,22 @@ impl Masks {
             scratch.scale(rect, level, &mut self.bits[first..]);
         }
         let is_empty = self.bits[first..].iter().all(|&word| word == 0);
-        self.places.push(MaskPosition { rect, first, is_empty, letterbox: None });
+        self.entries.push(HostMask { rect, first, is_empty, letterbox: None });
     }
 
-    /// Takes over the masks that a GPU found: the rectangle of each, the index of its first word, and whether any pixel is set; and
-    /// their words, if these are on the host already.
-    pub(crate) fn adopt(&mut self, places: impl Iterator<Item = (Rect, usize, bool)>, bits: &[u32], detail: u32) {
+    /// Takes over the masks that a GPU found: the rectangle of each, the index of its first word, and whether any pixel
+    /// is set; and their words, if these are on the host already.
+    pub(crate) fn adopt(&mut self, entries: impl Iterator<Item = (Rect, usize, bool)>, bits: &[u32], detail: u32) {
         self.detail = detail;
-        let place = |(rect, first, is_seen): (Rect, usize, bool)| MaskPosition {
-            rect,
-            first,
-            is_empty: !is_seen,
-            letterbox: None,
-        };
-        self.places.extend(places.map(place));
+        let entry =
+            |(rect, first, is_seen): (Rect, usize, bool)| HostMask { rect, first, is_empty: !is_seen, letterbox: None };
+        self.entries.extend(entries.map(entry));
         self.bits.extend_from_slice(bits);
     }
 
     /// Whether the words are still missing.
     pub(crate) fn lacks_bits(&self) -> bool {
-        self.bits.is_empty() && self.places.iter().any(|place| !place.is_empty)
+        self.bits.is_empty() && self.entries.iter().any(|entry| !entry.is_empty)
     }
 
     pub(crate) fn set_bits(&mut self, bits: Vec<u32>) {
@@ -170,19 +166,19 @@ impl Masks {
     }
 
     /// In the layout of the kernels: the entries, and the words.
-    pub fn for_device(&self) -> (Vec<MaskPlace>, &[u32]) {
-        let place = |place: &MaskPosition| MaskPlace {
-            rect: place.rect,
-            first: place.first as u64,
-            is_seen: (!place.is_empty).into(),
+    pub fn for_device(&self) -> (Vec<MaskEntry>, &[u32]) {
+        let entry = |mask: &HostMask| MaskEntry {
+            rect: mask.rect,
+            first: mask.first as u64,
+            is_seen: (!mask.is_empty).into(),
             unused: 0,
         };
-        (self.places.iter().map(place).collect(), &self.bits)
+        (self.entries.iter().map(entry).collect(), &self.bits)
     }
 
     /// Calls `found` for each row and range of an object's pixels in a part of the model's input.
     pub(crate) fn runs(&self, object: usize, part: Rect, mut found: impl FnMut(u32, [u32; 2])) {
-        let MaskPosition { rect, first, .. } = self.places[object];
+        let HostMask { rect, first, .. } = self.entries[object];
         let Some(bits) = self.bits.get(first..).filter(|_| !rect.is_empty()) else { return };
         // Finer masks are read where the middle of each of the input's pixels is.
         let (size, middle) = (1 << self.detail, (1 << self.detail) / 2);
@@ -201,24 +197,24 @@ impl Masks {
 
     /// Whether no pixel belongs to the object.
     pub fn is_empty(&self, object: usize) -> bool {
-        self.places[object].is_empty
+        self.entries[object].is_empty
     }
 
     /// The mask of object `from` becomes that of object `to`.
     pub(crate) fn keep(&mut self, from: usize, to: usize) {
-        self.places[to] = self.places[from];
+        self.entries[to] = self.entries[from];
     }
 
     /// Keeps the first `kept` masks, and sets their letterbox.
     pub fn map_to_frame(&mut self, kept: usize, letterbox: &Letterbox) {
-        self.places.truncate(kept);
+        self.entries.truncate(kept);
         let letterbox = letterbox.finer(self.detail);
-        self.places.iter_mut().for_each(|place| place.letterbox = Some(letterbox));
+        self.entries.iter_mut().for_each(|entry| entry.letterbox = Some(letterbox));
     }
 
     /// The mask of an object on the frame.
     pub fn on_frame(&self, object: usize) -> Mask {
-        let MaskPosition { rect, first, letterbox, .. } = &self.places[object];
+        let HostMask { rect, first, letterbox, .. } = &self.entries[object];
         let (rect, first) = (*rect, *first);
         let Some(letterbox) = letterbox else { return Mask::default() };
         let edges = |from: u32, to: u32, edge: fn(&Letterbox, u32) -> u32| -> Vec<u32> {
@@ -308,7 +304,7 @@ impl Scratch {
         prototypes: &Prototypes,
         coefficients: impl Iterator<Item = (usize, f32)> + Clone,
         rect: Rect,
-        [across, down]: [Extent; 2],
+        [across, down]: [SourceRange; 2],
     ) {
         let PrototypeShape { width, height, .. } = prototypes.shape;
         self.columns.clear();

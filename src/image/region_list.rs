@@ -10,15 +10,17 @@ use crate::core::error::{Error, ErrorKind, Result};
 pub struct RegionList(Vec<[f64; 4]>);
 
 impl RegionList {
-    /// Left, top, right and bottom of each, separated by commas, and rectangles by semicolons: `0,0,640,360;0.5,0.5,1,1`. Where none
-    /// of the four is above 1 they are parts of the frame's width and height, else pixels.
+    /// Left, top, right and bottom of each, separated by commas, and rectangles by semicolons:
+    /// `0,0,640,360;0.5,0.5,1,1`. Where none of the four is above 1 they are parts of the frame's width and height,
+    /// else pixels.
     ///
     /// # Errors
     /// `Settings`, if it cannot be read, or has none or more than [`MAX_REGIONS`].
     pub fn parse(text: &str) -> Result<Self> {
         let wrong = |cause: String| {
             Error::new(ErrorKind::Settings, format!("region-list={text} cannot be read")).cause(cause).remedy(
-                "Write left, top, right and bottom of each rectangle in pixels or in parts of the frame, like 0,0,640,360;0.5,0.5,1,1",
+                "Write left, top, right and bottom of each rectangle in pixels or in parts of the frame, like \
+                 0,0,640,360;0.5,0.5,1,1",
             )
         };
         let rectangle = |part: &str| {

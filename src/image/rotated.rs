@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Boxes that are rotated about their centres.
 //!
-//! Arithmetic is f32, each operation rounded once in the order written here, those of sine and cosine too: `kernels/rotated.cuh`
-//! gives the same results, bit for bit.
+//! Arithmetic is f32, each operation rounded once in the order written here, those of sine and cosine too:
+//! `kernels/rotated.cuh` gives the same results, bit for bit.
 
 use std::f32::consts::{FRAC_PI_2, FRAC_PI_4, PI};
 
@@ -29,8 +29,8 @@ pub struct RotatedBox {
 }
 
 impl RotatedBox {
-    /// The same box with an angle from 0 to below π/2, as Ultralytics regularises it: width and height are exchanged where the
-    /// angle was a quarter turn more.
+    /// The same box with an angle from 0 to below π/2, as Ultralytics regularises it: width and height are exchanged
+    /// where the angle was a quarter turn more.
     #[doc(hidden)]
     pub fn regular(&self) -> Self {
         let half_turn = self.angle.rem_euclid(PI);
@@ -66,8 +66,8 @@ impl RotatedBox {
 
     /// From pixels of the tensor to pixels of the frame, not clipped to the source, and regular there.
     ///
-    /// The rounding of a letterbox makes its scales differ a little across and down; as with Ultralytics, that of the width is the one
-    /// across, whatever the rotation.
+    /// The rounding of a letterbox makes its scales differ a little across and down; as with Ultralytics, that of the
+    /// width is the one across, whatever the rotation.
     #[doc(hidden)]
     pub fn to_frame(&self, letterbox: &Letterbox) -> Self {
         let ((scale_x, scale_y), (x, y)) = (letterbox.scale(), self.bbox.center());
@@ -80,7 +80,8 @@ impl RotatedBox {
     }
 }
 
-/// Sine and cosine of an angle from 0 to π/2, exact to about one unit in the last place: the first terms of both series, up to π/4.
+/// Sine and cosine of an angle from 0 to π/2, exact to about one unit in the last place: the first terms of both
+/// series, up to π/4.
 pub(crate) fn sin_cos(angle: f32) -> (f32, f32) {
     let is_steep = angle > FRAC_PI_4;
     let x = if is_steep { FRAC_PI_2 - angle } else { angle };

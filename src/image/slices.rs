@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Slices: overlapping rectangles that cover a frame, so that a model sees small objects of a large frame at their full size.
+//! Slices: overlapping rectangles that cover a frame, so that a model sees small objects of a large frame at their full
+//! size.
 //!
-//! As in SAHI (arXiv 2202.06934), all slices have one size: those at the right and the bottom edge are moved inside, not cut.
+//! As in SAHI (arXiv 2202.06934), all slices have one size: those at the right and the bottom edge are moved inside,
+//! not cut.
 
 use super::geometry::Rect;
 use crate::core::error::{Error, ErrorKind, Result};

@@ -10,6 +10,7 @@ use std::str::FromStr;
 
 use crate::core::device::Device;
 use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::options::{Choices, choices};
 use crate::core::tensor::{DType, Dims, TensorDesc};
 use crate::image::geometry::{Letterbox, Rect, ResizeMode};
 
@@ -33,12 +34,18 @@ pub enum TensorLayout {
 /// Which chroma goes with a luma sample of 4:2:0 formats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Chroma {
-    /// The one sample that four pixels have in common, unchanged. OpenCV, swscale and videoconvert read frames so, and models
-    /// are trained on what they read.
+    /// The one sample that four pixels have in common, unchanged. OpenCV, swscale and videoconvert read frames so, and
+    /// models are trained on what they read.
     #[default]
     Nearest,
     /// Interpolated between samples at the positions of the frame's chroma site.
     Sited,
+}
+
+choices! {
+    Chroma, "GstTrtChromaSampling":
+    Chroma::Nearest => "nearest" "The sample of its own block of 2x2 pixels, as OpenCV, swscale and videoconvert read frames"
+    Chroma::Sited => "sited" "Interpolated between samples at the chroma-site of the caps"
 }
 
 /// What happens to pixels: an element of the tensor is `(sample × scale − mean) / std`, sample in 0..255.
@@ -47,8 +54,8 @@ pub struct InputTransform {
     pub colors: Colors,
     pub chroma: Chroma,
     pub fit: ResizeMode,
-    /// With [`ResizeMode::CenterCrop`], to how many pixels the shorter edge is resized before the middle is cut out: 256 for inputs of
-    /// 224, as torchvision and timm do it; 0 for as many as the tensor has.
+    /// With [`ResizeMode::CenterCrop`], to how many pixels the shorter edge is resized before the middle is cut out:
+    /// 256 for inputs of 224, as torchvision and timm do it; 0 for as many as the tensor has.
     pub shortest_edge: u32,
     /// Sample value of the padding, the same in each channel; normalised like any other.
     pub pad: u8,
@@ -146,14 +153,6 @@ impl Colors {
 impl Chroma {
     #[doc(hidden)]
     pub const ALL: [Chroma; 2] = [Chroma::Nearest, Chroma::Sited];
-
-    #[doc(hidden)]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Chroma::Nearest => "nearest",
-            Chroma::Sited => "sited",
-        }
-    }
 }
 
 impl TensorLayout {
@@ -199,7 +198,7 @@ impl fmt::Display for InputSpec {
         write!(f, "{} {} {} ", self.device, self.desc.dtype, self.desc.dims)?;
         write!(f, "{} {} {}:{pad} scale:{scale}", self.order.name(), colors.name(), fit.name())?;
         if *chroma != Chroma::default() {
-            write!(f, " chroma:{}", chroma.name())?;
+            write!(f, " chroma:{}", chroma.word())?;
         }
         if *shortest_edge != 0 {
             write!(f, " shortest-edge:{shortest_edge}")?;
@@ -245,7 +244,7 @@ fn parse(text: &str) -> Option<InputSpec> {
     transform.scale = word()?.strip_prefix("scale:")?.parse().ok()?;
     if let Some(tail) = rest.strip_prefix("chroma:") {
         let (name, tail) = tail.split_once(' ')?;
-        transform.chroma = Chroma::ALL.into_iter().find(|chroma| chroma.name() == name)?;
+        transform.chroma = Chroma::of_word(name)?;
         rest = tail;
     }
     if let Some(tail) = rest.strip_prefix("shortest-edge:") {
@@ -262,11 +261,6 @@ fn parse(text: &str) -> Option<InputSpec> {
     }
     let desc = TensorDesc { name: rest.to_string(), dtype, dims };
     (desc.dims.len() == 4).then_some(InputSpec { device, desc, order, transform })
-}
-
-/// The property input-size: width and height, or `None` from `auto`, as from nothing.
-pub fn parse_input_size(text: &str) -> Result<Option<(u32, u32)>> {
-    parse_size("input-size", if text == "auto" { "" } else { text })
 }
 
 /// Width and height from `640x480`; `None` from nothing. `property` is named in the error.

@@ -42,7 +42,8 @@ impl ModelFile {
     /// What is in it, read from the disk unless it is in memory.
     ///
     /// # Errors
-    /// `NotFound` and `Read`, where it is not there or cannot be read; `Model`, where it is empty or of a kind that is no model.
+    /// `NotFound` and `Read`, where it is not there or cannot be read; `Model`, where it is empty or of a kind that is
+    /// no model.
     pub fn contents(&self) -> Result<Arc<FileContents>> {
         let mut contents = self.contents.lock().unwrap();
         if let Some(contents) = &*contents {

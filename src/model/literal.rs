@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The literals in which exporters write metadata: those of Python in ONNX files, those of JSON before engines.
 //!
-//! Numbers, texts, true, false and nothing, in lists and dictionaries. Keys become texts, as JSON has them. Each character is
-//! read once, and neither the length nor the depth is without limit.
+//! Numbers, texts, true, false and nothing, in lists and dictionaries. Keys become texts, as JSON has them. Each
+//! character is read once, and neither the length nor the depth is without limit.
 
 use std::str::Chars;
 

@@ -28,8 +28,8 @@ pub use file::{FileContents, ModelFile};
 /// Widths and heights of inputs that can be served.
 const SIDES: RangeInclusive<u32> = 1..=16384;
 
-/// Pixels of an input: those of an 8K frame, whose tensor takes 400 MiB in f32. A size that is only in the file's metadata must
-/// not be enough to fill the memory.
+/// Pixels of an input: those of an 8K frame, whose tensor takes 400 MiB in f32. A size that is only in the file's
+/// metadata must not be enough to fill the memory.
 const MAX_PIXELS: u64 = 1 << 25;
 
 /// ONNX files cannot be larger than 2 GiB, and engines of detectors are smaller than that.
@@ -258,8 +258,9 @@ impl ModelInfo {
         })
     }
 
-    /// What the sides of its input must be multiples of, where it takes any width and height, and so the smallest that a frame
-    /// needs. The file must say so: models that it does not describe may only work at the size they were trained for.
+    /// What the sides of its input must be multiples of, where it takes any width and height, and so the smallest that
+    /// a frame needs. The file must say so: models that it does not describe may only work at the size they were
+    /// trained for.
     #[doc(hidden)]
     pub fn adaptive_stride(&self) -> Option<u32> {
         let (h, w) = self.order.sides();
@@ -466,8 +467,8 @@ fn parse_names(value: Value) -> Option<Vec<String>> {
     names.into_iter().map(name).collect()
 }
 
-/// What Ultralytics' metadata say of keypoints: `kpt_shape` is `[17, 3]`, and `kpt_names` a list for each class, of which the
-/// first counts.
+/// What Ultralytics' metadata say of keypoints: `kpt_shape` is `[17, 3]`, and `kpt_names` a list for each class, of
+/// which the first counts.
 fn keypoints(metadata: &BTreeMap<String, String>) -> Result<Option<KeypointModel>> {
     let Some(text) = metadata.get("kpt_shape") else { return Ok(None) };
     let numbers = |value: Value| match value {

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Classes of the whole frame: from a classifier's output to the best of them.
 
-#[cfg(feature = "gstreamer")]
-use gst::glib;
-
 use crate::core::cuda::driver::{Stream, WaitHistory};
 use crate::core::error::Result;
 use crate::core::memory::Mapped;
+use crate::core::options::choices;
 use crate::core::tensor::{DType, Tensor};
 use crate::heads::{Thresholds, number};
 
@@ -22,33 +20,21 @@ pub struct RankedClass {
 
 /// What a classifier's output holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "gstreamer", derive(glib::Enum), enum_type(name = "GstTrtClassScores"))]
 pub enum ClassScores {
     /// From the model file: probabilities if its graph ends in a softmax or a sigmoid.
     #[default]
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "From the model file, else by the values", nick = "auto"))]
     Auto,
     /// Taken as they are.
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "Probabilities, taken as they are", nick = "probabilities"))]
     Probabilities,
     /// Converted to probabilities by a softmax; a single one by a sigmoid.
-    #[cfg_attr(
-        feature = "gstreamer",
-        enum_value(name = "Logits, to which a softmax is applied; to one alone a sigmoid", nick = "logits")
-    )]
     Logits,
 }
 
-impl ClassScores {
-    pub(crate) const ALL: [ClassScores; 3] = [ClassScores::Auto, ClassScores::Probabilities, ClassScores::Logits];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            ClassScores::Auto => "auto",
-            ClassScores::Probabilities => "probabilities",
-            ClassScores::Logits => "logits",
-        }
-    }
+choices! {
+    ClassScores, "GstTrtClassScores":
+    ClassScores::Auto => "auto" "From the model file, else by the values"
+    ClassScores::Probabilities => "probabilities" "Probabilities, taken as they are"
+    ClassScores::Logits => "logits" "Logits, to which a softmax is applied; to one alone a sigmoid"
 }
 
 /// By how much the sum of probabilities may differ from 1: those of f16 are rounded to 1 in 2048 each.

@@ -16,8 +16,8 @@ pub trait FieldVisitor {
     fn texts(&mut self, name: &'static str, values: &[String]);
 }
 
-/// All fields of an object: `label`, `class-id`, `confidence`, the upright box as `x`, `y`, `w` and `h` in pixels of the frame, then
-/// those that only some models give.
+/// All fields of an object: `label`, `class-id`, `confidence`, the upright box as `x`, `y`, `w` and `h` in pixels of
+/// the frame, then those that only some models give.
 pub fn visit(instances: &Instances, object: usize, labels: &[String], visitor: &mut impl FieldVisitor) {
     let candidate = &instances.boxes[object];
     let bbox = &candidate.bbox;
@@ -44,8 +44,8 @@ pub fn visit_class(instances: &Instances, rank: usize, labels: &[String], visito
     visitor.number("confidence", found.score);
 }
 
-/// Of models with rotated boxes: `angle` in radians, clockwise, and `corners`, x and y of each in pixels of the frame, around the
-/// box.
+/// Of models with rotated boxes: `angle` in radians, clockwise, and `corners`, x and y of each in pixels of the frame,
+/// around the box.
 pub fn visit_rotation(instances: &Instances, object: usize, visitor: &mut impl FieldVisitor) {
     if let Some(rotated) = instances.rotated_box(object) {
         visitor.number("angle", rotated.angle);
@@ -64,8 +64,9 @@ pub fn visit_keypoints(instances: &Instances, object: usize, visitor: &mut impl 
     }
 }
 
-/// Of models that give masks: `mask-x`, `mask-y`, `mask-width` and `mask-height`, a rectangle in pixels of the frame outside which no
-/// pixel is the object's, and `mask-counts`, the run lengths of its pixels column by column, as COCO compresses them to text.
+/// Of models that give masks: `mask-x`, `mask-y`, `mask-width` and `mask-height`, a rectangle in pixels of the frame
+/// outside which no pixel is the object's, and `mask-counts`, the run lengths of its pixels column by column, as COCO
+/// compresses them to text.
 pub fn visit_mask(instances: &Instances, object: usize, visitor: &mut impl FieldVisitor) {
     if let Some(mask) = instances.mask(object) {
         let rect = mask.rect();
@@ -78,7 +79,8 @@ pub fn visit_mask(instances: &Instances, object: usize, visitor: &mut impl Field
 }
 
 /// All fields of the map of the frame but its regions and pixels: `kind` (`classes`, `depth` or `objects`), `map-width` and
-/// `map-height` in pixels of the map, the box on the frame that it fills as `x`, `y`, `w` and `h`, and of depths `minimum` and `maximum`.
+/// `map-height` in pixels of the map, the box on the frame that it fills as `x`, `y`, `w` and `h`, and of depths
+/// `minimum` and `maximum`.
 pub fn visit_map(map: &PixelMap, visitor: &mut impl FieldVisitor) {
     visitor.text(
         "kind",
@@ -101,7 +103,8 @@ pub fn visit_map(map: &PixelMap, visitor: &mut impl FieldVisitor) {
     }
 }
 
-/// All fields of a region of a map: `id`, the value of its pixels, `label`, `class-id`, and `share`, that of the map's pixels.
+/// All fields of a region of a map: `id`, the value of its pixels, `label`, `class-id`, and `share`, that of the map's
+/// pixels.
 pub fn visit_region(map: &PixelMap, region: &MapRegion, labels: &[String], visitor: &mut impl FieldVisitor) {
     visitor.integer("id", region.id.into());
     visitor.text("label", &label_text(labels, region.class));

@@ -91,8 +91,8 @@ impl MapFinder {
         Ok(())
     }
 
-    /// Queues the search in GPU memory, and returns the address of the map's values once the stream has reached this point. Of the
-    /// map only its place and size are known then.
+    /// Queues the search in GPU memory, and returns the address of the map's values once the stream has reached this
+    /// point. Of the map only its place and size are known then.
     ///
     /// # Errors
     /// As [`DeviceMapFinder::launch`].

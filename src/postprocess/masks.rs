@@ -15,7 +15,7 @@ use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::{DeviceBlock, DevicePool, Mapped};
 use crate::core::tensor::DType;
 use crate::heads::{Decoder, MaskParts, MaskSource};
-use crate::image::detections::{DeviceMasks, MaskPlace};
+use crate::image::detections::{DeviceMasks, MaskEntry};
 use crate::image::geometry::Rect;
 use crate::image::masks::maps::MapOver;
 use crate::image::masks::{Masks, PrototypeShape, words};
@@ -48,10 +48,10 @@ pub(super) struct MaskParams {
     found: u64,
     prototypes: u64,
     coefficients: u64,
-    places: u64,
+    entries: u64,
     bits: u64,
     words: u64,
-    host_places: u64,
+    host_entries: u64,
     host_bits: u64,
     is_half: u32,
     count: u32,
@@ -72,10 +72,10 @@ pub(super) struct DeviceMaskFinder {
     /// See [`Letterbox::finer`](crate::image::geometry::Letterbox::finer).
     detail: u32,
     params: MaskParams,
-    /// How many words all masks have, then their entries ([`MaskPlace`]).
-    places: DeviceBlock,
+    /// How many words all masks have, then their entries ([`MaskEntry`]).
+    entries: DeviceBlock,
     bits: DeviceBlock,
-    host_places: Mapped,
+    host_entries: Mapped,
     /// Allocated when the host wants masks.
     host_bits: Option<Mapped>,
 }
@@ -114,15 +114,15 @@ impl DeviceMaskFinder {
             output,
             detail,
             params,
-            places: pool.take(places_bytes(limit))?,
+            entries: pool.take(entries_bytes(limit))?,
             bits: pool.take(bits_bytes(&params, limit)?)?,
-            host_places: Mapped::new(context, places_bytes(limit))?,
+            host_entries: Mapped::new(context, entries_bytes(limit))?,
             host_bits: None,
         }))
     }
 
-    /// For the next launch: where prototypes or maps are, and coefficients or 0, how many boxes may be kept, and whether the host wants masks.
-    /// Earlier launches are done.
+    /// For the next launch: where prototypes or maps are, and coefficients or 0, how many boxes may be kept, and
+    /// whether the host wants masks. Earlier launches are done.
     pub fn prepare(
         &mut self,
         context: &Context,
@@ -131,11 +131,11 @@ impl DeviceMaskFinder {
         limit: usize,
         is_wanted: bool,
     ) -> Result<()> {
-        let (places, bits) = (places_bytes(limit), bits_bytes(&self.params, limit)?);
-        if self.places.bytes() < places || self.bits.bytes() < bits {
+        let (entries, bits) = (entries_bytes(limit), bits_bytes(&self.params, limit)?);
+        if self.entries.bytes() < entries || self.bits.bytes() < bits {
             // All of it or nothing: what is large enough now is not looked at for the next frame.
-            let made = (pool.take(places)?, pool.take(bits)?, Mapped::new(context, places)?);
-            (self.places, self.bits, self.host_places) = made;
+            let made = (pool.take(entries)?, pool.take(bits)?, Mapped::new(context, entries)?);
+            (self.entries, self.bits, self.host_entries) = made;
         }
         if is_wanted && self.host_bits.as_ref().is_none_or(|host| host.bytes() < bits) {
             self.host_bits = None; // frees its memory before more is allocated
@@ -144,10 +144,10 @@ impl DeviceMaskFinder {
         self.params = MaskParams {
             prototypes,
             coefficients,
-            places: self.places.address() + HEADER as u64,
+            entries: self.entries.address() + HEADER as u64,
             bits: self.bits.address(),
-            words: self.places.address(),
-            host_places: self.host_places.address(),
+            words: self.entries.address(),
+            host_entries: self.host_entries.address(),
             host_bits: self.host_bits.as_ref().filter(|_| is_wanted).map_or(0, Mapped::address),
             limit: limit as u32,
             ..self.params
@@ -173,18 +173,18 @@ impl DeviceMaskFinder {
 
     /// Where the masks are in GPU memory.
     pub fn found(&self) -> DeviceMasks {
-        DeviceMasks { places: self.params.places, bits: self.params.bits, detail: self.detail }
+        DeviceMasks { entries: self.params.entries, bits: self.params.bits, detail: self.detail }
     }
 
     /// Those of so many boxes, once the work is done; their pixels, if the host wanted them.
     pub fn take(&self, kept: usize, to: &mut Masks) {
-        let (places, words) = self.kept(kept);
+        let (entries, words) = self.kept(kept);
         let bits: &[u32] = match &self.host_bits {
             Some(host) if self.params.host_bits != 0 => cast_slice(&host.host()[..words * size_of::<u32>()]),
             _ => &[],
         };
-        counters::downloaded(size_of_val(places) + size_of_val(bits));
-        to.adopt(places.iter().map(|place| (place.rect, place.first as usize, place.is_seen != 0)), bits, self.detail);
+        counters::downloaded(size_of_val(entries) + size_of_val(bits));
+        to.adopt(entries.iter().map(|entry| (entry.rect, entry.first as usize, entry.is_seen != 0)), bits, self.detail);
     }
 
     /// Copies the pixels of so many masks, which the host did not want before, and waits for the copy.
@@ -198,10 +198,10 @@ impl DeviceMaskFinder {
     }
 
     /// The entries, and how many words the masks have.
-    fn kept(&self, kept: usize) -> (&[MaskPlace], usize) {
-        let places: &[MaskPlace] = cast_slice(&self.host_places.host()[..kept * size_of::<MaskPlace>()]);
-        let end = places.last().map_or(0, |place| place.first as usize + words_of(&place.rect));
-        (places, end)
+    fn kept(&self, kept: usize) -> (&[MaskEntry], usize) {
+        let entries: &[MaskEntry] = cast_slice(&self.host_entries.host()[..kept * size_of::<MaskEntry>()]);
+        let end = entries.last().map_or(0, |entry| entry.first as usize + words_of(&entry.rect));
+        (entries, end)
     }
 }
 
@@ -210,8 +210,8 @@ fn words_of(rect: &Rect) -> usize {
     if rect.is_empty() { 0 } else { words(rect.width()) * rect.height() as usize }
 }
 
-fn places_bytes(limit: usize) -> usize {
-    HEADER + limit * size_of::<MaskPlace>()
+fn entries_bytes(limit: usize) -> usize {
+    HEADER + limit * size_of::<MaskEntry>()
 }
 
 /// Room for so many masks of the whole input.
@@ -251,8 +251,8 @@ mod tests {
             let prepared = prepare();
             fakes.fail(-1);
             prepare().unwrap();
-            let sizes = [finder.places.bytes(), finder.host_places.bytes()];
-            assert!(sizes.iter().all(|&bytes| bytes >= places_bytes(many)), "{after}: {sizes:?}");
+            let sizes = [finder.entries.bytes(), finder.host_entries.bytes()];
+            assert!(sizes.iter().all(|&bytes| bytes >= entries_bytes(many)), "{after}: {sizes:?}");
             failures += usize::from(prepared.is_err());
             if prepared.is_ok() {
                 break;

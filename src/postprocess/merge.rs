@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Objects of several regions of a frame that are one object: regions overlap, and an edge may cut an object in two.
 //!
-//! The rules are those of SAHI. Objects are taken by confidence, the best first, equals in the order of their regions. One that
-//! overlaps it by the threshold or more, and is of the same class, is the same object. NMS drops it. NMM (greedy non-maximum
-//! merging) makes the box of the better one the smallest box around both, and its mask the pixels of both, as long as the box
-//! that has grown so still overlaps the next by the threshold. Rotated boxes and keypoints stay those of the best one.
+//! The rules are those of SAHI. Objects are taken by confidence, the best first, equals in the order of their regions.
+//! One that overlaps it by the threshold or more, and is of the same class, is the same object. NMS drops it. NMM
+//! (greedy non-maximum merging) makes the box of the better one the smallest box around both, and its mask the pixels
+//! of both, as long as the box that has grown so still overlaps the next by the threshold. Rotated boxes and keypoints
+//! stay those of the best one.
 //!
-//! It runs on the host, on the few boxes that suppression has kept in each region, wherever these were found. So results do not
-//! depend on that.
-
-#[cfg(feature = "gstreamer")]
-use gst::glib;
+//! It runs on the host, on the few boxes that suppression has kept in each region, wherever these were found. So
+//! results do not depend on that.
 
 use super::Instances;
+use crate::core::options::choices;
 use crate::image::geometry::BBox;
 use crate::image::rotated::Corners;
 
@@ -33,24 +32,30 @@ impl Default for MergeOptions {
 
 /// What becomes of an object that is the same as a better one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "gstreamer", derive(glib::Enum), enum_type(name = "GstTrtMerge"))]
 pub enum MergeMethod {
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "It is dropped", nick = "nms"))]
     Nms,
     #[default]
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "It becomes part of the better one", nick = "nmm"))]
     Nmm,
+}
+
+choices! {
+    MergeMethod, "GstTrtMerge":
+    MergeMethod::Nms => "nms" "It is dropped"
+    MergeMethod::Nmm => "nmm" "It becomes part of the better one"
 }
 
 /// How the overlap of two boxes is measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "gstreamer", derive(glib::Enum), enum_type(name = "GstTrtMergeMetric"))]
 pub enum MergeMetric {
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "Intersection over union", nick = "iou"))]
     Iou,
     #[default]
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "Intersection over the smaller box", nick = "ios"))]
     Ios,
+}
+
+choices! {
+    MergeMetric, "GstTrtMergeMetric":
+    MergeMetric::Iou => "iou" "Intersection over union"
+    MergeMetric::Ios => "ios" "Intersection over the smaller box"
 }
 
 impl MergeMetric {
@@ -145,8 +150,8 @@ fn side([ax, ay]: [f32; 2], [bx, by]: [f32; 2], [x, y]: [f32; 2]) -> f32 {
     (bx - ax) * (y - ay) - (by - ay) * (x - ax)
 }
 
-/// The polygon that two convex ones, whose corners go around in the same direction, have in common: the first one, cut at each edge
-/// of the second (Sutherland and Hodgman).
+/// The polygon that two convex ones, whose corners go around in the same direction, have in common: the first one, cut
+/// at each edge of the second (Sutherland and Hodgman).
 fn intersection(a: &[[f32; 2]], b: &[[f32; 2]]) -> Vec<[f32; 2]> {
     let direction = if signed_area(b) < 0.0 { -1.0 } else { 1.0 };
     let mut polygon = a.to_vec();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! From a model's outputs to results on the frame: [`Postprocessor`] decodes them by the model's [head](crate::heads), drops boxes
-//! that repeat better ones ([`suppress`]), and maps the rest to the frame as [`Instances`]. [`fields`] has the names of results
-//! wherever they are written.
+//! From a model's outputs to results on the frame: [`Postprocessor`] decodes them by the model's [head](crate::heads),
+//! drops boxes that repeat better ones ([`suppress`]), and maps the rest to the frame as [`Instances`]. [`fields`] has
+//! the names of results wherever they are written.
 
 mod classes;
 mod classify;
@@ -9,6 +9,7 @@ pub mod fields;
 mod map;
 mod masks;
 mod merge;
+pub mod options;
 mod processor;
 mod refine;
 mod results;
@@ -17,6 +18,7 @@ pub mod suppress;
 pub use classes::read_labels;
 pub use classify::{ClassScores, RankedClass};
 pub use merge::{MergeMethod, MergeMetric, MergeOptions};
-pub use processor::{PostprocessOptions, Postprocessor};
+pub use options::PostprocessOptions;
+pub use processor::Postprocessor;
 pub use refine::gather;
 pub use results::Instances;

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: MPL-2.0
 //! From a model's outputs to boxes on the frame, with the state that is kept from frame to frame.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::Instances;
 use super::classes::{read_labels, thresholds};
-use super::classify::{ClassScores, Classifier, RankedClass};
+use super::classify::{Classifier, RankedClass};
 use super::map::MapFinder;
-use super::merge::{MergeOptions, Merger};
+use super::merge::Merger;
 use super::refine::{MaskFinder, gather};
 use super::suppress::Nms;
 use super::suppress::device::DeviceDecoder;
+use super::{Instances, PostprocessOptions};
 use crate::core::cuda::driver::{Context, Fence, Stream, StreamRole};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{DType, Tensor, TensorDesc, Tensors};
-use crate::heads::{BackgroundClass, Decoder, HeadFormat, Thresholds};
+use crate::heads::{BackgroundClass, Decoder, Thresholds};
 use crate::image::detections::DeviceDetections;
 use crate::image::geometry::Letterbox;
 use crate::image::keypoints::Keypoints;
@@ -23,78 +22,6 @@ use crate::image::map::{MapKind, PixelMap};
 use crate::image::masks::{MaskOutput, Masks};
 use crate::image::transform::InputTransform;
 use crate::model::ModelInfo;
-
-/// The user's settings for results: the properties of trtnms, with the same defaults.
-///
-/// ```
-/// use gsttrt::session::PostprocessOptions;
-///
-/// let mut options = PostprocessOptions::default();
-/// options.classes = "person,car".into();
-/// options.score_threshold = 0.5;
-/// assert_eq!((options.iou_threshold, options.max_detections), (0.45, 300));
-/// ```
-#[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(not(feature = "internals"), non_exhaustive)]
-pub struct PostprocessOptions {
-    /// The model's head; `None` where that is to be recognised.
-    pub layout: Option<&'static HeadFormat>,
-    /// UTF-8 text with one class name a line; `None` for the names in the model file.
-    pub label_file: Option<PathBuf>,
-    /// 0..1; boxes with a lower score are dropped.
-    pub score_threshold: f32,
-    /// Score thresholds of single classes by name or id: `person=0.5,car=0.3`.
-    pub class_thresholds: String,
-    /// Names or ids of the classes to keep: `person,car`; empty for all.
-    pub classes: String,
-    /// 0..1; overlap (intersection over union) above which the weaker of two boxes is dropped.
-    pub iou_threshold: f32,
-    /// The maximum number of boxes kept in a frame, best scores first.
-    pub max_detections: u32,
-    /// Whether boxes of different classes suppress each other.
-    pub class_agnostic: bool,
-    /// How objects of several regions of a frame become one.
-    #[doc(hidden)]
-    pub merge: MergeOptions,
-    /// What results contain of masks.
-    #[doc(hidden)]
-    pub mask_output: MaskOutput,
-    /// The maximum number of classes that a classifier gives for a frame, best scores first.
-    pub top_k: u32,
-    /// What a classifier's output holds.
-    pub class_scores: ClassScores,
-    /// Which logit of a row is the background's, for heads with logits.
-    #[doc(hidden)]
-    pub background_class: BackgroundClass,
-}
-
-impl Default for PostprocessOptions {
-    fn default() -> Self {
-        PostprocessOptions {
-            layout: None,
-            label_file: None,
-            score_threshold: 0.25,
-            class_thresholds: String::new(),
-            classes: String::new(),
-            iou_threshold: 0.45,
-            max_detections: 300,
-            class_agnostic: false,
-            merge: MergeOptions::default(),
-            mask_output: MaskOutput::default(),
-            top_k: 5,
-            class_scores: ClassScores::Auto,
-            background_class: BackgroundClass::Auto,
-        }
-    }
-}
-
-impl PostprocessOptions {
-    /// These, but with the head and the labels of others: they count from a model's first frame on.
-    pub(crate) fn with_head_of(self, other: &Self) -> Self {
-        let PostprocessOptions { layout, background_class, ref label_file, .. } = *other;
-        PostprocessOptions { layout, background_class, label_file: label_file.clone(), ..self }
-    }
-}
 
 /// Made for one model; made again when its outputs change.
 pub struct Postprocessor {
@@ -298,8 +225,8 @@ impl Postprocessor {
         Some(Error::new(ErrorKind::Settings, note).remedy(remedy))
     }
 
-    /// Finds the objects of a frame; they stay here until those of the next. If the tensors are in GPU memory, the host waits
-    /// here for the boxes.
+    /// Finds the objects of a frame; they stay here until those of the next. If the tensors are in GPU memory, the host
+    /// waits here for the boxes.
     pub fn find(&mut self, tensors: &Tensors, letterbox: &Letterbox) -> Result<()> {
         if self.is_classifier() {
             let mut found = Vec::new();
@@ -332,8 +259,8 @@ impl Postprocessor {
         }
     }
 
-    /// The classes of several pictures of a frame, if the model is a classifier. If they are in GPU memory, the host waits once for
-    /// all of them.
+    /// The classes of several pictures of a frame, if the model is a classifier. If they are in GPU memory, the host
+    /// waits once for all of them.
     ///
     /// # Errors
     /// As [`Postprocessor::find`].
@@ -377,8 +304,8 @@ impl Postprocessor {
         }
     }
 
-    /// Queues the search for the map of a frame on that stream, and returns the address of its values once the stream has reached this
-    /// point. `None` for models without.
+    /// Queues the search for the map of a frame on that stream, and returns the address of its values once the stream
+    /// has reached this point. `None` for models without.
     pub fn queue_map(&mut self, tensors: &Tensors, letterbox: &Letterbox, stream: &Arc<Stream>) -> Result<Option<u64>> {
         let output = self.decoder.pick(tensors)?[0];
         let (Some(finder), Some(map)) = (&mut self.maps, &mut self.instances.map) else { return Ok(None) };
@@ -417,8 +344,8 @@ impl Postprocessor {
         found
     }
 
-    /// The same for objects of another model, with the ids of their regions. What is found in an object belongs to it, and is not
-    /// merged.
+    /// The same for objects of another model, with the ids of their regions. What is found in an object belongs to it,
+    /// and is not merged.
     ///
     /// # Errors
     /// As [`Postprocessor::find`].
@@ -511,7 +438,8 @@ impl Postprocessor {
         self.map_to_frame(letterbox)
     }
 
-    /// Copies masks and maps to the host that were found on the GPU and are only drawn there: some frames are drawn on by the host.
+    /// Copies masks and maps to the host that were found on the GPU and are only drawn there: some frames are drawn on
+    /// by the host.
     pub fn fetch_masks(&mut self) -> Result<()> {
         if let (Some(finder), Some(map)) = (&self.maps, &mut self.instances.map) {
             return finder.fetch(map);

@@ -9,8 +9,8 @@ use crate::image::map::PixelMap;
 use crate::image::masks::{Mask, Masks};
 use crate::image::rotated::RotatedBox;
 
-/// The objects of a frame, the best score first. What every model gives is in one array, as GPUs write it. What only some models
-/// give is in an array of its own, of the same length.
+/// The objects of a frame, the best score first. What every model gives is in one array, as GPUs write it. What only
+/// some models give is in an array of its own, of the same length.
 #[derive(Clone, Debug, Default)]
 pub struct Instances {
     /// Upright boxes, inside the frame. For rotated boxes, the smallest upright ones around them.
@@ -23,8 +23,8 @@ pub struct Instances {
     pub parents: Option<Vec<i32>>,
     /// Of classifiers: the best classes of the whole frame, the most probable first. They find no boxes.
     pub classes: Option<Vec<RankedClass>>,
-    /// A value for each pixel: of models for semantic segmentation or depth, which find no boxes, and of those with masks where one
-    /// map of all objects is wanted.
+    /// A value for each pixel: of models for semantic segmentation or depth, which find no boxes, and of those with
+    /// masks where one map of all objects is wanted.
     pub map: Option<PixelMap>,
 }
 

@@ -146,9 +146,10 @@ impl Address {
     /// Takes the values of the parameters behind `?`.
     pub fn parameters<'a>(&'a self, known: &'a [&'a str]) -> Result<AddressParameters<'a>> {
         for (at, (name, _)) in self.query.iter().enumerate() {
-            let remedy = match known.is_empty() {
-                true => format!("Leave out what is behind the ?; {}:// has no parameters", self.scheme),
-                false => format!("{}:// has {}", self.scheme, known.join(", ")),
+            let remedy = if known.is_empty() {
+                format!("Leave out what is behind the ?; {}:// has no parameters", self.scheme)
+            } else {
+                format!("{}:// has {}", self.scheme, known.join(", "))
             };
             if !known.contains(&name.as_str()) {
                 // A name that is not one may be part of a password.
@@ -256,8 +257,8 @@ fn decoded(text: &str) -> Result<String> {
     String::from_utf8(bytes).map_err(|_| bad())
 }
 
-/// A location as a property shows it: with stars for a password, for what may be a token, and for the values of a web address's
-/// query. Also of what is no address.
+/// A location as a property shows it: with stars for a password, for what may be a token, and for the values of a web
+/// address's query. Also of what is no address.
 pub fn redacted(location: &str) -> String {
     let Some((scheme, rest)) = location.split_once("://") else { return location.into() };
     let (rest, query) = match rest.split_once('?') {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! How long to wait before the next attempt: twice as long each time, with a random part, so that clients do not return together.
+//! How long to wait before the next attempt: twice as long each time, with a random part, so that clients do not return
+//! together.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;

@@ -18,8 +18,8 @@ pub fn rfc3339(unix: u64, digits: usize) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction}Z")
 }
 
-/// Year, month and day, in the Gregorian calendar, so many days after 1970-01-01. Years are counted from March on, so that the leap
-/// day is the last one.
+/// Year, month and day, in the Gregorian calendar, so many days after 1970-01-01. Years are counted from March on, so
+/// that the leap day is the last one.
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468; // since 0000-03-01
     let (era, of_era) = (days / 146_097, days % 146_097);

@@ -54,9 +54,10 @@ impl Connection {
         let mut bytes = [0; 4096];
         // A time limit of 0 would be none.
         let is_patient = !wait.is_zero();
-        match is_patient {
-            true => self.socket().set_read_timeout(Some(wait))?,
-            false => self.socket().set_nonblocking(true)?,
+        if is_patient {
+            self.socket().set_read_timeout(Some(wait))?
+        } else {
+            self.socket().set_nonblocking(true)?
         }
         let found = self.read(&mut bytes);
         if !is_patient {

@@ -126,9 +126,10 @@ impl Destination for Webhook {
     }
 
     fn send(&mut self, messages: &[String]) -> std::result::Result<(), Undelivered> {
-        let bodies = match self.is_array {
-            true => vec![(format!("[{}]", messages.join(",")), messages.len())],
-            false => messages.iter().map(|message| (message.clone(), 1)).collect(),
+        let bodies = if self.is_array {
+            vec![(format!("[{}]", messages.join(",")), messages.len())]
+        } else {
+            messages.iter().map(|message| (message.clone(), 1)).collect()
         };
         let mut delivered = 0;
         for (body, count) in bodies {

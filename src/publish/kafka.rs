@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! `kafka://` and `kafkas://`: messages of a topic, by librdkafka. It numbers them, so that a broker writes each once and in order.
+//! `kafka://` and `kafkas://`: messages of a topic, by librdkafka. It numbers them, so that a broker writes each once
+//! and in order.
 
 use std::io;
 use std::sync::{Arc, Mutex};

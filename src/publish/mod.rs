@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Results as JSON, sent to files and brokers by a thread of its own.
 //!
-//! [`formats`] makes lines of records, [`queue`] holds records until they are sent, [`publisher`] is the thread: it connects, sends,
-//! and connects again. Each destination is a file of its own, and one line in [`destinations`].
+//! [`formats`] makes lines of records, [`queue`] holds records until they are sent, [`publisher`] is the thread: it
+//! connects, sends, and connects again. Each destination is a file of its own, and one line in [`destinations`].
 
 pub mod address;
 pub mod backoff;

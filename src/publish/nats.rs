@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! `nats://`: messages of a subject of a NATS server. After each batch the server is pinged; its answer says that it has all.
+//! `nats://`: messages of a subject of a NATS server. After each batch the server is pinged; its answer says that it
+//! has all.
 
 use std::io::{self, Write};
 use std::sync::Arc;

@@ -4,20 +4,21 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-#[cfg(feature = "gstreamer")]
-use gst::glib;
-
+use crate::core::options::choices;
 /// What happens to a message that comes while as many wait as may.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "gstreamer", derive(glib::Enum), enum_type(name = "GstTrtPublishDrop"))]
 pub enum DropPolicy {
     #[default]
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "Drop the message that has waited longest", nick = "oldest"))]
     Oldest,
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "Drop the new message", nick = "newest"))]
     Newest,
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "Hold frames until there is room", nick = "block"))]
     Block,
+}
+
+choices! {
+    DropPolicy, "GstTrtPublishDrop":
+    DropPolicy::Oldest => "oldest" "Drop the message that has waited longest"
+    DropPolicy::Newest => "newest" "Drop the new message"
+    DropPolicy::Block => "block" "Hold frames until there is room"
 }
 
 #[derive(Clone, Debug)]

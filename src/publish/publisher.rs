@@ -144,7 +144,8 @@ impl<R: Send + 'static> Publisher<R> {
         self.counters.is_abandoned.store(true, Relaxed);
         self.queue.clear();
         self.queue.end();
-        // A thread that is inside a system call ends when that does, within its own time limit. It is not waited for so long.
+        // A thread that is inside a system call ends when that does, within its own time limit. It is not waited for so
+        // long.
         let _ = self.ended.lock().unwrap().recv_timeout(wait.min(Duration::from_secs(1)));
         let mut counts = self.counts();
         counts.dropped += std::mem::take(&mut counts.queued);

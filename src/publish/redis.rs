@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `redis://` and `rediss://`: entries of a stream, or messages of a channel, of a Redis or Valkey server.
 //!
-//! Entries have one field, [`FIELD`]. After a connection was lost, those whose fate is unknown are looked for at the stream's end.
+//! Entries have one field, [`FIELD`]. After a connection was lost, those whose fate is unknown are looked for at the
+//! stream's end.
 
 use std::io;
 use std::time::Duration;
@@ -75,9 +76,10 @@ fn client(address: &Address, port: u16, login: RedisConnectionInfo, options: &Pu
     };
     let is_encrypted = address.scheme == "rediss";
     let host = address.host.clone();
-    let place = match is_encrypted {
-        true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
-        false => ConnectionAddr::Tcp(host, port),
+    let place = if is_encrypted {
+        ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
+    } else {
+        ConnectionAddr::Tcp(host, port)
     };
     let info: ConnectionInfo = place.into_connection_info().map_err(failed)?.set_redis_settings(login);
     if !is_encrypted {

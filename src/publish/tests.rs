@@ -174,11 +174,10 @@ fn what_cannot_be_opened_says_why() {
         ("kafkas", "kafka-tls", cfg!(feature = "kafka-tls")),
     ] {
         let said = plain(&format!("{scheme}://host/t"));
-        let expected = match is_on {
-            true => format!("{scheme}://host/t"),
-            false => format!(
-                "This build of the plugin cannot send to {scheme}://. Build it with the cargo feature {feature}."
-            ),
+        let expected = if is_on {
+            format!("{scheme}://host/t")
+        } else {
+            format!("This build of the plugin cannot send to {scheme}://. Build it with the cargo feature {feature}.")
         };
         assert_eq!(said, expected);
     }

@@ -58,9 +58,10 @@ fn welcome(stream: TcpStream, path: &str) -> Option<WebSocket<TcpStream>> {
     stream.set_write_timeout(Some(HANDSHAKE)).ok()?;
     stream.set_nodelay(true).ok()?;
     #[expect(clippy::result_large_err, reason = "tungstenite's type")]
-    let check = |request: &Request, response: Response| match request.uri().path() == path {
-        true => Ok(response),
-        false => {
+    let check = |request: &Request, response: Response| {
+        if request.uri().path() == path {
+            Ok(response)
+        } else {
             let mut refusal = ErrorResponse::new(None);
             *refusal.status_mut() = StatusCode::NOT_FOUND;
             Err(refusal)

@@ -260,8 +260,8 @@ impl Detector {
         processor.instances().frame_classes().iter().map(class).collect()
     }
 
-    /// The map of the last frame, if the model gives a class or a depth for each pixel, or if the option `mask-output=map` asks
-    /// for the objects of pixels.
+    /// The map of the last frame, if the model gives a class or a depth for each pixel, or if the option
+    /// `mask-output=map` asks for the objects of pixels.
     pub fn map(&self) -> Option<&PixelMap> {
         self.postprocessor.as_ref()?.instances().frame_map().filter(|map| !map.is_hidden)
     }

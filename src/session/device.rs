@@ -148,9 +148,10 @@ impl Session {
     pub fn check_output(&self, index: usize, given: usize) -> Result<()> {
         let Some(desc) = self.outputs.get(index) else { return Err(self.no_output(index)) };
         let has = desc.bytes().expect("a session's tensors have fixed dimensions");
-        match has == given {
-            true => Ok(()),
-            false => Err(wrong(format!("the output {desc} has {has} bytes, and there is room for {given}"))),
+        if has == given {
+            Ok(())
+        } else {
+            Err(wrong(format!("the output {desc} has {has} bytes, and there is room for {given}")))
         }
     }
 

@@ -49,8 +49,8 @@ pub use options::parse_options;
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct SessionOptions {
-    /// `Auto` selects TensorRT if it is installed and can run the model, else ONNX Runtime if it is installed, else rten; then
-    /// [`Session::reason`] has the reason. `Named("cpu")` selects among the last two.
+    /// `Auto` selects TensorRT if it is installed and can run the model, else ONNX Runtime if it is installed, else
+    /// rten; then [`Session::reason`] has the reason. `Named("cpu")` selects among the last two.
     pub backend: BackendPreference,
     /// Width and height in pixels, for models with dynamic dimensions. If unset, a [`Session`] takes the size in the
     /// file, and a [`Detector`] the smallest rectangle within it that a frame needs, if the model allows that.
@@ -59,8 +59,8 @@ pub struct SessionOptions {
     pub cuda_device_id: i32,
     /// How a [`Detector`] samples the chroma of 4:2:0 formats.
     pub chroma_sampling: Chroma,
-    /// What a [`Detector`] subtracts from samples in 0..1 and divides them by, for models whose file does not say it, such as
-    /// ImageNet classifiers; see [`InputTransform`].
+    /// What a [`Detector`] subtracts from samples in 0..1 and divides them by, for models whose file does not say it,
+    /// such as ImageNet classifiers; see [`InputTransform`].
     pub mean: Option<[f32; 3]>,
     pub std: Option<[f32; 3]>,
     /// [`InputTransform::shortest_edge`], if not 0.
@@ -294,9 +294,10 @@ impl Session {
     }
 
     fn check_type<I: Element>(&self) -> Result<()> {
-        match I::DTYPE == self.input().dtype {
-            true => Ok(()),
-            false => Err(wrong(format!("the input {} is given as {}", self.input(), I::DTYPE))),
+        if I::DTYPE == self.input().dtype {
+            Ok(())
+        } else {
+            Err(wrong(format!("the input {} is given as {}", self.input(), I::DTYPE)))
         }
     }
 
@@ -311,9 +312,10 @@ impl Session {
             return Ok(());
         }
         let (desc, size) = (self.input(), self.input().dtype.size());
-        Err(wrong(match given.is_multiple_of(size) {
-            true => format!("the input {desc} has {} elements, and {} are given", wanted / size, given / size),
-            false => format!("the input {desc} has {wanted} bytes, and {given} are given"),
+        Err(wrong(if given.is_multiple_of(size) {
+            format!("the input {desc} has {} elements, and {} are given", wanted / size, given / size)
+        } else {
+            format!("the input {desc} has {wanted} bytes, and {given} are given")
         }))
     }
 }

@@ -1,43 +1,51 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Options as text, under the names of the elements' properties: `backend=cpu`, `score-threshold=0.5`.
 
+use std::iter;
+use std::sync::LazyLock;
+
 use super::{PostprocessOptions, SessionOptions};
-use crate::backends::options::{OptionValue, boolean, number, one_of, path};
 use crate::backends::{self, PREFERENCE};
 use crate::core::error::{Error, ErrorKind, Result};
-use crate::heads::{BackgroundClass, HeadFormat};
-use crate::image::masks::MaskOutput;
-use crate::image::preprocess::device::Upload;
-use crate::image::transform::{Chroma, parse_input_size, parse_triple};
-use crate::postprocess::ClassScores;
+use crate::core::options::{OptionKind, OptionSpec, Setting, name_and_value};
+use crate::image::options::{CHROMA_SAMPLING, INPUT_SIZE, MEAN, SHORTEST_EDGE, STD, UPLOAD, check_std};
+use crate::postprocess::options as postprocess;
 
-/// The options of trtinfer, trtpreprocess and trtnms. Those of backends are declared there.
-const OWN: [&str; 20] = [
-    "backend",
-    "input-size",
-    "cuda-device-id",
-    "chroma-sampling",
-    "mean",
-    "std",
-    "shortest-edge",
-    "upload",
-    "layout",
-    "label-file",
-    "score-threshold",
-    "class-thresholds",
-    "classes",
-    "iou-threshold",
-    "max-detections",
-    "class-agnostic",
-    "mask-output",
-    "top-k",
-    "class-scores",
-    "background-class",
-];
+/// Elements take their pipeline's too.
+static CUDA_DEVICE_ID: OptionSpec = OptionSpec {
+    name: "cuda-device-id",
+    nick: "CUDA device id",
+    blurb: "The index of the GPU",
+    kind: OptionKind::Int(0..=i32::MAX),
+};
+
+/// The options of trtinfer and trtpreprocess; those of backends are declared there.
+static SETTINGS: LazyLock<[Setting<SessionOptions>; 8]> = LazyLock::new(|| {
+    [
+        Setting { spec: &PREFERENCE, field: |options| &mut options.backend },
+        Setting { spec: &INPUT_SIZE, field: |options| &mut options.input_size },
+        Setting { spec: &CUDA_DEVICE_ID, field: |options| &mut options.cuda_device_id },
+        Setting { spec: &CHROMA_SAMPLING, field: |options| &mut options.chroma_sampling },
+        Setting { spec: &MEAN, field: |options| &mut options.mean },
+        Setting { spec: &STD, field: |options| &mut options.std },
+        Setting { spec: &SHORTEST_EDGE, field: |options| &mut options.shortest_edge },
+        Setting { spec: &UPLOAD, field: |options| &mut options.upload },
+    ]
+});
+
+static LAYOUT: LazyLock<Setting<PostprocessOptions>> =
+    LazyLock::new(|| Setting { spec: &postprocess::LAYOUT, field: |options| &mut options.layout });
+
+/// The options of trtnms.
+fn postprocess_settings() -> impl Iterator<Item = &'static Setting<PostprocessOptions>> {
+    iter::once(&*LAYOUT).chain(&postprocess::SETTINGS)
+}
 
 /// The names of all options.
 fn names() -> impl Iterator<Item = &'static str> {
-    OWN.into_iter().chain(backends::all_options().map(|option| option.name))
+    let own = SETTINGS.iter().map(|setting| setting.spec.name);
+    own.chain(postprocess_settings().map(|setting| setting.spec.name))
+        .chain(backends::all_options().map(|option| option.spec.name))
 }
 
 /// Reads options from texts like `backend=cpu`.
@@ -53,79 +61,20 @@ fn names() -> impl Iterator<Item = &'static str> {
 pub fn parse_options<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<(SessionOptions, PostprocessOptions)> {
     let (mut options, mut postprocess) = (SessionOptions::default(), PostprocessOptions::default());
     for text in texts {
-        let (name, value) = text.split_once('=').ok_or_else(|| {
-            Error::new(ErrorKind::Settings, format!("The option “{text}” has no value"))
-                .remedy("Write name=value, like backend=cpu")
-        })?;
-        set(&mut options, &mut postprocess, name, value)?;
+        let (name, value) = name_and_value(text)?;
+        if let Some(setting) = SETTINGS.iter().find(|setting| setting.spec.name == name) {
+            setting.parse(&mut options, value)?;
+        } else if let Some(setting) = postprocess_settings().find(|setting| setting.spec.name == name) {
+            setting.parse(&mut postprocess, value)?;
+        } else if let Some(option) = backends::all_options().find(|option| option.spec.name == name) {
+            options.options.set(option, option.spec.parse(value)?);
+        } else {
+            return Err(Error::new(ErrorKind::Settings, format!("There is no option “{name}”"))
+                .remedy(format!("Use {}", names().collect::<Vec<_>>().join(", "))));
+        }
     }
+    check_std(options.std)?;
     Ok((options, postprocess))
-}
-
-fn set(options: &mut SessionOptions, postprocess: &mut PostprocessOptions, name: &str, value: &str) -> Result<()> {
-    match name {
-        "backend" => {
-            if let OptionValue::Choice(word) = PREFERENCE.parse(value)? {
-                options.backend = word.into();
-            }
-        }
-        "input-size" => options.input_size = parse_input_size(value)?,
-        "cuda-device-id" => options.cuda_device_id = number(name, value, 0, i32::MAX)?,
-        "chroma-sampling" => {
-            options.chroma_sampling = one_of(name, value, &Chroma::ALL.map(Chroma::name), &Chroma::ALL)?
-        }
-        "mean" => options.mean = Some(triple(name, value)?),
-        "std" => {
-            let std = triple(name, value)?;
-            if std.contains(&0.0) {
-                return Err(
-                    Error::new(ErrorKind::Settings, "std divides, so it cannot be 0").remedy("Use 1 for no effect")
-                );
-            }
-            options.std = Some(std);
-        }
-        "shortest-edge" => options.shortest_edge = number(name, value, 0, 16384)?,
-        "upload" => {
-            options.upload =
-                one_of(name, value, &["auto", "copy", "mapped"], &[Upload::Auto, Upload::Copy, Upload::Mapped])?
-        }
-        "layout" => postprocess.layout = if value == "auto" { None } else { Some(HeadFormat::of_name(value)?) },
-        "label-file" => postprocess.label_file = path(value),
-        "score-threshold" => postprocess.score_threshold = number(name, value, 0.0, 1.0)?,
-        "class-thresholds" => postprocess.class_thresholds = value.into(),
-        "classes" => postprocess.classes = value.into(),
-        "iou-threshold" => postprocess.iou_threshold = number(name, value, 0.0, 1.0)?,
-        "max-detections" => postprocess.max_detections = number(name, value, 1, 65536)?,
-        "class-agnostic" => postprocess.class_agnostic = boolean(name, value)?,
-        "mask-output" => {
-            let all = [MaskOutput::None, MaskOutput::Objects, MaskOutput::Map];
-            postprocess.mask_output = one_of(name, value, &["none", "objects", "map"], &all)?
-        }
-        "top-k" => postprocess.top_k = number(name, value, 1, 65536)?,
-        "class-scores" => {
-            postprocess.class_scores = one_of(name, value, &ClassScores::ALL.map(ClassScores::name), &ClassScores::ALL)?
-        }
-        "background-class" => {
-            let names = BackgroundClass::ALL.map(BackgroundClass::name);
-            postprocess.background_class = one_of(name, value, &names, &BackgroundClass::ALL)?
-        }
-        _ => {
-            let option = backends::all_options().find(|option| option.name == name).ok_or_else(|| {
-                Error::new(ErrorKind::Settings, format!("There is no option “{name}”"))
-                    .remedy(format!("Use {}", names().collect::<Vec<_>>().join(", ")))
-            })?;
-            options.options.set(option, option.parse(value)?);
-        }
-    }
-    Ok(())
-}
-
-/// Three numbers, or one for all channels.
-fn triple(name: &str, value: &str) -> Result<[f32; 3]> {
-    parse_triple(value, ',').ok_or_else(|| {
-        Error::new(ErrorKind::Settings, format!("{name}={value} cannot be read"))
-            .remedy("Write one number, or one for each channel like 0.485,0.456,0.406")
-    })
 }
 
 #[cfg(test)]

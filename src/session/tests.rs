@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! If any call of the driver fails, work that was enqueued before is waited for, so that no memory is released while it is in use. The
-//! driver and TensorRT are those of tests/fakes, and need no GPU.
+//! If any call of the driver fails, work that was enqueued before is waited for, so that no memory is released while it
+//! is in use. The driver and TensorRT are those of tests/fakes, and need no GPU.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -19,7 +19,8 @@ pub(crate) struct Fakes {
 }
 
 impl Fakes {
-    /// Runs a test again, in a process that finds the fakes in place of the driver and TensorRT. They are there in that process alone.
+    /// Runs a test again, in a process that finds the fakes in place of the driver and TensorRT. They are there in that
+    /// process alone.
     pub fn of(module: &str, test: &str) -> Option<Self> {
         const FOLDER: &str = "GSTTRT_FAKES";
         if let Some(folder) = env::var_os(FOLDER) {
@@ -39,7 +40,8 @@ impl Fakes {
             assert!(cc.status().unwrap().success(), "{source}");
         };
         compile("cuda.c", "libcuda.so", &[]);
-        // GStreamer's CUDA library looks for this name. It needs more than the fake has, and so stays out, also where there is a driver.
+        // GStreamer's CUDA library looks for this name. It needs more than the fake has, and so stays out, also where
+        // there is a driver.
         fs::copy(folder.join("libcuda.so"), folder.join("libcuda.so.1")).unwrap();
         compile("tensorrt.c", "libnvinfer.so.10", &["-L.", "-lcuda"]);
         let mut again = Command::new(env::current_exe().unwrap());
@@ -85,7 +87,8 @@ impl Fakes {
         unsafe { self.driver.get::<unsafe extern "C" fn() -> c_long>(what).unwrap()() }
     }
 
-    /// Does some work again and again, and lets one call of the driver fail each time, until each has. What the work gives is dropped.
+    /// Does some work again and again, and lets one call of the driver fail each time, until each has. What the work
+    /// gives is dropped.
     pub fn each_call_fails<T>(&self, what: &str, mut work: impl FnMut() -> Result<T>) {
         let mut errors = 0;
         for after in 0.. {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Which track gets which detection.
 //!
-//! The assignment with the smallest sum of costs. A pair at or above the limit is not possible, and leaving both unmatched costs
-//! the limit. That is the result of LAPJV with a cost limit, which the authors of the papers use. Tracks and detections that do not
-//! overlap have no pair, so the matrix is a list of pairs, and each track is matched by a shortest augmenting path through them.
+//! The assignment with the smallest sum of costs. A pair at or above the limit is not possible, and leaving both
+//! unmatched costs the limit. That is the result of LAPJV with a cost limit, which the authors of the papers use.
+//! Tracks and detections that do not overlap have no pair, so the matrix is a list of pairs, and each track is matched
+//! by a shortest augmenting path through them.
 
-/// The maximum number of pairs of a row; those of the smallest costs are kept. Only thousands of overlapping boxes have more.
+/// The maximum number of pairs of a row; those of the smallest costs are kept. Only thousands of overlapping boxes have
+/// more.
 pub const MAX_PAIRS: usize = 128;
 
 /// No row, or no column.

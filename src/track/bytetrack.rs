@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! ByteTrack: detections of high scores are matched with the tracks, then those of low scores with the remaining tracks.
 //!
-//! Two things differ from the program of its authors: boxes have no extra pixel of width and height, as in the programs that came
-//! after it; and a track that has expired is not matched once more.
+//! Two things differ from the program of its authors: boxes have no extra pixel of width and height, as in the programs
+//! that came after it; and a track that has expired is not matched once more.
 
 use super::assignment::Assignment;
 use super::detections::FrameDetections;
@@ -15,8 +15,8 @@ const SECOND_LIMIT: f64 = 0.5;
 const UNCONFIRMED_LIMIT: f64 = 0.7;
 /// Largest cost of a match by overlap where frames were skipped.
 const SKIPPED_LIMIT: f64 = 0.5;
-/// Largest squared Mahalanobis distances of the matches that follow then. DeepSORT's, 95 % of the boxes of an object that moves on
-/// as it did, and five standard deviations for one that has turned.
+/// Largest squared Mahalanobis distances of the matches that follow then. DeepSORT's, 95 % of the boxes of an object
+/// that moves on as it did, and five standard deviations for one that has turned.
 const GATES: [f64; 2] = [9.4877, 25.0];
 /// Tracks that overlap by more are duplicates.
 const SAME: f64 = 1.0 - 0.15;
@@ -161,8 +161,8 @@ impl ByteTrack {
         self.remove_doubles(options);
     }
 
-    /// Where frames were skipped, objects whose velocity is not yet known, and those that turn, are far from their predicted boxes.
-    /// What overlaps did not match is matched by how probable the positions and sizes are.
+    /// Where frames were skipped, objects whose velocity is not yet known, and those that turn, are far from their
+    /// predicted boxes. What overlaps did not match is matched by how probable the positions and sizes are.
     fn match_distances(
         &mut self,
         options: &TrackOptions,
@@ -198,8 +198,8 @@ impl ByteTrack {
         self.assign(options, detections, limit, |track| track.edges, cost);
     }
 
-    /// Matches the tracks of `rows`, which are looked for at the given boxes, with the detections of `columns`. Pairs that cost as
-    /// much as the limit are none.
+    /// Matches the tracks of `rows`, which are looked for at the given boxes, with the detections of `columns`. Pairs
+    /// that cost as much as the limit are none.
     fn assign(
         &mut self,
         options: &TrackOptions,

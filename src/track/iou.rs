@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The simplest tracker: it matches detections with the last boxes of objects, the largest overlaps first. For slow objects, and as
-//! a baseline for other trackers.
+//! The simplest tracker: it matches detections with the last boxes of objects, the largest overlaps first. For slow
+//! objects, and as a baseline for other trackers.
 
 use super::assignment::MAX_PAIRS;
 use super::overlap::{Edges, Neighbours, iou};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Kalman filters of boxes that move with constant velocity.
 //!
-//! The noise of the papers' filters has no terms between the numbers of a box, so their 8x8 matrices separate into one filter of
-//! position and velocity for each number. The results are the same.
+//! The noise of the papers' filters has no terms between the numbers of a box, so their 8x8 matrices separate into one
+//! filter of position and velocity for each number. The results are the same.
 
 use crate::image::geometry::BBox;
 
@@ -100,9 +100,9 @@ impl BoxFilter {
         }
     }
 
-    /// One step without a detector. The size stays constant, and the position gets no noise of its own. Only the velocity may
-    /// change until the next detection; its noise is three times that of the papers for detected frames. Less gives worse results
-    /// in tests/track if only each fifth frame is detected.
+    /// One step without a detector. The size stays constant, and the position gets no noise of its own. Only the
+    /// velocity may change until the next detection; its noise is three times that of the papers for detected frames.
+    /// Less gives worse results in tests/track if only each fifth frame is detected.
     pub fn coast(&mut self) {
         self.numbers[2].velocity = 0.0;
         self.numbers[3].velocity = 0.0;
@@ -123,8 +123,8 @@ impl BoxFilter {
         }
     }
 
-    /// The squared Mahalanobis distance of a measured box from the predicted one. Sizes may differ by a tenth, however long the
-    /// object was not seen: the filter foresees none, and its variances would tell no boxes apart.
+    /// The squared Mahalanobis distance of a measured box from the predicted one. Sizes may differ by a tenth, however
+    /// long the object was not seen: the filter foresees none, and its variances would tell no boxes apart.
     pub fn distance(&self, bbox: &BBox) -> f64 {
         let measured = measure(BoxState::Xywh, bbox);
         let [left, top, right, bottom] = self.edges();

@@ -22,43 +22,30 @@ pub mod options;
 pub mod overlap;
 
 use bytetrack::ByteTrack;
-#[cfg(feature = "gstreamer")]
-use gst::glib;
 pub use history::History;
 use iou::IouTracker;
 use kalman::BoxState;
 use ocsort::OcSort;
 
+use crate::core::options::{Choices, choices};
 use crate::image::geometry::BBox;
 
 /// An algorithm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "gstreamer", derive(glib::Enum), enum_type(name = "GstTrtTracker"))]
 pub enum TrackerKind {
     #[default]
-    #[cfg_attr(
-        feature = "gstreamer",
-        enum_value(name = "ByteTrack: detections of high scores first, then those of low scores", nick = "bytetrack")
-    )]
     ByteTrack,
-    #[cfg_attr(
-        feature = "gstreamer",
-        enum_value(
-            name = "BoT-SORT without pixels: ByteTrack with a filter of width and height",
-            nick = "botsort-iou"
-        )
-    )]
     BotSortIou,
-    #[cfg_attr(
-        feature = "gstreamer",
-        enum_value(name = "OC-SORT: by the direction and the place in which objects were seen", nick = "ocsort")
-    )]
     OcSort,
-    #[cfg_attr(
-        feature = "gstreamer",
-        enum_value(name = "The largest overlaps with the last boxes first", nick = "iou")
-    )]
     Iou,
+}
+
+choices! {
+    TrackerKind, "GstTrtTracker":
+    TrackerKind::ByteTrack => "bytetrack" "ByteTrack: detections of high scores first, then those of low scores"
+    TrackerKind::BotSortIou => "botsort-iou" "BoT-SORT without pixels: ByteTrack with a filter of width and height"
+    TrackerKind::OcSort => "ocsort" "OC-SORT: by the direction and the place in which objects were seen"
+    TrackerKind::Iou => "iou" "The largest overlaps with the last boxes first"
 }
 
 impl TrackerKind {
@@ -66,12 +53,7 @@ impl TrackerKind {
         [TrackerKind::ByteTrack, TrackerKind::BotSortIou, TrackerKind::OcSort, TrackerKind::Iou];
 
     pub fn name(self) -> &'static str {
-        match self {
-            TrackerKind::ByteTrack => "bytetrack",
-            TrackerKind::BotSortIou => "botsort-iou",
-            TrackerKind::OcSort => "ocsort",
-            TrackerKind::Iou => "iou",
-        }
+        self.word()
     }
 }
 

@@ -3,10 +3,11 @@
 //!
 //! * Observation-centric momentum: matches in which an object keeps its direction cost less.
 //! * Observation-centric recovery: the remaining detections are matched with the last observations of objects.
-//! * Observation-centric re-update: once an object is seen again, its filter is run along the line between both observations.
+//! * Observation-centric re-update: once an object is seen again, its filter is run along the line between both
+//!   observations.
 //!
-//! One thing differs from the program of its authors: pairs that overlap less than `iou_thresh` are left out before the assignment,
-//! not after it.
+//! One thing differs from the program of its authors: pairs that overlap less than `iou_thresh` are left out before the
+//! assignment, not after it.
 
 use std::f64::consts::{FRAC_PI_2, PI};
 
@@ -242,7 +243,8 @@ impl OcSort {
         self.remove_old(options, now);
     }
 
-    /// Matches the tracks of `rows`, at the given boxes, with the detections of `columns`. A bonus adds to the overlap of a pair.
+    /// Matches the tracks of `rows`, at the given boxes, with the detections of `columns`. A bonus adds to the overlap
+    /// of a pair.
     fn assign(
         &mut self,
         options: &TrackOptions,

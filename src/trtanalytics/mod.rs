@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `trtanalytics`: counts the objects of metas in zones and across lines, by the ids that a tracker gave them.
 //!
-//! Zones, tripwires and directions are configured in JSON with the words of DL Streamer's gvaanalytics, or by a file for DeepStream's
-//! nvdsanalytics. Only metas are read and written, so frames may be in any memory, and a picture is never mapped.
+//! Zones, tripwires and directions are configured in JSON with the words of DL Streamer's gvaanalytics, or by a file
+//! for DeepStream's nvdsanalytics. Only metas are read and written, so frames may be in any memory, and a picture is
+//! never mapped.
 //!
 //! | | |
 //! |---|---|

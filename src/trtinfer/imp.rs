@@ -123,7 +123,8 @@ impl TrtInfer {
         self.obj().notify("model-info");
     }
 
-    /// Takes over what reading the model has come to, in the thread that read it. A failure is on the bus before any thread goes on.
+    /// Takes over what reading the model has come to, in the thread that read it. A failure is on the bus before any
+    /// thread goes on.
     pub(super) fn finish_opening(&self, ticket: &OpeningTicket, outcome: Result<StartedModel>) {
         if !ticket.is_wanted() {
             return;
@@ -297,7 +298,8 @@ impl TrtInfer {
                 }
             }
             gst::StateChange::PausedToReady => {
-                // The pads are deactivated once the streaming thread has returned, so it must not go on waiting for the model.
+                // The pads are deactivated once the streaming thread has returned, so it must not go on waiting for the
+                // model.
                 self.session.leave();
             }
             _ => {}
@@ -319,7 +321,8 @@ impl Properties for TrtInfer {
                 .read_only()
                 .build(),
             stats::property(
-                "Frames inferred and skipped, and what inference costs: time on the host, waits for the GPU, bytes copied, use of the pool",
+                "Frames inferred and skipped, and what inference costs: time on the host, waits for the GPU, bytes \
+                 copied, use of the pool",
             ),
         ]
     }
@@ -428,7 +431,8 @@ impl BaseTransformImpl for TrtInfer {
         answered
     }
 
-    /// The sink asks for the model's tensor by name, and the source names the outputs that it publishes; the picture's caps pass.
+    /// The sink asks for the model's tensor by name, and the source names the outputs that it publishes; the picture's
+    /// caps pass.
     fn transform_caps(&self, direction: PadDirection, caps: &Caps, filter: Option<&Caps>) -> Option<Caps> {
         let mut caps = video::without_tensor(&video::usable(caps));
         let session = self.session.wait();

@@ -15,8 +15,8 @@ use crate::backends::{LoadContext, LoadEvent};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::gst::report::Report;
 
-/// Loads the model in a thread of its own, so that the application stays responsive. It is not one of GStreamer's pool, which
-/// `gst_deinit()` waits for: a model may have constants that take for ever to compute.
+/// Loads the model in a thread of its own, so that the application stays responsive. It is not one of GStreamer's pool,
+/// which `gst_deinit()` waits for: a model may have constants that take for ever to compute.
 pub fn load(element: &TrtInfer, model: &Arc<SharedModel>, batch_timeout: Duration) {
     let loader = model.loader.clone();
     let loading = Loading::new(element.downgrade(), model);
@@ -52,8 +52,8 @@ impl Loading {
         Loading { element, name, posted: Mutex::default(), begun: Instant::now() }
     }
 
-    /// Loads the model, and hands it to the threads that wait for it; false if it is not wanted any more. A failure is for the caller to
-    /// hand on.
+    /// Loads the model, and hands it to the threads that wait for it; false if it is not wanted any more. A failure is
+    /// for the caller to hand on.
     pub fn run(&self, model: &SharedModel, batch_timeout: Duration) -> Result<bool> {
         let (SharedModel { plan, loader, slots, contexts, .. }, name) = (model, &self.name);
         self.progress(gst::ProgressType::Start, &format!("Loading {name} for the {} backend", plan.backend.name()));

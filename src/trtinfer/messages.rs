@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::backends::Backend;
-use crate::backends::options::OptionSpec;
+use crate::backends::options::BackendOption;
 use crate::core::error::{Error, ErrorKind};
 use crate::core::tensor::TensorDesc;
 
@@ -23,10 +23,10 @@ pub fn frames_in_cuda_memory(backend: &dyn Backend, reason: Option<&str>) -> Err
 }
 
 /// An option that must have an effect has none with this backend.
-pub fn not_heeded(option: &OptionSpec, owners: &[&dyn Backend], backend: &dyn Backend) -> Error {
-    let (name, value) = (option.name, option.insists.unwrap_or_default());
+pub fn not_heeded(option: &BackendOption, owners: &[&dyn Backend], backend: &dyn Backend) -> Error {
+    let (name, value) = (option.spec.name, option.insists.unwrap_or_default());
     let what = format!("{name}={value} needs {}, and the model runs on {}", titles(owners), backend.title());
-    Error::new(ErrorKind::Settings, what).remedy(format!("Set {name}={}, or {}", option.default(), to_see_why(owners)))
+    Error::new(ErrorKind::Settings, what).remedy(format!("Set {name}={}, or {}", option.default, to_see_why(owners)))
 }
 
 /// Properties that have no effect with this backend.
@@ -49,8 +49,14 @@ fn to_see_why(owners: &[&dyn Backend]) -> String {
 
 pub fn missing_tensor() -> Error {
     Error::new(ErrorKind::WrongType, "trtinfer got a frame without a tensor")
-        .cause("trtpreprocess is missing before it, or an element between them, such as compositor, makes new frames without tensors")
-        .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …; put elements that make new frames before trtpreprocess or behind trtnms")
+        .cause(
+            "trtpreprocess is missing before it, or an element between them, such as compositor, makes new frames \
+             without tensors",
+        )
+        .remedy(
+            "The order is … ! trtpreprocess ! trtinfer ! trtnms ! …; put elements that make new frames before \
+             trtpreprocess or behind trtnms",
+        )
 }
 
 pub fn inferred_before() -> Error {
@@ -103,8 +109,8 @@ pub fn copied() -> Error {
 pub fn unfinished(model: &Path, limit: Duration) -> Error {
     Error::new(ErrorKind::Run, format!("{} has not finished its run", model.display()))
         .cause(format!(
-            "it was given {} s after the stream was stopped, and there is no way to end it; its thread and its memory stay in \
-             use until it ends by itself or the process does",
+            "it was given {} s after the stream was stopped, and there is no way to end it; its thread and its memory \
+             stay in use until it ends by itself or the process does",
             limit.as_secs()
         ))
         .remedy("A model with a loop may run for ever: check the model")

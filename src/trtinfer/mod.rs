@@ -4,10 +4,10 @@
 //! The model's own description decides which tensor that is; it travels upstream in the caps field `tensor`. The outputs
 //! are attached to the frame as a [`TensorMeta`](crate::gst::meta::tensor::TensorMeta) to trtnms.
 //!
-//! The caps need the size of the model's input. The description of an ONNX file is read while the element goes to PAUSED. A TensorRT engine
-//! says what goes in and comes out only once it is deserialised: that is done beside, and what needs the caps waits for it. All else
-//! (building an engine, preparing to run it) is done beside too, with `progress` messages on the bus, and the first frame waits for
-//! it.
+//! The caps need the size of the model's input. The description of an ONNX file is read while the element goes to
+//! PAUSED. A TensorRT engine says what goes in and comes out only once it is deserialised: that is done beside, and
+//! what needs the caps waits for it. All else (building an engine, preparing to run it) is done beside too, with
+//! `progress` messages on the bus, and the first frame waits for it.
 //!
 //! `model-file` may be set at any time: the other model is loaded beside and takes over between two frames.
 //!

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The model of an element while it is read: a TensorRT engine says its tensors only once it is deserialised, which takes from
-//! moments to minutes and may never end. That is done in a thread of its own; streaming threads wait for it, and a flush or a
-//! state change ends their wait.
+//! The model of an element while it is read: a TensorRT engine says its tensors only once it is deserialised, which
+//! takes from moments to minutes and may never end. That is done in a thread of its own; streaming threads wait for it,
+//! and a flush or a state change ends their wait.
 
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread;

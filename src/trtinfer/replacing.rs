@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Another model takes the place of the one in use, while frames pass.
 //!
-//! It is read and loaded in a thread of its own. Once it is loaded, each element that has the former one comes to it between two frames:
-//! at once where both want the same tensors, else with the first caps for its tensors, which upstream is asked for. A model that cannot
-//! be loaded changes nothing.
+//! It is read and loaded in a thread of its own. Once it is loaded, each element that has the former one comes to it
+//! between two frames: at once where both want the same tensors, else with the first caps for its tensors, which
+//! upstream is asked for. A model that cannot be loaded changes nothing.
 
 use std::sync::{Arc, Mutex};
 use std::thread;

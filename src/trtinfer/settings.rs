@@ -4,14 +4,16 @@
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use gst::glib;
 use gst::prelude::*;
 
-use crate::backends::options::{OptionSpec, OptionValue, Options};
+use crate::backends::options::{BackendOption, Options};
 use crate::backends::{self, BACKENDS, Backend, BackendPreference, PREFERENCE};
 use crate::core::device::Device;
-use crate::gst::property::{Property, PropertyTable, path_property, property, text_property};
+use crate::core::options::{OptionKind, OptionValue, Setting, setting};
+use crate::gst::options::{MUTABLE_PLAYING, MUTABLE_READY};
+use crate::gst::property::{PropertyTable, property};
 use crate::gst::{cuda, options, stats};
+use crate::image::options::INPUT_SIZE;
 
 /// What the user typed.
 #[derive(Clone)]
@@ -58,103 +60,90 @@ impl Default for Settings {
     }
 }
 
+static MODEL_FILE: Setting<Settings> = setting!(
+    "model-file",
+    "Model file",
+    "ONNX file or TensorRT engine of the model. Set while playing, it is loaded beside, with the properties that were \
+     set before, and takes over between two frames. Engines contain code: use only trusted ones",
+    OptionKind::Path,
+    model_file
+);
+
+static BATCH_SIZE: Setting<Settings> = setting!(
+    "batch-size",
+    "Batch size",
+    "Maximum frames per run, of this stream and of those that share its model. The model must have a dynamic batch, \
+     or this one. One stream fills batches only if a queue behind trtinfer has room for as many frames",
+    OptionKind::UInt(1..=1024),
+    batch_size
+);
+
+static BATCH_TIMEOUT: Setting<Settings> = setting!(
+    "batch-timeout",
+    "Batch timeout",
+    "Maximum microseconds that a frame waits for others to fill its batch",
+    OptionKind::UInt(0..=10_000_000),
+    batch_timeout
+);
+
+static SHARED_MODEL: Setting<Settings> = setting!(
+    "shared-model",
+    "Shared model",
+    "Elements of this process with the same name here (and the same cuda-device-id) run one model, and fill its \
+     batches together (unset = a model of its own)",
+    OptionKind::Text,
+    shared_model
+);
+
+static INTERVAL: Setting<Settings> = setting!(
+    "interval",
+    "Interval",
+    "Infer every n-th frame; trtnms repeats the last boxes on the others",
+    OptionKind::UInt(1..=u32::MAX),
+    own.interval
+);
+
+static TENSOR_META: Setting<Settings> = setting!(
+    "tensor-meta",
+    "Tensor meta",
+    "Attach the outputs as GstTensorMeta too, for GStreamer's own tensor decoders (from GStreamer 1.26 on); trtinfer \
+     then waits for them, and copies them where they are on a GPU",
+    OptionKind::Flag,
+    own.tensor_meta
+);
+
 pub static PROPERTIES: LazyLock<PropertyTable<Settings>> = LazyLock::new(|| {
-    let default = Settings::default();
-    let of_backend =
-        |option| options::property(option, |settings: &Settings| &settings.options, |settings| &mut settings.options);
-    let mut properties: Vec<Property<Settings>> = vec![
-        path_property!(
-            glib::ParamSpecString::builder("model-file")
-                .nick("Model file")
-                .blurb("ONNX file or TensorRT engine of the model. Set while playing, it is loaded beside, with the properties that were set before, and takes over between two frames. Engines contain code: use only trusted ones")
-                .mutable_playing()
-                .build(),
-            model_file
-        ),
-        Property::of_values(
-            options::spec(&PREFERENCE),
-            |settings: &Settings| options::to_value(&PREFERENCE, &OptionValue::Choice(settings.backend.word())),
-            |settings, value| {
-                if let OptionValue::Choice(word) = options::from_value(&PREFERENCE, value) {
-                    settings.backend = word.into();
-                }
-            },
-        ),
-        text_property!(
-            glib::ParamSpecString::builder("input-size")
-                .nick("Input size")
-                .blurb("Width and height like 640x640, for models that leave them open; auto takes the smallest rectangle that frames need within the size in the file, or that size with shared-model (unset = auto)")
-                .mutable_playing()
-                .build(),
-            input_size
-        ),
-        property!(
-            glib::ParamSpecUInt::builder("batch-size")
-                .nick("Batch size")
-                .blurb("Maximum frames per run, of this stream and of those that share its model. The model must have a dynamic batch, or this one. One stream fills batches only if a queue behind trtinfer has room for as many frames")
-                .minimum(1)
-                .maximum(1024)
-                .default_value(default.batch_size)
-                .mutable_playing()
-                .build(),
-            batch_size
-        ),
-        property!(
-            glib::ParamSpecUInt::builder("batch-timeout")
-                .nick("Batch timeout")
-                .blurb("Maximum microseconds that a frame waits for others to fill its batch")
-                .maximum(10_000_000)
-                .default_value(default.batch_timeout)
-                .mutable_playing()
-                .build(),
-            batch_timeout
-        ),
-        text_property!(
-            glib::ParamSpecString::builder("shared-model")
-                .nick("Shared model")
-                .blurb("Elements of this process with the same name here (and the same cuda-device-id) run one model, and fill its batches together (unset = a model of its own)")
-                .mutable_ready()
-                .build(),
-            shared_model
-        ),
-        property!(
-            glib::ParamSpecUInt::builder("interval")
-                .nick("Interval")
-                .blurb("Infer every n-th frame; trtnms repeats the last boxes on the others")
-                .minimum(1)
-                .maximum(u32::MAX)
-                .default_value(default.own.interval)
-                .mutable_playing()
-                .build(),
-            own.interval
-        ),
+    let live = |setting: &Setting<Settings>| options::property(setting, MUTABLE_PLAYING, |settings| settings);
+    let ready = |setting: &Setting<Settings>| options::property(setting, MUTABLE_READY, |settings| settings);
+    let mut properties = vec![
+        live(&MODEL_FILE),
+        live(&Setting { spec: &PREFERENCE, field: |settings| &mut settings.backend }),
+        live(&Setting { spec: &INPUT_SIZE, field: |settings| &mut settings.input_size }),
+        live(&BATCH_SIZE),
+        live(&BATCH_TIMEOUT),
+        ready(&SHARED_MODEL),
+        live(&INTERVAL),
         property!(cuda::device_id_property(), cuda_device_id),
     ];
-    properties.extend(backends::all_options().map(of_backend));
-    properties.push(property!(
-        glib::ParamSpecBoolean::builder("tensor-meta")
-            .nick("Tensor meta")
-            .blurb("Attach the outputs as GstTensorMeta too, for GStreamer's own tensor decoders (from GStreamer 1.26 on); trtinfer then waits for them, and copies them where they are on a GPU")
-            .default_value(default.own.tensor_meta)
-            .mutable_ready()
-            .build(),
-        own.tensor_meta
-    ));
+    properties.extend(backends::all_options().map(|option| {
+        options::of_backend(option, |settings: &Settings| &settings.options, |settings| &mut settings.options)
+    }));
+    properties.push(ready(&TENSOR_META));
     properties.push(property!(stats::measure_property(), own.measure));
     PropertyTable::new(properties)
 });
 
 /// The option of a backend that a property is.
-fn option(name: &str) -> Option<&'static OptionSpec> {
-    backends::all_options().find(|option| option.name == name)
+fn option(name: &str) -> Option<&'static BackendOption> {
+    backends::all_options().find(|option| option.spec.name == name)
 }
 
 impl Settings {
     /// Properties that are not at their defaults and have no effect with this backend, and the backends where they have.
     pub fn without_effect(&self, backend: &dyn Backend) -> (Vec<&'static str>, Vec<&'static dyn Backend>) {
-        let ignored: Vec<&OptionSpec> =
+        let ignored: Vec<&BackendOption> =
             backends::all_options().filter(|option| self.options.has(option) && !backend.has(option)).collect();
-        let mut names: Vec<&str> = ignored.iter().map(|option| option.name).collect();
+        let mut names: Vec<&str> = ignored.iter().map(|option| option.spec.name).collect();
         let is_on_gpu = |other: &dyn Backend| other.device() == Device::Cuda;
         let wants_gpu = backend.device() == Device::Host && self.cuda_device_id >= 0;
         if wants_gpu {
@@ -166,8 +155,9 @@ impl Settings {
     }
 
     /// The first of these options that must have an effect as it is set.
-    pub fn insists(&self, names: &[&str]) -> Option<&'static OptionSpec> {
-        let insists = |option: &&OptionSpec| option.insists.map(OptionValue::Choice) == Some(self.options.get(option));
+    pub fn insists(&self, names: &[&str]) -> Option<&'static BackendOption> {
+        let insists =
+            |option: &&BackendOption| option.insists.map(OptionValue::Choice) == Some(self.options.get(option));
         names.iter().filter_map(|name| option(name)).find(insists)
     }
 
@@ -192,8 +182,9 @@ impl Settings {
 
 #[cfg(test)]
 mod tests {
+    use gst::glib;
+
     use super::*;
-    use crate::backends::options::OptionKind;
     use crate::backends::{rten, tensorrt};
 
     /// The settings with a property as gst-launch-1.0 sets it.
@@ -209,14 +200,14 @@ mod tests {
     fn options_of_backends_are_properties() {
         gst::init().unwrap();
         for option in backends::all_options() {
-            let text = match &option.kind {
+            let text = match &option.spec.kind {
                 OptionKind::Choice { choices, .. } => choices[1].word,
                 OptionKind::Flag => "true",
                 _ => "2",
             };
-            let settings = with(option.name, text);
-            assert_eq!(settings.options.get(option), option.parse(text).unwrap(), "{}", option.name);
-            assert_eq!(PROPERTIES.get(&settings, option.name).serialize().unwrap(), text);
+            let settings = with(option.spec.name, text);
+            assert_eq!(settings.options.get(option), option.spec.parse(text).unwrap(), "{}", option.spec.name);
+            assert_eq!(PROPERTIES.get(&settings, option.spec.name).serialize().unwrap(), text);
         }
         assert!(!with("engine-cache", "").options.has(option("engine-cache").unwrap()), "as if unset");
         assert_eq!(with("backend", "cpu").backend, BackendPreference::Named("cpu"));
@@ -235,7 +226,7 @@ mod tests {
         assert_eq!(of(&settings, &rten::Rten), ("cuda-graph cuda-device-id".into(), "tensorrt".into()));
         assert_eq!(of(&settings, &tensorrt::TensorRt), (String::new(), String::new()));
         let names = ["cuda-device-id", "precision", "cuda-graph"];
-        assert_eq!(settings.insists(&names).map(|option| option.name), Some("cuda-graph"));
+        assert_eq!(settings.insists(&names).map(|option| option.spec.name), Some("cuda-graph"));
         assert!(with("cuda-graph", "off").insists(&names).is_none());
     }
 

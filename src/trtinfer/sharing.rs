@@ -146,8 +146,8 @@ pub fn join_or_open(settings: &Settings, open: impl FnOnce() -> Result<LoadReque
     if settings.shared_model.is_empty() {
         return Ok(first(SharedModel::new(open()?)));
     }
-    // Reading the file may take long and must not hold up other models. Of two elements that start together, both read it then,
-    // unless they take turns.
+    // Reading the file may take long and must not hold up other models. Of two elements that start together, both read
+    // it then, unless they take turns.
     if let Some(joined) = join(settings)? {
         return Ok(joined);
     }
@@ -163,8 +163,8 @@ pub fn join_or_open(settings: &Settings, open: impl FnOnce() -> Result<LoadReque
     Ok(joined)
 }
 
-/// Lets a loaded model take the place of another: each element that has the former one comes to it with its next frame, and those that
-/// join later have it from the start.
+/// Lets a loaded model take the place of another: each element that has the former one comes to it with its next frame,
+/// and those that join later have it from the start.
 pub fn succeed(former: &SharedModel, successor: Successor) {
     let mut all = SHARED.lock().unwrap();
     let last = former.successor().map_or(former, |successor| &successor.model);
@@ -175,8 +175,8 @@ pub fn succeed(former: &SharedModel, successor: Successor) {
     debug_assert!(taken.is_ok(), "the last one has none, and the list is locked");
 }
 
-/// What an element locks while it reads a model that takes long to read: others that are to share it wait, each in a thread of its own,
-/// and find it read. Of a model that is not shared, nothing else locks it.
+/// What an element locks while it reads a model that takes long to read: others that are to share it wait, each in a
+/// thread of its own, and find it read. Of a model that is not shared, nothing else locks it.
 pub fn turn(settings: &Settings) -> Arc<Mutex<()>> {
     static TURNS: Mutex<Vec<(Settings, Weak<Mutex<()>>)>> = Mutex::new(Vec::new());
     let turn = Arc::default();

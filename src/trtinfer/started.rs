@@ -13,10 +13,11 @@ use crate::core::device::Device;
 use crate::core::error::Result;
 use crate::core::tensor::{Dims, TensorDesc};
 use crate::gst::meta::gst_tensor::PublishedOutputs;
-use crate::image::transform::{InputSpec, parse_input_size};
+use crate::image::options::parse_input_size;
+use crate::image::transform::InputSpec;
 
-/// What was read of a model; does not change until stop(), save that another CUDA context takes the place of this one. Each frame
-/// takes a copy.
+/// What was read of a model; does not change until stop(), save that another CUDA context takes the place of this one.
+/// Each frame takes a copy.
 #[derive(Clone)]
 pub struct StartedModel {
     pub model: Arc<SharedModel>,
@@ -68,8 +69,8 @@ impl UnreadModel {
         StartedModel::joined(&settings, sharing::join_or_open(&settings, || self.describe())?)
     }
 
-    /// Reads the description, unless another element that shares the model does so first; nothing, where it is not wanted any more once
-    /// that one is done.
+    /// Reads the description, unless another element that shares the model does so first; nothing, where it is not
+    /// wanted any more once that one is done.
     pub fn read_in_turn(self, is_wanted: impl FnOnce() -> bool) -> Option<Result<StartedModel>> {
         let turn = sharing::turn(&self.settings);
         let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,8 +79,8 @@ impl UnreadModel {
 }
 
 impl StartedModel {
-    /// Decides where the model runs, and reads its description where that is quick. `cuda` is asked for a context where a backend on a
-    /// GPU is to run it.
+    /// Decides where the model runs, and reads its description where that is quick. `cuda` is asked for a context where
+    /// a backend on a GPU is to run it.
     pub fn begin(settings: &Settings, cuda: impl FnOnce() -> Result<Context>) -> Result<Beginning> {
         if settings.model_file.is_none() {
             return Err(messages::no_model());

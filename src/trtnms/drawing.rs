@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Finding a frame's objects, and painting them where all of that is done on the GPU.
+//! Finding a frame's objects, and drawing them where all of that is done on the GPU.
 
 use crate::core::cuda::driver::Context;
 use crate::core::error::Result;
@@ -9,16 +9,16 @@ use crate::image::geometry::{Letterbox, Rect};
 use crate::image::overlay::Style;
 use crate::postprocess::Postprocessor;
 
-/// Whether a frame's objects were painted together with the search.
-pub enum Painted {
-    No,
+/// Whether a frame's objects were drawn together with the search.
+pub enum GpuDrawing {
+    NotDrawn,
     /// On the frame itself, or there are no objects.
     InPlace,
     /// On this copy, which replaces the frame.
     OnCopy(gst::Buffer),
 }
 
-/// Finds a frame's objects. Where that and the frame are on the GPU they are painted, if there is a style, and the host waits
+/// Finds a frame's objects. Where that and the frame are on the GPU they are drawn, if there is a style, and the host waits
 /// once for both: on the frame if it is not shared, else on a copy.
 pub fn find(
     renderer: &mut OverlayRenderer,
@@ -27,17 +27,17 @@ pub fn find(
     letterbox: &Letterbox,
     frame: &gst::Buffer,
     style: Option<&Style>,
-) -> Result<Painted> {
-    // Painting there takes boxes of the whole frame, or a map.
+) -> Result<GpuDrawing> {
+    // Drawing there takes boxes of the whole frame, or a map.
     let is_whole = letterbox.place == Rect::from(renderer.size()).into();
-    let can_paint = is_whole && postprocessor.has_boxes() || postprocessor.has_map();
-    let context = shared_context(frame, tensors)?.filter(|_| can_paint);
+    let can_draw = is_whole && postprocessor.has_boxes() || postprocessor.has_map();
+    let context = shared_context(frame, tensors)?.filter(|_| can_draw);
     let (Some(context), Some(style)) = (context, style) else {
-        return postprocessor.find(tensors, letterbox).map(|()| Painted::No);
+        return postprocessor.find(tensors, letterbox).map(|()| GpuDrawing::NotDrawn);
     };
     let stream = postprocessor.stream(tensors, &context)?;
     let mut copy = None;
-    let mut find_and_paint = || {
+    let mut find_and_draw = || {
         if !frame.is_writable() || !is_drawable(frame) {
             // Before the model's outputs are waited for. SAFETY: the caller keeps the frame until this returns, and then
             // nothing is queued.
@@ -58,12 +58,12 @@ pub fn find(
         renderer.queue(target, &postprocessor.labels, keypoints, &stream, found, letterbox, style)?;
         postprocessor.finish(letterbox)
     };
-    if let Err(error) = find_and_paint() {
+    if let Err(error) = find_and_draw() {
         let _ = stream.synchronize(); // no work on frames may be queued when they go back to their pools
         return Err(error);
     }
     let copy = copy.filter(|_| !postprocessor.instances().is_empty() || postprocessor.has_map());
-    Ok(copy.map_or(Painted::InPlace, Painted::OnCopy))
+    Ok(copy.map_or(GpuDrawing::InPlace, GpuDrawing::OnCopy))
 }
 
 /// The context of both the frame and the model's outputs, where it is one.

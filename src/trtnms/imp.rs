@@ -11,7 +11,7 @@ use gst_base::subclass::base_transform::GenerateOutputSuccess;
 use gst_base::subclass::prelude::*;
 use smallvec::SmallVec;
 
-use super::drawing::{self, Painted};
+use super::drawing::{self, GpuDrawing};
 use super::objects::ObjectClasses;
 use super::settings::{NmsSettings, PROPERTIES};
 use crate::backends::Interrupted;
@@ -59,39 +59,39 @@ pub struct TrtNms {
     state: Mutex<Option<NmsState>>,
     cuda: CudaContextSlot,
     stats: Stats,
-    awaited: Mutex<Awaited>,
+    output_wait: Mutex<OutputWait>,
 }
 
 /// The outputs that the streaming thread may be waiting for, with the state locked.
 #[derive(Default)]
-enum Awaited {
+enum OutputWait {
     #[default]
-    Nothing,
-    Outputs(Arc<Payload>),
+    Idle,
+    Waiting(Arc<Payload>),
     /// The element is about to stop, so no thread may wait.
-    Stop,
+    Flushing,
 }
 
 impl TrtNms {
     /// The outputs for a frame, once there are any.
     fn outputs<'a>(&self, payload: &'a Arc<Payload>, ticket: &'a PendingOutput) -> Result<&'a Tensors, Interrupted> {
-        match &mut *self.awaited.lock().unwrap() {
-            Awaited::Stop => return Err(Interrupted::Flushing),
-            awaited => *awaited = Awaited::Outputs(payload.clone()),
+        match &mut *self.output_wait.lock().unwrap() {
+            OutputWait::Flushing => return Err(Interrupted::Flushing),
+            wait => *wait = OutputWait::Waiting(payload.clone()),
         }
         let outputs = ticket.wait();
-        let mut awaited = self.awaited.lock().unwrap();
-        if matches!(*awaited, Awaited::Outputs(_)) {
-            *awaited = Awaited::Nothing;
+        let mut wait = self.output_wait.lock().unwrap();
+        if matches!(*wait, OutputWait::Waiting(_)) {
+            *wait = OutputWait::Idle;
         }
         outputs
     }
 
     /// Handles a frame: its objects are found, drawn, attached and posted.
     ///
-    /// A frame that others share is copied before it is drawn on, into a pool of our own: software decoders keep the frames that
-    /// they predict from, so this is usual and must not allocate. Frames that trtinfer skipped show the last objects, or pass
-    /// unchanged.
+    /// A frame that others share is copied before it is drawn on, into a pool of our own: software decoders keep the
+    /// frames that they predict from, so this is usual and must not allocate. Frames that trtinfer skipped show the
+    /// last objects, or pass unchanged.
     fn process(
         &self,
         state: &mut NmsState,
@@ -118,23 +118,23 @@ impl TrtNms {
             self.stats.add(stage, found);
             return Ok(frame);
         }
-        let painted = self.find(state, &settings, &payload, &frame)?;
-        let is_held = painted.is_none();
+        let drawing = self.find(state, &settings, &payload, &frame)?;
+        let is_held = drawing.is_none();
         let has_objects = !is_held || settings.hold_detections && state.can_hold;
         let NmsState { postprocessor, names, renderer, .. } = state;
         let Some(postprocessor) = postprocessor.as_mut().filter(|_| has_objects) else {
             TensorMeta::remove(frame.make_mut(), &payload);
             return Ok(frame);
         };
-        if style.is_some() && matches!(painted, None | Some(Painted::No)) {
+        if style.is_some() && matches!(drawing, None | Some(GpuDrawing::NotDrawn)) {
             postprocessor.fetch_masks()?;
         }
         let (instances, labels, size) = (postprocessor.instances(), &postprocessor.labels, renderer.size());
         let number = state.frames - 1;
         gst::trace!(CAT, imp = self, "frame {number}: {} objects", instances.len());
-        match (painted, style) {
-            (Some(Painted::OnCopy(copy)), _) => frame = copy,
-            (None | Some(Painted::No), Some(style))
+        match (drawing, style) {
+            (Some(GpuDrawing::OnCopy(copy)), _) => frame = copy,
+            (None | Some(GpuDrawing::NotDrawn), Some(style))
                 if !instances.is_empty()
                     || !instances.frame_classes().is_empty()
                     || instances.frame_map().is_some() =>
@@ -166,7 +166,7 @@ impl TrtNms {
         settings: &NmsSettings,
         payload: &Arc<Payload>,
         frame: &gst::Buffer,
-    ) -> Result<Option<Painted>, Interrupted> {
+    ) -> Result<Option<GpuDrawing>, Interrupted> {
         let Payload::Output { pictures, .. } = &**payload else {
             self.stats.skip();
             return Ok(None);
@@ -175,18 +175,19 @@ impl TrtNms {
         let NmsState { postprocessor, renderer, .. } = state;
         let ([(first, letterbox), ..], Some(postprocessor)) = (&found[..], postprocessor) else { return Ok(None) };
         let style = settings.draw.then_some(settings.style);
-        let painted = match &pictures.regions {
+        let drawing = match &pictures.regions {
             RegionKind::Frame => drawing::find(renderer, postprocessor, first, letterbox, frame, style.as_ref())?,
             _ => {
                 postprocessor.find_in_regions(found.iter().map(|(tensors, letterbox)| (*tensors, letterbox)))?;
-                Painted::No
+                GpuDrawing::NotDrawn
             }
         };
         state.can_hold = true;
-        Ok(Some(painted))
+        Ok(Some(drawing))
     }
 
-    /// Finds what the model has found in objects of another model, attaches and posts it, and returns how many objects that is.
+    /// Finds what the model has found in objects of another model, attaches and posts it, and returns how many objects
+    /// that is.
     fn find_in_objects(
         &self,
         state: &mut NmsState,
@@ -247,8 +248,8 @@ impl TrtNms {
         let _ = self.obj().post_message(gst::message::Element::builder(content).src(&*self.obj()).build());
     }
 
-    /// The outputs of each picture with its place in the frame, once they are there, and the postprocessor for them. None if trtinfer
-    /// skipped the frame.
+    /// The outputs of each picture with its place in the frame, once they are there, and the postprocessor for them.
+    /// None if trtinfer skipped the frame.
     fn prepare_outputs<'a>(
         &self,
         state: &mut NmsState,
@@ -317,8 +318,8 @@ impl TrtNms {
         Ok(postprocessor)
     }
 
-    /// Passes settings that changed while playing to the postprocessor. A wrong value must not end a running pipeline: one warning
-    /// is posted, and the properties return to the values in use.
+    /// Passes settings that changed while playing to the postprocessor. A wrong value must not end a running pipeline:
+    /// one warning is posted, and the properties return to the values in use.
     fn adjust(&self, postprocessor: &mut Postprocessor, options: PostprocessOptions) {
         if *postprocessor.options() == options {
             return;
@@ -341,7 +342,8 @@ impl TrtNms {
     fn prepare_state(&self, transition: gst::StateChange) {
         // The pads are deactivated once the streaming thread has returned, so it must not go on waiting for a batch.
         if transition == gst::StateChange::PausedToReady
-            && let Awaited::Outputs(payload) = std::mem::replace(&mut *self.awaited.lock().unwrap(), Awaited::Stop)
+            && let OutputWait::Waiting(payload) =
+                std::mem::replace(&mut *self.output_wait.lock().unwrap(), OutputWait::Flushing)
             && let Payload::Output { outputs, .. } = &*payload
         {
             outputs.iter().for_each(PendingOutput::give_up);
@@ -360,8 +362,14 @@ fn take_back(frame: &mut gst::Buffer) -> Option<gst::Buffer> {
 
 fn missing_tensors() -> Error {
     Error::new(ErrorKind::WrongType, "trtnms got a frame without tensors")
-        .cause("trtpreprocess ! trtinfer is missing before trtnms in the launch line, or an element between them, such as compositor, makes new frames without tensors")
-        .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …; put elements that make new frames before trtpreprocess or behind trtnms")
+        .cause(
+            "trtpreprocess ! trtinfer is missing before trtnms in the launch line, or an element between them, \
+             such as compositor, makes new frames without tensors",
+        )
+        .remedy(
+            "The order is … ! trtpreprocess ! trtinfer ! trtnms ! …; put elements that make new frames before \
+             trtpreprocess or behind trtnms",
+        )
 }
 
 fn not_inferred() -> Error {
@@ -373,7 +381,8 @@ fn not_inferred() -> Error {
 impl Properties for TrtNms {
     fn read_only() -> Vec<glib::ParamSpec> {
         vec![stats::property(
-            "Frames, objects, and what finding and drawing them costs: time on the host, waits for the GPU, bytes copied, use of the pool",
+            "Frames, objects, and what finding and drawing them costs: time on the host, waits for the GPU, bytes \
+             copied, use of the pool",
         )]
     }
 
@@ -402,7 +411,7 @@ impl BaseTransformImpl for TrtNms {
 
     fn start(&self) -> Result<(), gst::ErrorMessage> {
         self.stats.reset();
-        *self.awaited.lock().unwrap() = Awaited::Nothing;
+        *self.output_wait.lock().unwrap() = OutputWait::Idle;
         self.settings.lock().unwrap().options_for_model().map(drop).map_err(|error| error_message(&error))
     }
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `trtnms`: turns a model's outputs into boxes on the frame.
 //!
-//! It decodes the head, drops the repeated boxes, maps the others to pixels of the frame, attaches them to the buffer as metas
-//! that other elements and applications read (see [`meta::detection`](crate::gst::meta::detection)), and draws them.
+//! It decodes the head, drops the repeated boxes, maps the others to pixels of the frame, attaches them to the buffer
+//! as metas that other elements and applications read (see [`meta::detection`](crate::gst::meta::detection)), and draws
+//! them.
 //!
-//! Other elements may be between trtpreprocess and trtnms. Queues, converters and elements that only scale the picture are followed:
-//! boxes are in pixels of the frame that trtnms gets. Where the picture is cropped, flipped, rotated, given borders or composed
-//! with others, the pipeline ends with an error that names the element; such elements belong before trtpreprocess or behind trtnms.
+//! Other elements may be between trtpreprocess and trtnms. Queues, converters and elements that only scale the picture
+//! are followed: boxes are in pixels of the frame that trtnms gets. Where the picture is cropped, flipped, rotated,
+//! given borders or composed with others, the pipeline ends with an error that names the element; such elements belong
+//! before trtpreprocess or behind trtnms.
 //!
 //! A detection, wherever it is written:
 //!
@@ -18,8 +20,8 @@
 //! | of an earlier frame | `held` of the frame | `held` | |
 //!
 //! With `post-messages=true` there is an element message `trt-detections` for each frame that has detections or could have:
-//! `stream-time` (ns), `frame` (counted from 0, over all frames), `width`, `height`, `held`, `count`, and `detections`, an array of
-//! structures, which is left out where the count is 0.
+//! `stream-time` (ns), `frame` (counted from 0, over all frames), `width`, `height`, `held`, `count`, and `detections`,
+//! an array of structures, which is left out where the count is 0.
 //!
 //! Frames that trtinfer skips (`interval`) repeat the last detections and are `held`, unless `hold-detections=false`.
 //!

@@ -122,7 +122,8 @@ static PROPERTIES: LazyLock<PropertyTable<OverlaySettings>> = LazyLock::new(|| {
 impl Properties for TrtOverlay {
     fn read_only() -> Vec<glib::ParamSpec> {
         vec![stats::property(
-            "Frames, objects, and what drawing them costs: time on the host, waits for the GPU, bytes copied, use of the pool",
+            "Frames, objects, and what drawing them costs: time on the host, waits for the GPU, bytes copied, use of \
+             the pool",
         )]
     }
 

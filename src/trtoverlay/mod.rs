@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `trtoverlay`: draws the objects of a frame's metas on it, in system memory and in CUDA memory.
 //!
-//! The metas may be those of trtnms or of any other element: GstVideoRegionOfInterestMeta, and with GStreamer 1.24 GstAnalyticsODMtd. So a
-//! tracker or another element that changes them may come before it. The known properties of an object are written at its box, like
-//! `person 87% #12`: class, confidence, and the id that a tracker gave it.
+//! The metas may be those of trtnms or of any other element: GstVideoRegionOfInterestMeta, and with GStreamer 1.24
+//! GstAnalyticsODMtd. So a tracker or another element that changes them may come before it. The known properties of an
+//! object are written at its box, like `person 87% #12`: class, confidence, and the id that a tracker gave it.
 //!
 //! No frame is dropped. One whose picture cannot be written passes unchanged, with one warning.
 //!

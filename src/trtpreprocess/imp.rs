@@ -71,8 +71,8 @@ const FRAMES_WITHOUT: u64 = 100;
 #[derive(Default)]
 pub struct TrtPreprocess {
     settings: Mutex<PreprocessSettings>,
-    /// The settings as start() found them. Those that change later wait for the next start, so that a tensor is never half of
-    /// each.
+    /// The settings as start() found them. Those that change later wait for the next start, so that a tensor is never
+    /// half of each.
     overrides: Mutex<Option<Overrides>>,
     state: Mutex<Option<PreprocessState>>,
     /// Downstream has no model: frames pass without tensors.
@@ -222,7 +222,10 @@ impl TrtPreprocess {
         self.obj().post_warning(
             &Error::new(ErrorKind::Settings, "trtpreprocess regions=objects has seen no objects")
                 .cause("there is no trtnms before it, whose model would find them")
-                .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! trtpreprocess regions=objects ! trtinfer ! trtnms ! …"),
+                .remedy(
+                    "The order is … ! trtpreprocess ! trtinfer ! trtnms ! trtpreprocess regions=objects ! \
+                     trtinfer ! trtnms ! …",
+                ),
         );
     }
 
@@ -261,7 +264,8 @@ impl TrtPreprocess {
             && self.is_new_complaint(&error)
         {
             let error = error.with_debug(format!("offered: {offered}"));
-            // A stream whose format is known has nothing else to offer. What is only one of several offers may yet be passed over.
+            // A stream whose format is known has nothing else to offer. What is only one of several offers may yet be
+            // passed over.
             if offered.is_fixed() {
                 self.obj().post_error(&error);
             } else {
@@ -290,7 +294,8 @@ fn cuda_for_the_cpu() -> Error {
 impl Properties for TrtPreprocess {
     fn read_only() -> Vec<glib::ParamSpec> {
         vec![stats::property(
-            "Frames, and what making their tensors costs: time on the host, waits for the GPU, bytes copied, use of the pool",
+            "Frames, and what making their tensors costs: time on the host, waits for the GPU, bytes copied, use of \
+             the pool",
         )]
     }
 

@@ -45,8 +45,8 @@ pub struct ObjectSelection {
 const GROWN: f32 = 1.2;
 
 impl ObjectSelector {
-    /// The objects of a frame of that size that are wanted, and those of them that are looked at now: the largest first. Boxes that
-    /// are no boxes, and parts of boxes outside the frame, are left out.
+    /// The objects of a frame of that size that are wanted, and those of them that are looked at now: the largest
+    /// first. Boxes that are no boxes, and parts of boxes outside the frame, are left out.
     pub fn select(&mut self, found: &MetaObjects, size: (u32, u32), options: &ObjectOptions) -> ObjectSelection {
         self.looked_at.advance();
         self.unknown.take().into_iter().for_each(|id| self.looked_at.forget(id));

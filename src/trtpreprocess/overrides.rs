@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What the properties of trtpreprocess mean: which tensor is made of which parts of a frame.
 
-use super::Regions;
 use super::objects::ObjectOptions;
-use super::settings::PreprocessSettings;
+use super::settings::{PreprocessSettings, Regions};
 use crate::core::device::Device;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{DType, TensorDesc};
 use crate::image::geometry::{Rect, ResizeMode};
+use crate::image::options::{MEAN, STD, check_std, parse_channels};
 use crate::image::region_list::RegionList;
 use crate::image::slices::{Division, Slices};
-use crate::image::transform::{Chroma, Colors, InputSpec, InputTransform, TensorLayout, parse_size, parse_triple};
+use crate::image::transform::{Chroma, Colors, InputSpec, InputTransform, TensorLayout, parse_size};
 
 /// What the settings change; `None` is left to the model.
 #[derive(Clone, Debug, Default)]
@@ -65,21 +65,19 @@ impl Parts {
 
 impl PreprocessSettings {
     pub fn read(&self) -> Result<Overrides> {
-        let std = triple("std", &self.std)?;
-        if std.is_some_and(|std| std.contains(&0.0)) {
-            return Err(Error::new(ErrorKind::Settings, "std divides, so it cannot be 0").remedy("Use 1 for no effect"));
-        }
+        let std = parse_channels(STD.name, &self.std)?;
+        check_std(std)?;
         Ok(Overrides {
-            fit: self.resize.into(),
+            fit: self.resize,
             shortest_edge: (self.shortest_edge != 0).then_some(self.shortest_edge),
             pad: u8::try_from(self.pad_value).ok(),
-            colors: self.colors.into(),
-            chroma: self.chroma_sampling.into(),
+            colors: self.colors,
+            chroma: self.chroma_sampling,
             scale: (self.scale != 0.0).then_some(self.scale),
-            mean: triple("mean", &self.mean)?,
+            mean: parse_channels(MEAN.name, &self.mean)?,
             std,
-            order: self.order.into(),
-            dtype: self.dtype.into(),
+            order: self.order,
+            dtype: self.dtype,
             size: parse_size("tensor-size", &self.size)?,
             parts: self.parts()?,
         })
@@ -129,8 +127,8 @@ impl PreprocessSettings {
 }
 
 impl Overrides {
-    /// The tensor to make: what trtinfer wants where there is one, changed by the user's properties. Without trtinfer it is made
-    /// on that device.
+    /// The tensor to make: what trtinfer wants where there is one, changed by the user's properties. Without trtinfer
+    /// it is made on that device.
     pub fn apply(&self, wanted: Option<&InputSpec>, device: Device) -> Result<InputSpec> {
         let mut spec = match (wanted, self.size) {
             (Some(wanted), _) => wanted.clone(),
@@ -171,19 +169,8 @@ impl Overrides {
     }
 }
 
-fn triple(property: &str, text: &str) -> Result<Option<[f32; 3]>> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    parse_triple(text, ',').map(Some).ok_or_else(|| {
-        Error::new(ErrorKind::Settings, format!("{property}={text} cannot be read"))
-            .remedy("Write one number, or one for each channel like 0.485,0.456,0.406")
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::{ChromaSampling, Resize, TensorColors, TensorOrder, TensorType};
     use super::*;
 
     #[test]
@@ -191,16 +178,16 @@ mod tests {
         let wanted: InputSpec = "cpu f32 1x3x32x64 nchw rgb letterbox:114 scale:0.003921569 images".parse().unwrap();
         assert_eq!(PreprocessSettings::default().read().unwrap().apply(Some(&wanted), Device::Host).unwrap(), wanted);
         let all = PreprocessSettings {
-            resize: Resize::CenterCrop,
+            resize: Some(ResizeMode::CenterCrop),
             shortest_edge: 150,
             pad_value: 0,
-            colors: TensorColors::Bgr,
-            chroma_sampling: ChromaSampling::Sited,
+            colors: Some(Colors::Bgr),
+            chroma_sampling: Chroma::Sited,
             scale: 1.0,
             mean: "1,2,3".into(),
             std: "2".into(),
-            order: TensorOrder::Nhwc,
-            dtype: TensorType::F16,
+            order: Some(TensorLayout::Nhwc),
+            dtype: Some(DType::F16),
             size: "128x96".into(),
             ..PreprocessSettings::default()
         };

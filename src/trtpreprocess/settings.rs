@@ -3,30 +3,81 @@
 
 use std::sync::LazyLock;
 
-use gst::glib;
-use gst::prelude::*;
-
-use super::{ChromaSampling, Regions, Resize, TensorColors, TensorOrder, TensorType};
-use crate::gst::property::{PropertyTable, property, text_property};
+use crate::core::options::{Choices, OptionKind, Setting, choices, setting};
+use crate::core::tensor::DType;
+use crate::gst::options::{self, MUTABLE_READY};
+use crate::gst::property::{Property, PropertyTable, property};
 use crate::gst::{cuda, stats};
+use crate::image::geometry::ResizeMode;
+use crate::image::options::{CHROMA_SAMPLING, MEAN, SHORTEST_EDGE, STD, UPLOAD};
 use crate::image::preprocess::device::Upload;
+use crate::image::transform::{Chroma, Colors, TensorLayout};
+
+/// Which parts of a frame become tensors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Regions {
+    #[default]
+    Frame,
+    Objects,
+    List,
+}
+
+choices! {
+    Regions, "GstTrtRegions":
+    Regions::Frame => "frame" "The whole frame, or slices of it"
+    Regions::Objects => "objects" "Objects of a first model"
+    Regions::List => "list" "The rectangles of region-list"
+}
+
+choices! {
+    Option<ResizeMode>, "GstTrtResize":
+    None => "auto" "As the model wants it"
+    Some(ResizeMode::Letterbox) => "letterbox" "Keep the aspect, frame in the middle"
+    Some(ResizeMode::LetterboxTopLeft) => "letterbox-top-left" "Keep the aspect, frame at the top left"
+    Some(ResizeMode::Stretch) => "stretch" "Fill the tensor, without keeping the aspect"
+    Some(ResizeMode::CenterCrop) => "center-crop" "Keep the aspect, antialiased, and cut out the middle, as torchvision does"
+}
+
+choices! {
+    Option<Colors>, "GstTrtTensorColors":
+    None => "auto" "As the model wants it"
+    Some(Colors::Rgb) => "rgb" "Red, green, blue"
+    Some(Colors::Bgr) => "bgr" "Blue, green, red"
+    Some(Colors::Gray) => "gray" "Luma only"
+}
+
+choices! {
+    Option<TensorLayout>, "GstTrtTensorOrder":
+    None => "auto" "As the model wants it"
+    Some(TensorLayout::Nchw) => "nchw" "Batch, channels, height, width"
+    Some(TensorLayout::Nhwc) => "nhwc" "Batch, height, width, channels"
+}
+
+choices! {
+    Option<DType>, "GstTrtTensorType":
+    None => "auto" "As the model wants it"
+    Some(DType::F32) => "f32" "32-bit float"
+    Some(DType::F16) => "f16" "16-bit float"
+    Some(DType::U8) => "u8" "Unsigned byte"
+}
 
 /// What the user typed.
 #[derive(Clone, Debug)]
 pub struct PreprocessSettings {
-    pub resize: Resize,
+    /// `None` is left to the model, as of colors, order and type.
+    pub resize: Option<ResizeMode>,
     /// 0 is unset.
     pub shortest_edge: u32,
     /// -1 is unset.
     pub pad_value: i32,
-    pub colors: TensorColors,
-    pub chroma_sampling: ChromaSampling,
+    pub colors: Option<Colors>,
+    pub chroma_sampling: Chroma,
     /// 0 is unset.
     pub scale: f32,
     pub mean: String,
     pub std: String,
-    pub order: TensorOrder,
-    pub dtype: TensorType,
+    pub order: Option<TensorLayout>,
+    pub dtype: Option<DType>,
     pub size: String,
     /// Columns and rows like 3x2.
     pub slices: String,
@@ -50,16 +101,16 @@ pub struct PreprocessSettings {
 impl Default for PreprocessSettings {
     fn default() -> Self {
         PreprocessSettings {
-            resize: Resize::Auto,
+            resize: None,
             shortest_edge: 0,
             pad_value: -1,
-            colors: TensorColors::Auto,
-            chroma_sampling: ChromaSampling::default(),
+            colors: None,
+            chroma_sampling: Chroma::default(),
             scale: 0.0,
             mean: String::new(),
             std: String::new(),
-            order: TensorOrder::Auto,
-            dtype: TensorType::Auto,
+            order: None,
+            dtype: None,
             size: String::new(),
             slices: String::new(),
             slice_size: String::new(),
@@ -79,216 +130,118 @@ impl Default for PreprocessSettings {
     }
 }
 
+static SETTINGS: [Setting<PreprocessSettings>; 23] = [
+    setting!("resize", "Resize", "How the frame is laid into the tensor", <Option<ResizeMode>>::KIND, resize),
+    Setting { spec: &SHORTEST_EDGE, field: |settings| &mut settings.shortest_edge },
+    setting!(
+        "pad-value",
+        "Padding value",
+        "Sample value of the letterbox padding (-1 = as the model wants it)",
+        OptionKind::Int(-1..=255),
+        pad_value
+    ),
+    setting!("tensor-colors", "Tensor colors", "Colors in the channels of the tensor", <Option<Colors>>::KIND, colors),
+    Setting { spec: &CHROMA_SAMPLING, field: |settings| &mut settings.chroma_sampling },
+    setting!(
+        "scale",
+        "Scale",
+        "Factor of the samples: tensor = (sample * scale - mean) / std, with samples of 0..255 (0 = as the model wants it)",
+        OptionKind::Float(0.0..=f32::MAX),
+        scale
+    ),
+    Setting { spec: &MEAN, field: |settings| &mut settings.mean },
+    Setting { spec: &STD, field: |settings| &mut settings.std },
+    setting!("tensor-order", "Tensor order", "Order of the tensor's dimensions", <Option<TensorLayout>>::KIND, order),
+    setting!("tensor-type", "Tensor type", "Type of the tensor's elements", <Option<DType>>::KIND, dtype),
+    setting!(
+        "tensor-size",
+        "Tensor size",
+        "Width and height of the tensor like 640x640 (unset = as the model wants it)",
+        OptionKind::Text,
+        size
+    ),
+    setting!(
+        "slices",
+        "Slices",
+        "Columns and rows of slices like 3x2: each is a tensor of its own, so that small objects of large frames are \
+         found (unset = the frame is not sliced)",
+        OptionKind::Text,
+        slices
+    ),
+    setting!(
+        "slice-size",
+        "Slice size",
+        "Width and height of slices like 640x640, in place of slices: as many as cover the frame (unset = the frame \
+         is not sliced)",
+        OptionKind::Text,
+        slice_size
+    ),
+    setting!(
+        "slice-overlap",
+        "Slice overlap",
+        "Part of a slice's width and height that it has in common with the next one, below 1",
+        OptionKind::Float(0.0..=f32::MAX),
+        slice_overlap
+    ),
+    setting!(
+        "slice-frame",
+        "Slice frame",
+        "With slices: the whole frame is a tensor too, for large objects",
+        OptionKind::Flag,
+        slice_frame
+    ),
+    setting!("regions", "Regions", "Which parts of a frame become tensors", Regions::KIND, regions),
+    setting!(
+        "region-list",
+        "Region list",
+        "With regions=list: left, top, right and bottom of each rectangle, in pixels or in parts of the frame, like \
+         0,0,640,360;0.5,0.5,1,1",
+        OptionKind::Text,
+        region_list
+    ),
+    setting!(
+        "object-classes",
+        "Object classes",
+        "With regions=objects: names or ids of the classes to look at, like person,car (unset = all)",
+        OptionKind::Text,
+        object_classes
+    ),
+    setting!(
+        "min-object-size",
+        "Minimum object size",
+        "With regions=objects: minimum width and height of objects in pixels of the frame",
+        OptionKind::UInt(1..=16384),
+        min_object_size
+    ),
+    setting!(
+        "object-padding",
+        "Object padding",
+        "With regions=objects: part of the box's width and height to add on each side",
+        OptionKind::Float(0.0..=4.0),
+        object_padding
+    ),
+    setting!(
+        "max-objects",
+        "Maximum objects",
+        "With regions=objects: maximum objects of a frame to look at, the largest first; stats count those left out",
+        OptionKind::UInt(1..=65536),
+        max_objects
+    ),
+    setting!(
+        "reclassify-interval",
+        "Reclassify interval",
+        "With regions=objects: look at objects with ids (trttrack) in each n-th frame, and when their boxes have \
+         grown by a fifth; their classes are kept in between (0 = once, 1 = each frame)",
+        OptionKind::UInt(0..=u32::MAX),
+        reclassify_interval
+    ),
+    Setting { spec: &UPLOAD, field: |settings| &mut settings.upload },
+];
+
 pub static PROPERTIES: LazyLock<PropertyTable<PreprocessSettings>> = LazyLock::new(|| {
-    let default = PreprocessSettings::default();
-    PropertyTable::new(vec![
-        property!(
-            glib::ParamSpecEnum::builder_with_default("resize", default.resize)
-                .nick("Resize")
-                .blurb("How the frame is laid into the tensor")
-                .mutable_ready()
-                .build(),
-            resize
-        ),
-        property!(
-            glib::ParamSpecUInt::builder("shortest-edge")
-                .nick("Shortest edge")
-                .blurb("With resize=center-crop: pixels of the frame's shorter edge before the middle is cut out, 256 for many inputs of 224 (0 = as the model wants it, else as many as the tensor has)")
-                .maximum(16384)
-                .default_value(default.shortest_edge)
-                .mutable_ready()
-                .build(),
-            shortest_edge
-        ),
-        property!(
-            glib::ParamSpecInt::builder("pad-value")
-                .nick("Padding value")
-                .blurb("Sample value of the letterbox padding (-1 = as the model wants it)")
-                .minimum(-1)
-                .maximum(255)
-                .default_value(default.pad_value)
-                .mutable_ready()
-                .build(),
-            pad_value
-        ),
-        property!(
-            glib::ParamSpecEnum::builder_with_default("tensor-colors", default.colors)
-                .nick("Tensor colors")
-                .blurb("Colors in the channels of the tensor")
-                .mutable_ready()
-                .build(),
-            colors
-        ),
-        property!(
-            glib::ParamSpecEnum::builder_with_default("chroma-sampling", default.chroma_sampling)
-                .nick("Chroma sampling")
-                .blurb("Which chroma goes with each luma sample of NV12, P010_10LE and I420 frames")
-                .mutable_ready()
-                .build(),
-            chroma_sampling
-        ),
-        property!(
-            glib::ParamSpecFloat::builder("scale")
-                .nick("Scale")
-                .blurb("Factor of the samples: tensor = (sample * scale - mean) / std, with samples of 0..255 (0 = as the model wants it)")
-                .minimum(0.0)
-                .maximum(f32::MAX)
-                .default_value(default.scale)
-                .mutable_ready()
-                .build(),
-            scale
-        ),
-        text_property!(
-            glib::ParamSpecString::builder("mean")
-                .nick("Mean")
-                .blurb("Mean to subtract: tensor = (sample * scale - mean) / std; one number, or one per channel like 0.485,0.456,0.406 (unset = as the model wants it)")
-                .mutable_ready()
-                .build(),
-            mean
-        ),
-        text_property!(
-            glib::ParamSpecString::builder("std")
-                .nick("Standard deviation")
-                .blurb("Standard deviation to divide by: tensor = (sample * scale - mean) / std; one number, or one per channel like 0.229,0.224,0.225 (unset = as the model wants it)")
-                .mutable_ready()
-                .build(),
-            std
-        ),
-        property!(
-            glib::ParamSpecEnum::builder_with_default("tensor-order", default.order)
-                .nick("Tensor order")
-                .blurb("Order of the tensor's dimensions")
-                .mutable_ready()
-                .build(),
-            order
-        ),
-        property!(
-            glib::ParamSpecEnum::builder_with_default("tensor-type", default.dtype)
-                .nick("Tensor type")
-                .blurb("Type of the tensor's elements")
-                .mutable_ready()
-                .build(),
-            dtype
-        ),
-        text_property!(
-            glib::ParamSpecString::builder("tensor-size")
-                .nick("Tensor size")
-                .blurb("Width and height of the tensor like 640x640 (unset = as the model wants it)")
-                .mutable_ready()
-                .build(),
-            size
-        ),
-        text_property!(
-            glib::ParamSpecString::builder("slices")
-                .nick("Slices")
-                .blurb("Columns and rows of slices like 3x2: each is a tensor of its own, so that small objects of large frames are found (unset = the frame is not sliced)")
-                .mutable_ready()
-                .build(),
-            slices
-        ),
-        text_property!(
-            glib::ParamSpecString::builder("slice-size")
-                .nick("Slice size")
-                .blurb("Width and height of slices like 640x640, in place of slices: as many as cover the frame (unset = the frame is not sliced)")
-                .mutable_ready()
-                .build(),
-            slice_size
-        ),
-        property!(
-            glib::ParamSpecFloat::builder("slice-overlap")
-                .nick("Slice overlap")
-                .blurb("Part of a slice's width and height that it has in common with the next one, below 1")
-                .minimum(0.0)
-                .maximum(f32::MAX)
-                .default_value(default.slice_overlap)
-                .mutable_ready()
-                .build(),
-            slice_overlap
-        ),
-        property!(
-            glib::ParamSpecBoolean::builder("slice-frame")
-                .nick("Slice frame")
-                .blurb("With slices: the whole frame is a tensor too, for large objects")
-                .default_value(default.slice_frame)
-                .mutable_ready()
-                .build(),
-            slice_frame
-        ),
-        property!(
-            glib::ParamSpecEnum::builder_with_default("regions", default.regions)
-                .nick("Regions")
-                .blurb("Which parts of a frame become tensors")
-                .mutable_ready()
-                .build(),
-            regions
-        ),
-        text_property!(
-            glib::ParamSpecString::builder("region-list")
-                .nick("Region list")
-                .blurb("With regions=list: left, top, right and bottom of each rectangle, in pixels or in parts of the frame, like 0,0,640,360;0.5,0.5,1,1")
-                .mutable_ready()
-                .build(),
-            region_list
-        ),
-        text_property!(
-            glib::ParamSpecString::builder("object-classes")
-                .nick("Object classes")
-                .blurb("With regions=objects: names or ids of the classes to look at, like person,car (unset = all)")
-                .mutable_ready()
-                .build(),
-            object_classes
-        ),
-        property!(
-            glib::ParamSpecUInt::builder("min-object-size")
-                .nick("Minimum object size")
-                .blurb("With regions=objects: minimum width and height of objects in pixels of the frame")
-                .minimum(1)
-                .maximum(16384)
-                .default_value(default.min_object_size)
-                .mutable_ready()
-                .build(),
-            min_object_size
-        ),
-        property!(
-            glib::ParamSpecFloat::builder("object-padding")
-                .nick("Object padding")
-                .blurb("With regions=objects: part of the box's width and height to add on each side")
-                .minimum(0.0)
-                .maximum(4.0)
-                .default_value(default.object_padding)
-                .mutable_ready()
-                .build(),
-            object_padding
-        ),
-        property!(
-            glib::ParamSpecUInt::builder("max-objects")
-                .nick("Maximum objects")
-                .blurb("With regions=objects: maximum objects of a frame to look at, the largest first; stats count those left out")
-                .minimum(1)
-                .maximum(65536)
-                .default_value(default.max_objects)
-                .mutable_ready()
-                .build(),
-            max_objects
-        ),
-        property!(
-            glib::ParamSpecUInt::builder("reclassify-interval")
-                .nick("Reclassify interval")
-                .blurb("With regions=objects: look at objects with ids (trttrack) in each n-th frame, and when their boxes have grown by a fifth; their classes are kept in between (0 = once, 1 = each frame)")
-                .default_value(default.reclassify_interval)
-                .mutable_ready()
-                .build(),
-            reclassify_interval
-        ),
-        property!(
-            glib::ParamSpecEnum::builder_with_default("upload", default.upload)
-                .nick("Upload")
-                .blurb("How frames in system memory come to the GPU")
-                .mutable_ready()
-                .build(),
-            upload
-        ),
-        property!(cuda::device_id_property(), cuda_device_id),
-        property!(stats::measure_property(), measure),
-    ])
+    let mut properties: Vec<Property<PreprocessSettings>> =
+        options::properties(&SETTINGS, MUTABLE_READY, |settings| settings).collect();
+    properties.push(property!(cuda::device_id_property(), cuda_device_id));
+    properties.push(property!(stats::measure_property(), measure));
+    PropertyTable::new(properties)
 });

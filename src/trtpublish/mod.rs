@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `trtpublish`: publishes results as JSON, to files and brokers.
 //!
-//! The results are those in metas, of our elements or others. Only metas are read, so frames may be in any memory; they pass on as they
-//! are, and never wait for a broker unless `drop=block`. A thread of the element connects and sends.
+//! The results are those in metas, of our elements or others. Only metas are read, so frames may be in any memory; they
+//! pass on as they are, and never wait for a broker unless `drop=block`. A thread of the element connects and sends.
 //!
 //! | `location` | |
 //! |---|---|

@@ -9,6 +9,8 @@ use gst::prelude::*;
 
 use super::MessageSubject;
 use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::options::{Choices, Setting, setting};
+use crate::gst::options::{self, MUTABLE_READY};
 use crate::gst::property::{Property, PropertyTable, path_property, property, text_property};
 use crate::publish::address::redacted;
 use crate::publish::formats::PublishFormat;
@@ -100,6 +102,17 @@ fn time(
     )
 }
 
+static FORMAT: Setting<PublishSettings> =
+    setting!("format", "Format", "How results are written", PublishFormat::KIND, format);
+
+static DROP: Setting<PublishSettings> = setting!(
+    "drop",
+    "Drop",
+    "What happens where max-queued messages wait and another one comes",
+    DropPolicy::KIND,
+    options.drop
+);
+
 pub static PROPERTIES: LazyLock<PropertyTable<PublishSettings>> = LazyLock::new(|| {
     let PublishSettings { options, wanted: Wanted { gone_after, .. }, .. } = PublishSettings::default();
     PropertyTable::new(vec![
@@ -107,24 +120,28 @@ pub static PROPERTIES: LazyLock<PropertyTable<PublishSettings>> = LazyLock::new(
             text(
                 "location",
                 "Location",
-                "Where to: a file, - for standard output, or an address: mqtt(s)://host/topic, redis(s)://host/key, http(s)://, nats://, ws://, \
-                 kafka(s)://, unix:/path. A password is shown as ***",
+                "Where to: a file, - for standard output, or an address: mqtt(s)://host/topic, redis(s)://host/key, \
+                 http(s)://, nats://, ws://, kafka(s)://, unix:/path. A password is shown as ***",
             ),
             |settings: &PublishSettings| Some(redacted(&settings.options.location)).filter(|text| !text.is_empty()),
             |settings, location: Option<String>| settings.options.location = location.unwrap_or_default(),
         ),
+        options::property(&FORMAT, MUTABLE_READY, |settings| settings),
         property!(
-            glib::ParamSpecEnum::builder::<PublishFormat>("format").nick("Format").blurb("How results are written").mutable_ready().build(),
-            format
-        ),
-        property!(
-            glib::ParamSpecEnum::builder::<MessageSubject>("per").nick("Per").blurb("What a message is about").mutable_ready().build(),
+            glib::ParamSpecEnum::builder::<MessageSubject>("per")
+                .nick("Per")
+                .blurb("What a message is about")
+                .mutable_ready()
+                .build(),
             wanted.per
         ),
         property!(
             glib::ParamSpecUInt64::builder("publish-every")
                 .nick("Publish every")
-                .blurb("With per=frame, the shortest time from one published frame to the next (in nanoseconds, 0 = all frames)")
+                .blurb(
+                    "With per=frame, the shortest time from one published frame to the next (in nanoseconds, 0 = \
+                     all frames)"
+                )
                 .mutable_playing()
                 .build(),
             wanted.publish_every
@@ -153,28 +170,28 @@ pub static PROPERTIES: LazyLock<PropertyTable<PublishSettings>> = LazyLock::new(
             options.password_file
         ),
         path_property!(
-            text("ca-file", "CA file", "Certificates of the authorities that may sign the server's, PEM (unset = the system's)"),
+            text(
+                "ca-file",
+                "CA file",
+                "Certificates of the authorities that may sign the server's, PEM (unset = the system's)"
+            ),
             options.ca_file
         ),
-        path_property!(
-            text("cert-file", "Certificate file", "The client's own certificate, PEM"),
-            options.cert_file
-        ),
+        path_property!(text("cert-file", "Certificate file", "The client's own certificate, PEM"), options.cert_file),
         path_property!(text("key-file", "Key file", "The key of cert-file, PEM"), options.key_file),
         property!(
             count("max-queued", "Maximum queued", "Messages that may wait to be sent", 1, options.max_queued),
             options.max_queued
         ),
+        options::property(&DROP, MUTABLE_READY, |settings| settings),
         property!(
-            glib::ParamSpecEnum::builder::<DropPolicy>("drop")
-                .nick("Drop")
-                .blurb("What happens where max-queued messages wait and another one comes")
-                .mutable_ready()
-                .build(),
-            options.drop
-        ),
-        property!(
-            count("max-batch", "Maximum batch", "Messages that are sent at once; of http, in one array", 1, options.max_batch),
+            count(
+                "max-batch",
+                "Maximum batch",
+                "Messages that are sent at once; of http, in one array",
+                1,
+                options.max_batch
+            ),
             options.max_batch
         ),
         time(

@@ -6,9 +6,11 @@ use std::sync::LazyLock;
 use gst::glib;
 use gst::prelude::*;
 
-use crate::gst::property::{Property, PropertyTable, Valued, property, text_property};
+use crate::core::options::Setting;
+use crate::gst::options::{self, MUTABLE_PLAYING, MUTABLE_READY};
+use crate::gst::property::{Property, PropertyTable, property, text_property};
 use crate::image::overlay::Annotation;
-use crate::track::options::{PARAMETERS, TrackField, TrackParameter};
+use crate::track::options::{SETTINGS, TRACKER};
 use crate::track::{TrackOptions, TrackerKind};
 
 #[derive(Clone, Debug, Default)]
@@ -30,40 +32,12 @@ impl TrackSettings {
     }
 }
 
-/// The property that a parameter of the trackers becomes.
-fn parameter(parameter: &TrackParameter) -> Property<TrackSettings> {
-    fn at<T: Valued + Copy>(spec: glib::ParamSpec, place: fn(&mut TrackOptions) -> &mut T) -> Property<TrackSettings> {
-        Property::converted(
-            spec,
-            move |settings: &TrackSettings| *place(&mut settings.options.clone()),
-            move |settings, value| *place(&mut settings.options) = value,
-        )
-    }
-    macro_rules! build {
-        ($builder:expr, $place:expr) => {{
-            let builder = $builder.nick(parameter.nick).blurb(parameter.blurb);
-            at(builder.default_value(*$place(&mut TrackOptions::default())).mutable_playing().build(), $place)
-        }};
-    }
-    let name = parameter.name;
-    match parameter.field {
-        TrackField::Share(place) => build!(glib::ParamSpecFloat::builder(name).minimum(0.0).maximum(1.0), place),
-        TrackField::Flag(place) => build!(glib::ParamSpecBoolean::builder(name), place),
-        TrackField::Count(max, place) => build!(glib::ParamSpecUInt::builder(name).minimum(1).maximum(max), place),
-        TrackField::Nanoseconds(place) => build!(glib::ParamSpecUInt64::builder(name), place),
-    }
-}
-
 pub static PROPERTIES: LazyLock<PropertyTable<TrackSettings>> = LazyLock::new(|| {
-    let mut properties: Vec<Property<TrackSettings>> = vec![property!(
-        glib::ParamSpecEnum::builder::<TrackerKind>("tracker")
-            .nick("Tracker")
-            .blurb("The tracking algorithm")
-            .mutable_ready()
-            .build(),
-        tracker
-    )];
-    properties.extend(PARAMETERS.iter().map(parameter));
+    let tracker = Setting { spec: &TRACKER, field: |settings: &mut TrackSettings| &mut settings.tracker };
+    let mut properties: Vec<Property<TrackSettings>> =
+        vec![options::property(&tracker, MUTABLE_READY, |settings| settings)];
+    properties
+        .extend(options::properties(&SETTINGS, MUTABLE_PLAYING, |settings: &mut TrackSettings| &mut settings.options));
     let classes: Property<TrackSettings> = text_property!(
         glib::ParamSpecString::builder("classes")
             .nick("Classes")

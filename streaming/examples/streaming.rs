@@ -67,7 +67,8 @@ fn disc(desc: &TensorDesc, sequence: u64) -> Vec<u8> {
 
 // ------------------------------------------------------------------ the receiver
 
-/// Reads what the sender sends. The line's own backpressure does the rest: nothing is read before the last chunk has its place.
+/// Reads what the sender sends. The line's own backpressure does the rest: nothing is read before the last chunk has
+/// its place.
 fn receive(line: &TcpStream, receiver: &Receiver) -> Result<()> {
     let (mut line, mut chunk) = (BufReader::new(line), vec![0; CHUNK]);
     loop {

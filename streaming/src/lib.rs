@@ -2,15 +2,15 @@
 //! Tensors that arrive in chunks, assembled directly in host, pinned or GPU memory.
 //!
 //! A [`Receiver`] stands between the sender of the chunks, a network or another process, and the user of the tensors. The
-//! sender announces a tensor under a number and sends its bytes in chunks, in any order. The user takes each tensor once it is
-//! whole, in the order of announcement.
+//! sender announces a tensor under a number and sends its bytes in chunks, in any order. The user takes each tensor
+//! once it is whole, in the order of announcement.
 //!
-//! The memory is bounded by credits. A credit is a byte of room. The sender may announce what it has credits for, so what is on
-//! its way, arriving, waiting or in use never exceeds the room of the receiver. With room for two tensors, one arrives while the
-//! other is used. A tensor that is dropped gives its credits back.
+//! The memory is bounded by credits. A credit is a byte of room. The sender may announce what it has credits for, so
+//! what is on its way, arriving, waiting or in use never exceeds the room of the receiver. With room for two tensors,
+//! one arrives while the other is used. A tensor that is dropped gives its credits back.
 //!
-//! There is no thread here and no queue of chunks: a chunk is copied once, by the thread that brings it. Sizes and offsets are
-//! in bytes.
+//! There is no thread here and no queue of chunks: a chunk is copied once, by the thread that brings it. Sizes and
+//! offsets are in bytes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -57,7 +57,8 @@ pub struct Progress {
 
 /// Assembles tensors from chunks. Sender and user may each be several threads.
 ///
-/// A wrong chunk is an error of the call that brings it, and its tensor is dropped: half of it may be wrong too. Other tensors go on.
+/// A wrong chunk is an error of the call that brings it, and its tensor is dropped: half of it may be wrong too. Other
+/// tensors go on.
 ///
 /// ```
 /// use gsttrt::memory::Pool;
@@ -103,7 +104,7 @@ struct Pending {
     tensors: BTreeMap<u64, Entry>,
     /// The number announced last.
     last: Option<u64>,
-    end: End,
+    end: ChannelState,
 }
 
 enum Entry {
@@ -119,12 +120,13 @@ struct Arriving {
     memory: Arc<Memory>,
 }
 
-/// Where a tensor goes to, until it is complete. Threads that still copy keep it, and its credits, when the tensor is dropped.
+/// Where a tensor goes to, until it is complete. Threads that still copy keep it, and its credits, when the tensor is
+/// dropped.
 type Memory = Mutex<Option<(PooledBuffer, Room)>>;
 
 /// Whether anything is still to come.
 #[derive(Clone, Default)]
-enum End {
+enum ChannelState {
     #[default]
     Open,
     Closed,
@@ -142,19 +144,19 @@ pub struct Received {
 
 /// What holds the credits: the sender, tensors, or the receiver.
 struct Credits {
-    counts: Mutex<Counts>,
+    counts: Mutex<CreditCounts>,
     /// There are credits to grant, or this is the end.
     freed: Condvar,
     #[cfg(test)]
     askers: crate::test::Waiters,
 }
 
-struct Counts {
+struct CreditCounts {
     /// Not yet granted to the sender.
     free: usize,
     /// The sender may announce tensors for these.
     granted: usize,
-    end: End,
+    end: ChannelState,
 }
 
 /// Credits that a tensor has taken.
@@ -164,13 +166,13 @@ struct Room {
 }
 
 impl Receiver {
-    /// Receives into buffers of `pool`, in any kind of memory, with room for tensors of so many bytes in all. Two of the largest
-    /// are double buffering. The pool rounds sizes up, by an eighth at most.
+    /// Receives into buffers of `pool`, in any kind of memory, with room for tensors of so many bytes in all. Two of
+    /// the largest are double buffering. The pool rounds sizes up, by an eighth at most.
     ///
     /// Chunks for `Pool::new(MemoryKind::Device, …)` are copied over the bus as they come, and the tensor is a
     /// [`device`](Tensor::device) one; in all other memory the host sees its [`bytes`](Tensor::bytes).
     pub fn new(pool: Pool, room: usize) -> Self {
-        let counts = Mutex::new(Counts { free: room, granted: 0, end: End::Open });
+        let counts = Mutex::new(CreditCounts { free: room, granted: 0, end: ChannelState::Open });
         let credits = Arc::new(Credits {
             counts,
             freed: Condvar::new(),
@@ -194,7 +196,8 @@ impl Receiver {
     /// Credits that the sender does not have yet: first all the room, then what tensors give back. Waits for some. `None`
     /// once the sender has closed, for it needs no more.
     ///
-    /// To be forwarded to the sender, which adds them to those it has, and takes [`credits`] off for each tensor it announces.
+    /// To be forwarded to the sender, which adds them to those it has, and takes [`credits`] off for each tensor it
+    /// announces.
     ///
     /// # Errors
     /// `Run`, once this is cancelled.
@@ -221,22 +224,22 @@ impl Receiver {
     /// Takes memory for a tensor, whose chunks may come then. Numbers increase, and may leave some out.
     ///
     /// # Errors
-    /// `WrongType`, where its size is not known, where it does not fit the room or takes more credits than the sender has, where
-    /// the number is not higher than the last one, or after the sender has closed; `Run`, where the pool has no memory, or
-    /// once this is cancelled. Credits that it has taken by then are given back.
+    /// `WrongType`, where its size is not known, where it does not fit the room or takes more credits than the sender
+    /// has, where the number is not higher than the last one, or after the sender has closed; `Run`, where the pool has
+    /// no memory, or once this is cancelled. Credits that it has taken by then are given back.
     pub fn announce(&self, sequence: u64, desc: TensorDesc) -> Result<()> {
         let what = format!("Cannot receive tensor {sequence}, {desc}");
         self.admit(sequence, desc).map_err(|error| error.about(&what))
     }
 
-    /// Writes bytes of a tensor, from byte `at` on, and returns when they are there. Chunks of different tensors are copied at
-    /// the same time, those of one tensor one after the other.
+    /// Writes bytes of a tensor, from byte `at` on, and returns when they are there. Chunks of different tensors are
+    /// copied at the same time, those of one tensor one after the other.
     ///
     /// # Errors
-    /// `WrongType`, where the chunk is empty, ends beyond the tensor, or has bytes that are there already, the same ones too;
-    /// where what has arrived is in too many pieces to be noted, about one per 256 bytes; where the tensor is not announced, or
-    /// complete or dropped by now. `Run`, where the GPU fails, or once this is cancelled. The tensor is dropped, if it is still
-    /// arriving.
+    /// `WrongType`, where the chunk is empty, ends beyond the tensor, or has bytes that are there already, the same
+    /// ones too; where what has arrived is in too many pieces to be noted, about one per 256 bytes; where the tensor is
+    /// not announced, or complete or dropped by now. `Run`, where the GPU fails, or once this is cancelled. The tensor
+    /// is dropped, if it is still arriving.
     pub fn chunk(&self, sequence: u64, at: usize, bytes: &[u8]) -> Result<Progress> {
         let late = || {
             wrong(format!("Cannot receive a chunk of tensor {sequence}"))
@@ -271,14 +274,15 @@ impl Receiver {
     /// those that are complete, and then `None`.
     ///
     /// # Errors
-    /// `WrongType`, where bytes are missing, for the first such tensor, and all such are dropped. `Run`, once this is cancelled.
+    /// `WrongType`, where bytes are missing, for the first such tensor, and all such are dropped. `Run`, once this is
+    /// cancelled.
     pub fn close(&self) -> Result<()> {
         let mut line = self.line.lock().unwrap();
         line.end.check()?;
-        line.end = End::Closed;
+        line.end = ChannelState::Closed;
         let arriving = |_: &u64, entry: &mut Entry| matches!(entry, Entry::Arriving(_));
         let short: Vec<Entry> = line.tensors.extract_if(.., arriving).map(|(_, entry)| entry).collect();
-        self.credits.end(End::Closed);
+        self.credits.end(ChannelState::Closed);
         drop(line);
         self.arrived.notify_all();
         short.iter().find_map(Entry::arriving).map_or(Ok(()), |arriving| Err(arriving.dropped(arriving.short())))
@@ -319,14 +323,14 @@ impl Receiver {
 
     // ---------------------------------------------------------------------------------------- both
 
-    /// Ends all waits, on both sides, and all later calls with an error that has the reason. What was not taken is dropped; what
-    /// was stays with its user.
+    /// Ends all waits, on both sides, and all later calls with an error that has the reason. What was not taken is
+    /// dropped; what was stays with its user.
     pub fn cancel(&self, why: impl fmt::Display) {
         let mut line = self.line.lock().unwrap();
         if line.end.check().is_err() {
             return; // the first reason is kept
         }
-        line.end = End::Cancelled(Error::new(ErrorKind::Run, "Receiving tensors was cancelled").cause(why));
+        line.end = ChannelState::Cancelled(Error::new(ErrorKind::Run, "Receiving tensors was cancelled").cause(why));
         self.credits.end(line.end.clone());
         let dropped = std::mem::take(&mut line.tensors);
         drop(line);
@@ -346,7 +350,7 @@ impl Receiver {
 
         let mut line = self.line.lock().unwrap();
         line.end.check()?;
-        if matches!(line.end, End::Closed) {
+        if matches!(line.end, ChannelState::Closed) {
             return Err(wrong("the sender has closed").remedy("Announce tensors before closing"));
         }
         if let Some(last) = line.last.filter(|&last| sequence <= last) {
@@ -413,7 +417,7 @@ impl Pending {
                 self.tensors.insert(sequence, arriving);
                 Ok(Poll::Pending)
             }
-            None if matches!(self.end, End::Closed) => Ok(Poll::Ready(None)),
+            None if matches!(self.end, ChannelState::Closed) => Ok(Poll::Ready(None)),
             None => Ok(Poll::Pending),
         }
     }
@@ -444,11 +448,11 @@ impl Arriving {
     }
 }
 
-impl End {
+impl ChannelState {
     fn check(&self) -> Result<()> {
         match self {
-            End::Cancelled(error) => Err(error.clone()),
-            End::Open | End::Closed => Ok(()),
+            ChannelState::Cancelled(error) => Err(error.clone()),
+            ChannelState::Open | ChannelState::Closed => Ok(()),
         }
     }
 }
@@ -465,18 +469,18 @@ impl Credits {
         Ok(Room { bytes, credits: self.clone() })
     }
 
-    fn end(&self, end: End) {
+    fn end(&self, end: ChannelState) {
         self.counts.lock().unwrap().end = end;
         self.freed.notify_all();
     }
 }
 
-impl Counts {
+impl CreditCounts {
     fn grant(&mut self) -> Result<Poll<Option<usize>>> {
         self.end.check()?;
         match (&self.end, self.free) {
-            (End::Open, 0) => Ok(Poll::Pending),
-            (End::Open, free) => {
+            (ChannelState::Open, 0) => Ok(Poll::Pending),
+            (ChannelState::Open, free) => {
                 (self.free, self.granted) = (0, self.granted + free);
                 Ok(Poll::Ready(Some(free)))
             }

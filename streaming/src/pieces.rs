@@ -26,7 +26,8 @@ impl Pieces {
     /// Notes a chunk.
     ///
     /// # Errors
-    /// `WrongType`, if it is empty, overlaps another one, ends beyond the tensor or makes too many pieces. Nothing is noted then.
+    /// `WrongType`, if it is empty, overlaps another one, ends beyond the tensor or makes too many pieces. Nothing is
+    /// noted then.
     pub fn add(&mut self, at: usize, count: usize) -> Result<()> {
         let end = at.checked_add(count).filter(|&end| end <= self.bytes).ok_or_else(|| self.beyond(at, count))?;
         if count == 0 {

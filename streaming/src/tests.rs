@@ -214,9 +214,10 @@ fn a_chunk_that_two_threads_bring_is_an_error_for_one_at_least() {
             threads.map(|thread| thread.join().unwrap())
         });
         // Both fail where one came while the other was copied: its tensor is dropped then.
-        match came.contains(&true) {
-            true => drop(expect(&receiver, 0)),
-            false => assert!(receiver.try_take().unwrap().is_pending()),
+        if came.contains(&true) {
+            drop(expect(&receiver, 0))
+        } else {
+            assert!(receiver.try_take().unwrap().is_pending())
         }
         assert_ne!(came, [true, true]);
         expect_idle(&receiver, 1000);

@@ -268,7 +268,7 @@ fn main() -> Result<()> {
             });
             let (places, bits) = (places?, bits?);
             let letterbox = has_masks.then_some(&whole);
-            let masks = has_masks.then(|| DeviceMasks { places: places.address(), bits: bits.address(), detail: 0 });
+            let masks = has_masks.then(|| DeviceMasks { entries: places.address(), bits: bits.address(), detail: 0 });
             let (found, style) = (
                 DeviceDetections {
                     address: block.address(),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! capi/include/gsttrt.h: it declares what the library exports, its examples run, and mistakes are errors that break nothing.
+//! capi/include/gsttrt.h: it declares what the library exports, its examples run, and mistakes are errors that break
+//! nothing.
 
 #![allow(clippy::undocumented_unsafe_blocks, reason = "pointers are to locals, NULL, or as wrong as the test requires")]
 

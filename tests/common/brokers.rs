@@ -120,7 +120,8 @@ pub fn make_certificates(folder: &Path) {
     }
 }
 
-/// mosquitto with these lines in its configuration besides the port. It saves what it has at each change, so that it can be killed.
+/// mosquitto with these lines in its configuration besides the port. It saves what it has at each change, so that it
+/// can be killed.
 pub fn mosquitto(folder: &Path, lines: &str) -> Server {
     mosquitto_that_saves(folder, &format!("{lines}\nautosave_on_changes true\nautosave_interval 1"))
 }

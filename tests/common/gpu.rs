@@ -12,8 +12,8 @@ pub fn skip(missing: impl Display) {
     println!("SKIP: {missing}");
 }
 
-/// Whether a test sees no GPU. Where there is one, that test is run in a process from which it is hidden, and has nothing left to do
-/// in this one.
+/// Whether a test sees no GPU. Where there is one, that test is run in a process from which it is hidden, and has
+/// nothing left to do in this one.
 pub fn is_hidden(test: &str) -> bool {
     const HIDE: (&str, &str) = ("CUDA_VISIBLE_DEVICES", "");
     if available().is_err() {

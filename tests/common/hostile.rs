@@ -218,7 +218,8 @@ fn wild(random: &mut Random, may_be_endless: bool) -> Vec<u8> {
     graph.output("output0", F32, &["1", "1", "6"]).bytes()
 }
 
-// Protocol buffers as they are on the wire, so that any field of any message can be changed with the lengths around it kept right.
+// Protocol buffers as they are on the wire, so that any field of any message can be changed with the lengths around it
+// kept right.
 
 /// One field of a message: where it and its content lie.
 #[derive(Clone)]

@@ -212,8 +212,8 @@ pub fn body(name: &str, graph: Graph) -> AttributeProto {
     AttributeProto { name: name.into(), g: graph, r#type: 5, ..Default::default() }
 }
 
-/// A model over batches of pictures of that size, whose only output takes hours to compute: by loops within a loop, from its input, or from
-/// nothing but constants.
+/// A model over batches of pictures of that size, whose only output takes hours to compute: by loops within a loop,
+/// from its input, or from nothing but constants.
 pub fn endless(batch: &str, side: &str, constant: bool) -> Graph {
     let loop_body = |steps: Graph| {
         steps

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! ONNX Runtime in tests. tests/onnxruntime/fetch.sh brings it; where it is not, tests are skipped, and fail with `REQUIRE_ORT=1`.
+//! ONNX Runtime in tests. tests/onnxruntime/fetch.sh brings it; where it is not, tests are skipped, and fail with
+//! `REQUIRE_ORT=1`.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! INT8 twins of models, as quantising exporters write them: each convolution between a pair of QuantizeLinear and DequantizeLinear.
+//! INT8 twins of models, as quantising exporters write them: each convolution between a pair of QuantizeLinear and
+//! DequantizeLinear.
 
 use super::onnx::{F32, Graph, I8, U8, int};
 
@@ -14,7 +15,8 @@ pub fn observed(path: &str) -> (Graph, Vec<String>) {
     (names.iter().fold(graph, |graph, name| graph.output(name, F32, &["n", "c", "h", "w"])), names)
 }
 
-/// The model with its convolutions in INT8: activations in u8 by the ranges given, weights in i8 by their own, channel by channel.
+/// The model with its convolutions in INT8: activations in u8 by the ranges given, weights in i8 by their own, channel
+/// by channel.
 pub fn quantised(path: &str, ranges: &[(String, f32, f32)]) -> Graph {
     let mut graph = Graph::load(path);
     for (name, low, high) in ranges {

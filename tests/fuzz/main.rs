@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Damaged and hostile inputs of every kind: each is used or refused, and none may panic, abort or hang.
 //!
-//! A few seconds for each kind; `FUZZ_SECONDS=600 cargo test --test fuzz` runs longer, and `FUZZ_SEED=7` with other inputs. Models
-//! are run in a child process, since what rten does with them may end it: the file that did is named and kept.
+//! A few seconds for each kind; `FUZZ_SECONDS=600 cargo test --test fuzz` runs longer, and `FUZZ_SEED=7` with other
+//! inputs. Models are run in a child process, since what rten does with them may end it: the file that did is named and
+//! kept.
 
 mod c_library;
 #[path = "../common/mod.rs"]
@@ -147,7 +148,8 @@ fn tensors_of_other_frameworks() {
             byte_offset: random.one_of(&[0, 0, 1, 64, u64::MAX]),
         };
         let mut managed = Managed { view, context: ptr::null_mut(), deleter: None };
-        // SAFETY: shape and strides have as many entries as the rank, or are NULL; what is imported is dropped before they are, unread.
+        // SAFETY: shape and strides have as many entries as the rank, or are NULL; what is imported is dropped before
+        // they are, unread.
         drop(unsafe { dlpack::import(NonNull::from(&mut managed), "fuzz") });
     });
 }

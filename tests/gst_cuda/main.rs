@@ -2,9 +2,9 @@
 //! Frames in GStreamer's CUDA memory: mapped where they lie, in one context for a whole pipeline, copied on the GPU; and
 //! frames in pinned memory, made by elements that know nothing of it.
 //!
-//! Needs a GPU and nvcodec; prints SKIP where there is none, and fails instead with `REQUIRE_GPU=1`. `GPU_CLIP` names an MP4 of
-//! H.264 other than the sample. The same binary runs on GStreamer 1.22, whose CUDA memory has no streams, and on those after it,
-//! whose frames come while they are still written.
+//! Needs a GPU and nvcodec; prints SKIP where there is none, and fails instead with `REQUIRE_GPU=1`. `GPU_CLIP` names
+//! an MP4 of H.264 other than the sample. The same binary runs on GStreamer 1.22, whose CUDA memory has no streams, and
+//! on those after it, whose frames come while they are still written.
 #![cfg(feature = "gstreamer")]
 
 #[path = "../common/mod.rs"]

@@ -15,8 +15,8 @@ use super::video::say;
 use super::{Broken, Ended, Job, Setup, part};
 use crate::chain::{self, element};
 use crate::failure::Failure;
-use crate::progress::Task;
-use crate::source::Address;
+use crate::progress::TaskProgress;
+use crate::source::VideoAddress;
 
 /// Time from one image to the next, for trackers.
 const STEP: gst::ClockTime = gst::ClockTime::from_mseconds(40);
@@ -49,7 +49,7 @@ pub fn run(
         (number(buffer).and_then(|number| Some(all.get(number)?.display().to_string())), None)
     };
     let report = watch(&pipeline, setup, lines.clone(), Box::new(origin));
-    let run = Run { pipeline: &pipeline, files, job, setup, report: &report, lines: &lines };
+    let run = ImageRun { pipeline: &pipeline, files, job, setup, report: &report, lines: &lines };
     let outcome = run.to_the_end(name);
     let stopped = pipeline.set_state(gst::State::Null).map_err(Failure::from);
     let finish = || stopped.and_then(|_| own.as_ref().map_or(Ok(()), |own| own.finish()));
@@ -67,7 +67,7 @@ fn number(buffer: &gst::BufferRef) -> Option<usize> {
     usize::try_from(buffer.pts()?.nseconds() / STEP.nseconds()).ok()
 }
 
-struct Run<'a> {
+struct ImageRun<'a> {
     pipeline: &'a gst::Pipeline,
     files: &'a [PathBuf],
     job: &'a Job,
@@ -76,7 +76,7 @@ struct Run<'a> {
     lines: &'a JsonLines,
 }
 
-impl Run<'_> {
+impl ImageRun<'_> {
     fn to_the_end(&self, name: &str) -> Result<Ended, Broken> {
         let started = self.pipeline.set_state(gst::State::Playing);
         let task = self.setup.display.task(name);
@@ -84,10 +84,7 @@ impl Run<'_> {
         let source = element(self.pipeline, "source").downcast::<gst_app::AppSrc>().expect("it is an appsrc");
         thread::scope(|scope| {
             let feeder = scope.spawn(|| {
-                let fed = match started.is_ok() {
-                    true => self.feed(&source, &broken),
-                    false => Ok(()),
-                };
+                let fed = if started.is_ok() { self.feed(&source, &broken) } else { Ok(()) };
                 let _ = source.end_of_stream(); // it has ended already where this fails
                 fed
             });
@@ -140,7 +137,7 @@ impl Run<'_> {
     }
 
     /// Takes the frames with their results.
-    fn take(&self, mut task: Task, failed: bool) -> Result<(), Broken> {
+    fn take(&self, mut task: TaskProgress, failed: bool) -> Result<(), Broken> {
         let out = element(self.pipeline, "out").downcast::<gst_app::AppSink>().expect("it is an appsink");
         let bus = self.pipeline.bus().expect("a pipeline has a bus");
         loop {
@@ -196,7 +193,7 @@ impl Run<'_> {
 
 /// The picture in a file, upright, in a format that trtpreprocess takes.
 fn decode(file: &Path, formats: &gst::Caps) -> Result<gst::Sample, Failure> {
-    let address = Address::File(file.into());
+    let address = VideoAddress::File(file.into());
     let pipeline = gst::Pipeline::new();
     let out = gst_app::AppSink::builder().name("out").caps(formats).sync(false).max_buffers(1).build();
     out.set_property("enable-last-sample", false);
@@ -210,7 +207,7 @@ fn decode(file: &Path, formats: &gst::Caps) -> Result<gst::Sample, Failure> {
 
 fn picture(
     pipeline: &gst::Pipeline,
-    address: &Address,
+    address: &VideoAddress,
     out: &gst_app::AppSink,
     entry: &gst::Pad,
 ) -> Result<gst::Sample, Failure> {

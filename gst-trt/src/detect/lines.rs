@@ -27,12 +27,11 @@ impl JsonLines {
     /// `-` is stdout.
     pub fn create(path: &Path) -> Result<Self, Failure> {
         let is_stdout = path == Path::new("-");
-        let to: Box<dyn Write + Send> = match is_stdout {
-            true => Box::new(io::LineWriter::new(io::stdout())),
-            false => {
-                let file = File::create(part(path));
-                Box::new(BufWriter::new(file.map_err(|error| format!("Cannot write {}: {error}.", path.display()))?))
-            }
+        let to: Box<dyn Write + Send> = if is_stdout {
+            Box::new(io::LineWriter::new(io::stdout()))
+        } else {
+            let file = File::create(part(path));
+            Box::new(BufWriter::new(file.map_err(|error| format!("Cannot write {}: {error}.", path.display()))?))
         };
         let path = (!is_stdout).then(|| path.to_path_buf());
         Ok(JsonLines { path, writer: Mutex::new(Writer { to, error: None }) })
@@ -64,8 +63,8 @@ impl JsonLines {
         renamed.map_err(|error| format!("Cannot write {}: {error}.", path.display()).into())
     }
 
-    /// Removes what was written: it is no result. Not left to `Drop`, for probes of a pipeline hold this longer than the program
-    /// may run.
+    /// Removes what was written: it is no result. Not left to `Drop`, for probes of a pipeline hold this longer than
+    /// the program may run.
     pub fn discard(&self) {
         if let Some(path) = &self.path {
             let _ = std::fs::remove_file(part(path)); // it is gone where it has got its name

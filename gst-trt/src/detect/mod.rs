@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
-use crate::chain::{self, Chain};
+use crate::chain::{self, InferenceElements};
 use crate::failure::{Failure, Status, print};
 use crate::model_options::ModelOptions;
 use crate::progress::Display;
 use crate::signals::Signals;
-use crate::source::{Source, sources};
+use crate::source::{InputSource, sources};
 use lines::JsonLines;
-use report::Report;
+use report::DetectReport;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -30,8 +30,9 @@ Properties of --preprocess, --infer and --nms are those of the elements: docs/el
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
-    /// Video files, images, folders of images, 'patterns*.jpg', URIs such as rtsp://, cameras such as /dev/video0; - is stdin
+pub struct DetectArgs {
+    /// Video files, images, folders of images, 'patterns*.jpg', URIs such as rtsp://, cameras such as /dev/video0; - is
+    /// stdin
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<String>,
     #[command(flatten)]
@@ -68,7 +69,7 @@ pub struct Args {
 
 /// What all sources have in common.
 struct Setup {
-    chain: Chain,
+    chain: InferenceElements,
     frames: Option<u64>,
     signals: Signals,
     display: Display,
@@ -76,7 +77,7 @@ struct Setup {
 
 /// A source, and where its results go.
 struct Job {
-    source: Source,
+    source: InputSource,
     /// A file for a video, a folder for images.
     output: Option<PathBuf>,
     /// `None` where one file is for all sources.
@@ -87,7 +88,7 @@ struct Job {
 
 /// How a source ended.
 struct Ended {
-    report: Report,
+    report: DetectReport,
     signal: Option<i32>,
     /// Images that cannot be read.
     broken: usize,
@@ -131,14 +132,14 @@ fn part(path: &Path) -> PathBuf {
     path.with_added_extension("part")
 }
 
-pub fn run(args: &Args) -> Result<Status, Failure> {
+pub fn run(args: &DetectArgs) -> Result<Status, Failure> {
     args.model.check()?;
     let signals = Signals::listen()?;
     chain::start_gstreamer()?;
     if !matches!(args.model.backend.as_deref(), Some("cpu" | "onnxruntime" | "rten")) {
         chain::prefer_gpu_decoders();
     }
-    let chain = Chain {
+    let chain = InferenceElements {
         model: args.model.clone(),
         track: args.track.clone(),
         queue: None,
@@ -163,14 +164,14 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
 }
 
 /// Where the results of each source go.
-fn jobs(args: &Args, sources: Vec<Source>) -> Result<Vec<Job>, Failure> {
+fn jobs(args: &DetectArgs, sources: Vec<InputSource>) -> Result<Vec<Job>, Failure> {
     let several = sources.len() > 1;
     let jobs: Vec<Job> = sources
         .into_iter()
         .map(|source| {
             let (name, is_images, ending) = match &source {
-                Source::Images { name, .. } => (name, true, "-boxes"),
-                Source::Video { name, .. } => (name, false, "-boxes.mp4"),
+                InputSource::Images { name, .. } => (name, true, "-boxes"),
+                InputSource::Video { name, .. } => (name, false, "-boxes.mp4"),
             };
             let output = match &args.output {
                 Some(folder) if several => folder.join(format!("{name}{ending}")),
@@ -183,9 +184,9 @@ fn jobs(args: &Args, sources: Vec<Source>) -> Result<Vec<Job>, Failure> {
         .collect();
     let labels = args.model.labels.as_deref();
     let files = jobs.iter().flat_map(|job| match &job.source {
-        Source::Images { files, .. } => files.iter().map(PathBuf::as_path).collect(),
-        Source::Video { address: crate::source::Address::File(path), .. } => vec![path.as_path()],
-        Source::Video { .. } => Vec::new(),
+        InputSource::Images { files, .. } => files.iter().map(PathBuf::as_path).collect(),
+        InputSource::Video { address: crate::source::VideoAddress::File(path), .. } => vec![path.as_path()],
+        InputSource::Video { .. } => Vec::new(),
     });
     let taken: Vec<PathBuf> =
         files.chain([args.model.model.as_path()]).chain(labels).filter_map(|path| path.canonicalize().ok()).collect();
@@ -204,10 +205,10 @@ fn jobs(args: &Args, sources: Vec<Source>) -> Result<Vec<Job>, Failure> {
 
 /// Runs live sources side by side, and the others one after the other. `None` for those that were not begun.
 fn run_all(jobs: &[Job], setup: &Setup, common: Option<&Arc<JsonLines>>) -> Vec<Option<Result<Ended, Broken>>> {
-    let is_live = |job: &Job| matches!(&job.source, Source::Video { address, .. } if address.is_live());
+    let is_live = |job: &Job| matches!(&job.source, InputSource::Video { address, .. } if address.is_live());
     let one = |job: &Job| match &job.source {
-        Source::Video { name, address } => video::run(job, name, address, setup, common),
-        Source::Images { name, files } => images::run(job, name, files, setup, common),
+        InputSource::Video { name, address } => video::run(job, name, address, setup, common),
+        InputSource::Images { name, files } => images::run(job, name, files, setup, common),
     };
     thread::scope(|scope| {
         let live: Vec<_> = jobs.iter().map(|job| is_live(job).then(|| scope.spawn(|| one(job)))).collect();
@@ -231,7 +232,7 @@ fn run_all(jobs: &[Job], setup: &Setup, common: Option<&Arc<JsonLines>>) -> Vec<
 fn conclude(
     jobs: &[Job],
     ends: Vec<Option<Result<Ended, Broken>>>,
-    args: &Args,
+    args: &DetectArgs,
     signals: &Signals,
 ) -> Result<Status, Failure> {
     let is_piped = args.json.as_deref() == Some(Path::new("-"));

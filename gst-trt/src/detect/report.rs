@@ -13,12 +13,12 @@ use gsttrt::publish::record::PublishSource;
 use serde_json::Value;
 
 use super::lines::JsonLines;
-use super::{Args, Job, Setup};
+use super::{DetectArgs, Job, Setup};
 use crate::chain::{STAGES, element};
 
 /// What was measured and found on the frames so far.
 #[derive(Clone, Default)]
-pub struct Report {
+pub struct DetectReport {
     pub frames: u64,
     first: Option<Instant>,
     last: Option<Instant>,
@@ -34,7 +34,7 @@ pub struct Report {
 /// The name of the source that a frame is of, and its stream time; `None` where there is none.
 pub type Origin = Box<dyn Fn(&gst::Pad, &gst::BufferRef) -> (Option<String>, Option<gst::ClockTime>) + Send + Sync>;
 
-impl Report {
+impl DetectReport {
     pub fn fps(&self) -> f64 {
         match (self.first, self.last) {
             (Some(first), Some(last)) if last > first => (self.frames - 1) as f64 / (last - first).as_secs_f64(),
@@ -42,7 +42,7 @@ impl Report {
         }
     }
 
-    pub fn summary(&self, job: &Job, args: &Args) -> String {
+    pub fn summary(&self, job: &Job, args: &DetectArgs) -> String {
         let mut text = String::new();
         let mut row = |name: &str, value: String| {
             let line_break = if text.is_empty() { "" } else { "\n" };
@@ -104,10 +104,10 @@ impl Report {
 
 /// The report of a pipeline that runs.
 #[derive(Clone, Default)]
-pub struct Watched(Arc<Mutex<Report>>);
+pub struct Watched(Arc<Mutex<DetectReport>>);
 
 impl Watched {
-    pub fn lock(&self) -> MutexGuard<'_, Report> {
+    pub fn lock(&self) -> MutexGuard<'_, DetectReport> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -124,8 +124,8 @@ pub fn watch(pipeline: &gst::Pipeline, setup: &Setup, lines: Arc<JsonLines>, ori
         });
     }
 
-    // Of a frame without objects, only the message says whether it was skipped, whatever the options for trtnms are. It is posted
-    // just before the frame goes on.
+    // Of a frame without objects, only the message says whether it was skipped, whatever the options for trtnms are. It
+    // is posted just before the frame goes on.
     element(pipeline, setup.chain.last()).set_property("post-messages", true);
     let shared = report.clone();
     pipeline.bus().expect("a pipeline has a bus").set_sync_handler(move |_, message| {

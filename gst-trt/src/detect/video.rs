@@ -8,18 +8,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use gst::prelude::*;
 
 use super::lines::JsonLines;
-use super::report::{Report, Watched, watch};
+use super::report::{DetectReport, Watched, watch};
 use super::{Broken, Ended, Job, Setup, part};
 use crate::bus;
 use crate::chain::{self, element};
 use crate::failure::Failure;
-use crate::progress::Task;
-use crate::source::Address;
+use crate::progress::TaskProgress;
+use crate::source::VideoAddress;
 
 pub fn run(
     job: &Job,
     name: &str,
-    address: &Address,
+    address: &VideoAddress,
     setup: &Setup,
     common: Option<&Arc<JsonLines>>,
 ) -> Result<Ended, Broken> {
@@ -31,7 +31,8 @@ pub fn run(
     let origin = move |pad: &gst::Pad, buffer: &gst::BufferRef| (shown.clone(), stream_time(pad, buffer));
     let report = watch(&pipeline, setup, lines.clone(), Box::new(origin));
     let closed = gate(&pipeline, setup.frames);
-    let outcome = Run { pipeline: &pipeline, address, setup, report: &report, lines: &lines, closed }.to_the_end(name);
+    let outcome =
+        VideoRun { pipeline: &pipeline, address, setup, report: &report, lines: &lines, closed }.to_the_end(name);
     let stopped = pipeline.set_state(gst::State::Null);
     let finish = || -> Result<(), Failure> {
         stopped?;
@@ -51,7 +52,7 @@ pub fn run(
     }
 }
 
-fn pipeline(address: &Address, output: Option<&Path>, setup: &Setup) -> Result<gst::Pipeline, Failure> {
+fn pipeline(address: &VideoAddress, output: Option<&Path>, setup: &Setup) -> Result<gst::Pipeline, Failure> {
     // Queues let decoding, inference and encoding run in parallel. H.264 in 4:2:0 needs even sizes.
     let tail = match output {
         Some(_) => {
@@ -61,10 +62,8 @@ fn pipeline(address: &Address, output: Option<&Path>, setup: &Setup) -> Result<g
         None => "fakesink name=sink sync=false",
     };
     // Where GPUs decode, frames may come in CUDA memory, of which videoconvert knows nothing.
-    let download = match output.is_some() && gst::ElementFactory::find("cudadownload").is_some() {
-        true => "cudadownload !",
-        false => "",
-    };
+    let download =
+        if output.is_some() && gst::ElementFactory::find("cudadownload").is_some() { "cudadownload !" } else { "" };
     // Where the model is slower than a camera, old frames make room for new ones.
     let queue =
         if address.is_live() { "queue name=frames leaky=downstream max-size-buffers=2" } else { "queue name=frames" };
@@ -105,18 +104,18 @@ fn gate(pipeline: &gst::Pipeline, limit: Option<u64>) -> Arc<AtomicBool> {
     closed
 }
 
-struct Run<'a> {
+struct VideoRun<'a> {
     pipeline: &'a gst::Pipeline,
-    address: &'a Address,
+    address: &'a VideoAddress,
     setup: &'a Setup,
     report: &'a Watched,
     lines: &'a JsonLines,
     closed: Arc<AtomicBool>,
 }
 
-impl Run<'_> {
-    /// Runs to the end of the source, to the number of frames that the user wants, or to a signal, which is returned where it
-    /// came before the end. The error is the first that an element posts.
+impl VideoRun<'_> {
+    /// Runs to the end of the source, to the number of frames that the user wants, or to a signal, which is returned
+    /// where it came before the end. The error is the first that an element posts.
     fn to_the_end(&self, name: &str) -> Result<Option<i32>, Broken> {
         let bus = self.pipeline.bus().expect("a pipeline has a bus");
         // An error message is more specific than the failed state change, so it is looked for first.
@@ -128,9 +127,10 @@ impl Run<'_> {
             match message.as_ref().map(|message| message.view()) {
                 Some(gst::MessageView::Eos(_)) => break,
                 Some(gst::MessageView::Error(error)) => {
-                    return Err(match self.address.is_of_reading(error) {
-                        true => Broken::unreadable(self.address.sentence(error)),
-                        false => self.address.sentence(error).into(),
+                    return Err(if self.address.is_of_reading(error) {
+                        Broken::unreadable(self.address.sentence(error))
+                    } else {
+                        self.address.sentence(error).into()
                     });
                 }
                 None if started.is_err() => return Err("The pipeline does not start.".into()),
@@ -168,7 +168,7 @@ impl Run<'_> {
         }
     }
 
-    fn show(&self, task: &mut Task, report: &Report) {
+    fn show(&self, task: &mut TaskProgress, report: &DetectReport) {
         let position = self.pipeline.query_position::<gst::ClockTime>();
         let duration = self.pipeline.query_duration::<gst::ClockTime>();
         let part = match (position, duration) {
@@ -182,8 +182,9 @@ impl Run<'_> {
     }
 }
 
-/// Shows a message of ours that is neither an error nor the end, and warnings of others. Those of rtspsrc may have a password.
-pub fn say(task: &Task, message: &gst::Message) {
+/// Shows a message of ours that is neither an error nor the end, and warnings of others. Those of rtspsrc may have a
+/// password.
+pub fn say(task: &TaskProgress, message: &gst::Message) {
     let is_ours = message.src().is_some_and(|source| chain::is_ours(&source.name()));
     match message.view() {
         gst::MessageView::Warning(warning) => task.line(&format!("Warning: {}", warning.error())),

@@ -8,7 +8,7 @@ use gsttrt::core::cuda::driver::Context;
 use gsttrt::model::ModelFile;
 use gsttrt::session::GpuStatus;
 
-use super::Check;
+use super::Component;
 
 /// Elements of nvcodec, and what they are for.
 static NVCODEC: [(&str, &[&str], &str); 3] = [
@@ -27,7 +27,7 @@ static OF_DRIVER: [(&str, &str, &str); 2] = [
     ("NVENC", "libnvidia-encode.so.1", "videos are encoded on the CPU"),
 ];
 
-pub fn checks() -> Vec<Check> {
+pub fn checks() -> Vec<Component> {
     let mut checks = vec![driver()];
     let status = GpuStatus::detect();
     if let GpuStatus::Available(count) = status {
@@ -37,38 +37,40 @@ pub fn checks() -> Vec<Check> {
     checks.extend(OF_DRIVER.iter().map(|&(name, file, costs)| library_of_driver(name, file, costs)));
     checks.extend(NVCODEC.iter().map(|&(name, elements, costs)| nvcodec(name, elements, costs, has_gpu)));
     checks.push(match gsttrt::gst::cuda::available() {
-        Ok(()) => Check::there("GPU", "libgstcuda", "it is there"),
-        Err(error) => Check::missing("GPU", "libgstcuda", error.as_clause(), "frames in CUDA memory cannot be used"),
+        Ok(()) => Component::there("GPU", "libgstcuda", "it is there"),
+        Err(error) => {
+            Component::missing("GPU", "libgstcuda", error.as_clause(), "frames in CUDA memory cannot be used")
+        }
     });
     checks.extend(tensorrt());
     checks.extend(BACKENDS.iter().map(|backend| {
         let name = format!("backend={}", backend.name());
         match backend.probe(&ModelFile::new("model.onnx".as_ref()), &Options::default()) {
-            Ok(_) => Check::there("what runs models", name, backend.blurb()),
+            Ok(_) => Component::there("what runs models", name, backend.blurb()),
             Err(Unsupported::Kind(error) | Unsupported::Missing(error)) => {
-                Check::missing("what runs models", name, error.as_clause(), "backend=auto takes another one")
+                Component::missing("what runs models", name, error.as_clause(), "backend=auto takes another one")
             }
         }
     }));
     checks
 }
 
-fn driver() -> Check {
-    let costs = "models run on the CPU, which is far slower; install NVIDIA's driver 535 or later, or, in a container, start it \
-                 with the GPU";
+fn driver() -> Component {
+    let costs = "models run on the CPU, which is far slower; install NVIDIA's driver 535 or later, or, in a \
+                 container, start it with the GPU";
     match GpuStatus::detect() {
         GpuStatus::Available(count) => {
             let version = std::fs::read_to_string("/proc/driver/nvidia/version").ok();
             let is_version = |word: &&str| word.contains('.') && word.starts_with(|c: char| c.is_ascii_digit());
             let version = version.as_deref().and_then(|text| text.lines().next()?.split_whitespace().find(is_version));
             let version = version.map_or_else(|| "of unknown version".into(), |version| format!("version {version}"));
-            Check::there("GPU", "NVIDIA driver", format!("{version}, GPUs: {count}"))
+            Component::there("GPU", "NVIDIA driver", format!("{version}, GPUs: {count}"))
         }
-        missing => Check::missing("GPU", "NVIDIA driver", missing.to_string(), costs),
+        missing => Component::missing("GPU", "NVIDIA driver", missing.to_string(), costs),
     }
 }
 
-fn device(index: u32) -> Check {
+fn device(index: u32) -> Component {
     let name = format!("GPU {index}");
     let ask = || {
         let context = Context::primary(index as i32)?;
@@ -80,30 +82,30 @@ fn device(index: u32) -> Check {
         Ok((model, major, minor, free, all)) => {
             let found = format!("{model}, compute capability {major}.{minor}, {free} of {all} MiB free");
             match (major, minor) >= (7, 5) {
-                true => Check::there("GPU", name, found),
-                false => Check::missing("GPU", name, found, "a GPU of the Turing generation or later is needed"),
+                true => Component::there("GPU", name, found),
+                false => Component::missing("GPU", name, found, "a GPU of the Turing generation or later is needed"),
             }
         }
-        Err(error) => Check::missing("GPU", name, error.as_clause(), "it cannot be used"),
+        Err(error) => Component::missing("GPU", name, error.as_clause(), "it cannot be used"),
     }
 }
 
-fn library_of_driver(name: &str, file: &str, costs: &str) -> Check {
+fn library_of_driver(name: &str, file: &str, costs: &str) -> Component {
     // SAFETY: it is the driver's, whose initialisation does nothing else; it is closed again unused.
     match unsafe { libloading::Library::new(file) } {
-        Ok(_) => Check::there("GPU", name, file),
+        Ok(_) => Component::there("GPU", name, file),
         Err(_) => {
             let remedy = "it comes with the driver; in a container, NVIDIA_DRIVER_CAPABILITIES needs video";
-            Check::missing("GPU", name, format!("no {file}"), format!("{costs}; {remedy}"))
+            Component::missing("GPU", name, format!("no {file}"), format!("{costs}; {remedy}"))
         }
     }
 }
 
-fn nvcodec(name: &str, elements: &[&str], costs: &str, has_gpu: bool) -> Check {
+fn nvcodec(name: &str, elements: &[&str], costs: &str, has_gpu: bool) -> Component {
     let is_there = |element: &&str| gst::ElementFactory::find(element).is_some();
     let there: Vec<&str> = elements.iter().copied().filter(is_there).collect();
     if !there.is_empty() {
-        return Check::there("GPU", name, there.join(", "));
+        return Component::there("GPU", name, there.join(", "));
     }
     let plugin = gst::Registry::get().find_plugin("nvcodec").is_some();
     let remedy = match (plugin, has_gpu) {
@@ -111,34 +113,39 @@ fn nvcodec(name: &str, elements: &[&str], costs: &str, has_gpu: bool) -> Check {
         (true, true) => "GStreamer may remember a machine without a GPU: remove ~/.cache/gstreamer-1.0",
         (true, false) => "its plugin nvcodec is there, and needs a GPU with its driver",
     };
-    Check::missing("GPU", name, format!("none of {}", elements.join(", ")), format!("{costs}; {remedy}"))
+    Component::missing("GPU", name, format!("none of {}", elements.join(", ")), format!("{costs}; {remedy}"))
 }
 
-fn tensorrt() -> Vec<Check> {
-    let mut checks: Vec<Check> = library::installed()
+fn tensorrt() -> Vec<Component> {
+    let mut checks: Vec<Component> = library::installed()
         .into_iter()
         .map(|found| match found {
             Ok(library) => {
                 let builder = if library.has_builder() { "" } else { ", without a builder" };
-                Check::there("TensorRT", library.name(), format!("{}{builder}", library.path().display()))
+                Component::there("TensorRT", library.name(), format!("{}{builder}", library.path().display()))
             }
             Err((file, reason)) => {
                 let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                Check::missing("TensorRT", name, format!("{}: {reason}", file.display()), "this one is not used")
+                Component::missing("TensorRT", name, format!("{}: {reason}", file.display()), "this one is not used")
             }
         })
         .collect();
     if !checks.iter().any(|check| check.is_there) {
-        let costs = "models run on the CPU; install TensorRT 8.6, 10, 11 or RTX, such as libnvinfer10 or pip's tensorrt, or set \
-                     trt-library";
-        checks.push(Check::missing("TensorRT", "TensorRT", "none is found by the loader or where pip puts it", costs));
+        let costs = "models run on the CPU; install TensorRT 8.6, 10, 11 or RTX, such as libnvinfer10 or pip's \
+                     tensorrt, or set trt-library";
+        checks.push(Component::missing(
+            "TensorRT",
+            "TensorRT",
+            "none is found by the loader or where pip puts it",
+            costs,
+        ));
     }
     if let Some(folder) = cache::default_folder() {
         let files = std::fs::read_dir(&folder).into_iter().flatten().flatten();
         let sizes = files.filter_map(|file| Some(file.metadata().ok()?.len()));
         let (count, bytes) = sizes.fold((0u64, 0u64), |(count, bytes), size| (count + 1, bytes + size));
         let found = format!("{}, {count} files, {} MiB", folder.display(), bytes >> 20);
-        checks.push(Check::there("TensorRT", "cache of engines", found));
+        checks.push(Component::there("TensorRT", "cache of engines", found));
     }
     checks
 }

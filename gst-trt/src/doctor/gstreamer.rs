@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 //! GStreamer and its plugins.
 
-use super::Check;
+use super::Component;
 
 /// What users need: any of these elements is enough. Then what its lack costs, and the Debian package that has it.
-type Wanted = (&'static str, &'static [&'static str], &'static str, &'static str);
+type ElementGroup = (&'static str, &'static [&'static str], &'static str, &'static str);
 
 const BASE: &str = "gstreamer1.0-plugins-base";
 const GOOD: &str = "gstreamer1.0-plugins-good";
@@ -12,7 +12,7 @@ const BAD: &str = "gstreamer1.0-plugins-bad";
 const UGLY: &str = "gstreamer1.0-plugins-ugly";
 const LIBAV: &str = "gstreamer1.0-libav";
 
-static WANTED: [Wanted; 20] = [
+static WANTED: [ElementGroup; 20] = [
     ("decodebin", &["decodebin"], "no file and no stream can be read", BASE),
     ("conversion", &["videoconvert"], "only formats that trtpreprocess takes can be used", BASE),
     ("scaling", &["videoscale"], "no annotated video", BASE),
@@ -45,24 +45,23 @@ static WANTED: [Wanted; 20] = [
     ("rotation", &["videoflip"], "videos of phones cannot be turned upright", GOOD),
 ];
 
-pub fn checks() -> Vec<Check> {
+pub fn checks() -> Vec<Component> {
     let (major, minor, ..) = gst::version();
     let version = gst::version_string().to_string();
     let first = match (major, minor) >= (1, 22) {
-        true => Check::there("GStreamer", "GStreamer", version),
-        false => Check::missing("GStreamer", "GStreamer", version, "1.22 or later is needed: update it"),
+        true => Component::there("GStreamer", "GStreamer", version),
+        false => Component::missing("GStreamer", "GStreamer", version, "1.22 or later is needed: update it"),
     };
     std::iter::once(first).chain(WANTED.iter().map(check)).collect()
 }
 
-fn check(&(name, elements, costs, package): &Wanted) -> Check {
+fn check(&(name, elements, costs, package): &ElementGroup) -> Component {
     let there: Vec<&str> =
         elements.iter().copied().filter(|element| gst::ElementFactory::find(element).is_some()).collect();
-    match there.is_empty() {
-        false => Check::there("GStreamer", name, there.join(", ")),
-        true => {
-            let what = format!("none of {}", elements.join(", "));
-            Check::missing("GStreamer", name, what, format!("{costs}; install {package}"))
-        }
+    if there.is_empty() {
+        let what = format!("none of {}", elements.join(", "));
+        Component::missing("GStreamer", name, what, format!("{costs}; install {package}"))
+    } else {
+        Component::there("GStreamer", name, there.join(", "))
     }
 }

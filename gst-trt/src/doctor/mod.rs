@@ -17,7 +17,7 @@ Exit status: 0 where the chain works on the CPU, with --gpu on the GPU; else 1. 
 
 #[derive(clap::Args)]
 #[command(after_help = ABOUT)]
-pub struct Args {
+pub struct DoctorArgs {
     /// Try the chain on the GPU too; the first time an engine is built, which takes seconds
     #[arg(long)]
     gpu: bool,
@@ -30,7 +30,7 @@ pub struct Args {
 }
 
 /// A piece that was looked for.
-struct Check {
+struct Component {
     group: &'static str,
     name: String,
     is_there: bool,
@@ -40,9 +40,9 @@ struct Check {
     costs: String,
 }
 
-impl Check {
+impl Component {
     fn there(group: &'static str, name: impl Into<String>, found: impl Into<String>) -> Self {
-        Check { group, name: name.into(), is_there: true, found: found.into(), costs: String::new() }
+        Component { group, name: name.into(), is_there: true, found: found.into(), costs: String::new() }
     }
 
     fn missing(
@@ -51,13 +51,13 @@ impl Check {
         found: impl Into<String>,
         costs: impl Into<String>,
     ) -> Self {
-        Check { group, name: name.into(), is_there: false, found: found.into(), costs: costs.into() }
+        Component { group, name: name.into(), is_there: false, found: found.into(), costs: costs.into() }
     }
 }
 
-pub fn run(args: &Args) -> Result<Status, Failure> {
+pub fn run(args: &DoctorArgs) -> Result<Status, Failure> {
     chain::start_gstreamer()?;
-    let mut checks = vec![Check::there("program", "gst-trt", env!("CARGO_PKG_VERSION"))];
+    let mut checks = vec![Component::there("program", "gst-trt", env!("CARGO_PKG_VERSION"))];
     checks.extend(gstreamer::checks());
     checks.extend(gpu::checks());
     let cpu = trial::on_cpu();
@@ -72,22 +72,22 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
     Ok(if works { Status::Done } else { Status::Failed })
 }
 
-fn of_trial(name: &str, outcome: &Result<String, Failure>, costs: &str) -> Check {
+fn of_trial(name: &str, outcome: &Result<String, Failure>, costs: &str) -> Component {
     match outcome {
-        Ok(found) => Check::there("trial", name, found),
-        Err(failure) => Check::missing("trial", name, failure.to_string(), costs),
+        Ok(found) => Component::there("trial", name, found),
+        Err(failure) => Component::missing("trial", name, failure.to_string(), costs),
     }
 }
 
-fn as_json(checks: &[Check], works: bool) -> Value {
-    let check = |check: &Check| {
+fn as_json(checks: &[Component], works: bool) -> Value {
+    let check = |check: &Component| {
         let costs = if check.costs.is_empty() { Value::Null } else { check.costs.clone().into() };
         json!({ "group": check.group, "name": check.name, "there": check.is_there, "found": check.found, "costs": costs })
     };
     json!({ "works": works, "checks": checks.iter().map(check).collect::<Value>() })
 }
 
-fn as_text(checks: &[Check]) -> String {
+fn as_text(checks: &[Component]) -> String {
     let mut lines = Vec::new();
     let mut group = "";
     for check in checks {

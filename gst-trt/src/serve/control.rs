@@ -23,8 +23,8 @@ pub trait Control: Send + Sync {
     /// Loads another file for a model, which takes over between two frames of its sources.
     fn replace_model(&self, name: &str, file: &Path) -> Result<(), Refused>;
 
-    /// The frames of a source with what was found in them, each a JPEG picture. Frames are encoded only as long as there is a
-    /// receiver, which sees the newest one. The channel closes when the source is removed.
+    /// The frames of a source with what was found in them, each a JPEG picture. Frames are encoded only as long as
+    /// there is a receiver, which sees the newest one. The channel closes when the source is removed.
     fn watch(&self, source: &str) -> Result<watch::Receiver<Option<Bytes>>, Refused>;
 
     /// Whether all models are loaded, and each source has given a frame or was found to fail.

@@ -3,7 +3,8 @@
 //!
 //! * `config`: the file. `service`: all sources and models. `control`: what others may ask of it.
 //!   `http`: how they ask.
-//! * `model`: a model that sources share. `stream`: a source. `record`, `view`: what becomes of its frames beside publishing.
+//! * `model`: a model that sources share. `stream`: a source. `record`, `view`: what becomes of its frames beside
+//!   publishing.
 
 mod config;
 mod control;
@@ -38,7 +39,7 @@ SIGHUP reads the file again, SIGTERM and Ctrl+C end it cleanly. The file is desc
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct ServeArgs {
     /// What runs, in TOML
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
@@ -47,7 +48,7 @@ pub struct Args {
     check: bool,
 }
 
-pub fn run(args: &Args) -> Result<Status, Failure> {
+pub fn run(args: &ServeArgs) -> Result<Status, Failure> {
     chain::start_gstreamer()?;
     let config = Config::load(&args.config)?;
     if args.check {
@@ -82,10 +83,7 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
     }
     say("serve", "Ending.");
     drop(server);
-    match service.stop() {
-        true => Ok(Status::Done),
-        false => Err("A source does not end. What it had is lost.".into()),
-    }
+    if service.stop() { Ok(Status::Done) } else { Err("A source does not end. What it had is lost.".into()) }
 }
 
 /// The first SIGINT or SIGTERM asks for a clean end, the second one ends the program at once.

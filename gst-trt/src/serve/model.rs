@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! A model: an element without a pipeline shares it, so that it is loaded before the first frame, stays loaded while sources come
-//! and go, and can be replaced whether or not a source runs.
+//! A model: an element without a pipeline shares it, so that it is loaded before the first frame, stays loaded while
+//! sources come and go, and can be replaced whether or not a source runs.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -21,7 +21,7 @@ use crate::failure::Failure;
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// What sources know of their model.
-pub struct SharedModel {
+pub struct ServedModel {
     /// `shared-model` of the elements. With other settings it is another model, so it has a number.
     name: String,
     state: Mutex<ModelState>,
@@ -45,11 +45,11 @@ enum ModelEvent {
 
 /// A model, and what can be done with it.
 pub struct Model {
-    pub shared: Arc<SharedModel>,
+    pub shared: Arc<ServedModel>,
     events: Sender<ModelEvent>,
 }
 
-impl SharedModel {
+impl ServedModel {
     fn lock(&self) -> MutexGuard<'_, ModelState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -99,12 +99,12 @@ fn percent(text: &str) -> Option<f64> {
 }
 
 impl Model {
-    /// Returns once its description is read, where that is quick, so that this element is the first to have it. `alive` is dropped when
-    /// the thread has ended.
+    /// Returns once its description is read, where that is quick, so that this element is the first to have it. `alive`
+    /// is dropped when the thread has ended.
     pub fn start(plan: ModelPlan, number: u64, alive: Sender<()>) -> Result<Self, Failure> {
         let name = format!("{}#{number}", plan.name);
         let state = ModelState { plan, backend: None, is_loaded: false, progress: None, error: None };
-        let shared = Arc::new(SharedModel { name, state: Mutex::new(state) });
+        let shared = Arc::new(ServedModel { name, state: Mutex::new(state) });
         let (sender, events) = channel();
         let thread = ModelThread { shared: shared.clone(), events, sender: sender.clone(), replacing: None };
         let first = thread.hold();
@@ -144,7 +144,7 @@ impl Drop for Holder {
 }
 
 struct ModelThread {
-    shared: Arc<SharedModel>,
+    shared: Arc<ServedModel>,
     events: Receiver<ModelEvent>,
     sender: Sender<ModelEvent>,
     /// The file that is to take over, and what was said about it last.

@@ -12,8 +12,8 @@ use tokio::sync::watch;
 use super::config::{Config, ModelPlan, StreamPlan};
 use super::control::{Control, ModelStatus, Refused, SourceStatus};
 use super::log::say;
-use super::model::{Model, SharedModel};
-use super::stream::Stream;
+use super::model::{Model, ServedModel};
+use super::stream::SourceStream;
 use super::view;
 use crate::failure::Failure;
 use crate::model_options::check_file;
@@ -21,12 +21,12 @@ use crate::model_options::check_file;
 /// For all sources together to end, recordings and publishing with them.
 const PATIENCE: Duration = Duration::from_secs(25);
 
-pub struct Service(Mutex<Running>);
+pub struct Service(Mutex<ServiceState>);
 
-struct Running {
+struct ServiceState {
     config: Config,
     models: Vec<Model>,
-    streams: Vec<Stream>,
+    streams: Vec<SourceStream>,
     /// Of the model that was started last.
     number: u64,
     /// Each thread has a sender, which is dropped at its end.
@@ -38,13 +38,19 @@ impl Service {
     pub fn start(config: Config) -> Result<Self, Failure> {
         let (alive, ended) = channel();
         let none = config.without_sources();
-        let mut running =
-            Running { config: none, models: Vec::new(), streams: Vec::new(), number: 0, alive: Some(alive), ended };
+        let mut running = ServiceState {
+            config: none,
+            models: Vec::new(),
+            streams: Vec::new(),
+            number: 0,
+            alive: Some(alive),
+            ended,
+        };
         running.become_like(config)?;
         Ok(Service(Mutex::new(running)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Running> {
+    fn lock(&self) -> MutexGuard<'_, ServiceState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -64,7 +70,7 @@ impl Service {
     }
 }
 
-impl Running {
+impl ServiceState {
     fn become_like(&mut self, mut config: Config) -> Result<(), Failure> {
         // HTTP stays as it was at the start, and so do the branches for its pictures.
         config.keep_http(&self.config);
@@ -130,19 +136,19 @@ impl Running {
         match self.streams.iter_mut().find(|stream| stream.plan.name == plan.name) {
             Some(stream) if stream.plan == plan => {}
             Some(stream) => stream.change(plan, model),
-            None => self.streams.push(Stream::start(plan, model, self.alive()?)?),
+            None => self.streams.push(SourceStream::start(plan, model, self.alive()?)?),
         }
         Ok(())
     }
 
-    fn model(&self, name: &str) -> Result<Arc<SharedModel>, Failure> {
+    fn model(&self, name: &str) -> Result<Arc<ServedModel>, Failure> {
         let model = self.models.iter().find(|model| model.shared.plan().name == name);
         model.map(|model| model.shared.clone()).ok_or_else(|| format!("There is no model “{name}”.").into())
     }
 
     /// Sources that wait because of their model need not do so any longer.
     fn retry(&self, model: &str) {
-        self.streams.iter().filter(|stream| stream.plan.model == model).for_each(Stream::retry);
+        self.streams.iter().filter(|stream| stream.plan.model == model).for_each(SourceStream::retry);
     }
 
     fn stream(&self, name: &str) -> Result<usize, Refused> {
@@ -192,9 +198,10 @@ impl Control for Service {
     fn watch(&self, source: &str) -> Result<watch::Receiver<Option<Bytes>>, Refused> {
         let running = self.lock();
         let stream = &running.streams[running.stream(source)?];
-        match stream.plan.has_view {
-            true => Ok(view::receive(&stream.pictures)),
-            false => Err(Refused::Invalid("Pictures need [http] in the configuration.".into())),
+        if stream.plan.has_view {
+            Ok(view::receive(&stream.pictures))
+        } else {
+            Err(Refused::Invalid("Pictures need [http] in the configuration.".into()))
         }
     }
 

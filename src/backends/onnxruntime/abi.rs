@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 //! ONNX Runtime's C API: the functions that are used here, by their place in its table, and its objects.
 //!
-//! The table only ever grows at its end, so that a place means the same function in each release from the one that brought it
-//! (<https://github.com/microsoft/onnxruntime/blob/main/include/onnxruntime/core/session/onnxruntime_c_api.h>). No function lets an
-//! exception out: they return a status.
+//! The table only ever grows at its end, so that a place means the same function in each release from the one that
+//! brought it
+//! (<https://github.com/microsoft/onnxruntime/blob/main/include/onnxruntime/core/session/onnxruntime_c_api.h>). No
+//! function lets an exception out: they return a status.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{self, NonNull};
@@ -132,8 +133,8 @@ pub struct OrtObject<T> {
     release: unsafe extern "C" fn(*mut T),
 }
 
-// SAFETY: the library's objects may be used by any thread, and are changed only by functions that take turns by themselves, or here
-// by their single owner.
+// SAFETY: the library's objects may be used by any thread, and are changed only by functions that take turns by
+// themselves, or here by their single owner.
 unsafe impl<T> Send for OrtObject<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for OrtObject<T> {}

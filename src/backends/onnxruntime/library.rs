@@ -18,8 +18,8 @@ const VARIABLE: &str = "ORT_DYLIB_PATH";
 /// Under which the system's loader may know it.
 const NAMES: [&str; 2] = ["libonnxruntime.so.1", "libonnxruntime.so"];
 
-const REMEDY: &str = "Install ONNX Runtime 1.18 or later (pip install onnxruntime, or Microsoft's archive unpacked in /opt), or point to \
-                      its libonnxruntime.so with ort-library or ORT_DYLIB_PATH";
+const REMEDY: &str = "Install ONNX Runtime 1.18 or later (pip install onnxruntime, or Microsoft's archive unpacked in \
+                      /opt), or point to its libonnxruntime.so with ort-library or ORT_DYLIB_PATH";
 
 /// An opened ONNX Runtime.
 pub struct OrtLibrary {
@@ -40,8 +40,8 @@ unsafe impl Sync for OrtLibrary {}
 static OPENED: Mutex<Vec<(usize, &'static OrtLibrary)>> = Mutex::new(Vec::new());
 
 impl OrtLibrary {
-    /// Opens ONNX Runtime: the file or the one in the folder that the user `chose` or that the environment names, else what the
-    /// system's loader finds, else what lies in the folders where pip and Microsoft's archives put it.
+    /// Opens ONNX Runtime: the file or the one in the folder that the user `chose` or that the environment names, else
+    /// what the system's loader finds, else what lies in the folders where pip and Microsoft's archives put it.
     ///
     /// A library runs code as soon as it is loaded: the source of the path must be trusted like that of a program.
     ///
@@ -89,8 +89,8 @@ impl OrtLibrary {
         if let Some((_, library)) = opened.iter().find(|(known, _)| *known == address) {
             return Ok(library);
         }
-        // SAFETY: the base has these two functions in all releases. The second prints a line for versions that it does not have, so the
-        // first is asked before.
+        // SAFETY: the base has these two functions in all releases. The second prints a line for versions that it does
+        // not have, so the first is asked before.
         let (api, version) = unsafe {
             let base = &*get_base();
             let version = CStr::from_ptr((base.version)()).to_string_lossy().into_owned();

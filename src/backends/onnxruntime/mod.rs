@@ -11,30 +11,38 @@ use std::sync::Arc;
 use self::library::OrtLibrary;
 use self::net::{OrtNet, SessionSettings};
 use super::host::{HostModel, THREADS, usual_threads, wanted_threads};
-use super::options::{OptionKind, OptionSpec, Options};
+use super::options::{BackendOption, Options};
 use super::{Backend, LoadContext, LoadRequest, ModelInstance, OpenedModel, Unsupported, contained, refuse_engine};
 use crate::core::cuda::driver::Context;
 use crate::core::device::Device;
 use crate::core::error::{ErrorKind, Result};
+use crate::core::options::{OptionKind, OptionSpec, OptionValue};
 use crate::model::{ModelFile, ModelInfo};
 
 /// The backend.
 pub struct OnnxRuntime;
 
-static LIBRARY: OptionSpec = OptionSpec {
-    name: "ort-library",
-    nick: "ONNX Runtime library",
-    blurb: "File or folder of the ONNX Runtime library; it contains code: use only a trusted one (unset = ORT_DYLIB_PATH, else what is installed)",
-    kind: OptionKind::Path,
+static LIBRARY: BackendOption = BackendOption {
+    spec: OptionSpec {
+        name: "ort-library",
+        nick: "ONNX Runtime library",
+        blurb: "File or folder of the ONNX Runtime library; it contains code: use only a trusted one (unset = \
+                ORT_DYLIB_PATH, else what is installed)",
+        kind: OptionKind::Path,
+    },
+    default: OptionValue::Path(None),
     is_in_key: false,
     insists: None,
 };
 
-static PROVIDERS: OptionSpec = OptionSpec {
-    name: "execution-providers",
-    nick: "Execution providers",
-    blurb: "What ONNX Runtime computes with, the preferred one first, like openvino:device_type=GPU,cpu (unset = cpu)",
-    kind: OptionKind::Text,
+static PROVIDERS: BackendOption = BackendOption {
+    spec: OptionSpec {
+        name: "execution-providers",
+        nick: "Execution providers",
+        blurb: "What ONNX Runtime computes with, the preferred one first, like openvino:device_type=GPU,cpu (unset = cpu)",
+        kind: OptionKind::Text,
+    },
+    default: OptionValue::Text(String::new()),
     is_in_key: false,
     insists: None,
 };
@@ -61,8 +69,8 @@ impl Backend for OnnxRuntime {
         Device::Host
     }
 
-    fn options(&self) -> &'static [&'static OptionSpec] {
-        static OPTIONS: [&OptionSpec; 3] = [&LIBRARY, &PROVIDERS, &THREADS];
+    fn options(&self) -> &'static [&'static BackendOption] {
+        static OPTIONS: [&BackendOption; 3] = [&LIBRARY, &PROVIDERS, &THREADS];
         &OPTIONS
     }
 

@@ -59,7 +59,8 @@ impl OrtNet {
         settings.providers.iter().try_for_each(|provider| provider.append(library, &options))?;
         let api = &library.api;
         let bytes = file.bytes();
-        // SAFETY: the functions make and release such objects; the file's bytes and its weights, which are copied, live during the call.
+        // SAFETY: the functions make and release such objects; the file's bytes and its weights, which are copied, live
+        // during the call.
         let session = unsafe {
             let create = |made| {
                 let begin = bytes.as_ptr().cast();
@@ -262,7 +263,8 @@ fn session_options(
     let names: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
     let contents: Vec<*const c_char> = external.iter().map(|(_, bytes)| bytes.as_ptr().cast()).collect();
     let sizes: Vec<usize> = external.iter().map(|(_, bytes)| bytes.len()).collect();
-    // SAFETY: the functions make and release such objects; the texts live during the calls, the weights until the session is made.
+    // SAFETY: the functions make and release such objects; the texts live during the calls, the weights until the
+    // session is made.
     unsafe {
         let options = api.make(api.release_session_options, |made| (api.create_session_options)(made))?;
         let threads = i32::try_from(threads).unwrap_or(i32::MAX);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Cuts an ONNX file into parts at its NonMaxSuppression nodes.
 //!
-//! rten 0.27 computes that operator otherwise than ONNX defines it: it divides by the box around both boxes instead of their union,
-//! and drops what a box overlaps that is itself dropped later. So we run what comes before by rten, suppress by
+//! rten 0.27 computes that operator otherwise than ONNX defines it: it divides by the box around both boxes instead of
+//! their union, and drops what a box overlaps that is itself dropped later. So we run what comes before by rten, suppress by
 //! [`suppress`](super::suppress), and run the rest by rten again.
 //!
 //! The part that a node belongs to is the number of suppressions on the longest way to it from the inputs. Nodes, weights

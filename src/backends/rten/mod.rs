@@ -17,7 +17,7 @@ use rten_tensor::prelude::*;
 use rten_tensor::{Tensor as RtenTensor, TensorView};
 
 use super::host::{HostModel, HostNet, THREADS, wanted_threads};
-use super::options::{OptionSpec, Options};
+use super::options::{BackendOption, Options};
 use super::{Backend, LoadContext, LoadRequest, ModelInstance, OpenedModel, Unsupported, contained, refuse_engine};
 use crate::core::cuda::driver::Context;
 use crate::core::device::Device;
@@ -47,8 +47,8 @@ impl Backend for Rten {
         Device::Host
     }
 
-    fn options(&self) -> &'static [&'static OptionSpec] {
-        static OPTIONS: [&OptionSpec; 1] = [&THREADS];
+    fn options(&self) -> &'static [&'static BackendOption] {
+        static OPTIONS: [&BackendOption; 1] = [&THREADS];
         &OPTIONS
     }
 

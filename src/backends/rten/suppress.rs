@@ -50,10 +50,11 @@ pub fn suppress(inputs: &Inputs) -> Option<Value> {
 }
 
 fn bbox([a, b, c, d]: [f32; 4], centers: bool) -> BBox {
-    match centers {
-        true => BBox::from_center(a, b, c, d),
+    if centers {
+        BBox::from_center(a, b, c, d)
+    } else {
         // Any two opposite corners, y first.
-        false => BBox::new(b.min(d), a.min(c), b.max(d), a.max(c)),
+        BBox::new(b.min(d), a.min(c), b.max(d), a.max(c))
     }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The threads that runs compute in: rten's own, or a pool of as many as are asked for, until a run that never ends keeps some of them.
-//! Later runs then get others, so that such a model stops no other one.
+//! The threads that runs compute in: rten's own, or a pool of as many as are asked for, until a run that never ends
+//! keeps some of them. Later runs then get others, so that such a model stops no other one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

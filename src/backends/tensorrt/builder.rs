@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 //! From an ONNX file to an engine.
 //!
-//! What differs between the families is here, so that callers ask for what they want and get an error for what is not available. In
-//! TensorRT 8 and 10 a network is weakly typed: flags say to which types the builder may lower it. From 11 on, and in RTX,
-//! networks have the types that the file gives, and no flag changes that. Progress and cancelling come with TensorRT 10; 8
-//! can be cancelled only between its phases.
+//! What differs between the families is here, so that callers ask for what they want and get an error for what is not
+//! available. In TensorRT 8 and 10 a network is weakly typed: flags say to which types the builder may lower it. From
+//! 11 on, and in RTX, networks have the types that the file gives, and no flag changes that. Progress and cancelling
+//! come with TensorRT 10; 8 can be cancelled only between its phases.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -22,7 +22,7 @@ use super::abi::{
     Parser, TimingCache,
 };
 use super::cache::{self, Key};
-use super::interfaces::{Calibrator, ErrorListener, Monitor, Progress};
+use super::interfaces::{BuildProgress, Calibrator, ErrorListener, Monitor};
 use super::library::Library;
 use super::onnx::{Onnx, WeightType};
 use crate::core::error::{Error, ErrorKind, Result};
@@ -102,9 +102,10 @@ impl Shape {
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Shape { input, smallest, usual, largest } = self;
-        match smallest == usual && usual == largest {
-            true => write!(f, "{input} {usual}"),
-            false => write!(f, "{input} {smallest} to {largest}, usually {usual}"),
+        if smallest == usual && usual == largest {
+            write!(f, "{input} {usual}")
+        } else {
+            write!(f, "{input} {smallest} to {largest}, usually {usual}")
         }
     }
 }
@@ -240,8 +241,8 @@ pub struct Built {
     pub timing: Option<Vec<u8>>,
 }
 
-/// Builds an engine, for the GPU whose CUDA context is current in this thread: seconds to many minutes, nearly all of them in
-/// one call of TensorRT.
+/// Builds an engine, for the GPU whose CUDA context is current in this thread: seconds to many minutes, nearly all of
+/// them in one call of TensorRT.
 ///
 /// `timing` is what an earlier build gave, with the same library on the same GPU. `progress` is called from threads of
 /// TensorRT. After `cancelled` is set the build ends at TensorRT's next step, with an error; that may take seconds, and in
@@ -258,15 +259,15 @@ pub fn build(
     onnx: &Onnx,
     options: &BuildOptions,
     timing: Option<&[u8]>,
-    progress: &(dyn Fn(Progress<'_>) + Send + Sync),
+    progress: &(dyn Fn(BuildProgress<'_>) + Send + Sync),
     cancelled: &AtomicBool,
 ) -> Result<Built> {
     options.check(library, onnx)?;
-    let go_on = |progressed: Progress<'_>| {
+    let go_on = |progressed: BuildProgress<'_>| {
         progress(progressed);
         !cancelled.load(Ordering::Relaxed)
     };
-    let step = |phase, fraction| match go_on(Progress { phase, fraction }) {
+    let step = |phase, fraction| match go_on(BuildProgress { phase, fraction }) {
         true => Ok(()),
         false => Err(stopped(onnx)),
     };
@@ -278,7 +279,7 @@ pub fn build(
     };
 
     let _turn =
-        turn(cancelled, || progress(Progress { phase: "waiting for another engine to be built", fraction: 0.0 }))
+        turn(cancelled, || progress(BuildProgress { phase: "waiting for another engine to be built", fraction: 0.0 }))
             .ok_or_else(|| stopped(onnx))?;
     step("reading the model", 0.0)?;
     // In this order, since each is dropped before those that it was made by, and the network's weights are the parser's.
@@ -310,9 +311,10 @@ pub fn build(
         if cancelled.load(Ordering::Relaxed) {
             return Err(stopped(onnx));
         }
-        let remedy = match heard.is_out_of_memory() {
-            true => "End other programs on the GPU, or set workspace-mib to less",
-            false => "Export the model with another opset or without what TensorRT names, or use backend=cpu",
+        let remedy = if heard.is_out_of_memory() {
+            "End other programs on the GPU, or set workspace-mib to less"
+        } else {
+            "Export the model with another opset or without what TensorRT names, or use backend=cpu"
         };
         let what = format!("{} cannot build an engine of {}", library.name(), onnx.path().display());
         return Err(heard.error(ErrorKind::Library, what).remedy(remedy));
@@ -324,8 +326,8 @@ pub fn build(
     })
 }
 
-/// One build at a time: two would spoil each other's measurements of kernels, and TensorRT-RTX 1.7 mixes up the GPUs that they
-/// are for. Calls `waiting` once if it has to wait; `None` when it was cancelled meanwhile.
+/// One build at a time: two would spoil each other's measurements of kernels, and TensorRT-RTX 1.7 mixes up the GPUs
+/// that they are for. Calls `waiting` once if it has to wait; `None` when it was cancelled meanwhile.
 fn turn(cancelled: &AtomicBool, waiting: impl FnOnce()) -> Option<MutexGuard<'static, ()>> {
     static BUILDING: Mutex<()> = Mutex::new(());
     let mut waiting = Some(waiting);
@@ -422,8 +424,8 @@ fn configure(config: &mut Config, builder: &Builder, library: &Library, options:
     Ok(())
 }
 
-/// Gives every input that leaves dimensions open the range that the engine takes there, and makes all tensors dense, in the order of their
-/// dimensions.
+/// Gives every input that leaves dimensions open the range that the engine takes there, and makes all tensors dense, in
+/// the order of their dimensions.
 fn set_shapes(
     builder: &Builder,
     config: &mut Config,
@@ -525,9 +527,9 @@ fn set_precision(
         .transpose()
 }
 
-/// What follows the last convolutions makes boxes and scores of their results. In f16, scores near 1 are 1/2048 apart, so that
-/// neighbours become equal and suppression keeps another one, and corners move by up to a quarter of a pixel. It is a small part
-/// of the work, so it is done in f32; a model whose own numbers are f16 keeps them.
+/// What follows the last convolutions makes boxes and scores of their results. In f16, scores near 1 are 1/2048 apart,
+/// so that neighbours become equal and suppression keeps another one, and corners move by up to a quarter of a pixel.
+/// It is a small part of the work, so it is done in f32; a model whose own numbers are f16 keeps them.
 fn keep_head_exact(network: &Network) {
     let mut layers: Vec<Layer<'_>> = network.steps().collect();
     let producers: HashMap<usize, usize> = layers
@@ -560,8 +562,8 @@ fn calibration(path: &Path) -> Result<Vec<u8>> {
     })
 }
 
-/// The timing cache, with `bytes` if they are of this version and GPU; it must live until the engine is built. RTX has none: it does not
-/// measure kernels.
+/// The timing cache, with `bytes` if they are of this version and GPU; it must live until the engine is built. RTX has
+/// none: it does not measure kernels.
 fn set_timing(config: &mut Config, bytes: Option<&[u8]>) -> Option<TimingCache> {
     if config.family().is_rtx() {
         return None;

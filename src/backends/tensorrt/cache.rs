@@ -14,9 +14,9 @@
 //!     timing-….cache                      TensorRT's own measurements, which make the next build shorter
 //! ```
 //!
-//! The label is written last and each file is renamed into place, so that a build that is interrupted at any point leaves no entry that
-//! looks complete. Since engines are programs, only the user (or root) may own or change the folder, each file in it, and the
-//! folders above; links are not followed.
+//! The label is written last and each file is renamed into place, so that a build that is interrupted at any point
+//! leaves no entry that looks complete. Since engines are programs, only the user (or root) may own or change the
+//! folder, each file in it, and the folders above; links are not followed.
 
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
@@ -250,9 +250,10 @@ impl Cache {
             return Err(broken(&format!("it has {length} of its {} bytes", label.bytes)));
         }
         let engine = files::read_bounded(file, length).map_err(unreadable)?;
-        match hex(Sha256::new_with_prefix(&engine)) == label.sha256 {
-            true => Ok(engine),
-            false => Err(broken("its contents have changed since it was written")),
+        if hex(Sha256::new_with_prefix(&engine)) == label.sha256 {
+            Ok(engine)
+        } else {
+            Err(broken("its contents have changed since it was written"))
         }
     }
 

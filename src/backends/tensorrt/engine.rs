@@ -38,9 +38,9 @@ pub struct Loaded {
 impl Loaded {
     /// Loads an engine file, of which `header` was read.
     ///
-    /// Plans are code, for the GPU and where that is allowed for the host, and TensorRT does not check them: a file that was made to do
-    /// harm can do anything. This function is not `unsafe`, because a caller could not check that; but the file must come
-    /// from a source that is trusted like that of a program.
+    /// Plans are code, for the GPU and where that is allowed for the host, and TensorRT does not check them: a file
+    /// that was made to do harm can do anything. This function is not `unsafe`, because a caller could not check that;
+    /// but the file must come from a source that is trusted like that of a program.
     ///
     /// # Errors
     /// `Library` where TensorRT does not start, `Model` where it does not take the plan.
@@ -117,8 +117,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Loads an engine file, of which `header` was read, onto the GPU. As of [`Loaded::new`], the file must be trusted like a
-    /// program.
+    /// Loads an engine file, of which `header` was read, onto the GPU. As of [`Loaded::new`], the file must be trusted
+    /// like a program.
     ///
     /// # Errors
     /// `Library` where TensorRT does not start, `Model` where it does not take the plan or we cannot serve its tensors. The
@@ -200,8 +200,8 @@ impl Engine {
         self.raw().auxiliary_streams()
     }
 
-    /// A context to run in. In TensorRT 8 only the first one starts with profile 0, and others may use the same only where the
-    /// engine was built for that, as ours are.
+    /// A context to run in. In TensorRT 8 only the first one starts with profile 0, and others may use the same only
+    /// where the engine was built for that, as ours are.
     ///
     /// # Errors
     /// `Run`, where the GPU has no memory left.
@@ -361,7 +361,8 @@ impl ExecutionContext {
     pub unsafe fn enqueue(&mut self, stream: &Stream) -> Result<()> {
         let _entered = stream.context().enter()?;
         let heard = ErrorListener::listen();
-        // SAFETY: the stream is alive, and its context is current. All inputs have dimensions, all tensors have memory that stays.
+        // SAFETY: the stream is alive, and its context is current. All inputs have dimensions, all tensors have memory
+        // that stays.
         match self.is_at_home(stream) && unsafe { self.raw.enqueue(stream.raw()) } {
             true => Ok(()),
             false => Err(heard

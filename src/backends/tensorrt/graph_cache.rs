@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Runs of an engine that were captured as CUDA graphs, each with the addresses of its tensors.
 //!
-//! Tensors come from pools that hand out the same few blocks again and again, so a pipeline soon runs on captured graphs only. A
-//! capture costs as much as ten runs or more: it is made when addresses come for the second time, and kept as long as they come
-//! at all. Each graph keeps the blocks of its outputs. So there is one graph for each input block, not one for each pair of input
-//! and output blocks.
+//! Tensors come from pools that hand out the same few blocks again and again, so a pipeline soon runs on captured
+//! graphs only. A capture costs as much as ten runs or more: it is made when addresses come for the second time, and
+//! kept as long as they come at all. Each graph keeps the blocks of its outputs. So there is one graph for each input
+//! block, not one for each pair of input and output blocks.
 //!
-//! Other runs go through a [`StagedGraph`], if there is one: copies on the GPU take a few microseconds, a hundred kernels queued one
-//! by one take a hundred. With several execution contexts all runs do: otherwise each context would have to capture a graph for
-//! each block while frames wait.
+//! Other runs go through a [`StagedGraph`], if there is one: copies on the GPU take a few microseconds, a hundred
+//! kernels queued one by one take a hundred. With several execution contexts all runs do: otherwise each context would
+//! have to capture a graph for each block while frames wait.
 
 use crate::backends::tensorrt::engine::ExecutionContext;
 use crate::backends::tensorrt::interfaces;
@@ -17,12 +17,12 @@ use crate::core::cuda::graph::Graph;
 use crate::core::error::Result;
 use crate::core::memory::DeviceBlock;
 
-/// Maximum number of graphs: more than there are pictures under way in a stream. Where addresses never come again, this many are
-/// kept for nothing.
+/// Maximum number of graphs: more than there are pictures under way in a stream. Where addresses never come again, this
+/// many are kept for nothing.
 const MAX_GRAPHS: usize = 16;
 
-/// Where more are under way, graphs that were used within so many runs stay, and other addresses get no graph: each would only
-/// replace another one. Addresses come in no order, so one may well not be used for a while.
+/// Where more are under way, graphs that were used within so many runs stay, and other addresses get no graph: each
+/// would only replace another one. Addresses come in no order, so one may well not be used for a while.
 const RECENT: u64 = 64 * MAX_GRAPHS as u64;
 
 #[derive(Default)]
@@ -46,7 +46,8 @@ struct Run {
     last: u64,
 }
 
-/// A captured run on tensors of its own. One does for all: the next input is copied in behind the run that reads the last one.
+/// A captured run on tensors of its own. One does for all: the next input is copied in behind the run that reads the
+/// last one.
 struct StagedGraph {
     picture: DeviceBlock,
     outputs: Vec<DeviceBlock>,
@@ -101,7 +102,8 @@ impl GraphCache {
     pub unsafe fn launch_common(&mut self, addresses: &[u64], stream: &Stream) -> Option<Result<()>> {
         let StagedGraph { picture, outputs, graph } = self.common.as_mut()?;
         let context = stream.context();
-        // SAFETY: the blocks stay with the graph, whose last run was queued before. The caller's have the same sizes, and stay.
+        // SAFETY: the blocks stay with the graph, whose last run was queued before. The caller's have the same sizes,
+        // and stay.
         let mut queue = || unsafe {
             stream.copy((context, addresses[0]), picture.address(), picture.bytes())?;
             graph.launch(stream)?;
@@ -111,8 +113,8 @@ impl GraphCache {
         Some(queue())
     }
 
-    /// Whether the run with these addresses, which has no graph, is to be captured: they came before. `outputs` are blocks to be
-    /// kept for the next time.
+    /// Whether the run with these addresses, which has no graph, is to be captured: they came before. `outputs` are
+    /// blocks to be kept for the next time.
     pub fn note(&mut self, addresses: &[u64], outputs: &[DeviceBlock]) -> bool {
         if self.runs.iter().any(|run| run.addresses == addresses) {
             return true;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The C++ objects that we make for TensorRT to call: its loggers, the monitor of a build, and a calibrator that only reads.
 //!
-//! TensorRT gives reasons to its logger alone; functions only return that they failed. So the loggers keep the errors that they
-//! get, and [`ErrorListener`] returns them to the code that makes an [`Error`] of them.
+//! TensorRT gives reasons to its logger alone; functions only return that they failed. So the loggers keep the errors
+//! that they get, and [`ErrorListener`] returns them to the code that makes an [`Error`] of them.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_void};
@@ -70,11 +70,11 @@ macro_rules! versioned {
 /// # Safety
 /// `text` is null or a C string that lives at least as long as `'a`.
 unsafe fn text<'a>(text: *const c_char) -> std::borrow::Cow<'a, str> {
-    match text.is_null() {
-        true => "".into(),
-        // SAFETY: it is not null, so it is a C string that lives as long as `'a`.
-        false => unsafe { CStr::from_ptr(text) }.to_string_lossy(),
+    if text.is_null() {
+        return "".into();
     }
+    // SAFETY: it is not null, so it is a C string that lives as long as `'a`.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy()
 }
 
 // ---------------------------------------------------------------------------- loggers
@@ -197,7 +197,7 @@ pub fn logger(family: AbiVersion) -> *mut c_void {
 
 /// How far a build is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Progress<'a> {
+pub struct BuildProgress<'a> {
     /// TensorRT's name of the phase, which changes from version to version.
     pub phase: &'a str,
     /// 0 to 1, never falling.
@@ -210,7 +210,7 @@ pub struct Monitor<'a> {
     functions: *const c_void,
     phases: Mutex<Phases>,
     /// False ends the build at its next step.
-    go_on: Box<dyn Fn(Progress<'_>) -> bool + Send + Sync + 'a>,
+    go_on: Box<dyn Fn(BuildProgress<'_>) -> bool + Send + Sync + 'a>,
 }
 
 #[repr(C)]
@@ -230,7 +230,7 @@ static MONITOR: Table<MonitorFunctions> = Table::new(MonitorFunctions {
 
 impl<'a> Monitor<'a> {
     /// The box must stay until the build is done. `go_on` is called from threads of TensorRT.
-    pub fn new(go_on: impl Fn(Progress<'_>) -> bool + Send + Sync + 'a) -> Box<Self> {
+    pub fn new(go_on: impl Fn(BuildProgress<'_>) -> bool + Send + Sync + 'a) -> Box<Self> {
         let functions = (&raw const MONITOR.functions).cast();
         Box::new(Monitor { functions, phases: Mutex::default(), go_on: Box::new(go_on) })
     }
@@ -306,7 +306,7 @@ unsafe extern "C" fn step_complete(this: *mut c_void, name: *const c_char, step:
         phases.step(&name, step);
         phases.fraction()
     };
-    (monitor.go_on)(Progress { phase: &name, fraction })
+    (monitor.go_on)(BuildProgress { phase: &name, fraction })
 }
 
 unsafe extern "C" fn phase_finish(this: *mut c_void, name: *const c_char) {
@@ -382,7 +382,8 @@ impl Calibrator {
                 return Err(Error::new(ErrorKind::Settings, "The calibration file was not written by TensorRT")
                     .cause(format!("its first line is “{}”", first.chars().take(40).collect::<String>()))
                     .remedy(
-                        "Give a file of the entropy-2 or min-max calibrator, whose first line is like TRT-8600-EntropyCalibration2",
+                        "Give a file of the entropy-2 or min-max calibrator, whose first line is like \
+                         TRT-8600-EntropyCalibration2",
                     ));
             }
         };

@@ -92,8 +92,9 @@ impl Library {
     /// (LD_LIBRARY_PATH first), else what lies in the folders where pip and NVIDIA's archives put it. `plan` is what is to
     /// be run, and its release comes first.
     ///
-    /// A library runs code as soon as it is loaded. This function is not `unsafe`, because the path is usually a setting of the user,
-    /// and a caller could not check it; but the source of the path must be trusted like that of a program.
+    /// A library runs code as soon as it is loaded. This function is not `unsafe`, because the path is usually a
+    /// setting of the user, and a caller could not check it; but the source of the path must be trusted like that of a
+    /// program.
     ///
     /// # Errors
     /// `Library`, with every name that was tried and why it was not taken.
@@ -234,9 +235,10 @@ impl Library {
 
     /// Without a driver, TensorRT 8 crashes here and 11 returns nonsense. RTX needs none until it runs something.
     fn check_driver(&self) -> Result<()> {
-        match self.family.is_rtx() {
-            true => Ok(()),
-            false => driver::available().map_err(|error| error.about(&format!("Cannot start {}", self.name()))),
+        if self.family.is_rtx() {
+            Ok(())
+        } else {
+            driver::available().map_err(|error| error.about(&format!("Cannot start {}", self.name())))
         }
     }
 
@@ -277,7 +279,7 @@ impl Library {
                 let remedy = match failure {
                     LoadFailure::ExecutableStack(_) => {
                         "Start the program with GLIBC_TUNABLES=glibc.rtld.execstack=2 in its environment, which glibc 2.41 \
-                             and later need for TensorRT 8, or use TensorRT 10 or later"
+                         and later need for TensorRT 8, or use TensorRT 10 or later"
                     }
                     _ => "Install all of its parts, of one release",
                 };
@@ -413,11 +415,11 @@ fn recognise(number: i32) -> std::result::Result<(AbiVersion, Version), String> 
 /// Minor version of the newest TensorRT-RTX whose interface was checked.
 const NEWEST_RTX: u32 = 7;
 
-const REMEDY: &str = "Install TensorRT 8.6, 10, 11 or TensorRT-RTX, or point to it with trt-library or LD_LIBRARY_PATH; pip puts \
-                      it into site-packages/tensorrt_libs";
+const REMEDY: &str = "Install TensorRT 8.6, 10, 11 or TensorRT-RTX, or point to it with trt-library or \
+                      LD_LIBRARY_PATH; pip puts it into site-packages/tensorrt_libs";
 
-/// Every TensorRT that [`Library::open`] would find, opened; where one cannot be, its name and why. Those that are not there are
-/// left out.
+/// Every TensorRT that [`Library::open`] would find, opened; where one cannot be, its name and why. Those that are not
+/// there are left out.
 pub fn installed() -> Vec<std::result::Result<&'static Library, (PathBuf, String)>> {
     let names = || RELEASES.iter().map(|release| release.library);
     let by_loader = names().map(PathBuf::from);

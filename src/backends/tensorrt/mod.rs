@@ -27,7 +27,7 @@ use self::library::Library;
 use self::onnx::Onnx;
 use super::context_pool::ContextPool;
 use super::exit::ExitGuard;
-use super::options::{OptionSpec, Options};
+use super::options::{BackendOption, Options};
 use super::{Backend, LoadContext, LoadEvent, LoadRequest, ModelInstance, OpenedModel, Unsupported};
 use crate::core::cuda::driver::Context;
 use crate::core::device::Device;
@@ -57,7 +57,7 @@ impl Backend for TensorRt {
         Device::Cuda
     }
 
-    fn options(&self) -> &'static [&'static OptionSpec] {
+    fn options(&self) -> &'static [&'static BackendOption] {
         &options::OPTIONS
     }
 
@@ -65,8 +65,8 @@ impl Backend for TensorRt {
         library_for(file, &options.into()).map(drop).map_err(Unsupported::Missing)
     }
 
-    /// Engines say what goes in and comes out only once they are loaded onto the GPU, so that is done here for them, and takes some
-    /// time.
+    /// Engines say what goes in and comes out only once they are loaded onto the GPU, so that is done here for them,
+    /// and takes some time.
     fn describe(&self, file: &ModelFile, options: &Options, cuda: Option<&Context>) -> Result<Arc<dyn OpenedModel>> {
         let options = TrtOptions::from(options);
         let library = library_for(file, &options)?;
@@ -220,7 +220,7 @@ impl TrtModel {
         let timing =
             cache.as_ref().filter(|_| !library.family().is_rtx()).map(|cache| cache.timing(&library.name(), &gpu));
         let known = timing.as_ref().and_then(|timing| timing.load());
-        let progress = |progress: interfaces::Progress<'_>| {
+        let progress = |progress: interfaces::BuildProgress<'_>| {
             (loading.report)(LoadEvent::Progress(progress.phase, Some((progress.fraction * 100.0) as u32)));
         };
         let _entered = cuda.enter()?;

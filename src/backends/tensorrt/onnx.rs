@@ -97,9 +97,10 @@ impl Onnx {
         if self.nodes().iter().any(|node| node.op_type == "QuantizeLinear" || node.op_type == "DequantizeLinear") {
             return WeightType::Quantized;
         }
-        match self.weights().iter().any(|weight| [FLOAT16, BFLOAT16].contains(&weight.data_type)) {
-            true => WeightType::Half,
-            false => WeightType::F32,
+        if self.weights().iter().any(|weight| [FLOAT16, BFLOAT16].contains(&weight.data_type)) {
+            WeightType::Half
+        } else {
+            WeightType::F32
         }
     }
 }

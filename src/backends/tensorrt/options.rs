@@ -5,126 +5,158 @@ use std::path::PathBuf;
 
 use super::builder::{BuildOptions, Precision};
 use super::engine::RuntimeOptions;
-use crate::backends::options::{Choice, OptionKind, OptionSpec, Options};
+use crate::backends::options::{BackendOption, Options};
+use crate::core::options::{Choice, OptionKind, OptionSpec, OptionValue};
 
-static LIBRARY: OptionSpec = OptionSpec {
-    name: "trt-library",
-    nick: "TensorRT library",
-    blurb: "File or folder of the TensorRT library to use (unset = the newest that is found)",
-    kind: OptionKind::Path,
+static LIBRARY: BackendOption = BackendOption {
+    spec: OptionSpec {
+        name: "trt-library",
+        nick: "TensorRT library",
+        blurb: "File or folder of the TensorRT library to use (unset = the newest that is found)",
+        kind: OptionKind::Path,
+    },
+    default: OptionValue::Path(None),
     is_in_key: false, // the key has its release
     insists: None,
 };
 
-static ALLOW_HOST_CODE: OptionSpec = OptionSpec {
-    name: "allow-host-code",
-    nick: "Allow host code",
-    blurb: "Let an engine run CPU code that it carries, as version-compatible engines do. Such code can do all that this user can: only for engines you trust",
-    kind: OptionKind::Flag,
+static ALLOW_HOST_CODE: BackendOption = BackendOption {
+    spec: OptionSpec {
+        name: "allow-host-code",
+        nick: "Allow host code",
+        blurb: "Let an engine run CPU code that it carries, as version-compatible engines do. Such code can do all \
+                that this user can: only for engines you trust",
+        kind: OptionKind::Flag,
+    },
+    default: OptionValue::Flag(false),
     is_in_key: false,
     insists: None,
 };
 
-static DLA_CORE: OptionSpec = OptionSpec {
-    name: "dla-core",
-    nick: "DLA core",
-    blurb: "Deep-learning accelerator of a Jetson to run on (-1 = the GPU)",
-    kind: OptionKind::Int { min: -1, max: 15, default: -1 },
-    is_in_key: true,
-    insists: None,
-};
-
-static PRECISION: OptionSpec = OptionSpec {
-    name: "precision",
-    nick: "Precision",
-    blurb: "Precision of the engine built from an ONNX file",
-    kind: OptionKind::Choice {
-        type_name: "GstTrtPrecision",
-        choices: &[
-            Choice {
-                word: Precision::Auto.name(),
-                blurb: "FP16 where TensorRT may choose and the GPU is fast at it, else the types in the file",
-            },
-            Choice { word: Precision::Fp32.name(), blurb: "32-bit float" },
-            Choice { word: Precision::Fp16.name(), blurb: "16-bit float where it is faster" },
-            Choice {
-                word: Precision::Int8.name(),
-                blurb: "8-bit integers where they are faster, by a calibration cache",
-            },
-        ],
+static DLA_CORE: BackendOption = BackendOption {
+    spec: OptionSpec {
+        name: "dla-core",
+        nick: "DLA core",
+        blurb: "Deep-learning accelerator of a Jetson to run on (-1 = the GPU)",
+        kind: OptionKind::Int(-1..=15),
     },
+    default: OptionValue::Int(-1),
     is_in_key: true,
     insists: None,
 };
 
-static CALIBRATION: OptionSpec = OptionSpec {
-    name: "int8-calibration-cache",
-    nick: "INT8 calibration cache",
-    blurb: "Calibration table for precision=int8, as TensorRT's calibrators write it",
-    kind: OptionKind::Path,
-    is_in_key: true,
-    insists: None,
-};
-
-static WORKSPACE: OptionSpec = OptionSpec {
-    name: "workspace-mib",
-    nick: "Workspace",
-    blurb: "Maximum MiB of GPU memory for the layers' work (0 = no limit)",
-    kind: OptionKind::UInt { max: u32::MAX, default: 0 },
-    is_in_key: true,
-    insists: None,
-};
-
-static LEVEL: OptionSpec = OptionSpec {
-    name: "optimization-level",
-    nick: "Optimization level",
-    blurb: "How long TensorRT may look for faster kernels: 0 builds in seconds, 5 in many minutes",
-    kind: OptionKind::UInt { max: 5, default: 3 },
-    is_in_key: true,
-    insists: None,
-};
-
-static ENGINE_BUILD: OptionSpec = OptionSpec {
-    name: "engine-build",
-    nick: "Engine build",
-    blurb: "Whether to build an engine from an ONNX file that has none in the cache",
-    kind: OptionKind::Choice {
-        type_name: "GstTrtEngineBuild",
-        choices: &[
-            Choice { word: "auto", blurb: "Build what the cache does not have" },
-            Choice { word: "never", blurb: "Fail instead; for machines that must not spend minutes on it" },
-        ],
+static PRECISION: BackendOption = BackendOption {
+    spec: OptionSpec {
+        name: "precision",
+        nick: "Precision",
+        blurb: "Precision of the engine built from an ONNX file",
+        kind: OptionKind::Choice {
+            type_name: "GstTrtPrecision",
+            choices: &[
+                Choice {
+                    word: Precision::Auto.name(),
+                    blurb: "FP16 where TensorRT may choose and the GPU is fast at it, else the types in the file",
+                },
+                Choice { word: Precision::Fp32.name(), blurb: "32-bit float" },
+                Choice { word: Precision::Fp16.name(), blurb: "16-bit float where it is faster" },
+                Choice {
+                    word: Precision::Int8.name(),
+                    blurb: "8-bit integers where they are faster, by a calibration cache",
+                },
+            ],
+        },
     },
+    default: OptionValue::Choice(Precision::Auto.name()),
+    is_in_key: true,
+    insists: None,
+};
+
+static CALIBRATION: BackendOption = BackendOption {
+    spec: OptionSpec {
+        name: "int8-calibration-cache",
+        nick: "INT8 calibration cache",
+        blurb: "Calibration table for precision=int8, as TensorRT's calibrators write it",
+        kind: OptionKind::Path,
+    },
+    default: OptionValue::Path(None),
+    is_in_key: true,
+    insists: None,
+};
+
+static WORKSPACE: BackendOption = BackendOption {
+    spec: OptionSpec {
+        name: "workspace-mib",
+        nick: "Workspace",
+        blurb: "Maximum MiB of GPU memory for the layers' work (0 = no limit)",
+        kind: OptionKind::UInt(0..=u32::MAX),
+    },
+    default: OptionValue::UInt(0),
+    is_in_key: true,
+    insists: None,
+};
+
+static LEVEL: BackendOption = BackendOption {
+    spec: OptionSpec {
+        name: "optimization-level",
+        nick: "Optimization level",
+        blurb: "How long TensorRT may look for faster kernels: 0 builds in seconds, 5 in many minutes",
+        kind: OptionKind::UInt(0..=5),
+    },
+    default: OptionValue::UInt(3),
+    is_in_key: true,
+    insists: None,
+};
+
+static ENGINE_BUILD: BackendOption = BackendOption {
+    spec: OptionSpec {
+        name: "engine-build",
+        nick: "Engine build",
+        blurb: "Whether to build an engine from an ONNX file that has none in the cache",
+        kind: OptionKind::Choice {
+            type_name: "GstTrtEngineBuild",
+            choices: &[
+                Choice { word: "auto", blurb: "Build what the cache does not have" },
+                Choice { word: "never", blurb: "Fail instead; for machines that must not spend minutes on it" },
+            ],
+        },
+    },
+    default: OptionValue::Choice("auto"),
     is_in_key: false,
     insists: None,
 };
 
-static ENGINE_CACHE: OptionSpec = OptionSpec {
-    name: "engine-cache",
-    nick: "Engine cache",
-    blurb: "Folder of built engines (unset = gst-plugin-trt/engines in the user's cache)",
-    kind: OptionKind::Path,
+static ENGINE_CACHE: BackendOption = BackendOption {
+    spec: OptionSpec {
+        name: "engine-cache",
+        nick: "Engine cache",
+        blurb: "Folder of built engines (unset = gst-plugin-trt/engines in the user's cache)",
+        kind: OptionKind::Path,
+    },
+    default: OptionValue::Path(None),
     is_in_key: false,
     insists: None,
 };
 
-static CUDA_GRAPH: OptionSpec = OptionSpec {
-    name: "cuda-graph",
-    nick: "CUDA graph",
-    blurb: "Whether TensorRT's work for a frame is captured in a CUDA graph and launched by one call",
-    kind: OptionKind::Choice {
-        type_name: "GstTrtCudaGraph",
-        choices: &[
-            Choice { word: "auto", blurb: "Record runs where the engine allows it" },
-            Choice { word: "on", blurb: "Record runs, and fail where that is impossible" },
-            Choice { word: "off", blurb: "Queue the kernels of each run one by one" },
-        ],
+static CUDA_GRAPH: BackendOption = BackendOption {
+    spec: OptionSpec {
+        name: "cuda-graph",
+        nick: "CUDA graph",
+        blurb: "Whether TensorRT's work for a frame is captured in a CUDA graph and launched by one call",
+        kind: OptionKind::Choice {
+            type_name: "GstTrtCudaGraph",
+            choices: &[
+                Choice { word: "auto", blurb: "Record runs where the engine allows it" },
+                Choice { word: "on", blurb: "Record runs, and fail where that is impossible" },
+                Choice { word: "off", blurb: "Queue the kernels of each run one by one" },
+            ],
+        },
     },
+    default: OptionValue::Choice("auto"),
     is_in_key: false,
     insists: Some("on"),
 };
 
-pub(super) static OPTIONS: [&OptionSpec; 10] = [
+pub(super) static OPTIONS: [&BackendOption; 10] = [
     &LIBRARY,
     &ALLOW_HOST_CODE,
     &DLA_CORE,
@@ -201,9 +233,9 @@ mod tests {
     use super::*;
 
     fn with(name: &str, value: &str) -> TrtOptions {
-        let option = OPTIONS.into_iter().find(|option| option.name == name).unwrap();
+        let option = OPTIONS.into_iter().find(|option| option.spec.name == name).unwrap();
         let mut options = Options::default();
-        options.set(option, option.parse(value).unwrap());
+        options.set(option, option.spec.parse(value).unwrap());
         TrtOptions::from(&options)
     }
 
@@ -239,14 +271,14 @@ mod tests {
     #[test]
     fn the_key_has_what_changes_the_build_and_nothing_else() {
         for option in OPTIONS {
-            let other = match &option.kind {
+            let other = match &option.spec.kind {
                 OptionKind::Flag => "true",
-                OptionKind::Int { .. } | OptionKind::UInt { .. } => "1",
+                OptionKind::Int(_) | OptionKind::UInt(_) => "1",
                 OptionKind::Choice { choices, .. } => choices[1].word,
-                OptionKind::Path | OptionKind::Text => "/var/file",
+                _ => "/var/file",
             };
-            let changes = with(option.name, other).build != TrtOptions::default().build;
-            assert_eq!(changes, option.is_in_key, "{}", option.name);
+            let changes = with(option.spec.name, other).build != TrtOptions::default().build;
+            assert_eq!(changes, option.is_in_key, "{}", option.spec.name);
         }
     }
 }

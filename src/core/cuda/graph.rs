@@ -40,8 +40,8 @@ impl Stream {
 
 const CAPTURING: &str = "Cannot capture GPU work";
 
-/// A stream that captures, in the current context. Dropping this ends the capture, also after an error or a panic, and destroys
-/// the graph.
+/// A stream that captures, in the current context. Dropping this ends the capture, also after an error or a panic, and
+/// destroys the graph.
 struct Capture<'a>(&'a Stream);
 
 /// The captured graph; destroyed when dropped.
@@ -95,7 +95,8 @@ impl Graph {
         #[cfg(test)]
         super::driver::faults::check("launch")?;
         let _entered = self.context.enter()?;
-        // SAFETY: graph and stream are alive and of one context. All that the graph was captured with stays until it is done.
+        // SAFETY: graph and stream are alive and of one context. All that the graph was captured with stays until it is
+        // done.
         unsafe { sys::cuGraphLaunch(self.raw, stream.cast()) }.result().or_fail("Cannot launch a CUDA graph")
     }
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What the plugin and the C library agree on, so that the library can export tensors of frames.
 //!
-//! They are two files, perhaps of two versions, and the tensors of a frame are the plugin's. So the library asks the plugin, by one
-//! function with the ABI of C. The plugin attaches it to the type of its meta by `g_type_set_qdata()`, so the library needs no GStreamer.
+//! They are two files, perhaps of two versions, and the tensors of a frame are the plugin's. So the library asks the
+//! plugin, by one function with the ABI of C. The plugin attaches it to the type of its meta by `g_type_set_qdata()`,
+//! so the library needs no GStreamer.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 

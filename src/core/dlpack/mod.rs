@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Tensors to and from other frameworks (PyTorch, CuPy, NumPy, JAX) without a copy, by [DLPack](https://dmlc.github.io/dlpack).
+//! Tensors to and from other frameworks (PyTorch, CuPy, NumPy, JAX) without a copy, by
+//! [DLPack](https://dmlc.github.io/dlpack).
 //!
-//! An exported tensor is kept until its consumer calls its deleter. An imported one is given back by its own deleter, when the
-//! last [`Tensor`] of it is dropped. Both ways the memory is shared.
+//! An exported tensor is kept until its consumer calls its deleter. An imported one is given back by its own deleter,
+//! when the last [`Tensor`] of it is dropped. Both ways the memory is shared.
 
 pub mod exporter;
 
@@ -170,8 +171,8 @@ struct Exported<M> {
     _keep: Box<dyn Send + Sync>,
 }
 
-/// A tensor for another framework, to be freed by its deleter. `keep` holds its memory. The consumer reads it behind the tensor's
-/// fence. The deleter gives the memory back once the work is done that the consumer has enqueued until then.
+/// A tensor for another framework, to be freed by its deleter. `keep` holds its memory. The consumer reads it behind
+/// the tensor's fence. The deleter gives the memory back once the work is done that the consumer has enqueued until then.
 ///
 /// The structure has no flag for read-only memory, so the caller has to document it.
 ///
@@ -290,8 +291,9 @@ impl Drop for Imported {
 /// A tensor of another framework, under a name of ours. It is taken over if this succeeds, and else left alone.
 ///
 /// # Safety
-/// It is a `DLManagedTensor` that nothing else has consumed, and its memory is not written as long as the tensor is there. On a
-/// GPU, work that writes it is done, or [`Tensors`](crate::core::tensor::Tensors) made of it are given the fence of that work.
+/// It is a `DLManagedTensor` that nothing else has consumed, and its memory is not written as long as the tensor is
+/// there. On a GPU, work that writes it is done, or [`Tensors`](crate::core::tensor::Tensors) made of it are given the
+/// fence of that work.
 ///
 /// # Errors
 /// `WrongType`, where it is on another kind of device, of elements that we do not have, not contiguous, or not aligned;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Parts of pooled GPU memory.
 //!
-//! Memory that returns to its pool is idle: no enqueued work reads or writes it any more. Its last user sees to that, by waiting
-//! for the fence of the work.
+//! Memory that returns to its pool is idle: no enqueued work reads or writes it any more. Its last user sees to that,
+//! by waiting for the fence of the work.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -159,8 +159,8 @@ impl DeviceBlock {
         }
     }
 
-    /// Enqueued work uses this until the fence is passed. Only then does the pool give it away again, or does its owner get it back.
-    /// Not needed for work that is waited for before the block is dropped.
+    /// Enqueued work uses this until the fence is passed. Only then does the pool give it away again, or does its owner
+    /// get it back. Not needed for work that is waited for before the block is dropped.
     pub fn release_after(&self, fence: Fence) {
         let mut used = self.owner.used.lock().unwrap_or_else(PoisonError::into_inner);
         used.retain(|earlier| !earlier.is_passed());

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Memory where it is needed: on the host, pinned, or on a GPU; pools of it, and copies between all of them.
 //!
-//! [`Buffer`] owns memory of one [`MemoryKind`]. A [`Pool`] gives buffers away and takes them back, so that what runs again and
-//! again allocates nothing. Tensors are in a [`HostBlock`] or [`DeviceBlock`]: a part of such memory, or of foreign memory.
+//! [`Buffer`] owns memory of one [`MemoryKind`]. A [`Pool`] gives buffers away and takes them back, so that what runs
+//! again and again allocates nothing. Tensors are in a [`HostBlock`] or [`DeviceBlock`]: a part of such memory, or of
+//! foreign memory.
 
 mod device;
 mod host;
@@ -63,8 +64,8 @@ impl fmt::Display for MemoryKind {
 
 /// Bytes in memory of one kind, zeroed on the host and unspecified on a GPU.
 ///
-/// Some kinds the host sees while a GPU works on them. Functions that enqueue such work are `unsafe`: their caller promises that nothing
-/// else uses the memory until it is done, not even through these functions.
+/// Some kinds the host sees while a GPU works on them. Functions that enqueue such work are `unsafe`: their caller
+/// promises that nothing else uses the memory until it is done, not even through these functions.
 ///
 /// ```
 /// use gsttrt::memory::{Buffer, MemoryKind};
@@ -134,8 +135,8 @@ impl Buffer {
         Ok(Buffer { memory: Memory::Unified(Unified::new(context, bytes)?), bytes })
     }
 
-    /// On the GPU where there is one and it has memory left, else on the host. The reason for host memory is returned for the first
-    /// buffer of a process only, for that is worth one warning.
+    /// On the GPU where there is one and it has memory left, else on the host. The reason for host memory is returned
+    /// for the first buffer of a process only, for that is worth one warning.
     #[doc(hidden)]
     pub fn try_device(context: Option<&Context>, bytes: usize) -> (Self, Option<Error>) {
         static REPORTED: AtomicBool = AtomicBool::new(false);
@@ -254,12 +255,13 @@ impl Buffer {
     }
 
     fn check_elements<T: Element>(&self) -> Result<()> {
-        match self.bytes.is_multiple_of(size_of::<T>()) {
-            true => Ok(()),
-            false => Err(Error::new(
+        if self.bytes.is_multiple_of(size_of::<T>()) {
+            Ok(())
+        } else {
+            Err(Error::new(
                 ErrorKind::WrongType,
                 format!("{} bytes are no whole number of {} elements", self.bytes, T::DTYPE),
-            )),
+            ))
         }
     }
 
@@ -311,10 +313,11 @@ impl Buffer {
     }
 
     fn check_range(&self, at: usize, bytes: usize) -> Result<()> {
-        match at.checked_add(bytes).is_some_and(|end| end <= self.bytes) {
-            true => Ok(()),
-            false => Err(Error::new(ErrorKind::WrongType, "The range is not within the buffer")
-                .cause(format!("{bytes} bytes from {at} on, of {}", self.bytes))),
+        if at.checked_add(bytes).is_some_and(|end| end <= self.bytes) {
+            Ok(())
+        } else {
+            Err(Error::new(ErrorKind::WrongType, "The range is not within the buffer")
+                .cause(format!("{bytes} bytes from {at} on, of {}", self.bytes)))
         }
     }
 }

@@ -256,9 +256,10 @@ impl FreeLists {
 
 impl PoolStats {
     fn count(&mut self, class: usize, is_hit: bool) {
-        match is_hit {
-            true => self.hits += 1,
-            false => self.misses += 1,
+        if is_hit {
+            self.hits += 1
+        } else {
+            self.misses += 1
         }
         self.in_use += 1;
         self.in_use_bytes += class;
@@ -272,7 +273,8 @@ impl PoolStats {
 }
 
 impl PooledBuffer {
-    /// Work that is queued uses the buffer until this is passed, so the pool gives it away only after that. There may be several such.
+    /// Work that is queued uses the buffer until this is passed, so the pool gives it away only after that. There may
+    /// be several such.
     pub fn release_after(&mut self, fence: Fence) {
         self.after.0.retain(|earlier| !earlier.is_passed());
         self.after.0.push(fence);

@@ -117,8 +117,8 @@ impl Drop for DeviceMemory {
 pub(super) unsafe fn write(context: &Context, address: u64, bytes: &[u8]) -> Result<()> {
     let _entered = context.enter()?;
     counters::uploaded(bytes.len());
-    // SAFETY: so many bytes are there, and used by nothing else. The copy is on the null stream; of pageable memory it returns
-    // once all is staged, so that stream is waited for.
+    // SAFETY: so many bytes are there, and used by nothing else. The copy is on the null stream; of pageable memory it
+    // returns once all is staged, so that stream is waited for.
     unsafe { result::memcpy_htod_sync(address, bytes).and_then(|()| result::stream::synchronize(ptr::null_mut())) }
         .or_fail("Cannot write GPU memory")
 }
@@ -128,8 +128,8 @@ pub(super) unsafe fn write(context: &Context, address: u64, bytes: &[u8]) -> Res
 /// # Safety
 /// There are as many bytes of that context's GPU at the address.
 pub(super) unsafe fn read(context: &Context, address: u64, bytes: &mut [u8]) -> Result<()> {
-    /// `CU_STREAM_PER_THREAD`. The null stream would wait for all streams of the context that are not made otherwise, as decoders'
-    /// are not, and they for it.
+    /// `CU_STREAM_PER_THREAD`. The null stream would wait for all streams of the context that are not made otherwise,
+    /// as decoders' are not, and they for it.
     const OF_THREAD: sys::CUstream = ptr::without_provenance_mut(2);
     let _entered = context.enter()?;
     // SAFETY: so many bytes are there. The host's stay until the stream is waited for.

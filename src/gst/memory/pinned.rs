@@ -96,7 +96,8 @@ mod imp {
             let (Some(context), Some(all)) = (self.context.get(), all) else {
                 return Err(Error::new(ErrorKind::Run, format!("Cannot allocate {size} bytes of pinned memory")));
             };
-            // Pages have a larger alignment than any parameters ask for, and are zeroed, as flags of the parameters may ask for.
+            // Pages have a larger alignment than any parameters ask for, and are zeroed, as flags of the parameters may
+            // ask for.
             let mut memory = gst::Memory::from_mut_slice(PinnedBytes(Mapped::new(context, all)?));
             let inner = memory.get_mut().expect("it was just made");
             inner.resize(params.prefix()..params.prefix() + size);

@@ -2,8 +2,8 @@
 //! Attributes of objects: what classifiers of objects have found, in the objects' metas.
 //!
 //! A parameter [`NAME`] of the region for each classifier, with `label`, `label_id` and `confidence` of the best class as DL
-//! Streamer writes and reads it, the `model`, `held` where the result is that of an earlier frame, and an array `classes` of all that it
-//! gave. With GStreamer 1.24 (feature `v1_24`) also a GstAnalyticsClsMtd that the object contains.
+//! Streamer writes and reads it, the `model`, `held` where the result is that of an earlier frame, and an array
+//! `classes` of all that it gave. With GStreamer 1.24 (feature `v1_24`) also a GstAnalyticsClsMtd that the object contains.
 
 use gst_video::VideoRegionOfInterestMeta;
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Classes of the whole frame as metas that other elements and applications read.
 //!
-//! Always a `GstCustomMeta` called [`NAME`], which any program can read without our headers, by `gst_buffer_get_custom_meta`: its
-//! structure has an array `classes` of structures with `label`, `class-id` and `confidence`, the most probable first, and `held`
-//! where they are those of an earlier frame. Classes of a second model follow those of the first.
-//! With GStreamer 1.24 (feature `v1_24`) also a `GstAnalyticsClsMtd` that belongs to no object.
+//! Always a `GstCustomMeta` called [`NAME`], which any program can read without our headers, by
+//! `gst_buffer_get_custom_meta`: its structure has an array `classes` of structures with `label`, `class-id` and
+//! `confidence`, the most probable first, and `held` where they are those of an earlier frame. Classes of a second
+//! model follow those of the first. With GStreamer 1.24 (feature `v1_24`) also a `GstAnalyticsClsMtd` that belongs to
+//! no object.
 
 use std::sync::Once;
 
@@ -45,10 +46,7 @@ pub fn attach(buffer: &mut gst::BufferRef, instances: &Instances, labels: &[Stri
     register();
     let classes = structures(instances, labels);
     let is_there = CustomMeta::from_buffer(buffer, NAME).is_ok();
-    let meta = match is_there {
-        true => CustomMeta::from_mut_buffer(buffer, NAME),
-        false => CustomMeta::add(buffer, NAME),
-    };
+    let meta = if is_there { CustomMeta::from_mut_buffer(buffer, NAME) } else { CustomMeta::add(buffer, NAME) };
     let Ok(mut meta) = meta else { return };
     let structure = meta.mut_structure();
     let before = structure.get::<gst::Array>("classes").unwrap_or_default();

@@ -2,11 +2,12 @@
 //! Detections as metas that other elements and applications read.
 //!
 //! Always `GstVideoRegionOfInterestMeta`: its type is the label, its id counts the objects of the frame, and a `detection`
-//! structure holds `label_id`, `confidence` and the box in 0..1 of the frame, as DL Streamer's elements write and read it; `held`
-//! is present and true where the box is that of an earlier frame. A rotated box is stored as the upright one around it, and a
-//! `rotation` structure holds its angle and its corners. The mask of an object is in a `mask` structure.
+//! structure holds `label_id`, `confidence` and the box in 0..1 of the frame, as DL Streamer's elements write and read
+//! it; `held` is present and true where the box is that of an earlier frame. A rotated box is stored as the upright one
+//! around it, and a `rotation` structure holds its angle and its corners. The mask of an object is in a `mask` structure.
 //! With GStreamer 1.24 (feature `v1_24`) also `GstAnalyticsODMtd`, from 1.26 on with its rotation, with a
-//! `GstAnalyticsSegmentationMtd` that it contains where there is a mask. And [`message`], for applications that read the bus.
+//! `GstAnalyticsSegmentationMtd` that it contains where there is a mask. And [`message`], for applications that read
+//! the bus.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -26,8 +27,8 @@ use crate::image::{Candidate, label_text};
 use crate::postprocess::Instances;
 use crate::postprocess::fields;
 
-/// The names of classes as GLib's quarks. Looking up the quark of a text takes a lock that all threads share: with 16 streams and
-/// 300 objects a frame, most of the time went there.
+/// The names of classes as GLib's quarks. Looking up the quark of a text takes a lock that all threads share: with 16
+/// streams and 300 objects a frame, most of the time went there.
 #[derive(Debug, Default)]
 pub struct LabelQuarks(HashMap<u32, Quark>);
 
@@ -56,8 +57,8 @@ fn pixels(detection: &Candidate, (width, height): (u32, u32)) -> (u32, u32, u32,
     (x, y, (bbox.x2.ceil() as u32).max(x) - x, (bbox.y2.ceil() as u32).max(y) - y)
 }
 
-/// Attaches objects, in pixels of a frame of that size, to the frame's buffer, after those of other models. `names` are those
-/// of `labels`, and empty at first.
+/// Attaches objects, in pixels of a frame of that size, to the frame's buffer, after those of other models. `names` are
+/// those of `labels`, and empty at first.
 pub fn attach(
     buffer: &mut gst::BufferRef,
     instances: &Instances,
@@ -104,8 +105,8 @@ pub fn attach(
     attach_analytics(buffer, instances, labels, names, size);
 }
 
-/// A structure with the keypoints of an object, if its model finds any, and the size of the frame that they are in pixels of: an
-/// element that scales the frame scales the region, but not its parameters.
+/// A structure with the keypoints of an object, if its model finds any, and the size of the frame that they are in
+/// pixels of: an element that scales the frame scales the region, but not its parameters.
 fn keypoints(instances: &Instances, object: usize, size: (u32, u32)) -> Option<gst::Structure> {
     instances.keypoints.as_ref()?;
     let mut fields = Fields(gst::Structure::new_empty("keypoints"));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Events of a frame: what trtanalytics writes and trtpublish reads.
 //!
-//! A `GstCustomMeta` called [`NAME`], which any program can read without our headers, by `gst_buffer_get_custom_meta`: its structure
-//! has an array `events` of structures, each the same as the element message [`MESSAGE`] on the bus. Only frames on which something
-//! has happened have it.
+//! A `GstCustomMeta` called [`NAME`], which any program can read without our headers, by `gst_buffer_get_custom_meta`:
+//! its structure has an array `events` of structures, each the same as the element message [`MESSAGE`] on the bus. Only
+//! frames on which something has happened have it.
 
 use std::sync::Once;
 
@@ -87,9 +87,10 @@ pub fn attach(buffer: &mut gst::BufferRef, events: &[gst::Structure]) {
         return;
     }
     register();
-    let meta = match CustomMeta::from_buffer(buffer, NAME).is_ok() {
-        true => CustomMeta::from_mut_buffer(buffer, NAME),
-        false => CustomMeta::add(buffer, NAME),
+    let meta = if CustomMeta::from_buffer(buffer, NAME).is_ok() {
+        CustomMeta::from_mut_buffer(buffer, NAME)
+    } else {
+        CustomMeta::add(buffer, NAME)
     };
     let Ok(mut meta) = meta else { return };
     let structure = meta.mut_structure();

@@ -18,9 +18,10 @@ pub fn gray(pixels: Vec<u8>, format: VideoFormat, (width, height): (u32, u32)) -
 /// The values of a map, in 8 bits where they fit; then 255 is no class. `None` where they are not given.
 pub fn picture(map: &PixelMap) -> Option<gst::Buffer> {
     let values = map.values();
-    let (pixels, format) = match map.has_bytes() {
-        true => (values.iter().map(|&value| value as u8).collect(), VideoFormat::Gray8),
-        false => (values.iter().flat_map(|value| value.to_le_bytes()).collect(), VideoFormat::Gray16Le),
+    let (pixels, format) = if map.has_bytes() {
+        (values.iter().map(|&value| value as u8).collect(), VideoFormat::Gray8)
+    } else {
+        (values.iter().flat_map(|value| value.to_le_bytes()).collect(), VideoFormat::Gray16Le)
     };
     gray(pixels, format, (map.width(), map.height())).filter(|_| !map.is_hidden)
 }

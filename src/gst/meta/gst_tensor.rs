@@ -54,7 +54,8 @@ mod published {
     use crate::heads;
     use TensorDimOrder::{ColMajor, RowMajor};
 
-    /// What a decoder of GStreamer reads: it recognises a tensor by its id, and from 1.28 on a head by the group in the caps.
+    /// What a decoder of GStreamer reads: it recognises a tensor by its id, and from 1.28 on a head by the group in the
+    /// caps.
     struct DecoderInput {
         /// The head that it decodes.
         head: &'static str,
@@ -163,8 +164,8 @@ mod published {
     impl PublishedOutputs {
         /// Of a model with an input of that size.
         ///
-        /// An id is what the file's metadata has under the output's name, as for GStreamer's onnxinference in 1.26; else what the
-        /// decoder of the model's head asks for; else the name.
+        /// An id is what the file's metadata has under the output's name, as for GStreamer's onnxinference in 1.26;
+        /// else what the decoder of the model's head asks for; else the name.
         ///
         /// # Errors
         /// None, where GStreamer has GstTensorMeta.

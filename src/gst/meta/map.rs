@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Maps of the frame as metas that other elements and applications read.
 //!
-//! Always a `GstCustomMeta` called [`NAME`], which any program can read without our headers, by `gst_buffer_get_custom_meta`: its
-//! structure has an array `maps` of structures, one of each model. They have the fields of [`fields::visit_map`], an array `regions` of
-//! structures with those of [`fields::visit_region`], `frame-width` and `frame-height`, `held` where the map is that of an earlier
-//! frame, and in `picture` a GstBuffer with the values, GRAY8 or GRAY16_LE by its GstVideoMeta.
-//! With GStreamer 1.26 (feature `v1_26`) also a `GstAnalyticsSegmentationMtd`, except of depths.
+//! Always a `GstCustomMeta` called [`NAME`], which any program can read without our headers, by
+//! `gst_buffer_get_custom_meta`: its structure has an array `maps` of structures, one of each model. They have the
+//! fields of [`fields::visit_map`], an array `regions` of structures with those of [`fields::visit_region`],
+//! `frame-width` and `frame-height`, `held` where the map is that of an earlier frame, and in `picture` a GstBuffer
+//! with the values, GRAY8 or GRAY16_LE by its GstVideoMeta. With GStreamer 1.26 (feature `v1_26`) also a
+//! `GstAnalyticsSegmentationMtd`, except of depths.
 
 use std::sync::Once;
 
@@ -57,10 +58,7 @@ pub fn attach(buffer: &mut gst::BufferRef, instances: &Instances, labels: &[Stri
         to.0.set("held", true);
     }
     let is_there = CustomMeta::from_buffer(buffer, NAME).is_ok();
-    let meta = match is_there {
-        true => CustomMeta::from_mut_buffer(buffer, NAME),
-        false => CustomMeta::add(buffer, NAME),
-    };
+    let meta = if is_there { CustomMeta::from_mut_buffer(buffer, NAME) } else { CustomMeta::add(buffer, NAME) };
     let Ok(mut meta) = meta else { return };
     let structure = meta.mut_structure();
     let before = structure.get::<gst::Array>("maps").unwrap_or_default();

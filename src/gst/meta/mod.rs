@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What our elements attach to buffers: tensors for each other, detections for all elements. And the copying of metas where a
-//! frame continues in another buffer.
+//! What our elements attach to buffers: tensors for each other, detections for all elements. And the copying of metas
+//! where a frame continues in another buffer.
 
 pub mod attributes;
 pub mod classification;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 //! How the elements between trtpreprocess and trtnms change the picture.
 //!
-//! The tensor on a frame contains where it lies in the picture that trtpreprocess saw. trtnms has to know where that is in the
-//! picture that it gets. Metas do not contain that: videoflip and videobox copy them as videoconvert does. But elements that
-//! change the geometry translate the coordinates of a pointer in navigation events, so that a click on the screen arrives at the
-//! point of the source that was clicked on. So trtnms sends two points upstream with each frame, and trtpreprocess answers with where
-//! they arrived. Scaling alone leaves both at the same fractions of the picture. Where only queues are between our elements
-//! nothing is sent.
+//! The tensor on a frame contains where it lies in the picture that trtpreprocess saw. trtnms has to know where that is
+//! in the picture that it gets. Metas do not contain that: videoflip and videobox copy them as videoconvert does. But
+//! elements that change the geometry translate the coordinates of a pointer in navigation events, so that a click on
+//! the screen arrives at the point of the source that was clicked on. So trtnms sends two points upstream with each
+//! frame, and trtpreprocess answers with where they arrived. Scaling alone leaves both at the same fractions of the
+//! picture. Where only queues are between our elements nothing is sent.
 //!
-//! Where an answer is new, each element between is tested by itself. That finds the element that changes the picture, and what the
-//! sum of all cannot show: borders that a scaler adds, and scalers that do not translate coordinates.
+//! Where an answer is new, each element between is tested by itself. That finds the element that changes the picture,
+//! and what the sum of all cannot show: borders that a scaler adds, and scalers that do not translate coordinates.
 
 use std::sync::{Arc, Mutex};
 
@@ -91,7 +91,8 @@ struct Seen {
 }
 
 impl Way {
-    /// Checks that the picture of that size that arrives at `pad` is the one that its tensors were made from, scaled at most.
+    /// Checks that the picture of that size that arrives at `pad` is the one that its tensors were made from, scaled at
+    /// most.
     ///
     /// # Errors
     /// `Negotiation`, where the picture was not only scaled in between; `WrongType`, where it is another one.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The objects of a frame in its metas, attached by any element.
 //!
-//! Read are GstVideoRegionOfInterestMeta, with the parameters `detection` and `object_id` as trtnms and DL Streamer write them and
-//! `keypoints`, `rotation` and `mask` as trtnms does, and with GStreamer 1.24 the objects of GstAnalyticsRelationMeta with their trackings,
-//! from 1.26 on with their segmentations.
+//! Read are GstVideoRegionOfInterestMeta, with the parameters `detection` and `object_id` as trtnms and DL Streamer
+//! write them and `keypoints`, `rotation` and `mask` as trtnms does, and with GStreamer 1.24 the objects of
+//! GstAnalyticsRelationMeta with their trackings, from 1.26 on with their segmentations.
 //! An object in both is one.
 
 use std::borrow::Cow;
@@ -96,8 +96,8 @@ fn keypoints(param: &gst::StructureRef, size: (u32, u32)) -> Option<ObjectKeypoi
     (shape.numbers() == values.len()).then(|| ObjectKeypoints { shape, values: values.into() })
 }
 
-/// The mask of a region on a frame of that size; `None` where the parameter is not as trtnms writes it, or of a frame that is very much
-/// greater.
+/// The mask of a region on a frame of that size; `None` where the parameter is not as trtnms writes it, or of a frame
+/// that is very much greater.
 fn mask(param: &gst::StructureRef, size: (u32, u32)) -> Option<Mask> {
     const MAX_SCALE: u32 = 16;
     let number = |field| param.get::<u32>(field).ok();
@@ -137,8 +137,8 @@ fn are_near(bbox: BBox, rect: [f64; 4]) -> bool {
     edges.iter().zip(rect).all(|(a, b)| (a - b).abs() < 2.0)
 }
 
-/// The corners of a rotated box, in pixels of a frame of that size; `None` where it is not rotated, or the parameter is not as
-/// trtnms writes it.
+/// The corners of a rotated box, in pixels of a frame of that size; `None` where it is not rotated, or the parameter is
+/// not as trtnms writes it.
 fn corners(param: &gst::StructureRef, size: (u32, u32)) -> Option<Corners> {
     let angle = param.get::<f64>("angle").ok()? as f32;
     let numbers: [f32; 8] = scaled_numbers(param, "corners", &scale(param, size)?)?.try_into().ok()?;
@@ -155,8 +155,8 @@ fn bbox(edges: [f64; 4]) -> BBox {
     BBox::new(x1, y1, x2, y2)
 }
 
-/// The text of a quark, which GLib keeps for the rest of the program; `None` where the number is not a quark. The bindings assume
-/// that there is a text, and that it is UTF-8.
+/// The text of a quark, which GLib keeps for the rest of the program; `None` where the number is not a quark. The
+/// bindings assume that there is a text, and that it is UTF-8.
 fn text_of(quark: glib::ffi::GQuark) -> Cow<'static, str> {
     // SAFETY: any number may be passed; texts end with a zero and are never freed.
     unsafe {
@@ -176,8 +176,8 @@ mod analytics {
 
     use super::{Annotation, BBox, Corners, MetaObjects, are_near, bbox, edges, hull, text_of};
 
-    /// Adds the objects of GstAnalytics to those of regions, which were detected at `places`. A region that was moved is still the
-    /// object that was detected with it.
+    /// Adds the objects of GstAnalytics to those of regions, which were detected at `places`. A region that was moved
+    /// is still the object that was detected with it.
     pub fn add_to(
         MetaObjects { annotations, analytics, .. }: &mut MetaObjects,
         found_at: &[BBox],
@@ -255,8 +255,8 @@ mod analytics {
             for found in meta.iter::<AnalyticsClassificationMtd>().filter(|found| !of_objects.contains(&found.id())) {
                 let mtd = ffi::GstAnalyticsClsMtd { id: found.id(), meta: meta.as_ptr().cast_mut() };
                 for index in 0..found.len() {
-                    // SAFETY: the meta is alive, the id is that of one of its classifications, which has so many classes. Not the
-                    // bindings' `quark()`, which assumes that the quark is not 0.
+                    // SAFETY: the meta is alive, the id is that of one of its classifications, which has so many
+                    // classes. Not the bindings' `quark()`, which assumes that the quark is not 0.
                     let (quark, level) = unsafe {
                         let quark = ffi::gst_analytics_cls_mtd_get_quark(&mtd, index);
                         (quark, ffi::gst_analytics_cls_mtd_get_level(&mtd, index))

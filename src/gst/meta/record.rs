@@ -151,7 +151,8 @@ fn json(value: &glib::SendValue) -> Value {
     value.serialize().ok().map(|text| text.to_string()).into()
 }
 
-/// When the camera took the frame, in nanoseconds since 1970: of the meta that rtspsrc adds with `add-reference-timestamp-meta=true`.
+/// When the camera took the frame, in nanoseconds since 1970: of the meta that rtspsrc adds with
+/// `add-reference-timestamp-meta=true`.
 fn ntp_time(buffer: &gst::BufferRef) -> Option<u64> {
     /// From 1900 to 1970.
     const NTP_TO_UNIX: u64 = 2_208_988_800 * 1_000_000_000;

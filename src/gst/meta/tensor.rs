@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 //! [`TensorMeta`]: the tensors that are attached to a frame from trtpreprocess through trtinfer to trtnms.
 //!
-//! There is a payload for each model, which goes from its trtpreprocess to its trtnms independent of others between. A model takes
-//! the input that was made last; the first trtnms takes the outputs of the first model.
+//! There is a payload for each model, which goes from its trtpreprocess to its trtnms independent of others between. A
+//! model takes the input that was made last; the first trtnms takes the outputs of the first model.
 //!
 //! Payloads are shared, so that copying a buffer's metadata (`tee`, `make_writable`) copies a pointer. The meta has no
 //! tags, so that all elements copy it, also those that convert or scale the frame: GStreamer drops metas with tags that an
 //! element does not know. How the picture was changed is not in the meta; `picture` finds that.
 //!
-//! The GPU may still read a frame when its buffer is freed or returns to its pool. GStreamer frees metas before that, so freeing
-//! this one waits for the GPU. So does moving it to a frame in other memory. Other holders of the payload keep the tensors, but
-//! not the frame.
+//! The GPU may still read a frame when its buffer is freed or returns to its pool. GStreamer frees metas before that,
+//! so freeing this one waits for the GPU. So does moving it to a frame in other memory. Other holders of the payload
+//! keep the tensors, but not the frame.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -76,7 +76,8 @@ pub struct ObjectRegion {
     pub picture: Option<usize>,
 }
 
-/// Ids of objects whose results trtnms does not have, as their frames were dropped on the way. trtpreprocess looks at them again.
+/// Ids of objects whose results trtnms does not have, as their frames were dropped on the way. trtpreprocess looks at
+/// them again.
 #[derive(Clone, Debug, Default)]
 pub struct UnknownObjects(Arc<Mutex<Vec<u64>>>);
 
@@ -146,8 +147,8 @@ unsafe impl Send for TensorMeta {}
 unsafe impl Sync for TensorMeta {}
 
 impl TensorMeta {
-    /// Attaches `payload` to the buffer, after those of other models. It replaces the payload that it was made from. An input
-    /// replaces one that no model has taken.
+    /// Attaches `payload` to the buffer, after those of other models. It replaces the payload that it was made from. An
+    /// input replaces one that no model has taken.
     pub fn set(buffer: &mut gst::BufferRef, payload: Arc<Payload>) {
         let Some(mut meta) = buffer.meta_mut::<TensorMeta>() else { return imp::add(buffer, payload) };
         let payloads = &mut meta.0.payloads;
@@ -186,7 +187,8 @@ impl TensorMeta {
         payload.wait_for_frame();
     }
 
-    /// Waits until the GPU no longer reads the frame, so that it may be drawn on. For work of `own` the caller waits otherwise.
+    /// Waits until the GPU no longer reads the frame, so that it may be drawn on. For work of `own` the caller waits
+    /// otherwise.
     pub fn wait_for_readers(buffer: &gst::BufferRef, own: Option<&Arc<Payload>>) {
         let is_own = |payload: &&Arc<Payload>| own.is_some_and(|own| Arc::ptr_eq(own, payload));
         let meta = buffer.meta::<TensorMeta>();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The ids of objects on their metas: `id` of a parameter `object_id` of the region, as DL Streamer writes and reads it, and with
-//! GStreamer 1.24 a GstAnalyticsTrackingMtd that the object relates to, as GStreamer's ioutracker and relationmeta2onvifmeta use it.
+//! The ids of objects on their metas: `id` of a parameter `object_id` of the region, as DL Streamer writes and reads
+//! it, and with GStreamer 1.24 a GstAnalyticsTrackingMtd that the object relates to, as GStreamer's ioutracker and
+//! relationmeta2onvifmeta use it.
 //!
-//! On frames that no model has seen, held regions are moved to the predicted boxes of their objects: `predicted` replaces `held` in
-//! the parameter `detection`.
+//! On frames that no model has seen, held regions are moved to the predicted boxes of their objects: `predicted`
+//! replaces `held` in the parameter `detection`.
 
 use std::ops::ControlFlow;
 
@@ -47,8 +48,8 @@ pub struct Tracking {
     pub place: Option<BBox>,
 }
 
-/// Writes the trackings of all objects to their metas and to `objects`, for a frame of that size. An object that is predicted
-/// beyond the frame's edge loses its region.
+/// Writes the trackings of all objects to their metas and to `objects`, for a frame of that size. An object that is
+/// predicted beyond the frame's edge loses its region.
 pub fn write(buffer: &mut gst::BufferRef, objects: &mut MetaObjects, trackings: &[Tracking], size: (u32, u32)) {
     let frame: BBox = Rect::from(size).into();
     let mut is_gone = vec![false; trackings.len()];
@@ -148,8 +149,8 @@ fn set_points(param: &mut gst::StructureRef, name: &str, values: Option<&[f32]>,
     }
 }
 
-/// The detections of an element message about a frame: the fields that trtnms writes, as far as they are known, and `track-id`;
-/// `predicted` where no model has seen the object there.
+/// The detections of an element message about a frame: the fields that trtnms writes, as far as they are known, and
+/// `track-id`; `predicted` where no model has seen the object there.
 pub fn message(
     stream_time: Option<gst::ClockTime>,
     number: u64,
@@ -210,8 +211,8 @@ mod analytics {
 
     use super::{MetaObjects, Tracking};
 
-    /// Relates each object that has an id to its tracking. Objects of GstAnalytics cannot be moved, so where all were held and some
-    /// have moved, they are written anew.
+    /// Relates each object that has an id to its tracking. Objects of GstAnalytics cannot be moved, so where all were
+    /// held and some have moved, they are written anew.
     pub fn write(buffer: &mut gst::BufferRef, objects: &mut MetaObjects, trackings: &[Tracking], is_gone: &[bool]) {
         let MetaObjects { annotations, regions, analytics } = objects;
         let is_first = |place: &Option<(usize, u32)>| matches!(place, Some((0, _)));

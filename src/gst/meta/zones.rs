@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Zones and tripwires on frames: what trtanalytics writes, and trtoverlay draws.
 //!
-//! A `GstCustomMeta` called [`NAME`]: its structure has arrays `zones` and `tripwires` of structures, with `name`, `points` (x and y of each
-//! in pixels of a frame of `frame-width` x `frame-height`), their counts, and where they are configured `color` and `thickness`. And
-//! at the region of each object in a zone a parameter [`PARAM`].
+//! A `GstCustomMeta` called [`NAME`]: its structure has arrays `zones` and `tripwires` of structures, with `name`,
+//! `points` (x and y of each in pixels of a frame of `frame-width` x `frame-height`), their counts, and where they are
+//! configured `color` and `thickness`. And at the region of each object in a zone a parameter [`PARAM`].
 
 use std::sync::Once;
 
@@ -59,9 +59,10 @@ impl ZoneStructures {
     /// Attaches them to a frame, in place of those of another element.
     pub fn attach(&self, buffer: &mut gst::BufferRef) {
         register();
-        let meta = match CustomMeta::from_buffer(buffer, NAME).is_ok() {
-            true => CustomMeta::from_mut_buffer(buffer, NAME),
-            false => CustomMeta::add(buffer, NAME),
+        let meta = if CustomMeta::from_buffer(buffer, NAME).is_ok() {
+            CustomMeta::from_mut_buffer(buffer, NAME)
+        } else {
+            CustomMeta::add(buffer, NAME)
         };
         let Ok(mut meta) = meta else { return };
         let structure = meta.mut_structure();
@@ -108,8 +109,8 @@ fn of_tripwire(tripwire: &Tripwire) -> gst::Structure {
     fields.0
 }
 
-/// Writes to the regions of a frame where their objects are: `numbers` has the number of each region's object among those of the
-/// frame that are counted.
+/// Writes to the regions of a frame where their objects are: `numbers` has the number of each region's object among
+/// those of the frame that are counted.
 pub fn write_states(buffer: &mut gst::BufferRef, analytics: &Analytics, numbers: &[Option<usize>]) {
     let regions = buffer.iter_meta_mut::<VideoRegionOfInterestMeta>();
     for (mut region, number) in regions.zip(numbers) {

@@ -3,7 +3,7 @@
 
 use super::{Masks, Prototypes, Scratch, pixels_of};
 use crate::image::Candidate;
-use crate::image::bilinear::Extent;
+use crate::image::bilinear::SourceRange;
 use crate::image::geometry::Rect;
 
 /// What a row's map covers.
@@ -39,15 +39,15 @@ impl Masks {
         for object in objects {
             let row = object.row as usize;
             let bbox = &object.bbox;
-            let (rect, extents, level) = match over {
-                MapOver::Input => (maps.bounds(row, size), [size.0, size.1].map(Extent::whole), 0.0),
+            let (rect, ranges, level) = match over {
+                MapOver::Input => (maps.bounds(row, size), [size.0, size.1].map(SourceRange::whole), 0.0),
                 MapOver::Box => {
-                    let across = Extent { origin: bbox.x1, length: bbox.width() };
-                    (pixels_of(bbox, size), [across, Extent { origin: bbox.y1, length: bbox.height() }], 0.5)
+                    let across = SourceRange { origin: bbox.x1, length: bbox.width() };
+                    (pixels_of(bbox, size), [across, SourceRange { origin: bbox.y1, length: bbox.height() }], 0.5)
                 }
             };
             self.add(&mut scratch, rect, level, |scratch| {
-                scratch.sum(maps, std::iter::once((row, 1.0)), rect, extents);
+                scratch.sum(maps, std::iter::once((row, 1.0)), rect, ranges);
             });
         }
     }
@@ -119,19 +119,19 @@ mod tests {
                 let place = ((at as f32 + 0.5) * (from as f32 / to as f32) - 0.5).max(0.0);
                 (place as usize, (place as usize + 1).min(from - 1), place.fract())
             };
-            let place = masks.places[0];
+            let entry = masks.entries[0];
             for y in 0..rows {
                 for x in 0..columns {
                     let ((x0, x1, u), (y0, y1, v)) = (along(x, width, columns), along(y, height, rows));
                     let at = |x: usize, y: usize| map[y * width + x];
                     let value = (1.0 - v) * ((1.0 - u) * at(x0, y0) + u * at(x1, y0)) + v * ((1.0 - u) * at(x0, y1) + u * at(x1, y1));
-                    let is_inside = (place.rect.left..place.rect.right).contains(&x) && (place.rect.top..place.rect.bottom).contains(&y);
+                    let is_inside = (entry.rect.left..entry.rect.right).contains(&x) && (entry.rect.top..entry.rect.bottom).contains(&y);
                     let is_set = is_inside && {
-                        let stride = place.rect.width().div_ceil(32) as usize;
-                        let bits = &masks.bits[place.first + (y - place.rect.top) as usize * stride..];
-                        bits[((x - place.rect.left) / 32) as usize] >> ((x - place.rect.left) % 32) & 1 == 1
+                        let stride = entry.rect.width().div_ceil(32) as usize;
+                        let bits = &masks.bits[entry.first + (y - entry.rect.top) as usize * stride..];
+                        bits[((x - entry.rect.left) / 32) as usize] >> ((x - entry.rect.left) % 32) & 1 == 1
                     };
-                    prop_assert_eq!(is_set, value > 0.0, "{} {} of {:?}", x, y, place);
+                    prop_assert_eq!(is_set, value > 0.0, "{} {} of {:?}", x, y, entry);
                 }
             }
         }
@@ -150,7 +150,7 @@ mod tests {
             &[of_row(1, [2.0, 1.0, 10.0, 4.0]), of_row(0, [-3.0, 1.0, 2.0, 2.0])],
             (16, 16),
         );
-        let [half, full] = [0, 1].map(|object| masks.places[object]);
+        let [half, full] = [0, 1].map(|object| masks.entries[object]);
         assert_eq!(half.rect, Rect { left: 2, top: 1, right: 10, bottom: 4 });
         assert_eq!(masks.bits[half.first..half.first + 3], [0b1111; 3]);
         assert_eq!((full.rect, masks.bits[full.first]), (Rect { left: 0, top: 1, right: 2, bottom: 2 }, 0b11));

@@ -62,8 +62,8 @@ impl Mask {
         self.bits.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// Left, top, width and height of a rectangle of the frame, and a byte for each of its pixels, row by row: 255 for those of the
-    /// object, 0 for others. No pixel outside the rectangle belongs to the object.
+    /// Left, top, width and height of a rectangle of the frame, and a byte for each of its pixels, row by row: 255 for
+    /// those of the object, 0 for others. No pixel outside the rectangle belongs to the object.
     pub fn pixels(&self) -> ([u32; 4], Vec<u8>) {
         let Rect { left, top, .. } = self.rect;
         ([left, top, self.rect.width(), self.rect.height()], self.to_bytes())

@@ -10,8 +10,8 @@ impl Mask {
     #[doc(hidden)]
     pub fn counts(&self) -> String {
         let (width, height) = (self.rect.width() as usize, self.rect.height());
-        // The rows at which the pixels of each column change, above the first of which they are not set: how many, and then which, one
-        // column behind the other.
+        // The rows at which the pixels of each column change, above the first of which they are not set: how many, and
+        // then which, one column behind the other.
         let mut ends = vec![0u32; width + 1];
         self.changes(|x, _| ends[x + 1] += 1);
         for x in 0..width {
@@ -95,8 +95,8 @@ impl Mask {
     }
 }
 
-/// Numbers as text: each is the difference from that two before it, from the fourth on, in groups of five bits, the lowest first.
-/// A character is its group plus 48; bit 5 is set if more groups follow.
+/// Numbers as text: each is the difference from that two before it, from the fourth on, in groups of five bits, the
+/// lowest first. A character is its group plus 48; bit 5 is set if more groups follow.
 fn compress(numbers: impl Iterator<Item = i64>) -> String {
     let mut text = String::with_capacity(2 * numbers.size_hint().0);
     // The last number, and the one before it.

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Masks of several regions of a frame together, and masks that become one.
 
-use super::{Mask, MaskPosition, Masks, fill, words};
+use super::{HostMask, Mask, Masks, fill, words};
 use crate::image::geometry::{Letterbox, Rect, ResizeMode};
 
 impl Masks {
     /// Appends those of another region of the frame.
     pub(crate) fn append(&mut self, other: &Masks) {
         let before = self.bits.len();
-        self.places.extend(other.places.iter().map(|place| MaskPosition { first: place.first + before, ..*place }));
+        self.entries.extend(other.entries.iter().map(|entry| HostMask { first: entry.first + before, ..*entry }));
         self.bits.extend_from_slice(&other.bits);
     }
 
     /// Keeps the masks of these objects, in this order.
     pub(crate) fn select(&mut self, objects: &[u32]) {
-        self.places = objects.iter().map(|&object| self.places[object as usize]).collect();
+        self.entries = objects.iter().map(|&object| self.entries[object as usize]).collect();
     }
 
     /// The mask of the first of these objects becomes all pixels of the frame that belong to any of them.
@@ -43,7 +43,7 @@ impl Masks {
         let size = (rect.right, rect.bottom);
         let letterbox = Some(Letterbox::new(size, size, ResizeMode::Stretch));
         let is_empty = self.bits[begin..].iter().all(|&word| word == 0);
-        self.places[*first as usize] = MaskPosition { rect, first: begin, is_empty, letterbox };
+        self.entries[*first as usize] = HostMask { rect, first: begin, is_empty, letterbox };
     }
 }
 
@@ -67,7 +67,7 @@ mod tests {
             let wanted: Vec<Mask> = squares.iter().map(|(rect, pixels)| Mask::of(*rect, pixels)).collect();
             for mask in &wanted {
                 let is_empty = mask.area() == 0;
-                masks.places.push(MaskPosition { rect: mask.rect, first: masks.bits.len(), is_empty, letterbox: size });
+                masks.entries.push(HostMask { rect: mask.rect, first: masks.bits.len(), is_empty, letterbox: size });
                 masks.bits.extend_from_slice(&mask.bits);
             }
             let objects: Vec<u32> = (0..squares.len() as u32 - 1).collect();

@@ -3,7 +3,7 @@
 
 use super::color::{Rgb, ink_on, sample};
 use super::plan::tag;
-use super::{Font, Mark, Stroke, Style, Target, strokes};
+use super::{Font, LabeledBox, Stroke, Style, Target, strokes};
 use crate::image::geometry::Rect;
 
 /// The edge of a zone, or a line, with a text at its first point.
@@ -23,10 +23,10 @@ pub struct Boundary {
 const COLOR: Rgb = [255, 214, 0];
 
 impl Boundary {
-    /// Adds its lines to the strokes, and a mark for its text.
+    /// Adds its lines to the strokes, and a labelled box for its text.
     pub(super) fn plan(
         &self,
-        (marks, strokes, text): (&mut Vec<Mark>, &mut Vec<Stroke>, &mut Vec<u16>),
+        (boxes, strokes, text): (&mut Vec<LabeledBox>, &mut Vec<Stroke>, &mut Vec<u16>),
         font: &Font,
         target: &Target,
         style: &Style,
@@ -50,6 +50,13 @@ impl Boundary {
         let (left, top) = (pixel(x, target.width), pixel(y, target.height));
         let corner = Rect { left, top, right: left + 1, bottom: top + 1 };
         let tag = tag(&corner, text_len, font, target);
-        marks.push(Mark { tag, paper, ink: sample(ink_on(color), target), text_start, text_len, ..Mark::default() });
+        boxes.push(LabeledBox {
+            tag,
+            paper,
+            ink: sample(ink_on(color), target),
+            text_start,
+            text_len,
+            ..LabeledBox::default()
+        });
     }
 }

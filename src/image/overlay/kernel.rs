@@ -2,7 +2,7 @@
 //! Boxes and labels on a frame, in place: `kernels/plan.cu`, `kernels/overlay.cu`, `kernels/strokes.cu`, `kernels/tint.cu`
 //! and `kernels/map_tint.cu`. The reference implementation is the rest of [`overlay`](crate::image::overlay).
 //!
-//! Detections need not be on the host: marks are planned on the GPU too, so that painting is queued behind NMS.
+//! Detections need not be on the host: boxes are planned on the GPU too, so that painting is queued behind NMS.
 
 mod maps;
 mod strokes;
@@ -29,21 +29,21 @@ use crate::image::frame::PixelFormat;
 use crate::image::geometry::Letterbox;
 use crate::image::keypoints::{KeypointModel, Keypoints};
 use crate::image::masks::Mask;
-use crate::image::overlay::{Font, MapTint, Mark, Plan, Sample, Stroke, Style, Target};
+use crate::image::overlay::{Font, LabeledBox, MapTint, Plan, Sample, Stroke, Style, Target};
 use maps::Maps;
 use strokes::{Outlines, Planned, Skeletons};
-use tints::{PlannedMarks, Tints};
+use tints::{PlannedBoxes, Tints};
 
 /// Threads of a block, as in the kernels.
 const THREADS: u32 = 128;
-/// Blocks that paint: for this many marks at a time, four sides and a tag of each, and pieces of each of these. A GPU runs as
-/// many at once, and they are cheap to start in vain.
+/// Blocks that paint: for this many boxes at a time, four sides and a tag of each, and pieces of each of these. A GPU
+/// runs as many at once, and they are cheap to start in vain.
 const GRID: (u32, u32, u32) = (128, 5, 2);
-/// The index of a mark's tag among its parts, after its sides.
+/// The index of a box's tag among its parts, after its sides.
 const TAG: u32 = 4;
 /// Cells that a block of strokes paints, across and down.
 const TILE: (u32, u32) = (16, THREADS / 16);
-/// The header before the marks: their count, and the count of strokes of a plan.
+/// The header before the boxes: their count, and the count of strokes of a plan.
 const HEADER: usize = 64;
 /// The offset of the count of strokes.
 const STROKE_COUNT: usize = 16;
@@ -51,8 +51,8 @@ const STROKE_COUNT: usize = 16;
 const PERCENT: usize = 5;
 const NUMBER: usize = 11;
 
-/// Paints detections on frames of one format and size. It keeps its memory, so that nothing is allocated once the maximum number
-/// of boxes is known.
+/// Paints detections on frames of one format and size. It keeps its memory, so that nothing is allocated once the
+/// maximum number of boxes is known.
 pub struct OverlayKernel {
     plan: Function,
     plan_rotated: Function,
@@ -65,7 +65,7 @@ pub struct OverlayKernel {
     pool: DevicePool,
     /// The names of the classes and the font; the parameters hold their addresses.
     _tables: DeviceBlock,
-    /// The count of planned marks, the marks and their texts.
+    /// The count of planned boxes, the boxes and their texts.
     planned: Option<DeviceBlock>,
     /// Detections or a plan of the host.
     staging: Option<Mapped>,
@@ -81,7 +81,7 @@ pub struct OverlayKernel {
 struct PlanParameters {
     found: u64,
     count: u64,
-    marks: u64,
+    boxes: u64,
     text: u64,
     names: u64,
     limit: u32,
@@ -114,7 +114,7 @@ struct PlanParameters {
 struct Parameters {
     planes: [u64; 3],
     count: u64,
-    marks: u64,
+    boxes: u64,
     text: u64,
     coverage: u64,
     strides: [u32; 3],
@@ -136,11 +136,12 @@ struct StrokeParameters {
 }
 
 const _: () = assert!(size_of::<Stroke>() == 32 && size_of::<StrokeParameters>() == 64);
-const _: () = assert!(size_of::<Mark>() == 64 && size_of::<PlanParameters>() == 144 && size_of::<Parameters>() == 80);
+const _: () =
+    assert!(size_of::<LabeledBox>() == 64 && size_of::<PlanParameters>() == 144 && size_of::<Parameters>() == 80);
 
 impl OverlayKernel {
-    /// For frames like `target`; `labels` by class, as for the reference implementation; `keypoints` are those of the model, if it
-    /// finds any.
+    /// For frames like `target`; `labels` by class, as for the reference implementation; `keypoints` are those of the
+    /// model, if it finds any.
     ///
     /// # Errors
     /// `Run`, where the GPU has no memory left or cannot load the kernels.
@@ -207,8 +208,8 @@ impl OverlayKernel {
             tints: Tints::new(context, target, name)?,
             maps: Maps::new(context, target, name)?,
             skeletons: keypoints.map(|model| Skeletons::new(context, &pool, model)).transpose()?,
-            plan: context.module(PLAN)?.function("plan_marks")?,
-            plan_rotated: context.module(PLAN)?.function("plan_rotated_marks")?,
+            plan: context.module(PLAN)?.function("plan_boxes")?,
+            plan_rotated: context.module(PLAN)?.function("plan_rotated_boxes")?,
             paint: context.module(OVERLAY)?.function(&format!("overlay_{name}"))?,
             paint_tags: context.module(STROKES)?.function(&format!("tags_{name}"))?,
             paint_strokes: context.module(STROKES)?.function(&format!("strokes_{name}"))?,
@@ -228,8 +229,8 @@ impl OverlayKernel {
     /// `WrongType`, if these are not the planes of such a frame; `Run`, where the GPU fails.
     ///
     /// # Safety
-    /// The planes have the rows of a frame as given to [`OverlayKernel::new`], and nothing else accesses them until the work is
-    /// done. `self` lives until then too, and earlier launches are done or on the same stream.
+    /// The planes have the rows of a frame as given to [`OverlayKernel::new`], and nothing else accesses them until the
+    /// work is done. `self` lives until then too, and earlier launches are done or on the same stream.
     pub unsafe fn launch(
         &mut self,
         stream: &Stream,
@@ -244,14 +245,14 @@ impl OverlayKernel {
             return Ok(());
         }
         let stride = self.plan_parameters.text_stride;
-        let marks = found.limit * size_of::<Mark>();
-        let planned = self.planned(HEADER + marks + found.limit * stride as usize * size_of::<u16>())?;
+        let boxes = found.limit * size_of::<LabeledBox>();
+        let planned = self.planned(HEADER + boxes + found.limit * stride as usize * size_of::<u16>())?;
         let to_frame = letterbox.map(Letterbox::scale);
         let plan = PlanParameters {
             found: found.address,
             count: planned,
-            marks: planned + HEADER as u64,
-            text: planned + (HEADER + marks) as u64,
+            boxes: planned + HEADER as u64,
+            text: planned + (HEADER + boxes) as u64,
             limit: found.limit as u32,
             room: if style.labels { stride } else { 0 },
             line: style.line(&self.target),
@@ -264,25 +265,22 @@ impl OverlayKernel {
         };
         let paint = self.painting(planes, planned, found.limit);
         let launch = Launch { grid: (plan.limit.div_ceil(THREADS), 1, 1), block: (THREADS, 1, 1), shared: 0 };
-        // SAFETY: the kernels take these parameters. The memory at their addresses lives as long as `self`. The planes have the
-        // rows of a frame, and the detections are valid on this stream: this function requires both.
+        // SAFETY: the kernels take these parameters. The memory at their addresses lives as long as `self`. The planes
+        // have the rows of a frame, and the detections are valid on this stream: this function requires both.
         unsafe {
             stream.launch(if found.are_rotated { &self.plan_rotated } else { &self.plan }, launch, &plan)?;
             if let (Some(masks), Some(letterbox), weight @ 1..) = (found.masks, letterbox, style.mask_weight()) {
-                let marks = PlannedMarks { count: plan.count, marks: plan.marks, limit: plan.limit };
+                let boxes = PlannedBoxes { count: plan.count, boxes: plan.boxes, limit: plan.limit };
                 self.tints.queue(
                     stream,
                     &self.pool,
                     planes,
                     masks,
-                    &marks,
+                    &boxes,
                     (&letterbox.finer(masks.detail), weight),
                 )?;
             }
-            let outlines = match found.are_rotated {
-                true => Some(self.outlines.plan(stream, &self.pool, &plan)?),
-                false => None,
-            };
+            let outlines = if found.are_rotated { Some(self.outlines.plan(stream, &self.pool, &plan)?) } else { None };
             let skeletons = match (&mut self.skeletons, found.gathered) {
                 (Some(skeletons), Some(keypoints)) => Some(skeletons.plan(stream, &self.pool, &plan, keypoints)?),
                 _ => None,
@@ -293,50 +291,50 @@ impl OverlayKernel {
         }
     }
 
-    /// Queues the painting of at most `limit` marks: outlines, then strokes in their order, then tags.
+    /// Queues the painting of at most `limit` boxes: outlines, then strokes in their order, then tags.
     ///
     /// # Safety
-    /// As [`OverlayKernel::launch`]; the marks and strokes are written before on the same stream.
+    /// As [`OverlayKernel::launch`]; the boxes and strokes are written before on the same stream.
     unsafe fn paint(
         &self,
         stream: &Stream,
         limit: u32,
-        marks: &Parameters,
+        boxes: &Parameters,
         strokes: [Option<StrokeParameters>; 2],
     ) -> Result<()> {
         let block = (THREADS, 1, 1);
         let shape = |parts| Launch { grid: (GRID.0.min(limit), parts, GRID.2), block, shared: 0 };
         if strokes.iter().all(Option::is_none) {
-            // SAFETY: planes, marks and texts are valid on this stream until the work is done: this function requires that.
-            return unsafe { stream.launch(&self.paint, shape(GRID.1), marks) };
+            // SAFETY: planes, boxes and texts are valid on this stream until the work is done: this function requires that.
+            return unsafe { stream.launch(&self.paint, shape(GRID.1), boxes) };
         }
         // Cells of chroma, where there are any.
         let cell = if self.plan_parameters.is_rgb == 1 || self.plan_parameters.is_gray == 1 { 1 } else { 2 };
         let tiles = (self.target.width.div_ceil(TILE.0 * cell), self.target.height.div_ceil(TILE.1 * cell), 1);
         // SAFETY: as above; the strokes are valid too.
         unsafe {
-            stream.launch(&self.paint, shape(TAG), marks)?;
+            stream.launch(&self.paint, shape(TAG), boxes)?;
             for strokes in strokes.iter().flatten() {
                 stream.launch(&self.paint_strokes, Launch { grid: tiles, block, shared: 0 }, strokes)?;
             }
-            stream.launch(&self.paint_tags, shape(GRID.1 - TAG), marks)
+            stream.launch(&self.paint_tags, shape(GRID.1 - TAG), boxes)
         }
     }
 
-    /// The parameters of strokes on the frame of those marks, without address and count of the strokes.
+    /// The parameters of strokes on the frame of those boxes, without address and count of the strokes.
     fn stroke_painting(&self, &Parameters { planes, count, strides, .. }: &Parameters) -> StrokeParameters {
         let Target { width, height, .. } = self.target;
         StrokeParameters { planes, count, strides, width, height, ..StrokeParameters::default() }
     }
 
-    /// The parameters for the marks at `planned`: their count, room for `limit` of them, and their texts.
+    /// The parameters for the boxes at `planned`: their count, room for `limit` of them, and their texts.
     fn painting(&self, planes: &[DevicePlane], planned: u64, limit: usize) -> Parameters {
         let plane = |i: usize| planes.get(i).copied().unwrap_or_default();
         Parameters {
             planes: [0, 1, 2].map(|i| plane(i).address),
             count: planned,
-            marks: planned + HEADER as u64,
-            text: planned + (HEADER + limit * size_of::<Mark>()) as u64,
+            boxes: planned + HEADER as u64,
+            text: planned + (HEADER + limit * size_of::<LabeledBox>()) as u64,
             strides: [0, 1, 2].map(|i| plane(i).stride as u32),
             ..self.parameters
         }
@@ -365,8 +363,8 @@ impl OverlayKernel {
         let gathered = keypoints.map(|_| address + points as u64);
         let are_rotated = detections.iter().any(|detection| detection.angle != 0.0);
         let found = DeviceDetections { address, limit: detections.len(), gathered, are_rotated, masks: None };
-        // SAFETY: this function requires of planes and `self` what `launch` does. The staging memory holds the detections; earlier
-        // launches, which read it, are done.
+        // SAFETY: this function requires of planes and `self` what `launch` does. The staging memory holds the
+        // detections; earlier launches, which read it, are done.
         unsafe { self.launch(stream, planes, found, None, style) }
     }
 
@@ -380,33 +378,35 @@ impl OverlayKernel {
     pub unsafe fn launch_plan(&mut self, stream: &Stream, planes: &[DevicePlane], plan: &Plan) -> Result<()> {
         let Target { format, width, height, .. } = self.target;
         check_planes(planes, format, width as usize, height as usize)?;
-        if plan.marks.is_empty() && plan.strokes.is_empty() {
+        if plan.boxes.is_empty() && plan.strokes.is_empty() {
             return Ok(());
         }
         let mut header = [0; HEADER];
-        for (at, count) in [(0, plan.marks.len()), (STROKE_COUNT, plan.strokes.len())] {
+        for (at, count) in [(0, plan.boxes.len()), (STROKE_COUNT, plan.strokes.len())] {
             header[at..at + size_of::<u32>()].copy_from_slice(&(count as u32).to_ne_bytes());
         }
-        // At least one mark, which may be empty, since no grid is empty. Strokes are aligned so that the kernel can load them.
-        let marks = if plan.marks.is_empty() { &[Mark::default()] } else { plan.marks };
+        // At least one box, which may be empty, since no grid is empty. Strokes are aligned so that the kernel can load
+        // them.
+        let boxes = if plan.boxes.is_empty() { &[LabeledBox::default()] } else { plan.boxes };
         let text: &[u8] = cast_slice(plan.text);
         let padding = &[0; size_of::<Stroke>()][..text.len().next_multiple_of(size_of::<Stroke>()) - text.len()];
-        let parts: [&[u8]; 5] = [&header, cast_slice(marks), text, padding, cast_slice(plan.strokes)];
+        let parts: [&[u8]; 5] = [&header, cast_slice(boxes), text, padding, cast_slice(plan.strokes)];
         let bytes = parts.iter().map(|part| part.len()).sum();
         let planned = self.planned(bytes)?;
         let staging = self.stage(stream, &parts)?;
-        // SAFETY: both sides have that many bytes and live as long as `self`. Earlier launches are done, and the next call comes
-        // after this work is done: this function requires that. The marks lie in the frame, because they were planned for it.
+        // SAFETY: both sides have that many bytes and live as long as `self`. Earlier launches are done, and the next
+        // call comes after this work is done: this function requires that. The boxes lie in the frame, because they
+        // were planned for it.
         unsafe {
             stream.upload(&staging.host()[..bytes], planned)?;
-            let paint = self.painting(planes, planned, marks.len());
+            let paint = self.painting(planes, planned, boxes.len());
             let strokes = StrokeParameters {
                 count: planned + STROKE_COUNT as u64,
                 strokes: planned + (bytes - size_of_val(plan.strokes)) as u64,
                 each: 1,
                 ..self.stroke_painting(&paint)
             };
-            self.paint(stream, marks.len() as u32, &paint, [(!plan.strokes.is_empty()).then_some(strokes), None])
+            self.paint(stream, boxes.len() as u32, &paint, [(!plan.strokes.is_empty()).then_some(strokes), None])
         }
     }
 
@@ -431,7 +431,8 @@ impl OverlayKernel {
         unsafe { self.tints.launch(stream, &self.pool, planes, tints, style.mask_weight()) }
     }
 
-    /// Queues mixing a map into a frame, below all that is painted later. Its values are on the host, or lie at `values` in GPU memory.
+    /// Queues mixing a map into a frame, below all that is painted later. Its values are on the host, or lie at
+    /// `values` in GPU memory.
     ///
     /// # Errors
     /// As [`OverlayKernel::launch`].
@@ -448,8 +449,8 @@ impl OverlayKernel {
     ) -> Result<()> {
         let Target { format, width, height, .. } = self.target;
         check_planes(planes, format, width as usize, height as usize)?;
-        // SAFETY: the planes have the rows of a frame, earlier launches are done, and the values are there: this function requires
-        // all of it.
+        // SAFETY: the planes have the rows of a frame, earlier launches are done, and the values are there: this
+        // function requires all of it.
         unsafe { self.maps.launch(stream, &self.pool, planes, (tint, values, style.mask_weight())) }
     }
 

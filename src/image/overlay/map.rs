@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Maps, as a tint over the whole picture, below masks and marks. Integers only, as in the kernel.
 //!
-//! A sample of chroma takes the lowest entry of the palette that its pixels have: of objects the most important, as masks do.
+//! A sample of chroma takes the lowest entry of the palette that its pixels have: of objects the most important, as
+//! masks do.
 
 use super::color::{Rgb, Sample, class_color, sample};
 use super::tint::{is_subsampled, mix_chroma, mix_pixels};

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Boxes and labels on a frame, in place.
 //!
-//! In two steps. [`Overlay::plan`] turns detections into [`Mark`]s: rectangles clipped to the frame, bytes ready to be
-//! stored, glyphs to look up; all work with floats or strings happens there. [`paint()`] then only fills and blends bytes.
-//! The CUDA kernels take the same two steps and give the same bits. That is simple because **no mark reads the frame: every
-//! sample takes the value of the last mark that touches it**, in any order of computation.
+//! In two steps. [`Overlay::plan`] turns detections into [`LabeledBox`]es: rectangles clipped to the frame, bytes ready
+//! to be stored, glyphs to look up; all work with floats or strings happens there. [`paint()`] then only fills and
+//! blends bytes. The CUDA kernels take the same two steps and give the same bits. That is simple because **no labelled
+//! box reads the frame: every sample takes the value of the last box that touches it**, in any order of computation.
 //!
-//! Masks are the exception ([`tint`]): below all marks they are mixed with the frame, each sample once. Below them are maps
-//! ([`MapTint`]).
+//! Masks are the exception ([`tint`]): below all labelled boxes they are mixed with the frame, each sample once. Below
+//! them are maps ([`MapTint`]).
 //!
-//! The order is: outlines from the weakest detection to the strongest, [`Boundary`]s ([`Stroke`]s), the outlines of rotated boxes
-//! and skeletons (also [`Stroke`]s), then tags. So strong boxes lie on weak ones, and no outline ever crosses a text.
+//! The order is: outlines from the weakest detection to the strongest, [`Boundary`]s ([`Stroke`]s), the outlines of
+//! rotated boxes and skeletons (also [`Stroke`]s), then tags. So strong boxes lie on weak ones, and no outline ever
+//! crosses a text.
 
 mod annotation;
 mod boundary;
@@ -32,7 +33,7 @@ pub use color::{Sample, class_color};
 pub use font::Font;
 pub use map::MapTint;
 pub use paint::paint;
-pub use plan::{Mark, Plan, Target};
+pub use plan::{LabeledBox, Plan, Target};
 pub use strokes::Stroke;
 pub(crate) use strokes::widths;
 pub use trails::Trails;
@@ -75,7 +76,7 @@ impl Style {
 /// Draws detections. It keeps its scratch memory, so that nothing is allocated once the busiest frame has passed.
 #[derive(Debug, Default)]
 pub struct Overlay {
-    marks: Vec<Mark>,
+    boxes: Vec<LabeledBox>,
     strokes: Vec<Stroke>,
     text: Vec<u16>,
     label: String,
@@ -129,7 +130,7 @@ impl Overlay {
     }
 }
 
-/// The masks that are mixed into a frame, and their colours, the most important first: of objects that have a mark.
+/// The masks that are mixed into a frame, and their colours, the most important first: of objects that have a box.
 pub fn found_tints(
     target: &Target,
     detections: &[Candidate],

@@ -4,15 +4,15 @@
 use std::array;
 
 use super::color::Sample;
-use super::{Mark, Plan, Target};
+use super::{LabeledBox, Plan, Target};
 use crate::image::frame::{FrameMut, PixelFormat, PlaneMut};
 use crate::image::geometry::Rect;
 
 /// Paints a plan that was made for this frame's format and size. Bytes beyond a row's width are not changed.
 pub fn paint(frame: &mut FrameMut, plan: &Plan) {
-    for mark in plan.marks {
-        for side in mark.sides() {
-            fill(frame, &side, &mark.paper);
+    for labeled in plan.boxes {
+        for side in labeled.sides() {
+            fill(frame, &side, &labeled.paper);
         }
     }
     let target = Target::of(frame);
@@ -21,19 +21,19 @@ pub fn paint(frame: &mut FrameMut, plan: &Plan) {
             fill(frame, &row, &stroke.paper);
         }
     }
-    for mark in plan.marks.iter().filter(|mark| !mark.tag.is_empty()) {
-        fill(frame, &mark.tag, &mark.paper);
+    for labeled in plan.boxes.iter().filter(|labeled| !labeled.tag.is_empty()) {
+        fill(frame, &labeled.tag, &labeled.paper);
         let luma = &mut frame.planes[0];
-        let (paper, ink) = (mark.paper, mark.ink);
+        let (paper, ink) = (labeled.paper, labeled.ink);
         match frame.format {
-            PixelFormat::P010 => write(luma, mark, plan, [0, paper[0]], [0, ink[0]]),
+            PixelFormat::P010 => write(luma, labeled, plan, [0, paper[0]], [0, ink[0]]),
             PixelFormat::Nv12 | PixelFormat::I420 | PixelFormat::Gray8 => {
-                write(luma, mark, plan, [paper[0]], [ink[0]]);
+                write(luma, labeled, plan, [paper[0]], [ink[0]]);
             }
             PixelFormat::Rgb | PixelFormat::Bgr => {
-                write(luma, mark, plan, [0, 1, 2].map(|i| paper[i]), [0, 1, 2].map(|i| ink[i]));
+                write(luma, labeled, plan, [0, 1, 2].map(|i| paper[i]), [0, 1, 2].map(|i| ink[i]));
             }
-            _ => write(luma, mark, plan, paper, ink),
+            _ => write(luma, labeled, plan, paper, ink),
         }
     }
 }
@@ -74,11 +74,11 @@ fn fill_plane<const N: usize>(plane: &mut PlaneMut, rect: &Rect, pixel: [u8; N])
 }
 
 /// The text of a tag. In YUV only luma is blended: the chroma of the tag stays.
-fn write<const N: usize>(plane: &mut PlaneMut, mark: &Mark, plan: &Plan, paper: [u8; N], ink: [u8; N]) {
+fn write<const N: usize>(plane: &mut PlaneMut, labeled: &LabeledBox, plan: &Plan, paper: [u8; N], ink: [u8; N]) {
     // A look-up table is twice as fast as blending each pixel; most texts have more pixels than the table has entries.
     let ramp: [[u8; N]; 256] = array::from_fn(|c| array::from_fn(|i| blend(paper[i], ink[i], c as u32)));
-    let (mut x, top) = mark.text_origin(plan.font);
-    for &glyph in &plan.text[mark.text_start as usize..][..mark.text_len as usize] {
+    let (mut x, top) = labeled.text_origin(plan.font);
+    for &glyph in &plan.text[labeled.text_start as usize..][..labeled.text_len as usize] {
         for (y, coverage) in (top..).zip(plan.font.rows(glyph)) {
             for (pixel, &coverage) in row(plane, x, y, coverage.len()).iter_mut().zip(coverage) {
                 *pixel = ramp[usize::from(coverage)];

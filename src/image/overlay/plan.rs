@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! From detections to marks and strokes.
+//! From detections to labelled boxes and strokes.
 
 use bytemuck::{Pod, Zeroable};
 use smallvec::SmallVec;
@@ -31,9 +31,9 @@ impl Target {
 /// One detection, ready to be painted: 64 bytes, the same for the kernel. All rectangles lie in the frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
-pub struct Mark {
-    /// The outline is the area in `outer` and not in `inner`, which lies within `outer`. The outline of a rotated box is strokes;
-    /// then both are the upright box around it.
+pub struct LabeledBox {
+    /// The outline is the area in `outer` and not in `inner`, which lies within `outer`. The outline of a rotated box
+    /// is strokes; then both are the upright box around it.
     pub outer: Rect,
     pub inner: Rect,
     /// Filled with `paper`; empty where there is no label.
@@ -47,10 +47,10 @@ pub struct Mark {
     pub text_len: u32,
 }
 
-impl Mark {
+impl LabeledBox {
     /// The outline as rectangles that do not overlap; some may be empty.
     pub fn sides(&self) -> [Rect; 4] {
-        let Mark { outer, inner, .. } = *self;
+        let LabeledBox { outer, inner, .. } = *self;
         [
             Rect { bottom: inner.top, ..outer },
             Rect { top: inner.bottom, ..outer },
@@ -68,7 +68,7 @@ impl Mark {
 /// All that is painted on one frame, in the order of painting: all outlines, then all strokes, then all tags.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan<'a> {
-    pub marks: &'a [Mark],
+    pub boxes: &'a [LabeledBox],
     pub strokes: &'a [Stroke],
     /// Glyphs of all tags, as indices of [`Font::glyph`].
     pub text: &'a [u16],
@@ -105,7 +105,7 @@ fn margin(font: &Font) -> u32 {
 }
 
 impl Overlay {
-    /// Invalid boxes, and those wholly outside the frame, make no mark.
+    /// Invalid boxes, and those wholly outside the frame, are left out.
     pub fn plan(
         &mut self,
         target: Target,
@@ -137,13 +137,13 @@ impl Overlay {
         annotations: impl DoubleEndedIterator<Item = Annotation<'a>>,
         style: &Style,
     ) -> Plan<'_> {
-        let Overlay { marks, strokes, text, label, font, trails, boundaries, hides_ids, .. } = self;
+        let Overlay { boxes, strokes, text, label, font, trails, boundaries, hides_ids, .. } = self;
         let font = Font::for_frame(font, target.width, target.height);
-        marks.clear();
+        boxes.clear();
         strokes.clear();
         text.clear();
         for boundary in &*boundaries {
-            boundary.plan((marks, strokes, text), font, &target, style);
+            boundary.plan((boxes, strokes, text), font, &target, style);
         }
         let mut of_frame: SmallVec<[usize; 8]> = SmallVec::new();
         for annotation in annotations.rev() {
@@ -151,12 +151,12 @@ impl Overlay {
             let paper = sample(color, &target);
             if annotation.of_frame {
                 if style.labels {
-                    of_frame.push(marks.len());
+                    of_frame.push(boxes.len());
                     let (ink, text_start) = (sample(ink_on(color), &target), text.len() as u32);
                     annotation.describe(label, true);
                     text.extend(label.chars().take(font.room(&target)).map(Font::glyph));
                     let text_len = text.len() as u32 - text_start;
-                    marks.push(Mark { paper, ink, text_start, text_len, ..Mark::default() });
+                    boxes.push(LabeledBox { paper, ink, text_start, text_len, ..LabeledBox::default() });
                 }
                 continue;
             }
@@ -176,33 +176,34 @@ impl Overlay {
             // The outline of a rotated box is strokes.
             let inner = if annotation.corners.is_some() { outer } else { inner };
             let ink = sample(ink_on(color), &target);
-            let mut mark = Mark { outer, inner, paper, ink, text_start: text.len() as u32, ..Mark::default() };
+            let mut labeled =
+                LabeledBox { outer, inner, paper, ink, text_start: text.len() as u32, ..LabeledBox::default() };
             if style.labels {
                 annotation.describe(label, !*hides_ids);
                 text.extend(label.chars().take(font.room(&target)).map(Font::glyph));
-                mark.text_len = text.len() as u32 - mark.text_start;
-                mark.tag = tag(&outer, mark.text_len, font, &target);
+                labeled.text_len = text.len() as u32 - labeled.text_start;
+                labeled.tag = tag(&outer, labeled.text_len, font, &target);
             }
-            marks.push(mark);
+            boxes.push(labeled);
         }
         // The most important at the top, as many as fit in the frame.
-        for (line, &mark) in of_frame.iter().rev().enumerate() {
-            let mark = &mut marks[mark];
+        for (line, &labeled) in of_frame.iter().rev().enumerate() {
+            let labeled = &mut boxes[labeled];
             let top = line as u32 * font.height;
-            if mark.text_len > 0 && top + font.height <= target.height {
-                mark.tag = tag(&Rect { top, ..Rect::default() }, mark.text_len, font, &target);
-                (mark.tag.top, mark.tag.bottom) = (top, top + font.height);
+            if labeled.text_len > 0 && top + font.height <= target.height {
+                labeled.tag = tag(&Rect { top, ..Rect::default() }, labeled.text_len, font, &target);
+                (labeled.tag.top, labeled.tag.bottom) = (top, top + font.height);
             }
         }
-        Plan { marks, strokes, text, font }
+        Plan { boxes, strokes, text, font }
     }
 }
 
 /// Outer and inner edge of the outline, which lies inside the box, so that boxes at the frame's edge show all their sides.
 ///
 /// Edges are rounded to the nearest pixel in every format: on 4:2:0 the luma is as exact as RGB. Chroma then takes every
-/// sample that the outline touches ([`Rect::halved`]), because otherwise parts of a line would keep the frame's colour. The price
-/// is a tint, at most one pixel wide, next to lines on odd pixels.
+/// sample that the outline touches ([`Rect::halved`]), because otherwise parts of a line would keep the frame's colour.
+/// The price is a tint, at most one pixel wide, next to lines on odd pixels.
 pub(super) fn outline(bbox: BBox, target: &Target, style: &Style) -> Option<(Rect, Rect)> {
     if !bbox.is_valid() {
         return None;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Lines of any direction: the sides of rotated boxes, and skeletons with their points. Pixels are chosen with integers only, as in
-//! the kernel.
+//! Lines of any direction: the sides of rotated boxes, and skeletons with their points. Pixels are chosen with integers
+//! only, as in the kernel.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -49,8 +49,8 @@ impl Stroke {
         }
     }
 
-    /// The painted pixels, row by row. The shape is convex, so each row has one piece, which is nearest to the line where the line
-    /// crosses the row.
+    /// The painted pixels, row by row. The shape is convex, so each row has one piece, which is nearest to the line
+    /// where the line crosses the row.
     pub fn rows(&self, target: &Target) -> impl Iterator<Item = Rect> {
         let Stroke { from, to, width, .. } = *self;
         let (upper, lower) = if from[1] <= to[1] { (from, to) } else { (to, from) };

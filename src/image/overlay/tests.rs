@@ -82,7 +82,7 @@ impl Picture {
         if plane == 0 { (width, height, 1) } else { (width.div_ceil(2), height.div_ceil(2), 2) }
     }
 
-    /// Every sample alone takes the value of the last mark that touches it.
+    /// Every sample alone takes the value of the last box that touches it.
     fn paint_by_sample(&mut self, plan: &Plan) {
         for plane in 0..self.planes.len() {
             let (width, height, span) = self.grid(plane);
@@ -93,11 +93,10 @@ impl Picture {
                     right: ((x + 1) * span).min(self.target.width),
                     bottom: ((y + 1) * span).min(self.target.height),
                 };
-                let tag = plan.marks.iter().rfind(|mark| any_pixel(&pixels, |x, y| holds(&mark.tag, x, y)));
-                let outline = plan
-                    .marks
-                    .iter()
-                    .rfind(|mark| any_pixel(&pixels, |x, y| holds(&mark.outer, x, y) && !holds(&mark.inner, x, y)));
+                let tag = plan.boxes.iter().rfind(|labeled| any_pixel(&pixels, |x, y| holds(&labeled.tag, x, y)));
+                let outline = plan.boxes.iter().rfind(|labeled| {
+                    any_pixel(&pixels, |x, y| holds(&labeled.outer, x, y) && !holds(&labeled.inner, x, y))
+                });
                 let stroke =
                     plan.strokes.iter().rfind(|stroke| any_pixel(&pixels, |x, y| stroke.touches(x as i32, y as i32)));
                 if let (None, Some(stroke)) = (tag, stroke) {
@@ -105,9 +104,10 @@ impl Picture {
                     self.sample(plane, x, y).copy_from_slice(&bytes);
                     continue;
                 }
-                let Some(mark) = tag.or(outline) else { continue };
-                let coverage = if tag.is_some() && plane == 0 { coverage(plan, mark, x, y) } else { 0.0 };
-                let mix = |i: usize| f32::from(mark.paper[i]) * (1.0 - coverage) + f32::from(mark.ink[i]) * coverage;
+                let Some(labeled) = tag.or(outline) else { continue };
+                let coverage = if tag.is_some() && plane == 0 { coverage(plan, labeled, x, y) } else { 0.0 };
+                let mix =
+                    |i: usize| f32::from(labeled.paper[i]) * (1.0 - coverage) + f32::from(labeled.ink[i]) * coverage;
                 let bytes = self.bytes_of(plane, |i| mix(i).round() as u8);
                 self.sample(plane, x, y).copy_from_slice(&bytes);
             }
@@ -123,12 +123,12 @@ fn holds(rect: &Rect, x: u32, y: u32) -> bool {
     (rect.left..rect.right).contains(&x) && (rect.top..rect.bottom).contains(&y)
 }
 
-fn coverage(plan: &Plan, mark: &Mark, x: u32, y: u32) -> f32 {
-    let (left, top) = mark.text_origin(plan.font);
-    let Some(column) = x.checked_sub(left).filter(|column| column / plan.font.width < mark.text_len) else {
+fn coverage(plan: &Plan, labeled: &LabeledBox, x: u32, y: u32) -> f32 {
+    let (left, top) = labeled.text_origin(plan.font);
+    let Some(column) = x.checked_sub(left).filter(|column| column / plan.font.width < labeled.text_len) else {
         return 0.0;
     };
-    let glyph = plan.text[(mark.text_start + column / plan.font.width) as usize];
+    let glyph = plan.text[(labeled.text_start + column / plan.font.width) as usize];
     let row = plan.font.rows(glyph).nth((y - top) as usize).unwrap();
     f32::from(row[(column % plan.font.width) as usize]) / 255.0
 }
@@ -195,7 +195,7 @@ fn tag_of(width: u32, height: u32, bbox: [f32; 4], label: &str) -> ([u32; 4], us
     let mut overlay = Overlay::default();
     let target = Picture::new(PixelFormat::Gray8, width, height).target;
     let plan = overlay.plan(target, &[detection(0, 0.874, bbox)], None, &[label.into()], &Style::default());
-    let Rect { left, top, right, bottom } = plan.marks[0].tag;
+    let Rect { left, top, right, bottom } = plan.boxes[0].tag;
     ([left, top, right, bottom], plan.text.len())
 }
 
@@ -233,7 +233,7 @@ fn lines_suit_the_frame() {
         let bbox = [0.0, 0.0, width as f32, height as f32];
         let target = Target { width, height, ..Picture::new(PixelFormat::Gray8, 1, 1).target };
         let plan = overlay.plan(target, &[detection(0, 0.5, bbox)], None, &[], &Style::default());
-        plan.marks[0].inner.left
+        plan.boxes[0].inner.left
     };
     assert_eq!([line(1, 1), line(640, 360), line(1920, 1080), line(2160, 3840), line(8192, 8192)], [1, 2, 3, 6, 22]);
 }
@@ -270,8 +270,8 @@ fn a_rotated_box_is_four_lines_and_a_tag() {
     let style = lines(2);
     let mut overlay = Overlay::default();
     let plan = overlay.plan(target, &[rotated], None, &[], &style);
-    assert_eq!((plan.marks.len(), plan.strokes.len()), (1, 4));
-    assert!(plan.marks[0].sides().iter().all(Rect::is_empty));
+    assert_eq!((plan.boxes.len(), plan.strokes.len()), (1, 4));
+    assert!(plan.boxes[0].sides().iter().all(Rect::is_empty));
     picture.draw(&[rotated], &[], &style);
     let paper = color::sample(class_color(2), &target)[0];
     // Its corners are at most 21.2 to the side of the centre and above it: 30.5 ± (20 ± 10) × √½.
@@ -285,7 +285,7 @@ fn a_rotated_box_is_four_lines_and_a_tag() {
     let target = Picture::new(PixelFormat::Gray8, 200, 100).target;
     let below = Candidate { angle: rotated.angle, ..detection(0, 0.5, [80.0, 60.0, 120.0, 80.0]) };
     let plan = overlay.plan(target, &[below], None, &[], &Style::default());
-    assert_eq!((plan.marks[0].tag.left, plan.marks[0].tag.bottom), (79, 49));
+    assert_eq!((plan.boxes[0].tag.left, plan.boxes[0].tag.bottom), (79, 49));
 }
 
 #[test]
@@ -364,7 +364,7 @@ fn the_same_frame_again_allocates_nothing() {
     let mut addresses = || {
         overlay.draw(&mut picture.frame(), &detections, None, None, &[], &Style::default());
         let font = overlay.font.as_ref().unwrap();
-        (overlay.marks.as_ptr(), overlay.text.as_ptr(), overlay.label.as_ptr(), font.coverage.as_ptr())
+        (overlay.boxes.as_ptr(), overlay.text.as_ptr(), overlay.label.as_ptr(), font.coverage.as_ptr())
     };
     assert_eq!(addresses(), addresses());
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Masks, as a tint over the picture: they are mixed with the frame. Integers only, as in the kernel.
 //!
-//! Each sample is mixed once, with the colour of the most important object whose mask touches it. So the order of the work does not
-//! matter, and where masks overlap the picture is still visible.
+//! Each sample is mixed once, with the colour of the most important object whose mask touches it. So the order of the
+//! work does not matter, and where masks overlap the picture is still visible.
 
 use super::Target;
 use super::color::Sample;

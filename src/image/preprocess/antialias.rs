@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Antialiased bilinear resampling of one plane, row by row: each element is a weighted mean of all samples that it stands for.
+//! Antialiased bilinear resampling of one plane, row by row: each element is a weighted mean of all samples that it
+//! stands for.
 //!
-//! Weights are those of Pillow's `BILINEAR`, which torchvision's `Resize` calls: a triangle about the position, as wide as the
-//! frame is shrunk. They are computed once, in `f64`, for the frame's pixels; those of chroma are the sums over the pixels that
-//! share a sample, or are interpolated from it, so that this equals the same filter over the frame in RGB.
+//! Weights are those of Pillow's `BILINEAR`, which torchvision's `Resize` calls: a triangle about the position, as wide
+//! as the frame is shrunk. They are computed once, in `f64`, for the frame's pixels; those of chroma are the sums over
+//! the pixels that share a sample, or are interpolated from it, so that this equals the same filter over the frame in RGB.
 
 use smallvec::SmallVec;
 

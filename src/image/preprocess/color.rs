@@ -9,7 +9,8 @@ pub const GRAY: [f32; 3] = [0.299, 0.587, 0.114];
 
 /// Numbers that take YUV in 0..255 to RGB in 0..255, from the definitions of ITU-R BT.601, BT.709 and BT.2020:
 /// `R − Y = 2(1 − Kr)·Cr`, `B − Y = 2(1 − Kb)·Cb`, `Y = Kr·R + Kg·G + Kb·B`; limited range has 219 steps of luma above 16
-/// and 224 steps of chroma about 128. Full range ends at the greatest code: at 255, and in P010 at 1023, which is 255.75 here.
+/// and 224 steps of chroma about 128. Full range ends at the greatest code: at 255, and in P010 at 1023, which is
+/// 255.75 here.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct YuvToRgb {
     pub black: f32,

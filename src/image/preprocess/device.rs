@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Frames to tensors in GPU memory: the kernel with the stream, the pool and the upload that it needs from frame to frame.
 
-#[cfg(feature = "gstreamer")]
-use gst::glib;
-
 use super::antialias_regions::AntialiasedRegionKernel;
 use super::kernel::PreprocessKernel;
 use super::region_kernel::RegionKernel;
 use crate::core::cuda::driver::{Context, Fence, Stream, StreamRole, WaitHistory};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::{BatchPool, DeviceBlock, DevicePool};
+use crate::core::options::choices;
 use crate::core::tensor::{Tensor, Tensors};
 use crate::image::device::{DevicePlane, DevicePlanes};
 use crate::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
@@ -18,18 +16,18 @@ use crate::image::transform::InputSpec;
 
 /// How frames in host memory come to the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "gstreamer", derive(glib::Enum), enum_type(name = "GstTrtUpload"))]
 pub enum Upload {
     #[default]
-    #[cfg_attr(
-        feature = "gstreamer",
-        enum_value(name = "Read in place where that is faster, else copied", nick = "auto")
-    )]
     Auto,
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "Copied to the GPU first", nick = "copy"))]
     Copy,
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "Read in place, out of pinned memory", nick = "mapped"))]
     Mapped,
+}
+
+choices! {
+    Upload, "GstTrtUpload":
+    Upload::Auto => "auto" "Read in place where that is faster, else copied"
+    Upload::Copy => "copy" "Copied to the GPU first"
+    Upload::Mapped => "mapped" "Read in place, out of pinned memory"
 }
 
 /// What makes the tensors of parts of frames.
@@ -57,8 +55,9 @@ impl RegionMaker {
 /// Planes begin at multiples of this in an upload.
 const ALIGN: usize = 256;
 
-/// Over PCIe a kernel takes longer to read a byte of host memory than a copy does (on an H200, by tests/bench/memory.rs, 1.2 times where it
-/// skips rows, up to 1.9 where it needs every byte), but need not read all of them.
+/// Over PCIe a kernel takes longer to read a byte of host memory than a copy does (on an H200, by
+/// tests/bench/memory.rs, 1.2 times where it skips rows, up to 1.9 where it needs every byte), but need not read all of
+/// them.
 const DETOUR: f64 = 1.4;
 
 /// Up to so many bytes, starting a copy and waiting for it takes longer than reading them in place.
@@ -150,8 +149,8 @@ impl DevicePreprocessor {
     /// are read when this returns.
     ///
     /// # Errors
-    /// `WrongType`, if the frame is not of the format and size given to [`DevicePreprocessor::new`], or is to be read in place and the GPU does not
-    /// see it; `Run`, where the GPU fails.
+    /// `WrongType`, if the frame is not of the format and size given to [`DevicePreprocessor::new`], or is to be read
+    /// in place and the GPU does not see it; `Run`, where the GPU fails.
     pub fn of_host(&mut self, frame: &Frame) -> Result<Tensors> {
         // SAFETY: `bring_and_make` passes the planes of such a frame, which stay until the kernel has read them.
         self.bring_and_make(frame, |this, planes| unsafe { this.of_gpu(planes) })
@@ -203,7 +202,8 @@ impl DevicePreprocessor {
         let block = self.slots.take()?;
         let queued = self.stream.queuing();
         let begin = self.stream.begin_timing();
-        // SAFETY: the planes by the caller's promise; the block has the tensor's size, and returns to the pool after the fence.
+        // SAFETY: the planes by the caller's promise; the block has the tensor's size, and returns to the pool after
+        // the fence.
         unsafe { self.kernel.launch(&self.stream, planes, block.address()) }?;
         self.stream.end_timing(begin);
         let ready = queued.record()?;
@@ -247,9 +247,10 @@ impl DevicePreprocessor {
         let see = |plane: &Plane| {
             let at = plane.data.as_ptr();
             // Ordinary memory comes page by page, which pays only where nothing has to be brought.
-            let address = match self.how == Upload::Auto && !self.shares_memory {
-                true => self.context().address_of_pinned(at)?,
-                false => self.context().address_of(at)?,
+            let address = if self.how == Upload::Auto && !self.shares_memory {
+                self.context().address_of_pinned(at)?
+            } else {
+                self.context().address_of(at)?
             };
             Ok(address.map(|address| DevicePlane { address, stride: plane.stride }))
         };

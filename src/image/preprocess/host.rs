@@ -9,22 +9,23 @@
 //! 1. **Position** in a plane, per axis, exact in integers (no side is above [`MAX_SIDE`], so 32 bits hold them). With `F`
 //!    the source's side, `o` its start in the frame, `D` the scaled side, and `a` and `z` the samples of its first and last
 //!    pixel, `o / s` and `(o + F − 1) / s`: `den = 2·s·D`, `num = max((2i + 1)·F + 2·o·D − c·D, a·den)`;
-//!    `near = min(num / den, z)`, `far = min(near + 1, z)`, `weight = (num mod den) / den`, or 0 where near is far. So a part of
-//!    the frame is read as if the frame ended at its edges. Here `s, c` is `1, 1` for full planes, `2, 2` for chroma between two luma samples and `2, 1` for chroma on the first
-//!    of them. For full planes that is `(i + 0.5)·F/D − 0.5`: pixel centres, as OpenCV's `INTER_LINEAR`. Chroma of
+//!    `near = min(num / den, z)`, `far = min(near + 1, z)`, `weight = (num mod den) / den`, or 0 where near is far. So
+//!    a part of the frame is read as if the frame ended at its edges. Here `s, c` is `1, 1` for full planes, `2, 2` for
+//!    chroma between two luma samples and `2, 1` for chroma on the first of them. For full planes that is
+//!    `(i + 0.5)·F/D − 0.5`: pixel centres, as OpenCV's `INTER_LINEAR`. Chroma of
 //!    `Chroma::Nearest` is interpolated as if each pixel had a sample of its own, which is the one that
-//!    it shares: with `near` and `weight` of full planes, `near / 2`, and `weight` where `near` is odd, else 0. What is linear
-//!    may be exchanged, so this is the frame in RGB, interpolated; only what clamping and rounding each pixel would change
-//!    is not done.
+//!    it shares: with `near` and `weight` of full planes, `near / 2`, and `weight` where `near` is odd, else 0. What is
+//!    linear may be exchanged, so this is the frame in RGB, interpolated; only what clamping and rounding each pixel
+//!    would change is not done.
 //!    `ResizeMode::CenterCrop` has no such position: `antialias` says which samples its elements are made of.
 //! 2. **Sample**, with `lerp(a, b, w) = a + (b − a)·w`: along the row first, then between the two rows:
-//!    `lerp(lerp(p[near][near], p[near][far], wx), lerp(p[far][near], p[far][far], wx), wy)`, bytes taken as 0..255 and the 16-bit words
-//!    of P010 as `word / 256`, which is exact and puts black, white and grey where 8 bits have them.
-//!    `ResizeMode::CenterCrop`: `Σ (Σ p[row][column]·down[row])·across[column]`, down each column first; sums begin with the first
-//!    product and go on in the order of rows and of columns.
+//!    `lerp(lerp(p[near][near], p[near][far], wx), lerp(p[far][near], p[far][far], wx), wy)`, bytes taken as 0..255 and
+//!    the 16-bit words of P010 as `word / 256`, which is exact and puts black, white and grey where 8 bits have them.
+//!    `ResizeMode::CenterCrop`: `Σ (Σ p[row][column]·down[row])·across[column]`, down each column first; sums begin
+//!    with the first product and go on in the order of rows and of columns.
 //! 3. **Colour** (`color`). YUV: `l = (y − black)·gain`, `cb = u − 128`, `cr = v − 128`, `r = l + cr·r_cr`,
-//!    `g = (l + cb·g_cb) + cr·g_cr`, `b = l + cb·b_cb`. To gray: `l`; from RGB: `(r·0.299 + g·0.587) + b·0.114`. From gray: `l`
-//!    in each channel. RGB is always full range; alpha is ignored.
+//!    `g = (l + cb·g_cb) + cr·g_cr`, `b = l + cb·b_cb`. To gray: `l`; from RGB: `(r·0.299 + g·0.587) + b·0.114`. From
+//!    gray: `l` in each channel. RGB is always full range; alpha is ignored.
 //! 4. **Clamp** to 0..255, then `element = sample·factor + addend` of [`InputTransform::normalisation`].
 //! 5. **Element**: f32 as it is; f16 rounded to nearest even; u8 rounded to nearest even and clamped.
 //!
@@ -101,8 +102,8 @@ impl HostPreprocessor {
         HostPreprocessor::of_region(format, (width, height), (width as u32, height as u32).into(), color, spec)
     }
 
-    /// The same for a part of each frame: the tensor is the one that the frame would give if it ended at the edges of `source`.
-    /// Where two pixels of `source` have a chroma sample in common with one outside, they keep it.
+    /// The same for a part of each frame: the tensor is the one that the frame would give if it ended at the edges of
+    /// `source`. Where two pixels of `source` have a chroma sample in common with one outside, they keep it.
     ///
     /// # Errors
     /// As [`HostPreprocessor::new`]; `Negotiation`, if the part is empty or not in the frame.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Frames to tensors: `kernels/preprocess.cu`, and `kernels/antialias.cu` for what is resized with antialiasing. The reference
-//! implementation is [`host`](crate::image::preprocess::host), whose tables the
+//! Frames to tensors: `kernels/preprocess.cu`, and `kernels/antialias.cu` for what is resized with antialiasing. The
+//! reference implementation is [`host`](crate::image::preprocess::host), whose tables the
 //! kernel uses.
 
 use std::ffi::CStr;
@@ -28,8 +28,8 @@ use crate::image::transform::{Colors, InputSpec, TensorLayout};
 /// Frames of one launch.
 pub const MAX_BATCH: usize = 8;
 
-/// Threads of a block, and the pixels of a row of the scaled frame that each makes, as in the kernel; with antialiasing it makes
-/// one.
+/// Threads of a block, and the pixels of a row of the scaled frame that each makes, as in the kernel; with antialiasing
+/// it makes one.
 pub(super) const THREADS: (u32, u32) = (32, 4);
 pub(super) const COLUMNS: u32 = 2;
 
@@ -72,8 +72,8 @@ struct Position {
     others_weight: f32,
 }
 
-/// `Taps` of the kernel: what of an axis a position is made of, in plane 0 and in the others, as first sample, count, and place of
-/// the first weight.
+/// `Taps` of the kernel: what of an axis a position is made of, in plane 0 and in the others, as first sample, count,
+/// and place of the first weight.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Taps {
@@ -253,12 +253,12 @@ impl PreprocessKernel {
     /// Queues the making of a tensor, of which every element is written.
     ///
     /// # Errors
-    /// `WrongType`, if these are not the planes of such a frame: their number, a stride below a row's bytes, or odd addresses
-    /// of 16-bit samples. `Run`, where the GPU fails.
+    /// `WrongType`, if these are not the planes of such a frame: their number, a stride below a row's bytes, or odd
+    /// addresses of 16-bit samples. `Run`, where the GPU fails.
     ///
     /// # Safety
-    /// The planes have the rows of a frame as given to [`PreprocessKernel::new`], `tensor` the bytes of its tensor and the alignment
-    /// of its elements, and both stay so until the work is done. `self` lives until then too.
+    /// The planes have the rows of a frame as given to [`PreprocessKernel::new`], `tensor` the bytes of its tensor and
+    /// the alignment of its elements, and both stay so until the work is done. `self` lives until then too.
     pub unsafe fn launch(&self, stream: &Stream, planes: &[DevicePlane], tensor: u64) -> Result<()> {
         // SAFETY: the planes are of such a frame and the tensor has room, until the work is done.
         unsafe { self.launch_batch(stream, &[(planes.into(), tensor)]) }
@@ -286,8 +286,8 @@ impl PreprocessKernel {
                 frames.len() as u32,
             );
             let shape = Launch { grid, block: (THREADS.0, THREADS.1, 1), shared: 0 };
-            // SAFETY: the kernel takes these parameters. The tables live as long as `self`, and `view` checked the planes, which stay
-            // with the tensors until the work is done.
+            // SAFETY: the kernel takes these parameters. The tables live as long as `self`, and `view` checked the
+            // planes, which stay with the tensors until the work is done.
             unsafe { stream.launch(function, shape, &parameters)? };
         }
         Ok(())
@@ -305,8 +305,8 @@ impl PreprocessKernel {
     }
 }
 
-/// The samples that a kernel reads, by the name of its entry; and those of the one for chroma in pairs that are not aligned to both
-/// samples.
+/// The samples that a kernel reads, by the name of its entry; and those of the one for chroma in pairs that are not
+/// aligned to both samples.
 pub(super) fn samples_of(format: PixelFormat, samplers: &[Sampler]) -> (&'static str, Option<&'static str>) {
     match (format, samplers) {
         (PixelFormat::P010, [_]) => ("luma16", None),
@@ -337,8 +337,8 @@ pub(super) fn has_pairs(format: PixelFormat, planes: &[DevicePlane]) -> bool {
     planes.get(1).is_some_and(is_aligned)
 }
 
-/// The planes as kernels take them. Reading chroma one by one takes the second samples of pairs for a plane of their own; other
-/// kernels do not look there.
+/// The planes as kernels take them. Reading chroma one by one takes the second samples of pairs for a plane of their
+/// own; other kernels do not look there.
 pub(super) fn three_planes(format: PixelFormat, planes: &[DevicePlane]) -> [DevicePlane; 3] {
     let [first, second] = [0, 1].map(|i| planes.get(i).copied().unwrap_or_default());
     let behind = DevicePlane { address: second.address + format.pixel_bytes() as u64, ..second };

@@ -114,12 +114,12 @@ impl RegionKernel {
     /// [`MAX_REGIONS`] of them.
     ///
     /// # Errors
-    /// `WrongType`, if these are not the planes of such a frame; `Negotiation`, where a rectangle is empty or not in the frame;
-    /// `Run`, where the GPU fails.
+    /// `WrongType`, if these are not the planes of such a frame; `Negotiation`, where a rectangle is empty or not in
+    /// the frame; `Run`, where the GPU fails.
     ///
     /// # Safety
-    /// The planes have the rows of a frame as given to [`RegionKernel::new`], each tensor the bytes of one and the alignment of
-    /// its elements, and all stay so until the work is done.
+    /// The planes have the rows of a frame as given to [`RegionKernel::new`], each tensor the bytes of one and the
+    /// alignment of its elements, and all stay so until the work is done.
     pub unsafe fn launch(
         &self,
         stream: &Stream,
@@ -139,7 +139,8 @@ impl RegionKernel {
             let across = (width as u32).div_ceil(THREADS.0 * COLUMNS);
             let grid = (across, height.div_ceil(THREADS.1 * ROWS), count as u32);
             let shape = Launch { grid, block: (THREADS.0, THREADS.1, 1), shared: 0 };
-            // SAFETY: the kernel takes these parameters. The planes were checked, and stay with the tensors until the work is done.
+            // SAFETY: the kernel takes these parameters. The planes were checked, and stay with the tensors until the
+            // work is done.
             unsafe { stream.launch(function, shape, parameters) }
         };
         for (source, tensor) in regions {

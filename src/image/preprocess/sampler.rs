@@ -50,7 +50,8 @@ impl SampleAxis {
         SampleAxis { near, weight }
     }
 
-    /// The positions between pixels in samples that pairs of them have in common. Within a pair there is nothing to interpolate.
+    /// The positions between pixels in samples that pairs of them have in common. Within a pair there is nothing to
+    /// interpolate.
     fn in_pairs(mut self) -> Self {
         for (near, weight) in self.near.iter_mut().zip(&mut self.weight) {
             if near.is_multiple_of(2) {
@@ -62,7 +63,8 @@ impl SampleAxis {
     }
 
     /// The same positions for a row of `samples` pixels of `pixel` bytes, whose pairs must lie in the row: at the last pixel
-    /// the pair begins one pixel before and its second counts all, which is equal in every bit as differences of samples are exact.
+    /// the pair begins one pixel before and its second counts all, which is equal in every bit as differences of
+    /// samples are exact.
     fn in_bytes(mut self, samples: u32, pixel: u32) -> Self {
         for (near, weight) in self.near.iter_mut().zip(&mut self.weight) {
             if *near > 0 && *near == samples - 1 {

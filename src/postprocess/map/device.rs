@@ -98,8 +98,8 @@ impl DeviceMapFinder {
         self.pool.context()
     }
 
-    /// Queues the search, and returns the address of the values once the stream has reached this point. The host gets them only
-    /// where it wants them.
+    /// Queues the search, and returns the address of the values once the stream has reached this point. The host gets
+    /// them only where it wants them.
     ///
     /// Earlier work is done. The tensor must stay as it is until this work is.
     ///
@@ -156,8 +156,8 @@ impl DeviceMapFinder {
         };
         let pixels = letterbox.width * letterbox.height;
         let shape = |of: u32| Launch { grid: (of.div_ceil(THREADS), 1, 1), block: (THREADS, 1, 1), shared: 0 };
-        // SAFETY: the kernels take these parameters. Their addresses are of memory that `self` keeps until the work is done, or of a
-        // tensor that the caller keeps.
+        // SAFETY: the kernels take these parameters. Their addresses are of memory that `self` keeps until the work is
+        // done, or of a tensor that the caller keeps.
         unsafe {
             stream.clear(self.counts.address(), self.params.count as usize * size_of::<u32>())?;
             for function in &self.functions {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
-//! From a head's outputs to boxes, on the GPU: `kernels/decode.cu` with `kernels/nms.cu` or, for rotated boxes, `rotated.cu`.
+//! From a head's outputs to boxes, on the GPU: `kernels/decode.cu` with `kernels/nms.cu` or, for rotated boxes,
+//! `rotated.cu`.
 //!
-//! The reference implementation is [`Decoder::decode`] with [`Nms::run`]. Both give the same candidates, in the same order, with
-//! the same bits.
+//! The reference implementation is [`Decoder::decode`] with [`Nms::run`]. Both give the same candidates, in the same
+//! order, with the same bits.
 
 use std::ffi::CStr;
 use std::ops::Range;
@@ -47,8 +48,8 @@ const MAX_BLOCKS: usize = 264;
 
 /// Decodes and suppresses, for one head. It owns its scratch memory; nothing is allocated from frame to frame.
 ///
-/// Work on one frame at a time: [`DeviceDecoder::launch`], then [`DeviceDecoder::detections`]. Work that is queued on the same stream
-/// in between may read the [detections](DeviceDecoder::found) in GPU memory, and is done by then too.
+/// Work on one frame at a time: [`DeviceDecoder::launch`], then [`DeviceDecoder::detections`]. Work that is queued on
+/// the same stream in between may read the [detections](DeviceDecoder::found) in GPU memory, and is done by then too.
 pub struct DeviceDecoder {
     decode: Kernel,
     rank: Kernel,
@@ -227,8 +228,8 @@ impl DeviceDecoder {
 
     /// Queues all work on a frame. `outputs` are what the decoder [picked](Decoder::pick); of `nms` only the settings count.
     ///
-    /// The host waits only if [`DeviceDecoder::detections`] was not asked for the frame before. The outputs must stay as they are
-    /// until the work is done.
+    /// The host waits only if [`DeviceDecoder::detections`] was not asked for the frame before. The outputs must stay
+    /// as they are until the work is done.
     ///
     /// # Errors
     /// `WrongType` for tensors that are not on this GPU, `Run` where CUDA fails.
@@ -431,8 +432,8 @@ impl DeviceDecoder {
         Ok(())
     }
 
-    /// Queues setting the counters to 0: before the first frame, and after one that could not be launched wholly. Also clears
-    /// the detections, because kernels that read them may read more than there are.
+    /// Queues setting the counters to 0: before the first frame, and after one that could not be launched wholly. Also
+    /// clears the detections, because kernels that read them may read more than there are.
     fn clear(&self, stream: &Stream) -> Result<()> {
         // SAFETY: the scratch memory starts with the counters, and has as much room for the detections.
         unsafe {

@@ -17,9 +17,9 @@ const NONE: u32 = u32::MAX;
 
 /// Greedy, class-aware non-maximum suppression, with its scratch memory.
 ///
-/// Detections are taken by score, the greatest first (`f32::total_cmp`), equals by row, then by class, then in the order of the
-/// input. One is dropped when its IoU with one already kept is **above** the threshold, of the same class unless
-/// `class_agnostic`. The result is in that order, and exactly what comparing all pairs gives.
+/// Detections are taken by score, the greatest first (`f32::total_cmp`), equals by row, then by class, then in the
+/// order of the input. One is dropped when its IoU with one already kept is **above** the threshold, of the same class
+/// unless `class_agnostic`. The result is in that order, and exactly what comparing all pairs gives.
 ///
 /// It is faster than that because only kept boxes whose centre is near are compared: each kept box is in the cell of
 /// a grid that its centre falls in. How near follows from the threshold. Along one axis two boxes of sizes a and b whose
@@ -87,8 +87,8 @@ impl Nms {
         mem::swap(detections, &mut self.kept);
     }
 
-    /// The same for rotated boxes, by their probabilistic IoU and as in Ultralytics: a box that repeats a better one is dropped,
-    /// whether that one is kept or not (Fast NMS, arXiv 1904.02689).
+    /// The same for rotated boxes, by their probabilistic IoU and as in Ultralytics: a box that repeats a better one is
+    /// dropped, whether that one is kept or not (Fast NMS, arXiv 1904.02689).
     pub fn suppress_rotated(&mut self, detections: &mut Vec<Candidate>) {
         self.sort(detections);
         let reach = reach(self.iou_threshold);

@@ -52,8 +52,8 @@ impl Gaussian {
     }
 }
 
-/// The distance below which the probabilistic IoU of two boxes, 1 − √(1 − e^−distance + 1e-7), is above a threshold. NaN, below
-/// which nothing is, for NaN.
+/// The distance below which the probabilistic IoU of two boxes, 1 − √(1 − e^−distance + 1e-7), is above a threshold.
+/// NaN, below which nothing is, for NaN.
 pub(super) fn reach(iou_threshold: f32) -> f32 {
     let beyond = 1.0 - f64::from(iou_threshold);
     match 1.0 + 1e-7 - beyond * beyond {
@@ -63,7 +63,8 @@ pub(super) fn reach(iou_threshold: f32) -> f32 {
     }
 }
 
-/// The natural logarithm, right to about one unit in the last place; NaN for values that are not above 0, not finite or not normal.
+/// The natural logarithm, right to about one unit in the last place; NaN for values that are not above 0, not finite or
+/// not normal.
 fn ln(x: f32) -> f32 {
     if !(f32::MIN_POSITIVE..=f32::MAX).contains(&x) {
         return f32::NAN;

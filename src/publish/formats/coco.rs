@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! `coco`: the results of a frame as an array of COCO's results. Those of all frames together are what pycocotools' `loadRes` reads.
+//! `coco`: the results of a frame as an array of COCO's results. Those of all frames together are what pycocotools'
+//! `loadRes` reads.
 
 use serde_json::{Value, json};
 

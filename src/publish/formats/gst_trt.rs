@@ -9,8 +9,8 @@ use crate::image::overlay::Attribute;
 use crate::publish::clock::rfc3339;
 use crate::publish::record::{FrameRecord, FrameTimes, ObjectRecord, PublishSource, TrackRecord};
 
-/// A frame: `stream-time` in nanoseconds, `frame`, `width`, `height`, `held`, `detections`, and where there are some `classes`,
-/// `maps` and `events`; then what [`source`] adds.
+/// A frame: `stream-time` in nanoseconds, `frame`, `width`, `height`, `held`, `detections`, and where there are some
+/// `classes`, `maps` and `events`; then what [`source`] adds.
 pub fn frame(record: &FrameRecord, from: &PublishSource) -> Value {
     let mut line = json!({
         "stream-time": record.times.stream_time,

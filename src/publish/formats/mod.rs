@@ -6,31 +6,27 @@ mod deepstream;
 mod dlstreamer;
 pub mod gst_trt;
 
-#[cfg(feature = "gstreamer")]
-use gst::glib;
 use serde_json::Value;
 
 use super::record::{FrameRecord, PublishSource, Record};
+use crate::core::options::choices;
 
 /// How results are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "gstreamer", derive(glib::Enum), enum_type(name = "GstTrtPublishFormat"))]
 pub enum PublishFormat {
     #[default]
-    #[cfg_attr(
-        feature = "gstreamer",
-        enum_value(name = "All results, under the names that element messages have", nick = "gst-trt")
-    )]
     GstTrt,
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "As DL Streamer's gvametaconvert", nick = "dlstreamer"))]
     DlStreamer,
-    #[cfg_attr(
-        feature = "gstreamer",
-        enum_value(name = "As DeepStream's nvmsgconv with payload-type=1", nick = "deepstream-minimal")
-    )]
     DeepStreamMinimal,
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "Arrays of results as pycocotools reads them", nick = "coco"))]
     Coco,
+}
+
+choices! {
+    PublishFormat, "GstTrtPublishFormat":
+    PublishFormat::GstTrt => "gst-trt" "All results, under the names that element messages have"
+    PublishFormat::DlStreamer => "dlstreamer" "As DL Streamer's gvametaconvert"
+    PublishFormat::DeepStreamMinimal => "deepstream-minimal" "As DeepStream's nvmsgconv with payload-type=1"
+    PublishFormat::Coco => "coco" "Arrays of results as pycocotools reads them"
 }
 
 /// The message of a record. Formats other than `gst-trt` have frames alone.

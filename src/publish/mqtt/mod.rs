@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `mqtt://` and `mqtts://`: messages of a topic, by MQTT 3.1.1.
 //!
-//! With QoS 1 and 2 a message is delivered when the server says that it has it. What it has not said is sent again over the next
-//! connection: with QoS 2 and `clean-session=false` under the same number, by which a server that kept the session knows it.
+//! With QoS 1 and 2 a message is delivered when the server says that it has it. What it has not said is sent again over
+//! the next connection: with QoS 2 and `clean-session=false` under the same number, by which a server that kept the
+//! session knows it.
 
 mod packet;
 

@@ -57,8 +57,9 @@ impl TrtInfer {
         self.obj().notify("model-file");
     }
 
-    /// Between two frames: comes to the model that has been loaded meanwhile. If it wants other tensors, upstream is asked for them; until
-    /// caps for them are here, nothing else is asked for, since frames of both kinds may be on their way.
+    /// Between two frames: comes to the model that has been loaded meanwhile. If it wants other tensors, upstream is
+    /// asked for them; until caps for them are here, nothing else is asked for, since frames of both kinds may be on
+    /// their way.
     pub(super) fn take_over(&self) {
         let Some(session) = self.session() else { return };
         let Some(successor) = session.model.successor() else { return };

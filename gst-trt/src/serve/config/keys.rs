@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
-use super::properties::{Analytics, Properties, Publish, Track};
+use super::properties::{AnalyticsElement, ElementProperties, PublishElement, TrackElement};
 
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -18,10 +18,10 @@ pub struct ConfigKeys {
     pub source: Vec<SourceKeys>,
     #[serde(default)]
     pub model: Vec<ModelKeys>,
-    pub track: Option<Properties<Track>>,
-    pub analytics: Option<Properties<Analytics>>,
+    pub track: Option<ElementProperties<TrackElement>>,
+    pub analytics: Option<ElementProperties<AnalyticsElement>>,
     #[serde(default)]
-    pub publish: Vec<Properties<Publish>>,
+    pub publish: Vec<ElementProperties<PublishElement>>,
     pub record: Option<RecordKeys>,
     pub http: Option<HttpKeys>,
 }
@@ -29,7 +29,7 @@ pub struct ConfigKeys {
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SourceKeys {
-    pub name: Name,
+    pub name: ConfigName,
     pub address: String,
     /// The only one, where it is left out.
     pub model: Option<String>,
@@ -48,19 +48,19 @@ pub struct SourceKeys {
     #[serde(default = "seconds::<30_000>")]
     pub backoff_max: Seconds,
     #[serde(default)]
-    pub track: Choice<Properties<Track>>,
+    pub track: Override<ElementProperties<TrackElement>>,
     #[serde(default)]
-    pub analytics: Choice<Properties<Analytics>>,
+    pub analytics: Override<ElementProperties<AnalyticsElement>>,
     /// Names; all, where it is left out.
     pub publish: Option<Vec<String>>,
     #[serde(default)]
-    pub record: Choice<RecordKeys>,
+    pub record: Override<RecordKeys>,
 }
 
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ModelKeys {
-    pub name: Name,
+    pub name: ConfigName,
     pub file: PathBuf,
     pub labels: Option<PathBuf>,
     pub backend: Option<String>,
@@ -118,17 +118,16 @@ fn seconds<const MILLISECONDS: u64>() -> Seconds {
 
 /// A name that may be part of the name of a file and of an address.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Name(pub String);
+pub struct ConfigName(pub String);
 
-impl<'de> Deserialize<'de> for Name {
+impl<'de> Deserialize<'de> for ConfigName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        match !name.is_empty() && name.len() <= 64 && name.chars().all(is_plain) && !name.starts_with('.') {
-            true => Ok(Name(name)),
-            false => {
-                Err(de::Error::custom("a name has 1 to 64 letters, digits, -, _ and ., and does not begin with a dot"))
-            }
+        if !name.is_empty() && name.len() <= 64 && name.chars().all(is_plain) && !name.starts_with('.') {
+            Ok(ConfigName(name))
+        } else {
+            Err(de::Error::custom("a name has 1 to 64 letters, digits, -, _ and ., and does not begin with a dot"))
         }
     }
 }
@@ -149,7 +148,7 @@ impl<'de> Deserialize<'de> for Seconds {
 
 /// What a source has of something that is configured for all.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Choice<T> {
+pub enum Override<T> {
     /// As all.
     #[default]
     Common,
@@ -159,17 +158,17 @@ pub enum Choice<T> {
     Own(T),
 }
 
-impl<T: Clone> Choice<T> {
+impl<T: Clone> Override<T> {
     pub fn or(&self, common: &Option<T>) -> Option<T> {
         match self {
-            Choice::Common => common.clone(),
-            Choice::Off => None,
-            Choice::Own(own) => Some(own.clone()),
+            Override::Common => common.clone(),
+            Override::Off => None,
+            Override::Own(own) => Some(own.clone()),
         }
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Choice<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Override<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(ChoiceVisitor(PhantomData))
     }
@@ -178,17 +177,17 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Choice<T> {
 struct ChoiceVisitor<T>(PhantomData<T>);
 
 impl<'de, T: Deserialize<'de>> Visitor<'de> for ChoiceVisitor<T> {
-    type Value = Choice<T>;
+    type Value = Override<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("true, false or a table")
     }
 
     fn visit_bool<E: de::Error>(self, value: bool) -> Result<Self::Value, E> {
-        Ok(if value { Choice::Common } else { Choice::Off })
+        Ok(if value { Override::Common } else { Override::Off })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        T::deserialize(de::value::MapAccessDeserializer::new(map)).map(Choice::Own)
+        T::deserialize(de::value::MapAccessDeserializer::new(map)).map(Override::Own)
     }
 }

@@ -11,13 +11,13 @@ use gsttrt::core::files::read_regular;
 use serde::Deserialize;
 
 use super::keys::{ConfigKeys, HttpKeys, ModelKeys, RecordKeys, SourceKeys};
-use super::properties::{Analytics, Properties, Publish, Track};
+use super::properties::{AnalyticsElement, ElementProperties, PublishElement, TrackElement};
 use super::wording;
-use crate::chain::{self, Chain};
+use crate::chain::{self, InferenceElements};
 use crate::failure::Failure;
 use crate::model_options::{ModelOptions, backend_words, check_file};
 use crate::serve::http::HttpSettings;
-use crate::source::Address;
+use crate::source::VideoAddress;
 
 /// Bytes of a configuration and of a file with zones.
 const MAX_LENGTH: u64 = 4 << 20;
@@ -51,16 +51,16 @@ pub struct ModelPlan {
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamPlan {
     pub name: String,
-    pub address: Address,
+    pub address: VideoAddress,
     pub model: String,
     pub is_loop: bool,
     pub sync: bool,
     pub max_queued: u32,
     pub timeout: Duration,
     pub backoff: (Duration, Duration),
-    pub track: Option<Properties<Track>>,
-    pub analytics: Option<Properties<Analytics>>,
-    pub publish: Vec<Properties<Publish>>,
+    pub track: Option<ElementProperties<TrackElement>>,
+    pub analytics: Option<ElementProperties<AnalyticsElement>>,
+    pub publish: Vec<ElementProperties<PublishElement>>,
     pub record: Option<RecordPlan>,
     /// Whether its pictures can be asked for.
     pub has_view: bool,
@@ -78,13 +78,13 @@ pub struct RecordPlan {
 }
 
 /// What is wrong, and with which key of the table.
-struct Problem {
+struct KeyError {
     key: &'static str,
     text: String,
 }
 
-fn problem(key: &'static str, text: impl Into<String>) -> Problem {
-    Problem { key, text: text.into() }
+fn problem(key: &'static str, text: impl Into<String>) -> KeyError {
+    KeyError { key, text: text.into() }
 }
 
 impl Config {
@@ -108,7 +108,7 @@ impl Config {
         })
     }
 
-    fn of(keys: ConfigKeys, folder: PathBuf) -> Result<Self, (&'static str, usize, Problem)> {
+    fn of(keys: ConfigKeys, folder: PathBuf) -> Result<Self, (&'static str, usize, KeyError)> {
         let http = keys.http.clone().map(|HttpKeys { listen, token }| HttpSettings { listen, token });
         let mut config = Config { sources: Vec::new(), models: Vec::new(), http, keys, folder };
         for (number, model) in config.keys.model.clone().iter().enumerate() {
@@ -153,7 +153,7 @@ impl Config {
     /// What is wrong with it.
     pub fn source(&self, keys: &serde_json::Value) -> Result<StreamPlan, String> {
         let keys = SourceKeys::deserialize(keys).map_err(|error| wording::of_serde(&error.to_string()))?;
-        self.stream(&keys).map_err(|Problem { key, text }| format!("{key}: {text}"))
+        self.stream(&keys).map_err(|KeyError { key, text }| format!("{key}: {text}"))
     }
 
     /// A path as if it was written in the file.
@@ -161,7 +161,7 @@ impl Config {
         self.folder.join(path)
     }
 
-    fn model(&self, keys: &ModelKeys) -> Result<ModelPlan, Problem> {
+    fn model(&self, keys: &ModelKeys) -> Result<ModelPlan, KeyError> {
         let name = keys.name.0.clone();
         if self.models.iter().any(|other| other.name == name) {
             return Err(problem("name", format!("there are two models “{name}”")));
@@ -196,10 +196,10 @@ impl Config {
         Ok(plan)
     }
 
-    fn stream(&self, keys: &SourceKeys) -> Result<StreamPlan, Problem> {
+    fn stream(&self, keys: &SourceKeys) -> Result<StreamPlan, KeyError> {
         let name = keys.name.0.clone();
-        let address =
-            Address::parse(&keys.address, &self.folder).map_err(|failure| problem("address", failure.to_string()))?;
+        let address = VideoAddress::parse(&keys.address, &self.folder)
+            .map_err(|failure| problem("address", failure.to_string()))?;
         let models = || self.models.iter().map(|model| model.name.as_str());
         let model = match (&keys.model, &self.models[..]) {
             (Some(model), _) if models().any(|other| other == model) => model.clone(),
@@ -256,17 +256,21 @@ impl Config {
     }
 
     /// The destinations of a source.
-    fn publish(&self, source: &str, names: Option<&[String]>) -> Result<Vec<Properties<Publish>>, Problem> {
+    fn publish(
+        &self,
+        source: &str,
+        names: Option<&[String]>,
+    ) -> Result<Vec<ElementProperties<PublishElement>>, KeyError> {
         let all = || self.keys.publish.iter();
         let known = || all().filter_map(|publish| publish.get("name"));
         if let Some(unknown) = names.into_iter().flatten().find(|name| !known().any(|known| known == *name)) {
             return Err(problem("publish", wording::unknown_name("publish", unknown, known())));
         }
-        let is_wanted = |publish: &&Properties<Publish>| match names {
+        let is_wanted = |publish: &&ElementProperties<PublishElement>| match names {
             None => true,
             Some(names) => publish.get("name").is_some_and(|name| names.iter().any(|wanted| wanted == name)),
         };
-        let of_source = |publish: &Properties<Publish>| {
+        let of_source = |publish: &ElementProperties<PublishElement>| {
             let mut publish = publish.clone();
             publish.remove("name");
             publish.change(|text| text.replace("{source}", source));
@@ -287,7 +291,7 @@ impl Config {
         Ok(all().filter(is_wanted).map(of_source).collect())
     }
 
-    fn check_publish(&self, number: usize, publish: &Properties<Publish>) -> Result<(), Problem> {
+    fn check_publish(&self, number: usize, publish: &ElementProperties<PublishElement>) -> Result<(), KeyError> {
         if publish.get("location").unwrap_or_default().is_empty() {
             return Err(problem("location", "the key location is missing"));
         }
@@ -299,7 +303,7 @@ impl Config {
     }
 
     /// Several sources would write over each other's lines.
-    fn check_files(&self) -> Result<(), Problem> {
+    fn check_files(&self) -> Result<(), KeyError> {
         let mut seen = BTreeSet::new();
         for publish in self.sources.iter().flat_map(|source| &source.publish) {
             let location = publish.get("location").unwrap_or_default();
@@ -313,7 +317,10 @@ impl Config {
     }
 
     /// With the contents of the file, so that a change in it is seen.
-    fn analytics(&self, mut zones: Properties<Analytics>) -> Result<Properties<Analytics>, Problem> {
+    fn analytics(
+        &self,
+        mut zones: ElementProperties<AnalyticsElement>,
+    ) -> Result<ElementProperties<AnalyticsElement>, KeyError> {
         let stream = zones.get("config-stream").and_then(|number| number.parse().ok()).unwrap_or_default();
         let (key, shown, text) = match (zones.remove("config-file"), zones.remove("config")) {
             (Some(_), Some(_)) => return Err(problem("config", "there is config-file, too: one of both is enough")),
@@ -332,7 +339,7 @@ impl Config {
         Ok(zones)
     }
 
-    fn record(&self, keys: &RecordKeys) -> Result<RecordPlan, Problem> {
+    fn record(&self, keys: &RecordKeys) -> Result<RecordPlan, KeyError> {
         let events = keys.events.clone().unwrap_or_default();
         if let Some(unknown) = events.iter().find(|event| !EVENTS.contains(&event.as_str())) {
             return Err(problem("events", wording::unknown_name("event", unknown, EVENTS.into_iter())));
@@ -353,9 +360,9 @@ impl Config {
 
 impl ModelPlan {
     /// The elements that run it, as those that share it under that name need them.
-    pub fn chain(&self, track: Option<String>) -> Chain {
+    pub fn chain(&self, track: Option<String>) -> InferenceElements {
         let ModelPlan { file, labels, backend, batch_size, preprocess, infer, nms, .. } = self.clone();
-        Chain {
+        InferenceElements {
             model: ModelOptions { model: file, labels, backend },
             track,
             queue: Some(batch_size),
@@ -376,7 +383,7 @@ fn file_of(location: &str) -> Option<&str> {
 }
 
 /// Whether the text sets properties of the element and does nothing else.
-fn check_properties(key: &'static str, text: &str) -> Result<(), Problem> {
+fn check_properties(key: &'static str, text: &str) -> Result<(), KeyError> {
     // A pipeline in a text of properties would be one in each source.
     let parsed = chain::parse(&format!("trt{key} {text} ! fakesink name=end"));
     let pipeline = parsed.map_err(|failure| problem(key, failure.to_string()))?;

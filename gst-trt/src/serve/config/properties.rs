@@ -12,7 +12,7 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use super::wording;
 
 /// The element whose properties a table has.
-pub trait Owner {
+pub trait ConfiguredElement {
     const FACTORY: &'static str;
     /// Keys of the table that are no properties, all of them texts.
     const MORE: &'static [&'static str] = &[];
@@ -21,40 +21,40 @@ pub trait Owner {
 }
 
 #[derive(Clone, Debug)]
-pub struct Track;
+pub struct TrackElement;
 #[derive(Clone, Debug)]
-pub struct Analytics;
+pub struct AnalyticsElement;
 #[derive(Clone, Debug)]
-pub struct Publish;
+pub struct PublishElement;
 
-impl Owner for Track {
+impl ConfiguredElement for TrackElement {
     const FACTORY: &'static str = "trttrack";
 }
 
-impl Owner for Analytics {
+impl ConfiguredElement for AnalyticsElement {
     const FACTORY: &'static str = "trtanalytics";
     const TAKEN: &'static [&'static str] = &["post-messages"];
 }
 
-impl Owner for Publish {
+impl ConfiguredElement for PublishElement {
     const FACTORY: &'static str = "trtpublish";
     const MORE: &'static [&'static str] = &["name"];
 }
 
 /// Values by name, as the texts that GStreamer reads.
 #[derive(Clone, Debug)]
-pub struct Properties<O> {
+pub struct ElementProperties<O> {
     values: Vec<(String, String)>,
     owner: PhantomData<O>,
 }
 
-impl<O> PartialEq for Properties<O> {
+impl<O> PartialEq for ElementProperties<O> {
     fn eq(&self, other: &Self) -> bool {
         self.values == other.values
     }
 }
 
-impl<O: Owner> Properties<O> {
+impl<O: ConfiguredElement> ElementProperties<O> {
     pub fn get(&self, name: &str) -> Option<&str> {
         self.values.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
@@ -88,7 +88,7 @@ impl<O: Owner> Properties<O> {
 }
 
 /// The properties of an element that belong in a configuration.
-fn specs<O: Owner>() -> Vec<glib::ParamSpec> {
+fn specs<O: ConfiguredElement>() -> Vec<glib::ParamSpec> {
     let Ok(element) = gst::ElementFactory::make(O::FACTORY).build() else { return Vec::new() };
     let specs = element.list_properties().into_iter().filter(|spec| spec.owner_type() == element.type_());
     specs.filter(|spec| spec.flags().contains(glib::ParamFlags::WRITABLE) && !O::TAKEN.contains(&spec.name())).collect()
@@ -108,16 +108,16 @@ fn value(spec: &glib::ParamSpec, text: &str) -> Result<glib::Value, String> {
     }
 }
 
-impl<'de, O: Owner> de::Deserialize<'de> for Properties<O> {
+impl<'de, O: ConfiguredElement> de::Deserialize<'de> for ElementProperties<O> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Table(PhantomData))
+        deserializer.deserialize_map(PropertyVisitor(PhantomData))
     }
 }
 
-struct Table<O>(PhantomData<O>);
+struct PropertyVisitor<O>(PhantomData<O>);
 
-impl<'de, O: Owner> Visitor<'de> for Table<O> {
-    type Value = Properties<O>;
+impl<'de, O: ConfiguredElement> Visitor<'de> for PropertyVisitor<O> {
+    type Value = ElementProperties<O>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a table with properties of {}", O::FACTORY)
@@ -126,19 +126,19 @@ impl<'de, O: Owner> Visitor<'de> for Table<O> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let specs = specs::<O>();
         let mut values = Vec::new();
-        while let Some(key) = map.next_key_seed(Key(&specs, O::MORE))? {
+        while let Some(key) = map.next_key_seed(PropertyKey(&specs, O::MORE))? {
             let spec = specs.iter().find(|spec| spec.name() == key);
             let text = map.next_value_seed(Text(&key, spec))?;
             values.push((key, text));
         }
-        Ok(Properties { values, owner: PhantomData })
+        Ok(ElementProperties { values, owner: PhantomData })
     }
 }
 
 /// A key, which must be known. What is wrong is said while it is read, so that the error has its place in the file.
-struct Key<'a>(&'a [glib::ParamSpec], &'static [&'static str]);
+struct PropertyKey<'a>(&'a [glib::ParamSpec], &'static [&'static str]);
 
-impl<'de> DeserializeSeed<'de> for Key<'_> {
+impl<'de> DeserializeSeed<'de> for PropertyKey<'_> {
     type Value = String;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
@@ -146,7 +146,7 @@ impl<'de> DeserializeSeed<'de> for Key<'_> {
     }
 }
 
-impl Visitor<'_> for Key<'_> {
+impl Visitor<'_> for PropertyKey<'_> {
     type Value = String;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,9 +7,10 @@
 //! | what is read | all | with the token |
 //! | what changes something | with the token | with the token |
 //!
-//! Web sites that a user visits can send requests from the user's browser. One that gives its own name the address 127.0.0.1 could
-//! read the answers: so on localhost the `Host` must be a name of localhost. Beyond, it lacks the token. What changes something
-//! must not come from another site either, by the headers that browsers add and scripts cannot set.
+//! Web sites that a user visits can send requests from the user's browser. One that gives its own name the address
+//! 127.0.0.1 could read the answers: so on localhost the `Host` must be a name of localhost. Beyond, it lacks the
+//! token. What changes something must not come from another site either, by the headers that browsers add and scripts
+//! cannot set.
 
 use std::net::IpAddr;
 
@@ -18,7 +19,7 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use subtle::ConstantTimeEq;
 
 use super::HttpSettings;
-use super::answer::Problem;
+use super::answer::ApiError;
 use crate::failure::Failure;
 
 /// Characters that a token must have: enough against guessing.
@@ -47,7 +48,7 @@ impl Access {
     }
 
     /// For every request.
-    pub fn check_origin(&self, method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
+    pub fn check_origin(&self, method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
         let hosts: Vec<_> = headers.get_all(header::HOST).iter().collect();
         let host = match hosts[..] {
             [host] => host.to_str().ok().and_then(|host| host.parse::<Authority>().ok()),
@@ -55,16 +56,16 @@ impl Access {
         };
         let Some(host) = host else {
             let text = "The request does not name its host. Send one Host header, such as Host: localhost.";
-            return Err(Problem::new(StatusCode::BAD_REQUEST, text));
+            return Err(ApiError::new(StatusCode::BAD_REQUEST, text));
         };
         if self.is_local && !is_localhost(host.host()) {
             let why = "this service is only for localhost";
             let remedy = "Use localhost, 127.0.0.1 or [::1] in the address; a proxy must send one of them as Host";
-            return Err(Problem::new(StatusCode::FORBIDDEN, format!("The host is refused: {why}. {remedy}.")));
+            return Err(ApiError::new(StatusCode::FORBIDDEN, format!("The host is refused: {why}. {remedy}.")));
         }
         if !is_read(method) && is_foreign(headers, &host) {
             let text = "The request is refused: it comes from another web site. Send it from the page of this service.";
-            return Err(Problem::new(StatusCode::FORBIDDEN, text));
+            return Err(ApiError::new(StatusCode::FORBIDDEN, text));
         }
         Ok(())
     }
@@ -75,18 +76,18 @@ impl Access {
     }
 
     /// For requests that tell what is read, or change something.
-    pub fn check_token(&self, method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
+    pub fn check_token(&self, method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
         if self.has_token(headers) || is_read(method) && self.is_local {
             return Ok(());
         }
         if self.token.is_none() {
             let text =
                 "Nothing can be changed by HTTP: there is no token. Set token in [http], and start the service again.";
-            return Err(Problem::new(StatusCode::FORBIDDEN, text));
+            return Err(ApiError::new(StatusCode::FORBIDDEN, text));
         }
         let why = if headers.contains_key(header::AUTHORIZATION) { "the token is wrong" } else { "it needs the token" };
         let remedy = "Send the header Authorization: Bearer TOKEN, with the token in [http]";
-        Err(Problem::new(StatusCode::UNAUTHORIZED, format!("The request is refused: {why}. {remedy}.")))
+        Err(ApiError::new(StatusCode::UNAUTHORIZED, format!("The request is refused: {why}. {remedy}.")))
     }
 
     /// Takes as long for a token that is nearly right.
@@ -107,7 +108,8 @@ fn is_localhost(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// Whether a browser sent it for another site. A proxy may change the host, so what the browser has found itself comes first.
+/// Whether a browser sent it for another site. A proxy may change the host, so what the browser has found itself comes
+/// first.
 fn is_foreign(headers: &HeaderMap, host: &Authority) -> bool {
     if let Some(site) = headers.get("sec-fetch-site") {
         return site != "same-origin" && site != "none";

@@ -17,29 +17,29 @@ pub const BODY: usize = 64 << 10;
 
 /// Why a request is not answered as wished: `{"error": "what failed, why, what to do"}`.
 #[derive(Debug)]
-pub struct Problem {
+pub struct ApiError {
     pub status: StatusCode,
     pub text: String,
 }
 
-impl Problem {
+impl ApiError {
     pub fn new(status: StatusCode, text: impl Into<String>) -> Self {
-        Problem { status, text: text.into() }
+        ApiError { status, text: text.into() }
     }
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         json(self.status, &serde_json::json!({ "error": self.text }))
     }
 }
 
-impl From<Refused> for Problem {
+impl From<Refused> for ApiError {
     fn from(refused: Refused) -> Self {
         match refused {
-            Refused::Unknown(text) => Problem::new(StatusCode::NOT_FOUND, text),
-            Refused::Exists(text) => Problem::new(StatusCode::CONFLICT, text),
-            Refused::Invalid(text) => Problem::new(StatusCode::BAD_REQUEST, text),
+            Refused::Unknown(text) => ApiError::new(StatusCode::NOT_FOUND, text),
+            Refused::Exists(text) => ApiError::new(StatusCode::CONFLICT, text),
+            Refused::Invalid(text) => ApiError::new(StatusCode::BAD_REQUEST, text),
         }
     }
 }
@@ -52,23 +52,23 @@ pub fn json(status: StatusCode, value: &impl Serialize) -> Response {
 }
 
 /// The object in a request's body, which must come within a time.
-pub async fn object(request: Request, time: Duration) -> Result<Map<String, Value>, Problem> {
+pub async fn object(request: Request, time: Duration) -> Result<Map<String, Value>, ApiError> {
     let bytes = match tokio::time::timeout(time, Bytes::from_request(request, &())).await {
         Ok(Ok(bytes)) => bytes,
         Ok(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
             let text = format!("The body is too long: it may have {BODY} bytes. Send less.");
-            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, text));
+            return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, text));
         }
         Ok(Err(_)) => {
             let text = "The body is broken: it is not as long, or not in such chunks, as it says. Send it again.";
-            return Err(Problem::new(StatusCode::BAD_REQUEST, text));
+            return Err(ApiError::new(StatusCode::BAD_REQUEST, text));
         }
         Err(_) => {
             let text = format!("The body did not come within {} s. Send it in one piece.", time.as_secs_f64());
-            return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, text));
+            return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, text));
         }
     };
-    let wrong = |why: String| Problem::new(StatusCode::BAD_REQUEST, why);
+    let wrong = |why: String| ApiError::new(StatusCode::BAD_REQUEST, why);
     match serde_json::from_slice(&bytes) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(_) => Err(wrong("The body is no JSON object. Send one, such as {\"key\": \"value\"}.".into())),

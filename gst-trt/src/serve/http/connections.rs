@@ -11,7 +11,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
 
-use super::{Context, routes};
+use super::{ServerState, routes};
 
 /// Bytes of a request's first line and headers.
 const HEAD: usize = 16 << 10;
@@ -19,7 +19,7 @@ const HEAD: usize = 16 << 10;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Answers until `stopped`, or its sender is dropped.
-pub async fn serve(listener: std::net::TcpListener, context: Arc<Context>, stopped: oneshot::Receiver<()>) {
+pub async fn serve(listener: std::net::TcpListener, context: Arc<ServerState>, stopped: oneshot::Receiver<()>) {
     let listener = match TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return eprintln!("HTTP is not served: {error}."),
@@ -28,7 +28,7 @@ pub async fn serve(listener: std::net::TcpListener, context: Arc<Context>, stopp
     let _ = stopped.await;
 }
 
-async fn accept(listener: TcpListener, context: Arc<Context>) {
+async fn accept(listener: TcpListener, context: Arc<ServerState>) {
     let stalled = context.limits.stalled;
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(context.limits.head).max_header_size(HEAD).max_buf_size(4 * HEAD);
@@ -50,8 +50,8 @@ async fn accept(listener: TcpListener, context: Arc<Context>) {
     }
 }
 
-/// The kernel ends a connection whose client has taken nothing for that time, or is gone without a word. This frees what waits
-/// to write to it.
+/// The kernel ends a connection whose client has taken nothing for that time, or is gone without a word. This frees
+/// what waits to write to it.
 fn limit_stall(stream: &TcpStream, time: Duration) {
     let _ = stream.set_nodelay(true);
     let socket = SockRef::from(stream);

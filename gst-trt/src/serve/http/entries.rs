@@ -10,46 +10,46 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 
-use super::Context;
-use super::answer::{Problem, json, object};
+use super::ServerState;
+use super::answer::{ApiError, json, object};
 use crate::serve::control::SourceStatus;
 
 /// The name in the path, which may be any text in percent-encoding.
-pub struct Name(pub String);
+pub struct PathName(pub String);
 
-impl<S: Send + Sync> FromRequestParts<S> for Name {
-    type Rejection = Problem;
+impl<S: Send + Sync> FromRequestParts<S> for PathName {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         match Segments::<String>::from_request_parts(parts, state).await {
-            Ok(Segments(name)) => Ok(Name(name)),
+            Ok(Segments(name)) => Ok(PathName(name)),
             Err(_) => {
                 let text = "The name in the address is no text. Write it in UTF-8, in percent-encoding.";
-                Err(Problem::new(StatusCode::BAD_REQUEST, text))
+                Err(ApiError::new(StatusCode::BAD_REQUEST, text))
             }
         }
     }
 }
 
-impl Context {
-    pub fn find(&self, name: &str) -> Result<SourceStatus, Problem> {
+impl ServerState {
+    pub fn find(&self, name: &str) -> Result<SourceStatus, ApiError> {
         let found = self.service.sources().into_iter().find(|source| source.name == name);
         found.ok_or_else(|| {
             let text = format!("There is no source “{name}”. GET /sources lists them.");
-            Problem::new(StatusCode::NOT_FOUND, text)
+            ApiError::new(StatusCode::NOT_FOUND, text)
         })
     }
 }
 
-pub async fn sources(State(context): State<Arc<Context>>) -> Response {
+pub async fn sources(State(context): State<Arc<ServerState>>) -> Response {
     json(StatusCode::OK, &context.service.sources())
 }
 
-pub async fn source(State(context): State<Arc<Context>>, Name(name): Name) -> Result<Response, Problem> {
+pub async fn source(State(context): State<Arc<ServerState>>, PathName(name): PathName) -> Result<Response, ApiError> {
     Ok(json(StatusCode::OK, &context.find(&name)?))
 }
 
-pub async fn add_source(State(context): State<Arc<Context>>, request: Request) -> Result<Response, Problem> {
+pub async fn add_source(State(context): State<Arc<ServerState>>, request: Request) -> Result<Response, ApiError> {
     let source = Value::Object(object(request, context.limits.body).await?);
     context.service.add_source(&source)?;
     let name = source["name"].as_str().unwrap_or_default();
@@ -63,26 +63,29 @@ pub async fn add_source(State(context): State<Arc<Context>>, request: Request) -
     }
 }
 
-pub async fn remove_source(State(context): State<Arc<Context>>, Name(name): Name) -> Result<StatusCode, Problem> {
+pub async fn remove_source(
+    State(context): State<Arc<ServerState>>,
+    PathName(name): PathName,
+) -> Result<StatusCode, ApiError> {
     context.service.remove_source(&name)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-pub async fn models(State(context): State<Arc<Context>>) -> Response {
+pub async fn models(State(context): State<Arc<ServerState>>) -> Response {
     json(StatusCode::OK, &context.service.models())
 }
 
 pub async fn replace_model(
-    State(context): State<Arc<Context>>,
-    Name(name): Name,
+    State(context): State<Arc<ServerState>>,
+    PathName(name): PathName,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Result<Response, ApiError> {
     let wish = object(request, context.limits.body).await?;
     let file = match (wish.get("file"), wish.len()) {
         (Some(Value::String(file)), 1) if !file.is_empty() => file,
         _ => {
             let text = "The model is not replaced: the body has one key, file, with a path. Send {\"file\": \"PATH\"}.";
-            return Err(Problem::new(StatusCode::BAD_REQUEST, text));
+            return Err(ApiError::new(StatusCode::BAD_REQUEST, text));
         }
     };
     context.service.replace_model(&name, Path::new(file))?;

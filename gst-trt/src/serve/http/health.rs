@@ -8,23 +8,24 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde_json::json;
 
-use super::Context;
+use super::ServerState;
 use super::answer;
 use crate::serve::control::{Control, State as SourceState};
 
 /// Asks the service, so that one that is stuck does not pass for healthy.
-pub async fn healthz(State(context): State<Arc<Context>>) -> Response {
+pub async fn healthz(State(context): State<Arc<ServerState>>) -> Response {
     context.service.is_ready();
     answer::json(StatusCode::OK, &json!({ "status": "ok" }))
 }
 
-pub async fn readyz(State(context): State<Arc<Context>>, headers: HeaderMap) -> Response {
+pub async fn readyz(State(context): State<Arc<ServerState>>, headers: HeaderMap) -> Response {
     if context.service.is_ready() {
         return answer::json(StatusCode::OK, &json!({ "status": "ready" }));
     }
-    let reasons = match context.access.may_read(&headers) {
-        true => reasons(&*context.service),
-        false => vec!["only a request with the token is told why".to_string()],
+    let reasons = if context.access.may_read(&headers) {
+        reasons(&*context.service)
+    } else {
+        vec!["only a request with the token is told why".to_string()]
     };
     let text = format!("The service is not ready: {}. Try again later.", reasons.join("; "));
     answer::json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "error": text, "reasons": reasons }))

@@ -9,10 +9,10 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 
-use super::Context;
+use super::ServerState;
 use crate::serve::control::{Control, ModelStatus, Published, Quantiles, SourceStatus, State as SourceState};
 
-pub async fn metrics(State(context): State<Arc<Context>>) -> impl IntoResponse {
+pub async fn metrics(State(context): State<Arc<ServerState>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], exposition(&*context.service))
 }
 

@@ -45,7 +45,7 @@ impl fmt::Debug for HttpSettings {
 
 /// What one client can take from the others.
 #[derive(Clone, Copy, Debug)]
-struct Limits {
+struct ClientLimits {
     /// Connections at a time. More of them wait until one ends.
     connections: usize,
     /// Live views at a time. Fewer than connections, so that they leave room for other requests.
@@ -60,9 +60,9 @@ struct Limits {
     stalled: Duration,
 }
 
-impl Default for Limits {
+impl Default for ClientLimits {
     fn default() -> Self {
-        Limits {
+        ClientLimits {
             connections: 256,
             watchers: 64,
             head: Duration::from_secs(10),
@@ -74,26 +74,30 @@ impl Default for Limits {
 }
 
 /// What requests are answered with.
-struct Context {
+struct ServerState {
     service: Arc<dyn Control>,
     access: Access,
-    limits: Limits,
+    limits: ClientLimits,
     watchers: Arc<Semaphore>,
 }
 
 /// Answers requests until it is dropped.
-pub struct Server {
+pub struct HttpServer {
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Listens, and answers in a thread of its own.
-pub fn start(settings: &HttpSettings, service: Arc<dyn Control>) -> Result<Server, Failure> {
-    start_within(Limits::default(), settings, service)
+pub fn start(settings: &HttpSettings, service: Arc<dyn Control>) -> Result<HttpServer, Failure> {
+    start_within(ClientLimits::default(), settings, service)
 }
 
-fn start_within(limits: Limits, settings: &HttpSettings, service: Arc<dyn Control>) -> Result<Server, Failure> {
+fn start_within(
+    limits: ClientLimits,
+    settings: &HttpSettings,
+    service: Arc<dyn Control>,
+) -> Result<HttpServer, Failure> {
     let access = Access::new(settings)?;
     let cannot = |error| {
         let remedy = "Choose another address with listen in [http], or end the program that has it";
@@ -105,22 +109,22 @@ fn start_within(limits: Limits, settings: &HttpSettings, service: Arc<dyn Contro
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().map_err(cannot)?;
 
     let watchers = Arc::new(Semaphore::new(limits.watchers));
-    let context = Arc::new(Context { service, access, limits, watchers });
+    let context = Arc::new(ServerState { service, access, limits, watchers });
     let (stop, stopped) = oneshot::channel();
     // With the runtime, all connections end.
     let work = move || runtime.block_on(connections::serve(listener, context, stopped));
     let thread = thread::Builder::new().name("http".into()).spawn(work).map_err(cannot)?;
-    Ok(Server { address, stop: Some(stop), thread: Some(thread) })
+    Ok(HttpServer { address, stop: Some(stop), thread: Some(thread) })
 }
 
-impl Server {
+impl HttpServer {
     /// Where it listens, with the port that the system chose for port 0.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-impl Drop for Server {
+impl Drop for HttpServer {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {

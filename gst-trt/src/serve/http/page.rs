@@ -7,13 +7,13 @@ use axum::Router;
 use axum::http::header;
 use axum::routing::get;
 
-use super::Context;
+use super::ServerState;
 
 /// Nothing but the files here runs or is shown, in no frame of another site. Pictures become `blob:` addresses.
 pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; \
                           base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-pub fn routes() -> Router<Arc<Context>> {
+pub fn routes() -> Router<Arc<ServerState>> {
     let files = [
         ("/", "text/html; charset=utf-8", include_str!("page/index.html")),
         ("/status.js", "text/javascript; charset=utf-8", include_str!("page/status.js")),

@@ -11,15 +11,16 @@ use bytes::Bytes;
 use futures_util::stream;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
-use super::Context;
-use super::answer::Problem;
-use super::entries::Name;
+use super::ServerState;
+use super::answer::ApiError;
+use super::entries::PathName;
 use crate::serve::control::State as SourceState;
 
 /// Between the pictures of a live view.
 const BOUNDARY: &str = "gst-trt-frame";
 
-/// The next picture, `None` once the source is removed. What came while the last one was sent is skipped, but for the newest.
+/// The next picture, `None` once the source is removed. What came while the last one was sent is skipped, but for the
+/// newest.
 async fn next(frames: &mut watch::Receiver<Option<Bytes>>) -> Option<Bytes> {
     loop {
         frames.changed().await.ok()?;
@@ -29,13 +30,13 @@ async fn next(frames: &mut watch::Receiver<Option<Bytes>>) -> Option<Bytes> {
     }
 }
 
-pub async fn snapshot(State(context): State<Arc<Context>>, Name(name): Name) -> Result<Response, Problem> {
+pub async fn snapshot(State(context): State<Arc<ServerState>>, PathName(name): PathName) -> Result<Response, ApiError> {
     let mut frames = context.service.watch(&name)?;
     if context.find(&name)?.state == SourceState::Ended {
         let text = format!(
             "There is no picture of “{name}”: the file was read to its end. Remove the source, and add it again."
         );
-        return Err(Problem::new(StatusCode::CONFLICT, text));
+        return Err(ApiError::new(StatusCode::CONFLICT, text));
     }
     // One from before the request may be old.
     frames.mark_unchanged();
@@ -43,13 +44,13 @@ pub async fn snapshot(State(context): State<Arc<Context>>, Name(name): Name) -> 
         Ok(Some(picture)) => Ok(([(header::CONTENT_TYPE, "image/jpeg")], picture).into_response()),
         Ok(None) => {
             let text = format!("There is no picture of “{name}”: the source was removed. GET /sources lists them.");
-            Err(Problem::new(StatusCode::NOT_FOUND, text))
+            Err(ApiError::new(StatusCode::NOT_FOUND, text))
         }
         Err(_) => {
             let time = context.limits.frame.as_secs_f64();
             let text =
                 format!("There is no picture of “{name}”: no frame came within {time} s. GET /sources/NAME tells why.");
-            Err(Problem::new(StatusCode::GATEWAY_TIMEOUT, text))
+            Err(ApiError::new(StatusCode::GATEWAY_TIMEOUT, text))
         }
     }
 }
@@ -73,13 +74,13 @@ impl View {
     }
 }
 
-pub async fn live(State(context): State<Arc<Context>>, Name(name): Name) -> Result<Response, Problem> {
+pub async fn live(State(context): State<Arc<ServerState>>, PathName(name): PathName) -> Result<Response, ApiError> {
     let Ok(_place) = context.watchers.clone().try_acquire_owned() else {
         let number = context.limits.watchers;
         let text = format!(
             "The live view is refused: there are {number} of them already. Close one, or ask for snapshot.jpg."
         );
-        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, text));
+        return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, text));
     };
     let frames = context.service.watch(&name)?;
     let view = View { frames, _place, is_begun: false };

@@ -10,10 +10,10 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 
-use super::answer::{self, Problem};
-use super::{Context, entries, health, metrics, page, pictures};
+use super::answer::{self, ApiError};
+use super::{ServerState, entries, health, metrics, page, pictures};
 
-pub fn all(context: Arc<Context>) -> Router {
+pub fn all(context: Arc<ServerState>) -> Router {
     let guarded = Router::new()
         .route("/sources", get(entries::sources).post(entries::add_source))
         .route("/sources/{name}", get(entries::source).delete(entries::remove_source))
@@ -35,7 +35,7 @@ pub fn all(context: Arc<Context>) -> Router {
         .with_state(context)
 }
 
-async fn need_token(State(context): State<Arc<Context>>, request: Request, next: Next) -> Response {
+async fn need_token(State(context): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
     match context.access.check_token(request.method(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
@@ -43,7 +43,7 @@ async fn need_token(State(context): State<Arc<Context>>, request: Request, next:
 }
 
 /// What holds for every request and every answer.
-async fn protect(State(context): State<Arc<Context>>, request: Request, next: Next) -> Response {
+async fn protect(State(context): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
     let mut response = match context.access.check_origin(request.method(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
@@ -63,13 +63,13 @@ async fn protect(State(context): State<Arc<Context>>, request: Request, next: Ne
     response
 }
 
-async fn no_path(uri: Uri) -> Problem {
+async fn no_path(uri: Uri) -> ApiError {
     let text =
         format!("There is no {}. See /sources, /models, /metrics, /healthz, /readyz and the page at /.", uri.path());
-    Problem::new(StatusCode::NOT_FOUND, text)
+    ApiError::new(StatusCode::NOT_FOUND, text)
 }
 
-async fn no_method(method: Method, uri: Uri) -> Problem {
+async fn no_method(method: Method, uri: Uri) -> ApiError {
     let text = format!("{} does not take {method}. The Allow header of this answer lists what it takes.", uri.path());
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, text)
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, text)
 }

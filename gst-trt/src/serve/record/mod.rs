@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Recording on events: frames are encoded all the time, and the newest ones are kept in memory, so that a file begins before the
-//! event that it is written for.
+//! Recording on events: frames are encoded all the time, and the newest ones are kept in memory, so that a file begins
+//! before the event that it is written for.
 
 mod file;
 mod ring;
@@ -30,7 +30,7 @@ struct Recording {
     source: String,
     ring: Ring,
     /// The running time up to which frames are to be in a file.
-    wanted: Option<Wanted>,
+    wanted: Option<WantedRange>,
     file: Option<RecordingFile>,
     /// Files that get their last bytes.
     finishing: Vec<JoinHandle<()>>,
@@ -38,7 +38,7 @@ struct Recording {
 }
 
 #[derive(Clone, Copy)]
-struct Wanted {
+struct WantedRange {
     from: ClockTime,
     until: ClockTime,
 }
@@ -54,8 +54,9 @@ pub fn launch_line(plan: &RecordPlan, is_live: bool, download: &str) -> String {
         None => "x264enc speed-preset=veryfast tune=zerolatency key-int-max=30 threads=1",
     };
     format!(
-        "out. ! queue name=record {leaky} max-size-buffers=30 max-size-bytes=0 max-size-time=0 ! {draw} {download} videoconvert \
-         ! videoscale add-borders=false ! video/x-raw,format=I420,width=[2,16384,2],height=[2,16384,2] ! {encoder} \
+        "out. ! queue name=record {leaky} max-size-buffers=30 max-size-bytes=0 max-size-time=0 ! {draw} {download} \
+         videoconvert ! videoscale add-borders=false ! video/x-raw,format=I420,width=[2,16384,2],height=[2,16384,2] \
+         ! {encoder} \
          ! h264parse config-interval=-1 ! video/x-h264,stream-format=avc,alignment=au \
          ! appsink name=encoded sync=false async=false"
     )
@@ -130,8 +131,8 @@ impl Recording {
         let (before, after) = (clock_time(self.plan.pre_roll), clock_time(self.plan.post_roll));
         let until = time + after;
         self.wanted = Some(match self.wanted {
-            Some(wanted) => Wanted { until: wanted.until.max(until), ..wanted },
-            None => Wanted { from: time.saturating_sub(before), until },
+            Some(wanted) => WantedRange { until: wanted.until.max(until), ..wanted },
+            None => WantedRange { from: time.saturating_sub(before), until },
         });
     }
 
@@ -151,7 +152,7 @@ impl Recording {
         match &mut self.file {
             Some(file) if file.length(time) >= clock_time(self.plan.max_length) && frame.is_key => {
                 // Goes on in another one, whose first frame is this.
-                self.wanted = Some(Wanted { from: time, ..wanted });
+                self.wanted = Some(WantedRange { from: time, ..wanted });
                 self.close();
                 self.open(time, caps);
             }

@@ -14,8 +14,8 @@ fn run(pipeline: &gst::Pipeline) {
     assert_eq!(last.type_(), gst::MessageType::Eos, "{last:?}");
 }
 
-/// The number of frames in the file of an event, by rolls in seconds. There are 30 frames a second and 200 in all, and each 30th is a
-/// key frame.
+/// The number of frames in the file of an event, by rolls in seconds. There are 30 frames a second and 200 in all, and
+/// each 30th is a key frame.
 fn recorded(test: &str, event: u64, pre_roll: f64, post_roll: f64) -> u64 {
     chain::start_gstreamer().unwrap();
     events::register();

@@ -19,10 +19,10 @@ const RATE_OVER: Duration = Duration::from_secs(5);
 
 /// Shared by the threads of a source and those that ask for its status.
 #[derive(Default)]
-pub struct Meter(Mutex<Counts>);
+pub struct Meter(Mutex<MeterState>);
 
 #[derive(Default)]
-struct Counts {
+struct MeterState {
     state: Option<State>,
     error: Option<String>,
     restarts: u64,
@@ -34,11 +34,11 @@ struct Counts {
     published: BTreeMap<String, (u64, u64)>,
     /// When frames left, and how many seconds after their arrival, where that is known.
     left: VecDeque<(Instant, Option<f64>)>,
-    run: Option<Run>,
+    run: Option<MeteredRun>,
 }
 
 /// What belongs to the pipeline that runs.
-struct Run {
+struct MeteredRun {
     elements: MeteredElements,
     /// Frames that have come and have not left the queue where old ones are dropped.
     waiting: VecDeque<Arrival>,
@@ -62,7 +62,7 @@ pub struct MeteredElements {
 }
 
 impl Meter {
-    fn lock(&self) -> MutexGuard<'_, Counts> {
+    fn lock(&self) -> MutexGuard<'_, MeterState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -70,7 +70,7 @@ impl Meter {
     pub fn begin(&self, elements: MeteredElements) {
         let mut counts = self.lock();
         counts.state = Some(State::Connecting);
-        counts.run = Some(Run {
+        counts.run = Some(MeteredRun {
             elements,
             waiting: VecDeque::new(),
             under_way: VecDeque::new(),
@@ -192,10 +192,10 @@ impl Meter {
             recording: run.and_then(|run| run.elements.recorder.as_ref()).is_some_and(Recorder::is_recording),
             frames: counts.frames,
             dropped: counts.dropped,
-            queued: run.map_or(0, Run::queued),
+            queued: run.map_or(0, MeteredRun::queued),
             fps: fps(&counts.left),
             latency: quantiles(counts.left.iter().filter_map(|(_, latency)| *latency).collect()),
-            gpu: run.and_then(Run::gpu),
+            gpu: run.and_then(MeteredRun::gpu),
             objects: counts.objects,
             events: counts.events.clone(),
             published,
@@ -203,7 +203,7 @@ impl Meter {
     }
 }
 
-impl Run {
+impl MeteredRun {
     fn queued(&self) -> u64 {
         self.elements.frames.property::<u32>("current-level-buffers").into()
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! A source: a thread that runs its pipeline, starts it again when it fails, and stops it. Whatever one source does, it blocks no
-//! other.
+//! A source: a thread that runs its pipeline, starts it again when it fails, and stops it. Whatever one source does, it
+//! blocks no other.
 
 pub mod meter;
 mod pipeline;
@@ -16,7 +16,7 @@ use gsttrt::publish::backoff::Backoff;
 use super::config::StreamPlan;
 use super::control::State;
 use super::log::say;
-use super::model::SharedModel;
+use super::model::ServedModel;
 use super::view::Pictures;
 use crate::chain;
 use crate::failure::Failure;
@@ -33,25 +33,26 @@ pub enum StreamEvent {
     /// Of the pipeline of that run.
     Message(u64, gst::Message),
     /// Go on with that instead.
-    Change(Box<StreamPlan>, Arc<SharedModel>),
+    Change(Box<StreamPlan>, Arc<ServedModel>),
     /// What it waits for may be better now.
     Retry,
     Stop,
 }
 
 /// A source, for those who command it.
-pub struct Stream {
+pub struct SourceStream {
     pub plan: StreamPlan,
     pub meter: Arc<Meter>,
     pub pictures: Arc<Pictures>,
     events: Sender<StreamEvent>,
 }
 
-impl Stream {
+impl SourceStream {
     /// `alive` is dropped when the thread has ended.
-    pub fn start(plan: StreamPlan, model: Arc<SharedModel>, alive: Sender<()>) -> Result<Self, Failure> {
+    pub fn start(plan: StreamPlan, model: Arc<ServedModel>, alive: Sender<()>) -> Result<Self, Failure> {
         let (sender, events) = channel();
-        let stream = Stream { plan, meter: Arc::default(), pictures: Arc::new(Pictures::new(None)), events: sender };
+        let stream =
+            SourceStream { plan, meter: Arc::default(), pictures: Arc::new(Pictures::new(None)), events: sender };
         let thread = StreamThread {
             plan: stream.plan.clone(),
             model,
@@ -73,7 +74,7 @@ impl Stream {
         Ok(stream)
     }
 
-    pub fn change(&mut self, plan: StreamPlan, model: Arc<SharedModel>) {
+    pub fn change(&mut self, plan: StreamPlan, model: Arc<ServedModel>) {
         self.plan = plan.clone();
         self.send(StreamEvent::Change(Box::new(plan), model));
     }
@@ -93,7 +94,7 @@ impl Stream {
 
 struct StreamThread {
     plan: StreamPlan,
-    model: Arc<SharedModel>,
+    model: Arc<ServedModel>,
     meter: Arc<Meter>,
     pictures: Arc<Pictures>,
     events: Receiver<StreamEvent>,
@@ -107,7 +108,7 @@ struct StreamThread {
 }
 
 /// Why a pipeline does not go on.
-enum End {
+enum PlayEnd {
     /// A file was read to its end.
     Ended,
     Failed(String),
@@ -120,13 +121,13 @@ impl StreamThread {
         loop {
             let begun = Instant::now();
             let command = match self.play() {
-                End::Command(command) => Some(command),
-                End::Ended => self.wait(None),
-                End::Failed(_) if begun.elapsed() > self.plan.timeout + PATIENCE => {
+                PlayEnd::Command(command) => Some(command),
+                PlayEnd::Ended => self.wait(None),
+                PlayEnd::Failed(_) if begun.elapsed() > self.plan.timeout + PATIENCE => {
                     backoff = self.backoff();
                     self.wait(Some(backoff.wait()))
                 }
-                End::Failed(_) => self.wait(Some(backoff.wait())),
+                PlayEnd::Failed(_) => self.wait(Some(backoff.wait())),
             };
             if command.is_none() {
                 self.meter.restart();
@@ -169,29 +170,29 @@ impl StreamThread {
     }
 
     /// One run, from the start of a pipeline to its stop.
-    fn play(&mut self) -> End {
+    fn play(&mut self) -> PlayEnd {
         self.run += 1;
         let built = StreamPipeline::build(&self.plan, &self.model, &self.pictures, &self.meter);
         let end = match built {
             Ok(built) => {
                 built.listen(self.run, self.sender.clone());
                 let end = self.follow(&built);
-                if let End::Command(_) = end {
+                if let PlayEnd::Command(_) = end {
                     self.drain(&built);
                 }
                 self.finish(&end, Some(built));
                 return end;
             }
-            Err(failure) => End::Failed(failure.to_string()),
+            Err(failure) => PlayEnd::Failed(failure.to_string()),
         };
         self.finish(&end, None);
         end
     }
 
-    fn finish(&mut self, end: &End, built: Option<StreamPipeline>) {
+    fn finish(&mut self, end: &PlayEnd, built: Option<StreamPipeline>) {
         let (state, error) = match end {
-            End::Ended => (State::Ended, None),
-            End::Failed(error) => {
+            PlayEnd::Ended => (State::Ended, None),
+            PlayEnd::Failed(error) => {
                 let is_news = self.meter.frames_of_run() > 0 || self.said.as_ref() != Some(error);
                 if is_news {
                     say(&self.plan.name, error);
@@ -199,7 +200,7 @@ impl StreamThread {
                 self.said = Some(error.clone());
                 (State::Waiting, Some(error.clone()))
             }
-            End::Command(_) => (State::Connecting, None),
+            PlayEnd::Command(_) => (State::Connecting, None),
         };
         // The elements are asked for their last counts once they have stopped.
         if let Some(built) = built {
@@ -208,7 +209,7 @@ impl StreamThread {
         self.meter.end(state, error);
     }
 
-    fn follow(&self, built: &StreamPipeline) -> End {
+    fn follow(&self, built: &StreamPipeline) -> PlayEnd {
         let StreamPipeline { pipeline, .. } = built;
         let is_live = self.plan.address.is_live();
         let started = pipeline.set_state(gst::State::Playing);
@@ -217,12 +218,12 @@ impl StreamThread {
         loop {
             match self.events.recv_timeout(LOOK) {
                 Ok(StreamEvent::Message(run, message)) if run == self.run => match message.view() {
-                    gst::MessageView::Error(error) => return End::Failed(self.plan.address.sentence(error)),
+                    gst::MessageView::Error(error) => return PlayEnd::Failed(self.plan.address.sentence(error)),
                     gst::MessageView::Eos(_) if is_live => {
-                        return End::Failed(format!("{} has ended.", self.plan.address.shown()));
+                        return PlayEnd::Failed(format!("{} has ended.", self.plan.address.shown()));
                     }
                     gst::MessageView::Eos(_) if self.meter.frames_of_run() == rounds_from => {
-                        return End::Failed(format!(
+                        return PlayEnd::Failed(format!(
                             "Cannot read {}: there is no video in it.",
                             self.plan.address.shown()
                         ));
@@ -231,35 +232,35 @@ impl StreamThread {
                         rounds_from = self.meter.frames_of_run();
                         let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT;
                         if pipeline.seek_simple(flags, gst::ClockTime::ZERO).is_err() {
-                            return End::Failed(format!(
+                            return PlayEnd::Failed(format!(
                                 "Cannot go back to the beginning of {}.",
                                 self.plan.address.shown()
                             ));
                         }
                     }
-                    gst::MessageView::Eos(_) => return End::Ended,
+                    gst::MessageView::Eos(_) => return PlayEnd::Ended,
                     _ => self.note(&message),
                 },
                 Ok(StreamEvent::Message(..) | StreamEvent::Retry) => {}
-                Ok(command) => return End::Command(command),
+                Ok(command) => return PlayEnd::Command(command),
                 Err(RecvTimeoutError::Timeout) => {
                     // An error message is more specific, and it has come before.
                     if started.is_err() {
-                        return End::Failed("The pipeline does not start.".into());
+                        return PlayEnd::Failed("The pipeline does not start.".into());
                     }
                     quiet = if self.plan.address.gave_up(pipeline, &built.entry()) { quiet + 1 } else { 0 };
                     if quiet > 2 {
-                        return End::Failed(format!(
+                        return PlayEnd::Failed(format!(
                             "Cannot read {}: it is damaged, or cut off.",
                             self.plan.address.shown()
                         ));
                     }
                 }
-                Err(RecvTimeoutError::Disconnected) => return End::Command(StreamEvent::Stop),
+                Err(RecvTimeoutError::Disconnected) => return PlayEnd::Command(StreamEvent::Stop),
             }
             if is_live && self.meter.silence() > self.plan.timeout {
                 let seconds = self.plan.timeout.as_secs_f64();
-                return End::Failed(format!("{} gave no frame for {seconds} s.", self.plan.address.shown()));
+                return PlayEnd::Failed(format!("{} gave no frame for {seconds} s.", self.plan.address.shown()));
             }
         }
     }

@@ -7,7 +7,7 @@ use std::sync::mpsc::Sender;
 use gst::prelude::*;
 
 use super::super::config::StreamPlan;
-use super::super::model::SharedModel;
+use super::super::model::ServedModel;
 use super::super::record::{self, Recorder};
 use super::super::view::{self, Pictures};
 use super::StreamEvent;
@@ -24,7 +24,7 @@ pub struct StreamPipeline {
 impl StreamPipeline {
     pub fn build(
         plan: &StreamPlan,
-        model: &SharedModel,
+        model: &ServedModel,
         pictures: &Arc<Pictures>,
         meter: &Arc<Meter>,
     ) -> Result<Self, Failure> {

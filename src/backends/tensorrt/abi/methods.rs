@@ -153,7 +153,8 @@ impl Context {
         unsafe { self.set_tensor_address(name.as_ptr(), address as usize as *mut c_void) }
     }
 
-    /// The inputs that still lack a shape or values; `None` where TensorRT does not know them, or the shapes contradict each other.
+    /// The inputs that still lack a shape or values; `None` where TensorRT does not know them, or the shapes contradict
+    /// each other.
     pub fn missing(&mut self) -> Option<i32> {
         // SAFETY: with no room for names, none are written.
         let missing = unsafe { self.infer_shapes(0, std::ptr::null_mut()) };
@@ -213,12 +214,7 @@ impl Config {
     pub fn set(&mut self, flag: BuilderFlag, on: bool) -> bool {
         let Some(number) = flag.number(self.family()) else { return false };
         // SAFETY: the number is one of the family's.
-        unsafe {
-            match on {
-                true => self.set_flag_number(number),
-                false => self.clear_flag_number(number),
-            }
-        }
+        unsafe { if on { self.set_flag_number(number) } else { self.clear_flag_number(number) } }
         true
     }
 
@@ -442,8 +438,8 @@ impl NetworkTensor<'_> {
 }
 
 impl Parser {
-    /// `path` is where the model comes from: weights may lie beside it. The network refers to memory of the parser, which must
-    /// therefore be there until the plan is built.
+    /// `path` is where the model comes from: weights may lie beside it. The network refers to memory of the parser,
+    /// which must therefore be there until the plan is built.
     pub fn parse(&mut self, onnx: &[u8], path: &CStr) -> bool {
         // SAFETY: both are read during the call.
         unsafe { self.parse_bytes(onnx.as_ptr(), onnx.len(), path.as_ptr()) }

@@ -2,9 +2,10 @@
 //! The C++ objects of TensorRT, called by the numbers of their virtual functions.
 //!
 //! TensorRT has no C interface, and its C++ headers are of one version each. But what those headers compile to is small and
-//! stays: a public object is `[vptr][implementation]`, its methods load a function from the implementation's table of virtual
-//! functions and call it. The numbers of these functions are what every C++ program bakes in, so they are the same in all
-//! releases of a [`AbiVersion`]; they are written down here, as far as they are used, beside what the functions take and return.
+//! stays: a public object is `[vptr][implementation]`, its methods load a function from the implementation's table of
+//! virtual functions and call it. The numbers of these functions are what every C++ program bakes in, so they are the
+//! same in all releases of a [`AbiVersion`]; they are written down here, as far as they are used, beside what the
+//! functions take and return.
 //!
 //! This is for the Itanium C++ ABI: Linux, on x86-64 and on 64-bit Arm.
 //!
@@ -111,10 +112,11 @@ impl Interface {
     }
 }
 
-/// Calls a virtual function; all such calls of this crate are here. TensorRT catches exceptions itself and reports errors by its logger
-/// and by what functions return. `C-unwind` makes it defined what happens should one get out nevertheless, of a plugin perhaps: it
-/// unwinds up to the next `catch_unwind`, or to the C or GStreamer function that called us, and the process is aborted there, for
-/// Rust cannot catch exceptions of C++. To make errors of them would take a part in C++, and so a C++ compiler to build this crate.
+/// Calls a virtual function; all such calls of this crate are here. TensorRT catches exceptions itself and reports
+/// errors by its logger and by what functions return. `C-unwind` makes it defined what happens should one get out
+/// nevertheless, of a plugin perhaps: it unwinds up to the next `catch_unwind`, or to the C or GStreamer function that
+/// called us, and the process is aborted there, for Rust cannot catch exceptions of C++. To make errors of them would
+/// take a part in C++, and so a C++ compiler to build this crate.
 macro_rules! call {
     ($this:expr, $slot:expr, ($($type:ty),*) -> $result:ty, $($arg:expr),*) => {{
         let this: *mut c_void = $this;
@@ -166,7 +168,8 @@ macro_rules! class {
                 /// The pointers are what the function of that name takes.
                 unsafe fn $raw(&self, $($raw_arg: $raw_type),*) -> $raw_result {
                     let slot = self.0.slot(concat!(stringify!($name), "::", stringify!($raw)), $raw_row);
-                    // SAFETY: the object is alive, the row has the function's parameters and result, and the pointers are valid for it.
+                    // SAFETY: the object is alive, the row has the function's parameters and result, and the pointers
+                    // are valid for it.
                     unsafe { call!(self.0.$table(), slot, ($($raw_type),*) -> $raw_result, $($raw_arg),*) }
                 }
             )*

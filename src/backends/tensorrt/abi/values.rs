@@ -22,8 +22,8 @@ pub(super) struct Dims64 {
 
 const MAX_DIMS: usize = 8;
 
-/// Either. Both are too large to be returned in registers, so C++ writes them through a hidden pointer. A buffer of the larger
-/// size does for both.
+/// Either. Both are too large to be returned in registers, so C++ writes them through a hidden pointer. A buffer of the
+/// larger size does for both.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) union RawDims {

@@ -14,8 +14,8 @@ use super::{Check, Context};
 use crate::core::counters;
 use crate::core::error::Result;
 
-/// Waits that take longer sleep until an interrupt. It wakes the thread 0.1 to 0.2 ms late, which does not matter then, and naps
-/// would take more of the CPU.
+/// Waits that take longer sleep until an interrupt. It wakes the thread 0.1 to 0.2 ms late, which does not matter then,
+/// and naps would take more of the CPU.
 const LONG: Duration = Duration::from_millis(2);
 
 /// An event of CUDA, as it lies in a context's pool.
@@ -30,8 +30,8 @@ pub(super) struct Event {
 pub(super) enum EventKind {
     /// To order work, and to query whether it is done.
     Ordering = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32,
-    /// To sleep until work is done. Each one interrupts the host, waited for or not: with such events only, the throughput of 16
-    /// streams was a tenth lower.
+    /// To sleep until work is done. Each one interrupts the host, waited for or not: with such events only, the
+    /// throughput of 16 streams was a tenth lower.
     Await = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32 | sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32,
     /// To take the time.
     Time = sys::CUevent_flags::CU_EVENT_DEFAULT as u32,
@@ -176,8 +176,8 @@ impl Fence {
     }
 }
 
-/// How long to sleep before the next query, after a wait of `waited`: first until shortly before the expected end, if there is one,
-/// then longer each time.
+/// How long to sleep before the next query, after a wait of `waited`: first until shortly before the expected end, if
+/// there is one, then longer each time.
 fn next_look(waited: Duration, expected: Duration) -> Duration {
     const NAPS: [Duration; 2] = [Duration::from_micros(10), Duration::from_millis(1)];
     match expected.checked_sub(waited) {
@@ -186,8 +186,9 @@ fn next_look(waited: Duration, expected: Duration) -> Duration {
     }
 }
 
-/// Sleeps as long as that. By default Linux ends a sleep up to 50 µs late, to wake up for several timers at once; that slack is taken
-/// away for this sleep only, and the thread then has its own again: it may be the application's, which chose another one.
+/// Sleeps as long as that. By default Linux ends a sleep up to 50 µs late, to wake up for several timers at once; that
+/// slack is taken away for this sleep only, and the thread then has its own again: it may be the application's, which
+/// chose another one.
 #[cfg(target_os = "linux")]
 fn nap(time: Duration) {
     // SAFETY: these read and write a number that the thread has.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The CUDA driver API as this crate uses it: contexts and modules, [streams](Stream), [fences](Fence).
 //!
-//! Small safe types on cudarc's `sys` and `result` modules. cudarc's own safe types cannot be used, because they make contexts
-//! of their own, and ours must be the one of GStreamer's decoder. Every function makes its context current for as
+//! Small safe types on cudarc's `sys` and `result` modules. cudarc's own safe types cannot be used, because they make
+//! contexts of their own, and ours must be the one of GStreamer's decoder. Every function makes its context current for as
 //! long as it needs it; only foreign code that wants a current context (TensorRT) is called within [`Context::with`].
 //!
 //! Nothing here may be called before [`available`] has returned `Ok`; [`Context`] ensures that.
@@ -236,16 +236,18 @@ impl Context {
         counters::waiting(|| unsafe { sys::cuCtxSynchronize() }).result().or_fail("GPU work failed")
     }
 
-    /// Makes this the calling thread's context until the guard is dropped. Guards nest, and each must be dropped before the one
-    /// that was made before it. So they are only ever local variables, and for this crate alone; others have [`Context::with`].
+    /// Makes this the calling thread's context until the guard is dropped. Guards nest, and each must be dropped before
+    /// the one that was made before it. So they are only ever local variables, and for this crate alone; others have
+    /// [`Context::with`].
     pub(crate) fn enter(&self) -> Result<Entered<'_>> {
         // SAFETY: the context is alive.
         unsafe { sys::cuCtxPushCurrent_v2(self.0.raw) }.result().or_fail("Cannot enter the CUDA context")?;
         Ok(Entered { context: self, _of_this_thread: PhantomData })
     }
 
-    /// Lets threads sleep while they wait for this context's work, unless the application has chosen another way. CUDA's default is
-    /// to spin: the threads of 16 decoders did little else while the GPU was busy, 1.5 CPU seconds for 1,000 frames.
+    /// Lets threads sleep while they wait for this context's work, unless the application has chosen another way.
+    /// CUDA's default is to spin: the threads of 16 decoders did little else while the GPU was busy, 1.5 CPU seconds
+    /// for 1,000 frames.
     pub(crate) fn let_waits_sleep(&self) -> Result<()> {
         use sys::CUctx_flags_enum::*;
         let mut version = 0;
@@ -347,8 +349,8 @@ impl fmt::Debug for Context {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // SAFETY: this is the last reference to the context, so its events and modules are not in use. Errors are ignored: they
-        // only come while the process ends.
+        // SAFETY: this is the last reference to the context, so its events and modules are not in use. Errors are
+        // ignored: they only come while the process ends.
         unsafe {
             if sys::cuCtxPushCurrent_v2(self.raw).result().is_err() {
                 return;
@@ -408,7 +410,8 @@ impl Module {
     }
 }
 
-/// A kernel, to be launched on streams of the context that its module was loaded into. Keeps that context, and so the module.
+/// A kernel, to be launched on streams of the context that its module was loaded into. Keeps that context, and so the
+/// module.
 #[derive(Clone)]
 pub struct Function {
     pub(in crate::rooms::core::cuda) raw: sys::CUfunction,

@@ -10,8 +10,9 @@ use super::stream::RawStream;
 use super::{Context, Fence, Stream, WaitHistory};
 use crate::core::error::Result;
 
-/// Work is being queued on a stream. Before there is a [`Fence`] for it, it is not known when the memory that it uses is free. Where a
-/// function leaves before, by an error or a panic, dropping this waits on the host until the stream is idle.
+/// Work is being queued on a stream. Before there is a [`Fence`] for it, it is not known when the memory that it uses
+/// is free. Where a function leaves before, by an error or a panic, dropping this waits on the host until the stream is
+/// idle.
 ///
 /// Declare it after what the work uses: variables are dropped in the reverse order, so the wait comes first.
 #[must_use]

@@ -58,8 +58,9 @@ impl Stream {
         Stream::make(context, |(least, _)| least)
     }
 
-    /// The same with the highest priority, for batches, which fill a GPU. A kernel ends with its last block, so other work in between
-    /// delays it by more than that work takes. Each kernel leaves some multiprocessors idle at its end, so ours do not wait for long.
+    /// The same with the highest priority, for batches, which fill a GPU. A kernel ends with its last block, so other
+    /// work in between delays it by more than that work takes. Each kernel leaves some multiprocessors idle at its end,
+    /// so ours do not wait for long.
     pub fn of_batches(context: &Context) -> Result<Self> {
         Stream::make(context, |(_, greatest)| greatest)
     }
@@ -86,9 +87,10 @@ impl Stream {
         let mut streams = context.0.streams.lock().unwrap();
         let known = streams.entry(purpose).or_default();
         known.retain(|stream| stream.strong_count() > 0);
-        let shared = match known.len() < Stream::MAX_OF_A_ROLE {
-            true => None,
-            false => known.iter().min_by_key(|stream| stream.strong_count()).and_then(Weak::upgrade),
+        let shared = if known.len() < Stream::MAX_OF_A_ROLE {
+            None
+        } else {
+            known.iter().min_by_key(|stream| stream.strong_count()).and_then(Weak::upgrade)
         };
         let stream = match shared {
             Some(shared) => Stream { context: context.clone(), shared },
@@ -132,8 +134,8 @@ impl Stream {
         unsafe { self.context.awaited_on(self.raw(), history) }
     }
 
-    /// Begins to take the GPU's time for what is queued from now on, if a [span](counters::Span) measures(counters::Span) this thread's work.
-    /// If a time cannot be taken, the work goes on without it.
+    /// Begins to take the GPU's time for what is queued from now on, if a [span](counters::Span)
+    /// measures(counters::Span) this thread's work. If a time cannot be taken, the work goes on without it.
     pub fn begin_timing(&self) -> Option<TimedEvent> {
         counters::is_measuring().then(|| self.mark().ok()).flatten()
     }
@@ -158,7 +160,8 @@ impl Stream {
         unsafe { self.context.hold(self.raw(), fence) }
     }
 
-    /// The same for several. Where the same one comes again at once, as that of pictures of one frame does, it is waited for once.
+    /// The same for several. Where the same one comes again at once, as that of pictures of one frame does, it is
+    /// waited for once.
     pub fn wait_for_all<'a>(&self, fences: impl Iterator<Item = &'a Fence>) -> Result<()> {
         let mut last: Option<&Fence> = None;
         for fence in fences {
@@ -200,8 +203,8 @@ impl Stream {
     /// Queues a copy from the host. From pageable memory it is read during the call, from pinned memory later.
     ///
     /// # Safety
-    /// There is as much memory at `to`. Until the copy is done it stays, and nothing else uses it. Pinned bytes stay until then too,
-    /// and nothing writes them.
+    /// There is as much memory at `to`. Until the copy is done it stays, and nothing else uses it. Pinned bytes stay
+    /// until then too, and nothing writes them.
     pub unsafe fn upload(&self, bytes: &[u8], to: u64) -> Result<()> {
         #[cfg(test)]
         super::faults::check("upload")?;
@@ -214,7 +217,8 @@ impl Stream {
     /// Queues a copy to page-locked memory of the host.
     ///
     /// # Safety
-    /// There are as many bytes at `from`, which stay until the copy is done. So do those of the host, which nothing else uses.
+    /// There are as many bytes at `from`, which stay until the copy is done. So do those of the host, which nothing
+    /// else uses.
     pub unsafe fn download(&self, from: u64, bytes: &mut [u8]) -> Result<()> {
         #[cfg(test)]
         super::faults::check("download")?;
@@ -278,12 +282,13 @@ impl Stream {
         sys::CUlaunchAttributeValue { priority: self.shared.ours }
     }
 
-    /// Queues a kernel. `parameters` is the one structure that it takes by value. It goes before models that run at the same time, but
-    /// for [batches](Stream::of_batches): it is short, and one that waited for them would keep others waiting.
+    /// Queues a kernel. `parameters` is the one structure that it takes by value. It goes before models that run at the
+    /// same time, but for [batches](Stream::of_batches): it is short, and one that waited for them would keep others
+    /// waiting.
     ///
     /// # Safety
-    /// The kernel takes exactly a `P`. Until it is done every address in it stays valid, nothing else writes what it reads, and nothing
-    /// else uses what it writes.
+    /// The kernel takes exactly a `P`. Until it is done every address in it stays valid, nothing else writes what it
+    /// reads, and nothing else uses what it writes.
     pub unsafe fn launch<P: Copy>(&self, function: &Function, shape: Launch, parameters: &P) -> Result<()> {
         #[cfg(test)]
         super::faults::check("launch")?;
@@ -304,15 +309,16 @@ impl Stream {
             attrs: &raw mut priority,
             numAttrs: 1,
         };
-        // SAFETY: the kernel takes a `P`, and its addresses stay valid until it is done. CUDA copies the `P` during the call.
+        // SAFETY: the kernel takes a `P`, and its addresses stay valid until it is done. CUDA copies the `P` during the
+        // call.
         unsafe { sys::cuLaunchKernelEx(&config, function.raw, pointers.as_mut_ptr(), ptr::null_mut()) }
             .result()
             .or_fail("Cannot start a GPU kernel")
     }
 }
 
-/// Of CUDA's range, which is from the least priority to the greatest, a lower number: the one below the greatest, or that where
-/// there are but two.
+/// Of CUDA's range, which is from the least priority to the greatest, a lower number: the one below the greatest, or
+/// that where there are but two.
 fn ours((least, greatest): (i32, i32)) -> i32 {
     (greatest + 1).min(least - 1).max(greatest)
 }

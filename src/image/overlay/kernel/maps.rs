@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The colours of a map, mixed into a frame on the GPU: `kernels/map_tint.cu`. The reference implementation is [`MapTint::lay`].
+//! The colours of a map, mixed into a frame on the GPU: `kernels/map_tint.cu`. The reference implementation is
+//! [`MapTint::lay`].
 
 use std::ffi::CStr;
 
@@ -104,8 +105,9 @@ impl Maps {
         // Cells of chroma, where there are any.
         let cell = if format.planes(1, 1).len() > 1 { 2 } else { 1 };
         let grid = (width.div_ceil(TILE.0 * cell), height.div_ceil(TILE.1 * cell), 1);
-        // SAFETY: both sides have that many bytes and live as long as `self`; earlier launches, which use them, are done. The kernel
-        // takes these parameters, and the planes are valid until the work is done: this function requires that.
+        // SAFETY: both sides have that many bytes and live as long as `self`; earlier launches, which use them, are
+        // done. The kernel takes these parameters, and the planes are valid until the work is done: this function
+        // requires that.
         unsafe {
             stream.upload(&staging.host()[..bytes], block.address())?;
             stream.launch(&self.paint, Launch { grid, block: (THREADS, 1, 1), shared: 0 }, &parameters)

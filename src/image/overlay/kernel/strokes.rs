@@ -70,16 +70,16 @@ impl Outlines {
         Ok(Outlines { plan: context.module(PLAN)?.function("plan_outlines")?, strokes: None })
     }
 
-    /// Queues planning, with the parameters of the marks.
+    /// Queues planning, with the parameters of the boxes.
     ///
     /// # Safety
     /// As [`super::OverlayKernel::launch`].
-    pub unsafe fn plan(&mut self, stream: &Stream, pool: &DevicePool, marks: &PlanParameters) -> Result<Planned> {
-        let all = marks.limit * SIDES;
+    pub unsafe fn plan(&mut self, stream: &Stream, pool: &DevicePool, boxes: &PlanParameters) -> Result<Planned> {
+        let all = boxes.limit * SIDES;
         let strokes = room(&mut self.strokes, pool, all)?;
-        let plan = OutlineParameters { plan: *marks, strokes, line: widths(marks.line).0, unused: 0 };
-        // SAFETY: the kernel takes these parameters. The detections are valid on this stream until the work is done: this function
-        // requires that.
+        let plan = OutlineParameters { plan: *boxes, strokes, line: widths(boxes.line).0, unused: 0 };
+        // SAFETY: the kernel takes these parameters. The detections are valid on this stream until the work is done:
+        // this function requires that.
         unsafe { stream.launch(&self.plan, shape(all), &plan) }?;
         Ok(Planned { strokes, each: SIDES })
     }
@@ -96,7 +96,7 @@ impl Skeletons {
         Ok(Skeletons { plan, shape: model.shape, edges, table, strokes: None })
     }
 
-    /// Queues planning, with the parameters of the marks and where the keypoints are.
+    /// Queues planning, with the parameters of the boxes and where the keypoints are.
     ///
     /// # Safety
     /// As [`super::OverlayKernel::launch`].
@@ -104,16 +104,16 @@ impl Skeletons {
         &mut self,
         stream: &Stream,
         pool: &DevicePool,
-        marks: &PlanParameters,
+        boxes: &PlanParameters,
         keypoints: u64,
     ) -> Result<Planned> {
         let (edge_count, point_count) = (self.edges.len() as u32, u32::from(self.shape.count));
         let each = edge_count + point_count;
-        let all = marks.limit * each;
+        let all = boxes.limit * each;
         let strokes = room(&mut self.strokes, pool, all)?;
-        let (line, point) = widths(marks.line);
+        let (line, point) = widths(boxes.line);
         let plan = SkeletonParameters {
-            plan: *marks,
+            plan: *boxes,
             keypoints,
             strokes,
             edges: self.table.address(),
@@ -124,8 +124,8 @@ impl Skeletons {
             point,
             unused: 0,
         };
-        // SAFETY: the kernel takes these parameters. Detections and keypoints are valid on this stream until the work is done: this
-        // function requires that.
+        // SAFETY: the kernel takes these parameters. Detections and keypoints are valid on this stream until the work
+        // is done: this function requires that.
         unsafe { stream.launch(&self.plan, shape(all), &plan) }?;
         Ok(Planned { strokes, each })
     }

@@ -36,8 +36,8 @@ struct DeviceTint {
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct TintPlan {
-    places: u64,
-    marks: u64,
+    entries: u64,
+    boxes: u64,
     count: u64,
     tints: u64,
     limit: u32,
@@ -68,7 +68,8 @@ pub(super) struct Tints {
     plan: Function,
     paint: Function,
     target: Target,
-    /// For each column and row of the frame that of the masks, which are in the model's input with that letterbox, or in the frame.
+    /// For each column and row of the frame that of the masks, which are in the model's input with that letterbox, or
+    /// in the frame.
     tables: Option<(Option<Letterbox>, DeviceBlock)>,
     /// The planned tints.
     tints: Option<DeviceBlock>,
@@ -76,10 +77,10 @@ pub(super) struct Tints {
     staging: Option<Mapped>,
 }
 
-/// The marks that were planned on the GPU for detections.
-pub(super) struct PlannedMarks {
+/// The boxes that were planned on the GPU for detections.
+pub(super) struct PlannedBoxes {
     pub count: u64,
-    pub marks: u64,
+    pub boxes: u64,
     pub limit: u32,
 }
 
@@ -97,7 +98,7 @@ impl Tints {
         })
     }
 
-    /// Queues it for detections on the GPU, after the planning of their marks.
+    /// Queues it for detections on the GPU, after the planning of their boxes.
     ///
     /// # Safety
     /// As [`super::OverlayKernel::launch`]; the masks are written before on the same stream.
@@ -107,21 +108,21 @@ impl Tints {
         pool: &DevicePool,
         planes: &[DevicePlane],
         masks: DeviceMasks,
-        marks: &PlannedMarks,
+        boxes: &PlannedBoxes,
         (letterbox, weight): (&Letterbox, u32),
     ) -> Result<()> {
-        let bytes = marks.limit as usize * size_of::<DeviceTint>();
+        let bytes = boxes.limit as usize * size_of::<DeviceTint>();
         let block = match self.tints.take_if(|block| block.bytes() >= bytes) {
             Some(block) => block,
             None => pool.take(bytes)?,
         };
         let tints = self.tints.insert(block).address();
-        let PlannedMarks { count, marks, limit } = *marks;
-        let plan = TintPlan { places: masks.places, marks, count, tints, limit, unused: 0 };
+        let PlannedBoxes { count, boxes, limit } = *boxes;
+        let plan = TintPlan { entries: masks.entries, boxes, count, tints, limit, unused: 0 };
         let shape = Launch { grid: (limit.div_ceil(THREADS), 1, 1), block: (THREADS, 1, 1), shared: 0 };
         let parameters = TintParameters { count, tints, bits: masks.bits, weight, ..TintParameters::default() };
-        // SAFETY: the kernels take these parameters. Planes, marks and masks are valid on this stream until the work is done: this
-        // function requires that.
+        // SAFETY: the kernels take these parameters. Planes, boxes and masks are valid on this stream until the work is
+        // done: this function requires that.
         unsafe {
             stream.launch(&self.plan, shape, &plan)?;
             self.start(stream, pool, planes, Some(letterbox), parameters)
@@ -163,8 +164,8 @@ impl Tints {
         let tints_at = count + HEADER as u64;
         let bits_at = tints_at + size_of_val(&tints[..]) as u64;
         let parameters = TintParameters { count, tints: tints_at, bits: bits_at, weight, ..TintParameters::default() };
-        // SAFETY: the planes are valid until the work is done: this function requires that. The staging memory lives as long as
-        // `self`, and earlier launches, which read it, are done.
+        // SAFETY: the planes are valid until the work is done: this function requires that. The staging memory lives as
+        // long as `self`, and earlier launches, which read it, are done.
         unsafe { self.start(stream, pool, planes, None, parameters) }
     }
 
@@ -193,7 +194,8 @@ impl Tints {
         // Cells of chroma, where there are any.
         let cell = if format.planes(1, 1).len() > 1 { 2 } else { 1 };
         let grid = (width.div_ceil(TILE.0 * cell), height.div_ceil(TILE.1 * cell), 1);
-        // SAFETY: the kernel takes these parameters. Their addresses are valid until the work is done: this function requires that.
+        // SAFETY: the kernel takes these parameters. Their addresses are valid until the work is done: this function
+        // requires that.
         unsafe { stream.launch(&self.paint, Launch { grid, block: (THREADS, 1, 1), shared: 0 }, &parameters) }
     }
 

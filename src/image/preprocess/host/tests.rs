@@ -7,6 +7,7 @@ use half::f16;
 use proptest::prelude::*;
 
 use super::*;
+use crate::core::options::Choices;
 use crate::core::tensor::{Element, TensorDesc};
 use crate::image::frame::{Matrix, Plane};
 use crate::image::geometry::{Rect, ResizeMode};
@@ -284,7 +285,7 @@ fn great_frames_equal_the_reference() {
     for chroma in Chroma::ALL {
         let spec = spec(DType::F32, TensorLayout::Nchw, 64, 48, InputTransform { chroma, ..InputTransform::default() });
         let expected = reference::preprocess(&picture.frame(), whole(&picture), Colorimetry::default(), &spec);
-        assert!(run(&picture, Colorimetry::default(), &spec) == expected, "{}", chroma.name());
+        assert!(run(&picture, Colorimetry::default(), &spec) == expected, "{}", chroma.word());
     }
 }
 

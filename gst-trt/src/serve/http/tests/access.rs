@@ -10,12 +10,15 @@ const CHANGES: [(&str, &str, &str); 3] =
     [("POST", "/sources", ADDED), ("DELETE", "/sources/door", ""), ("PUT", "/models/yolo", r#"{"file": "b.onnx"}"#)];
 
 fn refusal(listen: &str, token: Option<&str>) -> String {
-    start_within(Limits::default(), &settings(listen, token), Service::new(&[])).err().expect("refused").to_string()
+    start_within(ClientLimits::default(), &settings(listen, token), FakeService::new(&[]))
+        .err()
+        .expect("refused")
+        .to_string()
 }
 
 #[test]
 fn changes_need_the_token() {
-    let service = Service::new(&["door"]);
+    let service = FakeService::new(&["door"]);
     let server = serve(&service);
     let wrong = [
         "Bearer",
@@ -41,8 +44,8 @@ fn changes_need_the_token() {
 
 #[test]
 fn without_a_token_nothing_is_changed() {
-    let service = Service::new(&["door"]);
-    let server = start_within(Limits::default(), &settings("127.0.0.1:0", None), service.clone()).unwrap();
+    let service = FakeService::new(&["door"]);
+    let server = start_within(ClientLimits::default(), &settings("127.0.0.1:0", None), service.clone()).unwrap();
     for (method, path, body) in CHANGES {
         for headers in [&[][..], &[("Authorization", "Bearer ")], &[("Authorization", "Bearer None")]] {
             request(&server, method, path, headers, body)
@@ -55,15 +58,15 @@ fn without_a_token_nothing_is_changed() {
 
 #[test]
 fn beyond_localhost_all_needs_the_token() {
-    let service = Service::new(&["door"]);
+    let service = FakeService::new(&["door"]);
     let frames = service.frames("door");
     let _camera = Camera::new(frames, |_| Bytes::from_static(b"picture"));
-    let server = start_within(Limits::default(), &settings("0.0.0.0:0", Some(TOKEN)), service.clone()).unwrap();
+    let server = start_within(ClientLimits::default(), &settings("0.0.0.0:0", Some(TOKEN)), service.clone()).unwrap();
     let port = server.address().port();
     let ask = |path: &str, headers: &[(&str, &str)]| {
         let lines: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let text = format!("GET {path} HTTP/1.1\r\nHost: camera-server:{port}\r\nConnection: close\r\n{lines}\r\n");
-        Answer::parse(&exchange(([127, 0, 0, 1], port).into(), text.as_bytes(), false)).unwrap()
+        HttpAnswer::parse(&exchange(([127, 0, 0, 1], port).into(), text.as_bytes(), false)).unwrap()
     };
     let bearer = format!("Bearer {TOKEN}");
     for path in
@@ -101,7 +104,7 @@ fn settings_that_are_not_safe_are_refused() {
 /// A site can give its own name the address 127.0.0.1, and read the answers.
 #[test]
 fn on_localhost_other_hosts_are_refused() {
-    let server = serve(&Service::new(&["door"]));
+    let server = serve(&FakeService::new(&["door"]));
     for host in ["localhost", "LOCALHOST:80", "127.0.0.1:1", "127.1.2.3", "[::1]", "[::1]:8090"] {
         request(&server, "GET", "/sources", &[("Host", host)], "").expect(200);
     }
@@ -119,7 +122,7 @@ fn on_localhost_other_hosts_are_refused() {
 
 #[test]
 fn other_sites_change_nothing_even_with_the_token() {
-    let service = Service::new(&["door"]);
+    let service = FakeService::new(&["door"]);
     let server = serve(&service);
     let bearer = format!("Bearer {TOKEN}");
     let own = format!("http://{}", server.address());

@@ -213,7 +213,7 @@ fn protocol(cases: &mut Vec<Case>) {
 
 #[test]
 fn bad_input_has_clear_errors_and_stops_nothing() {
-    let service = Service::new(&["door"]);
+    let service = FakeService::new(&["door"]);
     let server = serve(&service);
     let before = serde_json::to_string(&service.sources()).unwrap();
     let mut cases = Vec::new();
@@ -226,7 +226,7 @@ fn bad_input_has_clear_errors_and_stops_nothing() {
     for case in cases {
         // A client that has sent all of a request waits for its answer.
         let bytes = exchange(server.address(), &case.bytes, case.expected == Expected::End);
-        let answer = Answer::parse(&bytes);
+        let answer = HttpAnswer::parse(&bytes);
         let is_right = match (case.expected, &answer) {
             (Expected::End, None) => bytes.is_empty(),
             (Expected::End, Some(answer)) => (400..500).contains(&answer.status),

@@ -9,7 +9,7 @@ use super::*;
 
 #[test]
 fn sources_are_listed_added_and_removed() {
-    let service = Service::new(&["door", "yard"]);
+    let service = FakeService::new(&["door", "yard"]);
     let server = serve(&service);
     let answer = get(&server, "/sources").expect(200);
     assert!(answer.head.contains("content-type: application/json"), "{}", answer.head);
@@ -43,7 +43,7 @@ fn sources_are_listed_added_and_removed() {
 
 #[test]
 fn models_are_listed_and_replaced() {
-    let service = Service::new(&[]);
+    let service = FakeService::new(&[]);
     let server = serve(&service);
     let models = get(&server, "/models").expect(200).json();
     let expected = json!([{
@@ -62,7 +62,7 @@ fn models_are_listed_and_replaced() {
 
 #[test]
 fn health_is_told_and_why_it_is_not_ready() {
-    let service = Service::new(&["door"]);
+    let service = FakeService::new(&["door"]);
     let server = serve(&service);
     get(&server, "/healthz").expect(200);
     get(&server, "/readyz").expect(200);
@@ -89,7 +89,7 @@ fn health_is_told_and_why_it_is_not_ready() {
 
 #[test]
 fn what_is_not_there_is_said() {
-    let server = serve(&Service::new(&["door"]));
+    let server = serve(&FakeService::new(&["door"]));
     for path in ["/nothing", "/sources/", "/sources/door/", "/models/yolo/file", "//", "/sources/door/snapshot.png"] {
         get(&server, path).expect_error(404, &[path, "/sources"]);
     }
@@ -108,7 +108,7 @@ fn what_is_not_there_is_said() {
 
 #[test]
 fn one_connection_takes_several_requests() {
-    let server = serve(&Service::new(&[]));
+    let server = serve(&FakeService::new(&[]));
     let one = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(3);
     let answer = exchange(server.address(), one.as_bytes(), true);
     assert_eq!(String::from_utf8_lossy(&answer).matches("HTTP/1.1 200 OK").count(), 3);
@@ -116,7 +116,7 @@ fn one_connection_takes_several_requests() {
 
 #[test]
 fn the_address_can_be_used_again_at_once() {
-    let service = Service::new(&["door"]);
+    let service = FakeService::new(&["door"]);
     let server = serve(&service);
     let address = server.address();
     // A connection in the middle of an answer does not hold up the end.
@@ -124,12 +124,13 @@ fn the_address_can_be_used_again_at_once() {
     stream.write_all(b"GET /sources/door/live.mjpeg HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let frames = service.frames("door");
     until("watched", || frames.receiver_count() == 1);
-    let error = start_within(Limits::default(), &settings(&address.to_string(), None), service.clone()).err().unwrap();
+    let error =
+        start_within(ClientLimits::default(), &settings(&address.to_string(), None), service.clone()).err().unwrap();
     assert!(error.to_string().contains(&format!("Cannot serve HTTP on {address}")), "{error}");
     drop(server);
     assert_eq!(frames.receiver_count(), 0);
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest);
-    let server = start_within(Limits::default(), &settings(&address.to_string(), None), service.clone()).unwrap();
+    let server = start_within(ClientLimits::default(), &settings(&address.to_string(), None), service.clone()).unwrap();
     get(&server, "/healthz").expect(200);
 }

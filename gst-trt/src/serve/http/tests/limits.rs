@@ -8,7 +8,8 @@ const HALF: &[u8] = b"GET /sources HTTP/1.1\r\nHost: loc";
 
 #[test]
 fn half_a_request_ends_after_a_time() {
-    let server = serve_within(Limits { head: SHORT, body: SHORT, ..Limits::default() }, &Service::new(&[]));
+    let server =
+        serve_within(ClientLimits { head: SHORT, body: SHORT, ..ClientLimits::default() }, &FakeService::new(&[]));
     for half in [&b""[..], b"G", HALF] {
         let answer = exchange(server.address(), half, false);
         assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 408"), "{}", String::from_utf8_lossy(&answer));
@@ -19,13 +20,14 @@ fn half_a_request_ends_after_a_time() {
     let head = format!("POST /sources HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n");
     for body in ["Content-Length: 100\r\n\r\n{\"name\"", "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"na"] {
         let answer = exchange(server.address(), format!("{head}{body}").as_bytes(), false);
-        Answer::parse(&answer).unwrap().expect_error(408, &["did not come within"]);
+        HttpAnswer::parse(&answer).unwrap().expect_error(408, &["did not come within"]);
     }
 }
 
 #[test]
 fn connections_are_limited_and_others_wait() {
-    let server = serve_within(Limits { connections: 3, head: SHORT, ..Limits::default() }, &Service::new(&[]));
+    let server =
+        serve_within(ClientLimits { connections: 3, head: SHORT, ..ClientLimits::default() }, &FakeService::new(&[]));
     for _ in 0..3 {
         let held: Vec<_> = (0..6)
             .map(|_| {
@@ -41,7 +43,7 @@ fn connections_are_limited_and_others_wait() {
 
 #[test]
 fn hundreds_of_half_requests_leave_room() {
-    let server = serve(&Service::new(&[]));
+    let server = serve(&FakeService::new(&[]));
     let held: Vec<_> = (0..200)
         .map(|_| {
             let mut stream = connect(server.address());
@@ -57,8 +59,8 @@ fn hundreds_of_half_requests_leave_room() {
 
 #[test]
 fn live_views_are_limited() {
-    let service = Service::new(&["door"]);
-    let server = serve_within(Limits { watchers: 2, ..Limits::default() }, &service);
+    let service = FakeService::new(&["door"]);
+    let server = serve_within(ClientLimits { watchers: 2, ..ClientLimits::default() }, &service);
     let frames = service.frames("door");
     let open = || {
         let mut stream = connect(server.address());
@@ -77,8 +79,9 @@ fn live_views_are_limited() {
 /// A client that takes nothing any more, and does not close.
 #[test]
 fn a_stalled_live_view_is_ended() {
-    let service = Service::new(&["door"]);
-    let server = serve_within(Limits { stalled: Duration::from_millis(200), ..Limits::default() }, &service);
+    let service = FakeService::new(&["door"]);
+    let server =
+        serve_within(ClientLimits { stalled: Duration::from_millis(200), ..ClientLimits::default() }, &service);
     let frames = service.frames("door");
     let mut stream = connect(server.address());
     stream.write_all(b"GET /sources/door/live.mjpeg HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();

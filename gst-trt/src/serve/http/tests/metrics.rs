@@ -32,7 +32,7 @@ fn parse(text: &str) -> BTreeMap<String, (String, Vec<String>)> {
 
 #[test]
 fn metrics_tell_what_the_service_does() {
-    let service = Service::new(&["door"]);
+    let service = FakeService::new(&["door"]);
     service.change("door", |status| {
         status.latency = None;
         let again = Published { sent: 1, dropped: 2, connected: false, ..status.published[0].clone() };
@@ -96,7 +96,7 @@ fn labels_are_escaped() {
     if !has_library.is_ok_and(|status| status.success()) {
         return println!("SKIP: the Python module prometheus_client is not installed.");
     }
-    let service = Service::new(&[NAME, "door"]);
+    let service = FakeService::new(&[NAME, "door"]);
     let server = serve(&service);
     let script = "
 import sys
@@ -136,7 +136,7 @@ fn busy() -> u64 {
 fn a_scrape_of_24_sources_costs() {
     const SCRAPES: u64 = 500;
     let names: Vec<_> = (0..24).map(|number| format!("camera-{number}")).collect();
-    let server = serve(&Service::new(&names.iter().map(String::as_str).collect::<Vec<_>>()));
+    let server = serve(&FakeService::new(&names.iter().map(String::as_str).collect::<Vec<_>>()));
     let size = get(&server, "/metrics").expect(200).body.len();
     let before = busy();
     for _ in 0..SCRAPES {

@@ -24,7 +24,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::{HttpSettings, Limits, Server, start_within};
+use super::{ClientLimits, HttpServer, HttpSettings, start_within};
 use crate::serve::control::*;
 
 const TOKEN: &str = "0123456789abcdef-test";
@@ -33,22 +33,22 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 // ------------------------------------------------------------------------------------------- service
 
-pub struct Entry {
+pub struct FakeSource {
     pub status: SourceStatus,
     pub frames: Arc<watch::Sender<Option<Bytes>>>,
 }
 
 /// A service that does what it is asked in its tables alone.
 #[derive(Default)]
-pub struct Service {
-    pub sources: Mutex<Vec<Entry>>,
+pub struct FakeService {
+    pub sources: Mutex<Vec<FakeSource>>,
     pub models: Mutex<Vec<ModelStatus>>,
     pub is_unready: AtomicBool,
 }
 
-impl Service {
+impl FakeService {
     pub fn new(names: &[&str]) -> Arc<Self> {
-        let service = Service::default();
+        let service = FakeService::default();
         let model = ModelStatus {
             name: "yolo".into(),
             file: "yolo11n.onnx".into(),
@@ -77,7 +77,7 @@ impl Service {
     }
 }
 
-fn entry(name: &str) -> Entry {
+fn entry(name: &str) -> FakeSource {
     let times = Quantiles { p50: 0.012, p95: 0.02, p99: 0.031 };
     let status = SourceStatus {
         name: name.into(),
@@ -97,14 +97,14 @@ fn entry(name: &str) -> Entry {
         events: BTreeMap::from([("crossed".into(), 17), ("entered".into(), 4)]),
         published: vec![Published { location: "mqtt://broker/t".into(), sent: 99, dropped: 1, connected: true }],
     };
-    Entry { status, frames: Arc::new(watch::Sender::new(None)) }
+    FakeSource { status, frames: Arc::new(watch::Sender::new(None)) }
 }
 
 fn unknown(what: &str, name: &str) -> Refused {
     Refused::Unknown(format!("There is no {what} “{name}”. GET /{what}s lists them."))
 }
 
-impl Control for Service {
+impl Control for FakeService {
     fn sources(&self) -> Vec<SourceStatus> {
         self.sources.lock().unwrap().iter().map(|entry| entry.status.clone()).collect()
     }
@@ -149,9 +149,10 @@ impl Control for Service {
     }
 
     fn watch(&self, source: &str) -> Result<watch::Receiver<Option<Bytes>>, Refused> {
-        match self.names().iter().any(|name| name == source) {
-            true => Ok(self.frames(source).subscribe()),
-            false => Err(unknown("source", source)),
+        if self.names().iter().any(|name| name == source) {
+            Ok(self.frames(source).subscribe())
+        } else {
+            Err(unknown("source", source))
         }
     }
 
@@ -203,27 +204,27 @@ pub fn settings(listen: &str, token: Option<&str>) -> HttpSettings {
     HttpSettings { listen: listen.parse().unwrap(), token: token.map(String::from) }
 }
 
-pub fn serve(service: &Arc<Service>) -> Server {
-    serve_within(Limits::default(), service)
+pub fn serve(service: &Arc<FakeService>) -> HttpServer {
+    serve_within(ClientLimits::default(), service)
 }
 
-pub fn serve_within(limits: Limits, service: &Arc<Service>) -> Server {
+pub fn serve_within(limits: ClientLimits, service: &Arc<FakeService>) -> HttpServer {
     start_within(limits, &settings("127.0.0.1:0", Some(TOKEN)), service.clone()).unwrap()
 }
 
 #[derive(Debug)]
-pub struct Answer {
+pub struct HttpAnswer {
     pub status: u16,
     pub head: String,
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl HttpAnswer {
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
         let head = String::from_utf8(bytes[..end].to_vec()).ok()?;
         let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
-        Some(Answer { status, head: head.to_lowercase(), body: bytes[end + 4..].to_vec() })
+        Some(HttpAnswer { status, head: head.to_lowercase(), body: bytes[end + 4..].to_vec() })
     }
 
     pub fn text(&self) -> &str {
@@ -277,21 +278,21 @@ pub fn exchange(address: SocketAddr, bytes: &[u8], ends: bool) -> Vec<u8> {
 }
 
 /// A request with these headers, which may replace `Host`.
-pub fn request(server: &Server, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+pub fn request(server: &HttpServer, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> HttpAnswer {
     let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
     if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
         text += &format!("Host: {}\r\n", server.address());
     }
     text.extend(headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")));
     let answer = exchange(server.address(), format!("{text}\r\n{body}").as_bytes(), false);
-    Answer::parse(&answer).unwrap_or_else(|| panic!("{method} {path}: {}", String::from_utf8_lossy(&answer)))
+    HttpAnswer::parse(&answer).unwrap_or_else(|| panic!("{method} {path}: {}", String::from_utf8_lossy(&answer)))
 }
 
-pub fn get(server: &Server, path: &str) -> Answer {
+pub fn get(server: &HttpServer, path: &str) -> HttpAnswer {
     request(server, "GET", path, &[], "")
 }
 
 /// With the token.
-pub fn change(server: &Server, method: &str, path: &str, body: &str) -> Answer {
+pub fn change(server: &HttpServer, method: &str, path: &str, body: &str) -> HttpAnswer {
     request(server, method, path, &[("Authorization", &format!("Bearer {TOKEN}"))], body)
 }

@@ -37,7 +37,7 @@ fn pictures(pattern: &str) -> Vec<Bytes> {
     found
 }
 
-fn camera(service: &Service, name: &str, pattern: &str) -> Camera {
+fn camera(service: &FakeService, name: &str, pattern: &str) -> Camera {
     let pictures = pictures(pattern);
     Camera::new(service.frames(name), move |number| pictures[number as usize % pictures.len()].clone())
 }
@@ -71,7 +71,7 @@ fn screenshot(browser: &mut Browser, file: PathBuf) {
 fn the_page_shows_and_changes_the_service() {
     let folder = scratch("http-page");
     let Some(mut browser) = Browser::start(&folder) else { return };
-    let service = Service::new(&["door", "yard", "<b>gate</b>", "file"]);
+    let service = FakeService::new(&["door", "yard", "<b>gate</b>", "file"]);
     service.change("yard", |status| {
         status.published.push(Published { location: "redis://store".into(), sent: 5, dropped: 40, connected: false });
         status.recording = true;

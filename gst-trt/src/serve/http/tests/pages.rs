@@ -11,7 +11,7 @@ fn page() -> String {
 
 #[test]
 fn the_commands_run() {
-    let service = Service::new(&["door"]);
+    let service = FakeService::new(&["door"]);
     let _camera = Camera::new(service.frames("door"), |_| Bytes::from(vec![7; 50_000]));
     let server = serve(&service);
     let folder = std::env::temp_dir().join(format!("gst-trt-http-{}", std::process::id()));
@@ -38,7 +38,7 @@ fn the_commands_run() {
 
 #[test]
 fn all_metrics_are_described() {
-    let server = serve(&Service::new(&["door"]));
+    let server = serve(&FakeService::new(&["door"]));
     let page = page();
     let metrics = get(&server, "/metrics").expect(200);
     for family in metrics.text().lines().filter_map(|line| line.strip_prefix("# TYPE ")) {

@@ -4,7 +4,7 @@
 use super::*;
 
 /// A request whose answer is read in parts.
-fn open(server: &Server, path: &str) -> TcpStream {
+fn open(server: &HttpServer, path: &str) -> TcpStream {
     let mut stream = connect(server.address());
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).unwrap();
     stream
@@ -29,7 +29,7 @@ fn numbered(number: u64) -> Bytes {
 
 #[test]
 fn a_snapshot_is_the_next_picture() {
-    let service = Service::new(&["door"]);
+    let service = FakeService::new(&["door"]);
     let server = serve(&service);
     let frames = service.frames("door");
     frames.send_replace(Some("an old one".into()));
@@ -46,8 +46,8 @@ fn a_snapshot_is_the_next_picture() {
 
 #[test]
 fn a_snapshot_does_not_wait_for_ever() {
-    let service = Service::new(&["door"]);
-    let server = serve_within(Limits { frame: Duration::from_millis(30), ..Limits::default() }, &service);
+    let service = FakeService::new(&["door"]);
+    let server = serve_within(ClientLimits { frame: Duration::from_millis(30), ..ClientLimits::default() }, &service);
     let frames = service.frames("door");
     frames.send_replace(Some("an old one".into()));
     get(&server, "/sources/door/snapshot.jpg").expect_error(504, &["door", "no frame came within 0.03 s"]);
@@ -56,8 +56,8 @@ fn a_snapshot_does_not_wait_for_ever() {
 
 #[test]
 fn a_snapshot_ends_when_the_source_is_removed() {
-    let service = Service::new(&["door"]);
-    let server = serve_within(Limits { frame: LIMIT, ..Limits::default() }, &service);
+    let service = FakeService::new(&["door"]);
+    let server = serve_within(ClientLimits { frame: LIMIT, ..ClientLimits::default() }, &service);
     let mut stream = open(&server, "/sources/door/snapshot.jpg");
     let frames = service.frames("door");
     until("watched", || frames.receiver_count() == 1);
@@ -69,7 +69,7 @@ fn a_snapshot_ends_when_the_source_is_removed() {
 
 #[test]
 fn a_live_view_has_all_pictures_until_the_client_goes() {
-    let service = Service::new(&["door"]);
+    let service = FakeService::new(&["door"]);
     let server = serve(&service);
     let frames = service.frames("door");
     let mut stream = open(&server, "/sources/door/live.mjpeg");
@@ -90,7 +90,7 @@ fn a_live_view_has_all_pictures_until_the_client_goes() {
 
 #[test]
 fn a_live_view_ends_when_the_source_is_removed() {
-    let service = Service::new(&["door"]);
+    let service = FakeService::new(&["door"]);
     let server = serve(&service);
     let mut stream = open(&server, "/sources/door/live.mjpeg");
     read_until(&mut stream, b"\r\n\r\n");
@@ -102,7 +102,7 @@ fn a_live_view_ends_when_the_source_is_removed() {
 #[test]
 fn slow_clients_skip_pictures() {
     const PICTURES: u64 = 300;
-    let service = Service::new(&["door"]);
+    let service = FakeService::new(&["door"]);
     let server = serve(&service);
     let frames = service.frames("door");
     let mut slow = open(&server, "/sources/door/live.mjpeg");

@@ -31,9 +31,10 @@ fn taps(i: u32, (start, end): (u32, u32), whole: u32, site: (u32, u32), in_commo
     let sum: f64 = pixels_in_reach().map(triangle).sum();
     let mut weights = std::collections::BTreeMap::<usize, f64>::new();
     for pixel in pixels_in_reach() {
-        let (near, far, share) = match in_common {
-            true => ((start + pixel) as usize / 2, (start + pixel) as usize / 2, 0.0),
-            false => position(pixel, (start, end), pixels, site),
+        let (near, far, share) = if in_common {
+            ((start + pixel) as usize / 2, (start + pixel) as usize / 2, 0.0)
+        } else {
+            position(pixel, (start, end), pixels, site)
         };
         let weight = triangle(pixel) / sum;
         let far = if share > 0.0 { far } else { near };

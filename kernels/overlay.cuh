@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-// What plan.cu, overlay.cu and strokes.cu share: marks, as in src/image/overlay/plan.rs.
+// What plan.cu, overlay.cu and strokes.cu share: labelled boxes and strokes, as in src/image/overlay/plan.rs.
 #pragma once
 
 #include "common.cuh"
@@ -15,13 +15,13 @@ struct Sample {
     uint8_t parts[4];
 };
 
-struct Mark {
+struct LabeledBox {
     Rect outer, inner, tag;
     Sample paper, ink;
     uint32_t text_start, text_len;
 };
 
-static_assert(sizeof(Mark) == 64, "mirrored by image::overlay::plan::Mark");
+static_assert(sizeof(LabeledBox) == 64, "mirrored by image::overlay::plan::LabeledBox");
 
 // A line with round ends; a disc if both ends are the same point. A width of 0 draws nothing.
 struct alignas(16) Stroke {
