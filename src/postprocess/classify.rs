@@ -86,12 +86,17 @@ impl Classifier {
         };
         let staging = self.staging.insert(staging);
         let queued = stream.queuing();
-        let mut outputs = outputs.iter().map(|output| address(output, stream.context())).peekable();
+        let mut outputs = outputs.iter().peekable();
         let mut room = &mut staging.host_mut()[..all];
-        while let Some(from) = outputs.next().transpose()? {
-            // Pictures of a batch are neighbours, so they are one copy.
+        while let Some(output) = outputs.next() {
+            let from = address(output, stream.context())?;
+            // Pictures of a batch are neighbours in one block, so they are one copy.
             let mut bytes = size;
-            while outputs.next_if(|next| next.as_ref().is_ok_and(|&next| next == from + bytes as u64)).is_some() {
+            let is_neighbour = |next: &Tensor, bytes: usize| match (output.device(), next.device()) {
+                (Some(block), Some(next)) => next.is_of_one_with(block) && next.address() == from + bytes as u64,
+                _ => false,
+            };
+            while outputs.next_if(|next| is_neighbour(next, bytes)).is_some() {
                 bytes += size;
             }
             let (to, rest) = room.split_at_mut(bytes);

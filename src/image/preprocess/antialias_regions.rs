@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Rectangles of a frame to tensors with antialiasing, all in one launch: `kernels/antialias_regions.cu`. Each tensor is equal in
-//! every bit to the one that [`HostPreprocessor::of_region`] makes, whose tables a kernel makes for all rectangles.
+//! Rectangles of a frame to tensors with antialiasing: `kernels/antialias_regions.cu`. One launch makes the tables of all
+//! rectangles, the next one their tensors, each equal in every bit to that of [`HostPreprocessor::of_region`].
 
 use std::ffi::CStr;
 
 use super::HostPreprocessor;
 use super::host::{Samplers, check_source};
 use super::kernel::{Conversion, THREADS, Taps, antialiased_samples_of, three_planes};
-use super::region_kernel::code;
+use super::region_kernel::siting_code;
 use super::sampler::SampledPlane;
 use crate::core::cuda::driver::{Context, Function, Launch, Stream};
 use crate::core::cuda::ptx;
@@ -91,7 +91,7 @@ impl AntialiasedRegionKernel {
             function: module.function(&format!("antialias_regions_{}", antialiased_samples_of(format, samplers)))?,
             parameters: AntialiasedRegionParams {
                 conversion: Conversion::new(&reference, spec, steps, false),
-                sitings: sitings.map(code),
+                sitings: sitings.map(siting_code),
                 strides: [0; 3],
                 planes: [0; 3],
                 regions: [AntialiasedRegionView::default(); MAX_REGIONS],

@@ -63,7 +63,7 @@ const _: () = assert!(size_of::<RegionView>() == 48 && size_of::<RegionParams>()
 const _: () = assert!(size_of::<RegionParams>() <= 4096);
 
 /// `Siting` of the kernels. Planes with a sample for each pixel are not asked for theirs.
-pub(super) fn code(siting: Siting) -> u32 {
+pub(super) fn siting_code(siting: Siting) -> u32 {
     match siting {
         Siting::Between(2, 1) => 1,
         Siting::Between(2, _) => 2,
@@ -92,7 +92,7 @@ impl RegionKernel {
             conversion: Conversion::new(&reference, spec, [step(first), step(others)], false),
             samples: (first.row_bytes / first.pixel) as u32,
             other_samples: (others.row_bytes / others.pixel) as u32,
-            sitings: sitings.map(code),
+            sitings: sitings.map(siting_code),
             strides: [0; 3],
             planes: [0; 3],
             regions: [RegionView::default(); MAX_REGIONS],
