@@ -5,18 +5,18 @@
 
 #include "formats.cuh"
 
-__device__ inline uint32_t mix(uint32_t have, uint32_t paper, uint32_t weight) {
-    return (have * (255 - weight) + paper * weight + 127) / 255;
+__device__ inline uint32_t mix(uint32_t have, uint32_t color, uint32_t weight) {
+    return (have * (255 - weight) + color * weight + 127) / 255;
 }
 
 template <uint32_t BYTES>
-__device__ inline void mix_bytes(uint8_t *to, const uint8_t *paper, uint32_t weight) {
+__device__ inline void mix_bytes(uint8_t *to, const uint8_t *color, uint32_t weight) {
 #pragma unroll
-    for (uint32_t i = 0; i < BYTES; i++) to[i] = mix(to[i], paper[i], weight);
+    for (uint32_t i = 0; i < BYTES; i++) to[i] = mix(to[i], color[i], weight);
 }
 
 // Of 16 bits the upper 10 count.
-__device__ inline void mix_wide(uint16_t *to, uint8_t paper, uint32_t weight) { *to = mix(*to, paper << 8, weight) & 0xffc0; }
+__device__ inline void mix_wide(uint16_t *to, uint8_t color, uint32_t weight) { *to = mix(*to, color << 8, weight) & 0xffc0; }
 
 // How samples of each format are mixed.
 template <typename Format>
@@ -25,8 +25,8 @@ struct Mixer;
 template <uint32_t BYTES>
 struct Mixer<Packed<BYTES>> {
     template <typename Parameters>
-    __device__ static void pixel(const Parameters &p, uint32_t x, uint32_t y, const Sample &paper) {
-        mix_bytes<BYTES>(at(p, 0, x, y, BYTES), paper.parts, p.weight);
+    __device__ static void pixel(const Parameters &p, uint32_t x, uint32_t y, const Sample &color) {
+        mix_bytes<BYTES>(at(p, 0, x, y, BYTES), color.parts, p.weight);
     }
     template <typename Parameters>
     __device__ static void chroma(const Parameters &, uint32_t, uint32_t, const Sample &) {}
@@ -35,38 +35,38 @@ struct Mixer<Packed<BYTES>> {
 template <>
 struct Mixer<Nv12> {
     template <typename Parameters>
-    __device__ static void pixel(const Parameters &p, uint32_t x, uint32_t y, const Sample &paper) {
-        mix_bytes<1>(at(p, 0, x, y, 1), paper.parts, p.weight);
+    __device__ static void pixel(const Parameters &p, uint32_t x, uint32_t y, const Sample &color) {
+        mix_bytes<1>(at(p, 0, x, y, 1), color.parts, p.weight);
     }
     template <typename Parameters>
-    __device__ static void chroma(const Parameters &p, uint32_t x, uint32_t y, const Sample &paper) {
-        mix_bytes<2>(at(p, 1, x, y, 2), paper.parts + 1, p.weight);
+    __device__ static void chroma(const Parameters &p, uint32_t x, uint32_t y, const Sample &color) {
+        mix_bytes<2>(at(p, 1, x, y, 2), color.parts + 1, p.weight);
     }
 };
 
 template <>
 struct Mixer<P010> {
     template <typename Parameters>
-    __device__ static void pixel(const Parameters &p, uint32_t x, uint32_t y, const Sample &paper) {
-        mix_wide(reinterpret_cast<uint16_t *>(at(p, 0, x, y, 2)), paper.parts[0], p.weight);
+    __device__ static void pixel(const Parameters &p, uint32_t x, uint32_t y, const Sample &color) {
+        mix_wide(reinterpret_cast<uint16_t *>(at(p, 0, x, y, 2)), color.parts[0], p.weight);
     }
     template <typename Parameters>
-    __device__ static void chroma(const Parameters &p, uint32_t x, uint32_t y, const Sample &paper) {
+    __device__ static void chroma(const Parameters &p, uint32_t x, uint32_t y, const Sample &color) {
         uint16_t *to = reinterpret_cast<uint16_t *>(at(p, 1, x, y, 4));
-        mix_wide(to, paper.parts[1], p.weight);
-        mix_wide(to + 1, paper.parts[2], p.weight);
+        mix_wide(to, color.parts[1], p.weight);
+        mix_wide(to + 1, color.parts[2], p.weight);
     }
 };
 
 template <>
 struct Mixer<I420> {
     template <typename Parameters>
-    __device__ static void pixel(const Parameters &p, uint32_t x, uint32_t y, const Sample &paper) {
-        mix_bytes<1>(at(p, 0, x, y, 1), paper.parts, p.weight);
+    __device__ static void pixel(const Parameters &p, uint32_t x, uint32_t y, const Sample &color) {
+        mix_bytes<1>(at(p, 0, x, y, 1), color.parts, p.weight);
     }
     template <typename Parameters>
-    __device__ static void chroma(const Parameters &p, uint32_t x, uint32_t y, const Sample &paper) {
-        mix_bytes<1>(at(p, 1, x, y, 1), paper.parts + 1, p.weight);
-        mix_bytes<1>(at(p, 2, x, y, 1), paper.parts + 2, p.weight);
+    __device__ static void chroma(const Parameters &p, uint32_t x, uint32_t y, const Sample &color) {
+        mix_bytes<1>(at(p, 1, x, y, 1), color.parts + 1, p.weight);
+        mix_bytes<1>(at(p, 2, x, y, 1), color.parts + 2, p.weight);
     }
 };

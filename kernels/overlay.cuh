@@ -17,7 +17,7 @@ struct Sample {
 
 struct LabeledBox {
     Rect outer, inner, tag;
-    Sample paper, ink;
+    Sample color, text_color;
     uint32_t text_start, text_len;
 };
 
@@ -27,7 +27,7 @@ static_assert(sizeof(LabeledBox) == 64, "mirrored by image::overlay::plan::Label
 struct alignas(16) Stroke {
     int32_t from_x, from_y, to_x, to_y;
     uint32_t width;
-    Sample paper;
+    Sample color;
     uint32_t unused[2];
 };
 

@@ -65,7 +65,7 @@ __device__ inline Ring ring_of(const Parameters &p, uint32_t count, uint32_t tur
     return {p.boxes[turn - count].tag, {}};
 }
 
-// 0 paper .. 255 ink, at a pixel of the tag.
+// 0 background .. 255 text, at a pixel of the tag.
 __device__ inline uint32_t coverage_at(const Parameters &p, const LabeledBox &labeled, uint32_t x, uint32_t y) {
     // Left of the text this wraps around to a great number.
     const uint32_t column = x - (labeled.tag.left + p.glyph_width / 2);
@@ -75,8 +75,8 @@ __device__ inline uint32_t coverage_at(const Parameters &p, const LabeledBox &la
     return p.coverage[(glyph * p.glyph_height + (y - labeled.tag.top)) * p.glyph_width + column % p.glyph_width];
 }
 
-__device__ inline uint8_t blend(uint8_t paper, uint8_t ink, uint32_t coverage) {
-    return (paper * (255 - coverage) + ink * coverage + 127) / 255;
+__device__ inline uint8_t blend(uint8_t background, uint8_t text, uint32_t coverage) {
+    return (background * (255 - coverage) + text * coverage + 127) / 255;
 }
 
 // A part in cells.
@@ -131,15 +131,15 @@ __device__ inline void paint(const Parameters &p, uint32_t count, uint32_t numbe
     for (uint32_t i = 0; i < CELLS; i++) {
         if (first + i * THREADS + threadIdx.x > last) break;
         const uint32_t hidden = covered >> (i * 4) & 15;
-        if (CELL > 1 && hidden == 0) Format::chroma(p, xs[i] / CELL, ys[i] / CELL, labeled.paper);
+        if (CELL > 1 && hidden == 0) Format::chroma(p, xs[i] / CELL, ys[i] / CELL, labeled.color);
         for (uint32_t k = 0; k < CELL * CELL; k++) {
             const uint32_t x = xs[i] + k % CELL, y = ys[i] + k / CELL;
             if (!holds(part, x, y) || hidden >> k & 1) continue;
-            Sample sample = labeled.paper;
+            Sample sample = labeled.color;
             if (is_tag) {
                 const uint32_t coverage = coverage_at(p, labeled, x, y);
 #pragma unroll
-                for (uint32_t c = 0; c < 4; c++) sample.parts[c] = blend(sample.parts[c], labeled.ink.parts[c], coverage);
+                for (uint32_t c = 0; c < 4; c++) sample.parts[c] = blend(sample.parts[c], labeled.text_color.parts[c], coverage);
             }
             Format::pixel(p, x, y, sample);
         }

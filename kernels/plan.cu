@@ -144,9 +144,9 @@ __device__ inline Rgb color_of(uint32_t cls) {
     }
 }
 
-__device__ inline Rgb ink_on(const Rgb &color) {
-    const uint32_t luma = (299 * color.r + 587 * color.g + 114 * color.b) / 1000, ink = luma < 128 ? 255 : 0;
-    return {ink, ink, ink};
+__device__ inline Rgb text_color_on(const Rgb &color) {
+    const uint32_t luma = (299 * color.r + 587 * color.g + 114 * color.b) / 1000, text = luma < 128 ? 255 : 0;
+    return {text, text, text};
 }
 
 // As sample of color.rs.
@@ -239,8 +239,8 @@ __device__ inline void plan_box(const Parameters &p) {
     if (shape.is_turned) labeled.inner = labeled.outer;
     else labeled.inner = {x.inner_start, y.inner_start, x.inner_end, y.inner_end};
     const Rgb color = color_of(detection.cls);
-    labeled.paper = sample(p, color);
-    labeled.ink = sample(p, ink_on(color));
+    labeled.color = sample(p, color);
+    labeled.text_color = sample(p, text_color_on(color));
     labeled.text_start = number * p.text_stride;
     labeled.text_len = describe(p, detection, p.text + labeled.text_start);
     labeled.tag = tag_of(p, labeled.outer, labeled.text_len);
@@ -300,7 +300,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) plan_strokes(const __grid_
     Stroke stroke = {};
     if (is_valid(box) && place(p, points, from, stroke.from_x, stroke.from_y) && place(p, points, to, stroke.to_x, stroke.to_y)) {
         stroke.width = is_edge ? p.line : p.point;
-        stroke.paper = sample(p.plan, color_of(is_edge ? candidate.cls : from));
+        stroke.color = sample(p.plan, color_of(is_edge ? candidate.cls : from));
     }
     p.strokes[(count - 1 - object) * each + number] = stroke;
 }

@@ -83,11 +83,11 @@ __device__ inline void draw_strokes(const StrokeParameters &p) {
             for (int32_t k = 0; k < CELL * CELL; k++) {
                 if (!(inside >> k & 1) || !touches(stroke, x + k % CELL, y + k / CELL)) continue;
                 any = true;
-                if (open >> k & 1) Format::pixel(p, x + k % CELL, y + k / CELL, stroke.paper);
+                if (open >> k & 1) Format::pixel(p, x + k % CELL, y + k / CELL, stroke.color);
                 open &= ~(1u << k);
             }
             if (any && chroma_open) {
-                Format::chroma(p, x / CELL, y / CELL, stroke.paper);
+                Format::chroma(p, x / CELL, y / CELL, stroke.color);
                 chroma_open = false;
             }
         }

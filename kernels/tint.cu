@@ -15,7 +15,7 @@
 struct alignas(16) Tint {
     Rect rect;
     uint64_t first;
-    Sample paper;
+    Sample color;
     uint32_t unused;
 };
 
@@ -67,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) plan_tints(const __grid_co
     if (object < count) {
         const LabeledBox &labeled = p.boxes[count - 1 - object];
         const MaskEntry entry = p.entries[object];
-        if (!is_empty(labeled.outer)) tint = {entry.rect, entry.first, labeled.paper};
+        if (!is_empty(labeled.outer)) tint = {entry.rect, entry.first, labeled.color};
     }
     p.tints[object] = tint;
 }
@@ -131,11 +131,11 @@ __device__ inline void draw_tints(const TintParameters &p) {
             for (uint32_t k = 0; k < CELL * CELL; k++) {
                 if (!(inside >> k & 1) || !touches(p, tint, columns[k % CELL], rows[k / CELL])) continue;
                 any = true;
-                if (open >> k & 1) Mixer<Format>::pixel(p, x + k % CELL, y + k / CELL, tint.paper);
+                if (open >> k & 1) Mixer<Format>::pixel(p, x + k % CELL, y + k / CELL, tint.color);
                 open &= ~(1u << k);
             }
             if (any && chroma_open) {
-                Mixer<Format>::chroma(p, x / CELL, y / CELL, tint.paper);
+                Mixer<Format>::chroma(p, x / CELL, y / CELL, tint.color);
                 chroma_open = false;
             }
         }

@@ -350,7 +350,7 @@ fn the_text_has_label_score_and_track() {
     // Wide enough that no text is cut.
     let mut line = Line::parse("trtoverlay");
     line.caps("GRAY8", 256, 64);
-    let mut ink = |label: &str, params: &[gst::Structure]| {
+    let mut drawn = |label: &str, params: &[gst::Structure]| {
         let mut buffer = grey(256 * 64);
         let mut region = VideoRegionOfInterestMeta::add(buffer.get_mut().unwrap(), label, (4, 30, 100, 20));
         params.iter().for_each(|param| region.add_param(param.clone()));
@@ -358,17 +358,17 @@ fn the_text_has_label_score_and_track() {
     };
     let detection = |class: i32| gst::Structure::builder("detection").field("label_id", class);
     let track = gst::Structure::builder("object_id").field("id", 12i32).build();
-    let bare = ink("cat", &[detection(1).build()]);
-    let sure = ink("cat", &[detection(1).field("confidence", 0.87f64).build()]);
-    let tracked = ink("cat", &[detection(1).field("confidence", 0.87f64).build(), track.clone()]);
+    let bare = drawn("cat", &[detection(1).build()]);
+    let sure = drawn("cat", &[detection(1).field("confidence", 0.87f64).build()]);
+    let tracked = drawn("cat", &[detection(1).field("confidence", 0.87f64).build(), track.clone()]);
     // The same text as one label looks the same.
-    assert!(sure == ink("cat 87%", &[detection(1).build()]));
-    assert!(tracked == ink("cat 87% #12", &[detection(1).build()]));
-    assert!(ink("", &[detection(1).build()]) == ink("#1", &[detection(1).build()]));
+    assert!(sure == drawn("cat 87%", &[detection(1).build()]));
+    assert!(tracked == drawn("cat 87% #12", &[detection(1).build()]));
+    assert!(drawn("", &[detection(1).build()]) == drawn("#1", &[detection(1).build()]));
     assert!(bare != sure && sure != tracked);
     // The colour is the class's, else the label's.
-    assert!(bare != ink("cat", &[detection(2).build()]));
-    assert!(ink("cat", &[]) == ink("cat", &[]) && ink("cat", &[]) != ink("cow", &[]));
+    assert!(bare != drawn("cat", &[detection(2).build()]));
+    assert!(drawn("cat", &[]) == drawn("cat", &[]) && drawn("cat", &[]) != drawn("cow", &[]));
 }
 
 /// A frame of 256x64 with an object of that number whose lower edge is at that place.
@@ -382,16 +382,16 @@ fn numbered(id: i32, x: u32) -> gst::Buffer {
 #[test]
 fn numbers_are_written_if_wanted() {
     common::init();
-    let ink = |properties: &str, buffer: gst::Buffer| {
+    let drawn = |properties: &str, buffer: gst::Buffer| {
         let mut line = Line::parse(&format!("trtoverlay {properties}"));
         line.caps("GRAY8", 256, 64);
         bytes(&line.push(buffer))
     };
     let mut bare = grey(256 * 64);
     VideoRegionOfInterestMeta::add(bare.get_mut().unwrap(), "cat", (95, 40, 10, 10));
-    let bare = ink("", bare);
-    assert!(ink("", numbered(12, 100)) != bare);
-    assert!(ink("draw-ids=false", numbered(12, 100)) == bare);
+    let bare = drawn("", bare);
+    assert!(drawn("", numbered(12, 100)) != bare);
+    assert!(drawn("draw-ids=false", numbered(12, 100)) == bare);
 }
 
 #[test]

@@ -139,7 +139,7 @@ impl BuildOptions {
     /// `NotFound`, when the calibration cannot be read; `Model`, when weights cannot; `Run`, when it was cancelled.
     pub fn key(&self, library: &Library, onnx: &Onnx, gpu: &str, cancelled: &AtomicBool) -> Result<Key> {
         let mut precision = self.precision.to_string();
-        if !library.family().is_strongly_typed() && self.precision != Precision::Fp32 {
+        if !library.abi().is_strongly_typed() && self.precision != Precision::Fp32 {
             precision += ", head in fp32";
         }
         if let Some(path) = &self.calibration {
@@ -147,7 +147,7 @@ impl BuildOptions {
         }
         let shapes = self.shapes.iter().map(Shape::to_string).collect::<Vec<_>>().join("; ");
         let mut options = self.to_string();
-        if library.family() == AbiVersion::V8 && !self.shapes.is_empty() {
+        if library.abi() == AbiVersion::V8 && !self.shapes.is_empty() {
             options += ", contexts share profiles";
         }
         Ok(Key {
@@ -164,12 +164,12 @@ impl BuildOptions {
     /// Refuses options that are not available, before anything slow is done.
     fn check(&self, library: &Library, onnx: &Onnx) -> Result<()> {
         let (precision, numbers) = (self.precision, onnx.numbers());
-        let family = library.family();
+        let abi = library.abi();
         let name = onnx.path().display();
         if self.level.is_some_and(|level| level > 5) {
             return Err(Error::new(ErrorKind::Settings, "The optimization level is 0 to 5"));
         }
-        if family.is_strongly_typed() && !precision.is_of(numbers) {
+        if abi.is_strongly_typed() && !precision.is_of(numbers) {
             let has = match numbers {
                 WeightType::F32 => "f32",
                 WeightType::Half => "f16 or bf16",
@@ -251,7 +251,7 @@ pub struct Built {
 /// All inputs and outputs of the engine are dense, in the order of their dimensions.
 ///
 /// # Errors
-/// * `Settings`: options that this family or model cannot have.
+/// * `Settings`: options that this ABI version or model cannot have.
 /// * `Model`: what TensorRT cannot parse, with the node and its operator.
 /// * `Library`: everything else that TensorRT refuses, in its words.
 pub fn build(
@@ -385,14 +385,14 @@ fn configure(config: &mut Config, builder: &Builder, library: &Library, options:
     if let Some(mib) = options.workspace_mib {
         config.set_workspace((mib as usize) << 20);
     }
-    if config.family() == AbiVersion::V8 {
+    if config.abi() == AbiVersion::V8 {
         // Not cuBLAS and cuDNN, or the engine would run only where they are.
         const EDGE_MASK_CONVOLUTIONS: u32 = 1 << 3;
         const JIT_CONVOLUTIONS: u32 = 1 << 4;
         config.set_tactic_sources(EDGE_MASK_CONVOLUTIONS | JIT_CONVOLUTIONS);
     }
     if options.version_compatible {
-        let _ = config.set(BuilderFlag::VersionCompatible, true); // every family has it
+        let _ = config.set(BuilderFlag::VersionCompatible, true); // every ABI version has it
     }
     if options.hardware_compatible {
         config.set_hardware_compatibility(Hardware::AmperePlus);
@@ -412,7 +412,7 @@ fn configure(config: &mut Config, builder: &Builder, library: &Library, options:
         const DLA: i32 = 1;
         config.set_default_device_type(DLA);
         config.set_dla_core(core);
-        let _ = config.set(BuilderFlag::GpuFallback, true); // every family has it
+        let _ = config.set(BuilderFlag::GpuFallback, true); // every ABI version has it
     }
     if !options.capabilities.is_empty() && !config.set_compute_capabilities(&options.capabilities) {
         return Err(Error::new(
@@ -495,11 +495,11 @@ fn set_precision(
     onnx: &Onnx,
     options: &BuildOptions,
 ) -> Result<Option<Box<Calibrator>>> {
-    let family = config.family();
+    let abi = config.abi();
     if options.precision == Precision::Fp32 {
-        let _ = config.set(BuilderFlag::Tf32, false); // every family has it
+        let _ = config.set(BuilderFlag::Tf32, false); // every ABI version has it
     }
-    if family.is_strongly_typed() {
+    if abi.is_strongly_typed() {
         return Ok(None);
     }
     let quantized = onnx.numbers() == WeightType::Quantized;
@@ -518,7 +518,7 @@ fn set_precision(
     let table = options.calibration.as_deref().filter(|_| options.precision == Precision::Int8 && !quantized);
     table
         .map(|path| {
-            let calibrator = Calibrator::new(family, calibration(path)?)
+            let calibrator = Calibrator::new(abi, calibration(path)?)
                 .map_err(|error| error.about(&format!("Cannot use the calibration {}", path.display())))?;
             // SAFETY: the caller keeps it until the engine is built.
             let _ = unsafe { config.set_int8_calibrator(calibrator.as_raw()) };
@@ -565,7 +565,7 @@ fn calibration(path: &Path) -> Result<Vec<u8>> {
 /// The timing cache, with `bytes` if they are of this version and GPU; it must live until the engine is built. RTX has
 /// none: it does not measure kernels.
 fn set_timing(config: &mut Config, bytes: Option<&[u8]>) -> Option<TimingCache> {
-    if config.family().is_rtx() {
+    if config.abi().is_rtx() {
         return None;
     }
     // One of another version or GPU is as good as none.

@@ -47,7 +47,7 @@ impl Loaded {
     pub fn new(library: &'static Library, file: &[u8], header: &Header, options: &RuntimeOptions) -> Result<Self> {
         let what = format!("{} cannot run this engine", library.name());
         let built = format!("built by {}, found {}", header.builder(), library.name());
-        if (header.product == Product::Rtx) != library.family().is_rtx() {
+        if (header.product == Product::Rtx) != library.abi().is_rtx() {
             return Err(Error::new(ErrorKind::Model, what).cause(built).remedy(format!(
                 "Build the engine again with {}, or give the .onnx file, or point trt-library to {}",
                 library.product(),

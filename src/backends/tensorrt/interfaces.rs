@@ -187,9 +187,9 @@ unsafe impl Sync for Bare {}
 static OLD: Bare = Bare((&raw const OLD_LOGGER.functions).cast());
 static NEW: Bare = Bare((&raw const NEW_LOGGER.functions).cast());
 
-/// The process's ILogger, as that family calls it. TensorRT keeps one for good, so it is never freed.
-pub fn logger(family: AbiVersion) -> *mut c_void {
-    let logger = if family.has_versioned_logger() { &NEW } else { &OLD };
+/// The process's ILogger, as that ABI version calls it. TensorRT keeps one for good, so it is never freed.
+pub fn logger(abi: AbiVersion) -> *mut c_void {
+    let logger = if abi.has_versioned_logger() { &NEW } else { &OLD };
     std::ptr::from_ref(logger).cast_mut().cast()
 }
 
@@ -371,7 +371,7 @@ impl Calibrator {
     ///
     /// # Errors
     /// `Settings` for what is no calibration file, or one of another algorithm.
-    pub fn new(family: AbiVersion, table: Vec<u8>) -> Result<Box<Self>> {
+    pub fn new(abi: AbiVersion, table: Vec<u8>) -> Result<Box<Self>> {
         // "TRT-8600-EntropyCalibration2", then one line for each tensor.
         let first = table.split(|&byte| byte == b'\n').next().unwrap_or_default();
         let first = String::from_utf8_lossy(first);
@@ -387,7 +387,7 @@ impl Calibrator {
                     ));
             }
         };
-        let functions = match (family, algorithm) {
+        let functions = match (abi, algorithm) {
             (AbiVersion::V8, _) => (&raw const OLD_CALIBRATOR.functions).cast(),
             (_, MIN_MAX) => (&raw const NEW_MIN_MAX_CALIBRATOR.functions).cast(),
             _ => (&raw const NEW_ENTROPY_CALIBRATOR.functions).cast(),
@@ -450,7 +450,7 @@ mod tests {
 
     #[test]
     fn both_loggers_keep_errors() {
-        for (family, number) in [
+        for (abi, number) in [
             (AbiVersion::V8, 0),
             (AbiVersion::V10, 0),
             (AbiVersion::V11, 4),
@@ -458,7 +458,7 @@ mod tests {
             (AbiVersion::RtxNew, 4),
         ] {
             let heard = ErrorListener::listen();
-            let say = |severity: i32, line: &CStr| virtual_call!(logger(family), number, (i32, *const c_char) -> (), severity, line.as_ptr());
+            let say = |severity: i32, line: &CStr| virtual_call!(logger(abi), number, (i32, *const c_char) -> (), severity, line.as_ptr());
             say(2, c"a warning");
             assert!(!heard.words().contains("a warning"));
             say(1, c"first\n of two\n");
@@ -512,8 +512,8 @@ mod tests {
     #[test]
     fn calibrators_only_read() {
         let table = b"TRT-8600-EntropyCalibration2\nimages: 3c010a14\n";
-        for (family, first) in [(AbiVersion::V8, 0), (AbiVersion::V10, 4)] {
-            let calibrator = Calibrator::new(family, table.to_vec()).unwrap();
+        for (abi, first) in [(AbiVersion::V8, 0), (AbiVersion::V10, 4)] {
+            let calibrator = Calibrator::new(abi, table.to_vec()).unwrap();
             let mut length = 0usize;
             let read = virtual_call!(calibrator.as_raw(), first + 2, (*mut usize) -> *const u8, &mut length);
             // SAFETY: that many bytes were read from the table.

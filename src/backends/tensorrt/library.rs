@@ -71,7 +71,7 @@ type InitPlugins = unsafe extern "C-unwind" fn(logger: *mut c_void, namespace: *
 
 /// An opened TensorRT.
 pub struct Library {
-    family: AbiVersion,
+    abi: AbiVersion,
     version: Version,
     /// As `getInferLibVersion` returns it, which the creating functions take.
     number: i32,
@@ -178,12 +178,12 @@ impl Library {
         }
         // SAFETY: a function without arguments.
         let number = unsafe { get_version() };
-        let (family, mut version) = recognise(number).map_err(LoadFailure::Unusable)?;
+        let (abi, mut version) = recognise(number).map_err(LoadFailure::Unusable)?;
         // SAFETY: as above; not there in 8.
         version.build = unsafe { dl.get::<GetVersion>(c"getInferLibBuildVersion").ok().map(|build| build() as u32) };
         let path = file_of(*create_runtime as *const c_void).unwrap_or_else(|| file.to_path_buf());
         let library = Library {
-            family,
+            abi,
             version,
             number,
             path,
@@ -198,8 +198,8 @@ impl Library {
         Ok(library)
     }
 
-    pub fn family(&self) -> AbiVersion {
-        self.family
+    pub fn abi(&self) -> AbiVersion {
+        self.abi
     }
 
     pub fn version(&self) -> Version {
@@ -223,19 +223,19 @@ impl Library {
     }
 
     pub fn product(&self) -> Product {
-        if self.family.is_rtx() { Product::Rtx } else { Product::TensorRt }
+        if self.abi.is_rtx() { Product::Rtx } else { Product::TensorRt }
     }
 
     fn candidate(&self) -> &'static Release {
-        let rtx = self.family.is_rtx();
+        let rtx = self.abi.is_rtx();
         let own =
             |candidate: &&Release| (candidate.product == Product::Rtx) == rtx && candidate.major == self.version.major;
-        RELEASES.iter().find(own).expect("a family is one of a candidate's")
+        RELEASES.iter().find(own).expect("the ABI version is one of a candidate's")
     }
 
     /// Without a driver, TensorRT 8 crashes here and 11 returns nonsense. RTX needs none until it runs something.
     fn check_driver(&self) -> Result<()> {
-        if self.family.is_rtx() {
+        if self.abi.is_rtx() {
             Ok(())
         } else {
             driver::available().map_err(|error| error.about(&format!("Cannot start {}", self.name())))
@@ -248,10 +248,10 @@ impl Library {
         self.check_driver()?;
         self.register_plugins();
         let heard = ErrorListener::listen();
-        // SAFETY: the logger is of this family and stays; a driver is there where one is needed.
+        // SAFETY: the logger is of this ABI version and stays; a driver is there where one is needed.
         let runtime = unsafe {
-            let runtime = (self.create_runtime)(logger(self.family), self.number);
-            abi::Runtime::from_raw(runtime, self.family)
+            let runtime = (self.create_runtime)(logger(self.abi), self.number);
+            abi::Runtime::from_raw(runtime, self.abi)
         };
         runtime.ok_or_else(|| self.does_not_start(&heard))
     }
@@ -268,7 +268,7 @@ impl Library {
         self.register_plugins();
         let heard = ErrorListener::listen();
         // SAFETY: as in `runtime`.
-        let builder = unsafe { abi::Builder::from_raw(create(logger(self.family), self.number), self.family) };
+        let builder = unsafe { abi::Builder::from_raw(create(logger(self.abi), self.number), self.abi) };
         builder.ok_or_else(|| self.does_not_start(&heard))
     }
 
@@ -311,9 +311,8 @@ impl Library {
     pub unsafe fn parser(&'static self, network: &abi::Network) -> Result<abi::Parser> {
         let (create, number) = self.create_parser.get_or_init(|| self.open_parser()).clone()?;
         let heard = ErrorListener::listen();
-        // SAFETY: network and logger are of this family.
-        let parser =
-            unsafe { abi::Parser::from_raw(create(network.as_raw(), logger(self.family), number), self.family) };
+        // SAFETY: network and logger are of this ABI version.
+        let parser = unsafe { abi::Parser::from_raw(create(network.as_raw(), logger(self.abi), number), self.abi) };
         parser.ok_or_else(|| self.does_not_start(&heard))
     }
 
@@ -346,8 +345,8 @@ impl Library {
             let registered = self.open_part(name).and_then(|dl| {
                 // SAFETY: it has had this type since 8.
                 let init = unsafe { dl.get::<InitPlugins>(c"initLibNvInferPlugins") }.map_err(reason)?;
-                // SAFETY: the logger is of this family and stays.
-                match unsafe { init(logger(self.family), c"".as_ptr()) } {
+                // SAFETY: the logger is of this ABI version and stays.
+                match unsafe { init(logger(self.abi), c"".as_ptr()) } {
                     true => Ok(()),
                     false => Err("it does not start".into()),
                 }
@@ -392,7 +391,7 @@ fn recognise(number: i32) -> std::result::Result<(AbiVersion, Version), String> 
         ..10_000 => Version { major: number / 1000, minor: number / 100 % 10, patch: number % 100, build: None },
         _ => Version { major: number / 10_000, minor: number / 100 % 100, patch: number % 100, build: None },
     };
-    let family = match (version.major, version.minor) {
+    let abi = match (version.major, version.minor) {
         (8, 6) => AbiVersion::V8,
         (10, _) => AbiVersion::V10,
         (11, _) => AbiVersion::V11,
@@ -405,11 +404,11 @@ fn recognise(number: i32) -> std::result::Result<(AbiVersion, Version), String> 
         }
     };
     // RTX has changed its interface within a major version before.
-    if family == AbiVersion::RtxNew && version.minor > NEWEST_RTX {
+    if abi == AbiVersion::RtxNew && version.minor > NEWEST_RTX {
         let line = format!("TensorRT-RTX {version} is newer than any that was tried, 1.{NEWEST_RTX}");
         interfaces::log(Level::Warning, &line);
     }
-    Ok((family, version))
+    Ok((abi, version))
 }
 
 /// Minor version of the newest TensorRT-RTX whose interface was checked.
@@ -468,9 +467,9 @@ mod tests {
             (10701, AbiVersion::RtxNew, "1.7.1"),
             (11200, AbiVersion::RtxNew, "1.12.0"),
         ];
-        for (number, family, text) in known {
+        for (number, abi, text) in known {
             let (found, version) = recognise(number).unwrap();
-            assert_eq!((found, version.to_string().as_str()), (family, text));
+            assert_eq!((found, version.to_string().as_str()), (abi, text));
         }
         for (number, text) in
             [(8503, "8.5.3"), (7203, "7.2.3"), (10200, "1.2.0"), (120000, "12.0.0"), (90100, "9.1.0"), (-1, "0.0.0")]

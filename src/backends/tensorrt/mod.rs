@@ -218,7 +218,7 @@ impl TrtModel {
             Some(0),
         ));
         let timing =
-            cache.as_ref().filter(|_| !library.family().is_rtx()).map(|cache| cache.timing(&library.name(), &gpu));
+            cache.as_ref().filter(|_| !library.abi().is_rtx()).map(|cache| cache.timing(&library.name(), &gpu));
         let known = timing.as_ref().and_then(|timing| timing.load());
         let progress = |progress: interfaces::BuildProgress<'_>| {
             (loading.report)(LoadEvent::Progress(progress.phase, Some((progress.fraction * 100.0) as u32)));

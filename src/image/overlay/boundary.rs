@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Zones and lines that are drawn on each frame.
 
-use super::color::{Rgb, ink_on, sample};
+use super::color::{Rgb, sample, text_color_on};
 use super::plan::tag;
 use super::{Font, LabeledBox, Stroke, Style, Target, strokes};
 use crate::image::geometry::Rect;
@@ -31,15 +31,15 @@ impl Boundary {
         target: &Target,
         style: &Style,
     ) {
-        let color = self.color.unwrap_or(COLOR);
-        let paper = sample(color, target);
+        let rgb = self.color.unwrap_or(COLOR);
+        let color = sample(rgb, target);
         let style = match self.thickness {
             0 => *style,
             thickness => Style { line_width: thickness, ..*style },
         };
         let joined = if self.is_closed { self.points.len() } else { self.points.len().saturating_sub(1) };
         for (&from, &to) in self.points.iter().zip(self.points.iter().cycle().skip(1)).take(joined) {
-            strokes::line(strokes, target, from, to, &style, paper);
+            strokes::line(strokes, target, from, to, &style, color);
         }
         let Some(&[x, y]) = self.points.first().filter(|_| style.labels && !self.text.is_empty()) else { return };
         let text_start = text.len() as u32;
@@ -52,8 +52,8 @@ impl Boundary {
         let tag = tag(&corner, text_len, font, target);
         boxes.push(LabeledBox {
             tag,
-            paper,
-            ink: sample(ink_on(color), target),
+            color,
+            text_color: sample(text_color_on(rgb), target),
             text_start,
             text_len,
             ..LabeledBox::default()

@@ -41,7 +41,7 @@ pub fn class_color(class: u32) -> Rgb {
 }
 
 /// Black or white, whichever is further from a colour in luma (BT.601): in YUV frames, text differs only in luma.
-pub fn ink_on([r, g, b]: Rgb) -> Rgb {
+pub fn text_color_on([r, g, b]: Rgb) -> Rgb {
     let luma = (299 * u32::from(r) + 587 * u32::from(g) + 114 * u32::from(b)) / 1000;
     if luma < 128 { WHITE } else { BLACK }
 }
@@ -111,8 +111,8 @@ mod tests {
     fn ink_contrasts_with_every_class() {
         for color in (0..1000).map(class_color) {
             let [y, ..] = yuv(color, Matrix::Bt601, true);
-            let [ink, ..] = ink_on(color);
-            assert!(y.abs_diff(ink) >= 127, "{color:?}");
+            let [text, ..] = text_color_on(color);
+            assert!(y.abs_diff(text) >= 127, "{color:?}");
         }
     }
 }

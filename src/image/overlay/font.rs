@@ -12,7 +12,7 @@ pub struct Font {
     /// Pixels of every glyph. The height holds accents and descenders, so lines of text need no more space.
     pub width: u32,
     pub height: u32,
-    /// `[glyph][height][width]`: 0 paper … 255 ink. One block of bytes, which is uploaded to a GPU unchanged.
+    /// `[glyph][height][width]`: 0 background … 255 text. One block of bytes, which is uploaded to a GPU unchanged.
     pub coverage: Vec<u8>,
 }
 

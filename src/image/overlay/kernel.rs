@@ -426,7 +426,7 @@ impl OverlayKernel {
     ) -> Result<()> {
         let Target { format, width, height, .. } = self.target;
         check_planes(planes, format, width as usize, height as usize)?;
-        let tints = tints.iter().map(|(mask, paper)| (&**mask, *paper));
+        let tints = tints.iter().map(|(mask, color)| (&**mask, *color));
         // SAFETY: the planes have the rows of a frame, and earlier launches are done: this function requires both.
         unsafe { self.tints.launch(stream, &self.pool, planes, tints, style.mask_weight()) }
     }

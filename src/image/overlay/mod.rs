@@ -121,11 +121,11 @@ impl Overlay {
     /// Mixes masks into a frame.
     fn tint(&mut self, frame: &mut FrameMut, tints: impl Iterator<Item = (Arc<Mask>, Sample)>, style: &Style) {
         let mut is_new = true;
-        for (mask, paper) in tints {
+        for (mask, color) in tints {
             if std::mem::take(&mut is_new) {
                 self.tint.begin(&Target::of(frame));
             }
-            self.tint.lay(frame, &mask, &paper, style.mask_weight());
+            self.tint.lay(frame, &mask, &color, style.mask_weight());
         }
     }
 }

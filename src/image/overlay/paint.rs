@@ -12,28 +12,28 @@ use crate::image::geometry::Rect;
 pub fn paint(frame: &mut FrameMut, plan: &Plan) {
     for labeled in plan.boxes {
         for side in labeled.sides() {
-            fill(frame, &side, &labeled.paper);
+            fill(frame, &side, &labeled.color);
         }
     }
     let target = Target::of(frame);
     for stroke in plan.strokes {
         for row in stroke.rows(&target) {
-            fill(frame, &row, &stroke.paper);
+            fill(frame, &row, &stroke.color);
         }
     }
     for labeled in plan.boxes.iter().filter(|labeled| !labeled.tag.is_empty()) {
-        fill(frame, &labeled.tag, &labeled.paper);
+        fill(frame, &labeled.tag, &labeled.color);
         let luma = &mut frame.planes[0];
-        let (paper, ink) = (labeled.paper, labeled.ink);
+        let (background, text) = (labeled.color, labeled.text_color);
         match frame.format {
-            PixelFormat::P010 => write(luma, labeled, plan, [0, paper[0]], [0, ink[0]]),
+            PixelFormat::P010 => write(luma, labeled, plan, [0, background[0]], [0, text[0]]),
             PixelFormat::Nv12 | PixelFormat::I420 | PixelFormat::Gray8 => {
-                write(luma, labeled, plan, [paper[0]], [ink[0]]);
+                write(luma, labeled, plan, [background[0]], [text[0]]);
             }
             PixelFormat::Rgb | PixelFormat::Bgr => {
-                write(luma, labeled, plan, [0, 1, 2].map(|i| paper[i]), [0, 1, 2].map(|i| ink[i]));
+                write(luma, labeled, plan, [0, 1, 2].map(|i| background[i]), [0, 1, 2].map(|i| text[i]));
             }
-            _ => write(luma, labeled, plan, paper, ink),
+            _ => write(luma, labeled, plan, background, text),
         }
     }
 }
@@ -74,9 +74,9 @@ fn fill_plane<const N: usize>(plane: &mut PlaneMut, rect: &Rect, pixel: [u8; N])
 }
 
 /// The text of a tag. In YUV only luma is blended: the chroma of the tag stays.
-fn write<const N: usize>(plane: &mut PlaneMut, labeled: &LabeledBox, plan: &Plan, paper: [u8; N], ink: [u8; N]) {
+fn write<const N: usize>(plane: &mut PlaneMut, labeled: &LabeledBox, plan: &Plan, background: [u8; N], text: [u8; N]) {
     // A look-up table is twice as fast as blending each pixel; most texts have more pixels than the table has entries.
-    let ramp: [[u8; N]; 256] = array::from_fn(|c| array::from_fn(|i| blend(paper[i], ink[i], c as u32)));
+    let ramp: [[u8; N]; 256] = array::from_fn(|c| array::from_fn(|i| blend(background[i], text[i], c as u32)));
     let (mut x, top) = labeled.text_origin(plan.font);
     for &glyph in &plan.text[labeled.text_start as usize..][..labeled.text_len as usize] {
         for (y, coverage) in (top..).zip(plan.font.rows(glyph)) {
@@ -94,7 +94,7 @@ pub(super) fn row<'a, const N: usize>(plane: &'a mut PlaneMut, x: u32, y: u32, w
     plane.data[start..][..width * N].as_chunks_mut().0
 }
 
-/// The mean of paper and ink by coverage of 0..=255, rounded to the nearest.
-pub(super) fn blend(paper: u8, ink: u8, coverage: u32) -> u8 {
-    ((u32::from(paper) * (255 - coverage) + u32::from(ink) * coverage + 127) / 255) as u8
+/// The mean of background and text by coverage of 0..=255, rounded to the nearest.
+pub(super) fn blend(background: u8, text: u8, coverage: u32) -> u8 {
+    ((u32::from(background) * (255 - coverage) + u32::from(text) * coverage + 127) / 255) as u8
 }

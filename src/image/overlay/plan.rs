@@ -4,7 +4,7 @@
 use bytemuck::{Pod, Zeroable};
 use smallvec::SmallVec;
 
-use super::color::{Sample, ink_on, sample};
+use super::color::{Sample, sample, text_color_on};
 use super::{Annotation, Font, Overlay, Stroke, Style, strokes};
 use crate::image::Candidate;
 use crate::image::frame::{Colorimetry, FrameMut, PixelFormat};
@@ -36,12 +36,12 @@ pub struct LabeledBox {
     /// is strokes; then both are the upright box around it.
     pub outer: Rect,
     pub inner: Rect,
-    /// Filled with `paper`; empty where there is no label.
+    /// Filled with `color`; empty where there is no label.
     pub tag: Rect,
     /// The colour of the class, for outline and tag.
-    pub paper: Sample,
+    pub color: Sample,
     /// The colour of the text.
-    pub ink: Sample,
+    pub text_color: Sample,
     /// Its glyphs are `text[text_start..text_start + text_len]`, side by side in the middle of the tag.
     pub text_start: u32,
     pub text_len: u32,
@@ -147,37 +147,37 @@ impl Overlay {
         }
         let mut of_frame: SmallVec<[usize; 8]> = SmallVec::new();
         for annotation in annotations.rev() {
-            let color = annotation.color();
-            let paper = sample(color, &target);
+            let rgb = annotation.color();
+            let color = sample(rgb, &target);
             if annotation.of_frame {
                 if style.labels {
                     of_frame.push(boxes.len());
-                    let (ink, text_start) = (sample(ink_on(color), &target), text.len() as u32);
+                    let (text_color, text_start) = (sample(text_color_on(rgb), &target), text.len() as u32);
                     annotation.describe(label, true);
                     text.extend(label.chars().take(font.room(&target)).map(Font::glyph));
                     let text_len = text.len() as u32 - text_start;
-                    boxes.push(LabeledBox { paper, ink, text_start, text_len, ..LabeledBox::default() });
+                    boxes.push(LabeledBox { color, text_color, text_start, text_len, ..LabeledBox::default() });
                 }
                 continue;
             }
             let around = |corners| rotated::hull(corners).clip(&Rect::from((target.width, target.height)).into());
             let bbox = annotation.corners.as_ref().map_or(annotation.bbox, around);
             for [from, to] in trails.pieces(annotation.track_id) {
-                strokes::line(strokes, &target, from, to, style, paper);
+                strokes::line(strokes, &target, from, to, style, color);
             }
             let edges = outline(bbox, &target, style);
             if let (Some(corners), Some(_)) = (&annotation.corners, edges) {
-                strokes::outline(strokes, &target, corners, style, paper);
+                strokes::outline(strokes, &target, corners, style, color);
             }
             if let (Some(keypoints), true) = (&annotation.keypoints, annotation.bbox.is_valid()) {
-                strokes::plan(strokes, &target, keypoints, color, style);
+                strokes::plan(strokes, &target, keypoints, rgb, style);
             }
             let Some((outer, inner)) = edges else { continue };
             // The outline of a rotated box is strokes.
             let inner = if annotation.corners.is_some() { outer } else { inner };
-            let ink = sample(ink_on(color), &target);
+            let text_color = sample(text_color_on(rgb), &target);
             let mut labeled =
-                LabeledBox { outer, inner, paper, ink, text_start: text.len() as u32, ..LabeledBox::default() };
+                LabeledBox { outer, inner, color, text_color, text_start: text.len() as u32, ..LabeledBox::default() };
             if style.labels {
                 annotation.describe(label, !*hides_ids);
                 text.extend(label.chars().take(font.room(&target)).map(Font::glyph));

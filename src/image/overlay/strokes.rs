@@ -19,7 +19,7 @@ pub struct Stroke {
     pub to: [i32; 2],
     /// Pixels whose centre is at most half of this from the line are painted; none where this is 0.
     pub width: u32,
-    pub paper: Sample,
+    pub color: Sample,
     pub unused: [u32; 2],
 }
 
@@ -87,17 +87,17 @@ pub(super) fn line(
     from: [f32; 2],
     to: [f32; 2],
     style: &Style,
-    paper: Sample,
+    color: Sample,
 ) {
     let (width, _) = widths(style.line(target));
-    strokes.extend(seen(from, to, target).map(|[from, to]| Stroke { from, to, width, paper, unused: [0; 2] }));
+    strokes.extend(seen(from, to, target).map(|[from, to]| Stroke { from, to, width, color, unused: [0; 2] }));
 }
 
 /// Adds the sides of a rotated box.
-pub(super) fn outline(strokes: &mut Vec<Stroke>, target: &Target, corners: &Corners, style: &Style, paper: Sample) {
+pub(super) fn outline(strokes: &mut Vec<Stroke>, target: &Target, corners: &Corners, style: &Style, color: Sample) {
     let (width, _) = widths(style.line(target));
     let sides = (0..4).filter_map(|side| seen(corners[side], corners[(side + 1) % 4], target));
-    strokes.extend(sides.map(|[from, to]| Stroke { from, to, width, paper, unused: [0; 2] }));
+    strokes.extend(sides.map(|[from, to]| Stroke { from, to, width, color, unused: [0; 2] }));
 }
 
 /// The part of a line that may be visible, in whole pixels: its ends are at most the maximum width away from the frame.
@@ -132,7 +132,7 @@ pub(super) fn plan(strokes: &mut Vec<Stroke>, target: &Target, keypoints: &Objec
     let dims = usize::from(shape.dims);
     let place = |point: u16| place(&values[usize::from(point) * dims..][..dims], target);
     let mut stroke = |from, to, width, color| {
-        strokes.push(Stroke { from, to, width, paper: sample(color, target), unused: [0; 2] });
+        strokes.push(Stroke { from, to, width, color: sample(color, target), unused: [0; 2] });
     };
     for &[from, to] in shape.edges() {
         if let (Some(from), Some(to)) = (place(from), place(to)) {

@@ -100,14 +100,15 @@ impl Picture {
                 let stroke =
                     plan.strokes.iter().rfind(|stroke| any_pixel(&pixels, |x, y| stroke.touches(x as i32, y as i32)));
                 if let (None, Some(stroke)) = (tag, stroke) {
-                    let bytes = self.bytes_of(plane, |i| stroke.paper[i]);
+                    let bytes = self.bytes_of(plane, |i| stroke.color[i]);
                     self.sample(plane, x, y).copy_from_slice(&bytes);
                     continue;
                 }
                 let Some(labeled) = tag.or(outline) else { continue };
                 let coverage = if tag.is_some() && plane == 0 { coverage(plan, labeled, x, y) } else { 0.0 };
-                let mix =
-                    |i: usize| f32::from(labeled.paper[i]) * (1.0 - coverage) + f32::from(labeled.ink[i]) * coverage;
+                let mix = |i: usize| {
+                    f32::from(labeled.color[i]) * (1.0 - coverage) + f32::from(labeled.text_color[i]) * coverage
+                };
                 let bytes = self.bytes_of(plane, |i| mix(i).round() as u8);
                 self.sample(plane, x, y).copy_from_slice(&bytes);
             }
@@ -273,10 +274,10 @@ fn a_rotated_box_is_four_lines_and_a_tag() {
     assert_eq!((plan.boxes.len(), plan.strokes.len()), (1, 4));
     assert!(plan.boxes[0].sides().iter().all(Rect::is_empty));
     picture.draw(&[rotated], &[], &style);
-    let paper = color::sample(class_color(2), &target)[0];
+    let expected = color::sample(class_color(2), &target)[0];
     // Its corners are at most 21.2 to the side of the centre and above it: 30.5 ± (20 ± 10) × √½.
     for [x, y] in [[37, 51], [51, 37], [23, 9], [9, 23]] {
-        assert_eq!(picture.sample(0, x, y), [paper], "{x} {y}");
+        assert_eq!(picture.sample(0, x, y), [expected], "{x} {y}");
     }
     for [x, y] in [[30, 30], [10, 20], [50, 40], [51, 51], [9, 9]] {
         assert_eq!(picture.sample(0, x, y), [7], "{x} {y}");

@@ -31,7 +31,7 @@ impl Tint {
     }
 
     /// Mixes a mask in where no earlier one was: `weight` of 255 parts are its colour.
-    pub fn lay(&mut self, frame: &mut FrameMut, mask: &Mask, paper: &Sample, weight: u32) {
+    pub fn lay(&mut self, frame: &mut FrameMut, mask: &Mask, color: &Sample, weight: u32) {
         let Target { width, height, .. } = Target::of(frame);
         let Rect { left, top, bottom, .. } = mask.rect();
         let words = |width: u32| width.div_ceil(u32::BITS) as usize;
@@ -39,12 +39,12 @@ impl Tint {
             for run in mask.runs(y - top) {
                 let [start, end] = run.map(|x| (left + x).min(width));
                 let bits = &mut self.pixels[y as usize * words(width)..][..words(width)];
-                take(bits, [start, end], |run| mix_pixels(frame, y, run, paper, weight));
+                take(bits, [start, end], |run| mix_pixels(frame, y, run, color, weight));
                 let (y, run) = (y / 2, [start / 2, end.div_ceil(2)]);
                 let words = words(width.div_ceil(2));
                 if is_subsampled(frame.format) && start < end {
                     let bits = &mut self.chroma[y as usize * words..][..words];
-                    take(bits, run, |run| mix_chroma(frame, y, run, paper, weight));
+                    take(bits, run, |run| mix_chroma(frame, y, run, color, weight));
                 }
             }
         }
@@ -99,20 +99,20 @@ pub(super) fn mix_chroma(frame: &mut FrameMut, y: u32, run: [u32; 2], &[_, u, v,
     }
 }
 
-fn mix<const N: usize>(plane: &mut PlaneMut, y: u32, [start, end]: [u32; 2], paper: [u8; N], weight: u32) {
+fn mix<const N: usize>(plane: &mut PlaneMut, y: u32, [start, end]: [u32; 2], color: [u8; N], weight: u32) {
     for pixel in row::<N>(plane, start, y, (end - start) as usize) {
-        for (sample, paper) in pixel.iter_mut().zip(paper) {
-            *sample = blend(*sample, paper, weight);
+        for (sample, color) in pixel.iter_mut().zip(color) {
+            *sample = blend(*sample, color, weight);
         }
     }
 }
 
 /// Samples of 16 bits, of which the upper 10 count. Colours have 8 bits.
-fn mix_wide<const N: usize>(plane: &mut PlaneMut, y: u32, [start, end]: [u32; 2], paper: [u8; N], weight: u32) {
+fn mix_wide<const N: usize>(plane: &mut PlaneMut, y: u32, [start, end]: [u32; 2], color: [u8; N], weight: u32) {
     let samples = row::<2>(plane, start * N as u32, y, (end - start) as usize * N);
-    for (sample, paper) in samples.iter_mut().zip(paper.into_iter().cycle()) {
-        let (have, paper) = (u32::from(u16::from_le_bytes(*sample)), u32::from(paper) << 8);
-        let mixed = (have * (255 - weight) + paper * weight + 127) / 255;
+    for (sample, color) in samples.iter_mut().zip(color.into_iter().cycle()) {
+        let (have, color) = (u32::from(u16::from_le_bytes(*sample)), u32::from(color) << 8);
+        let mixed = (have * (255 - weight) + color * weight + 127) / 255;
         *sample = ((mixed & 0xFFC0) as u16).to_le_bytes();
     }
 }
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
     use crate::image::frame::Colorimetry;
 
-    const PAPERS: [Sample; 3] = [[200, 10, 90, 255], [0, 255, 128, 30], [77, 3, 250, 7]];
+    const COLORS: [Sample; 3] = [[200, 10, 90, 255], [0, 255, 128, 30], [77, 3, 250, 7]];
 
     /// Any mask of a rectangle of a frame, which may reach beyond it.
     fn mask() -> impl Strategy<Value = Mask> {
@@ -163,12 +163,12 @@ mod tests {
             let mut frame = FrameMut { format, width: frame_width, height: frame_height, color, planes };
             let mut tint = Tint::default();
             tint.begin(&target);
-            for (mask, paper) in masks.iter().zip(PAPERS.iter().cycle()) {
-                tint.lay(&mut frame, mask, paper, weight);
+            for (mask, color) in masks.iter().zip(COLORS.iter().cycle()) {
+                tint.lay(&mut frame, mask, color, weight);
             }
             drop(frame);
             let paper_at = |touches: &dyn Fn(&Mask) -> bool| {
-                masks.iter().zip(PAPERS.iter().cycle()).find(|(mask, _)| touches(mask)).map(|(_, paper)| *paper)
+                masks.iter().zip(COLORS.iter().cycle()).find(|(mask, _)| touches(mask)).map(|(_, color)| *color)
             };
             for (plane, ((before, stride), (after, _))) in before.iter().zip(&after).enumerate() {
                 // For each sample of this plane: its bytes, and which components of a colour these are.
@@ -185,7 +185,7 @@ mod tests {
                     let (x, y) = ((at % stride) / size, at / stride);
                     let columns = if half { width.div_ceil(2) } else { width } as usize;
                     let (px, py) = (x as u32, y as u32);
-                    let paper = match half {
+                    let color = match half {
                         _ if x >= columns => None, // padding
                         true => paper_at(&|mask| {
                             [0, 1, 2, 3].into_iter().any(|k| {
@@ -195,18 +195,18 @@ mod tests {
                         }),
                         false => paper_at(&|mask| mask.contains(px, py)),
                     };
-                    let Some(paper) = paper else {
+                    let Some(color) = color else {
                         prop_assert_eq!(was, is);
                         continue;
                     };
                     if wide {
                         let low = at - at % stride % 2;
                         let of = |data: &[u8]| u32::from(u16::from_le_bytes([data[low], data[low + 1]]));
-                        let paper = u32::from(paper[parts[(low % stride) % size / 2]]) << 8;
-                        prop_assert_eq!(of(after), ((of(before) * (255 - weight) + paper * weight + 127) / 255) & 0xFFC0);
+                        let color = u32::from(color[parts[(low % stride) % size / 2]]) << 8;
+                        prop_assert_eq!(of(after), ((of(before) * (255 - weight) + color * weight + 127) / 255) & 0xFFC0);
                     } else {
-                        let paper = u32::from(paper[parts[(at % stride) % size]]);
-                        prop_assert_eq!(u32::from(is), (u32::from(was) * (255 - weight) + paper * weight + 127) / 255);
+                        let color = u32::from(color[parts[(at % stride) % size]]);
+                        prop_assert_eq!(u32::from(is), (u32::from(was) * (255 - weight) + color * weight + 127) / 255);
                     }
                 }
             }

@@ -48,7 +48,7 @@ impl Runtime {
         // SAFETY: the plan is read during the call only, and the engine becomes the caller's.
         unsafe {
             let engine = self.deserialize_cuda_engine(plan.as_ptr(), plan.len(), std::ptr::null_mut());
-            Engine::from_raw(engine, self.family())
+            Engine::from_raw(engine, self.abi())
         }
     }
 }
@@ -70,7 +70,7 @@ impl Engine {
     /// As the model has them: open where a profile decides.
     pub fn tensor_shape(&self, name: &CStr) -> Option<Dims> {
         // SAFETY: names are read during the call.
-        unsafe { self.get_tensor_shape(name.as_ptr()).read(self.family()) }
+        unsafe { self.get_tensor_shape(name.as_ptr()).read(self.abi()) }
     }
 
     pub fn tensor_data_type(&self, name: &CStr) -> DataType {
@@ -105,12 +105,12 @@ impl Engine {
     /// `None` for numbers of profiles that there are not.
     pub fn profile_shape(&self, name: &CStr, profile: i32, extent: OptProfileSelector) -> Option<Dims> {
         // SAFETY: as above.
-        unsafe { self.get_profile_shape(name.as_ptr(), profile, extent as i32).read(self.family()) }
+        unsafe { self.get_profile_shape(name.as_ptr(), profile, extent as i32).read(self.abi()) }
     }
 
     /// Bytes on the GPU that each context needs.
     pub fn device_memory(&self) -> u64 {
-        match self.family() {
+        match self.abi() {
             // SAFETY: takes nothing.
             AbiVersion::V8 | AbiVersion::V10 => unsafe { self.get_device_memory_size() as u64 },
             // SAFETY: as above.
@@ -122,7 +122,7 @@ impl Engine {
     /// The engine outlives the context, and so does the CUDA context that is current now.
     pub unsafe fn create_context(&self) -> Option<Context> {
         // SAFETY: the context becomes the caller's.
-        unsafe { Context::from_raw(self.create_execution_context(0), self.family()) }
+        unsafe { Context::from_raw(self.create_execution_context(0), self.abi()) }
     }
 }
 
@@ -135,7 +135,7 @@ impl Context {
     }
 
     pub fn set_shape(&mut self, input: &CStr, dims: &[i64]) -> bool {
-        let Some(dims) = RawDims::new(dims, self.family()) else { return false };
+        let Some(dims) = RawDims::new(dims, self.abi()) else { return false };
         // SAFETY: both are read during the call.
         unsafe { self.set_input_shape(input.as_ptr(), &dims) }
     }
@@ -143,7 +143,7 @@ impl Context {
     /// With the shapes that inputs have been given.
     pub fn shape(&self, name: &CStr) -> Option<Dims> {
         // SAFETY: names are read during the call.
-        unsafe { self.get_tensor_shape(name.as_ptr()).read(self.family()) }
+        unsafe { self.get_tensor_shape(name.as_ptr()).read(self.abi()) }
     }
 
     /// # Safety
@@ -176,51 +176,51 @@ impl Builder {
     /// # Safety
     /// The builder outlives the network.
     pub unsafe fn network(&self, strongly_typed: bool) -> Option<Network> {
-        let flags = match self.family() {
+        let flags = match self.abi() {
             AbiVersion::V8 => 1,                              // explicit batch
             AbiVersion::V10 => 2 * u32::from(strongly_typed), // in 11 this bit means something else
             AbiVersion::V11 | AbiVersion::RtxOld | AbiVersion::RtxNew => 0,
         };
         // SAFETY: the network becomes the caller's.
-        unsafe { Network::from_raw(self.create_network_v2(flags), self.family()) }
+        unsafe { Network::from_raw(self.create_network_v2(flags), self.abi()) }
     }
 
     /// # Safety
     /// The builder outlives the configuration.
     pub unsafe fn config(&self) -> Option<Config> {
         // SAFETY: the configuration becomes the caller's.
-        unsafe { Config::from_raw(self.create_builder_config(), self.family()) }
+        unsafe { Config::from_raw(self.create_builder_config(), self.abi()) }
     }
 
     pub fn profile(&self) -> Option<Profile<'_>> {
         // SAFETY: the profile is the builder's, for as long as that lives.
-        unsafe { Interface::new(self.create_optimization_profile(), self.family()) }
+        unsafe { Interface::new(self.create_optimization_profile(), self.abi()) }
             .map(|object| Profile(object, PhantomData))
     }
 
-    /// Takes seconds to many minutes. `None` also where one of them is of another family.
+    /// Takes seconds to many minutes. `None` also where one of them is of another ABI version.
     pub fn build(&mut self, network: &mut Network, config: &mut Config) -> Option<HostMemory> {
-        if [network.family(), config.family()] != [self.family(); 2] {
+        if [network.abi(), config.abi()] != [self.abi(); 2] {
             return None;
         }
-        // SAFETY: both are alive and of this family; the plan becomes ours.
-        unsafe { HostMemory::from_raw(self.build_serialized_network(network.as_raw(), config.as_raw()), self.family()) }
+        // SAFETY: both are alive and of this ABI version; the plan becomes ours.
+        unsafe { HostMemory::from_raw(self.build_serialized_network(network.as_raw(), config.as_raw()), self.abi()) }
     }
 }
 
 impl Config {
-    /// False where the family has no such flag.
+    /// False where the ABI version has no such flag.
     #[must_use]
     pub fn set(&mut self, flag: BuilderFlag, on: bool) -> bool {
-        let Some(number) = flag.number(self.family()) else { return false };
-        // SAFETY: the number is one of the family's.
+        let Some(number) = flag.number(self.abi()) else { return false };
+        // SAFETY: the number is one of the ABI version's.
         unsafe { if on { self.set_flag_number(number) } else { self.clear_flag_number(number) } }
         true
     }
 
     pub fn is_set(&self, flag: BuilderFlag) -> bool {
-        // SAFETY: the number is one of the family's.
-        flag.number(self.family()).is_some_and(|number| unsafe { self.get_flag_number(number) })
+        // SAFETY: the number is one of the ABI version's.
+        flag.number(self.abi()).is_some_and(|number| unsafe { self.get_flag_number(number) })
     }
 
     /// Maximum bytes of GPU memory for temporary results.
@@ -234,12 +234,12 @@ impl Config {
         unsafe { self.get_memory_pool_limit(WORKSPACE) }
     }
 
-    /// The number of the profile, `None` where it is not valid, or of another family.
+    /// The number of the profile, `None` where it is not valid, or of another ABI version.
     pub fn add_profile(&mut self, profile: &Profile<'_>) -> Option<i32> {
-        if profile.family() != self.family() {
+        if profile.abi() != self.abi() {
             return None;
         }
-        // SAFETY: the profile is alive and of this family.
+        // SAFETY: the profile is alive and of this ABI version.
         let number = unsafe { self.add_optimization_profile(profile.as_raw()) };
         (number >= 0).then_some(number)
     }
@@ -247,8 +247,8 @@ impl Config {
     /// Lets several contexts of the engine have the same profile; in families other than 8 they may anyhow.
     pub fn share_profiles(&mut self) {
         const PROFILE_SHARING_0806: i32 = 2;
-        if self.family() == AbiVersion::V8 {
-            // SAFETY: takes a number, which is one of the family's.
+        if self.abi() == AbiVersion::V8 {
+            // SAFETY: takes a number, which is one of the ABI version's.
             unsafe { self.set_preview_feature(PROFILE_SHARING_0806, true) }
         }
     }
@@ -264,26 +264,26 @@ impl Config {
     /// The configuration's builder outlives the cache.
     pub unsafe fn timing_cache(&self, bytes: &[u8]) -> Option<TimingCache> {
         // SAFETY: the bytes are copied; the cache becomes the caller's.
-        unsafe { TimingCache::from_raw(self.create_timing_cache_of(bytes.as_ptr(), bytes.len()), self.family()) }
+        unsafe { TimingCache::from_raw(self.create_timing_cache_of(bytes.as_ptr(), bytes.len()), self.abi()) }
     }
 
     /// False where the cache is of another GPU or version.
     ///
     /// # Safety
-    /// The cache is of this family, and outlives all builds with this configuration.
+    /// The cache is of this ABI version, and outlives all builds with this configuration.
     #[must_use]
     pub unsafe fn set_timing_cache(&mut self, cache: &TimingCache) -> bool {
-        // SAFETY: both are of one family, and the cache outlives the builds.
+        // SAFETY: both are of one ABI version, and the cache outlives the builds.
         unsafe { self.set_timing_cache_to(cache.as_raw(), false) }
     }
 
-    /// False where the family has no progress monitors: 8.
+    /// False where the ABI version has no progress monitors: 8.
     ///
     /// # Safety
     /// `monitor` is an IProgressMonitor and outlives all builds with this configuration.
     #[must_use]
     pub unsafe fn set_progress_monitor(&mut self, monitor: *mut c_void) -> bool {
-        let has = self.family() != AbiVersion::V8;
+        let has = self.abi() != AbiVersion::V8;
         if has {
             // SAFETY: it is an IProgressMonitor, which outlives the builds.
             unsafe { self.set_progress_monitor_to(monitor) };
@@ -291,22 +291,22 @@ impl Config {
         has
     }
 
-    /// False where the family calibrates nothing: 11 and RTX.
+    /// False where the ABI version calibrates nothing: 11 and RTX.
     ///
     /// # Safety
-    /// `calibrator` is an IInt8Calibrator of this family and outlives all builds with this configuration.
+    /// `calibrator` is an IInt8Calibrator of this ABI version and outlives all builds with this configuration.
     #[must_use]
     pub unsafe fn set_int8_calibrator(&mut self, calibrator: *mut c_void) -> bool {
-        let has = matches!(self.family(), AbiVersion::V8 | AbiVersion::V10);
+        let has = matches!(self.abi(), AbiVersion::V8 | AbiVersion::V10);
         if has {
-            // SAFETY: it is an IInt8Calibrator of this family, which outlives the builds.
+            // SAFETY: it is an IInt8Calibrator of this ABI version, which outlives the builds.
             unsafe { self.set_int8_calibrator_to(calibrator) };
         }
         has
     }
 
     /// RTX: the GPU generations to build for, like 86 for 8.6; without, the GPU of this machine. False where one is not
-    /// supported, or the family builds for this machine's GPU only.
+    /// supported, or the ABI version builds for this machine's GPU only.
     #[must_use]
     pub fn set_compute_capabilities(&mut self, capabilities: &[i32]) -> bool {
         // SAFETY: both take numbers.
@@ -314,17 +314,17 @@ impl Config {
             self.set_nb_compute_capabilities(capabilities.len() as i32)
                 && (0..).zip(capabilities).all(|(i, &capability)| self.set_compute_capability(capability, i))
         };
-        self.family().is_rtx() && set()
+        self.abi().is_rtx() && set()
     }
 }
 
 impl Profile<'_> {
     #[must_use]
     pub fn set(&mut self, input: &CStr, extent: OptProfileSelector, dims: &[i64]) -> bool {
-        let Some(dims) = RawDims::new(dims, self.family()) else { return false };
+        let Some(dims) = RawDims::new(dims, self.abi()) else { return false };
         // SAFETY: name and dimensions are read during the call. 8 takes the dimensions by value.
         unsafe {
-            match self.family() {
+            match self.abi() {
                 AbiVersion::V8 => self.set_dimensions_by_value(input.as_ptr(), extent as i32, dims.narrow),
                 _ => self.set_dimensions(input.as_ptr(), extent as i32, &dims),
             }
@@ -335,7 +335,7 @@ impl Profile<'_> {
 impl TimingCache {
     pub fn serialize(&self) -> Option<HostMemory> {
         // SAFETY: the bytes become ours.
-        unsafe { HostMemory::from_raw(self.serialize_bytes(), self.family()) }
+        unsafe { HostMemory::from_raw(self.serialize_bytes(), self.abi()) }
     }
 }
 
@@ -353,7 +353,7 @@ impl Network {
     /// In the order in which the parser made them.
     pub fn steps(&self) -> impl Iterator<Item = Layer<'_>> {
         // SAFETY: layers are the network's, for as long as that lives.
-        let layer = |index| unsafe { Interface::new(self.get_layer(index), self.family()) };
+        let layer = |index| unsafe { Interface::new(self.get_layer(index), self.abi()) };
         (0..self.layers()).filter_map(layer).map(|object| Layer(object, PhantomData))
     }
 
@@ -361,21 +361,21 @@ impl Network {
     /// `pointer` is a tensor of this network, or null.
     unsafe fn tensor(&self, pointer: *mut c_void) -> Option<NetworkTensor<'_>> {
         // SAFETY: the pointer is null or a tensor of this network, which the result borrows.
-        unsafe { Interface::new(pointer, self.family()) }.map(|object| NetworkTensor(object, PhantomData))
+        unsafe { Interface::new(pointer, self.abi()) }.map(|object| NetworkTensor(object, PhantomData))
     }
 }
 
 impl<'a> Layer<'a> {
     pub fn kind(&self) -> LayerKind {
         // SAFETY: takes nothing.
-        LayerKind::from_number(unsafe { self.get_type() }, self.family())
+        LayerKind::from_number(unsafe { self.get_type() }, self.abi())
     }
 
     pub fn inputs(&self) -> impl Iterator<Item = NetworkTensor<'a>> {
         // SAFETY: takes nothing; tensors are the network's. Inputs that are left out are null.
         let count = unsafe { self.get_nb_inputs() };
         // SAFETY: as above.
-        let tensor = |index| unsafe { Interface::new(self.get_input(index), self.family()) };
+        let tensor = |index| unsafe { Interface::new(self.get_input(index), self.abi()) };
         (0..count).filter_map(tensor).map(|object| NetworkTensor(object, PhantomData))
     }
 
@@ -383,7 +383,7 @@ impl<'a> Layer<'a> {
         // SAFETY: as above.
         let count = unsafe { self.get_nb_outputs() };
         // SAFETY: as above.
-        let tensor = |index| unsafe { Interface::new(self.get_output(index), self.family()) };
+        let tensor = |index| unsafe { Interface::new(self.get_output(index), self.abi()) };
         (0..count).filter_map(tensor).map(|object| NetworkTensor(object, PhantomData))
     }
 
@@ -410,8 +410,8 @@ impl NetworkTensor<'_> {
     }
 
     pub fn dims(&self) -> Option<Dims> {
-        // SAFETY: it is what this family wrote.
-        unsafe { self.get_dimensions().read(self.family()) }
+        // SAFETY: it is what this ABI version wrote.
+        unsafe { self.get_dimensions().read(self.abi()) }
     }
 
     pub fn data_type(&self) -> DataType {
@@ -422,7 +422,7 @@ impl NetworkTensor<'_> {
     /// False where the model file alone decides: 11 and later RTX.
     #[must_use]
     pub fn set_data_type(&mut self, dtype: DType) -> bool {
-        let can = !matches!(self.family(), AbiVersion::V11 | AbiVersion::RtxNew);
+        let can = !matches!(self.abi(), AbiVersion::V11 | AbiVersion::RtxNew);
         if can {
             // SAFETY: takes a number.
             unsafe { self.set_type(DataType::from(dtype).0) };
@@ -448,7 +448,7 @@ impl Parser {
     /// What it did not like.
     pub fn errors(&self) -> impl Iterator<Item = ParserError<'_>> {
         // SAFETY: errors are the parser's, for as long as that lives and parses nothing else.
-        let error = |index| unsafe { Interface::new(self.get_error(index), self.family()) };
+        let error = |index| unsafe { Interface::new(self.get_error(index), self.abi()) };
         (0..self.error_count()).filter_map(error).map(|object| ParserError(object, PhantomData))
     }
 }
@@ -462,7 +462,7 @@ impl ParserError<'_> {
 
     /// Name and operator of the node; empty in 8, which has only its number.
     pub fn node_and_operator(&self) -> (String, String) {
-        match self.family() {
+        match self.abi() {
             AbiVersion::V8 => Default::default(),
             // SAFETY: as above.
             _ => unsafe { (owned_text(self.node_name()), owned_text(self.node_operator())) },

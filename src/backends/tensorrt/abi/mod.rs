@@ -55,37 +55,37 @@ impl AbiVersion {
     }
 }
 
-/// Numbers by family, in the order of [`AbiVersion::ALL`].
+/// Numbers by ABI version, in the order of [`AbiVersion::ALL`].
 type VtableSlots = [u8; 5];
 
-/// There is none in that family.
+/// There is none in that ABI version.
 const X: u8 = u8::MAX;
 
-/// Rows that differ in no family.
+/// Rows that differ in no ABI version.
 const fn same(number: u8) -> VtableSlots {
     [number; 5]
 }
 
-fn number(numbers: VtableSlots, family: AbiVersion) -> Option<u8> {
-    Some(numbers[family as usize]).filter(|&number| number != X)
+fn number(numbers: VtableSlots, abi: AbiVersion) -> Option<u8> {
+    Some(numbers[abi as usize]).filter(|&number| number != X)
 }
 
 /// Pointers below this are what a failed constructor leaves behind: null plus an offset.
 const FIRST_PAGE: usize = 4096;
 
-/// An object, and the family that determines how to call it.
+/// An object, and the ABI version that determines how to call it.
 #[derive(Clone, Copy)]
 struct Interface {
     pointer: NonNull<c_void>,
-    family: AbiVersion,
+    abi: AbiVersion,
 }
 
 impl Interface {
     /// # Safety
-    /// `pointer` is a public object of that family, or null, or what is left of one that could not be made.
-    unsafe fn new(pointer: *mut c_void, family: AbiVersion) -> Option<Self> {
+    /// `pointer` is a public object of that ABI version, or null, or what is left of one that could not be made.
+    unsafe fn new(pointer: *mut c_void, abi: AbiVersion) -> Option<Self> {
         let pointer = NonNull::new(pointer).filter(|pointer| pointer.addr().get() >= FIRST_PAGE)?;
-        Some(Interface { pointer, family })
+        Some(Interface { pointer, abi })
     }
 
     fn raw(self) -> *mut c_void {
@@ -103,11 +103,11 @@ impl Interface {
     }
 
     /// # Panics
-    /// If the family has no such function: callers ask first where some have none.
+    /// If the ABI version has no such function: callers ask first where some have none.
     fn slot(self, name: &str, numbers: VtableSlots) -> usize {
-        match number(numbers, self.family) {
+        match number(numbers, self.abi) {
             Some(number) => number.into(),
-            None => panic!("{:?} has no {name}", self.family),
+            None => panic!("{:?} has no {name}", self.abi),
         }
     }
 }
@@ -145,8 +145,8 @@ macro_rules! class {
             const ROWS: &'static [(&'static str, VtableSlots)] =
                 &[$((stringify!($safe), $safe_row),)* $((stringify!($raw), $raw_row),)*];
 
-            pub fn family(&self) -> AbiVersion {
-                self.0.family
+            pub fn abi(&self) -> AbiVersion {
+                self.0.abi
             }
 
             /// The C++ object, for functions that take one.
@@ -182,10 +182,10 @@ macro_rules! owned {
     ($($name:ident deleted by $row:expr;)*) => {$(
         impl $name {
             /// # Safety
-            /// `pointer` is null, or an object of this class and family that nothing else deletes.
-            pub(super) unsafe fn from_raw(pointer: *mut c_void, family: AbiVersion) -> Option<Self> {
-                // SAFETY: it is null or an object of this class and family, which is the result's alone to delete.
-                unsafe { Interface::new(pointer, family) }.map($name)
+            /// `pointer` is null, or an object of this class and ABI version that nothing else deletes.
+            pub(super) unsafe fn from_raw(pointer: *mut c_void, abi: AbiVersion) -> Option<Self> {
+                // SAFETY: it is null or an object of this class and ABI version, which is the result's alone to delete.
+                unsafe { Interface::new(pointer, abi) }.map($name)
             }
         }
 
@@ -473,15 +473,15 @@ mod tests {
         ];
         for (class, first, rows) in classes {
             assert!(!rows.is_empty());
-            for family in AbiVersion::ALL {
-                let mut numbers: Vec<u8> = rows.iter().filter_map(|(_, row)| number(*row, family)).collect();
+            for abi in AbiVersion::ALL {
+                let mut numbers: Vec<u8> = rows.iter().filter_map(|(_, row)| number(*row, abi)).collect();
                 let count = numbers.len();
                 numbers.sort();
                 numbers.dedup();
-                assert_eq!(numbers.len(), count, "{class} has two functions of one number in {family:?}");
+                assert_eq!(numbers.len(), count, "{class} has two functions of one number in {abi:?}");
                 // An implementation's first two are its destructors.
-                assert!(numbers.first().is_none_or(|&lowest| lowest >= first), "{class} in {family:?}");
-                assert!(numbers.last().is_none_or(|&highest| highest < 64), "{class} in {family:?}");
+                assert!(numbers.first().is_none_or(|&lowest| lowest >= first), "{class} in {abi:?}");
+                assert!(numbers.last().is_none_or(|&highest| highest < 64), "{class} in {abi:?}");
             }
         }
     }
@@ -492,10 +492,10 @@ mod tests {
         let classes = [Runtime::ROWS, Context::ROWS, Network::ROWS, Parser::ROWS, ParserError::ROWS];
         for rows in classes {
             for pair in [AbiVersion::V10, AbiVersion::V11, AbiVersion::RtxOld, AbiVersion::RtxNew].windows(2) {
-                let shared = |family| {
+                let shared = |abi| {
                     let both = rows.iter().filter(|(_, row)| pair.iter().all(|&f| number(*row, f).is_some()));
                     let mut both: Vec<_> = both.collect();
-                    both.sort_by_key(|(_, row)| number(*row, family));
+                    both.sort_by_key(|(_, row)| number(*row, abi));
                     both.into_iter().map(|(name, _)| *name).collect::<Vec<_>>()
                 };
                 assert_eq!(shared(pair[0]), shared(pair[1]), "{pair:?}");

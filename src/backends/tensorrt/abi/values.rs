@@ -35,10 +35,10 @@ const _: () = assert!(size_of::<Dims32>() == 36 && size_of::<Dims64>() == 72 && 
 
 impl RawDims {
     /// `None` for more dimensions than TensorRT has, or ones that do not fit.
-    pub(super) fn new(dims: &[i64], family: AbiVersion) -> Option<Self> {
+    pub(super) fn new(dims: &[i64], abi: AbiVersion) -> Option<Self> {
         let mut wide = Dims64 { count: i32::try_from(dims.len()).ok()?, dims: [0; MAX_DIMS] };
         wide.dims.get_mut(..dims.len())?.copy_from_slice(dims);
-        if family != AbiVersion::V8 {
+        if abi != AbiVersion::V8 {
             return Some(RawDims { wide });
         }
         let mut narrow = Dims32 { count: wide.count, dims: [0; MAX_DIMS] };
@@ -51,11 +51,11 @@ impl RawDims {
     /// `None` where TensorRT has no such tensor, which a negative count means.
     ///
     /// # Safety
-    /// It is what that family wrote.
-    pub(super) unsafe fn read(&self, family: AbiVersion) -> Option<Dims> {
-        // SAFETY: the family determines which member of the union was written.
+    /// It is what that ABI version wrote.
+    pub(super) unsafe fn read(&self, abi: AbiVersion) -> Option<Dims> {
+        // SAFETY: the ABI version determines which member of the union was written.
         unsafe {
-            match family {
+            match abi {
                 AbiVersion::V8 => {
                     let count = usize::try_from(self.narrow.count).ok()?;
                     Some(Dims(self.narrow.dims.get(..count)?.iter().map(|&dim| dim.into()).collect()))
@@ -105,7 +105,7 @@ impl From<DType> for DataType {
     }
 }
 
-/// What a build may do. Every family numbers them differently, and not all have all.
+/// What a build may do. Every ABI version numbers them differently, and not all have all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuilderFlag {
     Fp16,
@@ -120,7 +120,7 @@ pub enum BuilderFlag {
 }
 
 impl BuilderFlag {
-    pub(super) fn number(self, family: AbiVersion) -> Option<i32> {
+    pub(super) fn number(self, abi: AbiVersion) -> Option<i32> {
         let numbers = match self {
             // RTX 1.3 and 1.4 have these two, but their networks are strongly typed all the same.
             BuilderFlag::Fp16 => [0, 0, X, X, X],
@@ -133,7 +133,7 @@ impl BuilderFlag {
             BuilderFlag::VersionCompatible => [15, 13, 12, 13, 12],
             BuilderFlag::ExcludeLeanRuntime => [16, 14, 13, 14, 13],
         };
-        number(numbers, family).map(i32::from)
+        number(numbers, abi).map(i32::from)
     }
 }
 
@@ -150,12 +150,12 @@ pub enum LayerKind {
 
 impl LayerKind {
     /// Those of weakly typed families, by `LayerType` of NvInfer.h 8.6 and 10.0 to 10.16.
-    pub(super) fn from_number(number: i32, family: AbiVersion) -> Self {
-        let slice = if family == AbiVersion::V8 { 23 } else { 22 };
+    pub(super) fn from_number(number: i32, abi: AbiVersion) -> Self {
+        let slice = if abi == AbiVersion::V8 { 23 } else { 22 };
         match number {
             // Convolution, deconvolution, matrix multiplication; 1 is fully connected in 8, and a cast in 10.
             0 | 7 | 17 => LayerKind::Heavy,
-            1 if family == AbiVersion::V8 => LayerKind::Heavy,
+            1 if abi == AbiVersion::V8 => LayerKind::Heavy,
             // Activation, scale, softmax, concatenation, elementwise, unary, shuffle, reduction.
             2 | 5 | 6 | 8 | 9 | 11 | 13 | 14 => LayerKind::Light,
             number if number == slice => LayerKind::Light,
@@ -202,11 +202,11 @@ mod tests {
 
     #[test]
     fn dims_round_trip() {
-        for family in AbiVersion::ALL {
-            let raw = RawDims::new(&[1, 3, -1, 640], family).unwrap();
-            // SAFETY: made for that family just above.
-            assert_eq!(unsafe { raw.read(family) }, Some(Dims::new(&[1, 3, -1, 640])));
-            assert!(RawDims::new(&[1; 9], family).is_none());
+        for abi in AbiVersion::ALL {
+            let raw = RawDims::new(&[1, 3, -1, 640], abi).unwrap();
+            // SAFETY: made for that ABI version just above.
+            assert_eq!(unsafe { raw.read(abi) }, Some(Dims::new(&[1, 3, -1, 640])));
+            assert!(RawDims::new(&[1; 9], abi).is_none());
         }
         assert!(RawDims::new(&[1 << 40], AbiVersion::V8).is_none());
         let none = RawDims { wide: Dims64 { count: -1, dims: [0; 8] } };

@@ -121,7 +121,7 @@ struct Recorded {
 
 impl Fence {
     /// Whether both are the same point of the same stream.
-    pub fn is_same(&self, other: &Fence) -> bool {
+    pub(crate) fn is_same(&self, other: &Fence) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 

@@ -28,7 +28,7 @@ const HEADER: usize = 16;
 struct DeviceTint {
     rect: Rect,
     first: u64,
-    paper: Sample,
+    color: Sample,
     unused: u32,
 }
 
@@ -142,8 +142,8 @@ impl Tints {
         weight: u32,
     ) -> Result<()> {
         let (mut tints, mut bits): (Vec<DeviceTint>, Vec<u32>) = (Vec::new(), Vec::new());
-        for (mask, paper) in masks {
-            tints.push(DeviceTint { rect: mask.rect(), first: bits.len() as u64, paper, unused: 0 });
+        for (mask, color) in masks {
+            tints.push(DeviceTint { rect: mask.rect(), first: bits.len() as u64, color, unused: 0 });
             bits.extend_from_slice(mask.bits());
         }
         if bits.is_empty() {
