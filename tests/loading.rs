@@ -293,6 +293,21 @@ fn a_run_that_never_ends_is_abandoned_with_one_warning() {
     }
 }
 
+/// The model never ends, so a batch for each runner is all that there can be.
+#[test]
+fn runs_on_the_cpu_go_on_at_the_same_time() {
+    let (source, infer) = ("videotestsrc ! video/x-raw", "parallel-runs=3 ! queue");
+    let pipeline = endless_pipeline("loading-parallel-runs", "1", false, source, infer);
+    set_state(&pipeline, gst::State::Playing);
+    let infer = pipeline.by_name("infer").unwrap();
+    in_time(move || {
+        while infer.property::<gst::Structure>("stats").get::<u64>("batches").unwrap() < 3 {
+            std::thread::yield_now();
+        }
+    });
+    set_state(&pipeline, gst::State::Null);
+}
+
 #[test]
 fn a_flush_does_not_wait_for_a_run_that_never_ends() {
     let pipeline = endless_pipeline("loading-endless-flush", "1", false, "videotestsrc ! video/x-raw", "");

@@ -376,6 +376,37 @@ fn as_many_threads_as_asked_for() {
     assert!(threads() >= before + 4, "{before}, then {}", threads());
 }
 
+/// One network, loaded once, in several threads.
+#[test]
+fn runs_at_the_same_time_compute_the_same() {
+    let Some(options) = ort::options(ort::NEWEST) else { return };
+    let output = |instance: &mut dyn ModelInstance, picture: &Arc<Tensors>| {
+        instance.run(std::slice::from_ref(picture)).unwrap().remove(0).into_ready().unwrap().remove(0)
+    };
+    for backend in [&options[..], &["backend=rten".to_string()][..]] {
+        let request = request(&shapes(), &[backend, &["threads=2".into()]].concat(), 1).unwrap();
+        let mut alone = request.load(&LoadContext::silent()).unwrap();
+        assert!(alone.take_others().is_empty());
+        let mut first = request.with_parallel_runs(3).load(&LoadContext::silent()).unwrap();
+        let others = first.take_others();
+        assert_eq!((others.len(), first.take_others().len()), (2, 0));
+        let begin = std::sync::Barrier::new(3);
+        std::thread::scope(|scope| {
+            for (seed, mut instance) in std::iter::once(first).chain(others).enumerate() {
+                let picture = picture(&request, seed);
+                let wanted = output(&mut *alone, &picture);
+                let begin = &begin;
+                scope.spawn(move || {
+                    begin.wait();
+                    for _ in 0..2 {
+                        assert!(difference(&output(&mut *instance, &picture), &wanted) < 1e-6, "{seed}");
+                    }
+                });
+            }
+        });
+    }
+}
+
 #[cfg(feature = "gstreamer")]
 mod pipelines {
     use super::*;

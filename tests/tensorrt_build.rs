@@ -38,13 +38,13 @@ fn libraries() -> Vec<&'static Library> {
 
 /// For a GPU that need not be here, where the library can do so. Quickly.
 fn options(library: &Library) -> BuildOptions {
-    let capabilities = if library.family().is_rtx() { vec![120] } else { Vec::new() };
+    let capabilities = if library.abi().is_rtx() { vec![120] } else { Vec::new() };
     BuildOptions { capabilities, level: Some(1), ..Default::default() }
 }
 
 fn build(library: &'static Library, onnx: &Onnx, options: &BuildOptions) -> Result<Vec<u8>> {
     let built = builder::build(library, onnx, options, None, &|_| (), &AtomicBool::new(false))?;
-    assert_eq!(built.timing.is_none(), library.family().is_rtx(), "RTX measures nothing");
+    assert_eq!(built.timing.is_none(), library.abi().is_rtx(), "RTX measures nothing");
     Ok(built.engine)
 }
 
@@ -85,7 +85,7 @@ fn models_become_engines_for_the_gpu_chosen() {
         }
         let both = BuildOptions { capabilities: vec![86, 120], ..options(library) };
         let built = build(library, &graph(&network(&["1", "3", "32", "32"])), &both);
-        if library.family().is_rtx() {
+        if library.abi().is_rtx() {
             assert_eq!(Header::read(&built.unwrap()).unwrap().compute_capabilities, [86, 120]);
         } else {
             assert!(built.unwrap_err().message().contains("other libraries for this machine's GPU only"));
@@ -98,7 +98,7 @@ fn models_become_engines_for_the_gpu_chosen() {
 fn errors_name_what_cannot_be_built() {
     for library in libraries() {
         let built = build(library, &file("tests/models/shapes-e2e.onnx"), &options(library));
-        if !library.family().is_rtx() {
+        if !library.abi().is_rtx() {
             built.unwrap();
             continue;
         }
@@ -122,7 +122,7 @@ fn options_are_taken() {
         build(library, &onnx, &small).unwrap();
         let wrong = BuildOptions { level: Some(6), ..options(library) };
         assert_eq!(build(library, &onnx, &wrong).unwrap_err().message(), "The optimization level is 0 to 5.");
-        if library.family() == AbiVersion::V8 {
+        if library.abi() == AbiVersion::V8 {
             let anywhere = BuildOptions { hardware_compatible: true, ..options(library) };
             build(library, &onnx, &anywhere).unwrap();
         }
@@ -201,7 +201,7 @@ fn progress_is_reported_and_rises() {
         builder::build(library, &onnx, &options(library), None, &progress, &AtomicBool::new(false)).unwrap();
         let seen = seen.into_inner().unwrap();
         // 8 reports nothing while it builds.
-        assert!(seen.len() > if library.family() == AbiVersion::V8 { 2 } else { 4 }, "{seen:?}");
+        assert!(seen.len() > if library.abi() == AbiVersion::V8 { 2 } else { 4 }, "{seen:?}");
         assert!(seen.is_sorted_by(|a, b| a.1 <= b.1), "{seen:?}");
         assert!(seen.iter().any(|(phase, _)| phase == "reading the model"), "{seen:?}");
         assert_eq!(seen.last().unwrap().1, 1.0);
@@ -213,7 +213,7 @@ fn a_build_can_be_cancelled() {
     for library in libraries() {
         let onnx = file("tests/models/shapes.onnx");
         // At the first word, and in the middle of TensorRT's work. Before it, there may be word of waiting for other tests.
-        for after in [1, if library.family() == AbiVersion::V8 { 2 } else { 4 }] {
+        for after in [1, if library.abi() == AbiVersion::V8 { 2 } else { 4 }] {
             let cancelled = AtomicBool::new(false);
             let steps = Mutex::new(0);
             let progress = |_: gsttrt::backends::tensorrt::interfaces::BuildProgress| {
@@ -245,7 +245,7 @@ fn precisions_are_those_of_the_file() {
         let single = graph(&network(&["1", "3", "32", "32"]));
         with(&single, Precision::Fp32).unwrap();
         refused(&single, Precision::Int8, "Q/DQ nodes");
-        let strongly = library.family().is_strongly_typed();
+        let strongly = library.abi().is_strongly_typed();
         if strongly {
             refused(&single, Precision::Fp16, "python3 -m modelopt.onnx.autocast");
         } else {
@@ -273,7 +273,7 @@ fn precisions_are_those_of_the_file() {
         for precision in [Precision::Int8, Precision::Auto] {
             // TensorRT-RTX asks the GPU about quantized networks; without one it is enough that it is asked at all.
             let error = with(&quantized, precision).err();
-            assert!(error.is_none_or(|error| library.family().is_rtx() && error.kind() == ErrorKind::Library));
+            assert!(error.is_none_or(|error| library.abi().is_rtx() && error.kind() == ErrorKind::Library));
         }
         refused(&quantized, Precision::Fp32, "is quantized");
     }
@@ -293,7 +293,7 @@ fn quantized() -> Graph {
 
 #[test]
 fn measurements_are_used_again() {
-    for library in libraries().into_iter().filter(|library| !library.family().is_rtx()) {
+    for library in libraries().into_iter().filter(|library| !library.abi().is_rtx()) {
         let onnx = graph(&network(&["1", "3", "32", "32"]));
         let with = |timing: Option<&[u8]>| {
             let begun = std::time::Instant::now();
@@ -362,7 +362,7 @@ fn building_leaves_nothing_behind() {
             build(library, &onnx, &options(library)).unwrap();
             build(library, &broken, &options(library)).unwrap_err();
         };
-        let some = if library.family().is_rtx() { 10 } else { 4 };
+        let some = if library.abi().is_rtx() { 10 } else { 4 };
         (0..3).for_each(|_| both());
         let before = resident();
         (0..some).for_each(|_| both());

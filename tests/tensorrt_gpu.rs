@@ -435,7 +435,7 @@ fn calibrations_are_read() {
             ..quick()
         };
         let built = build(library, &doubled(), &options);
-        if library.family().is_strongly_typed() {
+        if library.abi().is_strongly_typed() {
             // It computes in the types that the model has, and calibrates nothing.
             assert!(built.err().unwrap().message().contains("Q/DQ nodes"));
             continue;

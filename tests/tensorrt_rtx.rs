@@ -84,10 +84,10 @@ fn build(library: &'static Library, onnx: &[u8], capabilities: &[i32], monitor: 
 }
 
 /// What both families of RTX do alike.
-fn rtx(folder: &str, family: AbiVersion, version: &str, capabilities: &[i32]) {
+fn rtx(folder: &str, abi: AbiVersion, version: &str, capabilities: &[i32]) {
     let Some(folder) = fetched(folder) else { return };
     let library = Library::open(Some(&folder), None).unwrap();
-    assert_eq!(library.family(), family);
+    assert_eq!(library.abi(), abi);
     assert_eq!(library.name(), format!("TensorRT-RTX {version}"));
     assert_eq!(library.path(), folder.join("libtensorrt_rtx.so.1").canonicalize().unwrap());
     assert!(library.has_builder());
@@ -112,11 +112,11 @@ fn rtx(folder: &str, family: AbiVersion, version: &str, capabilities: &[i32]) {
         let mut output = network.outputs().next().unwrap();
         assert_eq!(output.name().as_c_str(), c"output0");
         output.set_linear();
-        assert_eq!(output.set_data_type(DType::F32), family == AbiVersion::RtxOld);
+        assert_eq!(output.set_data_type(DType::F32), abi == AbiVersion::RtxOld);
     }
     drop(network);
 
-    // Flags have numbers of their own in each family.
+    // Flags have numbers of their own in each ABI version.
     // SAFETY: dropped before the builder.
     let mut config = unsafe { builder.config() }.unwrap();
     for flag in [BuilderFlag::VersionCompatible, BuilderFlag::DirectIo, BuilderFlag::Tf32] {
@@ -241,13 +241,13 @@ fn logs_arrive() {
 
 #[test]
 fn lean_runtimes_need_a_driver() {
-    for (folder, file, family, name) in [
+    for (folder, file, abi, name) in [
         (LEAN_10, "libnvinfer_lean.so.10", AbiVersion::V10, "TensorRT 10.16.1.11 (lean)"),
         (LEAN_11, "libnvinfer_lean.so.11", AbiVersion::V11, "TensorRT 11.4.0.106 (lean)"),
     ] {
         let Some(folder) = fetched(folder) else { return };
         let library = Library::open(Some(&folder.join(file)), None).unwrap();
-        assert_eq!((library.family(), library.name().as_str(), library.has_builder()), (family, name, false));
+        assert_eq!((library.abi(), library.name().as_str(), library.has_builder()), (abi, name, false));
         assert!(std::ptr::eq(library, Library::open(Some(&folder), None).unwrap()), "found in its folder too");
         let error = library.builder().err().expect("no builder");
         assert!(error.message().contains("lean runtime"), "{error}");

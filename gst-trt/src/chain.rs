@@ -44,6 +44,17 @@ pub struct InferenceElements {
 pub const STAGES: [&str; 3] = ["preprocess", "infer", "nms"];
 
 impl InferenceElements {
+    /// The same for frames that can wait, which are not of a camera: where a CPU runs the model, several are in work at the
+    /// same time, one in each core.
+    pub fn for_throughput(&self) -> Self {
+        const FRAMES: u32 = 8; // as many as trtinfer then runs at the same time
+        if !self.model.is_for_cpu() {
+            return self.clone();
+        }
+        // Before the user's own, which hold.
+        InferenceElements { queue: Some(FRAMES), infer: format!("parallel-runs=0 {}", self.infer), ..self.clone() }
+    }
+
     /// From frames to frames with results, which are drawn if `draw`. No value of a property is part of it, as quotes
     /// and spaces in it would need care: [`InferenceElements::configure`] sets them.
     pub fn launch_line(&self, draw: bool) -> String {

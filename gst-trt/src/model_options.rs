@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use gsttrt::backends::PREFERENCE;
+use gsttrt::backends::options::Options;
+use gsttrt::backends::{BackendPreference, PREFERENCE, Placement};
+use gsttrt::core::error::{Error, ErrorKind};
 use gsttrt::core::options::OptionKind;
 use gsttrt::session::{PostprocessOptions, SessionOptions, parse_options};
 
@@ -42,6 +44,15 @@ impl ModelOptions {
     pub fn check(&self) -> Result<(), Failure> {
         check_file(&self.model)?;
         self.labels.iter().try_for_each(|labels| check_file(labels))
+    }
+
+    /// Whether a CPU will run the model; false where nothing can.
+    pub fn is_for_cpu(&self) -> bool {
+        let preference = backend_words().find(|word| self.backend.as_deref() == Some(word));
+        let preference = preference.map_or(BackendPreference::Auto, BackendPreference::from);
+        // A context is wanted for a GPU only.
+        let no_context = || Err(Error::new(ErrorKind::Library, "A GPU runs the model"));
+        Placement::new(&self.model, preference, Options::default(), no_context).is_ok()
     }
 }
 

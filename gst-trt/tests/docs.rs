@@ -42,7 +42,7 @@ fn documented() -> Vec<(String, Vec<String>)> {
 /// What the reader has: a video, a folder of photos, a model.
 fn furnish(folder: &Path) {
     std::os::unix::fs::symlink(sample(), folder.join("street.mp4")).unwrap();
-    for model in ["yolo11n.onnx", "best.onnx"] {
+    for model in ["yolo11n.onnx", "best.onnx", "best-int8.onnx"] {
         std::os::unix::fs::symlink(shapes(), folder.join(model)).unwrap();
     }
     std::fs::create_dir(folder.join("photos")).unwrap();

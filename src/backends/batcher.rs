@@ -6,7 +6,8 @@
 //! drained: outputs that are waited for are computed, and dropped ones are not.
 //!
 //! Where a run only queues work on a GPU, the calling thread does that. Where it computes, a thread of its own does it: a model
-//! may have a loop that never ends, and then that thread is abandoned while the others go on.
+//! may have a loop that never ends, and then that thread is abandoned while the others go on. A model that was loaded for
+//! several runs at the same time has a thread for each; a frame that makes a batch full then waits only until one of them is free.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -29,15 +30,20 @@ pub struct Batcher {
     runner: BatchRunner,
     size: usize,
     batch_timeout: Duration,
-    interrupter: Option<Interrupter>,
 }
 
-/// What runs batches, one at a time.
+/// What runs batches.
 enum BatchRunner {
-    /// The calling thread, since the run only queues work.
+    /// The calling thread, since the run only queues work. One batch at a time.
     Caller(Mutex<Box<dyn ModelInstance>>),
-    /// A thread that waits for batches. It ends with the batcher, or where a run does not end, with the process.
-    Thread(Sender<Vec<Arc<Tensors>>>),
+    /// One batch in each thread.
+    Threads(Vec<RunnerThread>),
+}
+
+/// A thread that waits for batches. It ends with the batcher, or where a run does not end, with the process.
+struct RunnerThread {
+    batches: Sender<Vec<Arc<Tensors>>>,
+    interrupter: Option<Interrupter>,
 }
 
 /// What the threads of a batcher share.
@@ -59,11 +65,18 @@ struct BatchQueue {
 struct Queue {
     /// In the order of arrival.
     waiting: Vec<QueuedRequest>,
-    /// The batch that is being run; empty if there is none. Nothing else keeps its frames but those that want their outputs.
-    running: Vec<Arc<Request>>,
+    /// The batch that each runner has in work; empty if there is none. Nothing else keeps its frames but those that want their outputs.
+    running: Vec<RunningBatch>,
     /// Frames that have joined.
     joined: u64,
     counts: Counts,
+}
+
+/// A batch that is being run.
+#[derive(Default)]
+struct RunningBatch {
+    number: u64,
+    requests: Vec<Arc<Request>>,
 }
 
 /// A frame that waits for its batch. It is not kept, for a frame that ends under the lock of the queue may wait for the GPU there.
@@ -130,25 +143,21 @@ impl Batcher {
     /// `Library`, where there is no thread left to run it.
     pub fn new(mut model: Box<dyn ModelInstance>, size: usize, batch_timeout: Duration) -> Result<Self> {
         let line = Arc::<BatchQueue>::default();
-        let interrupter = model.interrupter();
         let runner = if model.only_queues() {
             BatchRunner::Caller(Mutex::new(model))
         } else {
-            let (sender, batches) = channel();
-            let line = line.clone();
-            let run = move || {
-                batches.into_iter().for_each(|pictures| {
-                    let (outcome, counted) = counters::counted(|| line.execute(&mut *model, pictures));
-                    line.counted.lock().unwrap().add(counted);
-                    line.finish(outcome);
-                });
-            };
-            thread::Builder::new().name("trt-run".into()).spawn(run).map_err(|error| {
-                Error::new(ErrorKind::Library, "There is no thread to run the model in").cause(error)
-            })?;
-            BatchRunner::Thread(sender)
+            let others = model.take_others();
+            let models = std::iter::once(model).chain(others).enumerate();
+            BatchRunner::Threads(
+                models.map(|(at, model)| RunnerThread::start(model, at, &line)).collect::<Result<_>>()?,
+            )
         };
-        Ok(Batcher { line, runner, size: size.max(1), batch_timeout, interrupter })
+        let runners = match &runner {
+            BatchRunner::Caller(_) => 1,
+            BatchRunner::Threads(threads) => threads.len(),
+        };
+        line.queue.lock().unwrap().running.resize_with(runners, RunningBatch::default);
+        Ok(Batcher { line, runner, size: size.max(1), batch_timeout })
     }
 
     /// Takes the GPU's time for each batch from now on.
@@ -202,7 +211,7 @@ impl Batcher {
     /// Removes the frames of this stream from the queue. Waits for them and for their runs end.
     pub fn leave(&self, stream: u64) {
         let mut queue = self.line.queue.lock().unwrap();
-        queue.running.iter().filter(|request| request.stream == stream).for_each(|request| request.lose());
+        queue.in_work().filter(|request| request.stream == stream).for_each(|request| request.lose());
         let own = queue.waiting.extract_if(.., |waiting| waiting.stream == stream);
         let own: Vec<Arc<Request>> = own.filter_map(|waiting| waiting.request.upgrade()).collect();
         drop(queue);
@@ -215,19 +224,26 @@ impl Batcher {
         let queue = self.line.queue.lock().unwrap();
         #[cfg(test)]
         let _waiting = self.line.waiters.enter();
-        let works = |queue: &mut Queue| queue.running.iter().any(|request| request.stream == stream);
+        let works = |queue: &mut Queue| queue.in_work().any(|request| request.stream == stream);
         !self.line.moved.wait_timeout_while(queue, limit, works).unwrap().1.timed_out()
     }
 
     /// Ends a run on frames of this stream, where the backend can: other frames of that batch fail. Returns whether it has ended within
     /// the limit.
     pub fn interrupt_within(&self, stream: u64, limit: Duration) -> bool {
-        let Some(interrupt) = &self.interrupter else { return false };
+        let BatchRunner::Threads(threads) = &self.runner else { return false };
+        if threads.iter().any(|thread| thread.interrupter.is_none()) {
+            return false;
+        }
         let end = Instant::now() + limit;
         while Instant::now() < end {
             let queue = self.line.queue.lock().unwrap();
-            if queue.running.iter().any(|request| request.stream == stream) {
-                interrupt();
+            for (thread, batch) in threads.iter().zip(&queue.running) {
+                if let Some(interrupt) = &thread.interrupter
+                    && batch.requests.iter().any(|request| request.stream == stream)
+                {
+                    interrupt();
+                }
             }
             drop(queue);
             // A run that has only just begun does not hear it.
@@ -242,12 +258,12 @@ impl Batcher {
         self.line.queue.lock().unwrap().counts
     }
 
-    /// Runs one batch, if one is due once the one before has been run. Returns early where the frames that this is for have left.
+    /// Runs one batch, if one is due once a runner is free. Returns early where the frames that this is for have left.
     fn run(&self, due: FlushReason) -> bool {
-        let mut queue = self.line.wait_while(|queue| !queue.running.is_empty() && queue.is_due(due, self.size));
-        if !queue.is_due(due, self.size) {
+        let mut queue = self.line.wait_while(|queue| queue.free_runner().is_none() && queue.is_due(due, self.size));
+        let Some(runner) = queue.free_runner().filter(|_| queue.is_due(due, self.size)) else {
             return false; // another thread has run it meanwhile
-        }
+        };
         let batch = queue.next(self.size);
         if batch.is_empty() {
             return true; // its frames have just ended
@@ -257,21 +273,46 @@ impl Batcher {
         queue.counts.frames += batch.len() as u64;
         queue.counts.late += u64::from(batch.len() < self.size && matches!(due, FlushReason::Late(_)));
         let number = queue.counts.batches;
-        queue.running = batch;
+        queue.running[runner] = RunningBatch { number, requests: batch };
         drop(queue);
         match &self.runner {
             BatchRunner::Caller(model) => {
                 let outcome = self.line.execute(&mut **model.lock().unwrap(), pictures);
-                self.line.finish(outcome);
+                self.line.finish(runner, outcome);
             }
-            BatchRunner::Thread(thread) => {
-                thread.send(pictures).expect("it goes on as long as this sender is there");
-                let runs = |queue: &Queue| queue.counts.batches == number && !queue.running.is_empty();
-                drop(self.line.wait_while(|queue| runs(queue) && queue.is_wanted(due)));
+            BatchRunner::Threads(threads) => {
+                threads[runner].batches.send(pictures).expect("it goes on as long as this sender is there");
+                if threads.len() == 1 || matches!(due, FlushReason::Late(_)) {
+                    let runs = |queue: &Queue| {
+                        let RunningBatch { number: now, requests } = &queue.running[runner];
+                        *now == number && !requests.is_empty()
+                    };
+                    drop(self.line.wait_while(|queue| runs(queue) && queue.is_wanted(due)));
+                }
                 counters::add(std::mem::take(&mut *self.line.counted.lock().unwrap()));
             }
         }
         true
+    }
+}
+
+impl RunnerThread {
+    /// `at` is its place among the runners.
+    fn start(mut model: Box<dyn ModelInstance>, at: usize, line: &Arc<BatchQueue>) -> Result<Self> {
+        let (interrupter, line) = (model.interrupter(), line.clone());
+        let (sender, batches) = channel();
+        let run = move || {
+            batches.into_iter().for_each(|pictures| {
+                let (outcome, counted) = counters::counted(|| line.execute(&mut *model, pictures));
+                line.counted.lock().unwrap().add(counted);
+                line.finish(at, outcome);
+            });
+        };
+        thread::Builder::new()
+            .name("trt-run".into())
+            .spawn(run)
+            .map_err(|error| Error::new(ErrorKind::Library, "There is no thread to run the model in").cause(error))?;
+        Ok(RunnerThread { batches: sender, interrupter })
     }
 }
 
@@ -295,8 +336,8 @@ impl BatchQueue {
         outcome
     }
 
-    /// Hands out the outcomes of the batch that was run. A frame goes on once this lock is free, and then has its tensors to itself.
-    fn finish(&self, outcome: Result<Vec<Tensors>>) {
+    /// Hands out the outcomes of the batch that a runner has run. A frame goes on once this lock is free, and then has its tensors to itself.
+    fn finish(&self, runner: usize, outcome: Result<Vec<Tensors>>) {
         let (mut outputs, error) = match outcome {
             Ok(outputs) => {
                 (outputs.into_iter(), Error::new(ErrorKind::Run, "The model gave no outputs for this frame"))
@@ -305,7 +346,7 @@ impl BatchQueue {
         };
         let mut ended = Vec::new(); // those that were given up meanwhile, to be dropped without the lock
         let mut queue = self.queue.lock().unwrap();
-        for request in std::mem::take(&mut queue.running) {
+        for request in std::mem::take(&mut queue.running[runner].requests) {
             let outcome = outputs.next().ok_or_else(|| Interrupted::Failed(error.clone()));
             let refused = request.outcome.set(outcome).err();
             let last = Arc::into_inner(request);
@@ -319,6 +360,15 @@ impl BatchQueue {
 }
 
 impl Queue {
+    fn free_runner(&self) -> Option<usize> {
+        self.running.iter().position(|batch| batch.requests.is_empty())
+    }
+
+    /// Frames whose batch is being run.
+    fn in_work(&self) -> impl Iterator<Item = &Arc<Request>> {
+        self.running.iter().flat_map(|batch| &batch.requests)
+    }
+
     fn is_due(&mut self, due: FlushReason, size: usize) -> bool {
         self.waiting.retain(QueuedRequest::is_there);
         match due {
@@ -328,12 +378,12 @@ impl Queue {
         }
     }
 
-    /// Whether the batch that is being run is still waited for.
+    /// Whether batches that are being run are still waited for.
     fn is_wanted(&self, due: FlushReason) -> bool {
         match due {
             FlushReason::Full(request) | FlushReason::Late(request) => request.outcome.get().is_none(),
             FlushReason::Last(stream) => {
-                self.running.iter().any(|request| request.stream == stream && request.outcome.get().is_none())
+                self.in_work().any(|request| request.stream == stream && request.outcome.get().is_none())
             }
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::{env, thread};
 
 use super::options::{BackendOption, Options};
-use super::{Interrupter, ModelInstance, check_rows};
+use super::{Interrupter, LoadRequest, ModelInstance, check_rows};
 use crate::core::error::{Error, Result};
 use crate::core::memory::Pool;
 use crate::core::options::{OptionKind, OptionSpec, OptionValue};
@@ -19,7 +19,7 @@ pub static THREADS: BackendOption = BackendOption {
     spec: OptionSpec {
         name: "threads",
         nick: "Threads",
-        blurb: "Threads that a run on the CPU computes with (0 = as many as the process has cores)",
+        blurb: "Threads that a run on the CPU computes with (0 = as many as the process has cores, divided by parallel-runs)",
         kind: OptionKind::UInt(0..=1024),
     },
     default: OptionValue::UInt(0),
@@ -39,11 +39,28 @@ pub fn usual_threads() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
+/// More runs than that wait for memory, and gain little.
+const MAX_USEFUL_RUNS: usize = 8;
+
+/// How many runs at the same time that request is for.
+pub fn parallel_runs(request: &LoadRequest) -> usize {
+    match request.parallel_runs {
+        0 => usual_threads().min(MAX_USEFUL_RUNS),
+        runs => runs,
+    }
+}
+
 /// A loaded network.
-pub trait HostNet: Send {
+pub trait HostNet: Send + Sized {
     /// The outputs of a batch, in the model's order. `sides` goes in beside the pictures, in the order of the model's
     /// inputs, `None` standing for the pictures.
     fn infer(&mut self, batch: &Tensor, sides: &[Option<Tensor>]) -> Result<Vec<Tensor>>;
+
+    /// The same network, loaded once, for runs at the same time as those of this one.
+    ///
+    /// # Errors
+    /// Where the library cannot make what a run needs.
+    fn another(&self) -> Result<Self>;
 
     /// As [`ModelInstance::interrupter`].
     fn interrupter(&self) -> Option<Interrupter> {
@@ -61,14 +78,23 @@ pub struct HostModel<N> {
     /// What goes in beside the pictures, and for how many of them.
     sides: (usize, Vec<Option<Tensor>>),
     pool: Pool,
+    /// For runs at the same time.
+    others: Vec<HostModel<N>>,
 }
 
 impl<N: HostNet> HostModel<N> {
-    pub fn new(model: Arc<ModelInfo>, net: N, spec: &InputSpec, batch: usize) -> Result<Self> {
-        let fixed = (model.image_input().dims[0] != Dims::DYNAMIC).then_some(batch);
+    /// As the request says, with as many others as there are to be runs at the same time.
+    pub fn new(model: &Arc<ModelInfo>, net: N, request: &LoadRequest) -> Result<Self> {
+        let LoadRequest { spec, batch, .. } = request;
+        let fixed = (model.image_input().dims[0] != Dims::DYNAMIC).then_some(*batch);
         let rows = fixed.unwrap_or(1);
-        let sides = (rows, model.side_inputs(spec, rows)?);
-        Ok(HostModel { fixed, model, spec: spec.clone(), net, sides, pool: Pool::default() })
+        let of = |net| {
+            let sides = (rows, model.side_inputs(spec, rows)?);
+            let (model, spec, pool) = (model.clone(), spec.clone(), Pool::default());
+            Ok(HostModel { model, spec, net, fixed, sides, pool, others: Vec::new() })
+        };
+        let others = (1..parallel_runs(request)).map(|_| of(net.another()?)).collect::<Result<_>>()?;
+        Ok(HostModel { others, ..of(net)? })
     }
 
     fn infer(&mut self, batch: &Tensor, rows: usize) -> Result<Vec<Tensor>> {
@@ -79,7 +105,7 @@ impl<N: HostNet> HostModel<N> {
     }
 }
 
-impl<N: HostNet> ModelInstance for HostModel<N> {
+impl<N: HostNet + 'static> ModelInstance for HostModel<N> {
     fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
         let rows = self.fixed.unwrap_or(pictures.len());
         if let ([picture], 1) = (pictures, rows) {
@@ -104,5 +130,10 @@ impl<N: HostNet> ModelInstance for HostModel<N> {
 
     fn interrupter(&self) -> Option<Interrupter> {
         self.net.interrupter()
+    }
+
+    fn take_others(&mut self) -> Vec<Box<dyn ModelInstance>> {
+        let boxed = |other| Box::new(other) as Box<dyn ModelInstance>;
+        self.others.drain(..).map(boxed).collect()
     }
 }

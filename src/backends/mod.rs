@@ -134,6 +134,11 @@ pub trait ModelInstance: Send {
     fn interrupter(&self) -> Option<Interrupter> {
         None
     }
+
+    /// Takes out of it the others of the same model that it was loaded with, whose runs go on at the same time as its own.
+    fn take_others(&mut self) -> Vec<Box<dyn ModelInstance>> {
+        Vec::new()
+    }
 }
 
 /// Ends a run, from any thread. Later runs are not affected.

@@ -29,6 +29,8 @@ pub struct LoadRequest {
     pub spec: InputSpec,
     /// Maximum number of frames that are run at once.
     pub batch: usize,
+    /// Runs that a backend on the CPU makes at the same time; 0 for as many as fill it.
+    pub(super) parallel_runs: usize,
     /// Where the input has the smallest size that frames need: its stride, and the size within which it stays.
     adaptive: Option<Adaptive>,
 }
@@ -83,7 +85,7 @@ impl Placement {
         let stride = model.adaptive_stride().filter(|_| size.is_none());
         let (_, height, width) = spec.chw();
         let adaptive = stride.map(|stride| Adaptive { stride, largest: (width as u32, height as u32) });
-        Ok(LoadRequest { file, opened, backend, reason, options, cuda, spec, batch, adaptive })
+        Ok(LoadRequest { file, opened, backend, reason, options, cuda, spec, batch, parallel_runs: 1, adaptive })
     }
 }
 
@@ -132,6 +134,11 @@ impl LoadRequest {
     /// The same for frames of any size, which all come to one size of the tensor.
     pub fn with_one_size(self) -> Self {
         LoadRequest { adaptive: None, ..self }
+    }
+
+    /// The same for so many runs at the same time.
+    pub fn with_parallel_runs(&self, parallel_runs: usize) -> Self {
+        LoadRequest { parallel_runs, ..self.clone() }
     }
 
     pub fn model(&self) -> &Arc<ModelInfo> {

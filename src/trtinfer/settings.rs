@@ -24,6 +24,8 @@ pub struct Settings {
     pub batch_size: u32,
     /// Microseconds.
     pub batch_timeout: u32,
+    /// Of a backend on the CPU; 0 for as many as fill it.
+    pub parallel_runs: u32,
     /// Empty for a model of one's own.
     pub shared_model: String,
     /// -1 follows the pipeline.
@@ -52,6 +54,7 @@ impl Default for Settings {
             input_size: String::new(),
             batch_size: 1,
             batch_timeout: 10_000,
+            parallel_runs: 1,
             shared_model: String::new(),
             cuda_device_id: -1,
             options: Options::default(),
@@ -84,6 +87,15 @@ static BATCH_TIMEOUT: Setting<Settings> = setting!(
     "Maximum microseconds that a frame waits for others to fill its batch",
     OptionKind::UInt(0..=10_000_000),
     batch_timeout
+);
+
+static PARALLEL_RUNS: Setting<Settings> = setting!(
+    "parallel-runs",
+    "Parallel runs",
+    "Runs on the CPU at the same time, each with as many threads as threads says (0 = as many as there are cores, up to 8). \
+     Those of one stream need a queue behind trtinfer with room for as many frames. A GPU always has several",
+    OptionKind::UInt(0..=64),
+    parallel_runs
 );
 
 static SHARED_MODEL: Setting<Settings> = setting!(
@@ -121,6 +133,7 @@ pub static PROPERTIES: LazyLock<PropertyTable<Settings>> = LazyLock::new(|| {
         live(&Setting { spec: &INPUT_SIZE, field: |settings| &mut settings.input_size }),
         live(&BATCH_SIZE),
         live(&BATCH_TIMEOUT),
+        live(&PARALLEL_RUNS),
         ready(&SHARED_MODEL),
         live(&INTERVAL),
         property!(cuda::device_id_property(), cuda_device_id),

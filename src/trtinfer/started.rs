@@ -60,6 +60,7 @@ impl UnreadModel {
     pub fn describe(self) -> Result<LoadRequest> {
         let UnreadModel { settings, size, placement } = self;
         let plan = placement.describe(size, settings.batch_size as usize)?;
+        let plan = plan.with_parallel_runs(settings.parallel_runs as usize);
         // Frames of several streams are batched, so their tensors have one size whatever the frames have.
         Ok(if settings.shared_model.is_empty() { plan } else { plan.with_one_size() })
     }

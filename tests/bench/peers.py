@@ -5,6 +5,7 @@
   tests/bench/peers.py [--rounds 5] [--threads 1 2] [--clip CLIP] [--gstreamer FOLDER] [MODEL...]
 
   gst-trt       `gst-trt detect --no-video`, with the ONNX Runtime of the others
+  int8          the same with an INT8 copy of the model by examples/quantize.py, which is compared with it
   rten          the same with backend=rten, which needs nothing
   ultralytics   `YOLO(model).predict(clip, stream=True)`
   opencv        VideoCapture, letterbox, ONNX Runtime, NMSBoxes
@@ -25,6 +26,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -34,6 +36,7 @@ VENV = CACHE / "zoo" / "venv"
 PROGRAM = ROOT / "target" / "release" / "gst-trt"
 LOOPS = Path(__file__).with_name("peers") / "loops.py"
 BARS = {"ultralytics": 1.5, "opencv": 1.15, "gstreamer": 1.1}
+INT8_BAR = 2.0  # against FP32
 
 
 def random_yolo11n():
@@ -54,12 +57,25 @@ def onnx_runtime():
     return found[0] if found else sys.exit(f"there is no ONNX Runtime in {VENV}; run tests/zoo/run.sh first")
 
 
-def detect(backend):
-    def command(clip, model, threads):
-        options = ["--backend", backend, "--infer", f"threads={threads}"]
-        return [PROGRAM, "detect", clip, "--model", model, "--no-video", "--json", "-", *options], {"ORT_DYLIB_PATH": str(onnx_runtime())}
+def detect(backend, prepare=lambda clip, model: model):
+    def command(clip, model, _):
+        line = [PROGRAM, "detect", clip, "--model", prepare(clip, model), "--no-video", "--json", "-", "--backend", backend]
+        return line, {"ORT_DYLIB_PATH": str(onnx_runtime())}
 
     return command, b"{"
+
+
+def quantized(clip, model):
+    """An INT8 copy, which has seen frames of the clip."""
+    path = CACHE / "peers" / f"{Path(model).stem}-int8.onnx"
+    if not path.exists():
+        with tempfile.TemporaryDirectory() as folder:
+            frames = f"filesrc location={clip} ! decodebin ! videorate ! video/x-raw,framerate=3/1 ! videoconvert ! jpegenc"
+            line = f"{frames} ! multifilesink location={folder}/%03d.jpg"
+            subprocess.run(["gst-launch-1.0", "--quiet", *line.split()], check=True)
+            images = sorted(Path(folder).glob("*.jpg"))
+            subprocess.run([VENV / "bin/python", "-W", "ignore", ROOT / "examples/quantize.py", model, path, *images], check=True)
+    return path
 
 
 def loop(name):
@@ -136,8 +152,12 @@ def compare(clip, model, threads, rounds, chains):
     for name, values in measured.items():
         ratio = statistics.median(ours / theirs for ours, theirs in zip(measured["gst-trt"], values))
         bar = BARS.get(name)
+        shown = f"  gst-trt has {ratio:.2f} times its fps" if name != "gst-trt" else ""
+        if name == "int8":
+            ratio, bar = 1 / ratio, INT8_BAR
+            shown = f"  {ratio:.2f} times the fps of gst-trt"
         missed += bool(bar) and ratio < bar
-        shown = f"  gst-trt has {ratio:.2f} times its fps" + (f" [bar: {bar}]" if bar else "") if name != "gst-trt" else ""
+        shown += f" [bar: {bar}]" if bar else ""
         print(f"  {name:12} {statistics.median(values):6.1f} fps ({min(values):.1f} to {max(values):.1f}){shown}", flush=True)
     return missed
 
@@ -150,7 +170,7 @@ def main():
     parser.add_argument("--gstreamer", type=Path, metavar="FOLDER")
     parser.add_argument("models", nargs="*", metavar="MODEL")
     given = parser.parse_args()
-    chains = {"gst-trt": detect("auto"), "rten": detect("rten"), "ultralytics": loop("ultralytics"), "opencv": loop("opencv")}
+    chains = {"gst-trt": detect("auto"), "int8": detect("auto", quantized), "rten": detect("rten"), "ultralytics": loop("ultralytics"), "opencv": loop("opencv")}
     if given.gstreamer:
         chains["gstreamer"] = gstreamer(given.gstreamer)
     models = given.models or [str(random_yolo11n()), str(ROOT / "tests/models/shapes-v8.onnx")]

@@ -52,8 +52,20 @@ if [ $# = 0 ]; then
     echo "zoo: exporting and comparing models of other families"
     "$python" -W ignore "$here/others.py" "$cache/others" --detect "$program"
 
-    echo "zoo: comparing videos"
     videos=$(mktemp -d)
     trap 'rm -rf "$videos"' EXIT
+
+    echo "zoo: an INT8 copy of our own model, by rten and by ONNX Runtime"
+    gst-launch-1.0 --quiet filesrc location="$here/../data/sample.mp4" ! decodebin ! videorate ! video/x-raw,framerate=3/1 ! videoconvert \
+        ! jpegenc ! multifilesink location="$videos/%03d.jpg"
+    "$python" -W ignore "$here/../../examples/quantize.py" "$here/../models/shapes-v8.onnx" "$videos/int8.onnx" "$videos"/*.jpg
+    library=$(ls "$venv"/lib/python3*/site-packages/onnxruntime/capi/libonnxruntime.so.*)
+    for backend in rten onnxruntime; do
+        ORT_DYLIB_PATH=$library "$program" detect "$here/../data/sample.mp4" --model "$videos/int8.onnx" --backend "$backend" --no-video \
+            --json "$videos/int8.jsonl" 2>/dev/null
+        python3 "$here/../data/score.py" "$here/../data/sample.json" "$videos/int8.jsonl" --min-precision 0.98 --min-recall 0.98 --min-iou 0.85
+    done
+
+    echo "zoo: comparing videos"
     "$python" -W ignore "$here/video.py" "$videos" --detect "$program"
 fi

@@ -31,13 +31,14 @@ pub fn run(
     setup: &Setup,
     common: Option<&Arc<JsonLines>>,
 ) -> Result<Ended, Broken> {
+    let chain = setup.chain.for_throughput();
     let line = format!(
         "appsrc name=source format=time block=true max-buffers=2 max-bytes=0 ! {} ! queue max-size-buffers=2 \
          ! appsink name=out sync=false max-buffers=1 enable-last-sample=false",
-        setup.chain.launch_line(job.output.is_some())
+        chain.launch_line(job.output.is_some())
     );
     let pipeline = chain::parse(&line)?;
-    setup.chain.configure(&pipeline)?;
+    chain.configure(&pipeline)?;
     if let Some(folder) = &job.output {
         let made = std::fs::create_dir_all(folder);
         made.map_err(|error| format!("Cannot make the folder {}: {error}.", folder.display()))?;

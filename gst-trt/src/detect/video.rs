@@ -67,9 +67,10 @@ fn pipeline(address: &VideoAddress, output: Option<&Path>, setup: &Setup) -> Res
     // Where the model is slower than a camera, old frames make room for new ones.
     let queue =
         if address.is_live() { "queue name=frames leaky=downstream max-size-buffers=2" } else { "queue name=frames" };
-    let line = format!("{queue} ! {} ! queue ! {download} {tail}", setup.chain.launch_line(output.is_some()));
+    let chain = if address.is_live() { setup.chain.clone() } else { setup.chain.for_throughput() };
+    let line = format!("{queue} ! {} ! queue ! {download} {tail}", chain.launch_line(output.is_some()));
     let pipeline = chain::parse(&line)?;
-    setup.chain.configure(&pipeline)?;
+    chain.configure(&pipeline)?;
     if let Some(output) = output {
         element(&pipeline, "sink").set_property("location", part(output));
     }

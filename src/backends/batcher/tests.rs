@@ -12,9 +12,14 @@ const LONG: Duration = Duration::from_secs(600);
 struct Fake {
     batches: Sender<Vec<f32>>,
     go: Option<Receiver<()>>,
+    others: Vec<Fake>,
 }
 
 impl ModelInstance for Fake {
+    fn take_others(&mut self) -> Vec<Box<dyn ModelInstance>> {
+        self.others.drain(..).map(|other| Box::new(other) as Box<dyn ModelInstance>).collect()
+    }
+
     fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
         let values: Vec<f32> = pictures.iter().map(|picture| value(picture)).collect();
         self.batches.send(values.clone()).unwrap();
@@ -51,8 +56,20 @@ impl Bench {
 
     fn with(size: usize, batch_timeout: Duration, waits: bool) -> Self {
         let ((sender, batches), (go, let_go)) = (channel(), channel());
-        let fake = Fake { batches: sender, go: waits.then_some(let_go) };
+        let fake = Fake { batches: sender, go: waits.then_some(let_go), others: Vec::new() };
         Bench { batcher: Arc::new(Batcher::new(Box::new(fake), size, batch_timeout).unwrap()), batches, go }
+    }
+
+    /// As many runners as permits, which each wait for theirs.
+    fn parallel<const N: usize>(size: usize) -> (Self, [Sender<()>; N]) {
+        let (sender, batches) = channel();
+        let (gos, let_go): (Vec<_>, Vec<_>) = (0..N).map(|_| channel()).unzip();
+        let fake = |go| Fake { batches: sender.clone(), go: Some(go), others: Vec::new() };
+        let mut fakes = let_go.into_iter().map(fake);
+        let first = fakes.next().unwrap();
+        let model = Box::new(Fake { others: fakes.collect(), ..first });
+        let batcher = Arc::new(Batcher::new(model, size, LONG).unwrap());
+        (Bench { batcher, batches, go: channel().0 }, gos.try_into().unwrap())
     }
 
     fn join(&self, stream: u64, value: f32) -> PendingOutput {
@@ -337,4 +354,79 @@ fn a_run_that_never_ends_does_not_block_leaving_streams() {
         assert!(batcher.is_idle_within(0, LONG));
     });
     assert_eq!(bench.batcher.counts().batches, 1, "what has left is not run");
+}
+
+#[test]
+fn as_many_batches_are_run_at_once_as_there_are_runners() {
+    let (bench, go) = Bench::parallel::<2>(1);
+    let batcher = &bench.batcher;
+    let first = bench.join(0, 1.0);
+    assert_eq!(bench.batches.recv().unwrap(), [1.0]);
+    let second = bench.join(0, 2.0);
+    assert_eq!(bench.batches.recv().unwrap(), [2.0]);
+    thread::scope(|scope| {
+        let third = scope.spawn(|| join(batcher, 0, 3.0));
+        batcher.line.waiters.wait_for(1);
+        go[1].send(()).unwrap();
+        assert_eq!(bench.batches.recv().unwrap(), [3.0]);
+        let third = third.join().unwrap();
+        assert_eq!(outcome(&second), Ok(2.0));
+        assert_eq!([&first, &third].map(|ticket| ticket.request.outcome.get().is_some()), [false; 2]);
+        go.iter().for_each(|go| go.send(()).unwrap());
+        assert_eq!([&first, &third].map(outcome), [Ok(1.0), Ok(3.0)]);
+    });
+    assert_eq!(batcher.counts(), Counts { batches: 3, frames: 3, late: 0 });
+}
+
+/// Its failure is that of its frames; those of another batch have their outputs.
+#[test]
+fn a_batch_fails_alone_among_those_that_are_run_at_once() {
+    let (bench, go) = Bench::parallel::<2>(2);
+    let mut tickets = Vec::new();
+    for value in [-1.0, 1.0, 2.0, 3.0] {
+        tickets.push(bench.join(0, value));
+    }
+    go.iter().for_each(|go| go.send(()).unwrap());
+    assert!(tickets[..2].iter().all(|ticket| outcome(ticket).unwrap_err().starts_with("It fails.")));
+    assert_eq!([outcome(&tickets[2]), outcome(&tickets[3])], [Ok(2.0), Ok(3.0)]);
+}
+
+#[test]
+fn a_run_that_never_ends_leaves_the_other_runners_to_other_streams() {
+    let (bench, go) = Bench::parallel::<2>(1);
+    let endless = bench.join(0, 1.0);
+    assert_eq!(bench.batches.recv().unwrap(), [1.0]);
+    for value in [2.0, 3.0] {
+        let ticket = bench.join(1, value);
+        assert_eq!(bench.batches.recv().unwrap(), [value]);
+        go[1].send(()).unwrap();
+        assert_eq!(outcome(&ticket), Ok(value));
+    }
+    bench.batcher.finish(1);
+    assert!(!bench.batcher.is_idle_within(0, Duration::ZERO) && bench.batcher.is_idle_within(1, Duration::ZERO));
+    bench.batcher.leave(0);
+    assert_eq!(outcome(&endless), Err("left".into()));
+    go[0].send(()).unwrap();
+    assert!(bench.batcher.is_idle_within(0, LONG));
+}
+
+#[test]
+fn a_late_batch_is_waited_for_where_others_are_run_at_once() {
+    let (sender, batches) = channel();
+    let fake = |others| Fake { batches: sender.clone(), go: None, others };
+    let model = Box::new(fake(vec![fake(Vec::new()), fake(Vec::new())]));
+    let batcher = Arc::new(Batcher::new(model, 4, Duration::from_micros(200)).unwrap());
+    thread::scope(|scope| {
+        for stream in 0..8u64 {
+            let batcher = &batcher;
+            scope.spawn(move || {
+                for i in 0..200 {
+                    let value = (stream * 1000 + i) as f32;
+                    assert_eq!(outcome(&join(batcher, stream, value)), Ok(value));
+                }
+            });
+        }
+    });
+    assert_eq!(batcher.counts().frames, 1600);
+    assert_eq!(batches.try_iter().flatten().count(), 1600);
 }

@@ -9,8 +9,9 @@ mod providers;
 use std::sync::Arc;
 
 use self::library::OrtLibrary;
-use self::net::{OrtNet, SessionSettings};
-use super::host::{HostModel, THREADS, usual_threads, wanted_threads};
+use self::net::OrtNet;
+use self::providers::ExecutionProvider;
+use super::host::{HostModel, THREADS, parallel_runs, usual_threads, wanted_threads};
 use super::options::{BackendOption, Options};
 use super::{Backend, LoadContext, LoadRequest, ModelInstance, OpenedModel, Unsupported, contained, refuse_engine};
 use crate::core::cuda::driver::Context;
@@ -82,9 +83,8 @@ impl Backend for OnnxRuntime {
     fn describe(&self, file: &ModelFile, options: &Options, _: Option<&Context>) -> Result<Arc<dyn OpenedModel>> {
         let library = library(options)?;
         let providers = providers::parse(&options.text(&PROVIDERS), library)?;
-        let threads = wanted_threads(options).unwrap_or_else(usual_threads);
         let info = Arc::new(ModelInfo::of_onnx(&*file.contents()?)?);
-        Ok(Arc::new(OrtModel { info, library, settings: SessionSettings { threads, providers } }))
+        Ok(Arc::new(OrtModel { info, library, threads: wanted_threads(options), providers }))
     }
 
     fn takes_any_size(&self) -> bool {
@@ -96,7 +96,8 @@ impl Backend for OnnxRuntime {
 struct OrtModel {
     info: Arc<ModelInfo>,
     library: &'static OrtLibrary,
-    settings: SessionSettings,
+    threads: Option<usize>,
+    providers: Vec<ExecutionProvider>,
 }
 
 impl OpenedModel for OrtModel {
@@ -105,11 +106,17 @@ impl OpenedModel for OrtModel {
     }
 
     fn load(&self, request: &LoadRequest, _: &LoadContext) -> Result<Box<dyn ModelInstance>> {
-        let OrtModel { info, library, settings } = self;
+        let OrtModel { info, library, threads, providers } = self;
+        let (runs, cores) = (parallel_runs(request), usual_threads());
+        let of_a_run = threads.unwrap_or((cores / runs).max(1));
+        // A run computes in its own thread too, and the others are for all.
+        let threads = runs * of_a_run.saturating_sub(1) + 1;
         let what = format!("ONNX Runtime cannot load {}", info.path.display());
-        let load =
-            || OrtNet::load(library, info, &*request.file.contents()?, settings).map_err(|error| error.about(&what));
+        let load = || {
+            OrtNet::load(library, info, &*request.file.contents()?, threads, providers)
+                .map_err(|error| error.about(&what))
+        };
         let net = contained(ErrorKind::Model, &what, load)?;
-        Ok(Box::new(HostModel::new(info.clone(), net, &request.spec, request.batch)?))
+        Ok(Box::new(HostModel::new(info, net, request)?))
     }
 }

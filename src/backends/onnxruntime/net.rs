@@ -18,15 +18,11 @@ use crate::core::memory::{HostBlock, Pool};
 use crate::core::tensor::{DType, Tensor, TensorDesc};
 use crate::model::{FileContents, ModelInfo};
 
-/// How a session computes.
-pub struct SessionSettings {
-    pub threads: usize,
-    pub providers: Vec<ExecutionProvider>,
-}
-
+/// A session in one of the threads that run it.
 pub struct OrtNet {
     library: &'static OrtLibrary,
     model: Arc<ModelInfo>,
+    /// May be run by several threads at once.
     session: Arc<OrtObject<OrtSession>>,
     memory: OrtObject<OrtMemoryInfo>,
     inputs: Vec<CString>,
@@ -50,13 +46,14 @@ impl OrtNet {
         library: &'static OrtLibrary,
         model: &Arc<ModelInfo>,
         file: &FileContents,
-        settings: &SessionSettings,
+        threads: usize,
+        providers: &[ExecutionProvider],
     ) -> Result<Self> {
         file.graph()?;
         let external = weights::read(&model.path, limits::check_whole(file.onnx()?)?.into_iter())?;
         let _inside = ExitGuard::enter();
-        let options = session_options(library, settings.threads, &external).map_err(unloadable)?;
-        settings.providers.iter().try_for_each(|provider| provider.append(library, &options))?;
+        let options = session_options(library, threads, &external).map_err(unloadable)?;
+        providers.iter().try_for_each(|provider| provider.append(library, &options))?;
         let api = &library.api;
         let bytes = file.bytes();
         // SAFETY: the functions make and release such objects; the file's bytes and its weights, which are copied, live
@@ -68,26 +65,32 @@ impl OrtNet {
             };
             api.make(api.release_session, create).map_err(unloadable)?
         };
+        OrtNet::of(library, model.clone(), Arc::new(session)).map_err(unloadable)
+    }
+
+    fn of(
+        library: &'static OrtLibrary,
+        model: Arc<ModelInfo>,
+        session: Arc<OrtObject<OrtSession>>,
+    ) -> std::result::Result<Self, OrtFailure> {
         const DEVICE_ALLOCATOR: i32 = 0;
         const DEFAULT_MEMORY: i32 = 0;
+        let api = &library.api;
         // SAFETY: the functions make and release such objects.
         let (memory, run_options) = unsafe {
             let memory = |made| (api.create_cpu_memory_info)(DEVICE_ALLOCATOR, DEFAULT_MEMORY, made);
             let run_options = |made| (api.create_run_options)(made);
-            (
-                api.make(api.release_memory_info, memory).map_err(unloadable)?,
-                api.make(api.release_run_options, run_options).map_err(unloadable)?,
-            )
+            (api.make(api.release_memory_info, memory)?, api.make(api.release_run_options, run_options)?)
         };
         let names = |descs: &[TensorDesc]| descs.iter().map(|desc| text(&desc.name)).collect();
         Ok(OrtNet {
             library,
-            session: Arc::new(session),
+            session,
             memory,
             inputs: names(&model.inputs),
             outputs: names(&model.outputs),
             control: Arc::new(RunControl { library, options: run_options, runs: Mutex::new(false) }),
-            model: model.clone(),
+            model,
             pool: Pool::default(),
         })
     }
@@ -213,6 +216,10 @@ impl HostNet for OrtNet {
         let made = values.and_then(|values| self.run(&values)).map_err(|failure| self.failed(failure))?;
         let outputs = self.model.outputs.iter().zip(made);
         outputs.map(|(declared, value)| self.tensor(declared, value, &inputs)).collect()
+    }
+
+    fn another(&self) -> Result<Self> {
+        OrtNet::of(self.library, self.model.clone(), self.session.clone()).map_err(unloadable)
     }
 
     fn interrupter(&self) -> Option<Interrupter> {

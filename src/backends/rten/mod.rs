@@ -16,7 +16,7 @@ use rten::{Value, ValueView};
 use rten_tensor::prelude::*;
 use rten_tensor::{Tensor as RtenTensor, TensorView};
 
-use super::host::{HostModel, HostNet, THREADS, wanted_threads};
+use super::host::{HostModel, HostNet, THREADS, parallel_runs, wanted_threads};
 use super::options::{BackendOption, Options};
 use super::{Backend, LoadContext, LoadRequest, ModelInstance, OpenedModel, Unsupported, contained, refuse_engine};
 use crate::core::cuda::driver::Context;
@@ -87,16 +87,17 @@ impl OpenedModel for RtenModel {
         request.file.release(); // rten takes the bytes over
         let what = format!("The CPU backend cannot load {}", model.path.display());
         let load = || Net::load(model, contents).map_err(|error| error.about(&what));
-        let net = contained(ErrorKind::Model, &what, load)?;
-        let (widened, pool) = Default::default();
-        let cpu = Cpu { model: model.clone(), net, threads: self.threads, widened, pool };
-        Ok(Box::new(HostModel::new(model.clone(), cpu, &request.spec, request.batch)?))
+        let net = Arc::new(contained(ErrorKind::Model, &what, load)?);
+        let threads = self.threads.map(|each| each * parallel_runs(request));
+        let cpu = Cpu { model: model.clone(), net, threads, widened: Vec::new(), pool: Pool::default() };
+        Ok(Box::new(HostModel::new(model, cpu, request)?))
     }
 }
 
 struct Cpu {
     model: Arc<ModelInfo>,
-    net: Net,
+    net: Arc<Net>,
+    /// Of all runs at the same time, which share them.
     threads: Option<usize>,
     /// The pictures in f32, where the model wants f16.
     widened: Vec<f32>,
@@ -104,6 +105,12 @@ struct Cpu {
 }
 
 impl HostNet for Cpu {
+    fn another(&self) -> Result<Self> {
+        let Cpu { model, net, threads, .. } = self;
+        let (model, net) = (model.clone(), net.clone());
+        Ok(Cpu { model, net, threads: *threads, widened: Vec::new(), pool: Pool::default() })
+    }
+
     fn infer(&mut self, batch: &Tensor, sides: &[Option<Tensor>]) -> Result<Vec<Tensor>> {
         let shape: Vec<usize> = batch.desc().dims.iter().map(|&dim| dim as usize).collect();
         let view: ValueView = match batch.desc().dtype {
