@@ -7,7 +7,7 @@
 Each source has a server process of its own, of the sample clip at that rate and 320x180, so killing one is what a camera does that loses its
 power. After `every` seconds the next one is killed, and started again a second later. It says how long sources took to come back; how many frames
 were lost, by what the program says it dropped and by gaps between the times of results, each by cause: at the start, of sources that came back, and of
-those that played meanwhile; and memory, threads and open files after the first minute and at the end. `interval` is that of trtinfer: on a CPU it
+those that played meanwhile; memory, threads and open files after the first minute and at the end; and what it costs to read /metrics. `interval` is that of trtinfer: on a CPU it
 decides what the model costs. The status is 1 if a bar is missed.
 """
 
@@ -80,6 +80,19 @@ def size(process):
     return int(fields["VmRSS"].split()[0]) / 1024, int(fields["Threads"]), len(list((proc / "fd").iterdir()))
 
 
+def reading_metrics(process, times=200):
+    """Milliseconds of a core that one reading takes, by the processor time of the thread that answers."""
+    def spent():
+        tasks = pathlib.Path(f"/proc/{process.pid}/task").iterdir()
+        return next(int((task / "schedstat").read_text().split()[0]) for task in tasks if (task / "comm").read_text() == "http\n")
+
+    before = spent()
+    for _ in range(times):
+        with urllib.request.urlopen(f"http://127.0.0.1:{HTTP}/metrics", timeout=10) as answer:
+            length = len(answer.read())
+    return (spent() - before) / times / 1e6, length
+
+
 def gaps(file, fps):
     """Frames missing between the stream times of lines: those of the first second of each run, which begins with frame 0, and later ones."""
     connecting, playing, last = 0, 0, None
@@ -141,6 +154,8 @@ def run(program, servers, target, seconds, every, fps, folder):
     if started is None:
         sys.exit(f"not all sources run after 300 s: {status()}")
     print(f"{len(servers)} sources run after {started:.1f} s", flush=True)
+    cost, length = reading_metrics(program)
+    print(f"/metrics: {length} bytes in {cost:.2f} ms: {cost / 10:.2f} % of a core, read each second  [bar: 1 %]", flush=True)
     drops = Drops()
     time.sleep(2)
     drops.look(status())
