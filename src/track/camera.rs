@@ -19,7 +19,7 @@ const WEIGHT: f64 = 0.05;
 pub struct CommonMotion {
     /// How far objects are from their predicted positions, across and down.
     offsets: [Vec<f64>; 2],
-    axes: [Axis; 2],
+    axes: [AxisMotion; 2],
 }
 
 impl CommonMotion {
@@ -53,14 +53,14 @@ fn median(values: &mut [f64]) -> Option<f64> {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Axis {
+struct AxisMotion {
     last: f64,
     /// Means of the product of two offsets that follow each other, and of their squares.
     product: f64,
     square: f64,
 }
 
-impl Axis {
+impl AxisMotion {
     /// The part of an offset that will not go on.
     fn shake(&mut self, offset: f64) -> f64 {
         self.product += WEIGHT * (offset * self.last - self.product);
