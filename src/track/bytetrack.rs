@@ -5,8 +5,9 @@
 //! that came after it; and a track that has expired is not matched once more.
 
 use super::assignment::Assignment;
+use super::camera::{self, CommonMotion};
 use super::detections::FrameDetections;
-use super::kalman::{BoxFilter, BoxState};
+use super::kalman::{BoxFilter, BoxState, GATES};
 use super::overlap::{Edges, Neighbours, iou};
 use super::{Moment, TrackInput, TrackOptions, TrackedObject};
 
@@ -15,9 +16,6 @@ const SECOND_LIMIT: f64 = 0.5;
 const UNCONFIRMED_LIMIT: f64 = 0.7;
 /// Largest cost of a match by overlap where frames were skipped.
 const SKIPPED_LIMIT: f64 = 0.5;
-/// Largest squared Mahalanobis distances of the matches that follow then. DeepSORT's, 95 % of the boxes of an object
-/// that moves on as it did, and five standard deviations for one that has turned.
-const GATES: [f64; 2] = [9.4877, 25.0];
 /// Tracks that overlap by more are duplicates.
 const SAME: f64 = 1.0 - 0.15;
 
@@ -80,13 +78,12 @@ pub struct ByteTrack {
     tracks: Vec<Track>,
     /// Frames since the start.
     frames: u64,
-    /// Whether objects were predicted since the last detections.
-    has_predicted: bool,
     found: FrameDetections,
     /// Indices of the tracks to match.
     rows: Vec<u32>,
     neighbours: Neighbours,
     assignment: Assignment,
+    motion: CommonMotion,
 }
 
 impl ByteTrack {
@@ -95,30 +92,31 @@ impl ByteTrack {
             state,
             tracks: Vec::new(),
             frames: 0,
-            has_predicted: false,
             found: FrameDetections::default(),
             rows: Vec::new(),
             neighbours: Neighbours::default(),
             assignment: Assignment::default(),
+            motion: CommonMotion::default(),
         }
     }
 
     pub fn reset(&mut self) {
         self.tracks.clear();
-        (self.frames, self.has_predicted) = (0, false);
+        self.motion.reset();
+        self.frames = 0;
     }
 
     pub(crate) fn update(
         &mut self,
         options: &TrackOptions,
         detections: &[TrackInput],
-        Moment { now, steps }: Moment,
+        moment: Moment,
         last_id: &mut u64,
     ) {
+        let (Moment { now, steps, .. }, has_skipped) = (moment, moment.has_skipped());
         self.frames += 1;
         self.remove_old(options, now);
         self.found.fill(options, detections);
-        let has_skipped = std::mem::take(&mut self.has_predicted) || steps > 1;
         let limit = |limit: f64| if has_skipped { limit.min(SKIPPED_LIMIT) } else { limit };
         for track in &mut self.tracks {
             // In the paper the filter of a new track does not predict between the first two frames.
@@ -127,6 +125,9 @@ impl ByteTrack {
             }
         }
 
+        if has_skipped {
+            self.compensate_camera(options, detections);
+        }
         let is_known = |track: &Track| track.state != TrackState::Unconfirmed;
         select(&mut self.rows, &self.tracks, is_known);
         self.assign_overlaps(options, detections, options.fuse_score, limit(f64::from(options.match_thresh)));
@@ -140,47 +141,74 @@ impl ByteTrack {
         self.assign_overlaps(options, detections, false, SECOND_LIMIT);
         self.see_matches(detections, now, last_id);
         self.lose_others();
+        self.assignment.keep_unmatched(&mut self.rows, &mut self.found.columns);
         std::mem::swap(&mut self.found.columns, &mut self.found.low);
 
         let is_unconfirmed = |track: &Track| track.state == TrackState::Unconfirmed;
         select(&mut self.rows, &self.tracks, is_unconfirmed);
         self.assign_overlaps(options, detections, options.fuse_score, limit(UNCONFIRMED_LIMIT));
         self.see_matches(detections, now, last_id);
+        self.assignment.keep_unmatched(&mut self.rows, &mut self.found.columns);
         if has_skipped {
-            GATES.iter().for_each(|&gate| self.match_distances(options, detections, gate, now, last_id));
+            let is_free = |track: &Track| matches!(track.state, TrackState::Unconfirmed | TrackState::Lost);
+            GATES.iter().for_each(|&gate| self.match_distances(options, detections, gate, is_free, now, last_id));
+            // In so many frames, more objects hide each other, and low scores are what is seen of them.
+            std::mem::swap(&mut self.found.columns, &mut self.found.low);
+            let is_lost = |track: &Track| track.state == TrackState::Lost;
+            self.match_distances(options, detections, GATES[0], is_lost, now, last_id);
+            std::mem::swap(&mut self.found.columns, &mut self.found.low);
         }
         self.tracks.retain(|track| track.state != TrackState::Unconfirmed);
 
-        for column in 0..self.found.columns.len() {
-            let detection = self.found.columns[column];
+        for at in 0..self.found.columns.len() {
+            let detection = self.found.columns[at];
             let seen = &detections[detection as usize];
-            if self.assignment.row(column).is_none() && seen.score >= options.det_thresh {
+            if seen.score >= options.det_thresh {
                 self.begin(detection, seen, now, last_id);
             }
         }
         self.remove_doubles(options);
     }
 
+    /// Moves the tracks as far as the camera has shaken them.
+    fn compensate_camera(&mut self, options: &TrackOptions, detections: &[TrackInput]) {
+        let has_velocity = |track: &Track| track.state == TrackState::Tracked && track.first_seen != track.last_seen;
+        select(&mut self.rows, &self.tracks, has_velocity);
+        self.rows.truncate(camera::MOST);
+        self.assign_distances(options, detections, GATES[1]);
+        let ByteTrack { tracks, found, rows, assignment, motion, .. } = self;
+        motion.begin();
+        for (row, &track) in rows.iter().enumerate() {
+            if let Some(column) = assignment.column(row) {
+                motion.add(&tracks[track as usize].edges, &found.edges[found.columns[column] as usize]);
+            }
+        }
+        let shake = motion.shake();
+        for track in tracks {
+            track.filter.shift(shake);
+            track.edges = track.filter.edges();
+        }
+    }
+
     /// Where frames were skipped, objects whose velocity is not yet known, and those that turn, are far from their
-    /// predicted boxes. What overlaps did not match is matched by how probable the positions and sizes are.
+    /// predicted boxes. What overlaps did not match is matched by how probable the positions and sizes are. Keeps in
+    /// `columns` what was not matched.
     fn match_distances(
         &mut self,
         options: &TrackOptions,
         detections: &[TrackInput],
         gate: f64,
+        is_it: impl Fn(&Track) -> bool,
         now: u64,
         last_id: &mut u64,
     ) {
-        let ByteTrack { assignment, tracks, rows, found, .. } = self;
-        assignment.keep_unmatched(rows, &mut found.columns);
-        select(rows, tracks, |track| matches!(track.state, TrackState::Unconfirmed | TrackState::Lost));
-        let place = |track: &Track| track.filter.reach(gate);
-        self.assign(options, detections, gate, place, |track, _, seen| track.filter.distance(&seen.bbox));
+        select(&mut self.rows, &self.tracks, is_it);
+        self.assign_distances(options, detections, gate);
         self.see_matches(detections, now, last_id);
+        self.assignment.keep_unmatched(&mut self.rows, &mut self.found.columns);
     }
 
-    pub(crate) fn predict(&mut self, options: &TrackOptions, Moment { now, steps }: Moment) {
-        self.has_predicted = true;
+    pub(crate) fn predict(&mut self, options: &TrackOptions, Moment { now, steps, .. }: Moment) {
         for track in &mut self.tracks {
             (0..steps).for_each(|_| track.filter.coast());
             track.edges = track.filter.edges();
@@ -196,6 +224,12 @@ impl ByteTrack {
             1.0 - if fuse_score { overlap * f64::from(seen.score) } else { overlap }
         };
         self.assign(options, detections, limit, |track| track.edges, cost);
+    }
+
+    /// Matches them by their distances.
+    fn assign_distances(&mut self, options: &TrackOptions, detections: &[TrackInput], gate: f64) {
+        let place = |track: &Track| track.filter.reach(gate);
+        self.assign(options, detections, gate, place, |track, _, seen| track.filter.distance(&seen.bbox));
     }
 
     /// Matches the tracks of `rows`, which are looked for at the given boxes, with the detections of `columns`. Pairs

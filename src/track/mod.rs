@@ -7,12 +7,14 @@
 //! | [`ocsort`] | OC-SORT (Cao et al., CVPR 2023) |
 //! | [`iou`] | the largest overlaps first |
 //! | [`kalman`] | predicts boxes |
+//! | `camera` | what a camera that shakes adds to them |
 //! | `detections`, [`overlap`], [`assignment`] | match boxes |
 //!
 //! Once the busiest frame has passed, nothing is allocated.
 
 pub mod assignment;
 pub mod bytetrack;
+mod camera;
 mod detections;
 mod history;
 pub mod iou;
@@ -71,7 +73,7 @@ pub struct TrackOptions {
     pub fuse_score: bool,
     /// OC-SORT: pairs that overlap less are not matched.
     pub iou_thresh: f32,
-    /// OC-SORT: frames in a row in which an object must be seen.
+    /// OC-SORT: frames in a row in which an object must be seen. Frames that were skipped in between count.
     pub min_hits: u32,
     /// OC-SORT: weight of the direction.
     pub inertia: f32,
@@ -144,6 +146,15 @@ pub(crate) struct Moment {
     now: u64,
     /// Frames since the last one, missing ones included.
     steps: u32,
+    /// Frames since the last detections, missing and predicted ones included.
+    gap: u32,
+}
+
+impl Moment {
+    /// Whether there were frames without detections before this one.
+    fn has_skipped(&self) -> bool {
+        self.gap > 1
+    }
 }
 
 #[derive(Debug)]
@@ -174,6 +185,8 @@ pub struct Tracker {
     last_id: u64,
     /// The time of the last frame.
     last: Option<u64>,
+    /// Frames since the last detections.
+    gap: u32,
 }
 
 /// At most this many missing frames are counted.
@@ -187,14 +200,14 @@ impl Tracker {
             TrackerKind::OcSort => Algorithm::OcSort(OcSort::default()),
             TrackerKind::Iou => Algorithm::Iou(IouTracker::default()),
         };
-        Tracker { algorithm, objects: Vec::new(), last_id: 0, last: None }
+        Tracker { algorithm, objects: Vec::new(), last_id: 0, last: None, gap: 0 }
     }
 
     /// The next frame does not follow the last one: all tracks end. No id is given twice.
     pub fn reset(&mut self) {
         each!(&mut self.algorithm, it => it.reset());
         self.objects.clear();
-        self.last = None;
+        (self.last, self.gap) = (None, 0);
     }
 
     /// Takes in the detections of a frame at `now`; `frame_duration` is the time between frames if none is missing, and 0 if
@@ -207,6 +220,7 @@ impl Tracker {
         frame_duration: u64,
     ) -> &[Option<TrackedObject>] {
         let moment = self.moment(now, frame_duration);
+        self.gap = 0;
         each!(&mut self.algorithm, it => it.update(options, detections, moment, &mut self.last_id));
         self.objects.clear();
         self.objects.resize(detections.len(), None);
@@ -236,7 +250,9 @@ impl Tracker {
         self.last = Some(now);
         // A frame that comes a little late is still the next one.
         let steps = passed.saturating_add(frame_duration / 2).checked_div(frame_duration).unwrap_or(1);
-        Moment { now, steps: steps.clamp(1, MAX_STEPS) as u32 }
+        let steps = steps.clamp(1, MAX_STEPS) as u32;
+        self.gap = self.gap.saturating_add(steps);
+        Moment { now, steps, gap: self.gap }
     }
 }
 

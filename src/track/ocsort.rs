@@ -12,9 +12,10 @@
 use std::f64::consts::{FRAC_PI_2, PI};
 
 use super::assignment::Assignment;
+use super::camera::{self, CommonMotion};
 use super::detections::FrameDetections;
-use super::kalman::Estimate;
-use super::overlap::{Edges, Neighbours, iou};
+use super::kalman::{BoxFilter, BoxState, Estimate, GATES};
+use super::overlap::{Edges, Neighbours, center, iou};
 use super::{Moment, TrackInput, TrackOptions, TrackedObject};
 
 /// SORT's filter: centre, area and ratio, of which the ratio has no velocity.
@@ -46,6 +47,10 @@ impl AreaFilter {
         }
     }
 
+    fn shift(&mut self, by: [f64; 2]) {
+        self.0.iter_mut().zip(by).for_each(|(number, by)| number.value += by);
+    }
+
     fn edges(&self) -> Edges {
         let [x, y, area, ratio] = self.0.map(|number| number.value);
         let width = (area * ratio).sqrt();
@@ -60,10 +65,6 @@ fn measure(edges: &Edges) -> [f64; 4] {
 
 fn around([x, y]: [f64; 2], width: f64, height: f64) -> Edges {
     [x - width / 2.0, y - height / 2.0, x + width / 2.0, y + height / 2.0]
-}
-
-fn center(edges: &Edges) -> [f64; 2] {
-    [(edges[0] + edges[2]) / 2.0, (edges[1] + edges[3]) / 2.0]
 }
 
 /// The direction, of length 1, or 0 where both positions are the same.
@@ -104,6 +105,9 @@ impl Observations {
 #[derive(Clone, Debug)]
 struct OcTrack {
     filter: AreaFilter,
+    /// ByteTrack's filter, for frames that were skipped. The variances of SORT's are pixels, whatever the size of the
+    /// object, and tell too little of where it may be.
+    coasting: BoxFilter,
     /// The filter when the object was seen last, and the steps since then.
     seen_filter: AreaFilter,
     steps: u32,
@@ -114,10 +118,11 @@ struct OcTrack {
     first_seen: u64,
     last_seen: u64,
     detection: u32,
-    /// Frames with detections since it began, those since it was seen, and those in which it was seen without a break.
+    /// Frames since it began, and those in which it was seen without a break, skipped ones included.
     age: u64,
-    missed: u32,
     streak: u32,
+    /// Frames with detections since it was seen.
+    missed: u32,
     is_out: bool,
     observations: Observations,
     direction: Option<[f64; 2]>,
@@ -130,7 +135,7 @@ impl OcTrack {
         self.edges = self.filter.edges();
     }
 
-    fn see(&mut self, detection: u32, seen: Edges, class: u32, now: u64, delta_t: u32) {
+    fn see(&mut self, detection: u32, seen: Edges, found: &TrackInput, Moment { now, gap, .. }: Moment, delta_t: u32) {
         if let Some(last) = self.observations.last {
             self.direction = self.observations.before(self.age, delta_t).map(|before| direction(&before, &seen));
             if self.missed > 1 {
@@ -139,11 +144,12 @@ impl OcTrack {
         }
         self.observations.add(self.age, seen);
         self.filter.update(&seen);
+        self.coasting.update(&found.bbox);
         self.edges = self.filter.edges();
         (self.seen_filter, self.steps) = (self.filter, 0);
-        (self.class, self.detection, self.last_seen) = (class, detection, now);
+        (self.class, self.detection, self.last_seen) = (found.class, detection, now);
         self.missed = 0;
-        self.streak += 1;
+        self.streak = self.streak.saturating_add(gap);
     }
 
     /// Updates the filter as if the object had been seen on the line between both positions.
@@ -180,11 +186,13 @@ pub struct OcSort {
     rows: Vec<u32>,
     neighbours: Neighbours,
     assignment: Assignment,
+    motion: CommonMotion,
 }
 
 impl OcSort {
     pub fn reset(&mut self) {
         self.tracks.clear();
+        self.motion.reset();
         self.frames = 0;
     }
 
@@ -192,15 +200,17 @@ impl OcSort {
         &mut self,
         options: &TrackOptions,
         detections: &[TrackInput],
-        Moment { now, steps }: Moment,
+        moment: Moment,
         last_id: &mut u64,
     ) {
-        self.frames += 1;
+        let Moment { now, steps, gap } = moment;
+        self.frames += u64::from(gap);
         self.remove_old(options, now);
         self.found.fill(options, detections);
         for track in &mut self.tracks {
             track.predict(steps);
-            track.age += 1;
+            (0..steps).for_each(|_| track.coasting.predict(track.missed == 0));
+            track.age += u64::from(gap);
             if track.missed > 0 {
                 track.streak = 0;
             }
@@ -208,25 +218,34 @@ impl OcSort {
         }
         self.tracks.retain(|track| track.edges.iter().all(|edge| edge.is_finite()));
 
+        if moment.has_skipped() {
+            self.compensate_camera(options, detections);
+        }
         self.rows.clear();
         self.rows.extend(0..self.tracks.len() as u32);
         let momentum = |track: &OcTrack, edges: &Edges, score: f32| {
             track.consistency(edges, options.delta_t) * f64::from(options.inertia) * f64::from(score)
         };
         self.assign(options, detections, |track| Some(track.edges), momentum);
-        self.see_matches(options, detections, now);
+        self.see_matches(options, detections, moment);
         if options.use_byte {
             std::mem::swap(&mut self.found.columns, &mut self.found.low);
             self.assign(options, detections, |track| Some(track.edges), |_, _, _| 0.0);
-            self.see_matches(options, detections, now);
+            self.see_matches(options, detections, moment);
             std::mem::swap(&mut self.found.columns, &mut self.found.low);
         }
         self.assign(options, detections, |track| track.observations.last, |_, _, _| 0.0);
-        self.see_matches(options, detections, now);
+        self.see_matches(options, detections, moment);
+        if moment.has_skipped() {
+            for gate in GATES {
+                self.assign_distances(options, detections, gate);
+                self.see_matches(options, detections, moment);
+            }
+        }
 
         for at in 0..self.found.columns.len() {
             let detection = self.found.columns[at];
-            self.begin(detection, detections[detection as usize].class, now);
+            self.begin(detection, &detections[detection as usize], now);
         }
         let is_early = self.frames <= u64::from(options.min_hits);
         for track in &mut self.tracks {
@@ -238,8 +257,12 @@ impl OcSort {
         }
     }
 
-    pub(crate) fn predict(&mut self, options: &TrackOptions, Moment { now, steps }: Moment) {
-        self.tracks.iter_mut().for_each(|track| track.predict(steps));
+    pub(crate) fn predict(&mut self, options: &TrackOptions, Moment { now, steps, .. }: Moment) {
+        for track in &mut self.tracks {
+            track.predict(steps);
+            (0..steps).for_each(|_| track.coasting.coast());
+            track.edges = track.coasting.edges();
+        }
         self.remove_old(options, now);
     }
 
@@ -271,36 +294,78 @@ impl OcSort {
         assignment.solve();
     }
 
+    /// Moves the tracks as far as the camera has shaken them.
+    fn compensate_camera(&mut self, options: &TrackOptions, detections: &[TrackInput]) {
+        let has_velocity = |track: &OcTrack| track.missed == 1 && track.observations.last.is_some();
+        self.rows.clear();
+        self.rows.extend((0..).zip(&self.tracks).filter(|(_, track)| has_velocity(track)).map(|(number, _)| number));
+        self.rows.truncate(camera::MOST);
+        self.assign_distances(options, detections, GATES[1]);
+        let OcSort { tracks, found, rows, assignment, motion, .. } = self;
+        motion.begin();
+        for (row, &track) in rows.iter().enumerate() {
+            if let Some(column) = assignment.column(row) {
+                let predicted = tracks[track as usize].coasting.edges();
+                motion.add(&predicted, &found.edges[found.columns[column] as usize]);
+            }
+        }
+        let shake = motion.shake();
+        for track in tracks {
+            track.coasting.shift(shake);
+            track.filter.shift(shake);
+            track.edges = track.filter.edges();
+        }
+    }
+
+    /// Where frames were skipped, what overlaps did not match is matched by how probable the positions and sizes are.
+    fn assign_distances(&mut self, options: &TrackOptions, detections: &[TrackInput], gate: f64) {
+        let OcSort { tracks, found: FrameDetections { edges, columns, .. }, rows, neighbours, assignment, .. } = self;
+        assignment.begin(columns.len(), gate);
+        neighbours.fill((0..).zip(columns.iter().map(|&detection| edges[detection as usize])));
+        for &row in &*rows {
+            let OcTrack { coasting, class, .. } = &tracks[row as usize];
+            for column in neighbours.near(&coasting.reach(gate)) {
+                let seen = &detections[columns[column as usize] as usize];
+                if !options.per_class || seen.class == *class {
+                    assignment.pair(column, coasting.distance(&seen.bbox));
+                }
+            }
+            assignment.end_row();
+        }
+        assignment.solve();
+    }
+
     /// Keeps in `rows` and `columns` what was not matched.
-    fn see_matches(&mut self, options: &TrackOptions, detections: &[TrackInput], now: u64) {
+    fn see_matches(&mut self, options: &TrackOptions, detections: &[TrackInput], moment: Moment) {
         let OcSort { tracks, found: FrameDetections { edges, columns, .. }, rows, assignment, .. } = self;
         for (row, &track) in rows.iter().enumerate() {
             if let Some(column) = assignment.column(row) {
                 let detection = columns[column];
-                let (seen, class) = (edges[detection as usize], detections[detection as usize].class);
-                tracks[track as usize].see(detection, seen, class, now, options.delta_t);
+                let (seen, found) = (edges[detection as usize], &detections[detection as usize]);
+                tracks[track as usize].see(detection, seen, found, moment, options.delta_t);
             }
         }
         assignment.keep_unmatched(rows, columns);
     }
 
-    fn begin(&mut self, detection: u32, class: u32, now: u64) {
+    fn begin(&mut self, detection: u32, found: &TrackInput, now: u64) {
         let edges = self.found.edges[detection as usize];
         let filter = AreaFilter::new(&edges);
         // As in the authors' program, the first detection of a track is not an observation.
         self.tracks.push(OcTrack {
             filter,
+            coasting: BoxFilter::new(BoxState::Xyah, &found.bbox),
             seen_filter: filter,
             steps: 0,
             edges,
-            class,
+            class: found.class,
             id: 0,
             first_seen: now,
             last_seen: now,
             detection,
             age: 0,
-            missed: 0,
             streak: 0,
+            missed: 0,
             is_out: false,
             observations: Observations::default(),
             direction: None,

@@ -4,6 +4,10 @@
 /// Left, top, right and bottom.
 pub type Edges = [f64; 4];
 
+pub fn center(edges: &Edges) -> [f64; 2] {
+    [(edges[0] + edges[2]) / 2.0, (edges[1] + edges[3]) / 2.0]
+}
+
 /// Intersection over union; 0 where one of the boxes is invalid.
 pub fn iou(a: &Edges, b: &Edges) -> f64 {
     let (width, height) = (a[2].min(b[2]) - a[0].max(b[0]), a[3].min(b[3]) - a[1].max(b[1]));

@@ -5,8 +5,13 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use proptest::prelude::*;
+use random::Random;
 
 use super::*;
+
+#[allow(dead_code)] // other tests use more of it
+#[path = "../../tests/common/random.rs"]
+mod random;
 
 const FRAME: u64 = 33_333_333;
 
@@ -405,6 +410,112 @@ fn objects_far_from_their_predicted_boxes_keep_their_ids_where_frames_were_skipp
         // It is another object where it cannot have gone so far.
         let jumping = |frame: u64| vec![at(if frame < 50 { 100.0 } else { 700.0 }, 300.0)];
         assert_eq!(ids_with_interval(kind, 5, 60, jumping).last(), Some(&vec![2]), "{kind:?}");
+    }
+}
+
+/// How a camera moves the boxes of a frame.
+type Camera = fn(frame: u64, random: &mut Random) -> [f32; 2];
+
+/// About normal, with this deviation.
+fn scatter(random: &mut Random, deviation: f32) -> f32 {
+    deviation * ((0..12).map(|_| random.unit()).sum::<f32>() - 6.0)
+}
+
+/// The frames of a crowd in Full HD: of each object its true box, and of what is detected the number of the object and
+/// the detection. Objects turn slowly, and at the edges at once. Detections are dropped and scattered, and more so in a
+/// hard scene.
+type CrowdFrame = (Vec<BBox>, Vec<(usize, TrackInput)>);
+
+fn crowd(count: usize, frames: u64, is_hard: bool, camera: Camera) -> Vec<CrowdFrame> {
+    let mut random = Random(count as u64);
+    let mut walkers: Vec<[f32; 5]> = (0..count)
+        .map(|_| {
+            let (x, y) = (random.between(100.0, 1820.0), random.between(100.0, 980.0));
+            [x, y, random.between(40.0, 140.0), scatter(&mut random, 5.0), scatter(&mut random, 2.5)]
+        })
+        .collect();
+    let [dropped, doubled] = if is_hard { [0.2, 0.1] } else { [0.04, 0.02] };
+    let frame = |number| {
+        let [dx, dy] = camera(number, &mut random);
+        let (mut truth, mut found) = (Vec::new(), Vec::new());
+        for (number, [x, y, height, across, down]) in walkers.iter_mut().enumerate() {
+            *across += scatter(&mut random, 0.3);
+            *down += scatter(&mut random, 0.15);
+            (*x, *y) = (*x + *across, *y + *down);
+            if !(0.0..1920.0).contains(x) {
+                *across = (960.0 - *x).signum() * across.abs();
+            }
+            if !(0.0..1080.0).contains(y) {
+                *down = (540.0 - *y).signum() * down.abs();
+            }
+            let [cx, cy] = [*x + dx, *y + dy];
+            truth.push(BBox::from_center(cx, cy, 0.45 * *height, *height));
+            let copies = match random.unit() {
+                below if below < dropped => 0,
+                below if below < dropped + doubled => 2,
+                _ => 1,
+            };
+            for copy in 0..copies {
+                let [sx, sy, sw, sh] = [0.45, 1.0, 0.63, 1.4].map(|side| scatter(&mut random, 0.015 * side * *height));
+                let bbox = BBox::from_center(cx + sx, cy + sy, 0.45 * *height + sw, *height + sh);
+                let score = if copy > 0 { 0.5 } else { random.between(0.55, 0.95) };
+                found.push((number, TrackInput { bbox, score, class: 0 }));
+            }
+        }
+        (truth, found)
+    };
+    (0..frames).map(frame).collect()
+}
+
+/// Of all true boxes, the part that overlaps a box with the id that its object has most often by half; each
+/// `interval`-th frame is detected.
+fn followed(kind: TrackerKind, interval: u64, frames: &[CrowdFrame]) -> f64 {
+    let mut clip = Clip::new(kind);
+    let mut hits: BTreeMap<(usize, u64), usize> = BTreeMap::new();
+    let mut last: &[(usize, TrackInput)] = &[];
+    for (number, (truth, found)) in (0..).zip(frames) {
+        clip.now += FRAME;
+        let objects = if number % interval == 0 {
+            last = found;
+            let inputs: Vec<TrackInput> = found.iter().map(|&(_, seen)| seen).collect();
+            clip.tracker.update(&clip.options, &inputs, clip.now, FRAME)
+        } else {
+            clip.tracker.predict(&clip.options, clip.now, FRAME)
+        };
+        for (&(walker, _), object) in last.iter().zip(objects) {
+            if let Some(object) = object.filter(|object| object.bbox.iou(&truth[walker]) >= 0.5) {
+                *hits.entry((walker, object.id)).or_default() += 1;
+            }
+        }
+    }
+    let all: usize = frames.iter().map(|(truth, _)| truth.len()).sum();
+    let mut best: BTreeMap<usize, usize> = BTreeMap::new();
+    for ((walker, _), count) in hits {
+        let most = best.entry(walker).or_default();
+        *most = count.max(*most);
+    }
+    best.values().sum::<usize>() as f64 / all as f64
+}
+
+#[test]
+fn crowds_are_followed_where_frames_are_skipped() {
+    let still: Camera = |_, _| [0.0; 2];
+    let pans: Camera = |frame, _| [6.0 * (frame.clamp(50, 90) - 50) as f32, 0.0];
+    // Where the boxes of the next four frames are, no detection tells.
+    let shakes: Camera = |_, random| [scatter(random, 6.0), scatter(random, 6.0)];
+    for (what, frames, bar) in [
+        ("5 objects", crowd(5, 300, false, still), 0.97),
+        ("20 objects", crowd(20, 200, false, still), 0.97),
+        ("60 objects", crowd(60, 120, false, still), 0.95),
+        ("300 objects", crowd(300, 60, false, still), 0.92),
+        ("a fifth dropped, a tenth doubled", crowd(30, 200, true, still), 0.97),
+        ("the camera pans", crowd(31, 150, false, pans), 0.95),
+        ("the camera shakes", crowd(32, 200, false, shakes), 0.88),
+    ] {
+        for kind in [TrackerKind::ByteTrack, TrackerKind::BotSortIou, TrackerKind::OcSort] {
+            let [each, fifth] = [1, 5].map(|interval| followed(kind, interval, &frames));
+            assert!(fifth >= bar * each, "{what}, {kind:?}: {fifth} of {each}");
+        }
     }
 }
 

@@ -98,9 +98,10 @@ def theirs(run, folder, frames):
     return [[(i, *found[n][:4]) for n, i in ids.items()] for found, ids in zip(detections, run(folder, detections))]
 
 
-def bound(frames, interval):
+def bound(frames, interval, camera):
     """What a tracker that sees each `interval`-th frame can reach, if it knows the true number and box of all that was detected:
-    until the next of these frames, boxes move as they did since the last one. What has come or turned meanwhile is in no detection."""
+    until the next of these frames, boxes move as they did since the last one. What has come or turned meanwhile is in no detection.
+    `camera` has the positions that it knows of the camera, which stays where it was in the last of these frames."""
     shown, moving = [], []
     for number, (truth, found) in enumerate(frames):
         if number % interval:
@@ -114,13 +115,14 @@ def bound(frames, interval):
                 n, *box = truth[at]
                 box = np.array(box)
                 rows.append((n, *found[row][:4]))
-                moving.append((n, box, (box - before.get(n, box)) / interval))
+                moved = box - before[n] - np.tile(camera[number] - camera[number - interval], 2) if n in before else 0 * box
+                moving.append((n, box, moved / interval))
         shown.append(rows)
     return shown
 
 
 def score(frames, tracks):
-    """HOTA, IDF1, changes of numbers per 1,000 frames, recall."""
+    """HOTA and its parts DetA, AssA and LocA, IDF1, changes of numbers per 1,000 frames, recall."""
     truth_ids = sorted({n for truth, _ in frames for n, *_ in truth})
     track_ids = sorted({n for rows in tracks for n, *_ in rows})
     place = [{n: at for at, n in enumerate(ids)} for ids in (truth_ids, track_ids)]
@@ -134,24 +136,31 @@ def score(frames, tracks):
         "num_gt_dets": sum(map(len, data["gt_ids"])), "num_tracker_dets": sum(map(len, data["tracker_ids"])),
     }
     hota, clear, identity = (metric.eval_sequence(data) for metric in (HOTA(), CLEAR({"PRINT_CONFIG": False}), Identity({"PRINT_CONFIG": False})))
-    return 100 * hota["HOTA"].mean(), 100 * identity["IDF1"], 1000 * clear["IDSW"] / len(frames), 100 * clear["CLR_Re"]
+    parts = [100 * hota[part].mean() for part in ("HOTA", "DetA", "AssA", "LocA")]
+    return *parts, 100 * identity["IDF1"], 1000 * clear["IDSW"] / len(frames), 100 * clear["CLR_Re"]
 
 
 def main():
     program, folders = sys.argv[1], [pathlib.Path(folder) for folder in sys.argv[2:4]]
-    print("| scene | tracker | HOTA | IDF1 | changes of numbers per 1,000 frames | recall |\n|---|---|---|---|---|---|")
+    print("| scene | tracker | HOTA | DetA | AssA | LocA | IDF1 | changes of numbers per 1,000 frames | recall |\n" + "|---" * 9 + "|")
     for name, (scene, length) in SCENES.items():
         random.seed(0)
-        frames = [scene.frame() for _ in range(length)]
-        runs = {kind: ours(program, kind, frames) for kind in ("bytetrack", "ocsort", "botsortiou", "iou")}
-        runs["bytetrack, interval=5"] = ours(program, "bytetrack", frames, 5)
-        runs["bound of interval=5"] = bound(frames, 5)
+        frames, camera = [], []
+        for _ in range(length):
+            frames.append(scene.frame())
+            camera.append(np.array(getattr(scene, "camera", (0, 0))))
+        kinds = {"bytetrack": "bytetrack", "ocsort": "ocsort", "botsort-iou": "botsortiou", "iou": "iou"}
+        runs = {name: ours(program, kind, frames) for name, kind in kinds.items()}
+        runs |= {f"{name}, interval=5": ours(program, kind, frames, 5) for name, kind in kinds.items()}
+        runs["bound of interval=5"] = bound(frames, 5, 0 * np.array(camera))
+        if np.any(camera):
+            runs["bound that knows the camera"] = bound(frames, 5, camera)
         if folders:
             runs["ByteTrack's program"] = theirs(gold.bytetrack, folders[0], frames)
             runs["OC-SORT's program"] = theirs(gold.ocsort, folders[1], frames)
         for kind, tracks in runs.items():
-            hota, idf1, changes, recall = score(frames, tracks)
-            print(f"| {name} | {kind} | {hota:.1f} | {idf1:.1f} | {changes:.0f} | {recall:.1f} |")
+            *parts, idf1, changes, recall = score(frames, tracks)
+            print(f"| {name} | {kind} | {' | '.join(f'{part:.1f}' for part in parts)} | {idf1:.1f} | {changes:.0f} | {recall:.1f} |")
 
 
 if __name__ == "__main__":
