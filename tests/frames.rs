@@ -108,6 +108,7 @@ fn unusable_frames_are_explained() {
         ("video/x-raw,format={YUY2,UYVY}", ["{ YUY2, UYVY }", "P010_10LE, I420", "videoconvert"]),
         ("video/x-raw(memory:GLMemory),format=RGBA", ["RGBA (memory:GLMemory)", "system memory", "gldownload"]),
         ("video/x-raw(memory:CUDAMemory),format=NV12", ["NV12 (memory:CUDAMemory)", "system memory", "cudadownload"]),
+        ("video/x-raw(memory:NVMM),format=YUY2", ["YUY2 (memory:NVMM)", "system memory", "nvvideoconvert"]),
         ("video/x-h264", ["video/x-h264", "system memory", "decodebin"]),
     ] {
         let mut bench = Bench::new("tensor-size=8x8");
@@ -145,4 +146,21 @@ fn upstream_may_use_any_layout_but_must_crop() {
     assert!(bench.harness.element().unwrap().static_pad("sink").unwrap().query(&mut query));
     assert!(query.find_allocation_meta::<VideoMeta>().is_some());
     assert!(query.find_allocation_meta::<VideoCropMeta>().is_none());
+}
+
+/// In this process nothing has loaded NVIDIA's library, or a stand-in for it.
+#[test]
+fn frames_in_nvmm_memory_need_a_library() {
+    if gsttrt::gst::memory::nvmm::available().is_ok() {
+        return println!("SKIP: libnvbufsurface.so is on this machine");
+    }
+    let mut bench = Bench::new("tensor-size=8x8");
+    let caps = "video/x-raw(memory:NVMM),format=NV12,width=8,height=8,framerate=1/1";
+    bench.expect_refusal(caps);
+    let said = bench.said();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert_eq!(said[0].0, "LibraryError::Init");
+    for part in ["NvBufSurface", "libnvbufsurface.so", "DeepStream", "nvidia-l4t-multimedia", "LD_LIBRARY_PATH"] {
+        assert!(said[0].1.contains(part), "{part}: {said:?}");
+    }
 }

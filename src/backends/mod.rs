@@ -10,7 +10,7 @@
 
 pub mod batcher;
 mod context_pool;
-mod dylib;
+pub(crate) mod dylib;
 mod exit;
 mod host;
 mod limits;

@@ -315,6 +315,31 @@ impl CudaContextSlot {
         self.put(context.clone()).map(drop)
     }
 
+    /// Takes over the primary context of a GPU, in which NVIDIA's own elements work, by their number of the GPU.
+    ///
+    /// # Errors
+    /// `Settings`, if the user wants another device, or there is no such GPU.
+    pub fn follow_primary(&self, gpu: i32, device: i32) -> Result<Context> {
+        if device >= 0 && device != gpu {
+            return Err(Error::new(
+                ErrorKind::Settings,
+                format!("cuda-device-id is {device}, and frames come from GPU {gpu}"),
+            )
+            .remedy("Set the same cuda-device-id on all elements, or -1, and the same gpu-id on those before"));
+        }
+        if let Some(context) = self.fitting(gpu).filter(Context::is_primary) {
+            return Ok(context);
+        }
+        let count = driver::device_count()?;
+        if gpu >= count {
+            let what = format!("Frames come from GPU {gpu}, and this process sees {count}");
+            return Err(Error::new(ErrorKind::Settings, what)
+                .remedy("Set gpu-id of the elements before to one of them, or make the GPU visible to this process"));
+        }
+        let context = Context::primary(gpu)?;
+        self.put(context)
+    }
+
     /// Forgets the context; another start may find another one.
     pub fn clear(&self) {
         *self.0.lock().unwrap() = None;

@@ -23,9 +23,11 @@ pub trait VideoFilter: BaseTransformImpl {
     /// The format of frames with such caps.
     ///
     /// # Errors
-    /// As [`Format::from_caps`]; posted on the bus too.
-    fn format(&self, log: gst::DebugCategory, caps: &gst::Caps) -> Result<Format, gst::LoggableError> {
-        Format::from_caps(caps).map_err(|error| {
+    /// As [`Format::from_caps`], and, if they are to be drawn on, [`Format::check_drawable`]; posted on the bus too.
+    fn format(&self, log: gst::DebugCategory, caps: &gst::Caps, draw: bool) -> Result<Format, gst::LoggableError> {
+        let format = Format::from_caps(caps);
+        let format = format.and_then(|format| if draw { format.check_drawable().map(|()| format) } else { Ok(format) });
+        format.map_err(|error| {
             self.obj().post_error(&error);
             gst::loggable_error!(log, "{error}")
         })

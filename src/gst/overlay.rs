@@ -185,6 +185,7 @@ impl OverlayRenderer {
         keypoints: Option<&KeypointModel>,
         change: impl FnOnce(&mut Self, &mut gst::BufferRef) -> Result<()>,
     ) -> Result<()> {
+        self.format.check_drawable()?;
         let mut copy = None;
         let changed = match frame.get_mut().filter(|buffer| is_drawable(buffer)) {
             Some(buffer) => change(self, buffer),

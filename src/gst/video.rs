@@ -8,9 +8,11 @@ use gst::prelude::*;
 use gst_video::{VideoChromaSite, VideoColorMatrix, VideoColorRange, VideoFormat, VideoInfo};
 use smallvec::SmallVec;
 
+use crate::core::cuda::driver::{Context, Fence, Stream};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::gst::cuda;
 use crate::gst::cuda::MEMORY_FEATURE as CUDA_MEMORY;
+use crate::gst::memory::nvmm::{self, MEMORY_FEATURE as NVMM_MEMORY, NvmmFrame, NvmmOnGpu};
 use crate::gst::meta;
 use crate::image::device::{DevicePlane, DevicePlanes};
 use crate::image::frame::{Colorimetry, Frame, FrameMut, Matrix, PixelFormat, Plane, PlaneMut};
@@ -23,7 +25,7 @@ pub const TENSOR_FIELD: &str = "tensor";
 /// Caps field of GStreamer 1.28 that names the tensors in a GstTensorMeta.
 pub const TENSORS_FIELD: &str = "tensors";
 
-/// Formats in CUDA memory, best first; system memory has [`PixelFormat::ALL`].
+/// Formats in CUDA memory, best first; NVMM memory and system memory have [`PixelFormat::ALL`].
 const CUDA_FORMATS: [VideoFormat; 7] = [
     VideoFormat::Nv12,
     VideoFormat::P01010le,
@@ -34,12 +36,13 @@ const CUDA_FORMATS: [VideoFormat; 7] = [
     VideoFormat::Bgr,
 ];
 
-/// Caps of every pad of the three elements: CUDA memory first, then system memory.
+/// Caps of every pad of the three elements: CUDA memory first, then NVIDIA's own, then system memory.
 pub fn template_caps() -> gst::Caps {
     static CAPS: LazyLock<gst::Caps> = LazyLock::new(|| {
-        let system = PixelFormat::ALL.map(|format| VideoFormat::from_string(format.name()));
+        let all = PixelFormat::ALL.map(|format| VideoFormat::from_string(format.name()));
         let mut caps = gst_video::VideoCapsBuilder::new().features([CUDA_MEMORY]).format_list(CUDA_FORMATS).build();
-        caps.merge(gst_video::VideoCapsBuilder::new().format_list(system).build());
+        caps.merge(gst_video::VideoCapsBuilder::new().features([NVMM_MEMORY]).format_list(all).build());
+        caps.merge(gst_video::VideoCapsBuilder::new().format_list(all).build());
         caps
     });
     CAPS.clone()
@@ -55,16 +58,17 @@ pub fn pad_templates() -> &'static [gst::PadTemplate] {
     &*TEMPLATES
 }
 
-/// The structures of `caps` whose memory can be used on this machine.
+/// The structures of `caps` whose memory can be used on this machine. NVMM memory is one of them: where it is, its library
+/// is, which is opened for frames in it only.
 pub fn usable(caps: &gst::Caps) -> gst::Caps {
     match cuda::available() {
         Ok(()) => caps.clone(),
-        Err(_) => in_system_memory(caps),
+        Err(_) => without_cuda(caps),
     }
 }
 
 /// The structures of `caps` that are not of CUDA memory.
-pub fn in_system_memory(caps: &gst::Caps) -> gst::Caps {
+pub fn without_cuda(caps: &gst::Caps) -> gst::Caps {
     caps.iter_with_features()
         .filter(|(_, features)| !features.contains(CUDA_MEMORY) || features.is_any())
         .map(|(structure, features)| (structure.to_owned(), features.to_owned()))
@@ -73,7 +77,16 @@ pub fn in_system_memory(caps: &gst::Caps) -> gst::Caps {
 
 /// Whether frames of these caps lie in CUDA memory.
 pub fn is_cuda(caps: &gst::CapsRef) -> bool {
-    caps.features(0).is_some_and(|features| !features.is_any() && features.contains(CUDA_MEMORY))
+    has_feature(caps, CUDA_MEMORY)
+}
+
+/// Whether frames of these caps lie in NVMM memory.
+pub fn is_nvmm(caps: &gst::CapsRef) -> bool {
+    has_feature(caps, NVMM_MEMORY)
+}
+
+fn has_feature(caps: &gst::CapsRef, feature: &str) -> bool {
+    caps.features(0).is_some_and(|features| !features.is_any() && features.contains(feature))
 }
 
 /// Why a frame of none of the `offered` caps can be used; nothing where one can.
@@ -86,6 +99,7 @@ pub fn refusal(offered: &gst::CapsRef) -> Option<Error> {
     let remedy = match features {
         _ if first.name() != "video/x-raw" => "Put a decoder like decodebin before it",
         features if features.contains(CUDA_MEMORY) => "Put cudadownload before it",
+        features if features.contains(NVMM_MEMORY) => "Put nvvideoconvert before it",
         features if !features.is_equal(&gst::CAPS_FEATURES_MEMORY_SYSTEM_MEMORY) => {
             "Put an element before it that downloads such memory, like gldownload"
         }
@@ -177,6 +191,8 @@ pub struct Format {
     pub info: VideoInfo,
     pub pixels: PixelFormat,
     pub color: Colorimetry,
+    /// Frames lie in NVMM memory. Whether others lie in CUDA memory or on the host is seen of each.
+    is_nvmm: bool,
 }
 
 impl Format {
@@ -190,7 +206,28 @@ impl Format {
         let name = info.format().to_str();
         let pixels = PixelFormat::ALL.into_iter().find(|format| format.name() == name);
         let pixels = pixels.ok_or_else(|| unusable(format!("the format {name} is not supported in system memory")))?;
-        Ok(Format { color: colorimetry(&info), pixels, info })
+        Ok(Format { color: colorimetry(&info), pixels, info, is_nvmm: is_nvmm(caps) })
+    }
+
+    /// Checks that what reads such frames is there.
+    ///
+    /// # Errors
+    /// `Library`, with what is missing.
+    pub fn check_readable(&self) -> Result<()> {
+        if self.is_nvmm { nvmm::available() } else { Ok(()) }
+    }
+
+    /// Checks that such frames can be drawn on.
+    ///
+    /// # Errors
+    /// `Negotiation`, for frames in NVMM memory.
+    pub fn check_drawable(&self) -> Result<()> {
+        if self.is_nvmm { Err(nvmm::not_drawable()) } else { Ok(()) }
+    }
+
+    /// A buffer's frame in NVMM memory; nothing where frames lie elsewhere.
+    pub fn nvmm<'a>(&self, buffer: &'a gst::BufferRef) -> Result<Option<NvmmFrame<'a>>> {
+        self.is_nvmm.then(|| NvmmFrame::of(buffer, self.pixels, self.size())).transpose()
     }
 
     /// What is painted on.
@@ -211,20 +248,21 @@ impl Format {
 
     /// Maps a buffer to read its picture.
     pub fn read<T>(&self, buffer: &gst::BufferRef, read: impl FnOnce(&Frame) -> Result<T>) -> Result<T> {
+        if let Some(nvmm) = self.nvmm(buffer)? {
+            return nvmm.read(|planes| read(&self.frame(planes)));
+        }
         let layouts = self.layouts(buffer)?;
         let mapped = layouts.iter().map(|layout| map(buffer, &layout.bytes)).collect::<Result<SmallVec<[_; 3]>>>()?;
-        let planes = layouts.iter().zip(&mapped);
-        read(&Frame {
-            format: self.pixels,
-            width: self.info.width() as usize,
-            height: self.info.height() as usize,
-            planes: planes
-                .map(|(layout, (memory, skip))| Plane {
-                    data: &memory[*skip..][..layout.bytes.len()],
-                    stride: layout.stride,
-                })
-                .collect(),
-        })
+        let planes = layouts.iter().zip(&mapped).map(|(layout, (memory, skip))| Plane {
+            data: &memory[*skip..][..layout.bytes.len()],
+            stride: layout.stride,
+        });
+        read(&self.frame(planes.collect()))
+    }
+
+    fn frame<'a>(&self, planes: SmallVec<[Plane<'a>; 3]>) -> Frame<'a> {
+        let (width, height) = self.size();
+        Frame { format: self.pixels, width: width as usize, height: height as usize, planes }
     }
 
     /// Maps a buffer to draw on its picture.
@@ -243,6 +281,18 @@ impl Format {
         Ok(())
     }
 
+    /// The picture of a buffer in GPU memory, mapped to be read in that context; `None` where it lies on the host.
+    pub fn read_on_gpu<'a>(&self, buffer: &'a gst::BufferRef, context: &Context) -> Result<Option<GpuFrame<'a>>> {
+        let Some(nvmm) = self.nvmm(buffer)? else { return self.on_gpu(buffer, false) };
+        let frame = |mut mapped: NvmmOnGpu<'a>| GpuFrame {
+            planes: std::mem::take(&mut mapped.planes),
+            context: context.clone(),
+            mapped: GpuMapping::Nvmm(Box::new(mapped)),
+            _buffer: buffer,
+        };
+        Ok(nvmm.on_gpu(context)?.map(frame))
+    }
+
     /// The picture of a buffer in CUDA memory, mapped for the GPU; `None` where it lies elsewhere. Caps are not
     /// reliable: elements that download pass CUDA memory on as system memory where they can.
     pub fn on_gpu<'a>(&self, buffer: &'a gst::BufferRef, write: bool) -> Result<Option<GpuFrame<'a>>> {
@@ -254,7 +304,8 @@ impl Format {
             address: mapped.address + layout.bytes.start as u64,
             stride: layout.stride,
         };
-        Ok(Some(GpuFrame { planes: layouts.iter().map(plane).collect(), context, mapped, _buffer: buffer }))
+        let planes = layouts.iter().map(plane).collect();
+        Ok(Some(GpuFrame { planes, context, mapped: GpuMapping::Cuda(mapped), _buffer: buffer }))
     }
 
     /// Where the planes lie in a buffer: from its GstVideoMeta, which may be wrong and is checked, else from the caps.
@@ -285,18 +336,35 @@ impl Format {
     }
 }
 
-/// A picture in CUDA memory, mapped until this is dropped.
+/// A picture in GPU memory, mapped until this is dropped.
 pub struct GpuFrame<'a> {
-    pub context: crate::core::cuda::driver::Context,
+    pub context: Context,
     pub planes: DevicePlanes,
-    mapped: cuda::MappedCudaMemory<'a>,
+    mapped: GpuMapping<'a>,
     _buffer: &'a gst::BufferRef,
+}
+
+enum GpuMapping<'a> {
+    Cuda(cuda::MappedCudaMemory<'a>),
+    Nvmm(Box<NvmmOnGpu<'a>>),
 }
 
 impl GpuFrame<'_> {
     /// Lets the stream wait until the picture is there.
-    pub fn order(&self, stream: &crate::core::cuda::driver::Stream) -> Result<()> {
-        self.mapped.order(stream)
+    pub fn order(&self, stream: &Stream) -> Result<()> {
+        match &self.mapped {
+            GpuMapping::Cuda(mapped) => mapped.order(stream),
+            GpuMapping::Nvmm(_) => Ok(()), // it is there
+        }
+    }
+
+    /// Ends the mapping of a picture that was read by the time of the fence. It is waited for where the picture is gone
+    /// with the mapping; others stay with their buffer.
+    pub fn end(self, read: Option<&Fence>) -> Result<()> {
+        match self.mapped {
+            GpuMapping::Cuda(_) => Ok(()),
+            GpuMapping::Nvmm(mapped) => mapped.end(read),
+        }
     }
 }
 
@@ -320,7 +388,7 @@ fn map(buffer: &gst::BufferRef, bytes: &Range<usize>) -> Result<(gst::MappedMemo
 pub struct FramePool {
     pool: gst::BufferPool,
     format: Format,
-    context: Option<crate::core::cuda::driver::Context>,
+    context: Option<Context>,
 }
 
 impl FramePool {
@@ -335,23 +403,19 @@ impl FramePool {
     }
 
     /// In CUDA memory.
-    pub fn on_gpu(format: &Format, context: &crate::core::cuda::driver::Context) -> Result<Self> {
+    pub fn on_gpu(format: &Format, context: &Context) -> Result<Self> {
         let (caps, size) = format.caps()?;
         let (pool, _) = cuda::pool(context, &caps, size, 0)?;
         FramePool::start(pool, format, Some(context.clone()))
     }
 
-    fn start(
-        pool: gst::BufferPool,
-        format: &Format,
-        context: Option<crate::core::cuda::driver::Context>,
-    ) -> Result<Self> {
+    fn start(pool: gst::BufferPool, format: &Format, context: Option<Context>) -> Result<Self> {
         pool.set_active(true).map_err(|error| no_pool(error.to_string()))?;
         Ok(FramePool { pool, format: format.clone(), context })
     }
 
     /// The context of its memory, unless that is the system's.
-    pub fn context(&self) -> Option<&crate::core::cuda::driver::Context> {
+    pub fn context(&self) -> Option<&Context> {
         self.context.as_ref()
     }
 
@@ -366,11 +430,7 @@ impl FramePool {
     ///
     /// # Safety
     /// Both buffers stay until then, `buffer` also where this fails.
-    pub unsafe fn queue_copy(
-        &self,
-        buffer: &gst::BufferRef,
-        stream: &crate::core::cuda::driver::Stream,
-    ) -> Result<gst::Buffer> {
+    pub unsafe fn queue_copy(&self, buffer: &gst::BufferRef, stream: &Stream) -> Result<gst::Buffer> {
         // SAFETY: both buffers stay until the copy is done.
         self.copy_by(buffer, |target| unsafe { self.copy_on_gpu(buffer, target, stream) })
     }
@@ -395,12 +455,7 @@ impl FramePool {
     ///
     /// # Safety
     /// Both buffers stay until what is queued on the stream is done.
-    unsafe fn copy_on_gpu(
-        &self,
-        buffer: &gst::BufferRef,
-        target: &mut gst::BufferRef,
-        stream: &crate::core::cuda::driver::Stream,
-    ) -> Result<()> {
+    unsafe fn copy_on_gpu(&self, buffer: &gst::BufferRef, target: &mut gst::BufferRef, stream: &Stream) -> Result<()> {
         let elsewhere = || unmappable("it is not in CUDA memory".into());
         let from = self.format.on_gpu(buffer, false)?.ok_or_else(elsewhere)?;
         let to = self.format.on_gpu(target, true)?.ok_or_else(elsewhere)?;
@@ -468,10 +523,12 @@ mod tests {
         let caps = template_caps();
         assert!(caps.features(0).unwrap().contains(CUDA_MEMORY));
         let usable = usable(&caps);
-        // Both where CUDA memory can be used here, else that of the system alone.
+        // All where CUDA memory can be used here, else without it.
         let has_cuda = cuda::available().is_ok();
-        assert_eq!(usable.size(), if has_cuda { 2 } else { 1 });
+        assert_eq!(usable.size(), if has_cuda { 3 } else { 2 });
         assert_eq!(usable.features(0).unwrap().contains(CUDA_MEMORY), has_cuda);
+        assert!(usable.features(usable.size() - 2).unwrap().contains(NVMM_MEMORY));
+        assert!(usable.features(usable.size() - 1).unwrap().is_equal(&gst::CAPS_FEATURES_MEMORY_SYSTEM_MEMORY));
     }
 
     #[test]

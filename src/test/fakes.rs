@@ -82,6 +82,16 @@ impl Fakes {
         text.to_str().unwrap().into()
     }
 
+    /// Says that there are so many bytes of a GPU's memory, of its primary context or of another one.
+    pub fn memory(&self, start: *const u8, bytes: usize, device: c_int, is_of_another: bool) {
+        let name = c"fake_memory";
+        // SAFETY: as above.
+        unsafe {
+            let say = self.driver.get::<unsafe extern "C" fn(*const u8, usize, c_int, c_int)>(name).unwrap();
+            say(start, bytes, device, is_of_another.into())
+        }
+    }
+
     pub fn count(&self, what: &CStr) -> c_long {
         // SAFETY: as above.
         unsafe { self.driver.get::<unsafe extern "C" fn() -> c_long>(what).unwrap()() }

@@ -437,7 +437,7 @@ impl BaseTransformImpl for TrtInfer {
         let mut caps = video::without_tensor(&video::usable(caps));
         let session = self.session.wait();
         if session.as_ref().is_ok_and(|session| session.as_ref().is_some_and(StartedModel::is_on_host)) {
-            caps = video::in_system_memory(&caps);
+            caps = video::without_cuda(&caps);
         }
         let caps = match session {
             Ok(Some(StartedModel { model, .. })) if direction == PadDirection::Src => {

@@ -444,7 +444,8 @@ impl BaseTransformImpl for TrtNms {
     }
 
     fn set_caps(&self, incaps: &Caps, _outcaps: &Caps) -> Result<(), gst::LoggableError> {
-        let format = self.format(*CAT, incaps)?;
+        let draw = self.settings.lock().unwrap().draw;
+        let format = self.format(*CAT, incaps, draw)?;
         let mut state = self.state.lock().unwrap();
         let (postprocessor, frames) = state.take().map_or((None, 0), |old| (old.postprocessor, old.frames));
         let (names, renderer) = (detection::LabelQuarks::default(), OverlayRenderer::new(format));

@@ -179,7 +179,7 @@ impl BaseTransformImpl for TrtOverlay {
     }
 
     fn set_caps(&self, incaps: &Caps, _outcaps: &Caps) -> std::result::Result<(), gst::LoggableError> {
-        let format = self.format(*CAT, incaps)?;
+        let format = self.format(*CAT, incaps, true)?;
         let mut state = self.state.lock().unwrap();
         let has_warned = state.as_ref().is_some_and(|state| state.has_warned);
         *state = Some(OverlayState { renderer: OverlayRenderer::new(format), has_warned });

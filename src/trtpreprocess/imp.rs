@@ -14,7 +14,7 @@ use super::objects::{ObjectSelection, ObjectSelector};
 use super::overrides::{Overrides, Parts};
 use super::settings::{PROPERTIES, PreprocessSettings};
 use crate::core::counters::{Span, Stats};
-use crate::core::cuda::driver::Context;
+use crate::core::cuda::driver::{self, Context};
 use crate::core::device::Device;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::Tensors;
@@ -107,6 +107,7 @@ impl TrtPreprocess {
 
     fn configure(&self, incaps: &Caps, outcaps: &Caps) -> Result<PreprocessState> {
         let format = Format::from_caps(incaps)?;
+        format.check_readable()?;
         let wanted = video::tensor_of(outcaps)?;
         let overrides = self.overrides().unwrap_or_default();
         let spec = overrides.apply(wanted.as_ref(), device_of(incaps))?;
@@ -155,25 +156,30 @@ impl TrtPreprocess {
                 return Ok(Payload::Input(Arc::new(Pictures { list, regions, origin, transform, original })));
             }
         }
-        let context = if state.is_on_gpu() { Some(self.context_for(buffer)?) } else { None };
+        let context = if state.is_on_gpu() { Some(self.context_for(&state.format, buffer)?) } else { None };
         let PreprocessState { format, spec, fixed, preprocessor, .. } = state;
         let preprocessor = match preprocessor.take().filter(|preprocessor| preprocessor.context() == context.as_ref()) {
             Some(made) => preprocessor.insert(made),
             None => preprocessor.insert(self.preprocessor(context.as_ref(), format, spec)?),
         };
-        let on_gpu = if let Preprocessor::Device(_) = preprocessor { format.on_gpu(buffer, false)? } else { None };
+        let on_gpu = match preprocessor {
+            Preprocessor::Device(device) => format.read_on_gpu(buffer, device.context())?,
+            Preprocessor::Host { .. } => None,
+        };
         let sources = selected.as_ref().map(|selected| &selected.sources[..]).or(fixed.as_deref());
         let tensors: SmallVec<[Tensors; 1]> = match (on_gpu, &mut *preprocessor) {
             (Some(frame), Preprocessor::Device(device)) => {
                 frame.order(device.stream())?;
                 // SAFETY: `Format` checked the planes against their memory, and the buffer keeps it until its TensorMeta is
-                // freed, which waits for the fence.
-                unsafe {
+                // freed, which waits for the fence. What the buffer does not keep is waited for by `end`.
+                let tensors: SmallVec<[Tensors; 1]> = unsafe {
                     match sources {
                         Some(sources) => device.regions_of_gpu(&frame.planes, sources)?.into(),
                         None => [device.of_gpu(&frame.planes)?].into_iter().collect(),
                     }
-                }
+                };
+                frame.end(tensors.first().and_then(Tensors::ready))?;
+                tensors
             }
             (_, preprocessor) => format.read(buffer, |frame| match sources {
                 Some(sources) => Ok(preprocessor.regions_of_host(frame, sources)?.into()),
@@ -230,8 +236,11 @@ impl TrtPreprocess {
     }
 
     /// The context of the frame's memory, else the pipeline's.
-    fn context_for(&self, buffer: &gst::BufferRef) -> Result<Context> {
+    fn context_for(&self, format: &Format, buffer: &gst::BufferRef) -> Result<Context> {
         let device = self.settings.lock().unwrap().cuda_device_id;
+        if let Some(gpu) = format.nvmm(buffer)?.and_then(|frame| frame.gpu()) {
+            return self.cuda.follow_primary(gpu, device);
+        }
         match cuda::memory(buffer) {
             Some(memory) => {
                 let context = memory.context()?;
@@ -252,8 +261,8 @@ impl TrtPreprocess {
     /// CUDA memory alone is offered, and the model runs on the CPU.
     fn refusal_of_cuda(&self, offered: &gst::CapsRef) -> Option<Error> {
         let wanted = self.obj().static_pad("src")?.peer_query_caps(None);
-        let for_cpu = !wanted.is_any() && !wanted.is_empty() && video::in_system_memory(&wanted) == wanted;
-        (for_cpu && video::is_cuda(offered) && video::in_system_memory(&offered.to_owned()).is_empty())
+        let for_cpu = !wanted.is_any() && !wanted.is_empty() && video::without_cuda(&wanted) == wanted;
+        (for_cpu && video::is_cuda(offered) && video::without_cuda(&offered.to_owned()).is_empty())
             .then(cuda_for_the_cpu)
     }
 
@@ -275,9 +284,14 @@ impl TrtPreprocess {
     }
 }
 
-/// Where tensors of such frames are made, unless downstream asks for another device.
+/// Where tensors of such frames are made, unless downstream asks for another device. A GPU that is there reads NVMM memory
+/// of any kind.
 fn device_of(caps: &gst::CapsRef) -> Device {
-    if video::is_cuda(caps) { Device::Cuda } else { Device::Host }
+    if video::is_cuda(caps) || video::is_nvmm(caps) && driver::available().is_ok() {
+        Device::Cuda
+    } else {
+        Device::Host
+    }
 }
 
 /// Width and height.

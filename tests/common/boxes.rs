@@ -101,6 +101,11 @@ impl Line {
         ));
     }
 
+    /// Frames come with these caps from now on.
+    pub fn set_caps(&mut self, caps: &gst::Caps) {
+        self.harness.set_src_caps(caps.clone());
+    }
+
     #[track_caller]
     pub fn push(&mut self, buffer: gst::Buffer) -> gst::Buffer {
         self.harness.push(buffer).unwrap_or_else(|flow| panic!("{flow}: {:?}", self.said()));

@@ -11,6 +11,8 @@ pub mod elements;
 pub mod gpu;
 pub mod heap;
 pub mod hostile;
+#[cfg(feature = "gstreamer")]
+pub mod nvmm;
 pub mod onnx;
 pub mod ort;
 #[cfg(feature = "gstreamer")]

@@ -305,8 +305,60 @@ int cuMemHostGetDevicePointer_v2 (void **to, void *host, unsigned flags) { CALL;
 int cuMemFree_v2 (void *memory) { LOCK; return release (memory); }
 int cuMemFreeHost (void *memory) { LOCK; return release (memory); }
 int cuMemGetInfo_v2 (size_t *free, size_t *total) { *free = *total = 1 << 30; return 0; }
-int cuPointerGetAttribute (void *data, int attribute, void *pointer) { return 1; }
-int cuPointerGetAttributes (unsigned count, int *attributes, void **data, void *pointer) { return 1; }
+
+/* Memory that a test says is a GPU's, of the primary context or of another one. */
+static char *foreign;
+static size_t foreign_size;
+static int foreign_device, is_of_another;
+
+void
+fake_memory (char *start, size_t bytes, int device, int another)
+{
+  LOCK;
+  foreign = start;
+  foreign_size = bytes;
+  foreign_device = device;
+  is_of_another = another;
+}
+
+/* Contexts and device addresses. */
+int
+cuPointerGetAttribute (void *data, int attribute, char *pointer)
+{
+  LOCK;
+  if (pointer < foreign || pointer >= foreign + foreign_size || (attribute != 1 && attribute != 3))
+    return 1;
+  *(void **) data = attribute == 3 ? (void *) pointer : is_of_another ? (void *) &foreign : (void *) &context;
+  return 0;
+}
+
+/* Types, devices, and ranges. */
+int
+cuPointerGetAttributes (unsigned count, int *attributes, void **data, char *pointer)
+{
+  LOCK;
+  if (pointer < foreign || pointer >= foreign + foreign_size)
+    return 1;
+  for (unsigned i = 0; i < count; i++)
+    switch (attributes[i])
+      {
+      case 2: *(unsigned *) data[i] = 2; break;
+      case 9: *(int *) data[i] = foreign_device; break;
+      case 11: *(char **) data[i] = foreign; break;
+      case 12: *(size_t *) data[i] = foreign_size; break;
+      default: return 1;
+      }
+  return 0;
+}
+
+/* EGL images, which point to a CUeglFrame, as those of tests/fakes/nvbufsurface.c do */
+
+static long registered;
+long fake_registered (void) { return registered; }
+int cuGraphicsEGLRegisterImage (void **resource, void *image, unsigned flags) { CALL; *resource = image; registered++; return 0; }
+int cuGraphicsResourceGetMappedEglFrame (void *frame, void *resource, unsigned i, unsigned level) { CALL; memcpy (frame, resource, 64); return 0; }
+int cuGraphicsUnregisterResource (void *resource) { LOCK; registered--; return 0; }
+
 
 int cuMemcpyHtoD_v2 (void *to, const void *from, size_t bytes) { CALL; memcpy (to, from, bytes); return 0; }
 int cuMemcpyDtoH_v2 (void *to, const void *from, size_t bytes) { CALL; memcpy (to, from, bytes); return 0; }

@@ -7,6 +7,7 @@
 //!
 //! Nothing here may be called before [`available`] has returned `Ok`; [`Context`] ensures that.
 
+mod egl;
 #[cfg(test)]
 pub(crate) mod faults;
 mod fence;
@@ -26,6 +27,7 @@ use cudarc::driver::{DriverError, result, sys};
 
 use crate::core::counters;
 use crate::core::error::{Error, ErrorKind, Result};
+pub use egl::EglPicture;
 use fence::{Event, EventKind};
 pub use fence::{Fence, TimedEvent, Timing, WaitHistory};
 use stream::RawStream;
@@ -203,6 +205,11 @@ impl Context {
             Owner::Primary(_) => None,
             Owner::Foreign(owner) => owner.downcast_ref(),
         }
+    }
+
+    /// Whether it is the primary context of its GPU.
+    pub fn is_primary(&self) -> bool {
+        matches!(self.0.owner, Owner::Primary(_))
     }
 
     /// A handle that does not keep the context.

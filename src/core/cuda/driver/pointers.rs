@@ -40,6 +40,22 @@ impl Context {
         Ok((known == sys::CUresult::CUDA_SUCCESS && address != 0).then_some(address))
     }
 
+    /// Whether memory at an address was allocated in another context, whose memory this one cannot access. Where that
+    /// is not known, it was not.
+    pub fn is_of_another(&self, address: u64) -> Result<bool> {
+        let _entered = self.enter()?;
+        let mut owner: sys::CUcontext = std::ptr::null_mut();
+        // SAFETY: writes a handle; any address may be asked for.
+        let known = unsafe {
+            sys::cuPointerGetAttribute(
+                (&raw mut owner).cast(),
+                sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_CONTEXT,
+                address,
+            )
+        };
+        Ok(known == sys::CUresult::CUDA_SUCCESS && !owner.is_null() && owner.cast() != self.raw())
+    }
+
     /// Whether there are so many bytes of this GPU's memory.
     ///
     /// # Errors
