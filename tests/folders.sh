@@ -70,22 +70,39 @@ share_network_settings() {
     [ ! -e $certificates ] || install -D -m 644 $certificates "$1$certificates"
 }
 
-# Made under another name first: a folder named after its suite is always a whole one.
+# Folders of one release begin as copies of one bare system.
+# Made under another name first: a folder with its name is always a whole one.
 make_folder() {
-    local new=$FOLDER.new mirror
+    local bare=$CACHE/bare-$RELEASE
     [ ! -d "$FOLDER" ] || return 0
-    rm -rf --one-file-system "$new"
     enough_disk
-    mirror=$(debian_mirror)
-    quietly "$NAME goes into $FOLDER" debootstrap --variant=minbase "$RELEASE" "$new" ${mirror:+"$mirror"}
-    # Nothing here must survive a power cut, and no manuals are needed.
-    printf '%s\n' force-unsafe-io 'path-exclude=/usr/share/doc/*' 'path-exclude=/usr/share/man/*' \
-        >"$new/etc/dpkg/dpkg.cfg.d/test-folder"
-    mv "$new" "$FOLDER"
+    # More than one script may want it.
+    (
+        flock 8
+        [ -d "$bare" ] || quietly "A bare system of $RELEASE goes into $bare" make_bare "$bare"
+    ) 8>"$bare.lock" || return
+    [ "$FOLDER" != "$bare" ] || return 0
+    echo "$NAME goes into $FOLDER"
+    rm -rf --one-file-system "$FOLDER.new" && cp -a "$bare" "$FOLDER.new" && mv "$FOLDER.new" "$FOLDER"
 }
 
+# In one chain, because `set -e` does not hold in a command that is asked whether it failed.
+make_bare() {
+    local mirror
+    mirror=$(debian_mirror)
+    rm -rf --one-file-system "$1.new" &&
+        debootstrap --variant=minbase "$RELEASE" "$1.new" ${mirror:+"$mirror"} &&
+        # Nothing here must survive a power cut, and no manuals are needed.
+        printf '%s\n' force-unsafe-io 'path-exclude=/usr/share/doc/*' 'path-exclude=/usr/share/man/*' \
+            >"$1.new/etc/dpkg/dpkg.cfg.d/test-folder" &&
+        mv "$1.new" "$1"
+}
+
+# What goes before chroot, such as another namespace.
+BEFORE_CHROOT=()
+
 inside() {
-    chroot "$FOLDER" env --ignore-environment \
+    "${BEFORE_CHROOT[@]}" chroot "$FOLDER" env --ignore-environment \
         HOME=/root LANG=C.UTF-8 PATH=/opt/rust/bin:/usr/local/bin:/usr/bin:/usr/sbin \
         CARGO_HOME=/opt/cargo CARGO_NET_OFFLINE=true CARGO_TERM_COLOR=never "CI=${CI:-}" \
         CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only \
@@ -101,7 +118,7 @@ missing_inside() {
     done
 }
 
-# In one chain, because `set -e` does not hold in a command that is asked whether it failed.
+# In one chain, as above.
 install_inside() {
     inside apt-get --yes --quiet update &&
         inside env DEBIAN_FRONTEND=noninteractive apt-get --yes --quiet install --no-install-recommends "$@" &&
