@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What is measured and found on the frames of a source.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 use gsttrt::gst::meta::record;
+use gsttrt::gst::meta::tensor::{Payload, TensorMeta};
 use gsttrt::publish::formats::gst_trt;
 use gsttrt::publish::record::PublishSource;
 use serde_json::Value;
@@ -22,8 +23,8 @@ pub struct DetectReport {
     pub frames: u64,
     first: Option<Instant>,
     last: Option<Instant>,
-    /// When the frame that is on its way came to each stage; the elements run in one thread.
-    entered: [Option<Instant>; 3],
+    /// When each frame that is on its way came to each stage that it has come to, the first frame first.
+    entered: [VecDeque<Instant>; 3],
     stages: [Duration; 3],
     objects: BTreeMap<String, u64>,
     /// What the message of the next frame says: its objects are those of an earlier one, or predicted.
@@ -64,9 +65,10 @@ impl DetectReport {
 
     /// A frame has left the stages.
     fn add(&mut self, now: Instant) {
+        let entered = self.entered.each_mut().map(VecDeque::pop_front);
         // The first frame waits for the model to load, which is no stage's time.
         if self.frames > 0
-            && let [Some(preprocess), Some(infer), Some(nms)] = self.entered
+            && let [Some(preprocess), Some(infer), Some(nms)] = entered
         {
             for (total, took) in self.stages.iter_mut().zip([infer - preprocess, nms - infer, now - nms]) {
                 *total += took;
@@ -118,8 +120,13 @@ pub fn watch(pipeline: &gst::Pipeline, setup: &Setup, lines: Arc<JsonLines>, ori
     let pad = |name: &str, end: &str| element(pipeline, name).static_pad(end).expect("filters have these pads");
     for (stage, name) in STAGES.into_iter().enumerate() {
         let report = report.clone();
-        pad(name, "sink").add_probe(gst::PadProbeType::BUFFER, move |_, _| {
-            report.lock().entered[stage] = Some(Instant::now());
+        pad(name, "sink").add_probe(gst::PadProbeType::BUFFER, move |_, info| {
+            let payload = info.buffer().and_then(|buffer| TensorMeta::get(buffer));
+            if let Some(Payload::Output { outputs, .. }) = payload.as_deref() {
+                // trtnms would wait for them, in this thread too, and that is the model's time.
+                outputs.iter().for_each(|output| drop(output.wait()));
+            }
+            report.lock().entered[stage].push_back(Instant::now());
             gst::PadProbeReturn::Ok
         });
     }
