@@ -22,7 +22,7 @@ def value(wanted, figures):
         found = float(found.split(", ")[int(part)])
     if isinstance(found, list):
         return *found, " to ".join(f"{number:,}" for number in found)
-    return found, found, f"{found:,}"
+    return found, found, f"{found:,.0f}" if found >= 10 else f"{found:,}"  # narrow bars have room for three digits
 
 
 def ticks(greatest):

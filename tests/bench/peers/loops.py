@@ -8,10 +8,20 @@ import sys
 SCORE, IOU, LIMIT = 0.25, 0.45, 300  # the defaults of trtnms
 
 
-def ultralytics(clip, model, _):
+def ultralytics(clip, model, threads):
     os.environ.update(YOLO_OFFLINE="true", YOLO_AUTOINSTALL="false", YOLO_VERBOSE="false")
+    import onnxruntime
     from ultralytics import YOLO
 
+    class Session(onnxruntime.InferenceSession):
+        """With so many threads. Left to itself, ONNX Runtime pins one to each core of the machine, also beyond those of taskset."""
+
+        def __init__(self, path, sess_options=None, **others):
+            sess_options = sess_options or onnxruntime.SessionOptions()
+            sess_options.intra_op_num_threads = threads
+            super().__init__(path, sess_options, **others)
+
+    onnxruntime.InferenceSession = Session
     for result in YOLO(model, task="detect").predict(clip, stream=True, conf=SCORE, iou=IOU, max_det=LIMIT, verbose=False):
         print("frame", len(result.boxes), flush=True)
 
