@@ -9,6 +9,7 @@ On CPUs with VNNI, ONNX Runtime runs the copy about twice as fast. Compare its b
 """
 
 import sys
+import tempfile
 
 import numpy as np
 import onnx
@@ -77,32 +78,34 @@ def spell_out_softmax(model):
     model.graph.node.extend(nodes)
 
 
-def main(model, output, *images):
-    if not images:
-        sys.exit(__doc__)
-    quant_pre_process(model, output, skip_symbolic_shape=True)
-    prepared = onnx.load(output)
-    spell_out_softmax(prepared)
-    onnx.save(prepared, output)
-    graph = prepared.graph
-    source = graph.input[0]
-    height, width = (dim.dim_value for dim in source.type.tensor_type.shape.dim[2:])
-    if not height or not width:
-        sys.exit(f"{model} leaves its input size open. Export it with a fixed one.")
-    quantize_static(
-        output,
-        output,
-        Images(source.name, width, height, images),
-        quant_format=QuantFormat.QDQ,
-        per_channel=True,
-        activation_type=QuantType.QUInt8,  # with signed weights: what VNNI multiplies
-        weight_type=QuantType.QInt8,
-        nodes_to_exclude=behind_the_last_convolution(graph),
-    )
-    quantized = onnx.load(output)
-    onnx.helper.set_model_props(quantized, {entry.key: entry.value for entry in onnx.load(model).metadata_props})
-    onnx.save(quantized, output)
+def quantize(model, output, images):
+    original = onnx.load(model)
+    source = original.graph.input[0]
+    sides = [dim.dim_value for dim in source.type.tensor_type.shape.dim[2:]]
+    if len(sides) != 2 or not all(sides):
+        sys.exit(f"{model} has no input of a fixed width and height. Export it with one.")
+    with tempfile.TemporaryDirectory() as folder:
+        prepared, quantized = f"{folder}/prepared.onnx", f"{folder}/quantized.onnx"
+        quant_pre_process(model, prepared, skip_symbolic_shape=True)
+        spelled_out = onnx.load(prepared)
+        spell_out_softmax(spelled_out)
+        onnx.save(spelled_out, prepared)
+        quantize_static(
+            prepared,
+            quantized,
+            Images(source.name, sides[1], sides[0], images),
+            quant_format=QuantFormat.QDQ,
+            per_channel=True,
+            activation_type=QuantType.QUInt8,  # with signed weights: what VNNI multiplies
+            weight_type=QuantType.QInt8,
+            nodes_to_exclude=behind_the_last_convolution(spelled_out.graph),
+        )
+        result = onnx.load(quantized)
+    onnx.helper.set_model_props(result, {entry.key: entry.value for entry in original.metadata_props})
+    onnx.save(result, output)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if len(sys.argv) < 4:
+        sys.exit(__doc__)
+    quantize(sys.argv[1], sys.argv[2], sys.argv[3:])
