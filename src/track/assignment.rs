@@ -81,6 +81,12 @@ impl Assignment {
         Some(self.row_of[column]).filter(|&row| row != NONE).map(|row| row as usize)
     }
 
+    /// The pairs that are matched, as what these lists have at the indices that rows and columns are.
+    pub fn matches(&self, rows: &[u32], columns: &[u32]) -> impl Iterator<Item = (u32, u32)> {
+        let pair = |(row, &of_row): (usize, &u32)| Some((of_row, columns[self.column(row)?]));
+        rows.iter().enumerate().filter_map(pair)
+    }
+
     /// Removes what is matched from the lists whose indices rows and columns are.
     pub fn keep_unmatched(&self, rows: &mut Vec<u32>, columns: &mut Vec<u32>) {
         let mut row = 0..;

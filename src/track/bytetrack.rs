@@ -177,13 +177,9 @@ impl ByteTrack {
         self.rows.truncate(camera::MOST);
         self.assign_distances(options, detections, GATES[1]);
         let ByteTrack { tracks, found, rows, assignment, motion, .. } = self;
-        motion.begin();
-        for (row, &track) in rows.iter().enumerate() {
-            if let Some(column) = assignment.column(row) {
-                motion.add(&tracks[track as usize].edges, &found.edges[found.columns[column] as usize]);
-            }
-        }
-        let shake = motion.shake();
+        let matched = assignment.matches(rows, &found.columns);
+        let boxes = |(track, detection): (u32, u32)| [tracks[track as usize].edges, found.edges[detection as usize]];
+        let shake = motion.shake(matched.map(boxes));
         for track in tracks {
             track.filter.shift(shake);
             track.edges = track.filter.edges();
@@ -262,11 +258,8 @@ impl ByteTrack {
     }
 
     fn see_matches(&mut self, detections: &[TrackInput], now: u64, last_id: &mut u64) {
-        for (row, &track) in self.rows.iter().enumerate() {
-            if let Some(column) = self.assignment.column(row) {
-                let detection = self.found.columns[column];
-                self.tracks[track as usize].see(detection, &detections[detection as usize], now, last_id);
-            }
+        for (track, detection) in self.assignment.matches(&self.rows, &self.found.columns) {
+            self.tracks[track as usize].see(detection, &detections[detection as usize], now, last_id);
         }
     }
 

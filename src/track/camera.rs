@@ -27,19 +27,14 @@ impl CommonMotion {
         self.axes = Default::default();
     }
 
-    /// Other detections follow.
-    pub fn begin(&mut self) {
+    /// How far the camera has shaken the boxes since the last detections: of objects that have a velocity, the predicted
+    /// and the detected boxes.
+    pub fn shake(&mut self, objects: impl Iterator<Item = [Edges; 2]>) -> [f64; 2] {
         self.offsets.iter_mut().for_each(Vec::clear);
-    }
-
-    /// Adds an object that has a velocity, with its predicted and its detected box.
-    pub fn add(&mut self, predicted: &Edges, detected: &Edges) {
-        let (from, to) = (center(predicted), center(detected));
-        (0..2).for_each(|axis| self.offsets[axis].push(to[axis] - from[axis]));
-    }
-
-    /// How far the camera has shaken the boxes since the last detections.
-    pub fn shake(&mut self) -> [f64; 2] {
+        for [predicted, detected] in objects {
+            let (from, to) = (center(&predicted), center(&detected));
+            (0..2).for_each(|axis| self.offsets[axis].push(to[axis] - from[axis]));
+        }
         [0, 1].map(|axis| match median(&mut self.offsets[axis]) {
             Some(offset) => self.axes[axis].shake(offset),
             None => 0.0,
@@ -81,13 +76,11 @@ mod tests {
         let mut motion = CommonMotion::default();
         let mut last = [0.0; 2];
         for offset in offsets {
-            motion.begin();
-            for own in 0..7 {
+            last = motion.shake((0..7).map(|own| {
                 let at = 100.0 * f64::from(own);
                 let to = at + offset + f64::from(own - 3);
-                motion.add(&[at, 0.0, at + 20.0, 40.0], &[to, 0.0, to + 20.0, 40.0]);
-            }
-            last = motion.shake();
+                [[at, 0.0, at + 20.0, 40.0], [to, 0.0, to + 20.0, 40.0]]
+            }));
         }
         assert_eq!(last[1], 0.0, "nothing moves down");
         last[0]
@@ -106,9 +99,8 @@ mod tests {
     fn few_objects_tell_nothing() {
         let mut motion = CommonMotion::default();
         for offset in [8.0, -8.0].repeat(10) {
-            motion.begin();
-            (1..FEWEST).for_each(|_| motion.add(&[0.0, 0.0, 20.0, 40.0], &[offset, 0.0, 20.0 + offset, 40.0]));
-            assert_eq!(motion.shake(), [0.0; 2]);
+            let object = [[0.0, 0.0, 20.0, 40.0], [offset, 0.0, 20.0 + offset, 40.0]];
+            assert_eq!(motion.shake((1..FEWEST).map(|_| object)), [0.0; 2]);
         }
     }
 }

@@ -302,14 +302,10 @@ impl OcSort {
         self.rows.truncate(camera::MOST);
         self.assign_distances(options, detections, GATES[1]);
         let OcSort { tracks, found, rows, assignment, motion, .. } = self;
-        motion.begin();
-        for (row, &track) in rows.iter().enumerate() {
-            if let Some(column) = assignment.column(row) {
-                let predicted = tracks[track as usize].coasting.edges();
-                motion.add(&predicted, &found.edges[found.columns[column] as usize]);
-            }
-        }
-        let shake = motion.shake();
+        let matched = assignment.matches(rows, &found.columns);
+        let boxes =
+            |(track, detection): (u32, u32)| [tracks[track as usize].coasting.edges(), found.edges[detection as usize]];
+        let shake = motion.shake(matched.map(boxes));
         for track in tracks {
             track.coasting.shift(shake);
             track.filter.shift(shake);
@@ -338,12 +334,9 @@ impl OcSort {
     /// Keeps in `rows` and `columns` what was not matched.
     fn see_matches(&mut self, options: &TrackOptions, detections: &[TrackInput], moment: Moment) {
         let OcSort { tracks, found: FrameDetections { edges, columns, .. }, rows, assignment, .. } = self;
-        for (row, &track) in rows.iter().enumerate() {
-            if let Some(column) = assignment.column(row) {
-                let detection = columns[column];
-                let (seen, found) = (edges[detection as usize], &detections[detection as usize]);
-                tracks[track as usize].see(detection, seen, found, moment, options.delta_t);
-            }
+        for (track, detection) in assignment.matches(rows, columns) {
+            let (seen, found) = (edges[detection as usize], &detections[detection as usize]);
+            tracks[track as usize].see(detection, seen, found, moment, options.delta_t);
         }
         assignment.keep_unmatched(rows, columns);
     }
