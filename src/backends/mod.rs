@@ -10,7 +10,6 @@
 
 pub mod batcher;
 mod context_pool;
-pub(crate) mod dylib;
 mod exit;
 mod host;
 mod limits;

@@ -153,7 +153,7 @@ macro_rules! video_filter {
             name: $name,
             classification: $classification,
             description: $description,
-            pads: $crate::gst::video::pad_templates(),
+            pads: $crate::gst::caps::pad_templates(),
             $(before_state_change: $before,)?
             element: {
                 fn set_context(&self, context: &gst::Context) {

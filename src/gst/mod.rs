@@ -2,6 +2,7 @@
 //! GStreamer's side: the only code besides the elements that knows it.
 
 pub mod batch_pool;
+pub mod caps;
 pub mod cuda;
 pub mod element;
 pub mod export;

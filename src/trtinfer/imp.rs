@@ -25,13 +25,13 @@ use crate::core::cuda::driver::Context;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{Dims, Tensor};
 use crate::gst::batch_pool;
+use crate::gst::caps;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::log;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
-use crate::gst::video;
 
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("trtinfer", gst::DebugColorFlags::empty(), Some("Models on tensors")));
@@ -387,7 +387,7 @@ impl BaseTransformImpl for TrtInfer {
     /// Frames of another size may have tensors of another size.
     fn set_caps(&self, incaps: &Caps, _outcaps: &Caps) -> std::result::Result<(), gst::LoggableError> {
         let _ = self.session.wait(); // without a model, the first frame says why
-        let tensor = video::tensor_of(incaps).map_err(|error| gst::loggable_error!(CAT, "{error}"))?;
+        let tensor = caps::tensor_of(incaps).map_err(|error| gst::loggable_error!(CAT, "{error}"))?;
         if let Some(tensor) = tensor {
             self.take_over_for(&tensor);
             self.fit(&tensor.desc.dims, &mut self.running.lock().unwrap());
@@ -434,15 +434,15 @@ impl BaseTransformImpl for TrtInfer {
     /// The sink asks for the model's tensor by name, and the source names the outputs that it publishes; the picture's
     /// caps pass.
     fn transform_caps(&self, direction: PadDirection, caps: &Caps, filter: Option<&Caps>) -> Option<Caps> {
-        let mut caps = video::without_tensor(&video::usable(caps));
+        let mut caps = caps::without_tensor(&caps::usable(caps));
         let session = self.session.wait();
         if session.as_ref().is_ok_and(|session| session.as_ref().is_some_and(StartedModel::is_on_host)) {
-            caps = video::without_cuda(&caps);
+            caps = caps::without_cuda(&caps);
         }
         let caps = match session {
             Ok(Some(StartedModel { model, .. })) if direction == PadDirection::Src => {
                 let plan = &self.offered(&model).plan;
-                video::with_tensor(&caps, filter, |size| {
+                caps::with_tensor(&caps, filter, |size| {
                     let Some(size) = size else { return plan.spec.clone() };
                     *self.frame.lock().unwrap() = Some(size);
                     plan.spec_for(size)
@@ -450,17 +450,17 @@ impl BaseTransformImpl for TrtInfer {
             }
             Ok(Some(StartedModel { published: Some(published), .. })) => published.describe(&caps),
             // There is no model, or a flush: frames come without tensors, and the first one is told why.
-            Err(_) if direction == PadDirection::Src => video::with_no_tensor(&caps),
+            Err(_) if direction == PadDirection::Src => caps::with_no_tensor(&caps),
             _ => caps,
         };
-        Some(video::filtered(caps, filter))
+        Some(caps::filtered(caps, filter))
     }
 
     /// Caps without a tensor come from a line without trtpreprocess. They are accepted, because the error that their first
     /// frame brings has the reason, and a refusal here would only be "not negotiated".
     fn accept_caps(&self, direction: PadDirection, caps: &Caps) -> bool {
         match direction {
-            PadDirection::Sink => video::usable(&video::template_caps()).can_intersect(&video::without_tensor(caps)),
+            PadDirection::Sink => caps::usable(&caps::template_caps()).can_intersect(&caps::without_tensor(caps)),
             _ => self.parent_accept_caps(direction, caps),
         }
     }

@@ -24,7 +24,7 @@ use crate::backends::loader::ModelHandle;
 use crate::core::cuda::driver::Context;
 use crate::core::device::Device;
 use crate::core::error::{Error, ErrorKind, Result};
-use crate::gst::video;
+use crate::gst::caps;
 
 /// The model on its way: once it is read, its handle. Without this, nothing comes of it.
 pub type Replacement = Arc<Mutex<Option<ModelHandle>>>;
@@ -92,7 +92,7 @@ impl ReplaceRequest {
         }
         // Nothing between would download them.
         let caps = element.upgrade().and_then(|element| element.sink_pad().current_caps());
-        if plan.backend.device() == Device::Host && caps.is_some_and(|caps| video::is_cuda(&caps)) {
+        if plan.backend.device() == Device::Host && caps.is_some_and(|caps| caps::is_cuda(&caps)) {
             return Err(messages::frames_in_cuda_memory(plan.backend, plan.reason.as_deref()));
         }
         Ok(match self.frame.filter(|_| plan.waits_for_frames()) {

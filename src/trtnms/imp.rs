@@ -19,6 +19,7 @@ use crate::backends::batcher::PendingOutput;
 use crate::core::counters::{Span, Stats};
 use crate::core::error::{Error, ErrorKind};
 use crate::core::tensor::{Tensor, Tensors};
+use crate::gst::caps;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{Properties, VideoFilter, continues, video_filter};
 use crate::gst::meta::picture::Way;
@@ -27,7 +28,6 @@ use crate::gst::meta::{detection, read, track};
 use crate::gst::overlay::{OverlayRenderer, is_drawable};
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
-use crate::gst::video;
 use crate::image::geometry::Letterbox;
 use crate::image::map::MapKind;
 use crate::image::transform::InputTransform;
@@ -426,8 +426,8 @@ impl BaseTransformImpl for TrtNms {
     }
 
     fn transform_caps(&self, _direction: PadDirection, caps: &Caps, filter: Option<&Caps>) -> Option<Caps> {
-        let caps = video::without_tensor(&video::usable(caps));
-        Some(video::filtered(caps, filter))
+        let caps = caps::without_tensor(&caps::usable(caps));
+        Some(caps::filtered(caps, filter))
     }
 
     fn sink_event(&self, event: gst::Event) -> bool {

@@ -12,6 +12,7 @@ use gst_base::subclass::prelude::*;
 
 use crate::core::counters::{Span, Stats};
 use crate::core::error::Result;
+use crate::gst::caps;
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{Properties, VideoFilter, continues, video_filter};
@@ -25,7 +26,6 @@ use crate::gst::overlay::{
 use crate::gst::property::{PropertyTable, property};
 use crate::gst::report::Report;
 use crate::gst::stats;
-use crate::gst::video;
 use crate::image::map::PixelMap;
 use crate::image::overlay::{Annotation, Style};
 
@@ -163,7 +163,7 @@ impl BaseTransformImpl for TrtOverlay {
     }
 
     fn transform_caps(&self, _direction: PadDirection, caps: &Caps, filter: Option<&Caps>) -> Option<Caps> {
-        Some(video::filtered(video::usable(caps), filter))
+        Some(caps::filtered(caps::usable(caps), filter))
     }
 
     fn sink_event(&self, event: gst::Event) -> bool {

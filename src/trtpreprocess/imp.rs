@@ -19,6 +19,7 @@ use crate::core::device::Device;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::Tensors;
 use crate::gst::batch_pool;
+use crate::gst::caps;
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{Properties, VideoFilter, video_filter};
@@ -27,7 +28,7 @@ use crate::gst::meta::tensor::{Origin, Payload, Picture, Pictures, RegionKind, T
 use crate::gst::meta::{picture, read};
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
-use crate::gst::video::{self, Format};
+use crate::gst::video::Format;
 use crate::image::geometry::Rect;
 use crate::image::preprocess::Preprocessor;
 use crate::image::transform::InputSpec;
@@ -101,20 +102,20 @@ impl TrtPreprocess {
             asked.make_mut().set("height", height as i32);
         }
         let peer = self.obj().static_pad("src")?.peer_query_caps(Some(&asked));
-        let wanted = peer.iter().find_map(|structure| structure.get::<String>(video::TENSOR_FIELD).ok());
+        let wanted = peer.iter().find_map(|structure| structure.get::<String>(caps::TENSOR_FIELD).ok());
         wanted.or_else(|| Some(self.overrides().unwrap_or_default().apply(None, device_of(caps)).ok()?.to_string()))
     }
 
     fn configure(&self, incaps: &Caps, outcaps: &Caps) -> Result<PreprocessState> {
         let format = Format::from_caps(incaps)?;
         format.check_readable()?;
-        let wanted = video::tensor_of(outcaps)?;
+        let wanted = caps::tensor_of(outcaps)?;
         let overrides = self.overrides().unwrap_or_default();
         let spec = overrides.apply(wanted.as_ref(), device_of(incaps))?;
         let fixed = overrides.parts.fixed(format.size())?;
         // Refuses what cannot be made, wherever that is.
         let on_host = Preprocessor::new(None, format.pixels, size_of_frames(&format), format.color, &spec)?;
-        let preprocessor = match (spec.device == Device::Cuda, video::is_cuda(incaps)) {
+        let preprocessor = match (spec.device == Device::Cuda, caps::is_cuda(incaps)) {
             (true, _) => None,
             (false, true) => return Err(cuda_for_the_cpu()),
             (false, false) => Some(on_host),
@@ -261,15 +262,14 @@ impl TrtPreprocess {
     /// CUDA memory alone is offered, and the model runs on the CPU.
     fn refusal_of_cuda(&self, offered: &gst::CapsRef) -> Option<Error> {
         let wanted = self.obj().static_pad("src")?.peer_query_caps(None);
-        let for_cpu = !wanted.is_any() && !wanted.is_empty() && video::without_cuda(&wanted) == wanted;
-        (for_cpu && video::is_cuda(offered) && video::without_cuda(&offered.to_owned()).is_empty())
-            .then(cuda_for_the_cpu)
+        let for_cpu = !wanted.is_any() && !wanted.is_empty() && caps::without_cuda(&wanted) == wanted;
+        (for_cpu && caps::is_cuda(offered) && caps::without_cuda(&offered.to_owned()).is_empty()).then(cuda_for_the_cpu)
     }
 
     /// Posts what to do about frames that cannot be used: upstream only reports "not negotiated".
     fn explain_refusal(&self, offered: &gst::CapsRef) {
         if self.overrides().is_some()
-            && let Some(error) = video::refusal(offered).or_else(|| self.refusal_of_cuda(offered))
+            && let Some(error) = caps::refusal(offered).or_else(|| self.refusal_of_cuda(offered))
             && self.is_new_complaint(&error)
         {
             let error = error.with_debug(format!("offered: {offered}"));
@@ -287,11 +287,7 @@ impl TrtPreprocess {
 /// Where tensors of such frames are made, unless downstream asks for another device. A GPU that is there reads NVMM memory
 /// of any kind.
 fn device_of(caps: &gst::CapsRef) -> Device {
-    if video::is_cuda(caps) || video::is_nvmm(caps) && driver::available().is_ok() {
-        Device::Cuda
-    } else {
-        Device::Host
-    }
+    if caps::is_cuda(caps) || caps::is_nvmm(caps) && driver::available().is_ok() { Device::Cuda } else { Device::Host }
 }
 
 /// Width and height.
@@ -340,14 +336,14 @@ impl BaseTransformImpl for TrtPreprocess {
     /// The base class asks the peer only while caps are open, and fixed video caps are closed but for the tensor. So it is
     /// asked here.
     fn transform_caps(&self, direction: PadDirection, caps: &Caps, filter: Option<&Caps>) -> Option<Caps> {
-        let mut caps = video::without_tensor(&video::usable(caps));
+        let mut caps = caps::without_tensor(&caps::usable(caps));
         if direction == PadDirection::Sink
             && caps.is_fixed()
             && let Some(tensor) = self.tensor(&caps)
         {
-            caps.make_mut().set(video::TENSOR_FIELD, tensor);
+            caps.make_mut().set(caps::TENSOR_FIELD, tensor);
         }
-        Some(video::filtered(caps, filter))
+        Some(caps::filtered(caps, filter))
     }
 
     fn query(&self, direction: PadDirection, query: &mut gst::QueryRef) -> bool {
@@ -374,7 +370,7 @@ impl BaseTransformImpl for TrtPreprocess {
     }
 
     fn set_caps(&self, incaps: &Caps, outcaps: &Caps) -> std::result::Result<(), gst::LoggableError> {
-        let passes = video::has_no_tensor(outcaps);
+        let passes = caps::has_no_tensor(outcaps);
         self.passes.store(passes, Ordering::Relaxed);
         if passes {
             *self.state.lock().unwrap() = None;

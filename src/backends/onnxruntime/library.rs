@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
 use std::sync::Mutex;
 
-use super::super::dylib::{self, Attempts, LoadFailure, file_of};
 use super::super::log::{Level, log};
 use super::abi::{API_VERSION, OrtApi, OrtApiBase, OrtEnv};
+use crate::core::dylib::{self, Attempts, LoadFailure, file_of};
 use crate::core::error::{Error, ErrorKind, Result};
 
 /// The variable of the environment by which programs in Rust are told where the library is.

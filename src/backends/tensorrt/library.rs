@@ -10,12 +10,12 @@ use std::sync::{Mutex, OnceLock};
 
 use libloading::os::unix::Library as Dl;
 
-use super::super::dylib::{self, Attempts, LoadFailure, file_of, reason};
 use super::abi::{self, AbiVersion};
 use super::header::Header;
 use super::interfaces::{self, ErrorListener, Level, logger};
 use super::version::{Product, Version};
 use crate::core::cuda::driver;
+use crate::core::dylib::{self, Attempts, LoadFailure, file_of, reason};
 use crate::core::error::{Error, ErrorKind, Result};
 
 /// Files of one release series.

@@ -50,7 +50,7 @@ mod published {
     use super::*;
     use crate::core::memory::HostBlock;
     use crate::core::tensor::{DType, Dims, TensorDesc};
-    use crate::gst::video;
+    use crate::gst::caps;
     use crate::heads;
     use TensorDimOrder::{ColMajor, RowMajor};
 
@@ -210,10 +210,10 @@ mod published {
         /// `caps` with the tensors that come with each frame, as GStreamer's decoders require them from 1.28 on.
         pub fn describe(&self, caps: &gst::Caps) -> gst::Caps {
             let mut caps = caps.clone();
-            let tensors = self.tensors.as_ref().and_then(|caps| caps.structure(0)?.value(video::TENSORS_FIELD).ok());
+            let tensors = self.tensors.as_ref().and_then(|caps| caps.structure(0)?.value(caps::TENSORS_FIELD).ok());
             if let Some(tensors) = tensors {
                 for structure in caps.make_mut().iter_mut() {
-                    structure.set_value(video::TENSORS_FIELD, tensors.clone());
+                    structure.set_value(caps::TENSORS_FIELD, tensors.clone());
                 }
             }
             caps

@@ -14,98 +14,31 @@
 //! Pictures are there when the buffer comes: NVIDIA's elements wait for the GPU before they push. This was tested with a
 //! stand-in for the library, and not run on a Jetson.
 
-use std::ffi::{c_int, c_void};
+mod library;
+mod mapping;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::c_void;
 use std::marker::PhantomData;
-use std::path::Path;
-use std::sync::{Mutex, OnceLock};
 
 use gst::{ffi, glib};
 use smallvec::SmallVec;
 
-use crate::backends::dylib::{self, Attempts, LoadFailure};
+use self::library::{ALL, PlaneParams, Surface, SurfaceParams, done, library};
+use self::mapping::{MappedFor, OpenMapping};
 use crate::core::cuda::driver::{Context, EglPicture, Fence};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::image::device::{DevicePlane, DevicePlanes};
 use crate::image::frame::{PixelFormat, Plane};
 
+pub use self::library::available;
+
 /// The feature of caps whose frames lie in NVMM memory.
 pub const MEMORY_FEATURE: &str = "memory:NVMM";
 
-/// The names of the library. The last is where DeepStream puts it, in case that the loader does not look there.
-const NAMES: [&str; 3] =
-    ["libnvbufsurface.so", "libnvbufsurface.so.1.0.0", "/opt/nvidia/deepstream/deepstream/lib/libnvbufsurface.so"];
-
-const MAX_PLANES: usize = 4;
-/// `STRUCTURE_PADDING`: pointers at the end of each structure.
-const PADDING: usize = 4;
-
-/// `NvBufSurfacePlaneParams`
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct PlaneParams {
-    num_planes: u32,
-    width: [u32; MAX_PLANES],
-    height: [u32; MAX_PLANES],
-    pitch: [u32; MAX_PLANES],
-    offset: [u32; MAX_PLANES],
-    size: [u32; MAX_PLANES],
-    bytes_per_pixel: [u32; MAX_PLANES],
-    reserved: [*mut c_void; PADDING * MAX_PLANES],
-}
-
-/// `NvBufSurfaceMappedAddr`
-#[repr(C)]
-struct MappedAddresses {
-    address: [*mut c_void; MAX_PLANES],
-    egl_image: *mut c_void,
-    reserved: [*mut c_void; PADDING],
-}
-
-/// `NvBufSurfaceParams`: one picture.
-#[repr(C)]
-struct SurfaceParams {
-    width: u32,
-    height: u32,
-    pitch: u32,
-    color_format: u32,
-    layout: u32,
-    descriptor: u64,
-    data_size: u32,
-    data: *mut c_void,
-    planes: PlaneParams,
-    mapped: MappedAddresses,
-    /// Some of them have got a meaning.
-    reserved: [*mut c_void; PADDING],
-}
-
-/// The part of `NvBufSurface` that is read.
-#[repr(C)]
-struct Surface {
-    gpu: u32,
-    batch_size: u32,
-    filled: u32,
-    /// A `bool` in C.
-    is_contiguous: u8,
-    memory_type: u32,
-    list: *mut SurfaceParams,
-}
-
-const _: () = assert!(
-    size_of::<PlaneParams>() == 232
-        && size_of::<MappedAddresses>() == 72
-        && std::mem::offset_of!(SurfaceParams, data) == 40
-        && std::mem::offset_of!(SurfaceParams, planes) == 48
-        && std::mem::offset_of!(SurfaceParams, mapped) == 280
-        && std::mem::offset_of!(Surface, list) == 24
-);
-
 /// `NVBUF_LAYOUT_PITCH`: rows one behind the other.
 const LAYOUT_PITCH: u32 = 0;
-/// `NVBUF_MAP_READ`
-const MAP_READ: c_int = 0;
-/// All planes.
-const ALL: c_int = -1;
-
 /// The color formats of a pixel format: `NVBUF_COLOR_FORMAT_*` for each colorimetry. Which one it is says the caps'
 /// colorimetry, as for frames in any other memory.
 fn color_formats(format: PixelFormat) -> &'static [u32] {
@@ -121,67 +54,6 @@ fn color_formats(format: PixelFormat) -> &'static [u32] {
         PixelFormat::Bgr => &[28],
         PixelFormat::P010 => &[29, 37, 38, 39, 40],
     }
-}
-
-type MapPlanes = unsafe extern "C" fn(*mut Surface, index: c_int, plane: c_int, flags: c_int) -> c_int;
-type OnPlanes = unsafe extern "C" fn(*mut Surface, index: c_int, plane: c_int) -> c_int;
-type OnSurface = unsafe extern "C" fn(*mut Surface, index: c_int) -> c_int;
-
-/// The functions of libnvbufsurface that are used. All return 0 if they succeed.
-struct SurfaceLibrary {
-    map: MapPlanes,
-    unmap: OnPlanes,
-    sync_for_cpu: OnPlanes,
-    map_egl_image: OnSurface,
-    unmap_egl_image: OnSurface,
-}
-
-/// Opens it, once.
-fn library() -> Result<&'static SurfaceLibrary> {
-    static LIBRARY: OnceLock<Result<SurfaceLibrary>> = OnceLock::new();
-    LIBRARY.get_or_init(open).as_ref().map_err(Error::clone)
-}
-
-fn open() -> Result<SurfaceLibrary> {
-    let mut attempts = Attempts::default();
-    for name in NAMES {
-        // SAFETY: NVIDIA's own library, which the elements that make such frames have loaded.
-        match unsafe { dylib::open(Path::new(name)) }.and_then(symbols) {
-            Ok(library) => return Ok(library),
-            Err(failure) => attempts.add(name, failure),
-        }
-    }
-    Err(attempts.error(
-        "Cannot find NvBufSurface, which frames in NVMM memory need".into(),
-        "Install DeepStream, or nvidia-l4t-multimedia on a Jetson, and let LD_LIBRARY_PATH name the folder of \
-         libnvbufsurface.so; without them, put nvvideoconvert ! video/x-raw before this element",
-    ))
-}
-
-fn symbols(library: &'static libloading::os::unix::Library) -> std::result::Result<SurfaceLibrary, LoadFailure> {
-    macro_rules! symbol {
-        ($name:literal) => {
-            // SAFETY: of that type in nvbufsurface.h.
-            unsafe { library.get($name) }
-                .map(|symbol| *symbol)
-                .map_err(|error| LoadFailure::Unusable(dylib::reason(error)))
-        };
-    }
-    Ok(SurfaceLibrary {
-        map: symbol!(b"NvBufSurfaceMap\0")?,
-        unmap: symbol!(b"NvBufSurfaceUnMap\0")?,
-        sync_for_cpu: symbol!(b"NvBufSurfaceSyncForCpu\0")?,
-        map_egl_image: symbol!(b"NvBufSurfaceMapEglImage\0")?,
-        unmap_egl_image: symbol!(b"NvBufSurfaceUnMapEglImage\0")?,
-    })
-}
-
-/// Whether frames in NVMM memory can be used on this machine.
-///
-/// # Errors
-/// `Library`, with what is missing.
-pub fn available() -> Result<()> {
-    library().map(drop)
 }
 
 /// The error for an element that is to draw on such frames.
@@ -330,7 +202,7 @@ impl<'a> NvmmFrame<'a> {
             PictureMemory::Pinned | PictureMemory::System => false,
             PictureMemory::Unified | PictureMemory::Hardware => true,
         };
-        let _open = needs_mapping.then(|| OpenMapping::new(self, MappedFor::Host)).transpose()?;
+        let _open = needs_mapping.then(|| self.map(MappedFor::Host)).transpose()?;
         if self.memory == PictureMemory::Hardware {
             // SAFETY: the surface is mapped.
             done(unsafe { (library()?.sync_for_cpu)(self.surface, 0, ALL) }, "NvBufSurfaceSyncForCpu")?;
@@ -381,8 +253,13 @@ impl<'a> NvmmFrame<'a> {
         Ok(Some(NvmmOnGpu { planes: self.planes.iter().map(plane).collect(), egl: None, _frame: self }))
     }
 
+    fn map(&self, view: MappedFor) -> Result<OpenMapping> {
+        // SAFETY: the surface has one picture, and the buffer keeps both; what is mapped is dropped before this.
+        unsafe { OpenMapping::new(self.surface, self.params, view) }
+    }
+
     fn on_gpu_as_egl_image(self, context: &Context) -> Result<NvmmOnGpu<'a>> {
-        let open = OpenMapping::new(&self, MappedFor::EglImage)?;
+        let open = self.map(MappedFor::EglImage)?;
         // SAFETY: the structure stays, and other threads do not write it while this mapping is open.
         let image = unsafe { (*self.params).mapped.egl_image };
         if image.is_null() {
@@ -485,223 +362,5 @@ impl Drop for MappedSurface<'_> {
     fn drop(&mut self) {
         // SAFETY: it was mapped, and the buffer is still borrowed.
         unsafe { ffi::gst_memory_unmap(self.info.memory, &mut self.info) }
-    }
-}
-
-/// For whom a surface is mapped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum MappedFor {
-    Host,
-    EglImage,
-}
-
-/// A surface that is mapped, and for how many threads.
-struct SharedMapping {
-    surface: usize,
-    view: MappedFor,
-    users: usize,
-    /// Another element had mapped it, which also unmaps it.
-    is_theirs: bool,
-}
-
-/// The library writes addresses into the surface, and takes them away when it is unmapped. The threads behind a tee have
-/// the same surface, so the first one maps it and the last one unmaps it. The lock is held while the library does so.
-static SHARED: Mutex<Vec<SharedMapping>> = Mutex::new(Vec::new());
-
-/// A surface that is mapped, until this is dropped.
-struct OpenMapping {
-    surface: *mut Surface,
-    view: MappedFor,
-}
-
-impl OpenMapping {
-    fn new(frame: &NvmmFrame, view: MappedFor) -> Result<Self> {
-        let library = library()?;
-        let surface = frame.surface;
-        let mut shared = SHARED.lock().unwrap();
-        let is_it = |mapping: &&mut SharedMapping| mapping.surface == surface.addr() && mapping.view == view;
-        if let Some(mapping) = shared.iter_mut().find(is_it) {
-            mapping.users += 1;
-            return Ok(OpenMapping { surface, view });
-        }
-        // SAFETY: the frame keeps the structures, and what is mapped by this process is locked.
-        let (is_theirs, outcome, call) = unsafe {
-            let mapped = &raw const (*frame.params).mapped;
-            match view {
-                MappedFor::Host if !(*mapped).address[0].is_null() => (true, 0, ""),
-                MappedFor::Host => (false, (library.map)(surface, 0, ALL, MAP_READ), "NvBufSurfaceMap"),
-                MappedFor::EglImage if !(*mapped).egl_image.is_null() => (true, 0, ""),
-                MappedFor::EglImage => (false, (library.map_egl_image)(surface, 0), "NvBufSurfaceMapEglImage"),
-            }
-        };
-        done(outcome, call)?;
-        shared.push(SharedMapping { surface: surface.addr(), view, users: 1, is_theirs });
-        Ok(OpenMapping { surface, view })
-    }
-}
-
-impl Drop for OpenMapping {
-    fn drop(&mut self) {
-        let mut shared = SHARED.lock().unwrap();
-        let is_it = |mapping: &SharedMapping| mapping.surface == self.surface.addr() && mapping.view == self.view;
-        let Some(index) = shared.iter().position(is_it) else { return };
-        shared[index].users -= 1;
-        if shared[index].users > 0 {
-            return;
-        }
-        let mapping = shared.swap_remove(index);
-        if let (false, Ok(library)) = (mapping.is_theirs, library()) {
-            // SAFETY: it was mapped, and what made this keeps the surface. Nothing can be done about a failure.
-            let _ = unsafe {
-                match self.view {
-                    MappedFor::Host => (library.unmap)(self.surface, 0, ALL),
-                    MappedFor::EglImage => (library.unmap_egl_image)(self.surface, 0),
-                }
-            };
-        }
-    }
-}
-
-/// What a function of the library returned.
-fn done(outcome: c_int, call: &str) -> Result<()> {
-    if outcome == 0 {
-        return Ok(());
-    }
-    Err(Error::new(ErrorKind::Run, "Cannot map a frame in NVMM memory")
-        .cause(format!("{call} failed"))
-        .remedy("Look at what libnvbufsurface wrote to standard error; put nvvideoconvert before trtpreprocess"))
-}
-
-#[cfg(test)]
-#[path = "../../../tests/common/nvmm.rs"]
-#[allow(dead_code)] // the integration tests use the rest
-mod stand_in;
-
-#[cfg(test)]
-mod tests {
-    use gst::prelude::*;
-    use gst_video::VideoInfo;
-
-    use super::stand_in::*;
-    use super::*;
-    use crate::fakes::Fakes;
-
-    /// NV12 64x48
-    fn caps_and_info() -> (gst::Caps, VideoInfo) {
-        gst::init().unwrap();
-        let caps: gst::Caps = "video/x-raw,format=NV12,width=64,height=48,framerate=30/1".parse().unwrap();
-        let info = VideoInfo::from_caps(&caps).unwrap();
-        (in_nvmm(&caps), info)
-    }
-
-    fn frame(buffer: &gst::BufferRef) -> NvmmFrame<'_> {
-        NvmmFrame::of(buffer, PixelFormat::Nv12, (64, 48)).unwrap()
-    }
-
-    /// Its planes.
-    fn planes_of(picture: &NvmmPicture) -> DevicePlanes {
-        let plane = |(start, stride): (*mut u8, usize)| DevicePlane { address: start as u64, stride };
-        [0, 1].map(|index| plane(picture.plane(index))).into_iter().collect()
-    }
-
-    #[test]
-    fn planes_on_a_gpu() {
-        let Some(fakes) = Fakes::of(module_path!(), "planes_on_a_gpu") else { return };
-        let (context, (_, info)) = (fakes.context(), caps_and_info());
-        let on_gpu = |picture: NvmmPicture| {
-            let buffer = picture.into_buffer();
-            let planes = frame(&buffer).on_gpu(&context).map(|mapped| mapped.map(|mapped| mapped.planes.clone()));
-            assert_eq!(fakes.count(c"fake_registered"), 0);
-            expect_nothing_open("a frame");
-            planes
-        };
-        for memory in [SURFACE_ARRAY, DEVICE, PINNED, UNIFIED] {
-            let picture = NvmmPicture::new(memory, &info);
-            let planes = planes_of(&picture);
-            let (start, bytes) = (planes[0].address as *const u8, 256 * (48 + 24));
-            fakes.memory(start, bytes, 0, false);
-            assert_eq!(on_gpu(picture).unwrap(), Some(planes), "{memory}");
-        }
-        assert_eq!(on_gpu(NvmmPicture::new(SYSTEM, &info)).unwrap(), None, "it is uploaded");
-
-        let picture = || {
-            let picture = NvmmPicture::new(DEVICE, &info);
-            let start = planes_of(&picture)[0].address as *const u8;
-            (picture, start)
-        };
-        let refused = |picture: NvmmPicture, part: &str| {
-            let error = on_gpu(picture).unwrap_err();
-            assert!(error.kind() == ErrorKind::WrongType && error.message().contains(part), "{part}: {error}");
-        };
-        let (other, start) = picture();
-        fakes.memory(start, 256 * (48 + 24), 3, false);
-        refused(other, "memory of GPU 3, not of GPU 0");
-        let (other, start) = picture();
-        fakes.memory(start, 256 * (48 + 24), 0, true);
-        refused(other, "another CUDA context");
-        let (short, start) = picture();
-        fakes.memory(start, 256 * (48 + 23), 0, false);
-        assert!(on_gpu(short).is_err(), "memory that ends before the picture");
-        fakes.memory(start, 0, 0, false);
-        refused(NvmmPicture::new(UNIFIED, &info), "does not know the address");
-
-        let_images_be_block_linear(true);
-        refused(NvmmPicture::new(SURFACE_ARRAY, &info), "bl-output=false");
-        let_images_be_block_linear(false);
-    }
-
-    /// As a Jetson has them, through the whole element; each call of the driver fails once, then those of the library.
-    #[test]
-    fn frames_of_the_video_hardware() {
-        let Some(fakes) = Fakes::of(module_path!(), "frames_of_the_video_hardware") else { return };
-        let (caps, info) = caps_and_info();
-        crate::plugin_register_static().unwrap();
-        let mut harness = gst_check::Harness::new_parse("trtpreprocess tensor-size=32x32");
-        harness.set_src_caps(caps);
-        let mut push = || {
-            let pushed = harness.push(NvmmPicture::new(SURFACE_ARRAY, &info).into_buffer());
-            expect_nothing_open("a frame that was pushed");
-            assert_eq!(fakes.count(c"fake_registered"), 0);
-            assert_eq!(fakes.count(c"fake_pending"), 0, "the picture is gone, so it was waited for");
-            let pushed = pushed.map_err(|flow| Error::new(ErrorKind::Run, flow.to_string()));
-            pushed.map(|_| drop(harness.pull().unwrap()))
-        };
-        push().unwrap();
-        fakes.each_call_fails("a frame of the video hardware", &mut push);
-        for what in [EGL, NO_IMAGE] {
-            fail(what);
-            push().unwrap_err();
-            fail(NOTHING);
-        }
-        push().unwrap();
-        let (maps, _, images) = counts();
-        assert!(maps == 0 && images > 4, "{maps} {images}");
-    }
-
-    /// The memory stays with the buffer, which waits for the GPU.
-    #[test]
-    fn frames_in_memory_of_a_gpu_are_not_waited_for() {
-        let Some(fakes) = Fakes::of(module_path!(), "frames_in_memory_of_a_gpu_are_not_waited_for") else { return };
-        let (caps, info) = caps_and_info();
-        crate::plugin_register_static().unwrap();
-        let mut harness = gst_check::Harness::new_parse("trtpreprocess tensor-size=32x32");
-        harness.set_src_caps(caps);
-        let picture = NvmmPicture::new(DEVICE, &info);
-        fakes.memory(planes_of(&picture)[0].address as *const u8, 256 * (48 + 24), 0, false);
-        harness.push(picture.into_buffer()).unwrap();
-        assert!(fakes.count(c"fake_pending") > 0);
-        drop(harness.pull().unwrap());
-        assert_eq!(fakes.count(c"fake_pending"), 0);
-        assert_eq!(counts(), (0, 0, 0), "it has an address");
-        for (gpu, part) in [(1, "GPU 1, and this process sees 1"), (u32::MAX.into(), "this process sees 1")] {
-            let bus = gst::Bus::new();
-            harness.element().unwrap().set_bus(Some(&bus));
-            let picture = NvmmPicture::new(DEVICE, &info).with("gpuId", gpu);
-            assert_eq!(harness.push(picture.into_buffer()), Err(gst::FlowError::Error));
-            let message = bus.pop_filtered(&[gst::MessageType::Error]).unwrap();
-            let gst::MessageView::Error(error) = message.view() else { unreachable!("filtered") };
-            assert!(error.error().to_string().contains(part), "{error:?}");
-        }
-        expect_nothing_open("memory of a GPU");
     }
 }
