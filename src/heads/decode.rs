@@ -10,6 +10,8 @@
 //! - YOLOX: cx = (x + gx) × stride, w = (exp in f64 of w, rounded to f32) × stride; y and h alike.
 //! - Corners from a centre: half = size × 0.5, then centre − half and centre + half.
 
+use std::array::from_fn;
+
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
@@ -174,7 +176,7 @@ fn viewed(outputs: &[&Tensor], view: &TensorView, row: usize, i: usize) -> f32 {
 
 /// The numbers of the box of a row.
 fn four(outputs: &[&Tensor], boxes: &TensorView, row: usize) -> [f32; 4] {
-    std::array::from_fn(|i| viewed(outputs, boxes, row, i))
+    from_fn(|i| viewed(outputs, boxes, row, i))
 }
 
 /// Centre in cells, size as logarithm of cells.
@@ -269,10 +271,44 @@ pub(super) fn turn(view: &TensorView, outputs: &[&Tensor], candidates: &mut Vec<
     });
 }
 
+/// Calls `$decode` with a function from a row to its box. It is compiled twice: for centres beside the scores, which nearly all heads
+/// have, and for all others. The loops are not inlined: all in one function, a row that passes took a third longer.
+macro_rules! with_boxes {
+    ($head:ident, $outputs:ident, $values:ident, $bbox:ident => $decode:expr) => {{
+        let (encoding, boxes) = ($head.format.encoding(), $head.view(ID_COLUMNS[0]).expect("a head has boxes"));
+        let beside = $head.view(Column::are_scores).is_some_and(|scores| scores.output == boxes.output);
+        if beside && encoding == BoxEncoding::Center {
+            let $bbox = |row: usize| center($values, &boxes, row);
+            $decode
+        } else {
+            let grid = $head.grid();
+            let $bbox = |row: usize| box_of(encoding, $head, grid, row, four($outputs, &boxes, row));
+            $decode
+        }
+    }};
+}
+
+/// A box given by its centre.
+#[inline(always)]
+fn center<T: Float>(values: &[T], boxes: &TensorView, row: usize) -> BBox {
+    let at = boxes.first + row * boxes.row_stride;
+    let [x, y, width, height] = from_fn(|i| values[at + i * boxes.column_stride].to_f32());
+    BBox::from_center(x, y, width, height)
+}
+
 /// Rows of class scores, with objectness if there is one; the boxes beside them or in an output of their own.
 fn rows<const OBJECTNESS: bool, T: Float>(head: &Head, outputs: &[&Tensor], values: &[T], sink: &mut Sink) {
-    let (encoding, grid, least) = (head.format.encoding(), head.grid(), sink.thresholds.least());
-    let boxes = head.view(ID_COLUMNS[0]).expect("a head has boxes");
+    with_boxes!(head, outputs, values, bbox => each_row::<OBJECTNESS, T>(head, values, sink, bbox));
+}
+
+#[inline(never)]
+fn each_row<const OBJECTNESS: bool, T: Float>(
+    head: &Head,
+    values: &[T],
+    sink: &mut Sink,
+    bbox: impl Fn(usize) -> BBox,
+) {
+    let least = sink.thresholds.least();
     let scores = head.range(|column| column == Column::Classes);
     for (at, row) in values.chunks_exact(head.columns).enumerate() {
         let objectness = if OBJECTNESS { row[4].to_f32() } else { 1.0 };
@@ -281,8 +317,7 @@ fn rows<const OBJECTNESS: bool, T: Float>(head: &Head, outputs: &[&Tensor], valu
         if passes
             && let Some((class, score)) = best(&row[scores.clone()], if OBJECTNESS { f32::NEG_INFINITY } else { least })
         {
-            let score = if OBJECTNESS { objectness * score } else { score };
-            sink.push(at, box_of(encoding, head, grid, at, four(outputs, &boxes, at)), score, class);
+            sink.push(at, bbox(at), if OBJECTNESS { objectness * score } else { score }, class);
         }
     }
 }
@@ -303,11 +338,15 @@ fn logits<T: Float>(head: &Head, outputs: &[&Tensor], values: &[T], sink: &mut S
 }
 
 /// Columns of scores, each of a class; the columns x, y, width and height before them, or the boxes in an output of
-/// their own. The maxima of a block of rows come first, one class after the other. Only for the few that pass is the
-/// class then looked up.
+/// their own.
 fn columns<T: Float>(head: &Head, outputs: &[&Tensor], values: &[T], sink: &mut Sink) {
-    let (encoding, grid, least) = (head.format.encoding(), head.grid(), sink.thresholds.least());
-    let boxes = head.view(ID_COLUMNS[0]).expect("a head has boxes");
+    with_boxes!(head, outputs, values, bbox => each_column(head, values, sink, bbox));
+}
+
+/// The maxima of a block of rows come first, one class after the other. Only for the few that pass is the class then looked up.
+#[inline(never)]
+fn each_column<T: Float>(head: &Head, values: &[T], sink: &mut Sink, bbox: impl Fn(usize) -> BBox) {
+    let least = sink.thresholds.least();
     let classes = head.range(|column| column == Column::Classes);
     let (mut buffer, mut maxima) = ([0.0; BLOCK], [0.0; BLOCK]);
     for start in (0..head.rows).step_by(BLOCK) {
@@ -320,10 +359,10 @@ fn columns<T: Float>(head: &Head, outputs: &[&Tensor], values: &[T], sink: &mut 
             }
         }
         for (row, &score) in (start..).zip(&*maxima).filter(|(_, score)| **score >= least) {
-            let mut column = values[row..].iter().step_by(head.rows).skip(classes.start).take(classes.len());
+            let scores = &values[classes.start * head.rows + row..classes.end * head.rows];
             let wanted = T::narrow(score);
-            if let Some(class) = column.position(|value| *value == wanted) {
-                sink.push(row, box_of(encoding, head, grid, row, four(outputs, &boxes, row)), score, class);
+            if let Some(class) = scores.iter().step_by(head.rows).position(|value| *value == wanted) {
+                sink.push(row, bbox(row), score, class);
             }
         }
     }
@@ -334,7 +373,7 @@ fn rows_with_id<T: Float>(head: &Head, values: &[T], sink: &mut Sink) {
     let encoding = head.format.encoding();
     let first_class = f32::from(head.format.first_class());
     for (at, row) in values.chunks_exact(head.columns).enumerate() {
-        let [a, b, c, d, score, id] = std::array::from_fn(|i| row[i].to_f32());
+        let [a, b, c, d, score, id] = from_fn(|i| row[i].to_f32());
         sink.push_id(at, box_of(encoding, head, None, at, [a, b, c, d]), score, id - first_class);
     }
 }

@@ -46,6 +46,7 @@ pub mod yolov5;
 pub mod yolov8;
 pub mod yolov8_transposed;
 pub mod yolox;
+pub mod yolox_decoded;
 
 use crate::image::geometry::ResizeMode;
 use crate::image::transform::{Chroma, Colors, InputTransform};
@@ -67,6 +68,7 @@ pub static HEADS: &[&HeadFormat] = &[
     &yolov8_transposed::HEAD,
     &end_to_end::HEAD,
     &yolox::HEAD,
+    &yolox_decoded::HEAD,
     &efficientnms::HEAD,
     &detr::HEAD,
     &detr_ultralytics::HEAD,

@@ -36,6 +36,8 @@ pub struct ModelHints {
     pub keypoints: Option<KeypointModel>,
     /// Its graph samples feature maps at points between pixels, as deformable attention does.
     pub samples_points: bool,
+    /// Its graph has an `Exp`, as one that makes sizes of YOLOX's logarithms.
+    pub takes_exponentials: bool,
     /// Which logit is the background's, for heads with logits.
     pub background: BackgroundClass,
 }

@@ -8,7 +8,7 @@ use crate::image::transform::{Colors, InputTransform};
 
 pub static HEAD: HeadFormat = HeadFormat {
     name: "yolox",
-    about: "YOLOX as exported by default, undecoded; with --decode_in_inference it is yolov5",
+    about: "YOLOX as exported by default, undecoded",
     task: Task::Detect,
     outputs: &[floats(
         "",
@@ -20,7 +20,10 @@ pub static HEAD: HeadFormat = HeadFormat {
     input_note: None,
     needs_nms: true,
     likely: |candidate| {
-        let is_it = candidate.grid == AnchorGrid::One && candidate.name == "output" && !candidate.hints.ultralytics;
+        let is_it = candidate.grid == AnchorGrid::One
+            && candidate.name == "output"
+            && !candidate.hints.takes_exponentials
+            && !candidate.hints.ultralytics;
         is_it.then_some(Confidence::Sign)
     },
     #[cfg(test)]

@@ -181,6 +181,7 @@ impl ModelInfo {
             task: self.task.clone().unwrap_or_default(),
             keypoints: self.keypoints.clone(),
             samples_points: self.operators.contains("GridSample"),
+            takes_exponentials: self.operators.contains("Exp"),
             background: BackgroundClass::Auto,
         }
     }

@@ -61,6 +61,7 @@ fn models_are_recognised() {
         (&yolov8::HEAD, &["output0 f32 1x84x8400", "3547 f32 1x84x8400"], at(640)), // YOLOv9, two heads
         (&yolox::HEAD, &["output f32 1x8400x85"], at(640)),
         (&yolox::HEAD, &["output f32 1x3549x85"], at(416)),
+        (&yolox_decoded::HEAD, &["output f32 1x8400x85"], ModelHints { takes_exponentials: true, ..at(640) }),
         (&deepstream_yolo::HEAD, &["output f32 1x8400x6"], labelled(80, 640)),
         (&deepstream_yolo::HEAD, &["output f32 1x25200x6"], labelled(80, 640)),
         // Pose.
