@@ -81,7 +81,8 @@ impl<T> PublishQueue<T> {
         is_first
     }
 
-    /// Waits for items at most so long, and takes so many. It returns at once after [`end`](Self::end).
+    /// Waits for items at most so long, and takes so many, but no more than half of what there is room for: while they
+    /// are sent, or cannot be, the newest find room. It returns at once after [`end`](Self::end).
     pub fn take(&self, limit: usize, wait: Duration) -> Next<T> {
         let mut state = self.lock();
         if state.items.is_empty() && !state.is_ended {
@@ -92,7 +93,7 @@ impl<T> PublishQueue<T> {
                 .0;
         }
         if !state.items.is_empty() {
-            let count = limit.clamp(1, state.items.len());
+            let count = limit.min(self.capacity.div_ceil(2)).clamp(1, state.items.len());
             state.taken = count;
             let items = state.items.drain(..count).collect();
             // Room that a long outage has taken is given back.

@@ -256,19 +256,35 @@ fn taken(queue: &PublishQueue<u32>, limit: usize) -> Vec<u32> {
 
 #[test]
 fn a_full_queue_drops_by_its_policy() {
-    for (policy, left) in [(DropPolicy::Oldest, [2, 3, 4]), (DropPolicy::Newest, [0, 1, 2])] {
-        let queue = PublishQueue::new(3, policy);
-        let first: Vec<bool> = (0..5).map(|item| queue.push(item)).collect();
-        assert_eq!(first, [false, false, false, true, false], "it is told once");
-        assert_eq!(queue.counts(), (3, 2));
-        assert_eq!(taken(&queue, 9), left);
-        assert_eq!(queue.counts(), (3, 2), "what is being sent waits still");
-        queue.push(9);
-        assert_eq!((queue.counts(), taken(&queue, 9)), ((3, 3), vec![]), "there is no room for it");
-        queue.done(3);
-        queue.push(9);
-        assert_eq!(taken(&queue, 9), [9]);
+    for (policy, sent, left) in [(DropPolicy::Oldest, [2, 3], [7, 9]), (DropPolicy::Newest, [0, 1], [2, 3])] {
+        let queue = PublishQueue::new(4, policy);
+        let first: Vec<bool> = (0..4).map(|item| queue.push(item)).collect();
+        assert_eq!(first, [false; 4]);
+        assert_eq!(queue.counts(), (4, 0));
+        let told: Vec<bool> = (4..6).map(|item| queue.push(item)).collect();
+        assert_eq!(told, [true, false], "it is told once");
+        assert_eq!(taken(&queue, 9), sent, "half of the room at most");
+        assert_eq!(queue.counts(), (4, 2), "what is being sent waits still");
+        queue.push(7);
+        assert_eq!(queue.counts(), (4, 3), "there is no room for it, or another goes");
+        queue.done(1);
+        for item in 9..11 {
+            queue.push(item);
+        }
+        queue.done(1);
+        assert_eq!((queue.counts(), taken(&queue, 9)), ((3, 4), left.to_vec()));
     }
+    // Also while as many as there may be are sent at once, it is the newest that stay.
+    let queue = PublishQueue::new(2, DropPolicy::Oldest);
+    for item in 0..2 {
+        queue.push(item);
+    }
+    assert_eq!(taken(&queue, 9), [0]);
+    for item in 2..9 {
+        queue.push(item);
+    }
+    queue.done(1);
+    assert_eq!(taken(&queue, 9), [8]);
 }
 
 #[test]

@@ -6,6 +6,8 @@
 //! session knows it.
 
 mod packet;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -226,39 +228,35 @@ impl Client {
                 written += 1;
             }
             outcome = if packet.is_empty() { Ok(()) } else { link.write(&packet) };
-            outcome = outcome
-                .and_then(|()| self.take_answer(&mut link).map(|is_delivered| delivered += usize::from(is_delivered)));
+            outcome = outcome.and_then(|()| self.take_answer(&mut link, &mut delivered));
         }
         while outcome.is_ok() && !self.releasing.is_empty() {
-            outcome = self.take_answer(&mut link).map(drop);
+            outcome = self.take_answer(&mut link, &mut delivered);
         }
         self.link = Some(link);
         outcome.map_err(|error| Undelivered::after(delivered, error))
     }
 
-    /// Takes one answer; returns whether it says that the first message on its way has arrived. Servers answer in order.
-    fn take_answer(&mut self, link: &mut Link) -> io::Result<bool> {
+    /// Takes one answer, and counts a message that it says has arrived, also where the reply to it fails: the numbers in
+    /// `sent` are those of the messages that are not counted. Servers answer in order.
+    fn take_answer(&mut self, link: &mut Link, delivered: &mut usize) -> io::Result<()> {
         match link.answer(self.timeout)?.ok_or_else(late)? {
             ServerAnswer::Acknowledged(id) if self.qos == 1 && self.sent.front() == Some(&id) => {
                 self.sent.pop_front();
-                Ok(true)
+                *delivered += 1;
             }
             ServerAnswer::Received(id) if self.qos == 2 && self.sent.front() == Some(&id) => {
                 self.sent.pop_front();
+                *delivered += 1;
                 self.releasing.push_back(id);
                 link.write(&packet::release(id))?;
-                Ok(true)
             }
-            ServerAnswer::Completed(id) => {
-                self.releasing.retain(|releasing| *releasing != id);
-                Ok(false)
-            }
+            ServerAnswer::Completed(id) => self.releasing.retain(|releasing| *releasing != id),
             // It was released before, and is told again.
-            ServerAnswer::Received(id) if self.releasing.contains(&id) => {
-                link.write(&packet::release(id)).map(|()| false)
-            }
-            _ => Ok(false),
+            ServerAnswer::Received(id) if self.releasing.contains(&id) => link.write(&packet::release(id))?,
+            _ => {}
         }
+        Ok(())
     }
 }
 
