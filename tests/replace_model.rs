@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use common::boxes::{Line, SIDE, classifier, found, grey};
+use common::brokers::until;
 use common::onnx::{F32, Graph, brightness, endless};
 use common::{heap, path, scratch, shapes};
 use gst::prelude::*;
@@ -72,8 +73,10 @@ fn tensors_of_another_size_follow() {
     let folder = scratch("replace-size");
     let mut line = line(&finds(&folder, "cat", 64), "");
     assert_eq!(line.found()[0].rect, (2, 2, 8, 10));
+    line.upstream_events("reconfigure");
     replace(&mut line, &finds(&folder, "dog", 32));
     assert_eq!(frames_until(&mut line, "cat", "dog"), 1, "the first one brings the new caps");
+    assert_eq!(line.upstream_events("reconfigure"), 0, "a decoder would allocate all its frames anew");
     assert_eq!(line.found()[0].rect, (4, 4, 16, 20));
     // Back again, with frames of another size meanwhile.
     replace(&mut line, &finds(&folder, "cat", 64));
@@ -324,15 +327,12 @@ fn a_hundred_models_leave_nothing_behind() {
             line.said();
         }
         heap::wait_for_end_of("trt-replace");
-        (heap::allocated(), threads())
+        until("runners of former models have ended", || heap::threads("trt-run") == 1);
+        (heap::allocated(), heap::threads(""))
     };
     cycle(12);
     let (before, threads_before) = cycle(12);
     let (after, threads_after) = cycle(99);
     assert!(after < before + 64 * 1024, "{before} bytes before, {after} after");
     assert_eq!(threads_after, threads_before);
-}
-
-fn threads() -> usize {
-    std::fs::read_dir("/proc/self/task").unwrap().count()
 }

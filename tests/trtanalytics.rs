@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::boxes::Line;
+use common::boxes::{Line, SIDE, grey, model};
 use common::random::Random;
 use common::scratch;
 use gst::meta::CustomMeta;
@@ -130,6 +130,46 @@ fn params(buffer: &gst::BufferRef) -> Vec<Option<gst::Structure>> {
 }
 
 // ------------------------------------------------------------------------------------------- events
+
+/// A frame has one time in everything that is told of it: its stream time, which is what an application seeks to. Buffers of this
+/// segment begin 7 s later.
+#[test]
+fn all_that_is_told_of_a_frame_has_its_stream_time() {
+    const LATER: u64 = 7_000_000_000;
+    let zones = r#"{"zones": [{"id": "all", "points": [[0, 0], [64, 0], [64, 64], [0, 64]]}]}"#;
+    let published = scratch("one-clock-published").join("out.jsonl");
+    let mut line = Line::parse(&format!(
+        "trtpreprocess ! trtinfer model-file={} ! trtnms draw=false post-messages=true ! trttrack post-messages=true \
+         ! trtanalytics config-file={} ! trtpublish location={}",
+        model(&scratch("one-clock"), &[[20.0, 24.0, 44.0, 40.0, 0.9, 0.0]]),
+        file("one-clock-zones", zones),
+        published.display()
+    ));
+    let mut segment = gst::FormattedSegment::<gst::ClockTime>::new();
+    segment.set_start(gst::ClockTime::from_nseconds(LATER));
+    segment.set_time(gst::ClockTime::ZERO);
+    line.push_event(gst::event::Segment::new(&segment));
+    for number in 0..20 {
+        let mut buffer = grey(SIDE * SIDE * 3);
+        buffer.get_mut().unwrap().set_pts(gst::ClockTime::from_nseconds(LATER + number * FRAME));
+        line.push(buffer);
+    }
+    line.push_event(gst::event::Eos::new());
+
+    let messages = line.messages();
+    for message in &messages {
+        let time = message.get::<Option<gst::ClockTime>>("stream-time").unwrap().map(gst::ClockTime::nseconds);
+        assert_eq!(time, Some(message.get::<u64>("frame").unwrap() * FRAME), "{message}");
+    }
+    let count = |name: &str| messages.iter().filter(|message| message.name() == name).count();
+    assert_eq!((count("trt-detections"), count("trt-event")), (40, 1), "of trtnms and trttrack, and of the zone");
+    let lines = std::fs::read_to_string(&published).unwrap();
+    let times = lines.lines().map(|line| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        (line["frame"].as_u64(), line["stream-time"].as_u64())
+    });
+    assert!(times.eq((0..20).map(|number| (Some(number), Some(number * FRAME)))), "{lines}");
+}
 
 #[test]
 fn events_are_on_the_bus_and_on_the_frame() {

@@ -19,6 +19,9 @@ pub const TENSOR_FIELD: &str = "tensor";
 /// Caps field of GStreamer 1.28 that names the tensors in a GstTensorMeta.
 pub const TENSORS_FIELD: &str = "tensors";
 
+/// Field of a RECONFIGURE event that asks for other tensors of the same frames.
+const OTHER_TENSORS: &str = "other-tensors";
+
 /// Formats in CUDA memory, best first; NVMM memory and system memory have [`PixelFormat::ALL`].
 const CUDA_FORMATS: [VideoFormat; 7] = [
     VideoFormat::Nv12,
@@ -40,6 +43,19 @@ pub fn template_caps() -> gst::Caps {
         caps
     });
     CAPS.clone()
+}
+
+/// Asks for other tensors from now on: with the next frame trtpreprocess asks for its caps again. It keeps the event to itself, for
+/// a decoder would allocate all its frames anew, and hold up other streams of that GPU for tens of milliseconds.
+pub fn ask_for_other_tensors(sink: &gst::Pad) {
+    // Without a trtpreprocess there is no tensor to be changed.
+    let _ = sink.push_event(gst::event::Reconfigure::builder().other_field(OTHER_TENSORS, true).build());
+}
+
+/// Whether that is what an event asks for.
+pub fn asks_for_other_tensors(event: &gst::EventRef) -> bool {
+    event.type_() == gst::EventType::Reconfigure
+        && event.structure().is_some_and(|structure| structure.has_field(OTHER_TENSORS))
 }
 
 /// One always-present pad of each direction, both with [`template_caps`].

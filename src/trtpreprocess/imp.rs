@@ -364,9 +364,11 @@ impl BaseTransformImpl for TrtPreprocess {
         self.parent_sink_event(event)
     }
 
-    /// Answers trtnms with the position of its points in the picture here.
+    /// Answers trtnms with the position of its points in the picture here. Other tensors of the same frames concern nothing upstream.
     fn src_event(&self, event: gst::Event) -> bool {
-        picture::answer(&event, self.obj().upcast_ref()) || self.parent_src_event(event)
+        picture::answer(&event, self.obj().upcast_ref())
+            || caps::asks_for_other_tensors(&event)
+            || self.parent_src_event(event)
     }
 
     fn set_caps(&self, incaps: &Caps, outcaps: &Caps) -> std::result::Result<(), gst::LoggableError> {

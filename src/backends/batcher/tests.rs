@@ -160,6 +160,27 @@ fn a_late_frame_waits_for_the_running_batch() {
     assert_eq!(bench.batches(), [[2.0]]);
 }
 
+/// It waited for a free runner together with the frame that its batch was run for.
+#[test]
+fn a_late_frame_that_has_its_outcome_runs_no_other_frames() {
+    let bench = Bench::with(3, Duration::from_millis(1), true);
+    let late = join_frame(&bench.batcher, 0, &[1.0, 2.0]).unwrap();
+    let waiters = &bench.batcher.line.waiters;
+    thread::scope(|scope| {
+        let first = scope.spawn(|| outcome(&late[0]));
+        assert_eq!(bench.batches.recv().unwrap(), [1.0, 2.0], "it was late");
+        waiters.wait_for(1);
+        let early = bench.join(1, 3.0);
+        let second = scope.spawn(|| outcome(&late[1]));
+        waiters.wait_for(2);
+        (0..3).for_each(|_| bench.go.send(()).unwrap());
+        assert_eq!([first.join().unwrap(), second.join().unwrap()], [Ok(1.0), Ok(2.0)]);
+        let others = [4.0, 5.0].map(|value| bench.join(1, value));
+        assert_eq!([&early, &others[0], &others[1]].map(outcome), [Ok(3.0), Ok(4.0), Ok(5.0)]);
+    });
+    assert_eq!(bench.batches(), [[3.0, 4.0, 5.0]]);
+}
+
 #[test]
 fn a_fast_stream_does_not_delay_others() {
     let bench = Bench::with(4, LONG, true);

@@ -132,12 +132,18 @@ impl TrtExecutor {
 
     /// A batch to try out the engine with.
     fn zeros(&self, slots: &BatchPool) -> Result<Vec<Arc<Tensors>>> {
-        let picture = |_| {
-            let mut block = slots.take()?;
-            block.write(&vec![0; slots.bytes()])?;
-            Ok(Arc::new(Tensors::new(vec![Tensor::on_device(self.wanted.clone(), block)], None, None)))
+        let blocks = (0..*self.rows.end()).map(|_| slots.take()).collect::<Result<Vec<_>>>()?;
+        let queued = self.stream.queuing();
+        for block in &blocks {
+            // SAFETY: the blocks are as large, are used by nobody else, and stay until the fence that is recorded next has passed.
+            unsafe { self.stream.clear(block.address(), slots.bytes()) }?;
+        }
+        let ready = queued.record()?;
+        let picture = |block| {
+            let picture = Tensor::on_device(self.wanted.clone(), block);
+            Arc::new(Tensors::new(vec![picture], Some(ready.clone()), None))
         };
-        (0..*self.rows.end()).map(picture).collect()
+        Ok(blocks.into_iter().map(picture).collect())
     }
 
     /// Runs, and waits until it is done.

@@ -12,6 +12,7 @@ use super::super::sharing::{self, SharedModel, Successor};
 use super::super::started::StartedModel;
 use super::TrtInfer;
 use crate::core::error::Error;
+use crate::gst::caps;
 use crate::gst::report::Report;
 use crate::image::transform::InputSpec;
 
@@ -74,7 +75,7 @@ impl TrtInfer {
         } else {
             *offered = Some(successor.model.clone());
             drop(offered);
-            self.obj().reconfigure_sink();
+            caps::ask_for_other_tensors(self.obj().sink_pad());
         }
     }
 
