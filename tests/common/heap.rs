@@ -43,11 +43,16 @@ pub fn settled(count: fn() -> usize) -> usize {
 
 /// Waits until no thread has a name that begins so.
 pub fn wait_for_end_of(name: &str) {
-    let is_one = |task: io::Result<fs::DirEntry>| {
-        let of_thread = task.and_then(|task| fs::read_to_string(task.path().join("comm"))).unwrap_or_default();
-        of_thread.starts_with(name)
-    };
-    while fs::read_dir("/proc/self/task").expect("Linux has it").any(is_one) {
+    while threads(name) > 0 {
         thread::yield_now();
     }
+}
+
+/// How many threads have a name that begins so.
+pub fn threads(name: &str) -> usize {
+    let is_one = |task: &io::Result<fs::DirEntry>| {
+        let comm = task.as_ref().ok().and_then(|task| fs::read_to_string(task.path().join("comm")).ok());
+        comm.is_some_and(|of_thread| of_thread.starts_with(name))
+    };
+    fs::read_dir("/proc/self/task").expect("Linux has it").filter(is_one).count()
 }

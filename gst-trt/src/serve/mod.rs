@@ -4,10 +4,11 @@
 //! * `config`: the file. `service`: all sources and models. `control`: what others may ask of it.
 //!   `http`: how they ask.
 //! * `model`: a model that sources share. `stream`: a source. `record`, `view`: what becomes of its frames beside
-//!   publishing.
+//!   publishing. `heap`: what keeps memory flat while sources come and go.
 
 mod config;
 mod control;
+mod heap;
 mod http;
 mod log;
 mod model;
@@ -49,6 +50,7 @@ pub struct ServeArgs {
 }
 
 pub fn run(args: &ServeArgs) -> Result<Status, Failure> {
+    heap::limit_arenas();
     chain::start_gstreamer()?;
     let config = Config::load(&args.config)?;
     if args.check {

@@ -15,6 +15,7 @@ use gsttrt::publish::backoff::Backoff;
 
 use super::config::StreamPlan;
 use super::control::State;
+use super::heap;
 use super::log::say;
 use super::model::ServedModel;
 use super::view::Pictures;
@@ -205,6 +206,7 @@ impl StreamThread {
         // The elements are asked for their last counts once they have stopped.
         if let Some(built) = built {
             built.stop();
+            heap::trim();
         }
         self.meter.end(state, error);
     }
