@@ -14,10 +14,13 @@
 import argparse
 import itertools
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -164,8 +167,10 @@ def load(folders, only, half=False):
     return models
 
 
-def run(model, program, folder, timeout):
+def run(program, folder, timeout, model):
     """All results of one model; what goes wrong on the way is a fault, not the end of the run."""
+    folder = folder / model.name
+    folder.mkdir(exist_ok=True)
     try:
         if model.task == "classify":
             return [classes.compare(model, program, frame, folder, timeout) for frame in SHAPES]
@@ -203,7 +208,7 @@ def main():
     parser.add_argument("--detect", required=True, metavar="PROGRAM")
     parser.add_argument("--only", nargs="+", metavar="NAME")
     parser.add_argument("--half", action="store_true", help="PROGRAM computes in half precision: wider tolerances throughout")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep pictures and the last answer here")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the picture and the answer of each model here")
     parser.add_argument("--timeout", type=float, default=300, help="seconds our program may take (an engine build takes minutes)")
     asked = parser.parse_args()
     models = load(asked.folders, asked.only, asked.half)
@@ -214,7 +219,9 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         folder = asked.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        cases = (run(model, asked.detect, folder, asked.timeout) for model in models)
+        # As many models at the same time as there are processors.
+        pool = ProcessPoolExecutor(len(os.sched_getaffinity(0)))
+        cases = pool.map(partial(run, asked.detect, folder, asked.timeout), models)
         if not asked.only:
             inputs = [classes.compare_input(asked.detect, frame, folder, asked.timeout) for frame in SHAPES]
             cases = itertools.chain([inputs], cases)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MPL-2.0
 # Exports models of other families than Ultralytics' with their own packages, and compares our objects with what the packages' own
-# post-processing makes of ONNX Runtime's outputs for the same pictures. No weights are downloaded: they are random.
+# post-processing makes of ONNX Runtime's outputs for the same pictures. No weights are downloaded: they are random. anchors.py has
+# those whose boxes are still to be suppressed, maps.py those with maps.
 #
 #   python tests/zoo/others.py OUTDIR --detect PROGRAM [--only NAME...] [--timeout SECONDS]
 #
@@ -13,40 +14,35 @@ import os
 import sys
 import tempfile
 import time
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 # Neither package may look for weights.
 os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
 
 import numpy as np
-import onnxruntime
 import torch
 
+import anchors
+import maps
 from compare import COLUMNS, HEADINGS, SHAPES, match, show
+from networks import SEED, SIZE, input_size, normalised, outputs_of, spread, to_onnx
 from pictures import picture, placement, save, tensor
 from program import ask, ours, suppression
 from reference import CERTAIN, DOUBTFUL, FULL, Boxes, Result, choose_threshold, describe
 
-SEED = 20
-SIZE = 320
-MEAN, STD = np.array([0.485, 0.456, 0.406], np.float32), np.array([0.229, 0.224, 0.225], np.float32)
-SCRIPTS = [Path(__file__).with_name(name) for name in ("others.py", "compare.py", "pictures.py", "program.py", "reference.py")]
-PACKAGES = ("rfdetr", "transformers", "torch", "onnxruntime")
+SCRIPTS = (
+    *("others.py", "absent.py", "anchors.py", "compare.py", "export.py", "maps.py", "networks.py", "pictures.py", "program.py"),
+    "reference.py",
+)
+PACKAGES = ("torch", "onnxruntime")
 CANDIDATES = (20, 80)  # how many objects the score threshold may leave
-
-
-def spread(layer, std, mean=-3.0):
-    """Gives the logits of a fresh network another spread: as it is they are all alike, and nothing could be told apart."""
-    with torch.no_grad():
-        layer.weight.copy_(torch.randn(layer.weight.shape) * std / layer.weight.shape[1] ** 0.5)
-        if layer.bias is not None:
-            layer.bias.copy_(torch.randn(layer.bias.shape) * std + mean)
 
 
 class RfDetr:
     """Of the package rfdetr: its export, and its PostProcess."""
 
+    packages = ("rfdetr", "transformers")
     normalised = True
 
     def __init__(self, variant, classes=90):
@@ -79,6 +75,7 @@ class RfDetr:
 class Transformers:
     """Of Hugging Face's transformers: the model's logits and boxes, or with the post-processing that the projects' own exporters add."""
 
+    packages = ("transformers",)
     normalised = False
 
     def __init__(self, family, deploy=False):
@@ -101,9 +98,7 @@ class Transformers:
         if self.deploy:
             inputs["orig_target_sizes"] = torch.tensor([[SIZE, SIZE]])
         wrapped = (Deploy if self.deploy else Raw)(model)
-        torch.onnx.export(
-            wrapped, tuple(inputs.values()), str(path), input_names=list(inputs), output_names=names, opset_version=17, dynamo=False
-        )
+        to_onnx(wrapped, tuple(inputs.values()), str(path), input_names=list(inputs), output_names=names, opset_version=17)
 
     def objects(self, outputs, frame):
         if self.deploy:
@@ -148,13 +143,30 @@ ROWS = {
     "d-fine": Transformers("DFine"),
     "d-fine-deploy": Transformers("DFine", deploy=True),
     "deim-v2": Transformers("Deimv2"),
+    "yolox-nano": anchors.YoloX(),
+    "yolox-nano-decoded": anchors.YoloX(decoded=True),
+    "yolo-nas-s": anchors.YoloNas(),
+    "pp-yoloe": anchors.PpYoloe(),
+    "pp-yoloe-concat": anchors.PpYoloe(concat=True),
+    "segformer": maps.Segformer(),
+    "segformer-ids": maps.Segformer(ids=True),
+    "depth-anything": maps.DepthAnything(),
 }
+
+
+def is_installed(name):
+    """Not all packages are made for each version of Python."""
+    try:
+        return bool(stamp(name))
+    except PackageNotFoundError as missing:
+        print(f"zoo: {name} is left out: {missing}")
+        return False
 
 
 def stamp(name):
     """What a kept file must have been made with."""
-    scripts = hashlib.sha256(b"".join(path.read_bytes() for path in SCRIPTS)).hexdigest()
-    return {"scripts": scripts, "packages": {package: version(package) for package in PACKAGES}}
+    scripts = hashlib.sha256(b"".join(Path(__file__).with_name(script).read_bytes() for script in SCRIPTS)).hexdigest()
+    return {"scripts": scripts, "packages": {package: version(package) for package in (*PACKAGES, *ROWS[name].packages)}}
 
 
 def export(name, folder):
@@ -171,18 +183,9 @@ def export(name, folder):
 def reference(row, path, image):
     """What the package's own post-processing finds in the picture: boxes on the frame."""
     frame = image.shape[1], image.shape[0]
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    size = tuple(session.get_inputs()[0].shape[:1:-1])
+    size = input_size(path)
     values = tensor(image, size, placement(frame, size, stretched=True))
-    if row.normalised:
-        values = (values - MEAN[:, None, None]) / STD[:, None, None]
-    given = {session.get_inputs()[0].name: values}
-    if len(session.get_inputs()) > 1:
-        given["orig_target_sizes"] = np.array([size], np.int64)
-    outputs = session.run(None, given)
-    outputs = {output.name: torch.from_numpy(value) for output, value in zip(session.get_outputs(), outputs)}
+    outputs = outputs_of(path, normalised(values) if row.normalised else values)
     with torch.no_grad():
         found = row.objects(outputs, frame)
     corners = np.clip(found["boxes"].numpy(), 0, np.tile(frame, 2))
@@ -224,10 +227,9 @@ def fine(size):
     return size[0] * detail, size[1] * detail
 
 
-def compare(name, path, program, frame, folder, timeout):
-    result = Result(name, f"{frame[0]}x{frame[1]}", layout="own package's")
-    image = picture(*frame)
-    boxes = reference(ROWS[name], path, image)
+def judged(row, path, image):
+    """The score threshold that leaves enough, and the boxes that may reach it, each with its standing."""
+    boxes = reference(row, path, image)
     threshold = choose_threshold(boxes.scores, *CANDIDATES)
     boxes = boxes.take(boxes.scores >= threshold - FULL.order)
     doubt = boxes.scores < threshold + FULL.order
@@ -235,6 +237,16 @@ def compare(name, path, program, frame, folder, timeout):
     if boxes.masks is not None:
         doubt |= boxes.masks.sum(axis=(2, 3)).min(axis=1) < 4  # we drop objects with empty masks
     boxes.standing = [DOUBTFUL if open else CERTAIN for open in doubt]
+    return threshold, boxes
+
+
+def compare(name, path, program, frame, folder, timeout):
+    row = ROWS[name]
+    if hasattr(row, "map"):
+        return maps.compare(name, row, path, program, frame, folder, timeout)
+    result = Result(name, f"{frame[0]}x{frame[1]}", layout="own package's")
+    image = picture(*frame)
+    threshold, boxes = (anchors.reference if hasattr(row, "suppress") else judged)(row, path, image)
     result.candidates = len(boxes)
     result.certain, result.doubtful = boxes.standing.count(CERTAIN), boxes.standing.count(DOUBTFUL)
     png = save(image, folder)
@@ -263,16 +275,17 @@ def main():
     parser.add_argument("--timeout", type=float, default=300)
     asked = parser.parse_args()
     asked.directory.mkdir(parents=True, exist_ok=True)
+    names = [name for name in asked.only if is_installed(name)]
     print(COLUMNS.format(*HEADINGS))
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        for name in asked.only:
+        for name in names:
             path = export(name, asked.directory)
             results = [compare(name, path, asked.detect, frame, Path(folder), asked.timeout) for frame in SHAPES]
             for result in results:
                 show(result)
             failed += any(result.faults for result in results)
-    print(f"zoo: {len(asked.only) - failed} passed, {failed} failed")
+    print(f"zoo: {len(names) - failed} passed, {failed} failed")
     sys.exit(1 if failed else 0)
 
 

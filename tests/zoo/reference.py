@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 
 from pictures import placement, rectangle, tensor
@@ -144,13 +145,39 @@ class Result:
 # ---------------------------------------------------------------- the reference's inference
 
 
+def widened(path):
+    """The file with its numbers of half precision in full: ONNX Runtime rounds what it computes in half precision otherwise on each
+    kind of processor, by pixels. Files without any stay as they are."""
+    model = onnx.load(path)
+    half, full = onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT
+
+    def widen(tensor):
+        if tensor.data_type == half:
+            tensor.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor).astype(np.float32), tensor.name))
+
+    for tensor in model.graph.initializer:
+        widen(tensor)
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            if attribute.name == "to" and attribute.i == half:
+                attribute.i = full
+            if attribute.HasField("t"):
+                widen(attribute.t)
+    for value in (*model.graph.input, *model.graph.output):
+        if value.type.tensor_type.elem_type == half:
+            value.type.tensor_type.elem_type = full
+    del model.graph.value_info[:]
+    return model.SerializeToString()
+
+
 def infer(model, values):
     """The outputs as float32, without the batch axis."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(str(model.path), options, providers=["CPUExecutionProvider"])
+    options.intra_op_num_threads = 1  # compare.py shares the processors out
+    session = onnxruntime.InferenceSession(widened(model.path), options, providers=["CPUExecutionProvider"])
     name = session.get_inputs()[0].name
-    return [output[0].astype(np.float32) for output in session.run(None, {name: values})]
+    return [output[0].astype(np.float32) for output in session.run(None, {name: values.astype(np.float32)})]
 
 
 # ---------------------------------------------------------------- reading the raw output
