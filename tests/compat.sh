@@ -4,13 +4,16 @@
 # with 1.26 on Debian 13, and with 1.28 on Debian sid.  If asked to, also for 64-bit ARM:
 # cross-built on Debian sid, with its Rust, and run by QEMU, which needs Linux 6.7.
 #
+# What GStreamer's version cannot change runs on this machine alone, by tests/run.sh.
+#
 #   tests/compat.sh          needs root or sudo; later runs reuse the folders and the builds
 #   tests/compat.sh sid      only that one; trixie is the other
 #   tests/compat.sh arm64    64-bit ARM: what the architecture can change, and the sample clip in a pipeline
 #
 # Each is a folder in the user's cache, made by debootstrap.  This machine's Rust, its
-# downloaded crates and this checkout are mounted into it read-only.  The mounts live in a
-# mount namespace of this script, so they end with it, however it ends.
+# downloaded crates and this checkout are mounted into it read-only, the latter two at their own
+# paths, so that a build there can begin with what was built here.  The mounts live in a mount
+# namespace of this script, so they end with it, however it ends.
 #
 # Packages of sid do not fit each other on every day.  Where they cannot be installed, its
 # tests are skipped, which the log shows; where they can, a failing test is a failure.
@@ -24,17 +27,27 @@ set -euo pipefail
 SUITES=("$@")
 [ $# != 0 ] || SUITES=(trixie sid)
 
+# Metas, caps and neighbours, which differ between any two versions.
+EACH_VERSION=(tensor_meta pipeline trtinfer trtnms analytics neighbours)
+# All else that puts frames through elements, from the launch lines of the pages to gst-trt.
+PIPELINES=(
+    trtpreprocess trttrack trtoverlay trtanalytics trtpublish
+    classify detr maps obb pose segment
+    batching frames inspect loading nvmm readme regions replace_model slices stats two_models
+    detect serve sources
+)
+
 # choose SUITE: what the functions of the second part work on.
 choose() {
     FOLDER=$CACHE/$1 RELEASE=$1
     case $1 in
         trixie)
-            NAME="Debian 13" FEATURE=v1_26 TESTS=()
+            NAME="Debian 13" FEATURE=v1_26
+            TESTS=("${EACH_VERSION[@]}" "${PIPELINES[@]}") UNIT_TESTS=(--lib)
             ;;
         sid)
-            # Only what GStreamer's version can change: the rest runs on Debian 13.
             NAME="Debian sid" FEATURE=v1_28
-            TESTS=(tensor_meta pipeline trtinfer trtnms analytics neighbours)
+            TESTS=("${EACH_VERSION[@]}") UNIT_TESTS=()
             ;;
         arm64)
             NAME="Debian sid for 64-bit ARM" RELEASE=sid FEATURE=aarch64
@@ -52,10 +65,11 @@ prepare() {
     COMPAT_RUST=$(rustc --print sysroot)
     [ "$COMPAT_RUST" != /usr ] ||
         fail "Rust from Debian packages does not run in Debian's folders; install it with rustup."
-    COMPAT_CRATES=${CARGO_HOME:-$HOME/.cargo}/registry
+    COMPAT_CARGO=${CARGO_HOME:-$HOME/.cargo}
     COMPAT_NEXTEST=$(command -v cargo-nextest)
     cargo fetch --manifest-path "$ROOT/Cargo.toml" --locked --quiet
     mkdir -p "$ROOT/target"
+    COMPAT_BUILD=$TARGET/debug
 }
 
 # ------------------------------------------------------------- second part: as root
@@ -83,35 +97,56 @@ fill_folder() {
     fi
 }
 
+# first_build FROM: what was built of other crates in FROM is where the folder's own build begins, if what was
+# linked there with an earlier glibc or the same runs here.  Cargo makes anew what features and paths have changed.
+first_build() {
+    local part
+    [ ! -d "$FOLDER/build" ] && [ -d "$1/deps" ] || return 0
+    printf '%s\n' "$(getconf GNU_LIBC_VERSION)" "$(inside getconf GNU_LIBC_VERSION)" |
+        sort --version-sort --check=quiet || return 0
+    rm -rf "$FOLDER/build.new"
+    mkdir -p "$FOLDER/build.new/debug"
+    for part in .fingerprint build; do cp -a "$1/$part" "$FOLDER/build.new/debug"; done
+    mkdir "$FOLDER/build.new/debug/deps"
+    # Without programs: those of tests take gigabytes.
+    find "$1/deps" -type f \( -name '*.rlib' -o -name '*.rmeta' -o -name '*.so' -o -name '*.d' \) \
+        -exec cp -a --target-directory "$FOLDER/build.new/debug/deps" {} +
+    mv "$FOLDER/build.new" "$FOLDER/build"
+}
+
 # The folder's own build is where the tests look for it; the host's is hidden.
 own_build() {
     mkdir -p "$FOLDER/build"
-    mount --bind "$FOLDER/build" "$FOLDER/project/target"
+    mount --bind "$FOLDER/build" "$FOLDER$ROOT/target"
+}
+
+lend_project() {
+    lend "$COMPAT_CARGO/registry" "$COMPAT_CARGO/registry"
+    lend "$ROOT" "$ROOT"
 }
 
 # What is the project's and this machine's, in the folder.
 furnish_folder() {
     lend "$COMPAT_RUST" /opt/rust
-    lend "$COMPAT_CRATES" /opt/cargo/registry
-    lend "$ROOT" /project
+    lend_project
     [ ! -d "$CACHE/tensorrt" ] || lend "$CACHE/tensorrt" /root/.cache/gst-plugin-trt/tensorrt
+    first_build "$CACHE/trixie/build/debug"
+    first_build "$COMPAT_BUILD"
     own_build
     cp "$COMPAT_NEXTEST" "$FOLDER/usr/local/bin/cargo-nextest"
     echo "GStreamer $(inside pkg-config --modversion gstreamer-1.0)"
 }
 
 run_tests() {
-    local test chosen=() examples=()
-    for test in "${TESTS[@]}"; do chosen+=(--test "$test"); done
-    [ "${#TESTS[@]}" != 0 ] || examples=(--examples)
-    # Tests load target/debug/libgsttrt.so as applications do; the test runner alone does not put it there.
-    inside cargo build --locked --workspace --features "$FEATURE" --lib --bins "${examples[@]}"
+    local chosen=("${TESTS[@]/#/--test=}")
+    # Tests load target/debug/libgsttrt.so as applications do; the test runner alone does not put it there. All commands
+    # name the whole workspace and something that is tested: others would have their own features, and builds.
+    inside cargo build --locked --workspace --features "$FEATURE" --lib --bins "${chosen[@]}"
     if inside cargo-nextest --version >/dev/null 2>&1; then
-        inside cargo nextest run --locked --package gst-plugin-trt --package gst-trt --features "$FEATURE" "${chosen[@]}"
+        inside cargo nextest run --locked --workspace --features "$FEATURE" "${UNIT_TESTS[@]}" "${chosen[@]}"
     else
         echo "This machine's cargo-nextest does not run in $NAME; cargo test does the same, slower."
-        [ "${#chosen[@]}" != 0 ] || chosen=(--all-targets)
-        inside cargo test --locked --package gst-plugin-trt --package gst-trt --features "$FEATURE" "${chosen[@]}"
+        inside cargo test --locked --workspace --features "$FEATURE" "${UNIT_TESTS[@]}" "${chosen[@]}"
     fi
 }
 
@@ -127,7 +162,7 @@ test_trixie() {
     nothing_mounted
     step "$NAME" install_and_furnish
     step "clippy on $NAME, $FEATURE" \
-        inside cargo clippy --locked --all-targets --features "$FEATURE" -- --deny warnings
+        inside cargo clippy --locked --workspace --all-targets --features "$FEATURE" -- --deny warnings
     step "tests on $NAME, $FEATURE" run_tests
 }
 
@@ -180,8 +215,7 @@ fill_arm64() {
 
 furnish_arm64() {
     local tool
-    lend "$COMPAT_CRATES" /opt/cargo/registry
-    lend "$ROOT" /project
+    lend_project
     own_build
     # Tests call them by these names.
     mkdir -p "$FOLDER/opt/arm64"
@@ -214,7 +248,7 @@ on_arm() {
         shift
         exec "$@"' sh "$FOLDER/usr/bin/qemu-aarch64")
     for_arm env PATH=/opt/arm64:/usr/bin \
-        GST_PLUGIN_PATH=/project/target/aarch64-unknown-linux-gnu/debug ORT_DYLIB_PATH=/nonexistent "$@"
+        GST_PLUGIN_PATH="$ROOT/target/aarch64-unknown-linux-gnu/debug" ORT_DYLIB_PATH=/nonexistent "$@"
 }
 
 # One build for all that runs: with the features of the tests, and without the network's, which bring TLS.
@@ -275,7 +309,7 @@ if [ -z "${SECOND_PART:-}" ]; then
     for suite in "${SUITES[@]}"; do choose "$suite"; done
     prepare
     start_second_part "$ROOT/tests/compat.sh" "${SUITES[@]}" -- \
-        "COMPAT_RUST=$COMPAT_RUST" "COMPAT_CRATES=$COMPAT_CRATES" "COMPAT_NEXTEST=$COMPAT_NEXTEST"
+        "COMPAT_RUST=$COMPAT_RUST" "COMPAT_CARGO=$COMPAT_CARGO" "COMPAT_NEXTEST=$COMPAT_NEXTEST" "COMPAT_BUILD=$COMPAT_BUILD"
 fi
 trap count_steps EXIT
 only_one_at_a_time lock

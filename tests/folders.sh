@@ -102,11 +102,12 @@ make_bare() {
 BEFORE_CHROOT=()
 
 inside() {
+    # shellcheck disable=SC2016  # the shell inside expands them
     "${BEFORE_CHROOT[@]}" chroot "$FOLDER" env --ignore-environment \
         HOME=/root LANG=C.UTF-8 PATH=/opt/rust/bin:/usr/local/bin:/usr/bin:/usr/sbin \
-        CARGO_HOME=/opt/cargo CARGO_NET_OFFLINE=true CARGO_TERM_COLOR=never "CI=${CI:-}" \
-        CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only \
-        sh -c 'cd /project 2>/dev/null || cd /; exec "$@"' sh "$@"
+        "CARGO_HOME=${COMPAT_CARGO:-/opt/cargo}" CARGO_NET_OFFLINE=true CARGO_TERM_COLOR=never "CI=${CI:-}" \
+        CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 \
+        sh -c 'cd "$0" 2>/dev/null || cd /; exec "$@"' "$ROOT" "$@"
 }
 
 missing_inside() {

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MPL-2.0
-# What `cargo cinstall` makes of the plugin and of the C library, and `cargo install` of the program, installed together as a
-# distribution does it.
+# What `cargo cinstall` makes of the plugin and of the C library, and the program, installed together as a distribution does it.
 #
 #   tests/install.sh PREFIX
 #
@@ -19,13 +18,20 @@ rm -rf "$1"
 mkdir -p "$1"
 PREFIX=$(cd "$1" && pwd)
 
+# cargo-c knows only libraries. The program is that of the tests' build.
+cargo build --locked --workspace --lib --bins --examples
+install -D "$TARGET/debug/gst-trt" "$PREFIX/bin/gst-trt"
+
+# Not optimized: a few frames are computed here, which takes less time than the optimizer. In a folder of its own, because
+# cargo-c has another cargo inside, after which cargo would compile what is in target/debug again.
+BUILD=(--locked --debug --target-dir "$TARGET/cinstall" --config profile.dev.opt-level=0)
+for crate in rten rten-base rten-gemm; do BUILD+=(--config "profile.dev.package.$crate.opt-level=0"); done
+
 cinstall() {
-    cargo cinstall --locked --debug --library-type cdylib --prefix "$PREFIX" --libdir "$PREFIX/lib" "$@"
+    cargo cinstall "${BUILD[@]}" --library-type cdylib --prefix "$PREFIX" --libdir "$PREFIX/lib" "$@"
 }
 cinstall
 cinstall --package gsttrt-capi
-# cargo-c knows only libraries.
-cargo install --locked --debug --path gst-trt --root "$PREFIX" --no-track
 
 export GST_PLUGIN_PATH=$PREFIX/lib/gstreamer-1.0 GST_REGISTRY=$PREFIX/registry.bin
 export PKG_CONFIG_PATH=$PREFIX/lib/pkgconfig LD_LIBRARY_PATH=$PREFIX/lib

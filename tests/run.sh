@@ -122,11 +122,20 @@ detect_1080p() {
     detect_and_score hd "$SCRATCH/hd-clip.mp4" "$SCRATCH/hd-clip.json"
 }
 
-# Tests of what is unsafe, under valgrind. Frames from avcodec look uninitialised to it, and are left out.
+# Frames from avcodec look uninitialised to valgrind, and are left out.
+under_valgrind() {
+    cargo test --locked --quiet --workspace --config 'target."cfg(unix)".runner="valgrind --quiet --error-exitcode=9"' \
+        "$@" -- --test-threads 1 --skip examples --skip the_detector_finds --skip on_the_gpu
+}
+
+# Tests of what is unsafe, in two groups at the same time: valgrind uses one core.
 check_memory() {
-    cargo test --locked --quiet --config 'target."cfg(unix)".runner="valgrind --quiet --error-exitcode=9"' \
-        --lib --test capi --test session --test frames --test trtpreprocess --test trtnms -- \
-        --test-threads 1 --skip examples --skip the_detector_finds --skip on_the_gpu
+    local log=$SCRATCH/valgrind.log status=0
+    under_valgrind --lib >"$log" 2>&1 &
+    under_valgrind --test capi --test session --test frames --test trtpreprocess --test trtnms || status=1
+    wait $! || status=1
+    cat "$log"
+    return "$status"
 }
 
 trap count_steps EXIT
