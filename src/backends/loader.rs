@@ -50,6 +50,15 @@ impl ModelLoader {
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
+
+    /// Waits until all handles have left, and takes the model, if it was loaded: it is the caller's to free.
+    pub fn take_once_left(&self) -> Option<Arc<Batcher>> {
+        let state = self.state.lock().unwrap();
+        #[cfg(test)]
+        let _waiting = self.waiters.enter();
+        let mut state = self.changed.wait_while(state, |state| state.handles > 0).unwrap();
+        state.outcome.take()?.ok()
+    }
 }
 
 impl ModelHandle {
@@ -184,6 +193,26 @@ mod tests {
         assert_eq!(end(&third), "model");
         drop(third);
         assert!(one.loader.is_cancelled() && ModelHandle::take(&one.loader).is_none(), "all have left");
+    }
+
+    #[test]
+    fn a_model_that_all_have_left_can_be_taken() {
+        let [one, other] = handles();
+        one.loader.finish(loaded());
+        one.leave();
+        let waiting = thread::spawn({
+            let loader = one.loader.clone();
+            move || loader.take_once_left().and_then(Arc::into_inner).is_some()
+        });
+        one.loader.waiters.wait_for(1);
+        drop(one.loader.state.lock().unwrap()); // it has given up the lock, so it waits
+        assert!(!waiting.is_finished());
+        drop(other);
+        assert!(waiting.join().unwrap());
+        let [alone] = handles();
+        alone.loader.finish(failed());
+        alone.leave();
+        assert!(alone.loader.take_once_left().is_none());
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //!
 //! It is read and loaded in a thread of its own. Once it is loaded, each element that has the former one comes to it
 //! between two frames: at once where both want the same tensors, else with the first caps for its tensors, which
-//! upstream is asked for. A model that cannot be loaded changes nothing.
+//! upstream is asked for. That thread frees the former one when all have left it. A model that cannot be loaded changes
+//! nothing.
 
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -65,8 +66,9 @@ pub fn begin(element: &TrtInfer, request: ReplaceRequest) -> Result<Replacement>
             Ok(Some((model, loading))) => {
                 let handle = handle.expect("only this thread takes it");
                 element.imp().hand_over(Successor::new(model, request.settings, handle));
-                drop(request.former); // its memory is free once the new one is announced
                 loading.complete();
+                drop(element); // it may end meanwhile
+                free(request.former);
             }
             Ok(None) => {}
             Err(error) => element.imp().keep_former(&request, &error),
@@ -75,6 +77,14 @@ pub fn begin(element: &TrtInfer, request: ReplaceRequest) -> Result<Replacement>
     let spawned = thread::Builder::new().name("trt-replace".into()).spawn(work);
     let failed = |error| Error::new(ErrorKind::Library, "There is no thread to load the model in").cause(error);
     spawned.map(|_| replacement).map_err(failed)
+}
+
+/// Frees a former model once all have left it: here, because TensorRT takes some 40 ms to free an engine, in which a streaming
+/// thread would hold its frame back, and with it the first batch of the new model.
+fn free(former: Arc<SharedModel>) {
+    let loader = former.loader.clone();
+    drop(former); // with it goes what keeps its successor
+    drop(loader.take_once_left());
 }
 
 impl ReplaceRequest {

@@ -14,6 +14,7 @@ use super::header::Header;
 use super::interfaces::ErrorListener;
 use super::library::Library;
 use super::version::Product;
+use crate::backends::exit::ExitGuard;
 use crate::core::cuda::driver::{self, Stream};
 use crate::core::cuda::graph::Graph;
 use crate::core::error::{Error, ErrorKind, Result};
@@ -421,6 +422,7 @@ impl<T> DerefMut for InContext<T> {
 impl<T> Drop for InContext<T> {
     fn drop(&mut self) {
         // A context that cannot be entered is gone, and with it all that was in it.
+        let _inside = ExitGuard::enter();
         if let Ok(_entered) = self.cuda.enter() {
             // SAFETY: not used after this.
             unsafe { ManuallyDrop::drop(&mut self.value) }
