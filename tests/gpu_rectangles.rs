@@ -320,7 +320,8 @@ fn slices_have_the_objects_of_the_cpu() {
     }
 }
 
-/// Objects of a first model on a second one: the attributes of the CPU, and a frame without objects.
+/// Objects of a first model on a second one: the attributes of the CPU, wherever the pictures of a batch lie, and a frame without
+/// objects.
 #[test]
 fn objects_have_the_attributes_of_the_cpu() {
     let Some(library) = library() else { return };
@@ -336,13 +337,21 @@ fn objects_have_the_attributes_of_the_cpu() {
         ));
         harness.set_src_caps_str("video/x-raw,format=RGB,width=64,height=64,framerate=1/1");
         let pixels = (0..64 * 64).flat_map(|at| [if at % 64 < 32 && at / 64 < 32 { 230 } else { 20 }; 3]);
-        harness.push(gst::Buffer::from_mut_slice(pixels.collect::<Vec<u8>>())).unwrap();
-        let buffer = harness.pull().unwrap();
-        let params = buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>().map(|meta| {
-            let param = meta.param("classification").expect("each object has one");
-            (param.get("label").unwrap(), param.get("confidence").unwrap())
-        });
-        params.collect()
+        let pixels: Vec<u8> = pixels.collect();
+        // Of some frames, pictures are in the places of two batches.
+        let frames: Vec<Vec<(String, f64)>> = (0..6)
+            .map(|_| {
+                harness.push(gst::Buffer::from_mut_slice(pixels.clone())).unwrap();
+                let buffer = harness.pull().unwrap();
+                let params = buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>().map(|meta| {
+                    let param = meta.param("classification").expect("each object has one");
+                    (param.get("label").unwrap(), param.get("confidence").unwrap())
+                });
+                params.collect()
+            })
+            .collect();
+        assert!(frames.iter().all(|attributes| *attributes == frames[0]), "{frames:?}");
+        frames[0].clone()
     };
     let wanted = attributes("backend=rten", "a,b");
     assert_eq!(wanted.iter().map(|(label, _)| label.as_str()).collect::<Vec<_>>(), ["bright", "dark", "dark"]);

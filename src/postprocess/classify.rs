@@ -93,7 +93,7 @@ impl Classifier {
             // Pictures of a batch are neighbours in one block, so they are one copy.
             let mut bytes = size;
             let is_neighbour = |next: &Tensor, bytes: usize| match (output.device(), next.device()) {
-                (Some(block), Some(next)) => next.is_of_one_with(block) && next.address() == from + bytes as u64,
+                (Some(block), Some(next)) => block.is_followed_by(next, bytes),
                 _ => false,
             };
             while outputs.next_if(|next| is_neighbour(next, bytes)).is_some() {

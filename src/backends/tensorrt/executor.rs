@@ -330,10 +330,15 @@ impl TrtExecutor {
             Some(block) => block,
             None => self.gathered.insert(self.pool.take(size * self.rows.end())?),
         };
-        for (row, memory) in pictures.iter().enumerate() {
+        let mut row = 0;
+        while let [memory, others @ ..] = &pictures[row..] {
+            // Those of a frame are neighbours, so they are one copy.
+            let is_next = |(at, other): &(usize, &&DeviceBlock)| memory.is_followed_by(other, (at + 1) * size);
+            let count = 1 + others.iter().enumerate().take_while(is_next).count();
             let from = (memory.context(), memory.address());
-            // SAFETY: both have the size of a picture; they stay until the outputs are dropped, and with `self`.
-            unsafe { self.stream.copy(from, block.address() + (row * size) as u64, size) }?;
+            // SAFETY: both have so many pictures; they stay until the outputs are dropped, and with `self`.
+            unsafe { self.stream.copy(from, block.address() + (row * size) as u64, count * size) }?;
+            row += count;
         }
         Ok((block.address(), (0..pictures.len()).collect()))
     }

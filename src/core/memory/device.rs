@@ -117,8 +117,20 @@ impl BatchPool {
     /// # Errors
     /// `Run`, where the GPU has no memory left.
     pub fn take(&self) -> Result<DeviceBlock> {
+        self.next(&mut self.open.lock().unwrap())
+    }
+
+    /// The next slots: neighbours, but where one memory ends and the next begins, whoever else takes some.
+    ///
+    /// # Errors
+    /// As for [`BatchPool::take`].
+    pub fn take_many(&self, count: usize) -> Result<Vec<DeviceBlock>> {
         let mut open = self.open.lock().unwrap();
-        let (memory, given) = &mut *open;
+        (0..count).map(|_| self.next(&mut open)).collect()
+    }
+
+    fn next(&self, open: &mut (Option<DeviceBlock>, usize)) -> Result<DeviceBlock> {
+        let (memory, given) = open;
         let memory = match memory {
             Some(memory) => memory,
             None => memory.insert(self.pool.take(self.bytes * self.count)?),
@@ -196,6 +208,11 @@ impl DeviceBlock {
         shared.used.get_mut().unwrap_or_else(PoisonError::into_inner).iter().all(Fence::is_passed)
     }
 
+    /// Whether the other one is a part of the same block, and begins so many bytes behind this one.
+    pub fn is_followed_by(&self, other: &DeviceBlock, bytes: usize) -> bool {
+        self.is_of_one_with(other) && other.address == self.address + bytes as u64
+    }
+
     /// A part of it, which keeps the whole from its pool.
     ///
     /// # Panics
@@ -264,9 +281,12 @@ mod tests {
             assert!(row.iter().all(|slot| slot.is_of_one_with(&row[0])));
         }
         assert!(!taken[0].is_of_one_with(&taken[3]));
+        assert!(taken[0].is_followed_by(&taken[2], 1024) && !taken[0].is_followed_by(&taken[2], 512));
+        assert!(!taken[2].is_followed_by(&taken[3], 512), "even if it were");
         let first = taken[0].address();
         drop(taken);
-        let again: Vec<DeviceBlock> = (0..6).map(|_| slots.take().unwrap()).collect();
+        let again = slots.take_many(6).unwrap();
+        assert!(again[1].is_followed_by(&again[2], 512) && again[4].is_followed_by(&again[5], 512));
         assert!(again.iter().any(|slot| slot.address() == first), "the memory comes back with its last slot");
 
         let odd = BatchPool::new(&context, 100, 3);

@@ -218,7 +218,7 @@ impl DevicePreprocessor {
     /// # Errors
     /// As [`DevicePreprocessor::of_gpu`]; `Negotiation`, where a part is empty or not in the frame.
     pub unsafe fn regions_of_gpu(&mut self, planes: &[DevicePlane], sources: &[Rect]) -> Result<Vec<Tensors>> {
-        let blocks = sources.iter().map(|_| self.slots.take()).collect::<Result<Vec<_>>>()?;
+        let blocks = self.slots.take_many(sources.len())?;
         let DevicePreprocessor { stream, regions, spec, color, pixels, size, .. } = self;
         let regions = match regions {
             Some(regions) => regions,
