@@ -305,7 +305,7 @@ pub struct LoadContext<'a> {
     /// The memory that pictures will be in, if that is known, so that graphs for it can be captured before the first frame.
     #[doc(hidden)]
     pub slots: Option<&'a BatchPool>,
-    /// How many runs are to be on the GPU in parallel, if it has the memory. A batch fills a GPU, one picture seldom does.
+    /// How many runs are to be on the GPU in parallel, if it has the memory.
     #[doc(hidden)]
     pub contexts: usize,
 }

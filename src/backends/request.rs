@@ -141,6 +141,16 @@ impl LoadRequest {
         LoadRequest { parallel_runs, ..self.clone() }
     }
 
+    /// Execution contexts on a GPU: as many as runs are asked for. One picture seldom fills a GPU, so a model that streams share
+    /// without batches has several in any case.
+    pub fn contexts(&self, is_shared: bool) -> usize {
+        match self.parallel_runs {
+            0 => LoadContext::SHARED_CONTEXTS,
+            1 if is_shared && self.batch == 1 => LoadContext::SHARED_CONTEXTS,
+            runs => runs,
+        }
+    }
+
     pub fn model(&self) -> &Arc<ModelInfo> {
         self.opened.info()
     }
@@ -162,6 +172,20 @@ impl LoadRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parallel_runs_are_execution_contexts_on_a_gpu() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/shapes.onnx");
+        let cpu = BackendPreference::Named("rten");
+        let request = LoadRequest::new(path.as_ref(), cpu, None, 1, Options::default(), || unreachable!()).unwrap();
+        let contexts = |runs: usize, batch: usize| {
+            let request = LoadRequest { batch, ..request.with_parallel_runs(runs) };
+            [false, true].map(|is_shared| request.contexts(is_shared))
+        };
+        assert_eq!(contexts(1, 1), [1, 4], "streams that share a model give one picture each");
+        assert_eq!(contexts(1, 16), [1, 1]);
+        assert_eq!([contexts(0, 16), contexts(2, 1), contexts(3, 16)], [[4; 2], [2; 2], [3; 2]]);
+    }
 
     #[test]
     fn a_file_is_read_once_for_description_and_load_and_not_kept() {

@@ -92,8 +92,9 @@ static BATCH_TIMEOUT: Setting<Settings> = setting!(
 static PARALLEL_RUNS: Setting<Settings> = setting!(
     "parallel-runs",
     "Parallel runs",
-    "Runs on the CPU at the same time, each with as many threads as threads says (0 = as many as there are cores, up to 8). \
-     Those of one stream need a queue behind trtinfer with room for as many frames",
+    "Runs at the same time: on the CPU each with as many threads as threads says (0 = as many as there are cores, up to 8), on \
+     a GPU each in an execution context, which takes memory (0 = 4, as shared-model has without batches). Those of one stream \
+     need a queue behind trtinfer with room for as many frames",
     OptionKind::UInt(0..=64),
     parallel_runs
 );
@@ -162,13 +163,9 @@ impl Settings {
         if wants_gpu {
             names.push("cuda-device-id");
         }
-        let wants_cpu = backend.device() == Device::Cuda && self.parallel_runs != Settings::default().parallel_runs;
-        if wants_cpu {
-            names.push("parallel-runs");
-        }
         let owns = |other: &&dyn Backend| {
             let is_on_gpu = is_on_gpu(*other);
-            ignored.iter().any(|option| other.has(option)) || wants_gpu && is_on_gpu || wants_cpu && !is_on_gpu
+            ignored.iter().any(|option| other.has(option)) || wants_gpu && is_on_gpu
         };
         (names, BACKENDS.iter().copied().filter(owns).collect())
     }
@@ -244,9 +241,6 @@ mod tests {
         settings.cuda_device_id = 0;
         assert_eq!(of(&settings, &rten::Rten), ("cuda-graph cuda-device-id".into(), "tensorrt".into()));
         assert_eq!(of(&settings, &tensorrt::TensorRt), (String::new(), String::new()));
-        let parallel = with("parallel-runs", "3");
-        assert_eq!(of(&parallel, &tensorrt::TensorRt), ("parallel-runs".into(), "onnxruntime rten".into()));
-        assert_eq!(of(&parallel, &rten::Rten), (String::new(), String::new()));
         let names = ["cuda-device-id", "precision", "cuda-graph"];
         assert_eq!(settings.insists(&names).map(|option| option.spec.name), Some("cuda-graph"));
         assert!(with("cuda-graph", "off").insists(&names).is_none());

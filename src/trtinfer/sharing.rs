@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::settings::Settings;
+use crate::backends::LoadRequest;
 use crate::backends::loader::{ModelHandle, ModelLoader};
-use crate::backends::{LoadContext, LoadRequest};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::BatchPool;
 
@@ -16,7 +16,7 @@ pub struct SharedModel {
     /// Where pictures lie, those of a batch side by side.
     pub slots: Option<BatchPool>,
     pub loader: Arc<ModelLoader>,
-    /// As for [`LoadContext`].
+    /// As for [`LoadContext`](crate::backends::LoadContext).
     pub contexts: usize,
     loading: AtomicBool,
     successor: OnceLock<Arc<Successor>>,
@@ -54,6 +54,7 @@ static SHARED: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
 impl SharedModel {
     /// Of one element.
     pub fn new(plan: LoadRequest) -> Self {
+        let contexts = plan.contexts(false);
         let slots = plan.cuda.as_ref().map(|cuda| {
             let bytes = plan.spec.desc.bytes().expect("the specification has fixed dimensions");
             BatchPool::new(cuda, bytes, plan.batch)
@@ -62,7 +63,7 @@ impl SharedModel {
             plan,
             slots,
             loader: Arc::default(),
-            contexts: 1,
+            contexts,
             loading: AtomicBool::new(false),
             successor: OnceLock::new(),
         }
@@ -70,7 +71,7 @@ impl SharedModel {
 
     /// Of all that name it.
     fn shared(plan: LoadRequest) -> Self {
-        let contexts = if plan.batch == 1 { LoadContext::SHARED_CONTEXTS } else { 1 };
+        let contexts = plan.contexts(true);
         SharedModel { contexts, ..SharedModel::new(plan) }
     }
 
