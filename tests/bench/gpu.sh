@@ -17,6 +17,8 @@
 #   gpus        the small model on one GPU and on two, with twice the streams   (needs two GPUs)
 #   torch       the same networks as a PyTorch chain, on the GPU and by way of the host, and ours beside it on such frames, which are
 #               on the GPU already
+#   sahi        slices of a 4K clip: the small model by SAHI in PyTorch, and ours with the same slices on the same frames,
+#               which are in GPU memory already, or are to be decoded; 1 and 4 streams   (PYTHON needs the package sahi, too)
 #   nms         decoding and suppression against torchvision and TensorRT's EfficientNMS
 #   preprocess  the letterbox against PyTorch and CV-CUDA
 #   soak        streams that join and leave, for SOAK seconds of each of KINDS
@@ -39,7 +41,10 @@
 #   SWAPS        of the row swap                          (default: 100)
 #   SOAK, KINDS  of the row soak                          (default: 120 s; detect segment track+second)
 #   LIMIT        seconds for one step                     (default: 540)
-#   CROWD        clip of the row second                   (default: the crowd that tests/gpu/pack.sh draws)
+#   CROWD, SECOND_RUNS
+#                of the row second: its clip, and the classifier's runs at the same time
+#                                                         (default: the crowd that tests/gpu/pack.sh draws; 4)
+#   UHD          clip of the row sahi, of 3840x2160       (default: the one that tests/gpu/pack.sh draws)
 #   PROGRAMS     folder of the benches                    (default: what tests/gpu/pack.sh packed, unpacked into WORK)
 #   PYTHON       of the rivals                            (default: python3)
 #   TRT, K, WORK, INFER
@@ -53,7 +58,8 @@ OUT=$WORK/bench
 JSON=${JSON:-$OUT/all.json}
 STREAMS=${STREAMS-16,1,4,32} BATCHES=${BATCHES-1,4,16} LENGTH=${LENGTH:-2} REPEATS=${REPEATS:-3}
 NMS=${NMS-mask-output=none} LIVE=${LIVE-30} LIVE_QUEUE=${LIVE_QUEUE:-true} DRAW=${DRAW:-true}
-LEVEL=${LEVEL:-3} SWAPS=${SWAPS:-100} SOAK=${SOAK:-120} KINDS=${KINDS:-detect segment track+second} LIMIT=${LIMIT:-540} PYTHON=${PYTHON:-python3}
+LEVEL=${LEVEL:-3} SWAPS=${SWAPS:-100} SECOND_RUNS=${SECOND_RUNS:-4} SOAK=${SOAK:-120}
+KINDS=${KINDS:-detect segment track+second} LIMIT=${LIMIT:-540} PYTHON=${PYTHON:-python3}
 FAILED=0
 
 # ---------------------------------------------------------------------------- steps
@@ -148,7 +154,7 @@ row_second() {
         return
     fi
     CLIP=$CROWD DRAW=false LIVE=0 streams "second-$STREAMS" "$SMALL" "streams=$STREAMS" batch=16 "second=$CLASSIFY" second-batch=32 \
-        reclassify=1,0
+        "second-runs=$SECOND_RUNS" reclassify=1,0
 }
 
 # swap NAME ARGUMENT…: the bench of that name, between the small model and that of YOLOv8s's shape.
@@ -179,18 +185,19 @@ row_gpus() {
     streams gpus-2 "$SMALL" streams=32 batch=16 live=0 gpus=2
 }
 
-# The first 16 frames of the clip, dense. At the end that comes then, the decoder may give some more.
+# frames COUNT WIDTH HEIGHT FILE: the first frames of the clip, which have that size, dense. At the end that comes then, the
+# decoder may give some more.
 frames() {
-    local bytes=$((16 * 1920 * 1080 * 3 / 2))
+    local bytes=$(($1 * $2 * $3 * 3 / 2)) file=$4
     "$GSTREAMER" gst-launch-1.0 -q filesrc location="$CLIP" ! qtdemux ! h264parse ! nvh264dec ! cudadownload ! video/x-raw,format=NV12 \
-        ! identity eos-after=17 ! filesink location="$OUT/frames.nv12"
-    [ "$(wc -c <"$OUT/frames.nv12")" -ge "$bytes" ] && truncate --size="$bytes" "$OUT/frames.nv12"
+        ! identity eos-after=$(($1 + 1)) ! filesink location="$file"
+    [ "$(wc -c <"$file")" -ge "$bytes" ] && truncate --size="$bytes" "$file"
 }
 
 row_torch() {
     local model name common=(--streams 16 --seconds "$LENGTH" --repeats "$REPEATS" --device "$DEVICE")
     if [ "$DEVICE" = cuda ]; then
-        step frames frames && common+=(--frames "$OUT/frames.nv12")
+        step frames frames 16 1920 1080 "$OUT/frames.nv12" && common+=(--frames "$OUT/frames.nv12")
     fi
     for model in "$SMALL" "$YOLOV8S"; do
         name=torch-$(basename "$model" .onnx)
@@ -199,6 +206,26 @@ row_torch() {
         rival "$name-16" tests/bench/torch_chain.py chain "$model" "${common[@]}" --batch 16
         DRAW=false LIVE=0 streams "$name-ours" "$model" streams=16 batch=16 decoded=true
         rival "$name-staged" tests/bench/torch_chain.py chain "$model" "${common[@]}" --staged
+    done
+}
+
+row_sahi() {
+    local model=$SMALL side=512 pictures=61 common=(--seconds "$LENGTH" --repeats "$REPEATS" --device "$DEVICE") ours decoded
+    if [ ! -f "$UHD" ]; then
+        missing "== sahi: there is no $UHD, which tests/gpu/pack.sh makes."
+        return
+    fi
+    # Slices of the model's size, and the whole frame.
+    [ ! -f "$WORK/shapes-640.onnx" ] || model=$WORK/shapes-640.onnx side=640 pictures=33
+    if [ "$DEVICE" = cuda ]; then
+        CLIP=$UHD step frames-uhd frames 8 3840 2160 "$OUT/uhd.nv12" && common+=(--frames "$OUT/uhd.nv12")
+        [ ! -f "${UHD%.*}.json" ] || common+=(--truth "${UHD%.*}.json")
+    fi
+    rival sahi tests/bench/sahi_chain.py "$model" "${common[@]}" --slice-size "${side}x$side" --slice-overlap 0.2
+    ours="preprocess=slice-size=${side}x$side,slice-overlap=0.2,slice-frame=true"
+    for decoded in true false; do
+        CLIP=$UHD DRAW=false LIVE=0 streams "sahi-ours-$decoded" "$model" streams=1,4 "batch=$pictures" "$ours" \
+            "decoded=$decoded"
     done
 }
 
@@ -247,7 +274,7 @@ row_bars() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(decode engine small yolov8s segment second swap torch nms preprocess soak)
+[ $# -gt 0 ] || ROWS=(decode engine small yolov8s segment second swap torch sahi nms preprocess soak)
 for each in "${ROWS[@]}"; do
     if ! declare -F "row_$each" >/dev/null; then
         echo "There is no row $each; tests/bench/gpu.sh names them in its first lines." >&2
@@ -271,7 +298,7 @@ fi
 SMALL=$WORK/shapes.onnx YOLOV8S=${YOLOV8S:-$WORK/yolov8s.onnx} SEGMENT=$WORK/yolov8n-seg.onnx CLASSIFY=$WORK/yolov8n-cls.onnx CLIP=${CLIP:-$WORK/camera.mp4}
 cp tests/models/shapes.onnx "$SMALL"
 [ -f "$CLIP" ] || { CLIP=tests/data/sample.mp4 && echo "The 1080p clip is not here; $CLIP is used instead." >&2; }
-CROWD=${CROWD:-$WORK/crowd.mp4}
+CROWD=${CROWD:-$WORK/crowd.mp4} UHD=${UHD:-$WORK/uhd.mp4}
 [ -f "$CROWD" ] || { CROWD=$CLIP && echo "The clip of a crowd is not here; $CROWD is used instead." >&2; }
 if nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null; then
     # The CPU must not take over unseen.

@@ -17,6 +17,7 @@ import sys
 RATIO_16, RATIO_1, ADDED_US, CPU, GRAPH = 0.95, 0.90, 1000, 0.25, 1.15
 SHARED_FPS, SHARED_MEMORY, POOL_HITS = 1.5, 1 / 10, 0.99
 TORCH_FPS, TORCH_CPU, TORCHVISION, EFFICIENTNMS = 2, 1 / 2, 5, 1.5
+SAHI_FPS, SAHI_RECALL = 4, 0.9
 SECOND, SECOND_ONCE = 0.90, 0.97
 SWAP_GAP_MS, SWAP_MIB = 100, 0
 MODELS = {"small": "shapes", "yolov8s": "yolov8s", "segment": "yolov8n-seg"}
@@ -78,7 +79,8 @@ def engines(table, lines, name, file):
 
 
 def chains(table, lines, name, file):
-    rows = [line for line in of(lines, "chain", decoded=False) if stem(line) == file and not line["file"].startswith(("gpus", "second"))]
+    others = ("gpus", "second", "sahi")
+    rows = [line for line in of(lines, "chain", decoded=False) if stem(line) == file and not line["file"].startswith(others)]
     if not rows:
         table.open(f"{name}: the whole pipeline")
     for line in rows:
@@ -195,6 +197,29 @@ def torch(table, lines, rows, name, file):
                       ours["cpu_s_per_1000"] / line["cpu_s_per_1000"], maximum=TORCH_CPU)
 
 
+def sahi(table, lines):
+    theirs = of(lines, "sahi")
+    chains = [line for line in of(lines, "chain", shared=True) if line["file"].startswith("sahi")]
+    pairs = [(line, ours) for line in theirs for ours in chains
+             if stem(ours) == stem(line) and ours["batch"] == line["pictures"]]
+    if not pairs:
+        table.open("slices of a 4K clip against SAHI")
+    for line in theirs:
+        what = f"SAHI, {line['pictures']} pictures a frame, "
+        ways = {(way["batch"], way["merged_by"]): way["fps"] for way in line["ways"]}
+        for (batch, merged_by), fps in ways.items():
+            table.add(f"{what}batch {batch}, merged by {merged_by}, fps", None, fps, None)
+        # What finds nothing has little to merge.
+        if "recall" in line:
+            table.add(what + "recall", line["recall"], None, None, SAHI_RECALL)
+    for line, ours in pairs:
+        # SAHI's frames are in host memory, as RGB, before its time begins. Noise is other work than our clip: no bar.
+        which = "" if ours["decoded"] else ", which decodes"
+        clip, minimum = ("", SAHI_FPS) if line["of_a_clip"] else (", on noise", None)
+        what = f"slices, {ours['streams']} streams: ours{which}, and SAHI{clip}, fps"
+        table.add(what, ours["fps"], line["fps"], ours["fps"] / line["fps"], minimum)
+
+
 def nms(table, lines):
     rows = of(lines, "nms")
     if not rows:
@@ -246,6 +271,7 @@ def main():
     second(table, lines)
     swap(table, lines)
     gpus(table, lines)
+    sahi(table, lines)
     nms(table, lines)
     preprocess(table, lines, folder)
     for line in of(lines, "soak"):

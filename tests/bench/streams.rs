@@ -3,8 +3,9 @@
 //! alone, and the engine alone.
 //!
 //! `cargo bench --bench streams -- [CLIP [MODEL]] [streams=1,4,16,32] [batch=1,4,16] [seconds=4] [repeats=3] [live=30]
-//! [batch-timeout=10000] [draw=true] [live-queue=true] [gpus=1] [decoded=false] [nms=PROPERTY=VALUE,…]
-//! [second=MODEL] [second-batch=32] [reclassify=1,0] [regions=PROPERTY=VALUE,…] [json=FILE] [PROPERTY=VALUE…]`
+//! [batch-timeout=10000] [draw=true] [live-queue=true] [gpus=1] [decoded=false]
+//! [preprocess=PROPERTY=VALUE,…] [nms=PROPERTY=VALUE,…] [second=MODEL] [second-batch=32] [second-runs=1]
+//! [reclassify=1,0] [regions=PROPERTY=VALUE,…] [json=FILE] [PROPERTY=VALUE…]`
 //!
 //! Other properties are those of trtinfer. H.264 of the clip is held in memory and goes round and round. One pipeline has all
 //! streams, each with `appsrc ! DECODER ! trtpreprocess ! trtinfer ! queue ! trtnms ! fakesink`; DECODER is nvh264dec, where that
@@ -15,7 +16,8 @@
 //! `streams=` alone measures engines only, and `batch=` alone decoding only.
 //!
 //! * decode: the same without our elements. engine: runs on batches that are there, fps of the best of 1, 2 and 4 threads,
-//!   each with an engine of its own and two runs in flight. of ceiling: fps of the chain over the smaller of both.
+//!   each with an engine of its own and two runs in flight. of ceiling: fps of the chain over the smaller of both. Where
+//!   `preprocess=slices=3x2` makes slices, batches are of slices, and the engine's fps are its slices over those of a frame.
 //! * CPU: seconds of the whole process for 1,000 frames, those beyond decoding alone, and those that threads spend in our
 //!   elements. pools: the share of buffers that were there, once all is warm.
 //! * GPU MiB: of the whole pipeline, and of its models alone: engines, and what they work in. fill: frames in a batch, and the
@@ -28,7 +30,7 @@
 //!   it waits for and for each queue. With `live-queue=false` there is none between trtinfer and trtnms then.
 //!
 //! * second: with a second model, which all streams share, on the objects of the first: `… trtnms ! trttrack ! trtpreprocess
-//!   regions=objects ! trtinfer ! trtnms`, with a row for each `reclassify-interval`. Its ceiling is decoding, or what one GPU has
+//!   regions=objects ! trtinfer parallel-runs=1 ! trtnms`, with a row for each `reclassify-interval`. Its ceiling is decoding, or what one GPU has
 //!   time for: a frame of the first engine, and as many pictures of the second as there are for a frame.
 //!
 //! A model whose batch is fixed to 1 gets an open one for this, in a copy below target/, if its graph is as plain as those of
@@ -225,8 +227,20 @@ impl Bench {
 
     /// All streams through all elements; returns frames a second. Each with a model of its own, or with one that takes batches of `shared`.
     fn chain(&self, streams: usize, shared: Option<usize>, decoding: &Decoding) -> Result<f64, Box<dyn Error>> {
-        let Arguments { model, properties, options, timeout, draw, nms, gpus, decoded, live_queue, repeats, .. } =
-            &self.arguments;
+        let Arguments {
+            model,
+            properties,
+            options,
+            timeout,
+            draw,
+            preprocess,
+            nms,
+            gpus,
+            decoded,
+            live_queue,
+            repeats,
+            ..
+        } = &self.arguments;
         let (batch, engines, sharing) = match shared {
             Some(batch) => (batch, 1, format!("shared-model=streams batch-size={batch} batch-timeout={timeout}")),
             None => (1, streams, String::new()),
@@ -235,7 +249,8 @@ impl Bench {
         let room = queue((2 * batch).div_ceil(streams).max(4));
         let elements = |room: &str| {
             format!(
-                "! trtpreprocess ! trtinfer model-file={model} {properties} {sharing} {room} ! trtnms draw={draw} {nms}"
+                "! trtpreprocess {preprocess} ! trtinfer model-file={model} {properties} {sharing} {room} \
+                 ! trtnms draw={draw} {nms}"
             )
         };
         let with_queue = elements(&format!("! {room}"));
@@ -249,7 +264,12 @@ impl Bench {
         let (fill, late) = (figure(Figures::fill), figure(Figures::late));
         let contexts = if shared == Some(1) { LoadContext::SHARED_CONTEXTS } else { 1 };
         let [engines_mib, room_mib] = engine_alone.loaded_mib(engines, contexts)?;
-        let engine = self.engines[&batch].fps * *gpus as f64;
+        // Slices are several pictures of a frame.
+        let pictures = match preprocess.as_str() {
+            "" => 1.0,
+            _ => figure(|run| run.pictures).round().max(1.0),
+        };
+        let engine = self.engines[&batch].fps * *gpus as f64 / pictures;
         let (ceiling, beyond) = (decoding.fps.min(engine), cpu - decoding.cpu);
         let each: [f64; 3] = std::array::from_fn(|i| median(flat_out.iter().map(|run| run.ours[i])));
         let ours: f64 = each.iter().sum();
@@ -291,7 +311,8 @@ impl Bench {
         }
         self.arguments.note(json!({
             "cpu_ours_s_per_1000": ours, "cpu_of_each_s_per_1000": each, "pool_hits": pools,
-            "row": "chain", "model": model, "properties": properties, "nms": nms, "streams": streams, "gpus": gpus, "decoded": decoded,
+            "row": "chain", "model": model, "properties": properties, "preprocess": preprocess, "pictures": pictures, "nms": nms,
+            "streams": streams, "gpus": gpus, "decoded": decoded,
             "shared": shared.is_some(), "batch": batch, "repeats": repeats, "fps": fps, "decode_fps": decoding.fps, "engine_fps": engine,
             "of_ceiling": fps / ceiling, "cpu_s_per_1000": cpu, "cpu_beyond_decode_s_per_1000": beyond, "gpu_mib": mib,
             "engines_mib": engines_mib, "room_mib": room_mib, "fill": fill, "late": late, "places_p50_p99_us": flat_stages,

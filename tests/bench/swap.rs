@@ -371,6 +371,7 @@ impl Bench {
             "every": self.every, "frames": came, "lost": lost, "doubled": doubled, "gap_swap_p50_max_ms": at_swap,
             "gap_quiet_p50_max_ms": quiet, "load_p50_max_ms": load, "fps_quiet": fps, "fps_swapping": swapping.fps(),
             "first_gpu_mib_heap_kib_threads_files": first, "last_gpu_mib_heap_kib_threads_files": last,
+            "all_gpu_mib_heap_kib_threads_files": taken,
         });
         Ok((lost + doubled == 0, line))
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use gsttrt::session::{SessionOptions, parse_options};
 use serde_json::Value;
 
-const HELP: &str = "CLIP and MODEL come first; then streams=, batch=, seconds=, repeats=, live=, batch-timeout=, draw=, live-queue=, gpus=, decoded=, nms=, second=, second-batch=, reclassify=, regions=, json=, and trtinfer's properties";
+const HELP: &str = "CLIP and MODEL come first; then streams=, batch=, seconds=, repeats=, live=, batch-timeout=, draw=, live-queue=, gpus=, decoded=, preprocess=, nms=, second=, second-batch=, second-runs=, reclassify=, regions=, json=, and trtinfer's properties";
 
 /// What the bench is called with.
 pub struct Arguments {
@@ -29,6 +29,8 @@ pub struct Arguments {
     pub gpus: usize,
     /// Streams are of frames that are there, of nothing that is to be decoded.
     pub decoded: bool,
+    /// Of the first trtpreprocess.
+    pub preprocess: String,
     /// Of trtnms, besides `draw`.
     pub nms: String,
     /// What is behind the first model.
@@ -44,6 +46,8 @@ pub struct Arguments {
 pub struct Second {
     pub model: String,
     pub batch: usize,
+    /// Runs of it at the same time.
+    pub runs: usize,
     /// A row for each `reclassify-interval` of trtpreprocess.
     pub intervals: Vec<usize>,
     /// Of trtpreprocess besides.
@@ -70,13 +74,15 @@ impl Arguments {
             live_queue: true,
             gpus: 1,
             decoded: false,
+            preprocess: String::new(),
             nms: String::new(),
             second: None,
             json: None,
             properties: String::new(),
             options: SessionOptions::default(),
         };
-        let mut second = Second { model: String::new(), batch: 32, intervals: vec![1, 0], regions: String::new() };
+        let mut second =
+            Second { model: String::new(), batch: 32, runs: 1, intervals: vec![1, 0], regions: String::new() };
         let mut properties = Vec::new();
         for setting in &settings {
             let (name, text) = setting.split_once('=').expect("partitioned by it");
@@ -97,9 +103,11 @@ impl Arguments {
                 "live-queue" => parsed.live_queue = text.parse().map_err(|error| wrong(&error))?,
                 "decoded" => parsed.decoded = text.parse().map_err(|error| wrong(&error))?,
                 "gpus" => parsed.gpus = number()?.max(1) as usize,
+                "preprocess" => parsed.preprocess = text.replace(',', " "),
                 "nms" => parsed.nms = text.replace(',', " "),
                 "second" => second.model = text.into(),
                 "second-batch" => second.batch = number()?.max(1) as usize,
+                "second-runs" => second.runs = number()?.max(1) as usize,
                 "reclassify" => second.intervals = list()?,
                 "regions" => second.regions = text.replace(',', " "),
                 "json" => parsed.json = Some(File::create(text).map_err(|error| wrong(&error))?),

@@ -53,6 +53,8 @@ pub struct Figures {
     pub close: f64,
     /// Batches, frames in them, and batches that were not full when the timeout came.
     pub batches: [u64; 3],
+    /// Pictures in those batches for a frame: more than one where frames are sliced.
+    pub pictures: f64,
     /// Of these seconds, those in each of [`OURS`], from its sink pad to its source pad.
     pub ours: [f64; 3],
     /// Buffers that pools had, and those that had to be allocated.
@@ -260,6 +262,7 @@ impl<'a> Running<'a> {
             latency: std::array::from_fn(|stage| self.latency[stage].lock().unwrap().clone()),
             close: self.decoded[1].load(Ordering::Relaxed) as f64 / self.decoded[0].load(Ordering::Relaxed) as f64,
             batches: std::array::from_fn(|i| after[i] - before[i]),
+            pictures: (after[1] - before[1]) as f64 / frames,
             ours: std::array::from_fn(|i| (ours[i] - spent[i]) as f64 / 1e9 / frames * 1e3),
             pools: std::array::from_fn(|i| pools[i] - taken[i]),
             objects: std::array::from_fn(|i| (objects[i] - seen[i]) as f64 / frames),

@@ -26,18 +26,19 @@ pub struct Chain<'a> {
 impl Bench {
     pub fn second(&self, chain: Chain) -> Result<(), Box<dyn Error>> {
         let Chain { streams, batch, interval, second, alone, decoding, plain } = chain;
-        let Arguments { model, properties, timeout, draw, nms, .. } = &self.arguments;
-        let Second { model: classes, batch: crops_batch, regions, .. } = second;
+        let Arguments { model, properties, timeout, draw, preprocess, nms, .. } = &self.arguments;
+        let Second { model: classes, batch: crops_batch, runs, regions, .. } = second;
         let room = queue((2 * batch).div_ceil(streams).max(4));
         let elements = format!(
-            "! trtpreprocess ! trtinfer model-file={model} {properties} shared-model=streams batch-size={batch} \
+            "! trtpreprocess {preprocess} ! trtinfer model-file={model} {properties} shared-model=streams batch-size={batch} \
              batch-timeout={timeout} ! {room} ! trtnms draw={draw} {nms} ! trttrack \
              ! trtpreprocess name={SECOND}trtpreprocess{{i}} regions=objects reclassify-interval={interval} {regions} \
              ! trtinfer name={SECOND}trtinfer{{i}} model-file={classes} {properties} shared-model=objects \
-             batch-size={crops_batch} batch-timeout={timeout} ! {room} ! trtnms name={SECOND}trtnms{{i}} draw=false"
+             batch-size={crops_batch} batch-timeout={timeout} parallel-runs={runs} ! {room} \
+             ! trtnms name={SECOND}trtnms{{i}} draw=false"
         );
-        let runs = self.runs(streams, &elements, 0)?;
-        let figure = |get: fn(&Figures) -> f64| median(runs.iter().map(get));
+        let measured = self.runs(streams, &elements, 0)?;
+        let figure = |get: fn(&Figures) -> f64| median(measured.iter().map(get));
         let (fps, cpu) = (figure(|run| run.fps), figure(|run| run.cpu));
         let (objects, crops) = (figure(|run| run.objects[0]), figure(|run| run.objects[1]));
         let first = self.engines[&batch].fps;
@@ -51,7 +52,8 @@ impl Bench {
         );
         self.arguments.note(json!({
             "row": "second", "model": model, "second": classes, "properties": properties, "streams": streams, "batch": batch,
-            "second_batch": crops_batch, "reclassify_interval": interval, "regions": regions, "fps": fps, "decode_fps": decoding.fps,
+            "second_batch": crops_batch, "second_runs": runs, "reclassify_interval": interval, "regions": regions,
+            "fps": fps, "decode_fps": decoding.fps,
             "engine_fps": first, "second_pictures_per_s": alone.fps, "engines_fps": engines, "objects": objects, "pictures": crops,
             "of_ceiling": fps / ceiling, "plain_fps": plain, "of_plain": fps / plain, "cpu_s_per_1000": cpu,
         }));
