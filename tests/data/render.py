@@ -29,6 +29,7 @@
 # {"horizon", "wall", "objects": [{"class_id", "label", "depth", mask}, ...]}: ../models/rooms.py says how depths follow of these.
 
 import argparse
+import functools
 import json
 import math
 import os
@@ -221,8 +222,10 @@ def render(options):
 
 def render_scene(options, rng, frames):
     make, ground_truth = TASKS[options.task]
+    if ground_truth is scenes.ground_truth:
+        ground_truth = functools.partial(ground_truth, net=options.net)
     width, height = options.width, options.height
-    unit = 1 / scenes.letterbox_geometry(width, height)[0]
+    unit = 1 / scenes.letterbox_geometry(width, height, options.net)[0]
     backdrop = Backdrop(rng, width, height, unit, options.fps)
     movers = make(rng, options.objects, backdrop, unit)
     owner = np.zeros((height, width), np.int16)
@@ -267,6 +270,8 @@ def parse_options():
     parser.add_argument("--cut", type=int, help="frames after which another scene begins (default: none does)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--objects", type=int, default=8)
+    parser.add_argument("--net", type=int, default=scenes.NET,
+                        help="side of the input that objects are made for; larger ones make them smaller (default: %(default)s)")
     parser.add_argument("--kbps", type=int, default=800, help="bit rate of the video")
     parser.add_argument("--preset", default="medium", help="speed preset of x264enc")
     parser.add_argument("--bframes", type=int, default=2)

@@ -58,16 +58,9 @@ for clip in hd camera crowd; do
     [ -f "$OUT/$clip.json" ] || PATH=/usr/bin:$PATH python3 tests/data/render.py --width 1920 --height 1080 --frames 150 --seed 2 \
         --objects "$objects" --kbps 6000 --bframes "$bframes" --out "$OUT/$clip.mp4" --truth "$OUT/$clip.json"
 done
-# One of 4K with many discs and boxes of 12 to 90 pixels, of which a model sees the small ones in slices only. The renderer
-# makes objects in pixels of the network's input: here each is 0.7 of the frame's.
-[ -f "$OUT/uhd.json" ] || PATH=/usr/bin:$PATH python3 -c '
-import sys
-sys.path.insert(0, "tests/data")
-import render
-render.scenes.letterbox_geometry = lambda *_: (1 / 0.7,)
-render.main()
-' --width 3840 --height 2160 --frames 60 --seed 2 --objects 120 --kbps 12000 --bframes 0 \
-    --out "$OUT/uhd.mp4" --truth "$OUT/uhd.json"
+# One of 4K with many discs and boxes of 12 to 90 pixels, of which a model sees the small ones in slices only.
+[ -f "$OUT/uhd.json" ] || PATH=/usr/bin:$PATH python3 tests/data/render.py --width 3840 --height 2160 --net 5486 --frames 60 --seed 2 \
+    --objects 120 --kbps 12000 --bframes 0 --out "$OUT/uhd.mp4" --truth "$OUT/uhd.json"
 # The 640x640 models of the row regular, where Python has the onnx package.
 for kind in '' -f16; do
     python3 tests/models/train.py resize --from "tests/models/shapes$kind.onnx" --side 640 --out "$OUT/shapes-640$kind.onnx" ||

@@ -204,8 +204,11 @@ def fill_pattern(rng, height, width, margin):
     return np.float32(0)
 
 
-def truth_of(shape, number, owner):
-    """Label, box and standing of the shape that has a number in the map of owners; None if nothing of it can be seen."""
+def truth_of(shape, number, owner, net=NET):
+    """Label, box and standing of the shape that has a number in the map of owners; None if nothing of it can be seen.
+
+    `net` is the side of the input in which it must not be too small.
+    """
     height, width = owner.shape
     x0, x1 = max(shape.cx - shape.w / 2, 0.0), min(shape.cx + shape.w / 2, float(width))
     y0, y1 = max(shape.cy - shape.h / 2, 0.0), min(shape.cy + shape.h / 2, float(height))
@@ -215,15 +218,15 @@ def truth_of(shape, number, owner):
     visible = np.count_nonzero(region == number) / shape.area()
     if visible == 0:
         return None
-    small = min(x1 - x0, y1 - y0) * letterbox_geometry(width, height)[0] < MIN_SIDE
+    small = min(x1 - x0, y1 - y0) * letterbox_geometry(width, height, net)[0] < MIN_SIDE
     return {"class_id": shape.class_id, "label": shape.LABELS[shape.class_id],
             "x": x0, "y": y0, "w": x1 - x0, "h": y1 - y0,
             "ignore": bool(visible < MIN_VISIBLE or small)}
 
 
-def ground_truth(shapes, owner):
+def ground_truth(shapes, owner, net=NET):
     """One dict an object that reaches into the frame; see the rules at the top."""
-    return [t for number, s in enumerate(shapes, 1) if (t := truth_of(s, number, owner))]
+    return [t for number, s in enumerate(shapes, 1) if (t := truth_of(s, number, owner, net))]
 
 
 # --------------------------------------------------------------- backgrounds
