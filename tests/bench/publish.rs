@@ -4,12 +4,15 @@
 //! `cargo bench --bench publish -- [streams=16] [seconds=300] [outage=30] [objects=10]`
 //!
 //! Each stream has 30 frames a second, and each frame goes through two trtpublish, one for each server. A third into the run
-//! mosquitto is told to stop, redis-server is killed, and both are started again after the outage. Every second stream may queue all messages
-//! of the outage, the others a third of them: those have to drop, and to count what they drop.
+//! mosquitto is told to stop, redis-server is killed, and both are started again after the outage. Every second stream may
+//! queue all messages of the outage, the others a third of them: those have to drop, and to count what they drop.
 //!
-//! What is checked: all that was not dropped has arrived once and in order; what is missing is what `stats` counts; the heap is no larger
-//! at the end than when the outage was made up for, and hardly larger than before it, since queues keep some of their room.
-//! What is printed besides: how much later frames come out than they went in. Exit status 1 where a check fails, or a frame is later than 1 ms by the processor time that publishing takes.
+//! What is checked: all that was not dropped has arrived once and in order; what is missing is what `stats` counts; the heap
+//! is no larger at the end than when the outage was made up for, and hardly larger than before it, since queues keep some of
+//! their room. What is printed besides: how much later frames come out than they went in. Exit status 1 where a check fails,
+//! or a frame is later than 1 ms by the processor time that publishing takes; each of these is printed, with its page faults.
+//!
+//! Needs Debian's mosquitto, redis-server, redis-tools and python3-paho-mqtt.
 
 #[path = "../common/brokers.rs"]
 #[allow(dead_code)] // the tests use more of it
@@ -22,6 +25,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use brokers::Printed;
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
 use serde_json::Value;
@@ -50,14 +54,34 @@ impl Arguments {
 struct Delays {
     wall: Vec<Duration>,
     processor: Vec<Duration>,
+    /// Those that took the processor too long.
+    late: Vec<String>,
 }
 
-/// The processor time of this thread.
-fn processor_time() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the clock exists for each thread, and the structure is ours.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+/// What a thread has taken.
+#[derive(Clone, Copy)]
+struct Taken {
+    at: Instant,
+    processor: Duration,
+    page_faults: i64,
+    /// How often it was interrupted for another.
+    interruptions: i64,
+}
+
+impl Taken {
+    /// By this thread so far.
+    fn now() -> Self {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: a structure of numbers.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: the clock and the counters exist for each thread, and the structures are ours.
+        unsafe {
+            libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time);
+            libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
+        }
+        let processor = Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
+        Taken { at: Instant::now(), processor, page_faults: usage.ru_minflt, interruptions: usage.ru_nivcsw }
+    }
 }
 
 struct Stream {
@@ -78,19 +102,27 @@ impl Stream {
         );
         let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
         let [source, mqtt, redis] = ["source", "mqtt", "redis"].map(|name| pipeline.by_name(name).unwrap());
-        let entered = Arc::new(Mutex::new((Instant::now(), Duration::ZERO)));
+        let entered = Arc::new(Mutex::new(Taken::now()));
         let begin = entered.clone();
         mqtt.static_pad("sink").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, _| {
-            *begin.lock().unwrap() = (Instant::now(), processor_time());
+            *begin.lock().unwrap() = Taken::now();
             gst::PadProbeReturn::Ok
         });
         let delays = delays.clone();
-        redis.static_pad("src").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, _| {
-            let (wall, processor) = *entered.lock().unwrap();
-            let (wall, processor) = (wall.elapsed(), processor_time() - processor);
+        redis.static_pad("src").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, info| {
+            let (before, after) = (*entered.lock().unwrap(), Taken::now());
+            let (wall, processor) = (after.at - before.at, after.processor - before.processor);
             let mut delays = delays.lock().unwrap();
             delays.wall.push(wall);
             delays.processor.push(processor);
+            if processor > LATEST {
+                let at = info.buffer().and_then(|buffer| buffer.pts()).unwrap_or_default();
+                delays.late.push(format!(
+                    "stream {number}, frame at {at:.1}: {processor:?}, {} page faults, {} interruptions",
+                    after.page_faults - before.page_faults,
+                    after.interruptions - before.interruptions
+                ));
+            }
             gst::PadProbeReturn::Ok
         });
         pipeline.set_state(gst::State::Playing).unwrap();
@@ -166,7 +198,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::read();
     let (streams, seconds) = (arguments.get("streams", 16), arguments.get("seconds", 300));
     let (outage, objects) = (arguments.get("outage", 30), arguments.get("objects", 10));
-    if !["mosquitto", "mosquitto_sub", "redis-server", "redis-cli"].into_iter().all(brokers::is_installed) {
+    if !["mosquitto", "redis-server", "redis-cli"].into_iter().all(brokers::is_installed) {
         return ExitCode::FAILURE;
     }
     gst::init().unwrap();
@@ -176,7 +208,8 @@ fn main() -> ExitCode {
     [&mqtt_folder, &redis_folder].into_iter().for_each(|folder| std::fs::create_dir_all(folder).unwrap());
     let mut mosquitto = brokers::mosquitto_that_saves(&mqtt_folder, "allow_anonymous true");
     let mut redis = brokers::redis(&redis_folder, "");
-    let subscriber = brokers::mosquitto_sub(mosquitto.port, "bench/#", &[]);
+    let subscriber = Printed::of_script("mqtt_subscriber.py", &[&mosquitto.port.to_string(), "bench/#"]);
+    assert_eq!(subscriber.next(), "subscribed");
 
     let delays = Arc::new(Mutex::new(Delays::default()));
     let total = seconds * FPS;
@@ -264,6 +297,7 @@ fn main() -> ExitCode {
     let mut delays = delays.lock().unwrap();
     print_delays("both elements, clock", &mut delays.wall);
     is_good &= print_delays("… processor time", &mut delays.processor) == 0;
+    delays.late.iter().for_each(|late| println!("  {late}"));
     println!(
         "heap                     {heap_before} bytes before the outage, {heap_between} at two thirds, {heap_after} at the end"
     );

@@ -195,6 +195,13 @@ impl Printed {
         Printed { child, lines }
     }
 
+    /// Of a script in Python with the system's packages, from tests/bench on.
+    pub fn of_script(script: &str, arguments: &[&str]) -> Self {
+        let mut python = Command::new("/usr/bin/python3");
+        python.arg(format!("{}/tests/bench/{script}", env!("CARGO_MANIFEST_DIR"))).args(arguments).stdin(Stdio::null());
+        Printed::of(python)
+    }
+
     /// The next line.
     #[track_caller]
     pub fn next(&self) -> String {
