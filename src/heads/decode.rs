@@ -23,8 +23,9 @@ use crate::image::geometry::BBox;
 /// Class ids stay below this where the number of classes is not known.
 pub(super) const ANY_CLASS: usize = 1 << 16;
 
-/// Anchors of one pass over a channels-first head: their running maxima stay in the first cache.
-const BLOCK: usize = 256;
+/// Rows of one pass over a head whose columns lie one after the other: their running maxima stay in the first cache, and a whole
+/// page of each column is read.
+const BLOCK: usize = 1024;
 
 /// The sets of strides that heads have, and the rows they give.
 const STRIDES: [&[u32]; 4] = [&[8, 16, 32], &[8, 16, 32, 64], &[4, 8, 16, 32], &[16, 32]];
@@ -108,14 +109,14 @@ impl Sink<'_> {
 
 /// Element types of dense heads.
 trait Float: Element + PartialEq {
-    /// As f32, in `buffer` where that needs room.
-    fn widen<'a>(values: &'a [Self], buffer: &'a mut [f32; BLOCK]) -> &'a [f32];
+    /// As f32, in `buffer` where that needs room; it has as much.
+    fn widen<'a>(values: &'a [Self], buffer: &'a mut [f32]) -> &'a [f32];
     /// Back again, exactly.
     fn narrow(value: f32) -> Self;
 }
 
 impl Float for f32 {
-    fn widen<'a>(values: &'a [f32], _: &'a mut [f32; BLOCK]) -> &'a [f32] {
+    fn widen<'a>(values: &'a [f32], _: &'a mut [f32]) -> &'a [f32] {
         values
     }
 
@@ -125,7 +126,7 @@ impl Float for f32 {
 }
 
 impl Float for f16 {
-    fn widen<'a>(values: &'a [f16], buffer: &'a mut [f32; BLOCK]) -> &'a [f32] {
+    fn widen<'a>(values: &'a [f16], buffer: &'a mut [f32]) -> &'a [f32] {
         let buffer = &mut buffer[..values.len()];
         values.convert_to_f32_slice(buffer);
         buffer
@@ -213,10 +214,11 @@ fn box_of(encoding: BoxEncoding, head: &Head, grid: Option<Grid>, row: usize, nu
 /// The greatest score that is at least `least`, and its first index.
 fn best<T: Float>(scores: &[T], least: f32) -> Option<(usize, f32)> {
     const LANES: usize = 8;
-    let mut buffer = [0.0; BLOCK];
+    const PART: usize = 256;
+    let mut buffer = [0.0; PART];
     let mut best = None;
     let mut greatest = f32::NEG_INFINITY;
-    for (i, block) in scores.chunks(BLOCK).enumerate() {
+    for (i, block) in scores.chunks(PART).enumerate() {
         let block = T::widen(block, &mut buffer);
         let (rows, rest) = block.as_chunks::<LANES>();
         let mut lanes = [f32::NEG_INFINITY; LANES];
@@ -228,7 +230,7 @@ fn best<T: Float>(scores: &[T], least: f32) -> Option<(usize, f32)> {
         let found = lanes.iter().chain(rest).fold(f32::NEG_INFINITY, |found, &score| greater(score, found));
         if found > greatest && found >= least {
             greatest = found;
-            best = block.iter().position(|&score| score == found).map(|at| (i * BLOCK + at, block[at]));
+            best = block.iter().position(|&score| score == found).map(|at| (i * PART + at, block[at]));
         }
     }
     best
