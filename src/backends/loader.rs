@@ -124,10 +124,10 @@ impl ModelHandle {
         }
         let batcher = state.outcome.as_ref().and_then(|outcome| outcome.as_ref().ok()).cloned();
         drop(state);
-        self.loader.changed.notify_all();
         if let Some(batcher) = batcher.filter(|_| value) {
             batcher.leave(self.stream);
-        }
+        } // given up here: the thread that waits for the last handle frees the model
+        self.loader.changed.notify_all();
     }
 }
 
