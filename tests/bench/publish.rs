@@ -65,7 +65,8 @@ struct Delays {
 /// Takes about as long as publishing a frame, and calls nothing: where this takes the processor more than 1 ms now and then, so does
 /// anything on that machine. Virtual ones count time that the host has taken away.
 fn compute() -> u64 {
-    (0..black_box(11_000u64)).fold(1, |state, step| black_box(state * 6_364_136_223_846_793_005 % (step + 3) + step))
+    let next = |state: u64, step: u64| black_box(state.wrapping_mul(6_364_136_223_846_793_005) % (step + 3) + step);
+    (0..black_box(11_000)).fold(1, next)
 }
 
 /// What a thread has taken.
