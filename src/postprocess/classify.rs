@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Classes of the whole frame: from a classifier's output to the best of them.
 
-use crate::core::cuda::driver::{Stream, WaitHistory};
-use crate::core::error::Result;
-use crate::core::memory::Mapped;
-use crate::core::options::choices;
-use crate::core::tensor::{DType, Tensor};
-use crate::heads::{Thresholds, number};
+mod device;
 
-use super::suppress::device::address;
+use crate::core::cuda::driver::Stream;
+use crate::core::error::Result;
+use crate::core::options::choices;
+use crate::core::tensor::Tensor;
+use crate::heads::{Thresholds, number};
+use device::DeviceClassFinder;
 
 /// A class that the frame as a whole belongs to.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,143 +40,170 @@ choices! {
 /// By how much the sum of probabilities may differ from 1: those of f16 are rounded to 1 in 2048 each.
 const TOLERANCE: f64 = 0.01;
 
-/// Reads the output of one classifier.
+/// What the values of a picture are taken for; numbers as in `classes.cu`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RowKind {
+    Probabilities = 0,
+    Logits = 1,
+    /// Logits, from the first values on that are no probabilities.
+    ByValues = 2,
+}
+
+/// What is wanted of pictures.
+pub(super) struct Wanted<'a> {
+    pub scores: ClassScores,
+    pub thresholds: &'a Thresholds,
+    /// The maximum number of classes of a picture.
+    pub top_k: usize,
+}
+
+/// Reads the outputs of one classifier, each the one of a picture.
+///
+/// Of each picture it gives the classes whose probability reaches their threshold: the best first, and of equals the one
+/// with the lower id. Values that are not finite are left out.
 pub(super) struct Classifier {
     /// What the file contains about the output.
     has_probabilities: Option<bool>,
     /// Some values were not probabilities.
     saw_logits: bool,
-    /// The values of the pictures that were read last, one after another.
-    scores: Vec<f32>,
     /// Values per picture.
     count: usize,
-    /// Where the GPU copies outputs to.
-    staging: Option<Mapped>,
-    waits: WaitHistory,
+    /// The values of a picture on the host.
+    scores: Vec<f32>,
+    device: Option<DeviceClassFinder>,
 }
 
 impl Classifier {
     /// `count`: classes of the output.
     pub fn new(has_probabilities: Option<bool>, count: usize) -> Self {
-        let (scores, waits) = (Vec::new(), WaitHistory::default());
-        Classifier { has_probabilities, saw_logits: false, scores, count, staging: None, waits }
+        Classifier { has_probabilities, saw_logits: false, count, scores: Vec::new(), device: None }
     }
 
-    /// Reads outputs on the host, each the one of a picture.
-    pub fn read(&mut self, outputs: &[&Tensor]) {
-        let count = self.count;
-        self.scores.clear();
-        self.scores.extend(outputs.iter().flat_map(|output| (0..count).map(|class| number(output, class))));
-    }
-
-    /// The same in GPU memory, behind what was queued on the stream. Waits once for all of them.
-    ///
-    /// # Errors
-    /// `Run`, where the GPU fails.
-    pub fn read_on(&mut self, stream: &Stream, outputs: &[&Tensor]) -> Result<()> {
-        let Some(dtype) = outputs.first().map(|output| output.desc().dtype) else {
-            self.scores.clear();
-            return Ok(());
-        };
-        let size = self.count * dtype.size();
-        let all = size * outputs.len();
-        let staging = match self.staging.take().filter(|staging| staging.bytes() >= all) {
-            Some(staging) if staging.context() == stream.context() => staging,
-            _ => Mapped::new(stream.context(), all)?,
-        };
-        let staging = self.staging.insert(staging);
-        let queued = stream.queuing();
-        let mut outputs = outputs.iter().peekable();
-        let mut room = &mut staging.host_mut()[..all];
-        while let Some(output) = outputs.next() {
-            let from = address(output, stream.context())?;
-            // Pictures of a batch are neighbours in one block, so they are one copy.
-            let mut bytes = size;
-            let is_neighbour = |next: &Tensor, bytes: usize| match (output.device(), next.device()) {
-                (Some(block), Some(next)) => block.is_followed_by(next, bytes),
-                _ => false,
-            };
-            while outputs.next_if(|next| is_neighbour(next, bytes)).is_some() {
-                bytes += size;
-            }
-            let (to, rest) = room.split_at_mut(bytes);
-            // SAFETY: the outputs have as many bytes. They and the staging memory stay until `queued` has ended.
-            unsafe { stream.download(from, to) }?;
-            room = rest;
-        }
-        queued.record_awaited(&self.waits)?.wait_again(&mut self.waits)?;
-        let bytes = &staging.host()[..all];
-        self.scores.clear();
-        match dtype {
-            DType::F16 => {
-                let halves = bytes.as_chunks().0.iter().map(|&bytes| half::f16::from_ne_bytes(bytes).to_f32());
-                self.scores.extend(halves);
-            }
-            // A classifier's output is one of these two.
-            _ => self.scores.extend(bytes.as_chunks().0.iter().map(|&bytes| f32::from_ne_bytes(bytes))),
-        }
-        Ok(())
-    }
-
-    /// The classes of each picture that was read last whose probability reaches their threshold, at most `top_k`: the best first, and
-    /// of equals the one with the lower id. Values that are not finite are left out.
-    pub fn rank(
-        &mut self,
-        kind: ClassScores,
-        thresholds: &Thresholds,
-        top_k: usize,
-        found: &mut Vec<Vec<RankedClass>>,
-    ) {
-        let Classifier { has_probabilities, saw_logits, scores, count, .. } = self;
+    /// Of outputs on the host.
+    pub fn find(&mut self, outputs: &[&Tensor], wanted: &Wanted, found: &mut Vec<Vec<RankedClass>>) {
         found.clear();
-        for scores in scores.chunks_exact_mut((*count).max(1)) {
-            if are_logits(scores, kind, *has_probabilities, saw_logits) {
+        for output in outputs {
+            let kind = self.kind(wanted.scores);
+            self.scores.clear();
+            self.scores.extend((0..self.count).map(|class| number(output, class)));
+            let scores = &mut self.scores[..];
+            self.saw_logits |= kind == RowKind::ByValues && are_logits(scores);
+            if kind == RowKind::Logits || (kind == RowKind::ByValues && self.saw_logits) {
                 to_probabilities(scores);
             }
             let ranked = (0..).zip(&*scores).map(|(class, &score)| RankedClass { class, score });
-            let mut classes: Vec<RankedClass> =
-                ranked.filter(|found| found.score.is_finite() && found.score >= thresholds.of(found.class)).collect();
+            let passes =
+                |found: &RankedClass| found.score.is_finite() && found.score >= wanted.thresholds.of(found.class);
+            let mut classes: Vec<RankedClass> = ranked.filter(passes).collect();
             classes.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.class.cmp(&b.class)));
-            classes.truncate(top_k);
+            classes.truncate(wanted.top_k);
             found.push(classes);
+        }
+    }
+
+    /// Of outputs in GPU memory, behind what was queued on the stream. Waits once for all of them.
+    ///
+    /// # Errors
+    /// As [`DeviceClassFinder::find`].
+    pub fn find_on(
+        &mut self,
+        stream: &Stream,
+        outputs: &[&Tensor],
+        wanted: &Wanted,
+        found: &mut Vec<Vec<RankedClass>>,
+    ) -> Result<()> {
+        found.clear();
+        let kind = self.kind(wanted.scores);
+        let device = match &mut self.device {
+            Some(device) if device.context() == stream.context() => device,
+            other => other.insert(DeviceClassFinder::new(stream.context(), self.count)?),
+        };
+        self.saw_logits |= device.find(stream, outputs, kind, wanted.thresholds, wanted.top_k, found)?;
+        Ok(())
+    }
+
+    fn kind(&self, scores: ClassScores) -> RowKind {
+        match (scores, self.has_probabilities) {
+            (ClassScores::Probabilities, _) | (ClassScores::Auto, Some(true)) => RowKind::Probabilities,
+            (ClassScores::Logits, _) | (ClassScores::Auto, Some(false)) => RowKind::Logits,
+            (ClassScores::Auto, None) if self.saw_logits => RowKind::Logits,
+            (ClassScores::Auto, None) => RowKind::ByValues,
         }
     }
 }
 
-/// Without settings and metadata, values are logits from the first one on that is not a probability.
-fn are_logits(scores: &[f32], kind: ClassScores, has_probabilities: Option<bool>, saw_logits: &mut bool) -> bool {
-    match (kind, has_probabilities) {
-        (ClassScores::Probabilities, _) | (ClassScores::Auto, Some(true)) => false,
-        (ClassScores::Logits, _) | (ClassScores::Auto, Some(false)) => true,
-        (ClassScores::Auto, None) => {
-            let sum: f64 = scores.iter().map(|&score| f64::from(score)).sum();
-            let are_shares = scores.iter().all(|score| (0.0..=1.0).contains(score));
-            let is_known = scores.iter().all(|score| score.is_finite());
-            *saw_logits |= is_known && (!are_shares || (sum - 1.0).abs() > TOLERANCE);
-            *saw_logits
-        }
-    }
+/// Whether values cannot be probabilities. Those that are not finite tell nothing.
+fn are_logits(scores: &[f32]) -> bool {
+    let are_shares = scores.iter().all(|score| (0.0..=1.0).contains(score));
+    let are_finite = scores.iter().all(|score| score.is_finite());
+    are_finite && (!are_shares || (sum(scores.iter().map(|&score| f64::from(score))) - 1.0).abs() > TOLERANCE)
 }
 
 /// Softmax, in f64; of one value alone the sigmoid, as its softmax is always 1. Values that are not finite count as nothing.
 fn to_probabilities(scores: &mut [f32]) {
     if let [logit] = scores {
-        *logit = (1.0 / (1.0 + (-f64::from(*logit)).exp())) as f32;
+        *logit = (1.0 / (1.0 + exp(-f64::from(*logit)))) as f32;
         return;
     }
     let greatest = scores.iter().copied().filter(|score| score.is_finite()).fold(f32::NEG_INFINITY, f32::max);
-    let share = |score: f32| (f64::from(score) - f64::from(greatest)).exp();
-    let sum: f64 = scores.iter().filter(|score| score.is_finite()).map(|&score| share(score)).sum();
+    let share = |score: f32| if score.is_finite() { exp(f64::from(score) - f64::from(greatest)) } else { 0.0 };
+    let sum = sum(scores.iter().map(|&score| share(score)));
     for score in scores.iter_mut().filter(|score| score.is_finite()) {
         *score = (share(*score) / sum) as f32;
     }
+}
+
+/// The sum in the order of the GPU, where each thread adds every 256th value, and the threads' sums are added by halves.
+fn sum(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sums = [0.0; device::THREADS];
+    for (i, value) in values.enumerate() {
+        sums[i % device::THREADS] += value;
+    }
+    let mut half = device::THREADS / 2;
+    while half > 0 {
+        let (low, high) = sums.split_at_mut(half);
+        low.iter_mut().zip(high).for_each(|(low, high)| *low += *high);
+        half /= 2;
+    }
+    sums[0]
+}
+
+/// e to the power of x, to within 1e-15 of it, by operations that have the same bits on a GPU, which those of libraries have
+/// not: x is a number of doublings and a rest of at most half of one, whose power is a Taylor series.
+fn exp(x: f64) -> f64 {
+    const LN_2: [f64; 2] = [6.931_471_803_691_238_164_90e-1, 1.908_214_929_270_587_700_02e-10];
+    const FACTORS: [f64; 13] = [
+        1.0 / 479_001_600.0,
+        1.0 / 39_916_800.0,
+        1.0 / 3_628_800.0,
+        1.0 / 362_880.0,
+        1.0 / 40_320.0,
+        1.0 / 5_040.0,
+        1.0 / 720.0,
+        1.0 / 120.0,
+        1.0 / 24.0,
+        1.0 / 6.0,
+        0.5,
+        1.0,
+        1.0,
+    ];
+    if x > 709.0 {
+        return f64::INFINITY;
+    }
+    if x < -708.0 {
+        return 0.0;
+    }
+    let doublings = (x * std::f64::consts::LOG2_E).round_ties_even();
+    let rest = x - doublings * LN_2[0] - doublings * LN_2[1];
+    let power = FACTORS.iter().fold(1.0 / 6_227_020_800.0, |sum, factor| sum * rest + factor);
+    power * f64::from_bits(((doublings as i64 + 1023) as u64) << 52)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::core::memory::DevicePool;
-    use crate::core::tensor::TensorDesc;
+    use crate::core::tensor::{DType, TensorDesc};
 
     fn classes(
         values: &[f32],
@@ -188,8 +215,7 @@ mod tests {
         let mut classifier = Classifier::new(has_probabilities, values.len());
         let tensor = Tensor::from_slice("output0", &[1, values.len() as i64], values);
         let mut found = Vec::new();
-        classifier.read(&[&tensor]);
-        classifier.rank(kind, thresholds, top_k, &mut found);
+        classifier.find(&[&tensor], &Wanted { scores: kind, thresholds, top_k }, &mut found);
         found.remove(0).into_iter().map(|found| (found.class, found.score)).collect()
     }
 
@@ -239,8 +265,8 @@ mod tests {
         let pictures =
             [[0.25, 0.75], [-4.0f32, 4.0], [0.25, 0.75]].map(|values| Tensor::from_slice("o", &[1, 2], &values));
         let mut found = Vec::new();
-        classifier.read(&pictures.each_ref());
-        classifier.rank(ClassScores::Auto, &all(), 1, &mut found);
+        let wanted = Wanted { scores: ClassScores::Auto, thresholds: &all(), top_k: 1 };
+        classifier.find(&pictures.each_ref(), &wanted, &mut found);
         let scores: Vec<f32> = found.iter().map(|classes| classes[0].score).collect();
         assert_eq!(scores[0], 0.75);
         assert!(scores[1] > 0.999);
@@ -248,35 +274,86 @@ mod tests {
     }
 
     #[test]
+    fn powers_are_those_of_the_standard_library() {
+        let mut x = -708.0;
+        while x < 709.0 {
+            assert!((exp(x) / f64::exp(x) - 1.0).abs() < 1e-15, "{x}");
+            x += 0.0973;
+        }
+        assert_eq!([0.0, -709.0, f64::NEG_INFINITY, 710.0].map(exp), [1.0, 0.0, 0.0, f64::INFINITY]);
+        assert!(exp(f64::NAN).is_nan());
+    }
+
+    #[test]
     fn pictures_on_the_gpu_have_the_classes_of_those_on_the_host() {
         let Some(context) = crate::test::gpu() else { return };
         let stream = Stream::new(&context).unwrap();
-        let values: Vec<f32> = (0..6 * 5).map(|i| (i * 7 % 11) as f32 / 4.0).collect();
-        let halves: Vec<half::f16> = values.iter().map(|&value| half::f16::from_f32(value)).collect();
-        let check = |dtype: DType, bytes: &[u8], host: Vec<Tensor>| {
-            let mut block = DevicePool::new(&context).take(bytes.len()).unwrap();
-            block.write(bytes).unwrap();
-            let batch = Tensor::on_device(TensorDesc::new("output0", dtype, &[6, 5]), block);
-            // Neighbours in order, others not, and the last of the block.
-            let rows = [1, 2, 3, 0, 5, 4];
-            let device = rows.map(|row| batch.row(row));
-            let host = rows.map(|row| &host[row]);
-            let found = [false, true].map(|on_gpu| {
-                let (mut classifier, mut found) = (Classifier::new(None, 5), Vec::new());
-                if on_gpu {
-                    classifier.read_on(&stream, &device.each_ref()).unwrap();
-                } else {
-                    classifier.read(&host);
-                }
-                classifier.rank(ClassScores::Auto, &all(), 3, &mut found);
-                found
-            });
-            assert_eq!(found[0].len(), 6);
-            assert_eq!(found[0], found[1], "{dtype:?}");
+        let mut state = 1u64;
+        let mut random = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f32 / (1 << 24) as f32
         };
-        let f32s = values.chunks(5).map(|row| Tensor::from_slice("output0", &[1, 5], row)).collect();
-        check(DType::F32, bytemuck::cast_slice(&values), f32s);
-        let f16s = halves.chunks(5).map(|row| Tensor::from_slice("output0", &[1, 5], row)).collect();
-        check(DType::F16, bytemuck::cast_slice(&halves), f16s);
+        let thresholds =
+            [all(), Thresholds::uniform(0.125), Thresholds::only(&[0, 2, 300], 0.001), Thresholds::uniform(1.0)];
+        let unusual = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, 0.0, 1.0, 1e-40, -60000.0, f32::MAX];
+        for count in [1, 2, 5, 256, 257, 1000, 3001] {
+            // Probabilities, then equal ones, logits, probabilities again, logits far apart, few of a kind, unusual ones.
+            let mut values = Vec::new();
+            for row in 0..7 {
+                let shares: Vec<f32> = (0..count).map(|_| random()).collect();
+                let sum: f32 = shares.iter().sum();
+                values.extend(shares.iter().enumerate().map(|(i, share)| match row {
+                    0 | 3 => share / sum,
+                    1 => 1.0 / count as f32,
+                    2 => share * 16.0 - 8.0,
+                    4 => share * 4000.0 - 2000.0,
+                    5 => (share * 4.0).floor(),
+                    _ if i % 3 == 0 => unusual[i / 3 % unusual.len()],
+                    _ => *share,
+                }));
+            }
+            let halves: Vec<half::f16> = values.iter().map(|&value| half::f16::from_f32(value)).collect();
+            let check = |dtype: DType, bytes: &[u8], host: Vec<Tensor>| {
+                let mut block = DevicePool::new(&context).take(bytes.len()).unwrap();
+                block.write(bytes).unwrap();
+                let batch = Tensor::on_device(TensorDesc::new("output0", dtype, &[7, count as i64]), block);
+                let device: Vec<Tensor> = (0..7).map(|row| batch.row(row)).collect();
+                let kinds = [None, Some(true), Some(false)].map(|file| (file, ClassScores::Auto));
+                for ((file, scores), top_k, thresholds) in kinds
+                    .into_iter()
+                    .chain([(None, ClassScores::Logits)])
+                    .flat_map(|kind| [0, 5, 40].map(|top_k| (kind, top_k)))
+                    .flat_map(|(kind, top_k)| thresholds.iter().map(move |of| (kind, top_k, of)))
+                {
+                    let wanted = Wanted { scores, thresholds, top_k };
+                    let mut classifiers = [false, true].map(|_| Classifier::new(file, count));
+                    // Rows in another order, then each by itself: what was seen stays.
+                    for rows in [&[3, 0, 1][..], &[2, 1, 0, 6], &[4], &[5], &[6], &[0, 5, 4, 3, 2]] {
+                        let [on_host, on_gpu] =
+                            [&host, &device].map(|all| rows.iter().map(|&row| &all[row]).collect::<Vec<_>>());
+                        let [mut expected, mut found] = [Vec::new(), Vec::new()];
+                        classifiers[0].find(&on_host, &wanted, &mut expected);
+                        classifiers[1].find_on(&stream, &on_gpu, &wanted, &mut found).unwrap();
+                        let bits = |found: &[Vec<RankedClass>]| -> Vec<Vec<(u32, u32)>> {
+                            let of = |classes: &Vec<RankedClass>| {
+                                classes.iter().map(|a| (a.class, a.score.to_bits())).collect()
+                            };
+                            found.iter().map(of).collect()
+                        };
+                        assert_eq!(
+                            bits(&found),
+                            bits(&expected),
+                            "{dtype:?} {count} {file:?} {scores:?} {top_k} {rows:?}"
+                        );
+                    }
+                    assert_eq!(classifiers[0].saw_logits, classifiers[1].saw_logits);
+                }
+            };
+            let shape = [1, count as i64];
+            let f32s = values.chunks(count).map(|row| Tensor::from_slice("output0", &shape, row)).collect();
+            check(DType::F32, bytemuck::cast_slice(&values), f32s);
+            let f16s = halves.chunks(count).map(|row| Tensor::from_slice("output0", &shape, row)).collect();
+            check(DType::F16, bytemuck::cast_slice(&halves), f16s);
+        }
     }
 }
