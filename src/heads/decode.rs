@@ -13,7 +13,6 @@
 use std::array::from_fn;
 
 use half::f16;
-use half::slice::HalfFloatSliceExt;
 
 use super::{BoxEncoding, Column, DecodeKernel, Head, TensorView, Thresholds};
 use crate::core::tensor::{DType, Element, Tensor};
@@ -107,33 +106,77 @@ impl Sink<'_> {
     }
 }
 
-/// Element types of dense heads.
+/// Element types of dense heads, compared as they are: widening all of them would take longer than the rest.
 trait Float: Element + PartialEq {
-    /// As f32, in `buffer` where that needs room; it has as much.
-    fn widen<'a>(values: &'a [Self], buffer: &'a mut [f32]) -> &'a [f32];
-    /// Back again, exactly.
-    fn narrow(value: f32) -> Self;
+    /// Ordered as the values are, with NaN below all of them.
+    type Key: Copy;
+    /// No value's is less.
+    const LEAST: Self::Key;
+    fn key(self) -> Self::Key;
+    /// The first value with that key, but for the sign of zero.
+    fn of_key(key: Self::Key) -> Self;
+    fn greater(a: Self::Key, b: Self::Key) -> Self::Key;
+    /// A key that values have from `least` on, and none below.
+    fn key_from(least: f32) -> Self::Key;
+    fn reaches(self, least: Self::Key) -> bool;
 }
 
 impl Float for f32 {
-    fn widen<'a>(values: &'a [f32], _: &'a mut [f32]) -> &'a [f32] {
-        values
+    type Key = f32;
+    const LEAST: f32 = f32::NEG_INFINITY;
+
+    fn key(self) -> f32 {
+        self
     }
 
-    fn narrow(value: f32) -> f32 {
-        value
+    fn of_key(key: f32) -> f32 {
+        key
+    }
+
+    /// `b` where `a` is NaN: one instruction.
+    #[inline(always)]
+    fn greater(a: f32, b: f32) -> f32 {
+        if a > b { a } else { b }
+    }
+
+    fn key_from(least: f32) -> f32 {
+        least
+    }
+
+    fn reaches(self, least: f32) -> bool {
+        self >= least
     }
 }
 
+/// The keys are those of the bits as integers, where negative values are in reverse order.
 impl Float for f16 {
-    fn widen<'a>(values: &'a [f16], buffer: &'a mut [f32]) -> &'a [f32] {
-        let buffer = &mut buffer[..values.len()];
-        values.convert_to_f32_slice(buffer);
-        buffer
+    type Key = i16;
+    const LEAST: i16 = i16::MIN;
+
+    #[inline(always)]
+    fn key(self) -> i16 {
+        let bits = self.to_bits() as i16;
+        if bits & i16::MAX > Self::INFINITY.to_bits() as i16 { Self::LEAST } else { bits ^ (bits >> 15 & i16::MAX) }
     }
 
-    fn narrow(value: f32) -> f16 {
-        f16::from_f32(value)
+    fn of_key(key: i16) -> f16 {
+        f16::from_bits((key ^ (key >> 15 & i16::MAX)) as u16)
+    }
+
+    #[inline(always)]
+    fn greater(a: i16, b: i16) -> i16 {
+        a.max(b)
+    }
+
+    fn key_from(least: f32) -> i16 {
+        let near = f16::from_f32(least);
+        // Rounded up, and with both zeros.
+        near.key() + i16::from(near.to_f32() < least) - i16::from(near == f16::ZERO && least <= 0.0)
+    }
+
+    #[inline(always)]
+    fn reaches(self, least: i16) -> bool {
+        self.key() >= least
     }
 }
 
@@ -211,35 +254,26 @@ fn box_of(encoding: BoxEncoding, head: &Head, grid: Option<Grid>, row: usize, nu
     }
 }
 
-/// The greatest score that is at least `least`, and its first index.
+/// The greatest score, if it is at least `least`, and its first index.
 fn best<T: Float>(scores: &[T], least: f32) -> Option<(usize, f32)> {
     const LANES: usize = 8;
-    const PART: usize = 256;
-    let mut buffer = [0.0; PART];
-    let mut best = None;
-    let mut greatest = f32::NEG_INFINITY;
-    for (i, block) in scores.chunks(PART).enumerate() {
-        let block = T::widen(block, &mut buffer);
-        let (rows, rest) = block.as_chunks::<LANES>();
-        let mut lanes = [f32::NEG_INFINITY; LANES];
-        for row in rows {
-            for (lane, &score) in lanes.iter_mut().zip(row) {
-                *lane = greater(score, *lane);
-            }
-        }
-        let found = lanes.iter().chain(rest).fold(f32::NEG_INFINITY, |found, &score| greater(score, found));
-        if found > greatest && found >= least {
-            greatest = found;
-            best = block.iter().position(|&score| score == found).map(|at| (i * PART + at, block[at]));
+    let (rows, rest) = scores.as_chunks::<LANES>();
+    let mut lanes = [T::LEAST; LANES];
+    for row in rows {
+        for (lane, score) in lanes.iter_mut().zip(row) {
+            *lane = T::greater(score.key(), *lane);
         }
     }
-    best
-}
-
-/// `b` where `a` is NaN: one instruction.
-#[inline(always)]
-fn greater(a: f32, b: f32) -> f32 {
-    if a > b { a } else { b }
+    let greatest = lanes
+        .into_iter()
+        .chain(rest.iter().map(|score| score.key()))
+        .fold(T::LEAST, |found, key| T::greater(key, found));
+    let greatest = T::of_key(greatest);
+    if greatest.to_f32() < least {
+        return None;
+    }
+    let class = scores.iter().position(|score| *score == greatest)?;
+    Some((class, scores[class].to_f32())) // of both zeros the one that is there
 }
 
 /// Appends the candidates of a head.
@@ -311,15 +345,15 @@ fn each_row<const OBJECTNESS: bool, T: Float>(
     bbox: impl Fn(usize) -> BBox,
 ) {
     let least = sink.thresholds.least();
+    let least_key = T::key_from(least);
     let scores = head.range(|column| column == Column::Classes);
     for (at, row) in values.chunks_exact(head.columns).enumerate() {
-        let objectness = if OBJECTNESS { row[4].to_f32() } else { 1.0 };
         // Without objectness, a score below all thresholds is skipped at once.
-        let passes = !OBJECTNESS || objectness >= least;
+        let passes = !OBJECTNESS || row[4].reaches(least_key);
         if passes
             && let Some((class, score)) = best(&row[scores.clone()], if OBJECTNESS { f32::NEG_INFINITY } else { least })
         {
-            sink.push(at, bbox(at), if OBJECTNESS { objectness * score } else { score }, class);
+            sink.push(at, bbox(at), if OBJECTNESS { row[4].to_f32() * score } else { score }, class);
         }
     }
 }
@@ -348,23 +382,25 @@ fn columns<T: Float>(head: &Head, outputs: &[&Tensor], values: &[T], sink: &mut 
 /// The maxima of a block of rows come first, one class after the other. Only for the few that pass is the class then looked up.
 #[inline(never)]
 fn each_column<T: Float>(head: &Head, values: &[T], sink: &mut Sink, bbox: impl Fn(usize) -> BBox) {
-    let least = sink.thresholds.least();
+    let least = T::key_from(sink.thresholds.least());
     let classes = head.range(|column| column == Column::Classes);
-    let (mut buffer, mut maxima) = ([0.0; BLOCK], [0.0; BLOCK]);
+    let all = &values[classes.start * head.rows..classes.end * head.rows];
+    let columns = all.chunks_exact(head.rows);
+    let mut maxima = [T::LEAST; BLOCK];
     for start in (0..head.rows).step_by(BLOCK) {
         let end = head.rows.min(start + BLOCK);
         let maxima = &mut maxima[..end - start];
-        maxima.fill(f32::NEG_INFINITY);
-        for scores in values.chunks_exact(head.rows).skip(classes.start).take(classes.len()) {
-            for (maximum, &score) in maxima.iter_mut().zip(T::widen(&scores[start..end], &mut buffer)) {
-                *maximum = greater(score, *maximum);
+        maxima.fill(T::LEAST);
+        for scores in columns.clone() {
+            for (maximum, score) in maxima.iter_mut().zip(&scores[start..end]) {
+                *maximum = T::greater(score.key(), *maximum);
             }
         }
-        for (row, &score) in (start..).zip(&*maxima).filter(|(_, score)| **score >= least) {
-            let scores = &values[classes.start * head.rows + row..classes.end * head.rows];
-            let wanted = T::narrow(score);
-            if let Some(class) = scores.iter().step_by(head.rows).position(|value| *value == wanted) {
-                sink.push(row, bbox(row), score, class);
+        let passing = (start..).zip(&*maxima).map(|(row, &key)| (row, T::of_key(key)));
+        for (row, greatest) in passing.filter(|(_, greatest)| greatest.reaches(least)) {
+            let bbox = bbox(row); // its loads need not wait for the class
+            if let Some(class) = columns.clone().position(|scores| scores[row] == greatest) {
+                sink.push(row, bbox, all[class * head.rows + row].to_f32(), class);
             }
         }
     }
