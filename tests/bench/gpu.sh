@@ -9,6 +9,8 @@
 #   small       streams of 1080p H.264 through the whole pipeline with the model of tests/models: a model for each stream, and one
 #               for all of them with batches; flat out, and at LIVE frames a second
 #   yolov8s     the same with a model of YOLOv8s's shape, 640x640, f16, random weights
+#   nets        YOLOv8 n, s, m and YOLO11 n, s, m with random weights, in FP16 and INT8: 1, 4 and 16 streams, and beside them the
+#               same networks as a PyTorch chain, and Ultralytics' predict   (the last needs the package ultralytics in PYTHON)
 #   segment     the same with a model of YOLOv8n-seg's shape; masks are drawn on the frames
 #   second      the small model on a crowd, with a tracker and a classifier of YOLO11n-cls's size on its 30 objects: at each frame,
 #               and once
@@ -38,6 +40,7 @@
 #   NMS          properties of trtnms in the row segment, with commas between   (default: mask-output=none: masks are only drawn)
 #   LIVE_QUEUE   whether live streams have a queue between trtinfer and trtnms   (default: true)
 #   LEVEL        how long TensorRT looks for fast kernels (default: 3)
+#   NETS         of the row nets                         (default: yolov8n yolov8s yolov8m yolo11n yolo11s yolo11m)
 #   SWAPS        of the row swap                          (default: 100)
 #   SOAK, KINDS  of the row soak                          (default: 120 s; detect segment track+second)
 #   LIMIT        seconds for one step                     (default: 540)
@@ -58,6 +61,7 @@ OUT=$WORK/bench
 JSON=${JSON:-$OUT/all.json}
 STREAMS=${STREAMS-16,1,4,32} BATCHES=${BATCHES-1,4,16} LENGTH=${LENGTH:-2} REPEATS=${REPEATS:-3}
 NMS=${NMS-mask-output=none} LIVE=${LIVE-30} LIVE_QUEUE=${LIVE_QUEUE:-true} DRAW=${DRAW:-true}
+NETS=${NETS:-yolov8n yolov8s yolov8m yolo11n yolo11s yolo11m}
 LEVEL=${LEVEL:-3} SWAPS=${SWAPS:-100} SECOND_RUNS=${SECOND_RUNS:-4} SOAK=${SOAK:-120}
 KINDS=${KINDS:-detect segment track+second} LIMIT=${LIMIT:-540} PYTHON=${PYTHON:-python3}
 FAILED=0
@@ -142,6 +146,25 @@ row_small() {
 
 row_yolov8s() {
     streams "yolov8s-$STREAMS" "$YOLOV8S" "streams=$STREAMS" "batch=$BATCHES"
+}
+
+# Each network in each precision is a step; its engine may have to be built.
+row_nets() {
+    local net model precision table common=(--seconds "$LENGTH" --repeats "$REPEATS")
+    if [ "$DEVICE" = cuda ]; then
+        step frames frames 16 1920 1080 "$OUT/frames.nv12" && common+=(--frames "$OUT/frames.nv12")
+    fi
+    for net in $NETS; do
+        model=$WORK/$net.onnx
+        for precision in fp16 int8; do
+            table=()
+            [ "$precision" = fp16 ] || table=("int8-calibration-cache=$WORK/$net.cache")
+            DRAW=false streams "nets-$net-$precision" "$model" streams=1,4,16 batch=16 "precision=$precision" "${table[@]}"
+        done
+        [ -f "$model" ] || continue
+        rival "nets-$net-torch" tests/bench/torch_chain.py chain "$model" --streams 16 --batch 16 --device "$DEVICE" "${common[@]}"
+        rival "nets-$net-ultralytics" tests/bench/ultralytics_chain.py "$net" --device "${DEVICE/cuda/0}" "${common[@]}"
+    done
 }
 
 row_segment() {
@@ -274,7 +297,7 @@ row_bars() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(decode engine small yolov8s segment second swap torch sahi nms preprocess soak)
+[ $# -gt 0 ] || ROWS=(decode engine small yolov8s nets segment second swap torch sahi nms preprocess soak)
 for each in "${ROWS[@]}"; do
     if ! declare -F "row_$each" >/dev/null; then
         echo "There is no row $each; tests/bench/gpu.sh names them in its first lines." >&2

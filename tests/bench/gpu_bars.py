@@ -18,7 +18,7 @@ RATIO_16, RATIO_1, ADDED_US, CPU, GRAPH = 0.95, 0.90, 1000, 0.25, 1.15
 SHARED_FPS, SHARED_MEMORY, POOL_HITS = 1.5, 1 / 10, 0.99
 TORCH_FPS, TORCH_CPU, TORCHVISION, EFFICIENTNMS = 2, 1 / 2, 5, 1.5
 SAHI_FPS, SAHI_RECALL = 4, 0.9
-SECOND, SECOND_ONCE = 0.90, 0.97
+SECOND, SECOND_ONCE, BYTES = 0.90, 0.97, 16 << 10
 SWAP_GAP_MS, SWAP_MIB = 100, 0
 MODELS = {"small": "shapes", "yolov8s": "yolov8s", "segment": "yolov8n-seg"}
 
@@ -79,7 +79,7 @@ def engines(table, lines, name, file):
 
 
 def chains(table, lines, name, file):
-    others = ("gpus", "second", "sahi")
+    others = ("gpus", "second", "sahi", "nets")
     rows = [line for line in of(lines, "chain", decoded=False) if stem(line) == file and not line["file"].startswith(others)]
     if not rows:
         table.open(f"{name}: the whole pipeline")
@@ -135,6 +135,7 @@ def second(table, lines):
         how = {0: "once each", 1: "at each frame"}.get(interval, f"every {interval} frames")
         what = f"second model, {streams} streams, objects {how}: "
         table.add(what + "objects, and pictures a frame", line["objects"], line["pictures"], None)
+        table.add(what + "bytes a frame between host and GPU", sum(line["bytes_to_and_from_gpu"]), None, None, maximum=BYTES)
         if interval == 0:
             table.add(what + "fps, and without it", line["fps"], line["plain_fps"], line["of_plain"],
                       SECOND_ONCE if is_judged else None)
@@ -147,6 +148,23 @@ def second(table, lines):
             # One GPU that does both has no bar at this.
             other = min(line["plain_fps"], line["second_pictures_per_s"] / line["pictures"])
             table.add(what + "fps, of the slower of both models", line["fps"], other, line["fps"] / other)
+
+
+def nets(table, lines):
+    chains = [line for line in of(lines, "chain") if line["file"].startswith("nets-")]
+    if not chains:
+        table.open("YOLOv8 and YOLO11 in FP16 and INT8")
+    for line in chains:
+        precision = re.search(r"precision=(\w+)", line["properties"])[1].upper()
+        kind = f"one model, batch {line['batch']}" if line["shared"] else "a model each"
+        what = f"{stem(line)}, {precision}, {line['streams']} streams, {kind}: "
+        table.add(what + "fps, of ceiling", line["fps"], min(line["decode_fps"], line["engine_fps"]), line["of_ceiling"])
+        if line["live_p99_us"] is not None:
+            table.add(what + "live p50, p99, µs", line["live_p50_us"], line["live_p99_us"], None)
+        rivals = [("PyTorch", other) for other in of(lines, "torch") if other["file"].startswith("nets-") and stem(other) == stem(line)]
+        rivals += [("Ultralytics' predict", other) for other in of(lines, "ultralytics", model=stem(line))]
+        for name, other in rivals if line["streams"] == 16 and line["shared"] else ():
+            table.add(what + f"fps, and {name}, batch {other['batch']}", line["fps"], other["fps"], line["fps"] / other["fps"])
 
 
 def swap(table, lines):
@@ -176,7 +194,7 @@ def gpus(table, lines):
 
 
 def torch(table, lines, rows, name, file):
-    theirs = [line for line in of(lines, "torch") if stem(line) == file]
+    theirs = [line for line in of(lines, "torch") if stem(line) == file and not line["file"].startswith("nets")]
     # PyTorch's frames are in GPU memory already. Ours were so too, or had to be decoded.
     both = {"": [line for line in of(lines, "chain", decoded=True, streams=16) if stem(line) == file],
             ", which decodes": of(rows, "chain", streams=16)}
@@ -268,6 +286,7 @@ def main():
         rows = chains(table, lines, name, file)
         sharing(table, rows, name)
         torch(table, lines, rows, name, file)
+    nets(table, lines)
     second(table, lines)
     swap(table, lines)
     gpus(table, lines)

@@ -141,7 +141,8 @@ class Network:
             number = [self.numbers.get(name) for name in inputs]
             match kind:
                 case "Conv":
-                    made = functional.conv2d(*get, stride=plain.get("strides", 1), padding=plain.get("pads", [0])[0])
+                    made = functional.conv2d(*get, stride=plain.get("strides", 1), padding=plain.get("pads", [0])[0],
+                                             groups=plain.get("group", 1))
                 case "Relu":
                     made = torch.relu(get[0])
                 case "Sigmoid":
@@ -152,6 +153,8 @@ class Network:
                     made = get[0] - get[1]
                 case "Mul":
                     made = get[0] * get[1]
+                case "MatMul":
+                    made = get[0] @ get[1]
                 case "Concat":
                     made = torch.cat(get, plain["axis"])
                 case "Split":

@@ -59,6 +59,8 @@ pub struct Figures {
     pub ours: [f64; 3],
     /// Buffers that pools had, and those that had to be allocated.
     pub pools: [u64; 2],
+    /// Bytes to the GPU and from it, for a frame.
+    pub bytes: [f64; 2],
     /// Objects that a second model may look at, and pictures that it has looked at, for a frame.
     pub objects: [f64; 2],
 }
@@ -105,10 +107,14 @@ fn stats(pipeline: &gst::Pipeline, factory: &str) -> Vec<gst::Structure> {
     elements.map(|element| element.property("stats")).collect()
 }
 
-fn pools(pipeline: &gst::Pipeline) -> [u64; 2] {
+/// Sums of all our elements.
+fn sums<const N: usize>(pipeline: &gst::Pipeline, names: [&str; N]) -> [u64; N] {
     let all: Vec<gst::Structure> = OURS.iter().flat_map(|factory| stats(pipeline, factory)).collect();
-    ["pool-hits", "pool-misses"].map(|name| all.iter().map(|of| of.get::<u64>(name).unwrap()).sum())
+    names.map(|name| all.iter().map(|of| of.get::<u64>(name).unwrap()).sum())
 }
+
+const POOLS: [&str; 2] = ["pool-hits", "pool-misses"];
+const BYTES: [&str; 2] = ["bytes-uploaded", "bytes-downloaded"];
 
 struct Running<'a> {
     setup: Setup<'a>,
@@ -245,7 +251,8 @@ impl<'a> Running<'a> {
             }
         }
         let (begun, frames, cpu, before) = (Instant::now(), self.frames(), cpu_seconds(), batches(&self.pipeline));
-        let (taken, spent, seen) = (pools(&self.pipeline), self.ours(), self.objects());
+        let (taken, spent, seen) = (sums(&self.pipeline, POOLS), self.ours(), self.objects());
+        let moved = sums(&self.pipeline, BYTES);
         // What came before had models loaded beside it.
         self.latency.iter().for_each(|latency| latency.lock().unwrap().reset());
         self.decoded.iter().for_each(|count| count.store(0, Ordering::Relaxed));
@@ -254,7 +261,8 @@ impl<'a> Running<'a> {
         }
         let (seconds, frames) = (begun.elapsed().as_secs_f64(), (self.frames() - frames) as f64);
         let (cpu, after) = (cpu_seconds() - cpu, batches(&self.pipeline));
-        let (pools, ours, objects) = (pools(&self.pipeline), self.ours(), self.objects());
+        let (pools, ours, objects) = (sums(&self.pipeline, POOLS), self.ours(), self.objects());
+        let bytes = sums(&self.pipeline, BYTES);
         Ok(Figures {
             fps: frames / seconds,
             cpu: cpu / frames * 1e3,
@@ -265,6 +273,7 @@ impl<'a> Running<'a> {
             pictures: (after[1] - before[1]) as f64 / frames,
             ours: std::array::from_fn(|i| (ours[i] - spent[i]) as f64 / 1e9 / frames * 1e3),
             pools: std::array::from_fn(|i| pools[i] - taken[i]),
+            bytes: std::array::from_fn(|i| (bytes[i] - moved[i]) as f64 / frames),
             objects: std::array::from_fn(|i| (objects[i] - seen[i]) as f64 / frames),
         })
     }

@@ -41,14 +41,17 @@ impl Bench {
         let figure = |get: fn(&Figures) -> f64| median(measured.iter().map(get));
         let (fps, cpu) = (figure(|run| run.fps), figure(|run| run.cpu));
         let (objects, crops) = (figure(|run| run.objects[0]), figure(|run| run.objects[1]));
+        let bytes = [figure(|run| run.bytes[0]), figure(|run| run.bytes[1])];
         let first = self.engines[&batch].fps;
         let engines = 1.0 / (1.0 / first + crops / alone.fps);
         let ceiling = decoding.fps.min(engines);
         println!(
             "{streams:>7}{batch:>7}{fps:>9.0}{ceiling:>9.0}{:>8.3}  second model, reclassify-interval={interval}: {objects:.1} objects and \
-             {crops:.2} pictures a frame, {:.3} of the chain without it",
+             {crops:.2} pictures a frame, {:.3} of the chain without it; {:.0} bytes a frame to the GPU, {:.0} from it",
             fps / ceiling,
             fps / plain,
+            bytes[0],
+            bytes[1],
         );
         self.arguments.note(json!({
             "row": "second", "model": model, "second": classes, "properties": properties, "streams": streams, "batch": batch,
@@ -56,6 +59,7 @@ impl Bench {
             "fps": fps, "decode_fps": decoding.fps,
             "engine_fps": first, "second_pictures_per_s": alone.fps, "engines_fps": engines, "objects": objects, "pictures": crops,
             "of_ceiling": fps / ceiling, "plain_fps": plain, "of_plain": fps / plain, "cpu_s_per_1000": cpu,
+            "bytes_to_and_from_gpu": bytes,
         }));
         Ok(())
     }
