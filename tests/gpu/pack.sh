@@ -66,15 +66,17 @@ for kind in '' -f16; do
     python3 tests/models/train.py resize --from "tests/models/shapes$kind.onnx" --side 640 --out "$OUT/shapes-640$kind.onnx" ||
         echo "The row regular will take the 512x512 models." >&2
 done
-for model in yolov8s yolov8n-seg yolov8n-cls; do
+for model in yolov8{n,s,m} yolo11{n,s,m} yolov8n-seg yolov8n-cls; do
+    size=${model%-*} version=8 task=() table=()
+    [ "${size%?}" = yolov8 ] || version=11
     case $model in
-        yolov8s) shape=() ;;
-        yolov8n-seg) shape=(--size n --masks) ;;
-        yolov8n-cls) shape=(--size n --classify) ;;
+        *-seg) task=(--masks) ;;
+        *-cls) task=(--classify) ;;
+        *) table=(--int8 "$OUT/$model.cache") ;;
     esac
-    [ "$OUT/$model.onnx" -nt tests/bench/yolov8.py ] ||
-        python3 tests/bench/yolov8.py "$OUT/$model.onnx" --batch n "${shape[@]}" ||
-        echo "The row of tests/bench/gpu.sh with $model's shape will be left out." >&2
+    [ "$OUT/$model.onnx" -nt tests/bench/yolo.py ] ||
+        python3 tests/bench/yolo.py "$OUT/$model.onnx" --batch n --version "$version" --size "${size: -1}" "${task[@]}" "${table[@]}" ||
+        echo "The rows of tests/bench/gpu.sh with $model's shape will be left out." >&2
 done
 # They have most of their code in common, so a window over all of them pays.
 tar -C "$OUT" -c . | xz -T1 -6 --lzma2=preset=6,dict=96MiB >"$BIN/bin.tar.xz"

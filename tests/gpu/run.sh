@@ -271,11 +271,11 @@ counted() {
 # Two lengths, so that what only the start costs falls out; both short of the clip, for the decoder runs ahead of the sink.
 SHORT=50 LONG=130
 
-# launch_counted GSTREAMER NAME LINE: LINE between the decoder and a sink, for SHORT and for LONG frames.
+# launch_counted GSTREAMER NAME LINE [CLIP]: LINE between the clip's decoder and a sink, for SHORT and for LONG frames.
 launch_counted() {
     local frames words
     for frames in $SHORT $LONG; do
-        read -ra words <<<"$(decoder hd) ! $3 fakesink sync=false num-buffers=$frames"
+        read -ra words <<<"$(decoder "${4:-hd}") ! $3 fakesink sync=false num-buffers=$frames"
         counted "$1" "$1-$2-$frames" gst-launch-1.0 -q "${words[@]}" || return
     done
 }
@@ -287,6 +287,23 @@ known() {
 chain_copies() {
     launch_counted "$1" none "" && launch_counted "$1" chain "$(detector "$2") !" &&
         figures per-frame "$WORK/$1-chain" "$WORK/$1-none" "$SHORT" "$LONG"
+}
+
+# The same of a line's elements, on the clip of a crowd.
+crowd_copies() {
+    launch_counted "$1" crowd-none "" crowd && launch_counted "$1" "$2" "$3 !" crowd &&
+        figures per-frame "$WORK/$1-$2" "$WORK/$1-crowd-none" "$SHORT" "$LONG"
+}
+
+# A tracker, and a classifier of 1,000 classes on each object of each frame.
+second_copies() {
+    crowd_copies "$1" second "$(detector "") ! trttrack ! trtpreprocess regions=objects ! trtinfer backend=tensorrt \
+model-file=$WORK/yolov8n-cls.onnx batch-size=32 $(full) optimization-level=${LEVEL:-3} ! trtnms"
+}
+
+sliced_copies() {
+    crowd_copies "$1" sliced "trtpreprocess slice-size=512x512 slice-frame=true ! trtinfer backend=tensorrt model-file=$(model 16) \
+$(full) $(precision 16) ! queue ! trtnms ! trttrack"
 }
 
 # That the counter sees what it should: one 1080p NV12 frame crosses for each.
@@ -312,6 +329,8 @@ row_copies() {
         judge "the counter sees cudadownload" "$gst" "a frame's bytes" download_copies "$gst"
         judge "host-device bytes of a frame" "$gst" "≤ 16 KiB" chain_copies "$gst" ""
         judge "… with boxes drawn" "$gst" "≤ 16 KiB" chain_copies "$gst" draw=true
+        judge "… with a tracker and a second model" "$gst" "≤ 16 KiB" second_copies "$gst"
+        judge "… with slices and a tracker" "$gst" "≤ 16 KiB" sliced_copies "$gst"
         [ "$gst" != in26 ] ||
             DECODER='num-output-surfaces=0' judge "… and num-output-surfaces=0" "$gst" "≤ 16 KiB" chain_copies "$gst" draw=true
         if [ "$gst" != in26 ] && command -v ncu >/dev/null; then
