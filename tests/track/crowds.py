@@ -121,8 +121,11 @@ def bound(frames, interval, camera):
     return shown
 
 
+METRICS = HOTA(), CLEAR({"PRINT_CONFIG": False}), Identity({"PRINT_CONFIG": False})
+
+
 def score(frames, tracks):
-    """HOTA and its parts DetA, AssA and LocA, IDF1, changes of numbers per 1,000 frames, recall."""
+    """What TrackEval's metrics make of a scene."""
     truth_ids = sorted({n for truth, _ in frames for n, *_ in truth})
     track_ids = sorted({n for rows in tracks for n, *_ in rows})
     place = [{n: at for at, n in enumerate(ids)} for ids in (truth_ids, track_ids)]
@@ -135,14 +138,25 @@ def score(frames, tracks):
         "num_timesteps": len(frames), "num_gt_ids": len(truth_ids), "num_tracker_ids": len(track_ids),
         "num_gt_dets": sum(map(len, data["gt_ids"])), "num_tracker_dets": sum(map(len, data["tracker_ids"])),
     }
-    hota, clear, identity = (metric.eval_sequence(data) for metric in (HOTA(), CLEAR({"PRINT_CONFIG": False}), Identity({"PRINT_CONFIG": False})))
-    parts = [100 * hota[part].mean() for part in ("HOTA", "DetA", "AssA", "LocA")]
-    return *parts, 100 * identity["IDF1"], 1000 * clear["IDSW"] / len(frames), 100 * clear["CLR_Re"]
+    return [metric.eval_sequence(data) for metric in METRICS]
+
+
+def combined(scores):
+    """Of several scenes together, each object and each box with the same weight, as TrackEval combines sequences."""
+    return [metric.combine_sequences(dict(enumerate(of))) for metric, of in zip(METRICS, zip(*scores))]
+
+
+def show(scene, kind, scores, frames):
+    """HOTA and its parts DetA, AssA and LocA, IDF1, changes of numbers per 1,000 frames, recall."""
+    hota, clear, identity = scores
+    parts = " | ".join(f"{100 * hota[part].mean():.1f}" for part in ("HOTA", "DetA", "AssA", "LocA"))
+    print(f"| {scene} | {kind} | {parts} | {100 * identity['IDF1']:.1f} | {1000 * clear['IDSW'] / frames:.0f} | {100 * clear['CLR_Re']:.1f} |")
 
 
 def main():
     program, folders = sys.argv[1], [pathlib.Path(folder) for folder in sys.argv[2:4]]
     print("| scene | tracker | HOTA | DetA | AssA | LocA | IDF1 | changes of numbers per 1,000 frames | recall |\n" + "|---" * 9 + "|")
+    of_all = {}
     for name, (scene, length) in SCENES.items():
         random.seed(0)
         frames, camera = [], []
@@ -159,8 +173,11 @@ def main():
             runs["ByteTrack's program"] = theirs(gold.bytetrack, folders[0], frames)
             runs["OC-SORT's program"] = theirs(gold.ocsort, folders[1], frames)
         for kind, tracks in runs.items():
-            *parts, idf1, changes, recall = score(frames, tracks)
-            print(f"| {name} | {kind} | {' | '.join(f'{part:.1f}' for part in parts)} | {idf1:.1f} | {changes:.0f} | {recall:.1f} |")
+            of_all.setdefault(kind, []).append(score(frames, tracks))
+            show(name, kind, of_all[kind][-1], length)
+    for kind, scores in of_all.items():
+        if len(scores) == len(SCENES):
+            show("all of them", kind, combined(scores), sum(length for _, length in SCENES.values()))
 
 
 if __name__ == "__main__":
