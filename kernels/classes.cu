@@ -9,7 +9,7 @@
 //   out  best      [pictures][top_k] in mapped host memory; behind the last one a class NONE
 //        scores    [pictures][classes] scratch
 //   grid a block for each picture
-//   math f64 and f32, in the order of src/postprocess/classify.rs, the reference implementation
+//   math f64 and f32, in the order of src/postprocess/classify/host.rs, the reference implementation
 //   launched by src/postprocess/classify/device.rs, whose ClassParams mirrors the one here (64 bytes)
 #include "common.cuh"
 

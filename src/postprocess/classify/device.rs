@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The best classes of pictures, found on a GPU: `kernels/classes.cu`. The reference implementation is in the module above.
+//! The best classes of pictures, found on a GPU: `kernels/classes.cu`. The reference implementation is [`host`](super::host).
 
 use std::ffi::CStr;
 
 use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 
-use super::{RankedClass, RowKind};
+use super::host::{RankedClass, RowKind, THREADS};
 use crate::core::counters;
 use crate::core::cuda::driver::{Context, Function, Launch, Stream, WaitHistory};
 use crate::core::cuda::ptx;
@@ -17,8 +17,6 @@ use crate::postprocess::suppress::device::address;
 
 static CLASSES: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/classes.ptx"), "\0"));
 
-/// Threads of a block, as in the kernels.
-pub(super) const THREADS: usize = 256;
 /// Behind the last class of a picture.
 const NONE: u32 = u32::MAX;
 
