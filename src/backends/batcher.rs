@@ -125,6 +125,9 @@ struct Request {
     outcome: OnceLock<std::result::Result<Tensors, Interrupted>>,
 }
 
+/// An outcome that was not taken, and a frame that nothing else keeps.
+type EndedRequest = (Option<std::result::Result<Tensors, Interrupted>>, Option<Request>);
+
 /// Which batches are run.
 #[derive(Clone, Copy)]
 enum FlushReason<'a> {
@@ -260,27 +263,32 @@ impl Batcher {
 
     /// Runs one batch, if one is due once a runner is free. Returns early where the frames that this is for have left.
     fn run(&self, due: FlushReason) -> bool {
-        let mut queue = self.line.wait_while(|queue| queue.free_runner().is_none() && queue.is_due(due, self.size));
-        let Some(runner) = queue.free_runner().filter(|_| queue.is_due(due, self.size)) else {
-            return false; // another thread has run it meanwhile
-        };
-        let batch = queue.next(self.size);
-        if batch.is_empty() {
-            return true; // its frames have just ended
-        }
-        let pictures: Vec<Arc<Tensors>> = batch.iter().map(|request| request.picture.clone()).collect();
-        queue.counts.batches += 1;
-        queue.counts.frames += batch.len() as u64;
-        queue.counts.late += u64::from(batch.len() < self.size && matches!(due, FlushReason::Late(_)));
-        let number = queue.counts.batches;
-        queue.running[runner] = RunningBatch { number, requests: batch };
-        drop(queue);
         match &self.runner {
             BatchRunner::Caller(model) => {
-                let outcome = self.line.execute(&mut **model.lock().unwrap(), pictures);
-                self.line.finish(runner, outcome);
+                if !self.line.queue.lock().unwrap().is_due(due, self.size) {
+                    return false;
+                }
+                // Threads stand in line for the model. If they waited for a free runner, each run would wake all of them.
+                let mut model = model.lock().unwrap();
+                let mut queue = self.line.queue.lock().unwrap();
+                if !queue.is_due(due, self.size) {
+                    return false; // another thread has run it meanwhile
+                }
+                let Some((_, pictures)) = queue.begin(0, self.size, due) else { return true };
+                drop(queue);
+                let outcome = self.line.execute(&mut **model, pictures);
+                let ended = self.line.finish(0, outcome);
+                drop(model); // before frames that may wait for the GPU
+                drop(ended);
             }
             BatchRunner::Threads(threads) => {
+                let mut queue =
+                    self.line.wait_while(|queue| queue.free_runner().is_none() && queue.is_due(due, self.size));
+                let Some(runner) = queue.free_runner().filter(|_| queue.is_due(due, self.size)) else {
+                    return false; // as above
+                };
+                let Some((number, pictures)) = queue.begin(runner, self.size, due) else { return true };
+                drop(queue);
                 threads[runner].batches.send(pictures).expect("it goes on as long as this sender is there");
                 if threads.len() == 1 || matches!(due, FlushReason::Late(_)) {
                     let runs = |queue: &Queue| {
@@ -305,7 +313,7 @@ impl RunnerThread {
             batches.into_iter().for_each(|pictures| {
                 let (outcome, counted) = counters::counted(|| line.execute(&mut *model, pictures));
                 line.counted.lock().unwrap().add(counted);
-                line.finish(at, outcome);
+                drop(line.finish(at, outcome));
             });
         };
         thread::Builder::new()
@@ -337,14 +345,15 @@ impl BatchQueue {
     }
 
     /// Hands out the outcomes of the batch that a runner has run. A frame goes on once this lock is free, and then has its tensors to itself.
-    fn finish(&self, runner: usize, outcome: Result<Vec<Tensors>>) {
+    /// Returns what was given up meanwhile, to be dropped without a lock.
+    fn finish(&self, runner: usize, outcome: Result<Vec<Tensors>>) -> Vec<EndedRequest> {
         let (mut outputs, error) = match outcome {
             Ok(outputs) => {
                 (outputs.into_iter(), Error::new(ErrorKind::Run, "The model gave no outputs for this frame"))
             }
             Err(error) => (Vec::new().into_iter(), error),
         };
-        let mut ended = Vec::new(); // those that were given up meanwhile, to be dropped without the lock
+        let mut ended = Vec::new();
         let mut queue = self.queue.lock().unwrap();
         for request in std::mem::take(&mut queue.running[runner].requests) {
             let outcome = outputs.next().ok_or_else(|| Interrupted::Failed(error.clone()));
@@ -356,10 +365,26 @@ impl BatchQueue {
         }
         drop(queue);
         self.moved.notify_all();
+        ended
     }
 }
 
 impl Queue {
+    /// Takes the next batch for a runner: its number and pictures. `None` if its frames have just ended.
+    fn begin(&mut self, runner: usize, size: usize, due: FlushReason) -> Option<(u64, Vec<Arc<Tensors>>)> {
+        let requests = self.next(size);
+        if requests.is_empty() {
+            return None;
+        }
+        let pictures = requests.iter().map(|request| request.picture.clone()).collect();
+        self.counts.batches += 1;
+        self.counts.frames += requests.len() as u64;
+        self.counts.late += u64::from(requests.len() < size && matches!(due, FlushReason::Late(_)));
+        let number = self.counts.batches;
+        self.running[runner] = RunningBatch { number, requests };
+        Some((number, pictures))
+    }
+
     fn free_runner(&self) -> Option<usize> {
         self.running.iter().position(|batch| batch.requests.is_empty())
     }

@@ -13,9 +13,15 @@ struct Fake {
     batches: Sender<Vec<f32>>,
     go: Option<Receiver<()>>,
     others: Vec<Fake>,
+    /// Whether runs count as queued on a GPU.
+    queues: bool,
 }
 
 impl ModelInstance for Fake {
+    fn only_queues(&self) -> bool {
+        self.queues
+    }
+
     fn take_others(&mut self) -> Vec<Box<dyn ModelInstance>> {
         self.others.drain(..).map(|other| Box::new(other) as Box<dyn ModelInstance>).collect()
     }
@@ -55,8 +61,17 @@ impl Bench {
     }
 
     fn with(size: usize, batch_timeout: Duration, waits: bool) -> Self {
+        Bench::of(size, batch_timeout, waits, false)
+    }
+
+    /// Whose runs are on the calling thread.
+    fn queuing(size: usize, batch_timeout: Duration, waits: bool) -> Self {
+        Bench::of(size, batch_timeout, waits, true)
+    }
+
+    fn of(size: usize, batch_timeout: Duration, waits: bool, queues: bool) -> Self {
         let ((sender, batches), (go, let_go)) = (channel(), channel());
-        let fake = Fake { batches: sender, go: waits.then_some(let_go), others: Vec::new() };
+        let fake = Fake { batches: sender, go: waits.then_some(let_go), others: Vec::new(), queues };
         Bench { batcher: Arc::new(Batcher::new(Box::new(fake), size, batch_timeout).unwrap()), batches, go }
     }
 
@@ -64,7 +79,7 @@ impl Bench {
     fn parallel<const N: usize>(size: usize) -> (Self, [Sender<()>; N]) {
         let (sender, batches) = channel();
         let (gos, let_go): (Vec<_>, Vec<_>) = (0..N).map(|_| channel()).unzip();
-        let fake = |go| Fake { batches: sender.clone(), go: Some(go), others: Vec::new() };
+        let fake = |go| Fake { batches: sender.clone(), go: Some(go), others: Vec::new(), queues: false };
         let mut fakes = let_go.into_iter().map(fake);
         let first = fakes.next().unwrap();
         let model = Box::new(Fake { others: fakes.collect(), ..first });
@@ -329,25 +344,76 @@ fn a_frame_does_not_keep_the_model_loaded() {
 
 #[test]
 fn many_threads_get_their_own_outputs() {
-    let bench = Bench::new(5, Duration::from_micros(200));
+    let timeout = Duration::from_micros(200);
+    for (size, queues) in [(5, false), (5, true), (1, true)] {
+        let bench = Bench::of(size, timeout, false, queues);
+        thread::scope(|scope| {
+            for stream in 0..8u64 {
+                let bench = &bench.batcher;
+                scope.spawn(move || {
+                    for i in 0..200 {
+                        let value = (stream * 1000 + i) as f32;
+                        assert_eq!(outcome(&join(bench, stream, value)), Ok(value));
+                    }
+                });
+            }
+        });
+        let mut last = [-1.0f32; 8];
+        for value in bench.batches().concat() {
+            let last = &mut last[(value / 1000.0) as usize];
+            assert!(value > *last, "each stream in its order");
+            *last = value;
+        }
+        assert_eq!(bench.batcher.counts().frames, 1600);
+    }
+}
+
+/// With 16 streams that share a model without batches, waking all of them after each run cost a twentieth of the frames.
+#[test]
+fn threads_that_want_to_queue_a_run_are_not_woken_by_other_runs() {
+    let bench = Bench::queuing(1, LONG, true);
     thread::scope(|scope| {
-        for stream in 0..8u64 {
-            let bench = &bench.batcher;
-            scope.spawn(move || {
-                for i in 0..200 {
-                    let value = (stream * 1000 + i) as f32;
-                    assert_eq!(outcome(&join(bench, stream, value)), Ok(value));
+        let joined = [0.0, 1.0, 2.0].map(|value| {
+            let batcher = &bench.batcher;
+            let other = scope.spawn(move || outcome(&join(batcher, value as u64, value)));
+            match value {
+                0.0 => assert_eq!(bench.batches.recv().unwrap(), [0.0]),
+                _ => {
+                    while bench.batcher.line.queue.lock().unwrap().waiting.len() < value as usize {
+                        thread::yield_now();
+                    }
                 }
-            });
+            }
+            other
+        });
+        (0..100).for_each(|_| {
+            assert_eq!(bench.batcher.line.waiters.count(), 0, "they wait for the model itself");
+            thread::yield_now();
+        });
+        (0..3).for_each(|_| bench.go.send(()).unwrap());
+        for (other, value) in joined.into_iter().zip([0.0, 1.0, 2.0]) {
+            assert_eq!(other.join().unwrap(), Ok(value));
         }
     });
-    let mut last = [-1.0f32; 8];
-    for value in bench.batches().concat() {
-        let last = &mut last[(value / 1000.0) as usize];
-        assert!(value > *last, "each stream in its order");
-        *last = value;
-    }
-    assert_eq!(bench.batcher.counts().frames, 1600);
+    assert_eq!(bench.batcher.counts(), Counts { batches: 3, frames: 3, late: 0 });
+}
+
+#[test]
+fn frames_that_leave_while_a_run_is_queued_are_left_out_of_the_next() {
+    let bench = Bench::queuing(1, LONG, true);
+    thread::scope(|scope| {
+        let first = scope.spawn(|| outcome(&join(&bench.batcher, 0, 1.0)));
+        assert_eq!(bench.batches.recv().unwrap(), [1.0]);
+        let second = scope.spawn(|| join_frame(&bench.batcher, 1, &[2.0]).map(|pending| outcome(&pending[0])));
+        while bench.batcher.line.queue.lock().unwrap().waiting.is_empty() {
+            thread::yield_now();
+        }
+        bench.batcher.leave(1);
+        bench.go.send(()).unwrap();
+        assert_eq!(first.join().unwrap(), Ok(1.0));
+        assert_eq!(second.join().unwrap().unwrap(), Err("left".to_string()));
+    });
+    assert_eq!(bench.batches(), [[0.0; 0]; 0]);
 }
 
 /// The frames of a stream that leaves are not waited for while they are run, nor does a frame of it that waits for its turn, nor
@@ -434,7 +500,7 @@ fn a_run_that_never_ends_leaves_the_other_runners_to_other_streams() {
 #[test]
 fn a_late_batch_is_waited_for_where_others_are_run_at_once() {
     let (sender, batches) = channel();
-    let fake = |others| Fake { batches: sender.clone(), go: None, others };
+    let fake = |others| Fake { batches: sender.clone(), go: None, others, queues: false };
     let model = Box::new(fake(vec![fake(Vec::new()), fake(Vec::new())]));
     let batcher = Arc::new(Batcher::new(model, 4, Duration::from_micros(200)).unwrap());
     thread::scope(|scope| {
