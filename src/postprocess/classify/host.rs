@@ -96,7 +96,7 @@ fn sum(values: impl Iterator<Item = f64>) -> f64 {
 /// e to the power of x, to within 1e-15 of it, by operations that have the same bits on a GPU, which those of libraries have
 /// not: x is a number of doublings and a rest of at most half of one, whose power is a Taylor series.
 fn exp(x: f64) -> f64 {
-    const LN_2: [f64; 2] = [6.931_471_803_691_238_164_90e-1, 1.908_214_929_270_587_700_02e-10];
+    const LN_2: [f64; 2] = [6.931_471_803_691_238e-1, 1.908_214_929_270_587_7e-10];
     const FACTORS: [f64; 13] = [
         1.0 / 479_001_600.0,
         1.0 / 39_916_800.0,
