@@ -5,12 +5,13 @@
 //! [kind=detect] [second=MODEL] [second-batch=32] [nms=PROPERTY=VALUE,…] [PROPERTY=VALUE…]`
 //!
 //! Other properties are those of trtinfer. `kind=segment` takes a model with masks, and `kind=track+second` has trttrack and a
-//! second model on the objects behind it, each object once in streams that share it and at each frame in the others. At any time
-//! that many streams run, each in a pipeline of its own: every second one has a model of its own, the others share one that takes
-//! batches of `batch`. A stream lives for some seconds and comes at some pace, as `seed` has it; then it ends, or is stopped with
-//! frames under way, and another one replaces it. Every minute all of them leave, so that what is still there then can be compared:
-//! bytes in use on the heap, GPU memory, threads and open files may never be more than they were after the first one, but for what
-//! libraries keep. Without GPU, frames are decoded and models run on the CPU.
+//! second model on the objects behind it, each object once in streams that share it and at each frame in the others; `kind=decode`
+//! has decoders alone, which tells what is theirs. At any time that many streams run, each in a pipeline of its own: every second
+//! one has a model of its own, the others share one that takes batches of `batch`. A stream lives for some seconds and comes at
+//! some pace, as `seed` has it; then it ends, or is stopped with frames under way, and another one replaces it. Every minute all
+//! of them leave, so that what is still there then can be compared: bytes in use on the heap, GPU memory, threads and open files
+//! may never be more than they were after the first one, but for what libraries keep. Without GPU, frames are decoded and models
+//! run on the CPU.
 //!
 //! Each frame that a decoder gives must come to the sink, with the same PTS, in the same order; of a stream that is stopped,
 //! those that had come so far. A line is printed each minute, which separates memory that grows from memory that grew once. Exit
@@ -279,13 +280,13 @@ impl Arguments {
         }
         let sample = |name: &str| format!("{}/tests/{name}", env!("CARGO_MANIFEST_DIR"));
         let model = match kind.as_str() {
-            "detect" => "models/shapes.onnx",
+            "detect" | "decode" => "models/shapes.onnx",
             "segment" => "models/shapes-seg.onnx",
             "track+second" => {
                 second.get_or_insert_with(|| sample("models/shapes-cls.onnx"));
                 "models/shapes.onnx"
             }
-            _ => return Err(format!("kind={kind} is none of detect, segment and track+second.").into()),
+            _ => return Err(format!("kind={kind} is none of decode, detect, segment and track+second.").into()),
         };
         // A model that takes one picture at a time is one for batches of 1.
         let open = |model: String, batch| if batch > 1 { open_batch::of(&model) } else { Ok(model) };
@@ -306,6 +307,9 @@ impl Arguments {
 
     /// What is between decoder and sink, with models that streams share, or with those of one stream.
     fn elements(&self, shared: bool) -> String {
+        if self.kind == "decode" {
+            return String::new();
+        }
         let properties = self.properties.join(" ");
         let room = queue(self.batch.max(4) as usize);
         let infer = |model: &str, name: &str, batch: u64| {
@@ -337,7 +341,8 @@ fn soak() -> Result<(), Box<dyn Error>> {
     // the heap would be found behind the first minute only.
     machine::gpu_mib();
     soak.crowd(2, Duration::from_secs(1), seed, Phase::WarmUp)?;
-    let models = [Some(model), arguments.second.as_ref()].into_iter().flatten();
+    let first = Some(model).filter(|_| arguments.kind != "decode");
+    let models = [first, arguments.second.as_ref()].into_iter().flatten();
     let recorded: Result<Vec<_>, _> = models.map(|model| record_runs(model, &arguments.properties, streams)).collect();
     drop(recorded?);
 
