@@ -12,8 +12,8 @@ use device::DeviceClassFinder;
 pub use host::{ClassScores, RankedClass};
 use host::{RowKind, are_logits, best, to_probabilities};
 
-/// What is wanted of pictures.
-pub(super) struct Wanted<'a> {
+/// Which classes of a picture are given.
+pub(super) struct ClassSelection<'a> {
     pub scores: ClassScores,
     pub thresholds: &'a Thresholds,
     /// The maximum number of classes of a picture.
@@ -43,10 +43,10 @@ impl Classifier {
     }
 
     /// Of outputs on the host.
-    pub fn find(&mut self, outputs: &[&Tensor], wanted: &Wanted, found: &mut Vec<Vec<RankedClass>>) {
+    pub fn find(&mut self, outputs: &[&Tensor], selection: &ClassSelection, found: &mut Vec<Vec<RankedClass>>) {
         found.clear();
         for output in outputs {
-            let kind = self.kind(wanted.scores);
+            let kind = self.kind(selection.scores);
             self.scores.clear();
             self.scores.extend((0..self.count).map(|class| number(output, class)));
             let scores = &mut self.scores[..];
@@ -54,7 +54,7 @@ impl Classifier {
             if kind == RowKind::Logits || (kind == RowKind::ByValues && self.saw_logits) {
                 to_probabilities(scores);
             }
-            found.push(best(scores, wanted.thresholds, wanted.top_k));
+            found.push(best(scores, selection.thresholds, selection.top_k));
         }
     }
 
@@ -66,16 +66,16 @@ impl Classifier {
         &mut self,
         stream: &Stream,
         outputs: &[&Tensor],
-        wanted: &Wanted,
+        selection: &ClassSelection,
         found: &mut Vec<Vec<RankedClass>>,
     ) -> Result<()> {
         found.clear();
-        let kind = self.kind(wanted.scores);
+        let kind = self.kind(selection.scores);
         let device = match &mut self.device {
             Some(device) if device.context() == stream.context() => device,
             other => other.insert(DeviceClassFinder::new(stream.context(), self.count)?),
         };
-        self.saw_logits |= device.find(stream, outputs, kind, wanted.thresholds, wanted.top_k, found)?;
+        self.saw_logits |= device.find(stream, outputs, kind, selection.thresholds, selection.top_k, found)?;
         Ok(())
     }
 
@@ -105,7 +105,7 @@ mod tests {
         let mut classifier = Classifier::new(has_probabilities, values.len());
         let tensor = Tensor::from_slice("output0", &[1, values.len() as i64], values);
         let mut found = Vec::new();
-        classifier.find(&[&tensor], &Wanted { scores: kind, thresholds, top_k }, &mut found);
+        classifier.find(&[&tensor], &ClassSelection { scores: kind, thresholds, top_k }, &mut found);
         found.remove(0).into_iter().map(|found| (found.class, found.score)).collect()
     }
 
@@ -127,9 +127,9 @@ mod tests {
     fn logits_become_probabilities() {
         let logits = [0.0f32, 2f32.ln(), f32::NEG_INFINITY, f32::NAN, 5f32.ln(), 1000.0];
         let found = classes(&logits[..5], Some(false), ClassScores::Auto, &all(), 9);
-        let wanted = [(4, 0.625), (1, 0.25), (0, 0.125)];
-        assert_eq!(found.len(), wanted.len(), "{found:?}");
-        assert!(found.iter().zip(wanted).all(|(a, b)| a.0 == b.0 && (a.1 - b.1).abs() < 1e-6), "{found:?}");
+        let expected = [(4, 0.625), (1, 0.25), (0, 0.125)];
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        assert!(found.iter().zip(expected).all(|(a, b)| a.0 == b.0 && (a.1 - b.1).abs() < 1e-6), "{found:?}");
         assert_eq!(classes(&logits, Some(false), ClassScores::Auto, &all(), 1), [(5, 1.0)], "nothing overflows");
         assert_eq!(classes(&[0.0], Some(false), ClassScores::Auto, &all(), 1), [(0, 0.5)], "a sigmoid");
         assert_eq!(classes(&[1.0], Some(true), ClassScores::Auto, &all(), 1), [(0, 1.0)]);
@@ -155,8 +155,8 @@ mod tests {
         let pictures =
             [[0.25, 0.75], [-4.0f32, 4.0], [0.25, 0.75]].map(|values| Tensor::from_slice("o", &[1, 2], &values));
         let mut found = Vec::new();
-        let wanted = Wanted { scores: ClassScores::Auto, thresholds: &all(), top_k: 1 };
-        classifier.find(&pictures.each_ref(), &wanted, &mut found);
+        let selection = ClassSelection { scores: ClassScores::Auto, thresholds: &all(), top_k: 1 };
+        classifier.find(&pictures.each_ref(), &selection, &mut found);
         let scores: Vec<f32> = found.iter().map(|classes| classes[0].score).collect();
         assert_eq!(scores[0], 0.75);
         assert!(scores[1] > 0.999);
@@ -204,15 +204,15 @@ mod tests {
                     .flat_map(|kind| [0, 5, 40].map(|top_k| (kind, top_k)))
                     .flat_map(|(kind, top_k)| thresholds.iter().map(move |of| (kind, top_k, of)))
                 {
-                    let wanted = Wanted { scores, thresholds, top_k };
+                    let selection = ClassSelection { scores, thresholds, top_k };
                     let mut classifiers = [false, true].map(|_| Classifier::new(file, count));
                     // Rows in another order, then each by itself: what was seen stays.
                     for rows in [&[3, 0, 1][..], &[2, 1, 0, 6], &[4], &[5], &[6], &[0, 5, 4, 3, 2]] {
                         let [on_host, on_gpu] =
                             [&host, &device].map(|all| rows.iter().map(|&row| &all[row]).collect::<Vec<_>>());
                         let [mut expected, mut found] = [Vec::new(), Vec::new()];
-                        classifiers[0].find(&on_host, &wanted, &mut expected);
-                        classifiers[1].find_on(&stream, &on_gpu, &wanted, &mut found).unwrap();
+                        classifiers[0].find(&on_host, &selection, &mut expected);
+                        classifiers[1].find_on(&stream, &on_gpu, &selection, &mut found).unwrap();
                         let bits = |found: &[Vec<RankedClass>]| -> Vec<Vec<(u32, u32)>> {
                             let of = |classes: &Vec<RankedClass>| {
                                 classes.iter().map(|a| (a.class, a.score.to_bits())).collect()

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::classes::{read_labels, thresholds};
-use super::classify::{Classifier, RankedClass, Wanted};
+use super::classify::{ClassSelection, Classifier, RankedClass};
 use super::map::MapFinder;
 use super::merge::Merger;
 use super::refine::{MaskFinder, gather};
@@ -273,15 +273,15 @@ impl Postprocessor {
         };
         let Some(classifier) = &mut self.classifier else { return Ok(()) };
         let PostprocessOptions { class_scores, top_k, .. } = self.options;
-        let wanted = Wanted { scores: class_scores, thresholds: &self.thresholds, top_k: top_k as usize };
+        let selection = ClassSelection { scores: class_scores, thresholds: &self.thresholds, top_k: top_k as usize };
         match stream {
             Some(stream) => {
                 stream.wait_for_all(pictures.iter().filter_map(|tensors| fence_of_another_stream(tensors, &stream)))?;
-                classifier.find_on(&stream, &outputs, &wanted, found)?;
+                classifier.find_on(&stream, &outputs, &selection, found)?;
             }
             None => {
                 pictures.iter().try_for_each(|tensors| tensors.wait())?;
-                classifier.find(&outputs, &wanted, found);
+                classifier.find(&outputs, &selection, found);
             }
         }
         Ok(())

@@ -52,13 +52,13 @@ pub(super) struct DeviceClassFinder {
     best_classes: Function,
     classes: usize,
     thresholds: Option<(Thresholds, DeviceBlock)>,
-    room: Option<Room>,
+    buffers: Option<ClassBuffers>,
     waits: WaitHistory,
     pool: DevicePool,
 }
 
 /// Memory for so many pictures, and so many classes of each.
-struct Room {
+struct ClassBuffers {
     pictures: usize,
     top_k: usize,
     rows: Mapped,
@@ -68,10 +68,10 @@ struct Room {
     scores: DeviceBlock,
 }
 
-impl Room {
+impl ClassBuffers {
     fn new(pool: &DevicePool, pictures: usize, classes: usize, top_k: usize) -> Result<Self> {
         let context = pool.context();
-        Ok(Room {
+        Ok(ClassBuffers {
             pictures,
             top_k,
             rows: Mapped::new(context, pictures * size_of::<u64>())?,
@@ -93,7 +93,7 @@ impl DeviceClassFinder {
             best_classes: module.function("best_classes")?,
             classes,
             thresholds: None,
-            room: None,
+            buffers: None,
             waits: WaitHistory::default(),
             pool: DevicePool::new(context),
         })
@@ -120,9 +120,9 @@ impl DeviceClassFinder {
         let Some(first) = outputs.first() else { return Ok(false) };
         let (pictures, classes, top_k) = (outputs.len(), self.classes, top_k.min(self.classes));
         let (pool, context) = (&self.pool, stream.context());
-        if self.room.as_ref().is_none_or(|room| room.pictures < pictures || room.top_k < top_k) {
-            self.room = None; // frees its memory before more is allocated
-            self.room = Some(Room::new(pool, pictures.next_power_of_two(), classes, top_k)?);
+        if self.buffers.as_ref().is_none_or(|buffers| buffers.pictures < pictures || buffers.top_k < top_k) {
+            self.buffers = None; // frees its memory before more is allocated
+            self.buffers = Some(ClassBuffers::new(pool, pictures.next_power_of_two(), classes, top_k)?);
         }
         if self.thresholds.as_ref().is_none_or(|(of, _)| of != thresholds) {
             let table: Vec<f32> = (0..classes as u32).map(|class| thresholds.of(class)).collect();
@@ -130,19 +130,19 @@ impl DeviceClassFinder {
             block.write(cast_slice(&table))?;
             self.thresholds = Some((thresholds.clone(), block));
         }
-        let (Some(room), Some((_, table))) = (&mut self.room, &self.thresholds) else { return Ok(false) };
-        let rows: &mut [u64] = cast_slice_mut(room.rows.host_mut());
+        let (Some(buffers), Some((_, table))) = (&mut self.buffers, &self.thresholds) else { return Ok(false) };
+        let rows: &mut [u64] = cast_slice_mut(buffers.rows.host_mut());
         for (row, output) in rows.iter_mut().zip(outputs) {
             *row = address(output, context)?;
         }
         counters::uploaded(pictures * size_of::<u64>());
         let params = ClassParams {
-            rows: room.rows.address(),
+            rows: buffers.rows.address(),
             thresholds: table.address(),
-            scores: room.scores.address(),
-            best: room.best.address(),
-            seen: room.seen.address(),
-            host_seen: room.host_seen.address(),
+            scores: buffers.scores.address(),
+            best: buffers.best.address(),
+            seen: buffers.seen.address(),
+            host_seen: buffers.host_seen.address(),
             is_half: (first.desc().dtype == DType::F16).into(),
             kind: kind as u32,
             classes: classes as u32,
@@ -159,7 +159,7 @@ impl DeviceClassFinder {
             stream.launch(&self.best_classes, shape, &params)?;
         }
         queued.record_awaited(&self.waits)?.wait_again(&mut self.waits)?;
-        let best: &[Found] = cast_slice(room.best.host());
+        let best: &[Found] = cast_slice(buffers.best.host());
         counters::downloaded(pictures * top_k * size_of::<Found>());
         for of_picture in best.chunks(top_k.max(1)).take(pictures) {
             let classes = of_picture.iter().take(top_k).take_while(|found| found.class != NONE);
@@ -168,7 +168,7 @@ impl DeviceClassFinder {
         if kind != RowKind::ByValues {
             return Ok(false);
         }
-        let seen: &[u32] = cast_slice(room.host_seen.host());
+        let seen: &[u32] = cast_slice(buffers.host_seen.host());
         counters::downloaded(pictures * size_of::<u32>());
         Ok(seen[..pictures].iter().any(|&seen| seen != 0))
     }
