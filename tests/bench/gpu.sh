@@ -10,7 +10,8 @@
 #               for all of them with batches; flat out, and at LIVE frames a second
 #   yolov8s     the same with a model of YOLOv8s's shape, 640x640, f16, random weights
 #   nets        YOLOv8 n, s, m and YOLO11 n, s, m with random weights, in FP16 and INT8: 1, 4 and 16 streams, and beside them the
-#               same networks as a PyTorch chain, and Ultralytics' predict   (the last needs the package ultralytics in PYTHON)
+#               same networks as a PyTorch chain, and Ultralytics' predict   (only where it is named; needs what tests/gpu/pack.sh
+#               nets made, and the package ultralytics in PYTHON)
 #   segment     the same with a model of YOLOv8n-seg's shape; masks are drawn on the frames
 #   second      the small model on a crowd, with a tracker and a classifier of YOLO11n-cls's size on its 30 objects: at each frame,
 #               and once
@@ -297,7 +298,7 @@ row_bars() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(decode engine small yolov8s nets segment second swap torch sahi nms preprocess soak)
+[ $# -gt 0 ] || ROWS=(decode engine small yolov8s segment second swap torch sahi nms preprocess soak)
 for each in "${ROWS[@]}"; do
     if ! declare -F "row_$each" >/dev/null; then
         echo "There is no row $each; tests/bench/gpu.sh names them in its first lines." >&2

@@ -4,6 +4,7 @@
 # and 28 more where the 640x640 models can be made), from the checkout it is called in.
 #
 #   tests/gpu/pack.sh           the stripped plugin, tests, benches and examples, 1080p clips and one of 4K, 640x640 models
+#   tests/gpu/pack.sh nets      besides, the networks of the row nets of tests/bench/gpu.sh, 120 MB more
 #
 # Benches are built as a release is, so that they measure what users run; that takes minutes the first time. Programs that look for
 # files of the project find them where it was built, so run.sh puts a link there if need be. Drawing the clip needs Debian's
@@ -66,7 +67,9 @@ for kind in '' -f16; do
     python3 tests/models/train.py resize --from "tests/models/shapes$kind.onnx" --side 640 --out "$OUT/shapes-640$kind.onnx" ||
         echo "The row regular will take the 512x512 models." >&2
 done
-for model in yolov8{n,s,m} yolo11{n,s,m} yolov8n-seg yolov8n-cls; do
+models=(yolov8s yolov8n-seg yolov8n-cls)
+[ "${1:-}" != nets ] || models+=(yolov8{n,m} yolo11{n,s,m})
+for model in "${models[@]}"; do
     size=${model%-*} version=8 task=() table=()
     [ "${size%?}" = yolov8 ] || version=11
     case $model in
