@@ -113,10 +113,10 @@ trait Float: Element + PartialEq {
     /// No value's is less.
     const LEAST: Self::Key;
     fn key(self) -> Self::Key;
-    /// The first value with that key, but for the sign of zero.
+    /// The value with that key.
     fn of_key(key: Self::Key) -> Self;
     fn greater(a: Self::Key, b: Self::Key) -> Self::Key;
-    /// A key that values have from `least` on, and none below.
+    /// The least key of the values that are at least `least`.
     fn key_from(least: f32) -> Self::Key;
     fn reaches(self, least: Self::Key) -> bool;
 }

@@ -6,11 +6,31 @@ mod host;
 
 use crate::core::cuda::driver::Stream;
 use crate::core::error::Result;
+use crate::core::options::choices;
 use crate::core::tensor::Tensor;
 use crate::heads::{Thresholds, number};
 use device::DeviceClassFinder;
-pub use host::{ClassScores, RankedClass};
+pub use host::RankedClass;
 use host::{RowKind, are_logits, best, to_probabilities};
+
+/// What a classifier's output holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClassScores {
+    /// From the model file: probabilities if its graph ends in a softmax or a sigmoid.
+    #[default]
+    Auto,
+    /// Taken as they are.
+    Probabilities,
+    /// Converted to probabilities by a softmax; a single one by a sigmoid.
+    Logits,
+}
+
+choices! {
+    ClassScores, "GstTrtClassScores":
+    ClassScores::Auto => "auto" "From the model file, else by the values"
+    ClassScores::Probabilities => "probabilities" "Probabilities, taken as they are"
+    ClassScores::Logits => "logits" "Logits, to which a softmax is applied; to one alone a sigmoid"
+}
 
 /// Which classes of a picture are given.
 pub(super) struct ClassSelection<'a> {

@@ -368,7 +368,7 @@ fn many_threads_get_their_own_outputs() {
     }
 }
 
-/// With 16 streams that share a model without batches, waking all of them after each run cost a twentieth of the frames.
+/// Else each run of a model that many streams share wakes all of their threads.
 #[test]
 fn threads_that_want_to_queue_a_run_are_not_woken_by_other_runs() {
     let bench = Bench::queuing(1, LONG, true);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The best classes of a picture, found on the host: the reference implementation of `kernels/classes.cu`.
 
-use crate::core::options::choices;
 use crate::heads::Thresholds;
 
 /// A class that the frame as a whole belongs to.
@@ -10,25 +9,6 @@ pub struct RankedClass {
     pub class: u32,
     /// 0..1
     pub score: f32,
-}
-
-/// What a classifier's output holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ClassScores {
-    /// From the model file: probabilities if its graph ends in a softmax or a sigmoid.
-    #[default]
-    Auto,
-    /// Taken as they are.
-    Probabilities,
-    /// Converted to probabilities by a softmax; a single one by a sigmoid.
-    Logits,
-}
-
-choices! {
-    ClassScores, "GstTrtClassScores":
-    ClassScores::Auto => "auto" "From the model file, else by the values"
-    ClassScores::Probabilities => "probabilities" "Probabilities, taken as they are"
-    ClassScores::Logits => "logits" "Logits, to which a softmax is applied; to one alone a sigmoid"
 }
 
 /// By how much the sum of probabilities may differ from 1: those of f16 are rounded to 1 in 2048 each.
