@@ -41,8 +41,7 @@ static_assert(sizeof(ClassParams) == 64, "mirrored in device.rs");
 
 __device__ inline bool is_finite(float value) { return (__float_as_uint(value) & 0x7f800000) != 0x7f800000; }
 
-__device__ inline float value_at(const ClassParams &p, uint32_t cls) {
-    const uint64_t row = p.rows[blockIdx.x];
+__device__ inline float value_at(const ClassParams &p, uint64_t row, uint32_t cls) {
     return p.is_half ? half_value(__ldg(reinterpret_cast<const uint16_t *>(row) + cls)) : __ldg(reinterpret_cast<const float *>(row) + cls);
 }
 
@@ -92,10 +91,11 @@ __device__ inline double exponential(double x) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) find_logits(const __grid_constant__ ClassParams p) {
+    const uint64_t row = p.rows[blockIdx.x]; // once, as it is in host memory
     bool are_shares = true, are_finite = true;
     double mine = 0.0;
     for (uint32_t cls = threadIdx.x; cls < p.classes; cls += THREADS) {
-        const float value = value_at(p, cls);
+        const float value = value_at(p, row, cls);
         are_shares &= value >= 0.0f && value <= 1.0f;
         are_finite &= is_finite(value);
         mine += value;
@@ -106,6 +106,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) find_logits(const __grid_c
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) best_classes(const __grid_constant__ ClassParams p) {
+    const uint64_t row = p.rows[blockIdx.x];
     float *scores = p.scores + static_cast<uint64_t>(blockIdx.x) * p.classes;
     bool was_seen = false;
     if (p.kind == BY_VALUES)
@@ -117,20 +118,20 @@ extern "C" __global__ void __launch_bounds__(THREADS) best_classes(const __grid_
     if (are_logits && p.classes > 1) {
         uint64_t mine = 0;
         for (uint32_t cls = threadIdx.x; cls < p.classes; cls += THREADS) {
-            const float value = value_at(p, cls);
+            const float value = value_at(p, row, cls);
             if (is_finite(value)) mine = max(mine, static_cast<uint64_t>(ordered(value)));
         }
         const uint64_t found = greatest_of(mine);
         if (found > 0) greatest = unordered(static_cast<uint32_t>(found));
         double part = 0.0;
         for (uint32_t cls = threadIdx.x; cls < p.classes; cls += THREADS) {
-            const float value = value_at(p, cls);
+            const float value = value_at(p, row, cls);
             if (is_finite(value)) part += exponential(value - greatest);
         }
         sum = sum_of(part);
     }
     for (uint32_t cls = threadIdx.x; cls < p.classes; cls += THREADS) {
-        float score = value_at(p, cls);
+        float score = value_at(p, row, cls);
         if (are_logits && p.classes == 1)
             score = static_cast<float>(1.0 / (1.0 + exponential(-static_cast<double>(score))));
         else if (are_logits && is_finite(score))
