@@ -9,6 +9,7 @@
 use std::error::Error as _;
 use std::ffi::{CStr, c_void};
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
 use libloading::os::unix::{Library as Dl, RTLD_LAZY, RTLD_LOCAL};
@@ -19,10 +20,10 @@ use crate::core::error::{Error, ErrorKind};
 ///
 /// # Safety
 /// Running the initialisation of that library is safe.
-pub unsafe fn open(file: &Path) -> Result<&'static Dl, LoadFailure> {
+pub unsafe fn open(file: &Path) -> Result<ManuallyDrop<Dl>, LoadFailure> {
     // SAFETY: the caller's promise.
     let dl = unsafe { Dl::open(Some(file), RTLD_LAZY | RTLD_LOCAL) };
-    Ok(Box::leak(Box::new(dl.map_err(|error| LoadFailure::of_loader(file, reason(error)))?)))
+    dl.map(ManuallyDrop::new).map_err(|error| LoadFailure::of_loader(file, reason(error)))
 }
 
 /// The loader's own words.

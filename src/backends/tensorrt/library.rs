@@ -5,6 +5,7 @@
 
 use std::ffi::{c_char, c_void};
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
@@ -359,7 +360,7 @@ impl Library {
     }
 
     /// Opens another library of the same release: the one beside this, else the one that the system has.
-    fn open_part(&self, name: &str) -> std::result::Result<&'static Dl, String> {
+    fn open_part(&self, name: &str) -> std::result::Result<ManuallyDrop<Dl>, String> {
         let beside = self.folder().join(name);
         let file = if beside.exists() { beside } else { PathBuf::from(name) };
         // SAFETY: as in `load`.

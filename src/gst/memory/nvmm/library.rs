@@ -104,7 +104,7 @@ fn open() -> Result<SurfaceLibrary> {
     let mut attempts = Attempts::default();
     for name in NAMES {
         // SAFETY: NVIDIA's own library, which the elements that make such frames have loaded.
-        match unsafe { dylib::open(Path::new(name)) }.and_then(symbols) {
+        match unsafe { dylib::open(Path::new(name)) }.and_then(|library| symbols(&library)) {
             Ok(library) => return Ok(library),
             Err(failure) => attempts.add(name, failure),
         }
@@ -116,7 +116,7 @@ fn open() -> Result<SurfaceLibrary> {
     ))
 }
 
-fn symbols(library: &'static libloading::os::unix::Library) -> std::result::Result<SurfaceLibrary, LoadFailure> {
+fn symbols(library: &libloading::os::unix::Library) -> std::result::Result<SurfaceLibrary, LoadFailure> {
     macro_rules! symbol {
         ($name:literal) => {
             // SAFETY: of that type in nvbufsurface.h.
