@@ -15,7 +15,7 @@
 //! streams are made of 16 frames that the decoder left in memory before, all the same ones, which `draw=true` would have copied.
 //! `streams=` alone measures engines only, and `batch=` alone decoding only.
 //!
-//! * decode: the same without our elements. engine: runs on batches that are there, fps of the best of 1, 2 and 4 threads,
+//! * decode: the same without our elements. engine: runs on batches of the clip's pictures that are there, fps of the best of 1, 2 and 4 threads,
 //!   each with an engine of its own and two runs in flight. of ceiling: fps of the chain over the smaller of both. Where
 //!   `preprocess=slices=3x2` makes slices, batches are of slices, and the engine's fps are its slices over those of a frame.
 //! * CPU: seconds of the whole process for 1,000 frames, those beyond decoding alone, and those that threads spend in our
@@ -28,7 +28,6 @@
 //!   moments. Below: how long frames take up to each element, p50 and p99; how many came from the decoder close to the one
 //!   before, which they then wait for; and how long a thread takes to wake up on this machine at that pace, as it must for what
 //!   it waits for and for each queue. With `live-queue=false` there is none between trtinfer and trtnms then.
-//!
 //! * second: with a second model, which all streams share, on the objects of the first: `… trtnms ! trttrack ! trtpreprocess
 //!   regions=objects ! trtinfer parallel-runs=1 ! trtnms`, with a row for each `reclassify-interval`. Its ceiling is decoding, or what one GPU has
 //!   time for: a frame of the first engine, and as many pictures of the second as there are for a frame.
@@ -50,6 +49,8 @@ mod engine;
 mod machine;
 #[path = "streams/open_batch.rs"]
 mod open_batch;
+#[path = "streams/pictures.rs"]
+mod pictures;
 #[path = "streams/pipeline.rs"]
 mod pipeline;
 #[allow(dead_code)] // the tests use more of it
@@ -121,6 +122,8 @@ struct Decoding {
 struct Bench {
     arguments: Arguments,
     clip: Clip,
+    /// Pictures of the clip for each model.
+    pictures: BTreeMap<String, Vec<Vec<u8>>>,
     /// By batch size.
     engines: BTreeMap<usize, Alone>,
     all_came_out: bool,
@@ -139,7 +142,7 @@ impl Bench {
 
     fn engine(&self, model: &str, batch: usize) -> Result<Alone, Box<dyn Error>> {
         let Arguments { options, properties, length, repeats, .. } = &self.arguments;
-        let engine = Engine::new(model, options, batch)?;
+        let engine = Engine::new(model, options, batch, &self.pictures[model])?;
         let measure = |threads, ahead| -> gsttrt::core::error::Result<Vec<_>> {
             (0..*repeats).map(|_| engine.measure(threads, ahead, *length / 2)).collect()
         };
@@ -160,6 +163,15 @@ impl Bench {
             "p50_us": p50, "p99_us": p99, "gpu_mib": mib, "room_mib": room,
         }));
         Ok(Alone { fps: best, p99 })
+    }
+
+    /// Takes the pictures of a model from the clip, as for batches of so many.
+    fn take_pictures(&mut self, model: &str, batch: usize) -> Result<(), Box<dyn Error>> {
+        let Arguments { properties, preprocess, .. } = &self.arguments;
+        let infer = format!("model-file={model} batch-size={batch} {properties}");
+        let pictures = pictures::of(&self.clip, preprocess, &infer)?;
+        self.pictures.insert(model.into(), pictures);
+        Ok(())
     }
 
     /// Runs of so many streams through `elements`, at that pace.
@@ -255,7 +267,7 @@ impl Bench {
         };
         let with_queue = elements(&format!("! {room}"));
         let flat_out = self.runs(streams, &with_queue, 0)?;
-        let engine_alone = Engine::new(model, options, batch)?;
+        let engine_alone = Engine::new(model, options, batch, &self.pictures[model])?;
         let live_elements = if *live_queue { with_queue } else { elements("") };
         let live = self.live(streams, &live_elements, &engine_alone, batch)?;
 
@@ -331,12 +343,14 @@ impl Bench {
         println!("{model}, {clip}; medians of {repeats}");
         let (model, streams, batches) = (model.clone(), streams.clone(), batches.clone());
         for batch in batches {
-            let outcome = self.engine(&model, batch);
+            let taken = if self.pictures.contains_key(&model) { Ok(()) } else { self.take_pictures(&model, batch) };
+            let outcome = taken.and_then(|()| self.engine(&model, batch));
             let alone = self.report(&format!("engine, batch {batch}"), outcome);
             self.engines.extend(alone.map(|alone| (batch, alone)));
         }
         let second = self.arguments.second.clone().and_then(|second| {
-            let outcome = self.engine(&second.model, second.batch);
+            let taken = self.take_pictures(&second.model, second.batch);
+            let outcome = taken.and_then(|()| self.engine(&second.model, second.batch));
             self.report("engine of the second model", outcome).map(|alone| (second, alone))
         });
         if !streams.is_empty() {
@@ -382,7 +396,8 @@ fn measure() -> Result<bool, Box<dyn Error>> {
     }
     let held = if arguments.decoded { Held::Frames(16) } else { Held::Coded };
     let clip = Clip::read(&arguments.clip, held)?;
-    let mut bench = Bench { arguments, clip, engines: BTreeMap::new(), all_came_out: true };
+    let (pictures, engines) = Default::default();
+    let mut bench = Bench { arguments, clip, pictures, engines, all_came_out: true };
     bench.all();
     Ok(bench.all_came_out)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! A model without streams: what its engine can do alone, batch after batch of tensors that are there already.
+//! A model without streams: what its engine can do alone, batch after batch of pictures that are there already.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -25,18 +25,21 @@ pub fn times() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000, 3).expect("these bounds are allowed")
 }
 
-pub struct Engine {
+pub struct Engine<'a> {
     plan: LoadRequest,
     batch: usize,
+    /// What is in them, in turn.
+    pictures: &'a [Vec<u8>],
 }
 
-impl Engine {
-    pub fn new(model: &str, options: &SessionOptions, batch: usize) -> Result<Self> {
+impl<'a> Engine<'a> {
+    pub fn new(model: &str, options: &SessionOptions, batch: usize, pictures: &'a [Vec<u8>]) -> Result<Self> {
         let SessionOptions { backend, input_size, cuda_device_id, options, .. } = options;
         let cuda = || Context::primary(*cuda_device_id);
         Ok(Engine {
             plan: LoadRequest::new(Path::new(model), *backend, *input_size, batch, options.clone(), cuda)?,
             batch,
+            pictures,
         })
     }
 
@@ -49,26 +52,26 @@ impl Engine {
         self.plan.load(&LoadContext { report: &report, cancelled: &AtomicBool::new(false), slots: None, contexts })
     }
 
-    /// A batch of black pictures, side by side as trtpreprocess puts them.
+    /// A batch of pictures, side by side as trtpreprocess puts them.
     fn pictures(&self) -> Result<Vec<Arc<Tensors>>> {
         let desc = &self.plan.spec.desc;
         let bytes = desc.bytes().expect("fixed dimensions");
         let slots = self.plan.cuda.as_ref().map(|cuda| BatchPool::new(cuda, bytes, self.batch));
-        let picture = |_| {
+        let picture = |picture: &Vec<u8>| {
             let tensor = match &slots {
                 Some(slots) => {
                     let mut block = slots.take()?;
-                    block.write(&vec![0; bytes])?;
+                    block.write(picture)?;
                     Tensor::on_device(desc.clone(), block)
                 }
                 None => Tensor::fill(&Pool::default(), desc.clone(), |bytes| {
-                    bytes.fill(0);
+                    bytes.copy_from_slice(picture);
                     Ok(())
                 })?,
             };
             Ok(Arc::new(Tensors::new(vec![tensor], None, None)))
         };
-        (0..self.batch).map(picture).collect()
+        self.pictures.iter().cycle().take(self.batch).map(picture).collect()
     }
 
     /// Frames a second in each of some threads together, each with an engine of its own and `ahead` runs queued before one is
