@@ -3,9 +3,9 @@
 //! in a pipeline.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 use gst_app::AppSrc;
@@ -38,36 +38,35 @@ pub fn of(clip: &Clip, preprocess: &str, infer: &str) -> std::result::Result<Vec
         gst::PadProbeReturn::Ok
     });
     let (bus, is_over) = (pipeline.bus().expect("a pipeline has one"), AtomicBool::new(false));
-    let taken = thread::scope(|scope| {
+    thread::scope(|scope| {
         let source = pipeline.by_name("source0").unwrap().downcast::<AppSrc>().unwrap();
         let goes_on = || !is_over.load(Ordering::Relaxed);
         scope.spawn(move || clip.feed(&source, 0, Duration::ZERO, goes_on));
         let _ = pipeline.set_state(gst::State::Playing); // what fails is on the bus
-        let mut taken = Vec::new();
-        let mut wait = || {
-            let step = Duration::from_millis(20);
-            for _ in 0..TIMEOUT.as_millis() / step.as_millis() {
-                match pictures.recv_timeout(step) {
-                    Ok(picture) => taken.push(picture.map_err(|error| error.to_string())?),
-                    Err(RecvTimeoutError::Timeout) => {}
-                    Err(RecvTimeoutError::Disconnected) => break,
-                }
-                if taken.len() == COUNT {
-                    return Ok(std::mem::take(&mut taken));
-                }
-                let error = bus.pop_filtered(&[gst::MessageType::Error]);
-                if let Some(gst::MessageView::Error(error)) = error.as_ref().map(|error| error.view()) {
-                    return Err(format!("{} ({:?})", error.error(), error.debug()));
-                }
-            }
-            Err(format!("{COUNT} frames have not come from trtpreprocess within {} s", TIMEOUT.as_secs()))
-        };
-        let taken = wait();
+        let taken = take(&pictures, &bus);
         is_over.store(true, Ordering::Relaxed);
         let _ = pipeline.set_state(gst::State::Null);
         taken
-    });
-    taken
+    })
+}
+
+/// As many as are wanted, or what is wrong.
+fn take(pictures: &Receiver<Result<Vec<u8>>>, bus: &gst::Bus) -> std::result::Result<Vec<Vec<u8>>, String> {
+    let (mut taken, begun) = (Vec::new(), Instant::now());
+    while taken.len() < COUNT {
+        match pictures.recv_timeout(Duration::from_millis(20)) {
+            Ok(picture) => taken.push(picture.map_err(|error| error.to_string())?),
+            Err(_) if begun.elapsed() > TIMEOUT => {
+                return Err(format!("{COUNT} frames have not come from trtpreprocess within {} s", TIMEOUT.as_secs()));
+            }
+            Err(_) => {}
+        }
+        let error = bus.pop_filtered(&[gst::MessageType::Error]);
+        if let Some(gst::MessageView::Error(error)) = error.as_ref().map(|error| error.view()) {
+            return Err(format!("{} ({:?})", error.error(), error.debug()));
+        }
+    }
+    Ok(taken)
 }
 
 /// Those of the one tensor.
