@@ -15,9 +15,10 @@
 //! streams are made of 16 frames that the decoder left in memory before, all the same ones, which `draw=true` would have copied.
 //! `streams=` alone measures engines only, and `batch=` alone decoding only.
 //!
-//! * decode: the same without our elements. engine: runs on batches of the clip's pictures that are there, fps of the best of 1, 2 and 4 threads,
-//!   each with an engine of its own and two runs in flight. of ceiling: fps of the chain over the smaller of both. Where
-//!   `preprocess=slices=3x2` makes slices, batches are of slices, and the engine's fps are its slices over those of a frame.
+//! * decode: the same without our elements. engine: runs on batches of the clip's pictures that are there, fps of the best of
+//!   1, 2 and 4 threads, each with an engine of its own and two runs in flight. of ceiling: fps of the chain over the smaller of
+//!   both. Where `preprocess=slices=3x2` makes slices, batches are of slices, and the engine's fps are its slices over those of a
+//!   frame.
 //! * CPU: seconds of the whole process for 1,000 frames, those beyond decoding alone, and those that threads spend in our
 //!   elements. pools: the share of buffers that were there, once all is warm.
 //! * GPU MiB: of the whole pipeline, and of its models alone: engines, and what they work in. fill: frames in a batch, and the
@@ -28,6 +29,7 @@
 //!   moments. Below: how long frames take up to each element, p50 and p99; how many came from the decoder close to the one
 //!   before, which they then wait for; and how long a thread takes to wake up on this machine at that pace, as it must for what
 //!   it waits for and for each queue. With `live-queue=false` there is none between trtinfer and trtnms then.
+//!
 //! * second: with a second model, which all streams share, on the objects of the first: `… trtnms ! trttrack ! trtpreprocess
 //!   regions=objects ! trtinfer parallel-runs=1 ! trtnms`, with a row for each `reclassify-interval`. Its ceiling is decoding, or what one GPU has
 //!   time for: a frame of the first engine, and as many pictures of the second as there are for a frame.
@@ -165,8 +167,11 @@ impl Bench {
         Ok(Alone { fps: best, p99 })
     }
 
-    /// Takes the pictures of a model from the clip, as for batches of so many.
+    /// Takes the pictures of a model from the clip, as for batches of so many, if that was not done yet.
     fn take_pictures(&mut self, model: &str, batch: usize) -> Result<(), Box<dyn Error>> {
+        if self.pictures.contains_key(model) {
+            return Ok(());
+        }
         let Arguments { properties, preprocess, .. } = &self.arguments;
         let infer = format!("model-file={model} batch-size={batch} {properties}");
         let pictures = pictures::of(&self.clip, preprocess, &infer)?;
@@ -343,7 +348,7 @@ impl Bench {
         println!("{model}, {clip}; medians of {repeats}");
         let (model, streams, batches) = (model.clone(), streams.clone(), batches.clone());
         for batch in batches {
-            let taken = if self.pictures.contains_key(&model) { Ok(()) } else { self.take_pictures(&model, batch) };
+            let taken = self.take_pictures(&model, batch);
             let outcome = taken.and_then(|()| self.engine(&model, batch));
             let alone = self.report(&format!("engine, batch {batch}"), outcome);
             self.engines.extend(alone.map(|alone| (batch, alone)));
