@@ -44,6 +44,9 @@
 #   NETS         of the row nets                         (default: yolov8n yolov8s yolov8m yolo11n yolo11s yolo11m)
 #   SWAPS        of the row swap                          (default: 100)
 #   SOAK, KINDS  of the row soak                          (default: 120 s; detect segment track+second)
+#   YOLOV8S, SEGMENT, CLASSIFY
+#                the other models. TensorRT 8.6 keeps 92 kB of the heap for each load of the default ones, which the rows swap
+#                and soak count, and nothing of the small model and its 640x640 form
 #   LIMIT        seconds for one step                     (default: 540)
 #   CROWD, SECOND_RUNS
 #                of the row second: its clip, and the classifier's runs at the same time
@@ -273,15 +276,14 @@ row_preprocess() {
     rival preprocess tests/bench/torch_chain.py preprocess --repeats "$REPEATS"
 }
 
-# With models of tests/models: TensorRT 8.6 keeps 92 kB of the heap for each load of an engine of YOLOv8's shape.
 row_soak() {
     local properties kind model passed second
     read -ra properties <<<"$(full) $BACKEND optimization-level=$LEVEL"
     for kind in $KINDS; do
         model=$SMALL passed=false second=()
         case $kind in
-            segment) model=tests/models/shapes-seg.onnx ;;
-            track+second) second=(second=tests/models/shapes-cls.onnx) ;;
+            segment) model=$SEGMENT ;;
+            track+second) second=("second=$CLASSIFY") ;;
         esac
         LIMIT=$((SOAK + 300)) bench "soak-$kind" soak "$CLIP" "$model" "kind=$kind" "${second[@]}" "streams=16" "seconds=$SOAK" \
             "${properties[@]}" && passed=true
@@ -320,7 +322,8 @@ else
     echo "There is no $BIN/bin.tar.xz, which tests/gpu/pack.sh makes, and PROGRAMS names no folder." >&2
     exit 2
 fi
-SMALL=$WORK/shapes.onnx YOLOV8S=${YOLOV8S:-$WORK/yolov8s.onnx} SEGMENT=$WORK/yolov8n-seg.onnx CLASSIFY=$WORK/yolov8n-cls.onnx CLIP=${CLIP:-$WORK/camera.mp4}
+SMALL=$WORK/shapes.onnx YOLOV8S=${YOLOV8S:-$WORK/yolov8s.onnx} SEGMENT=${SEGMENT:-$WORK/yolov8n-seg.onnx}
+CLASSIFY=${CLASSIFY:-$WORK/yolov8n-cls.onnx} CLIP=${CLIP:-$WORK/camera.mp4}
 cp tests/models/shapes.onnx "$SMALL"
 [ -f "$CLIP" ] || { CLIP=tests/data/sample.mp4 && echo "The 1080p clip is not here; $CLIP is used instead." >&2; }
 CROWD=${CROWD:-$WORK/crowd.mp4} UHD=${UHD:-$WORK/uhd.mp4}
