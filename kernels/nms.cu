@@ -23,6 +23,7 @@ inline constexpr u32 STEP = 256;             // boxes of a step
 inline constexpr u32 STEP_WORDS = STEP / 64;
 inline constexpr u32 STEP_LANES = NMS_THREADS / STEP;  // threads for each box of a step
 inline constexpr u32 GLANCE = 8;                       // kept boxes that a thread compares at a time
+inline constexpr u32 CANDIDATE_VECTORS = sizeof(Candidate) / sizeof(uint4);
 
 __device__ __forceinline__ float area(float4 box) {
     return (box.z - box.x) * (box.w - box.y);
@@ -274,11 +275,10 @@ __device__ u32 walk_boxes(const NmsParams& p, u32 n, Walk& walk) {
             if (repeated) atomicOr(&walk.dead[word], repeated);
         }
         // To the host in whole lines, while the walk goes on.
-        u32* words = reinterpret_cast<u32*>(p.results->detections + count);
-        u32* copies = reinterpret_cast<u32*>(p.found->detections + count);
-        for (u32 i = threadIdx.x; i < added * 8; i += NMS_THREADS) {
-            words[i] = copies[i] = reinterpret_cast<u32*>(walk.detections)[i];
-        }
+        const uint4* made = reinterpret_cast<const uint4*>(walk.detections);
+        uint4* results = reinterpret_cast<uint4*>(p.results->detections + count);
+        uint4* found = reinterpret_cast<uint4*>(p.found->detections + count);
+        for (u32 i = threadIdx.x; i < added * CANDIDATE_VECTORS; i += NMS_THREADS) results[i] = found[i] = made[i];
         count = total;
         __syncthreads();
     }

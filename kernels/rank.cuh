@@ -30,7 +30,8 @@ struct NmsParams {
 static_assert(sizeof(NmsParams) == 128, "mirrored in device.rs");
 
 __device__ __forceinline__ Candidate detection(const NmsParams& p, u64 key, float4 box, u32 cls, float angle = 0.0f) {
-    return {box.x, box.y, box.z, box.w, score_of(key), cls, index_of(key) / p.of_row, angle};
+    const u32 index = index_of(key), row = p.of_row == 1 ? index : index / p.of_row;  // a division takes 0.1 us
+    return {box.x, box.y, box.z, box.w, score_of(key), cls, row, angle};
 }
 
 __device__ __forceinline__ u32 candidates(const NmsParams& p) {
