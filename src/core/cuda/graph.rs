@@ -2,12 +2,13 @@
 //! CUDA graphs: work that is captured once, then launched by one call instead of one for each kernel.
 
 use std::ffi::c_void;
-use std::marker::PhantomData;
 use std::ptr;
 
 use cudarc::driver::{result, sys};
 
-use super::driver::{Check, Context, Function, Launch, Stream};
+use super::driver::{Check, Context, Stream};
+use super::fill::replace_memsets;
+pub use super::node::KernelNode;
 use crate::core::error::Result;
 
 /// A graph that was captured from a stream. It uses the addresses of that time.
@@ -31,10 +32,9 @@ impl Stream {
         let capture = Capture::begin(self)?;
         queue()?;
         let captured = capture.end()?;
-        let mut raw = ptr::null_mut();
-        // SAFETY: the captured graph is alive, and not needed once it is instantiated.
-        unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, captured.0, 0) }.result().or_fail(CAPTURING)?;
-        Ok(Graph { context: context.clone(), raw })
+        // SAFETY: the graph is alive and of this context, which is current.
+        unsafe { replace_memsets(&context, captured.0) }?;
+        captured.instantiate(&context)
     }
 }
 
@@ -67,6 +67,16 @@ impl Drop for Capture<'_> {
     fn drop(&mut self) {
         // SAFETY: as in `end`, which was not called. The error of the capture was returned already.
         let _ = unsafe { result::stream::end_capture(self.0.raw().cast()) }.map(Captured);
+    }
+}
+
+impl Captured {
+    fn instantiate(&self, context: &Context) -> Result<Graph> {
+        let _entered = context.enter()?;
+        let mut raw = ptr::null_mut();
+        // SAFETY: the captured graph is alive, and not needed once it is instantiated.
+        unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, self.0, 0) }.result().or_fail(CAPTURING)?;
+        Ok(Graph { context: context.clone(), raw })
     }
 }
 
@@ -107,42 +117,6 @@ impl Drop for Graph {
             // SAFETY: ours, and not used after this; work of it that is still queued is not affected.
             let _ = unsafe { sys::cuGraphExecDestroy(self.raw) };
         }
-    }
-}
-
-/// A kernel with its parameters.
-pub struct KernelNode<'a> {
-    function: &'a Function,
-    shape: Launch,
-    parameters: *const c_void,
-    borrowed: PhantomData<&'a ()>,
-}
-
-impl<'a> KernelNode<'a> {
-    /// `parameters` is the one structure that the kernel takes by value.
-    pub fn new<P: Copy>(function: &'a Function, shape: Launch, parameters: &'a P) -> Self {
-        KernelNode { function, shape, parameters: ptr::from_ref(parameters).cast(), borrowed: PhantomData }
-    }
-
-    /// Calls `take` with the structure of CUDA's functions, which copy all of it.
-    fn with_raw(&self, take: impl FnOnce(&sys::CUDA_KERNEL_NODE_PARAMS) -> sys::CUresult) -> Result<()> {
-        let Launch { grid, block, shared } = self.shape;
-        let mut parameters = [self.parameters.cast_mut()];
-        let node = sys::CUDA_KERNEL_NODE_PARAMS {
-            func: self.function.raw,
-            gridDimX: grid.0,
-            gridDimY: grid.1,
-            gridDimZ: grid.2,
-            blockDimX: block.0,
-            blockDimY: block.1,
-            blockDimZ: block.2,
-            sharedMemBytes: shared,
-            kernelParams: parameters.as_mut_ptr(),
-            extra: ptr::null_mut(),
-            kern: ptr::null_mut(),
-            ctx: ptr::null_mut(),
-        };
-        take(&node).result().or_fail("Cannot make a CUDA graph of kernels")
     }
 }
 
@@ -230,12 +204,13 @@ mod tests {
 
     use super::*;
     use crate::core::error::{Error, ErrorKind};
+    use crate::core::memory::DevicePool;
 
     #[test]
     fn a_stream_works_after_a_failed_capture() {
         let Some(context) = crate::test::gpu() else { return };
         let stream = Stream::new(&context).unwrap();
-        let block = crate::core::memory::DevicePool::new(&context).take(16).unwrap();
+        let block = DevicePool::new(&context).take(16).unwrap();
         // SAFETY: the block has so many bytes, and stays until the stream is idle.
         let clear = || unsafe { stream.clear(block.address(), 16) };
         let failed = stream.capture(|| {
@@ -256,5 +231,47 @@ mod tests {
         // SAFETY: the block stays until the stream is idle.
         unsafe { graph.launch(&stream) }.unwrap();
         stream.synchronize().unwrap();
+    }
+
+    const BYTES: usize = 1 << 20;
+
+    /// Memsets of each element size, of which the last two are no rows of whole words, each over a part of the one before.
+    fn fill(stream: &Stream, to: u64) -> Result<()> {
+        let raw = stream.raw().cast();
+        // SAFETY: all of it lies within the memory, which stays until the stream is idle.
+        unsafe {
+            sys::cuMemsetD32Async(to, 0x8765_4321, BYTES / 4, raw).result().or_fail("fill")?;
+            sys::cuMemsetD16Async(to + 4, 0xabcd, 5000, raw).result().or_fail("fill")?;
+            sys::cuMemsetD8Async(to + 8, 0x5a, 4096, raw).result().or_fail("fill")?;
+            sys::cuMemsetD8Async(to + 16, 0, 4, raw).result().or_fail("fill")?;
+            sys::cuMemsetD8Async(to + 21, 0x11, 7, raw).result().or_fail("fill")?;
+            sys::cuMemsetD2D32Async(to + 64, 256, 0x1234, 8, 16, raw).result().or_fail("fill")
+        }
+    }
+
+    #[test]
+    fn a_graph_with_kernels_for_memsets_gives_the_same_bits() {
+        let Some(context) = crate::test::gpu() else { return };
+        let stream = Stream::new(&context).unwrap();
+        let pool = DevicePool::new(&context);
+        let blocks = [pool.take(BYTES).unwrap(), pool.take(BYTES).unwrap()];
+        fill(&stream, blocks[0].address()).unwrap();
+        let captured = {
+            let _entered = context.enter().unwrap();
+            let capture = Capture::begin(&stream).unwrap();
+            fill(&stream, blocks[1].address()).unwrap();
+            let captured = capture.end().unwrap();
+            // SAFETY: the graph is alive and of this context, which is current.
+            assert_eq!(unsafe { replace_memsets(&context, captured.0) }.unwrap(), 4);
+            // SAFETY: as above.
+            assert_eq!(unsafe { replace_memsets(&context, captured.0) }.unwrap(), 0);
+            captured
+        };
+        let mut graph = captured.instantiate(&context).unwrap();
+        // SAFETY: the memory stays until the stream is idle.
+        unsafe { graph.launch(&stream) }.unwrap();
+        stream.synchronize().unwrap();
+        let [wanted, found] = blocks.map(|block| block.read().unwrap());
+        assert!(wanted == found);
     }
 }

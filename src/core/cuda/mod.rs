@@ -2,7 +2,9 @@
 //! CUDA without a toolkit: the driver is opened at run time. Without a driver, each call returns that as an error.
 
 pub mod driver;
+mod fill;
 pub mod graph;
+mod node;
 
 use std::ffi::CStr;
 
