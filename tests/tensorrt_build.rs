@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::onnx::{F16, F32, Graph, I8, ints};
 use gsttrt::backends::tensorrt::abi::AbiVersion;
 use gsttrt::backends::tensorrt::builder::{self, BuildOptions, Precision, Shape};
-use gsttrt::backends::tensorrt::cache::{Cache, Lookup};
+use gsttrt::backends::tensorrt::cache::{Cache, EngineFile, Lookup};
 use gsttrt::backends::tensorrt::header::Header;
 use gsttrt::backends::tensorrt::library::Library;
 use gsttrt::backends::tensorrt::onnx::Onnx;
@@ -319,12 +319,12 @@ fn an_engine_is_built_once_for_each_key() {
             let key = options.key(library, &onnx, "compute capability 12.0", &not_cancelled).unwrap();
             match cache.find(&key, &not_cancelled, || ()).unwrap() {
                 Lookup::Hit(engine) => {
-                    assert!(Header::read(&engine).is_ok());
+                    assert!(Header::read(&engine.bytes).is_ok());
                     None
                 }
                 Lookup::Miss(slot) => {
                     let why = slot.why().to_string();
-                    slot.store(&build(library, &onnx, options).unwrap()).unwrap();
+                    slot.store(&EngineFile::new(build(library, &onnx, options).unwrap())).unwrap();
                     Some(why)
                 }
             }

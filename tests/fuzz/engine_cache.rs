@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use gsttrt::backends::tensorrt::cache::{Cache, Key, Lookup};
+use gsttrt::backends::tensorrt::cache::{Cache, EngineFile, Key, Lookup};
 
 use super::hostile::{damage, text};
 use super::repeat;
@@ -47,7 +47,7 @@ fn labels_of_the_engine_cache() {
     let find = |key: &Key| cache.find(key, &AtomicBool::new(false), || panic!("nothing else builds")).unwrap();
     let Lookup::Miss(lock) = find(&key()) else { panic!("the folder is new") };
     let engine: Vec<u8> = (0..4096u32).map(|i| (i * 31) as u8).collect();
-    lock.store(&engine).unwrap();
+    lock.store(&EngineFile::new(engine.clone())).unwrap();
     let with = |extension: &str| {
         let mut files = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
         files.find(|file| file.extension() == Some(extension.as_ref())).unwrap()
@@ -80,7 +80,7 @@ fn labels_of_the_engine_cache() {
             match find(key) {
                 // Of a label, only the model's path does not count.
                 Lookup::Hit(found) => {
-                    assert_eq!(found, engine);
+                    assert_eq!(found.bytes, engine);
                     hits += 1;
                 }
                 Lookup::Miss(lock) => {

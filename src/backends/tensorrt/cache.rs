@@ -94,12 +94,12 @@ struct Label {
 }
 
 impl Label {
-    fn new(key: &Key, engine: &[u8]) -> Self {
+    fn new(key: &Key, engine: &EngineFile) -> Self {
         Label {
             model: key.model_path(),
             fields: key.fields().map(|(name, value)| (name.to_string(), value)).into(),
-            bytes: engine.len() as u64,
-            sha256: hex(Sha256::new_with_prefix(engine)),
+            bytes: engine.bytes.len() as u64,
+            sha256: engine.sha256.clone(),
         }
     }
 
@@ -159,10 +159,23 @@ pub struct Cache {
     folder: PathBuf,
 }
 
+/// An engine as it lies in a file.
+pub struct EngineFile {
+    pub bytes: Vec<u8>,
+    /// Of all bytes, in hexadecimal digits.
+    pub sha256: String,
+}
+
+impl EngineFile {
+    pub fn new(bytes: Vec<u8>) -> Self {
+        let sha256 = hex(Sha256::new_with_prefix(&bytes));
+        EngineFile { bytes, sha256 }
+    }
+}
+
 /// What a [`Cache`] has for a key.
 pub enum Lookup {
-    /// The engine.
-    Hit(Vec<u8>),
+    Hit(EngineFile),
     /// Nothing that can be used; the holder of the lock builds it.
     Miss(BuildLock),
 }
@@ -230,7 +243,7 @@ impl Cache {
     }
 
     /// The engine, or why there is none that can be used.
-    fn read(&self, key: &Key) -> std::result::Result<Vec<u8>, String> {
+    fn read(&self, key: &Key) -> std::result::Result<EngineFile, String> {
         let (label, engine) = (self.path(key, "txt"), self.path(key, "engine"));
         let name = engine.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let broken = |how: &str| format!("{name} in the engine cache is broken: {how}");
@@ -249,8 +262,8 @@ impl Cache {
         if length != label.bytes {
             return Err(broken(&format!("it has {length} of its {} bytes", label.bytes)));
         }
-        let engine = files::read_bounded(file, length).map_err(unreadable)?;
-        if hex(Sha256::new_with_prefix(&engine)) == label.sha256 {
+        let engine = EngineFile::new(files::read_bounded(file, length).map_err(unreadable)?);
+        if engine.sha256 == label.sha256 {
             Ok(engine)
         } else {
             Err(broken("its contents have changed since it was written"))
@@ -320,9 +333,9 @@ impl BuildLock {
     ///
     /// # Errors
     /// No reason not to use the engine.
-    pub fn store(self, engine: &[u8]) -> Result<()> {
+    pub fn store(self, engine: &EngineFile) -> Result<()> {
         let path = |extension| self.cache.path(&self.key, extension);
-        write(&path("engine"), engine)
+        write(&path("engine"), &engine.bytes)
             .and_then(|()| write(&path("txt"), Label::new(&self.key, engine).text().as_bytes()))
             .map_err(|error| {
                 Error::new(ErrorKind::Read, format!("Cannot keep the engine in {}", self.cache.folder.display()))

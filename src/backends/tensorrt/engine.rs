@@ -21,7 +21,7 @@ use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{Dims, TensorDesc};
 
 /// What the user allows a plan to do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RuntimeOptions {
     /// Version-compatible plans carry the runtime of the release that built them, and run it on the host.
     pub allow_host_code: bool,
@@ -201,7 +201,7 @@ impl Engine {
         self.raw().auxiliary_streams()
     }
 
-    /// A context to run in. In TensorRT 8 only the first one starts with profile 0, and others may use the same only
+    /// A context to run in; several threads may make some at the same time. In TensorRT 8 only the first one starts with profile 0, and others may use the same only
     /// where the engine was built for that, as ours are.
     ///
     /// # Errors

@@ -14,17 +14,20 @@ pub mod interfaces;
 pub mod library;
 pub mod onnx;
 mod options;
+mod shared;
 pub mod version;
 
+use std::ptr;
 use std::sync::Arc;
 
 use self::builder::{BuildOptions, Shape};
-use self::cache::{Cache, Lookup};
-use self::engine::{Engine, TensorBinding};
+use self::cache::{Cache, EngineFile, Lookup};
+use self::engine::{Engine, RuntimeOptions, TensorBinding};
 use self::executor::TrtExecutor;
 use self::header::Header;
 use self::library::Library;
 use self::onnx::Onnx;
+use self::shared::InUse;
 use super::context_pool::ContextPool;
 use super::exit::ExitGuard;
 use super::options::{BackendOption, Options};
@@ -228,22 +231,29 @@ impl TrtModel {
         if let (Some(timing), Some(measured)) = (timing, &built.timing) {
             let _ = timing.save(measured); // the next build only takes longer
         }
-        if let Some(Err(error)) = slot.map(|slot| slot.store(&built.engine)) {
+        let file = EngineFile::new(built.engine);
+        if let Some(Err(error)) = slot.map(|slot| slot.store(&file)) {
             (loading.report)(LoadEvent::Warning(error));
         }
-        load(&built.engine, model, library, options, cuda)
+        load(&file, model, library, options, cuda)
     }
 }
 
+/// Loads an engine of ours, unless a model in this process has it.
 fn load(
-    file: &[u8],
+    file: &EngineFile,
     model: &ModelInfo,
     library: &'static Library,
     options: &TrtOptions,
     cuda: &Context,
 ) -> Result<Arc<Engine>> {
-    Header::read(file)
-        .and_then(|header| Engine::load(cuda, library, file, &header, &options.runtime))
+    /// By library, CUDA context, options and digest. Neither of the first two can have gone while an engine is in use.
+    type Source = (usize, usize, RuntimeOptions, String);
+    static LOADED: InUse<Source, Engine> = InUse::new();
+    let source = (ptr::from_ref(library) as usize, cuda.raw() as usize, options.runtime, file.sha256.clone());
+    let load = || Engine::load(cuda, library, &file.bytes, &Header::read(&file.bytes)?, &options.runtime);
+    LOADED
+        .get(source, load)
         .map_err(|error| error.about(&format!("Cannot load the engine of {}", model.path.display())))
 }
 

@@ -54,7 +54,7 @@ fn find(cache: &Cache, key: &Key) -> Lookup {
 
 fn hit(cache: &Cache, key: &Key) -> Vec<u8> {
     match find(cache, key) {
-        Lookup::Hit(engine) => engine,
+        Lookup::Hit(engine) => engine.bytes,
         Lookup::Miss(slot) => panic!("{}", slot.why()),
     }
 }
@@ -76,7 +76,7 @@ fn an_engine_is_found_again() {
     let cache = folder.cache();
     let slot = miss(&cache, &key());
     assert_eq!(slot.why(), "there is none for this model in the engine cache");
-    slot.store(b"an engine").unwrap();
+    slot.store(&EngineFile::new(b"an engine".to_vec())).unwrap();
     assert_eq!(hit(&cache, &key()), b"an engine");
 
     // The label is for people too.
@@ -102,7 +102,7 @@ fn the_name_of_an_entry_never_changes() {
 fn only_the_user_can_read_it() {
     let folder = Folder::new("modes");
     let cache = folder.cache();
-    miss(&cache, &key()).store(b"an engine").unwrap();
+    miss(&cache, &key()).store(&EngineFile::new(b"an engine".to_vec())).unwrap();
     assert_eq!(mode(&folder.0), 0o700);
     for extension in ["engine", "txt", "lock"] {
         assert_eq!(mode(&folder.file(extension)), 0o600, "{extension}");
@@ -131,12 +131,12 @@ fn a_broken_entry_is_built_again() {
             "it was built with precision “int8”, and wanted is “fp16”",
         ),
     ];
-    miss(&cache, &key()).store(engine).unwrap();
+    miss(&cache, &key()).store(&EngineFile::new(engine.to_vec())).unwrap();
     for (damage, words) in breakages {
         damage(&folder.file("engine"), &folder.file("txt"));
         let slot = miss(&cache, &key());
         assert!(slot.why().contains(" is broken: ") && slot.why().contains(words), "{} / {words}", slot.why());
-        slot.store(engine).unwrap();
+        slot.store(&EngineFile::new(engine.to_vec())).unwrap();
         assert_eq!(hit(&cache, &key()), engine);
     }
 }
@@ -145,7 +145,7 @@ fn a_broken_entry_is_built_again() {
 fn a_stale_entry_names_the_difference() {
     let folder = Folder::new("stale");
     let cache = folder.cache();
-    miss(&cache, &key()).store(b"an engine").unwrap();
+    miss(&cache, &key()).store(&EngineFile::new(b"an engine".to_vec())).unwrap();
     let changes = [
         (Key { contents: "beef".into(), ..key() }, "the model has changed since"),
         (
@@ -190,9 +190,9 @@ fn engines_of_former_contents_are_removed() {
     let folder = Folder::new("former");
     let cache = folder.cache();
     let (new, other_gpu) = (Key { contents: "beef".into(), ..key() }, Key { gpu: "NVIDIA L4".into(), ..key() });
-    miss(&cache, &key()).store(b"old").unwrap();
-    miss(&cache, &other_gpu).store(b"other").unwrap();
-    miss(&cache, &new).store(b"new").unwrap();
+    miss(&cache, &key()).store(&EngineFile::new(b"old".to_vec())).unwrap();
+    miss(&cache, &other_gpu).store(&EngineFile::new(b"other".to_vec())).unwrap();
+    miss(&cache, &new).store(&EngineFile::new(b"new".to_vec())).unwrap();
     miss(&cache, &key());
     assert_eq!((hit(&cache, &new), hit(&cache, &other_gpu)), (b"new".to_vec(), b"other".to_vec()));
 }
@@ -206,14 +206,14 @@ fn a_second_process_waits_and_uses_the_engine() {
     let second = thread::spawn({
         let cache = cache.clone();
         move || match cache.find(&key(), &GO_ON, || sender.send(()).unwrap()).unwrap() {
-            Lookup::Hit(engine) => engine,
+            Lookup::Hit(engine) => engine.bytes,
             Lookup::Miss(slot) => panic!("{}", slot.why()),
         }
     });
     waits.recv().unwrap();
     // Others are not held up.
     miss(&cache, &Key { precision: "fp32".into(), ..key() });
-    slot.store(b"an engine").unwrap();
+    slot.store(&EngineFile::new(b"an engine".to_vec())).unwrap();
     assert_eq!(second.join().unwrap(), b"an engine");
 }
 
@@ -330,11 +330,11 @@ fn files_that_others_wrote_are_no_engines() {
     let folder = Folder::new("planted");
     let cache = folder.cache();
     for extension in ["engine", "txt"] {
-        miss(&cache, &key()).store(b"an engine").unwrap();
+        miss(&cache, &key()).store(&EngineFile::new(b"an engine".to_vec())).unwrap();
         fs::set_permissions(folder.file(extension), fs::Permissions::from_mode(0o666)).unwrap();
         let slot = miss(&cache, &key());
         assert!(slot.why().contains("other users may write to it"), "{}", slot.why());
-        slot.store(b"an engine").unwrap();
+        slot.store(&EngineFile::new(b"an engine".to_vec())).unwrap();
         if is_root() {
             std::os::unix::fs::chown(folder.file(extension), Some(NOBODY), None).unwrap();
             let slot = miss(&cache, &key());
@@ -356,7 +356,7 @@ fn planted_links_and_pipes_are_not_followed() {
     for extension in ["engine.tmp", "txt.tmp", "lock"] {
         link(extension);
     }
-    miss(&cache, &key()).store(b"an engine").unwrap();
+    miss(&cache, &key()).store(&EngineFile::new(b"an engine".to_vec())).unwrap();
     assert_eq!(fs::read(&target).unwrap(), b"precious");
     assert_eq!(hit(&cache, &key()), b"an engine");
 
@@ -369,7 +369,7 @@ fn planted_links_and_pipes_are_not_followed() {
     // A pipe would be waited for.
     for extension in ["engine", "txt"] {
         let path = cache.path(&key(), extension);
-        miss(&cache, &key()).store(b"an engine").unwrap();
+        miss(&cache, &key()).store(&EngineFile::new(b"an engine".to_vec())).unwrap();
         fs::remove_file(&path).unwrap();
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
         let why = miss(&cache, &key()).why().to_string();
@@ -393,13 +393,13 @@ fn a_lock_ends_even_if_a_child_has_the_file() {
 fn a_read_only_cache_is_still_read() {
     let folder = Folder::new("read-only");
     let cache = folder.cache();
-    miss(&cache, &key()).store(b"an engine").unwrap();
+    miss(&cache, &key()).store(&EngineFile::new(b"an engine".to_vec())).unwrap();
     // For root, modes forbid nothing; folders with the names of the files do.
     let other = Key { precision: "fp32".into(), ..key() };
     for extension in ["lock", "engine.tmp"] {
         fs::create_dir(cache.path(&other, extension)).unwrap();
     }
-    let error = miss(&cache, &other).store(b"another").unwrap_err();
+    let error = miss(&cache, &other).store(&EngineFile::new(b"another".to_vec())).unwrap_err();
     assert!(error.message().starts_with("Cannot keep the engine in "), "{error}");
     assert_eq!(hit(&cache, &key()), b"an engine");
 }
