@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Streams that join and leave for a long time. No frame may be lost or reordered, and no memory may be leaked.
 //!
-//! `cargo bench --bench soak -- [CLIP [MODEL]] [streams=16] [seconds=600] [batch=4] [seed=1]
-//! [kind=detect] [second=MODEL] [second-batch=32] [nms=PROPERTY=VALUE,…] [PROPERTY=VALUE…]`
+//! `cargo bench --bench soak -- [CLIP [MODEL…]] [streams=16] [seconds=600] [batch=4] [seed=1]
+//! [kind=detect] [second=MODEL] [second-batch=32] [stay=false] [nms=PROPERTY=VALUE,…] [PROPERTY=VALUE…]`
 //!
 //! Other properties are those of trtinfer. `kind=segment` takes a model with masks, and `kind=track+second` has trttrack and a
 //! second model on the objects behind it, each object once in streams that share it and at each frame in the others; `kind=decode`
-//! has decoders alone, which tells what is theirs. At any time that many streams run, each in a pipeline of its own: every second
-//! one has a model of its own, the others share one that takes batches of `batch`. A stream lives for some seconds and comes at
-//! some pace, as `seed` has it; then it ends, or is stopped with frames under way, and another one replaces it. Every minute all
-//! of them leave, so that what is still there then can be compared: bytes in use on the heap, GPU memory, threads and open files
-//! may never be more than they were after the first one, but for what libraries keep. Without GPU, frames are decoded and models
-//! run on the CPU.
+//! has decoders alone, which tells what is theirs. With several kinds, as in `kind=segment,track+second`, each has that many streams,
+//! and its MODEL in the same order. At any time that many streams run, each in a pipeline of its own: every second one has a model
+//! of its own, the others share one that takes batches of `batch`. A stream lives for some seconds and comes at some pace, as `seed`
+//! has it; then it ends, or is stopped with frames under way, and another one replaces it. Every minute all of them leave, so that
+//! what is still there then can be compared: bytes in use on the heap, GPU memory, threads and open files may never be more than
+//! they were after the first one, but for what libraries keep. Without GPU, frames are decoded and models run on the CPU.
+//!
+//! The models are loaded again each minute then, of which TensorRT 8.6 keeps 92 kB for each load of many engines. With `stay=true`
+//! two more streams of each kind, at 5 frames a second, stay to the end, and with them the engines.
 //!
 //! Each frame that a decoder gives must come to the sink, with the same PTS, in the same order; of a stream that is stopped,
 //! those that had come so far. A line is printed each minute, which separates memory that grows from memory that grew once. Exit
@@ -70,8 +73,8 @@ impl Phase {
 
 struct Soak {
     clip: Clip,
-    /// What is between decoder and sink: with a shared model, and with one of its own.
-    elements: [String; 2],
+    /// What is between decoder and sink, for each kind: with a shared model, and with one of its own.
+    elements: Vec<[String; 2]>,
     /// Streams that have lived, and frames that came through.
     streams: AtomicU64,
     frames: AtomicU64,
@@ -84,16 +87,19 @@ struct Path {
     wrong: Option<String>,
 }
 
+/// How a stream lives.
+struct Life {
+    length: Duration,
+    /// Frames a second, 0 for as many as there can be.
+    pace: u32,
+    /// Whether it is stopped with frames under way; else it ends.
+    is_stopped: bool,
+}
+
 impl Soak {
     /// One stream, from its start to its end.
-    fn live(
-        &self,
-        slot: usize,
-        random: &mut Random,
-        phase: Phase,
-        goes_on: impl Fn() -> bool + Sync,
-    ) -> Result<(), String> {
-        let line = self.clip.branch(0, 0, false, &self.elements[slot % 2]);
+    fn live(&self, slot: usize, life: &Life, phase: Phase, goes_on: impl Fn() -> bool + Sync) -> Result<(), String> {
+        let line = self.clip.branch(0, 0, false, &self.elements[slot / 2 % self.elements.len()][slot % 2]);
         let pipeline = gst::parse::launch(&line).map_err(|error| format!("{line}: {error}"))?;
         let pipeline = pipeline.downcast::<gst::Pipeline>().expect("several elements");
         let path = Arc::new(Mutex::new(Path::default()));
@@ -132,14 +138,13 @@ impl Soak {
         };
 
         let source = pipeline.by_name("source0").unwrap().downcast::<AppSrc>().unwrap();
-        let (life, pace) = (Duration::from_secs_f32(random.between(0.5, 8.0)), random.one_of(&[0, 5, 15, 30]));
-        let is_stopped = random.below(3) == 0 && phase != Phase::WarmUp;
+        let &Life { length, pace, is_stopped } = life;
         let started = Instant::now();
         let _ = pipeline.set_state(gst::State::Playing); // what fails is on the bus
         let mut said = None;
         let pushed = thread::scope(|scope| {
-            let fed =
-                scope.spawn(|| self.clip.feed(&source, pace, Duration::ZERO, || goes_on() && started.elapsed() < life));
+            let fed = scope
+                .spawn(|| self.clip.feed(&source, pace, Duration::ZERO, || goes_on() && started.elapsed() < length));
             // A stream that has failed takes no more, and its feeder would wait for ever.
             while !fed.is_finished() {
                 if said.is_some() {
@@ -185,7 +190,12 @@ impl Soak {
                 let goes_on = || !leave.load(Ordering::Relaxed);
                 let mut outcome = Ok(());
                 while goes_on() && outcome.is_ok() {
-                    outcome = soak.live(slot, &mut random, phase, goes_on);
+                    let life = Life {
+                        length: Duration::from_secs_f32(random.between(0.5, 8.0)),
+                        pace: random.one_of(&[0, 5, 15, 30]),
+                        is_stopped: random.below(3) == 0 && phase != Phase::WarmUp,
+                    };
+                    outcome = soak.live(slot, &life, phase, goes_on);
                 }
                 let _ = sender.send(outcome.map_err(|wrong| format!("Stream {slot}: {wrong}.")));
             })
@@ -240,10 +250,43 @@ fn record_runs(model: &str, properties: &[String], streams: u64) -> gsttrt::core
     Ok(sessions)
 }
 
+/// Streams that stay until they are asked to leave.
+struct Stayers {
+    leave: Arc<AtomicBool>,
+    threads: Vec<thread::JoinHandle<Result<(), String>>>,
+}
+
+impl Stayers {
+    fn new(soak: &Arc<Soak>, streams: usize) -> Self {
+        let leave = Arc::new(AtomicBool::new(false));
+        let live = |slot| {
+            let (soak, leave) = (soak.clone(), leave.clone());
+            let life = Life { length: Duration::MAX, pace: 5, is_stopped: false };
+            thread::spawn(move || soak.live(slot, &life, Phase::WarmUp, || !leave.load(Ordering::Relaxed)))
+        };
+        Stayers { threads: (0..streams).map(live).collect(), leave }
+    }
+
+    fn leave(self) -> Result<(), String> {
+        self.leave.store(true, Ordering::Relaxed);
+        self.threads.into_iter().try_for_each(|thread| thread.join().expect("it does not panic"))
+    }
+}
+
+/// A kind of streams, and their model.
+struct Kind {
+    name: String,
+    model: String,
+}
+
+impl Kind {
+    const DECODE: &str = "decode";
+    const SECOND: &str = "track+second";
+}
+
 struct Arguments {
     clip: String,
-    kind: String,
-    model: String,
+    kinds: Vec<Kind>,
     /// A second model, on the objects of the first.
     second: Option<String>,
     second_batch: u64,
@@ -251,6 +294,8 @@ struct Arguments {
     seconds: u64,
     batch: u64,
     seed: u64,
+    /// Whether some streams stay to the end.
+    stay: bool,
     /// Of trtnms.
     nms: String,
     /// Of trtinfer.
@@ -261,7 +306,7 @@ impl Arguments {
     fn parse() -> Result<Self, Box<dyn Error>> {
         let (mut streams, mut seconds, mut batch, mut second_batch, mut seed) = (16, 600, 4, 32, 1);
         let (mut files, mut properties) = (Vec::new(), Vec::new());
-        let (mut kind, mut second, mut nms) = ("detect".to_string(), None, String::new());
+        let (mut kinds, mut second, mut nms, mut stay) = ("detect".to_string(), None, String::new(), false);
         for argument in std::env::args().skip(1).filter(|argument| !argument.starts_with("--")) {
             let number =
                 |text: &str| text.parse::<u64>().map_err(|error| format!("{argument} cannot be read: {error}."));
@@ -271,7 +316,10 @@ impl Arguments {
                 Some(("seconds", text)) => seconds = number(text)?,
                 Some(("batch", text)) => batch = number(text)?.max(1),
                 Some(("seed", text)) => seed = number(text)?,
-                Some(("kind", text)) => kind = text.into(),
+                Some(("kind", text)) => kinds = text.into(),
+                Some(("stay", text)) => {
+                    stay = text.parse().map_err(|error| format!("{argument} cannot be read: {error}."))?;
+                }
                 Some(("second", text)) => second = Some(text.to_string()),
                 Some(("second-batch", text)) => second_batch = number(text)?.max(1),
                 Some(("nms", text)) => nms = text.replace(',', " "),
@@ -279,35 +327,39 @@ impl Arguments {
             }
         }
         let sample = |name: &str| format!("{}/tests/{name}", env!("CARGO_MANIFEST_DIR"));
-        let model = match kind.as_str() {
-            "detect" | "decode" => "models/shapes.onnx",
-            "segment" => "models/shapes-seg.onnx",
-            "track+second" => {
-                second.get_or_insert_with(|| sample("models/shapes-cls.onnx"));
-                "models/shapes.onnx"
-            }
-            _ => return Err(format!("kind={kind} is none of decode, detect, segment and track+second.").into()),
-        };
         // A model that takes one picture at a time is one for batches of 1.
         let open = |model: String, batch| if batch > 1 { open_batch::of(&model) } else { Ok(model) };
+        let kind = |(i, name): (usize, &str)| -> Result<Kind, Box<dyn Error>> {
+            let model = match name {
+                Kind::DECODE | "detect" | Kind::SECOND => "models/shapes.onnx",
+                "segment" => "models/shapes-seg.onnx",
+                _ => return Err(format!("kind={name} is none of decode, detect, segment and track+second.").into()),
+            };
+            let model = files.get(1 + i).cloned().unwrap_or_else(|| sample(model));
+            Ok(Kind { name: name.into(), model: open(model, batch)? })
+        };
+        let kinds = kinds.split(',').enumerate().map(kind).collect::<Result<Vec<_>, _>>()?;
+        if kinds.iter().any(|kind| kind.name == Kind::SECOND) {
+            second.get_or_insert_with(|| sample("models/shapes-cls.onnx"));
+        }
         Ok(Arguments {
             clip: files.first().cloned().unwrap_or_else(|| sample("data/sample.mp4")),
-            kind,
-            model: open(files.get(1).cloned().unwrap_or_else(|| sample(model)), batch)?,
+            kinds,
             second: second.map(|second| open(second, second_batch)).transpose()?,
             second_batch,
             streams,
             seconds,
             batch,
             seed,
+            stay,
             nms,
             properties,
         })
     }
 
     /// What is between decoder and sink, with models that streams share, or with those of one stream.
-    fn elements(&self, shared: bool) -> String {
-        if self.kind == "decode" {
+    fn elements(&self, kind: &Kind, shared: bool) -> String {
+        if kind.name == Kind::DECODE {
             return String::new();
         }
         let properties = self.properties.join(" ");
@@ -316,8 +368,8 @@ impl Arguments {
             let sharing = if shared { format!("shared-model={name} batch-size={batch}") } else { String::new() };
             format!("trtinfer model-file={model} {sharing} {properties} ! {room} ! trtnms {}", self.nms)
         };
-        let first = format!("! trtpreprocess ! {}", infer(&self.model, "soak", self.batch));
-        let Some(second) = &self.second else { return first };
+        let first = format!("! trtpreprocess ! {}", infer(&kind.model, &kind.name, self.batch));
+        let Some(second) = self.second.as_ref().filter(|_| kind.name == Kind::SECOND) else { return first };
         // 0 is once.
         let interval = u32::from(!shared);
         let second = infer(second, "soak-objects", self.second_batch);
@@ -330,32 +382,34 @@ fn soak() -> Result<(), Box<dyn Error>> {
     gst::init()?;
     gsttrt::plugin_register_static()?;
     let arguments = Arguments::parse()?;
-    let Arguments { streams, seconds, batch, seed, ref clip, ref model, .. } = arguments;
+    let Arguments { streams, seconds, batch, seed, ref clip, ref kinds, .. } = arguments;
     let soak = Arc::new(Soak {
         clip: Clip::read(clip, Held::Coded)?,
-        elements: [arguments.elements(true), arguments.elements(false)],
+        elements: kinds.iter().map(|kind| [true, false].map(|shared| arguments.elements(kind, shared))).collect(),
         streams: AtomicU64::default(),
         frames: AtomicU64::default(),
     });
     // Before anything counts engines are built, runs captured, and the context is made that looks at the GPU's memory: its 20 MiB on
     // the heap would be found behind the first minute only.
     machine::gpu_mib();
-    soak.crowd(2, Duration::from_secs(1), seed, Phase::WarmUp)?;
-    let first = Some(model).filter(|_| arguments.kind != "decode");
-    let models = [first, arguments.second.as_ref()].into_iter().flatten();
+    soak.crowd(2 * kinds.len(), Duration::from_secs(1), seed, Phase::WarmUp)?;
+    let first = kinds.iter().filter(|kind| kind.name != Kind::DECODE).map(|kind| &kind.model);
+    let models = first.chain(&arguments.second);
     let recorded: Result<Vec<_>, _> = models.map(|model| record_runs(model, &arguments.properties, streams)).collect();
     drop(recorded?);
+    let stayers = arguments.stay.then(|| Stayers::new(&soak, 2 * kinds.len()));
 
-    let kind = &arguments.kind;
-    println!(
-        "{streams} streams of {clip} for {seconds} s, {kind}; every second one shares {model} for batches of {batch}"
-    );
+    for Kind { name, model } in kinds {
+        println!(
+            "{streams} streams of {clip} for {seconds} s, {name}; every second one shares {model} for batches of {batch}"
+        );
+    }
     let length = Duration::from_secs(seconds);
     let minute = (length / 4).min(Duration::from_secs(60));
     let begun = Instant::now();
     let mut minutes = Vec::new();
     for round in 1.. {
-        soak.crowd(streams as usize, minute, seed + round, Phase::Counted)?;
+        soak.crowd(streams as usize * kinds.len(), minute, seed + round, Phase::Counted)?;
         let (heap, gpu_mib) = (heap::settled(heap::allocated), machine::gpu_mib());
         let (threads, files) = (machine::threads(), machine::files());
         println!(
@@ -372,6 +426,7 @@ fn soak() -> Result<(), Box<dyn Error>> {
             break;
         }
     }
+    stayers.map_or(Ok(()), Stayers::leave)?;
     for (i, (what, allowed)) in KEPT.into_iter().enumerate() {
         let most = minutes.iter().map(|minute| minute[i]).max().expect("there are two at least");
         if most > minutes[0][i] + allowed {

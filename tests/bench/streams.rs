@@ -3,20 +3,20 @@
 //! alone, and the engine alone.
 //!
 //! `cargo bench --bench streams -- [CLIP [MODEL]] [streams=1,4,16,32] [batch=1,4,16] [seconds=4] [repeats=3] [live=30]
-//! [batch-timeout=10000] [draw=true] [live-queue=true] [gpus=1] [decoded=false]
+//! [batch-timeout=10000] [runs=1] [draw=true] [live-queue=true] [gpus=1] [decoded=false]
 //! [preprocess=PROPERTY=VALUE,…] [nms=PROPERTY=VALUE,…] [second=MODEL] [second-batch=32] [second-runs=1]
 //! [reclassify=1,0] [regions=PROPERTY=VALUE,…] [json=FILE] [PROPERTY=VALUE…]`
 //!
 //! Other properties are those of trtinfer. H.264 of the clip is held in memory and goes round and round. One pipeline has all
 //! streams, each with `appsrc ! DECODER ! trtpreprocess ! trtinfer ! queue ! trtnms ! fakesink`; DECODER is nvh264dec, where that
-//! is not there avdec_h264. In rows “own” each stream has a model, without batches; in those with a number all streams share
+//! is not there avdec_h264. With `runs=2` a model that takes batches runs two of them at the same time. In rows “own” each stream has a model, without batches; in those with a number all streams share
 //! one that takes batches of so many. Frames count between the moment when all streams are warm and the end; each figure is
 //! the median of the repeats. With `gpus=2` every other stream is decoded and inferred on the second one. With `decoded=true`
 //! streams are made of 16 frames that the decoder left in memory before, all the same ones, which `draw=true` would have copied.
 //! `streams=` alone measures engines only, and `batch=` alone decoding only.
 //!
 //! * decode: the same without our elements. engine: runs on batches of the clip's pictures that are there, fps of the best of
-//!   1, 2 and 4 threads, each with an engine of its own and two runs in flight. of ceiling: fps of the chain over the smaller of
+//!   1, 2 and 4 threads, each with an execution context of its own and two runs in flight. of ceiling: fps of the chain over the smaller of
 //!   both. Where `preprocess=slices=3x2` makes slices, batches are of slices, and the engine's fps are its slices over those of a
 //!   frame.
 //! * CPU: seconds of the whole process for 1,000 frames, those beyond decoding alone, and those that threads spend in our
@@ -249,6 +249,7 @@ impl Bench {
             properties,
             options,
             timeout,
+            contexts,
             draw,
             preprocess,
             nms,
@@ -259,11 +260,14 @@ impl Bench {
             ..
         } = &self.arguments;
         let (batch, engines, sharing) = match shared {
-            Some(batch) => (batch, 1, format!("shared-model=streams batch-size={batch} batch-timeout={timeout}")),
+            Some(batch) => {
+                let runs = if batch > 1 { format!("parallel-runs={contexts}") } else { String::new() };
+                (batch, 1, format!("shared-model=streams batch-size={batch} batch-timeout={timeout} {runs}"))
+            }
             None => (1, streams, String::new()),
         };
-        // In all queues together, one batch can wait for its end while the next one gathers.
-        let room = queue((2 * batch).div_ceil(streams).max(4));
+        // In all queues together, a batch of each run can wait for its end while the next one gathers.
+        let room = queue(((contexts + 1) * batch).div_ceil(streams).max(4));
         let elements = |room: &str| {
             format!(
                 "! trtpreprocess {preprocess} ! trtinfer model-file={model} {properties} {sharing} {room} \
@@ -279,7 +283,11 @@ impl Bench {
         let figure = |get: fn(&Figures) -> f64| median(flat_out.iter().map(get));
         let (fps, cpu, mib) = (figure(|run| run.fps), figure(|run| run.cpu), figure(|run| run.gpu_mib));
         let (fill, late) = (figure(Figures::fill), figure(Figures::late));
-        let contexts = if shared == Some(1) { LoadContext::SHARED_CONTEXTS } else { 1 };
+        let contexts = match shared {
+            Some(1) => LoadContext::SHARED_CONTEXTS,
+            Some(_) => *contexts,
+            None => 1,
+        };
         let [engines_mib, room_mib] = engine_alone.loaded_mib(engines, contexts)?;
         // Slices are several pictures of a frame.
         let pictures = match preprocess.as_str() {

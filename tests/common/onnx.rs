@@ -50,7 +50,10 @@ impl Graph {
         let shapes: Vec<&String> =
             graph.node.iter().filter(|node| node.op_type == "Reshape").map(|node| &node.input[1]).collect();
         for weight in graph.initializer.iter_mut().filter(|weight| shapes.contains(&&weight.name)) {
-            weight.raw_data.as_mut().unwrap()[..8].copy_from_slice(&(-1i64).to_le_bytes());
+            // The batch is what the input has, by 0; -1 says so of one dimension only.
+            let (shape, _) = weight.raw_data.as_mut().unwrap().as_chunks_mut();
+            let others_are_open = shape[1..].contains(&(-1i64).to_le_bytes());
+            shape[0] = if others_are_open { 0i64 } else { -1 }.to_le_bytes();
         }
         self
     }

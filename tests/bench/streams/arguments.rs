@@ -9,7 +9,7 @@ use std::time::Duration;
 use gsttrt::session::{SessionOptions, parse_options};
 use serde_json::Value;
 
-const HELP: &str = "CLIP and MODEL come first; then streams=, batch=, seconds=, repeats=, live=, batch-timeout=, draw=, live-queue=, gpus=, decoded=, preprocess=, nms=, second=, second-batch=, second-runs=, reclassify=, regions=, json=, and trtinfer's properties";
+const HELP: &str = "CLIP and MODEL come first; then streams=, batch=, seconds=, repeats=, live=, batch-timeout=, runs=, draw=, live-queue=, gpus=, decoded=, preprocess=, nms=, second=, second-batch=, second-runs=, reclassify=, regions=, json=, and trtinfer's properties";
 
 /// What the bench is called with.
 pub struct Arguments {
@@ -22,6 +22,8 @@ pub struct Arguments {
     pub live: u32,
     /// Of trtinfer where it batches.
     pub timeout: u32,
+    /// `parallel-runs` of trtinfer where it batches.
+    pub contexts: usize,
     pub draw: bool,
     /// Whether there is a queue between trtinfer and trtnms where frames come at their own pace.
     pub live_queue: bool,
@@ -70,6 +72,7 @@ impl Arguments {
             repeats: 3,
             live: 30,
             timeout: 10_000,
+            contexts: 1,
             draw: true,
             live_queue: true,
             gpus: 1,
@@ -99,6 +102,7 @@ impl Arguments {
                 "repeats" => parsed.repeats = number()?.max(1) as usize,
                 "live" => parsed.live = number()?,
                 "batch-timeout" => parsed.timeout = number()?,
+                "runs" => parsed.contexts = number()?.max(1) as usize,
                 "draw" => parsed.draw = text.parse().map_err(|error| wrong(&error))?,
                 "live-queue" => parsed.live_queue = text.parse().map_err(|error| wrong(&error))?,
                 "decoded" => parsed.decoded = text.parse().map_err(|error| wrong(&error))?,
