@@ -5,16 +5,17 @@
 //! [kind=detect] [second=MODEL] [second-batch=32] [stay=false] [nms=PROPERTY=VALUE,…] [PROPERTY=VALUE…]`
 //!
 //! Other properties are those of trtinfer. `kind=segment` takes a model with masks, and `kind=track+second` has trttrack and a
-//! second model on the objects behind it, each object once in streams that share it and at each frame in the others; `kind=decode`
-//! has decoders alone, which tells what is theirs. With several kinds, as in `kind=segment,track+second`, each has that many streams,
-//! and its MODEL in the same order. At any time that many streams run, each in a pipeline of its own: every second one has a model
-//! of its own, the others share one that takes batches of `batch`. A stream lives for some seconds and comes at some pace, as `seed`
-//! has it; then it ends, or is stopped with frames under way, and another one replaces it. Every minute all of them leave, so that
-//! what is still there then can be compared: bytes in use on the heap, GPU memory, threads and open files may never be more than
-//! they were after the first one, but for what libraries keep. Without GPU, frames are decoded and models run on the CPU.
+//! second model on the objects behind it, each object once in streams that share it and at each frame in the others;
+//! `kind=decode` has decoders alone, which tells what is theirs. With several kinds, as in `kind=segment,track+second`, each has
+//! that many streams, and its MODEL in the same order. At any time that many streams run, each in a pipeline of its own: every
+//! second one has a model of its own, the others share one that takes batches of `batch`. A stream lives for some seconds and
+//! comes at some pace, as `seed` has it; then it ends, or is stopped with frames under way, and another one replaces it. Every
+//! minute all of them leave, so that what is still there then can be compared: bytes in use on the heap, GPU memory, threads and
+//! open files may never be more than they were after the first one, but for what libraries keep. Without GPU, frames are decoded
+//! and models run on the CPU.
 //!
 //! The models are loaded again each minute then, of which TensorRT 8.6 keeps 92 kB for each load of many engines. With `stay=true`
-//! two more streams of each kind, at 5 frames a second, stay to the end, and with them the engines.
+//! two more streams of each kind wait after their first frames, and stay to the end, and with them the engines.
 //!
 //! Each frame that a decoder gives must come to the sink, with the same PTS, in the same order; of a stream that is stopped,
 //! those that had come so far. A line is printed each minute, which separates memory that grows from memory that grew once. Exit
@@ -262,7 +263,15 @@ impl Stayers {
         let live = |slot| {
             let (soak, leave) = (soak.clone(), leave.clone());
             let life = Life { length: Duration::MAX, pace: 5, is_stopped: false };
-            thread::spawn(move || soak.live(slot, &life, Phase::WarmUp, || !leave.load(Ordering::Relaxed)))
+            let begun = Instant::now();
+            // Frames on their way would change what is compared.
+            let goes_on = move || {
+                while begun.elapsed() > Duration::from_secs(2) && !leave.load(Ordering::Relaxed) {
+                    thread::sleep(Duration::from_millis(50));
+                }
+                !leave.load(Ordering::Relaxed)
+            };
+            thread::spawn(move || soak.live(slot, &life, Phase::WarmUp, goes_on))
         };
         Stayers { threads: (0..streams).map(live).collect(), leave }
     }
@@ -410,7 +419,13 @@ fn soak() -> Result<(), Box<dyn Error>> {
     let mut minutes = Vec::new();
     for round in 1.. {
         soak.crowd(streams as usize * kinds.len(), minute, seed + round, Phase::Counted)?;
-        let (heap, gpu_mib) = (heap::settled(heap::allocated), machine::gpu_mib());
+        if arguments.stay {
+            // Those of models that run stay, too.
+            ["trt-open", "trt-load"].into_iter().for_each(heap::wait_for_end_of);
+        } else {
+            heap::wait_for_end_of("trt-");
+        }
+        let (heap, gpu_mib) = (heap::allocated(), machine::gpu_mib());
         let (threads, files) = (machine::threads(), machine::files());
         println!(
             "{:>5.0} s: {} streams have lived, {} frames came through; {} KiB on the heap, {gpu_mib:.0} MiB on the GPU, \

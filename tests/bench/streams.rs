@@ -9,11 +9,12 @@
 //!
 //! Other properties are those of trtinfer. H.264 of the clip is held in memory and goes round and round. One pipeline has all
 //! streams, each with `appsrc ! DECODER ! trtpreprocess ! trtinfer ! queue ! trtnms ! fakesink`; DECODER is nvh264dec, where that
-//! is not there avdec_h264. With `runs=2` a model that takes batches runs two of them at the same time. In rows “own” each stream has a model, without batches; in those with a number all streams share
-//! one that takes batches of so many. Frames count between the moment when all streams are warm and the end; each figure is
-//! the median of the repeats. With `gpus=2` every other stream is decoded and inferred on the second one. With `decoded=true`
-//! streams are made of 16 frames that the decoder left in memory before, all the same ones, which `draw=true` would have copied.
-//! `streams=` alone measures engines only, and `batch=` alone decoding only.
+//! is not there avdec_h264. With `runs=2` a model that takes batches runs two of them at the same time. In rows “own” each stream
+//! has a model, without batches; in those with a number all streams share one that takes batches of so many. Frames count between
+//! the moment when all streams are warm and the end; each figure is the median of the repeats. With `gpus=2` every other stream
+//! is decoded and inferred on the second one. With `decoded=true` streams are made of 16 frames that the decoder left in memory
+//! before, all the same ones, which `draw=true` would have copied. `streams=` alone measures engines only, and `batch=` alone
+//! decoding only.
 //!
 //! * decode: the same without our elements. engine: runs on batches of the clip's pictures that are there, fps of the best of
 //!   1, 2 and 4 threads, each with an execution context of its own and two runs in flight. of ceiling: fps of the chain over the smaller of
