@@ -43,10 +43,12 @@
 #   LEVEL        how long TensorRT looks for fast kernels (default: 3)
 #   NETS         of the row nets                         (default: yolov8n yolov8s yolov8m yolo11n yolo11s yolo11m)
 #   SWAPS        of the row swap                          (default: 100)
-#   SOAK, KINDS  of the row soak                          (default: 120 s; detect segment track+second)
+#   SOAK, KINDS, STAY
+#                of the row soak: kinds with a comma between run at the same time; with STAY=true engines stay loaded
+#                                                         (default: 120 s; detect segment track+second; false)
 #   YOLOV8S, SEGMENT, CLASSIFY
-#                the other models. TensorRT 8.6 keeps 92 kB of the heap for each load of the default ones, which the rows swap
-#                and soak count, and nothing of the small model and its 640x640 form
+#                the other models. TensorRT 8.6 keeps 92 kB of the heap for each load of an engine with a Softmax, as the default
+#                ones have, which the rows swap and soak count
 #   LIMIT        seconds for one step                     (default: 540)
 #   CROWD, SECOND_RUNS
 #                of the row second: its clip, and the classifier's runs at the same time
@@ -67,7 +69,7 @@ STREAMS=${STREAMS-16,1,4,32} BATCHES=${BATCHES-1,4,16} LENGTH=${LENGTH:-2} REPEA
 NMS=${NMS-mask-output=none} LIVE=${LIVE-30} LIVE_QUEUE=${LIVE_QUEUE:-true} DRAW=${DRAW:-true}
 NETS=${NETS:-yolov8n yolov8s yolov8m yolo11n yolo11s yolo11m}
 LEVEL=${LEVEL:-3} SWAPS=${SWAPS:-100} SECOND_RUNS=${SECOND_RUNS:-4} SOAK=${SOAK:-120}
-KINDS=${KINDS:-detect segment track+second} LIMIT=${LIMIT:-540} PYTHON=${PYTHON:-python3}
+KINDS=${KINDS:-detect segment track+second} STAY=${STAY:-false} LIMIT=${LIMIT:-540} PYTHON=${PYTHON:-python3}
 FAILED=0
 
 # ---------------------------------------------------------------------------- steps
@@ -277,16 +279,19 @@ row_preprocess() {
 }
 
 row_soak() {
-    local properties kind model passed second
+    local properties kind each models passed second
     read -ra properties <<<"$(full) $BACKEND optimization-level=$LEVEL"
     for kind in $KINDS; do
-        model=$SMALL passed=false second=()
-        case $kind in
-            segment) model=$SEGMENT ;;
-            track+second) second=("second=$CLASSIFY") ;;
-        esac
-        LIMIT=$((SOAK + 300)) bench "soak-$kind" soak "$CLIP" "$model" "kind=$kind" "${second[@]}" "streams=16" "seconds=$SOAK" \
-            "${properties[@]}" && passed=true
+        models=() passed=false second=()
+        for each in ${kind//,/ }; do
+            case $each in
+                segment) models+=("$SEGMENT") ;;
+                track+second) models+=("$SMALL") second=("second=$CLASSIFY") ;;
+                *) models+=("$SMALL") ;;
+            esac
+        done
+        LIMIT=$((SOAK + 300)) bench "soak-$kind" soak "$CLIP" "${models[@]}" "kind=$kind" "${second[@]}" "streams=16" "seconds=$SOAK" \
+            "stay=$STAY" "${properties[@]}" && passed=true
         "$PYTHON" -c '
 import json, sys
 print(json.dumps({"row": "soak", "kind": sys.argv[1], "passed": sys.argv[2] == "true", "said": sys.argv[3]}))

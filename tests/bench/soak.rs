@@ -14,7 +14,7 @@
 //! open files may never be more than they were after the first one, but for what libraries keep. Without GPU, frames are decoded
 //! and models run on the CPU.
 //!
-//! The models are loaded again each minute then, of which TensorRT 8.6 keeps 92 kB for each load of many engines. With `stay=true`
+//! The models are loaded again each minute then, of which TensorRT 8.6 keeps 92 kB for each load of one with a Softmax. With `stay=true`
 //! two more streams of each kind wait after their first frames, and stay to the end, and with them the engines.
 //!
 //! Each frame that a decoder gives must come to the sink, with the same PTS, in the same order; of a stream that is stopped,

@@ -16,7 +16,7 @@
 //!   streams together during swaps, and between them with each model. load: from the setting to the message that it is loaded.
 //! * GPU MiB, KiB on the heap, threads, files: the least behind the first quarter of the swaps and behind the last, each with
 //!   the first model. What was loaded once by the first swaps is in both. TensorRT 8.6 keeps 92 kB of the heap for each load of an
-//!   engine of YOLOv8's shape, and none of the default model's; a captured graph more or less is 340 kB.
+//!   engine with a Softmax, as YOLOv8 has, and nothing of other ones; a captured graph more or less is 340 kB.
 //!
 //! Engines are built before. A model whose batch is fixed to 1 gets an open one, as by the bench streams.
 

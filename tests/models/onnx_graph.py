@@ -259,8 +259,13 @@ def export_variants(source):
     return stem
 
 
-def resize(source, side, target):
-    onnx.save(make_resized(onnx.load(source), side), target)
+def resize(source, side, target, names=None):
+    """With other names of its classes, too, if there are any."""
+    model = make_resized(onnx.load(source), side)
+    for entry in model.metadata_props:
+        if names and entry.key == "names":
+            entry.value = str(dict(enumerate(names)))
+    onnx.save(model, target)
 
 
 def count_work(model):
