@@ -201,8 +201,8 @@ impl Engine {
         self.raw().auxiliary_streams()
     }
 
-    /// A context to run in; several threads may make some at the same time. In TensorRT 8 only the first one starts with profile 0, and others may use the same only
-    /// where the engine was built for that, as ours are.
+    /// A context to run in; several threads may make some at the same time. In TensorRT 8 only the first one starts with
+    /// profile 0, and others may use the same only where the engine was built for that, as ours are.
     ///
     /// # Errors
     /// `Run`, where the GPU has no memory left.
