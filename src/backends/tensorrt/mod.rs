@@ -239,7 +239,6 @@ impl TrtModel {
     }
 }
 
-/// Loads an engine of ours, unless a model in this process has it.
 fn load(
     file: &EngineFile,
     model: &ModelInfo,
@@ -247,14 +246,22 @@ fn load(
     options: &TrtOptions,
     cuda: &Context,
 ) -> Result<Arc<Engine>> {
+    engine_in_use(file, library, options.runtime, cuda)
+        .map_err(|error| error.about(&format!("Cannot load the engine of {}", model.path.display())))
+}
+
+/// Loads an engine of ours, unless a model in this process has it.
+fn engine_in_use(
+    file: &EngineFile,
+    library: &'static Library,
+    options: RuntimeOptions,
+    cuda: &Context,
+) -> Result<Arc<Engine>> {
     /// By library, CUDA context, options and digest. Neither of the first two can have gone while an engine is in use.
     type Source = (usize, usize, RuntimeOptions, String);
     static LOADED: InUse<Source, Engine> = InUse::new();
-    let source = (ptr::from_ref(library) as usize, cuda.raw() as usize, options.runtime, file.sha256.clone());
-    let load = || Engine::load(cuda, library, &file.bytes, &Header::read(&file.bytes)?, &options.runtime);
-    LOADED
-        .get(source, load)
-        .map_err(|error| error.about(&format!("Cannot load the engine of {}", model.path.display())))
+    let source = (ptr::from_ref(library) as usize, cuda.raw() as usize, options, file.sha256.clone());
+    LOADED.get(source, || Engine::load(cuda, library, &file.bytes, &Header::read(&file.bytes)?, &options))
 }
 
 /// The dimensions of all inputs that the file leaves open, fastest where batches are full.
@@ -277,4 +284,34 @@ fn with_rows(dims: &Dims, rows: usize) -> Dims {
     let mut dims = dims.clone();
     dims.0[0] = rows as i64;
     dims
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::fakes::Fakes;
+
+    #[test]
+    fn an_engine_is_deserialised_once_for_all_that_use_it() {
+        let Some(fakes) = Fakes::of(module_path!(), "an_engine_is_deserialised_once_for_all_that_use_it") else {
+            return;
+        };
+        let context = fakes.context();
+        let bytes = fs::read(fakes.engine()).unwrap();
+        let library = Library::open(None, Some(&Header::read(&bytes).unwrap())).unwrap();
+        let mut other = bytes.clone();
+        other.push(0);
+        let [file, other] = [bytes, other].map(EngineFile::new);
+        let get = |file| engine_in_use(file, library, RuntimeOptions::default(), &context).unwrap();
+        let [first, second] = [get(&file), get(&file)];
+        assert!(Arc::ptr_eq(&first, &second));
+        assert_eq!(fakes.engines(0), 1);
+        let longer = get(&other);
+        assert_eq!(fakes.engines(0), 2, "another file");
+        drop([first, second, longer]);
+        get(&file);
+        assert_eq!(fakes.engines(0), 3, "nothing used it any more");
+    }
 }
