@@ -2,17 +2,18 @@
 # SPDX-License-Identifier: MPL-2.0
 """Frames per second of the whole chain on the CPU, beside what users would write or run instead, from file to objects.
 
-  tests/bench/peers.py [--rounds 5] [--threads 1 2] [--clip CLIP] [--gstreamer FOLDER] [MODEL...]
+  tests/bench/peers.py [--rounds 5] [--threads 1 2] [--clip CLIP] [--gstreamer FOLDER] [--programs NAME,…] [MODEL...]
 
   gst-trt       `gst-trt detect --no-video`, with the ONNX Runtime of the others
   int8          the same with an INT8 copy of the model by examples/quantize.py, which is compared with it
   rten          the same with backend=rten, which needs nothing
   ultralytics   `YOLO(model).predict(clip, stream=True)`
   opencv        VideoCapture, letterbox, ONNX Runtime, NMSBoxes
+  opencv-dnn    the same with OpenCV's own networks
   gstreamer     onnxinference ! yolov8tensordec, all optimisations, in a folder with Debian sid as tests/compat.sh makes it;
                 left out without --gstreamer
 
-All on the same cores, in turns; figures are medians over the rounds of frames for each second between the first and the last
+All, or with --programs those beside gst-trt, on the same cores, in turns; figures are medians over the rounds of frames for each second between the first and the last
 frame's results, so that starting and loading do not count. Ratios are medians of ratios within a round.
 
 The packages are those of tests/zoo/run.sh, which must have been run. Without MODEL: YOLO11n's architecture at 640x640 with random
@@ -168,11 +169,18 @@ def main():
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--clip", default=str(ROOT / "tests/data/sample.mp4"))
     parser.add_argument("--gstreamer", type=Path, metavar="FOLDER")
+    parser.add_argument("--programs", metavar="NAME,…")
     parser.add_argument("models", nargs="*", metavar="MODEL")
     given = parser.parse_args()
-    chains = {"gst-trt": detect("auto"), "int8": detect("auto", quantized), "rten": detect("rten"), "ultralytics": loop("ultralytics"), "opencv": loop("opencv")}
+    chains = {"gst-trt": detect("auto"), "int8": detect("auto", quantized), "rten": detect("rten")}
+    chains |= {name: loop(name) for name in ("ultralytics", "opencv", "opencv-dnn")}
     if given.gstreamer:
         chains["gstreamer"] = gstreamer(given.gstreamer)
+    if given.programs:
+        wanted = given.programs.split(",")
+        if unknown := set(wanted) - set(chains):
+            sys.exit(f"there is no {', '.join(sorted(unknown))}; choose from {', '.join(chains)}")
+        chains = {name: chain for name, chain in chains.items() if name in ("gst-trt", *wanted)}
     models = given.models or [str(random_yolo11n()), str(ROOT / "tests/models/shapes-v8.onnx")]
     missed = sum(
         compare(given.clip, model, threads, given.rounds, chains) for model in models for threads in given.threads

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
-"""The loops that users write in Python: `loops.py ultralytics|opencv CLIP MODEL THREADS`. They print a line for each frame."""
+"""The loops that users write in Python: `loops.py ultralytics|opencv|opencv-dnn CLIP MODEL THREADS`. They print a line for each frame."""
 
 import ast
 import os
@@ -28,17 +28,39 @@ def ultralytics(clip, model, threads):
 
 def opencv(clip, model, threads):
     """VideoCapture, a letterbox, ONNX Runtime, and NMSBoxes, as in the tutorials, with NumPy for all that is a loop over anchors."""
-    import cv2
-    import numpy as np
     import onnxruntime
 
-    cv2.setNumThreads(threads)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     wanted = session.get_inputs()[0]
-    height, width = wanted.shape[2:]
     names = ast.literal_eval(session.get_modelmeta().custom_metadata_map["names"])
+    each_frame(clip, threads, wanted.shape[2:], names, lambda tensor: session.run(None, {wanted.name: tensor})[0])
+
+
+def opencv_dnn(clip, model, threads):
+    """The same with OpenCV's own networks."""
+    import cv2
+    import onnx
+
+    file = onnx.load(model)
+    height, width = (dim.dim_value for dim in file.graph.input[0].type.tensor_type.shape.dim[2:])
+    names = ast.literal_eval(next(entry.value for entry in file.metadata_props if entry.key == "names"))
+    network = cv2.dnn.readNetFromONNX(model)
+
+    def run(tensor):
+        network.setInput(tensor)
+        return network.forward()
+
+    each_frame(clip, threads, (height, width), names, run)
+
+
+def each_frame(clip, threads, size, names, run):
+    import cv2
+    import numpy as np
+
+    cv2.setNumThreads(threads)
+    height, width = size
     video = cv2.VideoCapture(clip)
     while True:
         read, frame = video.read()
@@ -52,7 +74,7 @@ def opencv(clip, model, threads):
         right, bottom = width - inner[0] - left, height - inner[1] - top
         padded = cv2.copyMakeBorder(resized, top, bottom, left, right, cv2.BORDER_CONSTANT, value=(114, 114, 114))
         tensor = np.ascontiguousarray(padded[:, :, ::-1].transpose(2, 0, 1)[None]).astype(np.float32) / 255
-        output = session.run(None, {wanted.name: tensor})[0][0].T
+        output = run(tensor)[0].T
         scores = output[:, 4:].max(1)
         passed = scores > SCORE
         found, scores = output[passed], scores[passed]
@@ -65,7 +87,7 @@ def opencv(clip, model, threads):
         print("frame", len(objects), flush=True)
 
 
-LOOPS = {"ultralytics": ultralytics, "opencv": opencv}
+LOOPS = {"ultralytics": ultralytics, "opencv": opencv, "opencv-dnn": opencv_dnn}
 
 if __name__ == "__main__":
     LOOPS[sys.argv[1]](sys.argv[2], sys.argv[3], int(sys.argv[4]))
