@@ -178,7 +178,7 @@ __device__ __forceinline__ float4 numbers_of(const Source& boxes, u32 row) {
         return numbers_at(static_cast<const T*>(boxes.data) + at, boxes.step);
     }
     float numbers[4];
-#pragma unroll 1  // rarely needed; kernels with less code start faster
+#pragma unroll 1  // rarely needed
     for (u32 i = 0; i < 4; i++) numbers[i] = number(boxes, row, i);
     return make_float4(numbers[0], numbers[1], numbers[2], numbers[3]);
 }

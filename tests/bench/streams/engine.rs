@@ -74,8 +74,8 @@ impl<'a> Engine<'a> {
         self.pictures.iter().cycle().take(self.batch).map(picture).collect()
     }
 
-    /// Frames a second in each of some threads together, each with an execution context of its own and `ahead` runs queued before one is
-    /// waited for; and how long a run takes from its queueing to its end, in µs.
+    /// Frames a second in each of some threads together, each with an execution context of its own and
+    /// `ahead` runs queued before one is waited for; and how long a run takes from its queueing to its end, in µs.
     pub fn measure(&self, threads: usize, ahead: usize, length: Duration) -> Result<(f64, Histogram<u64>)> {
         let work =
             |mut backend: Box<dyn ModelInstance>, pictures: Vec<Arc<Tensors>>| -> Result<(f64, Histogram<u64>)> {
