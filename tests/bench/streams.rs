@@ -3,7 +3,7 @@
 //! alone, and the engine alone.
 //!
 //! `cargo bench --bench streams -- [CLIP [MODEL]] [streams=1,4,16,32] [batch=1,4,16] [seconds=4] [repeats=3] [live=30]
-//! [batch-timeout=10000] [runs=1] [draw=true] [live-queue=true] [gpus=1] [decoded=false]
+//! [batch-timeout=10000] [runs=1] [draw=true] [live-queue=true] [gpus=1] [decoded=false] [together=false] [decoder=PROPERTY=VALUE,…]
 //! [preprocess=PROPERTY=VALUE,…] [nms=PROPERTY=VALUE,…] [second=MODEL] [second-batch=32] [second-runs=1]
 //! [reclassify=1,0] [regions=PROPERTY=VALUE,…] [json=FILE] [PROPERTY=VALUE…]`
 //!
@@ -20,6 +20,8 @@
 //!   1, 2 and 4 threads, each with an execution context of its own and two runs in flight. of ceiling: fps of the chain over the smaller of
 //!   both. Where `preprocess=slices=3x2` makes slices, batches are of slices, and the engine's fps are its slices over those of a
 //!   frame.
+//! * both: with `together=true` also decoding and the engine at the same time, without our elements: a run for each batch of frames
+//!   that came from the decoders. They share the GPU, its memory and its power, so this may be less than either.
 //! * CPU: seconds of the whole process for 1,000 frames, those beyond decoding alone, and those that threads spend in our
 //!   elements. pools: the share of buffers that were there, once all is warm.
 //! * GPU MiB: of the whole pipeline, and of its models alone: engines, and what they work in. fill: frames in a batch, and the
@@ -61,6 +63,8 @@ mod pipeline;
 mod random;
 #[path = "streams/second.rs"]
 mod second;
+#[path = "streams/together.rs"]
+mod together;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -189,6 +193,7 @@ impl Bench {
             elements,
             pace,
             length: self.arguments.length,
+            gate: None,
         };
         (0..self.arguments.repeats).map(|_| run(setup)).collect()
     }
@@ -375,6 +380,10 @@ impl Bench {
             let Some(decoding) = self.report(&format!("{streams} streams, decoding"), outcome) else { continue };
             let own = self.engines.contains_key(&1).then_some(None);
             let shared: Vec<Option<usize>> = own.into_iter().chain(self.engines.keys().copied().map(Some)).collect();
+            for batch in self.engines.keys().copied().filter(|_| self.arguments.together).collect::<Vec<_>>() {
+                let outcome = self.together(streams, batch, &decoding);
+                self.report(&format!("{streams} streams, decoding and batches of {batch} at the same time"), outcome);
+            }
             for shared in shared {
                 let outcome = self.chain(streams, shared, &decoding);
                 let kind =
@@ -409,7 +418,7 @@ fn measure() -> Result<bool, Box<dyn Error>> {
         second.model = open_batch::of(&second.model)?;
     }
     let held = if arguments.decoded { Held::Frames(16) } else { Held::Coded };
-    let clip = Clip::read(&arguments.clip, held)?;
+    let clip = Clip::read(&arguments.clip, held, &arguments.decoder)?;
     let (pictures, engines) = Default::default();
     let mut bench = Bench { arguments, clip, pictures, engines, all_came_out: true };
     bench.all();

@@ -404,7 +404,7 @@ impl Bench {
         let models =
             [open_batch::of(&sample(1, "models/shapes.onnx"))?, open_batch::of(&sample(2, "models/shapes-v8.onnx"))?];
         let bench = Bench {
-            clip: Clip::read(&clip_name, Held::Coded)?,
+            clip: Clip::read(&clip_name, Held::Coded, "")?,
             clip_name,
             models,
             streams: streams as usize,

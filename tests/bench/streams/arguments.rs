@@ -9,7 +9,7 @@ use std::time::Duration;
 use gsttrt::session::{SessionOptions, parse_options};
 use serde_json::Value;
 
-const HELP: &str = "CLIP and MODEL come first; then streams=, batch=, seconds=, repeats=, live=, batch-timeout=, runs=, draw=, live-queue=, gpus=, decoded=, preprocess=, nms=, second=, second-batch=, second-runs=, reclassify=, regions=, json=, and trtinfer's properties";
+const HELP: &str = "CLIP and MODEL come first; then streams=, batch=, seconds=, repeats=, live=, batch-timeout=, runs=, draw=, live-queue=, gpus=, decoded=, together=, decoder=, preprocess=, nms=, second=, second-batch=, second-runs=, reclassify=, regions=, json=, and trtinfer's properties";
 
 /// What the bench is called with.
 pub struct Arguments {
@@ -31,6 +31,10 @@ pub struct Arguments {
     pub gpus: usize,
     /// Streams are of frames that are there, of nothing that is to be decoded.
     pub decoded: bool,
+    /// Whether decoding and the engine are measured at the same time, too.
+    pub together: bool,
+    /// Of the decoders.
+    pub decoder: String,
     /// Of the first trtpreprocess.
     pub preprocess: String,
     /// Of trtnms, besides `draw`.
@@ -77,6 +81,8 @@ impl Arguments {
             live_queue: true,
             gpus: 1,
             decoded: false,
+            together: false,
+            decoder: String::new(),
             preprocess: String::new(),
             nms: String::new(),
             second: None,
@@ -106,6 +112,8 @@ impl Arguments {
                 "draw" => parsed.draw = text.parse().map_err(|error| wrong(&error))?,
                 "live-queue" => parsed.live_queue = text.parse().map_err(|error| wrong(&error))?,
                 "decoded" => parsed.decoded = text.parse().map_err(|error| wrong(&error))?,
+                "together" => parsed.together = text.parse().map_err(|error| wrong(&error))?,
+                "decoder" => parsed.decoder = text.replace(',', " "),
                 "gpus" => parsed.gpus = number()?.max(1) as usize,
                 "preprocess" => parsed.preprocess = text.replace(',', " "),
                 "nms" => parsed.nms = text.replace(',', " "),

@@ -15,6 +15,8 @@ pub struct Clip {
     length: gst::ClockTime,
     /// That of CUDA which frames are in.
     context: Option<gst::Context>,
+    /// Properties of the decoders.
+    decoder: String,
 }
 
 /// What is held of a clip.
@@ -27,11 +29,11 @@ pub enum Held {
 }
 
 impl Clip {
-    /// Of an MP4 with H.264.
-    pub fn read(path: &str, held: Held) -> Result<Self, String> {
+    /// Of an MP4 with H.264, for decoders with these properties.
+    pub fn read(path: &str, held: Held, decoder_properties: &str) -> Result<Self, String> {
         let (kind, max_samples) = match held {
             Held::Coded => ("video/x-h264,stream-format=byte-stream,alignment=au".to_string(), usize::MAX),
-            Held::Frames(count) => (decoder(0), count),
+            Held::Frames(count) => (format!("{} {decoder_properties}", decoder(0)), count),
         };
         let line = format!("filesrc name=file ! qtdemux ! h264parse ! {kind} ! appsink name=out sync=false");
         let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
@@ -57,7 +59,7 @@ impl Clip {
         let caps = caps.ok_or_else(|| format!("{path} is no MP4 of H.264 that can be read."))?;
         let units: Vec<gst::Buffer> = samples.iter().filter_map(|sample| sample.buffer_owned()).collect();
         let length = units.iter().filter_map(|unit| unit.duration()).sum();
-        Ok(Clip { held, caps, units, length, context })
+        Ok(Clip { held, caps, units, length, context, decoder: decoder_properties.into() })
     }
 
     /// Pushes frames after `phase`, as long as `goes_on`, and then the end of the stream: `pace` of them a second, or, if that is
@@ -104,7 +106,7 @@ impl Clip {
     /// gives them together at key frames.
     pub fn branch(&self, i: usize, gpu: usize, is_live: bool, elements: &str) -> String {
         let decoder = match self.held {
-            Held::Coded => decoder(gpu),
+            Held::Coded => format!("{} {}", decoder(gpu), self.decoder),
             Held::Frames(_) => "identity".into(),
         };
         format!(

@@ -25,6 +25,9 @@ pub fn times() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000, 3).expect("these bounds are allowed")
 }
 
+/// A loaded model, and the batch that it runs on.
+type Ready = (Box<dyn ModelInstance>, Vec<Arc<Tensors>>);
+
 pub struct Engine<'a> {
     plan: LoadRequest,
     batch: usize,
@@ -74,33 +77,50 @@ impl<'a> Engine<'a> {
         self.pictures.iter().cycle().take(self.batch).map(picture).collect()
     }
 
-    /// Frames a second in each of some threads together, each with an execution context of its own and
-    /// `ahead` runs queued before one is waited for; and how long a run takes from its queueing to its end, in µs.
+    /// One for each thread that is to run it.
+    pub fn ready(&self, threads: usize) -> Result<Vec<Ready>> {
+        (0..threads).map(|_| Ok((self.load(1)?, self.pictures()?))).collect()
+    }
+
+    /// Frames a second in some threads together, each with an execution context of its own and `ahead` runs queued
+    /// before one is waited for; and how long a run takes from its queueing to its end, in µs.
     pub fn measure(&self, threads: usize, ahead: usize, length: Duration) -> Result<(f64, Histogram<u64>)> {
-        let work =
-            |mut backend: Box<dyn ModelInstance>, pictures: Vec<Arc<Tensors>>| -> Result<(f64, Histogram<u64>)> {
-                let (mut frames, mut took) = (0, times());
-                let mut queued = VecDeque::new();
-                let begun = Instant::now();
-                loop {
-                    let is_over = begun.elapsed() >= length;
-                    if !is_over {
-                        queued.push_back((Instant::now(), backend.run(&pictures)?));
-                    }
-                    if is_over || queued.len() > ahead {
-                        let Some((start, outputs)) = queued.pop_front() else { break };
-                        outputs.iter().filter_map(Tensors::ready).try_for_each(wait_awake)?;
-                        took.saturating_record(Instant::elapsed(&start).as_micros() as u64);
-                        frames += self.batch;
-                    }
+        let ready = self.ready(threads)?;
+        let begun = Instant::now();
+        self.drive(ready, ahead, &|| begun.elapsed() < length, &|| {})
+    }
+
+    /// The same for as long as `goes_on`, which is asked before each run; `ended` is told of its end.
+    pub fn drive(
+        &self,
+        ready: Vec<Ready>,
+        ahead: usize,
+        goes_on: &(dyn Fn() -> bool + Sync),
+        ended: &(dyn Fn() + Sync),
+    ) -> Result<(f64, Histogram<u64>)> {
+        let work = |(mut backend, pictures): Ready| -> Result<(f64, Histogram<u64>)> {
+            let (mut frames, mut took) = (0, times());
+            let mut queued = VecDeque::new();
+            let begun = Instant::now();
+            loop {
+                let is_over = !goes_on();
+                if !is_over {
+                    queued.push_back((Instant::now(), backend.run(&pictures)?));
                 }
-                Ok((frames as f64 / begun.elapsed().as_secs_f64(), took))
-            };
-        let ready = (0..threads).map(|_| Ok((self.load(1)?, self.pictures()?))).collect::<Result<Vec<_>>>()?;
+                if is_over || queued.len() > ahead {
+                    let Some((start, outputs)) = queued.pop_front() else { break };
+                    outputs.iter().filter_map(Tensors::ready).try_for_each(wait_awake)?;
+                    took.saturating_record(Instant::elapsed(&start).as_micros() as u64);
+                    frames += self.batch;
+                    ended();
+                }
+            }
+            Ok((frames as f64 / begun.elapsed().as_secs_f64(), took))
+        };
         let (mut fps, mut took) = (0.0, times());
         thread::scope(|scope| {
-            let workers: Vec<_> =
-                ready.into_iter().map(|(backend, pictures)| scope.spawn(move || work(backend, pictures))).collect();
+            let work = &work;
+            let workers: Vec<_> = ready.into_iter().map(|own| scope.spawn(move || work(own))).collect();
             workers.into_iter().try_for_each(|worker| {
                 let (more, theirs) = worker.join().expect("it does not panic")?;
                 fps += more;
@@ -114,11 +134,9 @@ impl<'a> Engine<'a> {
     /// How long a run takes where so many engines get a frame each, at that pace and in the [phases](phase) that streams
     /// have; in µs.
     pub fn measure_live(&self, streams: usize, pace: u32, length: Duration) -> Result<Histogram<u64>> {
-        let ready = (0..streams).map(|_| Ok((self.load(1)?, self.pictures()?))).collect::<Result<Vec<_>>>()?;
+        let ready = self.ready(streams)?;
         let all_ready = Instant::now() + Duration::from_millis(500);
-        let work = |stream,
-                    (mut backend, pictures): (Box<dyn ModelInstance>, Vec<Arc<Tensors>>)|
-         -> Result<Histogram<u64>> {
+        let work = |stream, (mut backend, pictures): Ready| -> Result<Histogram<u64>> {
             // What is prepared at the first runs is no matter of later ones.
             for _ in 0..3 {
                 backend.run(&pictures)?.into_iter().try_for_each(|outputs: Tensors| outputs.into_ready().map(drop))?;

@@ -15,6 +15,7 @@ use crate::clip::Clip;
 use crate::engine::times;
 use crate::machine::{cpu_seconds, gpu_mib, thread_cpu};
 use crate::random::Random;
+use crate::together::Gate;
 
 /// Frames of each stream that are not counted: pools fill, kernels are loaded.
 const WARM_UP: u64 = 30;
@@ -39,6 +40,8 @@ pub struct Setup<'a> {
     /// Frames a second of each stream, 0 for as many as there can be.
     pub pace: u32,
     pub length: Duration,
+    /// What decoded frames go through.
+    pub gate: Option<&'a Arc<Gate>>,
 }
 
 /// What a run came to.
@@ -197,6 +200,7 @@ impl<'a> Running<'a> {
         }
         let ([all, close], before) = (self.decoded.clone(), Mutex::new(None::<Instant>));
         let half = Duration::from_secs(1).checked_div(2 * self.setup.pace).unwrap_or_default();
+        let gate = self.setup.gate.cloned();
         let decoder = self.element("decoder", i).expect("it is in the line");
         decoder.static_pad("src").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, _| {
             let now = Instant::now();
@@ -204,6 +208,7 @@ impl<'a> Running<'a> {
             all.fetch_add(1, Ordering::Relaxed);
             close.fetch_add(is_close.into(), Ordering::Relaxed);
             under_way.iter().for_each(|begun| begun.lock().unwrap().push_back(now));
+            gate.iter().for_each(|gate| gate.frame());
             gst::PadProbeReturn::Ok
         });
     }
@@ -293,6 +298,7 @@ pub fn run(setup: Setup) -> Result<Figures, String> {
         let started = running.pipeline.set_state(gst::State::Playing);
         let figures = running.measure();
         stop.store(true, Ordering::Relaxed);
+        setup.gate.into_iter().for_each(|gate| gate.close());
         // All waits of its feeders end with it.
         let _ = running.pipeline.set_state(gst::State::Null);
         // The messages on the bus are more specific than that it did not start.
