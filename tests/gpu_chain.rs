@@ -8,6 +8,7 @@
 
 mod common;
 
+use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -119,6 +120,39 @@ fn pools_keep_frames_that_decoders_hold() {
     gst::log::remove_log_function(listener);
     performance.reset_threshold();
     assert_eq!(thrown_away.load(Ordering::Relaxed), 0);
+}
+
+/// From GStreamer 1.24 on the decoder can give its surfaces themselves, where it gives copies by default.
+#[test]
+fn surfaces_of_the_decoder_are_drawn_on_as_copies_are() {
+    if !gpu_chain_or_skip() {
+        return;
+    }
+    let nvh264dec = gst::ElementFactory::make("nvh264dec").build().expect("it is there");
+    if !nvh264dec.has_property("num-output-surfaces") {
+        println!("SKIP: this nvh264dec has no num-output-surfaces.");
+        return;
+    }
+    let drawn = |surfaces: u32| {
+        let line = format!(
+            "{} num-output-surfaces={surfaces} ! {} ! cudadownload name=download ! video/x-raw ! fakesink sync=false",
+            decoder(),
+            detector("draw=true")
+        );
+        let pipeline = pipeline(&line);
+        let frames = Arc::new(Mutex::new(Vec::new()));
+        let seen = frames.clone();
+        watch(&pipeline, "download", move |_, buffer| {
+            let mut hasher = DefaultHasher::new();
+            hasher.write(&buffer.map_readable().unwrap());
+            seen.lock().unwrap().push(hasher.finish());
+        });
+        run(&pipeline).expect_success();
+        std::mem::take(&mut *frames.lock().unwrap())
+    };
+    let (surfaces, copies) = (drawn(0), drawn(1));
+    println!("{} frames", copies.len());
+    assert!(!copies.is_empty() && surfaces == copies);
 }
 
 /// As decoders do, the test holds each frame while it becomes a tensor, and has released it when it is drawn on.

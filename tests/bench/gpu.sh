@@ -41,6 +41,7 @@
 #   NMS          properties of trtnms in the row segment, with commas between   (default: mask-output=none: masks are only drawn)
 #   DECODER      properties of nvh264dec, with commas between: num-output-surfaces=0 saves two copies of each frame from
 #                GStreamer 1.24 on                       (default: none)
+#   TOGETHER     whether decoding and the engine are measured at the same time as well, without our elements   (default: false)
 #   LIVE_QUEUE   whether live streams have a queue between trtinfer and trtnms   (default: true)
 #   LEVEL        how long TensorRT looks for fast kernels (default: 3)
 #   NETS         of the row nets                         (default: yolov8n yolov8s yolov8m yolo11n yolo11s yolo11m)
@@ -68,7 +69,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 OUT=$WORK/bench
 JSON=${JSON:-$OUT/all.json}
 STREAMS=${STREAMS-16,1,4,32} BATCHES=${BATCHES-1,4,16} LENGTH=${LENGTH:-2} REPEATS=${REPEATS:-3}
-DECODER=${DECODER-} NMS=${NMS-mask-output=none} LIVE=${LIVE-30} LIVE_QUEUE=${LIVE_QUEUE:-true} DRAW=${DRAW:-true}
+DECODER=${DECODER-} TOGETHER=${TOGETHER:-false} NMS=${NMS-mask-output=none} LIVE=${LIVE-30} LIVE_QUEUE=${LIVE_QUEUE:-true} DRAW=${DRAW:-true}
 NETS=${NETS:-yolov8n yolov8s yolov8m yolo11n yolo11s yolo11m}
 LEVEL=${LEVEL:-3} SWAPS=${SWAPS:-100} SECOND_RUNS=${SECOND_RUNS:-4} SOAK=${SOAK:-120}
 KINDS=${KINDS:-detect segment track+second} STAY=${STAY:-false} LIMIT=${LIMIT:-540} PYTHON=${PYTHON:-python3}
@@ -117,7 +118,7 @@ streams() {
     fi
     read -ra properties <<<"$(full) $BACKEND optimization-level=$LEVEL"
     bench "$name" streams "$CLIP" "$model" "${properties[@]}" "seconds=$LENGTH" "repeats=$REPEATS" "live=$LIVE" \
-        "live-queue=$LIVE_QUEUE" "draw=$DRAW" "decoder=$DECODER" "json=$OUT/$name.jsonl" "$@"
+        "live-queue=$LIVE_QUEUE" "draw=$DRAW" "together=$TOGETHER" "decoder=$DECODER" "json=$OUT/$name.jsonl" "$@"
 }
 
 # rival NAME SCRIPT ARGUMENT…: a step in Python, whose lines of JSON go into OUT/NAME.jsonl.

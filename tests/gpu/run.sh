@@ -391,6 +391,7 @@ row_chain() {
     for gst in $GSTREAMERS; do
         judge "frames stay in place" "$gst" "all" run_test "$gst" "$WORK/gpu_chain" frames_are
         judge "pools keep frames that decoders hold" "$gst" "all" run_test "$gst" "$WORK/gpu_chain" pools_keep
+        [ "$gst" != in26 ] || judge "the decoder's own surfaces" "$gst" "same pixels" run_test "$gst" "$WORK/gpu_chain" surfaces_of
         judge "held frames: drawn on where they are" "$gst" "all" run_test "$gst" "$WORK/gpu_chain" frames_that_were_held
         judge "tee: nothing drawn on others'" "$gst" "same pixels" run_test "$gst" "$WORK/gpu_chain" frames_that_others
         judge "cudaupload, cudaconvert, cudadownload" "$gst" "same objects" run_test "$gst" "$WORK/gpu_chain" cuda_elements

@@ -72,8 +72,8 @@ impl Bench {
         let Arguments { model, options, length, repeats, gpus, properties, .. } = &self.arguments;
         let engine = Engine::new(model, options, batch, &self.pictures[model])?;
         let once = |threads: usize| -> Result<f64, Box<dyn Error>> {
-            // Each thread has a run that is under way and one that is queued, and frames of one more are gathered.
-            let gate = Arc::new(Gate::new((2 * threads + 1) * batch));
+            // Each thread has a run that is under way and one that is queued, and frames of as many more are there.
+            let gate = Arc::new(Gate::new(4 * threads * batch));
             let ready = engine.ready(threads)?;
             let clip = &self.clip;
             let setup = Setup { clip, streams, gpus: *gpus, elements: "", pace: 0, length: *length, gate: Some(&gate) };
