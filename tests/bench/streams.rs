@@ -21,7 +21,7 @@
 //!   both. Where `preprocess=slices=3x2` makes slices, batches are of slices, and the engine's fps are its slices over those of a
 //!   frame.
 //! * both: with `together=true` also decoding and the engine at the same time, without our elements: a run for each batch of frames
-//!   that came from the decoders. They share the GPU, its memory and its power, so this may be less than either.
+//!   that came from the decoders. They share the GPU and its memory, so this may be less than either.
 //! * CPU: seconds of the whole process for 1,000 frames, those beyond decoding alone, and those that threads spend in our
 //!   elements. pools: the share of buffers that were there, once all is warm.
 //! * GPU MiB: of the whole pipeline, and of its models alone: engines, and what they work in. fill: frames in a batch, and the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Decoding and the engine at the same time, without our elements: one GPU does both, and may have less time for each.
+//! Decoding and the engine at the same time, without our elements: on one GPU either may be slower than alone.
 
 use std::error::Error;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -38,7 +38,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Waits for what `is_early` denies, or the end.
+    /// Waits as long as `is_early` says so, but not beyond the end.
     fn wait(&self, is_early: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
         let state = self.state.lock().unwrap();
         self.changed.wait_while(state, |state| !state.is_over && is_early(state)).unwrap()
