@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: MPL-2.0
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -9,41 +7,13 @@ use random::Random;
 
 use super::*;
 
+#[path = "../../tests/common/allocations.rs"]
+mod allocations;
 #[allow(dead_code)] // other tests use more of it
 #[path = "../../tests/common/random.rs"]
 mod random;
 
 const FRAME: u64 = 33_333_333;
-
-/// Counts the allocations of a thread.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: all calls go to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the layout is that of this call, which has the same requirements.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: `System` has allocated the memory with that layout.
-        unsafe { System.dealloc(memory, layout) }
-    }
-
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: `System` has allocated the memory with that layout, and this call has the same requirements for the size.
-        unsafe { System.realloc(memory, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// A frame of `tests/gold/tracks`: the detections, and the ids that the papers' programs gave; 0 is none.
 #[derive(Default)]
@@ -149,14 +119,14 @@ fn nothing_is_allocated_once_the_busiest_frame_has_passed() {
         let frames = gold("60");
         let mut now = 0;
         let mut round = |frames: &[GoldFrame]| {
-            let before = ALLOCATIONS.get();
+            let before = allocations::so_far();
             for frame in frames {
                 now += FRAME;
                 tracker.update(&options, &frame.found, now, FRAME);
                 now += FRAME;
                 tracker.predict(&options, now, FRAME);
             }
-            ALLOCATIONS.get() - before
+            allocations::so_far() - before
         };
         assert!(round(&frames) > 0);
         round(&frames);

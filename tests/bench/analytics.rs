@@ -3,47 +3,19 @@
 //!
 //! `CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo bench --profile dev --bench analytics`
 
+#[path = "../common/allocations.rs"]
+mod allocations;
 #[allow(dead_code)] // the tests use more of it
 #[path = "../common/random.rs"]
 mod random;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::fmt::Write;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use gsttrt::analytics::{Analytics, AnalyticsInput, AnalyticsOptions, parse};
 use gsttrt::image::geometry::BBox;
 use random::Random;
-
-/// Counts allocations.
-struct Counting;
-
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: all is left to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as the caller says.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as the caller says.
-        unsafe { System.dealloc(memory, layout) }
-    }
-
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as the caller says.
-        unsafe { System.realloc(memory, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const FRAME: u64 = 33_333_333;
 const FRAMES: usize = 3000;
@@ -129,11 +101,11 @@ fn main() {
         let (mut allocations, mut events) = (0, 0);
         for number in 0..FRAMES {
             crowd.step(&mut seen);
-            let (before, begun) = (ALLOCATIONS.load(Ordering::Relaxed), Instant::now());
+            let (before, begun) = (allocations::so_far(), Instant::now());
             let found = black_box(analytics.update(&options, seen.iter().copied(), number as u64 * FRAME).len());
             times.push(begun.elapsed());
             if number >= WARM {
-                allocations += ALLOCATIONS.load(Ordering::Relaxed) - before;
+                allocations += allocations::so_far() - before;
                 events += found;
             }
         }

@@ -6,46 +6,18 @@
 //! With `run TRACKER INTERVAL TRACK-THRESH` it follows what it reads instead, as tests/track/crowds.py asks: lines of frame, left, top, right,
 //! bottom and score, of which every INTERVAL-th frame is taken in. It writes lines of frame, number, left, top, right and bottom.
 
+#[path = "../common/allocations.rs"]
+mod allocations;
 #[allow(dead_code)] // the tests use more of it
 #[path = "../common/random.rs"]
 mod random;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use gsttrt::image::geometry::BBox;
 use gsttrt::track::{TrackInput, TrackOptions, Tracker, TrackerKind};
 use random::Random;
-
-/// Counts allocations.
-struct Counting;
-
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: all is left to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as the caller says.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as the caller says.
-        unsafe { System.dealloc(memory, layout) }
-    }
-
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as the caller says.
-        unsafe { System.realloc(memory, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const FRAME: u64 = 33_333_333;
 const FRAMES: usize = 600;
@@ -132,14 +104,14 @@ fn main() {
             let mut allocations = 0;
             for (number, found) in frames.iter().enumerate() {
                 let now = number as u64 * FRAME;
-                let (before, begun) = (ALLOCATIONS.load(Ordering::Relaxed), Instant::now());
+                let (before, begun) = (allocations::so_far(), Instant::now());
                 black_box(tracker.update(&options, found, now, FRAME).len());
                 times.push(begun.elapsed());
                 let begun = Instant::now();
                 black_box(tracker.predict(&options, now, 0).len());
                 between.push(begun.elapsed());
                 if number >= WARM {
-                    allocations += ALLOCATIONS.load(Ordering::Relaxed) - before;
+                    allocations += allocations::so_far() - before;
                 }
             }
             let sorted = |times: &mut Vec<Duration>| {
