@@ -39,8 +39,8 @@
 #   STREAMS, BATCHES, LENGTH, REPEATS, LIVE, DRAW
 #                what is measured                         (default: 16,1,4,32 and 1,4,16; 2 s, medians of 3; 30 fps; true)
 #   NMS          properties of trtnms in the row segment, with commas between   (default: mask-output=none: masks are only drawn)
-#   DECODER      properties of nvh264dec, with commas between: from GStreamer 1.24 on it passes frames on without copies with
-#                num-output-surfaces=16, as long as it has so many   (default: none)
+#   DECODER      properties of nvh264dec, with commas between: from GStreamer 1.24 on num-output-surfaces=0 saves two copies of
+#                each frame                              (default: none)
 #   TOGETHER     whether decoding and the engine are measured at the same time as well, without our elements   (default: false)
 #   LIVE_QUEUE   whether live streams have a queue between trtinfer and trtnms   (default: true)
 #   LEVEL        how long TensorRT looks for fast kernels (default: 3)
