@@ -126,6 +126,12 @@ impl Arguments {
                 _ => properties.push(setting.as_str()),
             }
         }
+        // A run there is of as many frames as a batch has, and on one GPU.
+        if parsed.together && (parsed.gpus > 1 || parsed.decoded || !parsed.preprocess.is_empty()) {
+            return Err(
+                "together=true does not go with gpus=, decoded=true or preprocess=: leave one of both out.".into()
+            );
+        }
         parsed.second = Some(second).filter(|second| !second.model.is_empty());
         parsed.options = parse_options(properties.iter().copied())?.0;
         parsed.properties = properties.join(" ");

@@ -69,14 +69,14 @@ impl Gate {
 impl Bench {
     /// Of 1 and 2 threads for the engine, the better one.
     pub fn together(&self, streams: usize, batch: usize, decoding: &Decoding) -> Result<(), Box<dyn Error>> {
-        let Arguments { model, options, length, repeats, gpus, properties, .. } = &self.arguments;
+        let Arguments { model, options, length, repeats, properties, .. } = &self.arguments;
         let engine = Engine::new(model, options, batch, &self.pictures[model])?;
         let once = |threads: usize| -> Result<f64, Box<dyn Error>> {
             // Each thread has a run that is under way and one that is queued, and frames of as many more are there.
             let gate = Arc::new(Gate::new(4 * threads * batch));
             let ready = engine.ready(threads)?;
             let clip = &self.clip;
-            let setup = Setup { clip, streams, gpus: *gpus, elements: "", pace: 0, length: *length, gate: Some(&gate) };
+            let setup = Setup { clip, streams, gpus: 1, elements: "", pace: 0, length: *length, gate: Some(&gate) };
             thread::scope(|scope| {
                 let inference = scope.spawn(|| {
                     let outcome = engine.drive(ready, 1, &|| gate.begin(batch), &|| gate.end(batch));
@@ -91,7 +91,7 @@ impl Bench {
         };
         let of_threads = [1, 2].map(|threads| (0..*repeats).map(|_| once(threads)).collect::<Result<Vec<_>, _>>());
         let [one, two] = of_threads.map(|fps| fps.map(median));
-        let (fps, ceiling) = (one?.max(two?), decoding.fps.min(self.engines[&batch].fps * *gpus as f64));
+        let (fps, ceiling) = (one?.max(two?), decoding.fps.min(self.engines[&batch].fps));
         println!("{streams:>7}{:>7}{fps:>9.0}{ceiling:>9.0}{:>8.3}  batches of {batch}", "both", fps / ceiling);
         self.arguments.note(json!({
             "row": "together", "model": model, "properties": properties, "streams": streams, "batch": batch, "fps": fps,
