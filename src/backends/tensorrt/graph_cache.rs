@@ -161,3 +161,29 @@ impl GraphCache {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_beyond_the_limit_get_no_graph_while_others_come() {
+        for (batch, limit) in [(1, 16), (2, 64), (16, 32), (32, 16), (256, 16)] {
+            let mut graphs = GraphCache::new(batch);
+            let mut is_captured = |address: u64| {
+                assert!(graphs.next(&[address]).is_none(), "nothing was captured in this test");
+                graphs.note(&[address], &[])
+            };
+            for time in ["first", "second", "third"] {
+                for address in 0..limit {
+                    assert_eq!(is_captured(address), time != "first", "batches of {batch}, the {time} time");
+                }
+                assert!(!is_captured(limit), "batches of {batch}, the {time} time");
+            }
+            // The first one stays away.
+            (0..RECENT as u64 * limit).for_each(|at| assert!(is_captured(1 + at % (limit - 1))));
+            assert!(!is_captured(limit), "it has taken the place");
+            assert!(is_captured(limit), "batches of {batch}");
+        }
+    }
+}
