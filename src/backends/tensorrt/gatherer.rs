@@ -2,8 +2,8 @@
 //! Pictures that do not lie in one block, copied together for a batch.
 //!
 //! Streams that share a model make their pictures side by side, so one may join a batch before another whose place is in
-//! front of it. About half of the batches of 16 streams are copied together therefore. The copies have a stream of
-//! their own: behind the run of the batch before, on the stream of the model, they would take 2 to 5 % of its time.
+//! front of it: with 16 streams in 35 to 83 % of the batches, by traces of three networks. The copies have a stream of
+//! their own. On that of the model, behind the run of the batch before, they would delay the next run by 60 to 300 µs.
 
 use crate::core::cuda::driver::{Fence, Stream};
 use crate::core::error::Result;
