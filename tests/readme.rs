@@ -268,6 +268,8 @@ fn substituted(line: &str, folder: &Path) -> Vec<String> {
                 out.extend(["identity", "eos-after=6", "!", "trtpreprocess"].map(String::from));
             }
             ("trtinfer", "model-file") => out.push(format!("model-file={model}")),
+            // Lines that run at the same time, with other files, do not share it.
+            ("trtinfer", "shared-model") => out.push(format!("{word}-{}", folder.display())),
             ("trtpublish", "location") => out.push(format!("location={}", folder.join("results.jsonl").display())),
             ("trtpublish", "password-file") => {}
             ("trtnms", "label-file") => out.push(format!("label-file={}", labels(folder))),
