@@ -372,7 +372,7 @@ row_batches() {
 
 # They skip what they do not find, which here is a failure.
 all_units() {
-    "$1" "$WORK/gsttrt" --nocapture --test-threads 1 memory:: dlpack:: counters:: stats:: cuda:: preprocess:: postprocess:: queued tensor:: gatherer:: >"$WORK/units.txt" 2>&1 || {
+    "$1" "$WORK/gsttrt" --nocapture --test-threads 1 memory:: dlpack:: counters:: stats:: cuda:: preprocess:: postprocess:: queued tensor:: >"$WORK/units.txt" 2>&1 || {
         tail -n 20 "$WORK/units.txt"
         return 1
     }

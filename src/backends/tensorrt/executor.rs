@@ -5,7 +5,6 @@ use std::ffi::c_void;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::gatherer::Gatherer;
 use super::graph_cache::GraphCache;
 use super::{GraphMode, with_rows};
 use crate::backends::tensorrt::engine::{Engine, ExecutionContext, TensorBinding};
@@ -43,8 +42,9 @@ pub struct TrtExecutor {
     outputs: Vec<(TensorBinding, TensorDesc)>,
     /// What goes in beside the pictures; the context has their addresses.
     side_inputs: Vec<(TensorBinding, Dims, DeviceBlock)>,
-    /// For pictures that are not in one block.
-    gatherer: Option<Gatherer>,
+    /// Where pictures that are not in one block are copied together. One such block will do: the next batch is copied behind the
+    /// run that reads this one.
+    gathered: Option<DeviceBlock>,
 }
 
 impl TrtExecutor {
@@ -117,7 +117,7 @@ impl TrtExecutor {
             prepared: batch,
             outputs,
             side_inputs,
-            gatherer: None,
+            gathered: None,
         };
         // Kernels are loaded at their first use; and what fails should fail before the first frame.
         let zeros = backend.zeros(&BatchPool::new(cuda, backend.picture_bytes(), batch))?;
@@ -157,7 +157,7 @@ impl TrtExecutor {
         if graphs == GraphMode::Off {
             return Ok(());
         }
-        self.graphs = Some(GraphCache::new(*self.rows.end()));
+        self.graphs = Some(GraphCache::default());
         let tried = self.capture_known_buffers(loading);
         if tried.is_err() {
             self.graphs = None;
@@ -199,7 +199,7 @@ impl TrtExecutor {
     fn prepare_for(&mut self, rows: usize) -> Result<()> {
         if self.prepared != rows {
             // Graphs may read dimensions that TensorRT keeps on the GPU and is about to change.
-            self.graphs = self.graphs.take().map(|graphs| graphs.after_a_change());
+            self.graphs = self.graphs.take().map(|_| GraphCache::after_a_change());
             self.context.set_input(&self.image, &with_rows(&self.wanted.dims, rows))?;
             for (io, dims, _) in &self.side_inputs {
                 self.context.set_input(io, &with_rows(dims, rows))?;
@@ -307,9 +307,9 @@ impl TrtExecutor {
         Ok(memory)
     }
 
-    /// Where the pictures lie as one batch of so many rows, and the row of each: if they are parts of one block, in any order, as
-    /// those from a [`BatchPool`](crate::core::memory::BatchPool) usually are.
-    fn lie_together(&self, pictures: &[&DeviceBlock], rows: usize) -> Option<(u64, Vec<usize>)> {
+    /// Where the pictures lie as one batch of so many rows, and the row of each. They are copied there unless they are parts of
+    /// one block, in any order, as those from a [`BatchPool`](crate::core::memory::BatchPool) usually are.
+    fn bring_together(&mut self, pictures: &[&DeviceBlock], rows: usize) -> Result<(u64, Vec<usize>)> {
         let size = self.picture_bytes();
         let first = pictures.iter().map(|memory| memory.address()).min().unwrap_or_default();
         let row = |memory: &&DeviceBlock| (memory.address() - first) as usize / size;
@@ -323,26 +323,24 @@ impl TrtExecutor {
                     && memory.address() == first + (row * size) as u64
                     && seen.get_mut(row).is_some_and(|seen| !std::mem::replace(seen, true))
             });
-        lie_together.then(|| (first, pictures.iter().map(row).collect()))
-    }
-
-    /// The same for pictures that lie anywhere, of which copies are queued.
-    ///
-    /// # Safety
-    /// As for [`Gatherer::gather`]; the reader is our stream.
-    unsafe fn gather<'a>(
-        &mut self,
-        pictures: &[&DeviceBlock],
-        ready: impl Iterator<Item = &'a Fence>,
-    ) -> Result<(u64, Vec<usize>)> {
-        let size = self.picture_bytes();
-        let gatherer = match &mut self.gatherer {
-            Some(gatherer) => gatherer,
-            None => self.gatherer.insert(Gatherer::new(&self.pool, size * self.rows.end())?),
+        if lie_together {
+            return Ok((first, pictures.iter().map(row).collect()));
+        }
+        let block = match &self.gathered {
+            Some(block) => block,
+            None => self.gathered.insert(self.pool.take(size * self.rows.end())?),
         };
-        // SAFETY: as the caller said.
-        let address = unsafe { gatherer.gather(pictures, size, ready, &self.stream) }?;
-        Ok((address, (0..pictures.len()).collect()))
+        let mut row = 0;
+        while let [memory, others @ ..] = &pictures[row..] {
+            // Those of a frame are neighbours, so they are one copy.
+            let is_next = |(at, other): &(usize, &&DeviceBlock)| memory.is_followed_by(other, (at + 1) * size);
+            let count = 1 + others.iter().enumerate().take_while(is_next).count();
+            let from = (memory.context(), memory.address());
+            // SAFETY: both have so many pictures; they stay until the outputs are dropped, and with `self`.
+            unsafe { self.stream.copy(from, block.address() + (row * size) as u64, count * size) }?;
+            row += count;
+        }
+        Ok((block.address(), (0..pictures.len()).collect()))
     }
 }
 
@@ -385,20 +383,11 @@ impl ModelInstance for TrtExecutor {
         let memories = pictures.iter().map(|picture| self.memory(&picture[0])).collect::<Result<Vec<_>>>()?;
         let rows = pictures.len().max(*self.rows.start());
         self.prepare_for(rows)?;
+        self.stream.wait_for_all(pictures.iter().filter_map(|picture| picture.ready()))?;
         let blocks: Vec<DeviceBlock>; // declared before what waits for the work on them, so dropped after it
         let queued = self.stream.queuing();
-        let ready = pictures.iter().filter_map(|picture| picture.ready());
-        let together = self.lie_together(&memories, rows);
-        let is_gathered = together.is_none();
-        let (address, row_of) = match together {
-            Some(together) => {
-                self.stream.wait_for_all(ready)?;
-                together
-            }
-            // SAFETY: the pictures' sizes were just checked, and they stay until the outputs are dropped, which keep them.
-            None => unsafe { self.gather(&memories, ready) }?,
-        };
         let begin = self.stream.begin_timing();
+        let (address, row_of) = self.bring_together(&memories, rows)?;
         let one = |(_, full): &(TensorBinding, TensorDesc)| match *self.rows.end() {
             1 => full.clone(),
             _ => TensorDesc { dims: with_rows(&full.dims, rows), ..full.clone() },
@@ -417,9 +406,6 @@ impl ModelInstance for TrtExecutor {
         unsafe { self.start(&blocks) }?;
         self.stream.end_timing(begin);
         let ready = queued.record()?;
-        if let Some(gatherer) = self.gatherer.as_mut().filter(|_| is_gathered) {
-            gatherer.read_until(&ready);
-        }
         let tensors: Vec<Tensor> =
             descs.into_iter().zip(blocks).map(|(desc, block)| Tensor::on_device(desc, block)).collect();
         if *self.rows.end() == 1 {

@@ -17,23 +17,18 @@ use crate::core::cuda::graph::Graph;
 use crate::core::error::Result;
 use crate::core::memory::DeviceBlock;
 
-/// Maximum number of graphs for runs without batches: more than there are pictures under way in a stream. Where
-/// addresses never come again, this many are kept for nothing.
+/// Maximum number of graphs: more than there are pictures under way in a stream. Where addresses never come again, this
+/// many are kept for nothing.
 const MAX_GRAPHS: usize = 16;
 
-/// Of runs with batches there may be more: as many as there are batches under way with so many pictures, which is more
-/// than 16 streams have in their queues, or four times the above.
-const MAX_PICTURES: usize = 512;
+/// Where more are under way, graphs that were used within so many runs stay, and other addresses get no graph: each
+/// would only replace another one. Addresses come in no order, so one may well not be used for a while.
+const RECENT: u64 = 64 * MAX_GRAPHS as u64;
 
-/// Where more are under way, graphs that were used within so many runs for each of the maximum stay, and other addresses get no
-/// graph: each would only replace another one. Addresses come in no order, so one may well not be used for a while.
-const RECENT: usize = 64;
-
+#[derive(Default)]
 pub struct GraphCache {
     runs: Vec<Run>,
     common: Option<StagedGraph>,
-    /// Maximum number of graphs.
-    limit: usize,
     /// Runs so far, captured or not.
     count: u64,
     /// How many of them are left alone.
@@ -60,12 +55,6 @@ struct StagedGraph {
 }
 
 impl GraphCache {
-    /// For runs on so many pictures at most.
-    pub fn new(batch: usize) -> Self {
-        let limit = if batch == 1 { MAX_GRAPHS } else { (MAX_PICTURES / batch).clamp(MAX_GRAPHS, 4 * MAX_GRAPHS) };
-        GraphCache { runs: Vec::new(), common: None, limit, count: 0, first: 0 }
-    }
-
     /// Makes the run that was captured with these addresses the common one; `picture` is the block of its picture.
     pub fn share(&mut self, addresses: &[u64], picture: DeviceBlock) {
         let Some(at) = self.runs.iter().position(|run| run.addresses == addresses && run.graph.is_some()) else {
@@ -86,8 +75,8 @@ impl GraphCache {
     }
 
     /// After a change of the runs, which may soon change again: the next few are not captured.
-    pub fn after_a_change(&self) -> Self {
-        GraphCache { runs: Vec::new(), common: None, limit: self.limit, count: 0, first: 16 }
+    pub fn after_a_change() -> Self {
+        GraphCache { first: 16, ..GraphCache::default() }
     }
 
     /// The blocks of the outputs of an earlier run on that picture, if they are no longer in use.
@@ -133,9 +122,9 @@ impl GraphCache {
         if self.count <= self.first {
             return false;
         }
-        if self.runs.len() >= self.limit {
+        if self.runs.len() >= MAX_GRAPHS {
             let (oldest, run) = self.runs.iter().enumerate().min_by_key(|(_, run)| run.last).expect("there are some");
-            if self.count - run.last < (RECENT * self.limit) as u64 {
+            if self.count - run.last < RECENT {
                 return false;
             }
             self.runs.swap_remove(oldest); // what is queued of it runs on, though it is destroyed
@@ -159,31 +148,5 @@ impl GraphCache {
             &format!("a run is captured as a CUDA graph, the {count}. of this model"),
         );
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_beyond_the_limit_get_no_graph_while_others_come() {
-        for (batch, limit) in [(1, 16), (2, 64), (16, 32), (32, 16), (256, 16)] {
-            let mut graphs = GraphCache::new(batch);
-            let mut is_captured = |address: u64| {
-                assert!(graphs.next(&[address]).is_none(), "nothing was captured in this test");
-                graphs.note(&[address], &[])
-            };
-            for time in ["first", "second", "third"] {
-                for address in 0..limit {
-                    assert_eq!(is_captured(address), time != "first", "batches of {batch}, the {time} time");
-                }
-                assert!(!is_captured(limit), "batches of {batch}, the {time} time");
-            }
-            // The first one stays away.
-            (0..RECENT as u64 * limit).for_each(|at| assert!(is_captured(1 + at % (limit - 1))));
-            assert!(!is_captured(limit), "it has taken the place");
-            assert!(is_captured(limit), "batches of {batch}");
-        }
     }
 }

@@ -8,7 +8,6 @@ pub mod builder;
 pub mod cache;
 pub mod engine;
 mod executor;
-mod gatherer;
 mod graph_cache;
 pub mod header;
 pub mod interfaces;
