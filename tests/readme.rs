@@ -268,7 +268,7 @@ fn substituted(line: &str, folder: &Path) -> Vec<String> {
                 out.extend(["identity", "eos-after=6", "!", "trtpreprocess"].map(String::from));
             }
             ("trtinfer", "model-file") => out.push(format!("model-file={model}")),
-            // Lines that run at the same time, with other files, do not share it.
+            // Another line may run at the same time, and has files of its own.
             ("trtinfer", "shared-model") => out.push(format!("{word}-{}", folder.display())),
             ("trtpublish", "location") => out.push(format!("location={}", folder.join("results.jsonl").display())),
             ("trtpublish", "password-file") => {}

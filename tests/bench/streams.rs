@@ -7,8 +7,8 @@
 //! [preprocess=PROPERTY=VALUE,…] [nms=PROPERTY=VALUE,…] [second=MODEL] [second-batch=32] [second-runs=1]
 //! [reclassify=1,0] [regions=PROPERTY=VALUE,…] [json=FILE] [PROPERTY=VALUE…]`
 //!
-//! Properties after `decoder=` are those of the decoders; other properties are those of trtinfer. H.264 of the clip is held in memory and goes round and round. One pipeline has all
-//! streams, each with `appsrc ! DECODER ! trtpreprocess ! trtinfer ! queue ! trtnms ! fakesink`; DECODER is nvh264dec, where that
+//! Properties after `decoder=` are those of the decoders; other properties are those of trtinfer. H.264 of the clip is held
+//! in memory and goes round and round. One pipeline has all streams, each with `appsrc ! DECODER ! trtpreprocess ! trtinfer ! queue ! trtnms ! fakesink`; DECODER is nvh264dec, where that
 //! is not there avdec_h264. With `runs=2` a model that takes batches runs two of them at the same time. In rows “own” each stream
 //! has a model, without batches; in those with a number all streams share one that takes batches of so many. Frames count between
 //! the moment when all streams are warm and the end; each figure is the median of the repeats. With `gpus=2` every other stream
