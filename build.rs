@@ -2,7 +2,6 @@
 fn main() {
     // The commit is taken anew with the code. Else any file in the folder, such as a test or a page, would build all anew.
     println!("cargo::rerun-if-changed=src");
-    #[cfg(feature = "gstreamer")]
     gst_plugin_version_helper::info();
     // The library registers functions that run at the end of the program, and types that GLib never lets go. An application that
     // loads it by dlopen() must not take it away by dlclose() before.

@@ -7,8 +7,8 @@
 use std::error::Error;
 use std::process::ExitCode;
 
-use gsttrt::frame::{Colorimetry, Frame, PixelFormat, Plane};
-use gsttrt::session::{Detector, parse_options};
+use gsttrt_core::frame::{Colorimetry, Frame, PixelFormat, Plane};
+use gsttrt_core::session::{Detector, parse_options};
 
 fn detect(model: &str, pixels: &[u8], width: usize, height: usize) -> Result<(), Box<dyn Error>> {
     // README: begin

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Detections as GstAnalyticsODMtd, which GStreamer has since 1.24.
-#![cfg(feature = "gstreamer")]
 #![cfg(feature = "v1_24")]
 
-mod common;
-
-use common::boxes::{GREY, Line, SIDE, found, grey, model};
-use common::scratch;
+use crate::common::boxes::{GREY, Line, SIDE, found, grey, model};
+use crate::common::scratch;
 use gst::prelude::*;
 use gst_analytics::prelude::*;
 use gst_analytics::{AnalyticsODMtd, AnalyticsRelationMeta};
@@ -45,7 +42,7 @@ fn objects_become_analytics_metas() {
 #[cfg(feature = "v1_26")]
 #[test]
 fn rotated_boxes_are_oriented() {
-    use common::onnx::{F32, Graph};
+    use crate::common::onnx::{F32, Graph};
 
     // Its sides change places in the range of angles that results have.
     let angle = 0.5 + std::f32::consts::FRAC_PI_2;
@@ -81,7 +78,7 @@ fn two_models_share_one_relation_meta() {
 
 #[test]
 fn gstreamers_overlay_draws_them() {
-    common::init();
+    crate::common::init();
     if gst::ElementFactory::find("objectdetectionoverlay").is_none() {
         println!("not run here: there is no objectdetectionoverlay");
         return;
@@ -120,7 +117,7 @@ fn add(buffer: &mut gst::BufferRef, label: &str, [x, y, w, h]: [i32; 4], track: 
 #[test]
 fn objects_of_other_elements_are_read_once_each() {
     use gst_video::VideoRegionOfInterestMeta;
-    common::init();
+    crate::common::init();
     let mut buffer = grey(SIDE * SIDE);
     let buffer = buffer.get_mut().unwrap();
     VideoRegionOfInterestMeta::add(buffer, "cat", (4, 6, 20, 12));
@@ -163,7 +160,7 @@ fn tracked(buffer: &gst::BufferRef) -> Vec<(String, i32, Option<Tracking>)> {
 
 #[test]
 fn trttrack_relates_objects_to_trackings() {
-    common::init();
+    crate::common::init();
     const FRAME: u64 = 33_333_333;
     // Objects of others, and those of trtnms with those that it held.
     let mut line = Line::parse("trttrack");

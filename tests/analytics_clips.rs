@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 //! trttrack ! trtanalytics on crowds whose crossings and dwell times are known: a tenth of the detections is missing,
 //! and the edges of the others are off by 3 pixels (standard deviation). Walkers pass and hide each other.
-#![cfg(feature = "gstreamer")]
 
-mod common;
-
-use common::boxes::Line;
-use common::random::Random;
-use common::scratch;
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
-use gsttrt::analytics::geometry::{Area, CrossingDirection, Point, Segment};
+use gsttrt_core::analytics::geometry::{Area, CrossingDirection, Point, Segment};
+
+use crate::common::boxes::Line;
+use crate::common::random::Random;
+use crate::common::scratch;
 
 const WIDTH: u32 = 1280;
 const HEIGHT: u32 = 720;

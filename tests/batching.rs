@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Batches: of one stream, and of streams that share a model.
-#![cfg(feature = "gstreamer")]
-
-mod common;
 
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use common::boxes::{SIDE, found};
-use common::onnx::{F32, Graph, I64, brightness};
-use common::{init, launch, path, run, scratch, shapes};
+use crate::common::boxes::{SIDE, found};
+use crate::common::onnx::{F32, Graph, I64, brightness};
+use crate::common::{init, launch, path, run, scratch, shapes};
 use gst::prelude::*;
 
 const ROOM: &str = "queue max-size-buffers=0 max-size-bytes=0 max-size-time=0";

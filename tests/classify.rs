@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Classifiers: classes and confidences, where they can be read, and how they are drawn.
-#![cfg(feature = "gstreamer")]
-
-mod common;
 
 use std::path::Path;
 
-use common::boxes::{Line, SIDE, grey};
-use common::onnx::{F32, Graph, int};
-use common::{launch, scratch};
 use gst::meta::CustomMeta;
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
-use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
-use gsttrt::session::{Detector, PostprocessOptions, SessionOptions, parse_options};
+use gsttrt_core::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
+use gsttrt_core::session::{Detector, PostprocessOptions, SessionOptions, parse_options};
+
+use crate::common::boxes::{Line, SIDE, grey};
+use crate::common::onnx::{F32, Graph, int};
+use crate::common::{launch, scratch};
 
 /// Logits of cat, dog and bird: probabilities of 1/8, 5/8 and 1/4.
 const LOGITS: [f32; 3] = [0.0, 1.609_438, std::f32::consts::LN_2];
@@ -228,7 +226,7 @@ fn a_detector_gives_classes() {
     assert_classes(&classify(&model, &["score-threshold=0"]), &EXPECTED);
     assert_classes(&classify(&model, &["top-k=1"]), &EXPECTED[..1]);
     assert_classes(&classify(&model, &["class-scores=logits", "top-k=1"]), &[("dog", 1, 0.435_954)]);
-    let boxes = common::boxes::model(&folder, &[[0.0, 0.0, 32.0, 32.0, 0.9, 1.0]]);
+    let boxes = crate::common::boxes::model(&folder, &[[0.0, 0.0, 32.0, 32.0, 0.9, 1.0]]);
     let mut detector = Detector::open(&boxes, &SessionOptions::default(), PostprocessOptions::default()).unwrap();
     let pixels = vec![77; 64 * 64 * 3];
     let planes = [Plane { data: &pixels[..], stride: 64 * 3 }].into_iter().collect();
@@ -241,7 +239,12 @@ fn a_detector_gives_classes() {
 fn means(folder: &Path) -> String {
     let graph = Graph::new()
         .input("images", F32, &["1", "3", "8", "8"])
-        .node("ReduceMean", &["images"], &["output0"], vec![common::onnx::ints("axes", &[2, 3]), int("keepdims", 0)])
+        .node(
+            "ReduceMean",
+            &["images"],
+            &["output0"],
+            vec![crate::common::onnx::ints("axes", &[2, 3]), int("keepdims", 0)],
+        )
         .output("output0", F32, &["1", "3"])
         .metadata("task", "classify");
     graph.save(&folder.join("means.onnx"))

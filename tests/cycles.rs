@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Starting and stopping for a long time: no memory and no thread may stay behind. A process of its own, since it
 //! counts both.
-#![cfg(feature = "gstreamer")]
-
-mod common;
 
 use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use common::heap::{NO_CACHES, allocated, settled};
-use common::onnx::{F32, Graph};
-use common::{init, run, scratch, shapes};
+use crate::common::heap::{NO_CACHES, allocated, settled};
+use crate::common::onnx::{F32, Graph};
+use crate::common::{init, run, scratch, shapes};
 use gst::prelude::*;
 
 fn pipeline(model: &str, frames: u32) -> gst::Pipeline {
@@ -52,7 +49,7 @@ fn without_caches(test: &str, body: fn()) {
         return body();
     }
     let mut again = Command::new(std::env::current_exe().unwrap());
-    let status = again.args(["--exact", test, "--nocapture"]).envs([NO_CACHES]).status().unwrap();
+    let status = again.args(["--exact", &format!("cycles::{test}"), "--nocapture"]).envs([NO_CACHES]).status().unwrap();
     assert!(status.success(), "{test} failed, see above");
 }
 

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Boxes beside logits: RF-DETR and the transformers without their post-processing.
-#![cfg(feature = "gstreamer")]
-
-mod common;
 
 use std::path::Path;
 
-use common::boxes::{Line, SIDE, grey};
-use common::onnx::{F32, Graph};
-use common::scratch;
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
-use gsttrt::image::geometry::Rect;
-use gsttrt::image::masks::Mask;
+use gsttrt_core::image::geometry::Rect;
+use gsttrt_core::image::masks::Mask;
+
+use crate::common::boxes::{Line, SIDE, grey};
+use crate::common::onnx::{F32, Graph};
+use crate::common::scratch;
 
 /// Left, top, width and height in pixels.
 type Place = (u32, u32, u32, u32);

@@ -2,14 +2,11 @@
 //! The examples that read detections, as programs: what they print of a clip, and that each failure ends with the text
 //! of the error and without waiting for ever. The same of the examples without a pipeline; tests/capi.rs tests what
 //! those find, and gst-trt/tests run the program.
-#![cfg(feature = "gstreamer")]
-
-mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{launch, path, scratch, shapes};
+use crate::common::{launch, path, scratch, shapes};
 
 /// A program and the words before its own arguments.
 struct Example {

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Frames as they come to trtpreprocess: any layout that a GstVideoMeta describes, buffers that contradict their caps, and
 //! caps that it cannot take.
-#![cfg(feature = "gstreamer")]
 
-mod common;
-
-use common::launch;
-use common::preprocess::*;
+use crate::common::launch;
+use crate::common::preprocess::*;
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoMeta};
 
 /// NV12 7x3 with a gradient in luma, in layouts that only a GstVideoMeta can describe.
 #[test]
 fn strides_and_offsets_come_from_the_meta() {
-    common::init();
+    crate::common::init();
     let caps = video("NV12", 7, 3, ",colorimetry=1:4:0:0");
     let luma = |x: usize, y: usize| (10 * x + 60 * y) as u8;
     // A buffer of `size` bytes full of 255, with the picture where offsets and strides say.
@@ -55,7 +52,7 @@ fn strides_and_offsets_come_from_the_meta() {
 
 #[test]
 fn buffers_that_contradict_the_caps() {
-    common::init();
+    crate::common::init();
     use VideoFormat::{I420, Nv12};
     let caps = video("NV12", 8, 4, "");
     let bytes = |size: usize| gst::Buffer::from_mut_slice(vec![0u8; size]);
@@ -126,7 +123,7 @@ fn unusable_frames_are_explained() {
     let line = "videotestsrc ! capsfilter name=camera ! trtpreprocess tensor-size=8x8 ! fakesink";
     let pipeline = gst::parse::launch(line).unwrap().downcast::<gst::Pipeline>().unwrap();
     pipeline.by_name("camera").unwrap().set_property_from_str("caps", "video/x-raw,format=YUY2");
-    let outcome = common::run(&pipeline);
+    let outcome = crate::common::run(&pipeline);
     assert!(outcome.warnings.len() == 1 && outcome.warnings[0].contains("videoconvert"), "{outcome:?}");
     assert!(outcome.error.is_some());
     // Where something can be found, nothing is said.

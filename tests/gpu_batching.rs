@@ -4,19 +4,17 @@
 //! Needs a GPU, GStreamer's nvcodec and TensorRT with its builder; prints SKIP where one is missing, and fails instead with
 //! `REQUIRE_GPU=1`. `GPU_CLIP` and `TRT_PROPERTIES` are as in tests/gpu_chain.rs; the engine is built from shapes.onnx, or
 //! `GPU_ONNX`, with an open batch, at the lowest level.
-#![cfg(feature = "gstreamer")]
-
-mod common;
 
 use std::sync::mpsc::{Receiver, channel};
 
-use common::boxes::{Found, found};
-use common::gpu::setting;
-use common::onnx::Graph;
-use common::{gpu_chain_or_skip, path, scratch, shapes};
 use gst::prelude::*;
-use gsttrt::core::memory::DeviceBlock;
 use gsttrt::gst::meta::tensor::{Payload, TensorMeta};
+use gsttrt_core::memory::DeviceBlock;
+
+use crate::common::boxes::{Found, found};
+use crate::common::gpu::setting;
+use crate::common::onnx::Graph;
+use crate::common::{gpu_chain_or_skip, path, scratch, shapes};
 
 const ROOM: &str = "queue max-size-buffers=0 max-size-bytes=0 max-size-time=0";
 /// Of the clip.

@@ -4,23 +4,21 @@
 //! Needs a GPU, GStreamer's nvcodec and TensorRT; prints SKIP where one is missing, and fails instead with `REQUIRE_GPU=1`.
 //! `GPU_MODEL` names a model other than shapes.onnx, `GPU_CLIP` an MP4 of H.264 other than the sample, and `TRT_PROPERTIES`
 //! further properties of trtinfer, such as `trt-library=/opt/tensorrt/lib`.
-#![cfg(feature = "gstreamer")]
-
-mod common;
 
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-use common::gpu::setting;
-use common::{gpu_chain_or_skip, path, run, shapes};
 use cudarc::driver::sys;
 use gst::prelude::*;
-use gsttrt::core::cuda::driver::{Context, Stream, device_count};
-use gsttrt::core::tensor::{Tensor, Tensors};
 use gsttrt::gst::meta::tensor::{Origin, Payload, Picture, Pictures, RegionKind, TensorMeta};
-use gsttrt::image::geometry::{Letterbox, ResizeMode};
-use gsttrt::image::transform::InputTransform;
+use gsttrt_core::cuda::driver::{Context, Stream, device_count};
+use gsttrt_core::image::geometry::{Letterbox, ResizeMode};
+use gsttrt_core::image::transform::InputTransform;
+use gsttrt_core::tensor::{Tensor, Tensors};
+
+use crate::common::gpu::setting;
+use crate::common::{gpu_chain_or_skip, path, run, shapes};
 
 fn decoder() -> String {
     let clip = setting("GPU_CLIP").unwrap_or_else(|| path("tests/data/sample.mp4"));
@@ -405,8 +403,8 @@ fn a_hundred_cycles_leave_no_gpu_memory() {
 /// lets the frame go back to its pool while the GPU reads it.
 #[test]
 fn frames_stay_until_the_gpu_has_read_them() {
-    let Some(context) = common::gpu::context() else { return };
-    common::init();
+    let Some(context) = crate::common::gpu::context() else { return };
+    crate::common::init();
     type Release = fn(gst::Buffer);
     let copied: Release = |buffer| {
         let mut other = gst::Buffer::with_size(4).unwrap();

@@ -3,17 +3,15 @@
 //!
 //! Needs a GPU and a TensorRT that builds, which `TRT_LIBRARY` names as the property `trt-library`; says SKIP where one
 //! is missing, and fails instead with `REQUIRE_GPU=1`.
-#![cfg(feature = "gstreamer")]
 
-mod common;
-
-use common::onnx::{F32, Graph, int, ints};
-use common::random::Random;
-use common::{init, scratch};
 use gst::meta::CustomMeta;
 use gst_check::Harness;
-use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
-use gsttrt::session::{Detector, parse_options};
+use gsttrt_core::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
+use gsttrt_core::session::{Detector, parse_options};
+
+use crate::common::onnx::{F32, Graph, int, ints};
+use crate::common::random::Random;
+use crate::common::{init, scratch};
 
 /// Larger than the input both ways, and smaller; wide, and high.
 const FRAMES: [(usize, usize); 4] = [(320, 180), (90, 200), (40, 24), (32, 32)];
@@ -91,7 +89,7 @@ fn assert_same(found: &Classes, expected: &Classes) {
 
 #[test]
 fn classes_on_a_gpu_are_those_of_the_cpu() {
-    let library = common::gpu::context().and_then(|_| common::gpu::setting("TRT_LIBRARY"));
+    let library = crate::common::gpu::context().and_then(|_| crate::common::gpu::setting("TRT_LIBRARY"));
     let folder = scratch("gpu-classes");
     for softmax in [false, true] {
         let model = model(&folder, softmax);
@@ -103,7 +101,7 @@ fn classes_on_a_gpu_are_those_of_the_cpu() {
             assert_same(found, expected);
         }
         let Some(library) = &library else {
-            common::gpu::skip("there is no GPU, or TRT_LIBRARY is not set");
+            crate::common::gpu::skip("there is no GPU, or TRT_LIBRARY is not set");
             continue;
         };
         let options = ["backend=tensorrt".into(), format!("trt-library={library}")];

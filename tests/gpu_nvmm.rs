@@ -3,18 +3,16 @@
 //! The surfaces are those of a stand-in for libnvbufsurface, and their pictures lie in real CUDA memory.
 //!
 //! Needs a GPU; prints SKIP where there is none, and fails instead with `REQUIRE_GPU=1`.
-#![cfg(feature = "gstreamer")]
 
-mod common;
-
-use common::gpu;
-use common::nvmm::*;
-use common::preprocess::{Bench, Input, video};
-use common::random::Random;
 use cudarc::driver::sys;
 use gst_video::VideoInfo;
-use gsttrt::core::cuda::driver::{Context, Stream};
-use gsttrt::core::memory::{DeviceBlock, DevicePool};
+use gsttrt_core::cuda::driver::{Context, Stream};
+use gsttrt_core::memory::{DeviceBlock, DevicePool};
+
+use crate::common::gpu;
+use crate::common::nvmm::*;
+use crate::common::preprocess::{Bench, Input, video};
+use crate::common::random::Random;
 
 const FORMATS: [&str; 10] = ["NV12", "P010_10LE", "I420", "RGB", "BGR", "RGBA", "BGRA", "RGBx", "BGRx", "GRAY8"];
 const TENSOR: &str = "tensor-size=96x64";
@@ -28,7 +26,7 @@ struct Gpu {
 impl Gpu {
     fn or_skip() -> Option<Self> {
         let context = gpu::context()?;
-        common::init();
+        crate::common::init();
         let (stream, pool) = (Stream::new(&context).unwrap(), DevicePool::new(&context));
         Some(Gpu { context, stream, pool })
     }

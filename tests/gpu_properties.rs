@@ -3,20 +3,18 @@
 //!
 //! Needs a GPU and a TensorRT that builds, which `TRT_LIBRARY` names as the property `trt-library`; prints SKIP where one is
 //! missing, and fails instead with `REQUIRE_GPU=1`.
-#![cfg(feature = "gstreamer")]
-
-mod common;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::onnx::{F32, Graph, ints};
-use common::{Outcome, launch, scratch};
 use gst::prelude::*;
-use gsttrt::core::cuda::driver::Context;
-use gsttrt::core::memory::DevicePool;
+use gsttrt_core::cuda::driver::Context;
+use gsttrt_core::memory::DevicePool;
+
+use crate::common::onnx::{F32, Graph, ints};
+use crate::common::{Outcome, launch, scratch};
 
 /// A folder and a model in it that is built in a moment, where a GPU and TensorRT are.
 struct Bench {
@@ -27,9 +25,9 @@ struct Bench {
 
 impl Bench {
     fn new(name: &str) -> Option<Self> {
-        common::gpu::context()?;
+        crate::common::gpu::context()?;
         let Ok(library) = std::env::var("TRT_LIBRARY") else {
-            common::gpu::skip("TRT_LIBRARY is not set");
+            crate::common::gpu::skip("TRT_LIBRARY is not set");
             return None;
         };
         let folder = scratch(name);
@@ -125,7 +123,7 @@ fn each_way_to_build_gives_another_engine() {
 fn host_code_is_run_only_where_it_is_allowed() {
     let Some(bench) = Bench::new("properties-host-code") else { return };
     let Some(compatible) = std::env::var("ENGINE_COMPATIBLE").ok().filter(|path| Path::new(path).exists()) else {
-        common::gpu::skip("ENGINE_COMPATIBLE names no version-compatible engine");
+        crate::common::gpu::skip("ENGINE_COMPATIBLE names no version-compatible engine");
         return;
     };
     let refused = launch(&bench.line(&compatible, ""));
@@ -169,7 +167,7 @@ fn wrong_libraries_and_devices_are_named() {
 /// project.
 #[test]
 fn a_pipeline_stops_while_its_engine_is_built() {
-    common::init();
+    crate::common::init();
     let Some(bench) = Bench::new("properties-cancel") else { return };
     let large = bench.folder.join("shapes.onnx").display().to_string();
     std::fs::write(&large, include_bytes!("models/shapes.onnx")).unwrap();

@@ -4,26 +4,24 @@
 //!
 //! Needs a GPU, for models also a TensorRT that builds, which `TRT_LIBRARY` names as the property `trt-library`; prints SKIP
 //! where one is missing, and fails instead with `REQUIRE_GPU=1`.
-#![cfg(feature = "gstreamer")]
 
-mod common;
-
-use common::boxes::{classifier, found, model as boxes_model};
-use common::onnx::{F32, Graph, int, ints};
-use common::random::Random;
-use common::{init, scratch};
 use gst_check::Harness;
-use gsttrt::core::cuda::driver::Stream;
-use gsttrt::core::memory::DevicePool;
-use gsttrt::image::device::DevicePlane;
-use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
-use gsttrt::image::geometry::{Rect, ResizeMode};
-use gsttrt::image::preprocess::HostPreprocessor;
-use gsttrt::image::preprocess::antialias_regions::AntialiasedRegionKernel;
-use gsttrt::image::preprocess::kernel::PreprocessKernel;
-use gsttrt::image::preprocess::region_kernel::RegionKernel;
-use gsttrt::image::transform::{Chroma, InputSpec};
-use gsttrt::session::{Detector, parse_options};
+use gsttrt_core::cuda::driver::Stream;
+use gsttrt_core::image::device::DevicePlane;
+use gsttrt_core::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
+use gsttrt_core::image::geometry::{Rect, ResizeMode};
+use gsttrt_core::image::preprocess::HostPreprocessor;
+use gsttrt_core::image::preprocess::antialias_regions::AntialiasedRegionKernel;
+use gsttrt_core::image::preprocess::kernel::PreprocessKernel;
+use gsttrt_core::image::preprocess::region_kernel::RegionKernel;
+use gsttrt_core::image::transform::{Chroma, InputSpec};
+use gsttrt_core::memory::DevicePool;
+use gsttrt_core::session::{Detector, parse_options};
+
+use crate::common::boxes::{classifier, found, model as boxes_model};
+use crate::common::onnx::{F32, Graph, int, ints};
+use crate::common::random::Random;
+use crate::common::{init, scratch};
 
 /// Wide, high, square, and the first once more: for each the tensor's size.
 const FRAMES: [((usize, usize), (u32, u32)); 4] =
@@ -49,10 +47,10 @@ fn model(folder: &std::path::Path) -> String {
 
 /// The TensorRT to use, where there is one.
 fn library() -> Option<String> {
-    common::gpu::context()?;
-    let library = common::gpu::setting("TRT_LIBRARY");
+    crate::common::gpu::context()?;
+    let library = crate::common::gpu::setting("TRT_LIBRARY");
     if library.is_none() {
-        common::gpu::skip("TRT_LIBRARY is not set");
+        crate::common::gpu::skip("TRT_LIBRARY is not set");
     }
     library
 }
@@ -126,7 +124,7 @@ fn a_detector_follows_the_frames_on_a_gpu() {
 /// Of every format, from odd pixels on too.
 #[test]
 fn tensors_of_parts_of_a_frame_are_those_of_the_cpu() {
-    let Some(context) = common::gpu::context() else { return };
+    let Some(context) = crate::common::gpu::context() else { return };
     let (stream, pool, mut random) = (Stream::new(&context).unwrap(), DevicePool::new(&context), Random(7));
     for format in PixelFormat::ALL.into_iter().flat_map(|format| [format; 24]) {
         let (width, height) = (1 + random.below(90), 1 + random.below(90));
@@ -176,7 +174,7 @@ fn tensors_of_parts_of_a_frame_are_those_of_the_cpu() {
 /// Of every format, 70 rectangles by two launches: of one pixel, at the edges, overlapping, and the whole frame.
 #[test]
 fn tensors_of_many_parts_made_together_are_those_of_the_cpu() {
-    let Some(context) = common::gpu::context() else { return };
+    let Some(context) = crate::common::gpu::context() else { return };
     let (stream, pool, mut random) = (Stream::new(&context).unwrap(), DevicePool::new(&context), Random(9));
     for (round, format) in PixelFormat::ALL.into_iter().flat_map(|format| [format; 8]).enumerate() {
         let (width, height) = (1 + random.below(90), 1 + random.below(90));
@@ -246,7 +244,7 @@ fn tensors_of_many_parts_made_together_are_those_of_the_cpu() {
 
 #[test]
 fn parts_outside_the_frame_are_refused_before_the_launch() {
-    let Some(context) = common::gpu::context() else { return };
+    let Some(context) = crate::common::gpu::context() else { return };
     let stream = Stream::new(&context).unwrap();
     let spec: InputSpec = "cuda f32 1x3x24x40 nchw rgb letterbox:114 scale:0.003921569 images".parse().unwrap();
     let (format, color) = (PixelFormat::Rgb, Colorimetry::default());
@@ -274,7 +272,7 @@ fn slices_have_the_objects_of_the_cpu() {
     let Some(library) = library() else { return };
     init();
     let folder = scratch("slices-gpu");
-    let open = Graph::load(&common::shapes()).with_batch("n").save(&folder.join("shapes-n.onnx"));
+    let open = Graph::load(&crate::common::shapes()).with_batch("n").save(&folder.join("shapes-n.onnx"));
     let cache = folder.display();
     let objects = |infer: &str| {
         let mut harness = Harness::new_parse(&format!(
@@ -298,7 +296,7 @@ fn slices_have_the_objects_of_the_cpu() {
         });
         frames.collect::<Vec<_>>()
     };
-    let wanted = objects(&format!("model-file={} backend=rten", common::shapes()));
+    let wanted = objects(&format!("model-file={} backend=rten", crate::common::shapes()));
     assert!(wanted[0].len() > 10, "{}", wanted[0].len());
     for batch in [1, 4, 5] {
         let found = objects(&format!(

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What the elements say where a wish cannot be met: settings that come too late or have no effect, models that are
 //! swapped, formats that cannot be used, results that nothing reads, frames that were skipped.
-#![cfg(feature = "gstreamer")]
 
-mod common;
-
-use common::boxes::{Line, SIDE, grey, model};
-use common::onnx::{F32, Graph};
-use common::{init, launch, scratch};
+use crate::common::boxes::{Line, SIDE, grey, model};
+use crate::common::onnx::{F32, Graph};
+use crate::common::{init, launch, scratch};
 use gst::prelude::*;
 
 const ROW: [[f32; 6]; 1] = [[8.0, 8.0, 24.0, 24.0, 0.9, 0.0]];

@@ -4,7 +4,6 @@
 //! `HOSTILE_FILES=11000 HOSTILE_SEED=7 cargo test --test hostile_models -- --nocapture` plays so many. Seed and number
 //! name a file, and `HOSTILE_FIRST=123 HOSTILE_FILES=1` plays the one of that number again. A file that ends the
 //! process or hangs it is kept.
-#![cfg(feature = "gstreamer")]
 
 mod common;
 

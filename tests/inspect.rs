@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What the elements say of themselves reads as that of upstream's, and the pages that name their properties name
 //! existing ones. docs/reference shows all of it: tests/reference.rs.
-#![cfg(feature = "gstreamer")]
 
-mod common;
-
-use common::elements::{ELEMENTS, factories, properties, values};
+use crate::common::elements::{ELEMENTS, factories, properties, values};
 use gst::prelude::*;
 
 #[test]
@@ -35,7 +32,7 @@ fn elements_are_only_used_by_name() {
 
 #[test]
 fn the_plugin_is_trt() {
-    common::init();
+    crate::common::init();
     let plugin = gst::Registry::get().find_plugin("trt").unwrap();
     assert_eq!(plugin.license(), "MPL-2.0");
     assert!(plugin.version().starts_with(env!("CARGO_PKG_VERSION")));
@@ -49,9 +46,9 @@ fn the_plugin_is_trt() {
 /// `trtinfer interval=5` names a property, and may give it a value.
 #[test]
 fn pages_for_those_who_come_from_elsewhere_name_existing_properties() {
-    common::init();
+    crate::common::init();
     for (name, least) in [("deepstream", 40), ("dlstreamer", 40), ("ultralytics", 20)] {
-        let page = std::fs::read_to_string(common::path(&format!("docs/{name}.md"))).unwrap();
+        let page = std::fs::read_to_string(crate::common::path(&format!("docs/{name}.md"))).unwrap();
         let named = page.lines().filter(|line| line.starts_with('|')).map(names_existing_properties).sum::<usize>();
         assert!(named > least, "docs/{name}.md: {named}");
     }

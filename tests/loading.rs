@@ -2,16 +2,13 @@
 //! trtinfer loads its model beside the pipeline: its messages on the bus, and that no thread waits for ever.
 //!
 //! Its loader posts a message before it begins, and a handler on the bus holds it there until the test lets it go on.
-#![cfg(feature = "gstreamer")]
-
-mod common;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
-use common::onnx::{F32, Graph};
-use common::{init, run, scratch};
+use crate::common::onnx::{F32, Graph};
+use crate::common::{init, run, scratch};
 use gst::prelude::*;
 
 /// Far longer than anything here takes: a wait of this length is a hang.
@@ -243,7 +240,7 @@ fn a_failed_start_can_be_corrected() {
 /// A pipeline with such a model, played until that is what it waits for.
 fn endless_pipeline(test: &str, batch: &str, constant: bool, source: &str, infer: &str) -> gst::Pipeline {
     init();
-    let path = common::onnx::endless(batch, "8", constant).save(&scratch(test).join("endless.onnx"));
+    let path = crate::common::onnx::endless(batch, "8", constant).save(&scratch(test).join("endless.onnx"));
     let line = format!(
         "{source},format=RGB,width=8,height=8 ! trtpreprocess \
          ! trtinfer name=infer model-file={path} backend=rten {infer} ! trtnms ! fakesink"

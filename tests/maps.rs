@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Maps of classes, depths and objects: their values, where they can be read, and how they are drawn.
-#![cfg(feature = "gstreamer")]
-
-mod common;
 
 use std::path::Path;
 
-use common::boxes::{GREY, Line, SIDE, drawn, grey};
-use common::onnx::{F32, Graph, I32, I64, U8};
-use common::{launch, scratch};
 use gst::meta::CustomMeta;
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoMeta};
-use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
-use gsttrt::session::{Detector, MapKind, PixelMap, parse_options};
+use gsttrt_core::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
+use gsttrt_core::session::{Detector, MapKind, PixelMap, parse_options};
+
+use crate::common::boxes::{GREY, Line, SIDE, drawn, grey};
+use crate::common::onnx::{F32, Graph, I32, I64, U8};
+use crate::common::{launch, scratch};
 
 const NAMES: &str = "{0: 'road', 1: 'car', 2: 'sky'}";
 
@@ -255,7 +253,7 @@ fn properties_choose_classes_and_output() {
 
 #[test]
 fn maps_look_the_same_whoever_draws_them() {
-    common::init();
+    crate::common::init();
     let folder = scratch("maps-drawn");
     for (name, graph) in [("semantic", semantic()), ("depth", depth())] {
         let model = graph.save(&folder.join(format!("{name}.onnx")));

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Our trained models of maps on clips after H.264, each pixel of each frame against the truth that the clip was
 //! rendered with.
-#![cfg(feature = "gstreamer")]
-
-mod common;
 
 use std::sync::{Arc, Mutex};
 
-use common::path;
-use common::pipeline::{init, run};
 use gst::meta::CustomMeta;
 use gst::prelude::*;
-use gsttrt::image::geometry::Rect;
-use gsttrt::image::masks::Mask;
+use gsttrt_core::image::geometry::Rect;
+use gsttrt_core::image::masks::Mask;
 use serde_json::Value;
+
+use crate::common::path;
+use crate::common::pipeline::{init, run};
 
 /// A map of a frame as the plugin attaches it.
 struct Found {

@@ -1,35 +1,36 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Model files that cannot be used: each is refused on the bus, with the cause and what to do.
 
-mod common;
-
 use std::panic::catch_unwind;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use common::onnx::{BF16, BOOL, F16, F32, F64, Graph, I32, I64, STRING, int, ints};
-use common::{scratch, shapes};
-use gsttrt::backends::options::Options;
-use gsttrt::backends::{BackendPreference, LoadContext, LoadRequest};
-use gsttrt::core::memory::Pool;
-use gsttrt::core::tensor::{Tensor, Tensors};
-use gsttrt::model::ModelInfo;
+use gsttrt_core::backends::options::Options;
+use gsttrt_core::backends::{BackendPreference, LoadContext, LoadRequest};
+use gsttrt_core::image::frame::{Frame, PixelFormat, Plane};
+use gsttrt_core::memory::Pool;
+use gsttrt_core::model::ModelInfo;
+use gsttrt_core::session::Detector;
+use gsttrt_core::tensor::{Tensor, Tensors};
+
+use crate::common::onnx::{BF16, BOOL, F16, F32, F64, Graph, I32, I64, STRING, int, ints};
+use crate::common::{scratch, shapes};
 
 /// One frame to the model; the error must name the file and end in a remedy.
 #[track_caller]
 fn refused(file: &str, domain: &str, parts: &[&str]) {
-    let text = error_of(file, domain);
-    println!("{text}");
-    assert!(parts.iter().all(|part| text.contains(part)), "{parts:?} is missing in: {text}");
-    let sentences = text.split_inclusive(". ").count();
-    assert!(sentences > 1 && text.ends_with('.'), "no remedy in: {text}");
+    for text in [error_of(file, domain), error_of_a_session(file)] {
+        println!("{text}");
+        assert!(parts.iter().all(|part| text.contains(part)), "{parts:?} is missing in: {text}");
+        let sentences = text.split_inclusive(". ").count();
+        assert!(sentences > 1 && text.ends_with('.'), "no remedy in: {text}");
+    }
 }
 
-#[cfg(feature = "gstreamer")]
 #[track_caller]
 fn error_of(file: &str, domain: &str) -> String {
-    let outcome = common::launch(&format!(
+    let outcome = crate::common::launch(&format!(
         "videotestsrc num-buffers=1 ! video/x-raw,format=RGB,width=8,height=8 ! trtpreprocess ! \
          trtinfer model-file=\"{file}\" ! trtnms ! fakesink"
     ));
@@ -37,12 +38,9 @@ fn error_of(file: &str, domain: &str) -> String {
     outcome.error_text().to_string()
 }
 
-#[cfg(not(feature = "gstreamer"))]
+/// The same of a session, in the same words.
 #[track_caller]
-fn error_of(file: &str, _: &str) -> String {
-    use gsttrt::image::frame::{Frame, PixelFormat, Plane};
-    use gsttrt::session::Detector;
-
+fn error_of_a_session(file: &str) -> String {
     let planes = [Plane { data: &[128; 192], stride: 24 }].into_iter().collect();
     let frame = Frame { format: PixelFormat::Rgb, width: 8, height: 8, planes };
     let found = Detector::open(file, &Default::default(), Default::default())
@@ -169,7 +167,7 @@ fn damaged_models_run_or_are_refused() {
     assert!((1..500).contains(&ran), "{ran} ran");
 }
 
-fn run_once(file: &Path) -> gsttrt::core::error::Result<Vec<Tensor>> {
+fn run_once(file: &Path) -> gsttrt_core::error::Result<Vec<Tensor>> {
     let cpu = BackendPreference::Named("rten");
     let request = LoadRequest::new(file, cpu, None, 1, Options::default(), || unreachable!("it is no GPU"))?;
     if request.spec.desc.bytes().is_none_or(|bytes| bytes > 1 << 24) {

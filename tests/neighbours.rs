@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Every neighbour at every position of the chain: boxes are right, or an error has the position where the neighbour
 //! belongs.
-#![cfg(feature = "gstreamer")]
-
-mod common;
 
 use std::sync::mpsc::channel;
 
-use common::boxes::{Found, GREY, found, model};
-use common::gpu::{setting, skip};
-use common::{Outcome, gpu_chain_or_skip, path, run, scratch, shapes};
+use crate::common::boxes::{Found, GREY, found, model};
+use crate::common::gpu::{setting, skip};
+use crate::common::{Outcome, gpu_chain_or_skip, path, run, scratch, shapes};
 use gst::prelude::*;
 
 /// Left, top, right and bottom in 0..1 of the picture.
@@ -97,7 +94,7 @@ fn bordered([l, t, r, b]: Corners) -> Corners {
 /// What trtnms found in each frame, and how the pipeline ended, with these elements before trtpreprocess, trtinfer and
 /// trtnms and behind it.
 fn detect(source: &str, infer: &str, [first, second, third, last]: [&str; 4]) -> (Vec<Vec<Found>>, Outcome) {
-    common::init();
+    crate::common::init();
     // H.264 has one right picture, so any decoder will do.
     let decoder = match gst::ElementFactory::find("avdec_h264") {
         Some(_) => "avdec_h264",
@@ -247,11 +244,11 @@ fn messages_metas_and_drawings_agree_behind_scaling() {
         "trtinfer model-file=M ! videoscale ! video/x-raw,width=128,height=32",
         "videoscale ! video/x-raw,width=128,height=32 ! trtinfer model-file=M",
     ] {
-        let mut line = common::boxes::Line::parse(&format!(
+        let mut line = crate::common::boxes::Line::parse(&format!(
             "trtpreprocess ! {} ! trtnms post-messages=true draw-labels=false line-width=2",
             scale.replace('M', &model)
         ));
-        let frame = line.push(common::boxes::grey(64 * 64 * 3));
+        let frame = line.push(crate::common::boxes::grey(64 * 64 * 3));
         let boxes = found(&frame);
         assert_eq!(boxes.len(), 1, "{boxes:?}");
         assert_eq!(boxes[0].rect, (32, 4, 64, 8));
@@ -279,12 +276,12 @@ fn messages_metas_and_drawings_agree_behind_scaling() {
 #[test]
 fn neighbours_that_start_while_playing_are_noticed() {
     let model = model(&scratch("rotated"), &[[16.0, 8.0, 48.0, 24.0, 0.9, 0.0]]);
-    let mut line = common::boxes::Line::parse(&format!(
+    let mut line = crate::common::boxes::Line::parse(&format!(
         "trtpreprocess ! trtinfer model-file={model} ! videoflip name=flip ! trtnms draw=false"
     ));
     assert_eq!(line.found().len(), 1);
     line.element("videoflip").set_property_from_str("video-direction", "horiz");
-    assert_eq!(line.try_push(common::boxes::grey(64 * 64 * 3)), Err(gst::FlowError::Error));
+    assert_eq!(line.try_push(crate::common::boxes::grey(64 * 64 * 3)), Err(gst::FlowError::Error));
     let said = line.said();
     assert!(said.len() == 1 && said[0].contains("flip (videoflip)"), "{said:?}");
 }
@@ -292,9 +289,9 @@ fn neighbours_that_start_while_playing_are_noticed() {
 /// Other events of navigation go their way.
 #[test]
 fn navigation_events_pass_our_elements() {
-    common::init();
+    crate::common::init();
     let model = model(&scratch("pointer"), &[[16.0, 8.0, 48.0, 24.0, 0.9, 0.0]]);
-    let mut line = common::boxes::Line::parse(&format!("trtpreprocess ! trtinfer model-file={model} ! trtnms"));
+    let mut line = crate::common::boxes::Line::parse(&format!("trtpreprocess ! trtinfer model-file={model} ! trtnms"));
     line.found();
     assert_eq!(line.upstream_events("navigation"), 0, "ours end at trtpreprocess");
     let event = gst::Structure::builder("application/x-gst-navigation")
@@ -309,7 +306,7 @@ fn navigation_events_pass_our_elements() {
 /// The size changes while a queue still holds frames of the old one, which the events that ask upstream overtake.
 #[test]
 fn sizes_may_change_while_frames_wait() {
-    common::init();
+    crate::common::init();
     let model = model(&scratch("resized"), &[[16.0, 8.0, 48.0, 24.0, 0.9, 0.0]]);
     let pipeline: gst::Pipeline = gst::parse::launch(&format!(
         "videotestsrc num-buffers=400 ! video/x-raw,width=64,height=64 ! trtpreprocess ! trtinfer model-file={model} \
@@ -358,7 +355,7 @@ fn scalers_that_do_not_translate_pointers_are_followed() {
         // The scaler makes up for the size that the crop took away.
         ("videocrop right=16 ! videoscale ! video/x-raw,width=64,height=64", None),
     ] {
-        let mut line = common::boxes::Line::parse(&format!(
+        let mut line = crate::common::boxes::Line::parse(&format!(
             "trtpreprocess ! trtinfer model-file={model} ! {elements} ! trtnms draw=false"
         ));
         let scaler = line.element("videoscale");
@@ -375,7 +372,11 @@ fn scalers_that_do_not_translate_pointers_are_followed() {
         match rect {
             Some(rect) => assert_eq!(line.found().iter().map(|found| found.rect).collect::<Vec<_>>(), [rect]),
             None => {
-                assert_eq!(line.try_push(common::boxes::grey(64 * 64 * 3)), Err(gst::FlowError::Error), "{elements}");
+                assert_eq!(
+                    line.try_push(crate::common::boxes::grey(64 * 64 * 3)),
+                    Err(gst::FlowError::Error),
+                    "{elements}"
+                );
                 assert!(line.said()[0].contains("before trtpreprocess or behind trtnms"), "{elements}");
             }
         }
@@ -389,7 +390,7 @@ fn compositors_that_keep_tensors_are_refused() {
     for between in ["trtinfer model-file=M ! compositor name=c", "compositor name=c ! trtinfer model-file=M"] {
         let source = "videotestsrc num-buffers=3 ! video/x-raw,width=64,height=64 ! trtpreprocess name=p";
         let line = format!("{source} ! {} ! trtnms ! fakesink", between.replace('M', &model));
-        common::init();
+        crate::common::init();
         let pipeline: gst::Pipeline = gst::parse::launch(&line).unwrap().downcast().unwrap();
         let (send, receive) = channel();
         let compositor = pipeline.by_name("c").unwrap();
@@ -414,9 +415,9 @@ fn compositors_that_keep_tensors_are_refused() {
 #[test]
 fn frames_that_come_another_way_must_have_the_same_size() {
     let model = model(&scratch("carried"), &[[16.0, 8.0, 48.0, 24.0, 0.9, 0.0]]);
-    let mut first = common::boxes::Line::parse(&format!("trtpreprocess ! trtinfer model-file={model}"));
-    let mut second = common::boxes::Line::parse("trtnms draw=false");
-    let mut frame = || first.push(common::boxes::grey(64 * 64 * 3));
+    let mut first = crate::common::boxes::Line::parse(&format!("trtpreprocess ! trtinfer model-file={model}"));
+    let mut second = crate::common::boxes::Line::parse("trtnms draw=false");
+    let mut frame = || first.push(crate::common::boxes::grey(64 * 64 * 3));
     assert_eq!(found(&second.push(frame()))[0].rect, (16, 8, 32, 16));
     second.caps("RGB", 32, 32);
     assert_eq!(second.try_push(frame()), Err(gst::FlowError::Error));

@@ -3,11 +3,8 @@
 //!
 //! The encoders are played by pads with their templates, as GStreamer's documentation gives them. The NVENC hardware
 //! itself is not part of this.
-#![cfg(feature = "gstreamer")]
 
-mod common;
-
-use common::init;
+use crate::common::init;
 use gst::prelude::*;
 
 /// Documented sink templates, without the memories that do not matter here.
@@ -104,7 +101,7 @@ fn the_encoders_limits_reach_the_decoder() {
         let sink = nms.static_pad("sink").unwrap();
         let feature = if in_cuda_memory(&sink.query_caps(None)) { "(memory:CUDAMemory)" } else { "" };
         if feature.is_empty() && encoder.size() == 1 {
-            common::gpu::skip(format!("{name}: this machine has no CUDA memory"));
+            crate::common::gpu::skip(format!("{name}: this machine has no CUDA memory"));
             continue;
         }
         nms.static_pad("src").unwrap().link(&pad).expect("an encoder can be linked behind trtnms");

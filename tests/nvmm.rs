@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Frames in NVMM memory on the CPU, by a stand-in for NVIDIA's library that counts what is mapped.
-#![cfg(feature = "gstreamer")]
-
-mod common;
 
 use std::sync::{Arc, Mutex};
 
-use common::boxes::{Found, Line, found};
-use common::nvmm::*;
-use common::{path, shapes};
+use crate::common::boxes::{Found, Line, found};
+use crate::common::nvmm::*;
+use crate::common::{path, shapes};
 use gst::prelude::*;
 use gst_video::VideoInfo;
 
 /// The first frames of the sample clip in that format.
 fn decoded(format: &str, count: usize) -> (gst::Caps, Vec<gst::Buffer>) {
-    common::init();
+    crate::common::init();
     let line = format!(
         "filesrc location={} ! qtdemux ! h264parse ! avdec_h264 ! videoconvert ! video/x-raw,format={format} \
          ! appsink name=out sync=false max-buffers=4",
@@ -87,8 +84,8 @@ struct Refusals {
 
 impl Refusals {
     fn new() -> Self {
-        common::init();
-        let caps: gst::Caps = common::preprocess::video("NV12", 64, 48, "").parse().unwrap();
+        crate::common::init();
+        let caps: gst::Caps = crate::common::preprocess::video("NV12", 64, 48, "").parse().unwrap();
         Refusals { info: VideoInfo::from_caps(&caps).unwrap(), caps: in_nvmm(&caps) }
     }
 
@@ -220,7 +217,7 @@ fn nothing_is_drawn_on_them() {
 #[test]
 fn the_other_elements_pass_them() {
     let (caps, frames) = decoded("NV12", 2);
-    let folder = common::scratch("nvmm-passes");
+    let folder = crate::common::scratch("nvmm-passes");
     let (zones, results) = (folder.join("zones.json"), folder.join("results.jsonl"));
     std::fs::write(&zones, r#"{"zones": [{"id": "all", "points": [[0, 0], [99, 0], [99, 99]]}]}"#).unwrap();
     let line = format!(

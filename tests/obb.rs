@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Rotated boxes: which are kept, their position on the frame, and how they can be read.
-#![cfg(feature = "gstreamer")]
-
-mod common;
 
 use std::f32::consts::FRAC_PI_2;
 use std::path::Path;
 
-use common::boxes::{GREY, Line, SIDE, found, grey};
-use common::onnx::{F32, Graph};
-use common::{launch, scratch};
 use gst_video::VideoRegionOfInterestMeta;
-use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
-use gsttrt::image::rotated::RotatedBox;
-use gsttrt::session::{Detector, PostprocessOptions, SessionOptions};
+use gsttrt_core::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
+use gsttrt_core::image::rotated::RotatedBox;
+use gsttrt_core::session::{Detector, PostprocessOptions, SessionOptions};
 use proptest::prelude::*;
+
+use crate::common::boxes::{GREY, Line, SIDE, found, grey};
+use crate::common::onnx::{F32, Graph};
+use crate::common::{launch, scratch};
 
 /// Rows of a grid over 64x64.
 const CELLS: usize = 84;

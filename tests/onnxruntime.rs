@@ -2,19 +2,18 @@
 //! ONNX Runtime beside rten: the same outputs and boxes, what only one of them takes, and what is said where something
 //! is missing.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use common::onnx::{BF16, BOOL, F16, F32, Graph, I64, U8, int, ints};
-use common::{ort, path, quantise, scratch, shapes};
-use gsttrt::backends::{LoadContext, LoadRequest, ModelInstance};
-use gsttrt::core::error::{ErrorKind, Result};
-use gsttrt::core::memory::Pool;
-use gsttrt::core::tensor::{DType, Tensor, Tensors};
-use gsttrt::session::{Session, parse_options};
+use gsttrt_core::backends::{LoadContext, LoadRequest, ModelInstance};
+use gsttrt_core::error::{ErrorKind, Result};
+use gsttrt_core::memory::Pool;
+use gsttrt_core::session::{Session, parse_options};
+use gsttrt_core::tensor::{DType, Tensor, Tensors};
+
+use crate::common::onnx::{BF16, BOOL, F16, F32, Graph, I64, U8, int, ints};
+use crate::common::{ort, path, quantise, scratch, shapes};
 
 const RTEN: &[&str] = &["backend=rten"];
 
@@ -309,14 +308,14 @@ fn a_missing_library_says_what_to_install() {
     };
     // backend=cpu gets the CPU; with backend=auto the reason is given.
     assert_eq!(session(&["backend=cpu", wrong[1]]).unwrap(), ("rten", None));
-    if common::gpu::is_hidden("a_missing_library_says_what_to_install") {
+    if crate::common::gpu::is_hidden("onnxruntime::a_missing_library_says_what_to_install") {
         let (backend, reason) = session(&[wrong[1]]).unwrap();
         let reason = reason.unwrap();
         assert!(backend == "rten" && reason.contains("driver") && reason.contains("/nowhere"), "{reason}");
     }
     let Some([_, library]) = ort::options(ort::NEWEST) else { return };
     assert_eq!(session(&["backend=cpu", &library]).unwrap(), ("onnxruntime", None));
-    if common::gpu::is_hidden("a_missing_library_says_what_to_install") {
+    if crate::common::gpu::is_hidden("onnxruntime::a_missing_library_says_what_to_install") {
         assert_eq!(session(&[&library]).unwrap().0, "onnxruntime");
     }
 }
@@ -407,17 +406,16 @@ fn runs_at_the_same_time_compute_the_same() {
     }
 }
 
-#[cfg(feature = "gstreamer")]
 mod pipelines {
     use super::*;
     use std::sync::Mutex;
 
-    use common::boxes::{Found, found};
+    use crate::common::boxes::{Found, found};
     use gst::prelude::*;
 
     /// The objects of each frame of a clip, of which every fifth is inferred.
     fn objects(infer: &str) -> Vec<Vec<Found>> {
-        common::init();
+        crate::common::init();
         let line = format!(
             "filesrc location={} ! decodebin ! trtpreprocess ! trtinfer model-file={} interval=5 {infer} \
              ! trtnms name=nms hold-detections=false ! fakesink",
@@ -434,7 +432,7 @@ mod pipelines {
                 gst::PadProbeReturn::Ok
             },
         );
-        common::run(&pipeline).expect_success();
+        crate::common::run(&pipeline).expect_success();
         std::mem::take(&mut frames.lock().unwrap())
     }
 
@@ -464,14 +462,14 @@ mod pipelines {
     #[test]
     fn messages_and_model_info_name_it() {
         let Some(options) = ort::options(ort::NEWEST) else { return };
-        common::init();
+        crate::common::init();
         let line = format!(
             "videotestsrc num-buffers=2 ! video/x-raw,width=64,height=64 ! trtpreprocess ! trtinfer name=infer model-file={} {} \
              threads=1 ! trtnms ! fakesink",
             shapes(),
             options.join(" ")
         );
-        let outcome = common::launch(&line);
+        let outcome = crate::common::launch(&line);
         outcome.expect_success();
         assert!(outcome.progress[0].contains("for the onnxruntime backend"), "{:?}", outcome.progress);
         let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
@@ -485,8 +483,8 @@ mod pipelines {
     #[test]
     fn a_run_that_never_ends_is_ended() {
         let Some(options) = ort::options(ort::NEWEST) else { return };
-        common::init();
-        let model = common::onnx::endless("1", "8", false).save(&scratch("ort-endless").join("endless.onnx"));
+        crate::common::init();
+        let model = crate::common::onnx::endless("1", "8", false).save(&scratch("ort-endless").join("endless.onnx"));
         let line = format!(
             "videotestsrc ! video/x-raw,format=RGB,width=8,height=8 ! trtpreprocess ! trtinfer name=infer model-file={model} {} \
              ! trtnms ! fakesink",
@@ -515,9 +513,14 @@ mod pipelines {
 fn types_pass() {
     let Some(options) = ort::options(ort::NEWEST) else { return };
     let folder = scratch("ort-types");
-    for (dtype, name) in
-        [(I64, "i64"), (BOOL, "bool"), (U8, "u8"), (F16, "f16"), (common::onnx::I32, "i32"), (common::onnx::I8, "i8")]
-    {
+    for (dtype, name) in [
+        (I64, "i64"),
+        (BOOL, "bool"),
+        (U8, "u8"),
+        (F16, "f16"),
+        (crate::common::onnx::I32, "i32"),
+        (crate::common::onnx::I8, "i8"),
+    ] {
         let model = Graph::new()
             .input("images", F32, &["1", "3", "2", "2"])
             .node("Cast", &["images"], &["output0"], vec![int("to", dtype.into())])

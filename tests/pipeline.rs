@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Whole lines on the sample clip.
-#![cfg(feature = "gstreamer")]
-
-mod common;
 
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use common::boxes::{Found, found};
-use common::{path, run, shapes};
+use crate::common::boxes::{Found, found};
+use crate::common::{path, run, shapes};
 use gst::prelude::*;
 
 /// The clip, decoded, stopped a little after so many frames.
@@ -18,7 +15,7 @@ fn clip(frames: usize) -> String {
 }
 
 fn pipeline(line: &str) -> gst::Pipeline {
-    common::init();
+    crate::common::init();
     let pipeline = gst::parse::launch(line).unwrap_or_else(|error| panic!("{line}: {error}"));
     pipeline.downcast().expect("several elements")
 }

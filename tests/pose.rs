@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Keypoints: their boxes, their position on the frame, and where they can be read.
-#![cfg(feature = "gstreamer")]
-
-mod common;
 
 use std::path::Path;
 
-use common::boxes::{Line, SIDE, grey};
-use common::onnx::{F32, Graph};
-use common::{launch, scratch};
 use gst_video::VideoRegionOfInterestMeta;
-use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
-use gsttrt::session::{Detector, Keypoint, PostprocessOptions, SessionOptions};
+use gsttrt_core::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
+use gsttrt_core::session::{Detector, Keypoint, PostprocessOptions, SessionOptions};
 use proptest::prelude::*;
+
+use crate::common::boxes::{Line, SIDE, grey};
+use crate::common::onnx::{F32, Graph};
+use crate::common::{launch, scratch};
 
 /// Rows of a grid over 64x64.
 const CELLS: usize = 84;
@@ -180,17 +178,18 @@ fn detector(model: &str) -> Detector {
     Detector::open(model, &SessionOptions::default(), PostprocessOptions::default()).unwrap()
 }
 
-fn detect(detector: &mut Detector) -> Vec<(String, Vec<Keypoint>)> {
+fn detect(detector: &mut Detector) -> Vec<(String, Vec<(f32, f32, Option<f32>)>)> {
     let pixels = vec![77; (SIDE * SIDE * 3) as usize];
     let planes = [Plane { data: &pixels[..], stride: SIDE as usize * 3 }].into_iter().collect();
     let frame = Frame { format: PixelFormat::Rgb, width: SIDE as usize, height: SIDE as usize, planes };
     let objects = detector.detect(&frame, Colorimetry::default()).unwrap();
-    objects.into_iter().map(|object| (object.label, object.keypoints)).collect()
+    let points = |points: &[Keypoint]| points.iter().map(|point| (point.x, point.y, point.visibility)).collect();
+    objects.into_iter().map(|object| (object.label, points(&object.keypoints))).collect()
 }
 
 #[test]
 fn a_detector_gives_points() {
-    let point = |x, y, visibility| Keypoint { x, y, visibility: Some(visibility) };
+    let point = |x, y, visibility| (x, y, Some(visibility));
     let found = detect(&mut detector(&plain(&scratch("pose-detector"), &ROWS)));
     assert_eq!(
         found,

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What README.md and docs say: launch lines run, examples are shown as they are, links lead somewhere, every page is
 //! in the book, and the figures are those of docs/performance.json. tests/reference.rs has the pages in docs/reference.
-#![cfg(feature = "gstreamer")]
-
-mod common;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::onnx::Graph;
-use common::{launch, path, run, scratch, shapes};
+use crate::common::onnx::Graph;
+use crate::common::{launch, path, run, scratch, shapes};
 use gst::prelude::*;
 
 fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
@@ -318,7 +315,7 @@ fn images(folder: &Path) -> String {
 
 /// Runs every second launch line, so that two tests share them. Lines that come to the same are run once.
 fn run_half(half: usize) {
-    common::init();
+    crate::common::init();
     let lines = documented();
     assert!(lines.len() >= 40, "README.md and docs have more: {lines:?}");
     let mut seen = HashSet::new();
@@ -355,7 +352,7 @@ fn the_other_launch_lines_in_the_documentation_run() {
 
 #[test]
 fn launch_lines_are_substituted_as_documented() {
-    common::init();
+    crate::common::init();
     let folder = scratch("readme-substituted");
     let (sample, model) = (path("tests/data/sample.mp4"), shapes());
     let batched = folder.join("shapes.onnx").display().to_string();

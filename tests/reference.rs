@@ -2,13 +2,10 @@
 //! The pages in docs/reference show what gst-inspect-1.0 shows of each element: a change there is a change for users.
 //!
 //! `UPDATE_SNAPSHOT=1 cargo test --test reference` writes them anew.
-#![cfg(feature = "gstreamer")]
-
-mod common;
 
 use std::fmt::Write;
 
-use common::elements::{ELEMENTS, factories, properties, values};
+use crate::common::elements::{ELEMENTS, factories, properties, values};
 use gst::glib;
 use gst::glib::subclass::{SignalId, SignalQuery};
 use gst::prelude::*;
@@ -217,7 +214,7 @@ fn signals(factory: &gst::ElementFactory) -> Vec<SignalQuery> {
 fn pages_show_the_elements_as_they_are() {
     let mut stale = String::new();
     for factory in factories() {
-        let path = common::path(&format!("docs/reference/{}.md", factory.name()));
+        let path = crate::common::path(&format!("docs/reference/{}.md", factory.name()));
         let found = page(&factory);
         if std::env::var_os("UPDATE_SNAPSHOT").is_some() {
             std::fs::write(&path, &found).unwrap();
@@ -234,9 +231,10 @@ fn pages_show_the_elements_as_they_are() {
 #[test]
 fn there_is_a_page_for_each_element() {
     let mut pages: Vec<_> =
-        std::fs::read_dir(common::path("docs/reference")).unwrap().map(|page| page.unwrap().path()).collect();
+        std::fs::read_dir(crate::common::path("docs/reference")).unwrap().map(|page| page.unwrap().path()).collect();
     pages.sort();
-    let mut wanted = ELEMENTS.map(|name| std::path::PathBuf::from(common::path(&format!("docs/reference/{name}.md"))));
+    let mut wanted =
+        ELEMENTS.map(|name| std::path::PathBuf::from(crate::common::path(&format!("docs/reference/{name}.md"))));
     wanted.sort();
     assert_eq!(pages, wanted);
 }
@@ -244,7 +242,7 @@ fn there_is_a_page_for_each_element() {
 /// What the tables of messages and metas name is explained in docs/elements.md.
 #[test]
 fn messages_and_metas_are_described() {
-    let page = std::fs::read_to_string(common::path("docs/elements.md")).unwrap();
+    let page = std::fs::read_to_string(crate::common::path("docs/elements.md")).unwrap();
     for (element, results) in RESULTS {
         let words = results.iter().flat_map(|(_, what)| what.split('`').skip(1).step_by(2));
         for name in words.filter(|word| word.starts_with("Gst") || word.starts_with("trt-")) {

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A second model on the objects of a first one: which objects it sees, where its results go, and how long they are kept.
-#![cfg(feature = "gstreamer")]
 
-mod common;
-
-use common::boxes::{Line, SIDE, classifier, found, grey, model};
-use common::onnx::{F32, Graph};
-use common::{launch, scratch};
+use crate::common::boxes::{Line, SIDE, classifier, found, grey, model};
+use crate::common::onnx::{F32, Graph};
+use crate::common::{launch, scratch};
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
 

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `model-file` set while frames pass: the other model is loaded beside, and takes over between two frames.
-#![cfg(feature = "gstreamer")]
-
-mod common;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use common::boxes::{Line, SIDE, classifier, found, grey};
-use common::brokers::until;
-use common::onnx::{F32, Graph, brightness, endless};
-use common::{heap, path, scratch, shapes};
+use crate::common::boxes::{Line, SIDE, classifier, found, grey};
+use crate::common::brokers::until;
+use crate::common::onnx::{F32, Graph, brightness, endless};
+use crate::common::{heap, path, scratch, shapes};
 use gst::prelude::*;
 
 /// A model over pictures of that side that finds one box of a class with that label everywhere.
@@ -241,7 +238,7 @@ fn overrides_stay() {
 /// Frames in queues go to the model that their tensors are for, and none is lost.
 #[test]
 fn no_frame_is_lost_or_doubled() {
-    common::init();
+    crate::common::init();
     let folder = scratch("replace-stream");
     let (cat, dog) = (finds(&folder, "cat", 64), finds(&folder, "dog", 32));
     let pipeline = gst::parse::launch(&format!(
@@ -277,7 +274,7 @@ fn no_frame_is_lost_or_doubled() {
         }
         gst::PadProbeReturn::Ok
     });
-    let outcome = common::run(&pipeline);
+    let outcome = crate::common::run(&pipeline);
     assert!(outcome.error.is_none() && outcome.warnings.is_empty(), "{outcome:?}");
     let seen = seen.lock().unwrap();
     let offsets: Vec<u64> = seen.iter().map(|(offset, _)| *offset).collect();

@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Masks: their pixels, their boxes, their position on the frame, and where they can be read.
-#![cfg(feature = "gstreamer")]
-
-mod common;
 
 use std::path::Path;
 
-use common::boxes::{GREY, Line, SIDE, drawn, found, grey};
-use common::onnx::{F32, Graph};
-use common::{launch, path, scratch};
 use gst::meta::CustomMeta;
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
-use gsttrt::core::tensor::Tensor;
-use gsttrt::image::Candidate;
-use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
-use gsttrt::image::geometry::{BBox, Letterbox, Rect, ResizeMode};
-use gsttrt::image::masks::{Mask, Masks, PrototypeShape, Prototypes};
-use gsttrt::session::{Detector, PostprocessOptions, SessionOptions};
+use gsttrt_core::image::Candidate;
+use gsttrt_core::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
+use gsttrt_core::image::geometry::{BBox, Letterbox, Rect, ResizeMode};
+use gsttrt_core::image::masks::{Mask, Masks, PrototypeShape, Prototypes};
+use gsttrt_core::session::{Detector, PostprocessOptions, SessionOptions};
+use gsttrt_core::tensor::Tensor;
 use proptest::prelude::*;
+
+use crate::common::boxes::{GREY, Line, SIDE, drawn, found, grey};
+use crate::common::onnx::{F32, Graph};
+use crate::common::{launch, path, scratch};
 
 /// Rows of a grid over 64x64.
 const CELLS: usize = 84;
@@ -305,7 +303,7 @@ fn masks_of_skipped_frames_are_those_of_the_last() {
 
 #[test]
 fn masks_look_the_same_whoever_draws_them() {
-    common::init();
+    crate::common::init();
     let model = plain(&scratch("segment-drawn"), &ROWS);
     let infer = format!("trtpreprocess ! trtinfer model-file={model}");
     for format in PixelFormat::ALL.map(PixelFormat::name) {
@@ -389,7 +387,8 @@ fn masks_are_those_of_the_formula() {
         }
         let mut masks = Masks::default();
         masks.find(&prototypes, &coefficients, &boxes, input);
-        let mut instances = gsttrt::postprocess::Instances { masks: Some(masks.clone()), boxes, ..Default::default() };
+        let mut instances =
+            gsttrt_core::postprocess::Instances { masks: Some(masks.clone()), boxes, ..Default::default() };
         instances.map_to_frame(&Letterbox::new(input, input, ResizeMode::Letterbox));
         let gold = read("masks");
         let mut kept = 0;

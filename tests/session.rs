@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The chain without a pipeline: the same boxes as the elements', tensors in and out, and what is said of mistakes.
 
-mod common;
-
 use std::path::Path;
 
-use common::onnx::{BOOL, F16, F32, Graph, I64, U8, int};
-use common::{scratch, shapes};
-use gsttrt::backends::BackendPreference;
-use gsttrt::core::error::ErrorKind;
-use gsttrt::core::memory::MemoryKind;
-use gsttrt::core::tensor::{DType, Element};
-use gsttrt::image::device::DevicePlane;
-use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
-use gsttrt::image::geometry::{BBox, ResizeMode};
-use gsttrt::image::transform::{Colors, InputTransform};
-use gsttrt::session::{Detector, DeviceFrame, Object, PostprocessOptions, Session, SessionOptions};
+use gsttrt_core::backends::BackendPreference;
+use gsttrt_core::error::ErrorKind;
+use gsttrt_core::image::device::DevicePlane;
+use gsttrt_core::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
+use gsttrt_core::image::geometry::{BBox, ResizeMode};
+use gsttrt_core::image::transform::{Colors, InputTransform};
+use gsttrt_core::memory::MemoryKind;
+use gsttrt_core::session::{Detector, DeviceFrame, Object, PostprocessOptions, Session, SessionOptions};
+use gsttrt_core::tensor::{DType, Element};
 use half::f16;
 
+use crate::common::onnx::{BOOL, F16, F32, Graph, I64, U8, int};
+use crate::common::{scratch, shapes, with};
+
 fn on_cpu() -> SessionOptions {
-    SessionOptions { backend: BackendPreference::Named("rten"), ..SessionOptions::default() }
+    with(SessionOptions::default(), |options| options.backend = BackendPreference::Named("rten"))
 }
 
 fn open(model: &str) -> Session {
@@ -41,7 +40,7 @@ fn detect(
     width: usize,
     height: usize,
     bytes: &[u8],
-) -> gsttrt::core::error::Result<Vec<Object>> {
+) -> gsttrt_core::error::Result<Vec<Object>> {
     let planes = [Plane { data: bytes, stride: width * 3 }].into_iter().collect();
     detector.detect(&Frame { format: PixelFormat::Rgb, width, height, planes }, Colorimetry::default())
 }
@@ -58,40 +57,35 @@ fn a_detector_stays_usable_after_mistakes() {
     let model = one_box(&scratch("session-mistakes"));
     let mut detector = Detector::open(&model, &on_cpu(), PostprocessOptions::default()).unwrap();
     let grey = [128; 64 * 64 * 3];
-    let dog = Object {
-        label: "dog".into(),
-        class_id: 1,
-        confidence: 0.9,
-        bbox: BBox::new(0.0, 0.0, 32.0, 32.0),
-        rotated: None,
-        keypoints: Vec::new(),
-        mask: None,
-    };
-    assert_eq!(detect(&mut detector, 64, 64, &grey).unwrap(), std::slice::from_ref(&dog));
+    let found = detect(&mut detector, 64, 64, &grey).unwrap();
+    let [dog] = <[Object; 1]>::try_from(found).unwrap();
+    assert_eq!((dog.label.as_str(), dog.class_id, dog.confidence), ("dog", 1, 0.9));
+    assert_eq!(dog.bbox, BBox::new(0.0, 0.0, 32.0, 32.0));
+    assert!(dog.rotated.is_none() && dog.keypoints.is_empty() && dog.mask.is_none());
 
     let error = detect(&mut detector, 64, 64, &grey[1..]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::WrongType);
     assert!(error.message().contains("12287") && error.message().contains("64 rows of 192"), "{error}");
     let error = detect(&mut detector, 0, 64, &grey).unwrap_err();
     assert!(error.message().contains("0x64"), "{error}");
-    detector.set_options(PostprocessOptions { classes: "bird".into(), ..PostprocessOptions::default() });
+    detector.set_options(with(PostprocessOptions::default(), |options| options.classes = "bird".into()));
     let error = detect(&mut detector, 64, 64, &grey).unwrap_err();
     assert!(error.message().contains("no class “bird”"), "{error}");
-    detector.set_options(PostprocessOptions { classes: "cat".into(), ..PostprocessOptions::default() });
+    detector.set_options(with(PostprocessOptions::default(), |options| options.classes = "cat".into()));
     assert_eq!(detect(&mut detector, 64, 64, &grey).unwrap(), []);
     detector.set_options(PostprocessOptions::default());
     assert_eq!(detect(&mut detector, 64, 64, &grey).unwrap(), std::slice::from_ref(&dog));
 
     // Of a frame of another size, the box is in its pixels.
     let found = detect(&mut detector, 32, 32, &grey).unwrap();
-    assert_eq!(found, [Object { bbox: BBox::new(0.0, 0.0, 16.0, 16.0), ..dog.clone() }]);
+    assert_eq!(found, [with(dog.clone(), |dog| dog.bbox = BBox::new(0.0, 0.0, 16.0, 16.0))]);
 
     // The position of the frame in the input is part of the transform.
     let found = detect(&mut detector, 64, 32, &grey).unwrap();
-    assert_eq!(found, [Object { bbox: BBox::new(0.0, 0.0, 32.0, 16.0), ..dog.clone() }]);
+    assert_eq!(found, [with(dog.clone(), |dog| dog.bbox = BBox::new(0.0, 0.0, 32.0, 16.0))]);
     detector.set_transform(InputTransform { fit: ResizeMode::LetterboxTopLeft, ..*detector.transform() });
     let found = detect(&mut detector, 64, 32, &grey).unwrap();
-    assert_eq!(found, [Object { bbox: BBox::new(0.0, 0.0, 32.0, 32.0), ..dog }]);
+    assert_eq!(found, [dog]);
     detector.set_transform(InputTransform { colors: Colors::Gray, ..*detector.transform() });
     let error = detect(&mut detector, 64, 32, &grey).unwrap_err();
     assert!(error.message().contains("gray has 1 channels, the tensor 3"), "{error}");
@@ -122,7 +116,7 @@ fn a_detector_takes_the_smallest_rectangle_for_each_frame() {
         BBox::new(0.0, 0.0, 16.0, 8.0),
         "the whole input"
     );
-    let square = SessionOptions { input_size: Some((64, 64)), ..on_cpu() };
+    let square = with(on_cpu(), |options| options.input_size = Some((64, 64)));
     let mut detector = Detector::open(&model, &square, PostprocessOptions::default()).unwrap();
     assert_eq!(detect(&mut detector, 64, 32, &grey).unwrap(), [], "all of it is in the padding");
     assert_eq!(detect(&mut detector, 64, 64, &grey).unwrap()[0].bbox, whole);
@@ -161,13 +155,13 @@ fn a_session_describes_itself() {
 
 #[test]
 fn auto_gives_the_reason_for_the_cpu() {
-    if !common::gpu::is_hidden("auto_gives_the_reason_for_the_cpu") {
+    if !crate::common::gpu::is_hidden("session::auto_gives_the_reason_for_the_cpu") {
         return;
     }
     let model = echo(&scratch("session-auto"), F32);
     let session = Session::open(&model, &SessionOptions::default()).unwrap();
     assert!(session.backend() == "rten" && session.reason().unwrap().contains("driver"), "{:?}", session.reason());
-    let options = SessionOptions { backend: BackendPreference::Named("tensorrt"), ..SessionOptions::default() };
+    let options = with(SessionOptions::default(), |options| options.backend = BackendPreference::Named("tensorrt"));
     assert_eq!(Session::open(&model, &options).unwrap_err().kind(), ErrorKind::Library);
 }
 
@@ -266,7 +260,7 @@ fn open_dimensions_are_found_out() {
     let model = model.save(&scratch("session-open").join("open.onnx"));
     let error = Session::open(&model, &on_cpu()).unwrap_err();
     assert!(error.kind() == ErrorKind::Settings && error.message().contains("input-size"), "{error}");
-    let session = Session::open(&model, &SessionOptions { input_size: Some((8, 4)), ..on_cpu() }).unwrap();
+    let session = Session::open(&model, &with(on_cpu(), |options| options.input_size = Some((8, 4)))).unwrap();
     assert_eq!((session.input().to_string(), session.outputs()[0].to_string()), {
         ("images f32 1x3x4x8".to_string(), "same f32 1x3x4x8".to_string())
     });
@@ -303,16 +297,15 @@ fn mistakes_name_both_sides_and_break_nothing() {
 // ------------------------------------------------------------------ frames that GStreamer decodes
 
 /// What the elements do with frames, a session does as well.
-#[cfg(feature = "gstreamer")]
 mod elements {
-    use common::gpu::setting;
-    use common::{init, path};
     use gst::prelude::*;
     use gst_check::Harness;
-    use gsttrt::core::cuda::driver::Stream;
-    use gsttrt::core::memory::Buffer;
+    use gsttrt_core::cuda::driver::Stream;
+    use gsttrt_core::memory::Buffer;
 
     use super::*;
+    use crate::common::gpu::setting;
+    use crate::common::{init, path};
 
     /// Frames of the sample clip in that format.
     fn frames(format: &str) -> Vec<(gst_video::VideoInfo, gst::Buffer)> {
@@ -334,12 +327,21 @@ mod elements {
         frames
     }
 
+    /// Label, class; confidence, left, top, width and height.
+    type Plain = (String, u32, [f32; 5]);
+
+    fn plain(object: Object) -> Plain {
+        let BBox { x1, y1, .. } = object.bbox;
+        let numbers = [object.confidence, x1, y1, object.bbox.width(), object.bbox.height()];
+        (object.label, object.class_id, numbers)
+    }
+
     /// What the elements find in frames, by their messages: numbers as they are, not rounded to pixels.
     fn objects_of_the_elements(
         frames: &[(gst_video::VideoInfo, gst::Buffer)],
         infer: &str,
         nms: &str,
-    ) -> Vec<Vec<Object>> {
+    ) -> Vec<Vec<Plain>> {
         let line = format!("trtpreprocess ! trtinfer {infer} ! trtnms draw=false post-messages=true {nms}");
         let mut harness = Harness::new_parse(&line);
         let bus = gst::Bus::new();
@@ -360,16 +362,8 @@ mod elements {
                 )
             });
             objects
-                .map(|(label, class_id, [confidence, x, y, w, h])| Object {
-                    label,
-                    class_id,
-                    confidence: confidence as f32,
-                    // Width and height are differences; kept as they came.
-                    bbox: BBox::new(x as f32, y as f32, w as f32, h as f32),
-                    rotated: None,
-                    keypoints: Vec::new(),
-                    mask: None,
-                })
+                // Width and height are differences; kept as they came.
+                .map(|(label, class_id, numbers)| (label, class_id, numbers.map(|number| number as f32)))
                 .collect()
         };
         frames.iter().map(objects).collect()
@@ -387,11 +381,9 @@ mod elements {
             let planes = planes.map(|(&offset, &stride)| Plane { data: &mapped[offset..], stride: stride as usize });
             let (width, height) = (info.width() as usize, info.height() as usize);
             let frame = Frame { format: pixels, width, height, planes: planes.collect() };
-            let mut found = detector.detect(&frame, color).unwrap();
-            for object in &mut found {
-                let BBox { x1, y1, .. } = object.bbox;
-                object.bbox = BBox::new(x1, y1, object.bbox.width(), object.bbox.height());
-            }
+            let found = detector.detect(&frame, color).unwrap();
+            assert!(found.iter().all(|object| object.keypoints.is_empty() && object.mask.is_none()), "{pixels:?}");
+            let found: Vec<Plain> = found.into_iter().map(plain).collect();
             assert_eq!(&found, wanted, "{pixels:?}");
         }
     }
@@ -401,10 +393,14 @@ mod elements {
         for (pixels, nms, postprocess) in [
             (PixelFormat::I420, "", PostprocessOptions::default()),
             (PixelFormat::Nv12, "score-threshold=0.01 iou-threshold=0.9", {
-                PostprocessOptions { score_threshold: 0.01, iou_threshold: 0.9, ..PostprocessOptions::default() }
+                with(PostprocessOptions::default(), |options| {
+                    (options.score_threshold, options.iou_threshold) = (0.01, 0.9);
+                })
             }),
             (PixelFormat::Bgrx, "classes=box max-detections=2", {
-                PostprocessOptions { classes: "box".into(), max_detections: 2, ..PostprocessOptions::default() }
+                with(PostprocessOptions::default(), |options| {
+                    (options.classes, options.max_detections) = ("box".into(), 2);
+                })
             }),
         ] {
             let mut detector = Detector::open(shapes(), &on_cpu(), postprocess).unwrap();
@@ -415,15 +411,15 @@ mod elements {
     /// Needs a GPU and TensorRT, by `GPU_CLIP`, `GPU_MODEL` and `TRT_PROPERTIES` as tests/gpu_chain.rs does.
     #[test]
     fn on_the_gpu_too() {
-        if common::gpu::context().is_none() {
+        if crate::common::gpu::context().is_none() {
             return;
         }
         let Some(properties) = setting("TRT_PROPERTIES") else {
-            return common::gpu::skip("TRT_PROPERTIES is not set.");
+            return crate::common::gpu::skip("TRT_PROPERTIES is not set.");
         };
         let model = setting("GPU_MODEL").unwrap_or_else(shapes);
         let texts = properties.split_whitespace().chain(["backend=tensorrt"]);
-        let (options, postprocess) = gsttrt::session::parse_options(texts).unwrap();
+        let (options, postprocess) = gsttrt_core::session::parse_options(texts).unwrap();
         let mut detector = Detector::open(&model, &options, postprocess).unwrap();
         assert_eq!(detector.session().backend(), "tensorrt");
         for pixels in [PixelFormat::Nv12, PixelFormat::Rgb] {
@@ -440,13 +436,13 @@ mod elements {
     /// Needs a GPU and TensorRT, as [`on_the_gpu_too`].
     #[test]
     fn device_memory_is_used_in_place() {
-        let Some(context) = common::gpu::context() else { return };
+        let Some(context) = crate::common::gpu::context() else { return };
         let Some(properties) = setting("TRT_PROPERTIES") else {
-            return common::gpu::skip("TRT_PROPERTIES is not set.");
+            return crate::common::gpu::skip("TRT_PROPERTIES is not set.");
         };
         let model = setting("GPU_MODEL").unwrap_or_else(shapes);
         let texts = properties.split_whitespace().chain(["backend=tensorrt"]);
-        let (options, postprocess) = gsttrt::session::parse_options(texts).unwrap();
+        let (options, postprocess) = gsttrt_core::session::parse_options(texts).unwrap();
         let mut detector = Detector::open(&model, &options, postprocess).unwrap();
         let session = detector.session_mut();
         let (bytes, outputs) = (session.input().bytes().unwrap(), session.outputs().to_vec());

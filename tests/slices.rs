@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Slices: their tensors, where their objects are in the frame, what is merged, batches of them, and how much more they
 //! find.
-#![cfg(feature = "gstreamer")]
 
-mod common;
-
-use common::boxes::{Line, found, grey, model};
-use common::onnx::{F32, Graph, I32, I64, brightness, int};
-use common::preprocess::{Bench, info, video};
-use common::random::Random;
-use common::{launch, scratch, shapes};
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
-use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
-use gsttrt::image::geometry::Rect;
-use gsttrt::image::preprocess::HostPreprocessor;
-use gsttrt::image::transform::InputSpec;
+use gsttrt_core::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
+use gsttrt_core::image::geometry::Rect;
+use gsttrt_core::image::preprocess::HostPreprocessor;
+use gsttrt_core::image::transform::InputSpec;
+
+use crate::common::boxes::{Line, found, grey, model};
+use crate::common::onnx::{F32, Graph, I32, I64, brightness, int};
+use crate::common::preprocess::{Bench, info, video};
+use crate::common::random::Random;
+use crate::common::{launch, scratch, shapes};
 
 type Place = (u32, u32, u32, u32);
 
@@ -187,7 +185,8 @@ fn masks_are_where_their_slices_are_and_become_one() {
                     right: number("mask-x") + number("mask-width"),
                     bottom: number("mask-y") + number("mask-height"),
                 };
-                let mask = gsttrt::image::masks::Mask::from_counts(rect, mask.get("mask-counts").unwrap()).unwrap();
+                let mask =
+                    gsttrt_core::image::masks::Mask::from_counts(rect, mask.get("mask-counts").unwrap()).unwrap();
                 let columns: Vec<u32> = (0..width).filter(|&x| mask.contains(x, 20)).collect();
                 assert_eq!(mask.area(), columns.len() as u64 * 32, "{nms}");
                 [columns[0], columns[columns.len() - 1] + 1]
@@ -409,7 +408,7 @@ fn recall(preprocess: &str) -> (f32, usize) {
     ));
     line.caps("RGB", 3840, 2160);
     let objects = found(&line.push(gst::Buffer::from_slice(pixels)));
-    let is_at = |&(x, y): &(f32, f32), object: &common::boxes::Found| {
+    let is_at = |&(x, y): &(f32, f32), object: &crate::common::boxes::Found| {
         let [left, top, right, bottom] = object.corners.map(|corner| corner as f32);
         let (left, right, top, bottom) = (left * 3840.0, right * 3840.0, top * 2160.0, bottom * 2160.0);
         let common =

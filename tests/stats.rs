@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What the elements say of frames: their `stats`, latency, and GStreamer's tracers. Times are compared with each other
 //! only.
-#![cfg(feature = "gstreamer")]
-
-mod common;
 
 use std::path::Path;
 use std::process::Command;
 
-use common::boxes::{Line, SIDE, grey, model};
-use common::{init, run, scratch};
+use crate::common::boxes::{Line, SIDE, grey, model};
+use crate::common::{init, run, scratch};
 use gst::prelude::*;
 
 const ELEMENTS: [&str; 3] = ["trtpreprocess", "trtinfer", "trtnms"];

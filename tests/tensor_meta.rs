@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Outputs as GstTensorMeta, which GStreamer has since 1.26; before, that it is not there.
-#![cfg(feature = "gstreamer")]
 
-mod common;
-
-use common::onnx::{F32, Graph, I64, int};
-use common::scratch;
+use crate::common::onnx::{F32, Graph, I64, int};
+use crate::common::scratch;
 #[cfg(feature = "v1_26")]
 use gst::prelude::*;
 
@@ -24,7 +21,7 @@ fn model() -> String {
 #[test]
 fn without_gstreamer_1_26_it_is_refused() {
     let line = format!("trtpreprocess ! trtinfer model-file={} tensor-meta=true", model());
-    let outcome = common::launch(&format!("videotestsrc num-buffers=1 ! {line} ! fakesink"));
+    let outcome = crate::common::launch(&format!("videotestsrc num-buffers=1 ! {line} ! fakesink"));
     outcome.expect_error("ResourceError::Settings", &["built without GstTensorMeta", "--features v1_26"]);
 }
 
@@ -33,7 +30,7 @@ fn without_gstreamer_1_26_it_is_refused() {
 fn outputs_are_published_with_names_types_and_dimensions() {
     use gst_analytics::{TensorDataType, TensorDimOrder, TensorMeta};
 
-    common::init();
+    crate::common::init();
     for (property, count) in [("tensor-meta=true", 1), ("", 0)] {
         let line = format!("trtpreprocess ! trtinfer model-file={} {property}", model());
         let mut harness = gst_check::Harness::new_parse(&line);
@@ -68,7 +65,7 @@ fn objects(buffer: &gst::BufferRef) -> Vec<([i32; 4], f32)> {
 /// A line of RGB frames of that size.
 #[cfg(feature = "v1_26")]
 fn harness(line: &str, (width, height): (i32, i32)) -> gst_check::Harness {
-    common::init();
+    crate::common::init();
     let mut harness = gst_check::Harness::new_parse(line);
     harness.set_src_caps_str(&format!("video/x-raw,format=RGB,width={width},height={height},framerate=1/1"));
     harness
@@ -198,7 +195,7 @@ fn caps_name_the_tensors_from_trtinfer_to_the_next_of_our_elements() {
 #[cfg(feature = "v1_26")]
 #[test]
 fn half_outputs_that_a_decoder_knows_bring_a_warning() {
-    use common::onnx::F16;
+    use crate::common::onnx::F16;
 
     let model = |elem_type: i32| {
         let dims = &["1", "300", "6"];
@@ -211,7 +208,7 @@ fn half_outputs_that_a_decoder_knows_bring_a_warning() {
     };
     for (elem_type, count) in [(F16, 1), (F32, 0)] {
         let line = format!("trtpreprocess ! trtinfer model-file={} tensor-meta=true", model(elem_type));
-        let outcome = common::launch(&format!("videotestsrc num-buffers=2 ! {line} ! fakesink"));
+        let outcome = crate::common::launch(&format!("videotestsrc num-buffers=2 ! {line} ! fakesink"));
         outcome.expect_success();
         let warnings = outcome.warnings.iter().filter(|text| text.contains("output0 f16 1x300x6"));
         assert_eq!(warnings.count(), count, "{:?}", outcome.warnings);

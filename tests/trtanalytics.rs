@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! trtanalytics: events of objects with ids in zones and across lines, on the bus, on frames and drawn; metas only.
-#![cfg(feature = "gstreamer")]
 
-mod common;
-
-use common::boxes::{Line, SIDE, grey, model};
-use common::random::Random;
-use common::scratch;
+use crate::common::boxes::{Line, SIDE, grey, model};
+use crate::common::random::Random;
+use crate::common::scratch;
 use gst::meta::CustomMeta;
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
@@ -378,9 +375,9 @@ fn zones_and_tripwires_are_drawn_with_their_counts() {
             Line::parse(&format!("trtanalytics config-file={config} {properties} ! trtoverlay line-width=2 {overlay}"));
         line.caps("GRAY8", WIDTH, HEIGHT);
         line.said(); // of the first size
-        let picture = line.push(common::boxes::grey(WIDTH * HEIGHT)).map_readable().unwrap().to_vec();
+        let picture = line.push(crate::common::boxes::grey(WIDTH * HEIGHT)).map_readable().unwrap().to_vec();
         assert_eq!(line.said(), [""; 0]);
-        move |x: u32, y: u32| picture[(y * WIDTH + x) as usize] != common::boxes::GREY
+        move |x: u32, y: u32| picture[(y * WIDTH + x) as usize] != crate::common::boxes::GREY
     };
     let plain = draw("", "draw-labels=false");
     for (x, y, expected) in [
@@ -441,7 +438,7 @@ fn hostile_boundaries_end_nothing() {
         vec![-1e9, -1e9, 1e9, 1e9],
     ] {
         for (width, text) in [(0u32, "a"), (64, "a"), (u32::MAX, &*"long ".repeat(1000))] {
-            let mut buffer = common::boxes::grey(64 * 64);
+            let mut buffer = crate::common::boxes::grey(64 * 64);
             let mut meta = CustomMeta::add(buffer.get_mut().unwrap(), "GstTrtZoneMeta").unwrap();
             let zone = gst::Structure::builder("zone")
                 .field("points", gst::Array::new(&points))
@@ -461,7 +458,7 @@ fn hostile_boundaries_end_nothing() {
 
 #[test]
 fn frames_may_be_in_any_memory_and_are_not_copied() {
-    common::init();
+    crate::common::init();
     let mut harness = gst_check::Harness::new_parse(&format!("trtanalytics config-file={}", file("memory", BOTH)));
     harness.set_src_caps_str("video/x-raw(memory:Elsewhere),format=DMA_DRM,width=640,height=480");
     for _ in 0..10 {
@@ -479,7 +476,7 @@ fn frames_may_be_in_any_memory_and_are_not_copied() {
 
 /// The error of an element with these properties that does not start.
 fn refused(properties: &[(&str, &str)]) -> String {
-    common::init();
+    crate::common::init();
     let element = gst::ElementFactory::make("trtanalytics").build().unwrap();
     properties.iter().for_each(|(name, value)| element.set_property(name, value));
     let bus = gst::Bus::new();
@@ -519,7 +516,7 @@ fn what_cannot_be_used_is_an_error_with_a_remedy() {
 /// 200 damaged configurations: each is a clear error at the start, or a configuration that frames can be counted by.
 #[test]
 fn damaged_configurations_stop_nothing() {
-    common::init();
+    crate::common::init();
     let mut random = Random(5);
     let mut errors = 0;
     for case in 0..200 {
@@ -568,7 +565,7 @@ fn zones_outside_the_frame_are_named() {
 
 #[test]
 fn caps_without_a_size_are_refused() {
-    common::init();
+    crate::common::init();
     let mut harness = gst_check::Harness::new_parse(&format!("trtanalytics config-file={}", file("caps", BOTH)));
     let bus = gst::Bus::new();
     harness.element().unwrap().set_bus(Some(&bus));

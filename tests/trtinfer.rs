@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: MPL-2.0
 //! trtinfer: what each property changes, what is read from model files, and tensors in and out.
-#![cfg(feature = "gstreamer")]
-
-mod common;
 
 use std::sync::Arc;
 
-use common::onnx::{BOOL, F16, F32, Graph, I8, I32, I64, U8, int};
-use common::{init, launch, path, scratch, shapes};
 use gst::prelude::*;
 use gst_check::Harness;
-use gsttrt::core::tensor::{DType, Tensor};
 use gsttrt::gst::meta::tensor::{Payload, TensorMeta};
+use gsttrt_core::tensor::{DType, Tensor};
+
+use crate::common::onnx::{BOOL, F16, F32, Graph, I8, I32, I64, U8, int};
+use crate::common::{init, launch, path, scratch, shapes};
 
 const SOURCE: &str = "videotestsrc num-buffers=1 ! video/x-raw,format=RGB,width=64,height=64";
 
 /// Plays one frame through `trtpreprocess ! trtinfer …`.
 #[track_caller]
-fn infer(properties: &str) -> common::Outcome {
+fn infer(properties: &str) -> crate::common::Outcome {
     launch(&format!("{SOURCE} ! trtpreprocess ! trtinfer {properties} ! fakesink"))
 }
 
@@ -61,7 +59,7 @@ impl Bench {
 }
 
 fn values(tensor: &Tensor) -> Vec<f32> {
-    use gsttrt::core::tensor::Element;
+    use gsttrt_core::tensor::Element;
     fn all<T: Element>(tensor: &Tensor) -> Vec<f32> {
         tensor.as_slice::<T>().unwrap().iter().map(|&value| value.to_f32()).collect()
     }
@@ -73,6 +71,7 @@ fn values(tensor: &Tensor) -> Vec<f32> {
         DType::I32 => all::<i32>(tensor),
         DType::I64 => all::<i64>(tensor),
         DType::Bool => tensor.bytes().unwrap().iter().map(|&byte| byte.into()).collect(),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -109,7 +108,7 @@ fn the_trained_model_runs() {
 
 #[test]
 fn auto_posts_once_why_it_runs_on_the_cpu() {
-    if !common::gpu::is_hidden("auto_posts_once_why_it_runs_on_the_cpu") {
+    if !crate::common::gpu::is_hidden("trtinfer::auto_posts_once_why_it_runs_on_the_cpu") {
         return;
     }
     let model = constant_head(&["1", "3", "64", "64"]).save(&scratch("auto").join("head.onnx"));
@@ -124,7 +123,7 @@ fn auto_posts_once_why_it_runs_on_the_cpu() {
 
 #[test]
 fn settings_that_make_no_sense_are_refused() {
-    if !common::gpu::is_hidden("settings_that_make_no_sense_are_refused") {
+    if !crate::common::gpu::is_hidden("trtinfer::settings_that_make_no_sense_are_refused") {
         return;
     }
     let folder = scratch("settings");
@@ -247,7 +246,7 @@ fn an_open_input_is_the_smallest_rectangle_for_the_frames() {
 fn scaled_frames_get_the_rectangle_of_the_size_that_arrives() {
     let model = constant_head(&["n", "3", "h", "w"]).metadata("imgsz", "[128, 128]").metadata("stride", "32");
     let model = model.save(&scratch("scaled-rectangle").join("open.onnx"));
-    let (outcome, inputs) = common::preprocess::tensors(&format!(
+    let (outcome, inputs) = crate::common::preprocess::tensors(&format!(
         "{SOURCE} ! trtpreprocess name=p ! videoscale ! video/x-raw,width=64,height=32 ! \
          trtinfer backend=rten model-file={model} ! fakesink"
     ));
@@ -309,7 +308,7 @@ fn counts_start_at_zero() {
     let frames = || infer.property::<gst::Structure>("stats").get::<u64>("frames").unwrap();
     assert_eq!(frames(), 0);
     for _ in 0..2 {
-        common::run(&pipeline).expect_success();
+        crate::common::run(&pipeline).expect_success();
         assert_eq!(frames(), 1, "to be read after the end");
     }
 }

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 //! trtnms: what each property does, where boxes land, what is drawn and what is copied.
-#![cfg(feature = "gstreamer")]
 
-mod common;
-
-use common::boxes::{Found, GREY, Line, SIDE, address, found, graph, grey, model};
-use common::onnx::{F32, Graph, U8};
-use common::{Outcome, launch, scratch};
 use gst::prelude::*;
 use gst_video::prelude::*;
 use gst_video::{VideoFormat, VideoFrameRef, VideoInfo};
-use gsttrt::image::frame::PixelFormat;
+use gsttrt_core::image::frame::PixelFormat;
+
+use crate::common::boxes::{Found, GREY, Line, SIDE, address, found, graph, grey, model};
+use crate::common::onnx::{F32, Graph, U8};
+use crate::common::{Outcome, launch, scratch};
 
 /// An a at the upper left, a weaker a that overlaps it by three quarters (IoU 0.6), a b of the same place, a c elsewhere.
 const ROWS: [[f32; 6]; 4] = [
@@ -560,7 +558,7 @@ fn padded_frames_are_drawn_on_and_copied_alike() {
 #[test]
 fn a_tee_behind_the_model_leaves_the_other_branch_alone() {
     let model = model(&scratch("tee"), &ONE);
-    common::init();
+    crate::common::init();
     let pipeline = gst::parse::launch(&format!(
         "videotestsrc num-buffers=10 pattern=solid-color foreground-color=0xff555555 ! video/x-raw,format=GRAY8,width=64,height=64 \
          ! trtpreprocess ! trtinfer model-file={model} ! tee name=t \
@@ -578,7 +576,7 @@ fn a_tee_behind_the_model_leaves_the_other_branch_alone() {
         sink.set_callbacks(gst_app::AppSinkCallbacks::builder().new_sample(new_sample).build());
         pictures
     });
-    common::run(&pipeline).expect_success();
+    crate::common::run(&pipeline).expect_success();
     let [drawn, plain] = pictures.map(|pictures| std::mem::take(&mut *pictures.lock().unwrap()));
     assert_eq!((drawn.len(), plain.len()), (10, 10));
     let uniform = |picture: &Vec<u8>| picture.iter().all(|byte| byte == &picture[0]);

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 //! trtoverlay: it draws what trtnms draws, and the objects of other elements' metas, and drops no frame.
-#![cfg(feature = "gstreamer")]
 
-mod common;
-
-use common::boxes::{GREY, Line, SIDE, address, grey, model};
-use common::onnx::{F32, Graph};
-use common::scratch;
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo, VideoRegionOfInterestMeta};
-use gsttrt::image::frame::PixelFormat;
-use gsttrt::image::geometry;
-use gsttrt::image::masks::Mask;
+use gsttrt_core::image::frame::PixelFormat;
+use gsttrt_core::image::geometry;
+use gsttrt_core::image::masks::Mask;
+
+use crate::common::boxes::{GREY, Line, SIDE, address, grey, model};
+use crate::common::onnx::{F32, Graph};
+use crate::common::scratch;
 
 /// Boxes between pixels that overlap, of several classes.
 const ROWS: [[f32; 6]; 3] =
@@ -82,7 +80,7 @@ fn ring((x, y, width, height): Rect, line: u32) -> Vec<(u32, u32)> {
 
 #[test]
 fn it_draws_what_trtnms_draws_in_every_format() {
-    common::init();
+    crate::common::init();
     let model = model(&scratch("overlay-same"), &ROWS);
     for format in PixelFormat::ALL.map(PixelFormat::name) {
         for style in ["", "draw-labels=false line-width=3"] {
@@ -113,7 +111,7 @@ fn it_draws_what_trtnms_draws_in_every_format() {
 fn it_draws_the_same_behind_a_queue() {
     let model = model(&scratch("overlay-queue"), &ROWS);
     let pictures = ["", "draw=false ! queue ! trtoverlay"].map(|tail| {
-        common::init();
+        crate::common::init();
         let line = format!(
             "videotestsrc num-buffers=5 ! video/x-raw,format=NV12,width=128,height=96 \
              ! trtpreprocess ! trtinfer model-file={model} ! trtnms {tail} ! appsink name=sink sync=false"
@@ -127,7 +125,7 @@ fn it_draws_the_same_behind_a_queue() {
             Ok(gst::FlowSuccess::Ok)
         };
         sink.set_callbacks(gst_app::AppSinkCallbacks::builder().new_sample(new_sample).build());
-        common::run(&pipeline).expect_success();
+        crate::common::run(&pipeline).expect_success();
         std::mem::take(&mut *pictures.lock().unwrap())
     });
     assert_eq!(pictures[0].len(), 5);
@@ -261,7 +259,7 @@ fn keypoints(points: &[f64], dims: u32, size: u32) -> gst::Structure {
 
 #[test]
 fn skeletons_are_those_of_trtnms_in_every_format() {
-    common::init();
+    crate::common::init();
     let model = body(&scratch("overlay-body"));
     for format in PixelFormat::ALL.map(PixelFormat::name) {
         let (width, height) = (128, 96);
@@ -292,7 +290,7 @@ fn mask(rect: [u32; 4], size: u32) -> gst::Structure {
 
 #[test]
 fn masks_of_a_scaled_frame_are_drawn_in_place() {
-    common::init();
+    crate::common::init();
     let region = |param: gst::Structure| {
         drawn(&overlay("draw-labels=false line-width=1").push(with_param("x", (4, 4, 56, 56), param)))
     };
@@ -310,7 +308,7 @@ fn masks_of_a_scaled_frame_are_drawn_in_place() {
 
 #[test]
 fn points_of_a_scaled_frame_are_drawn_in_place() {
-    common::init();
+    crate::common::init();
     let region = |param: gst::Structure, fractions: [f64; 4]| {
         let mut buffer = with_param("x", (4, 4, 56, 56), param);
         let mut detection = gst::Structure::builder("detection");
@@ -381,7 +379,7 @@ fn numbered(id: i32, x: u32) -> gst::Buffer {
 
 #[test]
 fn numbers_are_written_if_wanted() {
-    common::init();
+    crate::common::init();
     let drawn = |properties: &str, buffer: gst::Buffer| {
         let mut line = Line::parse(&format!("trtoverlay {properties}"));
         line.caps("GRAY8", 256, 64);

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 //! trtpreprocess: each property, formats and colorimetry, odd sizes, changes in mid-stream. Frames that lie are in
 //! frames.rs.
-#![cfg(feature = "gstreamer")]
 
-mod common;
-
-use common::onnx::{F32, Graph};
-use common::preprocess::*;
-use common::{launch, scratch};
 use gst::prelude::*;
 use gsttrt::gst::meta::tensor::TensorMeta;
+
+use crate::common::onnx::{F32, Graph};
+use crate::common::preprocess::*;
+use crate::common::{launch, scratch};
 
 const GREY: f32 = 114.0 / 255.0;
 
@@ -254,7 +252,7 @@ fn flushes_and_seeks() {
     pipeline.set_state(gst::State::Paused).unwrap();
     pipeline.state(gst::ClockTime::from_seconds(60)).0.unwrap();
     pipeline.seek_simple(gst::SeekFlags::FLUSH | gst::SeekFlags::ACCURATE, gst::ClockTime::SECOND).unwrap();
-    common::run(&pipeline).expect_success();
+    crate::common::run(&pipeline).expect_success();
     assert!(collected.lock().unwrap().len() > 1);
 }
 
@@ -280,13 +278,13 @@ fn wrong_properties_prevent_the_start() {
 
 /// All errors on the bus of a pipeline that does not start.
 fn errors(line: &str) -> Vec<(String, String)> {
-    common::init();
+    crate::common::init();
     let pipeline = gst::parse::launch(line).unwrap().downcast::<gst::Pipeline>().unwrap();
     let bus = pipeline.bus().unwrap();
     let started = pipeline.set_state(gst::State::Paused);
     assert!(started.is_err(), "{line}");
     let errors = bus.iter_filtered(&[gst::MessageType::Error]).map(|message| match message.view() {
-        gst::MessageView::Error(message) => (common::domain(&message.error()), message.error().to_string()),
+        gst::MessageView::Error(message) => (crate::common::domain(&message.error()), message.error().to_string()),
         _ => unreachable!(),
     });
     let errors = errors.collect();
@@ -361,7 +359,7 @@ fn a_second_trtpreprocess_replaces_the_tensor() {
 #[test]
 fn properties_set_while_playing_stay_as_they_are() {
     let line = "videotestsrc num-buffers=3 ! trtpreprocess name=p tensor-size=8x8 ! fakesink";
-    common::init();
+    crate::common::init();
     let pipeline = gst::parse::launch(line).unwrap().downcast::<gst::Pipeline>().unwrap();
     let preprocess = pipeline.by_name("p").unwrap();
     let collected = collect(&pipeline);
@@ -373,7 +371,7 @@ fn properties_set_while_playing_stay_as_they_are() {
         element.static_pad("src").unwrap().mark_reconfigure();
         gst::PadProbeReturn::Ok
     });
-    let outcome = common::run(&pipeline);
+    let outcome = crate::common::run(&pipeline);
     outcome.expect_success();
     assert!(outcome.warnings.iter().any(|warning| warning.starts_with("tensor-size stays as it is")), "{outcome:?}");
     let inputs = std::mem::take(&mut *collected.lock().unwrap());

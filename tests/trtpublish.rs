@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 //! trtpublish without a server: files, sockets, what messages hold, what waits and what is dropped, what is told and
 //! what is not.
-#![cfg(feature = "gstreamer")]
-
-mod common;
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
-use common::boxes::Line;
-use common::brokers::until;
-use common::{launch, scratch};
+use crate::common::boxes::Line;
+use crate::common::brokers::until;
+use crate::common::{launch, scratch};
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
 use serde_json::{Value, json};
@@ -179,7 +176,7 @@ fn objects_are_published_when_they_are_gone() {
 
 #[test]
 fn events_are_published() {
-    common::init();
+    crate::common::init();
     if !gst::meta::CustomMeta::is_registered("GstTrtEventMeta") {
         gst::meta::CustomMeta::register_simple("GstTrtEventMeta");
     }
@@ -287,7 +284,7 @@ fn gst_launch(line: &str) -> (String, String) {
 
 #[test]
 fn standard_output_gets_lines() {
-    common::init();
+    crate::common::init();
     let (out, _) =
         gst_launch("-q videotestsrc num-buffers=3 ! trtpublish location=- add-empty-results=true ! fakesink");
     let numbers: Vec<Value> = out
@@ -302,8 +299,8 @@ fn standard_output_gets_lines() {
 #[test]
 #[cfg(all(feature = "mqtt", feature = "http"))]
 fn no_password_is_told() {
-    common::init();
-    let port = common::brokers::free_port();
+    crate::common::init();
+    let port = crate::common::brokers::free_port();
     for location in [
         format!("mqtt://me:hunter2@localhost:{port}/t?qos=1"),
         format!("http://me:hunter2@localhost:{port}/t?token=hunter2"),
@@ -367,7 +364,7 @@ fn with_block_frames_wait_for_room_but_not_for_ever() {
          add-empty-results=true ! fakesink sync=false",
         path.display()
     );
-    common::init();
+    crate::common::init();
     let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
     let publish = pipeline.by_name("publish").unwrap();
     let count = |name: &str| publish.property::<gst::Structure>("stats").get::<u64>(name).unwrap();
@@ -378,7 +375,7 @@ fn with_block_frames_wait_for_room_but_not_for_ever() {
     assert_eq!(count("published"), 0);
     let listener = UnixListener::bind(&path).unwrap();
     let reading = std::thread::spawn(move || BufReader::new(listener.accept().unwrap().0).lines().count());
-    common::run(&pipeline).expect_success();
+    crate::common::run(&pipeline).expect_success();
     assert_eq!(reading.join().unwrap(), 50, "nothing is dropped");
     assert_eq!((count("published"), count("dropped")), (50, 0));
 }
@@ -428,7 +425,7 @@ fn what_makes_no_sense_ends_the_start_with_an_error() {
 
 #[test]
 fn frames_may_be_in_any_memory() {
-    common::init();
+    crate::common::init();
     let path = scratch("publish-memory").join("out.jsonl");
     let mut harness = gst_check::Harness::new_parse(&format!("trtpublish location={}", path.display()));
     harness.set_src_caps_str("video/x-raw(memory:Elsewhere),format=DMA_DRM,width=640,height=480");
@@ -443,7 +440,7 @@ fn frames_may_be_in_any_memory() {
 
 #[test]
 fn caps_without_a_size_are_refused() {
-    common::init();
+    crate::common::init();
     let path = scratch("publish-caps").join("out.jsonl");
     let mut harness = gst_check::Harness::new_parse(&format!("trtpublish location={}", path.display()));
     let bus = gst::Bus::new();

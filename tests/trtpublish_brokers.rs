@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 //! trtpublish to real servers: mosquitto, redis-server, nats-server, and web servers that do not behave.
-#![cfg(feature = "gstreamer")]
 #![cfg_attr(not(all(feature = "mqtt", feature = "redis", feature = "http")), allow(dead_code, unused_imports))]
-
-mod common;
 
 use std::path::Path;
 
-use common::brokers::{self, LIMIT, WebAnswer, is_installed, until};
-use common::scratch;
+use crate::common::brokers::{self, LIMIT, WebAnswer, is_installed, until};
+use crate::common::scratch;
 use gst::prelude::*;
 use serde_json::Value;
 
@@ -22,7 +19,7 @@ struct Stream {
 
 impl Stream {
     fn new(location: &str, properties: &str) -> Self {
-        common::init();
+        crate::common::init();
         let line = format!(
             "appsrc name=source format=time caps=video/x-raw,format=NV12,width=64,height=48,framerate=30/1 \
              ! trtpublish name=publish add-empty-results=true {properties} ! fakesink sync=false"

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! trttrack: ids on the metas of trtnms and of other elements, the same from frame to frame; metas only.
-#![cfg(feature = "gstreamer")]
 
-mod common;
-
-use common::boxes::{Line, SIDE, grey, model};
-use common::scratch;
+use crate::common::boxes::{Line, SIDE, grey, model};
+use crate::common::scratch;
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
 
@@ -364,7 +361,7 @@ fn stats_count_frames_and_ids() {
 
 #[test]
 fn frames_may_be_in_any_memory_and_are_not_copied() {
-    common::init();
+    crate::common::init();
     let mut harness = gst_check::Harness::new("trttrack");
     harness.set_src_caps_str("video/x-raw(memory:Elsewhere),format=DMA_DRM,width=640,height=480");
     for _ in 0..2 {
@@ -427,7 +424,7 @@ fn hostile_metas_end_nothing() {
 
 #[test]
 fn caps_without_a_size_are_refused() {
-    common::init();
+    crate::common::init();
     let mut harness = gst_check::Harness::new("trttrack");
     let bus = gst::Bus::new();
     harness.element().unwrap().set_bus(Some(&bus));

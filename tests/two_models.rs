@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Two models in one line: each of them sees the frame, and each trtnms takes what one model has found.
-#![cfg(feature = "gstreamer")]
 
-mod common;
-
-use common::boxes::{Line, found, grey, model};
-use common::onnx::{F32, Graph};
-use common::scratch;
+use crate::common::boxes::{Line, found, grey, model};
+use crate::common::onnx::{F32, Graph};
+use crate::common::scratch;
 
 /// A line of these elements. A stands for a model over 64x64 that finds one object of class a, B for one over 32x32
 /// that finds one of class dog.

@@ -5,9 +5,9 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 use std::{mem, ptr};
 
-use gsttrt::core::dlpack::exporter::{self, ExportTensor};
-use gsttrt::core::dlpack::{DlManagedVersioned, Managed};
-use gsttrt::core::error::Result;
+use gsttrt_core::dlpack::exporter::{self, ExportTensor};
+use gsttrt_core::dlpack::{DlManagedVersioned, Managed};
+use gsttrt_core::error::Result;
 use libloading::os::unix::{Library, RTLD_LAZY};
 
 use crate::error::{contained, failed, null, wrong};

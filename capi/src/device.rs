@@ -4,8 +4,8 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use gsttrt::core::cuda::driver::{GpuStatus, available};
-use gsttrt::core::memory::Buffer;
+use gsttrt_core::cuda::driver::{GpuStatus, available};
+use gsttrt_core::memory::Buffer;
 
 use crate::error::{contained, done, null};
 use crate::frame::GstTrtFrame;

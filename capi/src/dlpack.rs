@@ -5,8 +5,8 @@ use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use gsttrt::core::dlpack::{self, Consumer};
-use gsttrt::core::tensor::Tensors;
+use gsttrt_core::dlpack::{self, Consumer};
+use gsttrt_core::tensor::Tensors;
 
 use crate::error::{contained, done, null};
 use crate::session::{GstTrtSession, SESSIONS};

@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use gsttrt::core::dlpack::exporter::PANIC;
-use gsttrt::core::error::{Error, ErrorKind, Result};
+use gsttrt_core::dlpack::exporter::PANIC;
+use gsttrt_core::error::{Error, ErrorKind, Result};
 
 thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();

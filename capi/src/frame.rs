@@ -3,10 +3,10 @@
 
 use std::ffi::{c_char, c_void};
 
-use gsttrt::core::error::Result;
-use gsttrt::image::device::DevicePlane;
-use gsttrt::image::frame::{Colorimetry, Frame, Matrix, PixelFormat, Plane};
-use gsttrt::session::DeviceFrame;
+use gsttrt_core::error::Result;
+use gsttrt_core::image::device::DevicePlane;
+use gsttrt_core::image::frame::{Colorimetry, Frame, Matrix, PixelFormat, Plane};
+use gsttrt_core::session::DeviceFrame;
 
 use crate::error::{null, wrong};
 use crate::input::Input;

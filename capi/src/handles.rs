@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use gsttrt::core::error::Result;
+use gsttrt_core::error::Result;
 
 use crate::error::wrong;
 

@@ -3,7 +3,7 @@
 
 use std::mem::MaybeUninit;
 
-use gsttrt::core::error::Result;
+use gsttrt_core::error::Result;
 
 use crate::error::{null, wrong};
 

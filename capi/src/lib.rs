@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! [`gsttrt::session`] for C: the functions that `include/gsttrt.h` declares and documents.
+//! [`gsttrt_core::session`] for C: the functions that `include/gsttrt.h` declares and documents.
 //!
 //! It uses the crate without GStreamer, so applications do not need GStreamer. Handles are numbers, not addresses. No panic
 //! unwinds into C.

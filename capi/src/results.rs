@@ -5,16 +5,16 @@ use std::ffi::{CString, c_char, c_int};
 use std::ptr;
 use std::sync::OnceLock;
 
-use gsttrt::core::error::Result;
-use gsttrt::image::Candidate;
-use gsttrt::image::keypoints::Keypoints;
-use gsttrt::image::label_text;
-use gsttrt::image::map::{MapKind, MapRegion, PixelMap};
-use gsttrt::image::masks::Mask;
-use gsttrt::image::rotated::{Corners, RotatedBox};
-use gsttrt::postprocess::{Instances, RankedClass, fields};
-use gsttrt::session::Detections;
-use gsttrt::track::TrackInput;
+use gsttrt_core::error::Result;
+use gsttrt_core::image::Candidate;
+use gsttrt_core::image::keypoints::Keypoints;
+use gsttrt_core::image::label_text;
+use gsttrt_core::image::map::{MapKind, MapRegion, PixelMap};
+use gsttrt_core::image::masks::Mask;
+use gsttrt_core::image::rotated::{Corners, RotatedBox};
+use gsttrt_core::postprocess::{Instances, RankedClass, fields};
+use gsttrt_core::session::Detections;
+use gsttrt_core::track::TrackInput;
 
 use crate::error::{c_string, contained, done, wrong};
 use crate::handles::Handles;

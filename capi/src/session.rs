@@ -5,9 +5,9 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use gsttrt::core::error::Result;
-use gsttrt::postprocess::read_labels;
-use gsttrt::session::{Detections, Detector, Session, parse_options};
+use gsttrt_core::error::Result;
+use gsttrt_core::postprocess::read_labels;
+use gsttrt_core::session::{Detections, Detector, Session, parse_options};
 
 use crate::error::{c_string, contained, done, null, wrong};
 use crate::frame::GstTrtFrame;

@@ -4,8 +4,8 @@
 use std::ffi::{CString, c_char, c_int};
 use std::ptr;
 
-use gsttrt::core::error::Result;
-use gsttrt::core::tensor::{DType, TensorDesc};
+use gsttrt_core::error::Result;
+use gsttrt_core::tensor::{DType, TensorDesc};
 
 use crate::error::{c_string, contained, wrong};
 use crate::handles::Handles;

@@ -5,8 +5,8 @@ use std::ffi::{c_char, c_int};
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use gsttrt::core::error::Result;
-use gsttrt::track::{TrackOptions, Tracker, options};
+use gsttrt_core::error::Result;
+use gsttrt_core::track::{TrackOptions, Tracker, options};
 
 use crate::error::{contained, done};
 use crate::handles::Handles;

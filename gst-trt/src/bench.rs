@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::builder::PossibleValuesParser;
-use gsttrt::backends::{BACKENDS, BackendPreference};
-use gsttrt::core::device::Device;
-use gsttrt::error::Result as TrtResult;
-use gsttrt::frame::{Colorimetry, DevicePlane, Frame, Matrix, PixelFormat, Plane};
-use gsttrt::memory::Buffer;
-use gsttrt::session::{Detector, DeviceFrame, PostprocessOptions, Session, SessionOptions};
+use gsttrt_core::backends::{BACKENDS, BackendPreference};
+use gsttrt_core::device::Device;
+use gsttrt_core::error::Result as TrtResult;
+use gsttrt_core::frame::{Colorimetry, DevicePlane, Frame, Matrix, PixelFormat, Plane};
+use gsttrt_core::memory::Buffer;
+use gsttrt_core::session::{Detector, DeviceFrame, PostprocessOptions, Session, SessionOptions};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Status, print};

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Instant;
 
-use gsttrt::backends::tensorrt::cache;
-use gsttrt::backends::{BackendPreference, LoadContext, LoadEvent, LoadRequest};
-use gsttrt::core::cuda::driver::Context;
-use gsttrt::model::{ModelFile, ModelInfo};
+use gsttrt_core::backends::tensorrt::cache;
+use gsttrt_core::backends::{BackendPreference, LoadContext, LoadEvent, LoadRequest};
+use gsttrt_core::cuda::driver::Context;
+use gsttrt_core::model::{ModelFile, ModelInfo};
 
 use crate::failure::{Failure, Status, print};
 use crate::model_options::{check_file, parse_size, session_options};
@@ -88,6 +88,8 @@ pub fn run(args: &BuildArgs) -> Result<Status, Failure> {
                 }
                 task.0.show(percent.map(|percent| f64::from(percent) / 100.0), || step.to_string());
             }
+            // What later releases of the core may add.
+            _ => {}
         }
     };
     let begun = Instant::now();

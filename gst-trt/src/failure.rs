@@ -27,8 +27,8 @@ impl From<&str> for Failure {
     }
 }
 
-impl From<gsttrt::error::Error> for Failure {
-    fn from(error: gsttrt::error::Error) -> Self {
+impl From<gsttrt_core::error::Error> for Failure {
+    fn from(error: gsttrt_core::error::Error) -> Self {
         Failure(error.message())
     }
 }

@@ -3,15 +3,15 @@
 
 use std::path::PathBuf;
 
-use gsttrt::backends::tensorrt::header::Header;
-use gsttrt::backends::{BackendPreference, LoadRequest};
-use gsttrt::core::cuda::driver::Context;
-use gsttrt::core::device::Device;
-use gsttrt::error::Error;
-use gsttrt::heads::{self, Recognised};
-use gsttrt::model::{ModelFile, ModelInfo};
-use gsttrt::session::parse_options;
-use gsttrt::tensor::{Dims, TensorDesc};
+use gsttrt_core::backends::tensorrt::header::Header;
+use gsttrt_core::backends::{BackendPreference, LoadRequest};
+use gsttrt_core::cuda::driver::Context;
+use gsttrt_core::device::Device;
+use gsttrt_core::error::Error;
+use gsttrt_core::heads::{self, Recognised};
+use gsttrt_core::model::{ModelFile, ModelInfo};
+use gsttrt_core::session::parse_options;
+use gsttrt_core::tensor::{Dims, TensorDesc};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Status, print};

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use gsttrt::backends::options::Options;
-use gsttrt::backends::{BackendPreference, PREFERENCE, Placement};
-use gsttrt::core::error::{Error, ErrorKind};
-use gsttrt::core::options::OptionKind;
-use gsttrt::session::{PostprocessOptions, SessionOptions, parse_options};
+use gsttrt_core::backends::options::Options;
+use gsttrt_core::backends::{BackendPreference, PREFERENCE, Placement};
+use gsttrt_core::error::{Error, ErrorKind};
+use gsttrt_core::options::OptionKind;
+use gsttrt_core::session::{PostprocessOptions, SessionOptions, parse_options};
 
 use crate::failure::Failure;
 

@@ -3,8 +3,7 @@
 
 use gst::glib;
 use gst::prelude::*;
-
-use crate::core::memory::BatchPool;
+use gsttrt_core::memory::BatchPool;
 
 const NAME: &str = "trt-slots";
 

@@ -5,13 +5,13 @@ use std::sync::LazyLock;
 
 use gst::prelude::*;
 use gst_video::VideoFormat;
+use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_core::image::frame::PixelFormat;
+use gsttrt_core::image::transform::InputSpec;
 
-use crate::core::error::{Error, ErrorKind, Result};
 use crate::gst::cuda;
 use crate::gst::cuda::MEMORY_FEATURE as CUDA_MEMORY;
 use crate::gst::memory::nvmm::MEMORY_FEATURE as NVMM_MEMORY;
-use crate::image::frame::PixelFormat;
-use crate::image::transform::InputSpec;
 
 /// Caps field that carries the [`InputSpec`] from trtinfer to trtpreprocess.
 pub const TENSOR_FIELD: &str = "tensor";

@@ -17,9 +17,8 @@ use std::sync::{Mutex, OnceLock};
 use gst::glib::translate::*;
 use gst::prelude::*;
 use gst::{ffi, glib};
-
-use crate::core::cuda::driver::{self, Context, WeakContext};
-use crate::core::error::{Error, ErrorKind, Result};
+use gsttrt_core::cuda::driver::{self, Context, WeakContext};
+use gsttrt_core::error::{Error, ErrorKind, Result};
 
 /// The type of context that CUDA elements share, and the field of it that holds the GstCudaContext.
 const CONTEXT_TYPE: &str = "gst.cuda.context";

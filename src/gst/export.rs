@@ -9,14 +9,14 @@ use std::sync::Arc;
 use gst::glib;
 use gst::glib::translate::*;
 use gst::prelude::*;
+use gsttrt_core::backends::Interrupted;
+use gsttrt_core::dlpack::exporter::{DATA, ExportTensor, PANIC};
+use gsttrt_core::dlpack::{self, Consumer};
+use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_core::memory::Pool;
+use gsttrt_core::tensor::{Tensor, Tensors};
 
 use super::meta::tensor::{Payload, TensorMeta};
-use crate::backends::Interrupted;
-use crate::core::dlpack::exporter::{DATA, ExportTensor, PANIC};
-use crate::core::dlpack::{self, Consumer};
-use crate::core::error::{Error, ErrorKind, Result};
-use crate::core::memory::Pool;
-use crate::core::tensor::{Tensor, Tensors};
 
 /// Lets the C library find the function that exports tensors.
 pub fn register() {

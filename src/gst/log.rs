@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use crate::backends::log::{self, Level};
+use gsttrt_core::backends::log::{self, Level};
 
 static LOG: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new("trt-log", gst::DebugColorFlags::empty(), Some("TensorRT's and ONNX Runtime's log"))

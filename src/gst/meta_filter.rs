@@ -2,8 +2,7 @@
 //! Elements that read and write metas. They pass frames in any memory, and do not look at the pixels.
 
 use gst_base::subclass::prelude::*;
-
-use crate::core::error::{Error, Result};
+use gsttrt_core::error::{Error, Result};
 
 /// What such an element does; the macro `meta_filter` makes the element.
 pub trait MetaFilter: BaseTransformImpl {

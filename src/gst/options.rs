@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use gst::glib::translate::{IntoGlib, from_glib, from_glib_none};
 use gst::glib::{self, gobject_ffi};
 use gst::prelude::*;
+use gsttrt_core::backends::options::{BackendOption, Options};
+use gsttrt_core::options::{self, Choice, OptionKind, OptionSpec, OptionValue, Setting};
 
 use super::property::Property;
-use crate::backends::options::{BackendOption, Options};
-use crate::core::options::{self, Choice, OptionKind, OptionSpec, OptionValue, Setting};
 
 pub use gst::{PARAM_FLAG_MUTABLE_PLAYING as MUTABLE_PLAYING, PARAM_FLAG_MUTABLE_READY as MUTABLE_READY};
 

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Drawing on frames in system memory or CUDA memory, and on copies of frames that others share.
 
-use gst::glib;
-use gst::prelude::*;
-
-use crate::core::cuda::driver::{Context, Stream, StreamRole};
-use crate::core::error::Result;
-use crate::gst::cuda;
-use crate::gst::video::{Format, FramePool, GpuFrame};
-use crate::image::detections::DeviceDetections;
-use crate::image::geometry::Letterbox;
-use crate::image::keypoints::KeypointModel;
-use crate::image::overlay::kernel::OverlayKernel;
 use std::sync::Arc;
 
-use crate::image::map::PixelMap;
-use crate::image::masks::Mask;
-use crate::image::overlay::{
+use gst::glib;
+use gst::prelude::*;
+use gsttrt_core::cuda::driver::{Context, Stream, StreamRole};
+use gsttrt_core::error::Result;
+use gsttrt_core::image::detections::DeviceDetections;
+use gsttrt_core::image::geometry::Letterbox;
+use gsttrt_core::image::keypoints::KeypointModel;
+use gsttrt_core::image::map::PixelMap;
+use gsttrt_core::image::masks::Mask;
+use gsttrt_core::image::overlay::kernel::OverlayKernel;
+use gsttrt_core::image::overlay::{
     Annotation, Boundary, MapTint, Overlay, Plan, Sample, Style, annotated_tints, found_tints,
 };
-use crate::postprocess::{Instances, RankedClass};
+use gsttrt_core::postprocess::{Instances, RankedClass};
+
+use crate::gst::cuda;
+use crate::gst::video::{Format, FramePool, GpuFrame};
 
 /// The property of [`Style::labels`]; `blurb` names what is written.
 pub fn draw_labels_property(blurb: &str) -> glib::ParamSpec {

@@ -5,8 +5,7 @@
 use std::sync::Mutex;
 
 use gst::prelude::*;
-
-use crate::core::error::{Error, ErrorKind};
+use gsttrt_core::error::{Error, ErrorKind};
 
 /// Errors that were posted on behalf of each pipeline: its address, and the error's number. Streams that share a model
 /// all meet its failure.
@@ -77,16 +76,17 @@ macro_rules! by_kind {
                 let $code = gst::LibraryError::Init;
                 $work
             }
-            ErrorKind::Run => {
-                let $code = gst::LibraryError::Failed;
-                $work
-            }
             ErrorKind::WrongType => {
                 let $code = gst::StreamError::WrongType;
                 $work
             }
             ErrorKind::Negotiation => {
                 let $code = gst::CoreError::Negotiation;
+                $work
+            }
+            // Run, and what later releases of the core may add.
+            _ => {
+                let $code = gst::LibraryError::Failed;
                 $work
             }
         }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The elements' `stats` property, made of [`counters`](crate::core::counters).
+//! The elements' `stats` property, made of [`counters`](gsttrt_core::counters).
 
 use gst::glib;
 use gst::prelude::*;
-
-use crate::core::counters::{Snapshot, ms};
+use gsttrt_core::counters::{Snapshot, ms};
 
 /// The element's own counts, then what all elements report.
 pub fn structure<const N: usize>(snapshot: &Snapshot, counts: [(&str, u64); N]) -> gst::Structure {
@@ -48,8 +47,9 @@ pub fn property(blurb: &str) -> glib::ParamSpec {
 mod tests {
     use std::time::{Duration, Instant};
 
+    use gsttrt_core::counters::{Span, Stats, downloaded, pooled, uploaded, waiting};
+
     use super::*;
-    use crate::core::counters::{Span, Stats, downloaded, pooled, uploaded, waiting};
 
     #[test]
     fn a_stage_has_the_counts_of_its_thread() {

@@ -3,8 +3,9 @@
 
 use std::sync::LazyLock;
 
+use gsttrt_core::error::{Error, ErrorKind, Result};
+
 use super::element::continues;
-use crate::core::error::{Error, ErrorKind, Result};
 
 /// The stream of an element that takes frames in any memory.
 #[derive(Debug, Default)]

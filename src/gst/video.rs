@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Conversions between GStreamer's video and [`image`](crate::image): formats, colorimetry, mapped frames.
+//! Conversions between GStreamer's video and [`image`](gsttrt_core::image): formats, colorimetry, mapped frames.
 
 use std::ops::Range;
 
 use gst::prelude::*;
 use gst_video::{VideoChromaSite, VideoColorMatrix, VideoColorRange, VideoInfo};
+use gsttrt_core::cuda::driver::{Context, Fence, Stream};
+use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_core::image::device::{DevicePlane, DevicePlanes};
+use gsttrt_core::image::frame::{Colorimetry, Frame, FrameMut, Matrix, PixelFormat, Plane, PlaneMut};
+use gsttrt_core::image::overlay::Target;
 use smallvec::SmallVec;
 
-use crate::core::cuda::driver::{Context, Fence, Stream};
-use crate::core::error::{Error, ErrorKind, Result};
 use crate::gst::memory::nvmm::{self, NvmmFrame, NvmmOnGpu};
 use crate::gst::meta;
 use crate::gst::{caps, cuda};
-use crate::image::device::{DevicePlane, DevicePlanes};
-use crate::image::frame::{Colorimetry, Frame, FrameMut, Matrix, PixelFormat, Plane, PlaneMut};
-use crate::image::overlay::Target;
 
 /// A negotiated video format, in both vocabularies.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The property `counts`.
 
-use crate::analytics::Analytics;
-use crate::analytics::tally::{CrossingCount, SeenClass, ZoneCount};
+use gsttrt_core::analytics::Analytics;
+use gsttrt_core::analytics::tally::{CrossingCount, SeenClass, ZoneCount};
 
 /// All counts as a structure; with empty arrays before the start.
 pub fn structure(analytics: Option<&Analytics>) -> gst::Structure {

@@ -6,12 +6,12 @@ use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::prelude::*;
 use gst_base::subclass::prelude::*;
+use gsttrt_core::analytics::{Analytics, AnalyticsInput};
+use gsttrt_core::counters::{Span, Stats};
+use gsttrt_core::error::{Error, ErrorKind, Result};
 
 use super::counts;
 use super::settings::{AnalyticsSettings, PROPERTIES};
-use crate::analytics::{Analytics, AnalyticsInput};
-use crate::core::counters::{Span, Stats};
-use crate::core::error::{Error, ErrorKind, Result};
 use crate::gst::element::Properties;
 use crate::gst::meta::events;
 use crate::gst::meta::read::{self, MetaObjects};

@@ -22,8 +22,7 @@ mod settings;
 
 use gst::glib;
 use gst::prelude::*;
-
-use crate::analytics::EvaluationPoint;
+use gsttrt_core::analytics::EvaluationPoint;
 
 glib::wrapper! {
     pub struct TrtAnalytics(ObjectSubclass<imp::TrtAnalytics>) @extends gst_base::BaseTransform, gst::Element, gst::Object;

@@ -6,11 +6,11 @@ use std::sync::LazyLock;
 
 use gst::glib;
 use gst::prelude::*;
+use gsttrt_core::analytics::{AnalyticsConfig, AnalyticsOptions, parse};
+use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_core::files::read_regular;
 
 use super::ObjectPoint;
-use crate::analytics::{AnalyticsConfig, AnalyticsOptions, parse};
-use crate::core::error::{Error, ErrorKind, Result};
-use crate::core::files::read_regular;
 use crate::gst::property::{PropertyTable, property, text_property};
 
 #[derive(Clone, Debug)]

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use gst::glib;
 use gst::prelude::*;
+use gsttrt_core::backends::batcher::Batcher;
+use gsttrt_core::backends::{LoadContext, LoadEvent};
+use gsttrt_core::error::{Error, ErrorKind, Result};
 
 use super::TrtInfer;
 use super::sharing::SharedModel;
-use crate::backends::batcher::Batcher;
-use crate::backends::{LoadContext, LoadEvent};
-use crate::core::error::{Error, ErrorKind, Result};
 use crate::gst::report::Report;
 
 /// Loads the model in a thread of its own, so that the application stays responsive. It is not one of GStreamer's pool,
@@ -90,6 +90,8 @@ impl Loading {
                     *self.posted.lock().unwrap() = text;
                 }
             }
+            // What later releases of the core may add.
+            _ => {}
         }
     }
 

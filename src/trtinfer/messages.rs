@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::backends::Backend;
-use crate::backends::options::BackendOption;
-use crate::core::error::{Error, ErrorKind};
-use crate::core::tensor::TensorDesc;
+use gsttrt_core::backends::Backend;
+use gsttrt_core::backends::options::BackendOption;
+use gsttrt_core::error::{Error, ErrorKind};
+use gsttrt_core::tensor::TensorDesc;
 
 pub fn no_model() -> Error {
     Error::new(ErrorKind::Settings, "trtinfer has no model")

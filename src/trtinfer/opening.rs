@@ -8,11 +8,11 @@ use std::thread;
 
 use gst::prelude::*;
 use gst::subclass::prelude::*;
+use gsttrt_core::backends::Interrupted;
+use gsttrt_core::error::{Error, ErrorKind, Result};
 
 use super::TrtInfer;
 use super::started::{StartedModel, UnreadModel};
-use crate::backends::Interrupted;
-use crate::core::error::{Error, ErrorKind, Result};
 
 /// Reads the model in a thread of its own, which has the element only for a moment at its end: reading may never end.
 ///

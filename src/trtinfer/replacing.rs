@@ -14,17 +14,17 @@ use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::prelude::*;
+use gsttrt_core::backends::LoadRequest;
+use gsttrt_core::backends::loader::ModelHandle;
+use gsttrt_core::cuda::driver::Context;
+use gsttrt_core::device::Device;
+use gsttrt_core::error::{Error, ErrorKind, Result};
 
 use super::loading::Loading;
 use super::settings::Settings;
 use super::sharing::{SharedModel, Successor};
 use super::started::UnreadModel;
 use super::{TrtInfer, messages};
-use crate::backends::LoadRequest;
-use crate::backends::loader::ModelHandle;
-use crate::core::cuda::driver::Context;
-use crate::core::device::Device;
-use crate::core::error::{Error, ErrorKind, Result};
 use crate::gst::caps;
 
 /// The model on its way: once it is read, its handle. Without this, nothing comes of it.

@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use gst::prelude::*;
+use gsttrt_core::backends::options::{BackendOption, Options};
+use gsttrt_core::backends::{self, BACKENDS, Backend, BackendPreference, PREFERENCE};
+use gsttrt_core::device::Device;
+use gsttrt_core::image::options::INPUT_SIZE;
+use gsttrt_core::options::{OptionKind, OptionValue, Setting, setting};
 
-use crate::backends::options::{BackendOption, Options};
-use crate::backends::{self, BACKENDS, Backend, BackendPreference, PREFERENCE};
-use crate::core::device::Device;
-use crate::core::options::{OptionKind, OptionValue, Setting, setting};
 use crate::gst::options::{MUTABLE_PLAYING, MUTABLE_READY};
 use crate::gst::property::{PropertyTable, property};
 use crate::gst::{cuda, options, stats};
-use crate::image::options::INPUT_SIZE;
 
 /// What the user typed.
 #[derive(Clone)]
@@ -199,9 +199,9 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use gst::glib;
+    use gsttrt_core::backends::{rten, tensorrt};
 
     use super::*;
-    use crate::backends::{rten, tensorrt};
 
     /// The settings with a property as gst-launch-1.0 sets it.
     fn with(name: &str, text: &str) -> Settings {

@@ -4,11 +4,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+use gsttrt_core::backends::LoadRequest;
+use gsttrt_core::backends::loader::{ModelHandle, ModelLoader};
+use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_core::memory::BatchPool;
+
 use super::settings::Settings;
-use crate::backends::LoadRequest;
-use crate::backends::loader::{ModelHandle, ModelLoader};
-use crate::core::error::{Error, ErrorKind, Result};
-use crate::core::memory::BatchPool;
 
 /// A model and the state of its loading, of one element or of several.
 pub struct SharedModel {
@@ -16,7 +17,7 @@ pub struct SharedModel {
     /// Where pictures lie, those of a batch side by side.
     pub slots: Option<BatchPool>,
     pub loader: Arc<ModelLoader>,
-    /// As for [`LoadContext`](crate::backends::LoadContext).
+    /// As for [`LoadContext`](gsttrt_core::backends::LoadContext).
     pub contexts: usize,
     loading: AtomicBool,
     successor: OnceLock<Arc<Successor>>,

@@ -3,18 +3,19 @@
 
 use std::sync::{Arc, PoisonError};
 
+use gsttrt_core::backends::loader::ModelHandle;
+use gsttrt_core::backends::{LoadRequest, Placement};
+use gsttrt_core::cuda::driver::Context;
+use gsttrt_core::device::Device;
+use gsttrt_core::error::Result;
+use gsttrt_core::image::options::parse_input_size;
+use gsttrt_core::image::transform::InputSpec;
+use gsttrt_core::tensor::{Dims, TensorDesc};
+
 use super::messages;
 use super::settings::Settings;
 use super::sharing::{self, Joined, SharedModel, Successor};
-use crate::backends::loader::ModelHandle;
-use crate::backends::{LoadRequest, Placement};
-use crate::core::cuda::driver::Context;
-use crate::core::device::Device;
-use crate::core::error::Result;
-use crate::core::tensor::{Dims, TensorDesc};
 use crate::gst::meta::gst_tensor::PublishedOutputs;
-use crate::image::options::parse_input_size;
-use crate::image::transform::InputSpec;
 
 /// What was read of a model; does not change until stop(), save that another CUDA context takes the place of this one.
 /// Each frame takes a copy.

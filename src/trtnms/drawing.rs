@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Finding a frame's objects, and drawing them where all of that is done on the GPU.
 
-use crate::core::cuda::driver::Context;
-use crate::core::error::Result;
-use crate::core::tensor::{Tensor, Tensors};
+use gsttrt_core::cuda::driver::Context;
+use gsttrt_core::error::Result;
+use gsttrt_core::image::geometry::{Letterbox, Rect};
+use gsttrt_core::image::overlay::Style;
+use gsttrt_core::postprocess::Postprocessor;
+use gsttrt_core::tensor::{Tensor, Tensors};
+
 use crate::gst::overlay::{OverlayRenderer, context_of, is_drawable, keypoint_model};
-use crate::image::geometry::{Letterbox, Rect};
-use crate::image::overlay::Style;
-use crate::postprocess::Postprocessor;
 
 /// Whether a frame's objects were drawn together with the search.
 pub enum GpuDrawing {

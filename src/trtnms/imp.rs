@@ -9,16 +9,21 @@ use gst_base::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::base_transform::GenerateOutputSuccess;
 use gst_base::subclass::prelude::*;
+use gsttrt_core::backends::Interrupted;
+use gsttrt_core::backends::batcher::PendingOutput;
+use gsttrt_core::counters::{Span, Stats};
+use gsttrt_core::error::{Error, ErrorKind};
+use gsttrt_core::image::geometry::Letterbox;
+use gsttrt_core::image::map::MapKind;
+use gsttrt_core::image::transform::InputTransform;
+use gsttrt_core::model::ModelInfo;
+use gsttrt_core::postprocess::{PostprocessOptions, Postprocessor};
+use gsttrt_core::tensor::{Tensor, Tensors};
 use smallvec::SmallVec;
 
 use super::drawing::{self, GpuDrawing};
 use super::objects::ObjectClasses;
 use super::settings::{NmsSettings, PROPERTIES};
-use crate::backends::Interrupted;
-use crate::backends::batcher::PendingOutput;
-use crate::core::counters::{Span, Stats};
-use crate::core::error::{Error, ErrorKind};
-use crate::core::tensor::{Tensor, Tensors};
 use crate::gst::caps;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{Properties, VideoFilter, continues, video_filter};
@@ -28,11 +33,6 @@ use crate::gst::meta::{detection, read, track};
 use crate::gst::overlay::{OverlayRenderer, is_drawable};
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
-use crate::image::geometry::Letterbox;
-use crate::image::map::MapKind;
-use crate::image::transform::InputTransform;
-use crate::model::ModelInfo;
-use crate::postprocess::{PostprocessOptions, Postprocessor};
 
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("trtnms", gst::DebugColorFlags::empty(), Some("Model outputs to boxes")));

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What a classifier has found in the objects of a first model.
 
-use crate::core::error::Result;
-use crate::core::tensor::Tensors;
+use gsttrt_core::error::Result;
+use gsttrt_core::postprocess::{Postprocessor, RankedClass};
+use gsttrt_core::tensor::Tensors;
+use gsttrt_core::track::History;
+
 use crate::gst::meta::attributes;
 use crate::gst::meta::tensor::ObjectRegions;
-use crate::postprocess::{Postprocessor, RankedClass};
-use crate::track::History;
 
 /// The classes of objects, those with ids also for frames in which they are not looked at.
 #[derive(Debug, Default)]

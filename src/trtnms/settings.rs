@@ -3,16 +3,17 @@
 
 use std::sync::LazyLock;
 
-use crate::core::error::Error;
-use crate::core::options::{OptionKind, Setting, setting};
+use gsttrt_core::error::Error;
+use gsttrt_core::heads::HeadFormat;
+use gsttrt_core::image::overlay::Style;
+use gsttrt_core::options::{OptionKind, Setting, setting};
+use gsttrt_core::postprocess::options::{AUTO, LAYOUT, MERGE_SETTINGS, SETTINGS};
+use gsttrt_core::postprocess::{PostprocessOptions, read_labels};
+
 use crate::gst::options::{self, MUTABLE_PLAYING};
 use crate::gst::overlay::{draw_labels_property, line_width_property, mask_alpha_property};
 use crate::gst::property::{PropertyTable, property};
 use crate::gst::{cuda, stats};
-use crate::heads::HeadFormat;
-use crate::image::overlay::Style;
-use crate::postprocess::options::{AUTO, LAYOUT, MERGE_SETTINGS, SETTINGS};
-use crate::postprocess::{PostprocessOptions, read_labels};
 
 /// The user's settings.
 #[derive(Clone)]
@@ -55,7 +56,9 @@ impl NmsSettings {
         let layout = Some(self.layout.as_str()).filter(|name| !name.is_empty() && *name != AUTO);
         // The labels are read again with the model, whose classes they must match.
         self.options.label_file.as_deref().map_or(Ok(()), |path| read_labels(path).map(drop))?;
-        Ok(PostprocessOptions { layout: layout.map(HeadFormat::of_name).transpose()?, ..self.options.clone() })
+        let mut options = self.options.clone();
+        options.layout = layout.map(HeadFormat::of_name).transpose()?;
+        Ok(options)
     }
 }
 

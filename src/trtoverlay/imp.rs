@@ -9,9 +9,11 @@ use gst_base::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::base_transform::GenerateOutputSuccess;
 use gst_base::subclass::prelude::*;
+use gsttrt_core::counters::{Span, Stats};
+use gsttrt_core::error::Result;
+use gsttrt_core::image::map::PixelMap;
+use gsttrt_core::image::overlay::{Annotation, Style};
 
-use crate::core::counters::{Span, Stats};
-use crate::core::error::Result;
 use crate::gst::caps;
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
@@ -26,8 +28,6 @@ use crate::gst::overlay::{
 use crate::gst::property::{PropertyTable, property};
 use crate::gst::report::Report;
 use crate::gst::stats;
-use crate::image::map::PixelMap;
-use crate::image::overlay::{Annotation, Style};
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new("trtoverlay", gst::DebugColorFlags::empty(), Some("Boxes and labels on frames"))

@@ -8,16 +8,19 @@ use gst::subclass::prelude::*;
 use gst::{Caps, PadDirection};
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
+use gsttrt_core::counters::{Span, Stats};
+use gsttrt_core::cuda::driver::{self, Context};
+use gsttrt_core::device::Device;
+use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_core::image::geometry::Rect;
+use gsttrt_core::image::preprocess::Preprocessor;
+use gsttrt_core::image::transform::InputSpec;
+use gsttrt_core::tensor::Tensors;
 use smallvec::SmallVec;
 
 use super::objects::{ObjectSelection, ObjectSelector};
 use super::overrides::{Overrides, Parts};
 use super::settings::{PROPERTIES, PreprocessSettings};
-use crate::core::counters::{Span, Stats};
-use crate::core::cuda::driver::{self, Context};
-use crate::core::device::Device;
-use crate::core::error::{Error, ErrorKind, Result};
-use crate::core::tensor::Tensors;
 use crate::gst::batch_pool;
 use crate::gst::caps;
 use crate::gst::cuda;
@@ -29,9 +32,6 @@ use crate::gst::meta::{picture, read};
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 use crate::gst::video::Format;
-use crate::image::geometry::Rect;
-use crate::image::preprocess::Preprocessor;
-use crate::image::transform::InputSpec;
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new("trtpreprocess", gst::DebugColorFlags::empty(), Some("Frames to tensors"))

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Which objects of a frame become tensors of a second model.
 
+use gsttrt_core::image::geometry::{BBox, Rect};
+use gsttrt_core::image::overlay::Annotation;
+use gsttrt_core::track::History;
+
 use crate::gst::meta::read::MetaObjects;
 use crate::gst::meta::tensor::{ObjectRegion, ObjectRegions, UnknownObjects};
-use crate::image::geometry::{BBox, Rect};
-use crate::image::overlay::Annotation;
-use crate::track::History;
 
 /// The settings for objects as regions.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What the properties of trtpreprocess mean: which tensor is made of which parts of a frame.
 
+use gsttrt_core::device::Device;
+use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_core::image::geometry::{Rect, ResizeMode};
+use gsttrt_core::image::options::{MEAN, STD, check_std, parse_channels};
+use gsttrt_core::image::region_list::RegionList;
+use gsttrt_core::image::slices::{Division, Slices};
+use gsttrt_core::image::transform::{Chroma, Colors, InputSpec, InputTransform, TensorLayout, parse_size};
+use gsttrt_core::tensor::{DType, TensorDesc};
+
 use super::objects::ObjectOptions;
 use super::settings::{PreprocessSettings, Regions};
-use crate::core::device::Device;
-use crate::core::error::{Error, ErrorKind, Result};
-use crate::core::tensor::{DType, TensorDesc};
-use crate::image::geometry::{Rect, ResizeMode};
-use crate::image::options::{MEAN, STD, check_std, parse_channels};
-use crate::image::region_list::RegionList;
-use crate::image::slices::{Division, Slices};
-use crate::image::transform::{Chroma, Colors, InputSpec, InputTransform, TensorLayout, parse_size};
 
 /// What the settings change; `None` is left to the model.
 #[derive(Clone, Debug, Default)]

@@ -3,15 +3,16 @@
 
 use std::sync::LazyLock;
 
-use crate::core::options::{Choices, OptionKind, Setting, choices, setting};
-use crate::core::tensor::DType;
+use gsttrt_core::image::geometry::ResizeMode;
+use gsttrt_core::image::options::{CHROMA_SAMPLING, MEAN, SHORTEST_EDGE, STD, UPLOAD};
+use gsttrt_core::image::preprocess::device::Upload;
+use gsttrt_core::image::transform::{Chroma, Colors, TensorLayout};
+use gsttrt_core::options::{Choices, OptionKind, Setting, choices, setting};
+use gsttrt_core::tensor::DType;
+
 use crate::gst::options::{self, MUTABLE_READY};
 use crate::gst::property::{Property, PropertyTable, property};
 use crate::gst::{cuda, stats};
-use crate::image::geometry::ResizeMode;
-use crate::image::options::{CHROMA_SAMPLING, MEAN, SHORTEST_EDGE, STD, UPLOAD};
-use crate::image::preprocess::device::Upload;
-use crate::image::transform::{Chroma, Colors, TensorLayout};
 
 /// Which parts of a frame become tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,38 +28,6 @@ choices! {
     Regions::Frame => "frame" "The whole frame, or slices of it"
     Regions::Objects => "objects" "Objects of a first model"
     Regions::List => "list" "The rectangles of region-list"
-}
-
-choices! {
-    Option<ResizeMode>, "GstTrtResize":
-    None => "auto" "As the model wants it"
-    Some(ResizeMode::Letterbox) => "letterbox" "Keep the aspect, frame in the middle"
-    Some(ResizeMode::LetterboxTopLeft) => "letterbox-top-left" "Keep the aspect, frame at the top left"
-    Some(ResizeMode::Stretch) => "stretch" "Fill the tensor, without keeping the aspect"
-    Some(ResizeMode::CenterCrop) => "center-crop" "Keep the aspect, antialiased, and cut out the middle, as torchvision does"
-}
-
-choices! {
-    Option<Colors>, "GstTrtTensorColors":
-    None => "auto" "As the model wants it"
-    Some(Colors::Rgb) => "rgb" "Red, green, blue"
-    Some(Colors::Bgr) => "bgr" "Blue, green, red"
-    Some(Colors::Gray) => "gray" "Luma only"
-}
-
-choices! {
-    Option<TensorLayout>, "GstTrtTensorOrder":
-    None => "auto" "As the model wants it"
-    Some(TensorLayout::Nchw) => "nchw" "Batch, channels, height, width"
-    Some(TensorLayout::Nhwc) => "nhwc" "Batch, height, width, channels"
-}
-
-choices! {
-    Option<DType>, "GstTrtTensorType":
-    None => "auto" "As the model wants it"
-    Some(DType::F32) => "f32" "32-bit float"
-    Some(DType::F16) => "f16" "16-bit float"
-    Some(DType::U8) => "u8" "Unsigned byte"
 }
 
 /// What the user typed.

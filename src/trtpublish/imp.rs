@@ -6,22 +6,22 @@ use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::prelude::*;
 use gst_base::subclass::prelude::*;
+use gsttrt_core::counters::{Span, Stats};
+use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_publish::clock;
+use gsttrt_publish::destinations;
+use gsttrt_publish::formats;
+use gsttrt_publish::publisher::{Notice, PublishCounts, Publisher};
+use gsttrt_publish::record::{Record, TracksInSight};
 
 use super::MessageSubject;
 use super::settings::{PROPERTIES, PublishSettings, Wanted};
-use crate::core::counters::{Span, Stats};
-use crate::core::error::{Error, ErrorKind, Result};
 use crate::gst::element::Properties;
 use crate::gst::meta::record;
 use crate::gst::meta_filter::{MetaFilter, meta_filter};
 use crate::gst::report::Report;
 use crate::gst::stats;
 use crate::gst::stream::{StreamFrame, VideoStream};
-use crate::publish::clock;
-use crate::publish::destinations;
-use crate::publish::formats;
-use crate::publish::publisher::{Notice, PublishCounts, Publisher};
-use crate::publish::record::{Record, TracksInSight};
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new("trtpublish", gst::DebugColorFlags::empty(), Some("Results to files and brokers"))

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use gst::glib;
 use gst::prelude::*;
+use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_core::options::{Choices, Setting, setting};
+use gsttrt_publish::address::redacted;
+use gsttrt_publish::formats::PublishFormat;
+use gsttrt_publish::options::{DropPolicy, PublishOptions};
+use gsttrt_publish::record::PublishSource;
 
 use super::MessageSubject;
-use crate::core::error::{Error, ErrorKind, Result};
-use crate::core::options::{Choices, Setting, setting};
 use crate::gst::options::{self, MUTABLE_READY};
 use crate::gst::property::{Property, PropertyTable, path_property, property, text_property};
-use crate::publish::address::redacted;
-use crate::publish::formats::PublishFormat;
-use crate::publish::options::{DropPolicy, PublishOptions};
-use crate::publish::record::PublishSource;
 
 /// Which messages a frame gives.
 #[derive(Clone, Copy, Debug)]

@@ -6,10 +6,12 @@ use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::prelude::*;
 use gst_base::subclass::prelude::*;
+use gsttrt_core::counters::{Span, Stats};
+use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_core::image::geometry::BBox;
+use gsttrt_core::track::{TrackInput, Tracker};
 
 use super::settings::{PROPERTIES, TrackSettings};
-use crate::core::counters::{Span, Stats};
-use crate::core::error::{Error, ErrorKind, Result};
 use crate::gst::element::Properties;
 use crate::gst::meta::read::{self, MetaObjects};
 use crate::gst::meta::track::{self, RegionFacts, Tracking};
@@ -17,8 +19,6 @@ use crate::gst::meta_filter::{MetaFilter, meta_filter};
 use crate::gst::report::Report;
 use crate::gst::stats;
 use crate::gst::stream::VideoStream;
-use crate::image::geometry::BBox;
-use crate::track::{TrackInput, Tracker};
 
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("trttrack", gst::DebugColorFlags::empty(), Some("Ids for objects")));

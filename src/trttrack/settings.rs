@@ -5,13 +5,13 @@ use std::sync::LazyLock;
 
 use gst::glib;
 use gst::prelude::*;
+use gsttrt_core::image::overlay::Annotation;
+use gsttrt_core::options::Setting;
+use gsttrt_core::track::options::{SETTINGS, TRACKER};
+use gsttrt_core::track::{TrackOptions, TrackerKind};
 
-use crate::core::options::Setting;
 use crate::gst::options::{self, MUTABLE_PLAYING, MUTABLE_READY};
 use crate::gst::property::{Property, PropertyTable, property, text_property};
-use crate::image::overlay::Annotation;
-use crate::track::options::{SETTINGS, TRACKER};
-use crate::track::{TrackOptions, TrackerKind};
 
 #[derive(Clone, Debug, Default)]
 pub struct TrackSettings {

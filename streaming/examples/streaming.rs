@@ -15,9 +15,9 @@ use std::io::{BufReader, BufWriter, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 
-use gsttrt::memory::Pool;
-use gsttrt::session::{Session, parse_options};
-use gsttrt::tensor::{DType, Dims, TensorDesc};
+use gsttrt_core::memory::Pool;
+use gsttrt_core::session::{Session, parse_options};
+use gsttrt_core::tensor::{DType, Dims, TensorDesc};
 use gsttrt_streaming::{Received, Receiver, credits};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;

@@ -19,14 +19,14 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::Poll;
 
 #[cfg(test)]
-use gsttrt::core;
-use gsttrt::error::{Error, ErrorKind, Result};
-use gsttrt::memory::{Pool, PooledBuffer};
-use gsttrt::tensor::{Tensor, TensorDesc};
+use gsttrt_core::cuda;
+use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_core::memory::{Pool, PooledBuffer};
+use gsttrt_core::tensor::{Tensor, TensorDesc};
 
 mod pieces;
 #[cfg(test)]
-#[path = "../../src/test.rs"]
+#[path = "../../core/src/test.rs"]
 mod test;
 
 use pieces::Pieces;
@@ -61,11 +61,11 @@ pub struct Progress {
 /// tensors go on.
 ///
 /// ```
-/// use gsttrt::memory::Pool;
+/// use gsttrt_core::memory::Pool;
 /// use gsttrt_streaming::{Receiver, credits};
-/// use gsttrt::tensor::{DType, TensorDesc};
+/// use gsttrt_core::tensor::{DType, TensorDesc};
 ///
-/// # fn main() -> gsttrt::error::Result<()> {
+/// # fn main() -> gsttrt_core::error::Result<()> {
 /// let desc = TensorDesc::new("images", DType::F32, &[1, 3, 8, 8]);
 /// let receiver = Receiver::new(Pool::default(), 2 * credits(&desc)?);
 ///

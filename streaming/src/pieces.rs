@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use gsttrt_core::error::{Error, Result};
+
 use super::wrong;
-use gsttrt::error::{Error, Result};
 
 /// Pieces of so many bytes, of which none overlaps or touches another.
 pub(super) struct Pieces {

@@ -3,12 +3,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
+use gsttrt_core::memory::{Limits, MemoryKind};
+use gsttrt_core::tensor::{DType, Dims};
 use proptest::prelude::*;
 
 use super::*;
 use crate::test::gpu;
-use gsttrt::memory::{Limits, MemoryKind};
-use gsttrt::tensor::{DType, Dims};
 
 /// A tensor of so many bytes.
 fn desc(bytes: usize) -> TensorDesc {

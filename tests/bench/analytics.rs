@@ -3,18 +3,18 @@
 //!
 //! `CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo bench --profile dev --bench analytics`
 
-#[path = "../common/allocations.rs"]
+#[path = "../../core/tests/common/allocations.rs"]
 mod allocations;
 #[allow(dead_code)] // the tests use more of it
-#[path = "../common/random.rs"]
+#[path = "../../core/tests/common/random.rs"]
 mod random;
 
 use std::fmt::Write;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use gsttrt::analytics::{Analytics, AnalyticsInput, AnalyticsOptions, parse};
-use gsttrt::image::geometry::BBox;
+use gsttrt_core::analytics::{Analytics, AnalyticsInput, AnalyticsOptions, parse};
+use gsttrt_core::image::geometry::BBox;
 use random::Random;
 
 const FRAME: u64 = 33_333_333;

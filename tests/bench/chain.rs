@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
-use gsttrt::backends::{LoadContext, LoadRequest, ModelInstance};
-use gsttrt::core::memory::Pool;
-use gsttrt::core::tensor::{Tensor, Tensors};
-use gsttrt::session::parse_options;
+use gsttrt_core::backends::{LoadContext, LoadRequest, ModelInstance};
+use gsttrt_core::memory::Pool;
+use gsttrt_core::session::parse_options;
+use gsttrt_core::tensor::{Tensor, Tensors};
 
 const ROUNDS: usize = 5;
 const RUNS: u32 = 60;

@@ -9,29 +9,29 @@
 //! against those of a copy from device memory to device memory. Frames and tensors take turns, more than the cache holds.
 
 #[allow(dead_code)] // the tests use more of it
-#[path = "../common/gpu.rs"]
+#[path = "../../core/tests/common/gpu.rs"]
 mod gpu;
 
 use std::ffi::CStr;
 use std::ptr;
 
 use cudarc::driver::{result, sys};
-use gsttrt::core::cuda::driver::{Context, Launch, Stream};
-use gsttrt::core::error::{Error, Result};
-use gsttrt::core::memory::{DeviceBlock, DevicePool};
-use gsttrt::core::tensor::Tensor;
-use gsttrt::image::Candidate;
-use gsttrt::image::detections::{DeviceDetections, DeviceMasks, found_bytes};
-use gsttrt::image::device::{DevicePlane, DevicePlanes};
-use gsttrt::image::frame::{Colorimetry, Matrix, PixelFormat};
-use gsttrt::image::geometry::{BBox, Letterbox, ResizeMode};
-use gsttrt::image::masks::{Masks, PrototypeShape, Prototypes};
-use gsttrt::image::overlay::kernel::OverlayKernel;
-use gsttrt::image::overlay::{Style, Target};
-use gsttrt::image::preprocess::kernel::PreprocessKernel;
-use gsttrt::image::preprocess::region_kernel::RegionKernel;
-use gsttrt::image::slices::{Division, Slices};
-use gsttrt::image::transform::InputSpec;
+use gsttrt_core::cuda::driver::{Context, Launch, Stream};
+use gsttrt_core::error::{Error, Result};
+use gsttrt_core::image::Candidate;
+use gsttrt_core::image::detections::{DeviceDetections, DeviceMasks, found_bytes};
+use gsttrt_core::image::device::{DevicePlane, DevicePlanes};
+use gsttrt_core::image::frame::{Colorimetry, Matrix, PixelFormat};
+use gsttrt_core::image::geometry::{BBox, Letterbox, ResizeMode};
+use gsttrt_core::image::masks::{Masks, PrototypeShape, Prototypes};
+use gsttrt_core::image::overlay::kernel::OverlayKernel;
+use gsttrt_core::image::overlay::{Style, Target};
+use gsttrt_core::image::preprocess::kernel::PreprocessKernel;
+use gsttrt_core::image::preprocess::region_kernel::RegionKernel;
+use gsttrt_core::image::slices::{Division, Slices};
+use gsttrt_core::image::transform::InputSpec;
+use gsttrt_core::memory::{DeviceBlock, DevicePool};
+use gsttrt_core::tensor::Tensor;
 
 const WIDTH: usize = 1920;
 const HEIGHT: usize = 1080;

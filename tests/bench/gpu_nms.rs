@@ -12,10 +12,10 @@
 //! plain detection. `tests/bench/gpu_tasks.py` does both, and compares masks with PyTorch.
 
 #[allow(dead_code)] // the tests use more of it
-#[path = "../common/gpu.rs"]
+#[path = "../../core/tests/common/gpu.rs"]
 mod gpu;
 #[allow(dead_code)] // the tests use more of it
-#[path = "../common/onnx.rs"]
+#[path = "../../core/tests/common/onnx.rs"]
 mod onnx;
 
 use std::sync::Arc;
@@ -23,19 +23,19 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use cudarc::driver::result;
-use gsttrt::backends::{BackendPreference, LoadContext, LoadRequest};
-use gsttrt::core::cuda::driver::{Context, Stream};
-use gsttrt::core::error::Result;
-use gsttrt::core::memory::{DevicePool, Mapped};
-use gsttrt::core::tensor::{Element, Tensor, Tensors};
-use gsttrt::heads::{
+use gsttrt_core::backends::{BackendPreference, LoadContext, LoadRequest};
+use gsttrt_core::cuda::driver::{Context, Stream};
+use gsttrt_core::error::Result;
+use gsttrt_core::heads::{
     Decoder, HeadFormat, ModelHints, Thresholds, end_to_end, obb, pose, segment, yolov5, yolov8, yolov8_transposed,
 };
-use gsttrt::image::keypoints::{KeypointModel, KeypointShape};
-use gsttrt::image::masks::Masks;
-use gsttrt::postprocess::suppress::Nms;
-use gsttrt::postprocess::suppress::device::DeviceDecoder;
-use gsttrt::session::{SessionOptions, parse_options};
+use gsttrt_core::image::keypoints::{KeypointModel, KeypointShape};
+use gsttrt_core::image::masks::Masks;
+use gsttrt_core::memory::{DevicePool, Mapped};
+use gsttrt_core::postprocess::suppress::Nms;
+use gsttrt_core::postprocess::suppress::device::DeviceDecoder;
+use gsttrt_core::session::{SessionOptions, parse_options};
+use gsttrt_core::tensor::{Element, Tensor, Tensors};
 use half::f16;
 use onnx::{F32, Graph, I32, I64, float, int};
 

@@ -14,13 +14,13 @@ mod awake;
 use std::time::Instant;
 
 use awake::wait_awake;
-use gsttrt::core::cuda::driver::Context;
-use gsttrt::core::error::Result;
-use gsttrt::core::memory::{Buffer, Limits, MemoryKind, Pool};
-use gsttrt::image::device::DevicePlane;
-use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
-use gsttrt::image::preprocess::device::{DevicePreprocessor, Upload};
-use gsttrt::image::transform::InputSpec;
+use gsttrt_core::cuda::driver::Context;
+use gsttrt_core::error::Result;
+use gsttrt_core::image::device::DevicePlane;
+use gsttrt_core::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
+use gsttrt_core::image::preprocess::device::{DevicePreprocessor, Upload};
+use gsttrt_core::image::transform::InputSpec;
+use gsttrt_core::memory::{Buffer, Limits, MemoryKind, Pool};
 
 const REPEATS: usize = 101;
 

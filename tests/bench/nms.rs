@@ -4,17 +4,19 @@
 //! `CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo bench --profile dev --bench nms`
 
 #[allow(dead_code)] // the tests use more of it
-#[path = "../common/random.rs"]
+#[path = "../../core/tests/common/random.rs"]
 mod random;
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use gsttrt::core::tensor::{Element, Tensor};
-use gsttrt::heads::{DecodeKernel, Decoder, HeadFormat, ModelHints, Thresholds, yolov5, yolov8, yolov8_transposed};
-use gsttrt::image::Candidate;
-use gsttrt::image::geometry::BBox;
-use gsttrt::postprocess::suppress::Nms;
+use gsttrt_core::heads::{
+    DecodeKernel, Decoder, HeadFormat, ModelHints, Thresholds, yolov5, yolov8, yolov8_transposed,
+};
+use gsttrt_core::image::Candidate;
+use gsttrt_core::image::geometry::BBox;
+use gsttrt_core::postprocess::suppress::Nms;
+use gsttrt_core::tensor::{Element, Tensor};
 use half::f16;
 use random::Random;
 

@@ -8,9 +8,9 @@
 
 use std::time::Instant;
 
-use gsttrt::image::frame::{Colorimetry, Frame, Matrix, PixelFormat, Plane};
-use gsttrt::image::preprocess::HostPreprocessor;
-use gsttrt::image::transform::InputSpec;
+use gsttrt_core::image::frame::{Colorimetry, Frame, Matrix, PixelFormat, Plane};
+use gsttrt_core::image::preprocess::HostPreprocessor;
+use gsttrt_core::image::transform::InputSpec;
 
 const WIDTH: usize = 1920;
 const HEIGHT: usize = 1080;

@@ -18,7 +18,7 @@
 #[path = "../common/brokers.rs"]
 #[allow(dead_code)] // the tests use more of it
 mod brokers;
-#[path = "../common/heap.rs"]
+#[path = "../../core/tests/common/heap.rs"]
 mod heap;
 
 use std::collections::HashMap;

@@ -17,17 +17,17 @@ use std::path::Path;
 use std::time::Instant;
 
 use awake::wait_awake;
-use gsttrt::backends::tensorrt::engine::ExecutionContext;
-use gsttrt::backends::tensorrt::{self, TrtOptions};
-use gsttrt::core::cuda::driver::{Context, Stream};
-use gsttrt::core::cuda::graph::Graph;
-use gsttrt::core::device::Device;
-use gsttrt::core::error::Result;
-use gsttrt::core::memory::Buffer;
-use gsttrt::image::device::DevicePlane;
-use gsttrt::image::frame::{Colorimetry, Frame, Matrix, PixelFormat, Plane};
-use gsttrt::model::ModelFile;
-use gsttrt::session::{Detector, DeviceFrame, Session, SessionOptions, parse_options};
+use gsttrt_core::backends::tensorrt::engine::ExecutionContext;
+use gsttrt_core::backends::tensorrt::{self, TrtOptions};
+use gsttrt_core::cuda::driver::{Context, Stream};
+use gsttrt_core::cuda::graph::Graph;
+use gsttrt_core::device::Device;
+use gsttrt_core::error::Result;
+use gsttrt_core::image::device::DevicePlane;
+use gsttrt_core::image::frame::{Colorimetry, Frame, Matrix, PixelFormat, Plane};
+use gsttrt_core::memory::Buffer;
+use gsttrt_core::model::ModelFile;
+use gsttrt_core::session::{Detector, DeviceFrame, Session, SessionOptions, parse_options};
 
 const WIDTH: usize = 1920;
 const HEIGHT: usize = 1080;

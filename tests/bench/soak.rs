@@ -24,7 +24,7 @@
 #[allow(dead_code)] // the other bench uses more of it
 #[path = "streams/clip.rs"]
 mod clip;
-#[path = "../common/heap.rs"]
+#[path = "../../core/tests/common/heap.rs"]
 mod heap;
 #[allow(dead_code)] // the other bench uses more of it
 #[path = "streams/machine.rs"]
@@ -32,7 +32,7 @@ mod machine;
 #[path = "streams/open_batch.rs"]
 mod open_batch;
 #[allow(dead_code)] // the tests use more of it
-#[path = "../common/random.rs"]
+#[path = "../../core/tests/common/random.rs"]
 mod random;
 
 use std::collections::VecDeque;
@@ -47,10 +47,10 @@ use std::time::{Duration, Instant};
 use clip::{Clip, Held, queue};
 use gst::prelude::*;
 use gst_app::AppSrc;
-use gsttrt::core::cuda::driver::Context;
-use gsttrt::core::memory::Buffer;
-use gsttrt::core::tensor::TensorDesc;
-use gsttrt::session::Session;
+use gsttrt_core::cuda::driver::Context;
+use gsttrt_core::memory::Buffer;
+use gsttrt_core::session::Session;
+use gsttrt_core::tensor::TensorDesc;
 use random::Random;
 
 /// What is compared, and how much of it libraries may keep. A leak of a few bytes a frame, or of some hundred a stream, comes to a
@@ -232,10 +232,10 @@ fn end_idle_threads() {
 /// Has more captured graphs live at once than streams ever will. CUDA keeps 237 KiB on the heap of each that lived at the same time as
 /// others, for the next ones, and how many of them do in a minute is chance. What each takes besides, some 135 KiB, it gives back, so
 /// one that is never dropped is still found.
-fn record_runs(model: &str, properties: &[String], streams: u64) -> gsttrt::core::error::Result<Vec<Session>> {
+fn record_runs(model: &str, properties: &[String], streams: u64) -> gsttrt_core::error::Result<Vec<Session>> {
     /// As many as a model keeps graphs of.
     const INPUTS: usize = 16;
-    let (options, _) = gsttrt::session::parse_options(properties.iter().map(String::as_str))?;
+    let (options, _) = gsttrt_core::session::parse_options(properties.iter().map(String::as_str))?;
     let mut sessions = vec![Session::open(model, &options)?];
     if sessions[0].backend() != "tensorrt" {
         return Ok(sessions);
@@ -247,8 +247,8 @@ fn record_runs(model: &str, properties: &[String], streams: u64) -> gsttrt::core
     let cuda = Context::primary(options.cuda_device_id)?;
     let memory =
         |desc: &TensorDesc| Buffer::device(&cuda, desc.bytes().expect("a session's tensors have fixed dimensions"));
-    let inputs = (0..INPUTS).map(|_| memory(sessions[0].input())).collect::<gsttrt::core::error::Result<Vec<_>>>()?;
-    let outputs = sessions[0].outputs().iter().map(memory).collect::<gsttrt::core::error::Result<Vec<_>>>()?;
+    let inputs = (0..INPUTS).map(|_| memory(sessions[0].input())).collect::<gsttrt_core::error::Result<Vec<_>>>()?;
+    let outputs = sessions[0].outputs().iter().map(memory).collect::<gsttrt_core::error::Result<Vec<_>>>()?;
     let results: Vec<u64> = outputs.iter().filter_map(Buffer::address).collect();
     for session in &mut sessions {
         // The second time they are captured.

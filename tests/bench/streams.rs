@@ -59,7 +59,7 @@ mod pictures;
 #[path = "streams/pipeline.rs"]
 mod pipeline;
 #[allow(dead_code)] // the tests use more of it
-#[path = "../common/random.rs"]
+#[path = "../../core/tests/common/random.rs"]
 mod random;
 #[path = "streams/second.rs"]
 mod second;
@@ -73,7 +73,7 @@ use std::process::ExitCode;
 use arguments::Arguments;
 use clip::{Clip, Held, queue};
 use engine::Engine;
-use gsttrt::backends::LoadContext;
+use gsttrt_core::backends::LoadContext;
 use pipeline::{Figures, STAGES, Setup, run};
 use serde_json::json;
 
@@ -150,11 +150,11 @@ impl Bench {
     fn engine(&self, model: &str, batch: usize) -> Result<Alone, Box<dyn Error>> {
         let Arguments { options, properties, length, repeats, .. } = &self.arguments;
         let engine = Engine::new(model, options, batch, &self.pictures[model])?;
-        let measure = |threads, ahead| -> gsttrt::core::error::Result<Vec<_>> {
+        let measure = |threads, ahead| -> gsttrt_core::error::Result<Vec<_>> {
             (0..*repeats).map(|_| engine.measure(threads, ahead, *length / 2)).collect()
         };
         let fps = |threads| Ok(median(measure(threads, 1)?.iter().map(|(fps, _)| *fps)));
-        let fps: Vec<f64> = [1, 2, 4].into_iter().map(fps).collect::<gsttrt::core::error::Result<_>>()?;
+        let fps: Vec<f64> = [1, 2, 4].into_iter().map(fps).collect::<gsttrt_core::error::Result<_>>()?;
         let one_by_one = measure(1, 0)?;
         let quantile = |q| median(one_by_one.iter().map(|(_, times)| times.value_at_quantile(q) as f64));
         let (p50, p99) = (quantile(0.5), quantile(0.99));
@@ -232,7 +232,7 @@ impl Bench {
         let stages @ [.., [p50, p99]] = stages(&runs);
         let engines = || Ok(engine.measure_live(streams, pace, length)?.value_at_quantile(0.99) as f64);
         let engines_p99 = match batch {
-            1 => Some(median((0..repeats).map(|_| engines()).collect::<gsttrt::core::error::Result<Vec<_>>>()?)),
+            1 => Some(median((0..repeats).map(|_| engines()).collect::<gsttrt_core::error::Result<Vec<_>>>()?)),
             _ => None,
         };
         let woken = machine::wakes(streams, pace);

@@ -23,7 +23,7 @@
 #[allow(dead_code)] // the other bench uses more of it
 #[path = "streams/clip.rs"]
 mod clip;
-#[path = "../common/heap.rs"]
+#[path = "../../core/tests/common/heap.rs"]
 mod heap;
 #[allow(dead_code)] // the other bench uses more of it
 #[path = "streams/machine.rs"]

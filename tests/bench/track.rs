@@ -6,17 +6,17 @@
 //! With `run TRACKER INTERVAL TRACK-THRESH` it follows what it reads instead, as tests/track/crowds.py asks: lines of frame, left, top, right,
 //! bottom and score, of which every INTERVAL-th frame is taken in. It writes lines of frame, number, left, top, right and bottom.
 
-#[path = "../common/allocations.rs"]
+#[path = "../../core/tests/common/allocations.rs"]
 mod allocations;
 #[allow(dead_code)] // the tests use more of it
-#[path = "../common/random.rs"]
+#[path = "../../core/tests/common/random.rs"]
 mod random;
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use gsttrt::image::geometry::BBox;
-use gsttrt::track::{TrackInput, TrackOptions, Tracker, TrackerKind};
+use gsttrt_core::image::geometry::BBox;
+use gsttrt_core::track::{TrackInput, TrackOptions, Tracker, TrackerKind};
 use random::Random;
 
 const FRAME: u64 = 33_333_333;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The library beside GStreamer: tensors of frames, and examples that read files.
 
-use common::init;
+use crate::common::init;
 use gst::prelude::*;
 
 use super::*;

@@ -4,7 +4,7 @@
 use std::sync::Once;
 
 use gst::prelude::*;
-use gsttrt::core::cuda::driver::Context;
+use gsttrt_core::cuda::driver::Context;
 
 use super::gpu;
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use gst::prelude::*;
 use gst_check::Harness;
 use gst_video::{VideoFormat, VideoFrameFlags, VideoInfo, VideoMeta};
-use gsttrt::core::tensor::Tensor;
 use gsttrt::gst::meta::tensor::{Payload, TensorMeta};
+use gsttrt_core::tensor::Tensor;
 
 use super::Outcome;
 

@@ -7,8 +7,8 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 
-use gsttrt::core::dlpack::exporter::PANIC;
 use gsttrt_capi::*;
+use gsttrt_core::dlpack::exporter::PANIC;
 
 use super::common::random::Random;
 use super::common::scratch;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use gsttrt::backends::tensorrt::cache::{Cache, EngineFile, Key, Lookup};
+use gsttrt_core::backends::tensorrt::cache::{Cache, EngineFile, Key, Lookup};
 
 use super::hostile::{damage, text};
 use super::repeat;

@@ -17,19 +17,20 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gsttrt_core::backends::options::Options;
+use gsttrt_core::backends::tensorrt::header::Header;
+use gsttrt_core::backends::{BackendPreference, LoadContext, LoadRequest};
+use gsttrt_core::device::Device;
+use gsttrt_core::dlpack::{self, DlDataType, DlDevice, DlTensor, Managed};
+use gsttrt_core::error::Result;
+use gsttrt_core::memory::Pool;
+use gsttrt_core::model::ModelInfo;
+use gsttrt_core::session::{Detector, parse_options};
+use gsttrt_core::tensor::{Tensor, Tensors};
+
 use common::hostile::{self, LITERALS, damage, picture, text};
 use common::random::Random;
 use common::scratch;
-use gsttrt::backends::options::Options;
-use gsttrt::backends::tensorrt::header::Header;
-use gsttrt::backends::{BackendPreference, LoadContext, LoadRequest};
-use gsttrt::core::device::Device;
-use gsttrt::core::dlpack::{self, DlDataType, DlDevice, DlTensor, Managed};
-use gsttrt::core::error::Result;
-use gsttrt::core::memory::Pool;
-use gsttrt::core::tensor::{Tensor, Tensors};
-use gsttrt::model::ModelInfo;
-use gsttrt::session::{Detector, parse_options};
 
 fn setting(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))

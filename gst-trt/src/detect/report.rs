@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use gst::prelude::*;
 use gsttrt::gst::meta::record;
 use gsttrt::gst::meta::tensor::{Payload, TensorMeta};
-use gsttrt::publish::formats::gst_trt;
-use gsttrt::publish::record::PublishSource;
+use gsttrt_publish::formats::gst_trt;
+use gsttrt_publish::record::PublishSource;
 use serde_json::Value;
 
 use super::lines::JsonLines;

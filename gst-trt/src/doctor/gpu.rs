@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The GPU: its driver, GStreamer's plugin for it, TensorRT, and what runs models.
 
-use gsttrt::backends::options::Options;
-use gsttrt::backends::tensorrt::{cache, library};
-use gsttrt::backends::{BACKENDS, Unsupported};
-use gsttrt::core::cuda::driver::Context;
-use gsttrt::model::ModelFile;
-use gsttrt::session::GpuStatus;
+use gsttrt_core::backends::options::Options;
+use gsttrt_core::backends::tensorrt::{cache, library};
+use gsttrt_core::backends::{BACKENDS, Unsupported};
+use gsttrt_core::cuda::driver::Context;
+use gsttrt_core::model::ModelFile;
+use gsttrt_core::session::GpuStatus;
 
 use super::Component;
 
@@ -76,7 +76,7 @@ fn device(index: u32) -> Component {
         let context = Context::primary(index as i32)?;
         let (model, (major, minor)) = (context.device_name()?, context.compute_capability()?);
         let (free, all) = context.memory()?;
-        Ok::<_, gsttrt::error::Error>((model, major, minor, free >> 20, all >> 20))
+        Ok::<_, gsttrt_core::error::Error>((model, major, minor, free >> 20, all >> 20))
     };
     match ask() {
         Ok((model, major, minor, free, all)) => {

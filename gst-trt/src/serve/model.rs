@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use gst::prelude::*;
-use gsttrt::publish::backoff::Backoff;
+use gsttrt_publish::backoff::Backoff;
 
 use super::config::ModelPlan;
 use super::control::ModelStatus;

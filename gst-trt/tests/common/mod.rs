@@ -2,7 +2,7 @@
 //! What the tests of the program share: running it, and what it is run on.
 #![allow(dead_code)] // each test binary uses a part
 
-#[path = "../../../tests/common/onnx.rs"]
+#[path = "../../../core/tests/common/onnx.rs"]
 pub mod onnx;
 pub mod service;
 

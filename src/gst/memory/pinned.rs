@@ -8,8 +8,7 @@
 use gst::glib;
 use gst::glib::subclass::prelude::*;
 use gst::prelude::*;
-
-use crate::core::cuda::driver::Context;
+use gsttrt_core::cuda::driver::Context;
 
 glib::wrapper! {
     /// Allocates page-locked system memory, or ordinary memory where there is no more of it.
@@ -73,10 +72,9 @@ mod imp {
     use gst::prelude::*;
     use gst::subclass::prelude::*;
     use gst::{ffi, glib};
-
-    use crate::core::cuda::driver::Context;
-    use crate::core::error::{Error, ErrorKind, Result};
-    use crate::core::memory::Mapped;
+    use gsttrt_core::cuda::driver::Context;
+    use gsttrt_core::error::{Error, ErrorKind, Result};
+    use gsttrt_core::memory::Mapped;
 
     static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
         gst::DebugCategory::new("trtpinned", gst::DebugColorFlags::empty(), Some("Page-locked system memory"))

@@ -6,13 +6,13 @@
 //! `classes` of all that it gave. With GStreamer 1.24 (feature `v1_24`) also a GstAnalyticsClsMtd that the object contains.
 
 use gst_video::VideoRegionOfInterestMeta;
+use gsttrt_core::image::label_text;
+use gsttrt_core::image::overlay::Attribute;
+use gsttrt_core::postprocess::RankedClass;
+use gsttrt_core::postprocess::fields::FieldVisitor;
 
 use super::structure::Fields;
 use crate::gst::meta::tensor::ObjectRegion;
-use crate::image::label_text;
-use crate::image::overlay::Attribute;
-use crate::postprocess::RankedClass;
-use crate::postprocess::fields::FieldVisitor;
 
 /// The name of the parameter.
 pub const NAME: &str = "classification";

@@ -10,10 +10,10 @@
 use std::sync::Once;
 
 use gst::meta::CustomMeta;
+use gsttrt_core::image::overlay::Annotation;
+use gsttrt_core::postprocess::{Instances, fields};
 
 use super::structure::Fields;
-use crate::image::overlay::Annotation;
-use crate::postprocess::{Instances, fields};
 
 pub const NAME: &str = "GstTrtClassificationMeta";
 

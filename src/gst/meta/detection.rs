@@ -18,14 +18,14 @@ use gst::glib::translate::IntoGlib;
 use gst::meta::MetaAPIExt;
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
+use gsttrt_core::image::geometry::Rect;
 
 use super::structure::Fields;
-use crate::image::geometry::Rect;
 #[cfg(feature = "v1_30")]
-use crate::image::keypoints::KeypointShape;
-use crate::image::{Candidate, label_text};
-use crate::postprocess::Instances;
-use crate::postprocess::fields;
+use gsttrt_core::image::keypoints::KeypointShape;
+use gsttrt_core::image::{Candidate, label_text};
+use gsttrt_core::postprocess::Instances;
+use gsttrt_core::postprocess::fields;
 
 /// The names of classes as GLib's quarks. Looking up the quark of a text takes a lock that all threads share: with 16
 /// streams and 300 objects a frame, most of the time went there.
@@ -231,7 +231,7 @@ fn add_upright(
 fn add_oriented(
     relations: &mut Relations,
     label: Quark,
-    rotated: &crate::image::rotated::RotatedBox,
+    rotated: &gsttrt_core::image::rotated::RotatedBox,
     score: f32,
 ) -> Result<u32, gst::glib::BoolError> {
     use gst_analytics::prelude::*;
@@ -246,7 +246,7 @@ fn add_oriented(
 fn attach_keypoints(
     relations: &mut Relations,
     object_id: u32,
-    keypoints: &crate::image::keypoints::Keypoints,
+    keypoints: &gsttrt_core::image::keypoints::Keypoints,
     object: usize,
 ) -> Result<(), gst::glib::BoolError> {
     use gst_analytics::prelude::*;
@@ -300,8 +300,9 @@ pub fn message(
 
 #[cfg(test)]
 mod tests {
+    use gsttrt_core::image::geometry::BBox;
+
     use super::*;
-    use crate::image::geometry::BBox;
 
     #[test]
     fn whole_pixels_cover_the_box() {

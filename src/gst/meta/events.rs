@@ -8,12 +8,12 @@
 use std::sync::Once;
 
 use gst::meta::CustomMeta;
+use gsttrt_core::analytics::geometry::CrossingDirection;
+use gsttrt_core::analytics::{Analytics, AnalyticsEvent, AnalyticsEventKind};
+use gsttrt_core::postprocess::fields::FieldVisitor;
 
 use super::structure::Fields;
-use crate::analytics::geometry::CrossingDirection;
-use crate::analytics::{Analytics, AnalyticsEvent, AnalyticsEventKind};
 use crate::gst::stream::StreamFrame;
-use crate::postprocess::fields::FieldVisitor;
 
 pub const NAME: &str = "GstTrtEventMeta";
 

@@ -2,8 +2,7 @@
 //! Buffers with a grey picture, as metas carry masks and maps: GRAY8 or 16 bits, by their GstVideoMeta.
 
 use gst_video::{VideoFormat, VideoFrameFlags, VideoMeta};
-
-use crate::image::map::PixelMap;
+use gsttrt_core::image::map::PixelMap;
 
 /// A picture of that format and size, whose rows have no padding. `None` where it has no pixel.
 pub fn gray(pixels: Vec<u8>, format: VideoFormat, (width, height): (u32, u32)) -> Option<gst::Buffer> {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A model's outputs as GstTensorMeta, which GStreamer has since 1.26, for its own tensor decoders and for applications.
 
-use crate::core::error::{Error, ErrorKind, Result};
-use crate::core::tensor::Tensors;
-use crate::model::ModelInfo;
+use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_core::model::ModelInfo;
+use gsttrt_core::tensor::Tensors;
 
 /// GStreamer's names of a model's outputs. Before GstTensorMeta there are none.
 pub struct PublishedOutputs {
@@ -17,7 +17,7 @@ pub struct PublishedOutputs {
     tensors: Option<gst::Caps>,
     /// An output that a decoder would read if it were float32.
     #[cfg(feature = "v1_26")]
-    unreadable: Option<crate::core::tensor::TensorDesc>,
+    unreadable: Option<gsttrt_core::tensor::TensorDesc>,
 }
 
 #[cfg(not(feature = "v1_26"))]
@@ -44,15 +44,15 @@ impl PublishedOutputs {
 
 #[cfg(feature = "v1_26")]
 mod published {
+    use TensorDimOrder::{ColMajor, RowMajor};
     use gst::glib;
     use gst_analytics::{Tensor, TensorDataType, TensorDimOrder, TensorMeta};
+    use gsttrt_core::heads;
+    use gsttrt_core::memory::HostBlock;
+    use gsttrt_core::tensor::{DType, Dims, TensorDesc};
 
     use super::*;
-    use crate::core::memory::HostBlock;
-    use crate::core::tensor::{DType, Dims, TensorDesc};
     use crate::gst::caps;
-    use crate::heads;
-    use TensorDimOrder::{ColMajor, RowMajor};
 
     /// What a decoder of GStreamer reads: it recognises a tensor by its id, and from 1.28 on a head by the group in the
     /// caps.

@@ -11,12 +11,12 @@
 use std::sync::Once;
 
 use gst::meta::CustomMeta;
+use gsttrt_core::image::geometry::BBox;
+use gsttrt_core::image::map::{MapKind, MapRegion, PixelMap};
+use gsttrt_core::postprocess::{Instances, fields};
 
 use super::gray::{picture, values};
 use super::structure::Fields;
-use crate::image::geometry::BBox;
-use crate::image::map::{MapKind, MapRegion, PixelMap};
-use crate::postprocess::{Instances, fields};
 
 pub const NAME: &str = "GstTrtMapMeta";
 

@@ -18,8 +18,8 @@ use std::time::Duration;
 use gst::glib;
 use gst::prelude::*;
 use gst_video::VideoInfo;
+use gsttrt_core::error::{Error, ErrorKind, Result};
 
-use crate::core::error::{Error, ErrorKind, Result};
 use crate::gst::meta::tensor::Origin;
 
 type Point = (f64, f64);

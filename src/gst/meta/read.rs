@@ -12,13 +12,13 @@ use std::sync::Arc;
 
 use gst::glib;
 use gst_video::VideoRegionOfInterestMeta;
+use gsttrt_core::image::geometry::{BBox, Rect};
+use gsttrt_core::image::keypoints::{KeypointShape, ObjectKeypoints};
+use gsttrt_core::image::masks::Mask;
+use gsttrt_core::image::overlay::Annotation;
+use gsttrt_core::image::rotated::{self, Corners};
 
 use super::structure::{scale, scaled_numbers};
-use crate::image::geometry::{BBox, Rect};
-use crate::image::keypoints::{KeypointShape, ObjectKeypoints};
-use crate::image::masks::Mask;
-use crate::image::overlay::Annotation;
-use crate::image::rotated::{self, Corners};
 
 /// The objects of a frame of that size, the most confident first. Those without a confidence count as 1.
 pub fn annotations(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<Annotation<'static>> {
@@ -275,7 +275,7 @@ mod analytics {
     /// The corners of the box, if it is rotated.
     #[cfg(feature = "v1_26")]
     fn corners(found: &gst_analytics::AnalyticsMtdRef<AnalyticsODMtd>) -> Option<Corners> {
-        use crate::image::rotated::RotatedBox;
+        use gsttrt_core::image::rotated::RotatedBox;
 
         let place = found.oriented_location().ok().filter(|place| place.r != 0.0 && place.r.is_finite())?;
         let bbox = bbox(edges([place.x, place.y, place.w, place.h].map(i64::from)));

@@ -4,11 +4,11 @@
 use gst::glib;
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
+use gsttrt_core::image::rotated::Corners;
+use gsttrt_publish::record::{FrameRecord, FrameTimes, ObjectRecord};
 use serde_json::{Map, Value, json};
 
 use super::{classification, map, read};
-use crate::image::rotated::Corners;
-use crate::publish::record::{FrameRecord, FrameTimes, ObjectRecord};
 
 /// The results of a frame of that size; times and number are those of the caller.
 pub fn frame(buffer: &gst::BufferRef, size: (u32, u32)) -> FrameRecord {
@@ -56,8 +56,8 @@ fn rotation(corners: &Corners) -> (f64, Vec<f64>) {
     (angle, corners.as_flattened().iter().map(|&number| number.into()).collect())
 }
 
-fn upright(bbox: &crate::image::geometry::BBox) -> Vec<f64> {
-    let bbox = crate::image::rotated::RotatedBox { bbox: *bbox, angle: 0.0 };
+fn upright(bbox: &gsttrt_core::image::geometry::BBox) -> Vec<f64> {
+    let bbox = gsttrt_core::image::rotated::RotatedBox { bbox: *bbox, angle: 0.0 };
     rotation(&bbox.corners()).1
 }
 

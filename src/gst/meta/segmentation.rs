@@ -7,9 +7,9 @@ use gst::glib::translate::{IntoGlibPtr, from_glib};
 #[cfg(feature = "v1_26")]
 use gst_analytics::{AnalyticsRelationMeta, ffi};
 use gst_video::VideoFormat;
+use gsttrt_core::image::masks::Mask;
 
 use super::gray::gray;
-use crate::image::masks::Mask;
 
 /// A picture of the mask's rectangle in 8 bits: `region` where pixels are the object's, else 0. `None` where there are none.
 pub fn picture(mask: &Mask, region: u8) -> Option<gst::Buffer> {
@@ -33,12 +33,11 @@ pub fn add_instance(relations: &mut Relations, mask: &Mask, region: u8) -> Optio
 #[cfg(feature = "v1_26")]
 pub fn add_map(
     relations: &mut Relations,
-    map: &crate::image::map::PixelMap,
+    map: &gsttrt_core::image::map::PixelMap,
     name: impl FnMut(u32) -> gst::glib::Quark,
 ) -> Option<u32> {
     use gst_analytics::prelude::*;
-
-    use crate::image::map::MapKind;
+    use gsttrt_core::image::map::MapKind;
 
     let (kind, background) = match map.kind() {
         MapKind::Classes => (ffi::GST_SEGMENTATION_TYPE_SEMANTIC, None),
@@ -95,11 +94,11 @@ mod read {
     use gst::glib::translate::{IntoGlib, from_glib_full};
     use gst_analytics::prelude::*;
     use gst_analytics::{AnalyticsODMtd, AnalyticsRelationMeta, RelTypes, ffi};
+    use gsttrt_core::image::geometry::{BBox, Rect};
+    use gsttrt_core::image::map::{MapKind, MapRegion, PixelMap};
+    use gsttrt_core::image::masks::Mask;
 
     use super::super::gray::values;
-    use crate::image::geometry::{BBox, Rect};
-    use crate::image::map::{MapKind, MapRegion, PixelMap};
-    use crate::image::masks::Mask;
 
     type Relations<'a> = gst::MetaRef<'a, AnalyticsRelationMeta>;
 
@@ -188,9 +187,9 @@ mod read {
 #[cfg(test)]
 mod tests {
     use gst_video::VideoMeta;
+    use gsttrt_core::image::geometry::Rect;
 
     use super::*;
-    use crate::image::geometry::Rect;
 
     #[test]
     fn a_picture_has_the_pixels_of_its_mask() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Fields of results in a GstStructure, for metas and messages.
 
-use crate::postprocess::fields::FieldVisitor;
+use gsttrt_core::postprocess::fields::FieldVisitor;
 
 /// Fields of objects in a structure.
 pub(super) struct Fields(pub gst::Structure);

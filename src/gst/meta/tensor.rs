@@ -16,14 +16,14 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use gst::prelude::*;
+use gsttrt_core::backends::batcher::PendingOutput;
+use gsttrt_core::image::geometry::Letterbox;
+use gsttrt_core::image::transform::InputTransform;
+use gsttrt_core::model::ModelInfo;
+use gsttrt_core::tensor::Tensors;
 use smallvec::SmallVec;
 
-use crate::backends::batcher::PendingOutput;
-use crate::core::tensor::Tensors;
 use crate::gst::held_frame::HeldFrame;
-use crate::image::geometry::Letterbox;
-use crate::image::transform::InputTransform;
-use crate::model::ModelInfo;
 
 /// The picture that a tensor was made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -329,12 +329,13 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
+    use gsttrt_core::backends::ModelInstance;
+    use gsttrt_core::backends::batcher::Batcher;
+    use gsttrt_core::error::Result;
+    use gsttrt_core::image::geometry::ResizeMode;
+    use gsttrt_core::tensor::Tensor;
+
     use super::*;
-    use crate::backends::ModelInstance;
-    use crate::backends::batcher::Batcher;
-    use crate::core::error::Result;
-    use crate::core::tensor::Tensor;
-    use crate::image::geometry::ResizeMode;
 
     thread_local! {
         /// How often this thread waited until the GPU had read a frame.

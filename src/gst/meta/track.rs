@@ -13,13 +13,13 @@ use gst::glib;
 use gst::glib::translate::*;
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
+use gsttrt_core::image::geometry::{BBox, Rect};
+use gsttrt_core::image::overlay::Annotation;
+use gsttrt_core::postprocess::fields::FieldVisitor;
+use gsttrt_core::track::TrackedObject;
 
 use super::structure::Fields;
 use crate::gst::meta::read::MetaObjects;
-use crate::image::geometry::{BBox, Rect};
-use crate::image::overlay::Annotation;
-use crate::postprocess::fields::FieldVisitor;
-use crate::track::TrackedObject;
 
 /// What a region holds besides its object.
 #[derive(Clone, Copy, Debug)]

@@ -10,15 +10,15 @@ use std::sync::Once;
 use gst::glib;
 use gst::meta::CustomMeta;
 use gst_video::VideoRegionOfInterestMeta;
+use gsttrt_core::analytics::config::BoundaryLook;
+use gsttrt_core::analytics::geometry::{CrossingDirection, Point};
+use gsttrt_core::analytics::watched::{Tripwire, Zone};
+use gsttrt_core::analytics::{Analytics, AnalyticsEventKind};
+use gsttrt_core::image::overlay::Boundary;
+use gsttrt_core::postprocess::fields::FieldVisitor;
 
 use super::events::direction_name;
 use super::structure::{Fields, scale, scaled_numbers};
-use crate::analytics::config::BoundaryLook;
-use crate::analytics::geometry::{CrossingDirection, Point};
-use crate::analytics::watched::{Tripwire, Zone};
-use crate::analytics::{Analytics, AnalyticsEventKind};
-use crate::image::overlay::Boundary;
-use crate::postprocess::fields::FieldVisitor;
 
 pub const NAME: &str = "GstTrtZoneMeta";
 

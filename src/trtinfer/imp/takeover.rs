@@ -6,15 +6,15 @@ use std::sync::Arc;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::prelude::*;
+use gsttrt_core::error::Error;
+use gsttrt_core::image::transform::InputSpec;
 
 use super::super::replacing::{self, ReplaceRequest};
 use super::super::sharing::{self, SharedModel, Successor};
 use super::super::started::StartedModel;
 use super::TrtInfer;
-use crate::core::error::Error;
 use crate::gst::caps;
 use crate::gst::report::Report;
-use crate::image::transform::InputSpec;
 
 impl TrtInfer {
     /// `model-file` was set: loads the model beside. If the first one is not even read, its place is taken at once.

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Write;
 use std::time::Duration;
 
-use gsttrt::session::{SessionOptions, parse_options};
+use gsttrt_core::session::{SessionOptions, parse_options};
 use serde_json::Value;
 
 const HELP: &str = "CLIP and MODEL come first; then streams=, batch=, seconds=, repeats=, live=, batch-timeout=, runs=, draw=, live-queue=, gpus=, decoded=, together=, decoder=, preprocess=, nms=, second=, second-batch=, second-runs=, reclassify=, regions=, json=, and trtinfer's properties";

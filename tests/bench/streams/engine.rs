@@ -8,12 +8,12 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gsttrt::backends::{LoadContext, LoadEvent, LoadRequest, ModelInstance};
-use gsttrt::core::cuda::driver::Context;
-use gsttrt::core::error::Result;
-use gsttrt::core::memory::{BatchPool, Pool};
-use gsttrt::core::tensor::{Tensor, Tensors};
-use gsttrt::session::SessionOptions;
+use gsttrt_core::backends::{LoadContext, LoadEvent, LoadRequest, ModelInstance};
+use gsttrt_core::cuda::driver::Context;
+use gsttrt_core::error::Result;
+use gsttrt_core::memory::{BatchPool, Pool};
+use gsttrt_core::session::SessionOptions;
+use gsttrt_core::tensor::{Tensor, Tensors};
 use hdrhistogram::Histogram;
 
 use crate::awake::wait_awake;

@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gsttrt::core::cuda::driver::Context;
+use gsttrt_core::cuda::driver::Context;
 use hdrhistogram::Histogram;
 
 /// Seconds of all its threads on the CPU.

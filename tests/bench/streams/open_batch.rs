@@ -2,13 +2,13 @@
 //! Models that take one picture, made to take batches.
 
 #[allow(dead_code)] // the tests use more of it
-#[path = "../../common/onnx.rs"]
+#[path = "../../../core/tests/common/onnx.rs"]
 mod onnx;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use gsttrt::model::ModelInfo;
+use gsttrt_core::model::ModelInfo;
 
 /// The same model with an open batch where it is fixed to 1: a copy below target/, of a graph as plain as those of tests/models.
 pub fn of(model: &str) -> Result<String, Box<dyn Error>> {

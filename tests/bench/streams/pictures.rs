@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 use gst_app::AppSrc;
-use gsttrt::core::error::Result;
-use gsttrt::core::tensor::Tensors;
 use gsttrt::gst::meta::tensor::TensorMeta;
+use gsttrt_core::error::Result;
+use gsttrt_core::tensor::Tensors;
 
 use crate::clip::Clip;
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gst::prelude::*;
-use gsttrt::analytics::parse;
-use gsttrt::core::files::read_regular;
+use gsttrt_core::analytics::parse;
+use gsttrt_core::files::read_regular;
 use serde::Deserialize;
 
 use super::keys::{ConfigKeys, HttpKeys, ModelKeys, RecordKeys, SourceKeys};

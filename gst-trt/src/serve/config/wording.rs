@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What is said about a wrong key or value, and where it is.
 
-use gsttrt::core::words::nearest;
+use gsttrt_core::words::nearest;
 
 pub fn unknown_key(key: &str, known: &[&str]) -> String {
     let hint = nearest(key, known).map_or(String::new(), |near| format!("; did you mean “{near}”?"));

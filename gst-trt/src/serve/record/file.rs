@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 
 use gst::ClockTime;
 use gst::prelude::*;
-use gsttrt::publish::clock;
+use gsttrt_publish::clock;
 
 use super::ring::Encoded;
 use crate::chain::{self, element};

@@ -6,11 +6,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
+use gsttrt_publish::address::redacted;
 
 use super::super::control::{Published, Quantiles, SourceStatus, State};
 use super::super::record::Recorder;
 use crate::serve::config::StreamPlan;
-use gsttrt::publish::address::redacted;
 
 /// The newest frames that latency and rate are taken of; and how many may be under way.
 const KEPT: usize = 1024;

@@ -11,7 +11,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
-use gsttrt::publish::backoff::Backoff;
+use gsttrt_publish::backoff::Backoff;
+use meter::Meter;
+use pipeline::StreamPipeline;
 
 use super::config::StreamPlan;
 use super::control::State;
@@ -21,8 +23,6 @@ use super::model::ServedModel;
 use super::view::Pictures;
 use crate::chain;
 use crate::failure::Failure;
-use meter::Meter;
-use pipeline::StreamPipeline;
 
 /// How often a pipeline without messages is looked at.
 const LOOK: Duration = Duration::from_millis(250);

@@ -5,8 +5,8 @@ use std::ffi::{c_int, c_void};
 use std::path::Path;
 use std::sync::OnceLock;
 
-use crate::core::dylib::{self, Attempts, LoadFailure};
-use crate::core::error::{Error, ErrorKind, Result};
+use gsttrt_core::dylib::{self, Attempts, LoadFailure};
+use gsttrt_core::error::{Error, ErrorKind, Result};
 
 /// The names of the library. The last is where DeepStream puts it, in case that the loader does not look there.
 const NAMES: [&str; 3] =

@@ -3,8 +3,9 @@
 
 use std::sync::Mutex;
 
+use gsttrt_core::error::Result;
+
 use super::library::{ALL, MAP_READ, Surface, SurfaceParams, done, library};
-use crate::core::error::Result;
 
 /// For whom a surface is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

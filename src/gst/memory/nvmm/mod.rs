@@ -23,14 +23,14 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 
 use gst::{ffi, glib};
+use gsttrt_core::cuda::driver::{Context, EglPicture, Fence};
+use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_core::image::device::{DevicePlane, DevicePlanes};
+use gsttrt_core::image::frame::{PixelFormat, Plane};
 use smallvec::SmallVec;
 
 use self::library::{ALL, PlaneParams, Surface, SurfaceParams, done, library};
 use self::mapping::{MappedFor, OpenMapping};
-use crate::core::cuda::driver::{Context, EglPicture, Fence};
-use crate::core::error::{Error, ErrorKind, Result};
-use crate::image::device::{DevicePlane, DevicePlanes};
-use crate::image::frame::{PixelFormat, Plane};
 
 pub use self::library::available;
 
@@ -53,6 +53,8 @@ fn color_formats(format: PixelFormat) -> &'static [u32] {
         PixelFormat::Rgb => &[27],
         PixelFormat::Bgr => &[28],
         PixelFormat::P010 => &[29, 37, 38, 39, 40],
+        // What later releases of the core may add is not known here, and refused.
+        _ => &[],
     }
 }
 

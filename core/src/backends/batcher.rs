@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Frames of one stream or of several, run together.
+//!
+//! A frame that joins gets a [`PendingOutput`] at once, and goes on downstream with it; its outputs are waited for there. A
+//! batch is run for the frame that makes it full, or for one that is waited for when its timeout expires. So nothing has to be
+//! drained: outputs that are waited for are computed, and dropped ones are not.
+//!
+//! Where a run only queues work on a GPU, the calling thread does that. Where it computes, a thread of its own does it: a model
+//! may have a loop that never ends, and then that thread is abandoned while the others go on. A model that was loaded for
+//! several runs at the same time has a thread for each; a frame that makes a batch full then waits only until one of them is free.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
+
+use super::{Interrupted, Interrupter, ModelInstance, contained};
+use crate::counters::{self, Span, Stats, ThreadCounters};
+use crate::error::{Error, ErrorKind, Result};
+use crate::tensor::Tensors;
+
+/// The queue before a model.
+pub struct Batcher {
+    line: Arc<BatchQueue>,
+    runner: BatchRunner,
+    size: usize,
+    batch_timeout: Duration,
+}
+
+/// What runs batches.
+enum BatchRunner {
+    /// The calling thread, since the run only queues work. One batch at a time.
+    Caller(Mutex<Box<dyn ModelInstance>>),
+    /// One batch in each thread.
+    Threads(Vec<RunnerThread>),
+}
+
+/// A thread that waits for batches. It ends with the batcher, or where a run does not end, with the process.
+struct RunnerThread {
+    batches: Sender<Vec<Arc<Tensors>>>,
+    interrupter: Option<Interrupter>,
+}
+
+/// What the threads of a batcher share.
+#[derive(Default)]
+struct BatchQueue {
+    queue: Mutex<Queue>,
+    /// A batch was run, or frames have left.
+    moved: Condvar,
+    /// Of batches.
+    stats: Stats,
+    measure: AtomicBool,
+    /// What runs have counted in the thread of the model, until the thread that asked for them takes it over.
+    counted: Mutex<ThreadCounters>,
+    #[cfg(test)]
+    waiters: crate::test::Waiters,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// In the order of arrival.
+    waiting: Vec<QueuedRequest>,
+    /// The batch that each runner has in work; empty if there is none. Nothing else keeps its frames but those that want their outputs.
+    running: Vec<RunningBatch>,
+    /// Frames that have joined.
+    joined: u64,
+    counts: Counts,
+}
+
+/// A batch that is being run.
+#[derive(Default)]
+struct RunningBatch {
+    number: u64,
+    requests: Vec<Arc<Request>>,
+}
+
+/// A frame that waits for its batch. It is not kept, for a frame that ends under the lock of the queue may wait for the GPU there.
+struct QueuedRequest {
+    stream: u64,
+    /// The number of the frame that its picture is of.
+    frame: u64,
+    request: Weak<Request>,
+}
+
+/// What was run so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub batches: u64,
+    pub frames: u64,
+    /// Batches that were not full when the timeout of a frame expired.
+    pub late: u64,
+}
+
+/// A frame's claim to its outputs.
+pub struct PendingOutput {
+    request: Arc<Request>,
+    usage: Arc<Usage>,
+}
+
+/// Whether the outputs of a stream are used.
+#[derive(Debug, Default)]
+pub struct Usage {
+    is_read: AtomicBool,
+    is_dropped: AtomicBool,
+}
+
+impl Usage {
+    /// Whether outputs were dropped, and none was ever waited for.
+    pub fn is_none(&self) -> bool {
+        self.is_dropped.load(Ordering::Relaxed) && !self.is_read.load(Ordering::Relaxed)
+    }
+}
+
+struct Request {
+    /// Not kept: a frame should not keep the model.
+    batcher: Weak<Batcher>,
+    stream: u64,
+    joined: Instant,
+    picture: Arc<Tensors>,
+    outcome: OnceLock<std::result::Result<Tensors, Interrupted>>,
+}
+
+/// An outcome that was not taken, and a frame that nothing else keeps.
+type EndedRequest = (Option<std::result::Result<Tensors, Interrupted>>, Option<Request>);
+
+/// Which batches are run.
+#[derive(Clone, Copy)]
+enum FlushReason<'a> {
+    /// Full ones, as long as this frame waits.
+    Full(&'a Request),
+    /// Those that are not full, too.
+    Late(&'a Request),
+    /// All, as long as frames of this stream wait.
+    Last(u64),
+}
+
+impl Batcher {
+    /// Runs up to `size` frames at once. A frame that is waited for is run after `batch_timeout` even if there are fewer.
+    ///
+    /// # Errors
+    /// `Library`, where there is no thread left to run it.
+    pub fn new(mut model: Box<dyn ModelInstance>, size: usize, batch_timeout: Duration) -> Result<Self> {
+        let line = Arc::<BatchQueue>::default();
+        let runner = if model.only_queues() {
+            BatchRunner::Caller(Mutex::new(model))
+        } else {
+            let others = model.take_others();
+            let models = std::iter::once(model).chain(others).enumerate();
+            BatchRunner::Threads(
+                models.map(|(at, model)| RunnerThread::start(model, at, &line)).collect::<Result<_>>()?,
+            )
+        };
+        let runners = match &runner {
+            BatchRunner::Caller(_) => 1,
+            BatchRunner::Threads(threads) => threads.len(),
+        };
+        line.queue.lock().unwrap().running.resize_with(runners, RunningBatch::default);
+        Ok(Batcher { line, runner, size: size.max(1), batch_timeout })
+    }
+
+    /// Takes the GPU's time for each batch from now on.
+    pub fn measure(&self) {
+        self.line.measure.store(true, Ordering::Relaxed);
+    }
+
+    /// What batches have cost.
+    pub fn stats(&self) -> &Stats {
+        &self.line.stats
+    }
+
+    /// Adds the pictures of a frame to the queue. Its stream has a number of its own.
+    ///
+    /// # Errors
+    /// As [`ModelInstance::run`], where this made a batch full whose running failed.
+    pub fn join(
+        self: &Arc<Self>,
+        stream: u64,
+        pictures: impl Iterator<Item = Arc<Tensors>>,
+        usage: &Arc<Usage>,
+    ) -> Result<SmallVec<[PendingOutput; 1]>> {
+        let joined = Instant::now();
+        let request = |picture| {
+            Arc::new(Request { batcher: Arc::downgrade(self), stream, joined, picture, outcome: OnceLock::new() })
+        };
+        let requests: SmallVec<[Arc<Request>; 1]> = pictures.map(request).collect();
+        let mut queue = self.line.queue.lock().unwrap();
+        queue.joined += 1;
+        let frame = queue.joined;
+        let waiting = |request| QueuedRequest { stream, frame, request: Arc::downgrade(request) };
+        queue.waiting.extend(requests.iter().map(waiting));
+        drop(queue);
+        if let Some(last) = requests.last() {
+            while self.run(FlushReason::Full(last)) {}
+        }
+        let pending = |request: Arc<Request>| match request.outcome.get() {
+            Some(Err(Interrupted::Failed(error))) => Err(error.clone()),
+            _ => Ok(PendingOutput { request, usage: usage.clone() }),
+        };
+        requests.into_iter().map(pending).collect()
+    }
+
+    /// Runs the waiting frames of this stream now, with those of others: no more will come.
+    pub fn finish(&self, stream: u64) {
+        while self.run(FlushReason::Last(stream)) {}
+        // Another thread may be running the last of them.
+        drop(self.line.wait_while(|queue| queue.is_wanted(FlushReason::Last(stream))));
+    }
+
+    /// Removes the frames of this stream from the queue. Waits for them and for their runs end.
+    pub fn leave(&self, stream: u64) {
+        let mut queue = self.line.queue.lock().unwrap();
+        queue.in_work().filter(|request| request.stream == stream).for_each(|request| request.lose());
+        let own = queue.waiting.extract_if(.., |waiting| waiting.stream == stream);
+        let own: Vec<Arc<Request>> = own.filter_map(|waiting| waiting.request.upgrade()).collect();
+        drop(queue);
+        own.iter().for_each(|request| request.lose());
+        self.line.moved.notify_all();
+    }
+
+    /// Waits until the model no longer works on frames of this stream, but not longer than `limit`. Returns whether it is so.
+    pub fn is_idle_within(&self, stream: u64, limit: Duration) -> bool {
+        let queue = self.line.queue.lock().unwrap();
+        #[cfg(test)]
+        let _waiting = self.line.waiters.enter();
+        let works = |queue: &mut Queue| queue.in_work().any(|request| request.stream == stream);
+        !self.line.moved.wait_timeout_while(queue, limit, works).unwrap().1.timed_out()
+    }
+
+    /// Ends a run on frames of this stream, where the backend can: other frames of that batch fail. Returns whether it has ended within
+    /// the limit.
+    pub fn interrupt_within(&self, stream: u64, limit: Duration) -> bool {
+        let BatchRunner::Threads(threads) = &self.runner else { return false };
+        if threads.iter().any(|thread| thread.interrupter.is_none()) {
+            return false;
+        }
+        let end = Instant::now() + limit;
+        while Instant::now() < end {
+            let queue = self.line.queue.lock().unwrap();
+            for (thread, batch) in threads.iter().zip(&queue.running) {
+                if let Some(interrupt) = &thread.interrupter
+                    && batch.requests.iter().any(|request| request.stream == stream)
+                {
+                    interrupt();
+                }
+            }
+            drop(queue);
+            // A run that has only just begun does not hear it.
+            if self.is_idle_within(stream, Duration::from_millis(20)) {
+                return true;
+            }
+        }
+        false
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.line.queue.lock().unwrap().counts
+    }
+
+    /// Runs one batch, if one is due once a runner is free. Returns early where the frames that this is for have left.
+    fn run(&self, due: FlushReason) -> bool {
+        match &self.runner {
+            BatchRunner::Caller(model) => {
+                if !self.line.queue.lock().unwrap().is_due(due, self.size) {
+                    return false;
+                }
+                // Threads stand in line for the model. If they waited for a free runner, each run would wake all of them.
+                let mut model = model.lock().unwrap();
+                let mut queue = self.line.queue.lock().unwrap();
+                if !queue.is_due(due, self.size) {
+                    return false; // another thread has run it meanwhile
+                }
+                let Some((_, pictures)) = queue.begin(0, self.size, due) else { return true };
+                drop(queue);
+                let outcome = self.line.execute(&mut **model, pictures);
+                let ended = self.line.finish(0, outcome);
+                drop(model); // before frames that may wait for the GPU
+                drop(ended);
+            }
+            BatchRunner::Threads(threads) => {
+                let mut queue =
+                    self.line.wait_while(|queue| queue.free_runner().is_none() && queue.is_due(due, self.size));
+                let Some(runner) = queue.free_runner().filter(|_| queue.is_due(due, self.size)) else {
+                    return false; // as above
+                };
+                let Some((number, pictures)) = queue.begin(runner, self.size, due) else { return true };
+                drop(queue);
+                threads[runner].batches.send(pictures).expect("it goes on as long as this sender is there");
+                if threads.len() == 1 || matches!(due, FlushReason::Late(_)) {
+                    let runs = |queue: &Queue| {
+                        let RunningBatch { number: now, requests } = &queue.running[runner];
+                        *now == number && !requests.is_empty()
+                    };
+                    drop(self.line.wait_while(|queue| runs(queue) && queue.is_wanted(due)));
+                }
+                counters::add(std::mem::take(&mut *self.line.counted.lock().unwrap()));
+            }
+        }
+        true
+    }
+}
+
+impl RunnerThread {
+    /// `at` is its place among the runners.
+    fn start(mut model: Box<dyn ModelInstance>, at: usize, line: &Arc<BatchQueue>) -> Result<Self> {
+        let (interrupter, line) = (model.interrupter(), line.clone());
+        let (sender, batches) = channel();
+        let run = move || {
+            batches.into_iter().for_each(|pictures| {
+                let (outcome, counted) = counters::counted(|| line.execute(&mut *model, pictures));
+                line.counted.lock().unwrap().add(counted);
+                drop(line.finish(at, outcome));
+            });
+        };
+        thread::Builder::new()
+            .name("trt-run".into())
+            .spawn(run)
+            .map_err(|error| Error::new(ErrorKind::Library, "There is no thread to run the model in").cause(error))?;
+        Ok(RunnerThread { batches: sender, interrupter })
+    }
+}
+
+impl BatchQueue {
+    /// Waits as long as that is so.
+    fn wait_while(&self, mut condition: impl FnMut(&mut Queue) -> bool) -> MutexGuard<'_, Queue> {
+        let mut queue = self.queue.lock().unwrap();
+        if condition(&mut queue) {
+            #[cfg(test)]
+            let _waiting = self.waiters.enter();
+            queue = self.moved.wait_while(queue, condition).unwrap();
+        }
+        queue
+    }
+
+    /// Runs the model on a batch, and drops its pictures.
+    fn execute(&self, model: &mut dyn ModelInstance, pictures: Vec<Arc<Tensors>>) -> Result<Vec<Tensors>> {
+        let stage = Span::begin(self.measure.load(Ordering::Relaxed));
+        let outcome = contained(ErrorKind::Run, "Running the model failed", || model.run(&pictures));
+        self.stats.add(stage, 0);
+        outcome
+    }
+
+    /// Hands out the outcomes of the batch that a runner has run. A frame goes on once this lock is free, and then has its tensors to itself.
+    /// Returns what was given up meanwhile, to be dropped without a lock.
+    fn finish(&self, runner: usize, outcome: Result<Vec<Tensors>>) -> Vec<EndedRequest> {
+        let (mut outputs, error) = match outcome {
+            Ok(outputs) => {
+                (outputs.into_iter(), Error::new(ErrorKind::Run, "The model gave no outputs for this frame"))
+            }
+            Err(error) => (Vec::new().into_iter(), error),
+        };
+        let mut ended = Vec::new();
+        let mut queue = self.queue.lock().unwrap();
+        for request in std::mem::take(&mut queue.running[runner].requests) {
+            let outcome = outputs.next().ok_or_else(|| Interrupted::Failed(error.clone()));
+            let refused = request.outcome.set(outcome).err();
+            let last = Arc::into_inner(request);
+            if refused.is_some() || last.is_some() {
+                ended.push((refused, last));
+            }
+        }
+        drop(queue);
+        self.moved.notify_all();
+        ended
+    }
+}
+
+impl Queue {
+    /// Takes the next batch for a runner: its number and pictures. `None` if its frames have just ended.
+    fn begin(&mut self, runner: usize, size: usize, due: FlushReason) -> Option<(u64, Vec<Arc<Tensors>>)> {
+        let requests = self.next(size);
+        if requests.is_empty() {
+            return None;
+        }
+        let pictures = requests.iter().map(|request| request.picture.clone()).collect();
+        self.counts.batches += 1;
+        self.counts.frames += requests.len() as u64;
+        self.counts.late += u64::from(requests.len() < size && matches!(due, FlushReason::Late(_)));
+        let number = self.counts.batches;
+        self.running[runner] = RunningBatch { number, requests };
+        Some((number, pictures))
+    }
+
+    fn free_runner(&self) -> Option<usize> {
+        self.running.iter().position(|batch| batch.requests.is_empty())
+    }
+
+    /// Frames whose batch is being run.
+    fn in_work(&self) -> impl Iterator<Item = &Arc<Request>> {
+        self.running.iter().flat_map(|batch| &batch.requests)
+    }
+
+    fn is_due(&mut self, due: FlushReason, size: usize) -> bool {
+        self.waiting.retain(QueuedRequest::is_there);
+        match due {
+            FlushReason::Full(request) => request.outcome.get().is_none() && self.waiting.len() >= size,
+            FlushReason::Late(request) => request.outcome.get().is_none() && !self.waiting.is_empty(),
+            FlushReason::Last(stream) => self.waiting.iter().any(|waiting| waiting.stream == stream),
+        }
+    }
+
+    /// Whether batches that are being run are still waited for.
+    fn is_wanted(&self, due: FlushReason) -> bool {
+        match due {
+            FlushReason::Full(request) | FlushReason::Late(request) => request.outcome.get().is_none(),
+            FlushReason::Last(stream) => {
+                self.in_work().any(|request| request.stream == stream && request.outcome.get().is_none())
+            }
+        }
+    }
+
+    /// Takes the next batch from the queue: each stream's first frame before any stream's second, so that a fast one does not
+    /// delay the others. The pictures of a frame stay together, for it waits for the last of them.
+    fn next(&mut self, size: usize) -> Vec<Arc<Request>> {
+        let mut seen: HashMap<u64, (usize, u64)> = HashMap::new();
+        let turn = |(at, waiting): (usize, &QueuedRequest)| {
+            let (turn, frame) = seen.entry(waiting.stream).or_default();
+            *turn += usize::from(std::mem::replace(frame, waiting.frame) != waiting.frame);
+            (*turn, at)
+        };
+        let mut turns: Vec<(usize, usize)> = self.waiting.iter().enumerate().map(turn).collect();
+        turns.sort_unstable();
+        let next = turns.into_iter().filter_map(|(_, at)| std::mem::take(&mut self.waiting[at].request).upgrade());
+        let batch = next.take(size).collect();
+        self.waiting.retain(QueuedRequest::is_there);
+        batch
+    }
+}
+
+impl QueuedRequest {
+    /// Whether the frame has not ended, and was not taken.
+    fn is_there(&self) -> bool {
+        self.request.strong_count() > 0
+    }
+}
+
+impl Request {
+    fn lose(&self) {
+        let _ = self.outcome.set(Err(Interrupted::Flushing)); // unless it has an outcome
+    }
+}
+
+impl PendingOutput {
+    /// Cancels the request. Threads that wait for the outputs are woken.
+    pub fn give_up(&self) {
+        self.request.lose();
+        if let Some(batcher) = self.request.batcher.upgrade() {
+            // A thread that has just seen no outcome waits by now.
+            let this = Arc::downgrade(&self.request);
+            batcher.line.queue.lock().unwrap().waiting.retain(|waiting| !waiting.request.ptr_eq(&this));
+            batcher.line.moved.notify_all();
+        }
+    }
+
+    /// Waits for the outputs of the frame: until its batch was run, or queued where a GPU runs it.
+    ///
+    /// # Errors
+    /// Where it never will be.
+    pub fn wait(&self) -> std::result::Result<&Tensors, Interrupted> {
+        self.usage.is_read.store(true, Ordering::Relaxed);
+        let request = &*self.request;
+        let waits = |_: &mut Queue| request.outcome.get().is_none();
+        loop {
+            if let Some(outcome) = request.outcome.get() {
+                // The thread that hands it out holds the frame until it gives up the lock.
+                if Arc::strong_count(&self.request) > 1
+                    && let Some(batcher) = request.batcher.upgrade()
+                {
+                    drop(batcher.line.queue.lock().unwrap());
+                }
+                return outcome.as_ref().map_err(Interrupted::clone);
+            }
+            let batcher = request.batcher.upgrade().ok_or(Interrupted::Flushing)?;
+            let left = batcher.batch_timeout.saturating_sub(request.joined.elapsed());
+            if !left.is_zero() {
+                let queue = batcher.line.queue.lock().unwrap();
+                #[cfg(test)]
+                let _waiting = batcher.line.waiters.enter();
+                drop(batcher.line.moved.wait_timeout_while(queue, left, waits).unwrap());
+            } else if !batcher.run(FlushReason::Late(request)) {
+                drop(batcher.line.wait_while(waits)); // it is just being run
+            }
+        }
+    }
+}
+
+impl Drop for PendingOutput {
+    fn drop(&mut self) {
+        self.usage.is_dropped.store(true, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for PendingOutput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.request.outcome.get() {
+            Some(outcome) => write!(f, "PendingOutput({outcome:?})"),
+            None => write!(f, "PendingOutput(waiting)"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Models whose library computes in the host's memory: batches are put together and divided here.
+
+use std::num::NonZero;
+use std::sync::Arc;
+use std::{env, thread};
+
+use super::options::{BackendOption, Options};
+use super::{Interrupter, LoadRequest, ModelInstance, check_rows};
+use crate::error::{Error, Result};
+use crate::image::transform::InputSpec;
+use crate::memory::Pool;
+use crate::model::ModelInfo;
+use crate::options::{OptionKind, OptionSpec, OptionValue};
+use crate::tensor::{Dims, Tensor, Tensors};
+
+/// Threads of a run.
+pub static THREADS: BackendOption = BackendOption {
+    spec: OptionSpec {
+        name: "threads",
+        nick: "Threads",
+        blurb: "Threads that a run on the CPU computes with (0 = as many as the process has cores, divided by parallel-runs)",
+        kind: OptionKind::UInt(0..=1024),
+    },
+    default: OptionValue::UInt(0),
+    is_in_key: false,
+    insists: None,
+};
+
+/// How many threads the user asks for; `None` for as many as there are.
+pub fn wanted_threads(options: &Options) -> Option<usize> {
+    let own = usize::try_from(options.number(&THREADS)).ok().filter(|&count| count > 0);
+    // rten's own, which held for this plugin before it had the option.
+    own.or_else(|| env::var("RTEN_NUM_THREADS").ok()?.parse().ok())
+}
+
+/// As many as the process has cores.
+pub fn usual_threads() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// More runs than that wait for memory, and gain little.
+const MAX_USEFUL_RUNS: usize = 8;
+
+/// How many runs at the same time that request is for.
+pub fn parallel_runs(request: &LoadRequest) -> usize {
+    match request.parallel_runs {
+        0 => usual_threads().min(MAX_USEFUL_RUNS),
+        runs => runs,
+    }
+}
+
+/// A loaded network.
+pub trait HostNet: Send + Sized {
+    /// The outputs of a batch, in the model's order. `sides` goes in beside the pictures, in the order of the model's
+    /// inputs, `None` standing for the pictures.
+    fn infer(&mut self, batch: &Tensor, sides: &[Option<Tensor>]) -> Result<Vec<Tensor>>;
+
+    /// The same network, loaded once, for runs at the same time as those of this one.
+    ///
+    /// # Errors
+    /// Where the library cannot make what a run needs.
+    fn another(&self) -> Result<Self>;
+
+    /// As [`ModelInstance::interrupter`].
+    fn interrupter(&self) -> Option<Interrupter> {
+        None
+    }
+}
+
+/// A network that takes pictures one by one.
+pub struct HostModel<N> {
+    model: Arc<ModelInfo>,
+    spec: InputSpec,
+    net: N,
+    /// Pictures of a batch, where the file fixes that.
+    fixed: Option<usize>,
+    /// What goes in beside the pictures, and for how many of them.
+    sides: (usize, Vec<Option<Tensor>>),
+    pool: Pool,
+    /// For runs at the same time.
+    others: Vec<HostModel<N>>,
+}
+
+impl<N: HostNet> HostModel<N> {
+    /// As the request says, with as many others as there are to be runs at the same time.
+    pub fn new(model: &Arc<ModelInfo>, net: N, request: &LoadRequest) -> Result<Self> {
+        let LoadRequest { spec, batch, .. } = request;
+        let fixed = (model.image_input().dims[0] != Dims::DYNAMIC).then_some(*batch);
+        let rows = fixed.unwrap_or(1);
+        let of = |net| {
+            let sides = (rows, model.side_inputs(spec, rows)?);
+            let (model, spec, pool) = (model.clone(), spec.clone(), Pool::default());
+            Ok(HostModel { model, spec, net, fixed, sides, pool, others: Vec::new() })
+        };
+        let others = (1..parallel_runs(request)).map(|_| of(net.another()?)).collect::<Result<_>>()?;
+        Ok(HostModel { others, ..of(net)? })
+    }
+
+    fn infer(&mut self, batch: &Tensor, rows: usize) -> Result<Vec<Tensor>> {
+        if self.sides.0 != rows {
+            self.sides = (rows, self.model.side_inputs(&self.spec, rows)?);
+        }
+        self.net.infer(batch, &self.sides.1)
+    }
+}
+
+impl<N: HostNet + 'static> ModelInstance for HostModel<N> {
+    fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
+        let rows = self.fixed.unwrap_or(pictures.len());
+        if let ([picture], 1) = (pictures, rows) {
+            return Ok(vec![Tensors::new(self.infer(&picture[0], 1)?, None, None)]);
+        }
+        // All have one size, which may be another than that of the batch before.
+        let mut desc = pictures[0][0].desc().clone();
+        desc.dims.0[0] = rows as i64;
+        let batch = Tensor::fill(&self.pool, desc, |bytes| {
+            let size = bytes.len() / rows;
+            for (row, picture) in bytes.chunks_mut(size).zip(pictures) {
+                row.copy_from_slice(picture[0].bytes().unwrap_or_default());
+            }
+            bytes[size * pictures.len()..].fill(0);
+            Ok::<_, Error>(())
+        })?;
+        let outputs = self.infer(&batch, rows)?;
+        outputs.iter().try_for_each(|output| check_rows(output.desc(), rows))?;
+        let frame = |row| Tensors::new(outputs.iter().map(|output| output.row(row)).collect(), None, None);
+        Ok((0..pictures.len()).map(frame).collect())
+    }
+
+    fn interrupter(&self) -> Option<Interrupter> {
+        self.net.interrupter()
+    }
+
+    fn take_others(&mut self) -> Vec<Box<dyn ModelInstance>> {
+        let boxed = |other| Box::new(other) as Box<dyn ModelInstance>;
+        self.others.drain(..).map(boxed).collect()
+    }
+}

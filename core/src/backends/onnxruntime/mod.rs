@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Models by ONNX Runtime, on the CPU or by another of its execution providers. The library is found at run time.
+
+mod abi;
+mod library;
+mod net;
+mod providers;
+
+use std::sync::Arc;
+
+use self::library::OrtLibrary;
+use self::net::OrtNet;
+use self::providers::ExecutionProvider;
+use super::host::{HostModel, THREADS, parallel_runs, usual_threads, wanted_threads};
+use super::options::{BackendOption, Options};
+use super::{Backend, LoadContext, LoadRequest, ModelInstance, OpenedModel, Unsupported, contained, refuse_engine};
+use crate::cuda::driver::Context;
+use crate::device::Device;
+use crate::error::{ErrorKind, Result};
+use crate::model::{ModelFile, ModelInfo};
+use crate::options::{OptionKind, OptionSpec, OptionValue};
+
+/// The backend.
+pub struct OnnxRuntime;
+
+static LIBRARY: BackendOption = BackendOption {
+    spec: OptionSpec {
+        name: "ort-library",
+        nick: "ONNX Runtime library",
+        blurb: "File or folder of the ONNX Runtime library; it contains code: use only a trusted one (unset = \
+                ORT_DYLIB_PATH, else what is installed)",
+        kind: OptionKind::Path,
+    },
+    default: OptionValue::Path(None),
+    is_in_key: false,
+    insists: None,
+};
+
+static PROVIDERS: BackendOption = BackendOption {
+    spec: OptionSpec {
+        name: "execution-providers",
+        nick: "Execution providers",
+        blurb: "What ONNX Runtime computes with, the preferred one first, like openvino:device_type=GPU,cpu (unset = cpu)",
+        kind: OptionKind::Text,
+    },
+    default: OptionValue::Text(String::new()),
+    is_in_key: false,
+    insists: None,
+};
+
+fn library(options: &Options) -> Result<&'static OrtLibrary> {
+    OrtLibrary::open(options.path(&LIBRARY).as_deref())
+}
+
+impl Backend for OnnxRuntime {
+    fn name(&self) -> &'static str {
+        "onnxruntime"
+    }
+
+    fn title(&self) -> &'static str {
+        "ONNX Runtime"
+    }
+
+    fn blurb(&self) -> &'static str {
+        "ONNX Runtime on the CPU, or by execution-providers"
+    }
+
+    /// Other devices' providers copy from and to the host by themselves.
+    fn device(&self) -> Device {
+        Device::Host
+    }
+
+    fn options(&self) -> &'static [&'static BackendOption] {
+        static OPTIONS: [&BackendOption; 3] = [&LIBRARY, &PROVIDERS, &THREADS];
+        &OPTIONS
+    }
+
+    fn probe(&self, file: &ModelFile, options: &Options) -> std::result::Result<(), Unsupported> {
+        refuse_engine(file, self.title())?;
+        library(options).map(drop).map_err(Unsupported::Missing)
+    }
+
+    fn describe(&self, file: &ModelFile, options: &Options, _: Option<&Context>) -> Result<Arc<dyn OpenedModel>> {
+        let library = library(options)?;
+        let providers = providers::parse(&options.text(&PROVIDERS), library)?;
+        let info = Arc::new(ModelInfo::of_onnx(&*file.contents()?)?);
+        Ok(Arc::new(OrtModel { info, library, threads: wanted_threads(options), providers }))
+    }
+
+    fn takes_any_size(&self) -> bool {
+        true
+    }
+}
+
+/// A model that is described.
+struct OrtModel {
+    info: Arc<ModelInfo>,
+    library: &'static OrtLibrary,
+    threads: Option<usize>,
+    providers: Vec<ExecutionProvider>,
+}
+
+impl OpenedModel for OrtModel {
+    fn info(&self) -> &Arc<ModelInfo> {
+        &self.info
+    }
+
+    fn load(&self, request: &LoadRequest, _: &LoadContext) -> Result<Box<dyn ModelInstance>> {
+        let OrtModel { info, library, threads, providers } = self;
+        let (runs, cores) = (parallel_runs(request), usual_threads());
+        let of_a_run = threads.unwrap_or((cores / runs).max(1));
+        // A run computes in its own thread too, and the others are for all.
+        let threads = runs * of_a_run.saturating_sub(1) + 1;
+        let what = format!("ONNX Runtime cannot load {}", info.path.display());
+        let load = || {
+            OrtNet::load(library, info, &*request.file.contents()?, threads, providers)
+                .map_err(|error| error.about(&what))
+        };
+        let net = contained(ErrorKind::Model, &what, load)?;
+        Ok(Box::new(HostModel::new(info, net, request)?))
+    }
+}

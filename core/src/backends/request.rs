@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The steps before the slow part of loading a model: its description and backend.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::options::Options;
+use super::{Backend, BackendPreference, LoadContext, ModelInstance, OpenedModel, Selection, choose, contained};
+use crate::cuda::driver::Context;
+use crate::device::Device;
+use crate::error::{ErrorKind, Result};
+use crate::image::geometry::{Letterbox, ResizeMode};
+use crate::image::transform::InputSpec;
+use crate::model::{ModelFile, ModelInfo};
+
+/// A model that is known, and where it will run.
+#[derive(Clone)]
+pub struct LoadRequest {
+    /// In memory from the description to the end of loading.
+    pub(super) file: Arc<ModelFile>,
+    opened: Arc<dyn OpenedModel>,
+    pub backend: &'static dyn Backend,
+    /// Why [`BackendPreference::Auto`] did not select a better backend.
+    pub reason: Option<String>,
+    options: Options,
+    /// The CUDA context for backends on a GPU.
+    pub cuda: Option<Context>,
+    /// The tensor that the model wants for a frame.
+    pub spec: InputSpec,
+    /// Maximum number of frames that are run at once.
+    pub batch: usize,
+    /// Runs that a backend on the CPU makes at the same time; 0 for as many as fill it.
+    pub(super) parallel_runs: usize,
+    /// Where the input has the smallest size that frames need: its stride, and the size within which it stays.
+    adaptive: Option<Adaptive>,
+}
+
+#[derive(Clone, Copy)]
+struct Adaptive {
+    stride: u32,
+    largest: (u32, u32),
+}
+
+/// Where a model will run, decided before its description is read.
+pub struct Placement {
+    file: Arc<ModelFile>,
+    pub backend: &'static dyn Backend,
+    reason: Option<String>,
+    options: Options,
+    cuda: Option<Context>,
+}
+
+impl Placement {
+    /// `cuda` is asked for a context where a backend on a GPU is to run the model.
+    pub fn new(
+        path: &Path,
+        preference: BackendPreference,
+        options: Options,
+        cuda: impl FnOnce() -> Result<Context>,
+    ) -> Result<Self> {
+        let file = Arc::new(ModelFile::new(path));
+        let Selection { backend, reason } = choose(preference, &file, &options)?;
+        let cuda = match backend.device() {
+            Device::Host => None,
+            Device::Cuda => Some(cuda()?),
+        };
+        Ok(Placement { file, backend, reason, options, cuda })
+    }
+
+    /// Whether the description is known only once the model is loaded, which may take long.
+    pub fn loads_to_describe(&self) -> bool {
+        self.backend.loads_to_describe(&self.file)
+    }
+
+    /// Reads the model's description. `size` is the wish for the width and height of an input that leaves them open, by
+    /// default the smallest that frames need where the model allows that; `batch` the maximum of frames that are to be
+    /// run at once.
+    pub fn describe(self, size: Option<(u32, u32)>, batch: usize) -> Result<LoadRequest> {
+        let Placement { file, backend, reason, options, cuda } = self;
+        let what = format!("Cannot read the model {}", file.path().display());
+        let opened = contained(ErrorKind::Model, &what, || backend.describe(&file, &options, cuda.as_ref()))?;
+        let model = opened.info();
+        let spec = model.input_spec(size, batch, backend.device())?;
+        model.side_inputs(&spec, batch)?; // checked here, before the slow part; the backend makes them again
+        let stride = model.adaptive_stride().filter(|_| size.is_none());
+        let (_, height, width) = spec.chw();
+        let adaptive = stride.map(|stride| Adaptive { stride, largest: (width as u32, height as u32) });
+        Ok(LoadRequest { file, opened, backend, reason, options, cuda, spec, batch, parallel_runs: 1, adaptive })
+    }
+}
+
+impl LoadRequest {
+    /// Decides where the model runs, as [`Placement::new`], and reads its description, as [`Placement::describe`].
+    pub fn new(
+        path: &Path,
+        preference: BackendPreference,
+        size: Option<(u32, u32)>,
+        batch: usize,
+        options: Options,
+        cuda: impl FnOnce() -> Result<Context>,
+    ) -> Result<Self> {
+        Placement::new(path, preference, options, cuda)?.describe(size, batch)
+    }
+
+    /// The tensor that the model wants for frames of that width and height.
+    pub fn spec_for(&self, frame: (u32, u32)) -> InputSpec {
+        // What is stretched fills any size.
+        let adaptive = self.adaptive.filter(|_| self.spec.transform.fit == ResizeMode::Letterbox);
+        let Some(Adaptive { stride, largest }) = adaptive else { return self.spec.clone() };
+        let size = |size| self.spec.resized(size);
+        let spec = size(Letterbox::smallest_tensor(frame, largest, stride));
+        if self.opened.takes(&spec, self.batch) { spec } else { size(largest) }
+    }
+
+    /// Whether that is the tensor that the model wants, for frames of some size.
+    pub fn wants(&self, tensor: &InputSpec) -> bool {
+        let (_, height, width) = tensor.chw();
+        match self.adaptive {
+            Some(_) => self.spec.resized((width as u32, height as u32)) == *tensor,
+            None => self.spec == *tensor,
+        }
+    }
+
+    /// Whether it is loaded for a size that is known with the frames only.
+    pub fn waits_for_frames(&self) -> bool {
+        self.adaptive.is_some() && !self.backend.takes_any_size()
+    }
+
+    /// The same for that tensor of one frame.
+    pub fn for_tensor(&self, spec: InputSpec) -> Self {
+        LoadRequest { spec, ..self.clone() }
+    }
+
+    /// The same for frames of any size, which all come to one size of the tensor.
+    pub fn with_one_size(self) -> Self {
+        LoadRequest { adaptive: None, ..self }
+    }
+
+    /// The same for so many runs at the same time.
+    pub fn with_parallel_runs(&self, parallel_runs: usize) -> Self {
+        LoadRequest { parallel_runs, ..self.clone() }
+    }
+
+    /// Execution contexts on a GPU: as many as runs are asked for. One picture seldom fills a GPU, so a model that streams share
+    /// without batches has several in any case.
+    pub fn contexts(&self, is_shared: bool) -> usize {
+        match self.parallel_runs {
+            0 => LoadContext::SHARED_CONTEXTS,
+            1 if is_shared && self.batch == 1 => LoadContext::SHARED_CONTEXTS,
+            runs => runs,
+        }
+    }
+
+    pub fn model(&self) -> &Arc<ModelInfo> {
+        self.opened.info()
+    }
+
+    /// The same in another context, where an engine has to be loaded anew.
+    pub fn in_context(&self, cuda: &Context) -> Result<Self> {
+        let opened = self.backend.describe(&self.file, &self.options, Some(cuda))?;
+        Ok(LoadRequest { opened, cuda: Some(cuda.clone()), ..self.clone() })
+    }
+
+    /// Loads the model; this is the slow part. The memory of the file is given back.
+    pub fn load(&self, loading: &LoadContext) -> Result<Box<dyn ModelInstance>> {
+        let loaded = self.opened.load(self, loading);
+        self.file.release();
+        loaded
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parallel_runs_are_execution_contexts_on_a_gpu() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/models/shapes.onnx");
+        let cpu = BackendPreference::Named("rten");
+        let request = LoadRequest::new(path.as_ref(), cpu, None, 1, Options::default(), || unreachable!()).unwrap();
+        let contexts = |runs: usize, batch: usize| {
+            let request = LoadRequest { batch, ..request.with_parallel_runs(runs) };
+            [false, true].map(|is_shared| request.contexts(is_shared))
+        };
+        assert_eq!(contexts(1, 1), [1, 4], "streams that share a model give one picture each");
+        assert_eq!(contexts(1, 16), [1, 1]);
+        assert_eq!([contexts(0, 16), contexts(2, 1), contexts(3, 16)], [[4; 2], [2; 2], [3; 2]]);
+    }
+
+    #[test]
+    fn a_file_is_read_once_for_description_and_load_and_not_kept() {
+        let path = std::env::temp_dir().join(format!("gsttrt-request-{}.onnx", std::process::id()));
+        std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/models/shapes.onnx"), &path).unwrap();
+        let cpu = BackendPreference::Named("rten");
+        let request =
+            LoadRequest::new(&path, cpu, None, 1, Options::default(), || unreachable!("it is no GPU")).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(request.load(&LoadContext::silent()).is_ok());
+        let again = request.load(&LoadContext::silent()).err().map(|error| error.kind());
+        assert_eq!(again, Some(ErrorKind::NotFound));
+    }
+}

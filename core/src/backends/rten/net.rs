@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MPL-2.0
+//! A model as rten runs it: one part, or several with suppressions between them (see [`cut`](super::cut)).
+
+use std::collections::HashMap;
+use std::error::Error as _;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::thread;
+
+use rten::{LoadError, LoadErrorKind, ModelOptions, NodeId, Value, ValueOrView, ValueView};
+use rten_tensor::prelude::*;
+
+use super::super::{limits, weights};
+use super::cut::{self, Suppression};
+use super::suppress::{self, suppress};
+use super::threads;
+use crate::error::{Error, ErrorKind, Result};
+use crate::model::{FileContents, ModelInfo};
+
+pub struct Net {
+    parts: Vec<LoadedSubgraph>,
+    nodes: usize,
+}
+
+struct LoadedSubgraph {
+    net: rten::Model,
+    inputs: Vec<(String, NodeId)>,
+    outputs: Vec<(String, NodeId)>,
+    suppressions: Vec<Suppression>,
+}
+
+impl Net {
+    pub fn load(model: &ModelInfo, file: Arc<FileContents>) -> Result<Self> {
+        let graph = file.graph()?;
+        let nodes = limits::check(graph)?;
+        let names = |descs: &[crate::tensor::TensorDesc]| descs.iter().map(|desc| desc.name.clone()).collect();
+        let weights = weights::read(&model.path, graph.initializer.iter().flat_map(|weight| &weight.external_data))?;
+        let parts = if model.operators.contains(cut::OPERATOR) {
+            cut::cut(file.bytes().clone(), graph)?
+        } else {
+            let (inputs, outputs) = (names(&model.inputs), names(&model.outputs));
+            vec![cut::Subgraph { onnx: file.into_vec(), inputs, outputs, suppressions: Vec::new() }]
+        };
+        on_a_deep_stack(nodes, || {
+            let mut options = ModelOptions::with_all_ops();
+            options.prepack_weights(true);
+            for (name, weights) in weights {
+                options.external_data(&name, weights);
+            }
+            let parts = parts.into_iter().map(|part| {
+                let net = options.load(part.onnx).map_err(unloadable)?;
+                LoadedSubgraph::new(net, part.inputs, part.outputs, part.suppressions)
+            });
+            Ok(Net { parts: parts.collect::<Result<_>>()?, nodes })
+        })
+    }
+
+    /// Runs all parts; the result has the values of those names.
+    pub fn run<'a>(
+        &self,
+        inputs: Vec<(&'a str, ValueView<'a>)>,
+        threads: Option<usize>,
+    ) -> Result<HashMap<String, Value>> {
+        on_a_deep_stack(self.nodes, || self.run_here(inputs, threads))
+    }
+
+    fn run_here<'a>(
+        &self,
+        inputs: Vec<(&'a str, ValueView<'a>)>,
+        threads: Option<usize>,
+    ) -> Result<HashMap<String, Value>> {
+        let inputs: HashMap<&str, ValueView> = inputs.into_iter().collect();
+        let mut values: HashMap<String, Value> = HashMap::new();
+        for part in &self.parts {
+            let given = part.inputs.iter().filter_map(|(name, node)| {
+                let value = inputs.get(name.as_str()).cloned().or_else(|| values.get(name).map(Value::as_view))?;
+                Some((*node, ValueOrView::from(value)))
+            });
+            let nodes: Vec<NodeId> = part.outputs.iter().map(|(_, node)| *node).collect();
+            let made = part.net.run(given.collect(), &nodes, threads::options(threads)).map_err(|error| {
+                Error::new(ErrorKind::Run, "the model does not run")
+                    .cause(error)
+                    .remedy("Check that the model was exported correctly and runs with inputs of this size")
+            })?;
+            values.extend(part.outputs.iter().map(|(name, _)| name.clone()).zip(made));
+            for suppression in &part.suppressions {
+                let selected = selected(suppression, &values).ok_or_else(|| {
+                    Error::new(ErrorKind::Run, "the model does not run")
+                        .cause(format!(
+                            "{} has inputs that do not go together ({})",
+                            cut::OPERATOR,
+                            suppression.selected
+                        ))
+                        .remedy("Export the model without suppression in its graph; trtnms does it")
+                })?;
+                values.insert(suppression.selected.clone(), selected);
+            }
+        }
+        Ok(values)
+    }
+}
+
+/// rten recurses for each node on the longest path, so large graphs get a larger stack. Others run on the
+/// caller's, without the cost of a thread.
+fn on_a_deep_stack<T: Send>(nodes: usize, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    if nodes <= 1000 {
+        return work();
+    }
+    // Only what is used of it takes memory.
+    let stack = (8 << 20) + nodes * (16 << 10);
+    thread::scope(|scope| {
+        let worker = thread::Builder::new().name("trt-cpu".into()).stack_size(stack).spawn_scoped(scope, work);
+        let worker = worker.map_err(|error| {
+            Error::new(ErrorKind::Run, format!("Cannot start a thread with a stack of {} MiB", stack >> 20))
+                .cause(error)
+                .remedy("Raise the limits for threads and memory of this process")
+        })?;
+        worker.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
+impl LoadedSubgraph {
+    fn new(
+        net: rten::Model,
+        inputs: Vec<String>,
+        outputs: Vec<String>,
+        suppressions: Vec<Suppression>,
+    ) -> Result<Self> {
+        let nodes = |names: Vec<String>| {
+            let node = |name: String| match net.node_id(&name) {
+                Ok(node) => Ok((name, node)),
+                Err(error) => Err(Error::new(ErrorKind::Model, format!("there is no tensor {name} in the graph"))
+                    .cause(error)
+                    .remedy("Export the model again; this file contradicts itself")),
+            };
+            names.into_iter().map(node).collect::<Result<Vec<_>>>()
+        };
+        Ok(LoadedSubgraph { inputs: nodes(inputs)?, outputs: nodes(outputs)?, suppressions, net })
+    }
+}
+
+fn selected(node: &Suppression, values: &HashMap<String, Value>) -> Option<Value> {
+    let floats = |name: &str| match values.get(name)? {
+        Value::FloatTensor(tensor) => Some(tensor.view()),
+        _ => None,
+    };
+    let number = |name: &Option<String>| match values.get(name.as_deref()?)? {
+        Value::FloatTensor(tensor) => tensor.iter().next().copied(),
+        Value::Int32Tensor(tensor) => tensor.iter().next().map(|&value| value as f32),
+        _ => None,
+    };
+    suppress(&suppress::Inputs {
+        boxes: floats(&node.boxes)?.try_into().ok()?,
+        scores: floats(&node.scores)?.try_into().ok()?,
+        max_output: number(&node.max_output).unwrap_or(0.0) as usize,
+        iou_threshold: number(&node.iou_threshold).unwrap_or(0.0),
+        score_threshold: number(&node.score_threshold),
+        centers: node.centers,
+    })
+}
+
+fn unloadable(error: LoadError) -> Error {
+    let cause = match (error.node(), error.source()) {
+        (Some(node), Some(source)) => format!("{source} (“{node}” in its graph)"),
+        _ => error.to_string(),
+    };
+    let remedy = match error.kind() {
+        LoadErrorKind::OperatorInvalid => "Export the model without that operator, or with another opset",
+        LoadErrorKind::ExternalDataError => "Copy the file with the weights again, or export the model as one file",
+        _ => "Export the model again; this file contradicts itself",
+    };
+    Error::new(ErrorKind::Model, cause).remedy(remedy)
+}

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Models on an NVIDIA GPU, by TensorRT.
+//!
+//! An ONNX file becomes an engine first: found in the cache, or built, which takes seconds to minutes.
+
+pub mod abi;
+pub mod builder;
+pub mod cache;
+pub mod engine;
+mod executor;
+mod graph_cache;
+pub mod header;
+pub mod interfaces;
+pub mod library;
+pub mod onnx;
+mod options;
+mod shared;
+pub mod version;
+
+use std::ptr;
+use std::sync::Arc;
+
+use self::builder::{BuildOptions, Shape};
+use self::cache::{Cache, EngineFile, Lookup};
+use self::engine::{Engine, RuntimeOptions, TensorBinding};
+use self::executor::TrtExecutor;
+use self::header::Header;
+use self::library::Library;
+use self::onnx::Onnx;
+use self::shared::InUse;
+use super::context_pool::ContextPool;
+use super::exit::ExitGuard;
+use super::options::{BackendOption, Options};
+use super::{Backend, LoadContext, LoadEvent, LoadRequest, ModelInstance, OpenedModel, Unsupported};
+use crate::cuda::driver::Context;
+use crate::device::Device;
+use crate::error::{Error, ErrorKind, Result};
+use crate::image::transform::InputSpec;
+use crate::model::{FileContents, ModelFile, ModelInfo};
+use crate::tensor::Dims;
+pub use options::{GraphMode, TrtOptions};
+
+/// The backend.
+pub struct TensorRt;
+
+impl Backend for TensorRt {
+    fn name(&self) -> &'static str {
+        "tensorrt"
+    }
+
+    fn title(&self) -> &'static str {
+        "TensorRT"
+    }
+
+    fn blurb(&self) -> &'static str {
+        "TensorRT on an NVIDIA GPU"
+    }
+
+    fn device(&self) -> Device {
+        Device::Cuda
+    }
+
+    fn options(&self) -> &'static [&'static BackendOption] {
+        &options::OPTIONS
+    }
+
+    fn probe(&self, file: &ModelFile, options: &Options) -> std::result::Result<(), Unsupported> {
+        library_for(file, &options.into()).map(drop).map_err(Unsupported::Missing)
+    }
+
+    /// Engines say what goes in and comes out only once they are loaded onto the GPU, so that is done here for them,
+    /// and takes some time.
+    fn describe(&self, file: &ModelFile, options: &Options, cuda: Option<&Context>) -> Result<Arc<dyn OpenedModel>> {
+        let options = TrtOptions::from(options);
+        let library = library_for(file, &options)?;
+        let (info, engine) = if file.is_engine() {
+            let cuda = cuda.expect("a backend on a GPU is given its context");
+            let (info, engine) = load_engine(file, library, &options, cuda)?;
+            file.release(); // the engine has all of it
+            (info, Some(engine))
+        } else {
+            (ModelInfo::of_onnx(&*file.contents()?)?, None)
+        };
+        Ok(Arc::new(TrtModel { info: Arc::new(info), library, options, engine }))
+    }
+
+    fn loads_to_describe(&self, file: &ModelFile) -> bool {
+        file.is_engine()
+    }
+
+    /// An engine may, but where it is built, the size is wanted before.
+    fn takes_any_size(&self) -> bool {
+        false
+    }
+}
+
+/// A model that is described, and the engine where the file is one.
+struct TrtModel {
+    info: Arc<ModelInfo>,
+    library: &'static Library,
+    options: TrtOptions,
+    engine: Option<Arc<Engine>>,
+}
+
+impl OpenedModel for TrtModel {
+    fn info(&self) -> &Arc<ModelInfo> {
+        &self.info
+    }
+
+    /// Engines are for the sizes that they were built for.
+    fn takes(&self, spec: &InputSpec, batch: usize) -> bool {
+        let Some(engine) = &self.engine else { return true };
+        let input = engine.inputs().iter().find(|input| input.desc.name == spec.desc.name);
+        input.is_some_and(|input| engine.profile_for(input, &with_rows(&spec.desc.dims, batch)).is_some())
+    }
+
+    /// With as many execution contexts as asked for, if there is memory for them.
+    fn load(&self, request: &LoadRequest, loading: &LoadContext) -> Result<Box<dyn ModelInstance>> {
+        let _inside = ExitGuard::enter();
+        let cuda = request.cuda.as_ref().expect("a backend on a GPU is given its context");
+        let engine = match &self.engine {
+            Some(engine) => engine.clone(),
+            None => self.engine_of_onnx(request, cuda, loading)?,
+        };
+        let what = format!("Cannot run {} with {}", self.info.path.display(), self.library.name());
+        let open = || TrtExecutor::open(request, &engine, cuda, self.options.graphs, loading, &what);
+        let mut contexts = vec![open()?];
+        while contexts.len() < loading.contexts {
+            match open() {
+                Ok(context) => contexts.push(context),
+                // It runs all the same, only less fast.
+                Err(error) => {
+                    let runs = format!("{} runs of it are on the GPU side by side", contexts.len());
+                    interfaces::log(interfaces::Level::Warning, &format!("{}; so {runs}", error.as_clause()));
+                    break;
+                }
+            }
+        }
+        Ok(ContextPool::of(contexts))
+    }
+}
+
+/// Opens the TensorRT that can run the file.
+///
+/// # Errors
+/// `Library`, with what is missing.
+pub fn library_for(file: &ModelFile, options: &TrtOptions) -> Result<&'static Library> {
+    let header = if file.is_engine() { Some(header(&*file.contents()?)?) } else { None };
+    crate::cuda::driver::available()?;
+    let library = Library::open(options.library.as_deref(), header.as_ref())?;
+    if header.is_none() && !library.has_builder() {
+        return Err(Error::new(ErrorKind::Library, format!("{} cannot build engines", library.name()))
+            .cause(format!("{} is a lean runtime", library.path().display()))
+            .remedy("Set trt-library to the full TensorRT, or model-file to a version-compatible engine"));
+    }
+    Ok(library)
+}
+
+fn header(file: &FileContents) -> Result<Header> {
+    Header::read(file.bytes()).map_err(|error| error.about(&format!("Cannot use the engine {}", file.path().display())))
+}
+
+/// Loads an engine file, whose inputs and outputs are known only then.
+pub fn load_engine(
+    file: &ModelFile,
+    library: &'static Library,
+    options: &TrtOptions,
+    cuda: &Context,
+) -> Result<(ModelInfo, Arc<Engine>)> {
+    let _inside = ExitGuard::enter();
+    let (path, file) = (file.path(), file.contents()?);
+    let header = header(&file)?;
+    let engine = Engine::load(cuda, library, file.bytes(), &header, &options.runtime)
+        .map_err(|error| error.about(&format!("Cannot load the engine {}", path.display())))?;
+    let descs = |tensors: &[TensorBinding]| tensors.iter().map(|io| io.desc.clone()).collect();
+    let model =
+        ModelInfo::of_engine(path, descs(engine.inputs()), descs(engine.outputs()), header.metadata.as_deref())?;
+    Ok((model, engine))
+}
+
+impl TrtModel {
+    /// An engine for an ONNX file: from the cache, else built.
+    fn engine_of_onnx(&self, request: &LoadRequest, cuda: &Context, loading: &LoadContext) -> Result<Arc<Engine>> {
+        let TrtModel { info: model, library, options, .. } = self;
+        let LoadRequest { spec, batch, .. } = request;
+        let onnx = Onnx::from(request.file.contents()?);
+        let build = BuildOptions { shapes: shapes(model, spec, *batch)?, ..options.build.clone() };
+        let (major, minor) = cuda.compute_capability()?;
+        let gpu = format!("{}, compute capability {major}.{minor}", cuda.device_name()?);
+        let key = build.key(library, &onnx, &gpu, loading.cancelled)?;
+        let cache =
+            Cache::open(options.cache.as_deref()).map_err(|error| (loading.report)(LoadEvent::Warning(error))).ok();
+
+        let waiting = || (loading.report)(LoadEvent::Progress("another process builds this engine", None));
+        let find = |cache: &Cache| cache.find(&key, loading.cancelled, waiting);
+        let slot = match cache.as_ref().map(|cache| Ok((cache, find(cache)?))).transpose()? {
+            Some((cache, Lookup::Hit(file))) => match load(&file, model, library, options, cuda) {
+                Ok(engine) => return Ok(engine),
+                // It was valid once; something has changed that the key does not include, such as the driver.
+                Err(error) if error.kind() == ErrorKind::Model && !error.is_out_of_memory() => {
+                    (loading.report)(LoadEvent::Warning(error));
+                    cache.forget(&key);
+                    match find(cache)? {
+                        Lookup::Hit(file) => return load(&file, model, library, options, cuda),
+                        Lookup::Miss(slot) => Some(slot),
+                    }
+                }
+                Err(error) => return Err(error),
+            },
+            Some((_, Lookup::Miss(slot))) => Some(slot),
+            None => None,
+        };
+        let why = slot.as_ref().map_or("there is no cache", |slot| slot.why());
+        if options.never_build {
+            return Err(Error::new(ErrorKind::Settings, format!("There is no engine for {}", model.path.display()))
+                .cause(why)
+                .remedy("Set engine-build=auto to have it built, or model-file to an engine"));
+        }
+        (loading.report)(LoadEvent::Progress(
+            &format!("building an engine with {}, because {why}", library.name()),
+            Some(0),
+        ));
+        let timing =
+            cache.as_ref().filter(|_| !library.abi().is_rtx()).map(|cache| cache.timing(&library.name(), &gpu));
+        let known = timing.as_ref().and_then(|timing| timing.load());
+        let progress = |progress: interfaces::BuildProgress<'_>| {
+            (loading.report)(LoadEvent::Progress(progress.phase, Some((progress.fraction * 100.0) as u32)));
+        };
+        let _entered = cuda.enter()?;
+        let built = builder::build(library, &onnx, &build, known.as_deref(), &progress, loading.cancelled)?;
+        if let (Some(timing), Some(measured)) = (timing, &built.timing) {
+            let _ = timing.save(measured); // the next build only takes longer
+        }
+        let file = EngineFile::new(built.engine);
+        if let Some(Err(error)) = slot.map(|slot| slot.store(&file)) {
+            (loading.report)(LoadEvent::Warning(error));
+        }
+        load(&file, model, library, options, cuda)
+    }
+}
+
+fn load(
+    file: &EngineFile,
+    model: &ModelInfo,
+    library: &'static Library,
+    options: &TrtOptions,
+    cuda: &Context,
+) -> Result<Arc<Engine>> {
+    engine_in_use(file, library, options.runtime, cuda)
+        .map_err(|error| error.about(&format!("Cannot load the engine of {}", model.path.display())))
+}
+
+/// Loads an engine of ours, unless a model in this process has it.
+fn engine_in_use(
+    file: &EngineFile,
+    library: &'static Library,
+    options: RuntimeOptions,
+    cuda: &Context,
+) -> Result<Arc<Engine>> {
+    /// By library, CUDA context, options and digest. Neither of the first two can have gone while an engine is in use.
+    type Source = (usize, usize, RuntimeOptions, String);
+    static LOADED: InUse<Source, Engine> = InUse::new();
+    let source = (ptr::from_ref(library) as usize, cuda.raw() as usize, options, file.sha256.clone());
+    LOADED.get(source, || Engine::load(cuda, library, &file.bytes, &Header::read(&file.bytes)?, &options))
+}
+
+/// The dimensions of all inputs that the file leaves open, fastest where batches are full.
+fn shapes(model: &ModelInfo, spec: &InputSpec, batch: usize) -> Result<Vec<Shape>> {
+    let (one, all) = (model.side_inputs(spec, 1)?, model.side_inputs(spec, batch)?);
+    let shapes = model.inputs.iter().zip(one.iter().zip(&all)).map(|(input, (one, all))| {
+        let largest = all.as_ref().map_or_else(|| with_rows(&spec.desc.dims, batch), |all| all.desc().dims.clone());
+        let smallest = match input.dims.first() {
+            Some(&Dims::DYNAMIC) => one.as_ref().map_or(&spec.desc, |one| one.desc()).dims.clone(),
+            _ => largest.clone(),
+        };
+        let shape = Shape { input: input.name.clone(), smallest, usual: largest.clone(), largest };
+        (!input.dims.is_static()).then_some(shape)
+    });
+    Ok(shapes.flatten().collect())
+}
+
+/// Of a batch of so many.
+fn with_rows(dims: &Dims, rows: usize) -> Dims {
+    let mut dims = dims.clone();
+    dims.0[0] = rows as i64;
+    dims
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::fakes::Fakes;
+
+    #[test]
+    fn an_engine_is_deserialised_once_for_all_that_use_it() {
+        let Some(fakes) = Fakes::of(module_path!(), "an_engine_is_deserialised_once_for_all_that_use_it") else {
+            return;
+        };
+        let context = fakes.context();
+        let bytes = fs::read(fakes.engine()).unwrap();
+        let library = Library::open(None, Some(&Header::read(&bytes).unwrap())).unwrap();
+        let mut other = bytes.clone();
+        other.push(0);
+        let [file, other] = [bytes, other].map(EngineFile::new);
+        let get = |file| engine_in_use(file, library, RuntimeOptions::default(), &context).unwrap();
+        let [first, second] = [get(&file), get(&file)];
+        assert!(Arc::ptr_eq(&first, &second));
+        assert_eq!(fakes.engines(0), 1);
+        let longer = get(&other);
+        assert_eq!(fakes.engines(0), 2, "another file");
+        drop([first, second, longer]);
+        get(&file);
+        assert_eq!(fakes.engines(0), 3, "nothing used it any more");
+    }
+}

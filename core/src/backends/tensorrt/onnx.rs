@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MPL-2.0
+//! An ONNX file as the builder sees it: bytes to parse, and the little that TensorRT's parser does not report.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::files;
+use crate::model::FileContents;
+use crate::onnx::{BFLOAT16, ExternalFile, FLOAT16, NodeProto, TensorProto, external_files};
+
+/// A file that was read once, so that what is hashed is what is built.
+pub struct Onnx(Arc<FileContents>);
+
+/// The types of the weights in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WeightType {
+    F32,
+    /// f16 or bf16, in some weight.
+    Half,
+    /// The file has quantization nodes.
+    Quantized,
+}
+
+/// The content is not checked here: TensorRT's parser reports what is wrong with it.
+impl From<Arc<FileContents>> for Onnx {
+    fn from(file: Arc<FileContents>) -> Self {
+        Onnx(file)
+    }
+}
+
+impl Onnx {
+    /// Of bytes that were read already; `path` is where weights in other files are looked for, and what errors name.
+    pub fn new(path: &Path, bytes: Vec<u8>) -> Self {
+        Onnx(Arc::new(FileContents::of(path, bytes)))
+    }
+
+    /// # Errors
+    /// As [`FileContents::read`].
+    pub fn read(path: &Path) -> Result<Self> {
+        Ok(Onnx(Arc::new(FileContents::read(path)?)))
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        self.0.bytes()
+    }
+
+    fn weights(&self) -> &[TensorProto] {
+        self.0.graph().map_or(&[], |graph| &graph.initializer)
+    }
+
+    fn nodes(&self) -> &[NodeProto] {
+        self.0.graph().map_or(&[], |graph| &graph.node)
+    }
+
+    /// The hash of the model: of the file, and of those beside it that hold its weights.
+    ///
+    /// # Errors
+    /// `Model`, when such a file cannot or may not be read; `Run`, when it was cancelled.
+    pub fn fingerprint(&self, cancelled: &AtomicBool) -> Result<String> {
+        let mut hash = Sha256::new_with_prefix(self.bytes());
+        let names = self.weights().iter().flat_map(|weight| &weight.external_data);
+        let mut piece = vec![0; 1 << 20];
+        for ExternalFile { path, .. } in external_files(self.path(), names)? {
+            let missing = |error| crate::onnx::unreadable(&path, self.path(), error);
+            let mut file = files::open_regular(&path).map_err(missing)?;
+            // Not more than it has now, though it may grow.
+            let length = file.metadata().map_err(missing)?.len();
+            let mut file = file.by_ref().take(length);
+            loop {
+                if cancelled.load(Ordering::Relaxed) {
+                    return Err(Error::new(ErrorKind::Run, "Reading the model's weights was cancelled"));
+                }
+                match file.read(&mut piece).map_err(missing)? {
+                    0 => break,
+                    read => hash.update(&piece[..read]),
+                }
+            }
+        }
+        Ok(super::cache::hex(hash))
+    }
+
+    /// Name and operator of a node; the name may be empty.
+    pub fn node(&self, index: usize) -> Option<(&str, &str)> {
+        self.nodes().get(index).map(|node| (node.name.as_str(), node.op_type.as_str()))
+    }
+
+    pub fn numbers(&self) -> WeightType {
+        if self.nodes().iter().any(|node| node.op_type == "QuantizeLinear" || node.op_type == "DequantizeLinear") {
+            return WeightType::Quantized;
+        }
+        if self.weights().iter().any(|weight| [FLOAT16, BFLOAT16].contains(&weight.data_type)) {
+            WeightType::Half
+        } else {
+            WeightType::F32
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    use prost::Message;
+
+    use crate::onnx::{GraphProto, ModelProto, StringStringEntryProto};
+
+    static GO_ON: AtomicBool = AtomicBool::new(false);
+
+    fn onnx(path: &Path, graph: GraphProto) -> Onnx {
+        Onnx::new(path, ModelProto { ir_version: 8, graph: Some(graph), ..Default::default() }.encode_to_vec())
+    }
+
+    fn node(op_type: &str) -> NodeProto {
+        NodeProto { name: format!("the {op_type}"), op_type: op_type.into(), ..Default::default() }
+    }
+
+    #[test]
+    fn a_fingerprint_covers_weights_in_other_files() {
+        let folder = std::env::temp_dir().join(format!("gsttrt-fingerprint-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let entry = |key: &str, value: &str| StringStringEntryProto { key: key.into(), value: value.into() };
+        let external_data = vec![entry("location", "weights.data"), entry("offset", "0")];
+        let weight = TensorProto { external_data, data_type: 1, ..Default::default() };
+        let graph = GraphProto { initializer: vec![weight.clone(), weight], ..Default::default() };
+        let model = onnx(&folder.join("model.onnx"), graph);
+
+        let error = model.fingerprint(&GO_ON).unwrap_err();
+        assert!(error.message().contains("weights.data, which holds weights of "), "{error}");
+        let with = |weights: &[u8]| {
+            fs::write(folder.join("weights.data"), weights).unwrap();
+            model.fingerprint(&GO_ON).unwrap()
+        };
+        assert_eq!(with(b"one"), with(b"one"));
+        assert_ne!(with(b"one"), with(b"two"));
+        fs::remove_dir_all(&folder).unwrap();
+
+        let nothing = Onnx::new(Path::new("model.onnx"), Vec::new()).fingerprint(&GO_ON).unwrap();
+        assert_eq!(nothing, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    }
+
+    #[test]
+    fn weights_are_regular_files_beside_the_model() {
+        let folder = std::env::temp_dir().join(format!("gsttrt-external-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let pipe = folder.join("pipe.data");
+        let _ = fs::remove_file(&pipe);
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let of = |location: &str, cancelled: bool| {
+            let external_data = vec![StringStringEntryProto { key: "location".into(), value: location.into() }];
+            let weight = TensorProto { external_data, data_type: 1, ..Default::default() };
+            let graph = GraphProto { initializer: vec![weight], ..Default::default() };
+            onnx(&folder.join("model.onnx"), graph).fingerprint(&AtomicBool::new(cancelled)).unwrap_err()
+        };
+        for location in ["../x.data", "/etc/passwd", "/dev/zero", "sub/x.data", "..", "", "weights.bin", "model.pb"] {
+            let message = of(location, false).message();
+            assert!(message.contains("may not be read") && message.contains(".onnx_data"), "{location}: {message}");
+        }
+        assert!(of("pipe.data", false).message().contains("it is a folder or a device"));
+        fs::File::create(folder.join("hole.data")).unwrap().set_len(1 << 40).unwrap();
+        assert!(of("hole.data", true).message().contains("was cancelled"));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn files_have_their_weight_types() {
+        let weight = |data_type| TensorProto { data_type, ..Default::default() };
+        let numbers = |graph| onnx(Path::new(""), graph).numbers();
+        let conv =
+            GraphProto { node: vec![node("Conv")], initializer: vec![weight(1), weight(7)], ..Default::default() };
+        assert_eq!(numbers(conv), WeightType::F32);
+        let half =
+            GraphProto { node: vec![node("Conv")], initializer: vec![weight(1), weight(10)], ..Default::default() };
+        assert_eq!(numbers(half), WeightType::Half);
+        let quantized = GraphProto {
+            node: vec![node("Conv"), node("QuantizeLinear")],
+            initializer: vec![weight(10)],
+            ..Default::default()
+        };
+        assert_eq!(numbers(quantized), WeightType::Quantized);
+        assert_eq!(Onnx::new(Path::new(""), b"no model".into()).numbers(), WeightType::F32);
+    }
+
+    #[test]
+    fn nodes_have_names_and_operators() {
+        let model = onnx(Path::new(""), GraphProto { node: vec![node("Conv"), node("Relu")], ..Default::default() });
+        assert_eq!(model.node(1), Some(("the Relu", "Relu")));
+        assert_eq!(model.node(2), None);
+    }
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What is common to the libraries that are found at run time: where they may lie, how they are opened, and what an
+//! error says where none is found.
+//!
+//! A library that was opened stays open until the process ends: they keep threads and objects of their own. It is
+//! opened lazily and for itself alone (RTLD_LAZY, RTLD_LOCAL), so that parts which are not used need nothing, and two
+//! releases in one process do not take each other's symbols.
+
+use std::error::Error as _;
+use std::ffi::{CStr, c_void};
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::path::{Path, PathBuf};
+
+use libloading::os::unix::{Library as Dl, RTLD_LAZY, RTLD_LOCAL};
+
+use crate::error::{Error, ErrorKind};
+
+/// Opens a file, or what the system's loader finds under a bare name. It is never closed.
+///
+/// # Safety
+/// Running the initialisation of that library is safe.
+pub unsafe fn open(file: &Path) -> Result<ManuallyDrop<Dl>, LoadFailure> {
+    // SAFETY: the caller's promise.
+    let dl = unsafe { Dl::open(Some(file), RTLD_LAZY | RTLD_LOCAL) };
+    dl.map(ManuallyDrop::new).map_err(|error| LoadFailure::of_loader(file, reason(error)))
+}
+
+/// The loader's own words.
+pub fn reason(error: libloading::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |source| source.to_string())
+}
+
+/// Why a library was not loaded, with the reason as text.
+pub enum LoadFailure {
+    /// There is no such file.
+    Absent(String),
+    /// It wants an executable stack, which glibc 2.41 and later refuse.
+    ExecutableStack(String),
+    /// It is there, but cannot be loaded or is not supported.
+    Unusable(String),
+}
+
+impl LoadFailure {
+    /// The loader returns nothing but a text. One about another file means that a dependency is missing, not `file`.
+    pub fn of_loader(file: &Path, reason: String) -> Self {
+        let name = file.file_name().and_then(|name| name.to_str());
+        let is_of_file = name.is_none_or(|name| reason.contains(name));
+        if reason.contains("executable stack") {
+            LoadFailure::ExecutableStack(reason)
+        } else if reason.contains("No such file") && is_of_file {
+            LoadFailure::Absent(reason)
+        } else {
+            LoadFailure::Unusable(reason)
+        }
+    }
+}
+
+impl fmt::Display for LoadFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (LoadFailure::Absent(reason) | LoadFailure::ExecutableStack(reason) | LoadFailure::Unusable(reason)) = self;
+        f.write_str(reason)
+    }
+}
+
+/// What was tried, and why it was not taken.
+#[derive(Default)]
+pub struct Attempts(Vec<(String, LoadFailure)>);
+
+impl Attempts {
+    pub fn add(&mut self, name: &str, failure: LoadFailure) {
+        self.0.push((name.to_string(), failure));
+    }
+
+    /// `remedy` says what to install.
+    #[track_caller]
+    pub fn error(self, what: String, remedy: &str) -> Error {
+        let names: Vec<&str> = self.0.iter().map(|(name, _)| name.as_str()).collect();
+        // A file that is there but cannot be used comes first.
+        let found = self.0.iter().find(|(_, failure)| !matches!(failure, LoadFailure::Absent(_)));
+        let headline = match found {
+            Some((name, reason)) => format!("{what}: {name} cannot be used, {reason}"),
+            None => format!("{what} (tried {})", names.join(", ")),
+        };
+        let reasons: Vec<String> = self.0.iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
+        // Its line break keeps the list out of the message, see `Error::message`.
+        Error::new(ErrorKind::Library, headline).cause(format!("tried\n{}", reasons.join("\n"))).remedy(remedy)
+    }
+}
+
+/// The folders in which pip puts packages: of the virtual environment, of the user, and of the system.
+pub fn python_packages() -> Vec<PathBuf> {
+    let mut roots: Vec<PathBuf> =
+        ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(std::env::var_os).map(PathBuf::from).collect();
+    roots.extend(std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local")));
+    roots.extend(["/usr/local", "/usr"].map(PathBuf::from));
+    let pythons = roots.iter().flat_map(|root| entries(&root.join("lib"), |name| name.starts_with("python3")));
+    pythons.flat_map(|python| ["site-packages", "dist-packages"].map(|name| python.join(name))).collect()
+}
+
+/// Folders `lib` of archives that were unpacked where administrators do so, and whose name begins with that, in lower case.
+pub fn unpacked_archives(name: &str) -> Vec<PathBuf> {
+    let archives = ["/opt", "/usr/local"].map(Path::new).into_iter();
+    let archives = archives.flat_map(|root| entries(root, |entry| entry.to_lowercase().starts_with(name)));
+    archives.map(|archive| archive.join("lib")).collect()
+}
+
+/// What is in a folder under names that are wanted, sorted.
+pub fn entries(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let wanted = entries.filter(|entry| is_wanted(&entry.file_name().to_string_lossy()));
+    let mut paths: Vec<PathBuf> = wanted.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
+/// The file that an address was loaded from.
+pub fn file_of(address: *const c_void) -> Option<PathBuf> {
+    // SAFETY: writes into the structure, whose zeros mean nothing; the name it points at stays while the file is loaded.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        if libc::dladdr(address, &mut info) == 0 || info.dli_fname.is_null() {
+            return None;
+        }
+        let name = CStr::from_ptr(info.dli_fname).to_str().ok()?;
+        Some(Path::new(name).canonicalize().unwrap_or_else(|_| name.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_library_is_named() {
+        let missing = |name: &str, file: &str| {
+            let reason = format!("{file}: cannot open shared object file: No such file or directory");
+            LoadFailure::of_loader(Path::new(name), reason)
+        };
+        let mut tried = Attempts::default();
+        tried.add("libnvinfer.so.11", missing("libnvinfer.so.11", "libnvinfer.so.11"));
+        let error = tried.error("Cannot find TensorRT".into(), "Install it");
+        assert!(error.message().starts_with("Cannot find TensorRT (tried libnvinfer.so.11). Install it"), "{error}");
+
+        let mut tried = Attempts::default();
+        tried.add("libnvinfer.so.11", missing("libnvinfer.so.11", "libnvinfer.so.11"));
+        tried.add("/x/libnvinfer.so.10", missing("/x/libnvinfer.so.10", "libcudart.so.12"));
+        let error = tried.error("Cannot find TensorRT".into(), "Install it");
+        assert!(
+            error.message().contains("/x/libnvinfer.so.10 cannot be used, libcudart.so.12: cannot open"),
+            "{error}"
+        );
+        assert!(error.cause_text().contains("libnvinfer.so.11: "), "{}", error.cause_text());
+        let reason = "libnvinfer_builder_resource.so.8: cannot enable executable stack as shared object requires";
+        let failure = LoadFailure::of_loader(Path::new("libnvinfer_builder_resource.so.8"), reason.into());
+        assert!(matches!(failure, LoadFailure::ExecutableStack(_)), "{failure}");
+    }
+}

@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: MPL-2.0
+//! From tensors to candidates.
+//!
+//! Arithmetic is f32, each operation rounded once, in the order written here, and never a fused multiply-add: CUDA
+//! kernels are compared with this bit for bit. Elements are widened to f32 first, which is exact.
+//! - A row is skipped unless its objectness (where there is one) is at least the least threshold.
+//! - The class is the first of those with the greatest score; NaN is never greatest. Score = objectness × class score.
+//! - The score of a logit is 1 / (1 + exp of minus the logit), in f64 and then rounded to f32.
+//! - Pixels from 0..1: × width of the input for x and width, × height for y and height.
+//! - YOLOX: cx = (x + gx) × stride, w = (exp in f64 of w, rounded to f32) × stride; y and h alike.
+//! - Corners from a centre: half = size × 0.5, then centre − half and centre + half.
+
+use std::array::from_fn;
+
+use half::f16;
+
+use super::{BoxEncoding, Column, DecodeKernel, Head, TensorView, Thresholds};
+use crate::image::Candidate;
+use crate::image::geometry::BBox;
+use crate::tensor::{DType, Element, Tensor};
+
+/// Class ids stay below this where the number of classes is not known.
+pub(super) const ANY_CLASS: usize = 1 << 16;
+
+/// Rows of one pass over a head whose columns lie one after the other: their running maxima stay in the first cache, and a whole
+/// page of each column is read.
+const BLOCK: usize = 1024;
+
+/// The sets of strides that heads have, and the rows they give.
+const STRIDES: [&[u32]; 4] = [&[8, 16, 32], &[8, 16, 32, 64], &[4, 8, 16, 32], &[16, 32]];
+
+/// A grid of cells over the model's input, one row for each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grid {
+    pub strides: &'static [u32],
+    /// Width and height of the model's input.
+    input: (u32, u32),
+}
+
+impl Grid {
+    /// Columns and rows of the cells of a stride.
+    pub fn size(&self, stride: u32) -> (u32, u32) {
+        (self.input.0.div_ceil(stride), self.input.1.div_ceil(stride))
+    }
+
+    /// Column, row and stride of the cell of a row.
+    fn cell(&self, row: usize) -> [f32; 3] {
+        let mut cell = row as u32;
+        for &stride in self.strides {
+            let (columns, rows) = self.size(stride);
+            if cell < columns * rows {
+                return [(cell % columns) as f32, (cell / columns) as f32, stride as f32];
+            }
+            cell -= columns * rows;
+        }
+        [0.0; 3] // beyond the grid, so boxes of no size
+    }
+}
+
+impl Head {
+    /// The grid that has one cell for each row.
+    pub fn grid(&self) -> Option<Grid> {
+        let strides = STRIDES.into_iter().find(|strides| cells(strides, self.input) == self.rows as u64)?;
+        Some(Grid { strides, input: self.input })
+    }
+
+    fn input(&self) -> (f32, f32) {
+        (self.input.0 as f32, self.input.1 as f32)
+    }
+}
+
+/// Rows for each cell of a grid over the input; `None` where there is no whole number of them.
+pub(super) fn rows_per_cell(rows: u64, input: (u32, u32)) -> Option<u64> {
+    let per_cell = STRIDES
+        .map(|strides| cells(strides, input))
+        .into_iter()
+        .find_map(|cells| [1, 3].into_iter().find(|per_cell| cells * per_cell == rows));
+    per_cell.filter(|_| rows > 0)
+}
+
+fn cells(strides: &[u32], (width, height): (u32, u32)) -> u64 {
+    strides.iter().map(|&stride| u64::from(width.div_ceil(stride)) * u64::from(height.div_ceil(stride))).sum()
+}
+
+/// Receives the candidates that pass.
+pub(super) struct Sink<'a> {
+    pub thresholds: &'a Thresholds,
+    /// Class ids are below this.
+    pub classes: usize,
+    pub out: &'a mut Vec<Candidate>,
+}
+
+impl Sink<'_> {
+    fn push(&mut self, row: usize, bbox: BBox, score: f32, class: usize) {
+        // NaN reaches no threshold.
+        if score >= self.thresholds.of(class as u32) && score.is_finite() && bbox.is_valid() {
+            self.out.push(Candidate { bbox, score, class: class as u32, row: row as u32, angle: 0.0 });
+        }
+    }
+
+    /// For heads that name their classes. Ids are whole numbers, in f16 up to 2048; a fraction is cut off.
+    fn push_id(&mut self, row: usize, bbox: BBox, score: f32, id: f32) {
+        if id >= 0.0 && id < self.classes as f32 {
+            self.push(row, bbox, score, id as usize);
+        }
+    }
+}
+
+/// Element types of dense heads, compared as they are: widening all of them would take longer than the rest.
+trait Float: Element + PartialEq {
+    /// Ordered as the values are, with NaN below all of them.
+    type Key: Copy;
+    /// No value's is less.
+    const LEAST: Self::Key;
+    fn key(self) -> Self::Key;
+    /// The value with that key.
+    fn of_key(key: Self::Key) -> Self;
+    fn greater(a: Self::Key, b: Self::Key) -> Self::Key;
+    /// The least key of the values that are at least `least`.
+    fn key_from(least: f32) -> Self::Key;
+    fn reaches(self, least: Self::Key) -> bool;
+}
+
+impl Float for f32 {
+    type Key = f32;
+    const LEAST: f32 = f32::NEG_INFINITY;
+
+    fn key(self) -> f32 {
+        self
+    }
+
+    fn of_key(key: f32) -> f32 {
+        key
+    }
+
+    /// `b` where `a` is NaN: one instruction.
+    #[inline(always)]
+    fn greater(a: f32, b: f32) -> f32 {
+        if a > b { a } else { b }
+    }
+
+    fn key_from(least: f32) -> f32 {
+        least
+    }
+
+    fn reaches(self, least: f32) -> bool {
+        self >= least
+    }
+}
+
+/// The keys are those of the bits as integers, where negative values are in reverse order.
+impl Float for f16 {
+    type Key = i16;
+    const LEAST: i16 = i16::MIN;
+
+    #[inline(always)]
+    fn key(self) -> i16 {
+        let bits = self.to_bits() as i16;
+        if bits & i16::MAX > Self::INFINITY.to_bits() as i16 { Self::LEAST } else { bits ^ (bits >> 15 & i16::MAX) }
+    }
+
+    fn of_key(key: i16) -> f16 {
+        f16::from_bits((key ^ (key >> 15 & i16::MAX)) as u16)
+    }
+
+    #[inline(always)]
+    fn greater(a: i16, b: i16) -> i16 {
+        a.max(b)
+    }
+
+    fn key_from(least: f32) -> i16 {
+        let near = f16::from_f32(least);
+        // Rounded up, and with both zeros.
+        near.key() + i16::from(near.to_f32() < least) - i16::from(near == f16::ZERO && least <= 0.0)
+    }
+
+    #[inline(always)]
+    fn reaches(self, least: i16) -> bool {
+        self.key() >= least
+    }
+}
+
+/// The first batch item's elements, if `T` is their type.
+fn item<T: Element>(tensor: &Tensor) -> Option<&[T]> {
+    let batch = tensor.desc().dims.first().map_or(1, |&batch| batch.max(1) as usize);
+    tensor.as_slice().map(|values| &values[..values.len() / batch])
+}
+
+/// `$body` for a tensor of either float type.
+macro_rules! float {
+    ($tensor:expr, $values:ident => $body:expr) => {
+        if let Some($values) = item::<f32>($tensor) {
+            $body
+        } else if let Some($values) = item::<f16>($tensor) {
+            $body
+        }
+    };
+}
+
+/// Element `index` as f32: exact for floats, and for integers up to 2²⁴, which is beyond any count or class id.
+pub(crate) fn number(tensor: &Tensor, index: usize) -> f32 {
+    fn get<T: Element>(tensor: &Tensor, index: usize) -> Option<f32> {
+        item::<T>(tensor)?.get(index).map(|value| value.to_f32())
+    }
+    match tensor.desc().dtype {
+        DType::F32 => get::<f32>(tensor, index),
+        DType::F16 => get::<f16>(tensor, index),
+        DType::U8 => get::<u8>(tensor, index),
+        DType::I32 => get::<i32>(tensor, index),
+        DType::I64 => get::<i64>(tensor, index),
+        DType::I8 | DType::Bool => None,
+    }
+    .unwrap_or(f32::NAN) // which passes no threshold
+}
+
+/// Element `i` of a row of a view.
+fn viewed(outputs: &[&Tensor], view: &TensorView, row: usize, i: usize) -> f32 {
+    number(outputs[view.output], view.first + row * view.row_stride + i * view.column_stride)
+}
+
+/// The numbers of the box of a row.
+fn four(outputs: &[&Tensor], boxes: &TensorView, row: usize) -> [f32; 4] {
+    from_fn(|i| viewed(outputs, boxes, row, i))
+}
+
+/// Centre in cells, size as logarithm of cells.
+fn from_cell([gx, gy, stride]: [f32; 3], [x, y, w, h]: [f32; 4]) -> BBox {
+    let exp = |value: f32| f64::from(value).exp() as f32;
+    BBox::from_center((x + gx) * stride, (y + gy) * stride, exp(w) * stride, exp(h) * stride)
+}
+
+fn sigmoid(logit: f32) -> f32 {
+    (1.0 / (1.0 + (-f64::from(logit)).exp())) as f32
+}
+
+/// A logit below which no score is at least `least`: those above it may have such a score.
+pub(crate) fn least_logit(least: f32) -> f32 {
+    // Near 1 many logits have the same score, and near 0 scores have fewer bits.
+    let least = f64::from(least.min(0.999));
+    if least < 1e-30 { f32::NEG_INFINITY } else { ((least / (1.0 - least)).ln() - 0.01) as f32 }
+}
+
+/// From four numbers of a row to its box. The branch is resolved at compile time where the encoding is a constant.
+#[inline(always)]
+fn box_of(encoding: BoxEncoding, head: &Head, grid: Option<Grid>, row: usize, numbers: [f32; 4]) -> BBox {
+    let (width, height) = head.input();
+    let [a, b, c, d] = numbers;
+    match encoding {
+        BoxEncoding::Corners => BBox::new(a, b, c, d),
+        BoxEncoding::Center => BBox::from_center(a, b, c, d),
+        BoxEncoding::CenterShares => BBox::from_center(a * width, b * height, c * width, d * height),
+        BoxEncoding::CenterCells => from_cell(grid.map_or([0.0; 3], |grid| grid.cell(row)), numbers),
+        BoxEncoding::CornersYxShares => BBox::new(b * width, a * height, d * width, c * height),
+    }
+}
+
+/// The greatest score, if it is at least `least`, and its first index.
+fn best<T: Float>(scores: &[T], least: f32) -> Option<(usize, f32)> {
+    const LANES: usize = 8;
+    let (rows, rest) = scores.as_chunks::<LANES>();
+    let mut lanes = [T::LEAST; LANES];
+    for row in rows {
+        for (lane, score) in lanes.iter_mut().zip(row) {
+            *lane = T::greater(score.key(), *lane);
+        }
+    }
+    let greatest = lanes
+        .into_iter()
+        .chain(rest.iter().map(|score| score.key()))
+        .fold(T::LEAST, |found, key| T::greater(key, found));
+    let greatest = T::of_key(greatest);
+    if greatest.to_f32() < least {
+        return None;
+    }
+    let class = scores.iter().position(|score| *score == greatest)?;
+    Some((class, scores[class].to_f32())) // of both zeros the one that is there
+}
+
+/// Appends the candidates of a head.
+pub(super) fn decode(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
+    let scores = head.view(|column| column.are_scores()).map_or(0, |view| view.output);
+    match head.format.kernel() {
+        DecodeKernel::Rows { objectness: true } => {
+            float!(outputs[scores], values => rows::<true, _>(head, outputs, values, sink));
+        }
+        DecodeKernel::Rows { objectness: false } => {
+            float!(outputs[scores], values => rows::<false, _>(head, outputs, values, sink));
+        }
+        DecodeKernel::Columns => float!(outputs[scores], values => columns(head, outputs, values, sink)),
+        DecodeKernel::Logits => float!(outputs[scores], values => logits(head, outputs, values, sink)),
+        DecodeKernel::Ids if head.format.outputs[0].columns.len() >= ID_COLUMNS.len() => {
+            float!(outputs[0], values => rows_with_id(head, values, sink))
+        }
+        DecodeKernel::Ids => apart(head, outputs, sink),
+    }
+}
+
+/// Sets the angles of the candidates from `first` on; those whose angle is NaN are left out.
+pub(super) fn turn(view: &TensorView, outputs: &[&Tensor], candidates: &mut Vec<Candidate>, first: usize) {
+    for candidate in &mut candidates[first..] {
+        candidate.angle = viewed(outputs, view, candidate.row as usize, 0);
+    }
+    let mut place = 0;
+    candidates.retain(|candidate| {
+        place += 1;
+        place <= first || candidate.angle.is_finite()
+    });
+}
+
+/// Calls `$decode` with a function from a row to its box. It is compiled twice: for centres beside the scores, which nearly all heads
+/// have, and for all others. The loops are not inlined: all in one function, a row that passes took a third longer.
+macro_rules! with_boxes {
+    ($head:ident, $outputs:ident, $values:ident, $bbox:ident => $decode:expr) => {{
+        let (encoding, boxes) = ($head.format.encoding(), $head.view(ID_COLUMNS[0]).expect("a head has boxes"));
+        let beside = $head.view(Column::are_scores).is_some_and(|scores| scores.output == boxes.output);
+        if beside && encoding == BoxEncoding::Center {
+            let $bbox = |row: usize| center($values, &boxes, row);
+            $decode
+        } else {
+            let grid = $head.grid();
+            let $bbox = |row: usize| box_of(encoding, $head, grid, row, four($outputs, &boxes, row));
+            $decode
+        }
+    }};
+}
+
+/// A box given by its centre.
+#[inline(always)]
+fn center<T: Float>(values: &[T], boxes: &TensorView, row: usize) -> BBox {
+    let at = boxes.first + row * boxes.row_stride;
+    let [x, y, width, height] = from_fn(|i| values[at + i * boxes.column_stride].to_f32());
+    BBox::from_center(x, y, width, height)
+}
+
+/// Rows of class scores, with objectness if there is one; the boxes beside them or in an output of their own.
+fn rows<const OBJECTNESS: bool, T: Float>(head: &Head, outputs: &[&Tensor], values: &[T], sink: &mut Sink) {
+    with_boxes!(head, outputs, values, bbox => each_row::<OBJECTNESS, T>(head, values, sink, bbox));
+}
+
+#[inline(never)]
+fn each_row<const OBJECTNESS: bool, T: Float>(
+    head: &Head,
+    values: &[T],
+    sink: &mut Sink,
+    bbox: impl Fn(usize) -> BBox,
+) {
+    let least = sink.thresholds.least();
+    let least_key = T::key_from(least);
+    let scores = head.range(|column| column == Column::Classes);
+    for (at, row) in values.chunks_exact(head.columns).enumerate() {
+        // Without objectness, a score below all thresholds is skipped at once.
+        let passes = !OBJECTNESS || row[4].reaches(least_key);
+        if passes
+            && let Some((class, score)) = best(&row[scores.clone()], if OBJECTNESS { f32::NEG_INFINITY } else { least })
+        {
+            sink.push(at, bbox(at), if OBJECTNESS { row[4].to_f32() * score } else { score }, class);
+        }
+    }
+}
+
+/// Rows of logits. Each class of a row that passes is a candidate.
+fn logits<T: Float>(head: &Head, outputs: &[&Tensor], values: &[T], sink: &mut Sink) {
+    let (encoding, least) = (head.format.encoding(), least_logit(sink.thresholds.least()));
+    let boxes = head.view(ID_COLUMNS[0]).expect("a head has boxes");
+    for (at, row) in values.chunks_exact(head.classes).enumerate() {
+        for (slot, logit) in row.iter().enumerate().filter(|&(slot, _)| Some(slot) != head.background) {
+            let logit = logit.to_f32();
+            if logit >= least {
+                let class = slot - usize::from(head.background.is_some_and(|background| slot > background));
+                sink.push(at, box_of(encoding, head, None, at, four(outputs, &boxes, at)), sigmoid(logit), class);
+            }
+        }
+    }
+}
+
+/// Columns of scores, each of a class; the columns x, y, width and height before them, or the boxes in an output of
+/// their own.
+fn columns<T: Float>(head: &Head, outputs: &[&Tensor], values: &[T], sink: &mut Sink) {
+    with_boxes!(head, outputs, values, bbox => each_column(head, values, sink, bbox));
+}
+
+/// The maxima of a block of rows come first, one class after the other. Only for the few that pass is the class then looked up.
+#[inline(never)]
+fn each_column<T: Float>(head: &Head, values: &[T], sink: &mut Sink, bbox: impl Fn(usize) -> BBox) {
+    let least = T::key_from(sink.thresholds.least());
+    let classes = head.range(|column| column == Column::Classes);
+    let all = &values[classes.start * head.rows..classes.end * head.rows];
+    let columns = all.chunks_exact(head.rows);
+    let mut maxima = [T::LEAST; BLOCK];
+    for start in (0..head.rows).step_by(BLOCK) {
+        let end = head.rows.min(start + BLOCK);
+        let maxima = &mut maxima[..end - start];
+        maxima.fill(T::LEAST);
+        for scores in columns.clone() {
+            for (maximum, score) in maxima.iter_mut().zip(&scores[start..end]) {
+                *maximum = T::greater(score.key(), *maximum);
+            }
+        }
+        let passing = (start..).zip(&*maxima).map(|(row, &key)| (row, T::of_key(key)));
+        for (row, greatest) in passing.filter(|(_, greatest)| greatest.reaches(least)) {
+            let bbox = bbox(row); // its loads need not wait for the class
+            if let Some(class) = columns.clone().position(|scores| scores[row] == greatest) {
+                sink.push(row, bbox, all[class * head.rows + row].to_f32(), class);
+            }
+        }
+    }
+}
+
+/// `[rows][columns]`: a box, its score, its class, and numbers that are gathered later.
+fn rows_with_id<T: Float>(head: &Head, values: &[T], sink: &mut Sink) {
+    let encoding = head.format.encoding();
+    let first_class = f32::from(head.format.first_class());
+    for (at, row) in values.chunks_exact(head.columns).enumerate() {
+        let [a, b, c, d, score, id] = from_fn(|i| row[i].to_f32());
+        sink.push_id(at, box_of(encoding, head, None, at, [a, b, c, d]), score, id - first_class);
+    }
+}
+
+/// Boxes, scores and classes in outputs of their own, and how many of them count.
+fn apart(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
+    let encoding = head.format.encoding();
+    let first_class = f32::from(head.format.first_class());
+    let [boxes, scores, classes] = ID_COLUMNS.map(|is_it| head.view(is_it).expect("a head of ids has them"));
+    let rows = head.view(is_count).map_or(head.rows, |view| {
+        head.rows.min(viewed(outputs, &view, 0, 0) as usize) // the cast maps NaN and negative values to 0
+    });
+    for row in 0..rows {
+        let numbers = four(outputs, &boxes, row);
+        let (score, id) = (viewed(outputs, &scores, row, 0), viewed(outputs, &classes, row, 0));
+        sink.push_id(row, box_of(encoding, head, None, row, numbers), score, id - first_class);
+    }
+}
+
+/// Boxes, scores and classes of a head whose rows name their class, in the order in which the kernel takes them.
+pub(crate) const ID_COLUMNS: [fn(Column) -> bool; 3] = [
+    |column| matches!(column, Column::Box(_)),
+    |column| column == Column::Score,
+    |column| matches!(column, Column::ClassId { .. }),
+];
+
+/// How many rows count.
+pub(crate) fn is_count(column: Column) -> bool {
+    column == Column::Count
+}

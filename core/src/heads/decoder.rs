@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Reads candidates from a model's outputs: the head that they have, and where its columns lie.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::decode::{self, Sink};
+use super::{
+    BoxEncoding, COLUMNS_OF_ROWS, Column, ColumnSizes, DecodeKernel, Dim, HeadFormat, ModelHints, OutputSpec,
+    ROWS_OF_COLUMNS, Thresholds, recognise,
+};
+use crate::error::{Error, ErrorKind, Result};
+use crate::image::Candidate;
+use crate::image::keypoints::KeypointShape;
+use crate::image::masks::PrototypeShape;
+use crate::image::masks::maps::MapOver;
+use crate::tensor::{DType, Tensor, TensorDesc};
+
+/// Where some columns lie: element `i` of row `r` is element `first + r * row_stride + i * column_stride` of an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorView {
+    /// The index among the outputs of the head.
+    pub output: usize,
+    pub first: usize,
+    pub row_stride: usize,
+    pub column_stride: usize,
+    /// Elements of a row.
+    pub count: usize,
+}
+
+/// A model's head, with its sizes.
+#[derive(Debug)]
+pub(crate) struct Head {
+    pub format: &'static HeadFormat,
+    pub rows: usize,
+    /// Elements of a row of the last output that has several.
+    pub columns: usize,
+    /// Class scores of a row, where it has them; logits with that of the background.
+    pub classes: usize,
+    /// Which of the logits is the background's.
+    pub background: Option<usize>,
+    pub keypoints: Option<KeypointShape>,
+    /// Number and size of the prototypes or maps of its masks.
+    pub prototypes: Option<PrototypeShape>,
+    /// Width and height of the model's input.
+    pub input: (u32, u32),
+}
+
+impl Head {
+    /// The maximum number of candidates.
+    pub fn candidates(&self) -> usize {
+        let of_row = if self.format.kernel() == DecodeKernel::Logits { self.classes } else { 1 };
+        self.rows * of_row
+    }
+
+    /// Where the columns lie for which `is_it` is true.
+    pub fn view(&self, is_it: impl Fn(Column) -> bool) -> Option<TensorView> {
+        self.format.outputs.iter().enumerate().find_map(|(output, spec)| {
+            let place = spec.columns.iter().position(|&column| is_it(column))?;
+            let coefficients = self.prototypes.map(|shape| shape.count);
+            let sizes = ColumnSizes { classes: self.classes, keypoints: self.keypoints, coefficients };
+            let width = |column: &Column| column.width(&sizes).unwrap_or(0);
+            let before: usize = spec.columns[..place].iter().map(width).sum();
+            let all: usize = spec.columns.iter().map(width).sum();
+            let (row_stride, column_stride) = match spec.dims {
+                COLUMNS_OF_ROWS => (1, self.rows),
+                ROWS_OF_COLUMNS => (all, 1),
+                dims if dims.contains(&Dim::Rows) => (1, 1),
+                _ => (0, 1),
+            };
+            let count = width(&spec.columns[place]);
+            Some(TensorView { output, first: before * column_stride, row_stride, column_stride, count })
+        })
+    }
+
+    /// The elements of a row of one output for which `is_it` is true.
+    pub(super) fn range(&self, is_it: impl Fn(Column) -> bool) -> Range<usize> {
+        let view = self.view(is_it);
+        view.map_or(0..0, |view| view.first / view.column_stride..view.first / view.column_stride + view.count)
+    }
+}
+
+/// The tensor that masks are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaskSource {
+    pub shape: PrototypeShape,
+    /// Its index among the picked outputs.
+    pub output: usize,
+    pub parts: MaskParts,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MaskParts {
+    /// Sums of prototypes; where the coefficients of a row lie.
+    Prototypes(TensorView),
+    /// A map for each row.
+    Maps(MapOver),
+}
+
+/// Reads candidates from a model's outputs.
+pub struct Decoder {
+    /// Which outputs are read, and what they were when this was made.
+    outputs: SmallVec<[(usize, TensorDesc); 4]>,
+    head: Head,
+    classes: Option<usize>,
+}
+
+impl Decoder {
+    /// For tensors as described by `outputs`, the descriptions of a first inference; `choice` is the user's.
+    ///
+    /// # Errors
+    /// As [`recognise`]; also where the input's size is unknown, or a dimension is open.
+    pub fn new(choice: Option<&'static HeadFormat>, outputs: &[TensorDesc], hints: &ModelHints) -> Result<Self> {
+        let found = recognise::find(choice, outputs, hints)?;
+        let format = found.format;
+        let outputs: SmallVec<[_; 4]> = found.outputs.iter().map(|&i| (i, outputs[i].clone())).collect();
+        if let Some((_, open)) = outputs.iter().find(|(_, desc)| desc.bytes().is_none()) {
+            return Err(Error::new(ErrorKind::WrongType, format!("The size of the output {open} is still open")));
+        }
+        let unknown = || {
+            Error::new(ErrorKind::Settings, format!("The layout {format} needs the size of the model's input"))
+                .remedy("Export the model with a fixed input size, or set input-size")
+        };
+        let prototypes = format.outputs.iter().position(OutputSpec::has_masks).map(|place| {
+            let [count, height, width] = [1, 2, 3].map(|at| outputs[place].1.dims[at] as usize);
+            PrototypeShape { count, width, height }
+        });
+        let head = Head {
+            format,
+            prototypes,
+            // Classes of the frame are one row.
+            rows: usize::try_from(found.rows).unwrap_or(1),
+            columns: usize::try_from(found.columns).unwrap_or(0),
+            classes: found.classes.map_or(0, |classes| classes + usize::from(found.background.is_some())),
+            background: found.background,
+            keypoints: hints.keypoints.as_ref().map(|keypoints| keypoints.shape),
+            input: hints.input.ok_or_else(unknown)?,
+        };
+        if format.has_boxes() && format.encoding() == BoxEncoding::CenterCells && head.grid().is_none() {
+            let (width, height) = head.input;
+            let what = format!("{} rows do not form a YOLOX grid over an input of {width}x{height}", head.rows);
+            return Err(Error::new(ErrorKind::Settings, what)
+                .remedy("Set layout=auto on trtnms, or the layout that the model has"));
+        }
+        Ok(Decoder { outputs, head, classes: found.classes.or(hints.classes) })
+    }
+
+    pub fn format(&self) -> &'static HeadFormat {
+        self.head.format
+    }
+
+    /// What the first of the outputs that this reads is.
+    pub(crate) fn first_output(&self) -> &TensorDesc {
+        &self.outputs[0].1
+    }
+
+    /// The number of classes: what the outputs have room for, else what the hints contain.
+    pub fn classes(&self) -> Option<usize> {
+        self.classes
+    }
+
+    /// Which logit of a row is the background's.
+    pub(crate) fn background(&self) -> Option<usize> {
+        self.head.background
+    }
+
+    /// The maximum number of objects: one for each row.
+    pub fn rows(&self) -> usize {
+        self.head.rows
+    }
+
+    /// Whether the boxes still repeat each other.
+    pub fn needs_nms(&self) -> bool {
+        self.format().needs_nms
+    }
+
+    /// Planes, width and height of a map.
+    pub fn map_shape(&self) -> Option<[usize; 3]> {
+        let dims = self.format().is_map().then(|| &self.first_output().dims)?;
+        let (&[height, width], before) = (dims.last_chunk()?, dims.get(1..dims.len() - 2)?);
+        Some([before.first().copied().unwrap_or(1), width, height].map(|side| side as usize))
+    }
+
+    /// Where the angles of rotated boxes lie.
+    pub fn angles(&self) -> Option<TensorView> {
+        self.head.view(|column| column == Column::Angle)
+    }
+
+    /// The keypoints that each row has, and where they lie.
+    pub fn keypoints(&self) -> Option<(KeypointShape, TensorView)> {
+        Some((self.head.keypoints?, self.head.view(|column| column == Column::Keypoints)?))
+    }
+
+    /// What masks are made of.
+    pub fn masks(&self) -> Option<MaskSource> {
+        let output = self.format().outputs.iter().position(OutputSpec::has_masks)?;
+        let coefficients = self.head.view(|column| column == Column::Coefficients);
+        let parts = match (self.format().maps(), coefficients) {
+            (Some(over), _) => MaskParts::Maps(over),
+            (None, coefficients) => MaskParts::Prototypes(coefficients?),
+        };
+        Some(MaskSource { shape: self.head.prototypes?, output, parts })
+    }
+
+    /// Where the numbers of a row lie that are read for the boxes that are kept.
+    pub fn gathered(&self) -> Option<TensorView> {
+        self.keypoints().map(|(_, view)| view).or_else(|| self.head.view(|column| column == Column::Coefficients))
+    }
+
+    /// Appends the candidates of the batch's first item whose score reaches the threshold of their class.
+    ///
+    /// Boxes are in pixels of the model's input, not clipped. Of independent class scores the best counts, the first of
+    /// equals, and only it is compared with its threshold: a filter never promotes a second best class. That is what
+    /// Ultralytics' predict does. Boxes without width or height or with a number that is not finite are left out, as
+    /// are class ids below 0 or beyond the classes; smaller than a pixel is no reason. Angles are as the model gives them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::WrongType`] where an output is not what [`Decoder::new`] was shown.
+    pub fn decode(&self, outputs: &[Tensor], thresholds: &Thresholds, out: &mut Vec<Candidate>) -> Result<()> {
+        let read = self.pick(outputs)?;
+        if !self.format().has_boxes() {
+            return Ok(());
+        }
+        let before = out.len();
+        decode::decode(&self.head, &read, &mut Sink { thresholds, classes: self.class_limit(), out });
+        if let Some(view) = self.angles() {
+            decode::turn(&view, &read, out, before);
+        }
+        Ok(())
+    }
+
+    /// Of a model's outputs those that this head consists of, in its own order.
+    ///
+    /// # Errors
+    /// [`ErrorKind::WrongType`] where one is not what [`Decoder::new`] was shown.
+    pub fn pick<'a>(&self, outputs: &'a [Tensor]) -> Result<SmallVec<[&'a Tensor; 4]>> {
+        let pick = |(index, wanted): &(usize, TensorDesc)| {
+            let tensor = outputs.get(*index).filter(|tensor| tensor.desc() == wanted);
+            tensor.ok_or_else(|| {
+                let have = outputs.get(*index).map_or("nothing".into(), |tensor| tensor.desc().to_string());
+                Error::new(ErrorKind::WrongType, format!("The model's output is {have} now, and was {wanted} at first"))
+            })
+        };
+        self.outputs.iter().map(pick).collect()
+    }
+
+    /// The element types of those outputs.
+    pub(crate) fn dtypes(&self) -> impl Iterator<Item = DType> {
+        self.outputs.iter().map(|(_, desc)| desc.dtype)
+    }
+
+    pub(crate) fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// Class ids that a head names are below this.
+    pub(crate) fn class_limit(&self) -> usize {
+        self.classes.unwrap_or(decode::ANY_CLASS)
+    }
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MPL-2.0
+//! How to export models of known families whose outputs no head reads.
+
+use crate::tensor::TensorDesc;
+
+/// What to do about such outputs, if it is known what they are.
+pub(super) fn remedy(outputs: &[TensorDesc]) -> Option<&'static str> {
+    let has = |part: &str| outputs.iter().any(|output| output.name.contains(part));
+    let rows_of = |output: &TensorDesc| (output.dims.len() == 3).then(|| output.dims[1]);
+    let is_box = |output: &&TensorDesc| output.dims.len() == 3 && output.dims[2] == 4;
+    let boxes = outputs.iter().find(is_box);
+    let has_logits = boxes.is_some_and(|boxes| {
+        outputs.iter().any(|other| other.name != boxes.name && rows_of(other).is_some_and(|rows| rows == boxes.dims[1]))
+    });
+    if has("multiclass_nms") {
+        Some("These are PaddleDetection's own suppression: export the model with exclude_nms=True")
+    } else if has("flat_predictions") {
+        Some("Export YOLO-NAS with postprocessing=False")
+    } else if has("logits") && has_logits {
+        Some(
+            "For RT-DETR, D-FINE, DEIM and DEIMv2 set layout=detr-logits on trtnms; the scores of DETR and YOLOS are \
+             a softmax, which is not supported",
+        )
+    } else {
+        None
+    }
+}

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: MPL-2.0
+//! A head as data: its outputs, and what their elements mean.
+
+use super::recognise::{Confidence, HeadCandidate};
+#[cfg(test)]
+use super::tests;
+use super::{COLUMNS_OF_ROWS, HEADS, names};
+use crate::error::{Error, ErrorKind, Result};
+use crate::image::keypoints::KeypointShape;
+use crate::image::masks::maps::MapOver;
+use crate::image::transform::InputTransform;
+
+/// Everything about a head.
+pub struct HeadFormat {
+    /// The value of the property `layout`; stable.
+    pub name: &'static str,
+    /// Which models have it, in one line.
+    pub about: &'static str,
+    pub task: Task,
+    pub outputs: &'static [OutputSpec],
+    /// Units and order of the columns, in words.
+    pub holds: &'static str,
+    /// How the input of such models is prepared, unless the model or the user sets something else.
+    pub input: InputTransform,
+    /// What users may have to set where the file does not contain how its input is normalised; `None` where all models
+    /// of the layout want the same.
+    pub input_note: Option<&'static str>,
+    /// Whether the boxes still repeat each other.
+    pub needs_nms: bool,
+    /// The evidence for this head where the outputs fit. Used only for heads with one output; names decide the others.
+    pub(super) likely: fn(&HeadCandidate) -> Option<Confidence>,
+    /// A case computed by hand.
+    #[cfg(test)]
+    pub(super) gold: fn(tests::MakeTensor) -> tests::Gold,
+}
+
+/// What a model is for: the key `task` of Ultralytics' metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    Detect,
+    Pose,
+    /// Rotated boxes.
+    Obb,
+    /// Boxes and masks.
+    Segment,
+    /// Classes of the whole frame.
+    Classify,
+    /// A class for each pixel.
+    Semantic,
+    /// A depth for each pixel.
+    Depth,
+}
+
+/// How boxes that repeat a better one are recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suppress {
+    /// There are none.
+    None,
+    /// By their IoU with a better one that is kept.
+    Iou,
+    /// Rotated boxes: by their probabilistic IoU with any better one, kept or not.
+    RotatedIou,
+}
+
+/// A tensor that a head consists of.
+#[derive(Debug)]
+pub struct OutputSpec {
+    /// Empty where any name will do.
+    pub name: &'static str,
+    pub class: ElementClass,
+    /// A trailing dimension of 1 more than these is accepted too.
+    pub dims: &'static [Dim],
+    /// What the elements of a row are, in order.
+    pub columns: &'static [Column],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ElementClass {
+    /// f32 or f16.
+    Float,
+    /// Those, and integers: counts and class ids.
+    Any,
+    /// u8, i32 or i64: class ids.
+    Integer,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dim {
+    Batch,
+    /// Anchors, queries or boxes; the same number in all outputs of a head.
+    Rows,
+    /// As many as the columns have elements.
+    Columns,
+    /// Prototypes of masks, as many as a row has coefficients.
+    Prototypes,
+    /// Of a prototype, or of a map.
+    Height,
+    Width,
+    /// Always 1, and may be left out.
+    One,
+}
+
+/// What some elements of a row mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// Four numbers.
+    Box(BoxEncoding),
+    Objectness,
+    /// A score for each class.
+    Classes,
+    /// The logit of a score for each class and, in some models, for the background. A row is an object of each class
+    /// whose score passes: DETR's descendants take the best of all pairs of row and class.
+    Logits {
+        /// Whether models usually have a background.
+        has_background: bool,
+    },
+    /// The score of the one class that the row names.
+    Score,
+    /// The class that the row names; class 0 is called `first`.
+    ClassId {
+        first: u8,
+    },
+    /// For each keypoint of the model's `kpt_shape`: x and y in pixels of the input and, where it has three numbers,
+    /// visibility.
+    Keypoints,
+    /// The rotation of the box about its centre: radians, clockwise in the picture, in any range.
+    Angle,
+    /// The weight of each prototype in the mask.
+    Coefficients,
+    /// A map of the mask, in an output of its own with height and width.
+    Mask(MapOver),
+    /// How many rows count; one number for all of them.
+    Count,
+    /// Greater further away, or nearer: models differ.
+    Depth,
+}
+
+/// How four numbers of a row encode its box; `BoxEncoding` in `kernels/decode.cu`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoxEncoding {
+    /// Left, top, right, bottom in pixels.
+    Corners,
+    /// Centre x, centre y, width, height in pixels.
+    Center,
+    /// The same in 0..1 of the input's size.
+    CenterShares,
+    /// Centre in cells of the grid from the row's own cell on, and the logarithm of the size in cells.
+    CenterCells,
+    /// Top, left, bottom, right in 0..1.
+    CornersYxShares,
+}
+
+/// The kernel that decodes a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodeKernel {
+    /// `[rows][columns]` with a score for each class.
+    Rows { objectness: bool },
+    /// `[columns][rows]` with a score for each class.
+    Columns,
+    /// Rows with a logit for each class, of which several may pass.
+    Logits,
+    /// Rows that name their class.
+    Ids,
+}
+
+impl Task {
+    pub fn name(self) -> &'static str {
+        match self {
+            Task::Detect => "detect",
+            Task::Pose => "pose",
+            Task::Obb => "obb",
+            Task::Segment => "segment",
+            Task::Classify => "classify",
+            Task::Semantic => "semantic",
+            Task::Depth => "depth",
+        }
+    }
+}
+
+impl HeadFormat {
+    /// The head of that name.
+    ///
+    /// # Errors
+    /// `Settings`, with the names that there are.
+    pub fn of_name(name: &str) -> Result<&'static HeadFormat> {
+        HEADS.iter().copied().find(|format| format.name == name).ok_or_else(|| {
+            Error::new(ErrorKind::Settings, format!("There is no layout “{name}”"))
+                .remedy(format!("Use one of auto, {}", names().join(", ")))
+        })
+    }
+
+    /// The outputs of such a head: `f32 or f16 NxAx5+classes: centre x, …`.
+    pub fn expects(&self) -> String {
+        let outputs: Vec<String> = self.outputs.iter().map(OutputSpec::to_string).collect();
+        format!("{}: {}", outputs.join(", "), self.holds)
+    }
+
+    pub fn kernel(&self) -> DecodeKernel {
+        let with = |column| self.outputs.iter().find(|output| output.columns.contains(&column));
+        match with(Column::Classes) {
+            Some(scores) if scores.dims == COLUMNS_OF_ROWS => DecodeKernel::Columns,
+            Some(_) => DecodeKernel::Rows { objectness: with(Column::Objectness).is_some() },
+            None if self.usual_background().is_some() => DecodeKernel::Logits,
+            None => DecodeKernel::Ids,
+        }
+    }
+
+    /// Whether its models usually have a logit for the background; `None` where rows have no logits.
+    pub(crate) fn usual_background(&self) -> Option<bool> {
+        let usual =
+            |column: &Column| if let Column::Logits { has_background } = column { Some(*has_background) } else { None };
+        self.outputs.iter().flat_map(|output| output.columns).find_map(usual)
+    }
+
+    /// Whether its objects have masks, which are sums of prototypes.
+    pub fn has_prototypes(&self) -> bool {
+        self.outputs.iter().any(OutputSpec::is_prototypes)
+    }
+
+    /// What its maps of masks cover, if each row has one.
+    pub fn maps(&self) -> Option<MapOver> {
+        let over = |column: &Column| if let Column::Mask(over) = column { Some(*over) } else { None };
+        self.outputs.iter().flat_map(|output| output.columns).find_map(over)
+    }
+
+    /// Whether it gives classes of the whole frame, and no boxes.
+    pub fn is_classifier(&self) -> bool {
+        self.task == Task::Classify
+    }
+
+    /// Whether it gives a value for each pixel, and no boxes.
+    pub fn is_map(&self) -> bool {
+        matches!(self.task, Task::Semantic | Task::Depth)
+    }
+
+    /// Whether it gives boxes.
+    pub fn has_boxes(&self) -> bool {
+        !self.is_classifier() && !self.is_map()
+    }
+
+    /// Whether its boxes are rotated.
+    pub fn is_rotated(&self) -> bool {
+        self.outputs.iter().any(|output| output.columns.contains(&Column::Angle))
+    }
+
+    /// How its boxes that repeat better ones are recognised.
+    pub fn suppress(&self) -> Suppress {
+        match (self.needs_nms, self.is_rotated()) {
+            (false, _) => Suppress::None,
+            (true, false) => Suppress::Iou,
+            (true, true) => Suppress::RotatedIou,
+        }
+    }
+
+    /// How its boxes are encoded.
+    pub fn encoding(&self) -> BoxEncoding {
+        let encoding = |column: &Column| if let Column::Box(encoding) = column { Some(*encoding) } else { None };
+        let mut columns = self.outputs.iter().flat_map(|output| output.columns);
+        columns.find_map(encoding).expect("a head has boxes")
+    }
+
+    /// What class 0 is called where rows name their class.
+    pub fn first_class(&self) -> u8 {
+        let first = |column: &Column| if let Column::ClassId { first } = column { Some(*first) } else { None };
+        self.outputs.iter().flat_map(|output| output.columns).find_map(first).unwrap_or(0)
+    }
+}
+
+/// A name is one head's only.
+impl PartialEq for HeadFormat {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl std::fmt::Debug for HeadFormat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl std::fmt::Display for HeadFormat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl std::fmt::Display for OutputSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = match self.class {
+            ElementClass::Float => "f32 or f16",
+            ElementClass::Any => "numbers",
+            ElementClass::Integer => "u8, i32 or i64",
+        };
+        let fixed: usize = self.columns.iter().filter_map(|column| column.width(&ColumnSizes::default())).sum();
+        let counted = |wanted, text: &'static str| self.columns.contains(&wanted).then(|| text.to_string());
+        let columns = [(fixed > 0).then(|| fixed.to_string())]
+            .into_iter()
+            .chain([counted(Column::Classes, "classes"), counted(Column::Keypoints, "keypoints")])
+            .chain([self.columns.iter().any(|column| column.are_logits()).then(|| "classes".into())])
+            .chain([counted(Column::Coefficients, "coefficients")])
+            .flatten()
+            .collect::<Vec<_>>()
+            .join("+");
+        let dims: Vec<&str> = (self.dims.iter())
+            .map(|dim| match dim {
+                Dim::Batch => "N",
+                Dim::Rows => "A",
+                Dim::Columns => &columns,
+                Dim::Prototypes => "coefficients",
+                Dim::Height => "H",
+                Dim::Width => "W",
+                Dim::One => "1",
+            })
+            .collect();
+        let space = if self.name.is_empty() { "" } else { " " };
+        write!(f, "{}{space}{kind} {}", self.name, dims.join("x"))
+    }
+}
+
+impl OutputSpec {
+    pub(super) fn is_prototypes(&self) -> bool {
+        self.dims.contains(&Dim::Prototypes)
+    }
+
+    /// Its dimensions, if it has so many.
+    pub(super) fn dims_of(&self, count: usize) -> impl Iterator<Item = Dim> + Clone {
+        self.dims.iter().copied().filter(move |&dim| dim != Dim::One || count >= self.dims.len())
+    }
+
+    /// Whether it is prototypes, or a map for each row.
+    pub(super) fn has_masks(&self) -> bool {
+        self.dims.contains(&Dim::Height) && (self.is_prototypes() || self.dims.contains(&Dim::Rows))
+    }
+}
+
+/// Sizes of the columns whose width depends on the model.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ColumnSizes {
+    pub classes: usize,
+    /// `None` where these are not known.
+    pub keypoints: Option<KeypointShape>,
+    pub coefficients: Option<usize>,
+}
+
+impl Column {
+    pub(super) fn are_logits(self) -> bool {
+        matches!(self, Column::Logits { .. })
+    }
+
+    /// One for each class.
+    pub(crate) fn are_scores(self) -> bool {
+        self == Column::Classes || self.are_logits()
+    }
+
+    /// Elements of a row; `None` where that is not known.
+    pub(super) fn width(self, sizes: &ColumnSizes) -> Option<usize> {
+        match self {
+            Column::Box(_) => Some(4),
+            Column::Objectness
+            | Column::Score
+            | Column::ClassId { .. }
+            | Column::Angle
+            | Column::Count
+            | Column::Depth => Some(1),
+            Column::Mask(_) => Some(0),
+            Column::Classes | Column::Logits { .. } => Some(sizes.classes),
+            Column::Keypoints => sizes.keypoints.map(|shape| shape.numbers()),
+            Column::Coefficients => sizes.coefficients,
+        }
+    }
+}

@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Which head a model has.
+//!
+//! Names decide where a head's outputs have names. Else every head of the model's task whose dimensions fit gives its
+//! evidence; a class count that agrees with the labels decides between those left, then the stronger confidence. There
+//! is no guess between equals: the error names them.
+
+use smallvec::SmallVec;
+
+use super::background::BackgroundClass;
+use super::decode::rows_per_cell;
+use super::{Column, ColumnSizes, Dim, ElementClass, HEADS, HeadFormat, OutputSpec, exports};
+use crate::error::{Error, ErrorKind, Result};
+use crate::image::keypoints::KeypointModel;
+use crate::tensor::{DType, Dims, TensorDesc, list};
+
+/// The maximum number of boxes that heads choose themselves; 300 is usual.
+const MAX_CHOSEN: u64 = 1000;
+
+/// What is known about a model besides its outputs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelHints {
+    /// Number of labels, from a label file or the model's metadata.
+    pub classes: Option<usize>,
+    /// Width and height of the model's input.
+    pub input: Option<(u32, u32)>,
+    /// Boxes are final according to the metadata: Ultralytics' `end2end`, or `nms` in its `args`.
+    pub end_to_end: bool,
+    /// Ultralytics exported it: `author` in the metadata.
+    pub ultralytics: bool,
+    /// `description`, `head` and `task` in Ultralytics' metadata; empty where there is none.
+    pub description: String,
+    pub head: String,
+    pub task: String,
+    /// Of models that find keypoints.
+    pub keypoints: Option<KeypointModel>,
+    /// Its graph samples feature maps at points between pixels, as deformable attention does.
+    pub samples_points: bool,
+    /// Its graph has an `Exp`, as one that makes sizes of YOLOX's logarithms.
+    pub takes_exponentials: bool,
+    /// Which logit is the background's, for heads with logits.
+    pub background: BackgroundClass,
+}
+
+impl ModelHints {
+    pub(super) fn rtdetr(&self) -> bool {
+        self.head == "RTDETRDecoder" || self.description.to_ascii_lowercase().contains("rtdetr")
+    }
+}
+
+/// An output that has the dimensions of a head.
+pub(super) struct HeadCandidate<'a> {
+    pub name: &'a str,
+    /// It is the model's only output.
+    pub is_alone: bool,
+    pub grid: AnchorGrid,
+    /// -1 where that is dynamic.
+    pub rows: i64,
+    /// Elements of a row.
+    pub columns: i64,
+    pub output: &'a TensorDesc,
+    pub hints: &'a ModelHints,
+}
+
+impl HeadCandidate<'_> {
+    /// Pixels of the model's input for one of a map, across and down, where that is a whole number and the same.
+    pub fn pixels_of_map(&self) -> Option<i64> {
+        let &[height, width] = self.output.dims.last_chunk()?;
+        let (input_width, input_height) = self.hints.input?;
+        let (input_width, input_height) = (i64::from(input_width), i64::from(input_height));
+        let pixels = input_width.checked_div(width)?;
+        (pixels > 0
+            && width.checked_mul(pixels) == Some(input_width)
+            && height.checked_mul(pixels) == Some(input_height))
+        .then_some(pixels)
+    }
+}
+
+/// The number of rows for each cell of a grid over the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AnchorGrid {
+    One,
+    Three,
+    /// Not anchors: as few rows as a head has that chooses its boxes itself.
+    Few,
+    /// Not the anchors of any known grid.
+    Other,
+    /// The input's size or the number of rows is not known.
+    Unknown,
+}
+
+/// The evidence for a head, the weaker first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Confidence {
+    Shape,
+    /// A name, metadata, or a number that no other head has.
+    Sign,
+}
+
+/// A head matched to the outputs.
+pub(super) struct HeadMatch {
+    pub format: &'static HeadFormat,
+    /// In the order of the head's outputs.
+    pub outputs: SmallVec<[usize; 4]>,
+    pub rows: i64,
+    pub columns: i64,
+    /// `None` for heads that name class ids.
+    pub classes: Option<usize>,
+    /// Which of the logits of a row is not of a class.
+    pub background: Option<usize>,
+    /// The prototypes of masks, where there are some.
+    pub coefficients: Option<usize>,
+    confidence: Confidence,
+}
+
+/// The head of a model with these outputs, whose dimensions may be open; `choice` is the user's.
+///
+/// A dynamic number of rows is no evidence. What is ambiguous then need not be at the first inference, when
+/// [`Decoder::new`](super::Decoder::new) asks again. Until then only [`HeadFormat::input`] depends on it.
+///
+/// # Errors
+/// Tasks that no head is for, outputs that fit no head or (with neither labels nor names to decide) more than one,
+/// outputs that do not fit the choice, and class counts that are not the number of labels.
+pub fn recognise(
+    choice: Option<&'static HeadFormat>,
+    outputs: &[TensorDesc],
+    hints: &ModelHints,
+) -> Result<&'static HeadFormat> {
+    find(choice, outputs, hints).map(|found| found.format)
+}
+
+/// The head that [`recognise`] finds, and which outputs it reads, in its own order.
+///
+/// # Errors
+/// As [`recognise`].
+pub fn recognise_outputs(
+    outputs: &[TensorDesc],
+    hints: &ModelHints,
+) -> Result<(&'static HeadFormat, SmallVec<[usize; 4]>)> {
+    find(None, outputs, hints).map(|found| (found.format, found.outputs))
+}
+
+/// What is recognised of a model's outputs, and why.
+pub struct Recognised {
+    pub format: &'static HeadFormat,
+    /// Which outputs it reads, in its own order.
+    pub outputs: SmallVec<[usize; 4]>,
+    /// The number of classes; `None` where rows name their class.
+    pub classes: Option<usize>,
+    /// A clause: what decided.
+    pub reason: String,
+}
+
+/// As [`recognise`] finds it without a choice of the user's, with the reasons.
+///
+/// # Errors
+/// As [`recognise`].
+pub fn explain(outputs: &[TensorDesc], hints: &ModelHints) -> Result<Recognised> {
+    let HeadMatch { format, outputs: indices, classes, confidence, .. } = find(None, outputs, hints)?;
+    let read: Vec<TensorDesc> = indices.iter().map(|&index| outputs[index].clone()).collect();
+    let verb = if read.len() == 1 { "has" } else { "have" };
+    let mut reasons = vec![if is_found_by_shape(format) {
+        format!("{} {verb} the dimensions of this layout", list(&read))
+    } else {
+        format!("{} {verb} the names and dimensions of this layout", list(&read))
+    }];
+    if is_found_by_shape(format) && confidence == Confidence::Sign {
+        reasons.push("a name, a number or the metadata points to no other".into());
+    }
+    if hints.task == format.task.name() {
+        reasons.push(format!("the task in the file is “{}”", hints.task));
+    }
+    match (classes, hints.classes) {
+        (Some(classes), Some(labels)) if classes == labels => {
+            reasons.push(format!("there are as many class names as classes, {labels}"));
+        }
+        _ => {}
+    }
+    Ok(Recognised { format, outputs: indices, classes, reason: join(reasons.into_iter(), "and") })
+}
+
+/// Refuses models for a task that no head is for.
+pub(crate) fn check_task(task: &str) -> Result<()> {
+    if is_for(task).next().is_some() {
+        return Ok(());
+    }
+    let mut tasks: Vec<String> = Vec::new();
+    for format in HEADS {
+        let name = format!("“{}”", format.task.name());
+        if !tasks.contains(&name) {
+            tasks.push(name);
+        }
+    }
+    let verb = if tasks.len() == 1 { "is" } else { "are" };
+    let what = format!("Its task is “{task}”, and only {} {verb} supported", join(tasks.into_iter(), "and"));
+    Err(Error::new(ErrorKind::Model, what).remedy("Use the detection model of the same family"))
+}
+
+/// The heads for a task; all where the model has none.
+fn is_for(task: &str) -> impl Iterator<Item = &'static HeadFormat> {
+    HEADS.iter().copied().filter(move |format| task.is_empty() || format.task.name() == task)
+}
+
+pub(super) fn find(
+    choice: Option<&'static HeadFormat>,
+    outputs: &[TensorDesc],
+    hints: &ModelHints,
+) -> Result<HeadMatch> {
+    check_task(&hints.task)?;
+    let mut found = match choice {
+        Some(format) => forced(format, outputs, hints)?,
+        None => guessed(outputs, hints)?,
+    };
+    if let (Some(slots), Some(is_usual)) = (found.classes, found.format.usual_background()) {
+        found.background = hints.background.slot(slots, hints.classes, is_usual)?;
+        found.classes = Some(slots - usize::from(found.background.is_some()));
+    }
+    match (found.classes, hints.classes) {
+        (Some(classes), Some(labels)) if classes != labels => {
+            let format = found.format;
+            let scores =
+                format.outputs.iter().position(|output| output.columns.iter().any(|column| column.are_scores()));
+            let output = &outputs[found.outputs[scores.unwrap_or(0)]];
+            let classes = counted(classes, "class", "classes");
+            let beside = found.coefficients.filter(|_| format.has_prototypes());
+            let beside = beside.map(|count| counted(count, "mask coefficient", "mask coefficients"));
+            let beside = beside.or(found.background.map(|_| "the background".into()));
+            let beside = beside.map_or(String::new(), |counted| format!(" beside {counted}"));
+            let labels = counted(labels, "label", "labels");
+            let what = format!("Output {output} has {classes}{beside} as {format}, against {labels}");
+            let background = format.usual_background().map_or("", |_| "background-class on trtnms if it has one, and ");
+            Err(Error::new(ErrorKind::Settings, what).remedy(format!(
+                "Set layout=auto on trtnms, or the layout that the model has, {background}use the label file that \
+                 belongs to the model, one line for each class",
+            )))
+        }
+        _ => Ok(found),
+    }
+}
+
+fn forced(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHints) -> Result<HeadMatch> {
+    if !is_for(&hints.task).any(|other| other == format) {
+        let what =
+            format!("layout={format} is for the task “{}”, and the model's is “{}”", format.task.name(), hints.task);
+        return Err(Error::new(ErrorKind::Settings, what).remedy("Set layout=auto on trtnms"));
+    }
+    let named = || named(format, outputs, hints);
+    let in_order = || fit(format, outputs, hints, (0..format.outputs.len()).collect());
+    let any = || placements(format, outputs).into_iter().find_map(|indices| fit(format, outputs, hints, indices));
+    let found = if is_found_by_shape(format) { any() } else { named().or_else(in_order) };
+    found.ok_or_else(|| {
+        Error::new(ErrorKind::Settings, format!("The model's outputs do not fit layout={format}"))
+            .cause(format!(
+                "it reads {}, and there is {}{}{}",
+                format.expects(),
+                list(outputs),
+                keypoints_of(format, hints),
+                prototypes_of(format, outputs)
+            ))
+            .remedy("Set layout=auto on trtnms, or the layout that the model has")
+    })
+}
+
+/// The shape of the model's keypoints as text, where a head has some.
+fn keypoints_of(format: &HeadFormat, hints: &ModelHints) -> String {
+    if !format.outputs.iter().any(|output| output.columns.contains(&Column::Keypoints)) {
+        return String::new();
+    }
+    match &hints.keypoints {
+        Some(model) => {
+            format!(", with kpt_shape [{}, {}] in the model's metadata", model.shape.count, model.shape.dims)
+        }
+        None => ", without kpt_shape in the model's metadata".into(),
+    }
+}
+
+/// The outputs of four dimensions, which prototypes of masks have.
+fn with_four_dims(outputs: &[TensorDesc]) -> impl Iterator<Item = usize> + Clone {
+    (0..outputs.len()).filter(|&i| outputs[i].dims.len() == 4)
+}
+
+/// The number of coefficients that the prototypes need, where a head has some.
+fn prototypes_of(format: &HeadFormat, outputs: &[TensorDesc]) -> String {
+    if !format.has_prototypes() {
+        return String::new();
+    }
+    match with_four_dims(outputs).next() {
+        Some(i) => format!(", with {} as the prototypes of its masks, one for each coefficient", outputs[i]),
+        None => ", without prototypes of masks, which are an output of four dimensions".into(),
+    }
+}
+
+/// Whether the outputs of a head need no names: it has one, or another of other dimensions beside it.
+fn is_found_by_shape(format: &HeadFormat) -> bool {
+    format.outputs.iter().all(|output| output.name.is_empty())
+}
+
+/// Which outputs may be those of a head that is found by their shape. Of those alone the last comes first; of boxes
+/// with scores in another output, first those that are called boxes, then in the order of the model.
+fn placements(format: &HeadFormat, outputs: &[TensorDesc]) -> Vec<SmallVec<[usize; 4]>> {
+    let mut firsts: Vec<usize> = (0..outputs.len()).rev().collect();
+    if format.outputs.len() > 1 && !format.has_prototypes() {
+        firsts.sort_by_key(|&i| (!outputs[i].name.contains("box"), i));
+    }
+    let others = |i: usize| (0..outputs.len()).filter(move |&at| at != i);
+    match format.outputs.len() {
+        1 => firsts.into_iter().map(|i| [i].into_iter().collect()).collect(),
+        _ => firsts.into_iter().flat_map(|i| others(i).map(move |at| [i, at].into_iter().collect())).collect(),
+    }
+}
+
+fn guessed(outputs: &[TensorDesc], hints: &ModelHints) -> Result<HeadMatch> {
+    let heads = || is_for(&hints.task);
+    let by_name = heads().filter(|head| !is_found_by_shape(head)).filter_map(|head| named(head, outputs, hints));
+    // One head may be another with masks beside it.
+    if let Some(found) = by_name.max_by_key(|found| found.outputs.len()) {
+        return Ok(found);
+    }
+    let mut found: Vec<HeadMatch> =
+        heads().filter(|head| is_found_by_shape(head)).filter_map(|head| by_shape(head, outputs, hints)).collect();
+    if let Some(labels) = hints.classes {
+        let agrees = |found: &HeadMatch| found.classes.is_none_or(|classes| classes == labels);
+        if found.iter().any(agrees) {
+            found.retain(agrees);
+        }
+    }
+    let strongest = found.iter().map(|found| found.confidence).max();
+    found.retain(|found| Some(found.confidence) == strongest);
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        0 => Err(unknown(outputs, hints)),
+        _ => Err(ambiguous(&found, outputs, hints)),
+    }
+}
+
+/// A head of several outputs, found by their names.
+fn named(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHints) -> Option<HeadMatch> {
+    // TensorFlow's tensors are called `detection_boxes:0`.
+    let plain = |name: &'_ str| name.split_once(':').map_or(name, |(plain, _)| plain).to_string();
+    let index = |output: &OutputSpec| outputs.iter().position(|desc| plain(&desc.name) == output.name);
+    fit(format, outputs, hints, format.outputs.iter().map(index).collect::<Option<_>>()?)
+}
+
+/// A head that needs no names, if it fits and there is evidence for it. Of two alike the last is taken: YOLOv9's auxiliary
+/// head comes first.
+fn by_shape(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHints) -> Option<HeadMatch> {
+    placements(format, outputs).into_iter().find_map(|indices| {
+        let index = indices[0];
+        let mut found = fit(format, outputs, hints, indices)?;
+        let desc = &outputs[index];
+        // Boxes and scores in separate outputs, for the same rows: this is one half of another head.
+        let halved = outputs.iter().enumerate().any(|(at, other)| {
+            !found.outputs.contains(&at)
+                && matches!(other.dims.len(), 2 | 3)
+                && other.dims != desc.dims
+                && other.dims[1..].contains(&found.rows)
+        });
+        // Also where other dimensions are dynamic, the channels are not.
+        if halved || found.columns == Dims::DYNAMIC && format.outputs[0].dims.contains(&Dim::Columns) {
+            return None;
+        }
+        let grid = match (hints.input, u64::try_from(found.rows)) {
+            (Some(input), Ok(rows)) => match rows_per_cell(rows, input) {
+                Some(1) => AnchorGrid::One,
+                Some(_) => AnchorGrid::Three,
+                None if rows <= MAX_CHOSEN => AnchorGrid::Few,
+                None => AnchorGrid::Other,
+            },
+            (None, Ok(_)) if found.rows <= found.columns => return None,
+            _ => AnchorGrid::Unknown,
+        };
+        let HeadMatch { rows, columns, .. } = found;
+        found.confidence = (format.likely)(&HeadCandidate {
+            name: &desc.name,
+            is_alone: outputs.len() == 1,
+            grid,
+            rows,
+            columns,
+            output: desc,
+            hints,
+        })?;
+        Some(found)
+    })
+}
+
+/// Matches a head to these outputs. Dynamic dimensions fit any size.
+fn fit(
+    format: &'static HeadFormat,
+    outputs: &[TensorDesc],
+    hints: &ModelHints,
+    indices: SmallVec<[usize; 4]>,
+) -> Option<HeadMatch> {
+    // Missing outputs fit nothing below.
+    let prototypes = format.outputs.iter().zip(&indices).find(|(output, _)| output.is_prototypes());
+    let coefficients = prototypes.and_then(|(_, &index)| outputs.get(index)?.dims.get(1).copied());
+    let coefficients = coefficients.and_then(|count| usize::try_from(count).ok());
+    let keypoints = hints.keypoints.as_ref().map(|keypoints| keypoints.shape);
+    let sizes = ColumnSizes { classes: 0, keypoints, coefficients };
+    let (mut rows, mut columns, mut classes) = (Dims::DYNAMIC, Dims::DYNAMIC, None);
+    for (output, &index) in format.outputs.iter().zip(&indices) {
+        let desc = outputs.get(index)?;
+        let is_number = match desc.dtype {
+            DType::F32 | DType::F16 => output.class != ElementClass::Integer,
+            DType::U8 | DType::I32 | DType::I64 => output.class != ElementClass::Float,
+            DType::I8 | DType::Bool => false,
+        };
+        let wanted = output.dims_of(desc.dims.len());
+        let (dims, beyond) = desc.dims.split_at_checked(wanted.clone().count())?;
+        if !is_number || beyond.iter().any(|&dim| dim != 1) || format.is_map() && !beyond.is_empty() {
+            return None;
+        }
+        // Elements of a row besides the scores of the classes.
+        let mut widths = output.columns.iter().map(|column| column.width(&sizes));
+        let others = widths.try_fold(0i64, |sum, width| sum.checked_add(i64::try_from(width?).ok()?))?;
+        let has_classes = output.columns.iter().any(|column| column.are_scores());
+        for (wanted, &dim) in wanted.zip(dims) {
+            let known = dim != Dims::DYNAMIC;
+            match wanted {
+                _ if dim == 0 => return None,
+                Dim::One if dim != 1 => return None,
+                Dim::Rows if known && rows != Dims::DYNAMIC && dim != rows => return None,
+                Dim::Rows if known => rows = dim,
+                Dim::Columns if known && has_classes && dim <= others => return None,
+                Dim::Columns if known && !has_classes && dim != others => return None,
+                Dim::Columns if known && has_classes => classes = Some((dim - others) as usize),
+                Dim::Batch | Dim::Rows | Dim::Columns | Dim::Prototypes | Dim::Height | Dim::Width | Dim::One => {}
+            }
+            if wanted == Dim::Columns {
+                columns = dim;
+            }
+        }
+    }
+    let background = None;
+    Some(HeadMatch {
+        format,
+        outputs: indices,
+        rows,
+        columns,
+        classes,
+        background,
+        coefficients,
+        confidence: Confidence::Sign,
+    })
+}
+
+fn unknown(outputs: &[TensorDesc], hints: &ModelHints) -> Error {
+    let input = hints.input.map_or(String::new(), |(width, height)| format!(" for an input of {width}x{height}"));
+    let layouts = is_for(&hints.task).map(|format| format.name.to_string());
+    let keypoints = is_for(&hints.task).map(|format| keypoints_of(format, hints)).filter(|_| !hints.task.is_empty());
+    let keypoints = keypoints.max().unwrap_or_default();
+    let prototypes =
+        is_for(&hints.task).map(|format| prototypes_of(format, outputs)).filter(|_| !hints.task.is_empty());
+    let beside = format!("{input}{keypoints}{}", prototypes.max().unwrap_or_default());
+    let remedy = exports::remedy(outputs).map_or_else(
+        || format!("If it has one of these, set it as layout on trtnms: {}", join(layouts, "or")),
+        str::to_string,
+    );
+    Error::new(ErrorKind::Model, format!("No layout fits the model's outputs {}{beside}", list(outputs))).remedy(remedy)
+}
+
+fn ambiguous(found: &[HeadMatch], outputs: &[TensorDesc], hints: &ModelHints) -> Error {
+    let readings = found.iter().map(|found| match found.classes {
+        Some(classes) => format!("{} with {}", found.format.name, counted(classes, "class", "classes")),
+        None => found.format.name.to_string(),
+    });
+    let output = &outputs[found[0].outputs[0]];
+    let count = ["two", "three", "four"].get(found.len() - 2).unwrap_or(&"several");
+    let labels = hints.classes.map_or(String::new(), |labels| format!(", for {}", counted(labels, "label", "labels")));
+    let what = format!("Output {output} fits {count} layouts: {}{labels}", join(readings, "and"));
+    let choices = found.iter().map(|found| format!("layout={}", found.format.name));
+    Error::new(ErrorKind::Settings, what).remedy(format!("Set {} on trtnms", join(choices, "or")))
+}
+
+fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// `a, b or c`
+fn join(words: impl Iterator<Item = String>, conjunction: &str) -> String {
+    let words: Vec<String> = words.collect();
+    match words.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} {conjunction} {last}", rest.join(", ")),
+        _ => words.concat(),
+    }
+}

@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Frames to tensors: `kernels/preprocess.cu`, and `kernels/antialias.cu` for what is resized with antialiasing. The
+//! reference implementation is [`host`](crate::image::preprocess::host), whose tables the
+//! kernel uses.
+
+use std::ffi::CStr;
+
+use crate::cuda::ptx;
+use bytemuck::{Pod, Zeroable, cast_slice};
+
+use crate::image::device::{DevicePlane, DevicePlanes, check_planes};
+
+static PREPROCESS: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/preprocess.ptx"), "\0"));
+static ANTIALIAS: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/antialias.ptx"), "\0"));
+use crate::cuda::driver::{Context, Function, Launch, Stream};
+use crate::error::Result;
+use crate::image::frame::{Colorimetry, PixelFormat};
+use crate::image::geometry::{Letterbox, Rect};
+use crate::image::preprocess::HostPreprocessor as Reference;
+use crate::image::preprocess::antialias::{AntialiasSampler, TapAxis};
+use crate::image::preprocess::color::{Convert, YuvToRgb};
+use crate::image::preprocess::host::Samplers;
+use crate::image::preprocess::sampler::{SampleAxis, Sampler};
+use crate::image::transform::{Colors, InputSpec, TensorLayout};
+use crate::memory::{DeviceBlock, DevicePool};
+use crate::tensor::DType;
+
+/// Frames of one launch.
+pub const MAX_BATCH: usize = 8;
+
+/// Threads of a block, and the pixels of a row of the scaled frame that each makes, as in the kernel; with antialiasing
+/// it makes one.
+pub(super) const THREADS: (u32, u32) = (32, 4);
+pub(super) const COLUMNS: u32 = 2;
+
+/// Turns frames of one format and size into one kind of tensor. Built once per caps; holds the tables on the GPU.
+pub struct PreprocessKernel {
+    function: Function,
+    /// Pixels of a row that a thread makes.
+    columns: u32,
+    /// The same for chroma in pairs that are not aligned to both samples, which it reads one by one.
+    one_by_one: Option<Function>,
+    parameters: PreprocessParams,
+    format: PixelFormat,
+    /// Width and height of the frames.
+    size: (usize, usize),
+    letterbox: Letterbox,
+    /// What `parameters` has the addresses of.
+    _tables: DeviceBlock,
+    /// Bytes of an element.
+    element: usize,
+    bytes_read: (usize, usize),
+}
+
+/// `Frame` of the kernel.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct FrameView {
+    planes: [u64; 3],
+    tensor: u64,
+    strides: [u32; 3],
+    together: u32,
+}
+
+/// `Position` of the kernel.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Position {
+    first: u32,
+    first_weight: f32,
+    others: u32,
+    others_weight: f32,
+}
+
+/// `Taps` of the kernel: what of an axis a position is made of, in plane 0 and in the others, as first sample, count,
+/// and place of the first weight.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct Taps {
+    first: [u32; 3],
+    others: [u32; 3],
+    unused: [u32; 2],
+}
+
+/// What the kernel needs of the samplers.
+struct Tables {
+    bytes: Vec<u8>,
+    /// Where the rows begin in it, behind the columns.
+    rows: usize,
+    first_step: u32,
+    others_step: u32,
+    first_alone: bool,
+    bytes_read: (usize, usize),
+}
+
+/// `Parameters` of the kernel.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct PreprocessParams {
+    conversion: Conversion,
+    frames: [FrameView; MAX_BATCH],
+    columns: u64,
+    rows: u64,
+    left: u32,
+    top: u32,
+    width: u32,
+    height: u32,
+}
+
+/// `Conversion` of the kernels.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct Conversion {
+    tensor_width: u32,
+    tensor_height: u32,
+    first_step: u32,
+    others_step: u32,
+    first_alone: u32,
+    to_gray: u32,
+    reversed: u32,
+    channels: u32,
+    interleaved: u32,
+    dtype: u32,
+    matrix: [f32; 6],
+    factor: [f32; 3],
+    addend: [f32; 3],
+    pad: f32,
+}
+
+const _: () = assert!(size_of::<Taps>() == 32);
+const _: () = assert!(size_of::<FrameView>() == 48 && size_of::<Position>() == 16);
+const _: () = assert!(size_of::<Conversion>() == 92 && size_of::<PreprocessParams>() == MAX_BATCH * 48 + 128);
+
+impl Conversion {
+    /// As the reference implementation does it, with the bytes from a sample to the next in plane 0 and in the others.
+    pub(super) fn new(
+        reference: &Reference,
+        spec: &InputSpec,
+        [first_step, others_step]: [u32; 2],
+        first_alone: bool,
+    ) -> Self {
+        let (letterbox, colors) = (&reference.letterbox, spec.transform.colors);
+        let matrix = match reference.convert {
+            Convert::Rgb | Convert::RgbToGray => None,
+            Convert::YuvToRgb(matrix) | Convert::Luma(matrix) => Some(matrix),
+        };
+        let samples_reversed = reference.format.rgb_offsets() == Some([2, 1, 0]);
+        // What one of gray repeats in three channels.
+        let channel = |c: usize| reference.channels.get(c).unwrap_or(&reference.channels[0]);
+        Conversion {
+            tensor_width: letterbox.tensor_width,
+            tensor_height: letterbox.tensor_height,
+            first_step,
+            others_step,
+            first_alone: first_alone.into(),
+            to_gray: matches!(reference.convert, Convert::RgbToGray).into(),
+            reversed: (samples_reversed != (colors == Colors::Bgr)).into(),
+            channels: reference.channels.len() as u32,
+            interleaved: (reference.order == TensorLayout::Nhwc).into(),
+            dtype: match reference.dtype {
+                DType::F16 => 1,
+                DType::U8 => 2,
+                _ => 0,
+            },
+            matrix: matrix.map_or([0.0; 6], |YuvToRgb { black, gain, r_cr, g_cb, g_cr, b_cb }| {
+                [black, gain, r_cr, g_cb, g_cr, b_cb]
+            }),
+            factor: [0, 1, 2].map(|c| channel(c).factor),
+            addend: [0, 1, 2].map(|c| channel(c).addend),
+            pad: spec.transform.pad.into(),
+        }
+    }
+}
+
+impl PreprocessKernel {
+    /// For frames of `size`, width and height, and tensors of `spec`. `color` matters to YUV and gray formats.
+    ///
+    /// # Errors
+    /// As the reference implementation; `Run`, where the GPU fails.
+    pub fn new(
+        context: &Context,
+        format: PixelFormat,
+        size: (usize, usize),
+        color: Colorimetry,
+        spec: &InputSpec,
+    ) -> Result<PreprocessKernel> {
+        PreprocessKernel::of_region(context, format, size, (size.0 as u32, size.1 as u32).into(), color, spec)
+    }
+
+    /// The same for a part of each frame, as [`HostPreprocessor::of_region`](Reference::of_region).
+    ///
+    /// # Errors
+    /// As the reference implementation; `Run`, where the GPU fails.
+    pub fn of_region(
+        context: &Context,
+        format: PixelFormat,
+        size: (usize, usize),
+        source: Rect,
+        color: Colorimetry,
+        spec: &InputSpec,
+    ) -> Result<PreprocessKernel> {
+        let reference = Reference::of_region(format, size, source, color, spec)?;
+        let letterbox = reference.letterbox;
+        let (tables, module, columns) = match &reference.samplers {
+            Samplers::Bilinear(samplers) => (bilinear(samplers), PREPROCESS, COLUMNS),
+            Samplers::Antialiased(samplers) => (antialiased(samplers), ANTIALIAS, 1),
+        };
+        let mut block = DevicePool::new(context).take(tables.bytes.len())?;
+        block.write(&tables.bytes)?;
+
+        let steps = [tables.first_step, tables.others_step];
+        let parameters = PreprocessParams {
+            conversion: Conversion::new(&reference, spec, steps, tables.first_alone),
+            frames: [FrameView::default(); MAX_BATCH],
+            columns: block.address(),
+            rows: block.address() + tables.rows as u64,
+            left: letterbox.x,
+            top: letterbox.y,
+            width: letterbox.width,
+            height: letterbox.height,
+        };
+
+        let (samples, one_by_one) = match &reference.samplers {
+            Samplers::Bilinear(samplers) => samples_of(format, samplers),
+            Samplers::Antialiased(samplers) => (antialiased_samples_of(format, samplers), None),
+        };
+        let kernel = if columns == 1 { "antialias" } else { "preprocess" };
+        let module = context.module(module)?;
+        Ok(PreprocessKernel {
+            bytes_read: tables.bytes_read,
+            function: module.function(&format!("{kernel}_{samples}"))?,
+            columns,
+            one_by_one: one_by_one.map(|samples| module.function(&format!("{kernel}_{samples}"))).transpose()?,
+            parameters,
+            format,
+            size,
+            letterbox,
+            _tables: block,
+            element: reference.dtype.size(),
+        })
+    }
+
+    /// Where the frame lies in the tensor.
+    pub fn letterbox(&self) -> &Letterbox {
+        &self.letterbox
+    }
+
+    /// Bytes of a frame in the rows that are read, and in all rows of its planes that are.
+    pub fn bytes_read(&self) -> (usize, usize) {
+        self.bytes_read
+    }
+
+    /// Queues the making of a tensor, of which every element is written.
+    ///
+    /// # Errors
+    /// `WrongType`, if these are not the planes of such a frame: their number, a stride below a row's bytes, or odd
+    /// addresses of 16-bit samples. `Run`, where the GPU fails.
+    ///
+    /// # Safety
+    /// The planes have the rows of a frame as given to [`PreprocessKernel::new`], `tensor` the bytes of its tensor and
+    /// the alignment of its elements, and both stay so until the work is done. `self` lives until then too.
+    pub unsafe fn launch(&self, stream: &Stream, planes: &[DevicePlane], tensor: u64) -> Result<()> {
+        // SAFETY: the planes are of such a frame and the tensor has room, until the work is done.
+        unsafe { self.launch_batch(stream, &[(planes.into(), tensor)]) }
+    }
+
+    /// The same for several frames, with one launch for each [`MAX_BATCH`] of them.
+    ///
+    /// # Errors
+    /// As [`PreprocessKernel::launch`].
+    ///
+    /// # Safety
+    /// As [`PreprocessKernel::launch`].
+    pub unsafe fn launch_batch(&self, stream: &Stream, frames: &[(DevicePlanes, u64)]) -> Result<()> {
+        for frames in frames.chunks(MAX_BATCH) {
+            let mut parameters = self.parameters;
+            let one_by_one =
+                self.one_by_one.as_ref().filter(|_| !frames.iter().all(|(planes, _)| has_pairs(self.format, planes)));
+            for (view, (planes, tensor)) in parameters.frames.iter_mut().zip(frames) {
+                *view = self.view(planes, *tensor)?;
+            }
+            let function = one_by_one.unwrap_or(&self.function);
+            let grid = (
+                parameters.conversion.tensor_width.div_ceil(THREADS.0 * self.columns),
+                parameters.height.div_ceil(THREADS.1),
+                frames.len() as u32,
+            );
+            let shape = Launch { grid, block: (THREADS.0, THREADS.1, 1), shared: 0 };
+            // SAFETY: the kernel takes these parameters. The tables live as long as `self`, and `view` checked the
+            // planes, which stay with the tensors until the work is done.
+            unsafe { stream.launch(function, shape, &parameters)? };
+        }
+        Ok(())
+    }
+
+    fn view(&self, planes: &[DevicePlane], tensor: u64) -> Result<FrameView> {
+        check_planes(planes, self.format, self.size.0, self.size.1)?;
+        let all = three_planes(self.format, planes);
+        Ok(FrameView {
+            planes: all.map(|plane| plane.address),
+            tensor,
+            strides: all.map(|plane| plane.stride as u32),
+            together: are_together(&self.letterbox, tensor, self.element).into(),
+        })
+    }
+}
+
+/// The samples that a kernel reads, by the name of its entry; and those of the one for chroma in pairs that are not
+/// aligned to both samples.
+pub(super) fn samples_of(format: PixelFormat, samplers: &[Sampler]) -> (&'static str, Option<&'static str>) {
+    match (format, samplers) {
+        (PixelFormat::P010, [_]) => ("luma16", None),
+        (PixelFormat::P010, _) => ("p010", Some("planes16")),
+        (PixelFormat::Nv12, [_, _]) => ("nv12", Some("planes8")),
+        (_, [_, _, _]) => ("planes8", None),
+        (_, [pixels]) if pixels.offsets.len() == 3 => ("rgb", None),
+        _ => ("luma8", None),
+    }
+}
+
+/// The same with antialiasing, which reads pairs one by one.
+pub(super) fn antialiased_samples_of(format: PixelFormat, samplers: &[AntialiasSampler]) -> &'static str {
+    match (format, samplers) {
+        (PixelFormat::P010, [_]) => "luma16",
+        (PixelFormat::P010, _) => "pairs16",
+        (PixelFormat::Nv12, [_, _]) => "pairs8",
+        (_, [_, _, _]) => "planes8",
+        (_, [pixels]) if pixels.offsets.len() == 3 => "rgb",
+        _ => "luma8",
+    }
+}
+
+/// Whether every pair of chroma lies where it can be read as one.
+pub(super) fn has_pairs(format: PixelFormat, planes: &[DevicePlane]) -> bool {
+    let pair = 2 * format.pixel_bytes();
+    let is_aligned = |plane: &DevicePlane| (plane.address | plane.stride as u64).is_multiple_of(pair as u64);
+    planes.get(1).is_some_and(is_aligned)
+}
+
+/// The planes as kernels take them. Reading chroma one by one takes the second samples of pairs for a plane of their
+/// own; other kernels do not look there.
+pub(super) fn three_planes(format: PixelFormat, planes: &[DevicePlane]) -> [DevicePlane; 3] {
+    let [first, second] = [0, 1].map(|i| planes.get(i).copied().unwrap_or_default());
+    let behind = DevicePlane { address: second.address + format.pixel_bytes() as u64, ..second };
+    [first, second, planes.get(2).copied().unwrap_or(behind)]
+}
+
+/// Whether the columns of a thread can be written at once, into a tensor at that address with elements of that many bytes.
+pub(super) fn are_together(letterbox: &Letterbox, tensor: u64, element: usize) -> bool {
+    letterbox.tensor_width.is_multiple_of(COLUMNS) && tensor.is_multiple_of(u64::from(COLUMNS) * element as u64)
+}
+
+fn bytes_read(sampler: &Sampler) -> (usize, usize) {
+    let mut rows = vec![false; sampler.plane_rows];
+    for (&near, &weight) in sampler.rows.near.iter().zip(&sampler.rows.weight) {
+        rows[near as usize] = true;
+        // Without weight the next one is not read.
+        rows[near as usize + usize::from(weight != 0.0)] = true;
+    }
+    (sampler.row_bytes * rows.iter().filter(|&&read| read).count(), sampler.row_bytes * rows.len())
+}
+
+fn bilinear(samplers: &[Sampler]) -> Tables {
+    let (first, others) = (&samplers[0], samplers.last().expect("a frame has a plane"));
+    let (columns, rows) = (positions(&first.columns, &others.columns), positions(&first.rows, &others.rows));
+    Tables {
+        bytes: [cast_slice(&columns[..]), cast_slice(&rows[..])].concat(),
+        rows: size_of_val(&columns[..]),
+        first_step: step(first),
+        others_step: step(others),
+        first_alone: falls_on_samples(&first.columns) && falls_on_samples(&first.rows),
+        bytes_read: samplers.iter().map(bytes_read).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1)),
+    }
+}
+
+fn antialiased(samplers: &[AntialiasSampler]) -> Tables {
+    let (first, others) = (&samplers[0], samplers.last().expect("a frame has a plane"));
+    let mut weights: Vec<f32> = Vec::new();
+    // Weights lie behind both tables, and are counted from the beginning.
+    let words = size_of::<Taps>() / size_of::<f32>();
+    let behind = words * (first.columns.first.len() + first.rows.first.len());
+    let mut runs = |axis: &TapAxis, unit: usize| -> Vec<[u32; 3]> {
+        let begin = (behind + weights.len()) as u32;
+        weights.extend_from_slice(&axis.weights);
+        let places = axis.first.iter().zip(axis.start.windows(2));
+        places.map(|(&first, places)| [first * unit as u32, places[1] - places[0], begin + places[0]]).collect()
+    };
+    let mut taps = |first: (&TapAxis, usize), others: (&TapAxis, usize)| -> Vec<Taps> {
+        let (first, others) = (runs(first.0, first.1), runs(others.0, others.1));
+        first.into_iter().zip(others).map(|(first, others)| Taps { first, others, unused: [0; 2] }).collect()
+    };
+    let columns = taps((&first.columns, first.pixel), (&others.columns, others.pixel));
+    let rows = taps((&first.rows, 1), (&others.rows, 1));
+    let read = |sampler: &AntialiasSampler| {
+        let (begin, end) = sampler.rows.span();
+        (end - begin) * sampler.row_bytes
+    };
+    let bytes_read = samplers.iter().map(read).sum();
+    Tables {
+        rows: size_of_val(&columns[..]),
+        bytes: [cast_slice(&columns[..]), cast_slice(&rows[..]), cast_slice(&weights[..])].concat(),
+        first_step: first.pixel as u32,
+        others_step: others.pixel as u32,
+        first_alone: false,
+        bytes_read: (bytes_read, bytes_read),
+    }
+}
+
+/// Bytes from a sample to the next in its row; 0 where there is only one.
+pub(super) fn step(sampler: &Sampler) -> u32 {
+    if sampler.row_bytes > sampler.pixel { sampler.pixel as u32 } else { 0 }
+}
+
+fn falls_on_samples(axis: &SampleAxis) -> bool {
+    axis.weight.iter().all(|&weight| weight == 0.0)
+}
+
+fn positions(first: &SampleAxis, others: &SampleAxis) -> Vec<Position> {
+    let others = others.near.iter().zip(&others.weight);
+    let both = first.near.iter().zip(&first.weight).zip(others);
+    let position =
+        |((&first, &first_weight), (&others, &others_weight))| Position { first, first_weight, others, others_weight };
+    both.map(position).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::frame::{Frame, Plane};
+
+    /// What `kernels/antialias.cu` makes of a sample of each pixel, from the tables alone.
+    fn mean(
+        tables: &Tables,
+        [rows, columns]: [[u32; 3]; 2],
+        step: u32,
+        plane: &Plane,
+        sample: impl Fn(&[u8]) -> f32,
+    ) -> f32 {
+        let weight = |i: u32| bytemuck::pod_read_unaligned::<f32>(&tables.bytes[4 * i as usize..][..4]);
+        let down = |x: u32| {
+            let at = |y: u32| (rows[0] + y) as usize * plane.stride + (columns[0] + x * step) as usize;
+            let products = (0..rows[1]).map(|y| sample(&plane.data[at(y)..]) * weight(rows[2] + y));
+            products.reduce(|sum, product| sum + product).unwrap()
+        };
+        let products = (0..columns[1]).map(|x| down(x) * weight(columns[2] + x));
+        products.reduce(|sum, product| sum + product).unwrap()
+    }
+
+    /// The tables lead a kernel to the samples and weights of the reference implementation.
+    #[test]
+    fn antialiased_tables_hold_what_the_host_reads() {
+        for format in PixelFormat::ALL {
+            let (width, height) = (37, 23);
+            let spec: InputSpec =
+                "cuda f32 1x3x8x12 nchw rgb center-crop:0 scale:1 chroma:sited images".parse().unwrap();
+            let source = Rect { left: 3, top: 1, right: 36, bottom: 22 };
+            let color = Colorimetry::default();
+            let mut reference = Reference::of_region(format, (width, height), source, color, &spec).unwrap();
+            let planes: Vec<(usize, Vec<u8>)> = (format.planes(width, height).into_iter())
+                .map(|(row, rows)| (row, (0..row * rows).map(|i| (i * i % 251) as u8).collect()))
+                .collect();
+            let planes = planes.iter().map(|(stride, data)| Plane { data, stride: *stride }).collect();
+            let frame = Frame { format, width, height, planes };
+            let Samplers::Antialiased(samplers) = &mut reference.samplers else { panic!("{}", format.name()) };
+            let tables = antialiased(samplers);
+            let taps = |at: usize| bytemuck::pod_read_unaligned::<Taps>(&tables.bytes[at..][..size_of::<Taps>()]);
+            let last = samplers.len() - 1;
+            for (plane, sampler) in samplers.iter_mut().enumerate() {
+                let run = |taps: Taps| if plane == 0 { taps.first } else { taps.others };
+                let step = if plane == 0 { tables.first_step } else { tables.others_step };
+                let (sample, offsets) = (sampler.sample, sampler.offsets.clone());
+                for j in 0..8 {
+                    let mut wanted = vec![0.0; sampler.channels() * 12];
+                    sampler.sample(&frame, j, &mut wanted);
+                    for (i, line) in (0..12).flat_map(|i| (0..offsets.len()).map(move |line| (i, line))) {
+                        let runs = [taps(tables.rows + j * size_of::<Taps>()), taps(i * size_of::<Taps>())].map(run);
+                        let value = |bytes: &[u8]| match sample {
+                            2 => {
+                                f32::from(u16::from_le_bytes([bytes[2 * offsets[line]], bytes[2 * offsets[line] + 1]]))
+                                    / 256.0
+                            }
+                            _ => f32::from(bytes[offsets[line]]),
+                        };
+                        let found = mean(&tables, runs, step, &frame.planes[plane.min(last)], value);
+                        assert_eq!(found, wanted[line * 12 + i], "{} {plane} {i},{j}", format.name());
+                    }
+                }
+            }
+        }
+    }
+}

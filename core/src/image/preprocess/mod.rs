@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Frame to tensor: on the host, and on a GPU with the same result in every bit.
+
+pub(crate) mod antialias;
+pub mod antialias_regions;
+pub mod color;
+pub mod device;
+pub mod host;
+pub mod kernel;
+pub mod region_kernel;
+mod regions;
+pub(crate) mod sampler;
+
+use crate::cuda::driver::Context;
+use crate::error::Result;
+use crate::image::frame::{Colorimetry, Frame, PixelFormat};
+use crate::image::geometry::{Letterbox, Rect};
+use crate::image::transform::InputSpec;
+use crate::memory::Pool;
+use crate::tensor::{Tensor, TensorDesc, Tensors};
+use device::DevicePreprocessor;
+pub use host::{HostPreprocessor, MAX_SIDE};
+use regions::ByRegion;
+
+/// Makes tensors of frames of one kind, on the host or the GPU as the model needs them.
+pub enum Preprocessor {
+    Host { preprocess: Box<HostPreprocessor>, regions: Box<HostRegions>, desc: TensorDesc, pool: Pool },
+    Device(Box<DevicePreprocessor>),
+}
+
+/// Makes the tensors of parts of a frame on the host.
+pub struct HostRegions {
+    color: Colorimetry,
+    spec: InputSpec,
+    of: ByRegion<HostPreprocessor>,
+}
+
+impl Preprocessor {
+    /// For frames of `size`, width and height; on the GPU of that context, if any. `color` matters to YUV and gray formats.
+    ///
+    /// # Errors
+    /// As [`HostPreprocessor::new`] and [`DevicePreprocessor::new`].
+    pub fn new(
+        context: Option<&Context>,
+        pixels: PixelFormat,
+        size: (usize, usize),
+        color: Colorimetry,
+        spec: &InputSpec,
+    ) -> Result<Self> {
+        Ok(match context {
+            Some(context) => {
+                Preprocessor::Device(Box::new(DevicePreprocessor::new(context, pixels, size, color, spec)?))
+            }
+            None => {
+                let preprocess = Box::new(HostPreprocessor::new(pixels, size.0, size.1, color, spec)?);
+                let regions = Box::new(HostRegions { color, spec: spec.clone(), of: ByRegion::default() });
+                Preprocessor::Host { preprocess, regions, desc: spec.desc.clone(), pool: Pool::default() }
+            }
+        })
+    }
+
+    /// Of the GPU, if it is one.
+    pub fn context(&self) -> Option<&Context> {
+        match self {
+            Preprocessor::Host { .. } => None,
+            Preprocessor::Device(device) => Some(device.context()),
+        }
+    }
+
+    /// The tensor of a frame in host memory, whose bytes are read when this returns.
+    ///
+    /// # Errors
+    /// As [`HostPreprocessor::run`] and [`DevicePreprocessor::of_host`].
+    pub fn of_host(&mut self, frame: &Frame) -> Result<Tensors> {
+        match self {
+            Preprocessor::Host { preprocess, desc, pool, .. } => {
+                let tensor = Tensor::fill(pool, desc.clone(), |bytes| preprocess.run(frame, bytes))?;
+                Ok(Tensors::new(vec![tensor], None, None))
+            }
+            Preprocessor::Device(device) => device.of_host(frame),
+        }
+    }
+
+    /// The tensors of parts of such a frame.
+    ///
+    /// # Errors
+    /// As [`Preprocessor::of_host`]; `Negotiation`, where a part is empty or not in the frame.
+    pub fn regions_of_host(&mut self, frame: &Frame, sources: &[Rect]) -> Result<Vec<Tensors>> {
+        match self {
+            Preprocessor::Host { preprocess, regions, desc, pool } => {
+                let HostRegions { color, spec, of } = &mut **regions;
+                let (format, size) = (preprocess.format, preprocess.size);
+                let tensor = |(index, &source): (usize, &Rect)| {
+                    let make = || HostPreprocessor::of_region(format, size, source, *color, spec);
+                    let preprocess = of.of(index, source, make)?;
+                    let tensor = Tensor::fill(pool, desc.clone(), |bytes| preprocess.run(frame, bytes))?;
+                    Ok(Tensors::new(vec![tensor], None, None))
+                };
+                sources.iter().enumerate().map(tensor).collect()
+            }
+            Preprocessor::Device(device) => device.regions_of_host(frame, sources),
+        }
+    }
+
+    pub fn letterbox(&self) -> &Letterbox {
+        match self {
+            Preprocessor::Host { preprocess, .. } => preprocess.letterbox(),
+            Preprocessor::Device(device) => device.letterbox(),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Rectangles of a frame to tensors in one launch: `kernels/regions.cu`. Each tensor is equal in every bit to the one that
+//! [`HostPreprocessor::of_region`] makes.
+
+use std::ffi::CStr;
+
+use super::HostPreprocessor;
+use super::host::{Samplers, check_source};
+use super::kernel::{COLUMNS, Conversion, THREADS, are_together, has_pairs, samples_of, step, three_planes};
+use super::sampler::{SampledPlane, Siting};
+use crate::cuda::driver::{Context, Function, Launch, Stream};
+use crate::cuda::ptx;
+use crate::error::Result;
+use crate::image::device::{DevicePlane, check_planes};
+use crate::image::frame::{Colorimetry, PixelFormat};
+use crate::image::geometry::Rect;
+use crate::image::slices::MAX_REGIONS;
+use crate::image::transform::InputSpec;
+
+/// Rows of the scaled rectangle for a thread, as in the kernel.
+const ROWS: u32 = 2;
+
+static REGIONS: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/regions.ptx"), "\0"));
+
+/// Turns rectangles of frames of one format and size into tensors of one kind.
+pub struct RegionKernel {
+    function: Function,
+    /// For chroma in pairs that are not aligned to both samples.
+    one_by_one: Option<Function>,
+    parameters: RegionParams,
+    format: PixelFormat,
+    /// Width and height of the frames.
+    size: (usize, usize),
+    spec: InputSpec,
+}
+
+/// `Region` of the kernel.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct RegionView {
+    tensor: u64,
+    source: [u32; 4],
+    place: [u32; 4],
+    together: u32,
+    unused: u32,
+}
+
+/// `Parameters` of the kernel.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct RegionParams {
+    conversion: Conversion,
+    samples: u32,
+    other_samples: u32,
+    sitings: [u32; 2],
+    strides: [u32; 3],
+    planes: [u64; 3],
+    regions: [RegionView; MAX_REGIONS],
+}
+
+const _: () = assert!(size_of::<RegionView>() == 48 && size_of::<RegionParams>() == 144 + MAX_REGIONS * 48);
+// All that a kernel may get.
+const _: () = assert!(size_of::<RegionParams>() <= 4096);
+
+/// `Siting` of the kernels. Planes with a sample for each pixel are not asked for theirs.
+pub(super) fn siting_code(siting: Siting) -> u32 {
+    match siting {
+        Siting::Between(2, 1) => 1,
+        Siting::Between(2, _) => 2,
+        Siting::InCommon | Siting::Between(..) => 0,
+    }
+}
+
+impl RegionKernel {
+    /// For frames of `size`, width and height. `color` matters to YUV and gray formats. `None` where tensors are made with
+    /// antialiasing, as by [`AntialiasedRegionKernel`](super::antialias_regions::AntialiasedRegionKernel).
+    ///
+    /// # Errors
+    /// As [`HostPreprocessor::new`]; `Run`, where the GPU fails.
+    pub fn new(
+        context: &Context,
+        format: PixelFormat,
+        size: (usize, usize),
+        color: Colorimetry,
+        spec: &InputSpec,
+    ) -> Result<Option<Self>> {
+        let reference = HostPreprocessor::new(format, size.0, size.1, color, spec)?;
+        let Samplers::Bilinear(samplers) = &reference.samplers else { return Ok(None) };
+        let (first, others) = (&samplers[0], samplers.last().expect("a frame has a plane"));
+        let sitings = SampledPlane::all(format, size, color, &spec.transform).last().expect("as above").sitings;
+        let parameters = RegionParams {
+            conversion: Conversion::new(&reference, spec, [step(first), step(others)], false),
+            samples: (first.row_bytes / first.pixel) as u32,
+            other_samples: (others.row_bytes / others.pixel) as u32,
+            sitings: sitings.map(siting_code),
+            strides: [0; 3],
+            planes: [0; 3],
+            regions: [RegionView::default(); MAX_REGIONS],
+        };
+        let module = context.module(REGIONS)?;
+        let function = |samples: &str| module.function(&format!("regions_{samples}"));
+        let (samples, one_by_one) = samples_of(format, samplers);
+        Ok(Some(RegionKernel {
+            function: function(samples)?,
+            one_by_one: one_by_one.map(function).transpose()?,
+            parameters,
+            format,
+            size,
+            spec: spec.clone(),
+        }))
+    }
+
+    /// Queues the making of a tensor for each of these rectangles, of which every element is written: by one launch for each
+    /// [`MAX_REGIONS`] of them.
+    ///
+    /// # Errors
+    /// `WrongType`, if these are not the planes of such a frame; `Negotiation`, where a rectangle is empty or not in
+    /// the frame; `Run`, where the GPU fails.
+    ///
+    /// # Safety
+    /// The planes have the rows of a frame as given to [`RegionKernel::new`], each tensor the bytes of one and the
+    /// alignment of its elements, and all stay so until the work is done.
+    pub unsafe fn launch(
+        &self,
+        stream: &Stream,
+        planes: &[DevicePlane],
+        regions: impl Iterator<Item = (Rect, u64)>,
+    ) -> Result<()> {
+        check_planes(planes, self.format, self.size.0, self.size.1)?;
+        let one_by_one = self.one_by_one.as_ref().filter(|_| !has_pairs(self.format, planes));
+        let function = one_by_one.unwrap_or(&self.function);
+        let all = three_planes(self.format, planes);
+        let mut parameters = self.parameters;
+        parameters.planes = all.map(|plane| plane.address);
+        parameters.strides = all.map(|plane| plane.stride as u32);
+        let (mut count, mut height) = (0, 0);
+        let launch = |parameters: &RegionParams, count: usize, height: u32| {
+            let (_, _, width) = self.spec.chw();
+            let across = (width as u32).div_ceil(THREADS.0 * COLUMNS);
+            let grid = (across, height.div_ceil(THREADS.1 * ROWS), count as u32);
+            let shape = Launch { grid, block: (THREADS.0, THREADS.1, 1), shared: 0 };
+            // SAFETY: the kernel takes these parameters. The planes were checked, and stay with the tensors until the
+            // work is done.
+            unsafe { stream.launch(function, shape, parameters) }
+        };
+        for (source, tensor) in regions {
+            check_source(&source, self.size.0, self.size.1)?;
+            let letterbox = self.spec.letterbox(source);
+            parameters.regions[count] = RegionView {
+                tensor,
+                source: [source.left, source.top, source.width(), source.height()],
+                place: [letterbox.x, letterbox.y, letterbox.width, letterbox.height],
+                together: are_together(&letterbox, tensor, self.spec.desc.dtype.size()).into(),
+                unused: 0,
+            };
+            (count, height) = (count + 1, height.max(letterbox.height));
+            if count == MAX_REGIONS {
+                launch(&parameters, count, height)?;
+                (count, height) = (0, 0);
+            }
+        }
+        if count > 0 { launch(&parameters, count, height) } else { Ok(()) }
+    }
+}

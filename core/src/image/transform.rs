@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The input transform: how a frame becomes the tensor that a model wants.
+//!
+//! [`InputSpec`] has both, tensor and transform. Its text form travels in the caps between trtinfer and trtpreprocess
+//! (and shows in `gst-launch-1.0 -v`): `cpu f32 1x3x640x640 nchw rgb letterbox:114 scale:0.003921569 images`, with
+//! `chroma:sited`, `shortest-edge:…`, `mean:…` and `std:…` before the name where they are wanted.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::device::Device;
+use crate::error::{Error, ErrorKind, Result};
+use crate::image::geometry::{Letterbox, Rect, ResizeMode};
+use crate::options::{Choices, choices};
+use crate::tensor::{DType, Dims, TensorDesc};
+
+/// Which colours the channels hold, in this order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Colors {
+    #[default]
+    Rgb,
+    Bgr,
+    Gray,
+}
+
+/// Whether channels are planes or lie together in each pixel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TensorLayout {
+    #[default]
+    Nchw,
+    Nhwc,
+}
+
+/// Which chroma goes with a luma sample of 4:2:0 formats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Chroma {
+    /// The one sample that four pixels have in common, unchanged. OpenCV, swscale and videoconvert read frames so, and
+    /// models are trained on what they read.
+    #[default]
+    Nearest,
+    /// Interpolated between samples at the positions of the frame's chroma site.
+    Sited,
+}
+
+choices! {
+    Chroma, "GstTrtChromaSampling":
+    Chroma::Nearest => "nearest" "The sample of its own block of 2x2 pixels, as OpenCV, swscale and videoconvert read frames"
+    Chroma::Sited => "sited" "Interpolated between samples at the chroma-site of the caps"
+}
+
+/// What happens to pixels: an element of the tensor is `(sample × scale − mean) / std`, sample in 0..255.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct InputTransform {
+    pub colors: Colors,
+    pub chroma: Chroma,
+    pub fit: ResizeMode,
+    /// With [`ResizeMode::CenterCrop`], to how many pixels the shorter edge is resized before the middle is cut out:
+    /// 256 for inputs of 224, as torchvision and timm do it; 0 for as many as the tensor has.
+    pub shortest_edge: u32,
+    /// Sample value of the padding, the same in each channel; normalised like any other.
+    pub pad: u8,
+    pub scale: f32,
+    pub mean: [f32; 3],
+    pub std: [f32; 3],
+}
+
+impl Default for InputTransform {
+    /// Ultralytics' YOLO: RGB in 0..1, letterboxed with grey 114.
+    fn default() -> Self {
+        InputTransform {
+            colors: Colors::Rgb,
+            chroma: Chroma::Nearest,
+            fit: ResizeMode::Letterbox,
+            shortest_edge: 0,
+            pad: 114,
+            scale: 1.0 / 255.0,
+            mean: [0.0; 3],
+            std: [1.0; 3],
+        }
+    }
+}
+
+impl InputTransform {
+    /// Factor and addend of each channel: element = sample × factor + addend.
+    #[doc(hidden)]
+    pub fn normalisation(&self) -> [(f32, f32); 3] {
+        std::array::from_fn(|c| (self.scale / self.std[c], -self.mean[c] / self.std[c]))
+    }
+}
+
+/// The tensor that a model wants for a frame.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InputSpec {
+    /// Where the tensor must be.
+    pub device: Device,
+    /// Rank 4; dimensions are fixed.
+    pub desc: TensorDesc,
+    pub order: TensorLayout,
+    pub transform: InputTransform,
+}
+
+impl InputSpec {
+    /// Channels, height and width.
+    pub fn chw(&self) -> (usize, usize, usize) {
+        let dim = |i: usize| self.desc.dims.get(i).copied().unwrap_or(0).max(0) as usize;
+        match self.order {
+            TensorLayout::Nchw => (dim(1), dim(2), dim(3)),
+            TensorLayout::Nhwc => (dim(3), dim(1), dim(2)),
+        }
+    }
+
+    /// The same for a tensor of another width and height.
+    pub fn resized(&self, (width, height): (u32, u32)) -> Self {
+        let mut spec = self.clone();
+        let (h, w) = self.order.sides();
+        (spec.desc.dims.0[h], spec.desc.dims.0[w]) = (height.into(), width.into());
+        spec
+    }
+
+    /// Where a part of a frame, or the whole frame of that size, lies in the tensor.
+    pub fn letterbox(&self, source: impl Into<Rect>) -> Letterbox {
+        let (_, height, width) = self.chw();
+        let tensor = (width as u32, height as u32);
+        match self.transform.fit {
+            ResizeMode::CenterCrop => Letterbox::center_crop(source, tensor, self.transform.shortest_edge),
+            fit => Letterbox::new(source, tensor, fit),
+        }
+    }
+}
+
+impl Colors {
+    #[doc(hidden)]
+    pub const ALL: [Colors; 3] = [Colors::Rgb, Colors::Bgr, Colors::Gray];
+
+    #[doc(hidden)]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Colors::Rgb => "rgb",
+            Colors::Bgr => "bgr",
+            Colors::Gray => "gray",
+        }
+    }
+
+    #[doc(hidden)]
+    pub const fn channels(self) -> usize {
+        match self {
+            Colors::Rgb | Colors::Bgr => 3,
+            Colors::Gray => 1,
+        }
+    }
+}
+
+impl Chroma {
+    #[doc(hidden)]
+    pub const ALL: [Chroma; 2] = [Chroma::Nearest, Chroma::Sited];
+}
+
+impl TensorLayout {
+    #[doc(hidden)]
+    pub const ALL: [TensorLayout; 2] = [TensorLayout::Nchw, TensorLayout::Nhwc];
+
+    /// Which dimensions are height and width.
+    pub const fn sides(self) -> (usize, usize) {
+        match self {
+            TensorLayout::Nchw => (2, 3),
+            TensorLayout::Nhwc => (1, 2),
+        }
+    }
+
+    #[doc(hidden)]
+    pub const fn name(self) -> &'static str {
+        match self {
+            TensorLayout::Nchw => "nchw",
+            TensorLayout::Nhwc => "nhwc",
+        }
+    }
+}
+
+impl ResizeMode {
+    #[doc(hidden)]
+    pub const ALL: [ResizeMode; 4] =
+        [ResizeMode::Letterbox, ResizeMode::LetterboxTopLeft, ResizeMode::Stretch, ResizeMode::CenterCrop];
+
+    #[doc(hidden)]
+    pub const fn name(self) -> &'static str {
+        match self {
+            ResizeMode::Letterbox => "letterbox",
+            ResizeMode::LetterboxTopLeft => "letterbox-top-left",
+            ResizeMode::Stretch => "stretch",
+            ResizeMode::CenterCrop => "center-crop",
+        }
+    }
+}
+
+impl fmt::Display for InputSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let InputTransform { colors, chroma, fit, shortest_edge, pad, scale, mean, std } = &self.transform;
+        write!(f, "{} {} {} ", self.device, self.desc.dtype, self.desc.dims)?;
+        write!(f, "{} {} {}:{pad} scale:{scale}", self.order.name(), colors.name(), fit.name())?;
+        if *chroma != Chroma::default() {
+            write!(f, " chroma:{}", chroma.word())?;
+        }
+        if *shortest_edge != 0 {
+            write!(f, " shortest-edge:{shortest_edge}")?;
+        }
+        for (word, values, default) in [("mean", mean, 0.0), ("std", std, 1.0)] {
+            if *values != [default; 3] {
+                write!(f, " {word}:{}/{}/{}", values[0], values[1], values[2])?;
+            }
+        }
+        // Last, because a tensor's name may hold anything.
+        write!(f, " {}", self.desc.name)
+    }
+}
+
+impl FromStr for InputSpec {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        parse(text).ok_or_else(|| {
+            Error::new(ErrorKind::Negotiation, format!("The caps field tensor=“{text}” cannot be read"))
+                .remedy("Use trtpreprocess and trtinfer of the same version")
+        })
+    }
+}
+
+fn parse(text: &str) -> Option<InputSpec> {
+    let mut rest = text;
+    let mut word = || {
+        let (word, tail) = rest.split_once(' ')?;
+        rest = tail;
+        Some(word)
+    };
+    let device: Device = word()?.parse().ok()?;
+    let dtype: DType = word()?.parse().ok()?;
+    let dims: Dims = word()?.parse().ok()?;
+    let order = word()?;
+    let order = TensorLayout::ALL.into_iter().find(|o| o.name() == order)?;
+    let colors = word()?;
+    let colors = Colors::ALL.into_iter().find(|c| c.name() == colors)?;
+    let (fit, pad) = word()?.split_once(':')?;
+    let fit = ResizeMode::ALL.into_iter().find(|f| f.name() == fit)?;
+    let mut transform = InputTransform { colors, fit, pad: pad.parse().ok()?, ..InputTransform::default() };
+    transform.scale = word()?.strip_prefix("scale:")?.parse().ok()?;
+    if let Some(tail) = rest.strip_prefix("chroma:") {
+        let (name, tail) = tail.split_once(' ')?;
+        transform.chroma = Chroma::of_word(name)?;
+        rest = tail;
+    }
+    if let Some(tail) = rest.strip_prefix("shortest-edge:") {
+        let (edge, tail) = tail.split_once(' ')?;
+        transform.shortest_edge = edge.parse().ok()?;
+        rest = tail;
+    }
+    for (prefix, values) in [("mean:", &mut transform.mean), ("std:", &mut transform.std)] {
+        if let Some(tail) = rest.strip_prefix(prefix) {
+            let (triple, tail) = tail.split_once(' ')?;
+            *values = parse_triple(triple, '/')?;
+            rest = tail;
+        }
+    }
+    let desc = TensorDesc { name: rest.to_string(), dtype, dims };
+    (desc.dims.len() == 4).then_some(InputSpec { device, desc, order, transform })
+}
+
+/// Width and height from `640x480`; `None` from nothing. `property` is named in the error.
+pub fn parse_size(property: &str, text: &str) -> Result<Option<(u32, u32)>> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let size = text.split_once('x').and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
+    let possible = |&(width, height): &(u32, u32)| (1..=16384).contains(&width) && (1..=16384).contains(&height);
+    size.filter(possible).map(Some).ok_or_else(|| {
+        Error::new(ErrorKind::Settings, format!("{property}={text} is no size"))
+            .remedy("Write width and height like 640x640, each from 1 to 16384")
+    })
+}
+
+/// Three finite numbers, or one for all three.
+pub fn parse_triple(text: &str, separator: char) -> Option<[f32; 3]> {
+    let mut values = text.split(separator).map(|value| value.trim().parse().ok().filter(|v: &f32| v.is_finite()));
+    let first = values.next()??;
+    let Some(second) = values.next() else { return Some([first; 3]) };
+    let third = values.next()??;
+    values.next().is_none().then_some([first, second?, third])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> InputSpec {
+        InputSpec {
+            device: Device::Host,
+            desc: TensorDesc::new("images", DType::F32, &[1, 3, 480, 640]),
+            order: TensorLayout::Nchw,
+            transform: InputTransform::default(),
+        }
+    }
+
+    #[test]
+    fn text_form_round_trips() {
+        let text = "cpu f32 1x3x480x640 nchw rgb letterbox:114 scale:0.003921569 images";
+        assert_eq!(spec().to_string(), text);
+        assert_eq!(text.parse::<InputSpec>().unwrap(), spec());
+
+        let mut other = spec();
+        other.desc.name = "input tensor:0".into();
+        other.desc.dtype = DType::F16;
+        other.transform = InputTransform {
+            colors: Colors::Bgr,
+            chroma: Chroma::Sited,
+            fit: ResizeMode::CenterCrop,
+            shortest_edge: 700,
+            pad: 0,
+            scale: 1.0,
+            mean: [103.53, 116.28, 123.675],
+            std: [57.375, 57.12, 58.395],
+        };
+        assert_eq!(other.to_string().parse::<InputSpec>().unwrap(), other);
+    }
+
+    #[test]
+    fn broken_text_is_an_error() {
+        for text in [
+            "",
+            "cpu",
+            "cpu f32 1x3 nchw rgb letterbox:114 scale:1 x",
+            "cpu f32 1x3x4x4 nchw rgb letterbox scale:1 x",
+            "cpu f32 1x3x4x4 nchw rgb letterbox:0 scale:1 chroma:odd x",
+            "cpu f32 1x3x4x4 nchw rgb center-crop:0 scale:1 shortest-edge:-1 x",
+        ] {
+            assert!(text.parse::<InputSpec>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn chw_follows_the_order() {
+        assert_eq!(spec().chw(), (3, 480, 640));
+        assert_eq!(spec().resized((32, 64)).chw(), (3, 64, 32));
+        let mut nhwc = spec();
+        nhwc.order = TensorLayout::Nhwc;
+        nhwc.desc.dims = Dims::new(&[1, 480, 640, 3]);
+        assert_eq!(nhwc.chw(), (3, 480, 640));
+        assert_eq!(nhwc.resized((32, 64)).chw(), (3, 64, 32));
+    }
+
+    #[test]
+    fn triples_are_one_or_three_numbers() {
+        assert_eq!(parse_triple("0.5", ','), Some([0.5; 3]));
+        assert_eq!(parse_triple("1, 2, 3", ','), Some([1.0, 2.0, 3.0]));
+        for text in ["", "1,2", "1,2,3,4", "a", "inf"] {
+            assert_eq!(parse_triple(text, ','), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MPL-2.0
+//! A model file in memory.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use bytes::Bytes;
+use prost::Message;
+
+use super::contents;
+use crate::error::{Error, ErrorKind, Result};
+use crate::onnx::{GraphProto, ModelProto};
+
+/// A model file, read once for all that loading asks of it. It is not mapped: another process may write to it meanwhile.
+pub struct ModelFile {
+    path: PathBuf,
+    contents: Mutex<Option<Arc<FileContents>>>,
+}
+
+/// What a model file held when it was read.
+pub struct FileContents {
+    path: PathBuf,
+    bytes: Bytes,
+    onnx: OnceLock<std::result::Result<ModelProto, String>>,
+}
+
+impl ModelFile {
+    /// Reads nothing yet.
+    pub fn new(path: &Path) -> Self {
+        ModelFile { path: path.to_path_buf(), contents: Mutex::default() }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it is a TensorRT engine rather than ONNX, by its name.
+    pub fn is_engine(&self) -> bool {
+        self.path.extension().is_some_and(|extension| extension == "engine" || extension == "plan")
+    }
+
+    /// What is in it, read from the disk unless it is in memory.
+    ///
+    /// # Errors
+    /// `NotFound` and `Read`, where it is not there or cannot be read; `Model`, where it is empty or of a kind that is
+    /// no model.
+    pub fn contents(&self) -> Result<Arc<FileContents>> {
+        let mut contents = self.contents.lock().unwrap();
+        if let Some(contents) = &*contents {
+            return Ok(contents.clone());
+        }
+        Ok(contents.insert(Arc::new(FileContents::read(&self.path)?)).clone())
+    }
+
+    /// Gives the memory back once the model is loaded; a later load reads the file again.
+    pub fn release(&self) {
+        let contents = self.contents.lock().unwrap().take();
+        drop(contents); // not under the lock
+    }
+}
+
+impl FileContents {
+    /// # Errors
+    /// As [`ModelFile::contents`].
+    pub fn read(path: &Path) -> Result<Self> {
+        Ok(FileContents::of(path, contents(path)?))
+    }
+
+    /// Of bytes that were read already; `path` is where weights in other files are looked for, and what errors name.
+    pub fn of(path: &Path, bytes: impl Into<Bytes>) -> Self {
+        FileContents { path: path.to_path_buf(), bytes: bytes.into(), onnx: OnceLock::new() }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// The bytes, which are not copied where nothing else has the file.
+    pub fn into_vec(self: Arc<Self>) -> Vec<u8> {
+        match Arc::try_unwrap(self) {
+            Ok(FileContents { bytes, onnx, .. }) => {
+                drop(onnx); // its weights are parts of the bytes
+                bytes.into()
+            }
+            Err(shared) => shared.bytes.to_vec(),
+        }
+    }
+
+    /// The versions that an ONNX file names: of its format, and of each set of operators by its domain.
+    ///
+    /// # Errors
+    /// `Model`, where it is no ONNX file.
+    pub fn onnx_versions(&self) -> Result<(i64, Vec<(String, i64)>)> {
+        let model = self.onnx()?;
+        let opsets = model.opset_import.iter().map(|opset| (opset.domain.clone(), opset.version));
+        Ok((model.ir_version, opsets.collect()))
+    }
+
+    /// The messages of an ONNX file, decoded at the first call. Errors have a cause; the caller adds the file's name.
+    pub(crate) fn onnx(&self) -> Result<&ModelProto> {
+        let decode = || {
+            let broken =
+                |error: prost::DecodeError| error.to_string().replace("failed to decode Protobuf message: ", "");
+            ModelProto::decode(self.bytes.clone()).map_err(broken)
+        };
+        self.onnx.get_or_init(decode).as_ref().map_err(|cause| broken(cause))
+    }
+
+    /// The graph of an ONNX file, likewise.
+    pub(crate) fn graph(&self) -> Result<&GraphProto> {
+        // Random bytes may well be valid protobuf; a model has at least these.
+        let model = self.onnx()?;
+        model.graph.as_ref().filter(|_| model.ir_version > 0).ok_or_else(|| broken("it has no graph"))
+    }
+}
+
+pub(super) fn broken(cause: &str) -> Error {
+    Error::new(ErrorKind::Model, "this is not a whole ONNX model")
+        .cause(cause)
+        .remedy("Check that it is an ONNX file and was copied or exported completely")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::onnx::TensorProto;
+
+    #[test]
+    fn a_file_is_read_once_for_each_load() {
+        let path = std::env::temp_dir().join(format!("gsttrt-file-{}.onnx", std::process::id()));
+        let file = ModelFile::new(&path);
+        assert_eq!(file.contents().err().map(|error| error.kind()), Some(ErrorKind::NotFound), "it may come yet");
+        std::fs::write(&path, b"first").unwrap();
+        let first = file.contents().unwrap();
+        std::fs::write(&path, b"second").unwrap();
+        assert!(Arc::ptr_eq(&first, &file.contents().unwrap()));
+        assert_eq!(first.bytes(), &b"first"[..]);
+        file.release();
+        assert_eq!(file.contents().unwrap().bytes(), &b"second"[..]);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn bytes_are_handed_over_and_not_copied() {
+        let weight = TensorProto { raw_data: vec![7; 1000].into(), ..Default::default() };
+        let graph = Some(GraphProto { initializer: vec![weight], ..Default::default() });
+        let bytes = ModelProto { ir_version: 8, graph, ..Default::default() }.encode_to_vec();
+        let (address, copy) = (bytes.as_ptr(), bytes.clone());
+        let file = Arc::new(FileContents::of(Path::new("m.onnx"), bytes));
+        assert_eq!(file.graph().unwrap().initializer[0].raw_data.len(), 1000);
+        let other = file.clone();
+        assert_eq!(other.into_vec(), copy);
+        let bytes = file.into_vec();
+        assert_eq!(bytes.as_ptr(), address);
+    }
+
+    #[test]
+    fn onnx_is_decoded_once() {
+        let model = ModelProto { ir_version: 8, graph: Some(GraphProto::default()), ..Default::default() };
+        let contents = FileContents::of(Path::new("m.onnx"), model.encode_to_vec());
+        assert!(std::ptr::eq(contents.graph().unwrap(), contents.graph().unwrap()));
+        for bytes in [&b"no model"[..], &ModelProto::default().encode_to_vec()] {
+            let error = FileContents::of(Path::new("m.onnx"), bytes.to_vec()).graph().unwrap_err();
+            assert!(error.message().contains("not a whole ONNX model"), "{error}");
+        }
+    }
+}

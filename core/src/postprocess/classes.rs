@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Class names and the user's settings for classes: `label-file`, `classes`, `class-thresholds`.
+
+use std::path::Path;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::files;
+use crate::heads::Thresholds;
+use crate::model::MAX_LABEL;
+
+/// Bytes of a label file: more than the names of `MAX_CLASSES` classes take.
+const MAX_FILE: u64 = 16 << 20;
+
+/// One name a line; empty lines at the end and a byte order mark do not count. Other empty lines are errors: all classes after
+/// them would have the names of their neighbours.
+pub fn read_labels(path: &Path) -> Result<Vec<String>> {
+    let name = path.display();
+    let bytes = files::read_regular(path, MAX_FILE).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Error::new(ErrorKind::NotFound, format!("There is no label file {name}"))
+            .remedy("Check the path given as label-file"),
+        _ => Error::new(ErrorKind::Read, format!("Cannot read the label file {name}"))
+            .cause(error)
+            .remedy("Set label-file to a text file with one label a line, which this user may read"),
+    })?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let line =
+            error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|&&byte| byte == b'\n').count() + 1;
+        Error::new(ErrorKind::Settings, format!("The label file {name} is not UTF-8"))
+            .cause(format!("line {line} has other bytes"))
+            .remedy("Save it as UTF-8 text with one label a line")
+    })?;
+    let labels: Vec<String> =
+        text.trim_start_matches('\u{feff}').trim_end().lines().map(|line| line.trim().to_string()).collect();
+    if labels.is_empty() {
+        return Err(Error::new(ErrorKind::Settings, format!("The label file {name} is empty"))
+            .remedy("Write one label a line, in the order of the model's class ids"));
+    }
+    let wrong = |line: usize, how: &str, remedy: &str| {
+        Error::new(ErrorKind::Settings, format!("Line {} of the label file {name} {how}", line + 1)).remedy(remedy)
+    };
+    if let Some(line) = labels.iter().position(String::is_empty) {
+        return Err(wrong(line, "is empty", "Remove it, or write the label of that class there"));
+    }
+    if let Some(line) = labels.iter().position(|label| label.len() > MAX_LABEL) {
+        let how = format!("is longer than {MAX_LABEL} bytes");
+        return Err(wrong(line, &how, "Write one short label a line"));
+    }
+    if labels.len() > MAX_CLASSES {
+        return Err(wrong(
+            MAX_CLASSES,
+            "is one too many",
+            "Write one label a line, in the order of the model's class ids",
+        ));
+    }
+    Ok(labels)
+}
+
+/// Scores below which boxes are dropped, by class: `score` for each class that `classes` lets pass (all where it is empty),
+/// unless `class_thresholds` sets another.
+///
+/// `count` is the number of classes, where the head has it.
+pub fn thresholds(
+    score: f32,
+    classes: &str,
+    class_thresholds: &str,
+    labels: &[String],
+    count: Option<usize>,
+) -> Result<Thresholds> {
+    let id = |property: &str, name: &str| class_id(property, name, labels, count);
+    let entries = |text: &str| {
+        text.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(str::to_string).collect::<Vec<_>>()
+    };
+
+    let wanted = entries(classes).iter().map(|name| id("classes", name)).collect::<Result<Vec<_>>>()?;
+    let beyond = if wanted.is_empty() { score } else { Thresholds::NEVER };
+    let mut per_class = Vec::new();
+    let mut set = |class: usize, threshold: f32| {
+        if per_class.len() <= class {
+            per_class.resize(class + 1, beyond);
+        }
+        per_class[class] = threshold;
+    };
+    wanted.iter().for_each(|&class| set(class, score));
+    for entry in entries(class_thresholds) {
+        let (name, value) = entry.rsplit_once('=').unwrap_or((&entry, ""));
+        let threshold = value.trim().parse().ok().filter(|value| (0.0..=1.0).contains(value)).ok_or_else(|| {
+            Error::new(ErrorKind::Settings, format!("class-thresholds: “{entry}” cannot be read"))
+                .remedy("Write class=score with a score from 0 to 1, like person=0.5,car=0.3")
+        })?;
+        let class = id("class-thresholds", name.trim())?;
+        if wanted.is_empty() || wanted.contains(&class) {
+            set(class, threshold);
+        }
+    }
+    Ok(Thresholds::new(per_class, beyond))
+}
+
+/// A class by name, or by id where no class has such a name.
+fn class_id(property: &str, name: &str, labels: &[String], count: Option<usize>) -> Result<usize> {
+    if let Some(class) = labels.iter().position(|label| label == name) {
+        return Ok(class);
+    }
+    let count = count.unwrap_or(if labels.is_empty() { MAX_CLASSES } else { labels.len() });
+    name.parse().ok().filter(|&class| class < count).ok_or_else(|| {
+        let known = match labels {
+            [] => format!("it has no labels, and ids up to {}", count - 1),
+            labels => format!("its classes are {}", abridged(labels)),
+        };
+        Error::new(ErrorKind::Settings, format!("{property}: the model has no class “{name}”"))
+            .cause(known)
+            .remedy("Write names or ids of the model's classes, separated by commas")
+    })
+}
+
+/// Ids above this are typing mistakes.
+const MAX_CLASSES: usize = 65536;
+
+fn abridged(labels: &[String]) -> String {
+    let shown = labels.iter().take(20).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if labels.len() > 20 { format!("{shown}, … ({} in all)", labels.len()) } else { shown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels() -> Vec<String> {
+        ["person", "car", "traffic light"].map(String::from).to_vec()
+    }
+
+    fn of(classes: &str, class_thresholds: &str) -> Result<[f32; 4]> {
+        let thresholds = thresholds(0.25, classes, class_thresholds, &labels(), Some(3))?;
+        Ok([0, 1, 2, 3].map(|class| thresholds.of(class)))
+    }
+
+    const NEVER: f32 = Thresholds::NEVER;
+
+    #[test]
+    fn label_files_are_read_or_refused() {
+        let folder = std::env::temp_dir().join(format!("gsttrt-labels-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("labels.txt");
+        let read = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            read_labels(&file)
+        };
+        assert_eq!(read("\u{feff}a b\r\nc\n\n \n").unwrap(), ["a b", "c"]);
+        let (long, many) = (format!("a\n{}", "x".repeat(1025)), "a\n".repeat(MAX_CLASSES + 1));
+        for (text, part) in [
+            ("", "is empty"),
+            (" \n\n", "is empty"),
+            ("\nperson\ncar", "Line 1 of the label file"),
+            ("person\n \ncar", "Line 2 of the label file"),
+            (&long, "is longer than 1024 bytes"),
+            (&many, "Line 65537"),
+        ] {
+            let message = read(text).unwrap_err().message();
+            assert!(message.contains(part), "{message}");
+        }
+        // None of these may block or fill the memory.
+        let pipe = folder.join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for path in [pipe.as_path(), Path::new("/dev/zero"), &folder] {
+            assert!(read_labels(path).unwrap_err().message().contains("it is a folder or a device"));
+        }
+        std::fs::File::create(&file).unwrap().set_len(1 << 40).unwrap();
+        assert!(read_labels(&file).unwrap_err().message().contains("it is larger than 16 MiB"));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn names_and_ids_choose_classes() {
+        assert_eq!(of("", "").unwrap(), [0.25; 4]);
+        assert_eq!(of("car, 2", "").unwrap(), [NEVER, 0.25, 0.25, NEVER]);
+        assert_eq!(of("traffic light", "").unwrap(), [NEVER, NEVER, 0.25, NEVER]);
+    }
+
+    #[test]
+    fn classes_have_their_own_thresholds() {
+        assert_eq!(of("", "car=0.5, 2=0.1").unwrap(), [0.25, 0.5, 0.1, 0.25]);
+        assert_eq!(of("car", "car=0.5,person=0.1").unwrap(), [NEVER, 0.5, NEVER, NEVER]);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (classes, class_thresholds, part) in [
+            ("cat", "", "no class “cat”: its classes are person, car, traffic light"),
+            ("3", "", "no class “3”"),
+            ("", "car", "“car” cannot be read"),
+            ("", "car=2", "“car=2” cannot be read"),
+            ("", "car=nan", "cannot be read"),
+            ("", "cat=0.5", "no class “cat”"),
+        ] {
+            let message = of(classes, class_thresholds).unwrap_err().message();
+            assert!(message.contains(part), "{message}");
+        }
+    }
+}

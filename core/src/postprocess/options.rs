@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What users set of postprocessing, and which option each field has.
+
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use super::{ClassScores, MergeMethod, MergeMetric, MergeOptions};
+use crate::error::Result;
+use crate::heads::{self, BackgroundClass, HeadFormat};
+use crate::image::masks::MaskOutput;
+use crate::options::{Choices, OptionKind, OptionSpec, OptionValue, Setting, SettingField, setting};
+
+/// The user's settings for results: the properties of trtnms, with the same defaults.
+///
+/// ```
+/// use gsttrt::session::PostprocessOptions;
+///
+/// let mut options = PostprocessOptions::default();
+/// options.classes = "person,car".into();
+/// options.score_threshold = 0.5;
+/// assert_eq!((options.iou_threshold, options.max_detections), (0.45, 300));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct PostprocessOptions {
+    /// The model's head; `None` where that is to be recognised.
+    pub layout: Option<&'static HeadFormat>,
+    /// UTF-8 text with one class name a line; `None` for the names in the model file.
+    pub label_file: Option<PathBuf>,
+    /// 0..1; boxes with a lower score are dropped.
+    pub score_threshold: f32,
+    /// Score thresholds of single classes by name or id: `person=0.5,car=0.3`.
+    pub class_thresholds: String,
+    /// Names or ids of the classes to keep: `person,car`; empty for all.
+    pub classes: String,
+    /// 0..1; overlap (intersection over union) above which the weaker of two boxes is dropped.
+    pub iou_threshold: f32,
+    /// The maximum number of boxes kept in a frame, best scores first.
+    pub max_detections: u32,
+    /// Whether boxes of different classes suppress each other.
+    pub class_agnostic: bool,
+    /// How objects of several regions of a frame become one.
+    #[doc(hidden)]
+    pub merge: MergeOptions,
+    /// What results contain of masks.
+    #[doc(hidden)]
+    pub mask_output: MaskOutput,
+    /// The maximum number of classes that a classifier gives for a frame, best scores first.
+    pub top_k: u32,
+    /// What a classifier's output holds.
+    pub class_scores: ClassScores,
+    /// Which logit of a row is the background's, for heads with logits.
+    #[doc(hidden)]
+    pub background_class: BackgroundClass,
+}
+
+impl Default for PostprocessOptions {
+    fn default() -> Self {
+        PostprocessOptions {
+            layout: None,
+            label_file: None,
+            score_threshold: 0.25,
+            class_thresholds: String::new(),
+            classes: String::new(),
+            iou_threshold: 0.45,
+            max_detections: 300,
+            class_agnostic: false,
+            merge: MergeOptions::default(),
+            mask_output: MaskOutput::default(),
+            top_k: 5,
+            class_scores: ClassScores::Auto,
+            background_class: BackgroundClass::Auto,
+        }
+    }
+}
+
+impl PostprocessOptions {
+    /// These, but with the head and the labels of others: they count from a model's first frame on.
+    pub fn with_head_of(self, other: &Self) -> Self {
+        let PostprocessOptions { layout, background_class, ref label_file, .. } = *other;
+        PostprocessOptions { layout, background_class, label_file: label_file.clone(), ..self }
+    }
+}
+
+/// The value of `layout` that leaves the choice to the model.
+pub const AUTO: &str = "auto";
+
+/// The head, whose name elements keep until they know the model.
+pub static LAYOUT: LazyLock<OptionSpec> = LazyLock::new(|| OptionSpec {
+    name: "layout",
+    nick: "Layout",
+    blurb: format!(
+        "Output format of the model's detection head: {AUTO} (from names, shapes and metadata), {}",
+        heads::names().join(", ")
+    )
+    .leak(),
+    kind: OptionKind::Text,
+});
+
+/// All other options but those of [`MergeOptions`].
+pub static SETTINGS: [Setting<PostprocessOptions>; 11] = [
+    setting!(
+        "label-file",
+        "Label file",
+        "UTF-8 text with one class name a line (unset = names from the model file)",
+        OptionKind::Path,
+        label_file
+    ),
+    setting!(
+        "score-threshold",
+        "Score threshold",
+        "Boxes with a lower score are dropped",
+        OptionKind::Float(0.0..=1.0),
+        score_threshold
+    ),
+    setting!(
+        "class-thresholds",
+        "Class thresholds",
+        "Score thresholds of single classes by name or id, like person=0.5,car=0.3",
+        OptionKind::Text,
+        class_thresholds
+    ),
+    setting!(
+        "classes",
+        "Classes",
+        "Names or ids of the classes to keep, like person,car (unset = all)",
+        OptionKind::Text,
+        classes
+    ),
+    setting!(
+        "iou-threshold",
+        "IoU threshold",
+        "Overlap (intersection over union) above which the weaker of two boxes is dropped",
+        OptionKind::Float(0.0..=1.0),
+        iou_threshold
+    ),
+    setting!(
+        "max-detections",
+        "Maximum detections",
+        "Maximum boxes of a frame; those with the best scores are kept",
+        OptionKind::UInt(1..=65536),
+        max_detections
+    ),
+    setting!(
+        "class-agnostic",
+        "Class agnostic",
+        "Let boxes of different classes suppress each other",
+        OptionKind::Flag,
+        class_agnostic
+    ),
+    setting!(
+        "mask-output",
+        "Mask output",
+        "What metas and messages contain of the masks of segmentation models",
+        MaskOutput::KIND,
+        mask_output
+    ),
+    setting!(
+        "top-k",
+        "Top k",
+        "Maximum classes that a classifier gives for a frame; those with the best scores are kept",
+        OptionKind::UInt(1..=65536),
+        top_k
+    ),
+    setting!("class-scores", "Class scores", "What the output of a classifier holds", ClassScores::KIND, class_scores),
+    setting!(
+        "background-class",
+        "Background class",
+        "Which of a row's logits is the background's, for models of the DETR family whose file does not contain it",
+        BackgroundClass::KIND,
+        background_class
+    ),
+];
+
+/// How objects of several slices become one; sessions do not slice.
+pub static MERGE_SETTINGS: [Setting<MergeOptions>; 3] = [
+    setting!(
+        "merge",
+        "Merge",
+        "What becomes of an object that several slices have found, of all but the best one",
+        MergeMethod::KIND,
+        method
+    ),
+    setting!(
+        "merge-metric",
+        "Merge metric",
+        "How the overlap of boxes of different slices is measured",
+        MergeMetric::KIND,
+        metric
+    ),
+    setting!(
+        "merge-threshold",
+        "Merge threshold",
+        "Overlap from which on boxes of a class, found in different slices, are one object",
+        OptionKind::Float(0.0..=1.0),
+        threshold
+    ),
+];
+
+impl SettingField for Option<&'static HeadFormat> {
+    fn value(&self) -> OptionValue {
+        OptionValue::Text(self.map_or(AUTO, |head| head.name).into())
+    }
+
+    fn set(&mut self, _name: &str, value: OptionValue) -> Result<()> {
+        let name = value.to_string();
+        *self = if name == AUTO { None } else { Some(HeadFormat::of_name(&name)?) };
+        Ok(())
+    }
+}

@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: MPL-2.0
+//! From a model's outputs to boxes on the frame, with the state that is kept from frame to frame.
+
+use std::sync::Arc;
+
+use super::classes::{read_labels, thresholds};
+use super::classify::{ClassSelection, Classifier, RankedClass};
+use super::map::MapFinder;
+use super::merge::Merger;
+use super::refine::{MaskFinder, gather};
+use super::suppress::Nms;
+use super::suppress::device::DeviceDecoder;
+use super::{Instances, PostprocessOptions};
+use crate::cuda::driver::{Context, Fence, Stream, StreamRole};
+use crate::error::{Error, ErrorKind, Result};
+use crate::heads::{BackgroundClass, Decoder, Thresholds};
+use crate::image::detections::DeviceDetections;
+use crate::image::geometry::Letterbox;
+use crate::image::keypoints::Keypoints;
+use crate::image::map::{MapKind, PixelMap};
+use crate::image::masks::{MaskOutput, Masks};
+use crate::image::transform::InputTransform;
+use crate::model::ModelInfo;
+use crate::tensor::{DType, Tensor, TensorDesc, Tensors};
+
+/// Made for one model; made again when its outputs change.
+pub struct Postprocessor {
+    model: Arc<ModelInfo>,
+    outputs: Vec<TensorDesc>,
+    /// Width and height of the model's input; boxes may be relative to it.
+    input: (u32, u32),
+    pub labels: Vec<String>,
+    pub decoder: Decoder,
+    options: PostprocessOptions,
+    thresholds: Thresholds,
+    nms: Nms,
+    instances: Instances,
+    /// Those of the regions of a frame, until they are merged.
+    of_regions: Instances,
+    merger: Merger,
+    /// Whether masks of the GPU come to the host in any case.
+    needs_mask_pixels: bool,
+    masks: Option<MaskFinder>,
+    /// Reads classes of the whole frame, if the model is a classifier.
+    classifier: Option<Classifier>,
+    /// Finds the map of the frame, if the model gives one.
+    maps: Option<MapFinder>,
+    /// Finds the objects if the model's outputs are in GPU memory.
+    device: Option<DeviceDecoder>,
+    /// The stream for that, if not the one of the model.
+    stream: Option<Arc<Stream>>,
+}
+
+impl Postprocessor {
+    pub fn new(
+        options: PostprocessOptions,
+        model: &Arc<ModelInfo>,
+        tensors: &[Tensor],
+        letterbox: &Letterbox,
+    ) -> Result<Self> {
+        let labels = match &options.label_file {
+            Some(path) => read_labels(path)?,
+            None => model.labels.clone(),
+        };
+        let input = (letterbox.tensor_width, letterbox.tensor_height);
+        let mut hints = model.hints(input);
+        hints.classes = (!labels.is_empty()).then_some(labels.len());
+        hints.background = options.background_class;
+        let outputs: Vec<TensorDesc> = tensors.iter().map(|tensor| tensor.desc().clone()).collect();
+        model.check_task()?;
+        let decoder = Decoder::new(options.layout, &outputs, &hints)?;
+        let keypoints = match (decoder.keypoints(), &model.keypoints) {
+            (Some(_), Some(keypoints)) => Some(Keypoints { model: Arc::new(keypoints.clone()), values: Vec::new() }),
+            _ => None,
+        };
+        let rotated = decoder.angles().map(|_| Vec::new());
+        let classifier = decoder.format().is_classifier();
+        let classifier = classifier.then(|| {
+            let has_probabilities = model.has_probabilities(&decoder.first_output().name);
+            Classifier::new(has_probabilities, decoder.classes().unwrap_or(0))
+        });
+        let classes = classifier.as_ref().map(|_| Vec::new());
+        let maps = MapFinder::new(&decoder, labels.len())?;
+        let map = maps.as_ref().map(MapFinder::map);
+        let masks = MaskFinder::new(&decoder, input);
+        let found = masks.as_ref().map(|_| Masks::default());
+        let instances = Instances { rotated, keypoints, masks: found, classes, map, ..Instances::default() };
+        let mut processor = Postprocessor {
+            model: model.clone(),
+            outputs,
+            input,
+            labels,
+            decoder,
+            thresholds: Thresholds::uniform(options.score_threshold),
+            nms: Nms::new(options.iou_threshold, 0, options.class_agnostic),
+            of_regions: instances.clone(),
+            merger: Merger::default(),
+            needs_mask_pixels: false,
+            instances,
+            masks,
+            classifier,
+            maps,
+            device: None,
+            stream: None,
+            options: options.clone(),
+        };
+        processor.adjust(options)?;
+        Ok(processor)
+    }
+
+    /// Whether this was made for such outputs of that model.
+    pub fn matches(&self, model: &Arc<ModelInfo>, tensors: &[Tensor], letterbox: &Letterbox) -> bool {
+        Arc::ptr_eq(&self.model, model)
+            && self.input == (letterbox.tensor_width, letterbox.tensor_height)
+            && self.outputs.len() == tensors.len()
+            && self.outputs.iter().zip(tensors).all(|(desc, tensor)| desc == tensor.desc())
+    }
+
+    /// Takes over options that changed while playing. On errors everything stays as it was.
+    pub fn adjust(&mut self, options: PostprocessOptions) -> Result<()> {
+        let count = self.decoder.classes();
+        self.thresholds =
+            thresholds(options.score_threshold, &options.classes, &options.class_thresholds, &self.labels, count)?;
+        self.nms.iou_threshold = options.iou_threshold;
+        self.nms.max_detections = (options.max_detections as usize).min(self.decoder.rows());
+        self.nms.class_agnostic = options.class_agnostic;
+        if let Some(maps) = &mut self.maps {
+            maps.keep(&self.thresholds);
+        }
+        let Instances { masks, map, .. } = &mut self.instances;
+        if let Some(masks) = masks {
+            masks.is_hidden = options.mask_output != MaskOutput::Objects;
+            if options.mask_output != MaskOutput::Map {
+                *map = None;
+            } else if map.is_none() {
+                *map = Some(PixelMap::new(MapKind::Objects));
+            }
+        }
+        if let Some(map) = map {
+            map.is_hidden = options.mask_output == MaskOutput::None;
+        }
+        self.options = options;
+        Ok(())
+    }
+
+    /// Whether head and labels are those of the options. [`Postprocessor::adjust`] can change the rest.
+    pub fn has_same_head(&self, options: &PostprocessOptions) -> bool {
+        let head = |of: &PostprocessOptions| (of.layout, of.background_class);
+        head(options) == head(&self.options) && options.label_file == self.options.label_file
+    }
+
+    pub fn options(&self) -> &PostprocessOptions {
+        &self.options
+    }
+
+    /// The model that it was made for.
+    pub fn model(&self) -> &ModelInfo {
+        &self.model
+    }
+
+    /// The transform that models of the forced head usually need, if this one's input was made by another.
+    pub fn transform_mismatch(&self, transform: &InputTransform) -> Option<InputTransform> {
+        let usual = self.model.transform(Some(self.decoder.format()));
+        // No head determines how chroma is read, and not all how their input is normalised.
+        let usual = match self.decoder.format().input_note {
+            Some(_) if self.is_classifier() => InputTransform { fit: usual.fit, ..*transform },
+            Some(_) if self.has_map() => *transform,
+            Some(_) => InputTransform { chroma: transform.chroma, mean: transform.mean, std: transform.std, ..usual },
+            None => InputTransform { chroma: transform.chroma, ..usual },
+        };
+        (self.options.layout.is_some() && usual != *transform).then_some(usual)
+    }
+
+    /// Whether the model gives classes of the whole picture, and no boxes.
+    pub fn is_classifier(&self) -> bool {
+        self.classifier.is_some()
+    }
+
+    /// Whether the model gives a map and no boxes. Then there is nothing to [`queue`](Self::queue), but a
+    /// [map](Self::queue_map).
+    pub fn has_map(&self) -> bool {
+        self.maps.is_some()
+    }
+
+    /// The number of classes of the map.
+    pub fn map_classes(&self) -> u32 {
+        self.maps.as_ref().map_or(0, MapFinder::classes)
+    }
+
+    /// Whether the model gives boxes. If not, there is nothing to [`queue`](Self::queue).
+    pub fn has_boxes(&self) -> bool {
+        self.decoder.format().has_boxes()
+    }
+
+    /// What the user may have to set, if neither the model file nor the user contains it.
+    pub fn hints(&self, transform: &InputTransform) -> impl Iterator<Item = Error> {
+        self.input_hint(transform).into_iter().chain(self.background_hint())
+    }
+
+    /// For the input.
+    fn input_hint(&self, transform: &InputTransform) -> Option<Error> {
+        let is_known = self.model.is_by_ultralytics() || transform.mean != [0.0; 3] || transform.std != [1.0; 3];
+        if is_known || self.model.image_input().dtype == DType::U8 {
+            return None;
+        }
+        let remedy = self.decoder.format().input_note?;
+        let file = self.model.path.display();
+        let note = Error::new(ErrorKind::Settings, format!("{file} does not contain the normalisation of its input"));
+        Some(note.remedy(remedy))
+    }
+
+    /// For the logits of a row.
+    fn background_hint(&self) -> Option<Error> {
+        let is_set = self.options.background_class != BackgroundClass::Auto || !self.labels.is_empty();
+        if is_set || self.decoder.format().usual_background() != Some(true) {
+            return None;
+        }
+        let (classes, file) = (self.decoder.classes()?, self.model.path.display());
+        let taken = match self.decoder.background() {
+            Some(slot) => format!("the last of {} logits is taken for that", slot + 1),
+            None => format!("each of {classes} logits is taken for a class, as in RF-DETR's own checkpoints"),
+        };
+        let note = format!("{file} does not contain which logit is the background's: {taken}");
+        let remedy = "If classes are wrong, set background-class to none, first or last, or set label-file";
+        Some(Error::new(ErrorKind::Settings, note).remedy(remedy))
+    }
+
+    /// Finds the objects of a frame; they stay here until those of the next. If the tensors are in GPU memory, the host
+    /// waits here for the boxes.
+    pub fn find(&mut self, tensors: &Tensors, letterbox: &Letterbox) -> Result<()> {
+        if self.is_classifier() {
+            let mut found = Vec::new();
+            self.classify(&[tensors], &mut found)?;
+            self.instances.classes = found.pop();
+            return Ok(());
+        }
+        if self.maps.is_some() {
+            return self.find_map(tensors, letterbox);
+        }
+        match tensors.first().and_then(Tensor::device) {
+            Some(memory) => {
+                let stream = self.stream(tensors, memory.context())?;
+                self.queue(tensors, &stream)?;
+                self.finish(letterbox)
+            }
+            None => {
+                self.instances.clear();
+                let boxes = &mut self.instances.boxes;
+                self.decoder.decode(tensors, &self.thresholds, boxes)?;
+                self.nms.run(self.decoder.format().suppress(), boxes);
+                if let (Some((_, view)), Some(keypoints)) = (self.decoder.keypoints(), &mut self.instances.keypoints) {
+                    gather(&view, self.decoder.pick(tensors)?[view.output], boxes, &mut keypoints.values);
+                }
+                if let (Some(finder), Some(masks)) = (&mut self.masks, &mut self.instances.masks) {
+                    finder.find(&self.decoder.pick(tensors)?, boxes, masks)?;
+                }
+                self.map_to_frame(letterbox)
+            }
+        }
+    }
+
+    /// The classes of several pictures of a frame, if the model is a classifier. If they are in GPU memory, the host
+    /// waits once for all of them.
+    ///
+    /// # Errors
+    /// As [`Postprocessor::find`].
+    pub fn classify(&mut self, pictures: &[&Tensors], found: &mut Vec<Vec<RankedClass>>) -> Result<()> {
+        found.clear();
+        let outputs = pictures.iter().map(|tensors| Ok(self.decoder.pick(tensors)?[0])).collect::<Result<Vec<_>>>()?;
+        let stream = match (pictures.first(), outputs.first().and_then(|output| output.device())) {
+            (Some(tensors), Some(memory)) => Some(self.stream(tensors, memory.context())?),
+            _ => None,
+        };
+        let Some(classifier) = &mut self.classifier else { return Ok(()) };
+        let PostprocessOptions { class_scores, top_k, .. } = self.options;
+        let selection = ClassSelection { scores: class_scores, thresholds: &self.thresholds, top_k: top_k as usize };
+        match stream {
+            Some(stream) => {
+                stream.wait_for_all(pictures.iter().filter_map(|tensors| fence_of_another_stream(tensors, &stream)))?;
+                classifier.find_on(&stream, &outputs, &selection, found)?;
+            }
+            None => {
+                pictures.iter().try_for_each(|tensors| tensors.wait())?;
+                classifier.find(&outputs, &selection, found);
+            }
+        }
+        Ok(())
+    }
+
+    fn find_map(&mut self, tensors: &Tensors, letterbox: &Letterbox) -> Result<()> {
+        if let Some(memory) = tensors.first().and_then(Tensor::device) {
+            let stream = self.stream(tensors, memory.context())?;
+            let queued = self.queue_map(tensors, letterbox, &stream);
+            stream.synchronize()?; // also where only a part was queued
+            queued?;
+            self.finish_map();
+            return Ok(());
+        }
+        let output = self.decoder.pick(tensors)?[0];
+        tensors.wait()?;
+        match (&self.maps, &mut self.instances.map) {
+            (Some(finder), Some(map)) => finder.find(output, letterbox, map),
+            _ => Ok(()),
+        }
+    }
+
+    /// Queues the search for the map of a frame on that stream, and returns the address of its values once the stream
+    /// has reached this point. `None` for models without.
+    pub fn queue_map(&mut self, tensors: &Tensors, letterbox: &Letterbox, stream: &Arc<Stream>) -> Result<Option<u64>> {
+        let output = self.decoder.pick(tensors)?[0];
+        let (Some(finder), Some(map)) = (&mut self.maps, &mut self.instances.map) else { return Ok(None) };
+        stream.wait_for_all(fence_of_another_stream(tensors, stream).into_iter())?;
+        let begin = stream.begin_timing();
+        let values = finder.queue(stream, output, letterbox, map)?;
+        stream.end_timing(begin);
+        Ok(Some(values))
+    }
+
+    /// Takes over the map once that work is done.
+    pub fn finish_map(&mut self) {
+        if let (Some(finder), Some(map)) = (&self.maps, &mut self.instances.map) {
+            finder.finish(map);
+        }
+    }
+
+    /// The same for a frame of which the model has seen several regions: the tensors and the letterbox of each. Objects that
+    /// regions have in common are merged.
+    ///
+    /// # Errors
+    /// As [`Postprocessor::find`]; `Settings` for models without boxes, and for one map of all masks.
+    pub fn find_in_regions<'a>(&mut self, regions: impl Iterator<Item = (&'a Tensors, &'a Letterbox)>) -> Result<()> {
+        self.check_regions()?;
+        self.needs_mask_pixels = true;
+        let mut all = std::mem::take(&mut self.of_regions);
+        all.clear();
+        let found = regions.into_iter().try_for_each(|(tensors, letterbox)| {
+            self.find(tensors, letterbox)?;
+            all.append(&self.instances);
+            Ok(())
+        });
+        let PostprocessOptions { merge, class_agnostic, max_detections, .. } = &self.options;
+        self.merger.merge(&mut all, merge, *class_agnostic, *max_detections as usize);
+        self.take_merged(all);
+        found
+    }
+
+    /// The same for objects of another model, with the ids of their regions. What is found in an object belongs to it,
+    /// and is not merged.
+    ///
+    /// # Errors
+    /// As [`Postprocessor::find`].
+    pub fn find_in_objects<'a>(
+        &mut self,
+        objects: impl Iterator<Item = (&'a Tensors, &'a Letterbox, i32)>,
+    ) -> Result<()> {
+        self.check_regions()?;
+        self.needs_mask_pixels = true;
+        let mut all = std::mem::take(&mut self.of_regions);
+        all.clear();
+        let mut parents = Vec::new();
+        let found = objects.into_iter().try_for_each(|(tensors, letterbox, parent)| {
+            self.find(tensors, letterbox)?;
+            all.append(&self.instances);
+            parents.resize(all.len(), parent);
+            Ok(())
+        });
+        all.parents = Some(parents);
+        self.take_merged(all);
+        found
+    }
+
+    /// Refuses what has no meaning for several regions of a frame.
+    fn check_regions(&self) -> Result<()> {
+        let file = self.model.path.display();
+        let whole =
+            "Leave slices, slice-size and regions of trtpreprocess unset, or give trtinfer a model that finds objects";
+        let (what, remedy) = if self.is_classifier() {
+            (format!("{file} classifies pictures, and slices are for objects"), whole)
+        } else if self.has_map() {
+            (format!("{file} gives a map of the whole picture, and slices and regions are for objects"), whole)
+        } else if self.masks.is_some() && self.options.mask_output == MaskOutput::Map {
+            let what =
+                "mask-output=map is for models that see the whole frame at once, and this one sees several regions";
+            (what.into(), "Set mask-output=objects on trtnms")
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(ErrorKind::Settings, what).remedy(remedy))
+    }
+
+    /// Takes over the objects of several regions.
+    fn take_merged(&mut self, mut all: Instances) {
+        if let Some(masks) = &mut all.masks {
+            masks.is_hidden = self.options.mask_output != MaskOutput::Objects;
+        }
+        self.of_regions = std::mem::replace(&mut self.instances, all);
+    }
+
+    /// The stream on which the objects of tensors in memory of that context are found.
+    pub fn stream(&mut self, tensors: &Tensors, context: &Context) -> Result<Arc<Stream>> {
+        if let Some(stream) = tensors.stream().filter(|stream| stream.context() == context) {
+            return Ok(stream.clone());
+        }
+        let stream = match self.stream.take().filter(|stream| stream.context() == context) {
+            Some(stream) => stream,
+            None => Arc::new(Stream::of(context, StreamRole::Boxes)?),
+        };
+        Ok(self.stream.insert(stream).clone())
+    }
+
+    /// Queues the search on that stream, and returns where the detections are once the stream has reached this point.
+    pub fn queue(&mut self, tensors: &Tensors, stream: &Arc<Stream>) -> Result<DeviceDetections> {
+        let device = match &mut self.device {
+            Some(device) if device.context() == stream.context() => device,
+            other => other.insert(DeviceDecoder::new(stream.context(), &self.decoder)?),
+        };
+        stream.wait_for_all(fence_of_another_stream(tensors, stream).into_iter())?;
+        let begin = stream.begin_timing();
+        // A map of masks needs their pixels too.
+        device.wants_masks = self.needs_mask_pixels || self.options.mask_output != MaskOutput::None;
+        device.launch(stream, &self.decoder.pick(tensors)?, &self.thresholds, &self.nms)?;
+        stream.end_timing(begin);
+        Ok(device.found())
+    }
+
+    /// Waits for the work queued on the stream, and takes over the objects.
+    pub fn finish(&mut self, letterbox: &Letterbox) -> Result<()> {
+        self.instances.clear();
+        if let Some(device) = &mut self.device {
+            self.instances.boxes.extend_from_slice(device.detections()?);
+            if let Some(keypoints) = &mut self.instances.keypoints {
+                keypoints.values.extend_from_slice(device.gathered()?);
+            }
+            if let Some(masks) = &mut self.instances.masks {
+                device.masks(masks)?;
+            }
+        }
+        self.map_to_frame(letterbox)
+    }
+
+    /// Copies masks and maps to the host that were found on the GPU and are only drawn there: some frames are drawn on
+    /// by the host.
+    pub fn fetch_masks(&mut self) -> Result<()> {
+        if let (Some(finder), Some(map)) = (&self.maps, &mut self.instances.map) {
+            return finder.fetch(map);
+        }
+        match (&mut self.instances.masks, &mut self.device) {
+            (Some(masks), Some(device)) if masks.lacks_bits() => device.read_masks(masks),
+            _ => Ok(()),
+        }
+    }
+
+    fn map_to_frame(&mut self, letterbox: &Letterbox) -> Result<()> {
+        if self.instances.rotated.is_some() && !letterbox.keeps_aspect() {
+            let Letterbox { source, place, width, height, .. } = letterbox;
+            let [from, in_tensor, to] = [
+                [source.width() as f32, source.height() as f32],
+                [*width as f32, *height as f32],
+                [place.width(), place.height()],
+            ]
+            .map(|[width, height]| format!("{width}x{height}"));
+            let (cause, remedy) = if to == from {
+                (format!("it was stretched from {from} to {in_tensor}"), "Set resize=letterbox on trtpreprocess")
+            } else {
+                (
+                    format!("from {from} it was scaled to {in_tensor} for the model and to {to} since"),
+                    "Set resize=letterbox on trtpreprocess, and keep the aspect ratio where frames are scaled",
+                )
+            };
+            return Err(Error::new(ErrorKind::Settings, "Rotated boxes cannot be mapped back to the frame")
+                .cause(cause)
+                .remedy(remedy));
+        }
+        self.instances.map_to_frame(letterbox);
+        let Instances { boxes, masks, map, .. } = &mut self.instances;
+        if let (Some(map), Some(masks)) = (map, masks) {
+            map.find_objects(masks, boxes.iter().map(|object| object.class), letterbox);
+        }
+        Ok(())
+    }
+
+    /// The objects in pixels of the frame, the best score first.
+    pub fn instances(&self) -> &Instances {
+        &self.instances
+    }
+}
+
+/// What has to be waited for before these outputs are read on that stream.
+fn fence_of_another_stream<'a>(tensors: &'a Tensors, stream: &Arc<Stream>) -> Option<&'a Fence> {
+    tensors.ready().filter(|_| !tensors.stream().is_some_and(|made_on| Arc::ptr_eq(made_on, stream)))
+}

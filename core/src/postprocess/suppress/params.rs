@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What the kernels of `decode.cu`, `nms.cu` and `rotated.cu` take, in their layout.
+
+use std::mem::size_of;
+
+use crate::heads::{BoxEncoding, DecodeKernel, Decoder, TensorView};
+use crate::image::Candidate;
+use crate::tensor::DType;
+
+#[repr(C)]
+#[derive(Clone, Copy, Default, PartialEq)]
+pub struct DecodeSource {
+    pub data: u64,
+    pub dtype: u32,
+    pub first: u32,
+    pub stride: u32,
+    pub step: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default, PartialEq)]
+pub struct GridLevel {
+    pub stride: u32,
+    pub columns: u32,
+    pub cells: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default, PartialEq)]
+pub struct CandidateArrays {
+    pub keys: u64,
+    pub boxes: u64,
+    pub classes: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default, PartialEq)]
+pub struct DecodeParams {
+    pub sources: [DecodeSource; 4],
+    pub to: CandidateArrays,
+    pub count: u64,
+    pub per_class: u64,
+    pub listed: u32,
+    pub beyond: f32,
+    pub least: f32,
+    pub rows: u32,
+    pub capacity: u32,
+    pub classes: u32,
+    pub background: u32,
+    pub least_logit: f32,
+    pub encoding: u32,
+    pub objectness: u32,
+    pub lanes_log2: u32,
+    pub first_class: f32,
+    pub width: f32,
+    pub height: f32,
+    pub levels: [GridLevel; 4],
+    pub unused: [u32; 2],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default, PartialEq)]
+pub struct NmsParams {
+    pub from: CandidateArrays,
+    pub sorted: CandidateArrays,
+    pub count: u64,
+    pub next_count: u64,
+    pub blocks_done: u64,
+    pub kept: u64,
+    pub matrix: u64,
+    pub results: u64,
+    pub found: u64,
+    pub capacity: u32,
+    pub limit: u32,
+    pub agnostic: u32,
+    pub threshold: f32,
+    pub of_row: u32,
+    pub unused: u32,
+}
+
+/// For rotated boxes. Kernels for upright ones take its first part.
+#[repr(C)]
+#[derive(Clone, Copy, Default, PartialEq)]
+pub struct RotatedParams {
+    pub nms: NmsParams,
+    pub angles: DecodeSource,
+    pub gaussians: u64,
+}
+
+const _: () = assert!(size_of::<DecodeParams>() == 248 && size_of::<NmsParams>() == 128);
+const _: () = assert!(size_of::<RotatedParams>() == 160);
+/// A [`super::rotated::Gaussian`] with its class and angle.
+pub const GAUSSIAN: usize = 32;
+const _: () = assert!(size_of::<Candidate>() == 32);
+
+impl DecodeSource {
+    /// All zeros where there is nothing to read. The address of the data is set for each frame.
+    pub fn new(view: Option<TensorView>, dtypes: &[DType]) -> Self {
+        let Some(TensorView { output, first, row_stride, column_stride, .. }) = view else {
+            return DecodeSource::default();
+        };
+        DecodeSource {
+            dtype: code(dtypes[output]),
+            first: first as u32,
+            stride: row_stride as u32,
+            step: column_stride as u32,
+            ..DecodeSource::default()
+        }
+    }
+}
+
+impl DecodeParams {
+    /// What stays the same from frame to frame. `lanes` threads read the scores of a row.
+    pub fn new(decoder: &Decoder, to: CandidateArrays, views: &[Option<TensorView>; 4], lanes: usize) -> Self {
+        let (head, format) = (decoder.head(), decoder.format());
+        let dtypes: Vec<DType> = decoder.dtypes().collect();
+        let kernel = format.kernel();
+        let mut params = DecodeParams {
+            sources: views.map(|view| DecodeSource::new(view, &dtypes)),
+            to,
+            rows: head.rows as u32,
+            capacity: head.candidates() as u32,
+            classes: match kernel {
+                DecodeKernel::Ids => decoder.class_limit().try_into().unwrap_or(u32::MAX),
+                _ => head.classes as u32,
+            },
+            background: head.background.map_or(u32::MAX, |slot| slot as u32),
+            encoding: format.encoding() as u32,
+            objectness: (kernel == DecodeKernel::Rows { objectness: true }).into(),
+            lanes_log2: lanes.ilog2(),
+            first_class: format.first_class().into(),
+            width: head.input.0 as f32,
+            height: head.input.1 as f32,
+            ..DecodeParams::default()
+        };
+        if let (BoxEncoding::CenterCells, Some(grid)) = (format.encoding(), head.grid()) {
+            for (level, &stride) in params.levels.iter_mut().zip(grid.strides) {
+                let (columns, rows) = grid.size(stride);
+                *level = GridLevel { stride, columns, cells: columns * rows };
+            }
+        }
+        params
+    }
+}
+
+/// `Type` in the kernel.
+fn code(dtype: DType) -> u32 {
+    match dtype {
+        DType::F32 => 0,
+        DType::F16 => 1,
+        DType::U8 => 2,
+        DType::I32 => 3,
+        DType::I64 => 4,
+        DType::I8 | DType::Bool => unreachable!("no head takes {dtype}"),
+    }
+}

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The elements' chain without a pipeline: [`Session`] runs a model on host data, [`Detector`] finds objects in frames.
+//!
+//! The elements use the same parts, so results and errors are the same. Errors name properties of the elements, which
+//! are the fields of [`SessionOptions`] and [`PostprocessOptions`] under the same names. `gst::init()` is not needed.
+
+mod detector;
+mod device;
+mod options;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use crate::backends::{LoadRequest, ModelInstance};
+use crate::cuda::driver::Context;
+use crate::error::{Error, ErrorKind, Result};
+use crate::image::transform::InputSpec;
+use crate::memory::{DevicePool, Pool};
+use crate::tensor::{Element, Tensor, TensorDesc, Tensors, list};
+
+pub use crate::backends::options::Options;
+pub use crate::backends::{BackendPreference, LoadContext, LoadEvent};
+pub use crate::cuda::driver::{Fence, GpuStatus};
+#[doc(hidden)]
+pub use crate::heads::BackgroundClass;
+pub use crate::image::geometry::ResizeMode;
+pub use crate::image::keypoints::{KeypointModel, KeypointShape};
+pub use crate::image::map::{MapKind, MapRegion, PixelMap};
+pub use crate::image::preprocess::device::Upload;
+pub use crate::image::transform::{Chroma, Colors, InputTransform};
+pub use crate::model::ModelInfo;
+pub use crate::postprocess::{ClassScores, PostprocessOptions};
+pub use detector::{Detections, Detector, DeviceFrame, FrameClass, Keypoint, Object};
+pub use device::Buffers;
+pub use options::parse_options;
+
+/// How to load and run a model; the defaults are those of trtinfer.
+///
+/// ```
+/// use gsttrt::session::{BackendPreference, SessionOptions};
+///
+/// let mut options = SessionOptions::default();
+/// options.backend = BackendPreference::Named("cpu");
+/// options.input_size = Some((640, 480));
+/// ```
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct SessionOptions {
+    /// `Auto` selects TensorRT if it is installed and can run the model, else ONNX Runtime if it is installed, else
+    /// rten; then [`Session::reason`] has the reason. `Named("cpu")` selects among the last two.
+    pub backend: BackendPreference,
+    /// Width and height in pixels, for models with dynamic dimensions. If unset, a [`Session`] takes the size in the
+    /// file, and a [`Detector`] the smallest rectangle within it that a frame needs, if the model allows that.
+    pub input_size: Option<(u32, u32)>,
+    /// The index of the CUDA device.
+    pub cuda_device_id: i32,
+    /// How a [`Detector`] samples the chroma of 4:2:0 formats.
+    pub chroma_sampling: Chroma,
+    /// What a [`Detector`] subtracts from samples in 0..1 and divides them by, for models whose file does not say it,
+    /// such as ImageNet classifiers; see [`InputTransform`].
+    pub mean: Option<[f32; 3]>,
+    pub std: Option<[f32; 3]>,
+    /// [`InputTransform::shortest_edge`], if not 0.
+    pub shortest_edge: u32,
+    /// How a [`Detector`] transfers frames to the GPU.
+    pub upload: Upload,
+    /// Options of backends, under the names of trtinfer's properties; see [`parse_options`].
+    pub options: Options,
+}
+
+/// A loaded model. It runs on host data, on its own buffers ([`Session::buffers`]), or on the caller's GPU memory
+/// ([`Session::run_device`]).
+///
+/// Its input is the tensor of one picture: `f32`, `f16` or `u8`, see [`Session::input`]. The session fills
+/// other inputs, such as the picture's size. A session may move between threads, and runs one call at a time. To run in
+/// parallel, open several sessions.
+///
+/// ```
+/// use gsttrt::session::{Session, SessionOptions};
+///
+/// # fn main() -> gsttrt::error::Result<()> {
+/// let mut session = Session::open("tests/models/shapes.onnx", &SessionOptions::default())?;
+/// assert_eq!(session.input().to_string(), "images f32 1x3x512x512");
+/// assert_eq!(session.outputs()[0].to_string(), "output0 f32 1x16128x7");
+///
+/// let picture = vec![0.5f32; 3 * 512 * 512];
+/// let mut rows = vec![0f32; 16128 * 7];
+/// session.run(&picture, &mut rows)?;
+///
+/// let error = session.run(&picture[1..], &mut rows).unwrap_err();
+/// assert!(error.message().contains("786431") && error.message().contains("786432"));
+/// # Ok(())
+/// # }
+/// ```
+pub struct Session {
+    // Drop order: the backend first, because it waits for the work that uses the other fields.
+    backend: Box<dyn ModelInstance>,
+    plan: LoadRequest,
+    outputs: Vec<TensorDesc>,
+    warnings: Vec<Error>,
+    pool: Pool,
+    /// Memory for inputs of a model on a GPU.
+    device: Option<DevicePool>,
+    upload: Upload,
+    /// Allocated at the first use.
+    buffers: Option<Buffers>,
+    /// The caller's addresses that passed the last check.
+    checked: Vec<u64>,
+}
+
+impl Session {
+    /// Loads an ONNX file or a TensorRT engine. Engines contain code: load only files you trust.
+    ///
+    /// For a new ONNX file TensorRT builds an engine, which takes seconds to minutes; [`Session::open_with`] reports the
+    /// progress.
+    ///
+    /// # Errors
+    /// * `NotFound`, `Read`: the file does not exist or cannot be read.
+    /// * `Model`: the file is damaged or not supported.
+    /// * `Library`: a library or driver is missing.
+    /// * `Settings`: the options do not match the model.
+    pub fn open(path: impl AsRef<Path>, options: &SessionOptions) -> Result<Self> {
+        let warnings = Mutex::default();
+        let report = |event: LoadEvent<'_>| match event {
+            LoadEvent::Warning(warning) => Vec::push(&mut warnings.lock().unwrap(), warning),
+            LoadEvent::Progress(..) => {}
+        };
+        let loading = LoadContext { report: &report, ..LoadContext::silent() };
+        let mut session = Session::open_with(path, options, &loading)?;
+        session.warnings = warnings.into_inner().unwrap();
+        Ok(session)
+    }
+
+    /// The same with reports of progress and warnings. Ends with an error when it is cancelled.
+    ///
+    /// # Errors
+    /// As [`Session::open`].
+    pub fn open_with(path: impl AsRef<Path>, options: &SessionOptions, loading: &LoadContext) -> Result<Self> {
+        let SessionOptions {
+            backend,
+            input_size,
+            chroma_sampling,
+            mean,
+            std,
+            shortest_edge,
+            cuda_device_id,
+            upload,
+            options,
+        } = options;
+        let cuda = || Context::primary(*cuda_device_id);
+        let mut plan = LoadRequest::new(path.as_ref(), *backend, *input_size, 1, options.clone(), cuda)?;
+        let transform = &mut plan.spec.transform;
+        transform.chroma = *chroma_sampling;
+        transform.mean = mean.unwrap_or(transform.mean);
+        transform.std = std.unwrap_or(transform.std);
+        transform.shortest_edge = *shortest_edge;
+        Session::load(plan, *upload, loading)
+    }
+
+    fn load(plan: LoadRequest, upload: Upload, loading: &LoadContext) -> Result<Self> {
+        let backend = plan.load(loading)?;
+        let device = plan.cuda.as_ref().map(DevicePool::new);
+        let outputs = plan.model().outputs.clone();
+        let mut session = Session {
+            backend,
+            plan,
+            outputs,
+            warnings: Vec::new(),
+            pool: Pool::default(),
+            device,
+            upload,
+            buffers: None,
+            checked: Vec::new(),
+        };
+        if !session.outputs.iter().all(|desc| desc.dims.is_static()) {
+            let bytes = session.input().bytes().expect("an input has fixed dimensions");
+            let computed = session.run_bytes(&vec![0; bytes])?;
+            session.outputs = computed.iter().map(|tensor| tensor.desc().clone()).collect();
+        }
+        Ok(session)
+    }
+
+    /// The same model for another input size, without reports.
+    fn for_tensor(&self, spec: InputSpec) -> Result<Self> {
+        Session::load(self.plan.for_tensor(spec), self.upload, &LoadContext::silent())
+    }
+
+    /// The description in the file: labels, task, metadata.
+    pub fn model(&self) -> &ModelInfo {
+        self.plan.model()
+    }
+
+    /// `tensorrt` or `cpu`.
+    pub fn backend(&self) -> &'static str {
+        self.plan.backend.name()
+    }
+
+    /// Why [`BackendPreference::Auto`] did not select TensorRT; `None` if it did, or was not used.
+    pub fn reason(&self) -> Option<&str> {
+        self.plan.reason.as_deref()
+    }
+
+    /// Warnings of [`Session::open`].
+    pub fn warnings(&self) -> &[Error] {
+        &self.warnings
+    }
+
+    /// Name, type and dimensions of the picture's tensor. No dimension is dynamic.
+    pub fn input(&self) -> &TensorDesc {
+        &self.plan.spec.desc
+    }
+
+    /// Names, types and dimensions of the outputs, in the model's order. Dynamic dimensions have the values of a first
+    /// run on zeros. If they depend on the picture, each run may have others.
+    pub fn outputs(&self) -> &[TensorDesc] {
+        &self.outputs
+    }
+
+    /// Runs a model with one output on the elements of its input, and writes all elements of the output.
+    ///
+    /// # Errors
+    /// `WrongType`, if types or numbers of elements differ from the model's, or it has several outputs; `Run`, if
+    /// running failed. The session stays usable.
+    pub fn run<I: Element, O: Element>(&mut self, input: &[I], output: &mut [O]) -> Result<()> {
+        self.check_type::<I>()?;
+        match &self.outputs[..] {
+            [only] if only.dtype == O::DTYPE => {}
+            [only] => return Err(wrong(format!("the output {only} is asked for as {}", O::DTYPE))),
+            several => {
+                let what = format!("it has {} outputs: {}", several.len(), list(several));
+                return Err(wrong(what).remedy("Use run_bytes, which returns all of them"));
+            }
+        }
+        self.check_input(size_of_val(input))?;
+        let tensors = self.run_bytes(bytemuck::cast_slice(input))?;
+        let computed = tensors[0].as_slice::<O>().expect("its type is what the model declares");
+        if computed.len() != output.len() {
+            let (desc, has, given) = (tensors[0].desc(), computed.len(), output.len());
+            return Err(wrong(format!("the output {desc} has {has} elements, and there is room for {given}")));
+        }
+        output.copy_from_slice(computed);
+        Ok(())
+    }
+
+    /// Runs the model on the bytes of its input, which need no alignment, and returns all outputs in host memory.
+    ///
+    /// ```
+    /// use gsttrt::session::{Session, SessionOptions};
+    ///
+    /// # fn main() -> gsttrt::error::Result<()> {
+    /// let mut session = Session::open("tests/models/shapes-f16.onnx", &SessionOptions::default())?;
+    /// let picture = vec![0u8; session.input().bytes().unwrap()];
+    /// for tensor in session.run_bytes(&picture)? {
+    ///     println!("{}: {} bytes", tensor.desc(), tensor.bytes().unwrap().len());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `WrongType`, if the number of bytes differs; `Run`, if running failed. The session stays usable.
+    pub fn run_bytes(&mut self, input: &[u8]) -> Result<Vec<Tensor>> {
+        self.check_input(input.len())?;
+        let desc = self.input().clone();
+        let picture = match &self.device {
+            Some(device) => {
+                let mut block = device.take(input.len())?;
+                block.write(input)?;
+                Tensor::on_device(desc, block)
+            }
+            None => Tensor::fill(&self.pool, desc, |bytes| {
+                bytes.copy_from_slice(input);
+                Ok::<_, Error>(())
+            })?,
+        };
+        let outputs = self.infer(Arc::new(Tensors::new(vec![picture], None, None)))?;
+        // The copies are enqueued on another stream than the model, so they need the outputs to be ready.
+        outputs.into_ready()?.into_iter().map(|tensor| self.on_host(tensor)).collect()
+    }
+
+    /// Runs the model on a tensor in the backend's memory.
+    fn infer(&mut self, picture: Arc<Tensors>) -> Result<Tensors> {
+        self.backend.run(&[picture]).map(|mut outputs| outputs.remove(0))
+    }
+
+    fn on_host(&self, tensor: Tensor) -> Result<Tensor> {
+        match tensor.device() {
+            Some(block) => Tensor::fill(&self.pool, tensor.desc().clone(), |bytes| block.read_into(bytes)),
+            None => Ok(tensor),
+        }
+    }
+
+    fn check_type<I: Element>(&self) -> Result<()> {
+        if I::DTYPE == self.input().dtype {
+            Ok(())
+        } else {
+            Err(wrong(format!("the input {} is given as {}", self.input(), I::DTYPE)))
+        }
+    }
+
+    /// Checks the size of the input in bytes.
+    ///
+    /// # Errors
+    /// `WrongType`, if it differs.
+    #[doc(hidden)]
+    pub fn check_input(&self, given: usize) -> Result<()> {
+        let wanted = self.input().bytes().expect("an input has fixed dimensions");
+        if given == wanted {
+            return Ok(());
+        }
+        let (desc, size) = (self.input(), self.input().dtype.size());
+        Err(wrong(if given.is_multiple_of(size) {
+            format!("the input {desc} has {} elements, and {} are given", wanted / size, given / size)
+        } else {
+            format!("the input {desc} has {wanted} bytes, and {given} are given")
+        }))
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Session({} on {}: {})", self.model().path.display(), self.backend(), self.plan.spec)
+    }
+}
+
+fn wrong(cause: String) -> Error {
+    Error::new(ErrorKind::WrongType, "Cannot run the model")
+        .cause(cause)
+        .remedy("Ask the session for its input and outputs")
+}

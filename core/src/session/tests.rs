@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MPL-2.0
+//! If any call of the driver fails, work that was enqueued before is waited for, so that no memory is released while it
+//! is in use. The driver and TensorRT are those of tests/fakes, and need no GPU.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::backends::options::Options;
+use crate::backends::{BackendPreference, LoadContext, LoadRequest, ModelInstance};
+use crate::cuda::driver::{Context, Stream};
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::fakes::Fakes;
+use crate::heads::{Decoder, ModelHints, Thresholds, end_to_end};
+use crate::image::device::DevicePlane;
+use crate::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
+use crate::image::geometry::Rect;
+use crate::image::preprocess::device::DevicePreprocessor;
+use crate::memory::{DeviceBlock, DevicePool};
+use crate::model::ModelInfo;
+use crate::postprocess::suppress::Nms;
+use crate::postprocess::suppress::device::DeviceDecoder;
+use crate::postprocess::{PostprocessOptions, Postprocessor};
+use crate::tensor::{Tensor, TensorDesc, Tensors};
+
+fn block(context: &Context, bytes: usize) -> DeviceBlock {
+    DevicePool::new(context).take(bytes).unwrap()
+}
+
+#[test]
+fn making_tensors() {
+    let Some(fakes) = Fakes::of(module_path!(), "making_tensors") else { return };
+    let context = fakes.context();
+    let spec = "cuda f32 1x3x32x32 nchw rgb letterbox:114 scale:0.003921569 images".parse().unwrap();
+    let new = || DevicePreprocessor::new(&context, PixelFormat::Nv12, (64, 48), Colorimetry::default(), &spec);
+    let bytes = vec![128; 64 * 48 * 3 / 2];
+    let (luma, chroma) = bytes.split_at(64 * 48);
+    let planes = [luma, chroma].map(|data| Plane { data, stride: 64 });
+    let frame = Frame { format: PixelFormat::Nv12, width: 64, height: 48, planes: planes.into_iter().collect() };
+    let mut preprocessor = new().unwrap();
+    fakes.each_call_fails("a frame of the host", || preprocessor.of_host(&frame));
+    let memory = block(&context, bytes.len());
+    let planes = [0, 64 * 48].map(|offset| DevicePlane { address: memory.address() + offset, stride: 64 });
+    // SAFETY: the planes are of such a frame, and stay.
+    fakes.each_call_fails("a frame of the GPU", || unsafe { preprocessor.of_gpu(&planes) });
+    fakes.each_call_fails("the first frame", || new()?.of_host(&frame));
+}
+
+/// Each frame has other regions, and their tables are read until its tensors are made.
+#[test]
+fn making_tensors_of_regions() {
+    let Some(fakes) = Fakes::of(module_path!(), "making_tensors_of_regions") else { return };
+    let context = fakes.context();
+    let memory = block(&context, 64 * 48 * 3 / 2);
+    let planes = [0, 64 * 48].map(|offset| DevicePlane { address: memory.address() + offset, stride: 64 });
+    // By tables, and in one launch.
+    for resize in ["center-crop:0", "letterbox:114"] {
+        let spec = format!("cuda f32 1x3x32x32 nchw rgb {resize} scale:0.003921569 images").parse().unwrap();
+        let new = || DevicePreprocessor::new(&context, PixelFormat::Nv12, (64, 48), Colorimetry::default(), &spec);
+        let mut preprocessor = new().unwrap();
+        let mut side = 16;
+        let mut make = || {
+            side = 16 + side % 32;
+            let sources = [side, side + 1].map(|side| Rect { left: 0, top: 0, right: side, bottom: side });
+            // SAFETY: the planes are of such a frame, and stay.
+            unsafe { preprocessor.regions_of_gpu(&planes, &sources) }
+        };
+        let frames = [(); 4].map(|()| make().unwrap());
+        assert!(fakes.count(c"fake_pending") > 0, "nothing has waited for them");
+        assert_eq!(fakes.count(c"fake_frees_beside_work"), 0, "{resize}");
+        drop(frames);
+        fakes.each_call_fails(&format!("regions, {resize}"), make);
+        fakes.each_call_fails(&format!("the first regions, {resize}"), || {
+            let sources = [Rect { left: 1, top: 1, right: 33, bottom: 17 }; 2];
+            // SAFETY: as above.
+            unsafe { new()?.regions_of_gpu(&planes, &sources) }
+        });
+    }
+}
+
+/// What models of each task give.
+#[test]
+fn reading_outputs() {
+    let Some(fakes) = Fakes::of(module_path!(), "reading_outputs") else { return };
+    let context = fakes.context();
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/models"));
+    for name in ["shapes-seg", "figures-pose", "shapes-obb", "shapes-cls", "shapes-sem", "rooms-depth"] {
+        let model = Arc::new(ModelInfo::read(&folder.join(format!("{name}.onnx"))).unwrap());
+        let on_gpu = |desc: &TensorDesc| Tensor::on_device(desc.clone(), block(&context, desc.bytes().unwrap()));
+        let outputs = Tensors::new(model.outputs.iter().map(on_gpu).collect(), None, None);
+        let letterbox = model.input_spec(None, 1, Device::Host).unwrap().letterbox((64, 48));
+        let new = |max_detections| {
+            let options = PostprocessOptions { max_detections, ..PostprocessOptions::default() };
+            Postprocessor::new(options, &model, &outputs, &letterbox)
+        };
+        fakes.each_call_fails(name, || new(300)?.find(&outputs, &letterbox));
+        let mut processor = new(300).unwrap();
+        // What a frame that failed has enqueued is waited for by the next one, or by the drop.
+        fakes.each_call_fails(&format!("{name}, the next frame"), || {
+            let failed = processor.find(&outputs, &letterbox);
+            processor.find(&outputs, &letterbox).and(failed)
+        });
+        fakes.each_call_fails(&format!("{name}, more objects"), || {
+            let mut processor = new(1)?;
+            processor.find(&outputs, &letterbox)?;
+            processor.adjust(PostprocessOptions { max_detections: 1000, ..processor.options().clone() })?;
+            let failed = processor.find(&outputs, &letterbox);
+            processor.find(&outputs, &letterbox).and(failed)
+        });
+    }
+}
+
+#[test]
+fn finding_boxes() {
+    let Some(fakes) = Fakes::of(module_path!(), "finding_boxes") else { return };
+    let context = fakes.context();
+    let desc = TensorDesc::new("output0", DType::F32, &[1, 8, 6]);
+    let output = Tensor::on_device(desc.clone(), block(&context, desc.bytes().unwrap()));
+    let hints = ModelHints { input: Some((64, 64)), classes: Some(2), ..ModelHints::default() };
+    let decoder = Decoder::new(Some(&end_to_end::HEAD), &[desc], &hints).unwrap();
+    let (stream, nms) = (Arc::new(Stream::new(&context).unwrap()), Nms::new(0.5, 8, false));
+    // What a frame that failed has enqueued is waited for by the next one, or by the drop.
+    fakes.each_call_fails("a frame", || {
+        let mut device = DeviceDecoder::new(&context, &decoder)?;
+        device.launch(&stream, &[&output], &Thresholds::new(vec![0.5, 0.5], 0.5), &nms)?;
+        device.detections().map(drop)
+    });
+    let mut device = DeviceDecoder::new(&context, &decoder).unwrap();
+    fakes.each_call_fails("the frame after one that failed", || {
+        let mut launch = |threshold| {
+            device.launch(&stream, &[&output], &Thresholds::new(vec![threshold; 2], threshold), &nms)?;
+            device.detections().map(drop)
+        };
+        let failed = launch(0.25);
+        launch(0.5).and(failed)
+    });
+}
+
+/// The engine of tests/fakes/tensorrt.c.
+fn load(fakes: &Fakes, context: &Context, batch: usize) -> Result<Box<dyn ModelInstance>> {
+    let tensorrt = BackendPreference::Named("tensorrt");
+    let request = LoadRequest::new(&fakes.engine(), tensorrt, None, batch, Options::default(), || Ok(context.clone()))?;
+    request.load(&LoadContext::silent())
+}
+
+#[test]
+fn running_engines() {
+    let Some(fakes) = Fakes::of(module_path!(), "running_engines") else { return };
+    let context = fakes.context();
+    let desc = TensorDesc::new("images", DType::F32, &[1, 3, 8, 8]);
+    let picture = || {
+        let tensor = Tensor::on_device(desc.clone(), DevicePool::new(&context).take(desc.bytes().unwrap())?);
+        Ok(Arc::new(Tensors::new(vec![tensor], None, None)))
+    };
+    let pictures = [(); 2].map(|()| picture().unwrap());
+    let (stream, output) = (Stream::new(&context).unwrap(), block(&context, desc.bytes().unwrap()));
+    for batch in [1, 2] {
+        let mut model = load(&fakes, &context, batch).unwrap();
+        for count in 1..=batch {
+            // Runs are counted, captured and launched, behind one of a picture that is new.
+            for run in ["first", "second", "third"] {
+                let what = format!("the {run} runs of {count} pictures, a batch has {batch}");
+                fakes.each_call_fails(&what, || Ok([model.run(&[picture()?])?, model.run(&pictures[..count])?]));
+            }
+        }
+        for stream in [None, Some(stream.raw())] {
+            let address = pictures[0][0].device().unwrap().address();
+            // SAFETY: the memory has the tensors' sizes and stays; the stream is of this context.
+            let mut run = || unsafe { model.run_at(address, &[output.address()], stream) }?.wait();
+            fakes.each_call_fails(&format!("a caller's memory, stream {}", stream.is_some()), &mut run);
+        }
+        fakes.each_call_fails("loading", || load(&fakes, &context, batch));
+    }
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MPL-2.0
+//! A driver and a TensorRT for tests, which need no GPU.
+
+use std::ffi::{CStr, c_char, c_int, c_long};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use libloading::Library;
+
+use crate::cuda::driver::Context;
+use crate::error::Result;
+
+/// CUDA and TensorRT of tests/fakes, which need no GPU.
+pub(crate) struct Fakes {
+    pub folder: PathBuf,
+    driver: Library,
+    tensorrt: Library,
+}
+
+impl Fakes {
+    /// Runs a test again, in a process that finds the fakes in place of the driver and TensorRT. They are there in that
+    /// process alone.
+    pub fn of(module: &str, test: &str) -> Option<Self> {
+        const FOLDER: &str = "GSTTRT_FAKES";
+        if let Some(folder) = env::var_os(FOLDER) {
+            // SAFETY: they are the fakes, which do nothing when they are loaded.
+            let [driver, tensorrt] =
+                ["libcuda.so", "libnvinfer.so.10"].map(|name| unsafe { Library::new(name) }.unwrap());
+            return Some(Fakes { folder: folder.into(), driver, tensorrt });
+        }
+        let folder = env::temp_dir().join(format!("gsttrt-fakes-{test}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|folder| folder.join("tests/fakes"));
+        let sources = sources.into_iter().find(|folder| folder.is_dir()).expect("tests run in a checkout");
+        let compile = |source: &str, library: &str, needed: &[&str]| {
+            let mut cc = Command::new("cc");
+            cc.args(["-shared", "-fPIC", "-pthread", "-std=gnu11", "-o", library])
+                .arg(format!("-Wl,-soname,{library}"));
+            cc.arg(sources.join(source)).args(needed).current_dir(&folder);
+            assert!(cc.status().unwrap().success(), "{source}");
+        };
+        compile("cuda.c", "libcuda.so", &[]);
+        // GStreamer's CUDA library looks for this name. It needs more than the fake has, and so stays out, also where
+        // there is a driver.
+        fs::copy(folder.join("libcuda.so"), folder.join("libcuda.so.1")).unwrap();
+        compile("tensorrt.c", "libnvinfer.so.10", &["-L.", "-lcuda"]);
+        let mut again = Command::new(env::current_exe().unwrap());
+        let (_, module) = module.split_once("::").unwrap();
+        again.args(["--exact", &format!("{module}::{test}"), "--nocapture"]);
+        let others = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        let paths = env::join_paths([folder.clone()].into_iter().chain(env::split_paths(&others))).unwrap();
+        let output = again.env(FOLDER, &folder).env("LD_LIBRARY_PATH", paths).output().unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        println!("{said}");
+        None
+    }
+
+    pub fn context(&self) -> Context {
+        let context = Context::primary(0).unwrap();
+        assert_eq!(context.device_name().unwrap(), "Fake");
+        context
+    }
+
+    /// Lets the call after so many fail; none with -1.
+    pub fn fail(&self, after: c_long) {
+        // SAFETY: of this type in tests/fakes/cuda.c.
+        unsafe { self.driver.get::<unsafe extern "C" fn(c_long)>(c"fake_fail").unwrap()(after) }
+    }
+
+    pub fn has_failed(&self) -> bool {
+        // SAFETY: as above.
+        unsafe { self.driver.get::<unsafe extern "C" fn() -> c_int>(c"fake_has_failed").unwrap()() != 0 }
+    }
+
+    pub fn last_call(&self) -> String {
+        // SAFETY: as above; the text is a constant.
+        let text = unsafe {
+            CStr::from_ptr(self.driver.get::<unsafe extern "C" fn() -> *const c_char>(c"fake_last_call").unwrap()())
+        };
+        text.to_str().unwrap().into()
+    }
+
+    /// Says that there are so many bytes of a GPU's memory, of its primary context or of another one.
+    pub fn memory(&self, start: *const u8, bytes: usize, device: c_int, is_of_another: bool) {
+        let name = c"fake_memory";
+        // SAFETY: as above.
+        unsafe {
+            let say = self.driver.get::<unsafe extern "C" fn(*const u8, usize, c_int, c_int)>(name).unwrap();
+            say(start, bytes, device, is_of_another.into())
+        }
+    }
+
+    pub fn count(&self, what: &CStr) -> c_long {
+        // SAFETY: as above.
+        unsafe { self.driver.get::<unsafe extern "C" fn() -> c_long>(what).unwrap()() }
+    }
+
+    /// Does some work again and again, and lets one call of the driver fail each time, until each has. What the work
+    /// gives is dropped.
+    pub fn each_call_fails<T>(&self, what: &str, mut work: impl FnMut() -> Result<T>) {
+        let mut errors = 0;
+        for after in 0.. {
+            self.fail(after);
+            let outcome = work().map(drop);
+            let (has_failed, call) = (self.has_failed(), self.last_call());
+            self.fail(-1);
+            assert_eq!(self.count(c"fake_pending"), 0, "{what}: nothing has waited where {call} failed: {outcome:?}");
+            assert_eq!(self.count(c"fake_busy_frees"), 0, "{what}: memory was freed too early where {call} failed");
+            if !has_failed {
+                outcome.unwrap();
+                println!("{what}: {after} calls, {errors} errors");
+                assert!(errors > 0);
+                return;
+            }
+            errors += usize::from(outcome.is_err());
+        }
+    }
+
+    /// Writes an engine for the fake TensorRT.
+    pub fn engine(&self) -> PathBuf {
+        let mut plan = [0; 64];
+        plan[..4].copy_from_slice(b"ftrt");
+        (plan[16], plan[24], plan[25]) = (64, 10, 16);
+        let file = self.folder.join("any.engine");
+        fs::write(&file, plan).unwrap();
+        file
+    }
+
+    /// Whether deserialising an engine waits.
+    pub fn hold(&self, hold: bool) {
+        // SAFETY: of this type in tests/fakes/tensorrt.c.
+        unsafe { self.tensorrt.get::<unsafe extern "C" fn(c_long)>(c"fake_hold").unwrap()(hold.into()) }
+    }
+
+    /// Whether it fails.
+    pub fn refuse(&self, refuse: bool) {
+        // SAFETY: as above.
+        unsafe { self.tensorrt.get::<unsafe extern "C" fn(c_long)>(c"fake_refuse").unwrap()(refuse.into()) }
+    }
+
+    /// Returns once so many engines have been asked for, and says how many.
+    pub fn engines(&self, at_least: c_long) -> c_long {
+        // SAFETY: as above.
+        unsafe { self.tensorrt.get::<unsafe extern "C" fn(c_long) -> c_long>(c"fake_engines").unwrap()(at_least) }
+    }
+}

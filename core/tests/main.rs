@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The tests of the core that need more than one of its modules, in one program. Nothing here needs GStreamer.
+
+mod common;
+
+mod gpu_boxes;
+mod gpu_maps;
+mod gpu_pixels;
+mod nms;
+mod preprocess_gold;
+mod tensorrt_build;
+mod tensorrt_gpu;
+mod tensorrt_rtx;

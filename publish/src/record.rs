@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What is published: a frame's results, an event, or an object that is gone.
+
+use std::collections::HashMap;
+
+use gsttrt_core::image::geometry::BBox;
+use gsttrt_core::image::overlay::Annotation;
+use serde_json::{Map, Value};
+
+/// What is the same for all records of a stream.
+#[derive(Clone, Debug, Default)]
+pub struct PublishSource {
+    pub id: Option<String>,
+    pub tags: Map<String, Value>,
+}
+
+/// When something was, on several clocks, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameTimes {
+    pub stream_time: Option<u64>,
+    /// Of this machine, since 1970, when the frame was published.
+    pub wall_clock: Option<u64>,
+    /// Of the camera, since 1970.
+    pub ntp_time: Option<u64>,
+}
+
+/// A frame with its results.
+#[derive(Clone, Debug, Default)]
+pub struct FrameRecord {
+    pub times: FrameTimes,
+    pub number: u64,
+    pub size: (u32, u32),
+    /// The results are those of an earlier frame.
+    pub is_held: bool,
+    pub objects: Vec<ObjectRecord>,
+    /// Classes of the whole frame, of classifiers.
+    pub classes: Option<Vec<Value>>,
+    pub maps: Option<Vec<Value>>,
+    pub events: Vec<Map<String, Value>>,
+}
+
+impl FrameRecord {
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty() && self.classes.is_none() && self.maps.is_none() && self.events.is_empty()
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct ObjectRecord {
+    pub annotation: Annotation<'static>,
+    /// Of models with rotated boxes: radians, and x and y of the corners.
+    pub rotation: Option<(f64, Vec<f64>)>,
+    /// The number of its region, and of the region within which it was found.
+    pub region: Option<i32>,
+    pub parent: Option<i32>,
+    /// No model has seen it in this frame.
+    pub is_predicted: bool,
+}
+
+/// An object with an id, from the first to the last frame in which it was seen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrackRecord {
+    pub id: u64,
+    /// As it was with the highest confidence.
+    pub label: String,
+    pub class: Option<u32>,
+    pub confidence: Option<f32>,
+    pub first_box: BBox,
+    pub last_box: BBox,
+    pub first_times: FrameTimes,
+    pub last_times: FrameTimes,
+    /// In which it was seen.
+    pub frames: u64,
+    /// Time without jumps, by which it is found to be gone.
+    last_seen: u64,
+}
+
+/// One message.
+#[derive(Clone, Debug)]
+pub enum Record {
+    Frame(FrameRecord),
+    Event { times: FrameTimes, number: u64, event: Map<String, Value> },
+    Track(TrackRecord),
+}
+
+/// The objects with ids that are in sight.
+#[derive(Debug, Default)]
+pub struct TracksInSight(HashMap<u64, TrackRecord>);
+
+impl TracksInSight {
+    /// Takes the objects of a frame at `now`, and returns the tracks that were not seen for more than `gone_after`.
+    pub fn see(&mut self, frame: &FrameRecord, now: u64, gone_after: u64) -> Vec<TrackRecord> {
+        for object in &frame.objects {
+            let annotation = &object.annotation;
+            let Some(id) = annotation.track_id else { continue };
+            let track = self.0.entry(id).or_insert_with(|| TrackRecord {
+                id,
+                label: annotation.label.to_string(),
+                class: annotation.class,
+                confidence: annotation.confidence,
+                first_box: annotation.bbox,
+                last_box: annotation.bbox,
+                first_times: frame.times,
+                last_times: frame.times,
+                frames: 0,
+                last_seen: now,
+            });
+            if annotation.confidence > track.confidence {
+                track.label = annotation.label.to_string();
+                (track.class, track.confidence) = (annotation.class, annotation.confidence);
+            }
+            (track.last_box, track.last_times, track.last_seen) = (annotation.bbox, frame.times, now);
+            track.frames += 1;
+        }
+        self.end(|track| now.saturating_sub(track.last_seen) > gone_after)
+    }
+
+    /// Ends all tracks.
+    pub fn end_all(&mut self) -> Vec<TrackRecord> {
+        self.end(|_| true)
+    }
+
+    fn end(&mut self, is_gone: impl Fn(&TrackRecord) -> bool) -> Vec<TrackRecord> {
+        let mut gone: Vec<_> = self.0.extract_if(|_, track| is_gone(track)).map(|(_, track)| track).collect();
+        gone.sort_by_key(|track| (track.last_seen, track.id));
+        gone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(objects: &[(u64, f32, f32)]) -> FrameRecord {
+        let object = |&(id, x, confidence): &(u64, f32, f32)| ObjectRecord {
+            annotation: Annotation {
+                bbox: BBox::new(x, 0.0, x + 10.0, 10.0),
+                track_id: Some(id).filter(|id| *id > 0),
+                confidence: Some(confidence),
+                of_frame: false,
+                ..Annotation::of_frame(format!("of {confidence}").into())
+            },
+            rotation: None,
+            region: None,
+            parent: None,
+            is_predicted: false,
+        };
+        FrameRecord { objects: objects.iter().map(object).collect(), ..FrameRecord::default() }
+    }
+
+    #[test]
+    fn tracks_end_once() {
+        let mut tracks = TracksInSight::default();
+        assert!(tracks.see(&frame(&[(1, 0.0, 0.5), (2, 50.0, 0.5), (0, 9.0, 0.9)]), 0, 10).is_empty());
+        assert!(tracks.see(&frame(&[(1, 5.0, 0.9)]), 5, 10).is_empty());
+        assert!(tracks.see(&frame(&[(1, 7.0, 0.7)]), 10, 10).is_empty(), "it may be back");
+        let gone = tracks.see(&frame(&[]), 11, 10);
+        assert_eq!(gone.iter().map(|track| track.id).collect::<Vec<_>>(), [2]);
+        let [track] = &tracks.end_all()[..] else { panic!() };
+        assert_eq!((track.id, track.frames, track.label.as_str(), track.confidence), (1, 3, "of 0.9", Some(0.9)));
+        assert_eq!((track.first_box.x1, track.last_box.x1), (0.0, 7.0));
+        assert!(tracks.end_all().is_empty());
+    }
+}

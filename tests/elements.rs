@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The tests of the elements, of the pages and of the C library, in one program: linking one takes seconds, linking sixty
+//! takes minutes. `cargo nextest run trtnms::` runs those of one file.
+
+mod common;
+
+mod analytics;
+mod analytics_clips;
+mod batching;
+mod capi;
+mod classify;
+mod cycles;
+mod detr;
+mod examples;
+mod frames;
+mod gpu_batching;
+mod gpu_chain;
+mod gpu_classes;
+mod gpu_nvmm;
+mod gpu_properties;
+mod gpu_rectangles;
+mod gst_cuda;
+mod honest;
+mod inspect;
+mod loading;
+mod maps;
+mod maps_clips;
+mod models_refused;
+mod neighbours;
+mod nvenc_caps;
+mod nvmm;
+mod obb;
+mod onnxruntime;
+mod pipeline;
+mod pose;
+mod readme;
+mod reference;
+mod regions;
+mod replace_model;
+mod segment;
+mod session;
+mod slices;
+mod stats;
+mod structure;
+mod tensor_meta;
+mod trtanalytics;
+mod trtinfer;
+mod trtnms;
+mod trtoverlay;
+mod trtpreprocess;
+mod trtpublish;
+mod trtpublish_brokers;
+mod trttrack;
+mod two_models;
