@@ -26,7 +26,7 @@ fn middles_are_those_of_pillow() {
 
 /// Differences may be so great, of 255, for frames in RGB and in YUV.
 fn compare(folder: &str, of_rgb: f32, of_yuv: f32) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gold").join(folder);
+    let folder = Path::new(&crate::common::path("tests/gold")).join(folder);
     let index = std::fs::read_to_string(folder.join("index.txt")).unwrap();
     for case in index.lines() {
         let words: Vec<&str> = case.split(' ').collect();
