@@ -197,6 +197,12 @@ fn the_figures_are_those_of_the_file() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+#[test]
+fn coding_agents_read_what_the_pages_say() {
+    let output = Command::new("python3").args([&path("docs/agents.py"), "--check"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 // ------------------------------------------------------------------------------------------- launch lines
 
 /// The launch lines in the pages, in the documentation of the elements and in the scripts, each with its file.
