@@ -390,7 +390,7 @@ GStreamer finds the plugin of the wheel after:
 
 {fences["wheel"]}
 
-In a pipeline, with Debian's own `/usr/bin/python3`; `video` and `model` are paths ({link("examples/detections.py", "whole program")}):
+In a pipeline, with Debian's own `/usr/bin/python3`; `video` and `model` are paths, `gi` and `sys` are imported ({link("examples/detections.py", "whole program")}):
 
 {fences["pipeline"]}
 
