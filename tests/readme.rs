@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What README.md and docs say: launch lines run, examples are shown as they are, links lead somewhere, every page is
 //! in the book, and the figures are those of docs/performance.json. tests/reference.rs has the pages in docs/reference.
+//! And what forges run and ask.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -192,6 +193,41 @@ fn commands_are_run_by_tests() {
 fn the_figures_are_those_of_the_file() {
     let output = Command::new("python3").args([&path("docs/performance.py"), "--check"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn coding_agents_read_what_the_pages_say() {
+    let output = Command::new("python3").args([&path("docs/agents.py"), "--check"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+// ------------------------------------------------------------------------------------------- forges
+
+/// What a forge runs, anybody can run: of the files here, its workflows name these commands and no others.
+#[test]
+fn forges_run_what_anybody_can_run() {
+    let known: [(&str, &[&str]); 3] = [
+        (".github/workflows/ci.yml", &[".ci/run"]),
+        (".github/workflows/full.yml", &["tests/run.sh full"]),
+        (".gitlab-ci.yml", &[".ci/run", "tests/run.sh full"]),
+    ];
+    for (workflow, expected) in known {
+        let text = std::fs::read_to_string(path(workflow)).unwrap();
+        let lines = text.lines().map(|line| line.trim().trim_start_matches("- ").trim_start_matches("run: "));
+        let is_ours = |word: &str| word.contains('/') && Path::new(&path(word)).is_file();
+        let runs = |line: &&str| {
+            !line.starts_with('#') && (line.starts_with("cargo ") || line.split_whitespace().any(is_ours))
+        };
+        assert_eq!(lines.filter(runs).collect::<Vec<_>>(), expected, "{workflow}");
+    }
+    assert_eq!(files(".github/workflows", "yml").len(), 2, "a workflow that is not in the list above");
+}
+
+#[test]
+fn forges_ask_the_same_of_a_change() {
+    let [github, gitlab] = [".github/pull_request_template.md", ".gitlab/merge_request_templates/Default.md"]
+        .map(|template| std::fs::read_to_string(path(template)).unwrap());
+    assert_eq!(github, gitlab);
 }
 
 // ------------------------------------------------------------------------------------------- launch lines
