@@ -22,7 +22,10 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
 
 /// The pages in docs.
 fn book() -> Vec<PathBuf> {
-    ["docs", "docs/tasks", "docs/reference"].into_iter().flat_map(|folder| files(folder, "md")).collect()
+    ["docs", "docs/elements", "docs/tasks", "docs/reference"]
+        .into_iter()
+        .flat_map(|folder| files(folder, "md"))
+        .collect()
 }
 
 /// README.md, the other pages beside it, and those in docs.
@@ -293,10 +296,10 @@ fn labels(folder: &Path) -> String {
     file.display().to_string()
 }
 
-/// The configuration of zones that docs/elements.md shows, or a file for DeepStream's nvdsanalytics.
+/// The configuration of zones that docs/elements/trtanalytics.md shows, or a file for DeepStream's nvdsanalytics.
 fn zones(folder: &Path, name: &str) -> String {
     let text = if name.ends_with(".json") {
-        let page = std::fs::read_to_string(path("docs/elements.md")).unwrap();
+        let page = std::fs::read_to_string(path("docs/elements/trtanalytics.md")).unwrap();
         page[block(&page, "json", 0)].to_string()
     } else {
         "[property]\nconfig-width=640\nconfig-height=480\n\
