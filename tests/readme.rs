@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What README.md and docs say: launch lines run, examples are shown as they are, links lead somewhere, every page is
-//! in the book, and the figures are those of docs/performance.json. tests/reference.rs has the pages in docs/reference.
+//! in the book, and the figures are those of tests/bench/figures.json. tests/reference.rs has the pages in docs/reference.
 #![cfg(feature = "gstreamer")]
 
 mod common;
@@ -95,7 +95,8 @@ fn anchor(heading: &str) -> String {
 #[test]
 fn links_lead_somewhere() {
     let mut seen = 0;
-    for page in pages() {
+    let ledger = PathBuf::from(path("tests/bench/FIGURES.md"));
+    for page in pages().into_iter().chain([ledger]) {
         let text = std::fs::read_to_string(&page).unwrap();
         for target in links(&text) {
             let (file, fragment) = target.split_once('#').unwrap_or((&target, ""));
@@ -196,7 +197,7 @@ fn commands_are_run_by_tests() {
 
 #[test]
 fn the_figures_are_those_of_the_file() {
-    let output = Command::new("python3").args([&path("docs/performance.py"), "--check"]).output().unwrap();
+    let output = Command::new("python3").args([&path("tests/bench/figures.py"), "--check"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
