@@ -60,12 +60,16 @@ fn pages_show_the_examples_as_they_are() {
         ("docs/library.md", "rust", 1, "examples/session.rs", "//"),
         ("docs/library.md", "c", 1, "examples/session.c", "/*"),
         ("docs/tasks/results.md", "python", 0, "examples/crops.py", "#"),
+        ("docs/extending.md", "rust", 0, "src/heads/yolo_nas.rs", "//"),
     ] {
         let mut text = std::fs::read_to_string(path(page)).unwrap();
         let source = std::fs::read_to_string(path(example)).unwrap();
-        let (_, rest) = source.split_once(&format!("{comment} README: begin")).unwrap();
-        let (shown, _) = rest.split_once(&format!("{comment} README: end")).unwrap();
-        let shown = format!("{}\n", dedented(shown.split_once('\n').unwrap().1).trim_end());
+        // What stands between two marks, else the whole file.
+        let shown = source.split_once(&format!("{comment} README: begin")).map_or(&*source, |(_, rest)| {
+            let (shown, _) = rest.split_once(&format!("{comment} README: end")).unwrap();
+            shown.split_once('\n').unwrap().1
+        });
+        let shown = format!("{}\n", dedented(shown).trim_end());
         let block = block(&text, language, n);
         if std::env::var_os("UPDATE_SNAPSHOT").is_some() {
             text.replace_range(block, &shown);
