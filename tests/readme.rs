@@ -28,7 +28,7 @@ fn book() -> Vec<PathBuf> {
         .collect()
 }
 
-/// README.md, the other pages beside it, and those in docs.
+/// README.md, the other pages next to it, and those in docs.
 fn pages() -> Vec<PathBuf> {
     files(".", "md").into_iter().chain(book()).collect()
 }
