@@ -60,7 +60,9 @@ Cflags: -I\${includedir}
 END
 
 docs=/usr/share/doc/$name
-for page in README.md SECURITY.md docs/*.md; do put "$page" "$docs/$(basename "$page")"; done
+for page in README.md SECURITY.md CONTRIBUTING.md docs/*.md docs/*.svg docs/*/*.md docs/images/* examples/*; do
+    [ ! -f "$page" ] || put "$page" "$docs/$page" # where links from page to page find them
+done
 gzip -9n <CHANGELOG.md >"$stage/changelog.gz"
 put "$stage/changelog.gz" "$docs/changelog.gz"
 rm "$stage/changelog.gz"

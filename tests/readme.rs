@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What README.md and docs say: launch lines run, examples are shown as they are, links lead somewhere, every page is
-//! in the book, and the figures are those of docs/performance.json. tests/reference.rs has the pages in docs/reference.
+//! in the book, and the figures are those of tests/bench/figures.json. tests/reference.rs has the pages in docs/reference.
 //! And what forges run and ask.
 
 use std::collections::HashSet;
@@ -20,10 +20,13 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
 
 /// The pages in docs.
 fn book() -> Vec<PathBuf> {
-    ["docs", "docs/tasks", "docs/reference"].into_iter().flat_map(|folder| files(folder, "md")).collect()
+    ["docs", "docs/elements", "docs/tasks", "docs/reference"]
+        .into_iter()
+        .flat_map(|folder| files(folder, "md"))
+        .collect()
 }
 
-/// README.md, the other pages beside it, and those in docs.
+/// README.md, the other pages next to it, and those in docs.
 fn pages() -> Vec<PathBuf> {
     files(".", "md").into_iter().chain(book()).collect()
 }
@@ -49,19 +52,22 @@ fn block(text: &str, language: &str, n: usize) -> std::ops::Range<usize> {
 #[test]
 fn pages_show_the_examples_as_they_are() {
     for (page, language, n, example, comment) in [
-        ("README.md", "python", 0, "examples/detections.py", "#"),
         ("docs/library.md", "python", 0, "examples/detections.py", "#"),
         ("docs/library.md", "rust", 0, "examples/detections.rs", "//"),
         ("docs/library.md", "c", 0, "examples/detections.c", "/*"),
         ("docs/library.md", "rust", 1, "examples/session.rs", "//"),
         ("docs/library.md", "c", 1, "examples/session.c", "/*"),
         ("docs/tasks/results.md", "python", 0, "examples/crops.py", "#"),
+        ("docs/extending.md", "rust", 0, "core/src/heads/yolo_nas.rs", "//"),
     ] {
         let mut text = std::fs::read_to_string(path(page)).unwrap();
         let source = std::fs::read_to_string(path(example)).unwrap();
-        let (_, rest) = source.split_once(&format!("{comment} README: begin")).unwrap();
-        let (shown, _) = rest.split_once(&format!("{comment} README: end")).unwrap();
-        let shown = format!("{}\n", dedented(shown.split_once('\n').unwrap().1).trim_end());
+        // What stands between two marks, else the whole file.
+        let shown = source.split_once(&format!("{comment} README: begin")).map_or(&*source, |(_, rest)| {
+            let (shown, _) = rest.split_once(&format!("{comment} README: end")).unwrap();
+            shown.split_once('\n').unwrap().1
+        });
+        let shown = format!("{}\n", dedented(shown).trim_end());
         let block = block(&text, language, n);
         if std::env::var_os("UPDATE_SNAPSHOT").is_some() {
             text.replace_range(block, &shown);
@@ -90,7 +96,8 @@ fn anchor(heading: &str) -> String {
 #[test]
 fn links_lead_somewhere() {
     let mut seen = 0;
-    for page in pages() {
+    let ledger = PathBuf::from(path("tests/bench/FIGURES.md"));
+    for page in pages().into_iter().chain([ledger]) {
         let text = std::fs::read_to_string(&page).unwrap();
         for target in links(&text) {
             let (file, fragment) = target.split_once('#').unwrap_or((&target, ""));
@@ -163,7 +170,8 @@ fn commands_are_run_by_tests() {
         "systemctl ",
         "journalctl ",
         "podman ",     // needs a network
-        "pip install", // needs a network
+        "git clone ",  // the same
+        "pip install", // the same
         "yolo ",       // the same; tests/zoo exports
         "export GST_PLUGIN_PATH=",
         "while true; do",
@@ -191,7 +199,7 @@ fn commands_are_run_by_tests() {
 
 #[test]
 fn the_figures_are_those_of_the_file() {
-    let output = Command::new("python3").args([&path("docs/performance.py"), "--check"]).output().unwrap();
+    let output = Command::new("python3").args([&path("tests/bench/figures.py"), "--check"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -326,10 +334,10 @@ fn labels(folder: &Path) -> String {
     file.display().to_string()
 }
 
-/// The configuration of zones that docs/elements.md shows, or a file for DeepStream's nvdsanalytics.
+/// The configuration of zones that docs/elements/trtanalytics.md shows, or a file for DeepStream's nvdsanalytics.
 fn zones(folder: &Path, name: &str) -> String {
     let text = if name.ends_with(".json") {
-        let page = std::fs::read_to_string(path("docs/elements.md")).unwrap();
+        let page = std::fs::read_to_string(path("docs/elements/trtanalytics.md")).unwrap();
         page[block(&page, "json", 0)].to_string()
     } else {
         "[property]\nconfig-width=640\nconfig-height=480\n\

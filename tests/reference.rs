@@ -18,7 +18,7 @@ const RESULTS: [(&str, &[(&str, &str)]); 7] = [
         &[
             (
                 "reads",
-                "with `regions=objects` `GstVideoRegionOfInterestMeta`: [a model on objects](../elements.md#a-model-on-objects)",
+                "with `regions=objects` `GstVideoRegionOfInterestMeta`: [a model on objects](../two-models.md#a-model-on-objects)",
             ),
             ("writes", "the tensors, for trtinfer and trtnms only: [architecture](../architecture.md)"),
         ],
@@ -33,30 +33,30 @@ const RESULTS: [(&str, &[(&str, &str)]); 7] = [
     (
         "trtnms",
         &[
-            ("posts", "`trt-detections`, with `post-messages=true`: [results](../elements.md#results)"),
+            ("posts", "`trt-detections`, with `post-messages=true`: [results](../metas.md#messages)"),
             (
                 "writes",
                 "`GstVideoRegionOfInterestMeta`, `GstTrtClassificationMeta`, `GstTrtMapMeta`; with `--features v1_24` `GstAnalyticsODMtd` \
-                 and `GstAnalyticsClsMtd`, with `v1_26` `GstAnalyticsSegmentationMtd`: [results](../elements.md#results)",
+                 and `GstAnalyticsClsMtd`, with `v1_26` `GstAnalyticsSegmentationMtd`: [results](../metas.md)",
             ),
         ],
     ),
     (
         "trttrack",
         &[
-            ("posts", "`trt-detections`, with `post-messages=true`: [results](../elements.md#results)"),
+            ("posts", "`trt-detections`, with `post-messages=true`: [results](../metas.md#messages)"),
             ("reads", "the metas that [trtoverlay](trtoverlay.md) reads"),
             (
                 "writes",
                 "the param `object_id` of `GstVideoRegionOfInterestMeta`; with `--features v1_24` `GstAnalyticsTrackingMtd`: \
-                 [results](../elements.md#results)",
+                 [results](../metas.md)",
             ),
         ],
     ),
     (
         "trtanalytics",
         &[
-            ("posts", "`trt-event`: [trtanalytics](../elements.md#trtanalytics)"),
+            ("posts", "`trt-event`: [trtanalytics](../elements/trtanalytics.md#events)"),
             (
                 "reads",
                 "`GstVideoRegionOfInterestMeta` with ids; with `--features v1_24` `GstAnalyticsODMtd` and `GstAnalyticsTrackingMtd`",
@@ -64,7 +64,7 @@ const RESULTS: [(&str, &[(&str, &str)]); 7] = [
             (
                 "writes",
                 "`GstTrtEventMeta`, `GstTrtZoneMeta`, and the param `analytics` of `GstVideoRegionOfInterestMeta`: \
-                 [trtanalytics](../elements.md#trtanalytics)",
+                 [trtanalytics](../elements/trtanalytics.md#metas)",
             ),
         ],
     ),
@@ -74,7 +74,7 @@ const RESULTS: [(&str, &[(&str, &str)]); 7] = [
             "reads",
             "`GstVideoRegionOfInterestMeta`, `GstTrtClassificationMeta`, `GstTrtMapMeta`, `GstTrtZoneMeta`; with `--features v1_24` \
              `GstAnalyticsODMtd`, `GstAnalyticsTrackingMtd` and `GstAnalyticsClsMtd`, with `v1_26` `GstAnalyticsSegmentationMtd`: \
-             [trtoverlay](../elements.md#trtoverlay)",
+             [trtoverlay](../elements/trtoverlay.md#metas)",
         )],
     ),
     ("trtpublish", &[("reads", "the metas that [trtoverlay](trtoverlay.md) reads, and `GstTrtEventMeta`")]),
@@ -83,7 +83,7 @@ const RESULTS: [(&str, &[(&str, &str)]); 7] = [
 fn page(factory: &gst::ElementFactory) -> String {
     let name = factory.name();
     let mut page = format!(
-        "# {name}\n\n{}. {}.\n\n[How and why](../elements.md#{name}). `gst-inspect-1.0 {name}` shows the same; this page is made from the \
+        "# {name}\n\n{}. {}.\n\n[How and why](../elements/{name}.md). `gst-inspect-1.0 {name}` shows the same; this page is made from the \
          element. Do not edit it.\n",
         factory.metadata("long-name").unwrap(),
         factory.metadata("description").unwrap()
@@ -229,24 +229,42 @@ fn pages_show_the_elements_as_they_are() {
 
 /// No page of an element that is gone.
 #[test]
-fn there_is_a_page_for_each_element() {
-    let mut pages: Vec<_> =
-        std::fs::read_dir(crate::common::path("docs/reference")).unwrap().map(|page| page.unwrap().path()).collect();
-    pages.sort();
-    let mut wanted =
-        ELEMENTS.map(|name| std::path::PathBuf::from(crate::common::path(&format!("docs/reference/{name}.md"))));
-    wanted.sort();
-    assert_eq!(pages, wanted);
+fn there_are_two_pages_for_each_element() {
+    for folder in ["docs/reference", "docs/elements"] {
+        let mut pages: Vec<_> =
+            std::fs::read_dir(crate::common::path(folder)).unwrap().map(|page| page.unwrap().path()).collect();
+        pages.sort();
+        let mut wanted =
+            ELEMENTS.map(|name| std::path::PathBuf::from(crate::common::path(&format!("{folder}/{name}.md"))));
+        wanted.sort();
+        assert_eq!(pages, wanted);
+    }
 }
 
-/// What the tables of messages and metas name is explained in docs/elements.md.
+/// What a reader looks for is at the same place in each, and no cell of a table is a page of its own.
+#[test]
+fn the_pages_of_the_elements_have_one_shape() {
+    for element in ELEMENTS {
+        let page = std::fs::read_to_string(crate::common::path(&format!("docs/elements/{element}.md"))).unwrap();
+        assert!(page.starts_with(&format!("# {element}\n\n")), "{element}");
+        let headings: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+        assert_eq!(headings[..5], ["Where it runs", "Caps", "Properties", "Messages", "Metas"], "{element}");
+        assert_eq!(headings.last(), Some(&"Example"), "{element}");
+        assert!(page.contains(&format!("(../reference/{element}.md)")), "{element} names all properties");
+        for cell in page.lines().filter(|line| line.starts_with('|')).flat_map(|row| row.split('|')) {
+            assert!(cell.chars().count() <= 200, "{element}: a sentence of its own, not a cell: {cell}");
+        }
+    }
+}
+
+/// What the tables of messages and metas name is in the page of the element too.
 #[test]
 fn messages_and_metas_are_described() {
-    let page = std::fs::read_to_string(crate::common::path("docs/elements.md")).unwrap();
     for (element, results) in RESULTS {
+        let page = std::fs::read_to_string(crate::common::path(&format!("docs/elements/{element}.md"))).unwrap();
         let words = results.iter().flat_map(|(_, what)| what.split('`').skip(1).step_by(2));
         for name in words.filter(|word| word.starts_with("Gst") || word.starts_with("trt-")) {
-            assert!(page.contains(name), "{element}: docs/elements.md does not say what {name} is");
+            assert!(page.contains(name), "docs/elements/{element}.md does not say what {name} is");
         }
     }
 }

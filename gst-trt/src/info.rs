@@ -194,7 +194,7 @@ fn text(info: &Value) -> String {
     }
     if let Value::Object(layout) = &info["layout"] {
         rows.push(("layout", format!("{}: {}", word(&layout["name"]), word(&layout["about"]))));
-        rows.push(("", format!("because {}", word(&layout["why"]))));
+        rows.push(("", format!("because: {}", word(&layout["why"]))));
     }
     let missing: Vec<&Value> = info["missing"].as_array().into_iter().flatten().collect();
     for gap in &missing {

@@ -53,7 +53,7 @@ fn furnish(folder: &Path) {
 /// No page that shows how to call it is left out above.
 #[test]
 fn pages_with_commands_are_known() {
-    for folder in ["docs", "docs/tasks"] {
+    for folder in ["docs", "docs/elements", "docs/tasks"] {
         for page in std::fs::read_dir(path(folder)).unwrap().map(|page| page.unwrap().path()) {
             let shown = page.display().to_string().replace(&path(""), "");
             let is_run = shown == SERVICE || PAGES.contains(&shown.as_str());

@@ -29,13 +29,13 @@ fn a_file_says_what_it_is() {
     assert_eq!(found["inputs"], json!([{"name": "images", "type": "f32", "dims": [1, 3, 512, 512]}]));
     assert_eq!((&found["layout"]["name"], &found["layout"]["classes"]), (&json!("yolov5"), &json!(2)));
     let why = found["layout"]["why"].as_str().unwrap();
-    for part in ["output0 f32 1x16128x7", "dimensions", "“detect”", "as many class names as classes, 2"] {
+    for part in ["output0 f32 1x16128x7 fits only this layout", "“detect”", "2 names for 2 classes"] {
         assert!(why.contains(part), "{part}: {why}");
     }
     assert_eq!(found["missing"], json!([]));
     let shown = succeed(&scratch("info-text"), &["info", &shapes()]);
     for part in
-        ["opset ai.onnx 17", "images f32 1x3x512x512", "2: disc, box", "yolov5: ", "because ", "missing     nothing"]
+        ["opset ai.onnx 17", "images f32 1x3x512x512", "2: disc, box", "yolov5: ", "because: ", "missing     nothing"]
     {
         assert!(text(&shown.stdout).contains(part), "{part}: {}", text(&shown.stdout));
     }

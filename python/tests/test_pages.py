@@ -38,7 +38,7 @@ def furnished(tmp_path, image, monkeypatch):
     monkeypatch.setitem(sys.modules, "supervision", supervision)
 
 
-PYTHON = [(page, code) for page in ("docs/python.md", "python/README.md") for code in blocks(page, "python")]
+PYTHON = [(page, code) for page in ("README.md", "docs/python.md", "python/README.md") for code in blocks(page, "python")]
 
 
 @pytest.mark.parametrize("page, code", PYTHON)

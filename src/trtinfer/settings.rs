@@ -66,7 +66,7 @@ impl Default for Settings {
 static MODEL_FILE: Setting<Settings> = setting!(
     "model-file",
     "Model file",
-    "ONNX file or TensorRT engine of the model. Set while playing, it is loaded beside, with the properties that were \
+    "ONNX file or TensorRT engine of the model. Set while playing, it is loaded in the background, with the properties that were \
      set before, and takes over between two frames. Engines contain code: use only trusted ones",
     OptionKind::Path,
     model_file

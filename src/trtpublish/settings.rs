@@ -226,7 +226,7 @@ pub static PROPERTIES: LazyLock<PropertyTable<PublishSettings>> = LazyLock::new(
             options.max_file_size
         ),
         property!(
-            count("max-files", "Maximum files", "Full files to keep beside the current one", 0, options.max_files),
+            count("max-files", "Maximum files", "Full files to keep next to the current one", 0, options.max_files),
             options.max_files
         ),
     ])

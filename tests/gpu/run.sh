@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MPL-2.0
-# The proof on a GPU: runs every row of docs/performance.md, prints PASS or FAIL with the figures, and writes them as JSON lines.
+# The proof on a GPU: runs every row of tests/bench/FIGURES.md, prints PASS or FAIL with the figures, and writes them as JSON lines.
 #
 #   tests/gpu/run.sh [ROW…]
 #

@@ -147,7 +147,7 @@ pub struct Recognised {
     pub outputs: SmallVec<[usize; 4]>,
     /// The number of classes; `None` where rows name their class.
     pub classes: Option<usize>,
-    /// A clause: what decided.
+    /// Clauses: what decided.
     pub reason: String,
 }
 
@@ -158,25 +158,23 @@ pub struct Recognised {
 pub fn explain(outputs: &[TensorDesc], hints: &ModelHints) -> Result<Recognised> {
     let HeadMatch { format, outputs: indices, classes, confidence, .. } = find(None, outputs, hints)?;
     let read: Vec<TensorDesc> = indices.iter().map(|&index| outputs[index].clone()).collect();
-    let verb = if read.len() == 1 { "has" } else { "have" };
-    let mut reasons = vec![if is_found_by_shape(format) {
-        format!("{} {verb} the dimensions of this layout", list(&read))
-    } else {
-        format!("{} {verb} the names and dimensions of this layout", list(&read))
+    let one = read.len() == 1;
+    let (has, fits) = if one { ("has", "fits") } else { ("have", "fit") };
+    let mut reasons = vec![match (is_found_by_shape(format), confidence) {
+        // By a name, a number or the metadata.
+        (true, Confidence::Sign) => format!("{} {fits} only this layout", list(&read)),
+        (true, Confidence::Shape) => format!("{} {has} the dimensions of this layout", list(&read)),
+        (false, _) => format!("{} {has} the names and dimensions of this layout", list(&read)),
     }];
-    if is_found_by_shape(format) && confidence == Confidence::Sign {
-        reasons.push("a name, a number or the metadata points to no other".into());
-    }
     if hints.task == format.task.name() {
-        reasons.push(format!("the task in the file is “{}”", hints.task));
+        reasons.push(format!("the task is “{}”", hints.task));
     }
-    match (classes, hints.classes) {
-        (Some(classes), Some(labels)) if classes == labels => {
-            reasons.push(format!("there are as many class names as classes, {labels}"));
-        }
-        _ => {}
+    if let (Some(classes), Some(labels)) = (classes, hints.classes)
+        && classes == labels
+    {
+        reasons.push(format!("{labels} names for {classes} classes"));
     }
-    Ok(Recognised { format, outputs: indices, classes, reason: join(reasons.into_iter(), "and") })
+    Ok(Recognised { format, outputs: indices, classes, reason: reasons.join("; ") })
 }
 
 /// Refuses models for a task that no head is for.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
-"""Bars as SVG, for docs/performance.py: what docs/performance.json says under "plots"."""
+"""Bars as SVG, for figures.py: what figures.json says under "plots"."""
 
 import math
 from html import escape
