@@ -148,7 +148,7 @@ step "shell scripts" check_scripts
 step "Python scripts" check_python
 step "dependencies" tests/dependencies.py
 step "SPDX lines" check_headers
-step "kernels are what their sources give" kernels/build.sh --check
+step "kernels are what their sources give" core/kernels/build.sh --check
 lint
 # Tests load target/debug/libgsttrt.so as applications do; the test runner alone does not put it there.
 step "build" cargo build --locked --workspace --lib --bins --examples

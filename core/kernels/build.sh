@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MPL-2.0
-# Compiles kernels/*.cu to kernels/ptx/*.ptx, which are committed: building the plugin needs no CUDA.
+# Compiles core/kernels/*.cu to core/kernels/ptx/*.ptx, which are committed: building the plugin needs no CUDA.
 #
-#   kernels/build.sh           writes them
-#   kernels/build.sh --check   fails where what is committed is not what the sources give
+#   core/kernels/build.sh           writes them
+#   core/kernels/build.sh --check   fails where what is committed is not what the sources give
 #
 # The compiler is NVRTC of CUDA 12.2 from PyPI, kept in the user's cache: its PTX runs on every driver from 535 on.  Neither a
 # GPU nor a driver is needed.  Without network --check is skipped, except where CI is set.
 set -euo pipefail
 
 # shellcheck source=pipelines/setup.sh
-. "$(dirname "${BASH_SOURCE[0]}")/../pipelines/setup.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../../pipelines/setup.sh"
 
 NVRTC=nvidia-cuda-nvrtc-cu12==12.2.140
 NVRTC_HASH=sha256:b1cdcae6443cb7cdcfb5d1bf51896a148c9f82f9e65b27db9ab095eaed689aa7 # its wheel for x86-64
@@ -49,11 +49,11 @@ if [ ! -e "$LIBRARIES/libnvrtc.so.12" ]; then
 fi
 
 mkdir "$SCRATCH/ptx"
-python3 "$ROOT/kernels/compile.py" "$LIBRARIES" "$SCRATCH/ptx" "$ROOT"/kernels/*.cu
+python3 "$ROOT/core/kernels/compile.py" "$LIBRARIES" "$SCRATCH/ptx" "$ROOT"/core/kernels/*.cu
 if [ "$MODE" = --check ]; then
-    diff --recursive --brief "$SCRATCH/ptx" "$ROOT/kernels/ptx" ||
-        fail "kernels/ptx is not what the sources give; run kernels/build.sh and commit what it writes."
+    diff --recursive --brief "$SCRATCH/ptx" "$ROOT/core/kernels/ptx" ||
+        fail "core/kernels/ptx is not what the sources give; run core/kernels/build.sh and commit what it writes."
 else
-    rm -f "$ROOT"/kernels/ptx/*.ptx
-    cp "$SCRATCH"/ptx/*.ptx "$ROOT/kernels/ptx/"
+    rm -f "$ROOT"/core/kernels/ptx/*.ptx
+    cp "$SCRATCH"/ptx/*.ptx "$ROOT/core/kernels/ptx/"
 fi
