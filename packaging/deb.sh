@@ -26,7 +26,7 @@ version=$(cargo pkgid --package gst-trt | sed 's/.*[#@]//')
 architecture=$(dpkg --print-architecture)
 libraries=/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)
 
-packaging/build.sh plugin library program >&2
+built=$(packaging/build.sh plugin library program)
 
 # put FROM TO [MODE]
 put() {
@@ -39,10 +39,10 @@ put_binary() {
     strip --strip-unneeded "$stage$2"
 }
 
-put_binary "$TARGET/release/libgsttrt.so" "$libraries/gstreamer-1.0/libgsttrt.so"
-put_binary "$TARGET/release/libgsttrt_capi.so" "$libraries/libgsttrt-1.so.0"
+put_binary "$built/libgsttrt.so" "$libraries/gstreamer-1.0/libgsttrt.so"
+put_binary "$built/libgsttrt_capi.so" "$libraries/libgsttrt-1.so.0"
 ln -s libgsttrt-1.so.0 "$stage$libraries/libgsttrt-1.so"
-put_binary "$TARGET/release/gst-trt" /usr/bin/gst-trt 755
+put_binary "$built/gst-trt" /usr/bin/gst-trt 755
 put capi/include/gsttrt.h /usr/include/gsttrt-1.0/gsttrt.h
 [ ! -e packaging/gst-trt.service ] || put packaging/gst-trt.service /usr/lib/systemd/system/gst-trt.service
 

@@ -36,7 +36,8 @@ Examples:
   pipelines/detect.sh --backend cpu --no-video --json street.jsonl street.mp4 yolo11n.onnx
   pipelines/detect.sh --nms "score-threshold=0.5" street.mp4 yolo11n.onnx
 
-The first run installs missing Debian packages (needs root or sudo) and builds for some minutes.
+The first run installs missing Debian packages (needs root or sudo) and builds the program, the plugin and the C library,
+which takes some minutes. GST_TRT_PROFILE names cargo's profile, release by default.
 `gst-inspect-1.0 trtnms` lists properties; docs/program.md has the other subcommands of the program that is built, gst-trt.
 END
 }
@@ -109,6 +110,15 @@ elif [ -n "$output" ]; then
 fi
 
 setup_build
-quietly "Building the program (some minutes the first time)" \
-    cargo build --manifest-path "$ROOT/Cargo.toml" --locked --release --package gst-trt
-exec "$TARGET/release/gst-trt" detect --model "$model" "${passed_on[@]}" -- "$input"
+profile=${GST_TRT_PROFILE:-release}
+folder=$TARGET/$profile
+[ "$profile" != dev ] || folder=$TARGET/debug
+[ -x "$folder/gst-trt" ] || echo "Building the program, the plugin and the C library: some minutes, with cargo's progress below."
+cargo build --manifest-path "$ROOT/Cargo.toml" --locked --profile "$profile" --workspace --lib --bins </dev/null ||
+    fail "the build failed; cargo's messages are above."
+cat <<END
+Built. For gst-launch-1.0 and applications, in this shell:
+  export GST_PLUGIN_PATH=$folder
+Now the objects in $input:
+END
+exec "$folder/gst-trt" detect --model "$model" "${passed_on[@]}" -- "$input"

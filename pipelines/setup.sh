@@ -54,7 +54,7 @@ quietly() {
 
 # ---------------------------------------------------------------------------- steps of a test run
 
-STEPS_PASSED=0 STEP='' STEP_STARTED=0
+STEPS_PASSED=0 STEP='' STEP_STARTED=0 STEP_TIMES=()
 
 # step HEADING COMMAND…: a failing command ends the script, and count_steps prints its heading.
 step() {
@@ -62,13 +62,38 @@ step() {
     shift
     printf '\n== %s\n' "$STEP"
     "$@" </dev/null
+    STEP_TIMES+=("$(printf '%5d s  %s' $((SECONDS - STEP_STARTED)) "$STEP")")
     echo "== $STEP: $((SECONDS - STEP_STARTED)) s"
     STEPS_PASSED=$((STEPS_PASSED + 1)) STEP=''
 }
 
-# The last line of a test run; for: trap count_steps EXIT
+# What git has of these paths, changes that are not committed included, and how the command is written.
+state_of() {
+    git -C "$ROOT" ls-files --stage -- "$@"
+    git -C "$ROOT" diff HEAD -- "$@"
+    git -C "$ROOT" ls-files --others --exclude-standard -- "$@" | (cd "$ROOT" && xargs -r -d '\n' sha256sum)
+}
+
+# step_of HEADING "PATH…" COMMAND…: a step that depends on these files alone. Where it has passed in this checkout and they
+# are the same, it is left out, and the log says so.
+step_of() {
+    local heading=$1 paths passed=$TARGET/passed/${1//[^[:alnum:]]/-} state
+    read -ra paths <<<"$2"
+    shift 2
+    state=$(state_of "${paths[@]}" pipelines/setup.sh | sha256sum)
+    if [ "$(cat "$passed" 2>/dev/null)" = "$state $*" ]; then
+        printf '\n== %s: unchanged since it passed (%s)\n' "$heading" "${paths[*]}"
+        return
+    fi
+    step "$heading" "$@"
+    mkdir -p "$TARGET/passed"
+    echo "$state $*" >"$passed"
+}
+
+# The last lines of a test run; for: trap count_steps EXIT
 count_steps() {
     local status=$?
+    [ "${#STEP_TIMES[@]}" = 0 ] || printf '%s\n' '' 'Times of the steps:' "${STEP_TIMES[@]}"
     if [ "$status" = 0 ]; then
         printf '\n%s: %d passed, 0 failed in %d s\n' "$ME" "$STEPS_PASSED" "$SECONDS"
     else

@@ -25,7 +25,10 @@ class Libraries(BuildHookInterface):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         del version
         self.folder = Path(tempfile.mkdtemp(prefix="gsttrt-wheel-"))
-        subprocess.run([str(ROOT / "packaging" / "build.sh"), "library", "plugin"], check=True)
+        build = [str(ROOT / "packaging" / "build.sh"), "library", "plugin"]
+        # Its last line is the folder.
+        built = subprocess.run(build, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]
+        self.built = ROOT / built
         library = self.library("libgsttrt_capi.so", "libgsttrt-1.so.0", SYSTEM)
         plugin = self.library("libgsttrt.so", "libgsttrt.so", SYSTEM, GSTREAMER)
         build_data["force_include"] = {
@@ -40,9 +43,8 @@ class Libraries(BuildHookInterface):
 
     def library(self, built: str, name: str, *allowed: re.Pattern[str]) -> Path:
         """A library without symbols for debuggers, and with no dependency that a system may lack."""
-        target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
         path = self.folder / name
-        strip = ["strip", "--strip-unneeded", "-o", str(path), str(target / "release" / built)]
+        strip = ["strip", "--strip-unneeded", "-o", str(path), str(self.built / built)]
         subprocess.run(strip, check=True)
         for needed in re.findall(r"\(NEEDED\).*\[(.*)\]", readelf("--dynamic", path)):
             if not any(pattern.fullmatch(needed) for pattern in allowed):

@@ -1,23 +1,27 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MPL-2.0
-# Every check of this repository that one machine can do; tests/compat.sh does newer GStreamers.
+# Tests of this repository that one machine can do.
 #
-#   tests/run.sh          everything
-#   tests/run.sh quick    without the book, the Python package, the model zoo, the 1080p clip, valgrind and cargo-c
+#   tests/run.sh             all that a change of ours can break, in minutes: one build, all tests, the clips
+#   tests/run.sh full        that, and what needs gigabytes or an hour: packages, other Debians, valgrind, foreign exporters
+#   tests/run.sh touched     of what only "full" runs, what the last changes can break (see TOUCHES); BASE=COMMIT says since when
 #
-# TRT_SETUP=skip installs no Debian packages.  The first failing step ends the run.
+# TRT_SETUP=skip installs no Debian packages.  The first failing step ends the run.  CONTRIBUTING.md says what each step guards.
 set -euo pipefail
 
 # shellcheck source=pipelines/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../pipelines/setup.sh"
 
-case ${1:-full} in
-    full | quick) MODE=${1:-full} ;;
+case ${1:-all} in
+    all | full | touched) MODE=${1:-all} ;;
     --help | -h) sed -n '/^set /q; /^#!/d; /SPDX/d; s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    *) fail "the argument is quick or nothing, not \"$1\"." ;;
+    *) fail "the argument is full, touched or nothing, not \"$1\"." ;;
 esac
 
 SCRATCH=$TARGET/end-to-end
+# The clips, the Python package and the zoo take the build of the tests.
+export GST_TRT_PROFILE=dev
+PROGRAM=$TARGET/debug/gst-trt
 
 # Each GStreamer version brings its feature; the crate cannot be built with one of a later version.
 features_here() {
@@ -28,9 +32,10 @@ features_here() {
 }
 
 files_ending_in() {
-    find "$ROOT" -path "$TARGET" -prune -o -path "$ROOT/target" -prune -o -name .git -prune -o \
-        -type f -name "*$1" -print
+    git -C "$ROOT" ls-files --cached --others --exclude-standard -- "*$1" | sed "s|^|$ROOT/|"
 }
+
+# ---------------------------------------------------------------------------- what every change can break
 
 check_scripts() {
     local scripts
@@ -59,31 +64,33 @@ check_headers() {
     return "$status"
 }
 
-clippy() {
-    cargo clippy --locked --workspace --all-targets "$@" -- --deny warnings
-}
-
 lint() {
     local feature
-    step "clippy" clippy
+    cargo clippy --locked --workspace --all-targets -- --deny warnings
     for feature in $(features_here); do
-        step "clippy, $feature" clippy --features "$feature"
+        cargo clippy --locked --workspace --all-targets --features "$feature" -- --deny warnings
     done
 }
 
-# The core by itself: what it depends on, and the tests that need no pipeline.
-without_gstreamer() {
+# All that the steps below run, by one command: of other packages or targets, cargo would compile crates again with other features.
+# Tests load target/debug/libgsttrt.so as applications do; the test runner alone does not put it there.
+build() {
+    cargo build --locked --workspace --lib --bins --examples --tests
+}
+
+# The C library is the core without GStreamer.
+check_dependencies() {
     local found
-    found=$(cargo tree --locked --package gsttrt-capi --edges normal,build --prefix none | grep -E '^(gst|glib|gobject)[a-z-]* ' |
-        grep -vE '^(gst-plugin-trt|gsttrt-capi) ') && { echo "the C library depends on: $found"; return 1; }
-    cargo clippy --locked --no-default-features --all-targets -- --deny warnings
-    cargo nextest run --locked --no-default-features --lib --test session --test nms --test models_refused --test preprocess_gold
+    tests/dependencies.py
+    ! found=$(cargo tree --locked --package gsttrt-capi --edges normal,build --prefix none | grep -E '^(gst|glib|gobject)[a-z-]* ' |
+        grep -vE '^gsttrt-(capi|core) ') || { echo "the C library depends on: $found"; return 1; }
 }
 
 # As applications see it. From nothing, or pages of items that were removed would stay.
 document() {
-    rm -rf "${CARGO_TARGET_DIR:-target}/doc"
-    RUSTDOCFLAGS=--deny=warnings cargo doc --locked --package gst-plugin-trt --package gsttrt-streaming --no-deps --quiet
+    rm -rf "$TARGET/doc"
+    RUSTDOCFLAGS=--deny=warnings cargo doc --locked --workspace --lib --no-deps --quiet
+    tests/api.py
 }
 
 # detect_and_score NAME CLIP TRUTH: the main job on a clip, its boxes compared with the true ones.
@@ -116,6 +123,33 @@ detect_shapes() {
     score_shapes classes classes shapes-cls --min-top1 0.98
 }
 
+test_all() {
+    step "format" cargo fmt --all --check
+    step "shell scripts" check_scripts
+    step "Python scripts" check_python
+    step "SPDX lines" check_headers
+    step "dependencies" check_dependencies
+    step_of "kernels are what their sources give" core/kernels core/kernels/build.sh --check
+    step "clippy" lint
+    step "build" build
+    step "tests" cargo nextest run --locked --workspace
+    step "examples in the documentation" cargo test --locked --workspace --doc --quiet
+    step "documentation and public API" document
+    step "detect.sh on the sample clip" detect_sample
+    step "detect.sh on a clip of figures" detect_poses
+    step "detect.sh on clips of shapes" detect_shapes
+    step "recordings of other exporters" tests/zoo/play.py "$PROGRAM"
+    step "Python package" python/test.sh
+}
+
+# ---------------------------------------------------------------------------- what only some changes can break
+
+# Builds with optimisation, and what cargo runs of them.
+build_release() {
+    GST_TRT_PROFILE=release pipelines/detect.sh --no-video --json "$SCRATCH/release.jsonl"
+    python3 tests/data/score.py tests/data/sample.json "$SCRATCH/release.jsonl" --min-precision 0.98 --min-recall 0.98 --min-iou 0.85
+}
+
 detect_1080p() {
     python3 tests/data/render.py --width 1920 --height 1080 --frames 150 --seed 2 --kbps 6000 \
         --out "$SCRATCH/hd-clip.mp4" --truth "$SCRATCH/hd-clip.json"
@@ -125,48 +159,96 @@ detect_1080p() {
 # Frames from avcodec look uninitialised to valgrind, and are left out.
 under_valgrind() {
     cargo test --locked --quiet --workspace --config 'target."cfg(unix)".runner="valgrind --quiet --error-exitcode=9"' \
-        "$@" -- --test-threads 1 --skip examples --skip the_detector_finds --skip on_the_gpu
+        "$@" --test-threads 1 --skip examples --skip the_detector_finds --skip on_the_gpu
 }
 
 # Tests of what is unsafe, in two groups at the same time: valgrind uses one core.
 check_memory() {
     local log=$SCRATCH/valgrind.log status=0
-    under_valgrind --lib >"$log" 2>&1 &
-    under_valgrind --test capi --test session --test frames --test trtpreprocess --test trtnms || status=1
+    under_valgrind --lib -- >"$log" 2>&1 &
+    under_valgrind --test elements -- capi:: session:: frames:: trtpreprocess:: trtnms:: || status=1
     wait $! || status=1
     cat "$log"
     return "$status"
+}
+
+book() {
+    need_mdbook
+    tests/book.py
+}
+
+installed() {
+    need_cargo_c
+    tests/install.sh "$SCRATCH/prefix"
+}
+
+# As it is released, with its size.
+wheel() {
+    GST_TRT_PROFILE=dist python/test.sh
+}
+
+# Each crate packs, and builds from what is packed.
+publish() {
+    cargo publish --locked --workspace --dry-run --allow-dirty --quiet
+}
+
+# What only "full" runs, with the paths that it depends on (a regular expression) and its minutes on two cores.
+TOUCHES=(
+    "the book:^docs/|^tests/book.py:2:book"
+    "crates pack:Cargo.toml$|README.md$:4:publish"
+    "Debian package:^packaging/|^docs/|^gst-trt/Cargo|^pipelines/setup.sh|^tests/(packages|folders).sh:4:tests/packages.sh bookworm"
+    "installed plugin and C library:^capi/|Cargo.toml$|build.rs$|^examples/|^tests/install:6:installed"
+    "Debian 13, Debian sid:^src/gst/|^src/trt|^tests/(compat|folders).sh|Cargo.lock$:9:tests/compat.sh"
+    "memory errors:^core/src/(cuda|memory|dlpack|tensor|image)|^capi/src|^src/gst/(memory|meta):6:check_memory"
+    "detect.sh as people build it:^pipelines/|Cargo.(toml|lock)$:5:build_release"
+    "detect.sh on a 1080p clip:^core/src/(image|postprocess)|^gst-trt/src/detect:1:detect_1080p"
+    "wheel as it is released:^python/|^packaging/build.sh:6:wheel"
+    "64-bit ARM:^core/src/(backends|cuda|dlpack)|^capi/:30:tests/compat.sh arm64"
+    "model zoo:^tests/zoo/:60:tests/zoo/run.sh $PROGRAM"
+)
+
+# The commit that the change is compared with: BASE, or the last one that is a day older than this one, or none.
+base() {
+    if [ -n "${BASE:-}" ]; then
+        git rev-parse --verify "$BASE^{commit}"
+    else
+        git rev-list -1 --min-age=$(($(git log -1 --format=%ct) - 86400)) HEAD
+    fi
+}
+
+# Of the rest, what the change touches, as long as it ends in time: a landing runs what it can break, and none runs all.
+test_touched() {
+    local since row heading paths minutes command words changed left=()
+    since=$(base)
+    # Where there is none, such as in a clone without history, all has changed.
+    changed=$(if [ -n "$since" ]; then git diff --name-only "$since"; else git ls-files; fi)
+    echo "Changes since ${since:-the beginning}: $(wc -l <<<"$changed") files"
+    for row in "${TOUCHES[@]}"; do
+        IFS=: read -r heading paths minutes command <<<"$row"
+        grep -qE "$paths" <<<"$changed" || continue
+        if [ $((SECONDS + minutes * 60)) -gt "${MAX_SECONDS:-100000}" ]; then
+            left+=("$heading ($minutes minutes)")
+            continue
+        fi
+        read -ra words <<<"$command"
+        step "$heading" "${words[@]}"
+    done
+    [ "${#left[@]}" = 0 ] || printf '\n== SKIP: no time is left for: %s\n' "$(IFS=,; echo "${left[*]}")"
+}
+
+test_rest() {
+    local row heading command words
+    for row in "${TOUCHES[@]}"; do
+        IFS=: read -r heading _ _ command <<<"$row"
+        read -ra words <<<"$command"
+        step "$heading" "${words[@]}"
+    done
 }
 
 trap count_steps EXIT
 setup_tests
 cd "$ROOT"
 mkdir -p "$SCRATCH"
-
-step "format" cargo fmt --all --check
-step "shell scripts" check_scripts
-step "Python scripts" check_python
-step "dependencies" tests/dependencies.py
-step "SPDX lines" check_headers
-step "kernels are what their sources give" core/kernels/build.sh --check
-lint
-# Tests load target/debug/libgsttrt.so as applications do; the test runner alone does not put it there.
-step "build" cargo build --locked --workspace --lib --bins --examples
-step "tests" cargo nextest run --locked --workspace
-step "without GStreamer" without_gstreamer
-step "examples in the documentation" cargo test --locked --workspace --doc --quiet
-step "documentation" document
-step "public API" tests/api.py
-step "detect.sh on the sample clip" detect_sample
-step "detect.sh on a clip of figures" detect_poses
-step "detect.sh on clips of shapes" detect_shapes
-if [ "$MODE" = full ]; then
-    step "Python package" python/test.sh
-    step "mdbook" need_mdbook
-    step "book" tests/book.py
-    step "cargo-c" need_cargo_c
-    step "installed plugin and C library" tests/install.sh "$SCRATCH/prefix"
-    step "memory errors" check_memory
-    step "detect.sh on a 1080p clip" detect_1080p
-    step "model zoo" tests/zoo/run.sh
-fi
+[ "$MODE" = touched ] || test_all
+[ "$MODE" != full ] || test_rest
+[ "$MODE" != touched ] || test_touched

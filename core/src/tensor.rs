@@ -9,7 +9,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::cuda::driver::{Fence, Stream};
-pub use crate::dtype::{DType, Dims, Element, TensorDesc, list};
+#[doc(hidden)]
+pub use crate::dtype::list;
+pub use crate::dtype::{DType, Dims, Element, TensorDesc};
 use crate::error::Result;
 use crate::memory::{DeviceBlock, HostBlock, MemoryKind, Pool, PooledBuffer};
 

@@ -78,7 +78,7 @@ def test_files_of_the_container_are_there():
             assert (ROOT / path).exists(), path
             copied += 1
     members = re.search(r"members = \[(.*?)\]", (ROOT / "Cargo.toml").read_text(), re.S)[1]
-    needed = ["src", "kernels", "packaging", *re.findall(r'"(.*?)"', members)]
+    needed = ["src", "packaging", *re.findall(r'"(.*?)"', members)]
     assert copied > 8 and all(any(each in line[1:-1] for line in lines if line[0] == "COPY") for each in needed)
 
 

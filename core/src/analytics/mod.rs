@@ -7,7 +7,7 @@
 //! | [`geometry`] | areas and segments |
 //! | [`rules`] | when an object is in a zone, has crossed a line, moves in a direction |
 //! | [`tally`] | counts by class |
-//! | [`tracks`] | the state of each object |
+//! | `tracks` | the state of each object |
 //! | [`watched`] | zones, tripwires and directions with their counts |
 //! | [`engine`] | a frame's objects in, its events out |
 //!

@@ -5,6 +5,7 @@
 //! An exported tensor is kept until its consumer calls its deleter. An imported one is given back by its own deleter,
 //! when the last [`Tensor`] of it is dropped. Both ways the memory is shared.
 
+#[doc(hidden)]
 pub mod exporter;
 
 use std::ffi::{c_int, c_void};
@@ -17,6 +18,7 @@ use crate::memory::{DeviceBlock, HostBlock};
 use crate::tensor::{DType, Dims, Tensor, TensorDesc, Tensors};
 
 /// `DLDevice`
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct DlDevice {
@@ -26,13 +28,17 @@ pub struct DlDevice {
 }
 
 /// `kDLCPU`
+#[doc(hidden)]
 pub const CPU: c_int = 1;
 /// `kDLCUDA`
+#[doc(hidden)]
 pub const CUDA: c_int = 2;
 /// `kDLCUDAHost`: pinned memory, which is the host's all the same.
+#[doc(hidden)]
 pub const CUDA_HOST: c_int = 3;
 
 /// `DLDataType`
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct DlDataType {
@@ -43,6 +49,7 @@ pub struct DlDataType {
 }
 
 /// `DLTensor`
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct DlTensor {
@@ -101,6 +108,7 @@ pub struct DlManagedVersioned {
 }
 
 /// `DLPACK_FLAG_BITMASK_READ_ONLY`
+#[doc(hidden)]
 pub const READ_ONLY: u64 = 1;
 
 /// One of DLPack's two structures, around a view.
@@ -292,7 +300,7 @@ impl Drop for Imported {
 ///
 /// # Safety
 /// It is a `DLManagedTensor` that nothing else has consumed, and its memory is not written as long as the tensor is
-/// there. On a GPU, work that writes it is done, or [`Tensors`](crate::tensor::Tensors) made of it are given the
+/// there. On a GPU, work that writes it is done, or [`Tensors`] made of it are given the
 /// fence of that work.
 ///
 /// # Errors

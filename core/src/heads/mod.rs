@@ -2,7 +2,7 @@
 //! Detection heads: what a model's outputs mean.
 //!
 //! A head is one file that describes its outputs as data: typed columns, how boxes are encoded, how the input is usually
-//! prepared, and whether boxes still repeat each other. From that follow recognition ([`recognise`]), decoding on the host
+//! prepared, and whether boxes still repeat each other. From that follow recognition (`recognise`), decoding on the host
 //! (`decode.rs`), decoding on a GPU (`kernels/decode.cu`), and the numbers that are gathered for the kept boxes.
 //!
 //! A new head is a file with its gold case, its line in [`HEADS`], and its row in docs/models.md. Only arithmetic that

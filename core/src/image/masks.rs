@@ -4,7 +4,7 @@
 //! A model gives prototypes, maps that all objects share, and for each object a coefficient per prototype. Its mask is
 //! where the weighted sum of the prototypes is above 0, scaled to the size of the model's input by bilinear
 //! interpolation, and cut to the object's box: a pixel belongs to the box if its left upper corner does. Other models
-//! give a map for each row ([`maps`]).
+//! give a map for each row (`maps`).
 //!
 //! Arithmetic is f32, each operation rounded once in the order written here, and never a fused multiply-add.
 

@@ -16,9 +16,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::cuda::driver::Context;
 use crate::dtype::Element;
 use crate::error::{Error, ErrorKind, Result};
+#[doc(hidden)]
 pub use device::{BatchPool, DeviceBlock, DevicePool};
+#[doc(hidden)]
 pub use host::HostBlock;
 pub use pool::{Limits, Pool, PoolStats, PooledBuffer};
+#[doc(hidden)]
 pub use raw::Mapped;
 use raw::{DeviceMemory, Host, Unified};
 

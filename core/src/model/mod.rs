@@ -158,6 +158,7 @@ impl ModelInfo {
     }
 
     /// What the model wants of a picture's tensor, where that one does not fit.
+    #[doc(hidden)]
     pub fn misfit(&self, tensor: &TensorDesc) -> Option<&TensorDesc> {
         let wanted = self.image_input();
         let mut dims = wanted.dims.clone();

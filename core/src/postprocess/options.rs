@@ -76,6 +76,7 @@ impl Default for PostprocessOptions {
 
 impl PostprocessOptions {
     /// These, but with the head and the labels of others: they count from a model's first frame on.
+    #[doc(hidden)]
     pub fn with_head_of(self, other: &Self) -> Self {
         let PostprocessOptions { layout, background_class, ref label_file, .. } = *other;
         PostprocessOptions { layout, background_class, label_file: label_file.clone(), ..self }

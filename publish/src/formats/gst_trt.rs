@@ -10,7 +10,7 @@ use crate::clock::rfc3339;
 use crate::record::{FrameRecord, FrameTimes, ObjectRecord, PublishSource, TrackRecord};
 
 /// A frame: `stream-time` in nanoseconds, `frame`, `width`, `height`, `held`, `detections`, and where there are some
-/// `classes`, `maps` and `events`; then what [`source`] adds.
+/// `classes`, `maps` and `events`; then what `source` adds.
 pub fn frame(record: &FrameRecord, from: &PublishSource) -> Value {
     let mut line = json!({
         "stream-time": record.times.stream_time,

@@ -6,7 +6,7 @@
 //! blends bytes. The CUDA kernels take the same two steps and give the same bits. That is simple because **no labelled
 //! box reads the frame: every sample takes the value of the last box that touches it**, in any order of computation.
 //!
-//! Masks are the exception ([`tint`]): below all labelled boxes they are mixed with the frame, each sample once. Below
+//! Masks are the exception (`tint`): below all labelled boxes they are mixed with the frame, each sample once. Below
 //! them are maps ([`MapTint`]).
 //!
 //! The order is: outlines from the weakest detection to the strongest, [`Boundary`]s ([`Stroke`]s), the outlines of
