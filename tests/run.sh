@@ -78,6 +78,11 @@ build() {
     cargo build --locked --workspace --lib --bins --examples --tests
 }
 
+test_units() {
+    cargo nextest run --locked --workspace
+    tests/skipped.py
+}
+
 # The C library is the core without GStreamer.
 check_dependencies() {
     local found
@@ -132,7 +137,7 @@ test_all() {
     step_of "kernels are what their sources give" core/kernels core/kernels/build.sh --check
     step "clippy" lint
     step "build" build
-    step "tests" cargo nextest run --locked --workspace
+    step "tests" test_units
     step "examples in the documentation" cargo test --locked --workspace --doc --quiet
     step "documentation and public API" document
     step "detect.sh on the sample clip" detect_sample
