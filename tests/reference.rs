@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The pages in docs/reference show what gst-inspect-1.0 shows of each element: a change there is a change for users.
 //!
-//! `UPDATE_SNAPSHOT=1 cargo test --test reference` writes them anew.
+//! `UPDATE_SNAPSHOT=1 cargo nextest run reference::` writes them anew.
 
 use std::fmt::Write;
 
@@ -224,7 +224,7 @@ fn pages_show_the_elements_as_they_are() {
             writeln!(stale, "{path}:\n{difference}").unwrap();
         }
     }
-    assert!(stale.is_empty(), "UPDATE_SNAPSHOT=1 cargo test --test reference takes this over:\n{stale}");
+    assert!(stale.is_empty(), "UPDATE_SNAPSHOT=1 cargo nextest run reference:: takes this over:\n{stale}");
 }
 
 /// No page of an element that is gone.

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The letters of labels: Noto Sans Mono, rasterised by the crate `noto-sans-mono-bitmap` (font under the OFL 1.1).
-
-use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster, get_raster_width};
+//! The letters of labels: Noto Sans Mono, bold (under the OFL 1.1). `font.bin` holds the glyphs of [`CHARS`] in each of
+//! [`SIZES`], as the crate noto-sans-mono-bitmap 0.3.2 rasterises them; that crate is 16 MB of source for these 350 kB.
 
 /// Basic Latin, Latin-1 and Latin Extended-A: the letters of most languages in Latin script.
 const CHARS: std::ops::RangeInclusive<char> = ' '..='\u{17f}';
+
+/// Width and height of the glyphs in pixels, in the order of the atlas.
+const SIZES: [(u32, u32); 4] = [(7, 16), (9, 20), (11, 24), (14, 32)];
+
+static ATLAS: &[u8] = include_bytes!("font.bin");
 
 /// The font in one size.
 #[derive(Debug)]
@@ -13,29 +17,27 @@ pub struct Font {
     pub width: u32,
     pub height: u32,
     /// `[glyph][height][width]`: 0 background … 255 text. One block of bytes, which is uploaded to a GPU unchanged.
-    pub coverage: Vec<u8>,
+    pub coverage: &'static [u8],
 }
 
 impl Font {
-    fn new(size: RasterHeight) -> Self {
-        let raster = |c| get_raster(c, FontWeight::Bold, size);
-        let rows = CHARS.filter_map(|c| raster(c).or_else(|| raster('?'))).flat_map(|glyph| glyph.raster());
-        Font {
-            width: get_raster_width(FontWeight::Bold, size) as u32,
-            height: size.val() as u32,
-            coverage: rows.flat_map(|row| *row).copied().collect(),
-        }
+    /// The size of that index.
+    fn new(size: usize) -> Self {
+        let bytes = |(width, height)| CHARS.clone().count() * (width * height) as usize;
+        let begin = SIZES[..size].iter().copied().map(bytes).sum::<usize>();
+        let (width, height) = SIZES[size];
+        Font { width, height, coverage: &ATLAS[begin..][..bytes(SIZES[size])] }
     }
 
     /// The size for a frame, taken from `slot` if that holds it.
     pub fn for_frame(slot: &mut Option<Font>, width: u32, height: u32) -> &Font {
         let size = match width.min(height) {
-            0..600 => RasterHeight::Size16,
-            600..900 => RasterHeight::Size20,
-            900..1300 => RasterHeight::Size24,
-            _ => RasterHeight::Size32,
+            0..600 => 0,
+            600..900 => 1,
+            900..1300 => 2,
+            _ => 3,
         };
-        slot.take_if(|font| font.height != size.val() as u32);
+        slot.take_if(|font| font.height != SIZES[size].1);
         slot.get_or_insert_with(|| Font::new(size))
     }
 
@@ -55,6 +57,12 @@ impl Font {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_atlas_has_each_size() {
+        let last = Font::new(SIZES.len() - 1);
+        assert_eq!(last.coverage.as_ptr_range().end, ATLAS.as_ptr_range().end);
+    }
 
     #[test]
     fn unknown_characters_are_question_marks() {

@@ -172,7 +172,7 @@ impl OverlayKernel {
         }
 
         let pool = DevicePool::new(context);
-        let tables = [cast_slice(&names), &font.coverage[..]].concat();
+        let tables = [cast_slice(&names), font.coverage].concat();
         let mut block = pool.take(tables.len())?;
         block.write(&tables)?;
 
