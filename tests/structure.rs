@@ -265,26 +265,96 @@ fn a_name_is_one_type() {
     assert!(twice.is_empty(), "names of several types: {twice:#?}");
 }
 
+/// The compiler says what is never used of a crate's own, but not of what other crates of the workspace may use.
+#[test]
+fn what_is_public_is_used() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for folder in
+        CRATES.into_iter().chain(["core/tests", "gst-trt/tests", "streaming/tests", "tests", "tests/bench", "examples"])
+    {
+        collect(&root.join(folder), &["rs"], &mut files);
+    }
+    let mut named: BTreeMap<String, usize> = BTreeMap::new();
+    for file in &files {
+        let text = fs::read_to_string(file).unwrap();
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let words = code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_'));
+        words.for_each(|word| *named.entry(word.to_string()).or_default() += 1);
+    }
+    // What applications are offered need not be used here.
+    let offered = fs::read_to_string(root.join("tests/api.txt")).unwrap();
+    let offered: BTreeSet<&str> = offered.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+    let mut unused = Vec::new();
+    for folder in CRATES {
+        for (module, file) in modules_of(folder) {
+            let mut public = PublicItems::default();
+            public.visit_file(&file);
+            let is_unused = |name: &&String| named[*name] == 1 && !offered.contains(name.as_str());
+            unused.extend(public.names.iter().filter(is_unused).map(|name| format!("{folder}, {module}: {name}")));
+        }
+    }
+    assert!(unused.is_empty(), "nothing uses {unused:#?}");
+}
+
+/// Names of functions, methods and types that are public.
+#[derive(Default)]
+struct PublicItems {
+    names: Vec<String>,
+}
+
+impl PublicItems {
+    fn note(&mut self, visibility: &syn::Visibility, name: &syn::Ident) {
+        if matches!(visibility, syn::Visibility::Public(_)) {
+            self.names.push(name.to_string());
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for PublicItems {
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        // What C calls has a name for C.
+        if item.sig.abi.is_none() {
+            self.note(&item.vis, &item.sig.ident);
+        }
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        self.note(&item.vis, &item.sig.ident);
+    }
+
+    fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
+        self.note(&item.vis, &item.ident);
+    }
+
+    fn visit_item_enum(&mut self, item: &'ast syn::ItemEnum) {
+        self.note(&item.vis, &item.ident);
+    }
+
+    fn visit_item_const(&mut self, item: &'ast syn::ItemConst) {
+        self.note(&item.vis, &item.ident);
+    }
+}
+
+/// Files of a folder and those in it, but for the benches.
+fn collect(folder: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if entry.is_dir() && !entry.ends_with("tests/bench") {
+            collect(&entry, endings, found);
+        } else if entry.extension().is_some_and(|ending| endings.iter().any(|known| ending == *known)) {
+            found.push(entry);
+        }
+    }
+}
+
 /// A test that sleeps waits too long, or passes by chance.
 #[test]
 fn no_test_waits_by_the_clock() {
-    fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-            if entry.is_dir() && !entry.ends_with("tests/bench") {
-                collect(&entry, found);
-            } else if entry
-                .extension()
-                .is_some_and(|ending| ["rs", "py", "c", "sh"].iter().any(|known| ending == *known))
-            {
-                found.push(entry);
-            }
-        }
-    }
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
     let tests = ["tests", "core/tests", "gst-trt/tests", "streaming/tests", "python/tests"];
     for folder in CRATES.into_iter().chain(tests) {
-        collect(&root.join(folder), &mut files);
+        collect(&root.join(folder), &["rs", "py", "c", "sh"], &mut files);
     }
     let word = concat!("sle", "ep");
     let mut sleeping = Vec::new();
