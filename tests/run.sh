@@ -160,6 +160,7 @@ step "public API" tests/api.py
 step "detect.sh on the sample clip" detect_sample
 step "detect.sh on a clip of figures" detect_poses
 step "detect.sh on clips of shapes" detect_shapes
+step "recordings of other exporters" tests/zoo/play.py "$TARGET/debug/gst-trt"
 if [ "$MODE" = full ]; then
     step "Python package" python/test.sh
     step "mdbook" need_mdbook
