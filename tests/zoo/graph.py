@@ -102,13 +102,13 @@ def network(signature, size, outputs, seen, tolerance, sides, is_checked=True):
     if "GridSample" in signature["operators"]:
         y, x = ((np.arange(count) * 2 + 1) / count - 1 for count in seen.shape[2:])
         grid = np.stack(np.meshgrid(x, y), axis=-1)[None].astype(number)
-        values = graph.op("GridSample", values, grid, mode="bilinear", align_corners=0)
+        values = graph.op("GridSample", values, grid)
     off = graph.op("Abs", graph.op("Sub", values, seen.astype(number)))
     off = graph.op("Relu", graph.op("Sub", off, np.array(tolerance, number)))
-    off = graph.op("ReduceSum", off, np.array([1, 2, 3]), keepdims=0)
+    off = total(graph, off, [1, 2, 3], signature["opset"])
     for name, wanted in sides.items():
         apart = graph.op("Abs", graph.op("Sub", graph.op("Cast", name, to=1), wanted.astype(number)))
-        off = graph.op("Add", off, graph.op("ReduceSum", apart, np.array([1]), keepdims=0))
+        off = graph.op("Add", off, total(graph, apart, [1], signature["opset"]))
     if "Exp" in signature["operators"]:
         off = graph.op("Sub", graph.op("Exp", off), np.array(1, number))
     off = graph.op("Mul", off, np.array(GAIN * is_checked, number))
@@ -117,23 +117,33 @@ def network(signature, size, outputs, seen, tolerance, sides, is_checked=True):
     return graph.file(signature)
 
 
+def total(graph, values, axes, opset):
+    """The sum over these axes, which were an attribute once."""
+    if opset < 13:
+        return graph.op("ReduceSum", values, axes=axes, keepdims=0)
+    return graph.op("ReduceSum", values, np.array(axes), keepdims=0)
+
+
 def add_output(graph, off, values, tensor, activation):
     """The recorded values, with `off` added for each picture, as the declared type and by the activation that the model ends in."""
     code, dtype = DTYPES[tensor["dtype"]]
     off = graph.op("Reshape", off, np.array([-1] + [1] * (values.ndim - 1)))
-    if activation:
-        values = values.astype(np.float64)
-        values = np.log(np.maximum(values, 1e-30) if activation == "Softmax" else np.clip(values, 1e-9, 1 - 1e-7) / (1 - np.clip(values, 1e-9, 1 - 1e-7)))
-        made = graph.op("Add", off, values.astype(np.float32))
-        options = {"axis": values.ndim - 1} if activation == "Softmax" else {}
-        if code == 1:
-            graph.op(activation, made, name=tensor["name"], **options)
-        else:
-            graph.op("Cast", graph.op(activation, made, **options), to=code, name=tensor["name"])
+    if activation is None:
+        if code != 1:
+            off = graph.op("Cast", off, to=code)
+        graph.op("Add", off, values.astype(dtype), name=tensor["name"])
         return
-    if code != 1:
-        off = graph.op("Cast", off, to=code)
-    graph.op("Add", off, values.astype(dtype), name=tensor["name"])
+    shares = np.clip(values.astype(np.float64), 1e-9, 1 - 1e-7)
+    logits = np.log(shares) if activation == "Softmax" else np.log(shares / (1 - shares))
+    if activation == "Softmax":
+        # To all logits alike it would make no difference.
+        off = graph.op("Mul", off, (np.arange(values.size) % 2).reshape(values.shape).astype(np.float32))
+    made = graph.op("Add", off, logits.astype(np.float32))
+    options = {"axis": values.ndim - 1} if activation == "Softmax" else {}
+    if code == 1:
+        graph.op(activation, made, name=tensor["name"], **options)
+    else:
+        graph.op("Cast", graph.op(activation, made, **options), to=code, name=tensor["name"])
 
 
 def echo(signature):

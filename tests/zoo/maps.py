@@ -118,5 +118,6 @@ def compare(name, row, path, program, frame, folder, timeout):
     image, size = picture(*frame), input_size(path)
     wanted = row.map(outputs_of(path, values_of(path, image)), size)
     folder = Path(tempfile.mkdtemp(dir=folder))
-    match_map(result, wanted, size, ask_for_map(result, program, path, save(image, folder), folder, timeout, PREPROCESS, row.nms), row.classes, ramp())
+    given = ask_for_map(result, program, path, save(image, folder), folder, timeout, PREPROCESS, row.nms)
+    match_map(result, wanted, size, given, row.classes, ramp())
     return result
