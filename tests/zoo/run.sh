@@ -80,6 +80,6 @@ if [ $# = 0 ]; then
     # Those whose versions are no longer the installed ones are made anew: they are to be committed.
     echo "zoo: recordings"
     "$python" -W ignore "$here/record.py" "$models" "$cache/others" || status=1
-    python3 "$here/play.py" "$program" || status=1
+    "$python" "$here/play.py" "$program" || status=1
     exit "$status"
 fi
