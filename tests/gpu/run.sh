@@ -19,6 +19,7 @@
 #   download    … trtnms ! cudadownload ! x264enc gives a file
 #   program     gst-trt: what doctor finds and tries, an engine built ahead, figures   (needs TensorRT with its builder)
 #   start       gst-trt from its start to the first boxes, with the engine in the cache
+#   zoo         what other packages' exporters gave, as tests/zoo/play.py plays it   (needs TensorRT with its builder, and numpy)
 #   kernels     preprocessing, decoding and suppression: times
 #   library     sessions on host memory, on their own and on a caller's GPU memory; pools; frames read in place: times
 #   tensors     tensors to PyTorch and CuPy and back; those of a pipeline   (needs a python3 with both and gi)
@@ -426,9 +427,9 @@ built_ahead() {
     "$1" "$WORK/gst-trt" build "$MODEL" "${options[@]}" && "$1" "$WORK/gst-trt" build "$MODEL" "${options[@]}" | grep "found in the cache"
 }
 
-# Python must not get the GStreamer's libraries, so both programs are scripts.
-started() {
-    local program words
+# Python must not get the GStreamer's libraries, so both programs are scripts, in $WORK/start-GSTREAMER.
+scripts() {
+    local program
     mkdir -p "$WORK/start-$1"
     for program in gst-launch-1.0 "$WORK/gst-trt"; do
         cat >"$WORK/start-$1/$(basename "$program")" <<END
@@ -439,6 +440,11 @@ $1 $program "\$@"
 END
     done
     chmod +x "$WORK/start-$1"/*
+}
+
+started() {
+    local words
+    scripts "$1"
     read -ra words <<<"$(full) $(precision 16)"
     PATH=$WORK/start-$1:$PATH python3 tests/bench/start.py "$WORK/start-$1/gst-trt" "$WORK/sample.mp4" "$(model 16)" \
         --backend tensorrt --infer "${words[*]}"
@@ -449,6 +455,17 @@ row_start() {
     for gst in $GSTREAMERS; do
         judge "first boxes of gst-trt detect" "$gst" "≤ 0.35 s beyond a decoded frame" started "$gst"
     done
+}
+
+# What play.py writes must be where every GStreamer sees it. An engine is built for each model.
+recordings() {
+    scripts "$1"
+    TMPDIR=$WORK PATH=$WORK/start-$1:$PATH python3 tests/zoo/play.py "$WORK/start-$1/gst-trt" --first --backend tensorrt \
+        --infer "$(full) optimization-level=0"
+}
+
+row_zoo() {
+    judge "recordings of other exporters" "${GSTREAMERS%% *}" "as the packages have it" recordings "${GSTREAMERS%% *}"
 }
 
 row_program() {
@@ -593,7 +610,7 @@ row_sanitize() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(plans boxes score build engines properties lean copies frames batches units chain download program start kernels library tensors regular memcheck sanitize)
+[ $# -gt 0 ] || ROWS=(plans boxes score build engines properties lean copies frames batches units chain download program start zoo kernels library tensors regular memcheck sanitize)
 GSTREAMERS=${GSTREAMERS:-$(gstreamers_here | tr '\n' ' ')}
 setup || exit 1
 for each in "${ROWS[@]}"; do

@@ -17,9 +17,10 @@ import torch
 
 from absent import absent
 from export import DETAIL, SHIFT, batch, calm
-from networks import SEED, SIZE, input_size, outputs_of, to_onnx
+from networks import SEED, SIZE, input_size, to_onnx
 from pictures import placement, tensor
-from reference import CERTAIN, DOUBTFUL, FULL, IOU_THRESHOLD, Boxes, choose_threshold, pardon_slivers, to_frame
+from boxes import CERTAIN, DOUBTFUL, FULL, IOU_THRESHOLD, Boxes
+from reference import choose_threshold, pardon_slivers, to_frame
 
 CANDIDATES = (100, 300)  # how many the score threshold may leave before the suppression
 TURNS = 30  # of the suppression
@@ -276,18 +277,24 @@ def awaken(network, layers):
         network.eval()
 
 
-def reference(row, path, image):
-    """The score threshold that leaves enough, and the boxes of the frame that the package keeps.
+def values_of(row, path, image):
+    """The input that the package has the picture in."""
+    return row.values(image, input_size(path))[0]
+
+
+def reference(row, outputs, image, size, threshold=None):
+    """The score threshold that leaves enough, unless there is one, and the boxes of the frame that the package keeps.
 
     It is asked again and again, with scores and the IoU threshold as far off as two runtimes may be: what it does not keep each
     time may be in our answer, the rest must be.
     """
-    values, place = row.values(image, input_size(path))
+    _, place = row.values(image, size)
     random = torch.Generator().manual_seed(SEED)
     found, turns = {}, Counter()
     with torch.no_grad():
-        boxes, scores = row.split(outputs_of(path, values))
-        threshold = choose_threshold(row.best(boxes, scores).numpy(), *CANDIDATES)
+        boxes, scores = row.split(outputs)
+        if threshold is None:
+            threshold = choose_threshold(row.best(boxes, scores).numpy(), *CANDIDATES)
         for turn in range(TURNS):
             off = (torch.rand(scores.shape, generator=random) * 2 - 1) * FULL.order * (turn > 0)
             edge = (0, FULL.edge, -FULL.edge)[turn % 3]

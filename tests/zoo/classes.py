@@ -4,17 +4,17 @@
 #
 # Imported by compare.py; not run by itself.
 import ast
-import time
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from boxes import Result
+from matching import match_classes, match_input
 from pictures import picture, save
-from program import ask
-from reference import Result, infer
+from program import AS_THEY_ARE, answer
+from reference import infer
 
-PIXELS = 1 / 255  # what a value of the input may be off: torchvision resizes bytes, and rounds after each of two passes
 INPUT = 32  # side of the input whose values are compared
 
 
@@ -30,20 +30,6 @@ def transformed(image, side, of_bytes):
     return way(torch.from_numpy(image).permute(2, 0, 1)[None].float() / 255).numpy()
 
 
-def answer(result, program, path, image, folder, timeout, count, properties=""):
-    """Our program's confidence in each of so many classes of a picture, in their order as it gives them; none is a fault."""
-    started = time.monotonic()
-    nms = f"score-threshold=0 top-k={count} {properties}"
-    done, frames = ask(program, path, save(image, folder), folder, timeout, nms)
-    result.seconds = time.monotonic() - started
-    found = frames[0].get("classes", []) if done.returncode == 0 and frames else []
-    result.found = result.candidates = result.certain = len(found)
-    if len(found) != count:
-        result.faults.append(f"status {done.returncode}, {len(found)} classes of {count}: {done.stderr.strip()[-300:]!r}")
-        return []
-    return found
-
-
 def compare(model, program, frame, folder, timeout):
     """Probabilities of all classes of a picture. Of nearly equal classes either may be the best."""
     result = Result(model.name, f"{frame[0]}x{frame[1]}", layout=model.task)
@@ -51,18 +37,8 @@ def compare(model, program, frame, folder, timeout):
     *_, side = ast.literal_eval(model.facts["metadata"]["imgsz"])
     dtype = np.float16 if model.facts["inputs"][0]["dtype"] == "FLOAT16" else np.float32
     wanted, *_ = infer(model, transformed(image, side, False).astype(dtype))
-    found = answer(result, program, model.path, image, folder, timeout, len(wanted))
-    for given in found:
-        apart = abs(given["confidence"] - float(wanted[given["class-id"]]))
-        result.worst_score = max(result.worst_score, apart)
-        if apart > model.tolerance.share:
-            result.faults.append(f"class {given['class-id']}: {given['confidence']:.5f}, not {wanted[given['class-id']]:.5f}")
-        if given["label"] != model.labels[given["class-id"]]:
-            result.faults.append(f"label of class {given['class-id']} is {given['label']!r}")
-    if found and float(wanted.max()) - float(wanted[found[0]["class-id"]]) > model.tolerance.order:
-        result.faults.append(f"the best class is {int(wanted.argmax())}, not {found[0]['class-id']}")
-    if float(wanted.max() - wanted.min()) < 10 * model.tolerance.share:
-        result.faults.append("all classes are alike: that tests nothing")
+    found = answer(result, program, model.path, save(image, folder), folder, timeout, len(wanted))
+    match_classes(result, wanted, model.labels, found, model.tolerance)
     return result
 
 
@@ -88,9 +64,5 @@ def compare_input(program, frame, folder, timeout):
     path = folder / "echo.onnx"
     echo(path)
     wanted = transformed(image, INPUT, True).ravel()
-    found = answer(result, program, path, image, folder, timeout, len(wanted), "class-scores=probabilities")
-    values = {given["class-id"]: given["confidence"] for given in found}
-    result.worst_score = max((abs(value - float(wanted[at])) for at, value in values.items()), default=0.0)
-    if result.worst_score > PIXELS:
-        result.faults.append(f"a value is off by {result.worst_score * 255:.2f} of 255")
+    match_input(result, wanted, answer(result, program, path, save(image, folder), folder, timeout, len(wanted), AS_THEY_ARE))
     return result

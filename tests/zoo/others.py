@@ -25,16 +25,14 @@ import torch
 
 import anchors
 import maps
-from compare import COLUMNS, HEADINGS, SHAPES, match, show
+from boxes import CERTAIN, DOUBTFUL, FULL, SHAPES, Boxes, Result
+from matching import COLUMNS, HEADINGS, match, match_fine_masks, show
 from networks import SEED, SIZE, input_size, normalised, outputs_of, spread, to_onnx
 from pictures import picture, placement, save, tensor
 from program import ask, ours, suppression
-from reference import CERTAIN, DOUBTFUL, FULL, Boxes, Result, choose_threshold, describe
+from reference import choose_threshold
 
-SCRIPTS = (
-    *("others.py", "absent.py", "anchors.py", "compare.py", "export.py", "maps.py", "networks.py", "pictures.py", "program.py"),
-    "reference.py",
-)
+SCRIPTS = ("others.py", "absent.py", "anchors.py", "export.py", "maps.py", "networks.py", "pictures.py")  # what a file depends on
 PACKAGES = ("torch", "onnxruntime")
 CANDIDATES = (20, 80)  # how many objects the score threshold may leave
 
@@ -180,12 +178,19 @@ def export(name, folder):
     return path
 
 
-def reference(row, path, image):
-    """What the package's own post-processing finds in the picture: boxes on the frame."""
-    frame = image.shape[1], image.shape[0]
+def values_of(row, path, image):
+    """The input that the package has the picture in."""
+    if hasattr(row, "map"):
+        return maps.values_of(path, image)
+    if hasattr(row, "suppress"):
+        return anchors.values_of(row, path, image)
     size = input_size(path)
-    values = tensor(image, size, placement(frame, size, stretched=True))
-    outputs = outputs_of(path, normalised(values) if row.normalised else values)
+    values = tensor(image, size, placement((image.shape[1], image.shape[0]), size, stretched=True))
+    return normalised(values) if row.normalised else values
+
+
+def reference(row, outputs, frame, size):
+    """What the package's own post-processing finds in the outputs: boxes on the frame."""
     with torch.no_grad():
         found = row.objects(outputs, frame)
     corners = np.clip(found["boxes"].numpy(), 0, np.tile(frame, 2))
@@ -200,37 +205,17 @@ def reference(row, path, image):
     return boxes
 
 
-def compare_masks(result, boxes, masks, found):
-    """Masks of random weights are mostly edge. They must be as the package has them at our detail, `fine`; the table has the worst IoU with
-    those that it has at the size of the frame."""
-    if found.masks is None:
-        result.faults.append("we give no masks")
-        return
-    at_frame, at_detail = masks
-    for index in np.nonzero(np.array(boxes.standing) == CERTAIN)[0]:
-        # Scores agree to five digits: the nearest of that class is the same object.
-        apart = np.abs(found.scores - boxes.scores[index]) + (found.classes != boxes.classes[index])
-        given = found.masks[int(apart.argmin())]
-        result.worst_mask = min(result.worst_mask, iou(at_frame[index], given))
-        overlap = iou(at_detail[index], given)
-        if overlap < FULL.mask:
-            result.faults.append(f"mask of {describe(boxes, index)}: IoU {overlap:.4f}")
-
-
-def iou(one, other):
-    return float((one & other).sum() / max((one | other).sum(), 1))
-
-
 def fine(size):
     """The size of our masks for an input of that size: twice or four times a small one."""
     detail = next((detail for detail in (1, 2) if max(size) * detail >= 960), 4)
     return size[0] * detail, size[1] * detail
 
 
-def judged(row, path, image):
-    """The score threshold that leaves enough, and the boxes that may reach it, each with its standing."""
-    boxes = reference(row, path, image)
-    threshold = choose_threshold(boxes.scores, *CANDIDATES)
+def judged(row, outputs, image, size, threshold=None):
+    """The score threshold that leaves enough, unless there is one, and the boxes that may reach it, each with its standing."""
+    boxes = reference(row, outputs, (image.shape[1], image.shape[0]), size)
+    if threshold is None:
+        threshold = choose_threshold(boxes.scores, *CANDIDATES)
     boxes = boxes.take(boxes.scores >= threshold - FULL.order)
     doubt = boxes.scores < threshold + FULL.order
     doubt |= (boxes.corners[:, 2:] - boxes.corners[:, :2]).min(axis=1) < 1  # slivers
@@ -240,13 +225,17 @@ def judged(row, path, image):
     return threshold, boxes
 
 
+def judge_of(row):
+    return anchors.reference if hasattr(row, "suppress") else judged
+
+
 def compare(name, path, program, frame, folder, timeout):
     row = ROWS[name]
     if hasattr(row, "map"):
         return maps.compare(name, row, path, program, frame, folder, timeout)
     result = Result(name, f"{frame[0]}x{frame[1]}", layout="own package's")
     image = picture(*frame)
-    threshold, boxes = (anchors.reference if hasattr(row, "suppress") else judged)(row, path, image)
+    threshold, boxes = judge_of(row)(row, outputs_of(path, values_of(row, path, image)), image, input_size(path))
     result.candidates = len(boxes)
     result.certain, result.doubtful = boxes.standing.count(CERTAIN), boxes.standing.count(DOUBTFUL)
     png = save(image, folder)
@@ -261,7 +250,7 @@ def compare(name, path, program, frame, folder, timeout):
     masks, boxes.masks = boxes.masks, None
     match(result, boxes, found, FULL)
     if masks is not None:
-        compare_masks(result, boxes, (masks[:, 0], masks[:, 1]), found)
+        match_fine_masks(result, boxes, (masks[:, 0], masks[:, 1]), found)
     if result.certain < 10:
         result.faults.append(f"only {result.certain} undoubted boxes: that tests nothing")
     return result

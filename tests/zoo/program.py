@@ -1,25 +1,42 @@
 # SPDX-License-Identifier: MPL-2.0
 # Asks our program what it finds in a picture.
 #
-# Imported by compare.py, classes.py and video.py; not run by itself.
+# Imported by the programs of this folder; not run by itself. Needs numpy only.
 import json
 import subprocess
+import time
 
 import numpy as np
 
-from reference import IOU_THRESHOLD, Boxes
+from boxes import IOU_THRESHOLD, Boxes
+
+AS_THEY_ARE = "class-scores=probabilities"
 
 
-def ask(program, path, png, folder, timeout, nms, infer_properties=None):
-    """Runs our program on one picture; returns the completed process and its frames."""
+def ask(program, path, png, folder, timeout, nms, infer_properties=None, options=()):
+    """Runs our program on one picture, with further options; returns the completed process and its frames."""
     out = folder / "boxes.jsonl"
     out.unlink(missing_ok=True)
-    command = [program, "detect", str(png), "--model", str(path), "--json", str(out), "--no-video", "--nms", nms]
+    command = [program, "detect", str(png), "--model", str(path), "--json", str(out), "--no-video", "--nms", nms, *options]
     if infer_properties:
         command += ["--infer", infer_properties]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout)
     frames = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
     return done, frames
+
+
+def answer(result, program, path, png, folder, timeout, count, properties="", options=()):
+    """Our program's confidence in each of so many classes of a picture, in their order as it gives them; none is a fault."""
+    started = time.monotonic()
+    nms = f"score-threshold=0 top-k={count} {properties}"
+    done, frames = ask(program, path, png, folder, timeout, nms, options=options)
+    result.seconds = time.monotonic() - started
+    found = frames[0].get("classes", []) if done.returncode == 0 and frames else []
+    result.found = result.candidates = result.certain = len(found)
+    if len(found) != count:
+        result.faults.append(f"status {done.returncode}, {len(found)} classes of {count}: {done.stderr.strip()[-300:]!r}")
+        return []
+    return found
 
 
 def mask_of(detection, shape):

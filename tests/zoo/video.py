@@ -24,19 +24,16 @@ os.environ.update(YOLO_OFFLINE="true", YOLO_AUTOINSTALL="false", YOLO_VERBOSE="f
 # Threads that wait do not spin, which on a busy machine takes many times longer.
 os.environ.update(OMP_WAIT_POLICY="passive")
 
+from clips import COLUMNS, HEADINGS, TASKS, detect, files_of, judge, sides_of
 from fresh import SIDE, film, train
 from pictures import placement
 
-TESTS = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(TESTS / "data"))
-import run_lengths
-import score
-import score_pose
-import score_shapes
+import run_lengths  # it is in the folder of clips.py's scores
 
 THRESHOLDS = {"conf": 0.25, "iou": 0.45}  # the defaults of trtnms
 CLIPS = (("wide", 854, 470), ("tall", 480, 854), ("high", 1280, 720))  # width, height
 PARTS = 4  # scenes of a clip
+CPU = "--backend", "cpu"
 
 
 # ---------------------------------------------------------------- both sides
@@ -84,15 +81,6 @@ def mask_on_frame(mask, frame):
     return mask[rows.astype(int)][:, columns.astype(int)]
 
 
-def detect(program, video, network, folder, *options):
-    """The same of our program."""
-    answer = folder / f"{Path(video).stem}-{Path(network).stem}.jsonl"
-    command = [program, "detect", video, "--model", network, "--backend", "cpu", "--no-video", "--json", answer, *options]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    lines = map(json.loads, answer.read_text().splitlines())
-    return [line["classes"] if "classes" in line else [score.scale_of(own, 1, 1) for own in line["detections"]] for line in lines]
-
-
 def convert(video, to):
     """Writes the frames as GStreamer decodes them and videoconvert converts them to BGR."""
     line = f"filesrc location={video} ! decodebin ! videoconvert ! video/x-raw,format=BGR ! matroskamux ! filesink location={to}"
@@ -108,67 +96,24 @@ def raw_frames(video, width, height):
             yield np.frombuffer(data, np.uint8).reshape(height, width, 3)
 
 
-# ---------------------------------------------------------------- the comparison
-
-
-def reproduced(reference, ours, similarity, least=0.5):
-    """The similarity of each reference object to the object of ours that it is paired with; 0 where there is none."""
-    if len(reference) != len(ours):
-        sys.exit(f"video: Ultralytics has {len(reference)} frames, we have {len(ours)}")
-    best = []
-    for wanted, found in zip(reference, ours):
-        pairs = ((similarity(w, f), i, j) for i, w in enumerate(wanted) for j, f in enumerate(found) if w["class-id"] == f["class-id"])
-        taken, used, own = set(), set(), np.zeros(len(wanted))
-        for alike, i, j in sorted((pair for pair in pairs if pair[0] >= least), key=lambda pair: -pair[0]):
-            if i not in taken and j not in used:
-                taken.add(i)
-                used.add(j)
-                own[i] = alike
-        best.append(own)
-    return np.concatenate(best)
-
-
-LEVELS = (0.5, 0.9, 0.95, 0.97, 0.99)
-HEADINGS = ("case", "similarity", "reference", "ours", *(f">= {level}" for level in LEVELS), "bar", "")
-COLUMNS = "{:34} {:10} {:>9} {:>6}" + " {:>7}" * len(LEVELS) + " {:>12}  {}"
-
-
-def judge(name, reference, ours, bar, level, similarity=score.iou):
-    """One line of the table; whether so many per cent of the objects are reproduced at that level."""
-    best = reproduced(reference, ours, similarity)
-    shares = {at: 100 * float((best >= at).mean()) for at in LEVELS}
-    ok = len(best) > 100 and shares[level] >= bar
-    count = sum(map(len, ours))
-    numbers = (len(best), count, *(f"{share:.2f}" for share in shares.values()))
-    print(COLUMNS.format(name, similarity.__name__, *numbers, f"{bar} at {level}", "ok" if ok else "FAILED"), flush=True)
-    return ok
-
-
 # ---------------------------------------------------------------- the cases
-
-
-def confidence(wanted, found):
-    """How near the probabilities of a class are."""
-    return 1 - abs(wanted["confidence"] - found["confidence"])
 
 
 def task_case(task, clip, network, *similarities):
     """The committed clip and network of a task. Each similarity comes with the level of its rows and their bars: by way of the file, of BGR."""
 
     def case(program, folder):
-        video, file = TESTS / f"data/{clip}.mp4", TESTS / f"models/{network}.onnx"
+        video, file = files_of(clip, network)
         width, height = (json.loads(video.with_suffix(".json").read_text())[side] for side in ("width", "height"))
         with tempfile.TemporaryDirectory(dir=folder) as temporary:
             bgr = Path(temporary) / "bgr.mkv"
             convert(video, bgr)
             ways = (
-                ("file", predict(file, task, [str(video)]), detect(program, video, file, folder)),
-                ("by way of BGR", predict(file, task, raw_frames(bgr, width, height)), detect(program, bgr, file, folder)),
+                ("file", predict(file, task, [str(video)]), detect(program, video, file, folder, *CPU)),
+                ("by way of BGR", predict(file, task, raw_frames(bgr, width, height)), detect(program, bgr, file, folder, *CPU)),
             )
         for number, (way, *sides) in enumerate(ways):
-            if task == "classify":
-                sides = ([frame[:1] for frame in side] for side in sides)  # the best class
-            reference, ours = sides
+            reference, ours = sides_of(task, *sides)
             for similarity, level, *bars in similarities:
                 yield judge(f"{task}, {way}", reference, ours, bars[number], level, similarity)
 
@@ -191,16 +136,12 @@ def fresh(program, folder):
             film(clip, width, height, [77, number, part])
             # Without its own imgsz Ultralytics runs open inputs at 640, for any file.
             reference += predict(network, "detect", [str(clip)], imgsz=SIDE)
-            ours += detect(program, clip, network, folder)
+            ours += detect(program, clip, network, folder, *CPU)
     yield judge("fresh network and clips", reference, ours, 90, 0.99)
 
 
 CASES = (
-    task_case("detect", "sample", "shapes-v8", (score.iou, 0.99, 97, 99)),
-    task_case("pose", "pose", "figures-pose", (score.iou, 0.95, 99, 99), (score_pose.oks, 0.95, 99, 99)),
-    task_case("segment", "shapes", "shapes-seg", (score.iou, 0.95, 99, 99), (score_shapes.mask_iou, 0.97, 99, 99)),
-    task_case("obb", "shapes", "shapes-obb", (score_shapes.rotated_iou, 0.95, 99, 99)),
-    task_case("classify", "classes", "shapes-cls", (confidence, 0.95, 99, 99)),
+    *(task_case(*task) for task in TASKS),
     fresh,
 )
 

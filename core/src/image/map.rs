@@ -262,9 +262,9 @@ impl PixelMap {
     /// The regions of a map of classes: how many pixels each class has.
     pub(crate) fn take_counts(&mut self, counts: &[u32]) {
         self.limit = counts.len() as u32;
-        let regions = (0..).zip(counts).filter(|(_, pixels)| **pixels > 0);
+        let regions = counts.iter().zip(0..).filter(|(pixels, _)| **pixels > 0);
         self.regions.clear();
-        self.regions.extend(regions.map(|(id, &pixels)| MapRegion { id, class: id.into(), pixels }));
+        self.regions.extend(regions.map(|(&pixels, id)| MapRegion { id, class: id.into(), pixels }));
     }
 
     /// The range of a map of depths.

@@ -72,6 +72,14 @@ fn ids_beyond_the_classes_are_none() {
 }
 
 #[test]
+fn a_map_may_have_as_many_classes_as_there_are_ids() {
+    let mut map = PixelMap::new(MapKind::Classes);
+    let ids = [65534i64, 65535];
+    map.take_ids(|at| ids[at], [2, 1], &plain(2, 1), &all(PixelMap::MAX_CLASSES));
+    assert_eq!(map.regions(), [region(65534, 1)]);
+}
+
+#[test]
 fn padding_is_cut_off() {
     // 4 rows of padding above and below.
     let letterbox = Letterbox::new((32, 16), (16, 16), ResizeMode::Letterbox);
