@@ -41,7 +41,8 @@ fn defaults_and_names_are_resolved() {
     let config = load("right.toml", right().as_bytes()).unwrap();
     let source = &config.sources[0];
     assert_eq!((source.model.as_str(), source.address.shown().as_str()), ("m", "rtsp://camera/1"));
-    let publish = &source.publish[0];
+    assert_eq!(source.publish[0].name.as_deref(), Some("p"));
+    let publish = &source.publish[0].properties;
     assert_eq!(publish.get("location"), Some(folder().join("s.jsonl").to_str().unwrap()));
     assert_eq!((publish.get("source-id"), publish.get("name")), (Some("s"), None));
     assert!(source.track.is_some() && source.analytics.is_some() && source.has_view);
