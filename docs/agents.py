@@ -197,11 +197,11 @@ def markdown(*rows):
     return "\n".join([header, "|" + "---|" * len(rows[0]), *others])
 
 
-ELEMENTS = table(README, "element", "does", "properties set most often")
+ELEMENTS = [(plain(name), does, often) for name, does, often in table(README, "element", "does", "properties set most often")]
 
 
 def elements():
-    return markdown(["element", "does"], *([link(element_pages(row[0])[0].name, row[0]), row[1]] for row in ELEMENTS))
+    return markdown(["element", "does"], *([link(element_pages(element)[0].name, element), does] for element, does, _ in ELEMENTS))
 
 
 def properties():
@@ -263,8 +263,12 @@ def llms():
              "Behind `/raw/main/` comes the path in a checkout. `SKILL.md` says how to use it, with examples and common mistakes; read it first.", "",
              "## First", "", entry("SKILL.md", "SKILL.md", "how to use it, for coding agents."),
              entry("README.md", "README.md", description(README))]
+    titles = [title for _, listed in CHAPTERS for title, _ in listed]
     for chapter, listed in CHAPTERS:
-        lines += ["", f"## {chapter}", "", *(entry(title, page.name, description(page)) for title, page in listed)]
+        lines += ["", f"## {chapter}", ""]
+        for title, page in listed:
+            full = title if titles.count(title) == 1 else f"{page.title}: {title}"
+            lines.append(entry(full, page.name, description(page)))
     names = sorted(path.name for path in (ROOT / "examples").iterdir() if path.suffix in (".c", ".py", ".rs"))
     lines += ["", "## Examples", "", *(entry(name, f"examples/{name}", comment(f"examples/{name}")) for name in names)]
     lines += ["", "## Optional", ""]

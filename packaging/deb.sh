@@ -44,7 +44,12 @@ put_binary "$built/libgsttrt_capi.so" "$libraries/libgsttrt-1.so.0"
 ln -s libgsttrt-1.so.0 "$stage$libraries/libgsttrt-1.so"
 put_binary "$built/gst-trt" /usr/bin/gst-trt 755
 put capi/include/gsttrt.h /usr/include/gsttrt-1.0/gsttrt.h
-[ ! -e packaging/gst-trt.service ] || put packaging/gst-trt.service /usr/lib/systemd/system/gst-trt.service
+unit=/usr/lib/systemd/system/gst-trt.service
+put packaging/gst-trt.service "$unit"
+sed -i 's|/usr/local/bin/|/usr/bin/|' "$stage$unit" # by hand, the program is installed in /usr/local
+sed -n 's/^ExecStart[A-Za-z]*=\([^ ]*\).*/\1/p' "$stage$unit" | while read -r program; do
+    [ -x "$stage$program" ] || fail "gst-trt.service starts $program, which is not in the package."
+done
 
 mkdir -p "$stage$libraries/pkgconfig"
 cat >"$stage$libraries/pkgconfig/gsttrt-1.0.pc" <<END

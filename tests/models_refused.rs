@@ -91,8 +91,9 @@ fn files_that_are_no_models() {
     let cut = |length: usize| whole[..length].to_vec();
     for (name, bytes, part) in [
         ("empty.onnx", Vec::new(), "is empty"),
-        ("text.onnx", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n".to_vec(), "not a whole ONNX model"),
-        ("page.onnx", b"<!DOCTYPE html>\n<html><body>Not Found</body></html>\n".to_vec(), "not a whole ONNX model"),
+        ("text.onnx", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n".to_vec(), "git lfs pull"),
+        ("page.onnx", b"<!DOCTYPE html>\n<html><body>Not Found</body></html>\n".to_vec(), "it is a text file"),
+        ("nvinfer.txt", b"[property]\nonnx-file=m.onnx\n".to_vec(), "Give the file that it names in onnx-file"),
         ("zeros.onnx", vec![0; 4096], "not a whole ONNX model"),
         ("archive.onnx", b"PK\x03\x04\x14\0\0\0\x08\0".repeat(9), "not a whole ONNX model"),
         ("cut-1.onnx", cut(1), "not a whole ONNX model"),

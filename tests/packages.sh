@@ -70,6 +70,10 @@ look_around() {
         grep -q "^Version: " /usr/lib/*/pkgconfig/gsttrt-1.0.pc
         grep -q "Mozilla Public License" /usr/share/doc/gst-plugin-trt/copyright
         ! ldd /usr/lib/*/libgsttrt-1.so.0 | grep -E "gst|glib"
+        unit=/usr/lib/systemd/system/gst-trt.service
+        programs=$(sed -n "s/^ExecStart[A-Za-z]*=\([^ ]*\).*/\1/p" $unit)
+        [ -n "$programs" ]
+        for program in $programs; do dpkg --search "$program"; done
         apt-get --quiet --yes purge gst-plugin-trt >/dev/null
         ! ls /usr/lib/*/gstreamer-1.0/libgsttrt.so /usr/bin/gst-trt 2>/dev/null'
 }

@@ -2,6 +2,7 @@
 //! The elements that find objects, as part of a launch line.
 
 use gst::prelude::*;
+use gsttrt_core::words::nearest;
 
 use crate::failure::Failure;
 use crate::model_options::ModelOptions;
@@ -109,8 +110,23 @@ pub fn element(pipeline: &gst::Pipeline, name: &str) -> gst::Element {
 
 /// A launch line as a pipeline.
 pub fn parse(line: &str) -> Result<gst::Pipeline, Failure> {
-    let pipeline = gst::parse::launch(line).map_err(|error| format!("Cannot make the pipeline: {error}."))?;
+    let pipeline = gst::parse::launch(line).map_err(|error| {
+        let message = error.to_string();
+        let end = meant(&message).map_or(".".into(), |property| format!("; did you mean “{property}”?"));
+        format!("Cannot make the pipeline: {message}{end}")
+    })?;
     Ok(pipeline.downcast::<gst::Pipeline>().expect("a launch line of several elements is a pipeline"))
+}
+
+/// The property that was probably meant, where GStreamer says that an element of the chain has none of that name.
+fn meant(message: &str) -> Option<String> {
+    let mut quoted = message.strip_prefix("no property \"")?.split('"');
+    let (property, element) = (quoted.next()?, quoted.nth(1)?);
+    let stage = element.trim_start_matches("trt").trim_end_matches(|c: char| c.is_ascii_digit());
+    let element = gst::ElementFactory::make(&format!("trt{stage}")).build().ok()?;
+    let properties = element.list_properties();
+    let names: Vec<&str> = properties.iter().map(|property| property.name()).collect();
+    nearest(property, &names).map(String::from)
 }
 
 /// Whether an element is one of the chain's.

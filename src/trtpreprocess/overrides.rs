@@ -7,7 +7,7 @@ use gsttrt_core::image::geometry::{Rect, ResizeMode};
 use gsttrt_core::image::options::{MEAN, STD, check_std, parse_channels};
 use gsttrt_core::image::region_list::RegionList;
 use gsttrt_core::image::slices::{Division, Slices};
-use gsttrt_core::image::transform::{Chroma, Colors, InputSpec, InputTransform, TensorLayout, parse_size};
+use gsttrt_core::image::transform::{Chroma, Colors, InputSpec, InputTransform, TensorLayout, parse_grid, parse_size};
 use gsttrt_core::tensor::{DType, TensorDesc};
 
 use super::objects::ObjectOptions;
@@ -108,7 +108,7 @@ impl PreprocessSettings {
     }
 
     fn slices(&self) -> Result<Option<Slices>> {
-        let division = match (parse_size("slices", &self.slices)?, parse_size("slice-size", &self.slice_size)?) {
+        let division = match (parse_grid("slices", &self.slices)?, parse_size("slice-size", &self.slice_size)?) {
             (None, None) => return Ok(None),
             (Some((columns, rows)), None) => Division::Count(columns, rows),
             (None, Some((width, height))) => Division::Size(width, height),
@@ -227,6 +227,12 @@ mod tests {
             PreprocessSettings { slices: "3x2".into(), slice_size: "64x64".into(), ..PreprocessSettings::default() },
         ] {
             assert_eq!(settings.read().unwrap_err().kind(), ErrorKind::Settings, "{settings:?}");
+        }
+        for slices in ["3", "0x2", "lots", "2x3x4", "-1x2", "3x99999"] {
+            let settings = PreprocessSettings { slices: slices.into(), ..PreprocessSettings::default() };
+            let said = settings.read().unwrap_err().message();
+            let wanted = format!("slices={slices} is not columns and rows. Write them like 3x2, each from 1 to 16384.");
+            assert!(said.contains(&wanted), "{said}");
         }
     }
 }

@@ -226,9 +226,9 @@ pub(super) fn find(
             let beside = beside.map_or(String::new(), |counted| format!(" beside {counted}"));
             let labels = counted(labels, "label", "labels");
             let what = format!("Output {output} has {classes}{beside} as {format}, against {labels}");
-            let background = format.usual_background().map_or("", |_| "background-class on trtnms if it has one, and ");
+            let background = format.usual_background().map_or("", |_| "or background-class on trtnms if it has one, ");
             Err(Error::new(ErrorKind::Settings, what).remedy(format!(
-                "Set layout=auto on trtnms, or the layout that the model has, {background}use the label file that \
+                "Set layout=auto on trtnms, or the layout that the model has, {background}or use the label file that \
                  belongs to the model, one line for each class",
             )))
         }

@@ -265,15 +265,29 @@ fn parse(text: &str) -> Option<InputSpec> {
 
 /// Width and height from `640x480`; `None` from nothing. `property` is named in the error.
 pub fn parse_size(property: &str, text: &str) -> Result<Option<(u32, u32)>> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    let size = text.split_once('x').and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
-    let possible = |&(width, height): &(u32, u32)| (1..=16384).contains(&width) && (1..=16384).contains(&height);
-    size.filter(possible).map(Some).ok_or_else(|| {
+    pair(text).ok_or_else(|| {
         Error::new(ErrorKind::Settings, format!("{property}={text} is no size"))
             .remedy("Write width and height like 640x640, each from 1 to 16384")
     })
+}
+
+/// Columns and rows from `3x2`, likewise.
+pub fn parse_grid(property: &str, text: &str) -> Result<Option<(u32, u32)>> {
+    pair(text).ok_or_else(|| {
+        Error::new(ErrorKind::Settings, format!("{property}={text} is not columns and rows"))
+            .remedy("Write them like 3x2, each from 1 to 16384")
+    })
+}
+
+/// Two numbers from `3x2`, `Some(None)` from nothing, and `None` from anything else.
+fn pair(text: &str) -> Option<Option<(u32, u32)>> {
+    if text.is_empty() {
+        return Some(None);
+    }
+    let (first, second) = text.split_once('x')?;
+    let (first, second) = (first.parse().ok()?, second.parse().ok()?);
+    let is_possible = |number: u32| (1..=16384).contains(&number);
+    (is_possible(first) && is_possible(second)).then_some(Some((first, second)))
 }
 
 /// Three finite numbers, or one for all three.

@@ -107,14 +107,47 @@ impl FileContents {
                 |error: prost::DecodeError| error.to_string().replace("failed to decode Protobuf message: ", "");
             ModelProto::decode(self.bytes.clone()).map_err(broken)
         };
-        self.onnx.get_or_init(decode).as_ref().map_err(|cause| broken(cause))
+        self.onnx.get_or_init(decode).as_ref().map_err(|cause| self.broken(cause))
     }
 
     /// The graph of an ONNX file, likewise.
     pub(crate) fn graph(&self) -> Result<&GraphProto> {
         // Random bytes may well be valid protobuf; a model has at least these.
         let model = self.onnx()?;
-        model.graph.as_ref().filter(|_| model.ir_version > 0).ok_or_else(|| broken("it has no graph"))
+        model.graph.as_ref().filter(|_| model.ir_version > 0).ok_or_else(|| self.broken("it has no graph"))
+    }
+
+    /// A text file is called one: the cause that the decoder gives for it helps nobody.
+    fn broken(&self, cause: &str) -> Error {
+        match self.text_remedy() {
+            Some(remedy) => broken("it is a text file").remedy(remedy),
+            None => broken(cause),
+        }
+    }
+
+    /// What to do, where this is a text.
+    fn text_remedy(&self) -> Option<&'static str> {
+        const LOOKED_AT: usize = 64 << 10;
+        let bytes = &self.bytes[..self.bytes.len().min(LOOKED_AT)];
+        let text = match std::str::from_utf8(bytes) {
+            Ok(text) => text,
+            // The last character may be cut.
+            Err(error) if error.error_len().is_none() => std::str::from_utf8(&bytes[..error.valid_up_to()]).ok()?,
+            Err(_) => return None,
+        };
+        let is_text = |c: char| !c.is_control() || c.is_ascii_whitespace();
+        if text.is_empty() || !text.chars().all(is_text) {
+            return None;
+        }
+        let has_line = |wanted: &str| text.lines().any(|line| line.trim() == wanted);
+        Some(if has_line("[property]") {
+            "This is a configuration of DeepStream's nvinfer. Give the file that it names in onnx-file; docs/deepstream.md says \
+             what becomes of its other keys"
+        } else if text.starts_with("version https://git-lfs") {
+            "It stands for a file that git has not fetched: run git lfs pull"
+        } else {
+            "Give the ONNX file itself"
+        })
     }
 }
 
@@ -166,6 +199,32 @@ mod tests {
         for bytes in [&b"no model"[..], &ModelProto::default().encode_to_vec()] {
             let error = FileContents::of(Path::new("m.onnx"), bytes.to_vec()).graph().unwrap_err();
             assert!(error.message().contains("not a whole ONNX model"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_called_a_text() {
+        let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
+        let nvinfer = "# Streets, größer\r\n[property]\r\ngpu-id=0\r\nonnx-file=street.onnx\r\n";
+        let long = format!("{}ä", "x".repeat((64 << 10) - 1));
+        for (text, says) in [
+            (
+                nvinfer,
+                "Give the file that it names in onnx-file; docs/deepstream.md says what becomes of its other keys",
+            ),
+            ("[property]\nmodel-engine-file=m.engine\n", "This is a configuration of DeepStream's nvinfer"),
+            (pointer, "git lfs pull"),
+            ("<!DOCTYPE html>\n<html>Not found</html>\n", "Give the ONNX file itself"),
+            ("person\ncar\n", "Give the ONNX file itself"),
+            (&long, "Give the ONNX file itself"),
+        ] {
+            let error = FileContents::of(Path::new("m.onnx"), text.as_bytes().to_vec()).graph().unwrap_err().message();
+            assert!(error.contains("this is not a whole ONNX model: it is a text file"), "{error}");
+            assert!(error.contains(says), "{error}");
+        }
+        for bytes in [&b""[..], b"\x08", b"[property]\0", b"\xff\xfe[\x00"] {
+            let error = FileContents::of(Path::new("m.onnx"), bytes.to_vec()).graph().unwrap_err().message();
+            assert!(!error.contains("text file"), "{error}");
         }
     }
 }

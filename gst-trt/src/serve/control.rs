@@ -98,6 +98,8 @@ pub struct Quantiles {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Published {
+    /// Of its `[[publish]]`.
+    pub name: Option<String>,
     /// Without user and password.
     pub location: String,
     pub sent: u64,

@@ -217,7 +217,8 @@ fn models_that_are_not_recognised() {
             &["dets f32 1x300x4", "labels f32 1x300x91"],
             labelled(80, 560),
             "Output labels f32 1x300x91 has 90 classes beside the background as rf-detr, against 80 labels. Set layout=auto on \
-             trtnms, or the layout that the model has, background-class on trtnms",
+             trtnms, or the layout that the model has, or background-class on trtnms if it has one, or use the label file that belongs \
+             to the model, one line for each class.",
         ),
         (
             &["dets f32 1x300x4", "labels f32 1x300x1"],

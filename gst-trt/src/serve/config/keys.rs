@@ -94,7 +94,7 @@ pub struct RecordKeys {
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct HttpKeys {
-    #[serde(default = "localhost")]
+    #[serde(default = "localhost", deserialize_with = "listen")]
     pub listen: SocketAddr,
     /// For everything that changes something; without it nothing can be changed.
     pub token: Option<String>,
@@ -102,6 +102,25 @@ pub struct HttpKeys {
 
 fn localhost() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 8090).into()
+}
+
+fn listen<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let Ok(text) = String::deserialize(deserializer) else {
+        return Err(de::Error::custom(format!("an address and a port are a text. Write it like {}", localhost())));
+    };
+    text.parse().map_err(|_| {
+        let shown: String = text.chars().take(64).collect();
+        de::Error::custom(format!("“{shown}” is no address with a port. Write it like {}", meant(&text)))
+    })
+}
+
+/// The address that a text was probably meant to be: a port alone, an address alone, or one of localhost.
+fn meant(text: &str) -> SocketAddr {
+    let port = text.trim_start_matches("localhost").trim_start_matches(':').parse();
+    match text.parse() {
+        Ok(address) => SocketAddr::new(address, localhost().port()),
+        Err(_) => SocketAddr::new(localhost().ip(), port.unwrap_or(localhost().port())),
+    }
 }
 
 fn one() -> u32 {
@@ -138,7 +157,8 @@ pub struct Seconds(pub Duration);
 
 impl<'de> Deserialize<'de> for Seconds {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let seconds = f64::deserialize(deserializer)?;
+        let seconds = f64::deserialize(deserializer)
+            .map_err(|_| de::Error::custom("a time is a number of seconds, such as 10 or 0.5"))?;
         match (0.0..=1e6).contains(&seconds) {
             true => Ok(Seconds(Duration::from_secs_f64(seconds))),
             false => Err(de::Error::custom("a time is 0 to 1000000 seconds")),

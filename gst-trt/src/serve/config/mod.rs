@@ -8,4 +8,4 @@ mod properties;
 mod tests;
 mod wording;
 
-pub use plan::{Config, ModelPlan, RecordPlan, StreamPlan};
+pub use plan::{Config, ModelPlan, PublishPlan, RecordPlan, StreamPlan};

@@ -60,10 +60,17 @@ pub struct StreamPlan {
     pub backoff: (Duration, Duration),
     pub track: Option<ElementProperties<TrackElement>>,
     pub analytics: Option<ElementProperties<AnalyticsElement>>,
-    pub publish: Vec<ElementProperties<PublishElement>>,
+    pub publish: Vec<PublishPlan>,
     pub record: Option<RecordPlan>,
     /// Whether its pictures can be asked for.
     pub has_view: bool,
+}
+
+/// A destination of a source.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PublishPlan {
+    pub name: Option<String>,
+    pub properties: ElementProperties<PublishElement>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -256,11 +263,7 @@ impl Config {
     }
 
     /// The destinations of a source.
-    fn publish(
-        &self,
-        source: &str,
-        names: Option<&[String]>,
-    ) -> Result<Vec<ElementProperties<PublishElement>>, KeyError> {
+    fn publish(&self, source: &str, names: Option<&[String]>) -> Result<Vec<PublishPlan>, KeyError> {
         let all = || self.keys.publish.iter();
         let known = || all().filter_map(|publish| publish.get("name"));
         if let Some(unknown) = names.into_iter().flatten().find(|name| !known().any(|known| known == *name)) {
@@ -272,7 +275,7 @@ impl Config {
         };
         let of_source = |publish: &ElementProperties<PublishElement>| {
             let mut publish = publish.clone();
-            publish.remove("name");
+            let name = publish.remove("name");
             publish.change(|text| text.replace("{source}", source));
             if publish.get("source-id").is_none() {
                 publish.set("source-id", source.into());
@@ -286,7 +289,7 @@ impl Config {
                     publish.set(key, path.to_string_lossy().into_owned());
                 }
             }
-            publish
+            PublishPlan { name, properties: publish }
         };
         Ok(all().filter(is_wanted).map(of_source).collect())
     }
@@ -306,7 +309,7 @@ impl Config {
     fn check_files(&self) -> Result<(), KeyError> {
         let mut seen = BTreeSet::new();
         for publish in self.sources.iter().flat_map(|source| &source.publish) {
-            let location = publish.get("location").unwrap_or_default();
+            let location = publish.properties.get("location").unwrap_or_default();
             if file_of(location).is_some() && !seen.insert(location) {
                 let text =
                     format!("{location} is the file of several sources: write {{source}} where their names belong");

@@ -98,13 +98,24 @@ fn value(spec: &glib::ParamSpec, text: &str) -> Result<glib::Value, String> {
     if spec.value_type() == glib::Type::STRING {
         return Ok(text.to_value());
     }
-    let mut value = glib::Value::deserialize_with_pspec(text, spec).map_err(|_| format!("it cannot be {text}"))?;
+    let mut value = glib::Value::deserialize_with_pspec(text, spec).map_err(|_| refused(spec, text))?;
     // SAFETY: both are alive, and the value is of the specification's type, as it was read for it.
     let is_changed =
         unsafe { glib::gobject_ffi::g_param_value_validate(spec.to_glib_none().0, value.to_glib_none_mut().0) };
     match is_changed {
         glib::ffi::GFALSE => Ok(value),
         _ => Err(format!("it cannot be {text}, which is out of its range")),
+    }
+}
+
+/// What is said about a value that the property cannot have.
+fn refused(spec: &glib::ParamSpec, text: &str) -> String {
+    match glib::EnumClass::with_type(spec.value_type()) {
+        Some(choices) => {
+            let words: Vec<&str> = choices.values().iter().map(|choice| choice.nick()).collect();
+            wording::unknown_value(text, &words)
+        }
+        None => format!("it cannot be “{}”", text.chars().take(64).collect::<String>()),
     }
 }
 

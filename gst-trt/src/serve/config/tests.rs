@@ -41,7 +41,8 @@ fn defaults_and_names_are_resolved() {
     let config = load("right.toml", right().as_bytes()).unwrap();
     let source = &config.sources[0];
     assert_eq!((source.model.as_str(), source.address.shown().as_str()), ("m", "rtsp://camera/1"));
-    let publish = &source.publish[0];
+    assert_eq!(source.publish[0].name.as_deref(), Some("p"));
+    let publish = &source.publish[0].properties;
     assert_eq!(publish.get("location"), Some(folder().join("s.jsonl").to_str().unwrap()));
     assert_eq!((publish.get("source-id"), publish.get("name")), (Some("s"), None));
     assert!(source.track.is_some() && source.analytics.is_some() && source.has_view);
@@ -79,12 +80,20 @@ fn a_mistake_is_named_with_its_line() {
         ("name = \"m\"", "name = \"m\"\nbatch_size = 4", 3, "did you mean “batch-size”?"),
         ("name = \"m\"", "name = \"m\"\nbackend = \"tensort\"", 3, "There are: auto"),
         ("name = \"m\"", "name = \"m\"\nlabels = \"none.txt\"", 3, "There is no file"),
-        ("name = \"m\"", "name = \"m\"\ninfer = \"intervall=2\"", 3, "intervall"),
+        ("name = \"m\"", "name = \"m\"\ninfer = \"intervall=2\"", 3, "did you mean “interval”?"),
+        ("name = \"m\"", "name = \"m\"\nnms = \"colour=red\"", 3, "no property \"colour\""),
         ("name = \"m\"", "name = \"m\"\nnms = \"draw=false ! identity\"", 3, "a text of properties"),
         ("shapes.onnx", "none.onnx", 3, "There is no file"),
         ("[track]", "[track]\ntrack-tresh = 0.5", 6, "did you mean “track-thresh”?"),
         ("[track]", "[track]\ntrack-thresh = 5", 6, "out of its range"),
-        ("[track]", "[track]\ntracker = \"sort\"", 6, "it cannot be sort"),
+        (
+            "[track]",
+            "[track]\ntracker = \"sort\"",
+            6,
+            "no value “sort” here; did you mean “ocsort”? The values are: bytetrack,",
+        ),
+        ("[track]", "[track]\ntracker = \"deepsort\"", 6, "bytetrack, botsort-iou, ocsort, iou"),
+        ("[track]", "[track]\ntrack-thresh = \"high\"", 6, "it cannot be “high”"),
         ("[track]", "[track]\ntracker = []", 6, "expected a text, a number, true or false"),
         ("[track]", "[track]\nname = \"x\"", 6, "no key “name”"),
         ("[track]", "", 19, "[analytics] needs the ids of [track]"),
@@ -94,13 +103,18 @@ fn a_mistake_is_named_with_its_line() {
         ("location = ", "locaton = ", 12, "did you mean “location”?"),
         ("location = \"{source}.jsonl\"", "", 10, "the key location is missing"),
         ("name = \"p\"", "name = \"p\"\nmax-queued = 0", 12, "out of its range"),
-        ("name = \"p\"", "name = \"p\"\ndrop = \"all\"", 12, "it cannot be all"),
+        ("name = \"p\"", "name = \"p\"\ndrop = \"all\"", 12, "there is no value “all” here"),
         ("folder = \"r\"", "folder = \"r\"\npre-roll = -1", 16, "0 to 1000000 seconds"),
         ("folder = \"r\"", "folder = \"r\"\npre-roll = nan", 16, "0 to 1000000 seconds"),
         ("folder = \"r\"", "folder = \"r\"\nevents = [\"crosed\"]", 16, "did you mean “crossed”?"),
         ("folder = \"r\"", "folder = \"r\"\nmax-length = 0", 16, "at least 1 second"),
         ("folder = \"r\"", "folder = 7", 15, "expected path string"),
-        ("[http]", "[http]\nlisten = \"here\"", 18, "invalid socket address"),
+        ("[http]", "[http]\nlisten = \"here\"", 18, "“here” is no address with a port. Write it like 127.0.0.1:8090"),
+        ("[http]", "[http]\nlisten = \"8091\"", 18, "Write it like 127.0.0.1:8091"),
+        ("[http]", "[http]\nlisten = \":8091\"", 18, "Write it like 127.0.0.1:8091"),
+        ("[http]", "[http]\nlisten = \"localhost:8091\"", 18, "Write it like 127.0.0.1:8091"),
+        ("[http]", "[http]\nlisten = \"0.0.0.0\"", 18, "Write it like 0.0.0.0:8090"),
+        ("[http]", "[http]\nlisten = 8091", 18, "Write it like 127.0.0.1:8090"),
         ("[http]", "[http]\ntokn = \"here\"", 18, "did you mean “token”?"),
         ("address = \"rtsp://me:secret@camera/1\"", "", 19, "the key address is missing"),
         ("rtsp://me", "rstp://me", 21, "no element here for such an address"),
@@ -110,11 +124,12 @@ fn a_mistake_is_named_with_its_line() {
         ("name = \"s\"", "name = \"s\"\nloop = true", 21, "only files have loop"),
         ("name = \"s\"", "name = \"s\"\nsync = true", 21, "only files have sync"),
         ("name = \"s\"", "name = \"s\"\ntimeout = 0", 21, "above 0"),
+        ("name = \"s\"", "name = \"s\"\ntimeout = \"ten\"", 21, "a time is a number of seconds, such as 10 or 0.5"),
         ("name = \"s\"", "name = \"s\"\nmax-queued = 0", 21, "1 to 1024 frames"),
         ("name = \"s\"", "name = \"s\"\nbackoff-max = 0.1", 21, "not below backoff-min"),
         ("name = \"s\"", "name = \"s\"\npublish = [\"q\"]", 21, "no publish “q”"),
         ("name = \"s\"", "name = \"s\"\nrecord = 1", 21, "expected true, false or a table"),
-        ("name = \"s\"", "name = \"s\"\ntrack = {tracker = 1.5}", 21, "it cannot be 1.5"),
+        ("name = \"s\"", "name = \"s\"\ntrack = {tracker = 1.5}", 21, "there is no value “1.5” here"),
         ("name = \"s\"", "name = \"s\"\nanalytics = {config-file = \"none.json\"}", 19, "cannot read"),
         ("name = \"s\"", "name = \"s", 20, ""),
         ("name = \"s\"", "name = ", 20, ""),

@@ -4,10 +4,18 @@
 use gsttrt_core::words::nearest;
 
 pub fn unknown_key(key: &str, known: &[&str]) -> String {
-    let hint = nearest(key, known).map_or(String::new(), |near| format!("; did you mean “{near}”?"));
+    unknown("key", key, known)
+}
+
+pub fn unknown_value(value: &str, known: &[&str]) -> String {
+    unknown("value", value, known)
+}
+
+fn unknown(what: &str, word: &str, known: &[&str]) -> String {
+    let hint = nearest(word, known).map_or(String::new(), |near| format!("; did you mean “{near}”?"));
     let end = if hint.is_empty() { "." } else { "" };
-    let shown: String = key.chars().take(64).collect();
-    format!("there is no key “{shown}” here{hint}{end} The keys are: {}", known.join(", "))
+    let shown: String = word.chars().take(64).collect();
+    format!("there is no {what} “{shown}” here{hint}{end} The {what}s are: {}", known.join(", "))
 }
 
 /// A name that is used and not defined.

@@ -10,7 +10,7 @@ use gsttrt_publish::address::redacted;
 
 use super::super::control::{Published, Quantiles, SourceStatus, State};
 use super::super::record::Recorder;
-use crate::serve::config::StreamPlan;
+use crate::serve::config::{PublishPlan, StreamPlan};
 
 /// The newest frames that latency and rate are taken of; and how many may be under way.
 const KEPT: usize = 1024;
@@ -169,10 +169,10 @@ impl Meter {
     pub fn status(&self, plan: &StreamPlan) -> SourceStatus {
         let counts = self.lock();
         let run = counts.run.as_ref();
-        let published = plan.publish.iter().filter_map(|publish| publish.get("location")).map(|location| {
-            let location = redacted(location);
+        let published = plan.publish.iter().map(|PublishPlan { name, properties }| {
+            let location = redacted(properties.get("location").unwrap_or_default());
             let (sent, dropped) = counts.published.get(&location).copied().unwrap_or_default();
-            Published { location, sent, dropped, connected: false }
+            Published { name: name.clone(), location, sent, dropped, connected: false }
         });
         let mut published: Vec<Published> = published.collect();
         for now in run.iter().flat_map(|run| run.published()) {
@@ -213,6 +213,7 @@ impl MeteredRun {
             let stats = element.property::<gst::Structure>("stats");
             let count = |name| stats.get::<u64>(name).unwrap_or_default();
             Published {
+                name: None,
                 // The element shows it without its password.
                 location: element.property::<Option<String>>("location").unwrap_or_default(),
                 sent: count("published"),

@@ -41,7 +41,7 @@ impl StreamPipeline {
         }
         let publish: Vec<_> =
             (0..plan.publish.len()).map(|number| element(&pipeline, &format!("publish{number}"))).collect();
-        plan.publish.iter().zip(&publish).for_each(|(properties, element)| properties.apply(element));
+        plan.publish.iter().zip(&publish).for_each(|(plan, element)| plan.properties.apply(element));
         let recorder = plan.record.as_ref().map(|record| Recorder::new(record, &plan.name)).transpose()?;
         recorder.iter().for_each(|recorder| recorder.connect(&pipeline));
         if plan.has_view {

@@ -80,27 +80,39 @@ const times = (found) => found ? `${ms(found.p50)} / ${ms(found.p95)} / ${ms(fou
 function figures(source) {
   const rows = [
     ["Frames per second", source.fps.toFixed(1)],
-    ["Latency p50 / p95 / p99", times(source.latency)],
+    ["Latency p50/p95/p99", times(source.latency)],
     ["Frames", count(source.frames)],
     ["Dropped, waiting", `${count(source.dropped)}, ${count(source.queued)}`],
     ["Objects now", count(source.objects)],
   ];
-  if (source.gpu) rows.splice(2, 0, ["GPU p50 / p95 / p99", times(source.gpu)]);
+  if (source.gpu) rows.splice(2, 0, ["GPU p50/p95/p99", times(source.gpu)]);
   const events = Object.entries(source.events).map(([kind, number]) => `${kind} ${count(number)}`);
   if (events.length) rows.push(["Events", events.join(", ")]);
   if (source.restarts) rows.push(["Restarts", count(source.restarts)]);
   if (source.recording) rows.push(["Recording", "yes"]);
   for (const to of source.published) {
     const state = to.connected ? "" : ", not connected";
-    rows.push([`To ${to.location}`, `${count(to.sent)} sent, ${count(to.dropped)} dropped${state}`]);
+    rows.push([`To ${destination(to)}`, `${count(to.sent)} sent, ${count(to.dropped)} dropped${state}`, to.location]);
   }
   return rows;
+}
+
+// By its name in the configuration, else by its address, or the name of its file.
+function destination({ name, location }) {
+  if (name) return name;
+  if (location === "-") return "standard output";
+  return location.includes("://") ? location : location.split("/").pop();
 }
 
 function showFigures(list, rows) {
   while (list.children.length > rows.length * 2) list.lastChild.remove();
   while (list.children.length < rows.length * 2) list.append(document.createElement("dt"), document.createElement("dd"));
-  rows.flat().forEach((text, index) => setText(list.children[index], text));
+  rows.forEach(([name, value, title = ""], index) => {
+    const [term, description] = [list.children[index * 2], list.children[index * 2 + 1]];
+    setText(term, name);
+    setText(description, value);
+    term.title = description.title = title;
+  });
 }
 
 const sourceCards = new Map();

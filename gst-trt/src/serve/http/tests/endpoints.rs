@@ -17,13 +17,14 @@ fn sources_are_listed_added_and_removed() {
     assert_eq!(sources.as_array().unwrap().len(), 2);
     assert_eq!(sources[0], get(&server, "/sources/door").expect(200).json());
     let latency = json!({"p50": 0.012, "p95": 0.02, "p99": 0.031});
+    let published = json!([{"name": null, "location": "mqtt://broker/t", "sent": 99, "dropped": 1, "connected": true}]);
     for (key, value) in [
         ("name", json!("door")),
         ("state", json!("running")),
         ("error", json!(null)),
         ("latency", latency),
         ("events", json!({"crossed": 17, "entered": 4})),
-        ("published", json!([{"location": "mqtt://broker/t", "sent": 99, "dropped": 1, "connected": true}])),
+        ("published", published),
     ] {
         assert_eq!(sources[0][key], value, "{key}");
     }

@@ -95,9 +95,13 @@ fn entry(name: &str) -> FakeSource {
         gpu: Some(Quantiles { p50: 0.0021, ..times }),
         objects: 3,
         events: BTreeMap::from([("crossed".into(), 17), ("entered".into(), 4)]),
-        published: vec![Published { location: "mqtt://broker/t".into(), sent: 99, dropped: 1, connected: true }],
+        published: vec![published(None, "mqtt://broker/t")],
     };
     FakeSource { status, frames: Arc::new(watch::Sender::new(None)) }
+}
+
+pub fn published(name: Option<&str>, location: &str) -> Published {
+    Published { name: name.map(String::from), location: location.into(), sent: 99, dropped: 1, connected: true }
 }
 
 fn unknown(what: &str, name: &str) -> Refused {

@@ -73,7 +73,8 @@ fn the_page_shows_and_changes_the_service() {
     let Some(mut browser) = Browser::start(&folder) else { return };
     let service = FakeService::new(&["door", "yard", "<b>gate</b>", "file"]);
     service.change("yard", |status| {
-        status.published.push(Published { location: "redis://store".into(), sent: 5, dropped: 40, connected: false });
+        let store = Published { sent: 5, dropped: 40, connected: false, ..published(None, "redis://store") };
+        status.published.push(store);
         status.recording = true;
     });
     service.change("<b>gate</b>", |status| {
@@ -184,4 +185,59 @@ fn the_page_shows_and_changes_the_service() {
     browser.call("Page.navigate", json!({"url": "about:blank"}));
     let frames = ["door", "yard"].map(|name| service.frames(name));
     until("freed", || frames.iter().all(|frames| frames.receiver_count() == 0));
+}
+
+/// Of elements that a selector finds.
+fn sizes(browser: &mut Browser, selector: &str, side: &str) -> Vec<f64> {
+    let found = browser.evaluate(&format!(
+        "[...document.querySelectorAll({})].map(element => element.getBoundingClientRect().{side})",
+        json!(selector)
+    ));
+    found.as_array().unwrap().iter().map(|size| size.as_f64().unwrap()).collect()
+}
+
+#[test]
+fn values_have_room_beside_the_names_of_destinations() {
+    let folder = scratch("http-published");
+    let Some(mut browser) = Browser::start(&folder) else { return };
+    let service = FakeService::new(&["door", "gate", "hall", "yard"]);
+    let long = "mqtt://127.0.0.1:1883/cameras/gate-behind-the-house/detections";
+    service.change("door", |status| status.published = vec![published(Some("lines"), "/var/lib/gst-trt/door.jsonl")]);
+    service.change("gate", |status| status.published = vec![published(None, "/var/lib/gst-trt/recordings/gate.jsonl")]);
+    service.change("hall", |status| {
+        status.published = vec![published(None, long), published(Some("the-broker-in-the-cellar-of-the-house"), long)];
+        status.published[0].connected = false;
+    });
+    let server = serve(&service);
+    for (width, is_phone) in [(1280, false), (390, true)] {
+        browser.call(
+            "Emulation.setDeviceMetricsOverride",
+            json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": is_phone}),
+        );
+        browser.call("Page.navigate", json!({"url": format!("http://{}/", server.address())}));
+        browser.wait_for(
+            "document.querySelectorAll('.source').length === 4 && document.querySelectorAll('#models tr').length === 1",
+        );
+        screenshot(&mut browser, folder.join(format!("{width}.png")));
+
+        let text = browser.evaluate("document.body.innerText");
+        let text = text.as_str().unwrap();
+        for part in ["To lines", "To gate.jsonl", long, "To the-broker-in-the-cellar-of-the-house"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        // The whole address is there for who wants it.
+        let title = browser.evaluate(&format!("{CARD}('door').querySelector('dl').lastElementChild.title"));
+        assert_eq!(title, "/var/lib/gst-trt/door.jsonl");
+
+        let values = sizes(&mut browser, "dd", "width");
+        assert!(values.len() >= 4 * 6 && values.iter().all(|width| *width >= 80.0), "{width}: {values:?}");
+        let names = sizes(&mut browser, "dt", "width");
+        assert!(names.iter().all(|width| *width >= 80.0), "{width}: {names:?}");
+        let cards = sizes(&mut browser, ".source", "height");
+        assert!(cards.iter().all(|height| *height <= 700.0), "{width}: {cards:?}");
+        let summary = sizes(&mut browser, "#summary", "height");
+        assert!(summary.iter().all(|height| *height <= 50.0), "{width}: {summary:?}");
+        let page = browser.evaluate("document.documentElement.scrollWidth").as_u64().unwrap();
+        assert!(page <= width, "{width}: the page has a width of {page}");
+    }
 }
