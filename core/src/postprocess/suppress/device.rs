@@ -39,7 +39,7 @@ const NMS_THREADS: usize = 512;
 const SLICES: usize = 8;
 /// Candidates that a block ranks at a time.
 const RANKED: usize = 16;
-/// Boxes in the bit matrix, boxes of a step of the walk, and words that a block fills at a time, each for four rows.
+/// Boxes in the bit matrix, boxes of a step of the suppression, and words that a block fills at a time, each for four rows.
 const WINDOW: usize = 8192;
 const STEP: usize = 256;
 const FILLED: usize = 16;
