@@ -268,7 +268,7 @@ fn graphs_that_cannot_be_loaded() {
         (
             "external",
             output(picture().external_weight("w", "missing.data"), "Mul", &["images", "w"]),
-            &["missing.data", "beside the model"],
+            &["missing.data", "next to the model"],
         ),
         (
             "other-ending",
@@ -278,7 +278,7 @@ fn graphs_that_cannot_be_loaded() {
         (
             "pipe",
             output(picture().external_weight("w", "pipe.data"), "Mul", &["images", "w"]),
-            &["pipe.data", "it is a folder or a device", "beside the model"],
+            &["pipe.data", "it is a folder or a device", "next to the model"],
         ),
         (
             "alloc",
@@ -291,7 +291,7 @@ fn graphs_that_cannot_be_loaded() {
         (
             "elsewhere",
             output(picture().external_weight("w", "../w.data"), "Mul", &["images", "w"]),
-            &["../w.data", "may not be read", "beside the model"],
+            &["../w.data", "may not be read", "next to the model"],
         ),
     ] {
         let name = format!("{name}.onnx");

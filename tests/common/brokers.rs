@@ -301,7 +301,7 @@ pub enum WebAnswer {
     Close,
 }
 
-/// A web server that answers with these in turn, the last one for ever; and the requests.
+/// A web server that answers with these in turn, the last one forever; and the requests.
 pub fn web_server(answers: &[WebAnswer]) -> (u16, mpsc::Receiver<WebRequest>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -198,7 +198,7 @@ impl DeviceBlock {
     }
 
     /// The same memory, which both keep from its pool.
-    pub(crate) fn again(&self) -> DeviceBlock {
+    pub(crate) fn share(&self) -> DeviceBlock {
         self.part(0, self.bytes)
     }
 
@@ -298,7 +298,7 @@ mod tests {
     fn blocks_live_as_long_as_their_last_reference() {
         let Some(context) = gpu() else { return };
         let mut block = DevicePool::new(&context).take(100).unwrap();
-        let other = block.again();
+        let other = block.share();
         assert!(other.address() == block.address() && other.bytes() == block.bytes() && !block.is_only_one());
         drop(other);
         assert!(block.is_only_one());

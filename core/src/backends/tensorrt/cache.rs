@@ -3,7 +3,7 @@
 //!
 //! Building takes minutes, and an engine is good only for the model, the TensorRT, the GPU and the options that it was built
 //! with. [`Key`] holds all of that, and its hash names the entry, so that one for something else is never found by mistake.
-//! An entry is two files: the engine as TensorRT wrote it, and a text beside it with what it was built for, how long it
+//! An entry is two files: the engine as TensorRT wrote it, and a text next to it with what it was built for, how long it
 //! is, and its SHA-256:
 //!
 //! ```text
@@ -84,7 +84,7 @@ impl Key {
     }
 }
 
-/// The text beside an engine that describes it.
+/// The text next to an engine that describes it.
 struct Label {
     model: String,
     /// Names and values of [`Key::fields`].

@@ -191,12 +191,12 @@ impl Engine {
         })
     }
 
-    /// Bytes of GPU memory that each context takes, beside the weights.
+    /// Bytes of GPU memory that each context takes, in addition to the weights.
     pub fn device_memory(&self) -> u64 {
         self.raw().device_memory()
     }
 
-    /// Streams of its own that a run uses beside the one that it is given.
+    /// Streams of its own that a run uses in addition to the one that it is given.
     pub fn auxiliary_streams(&self) -> i32 {
         self.raw().auxiliary_streams()
     }
@@ -278,7 +278,7 @@ impl ExecutionContext {
         &self.engine
     }
 
-    /// Chooses among the ranges of input dimensions; all inputs are then to be given anew. Takes effect in `stream`.
+    /// Chooses among the ranges of input dimensions; all inputs are then to be given again. Takes effect in `stream`.
     ///
     /// # Errors
     /// `Run`, where there is no such profile, or in TensorRT 8 where another context has it.

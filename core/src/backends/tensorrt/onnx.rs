@@ -61,7 +61,7 @@ impl Onnx {
         self.0.graph().map_or(&[], |graph| &graph.node)
     }
 
-    /// The hash of the model: of the file, and of those beside it that hold its weights.
+    /// The hash of the model: of the file, and of those next to it that hold its weights.
     ///
     /// # Errors
     /// `Model`, when such a file cannot or may not be read; `Run`, when it was cancelled.

@@ -191,7 +191,7 @@ impl DeviceDecoder {
         let angles_at = DecodeSource::new(angles, &dtypes);
         let params = RotatedParams { nms: nms_params, angles: angles_at, gaussians: base + gaussians };
         let limit = USUAL_DETECTIONS.min(head.rows);
-        let gather = match decoder.gathered() {
+        let gather = match decoder.gather_view() {
             Some(view) => {
                 let view = (view, dtypes[view.output]);
                 Some(DeviceGather::new(context, &pool, view, nms_params.found, limit)?)
