@@ -83,7 +83,7 @@ fn count_over_200_cycles() {
 }
 
 #[test]
-fn two_models_run_beside_each_other() {
+fn two_models_run_at_the_same_time() {
     let other = Graph::new()
         .input("images", F32, &["1", "3", "16", "16"])
         .constant("output0", &[1, 1, 6], &[2.0, 2.0, 8.0, 8.0, 0.9, 0.0])

@@ -173,7 +173,7 @@ fn a_pipeline_can_stop_while_the_model_loads() {
 }
 
 #[test]
-fn two_pipelines_run_beside_each_other() {
+fn two_pipelines_run_at_the_same_time() {
     let infer = format!("model-file={}", shapes());
     let alone = detect(3, &infer, "");
     let together = std::thread::scope(|scope| {

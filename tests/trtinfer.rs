@@ -462,7 +462,7 @@ fn outputs_have_the_dimensions_that_were_computed() {
 }
 
 #[test]
-fn inputs_beside_the_picture_are_filled() {
+fn inputs_other_than_the_picture_are_filled() {
     let folder = scratch("side-inputs");
     for (name, elem_type, wanted) in [
         ("orig_target_sizes", I64, "i64"), // width first

@@ -296,7 +296,7 @@ fn each_layout_with_few_rows() {
 
 /// Logits with and without a background, and a query for each of which several classes pass.
 #[test]
-fn logits_beside_a_background() {
+fn logits_next_to_a_background() {
     let Some(context) = gpu::context() else { return };
     let (mut random, mut left) = (Random(5), 0);
     for layout in [&rf_detr::HEAD, &detr_logits::HEAD] {

@@ -112,7 +112,7 @@ impl<R: Send + 'static> Publisher<R> {
         self.queue.push(record)
     }
 
-    /// Waits until all is sent, at most so long; returns whether it is.
+    /// Waits until everything is sent, but not longer than this; returns whether it is.
     pub fn flush(&self, wait: Duration) -> bool {
         self.queue.wait_until_empty(wait)
     }

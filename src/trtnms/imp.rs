@@ -351,7 +351,7 @@ impl TrtNms {
     }
 }
 
-/// Replaces a frame by the original that it is a copy of, where that makes a copy of the picture needless.
+/// Replaces a frame by the original that it is a copy of, where that saves a copy of the picture.
 fn take_back(frame: &mut gst::Buffer) -> Option<gst::Buffer> {
     let frame = frame.get_mut().filter(|frame| !is_drawable(frame))?;
     match &*TensorMeta::outputs(frame)? {

@@ -83,7 +83,7 @@ pub struct TrtPreprocess {
     cuda: CudaContextSlot,
     stats: Stats,
     counts: Mutex<ObjectCounts>,
-    /// What was last said about caps. Upstream tries caps again with each event and frame, and once is enough.
+    /// The error about caps that was posted last. Upstream tries caps again with each event and frame; it is posted once.
     last_caps_error: Mutex<Option<String>>,
 }
 
@@ -253,8 +253,8 @@ impl TrtPreprocess {
         }
     }
 
-    /// Whether this was not yet said about the caps.
-    fn is_new_complaint(&self, error: &Error) -> bool {
+    /// Whether this error about the caps was not posted yet.
+    fn is_new_caps_error(&self, error: &Error) -> bool {
         let mut last_caps_error = self.last_caps_error.lock().unwrap();
         let said = last_caps_error.replace(error.message());
         said != *last_caps_error
@@ -271,7 +271,7 @@ impl TrtPreprocess {
     fn explain_refusal(&self, offered: &gst::CapsRef) {
         if self.overrides().is_some()
             && let Some(error) = caps::refusal(offered).or_else(|| self.refusal_of_cuda(offered))
-            && self.is_new_complaint(&error)
+            && self.is_new_caps_error(&error)
         {
             let error = error.with_debug(format!("offered: {offered}"));
             // A stream whose format is known has nothing else to offer. What is only one of several offers may yet be
@@ -380,7 +380,7 @@ impl BaseTransformImpl for TrtPreprocess {
             return Ok(());
         }
         let state = self.configure(incaps, outcaps).map_err(|error| {
-            if self.is_new_complaint(&error) {
+            if self.is_new_caps_error(&error) {
                 self.obj().post_error(&error);
             }
             gst::loggable_error!(CAT, "{error}")

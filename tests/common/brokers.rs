@@ -41,7 +41,7 @@ pub fn free_port() -> u16 {
     std::iter::repeat_with(next).find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
 }
 
-/// Tries until it is so.
+/// Tries until the condition holds.
 #[track_caller]
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();

@@ -65,7 +65,7 @@ struct BatchQueue {
 struct BatchQueueState {
     /// In the order of arrival.
     waiting: Vec<QueuedRequest>,
-    /// The batch that each runner has in work; empty if there is none. Nothing else keeps its frames but those that want their outputs.
+    /// The batch that each runner runs; empty if there is none. Apart from this, only those that want its outputs keep its frames.
     running: Vec<RunningBatch>,
     /// Frames that were submitted.
     submitted: u64,
@@ -214,7 +214,7 @@ impl Batcher {
     /// Removes the frames of this stream from the queue. Waits for them and for their runs end.
     pub fn leave(&self, stream: u64) {
         let mut queue = self.queue.state.lock().unwrap();
-        queue.in_work().filter(|request| request.stream == stream).for_each(|request| request.cancel());
+        queue.running_requests().filter(|request| request.stream == stream).for_each(|request| request.cancel());
         let own = queue.waiting.extract_if(.., |waiting| waiting.stream == stream);
         let own: Vec<Arc<Request>> = own.filter_map(|waiting| waiting.request.upgrade()).collect();
         drop(queue);
@@ -222,12 +222,12 @@ impl Batcher {
         self.queue.moved.notify_all();
     }
 
-    /// Waits until the model no longer works on frames of this stream, but not longer than `limit`. Returns whether it is so.
+    /// Waits until the model no longer works on frames of this stream, but not longer than `limit`. Returns whether that is the case.
     pub fn is_idle_within(&self, stream: u64, limit: Duration) -> bool {
         let queue = self.queue.state.lock().unwrap();
         #[cfg(test)]
         let _waiting = self.queue.waiters.enter();
-        let works = |queue: &mut BatchQueueState| queue.in_work().any(|request| request.stream == stream);
+        let works = |queue: &mut BatchQueueState| queue.running_requests().any(|request| request.stream == stream);
         !self.queue.moved.wait_timeout_while(queue, limit, works).unwrap().1.timed_out()
     }
 
@@ -249,7 +249,7 @@ impl Batcher {
                 }
             }
             drop(queue);
-            // A run that has only just begun does not hear it.
+            // A run that has only just begun does not notice it.
             if self.is_idle_within(stream, Duration::from_millis(20)) {
                 return true;
             }
@@ -324,7 +324,7 @@ impl RunnerThread {
 }
 
 impl BatchQueue {
-    /// Waits as long as that is so.
+    /// Waits while the condition holds.
     fn wait_while(&self, mut condition: impl FnMut(&mut BatchQueueState) -> bool) -> MutexGuard<'_, BatchQueueState> {
         let mut queue = self.state.lock().unwrap();
         if condition(&mut queue) {
@@ -389,7 +389,7 @@ impl BatchQueueState {
     }
 
     /// Frames whose batch is being run.
-    fn in_work(&self) -> impl Iterator<Item = &Arc<Request>> {
+    fn running_requests(&self) -> impl Iterator<Item = &Arc<Request>> {
         self.running.iter().flat_map(|batch| &batch.requests)
     }
 
@@ -407,7 +407,7 @@ impl BatchQueueState {
         match due {
             FlushReason::Full(request) | FlushReason::Late(request) => request.outcome.get().is_none(),
             FlushReason::Last(stream) => {
-                self.in_work().any(|request| request.stream == stream && request.outcome.get().is_none())
+                self.running_requests().any(|request| request.stream == stream && request.outcome.get().is_none())
             }
         }
     }

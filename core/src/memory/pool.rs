@@ -182,7 +182,7 @@ impl Pool {
             Some(idle) => Ok(idle.buffer),
             None => self.allocate(class),
         };
-        let mut buffer = buffer.inspect_err(|_| self.free_lists.lock().unwrap().stats.came_back(class))?;
+        let mut buffer = buffer.inspect_err(|_| self.free_lists.lock().unwrap().stats.count_return(class))?;
         buffer.bytes = bytes;
         let home = Arc::downgrade(&self.free_lists);
         Ok(PooledBuffer { buffer: Some(buffer), class, after: PendingFence::default(), limits: self.limits, home })
@@ -266,7 +266,7 @@ impl PoolStats {
         self.peak_bytes = self.peak_bytes.max(self.in_use_bytes);
     }
 
-    fn came_back(&mut self, class: usize) {
+    fn count_return(&mut self, class: usize) {
         self.in_use -= 1;
         self.in_use_bytes -= class;
     }
@@ -308,7 +308,7 @@ impl Drop for PooledBuffer {
         free_lists.returns += 1;
         let returned = free_lists.returns;
         free_lists.idle.entry(self.class).or_default().push(IdleBlocks { after, buffer, returned });
-        free_lists.stats.came_back(self.class);
+        free_lists.stats.count_return(self.class);
         free_lists.stats.idle_bytes += self.class;
         let evicted = free_lists.evict(self.limits.idle);
         drop(free_lists);

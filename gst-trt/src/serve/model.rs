@@ -147,7 +147,7 @@ struct ModelThread {
     shared: Arc<ServedModel>,
     events: Receiver<ModelEvent>,
     sender: Sender<ModelEvent>,
-    /// The file that is to take over, and what was said about it last.
+    /// The file that is to take over, and the last warning about it.
     replacing: Option<(PathBuf, Option<String>)>,
 }
 

@@ -234,7 +234,7 @@ impl Cache {
     /// TensorRT's measurements for a library and a GPU, as [`Key`] writes them.
     pub fn timing(&self, library: &str, gpu: &str) -> TimingFile {
         let hash = hex(Sha256::new_with_prefix(format!("{library}\n{gpu}")));
-        let name = format!("timing-{}-{}-{}", tidy(library), tidy(gpu), &hash[..8]);
+        let name = format!("timing-{}-{}-{}", as_file_name(library), as_file_name(gpu), &hash[..8]);
         TimingFile { path: self.folder.join(name) }
     }
 
@@ -510,11 +510,11 @@ fn one_line(text: &str) -> String {
 
 /// The model's name, as a part of file names.
 fn stem(model: &Path) -> String {
-    tidy(&model.file_stem().unwrap_or_default().to_string_lossy())
+    as_file_name(&model.file_stem().unwrap_or_default().to_string_lossy())
 }
 
 /// A text as a part of file names: at most 64 letters, digits, dots, dashes and underscores.
-fn tidy(text: &str) -> String {
+fn as_file_name(text: &str) -> String {
     let allowed = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
     text.chars().take(64).map(allowed).collect()
 }

@@ -286,7 +286,7 @@ impl ExecutionContext {
         let _entered = stream.context().enter()?;
         let heard = ErrorListener::listen();
         // SAFETY: the stream is alive, and its context is current.
-        match self.is_at_home(stream) && unsafe { self.raw.set_profile(profile, stream.raw()) } {
+        match self.is_in_own_context(stream) && unsafe { self.raw.set_profile(profile, stream.raw()) } {
             true => Ok(()),
             false => Err(heard
                 .error(ErrorKind::Run, format!("Cannot choose the engine's profile {profile}"))
@@ -364,7 +364,7 @@ impl ExecutionContext {
         let heard = ErrorListener::listen();
         // SAFETY: the stream is alive, and its context is current. All inputs have dimensions, all tensors have memory
         // that stays.
-        match self.is_at_home(stream) && unsafe { self.raw.enqueue(stream.raw()) } {
+        match self.is_in_own_context(stream) && unsafe { self.raw.enqueue(stream.raw()) } {
             true => Ok(()),
             false => Err(heard
                 .error(ErrorKind::Run, format!("{} failed to run the engine", self.engine.library.name()))
@@ -386,7 +386,7 @@ impl ExecutionContext {
     }
 
     /// Whether the stream is of the CUDA context that the engine lies in.
-    fn is_at_home(&self, stream: &Stream) -> bool {
+    fn is_in_own_context(&self, stream: &Stream) -> bool {
         let same = *stream.context() == self.engine.cuda;
         debug_assert!(same, "a stream of another CUDA context");
         same

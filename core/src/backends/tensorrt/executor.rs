@@ -319,7 +319,7 @@ impl TrtExecutor {
             && pictures[0].context() == self.stream.context()
             && pictures.iter().all(|memory| {
                 let row = row(memory);
-                memory.is_of_one_with(pictures[0])
+                memory.shares_block_with(pictures[0])
                     && memory.address() == first + (row * size) as u64
                     && seen.get_mut(row).is_some_and(|seen| !std::mem::replace(seen, true))
             });

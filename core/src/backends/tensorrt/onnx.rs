@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_regular_files_beside_the_model() {
+    fn weights_are_regular_files_next_to_the_model() {
         let folder = std::env::temp_dir().join(format!("gsttrt-external-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let pipe = folder.join("pipe.data");

@@ -152,8 +152,8 @@ impl DevicePreprocessor {
     /// `WrongType`, if the frame is not of the format and size given to [`DevicePreprocessor::new`], or is to be read
     /// in place and the GPU does not see it; `Run`, where the GPU fails.
     pub fn of_host(&mut self, frame: &Frame) -> Result<Tensors> {
-        // SAFETY: `bring_and_make` passes the planes of such a frame, which stay until the kernel has read them.
-        self.bring_and_make(frame, |this, planes| unsafe { this.of_gpu(planes) })
+        // SAFETY: `upload_and_convert` passes the planes of such a frame, which stay until the kernel has read them.
+        self.upload_and_convert(frame, |this, planes| unsafe { this.of_gpu(planes) })
     }
 
     /// The same for parts of the frame, each with a tensor of its own and all with one fence.
@@ -165,11 +165,11 @@ impl DevicePreprocessor {
             return Ok(Vec::new());
         }
         // SAFETY: as above.
-        self.bring_and_make(frame, |this, planes| unsafe { this.regions_of_gpu(planes, sources) })
+        self.upload_and_convert(frame, |this, planes| unsafe { this.regions_of_gpu(planes, sources) })
     }
 
     /// Makes tensors of a frame in host memory, whose bytes are read when this returns.
-    fn bring_and_make<T: AsTensors>(
+    fn upload_and_convert<T: AsTensors>(
         &mut self,
         frame: &Frame,
         make: impl FnOnce(&mut Self, &[DevicePlane]) -> Result<T>,

@@ -158,7 +158,7 @@ impl Recording {
             }
             Some(file) => {
                 if let Err(failure) = file.write(&frame) {
-                    self.give_up(&failure);
+                    self.abandon(&failure);
                 }
             }
             // Where the encoder is behind, the key frame to begin with may still come.
@@ -178,7 +178,7 @@ impl Recording {
                 self.is_broken = false;
                 self.file = Some(file);
             }
-            Err(failure) => self.give_up(&failure),
+            Err(failure) => self.abandon(&failure),
         }
     }
 
@@ -190,7 +190,7 @@ impl Recording {
     }
 
     /// Says once that nothing can be written, until something can.
-    fn give_up(&mut self, failure: &Failure) {
+    fn abandon(&mut self, failure: &Failure) {
         self.wanted = None;
         self.close();
         if !std::mem::replace(&mut self.is_broken, true) {

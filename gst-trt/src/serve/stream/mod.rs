@@ -63,7 +63,7 @@ impl SourceStream {
             sender: stream.events.clone(),
             run: 0,
             pending: Vec::new(),
-            said: None,
+            logged: None,
         };
         let name = format!("src-{}", stream.config.name);
         let work = move || {
@@ -104,8 +104,8 @@ struct StreamThread {
     run: u64,
     /// Commands that came while a pipeline was being stopped.
     pending: Vec<StreamEvent>,
-    /// The failure that was told last: the same one again is no news.
-    said: Option<String>,
+    /// The failure that was logged last: it is not logged twice in a row.
+    logged: Option<String>,
 }
 
 /// Why a pipeline does not go on.
@@ -194,11 +194,11 @@ impl StreamThread {
         let (state, error) = match end {
             PlayEnd::Ended => (State::Ended, None),
             PlayEnd::Failed(error) => {
-                let is_news = self.meter.frames_of_run() > 0 || self.said.as_ref() != Some(error);
+                let is_news = self.meter.frames_of_run() > 0 || self.logged.as_ref() != Some(error);
                 if is_news {
                     log(&self.config.name, error);
                 }
-                self.said = Some(error.clone());
+                self.logged = Some(error.clone());
                 (State::Waiting, Some(error.clone()))
             }
             PlayEnd::Command(_) => (State::Connecting, None),
