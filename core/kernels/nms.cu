@@ -8,7 +8,8 @@
 //        suppress any; the blocks share the bit matrix, the last one done reads it from the first row on
 //        NMS_THREADS in a block
 //   math f32 without fused multiply-add, as BBox::iou; a pair gives the same in both orders
-//   reference implementation src/postprocess/suppress/host.rs; launched by device.rs next to it; parameters of rank.cuh mirrored by NmsParams (128 bytes)
+//   reference implementation src/postprocess/suppress/host.rs; launched by device.rs next to it;
+//        parameters of rank.cuh mirrored by NmsParams (128 bytes)
 //
 // Greedy suppression tests for each box in turn whether it repeats a better one that is kept. It takes STEP boxes at a
 // time: it decides between them first, then marks all later boxes that repeat a kept one of them. For the first WINDOW boxes

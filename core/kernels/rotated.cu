@@ -10,7 +10,8 @@
 //        keep_rotated      one block
 //        NMS_THREADS in a block
 //   math f32 without fused multiply-add; a pair gives the same in both orders
-//   reference implementation src/postprocess/suppress/rotated.rs; launched by device.rs next to it; parameters mirrored by RotatedParams (160 bytes)
+//   reference implementation src/postprocess/suppress/rotated.rs; launched by device.rs next to it;
+//        parameters mirrored by RotatedParams (160 bytes)
 #include "rank.cuh"
 #include "rotated.cuh"
 
