@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 fn main() {
-    // Else any file in the folder, such as a test or a page, would build all anew.
+    // Otherwise any file in the folder, such as a test or a page, would rebuild everything.
     println!("cargo::rerun-if-changed=build.rs");
     // The library registers functions that run at the end of the program. An application that loads it by dlopen() must
     // not take it away by dlclose() before.

@@ -328,7 +328,7 @@ Do this before you write anything, and again before you say that something works
 2. Set few properties. Labels, input size, letterbox and layout are read from the model file. `gst-trt info` names what is missing.
 3. Do not guess names of properties and values. They are listed by `gst-inspect-1.0`, and in the [pages of the elements](#elements).
 4. What converts, scales, crops or flips never stands between trtpreprocess and trtnms. Behind trtnms it drops confidences: read or publish results before it.
-5. Read errors from the bus. An `appsink` does not report them, and a program that does not look waits for ever.
+5. Read errors from the bus. An `appsink` does not report them, and a program that does not look waits forever.
 6. `backend=auto`, the default, runs on the CPU where TensorRT cannot, and says why in a message. `backend=tensorrt` makes that an error.
 7. There is no muxer, and no configuration file for a model: several streams share one by `shared-model`.
 8. Use only model files and engines that you trust: {link("SECURITY.md")}.

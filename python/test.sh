@@ -8,7 +8,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/gst-plugin-trt/python
 wanted=$(cat "$here/requirements-test.txt"; /usr/bin/python3 --version)
-# What it was made from is kept inside, so that an interrupted or outdated installation is made anew.
+# What it was made from is kept inside, so that an interrupted or outdated installation is made again.
 if [ "$(cat "$cache/made-from" 2>/dev/null)" != "$wanted" ]; then
     rm -rf "$cache"
     /usr/bin/python3 -m venv --system-site-packages "$cache"

@@ -374,7 +374,7 @@ fn a_stream_that_seeks_does_not_disturb_others() {
 }
 
 #[test]
-fn a_slow_stream_is_served_beside_a_fast_one() {
+fn a_slow_stream_is_served_next_to_a_fast_one() {
     let model = model("shared-fair", "n");
     let shared = "batch-size=4 batch-timeout=1000 shared-model=fair";
     let (mut fast, mut slow) = (Stream::new(&model, shared), Stream::new(&model, shared));

@@ -29,7 +29,7 @@ SUITES=("$@")
 
 # Metas, caps and neighbours, which differ between any two versions.
 EACH_VERSION=(tensor_meta pipeline trtinfer trtnms analytics neighbours)
-# All else that puts frames through elements, from the launch lines of the pages to gst-trt.
+# Everything else that puts frames through elements, from the launch lines of the pages to gst-trt.
 PIPELINES=(
     trtpreprocess trttrack trtoverlay trtanalytics trtpublish
     classify detr maps obb pose segment
@@ -98,7 +98,7 @@ fill_folder() {
 }
 
 # first_build FROM: what was built of other crates in FROM is where the folder's own build begins, if what was
-# linked there with an earlier glibc or the same runs here.  Cargo makes anew what features and paths have changed.
+# linked there with an earlier glibc or the same runs here.  Cargo rebuilds what features and paths have changed.
 first_build() {
     local part
     [ ! -d "$FOLDER/build" ] && [ -d "$1/deps" ] || return 0

@@ -25,7 +25,7 @@ fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-/// Waits for threads that load or run a model: they go on for a moment beside a pipeline that was stopped, and have the
+/// Waits for threads that load or run a model: they go on for a moment after a pipeline that was stopped, and have the
 /// model. Until such a thread runs, it has the name of the one that began it, which is this one.
 fn wait_for_models() {
     let name = |task: std::path::PathBuf| std::fs::read_to_string(task.join("comm")).unwrap_or_default();
@@ -83,7 +83,7 @@ fn count_over_200_cycles() {
 }
 
 #[test]
-fn two_models_run_beside_each_other() {
+fn two_models_run_at_the_same_time() {
     let other = Graph::new()
         .input("images", F32, &["1", "3", "16", "16"])
         .constant("output0", &[1, 1, 6], &[2.0, 2.0, 8.0, 8.0, 0.9, 0.0])

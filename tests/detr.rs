@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Boxes beside logits: RF-DETR and the transformers without their post-processing.
+//! Boxes next to logits: RF-DETR and the transformers without their post-processing.
 
 use std::path::Path;
 
@@ -126,7 +126,7 @@ fn what_does_not_fit_is_named() {
         (&shorter, "", &["No layout fits", "dets f32 1x2x4", "labels f32 1x1x3"][..]),
         (&shorter, "layout=rf-detr", &["do not fit layout=rf-detr", "labels f32 or f16 NxAxclasses"]),
         (&single, "background-class=last", &["leaves no class of 1 logit", "background-class=none"]),
-        (&good, &labels(&folder, "a\nb\nc\nd"), &["2 classes beside the background", "4 labels", "background-class"]),
+        (&good, &labels(&folder, "a\nb\nc\nd"), &["2 classes and the background", "4 labels", "background-class"]),
         (&detr, "", &["No layout fits", "detr-logits"]),
     ] {
         let mut line = Line::new(model, properties);

@@ -52,3 +52,4 @@ mod trtpublish;
 mod trtpublish_brokers;
 mod trttrack;
 mod two_models;
+mod words;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The examples that read detections, as programs: what they print of a clip, and that each failure ends with the text
-//! of the error and without waiting for ever. The same of the examples without a pipeline; tests/capi.rs tests what
+//! of the error and without waiting forever. The same of the examples without a pipeline; tests/capi.rs tests what
 //! those find, and gst-trt/tests run the program.
 
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ impl Example {
         Example::new(language, test, |text| text)
     }
 
-    /// `timeout` ends what waits for ever with the status 124.
+    /// `timeout` ends what waits forever with the status 124.
     fn run(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new("timeout");
         command.arg("120").arg(&self.program).args(&self.words).args(arguments).current_dir(&self.folder);

@@ -118,7 +118,7 @@ fn streams_that_share_a_model_find_what_one_finds_alone() {
     pad.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
         let payload = TensorMeta::get(info.buffer().unwrap()).unwrap();
         assert!(matches!(*payload, Payload::Input(_)), "{payload:?}");
-        let block = payload.pictures().list[0].tensors[0].device().unwrap();
+        let block = payload.inputs().list[0].tensors[0].device().unwrap();
         let _ = send.send(block.part(0, block.bytes()));
         gst::PadProbeReturn::Ok
     });

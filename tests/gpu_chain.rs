@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use cudarc::driver::sys;
 use gst::prelude::*;
-use gsttrt::gst::meta::tensor::{Origin, Payload, Picture, Pictures, RegionKind, TensorMeta};
+use gsttrt::gst::meta::tensor::{ModelInput, ModelInputs, Payload, TensorMeta, TensorSource, Tiles};
 use gsttrt_core::cuda::driver::{Context, Stream, device_count};
 use gsttrt_core::image::geometry::{Letterbox, ResizeMode};
 use gsttrt_core::image::transform::InputTransform;
@@ -32,7 +32,7 @@ fn detector(nms: &str) -> String {
     )
 }
 
-/// A launch line that begins with `decoder`. The demuxer makes its pad anew with each start, which a launch line links
+/// A launch line that begins with `decoder`. The demuxer makes its pad again with each start, which a launch line links
 /// once only.
 fn pipeline(line: &str) -> gst::Pipeline {
     let pipeline: gst::Pipeline = gst::parse::launch(line).unwrap().downcast().unwrap();
@@ -87,7 +87,7 @@ fn frames_are_the_decoders_own_up_to_the_sink() {
 }
 
 /// A decoder often still holds the frame that it gives, which then goes on as a copy. Thrown away, it would be
-/// allocated anew, for which the whole GPU is waited for.
+/// allocated again, for which the whole GPU is waited for.
 #[test]
 fn pools_keep_frames_that_decoders_hold() {
     if !gpu_chain_or_skip() {
@@ -205,14 +205,14 @@ fn frames_that_others_read_are_not_drawn_on() {
     };
     let look = "cudadownload ! identity name=look ! fakesink sync=false";
     let alone = sum(&format!("{} ! {look}", decoder()));
-    let beside = sum(&format!(
+    let together = sum(&format!(
         "{} ! tee name=t ! queue ! {} ! fakesink sync=false async=false  t. ! queue ! {look}",
         decoder(),
         detector("draw=true")
     ));
     let drawn = sum(&format!("{} ! {} ! {look}", decoder(), detector("draw=true")));
     let undrawn = sum(&format!("{} ! {} ! {look}", decoder(), detector("draw=false")));
-    assert_eq!(alone, beside, "the branch of the tee without a detector");
+    assert_eq!(alone, together, "the branch of the tee without a detector");
     assert_eq!(alone, undrawn, "draw=false");
     assert_ne!(alone, drawn, "draw=true");
 }
@@ -417,14 +417,14 @@ fn frames_stay_until_the_gpu_has_read_them() {
         let tensor = Tensor::from_slice("images", &[1], &[1.0f32]);
         let tensors = Arc::new(Tensors::new(vec![tensor], Some(stream.record().unwrap()), None));
         let letterbox = Letterbox::new((4, 2), (8, 8), ResizeMode::Letterbox);
-        let pictures = Pictures {
-            list: [Picture { tensors, letterbox }].into_iter().collect(),
-            regions: RegionKind::Frame,
-            origin: Origin { element: 0, size: (4, 2) },
+        let inputs = ModelInputs {
+            list: [ModelInput { tensors, letterbox }].into_iter().collect(),
+            tiles: Tiles::Frame,
+            source: TensorSource { element: 0, size: (4, 2) },
             transform: InputTransform::default(),
             original: None,
         };
-        let payload = Arc::new(Payload::Skipped(Arc::new(pictures)));
+        let payload = Arc::new(Payload::Skipped(Arc::new(inputs)));
         let mut buffer = gst::Buffer::with_size(4).unwrap();
         TensorMeta::set(buffer.get_mut().unwrap(), payload.clone());
 

@@ -33,7 +33,7 @@ impl Gpu {
 
     /// The bytes of a tensor on the GPU or on the host.
     fn bytes(&self, input: &Input) -> Vec<u8> {
-        input.0.pictures().list[0].tensors.wait().unwrap();
+        input.0.inputs().list[0].tensors.wait().unwrap();
         let tensor = input.tensor();
         if let Some(bytes) = tensor.bytes() {
             return bytes.to_vec();

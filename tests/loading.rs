@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! trtinfer loads its model beside the pipeline: its messages on the bus, and that no thread waits for ever.
+//! trtinfer loads its model in the background: its messages on the bus, and that no thread waits forever.
 //!
 //! Its loader posts a message before it begins, and a handler on the bus holds it there until the test lets it go on.
 

@@ -269,7 +269,7 @@ fn graphs_that_cannot_be_loaded() {
         (
             "external",
             output(picture().external_weight("w", "missing.data"), "Mul", &["images", "w"]),
-            &["missing.data", "beside the model"],
+            &["missing.data", "next to the model"],
         ),
         (
             "other-ending",
@@ -279,7 +279,7 @@ fn graphs_that_cannot_be_loaded() {
         (
             "pipe",
             output(picture().external_weight("w", "pipe.data"), "Mul", &["images", "w"]),
-            &["pipe.data", "it is a folder or a device", "beside the model"],
+            &["pipe.data", "it is a folder or a device", "next to the model"],
         ),
         (
             "alloc",
@@ -292,7 +292,7 @@ fn graphs_that_cannot_be_loaded() {
         (
             "elsewhere",
             output(picture().external_weight("w", "../w.data"), "Mul", &["images", "w"]),
-            &["../w.data", "may not be read", "beside the model"],
+            &["../w.data", "may not be read", "next to the model"],
         ),
     ] {
         let name = format!("{name}.onnx");

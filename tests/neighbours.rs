@@ -181,7 +181,7 @@ fn iou(a: Corners, b: Corners) -> f64 {
     both / (area(a) + area(b) - both)
 }
 
-/// A part of the table each, so that they run beside each other.
+/// A part of the table each, so that they run at the same time.
 fn try_part(part: usize, parts: usize) {
     let infer = format!("model-file={}", shapes());
     let (reference, outcome) = detect("", &infer, [""; 4]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! ONNX Runtime beside rten: the same outputs and boxes, what only one of them takes, and what is said where something
+//! ONNX Runtime compared with rten: the same outputs and boxes, what only one of them takes, and what is said where something
 //! is missing.
 
 use std::path::Path;

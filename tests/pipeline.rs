@@ -173,14 +173,14 @@ fn a_pipeline_can_stop_while_the_model_loads() {
 }
 
 #[test]
-fn two_pipelines_run_beside_each_other() {
+fn two_pipelines_run_at_the_same_time() {
     let infer = format!("model-file={}", shapes());
     let alone = detect(3, &infer, "");
-    let beside = std::thread::scope(|scope| {
+    let together = std::thread::scope(|scope| {
         let threads = [(); 2].map(|()| scope.spawn(|| detect(3, &infer, "")));
         threads.map(|thread| thread.join().unwrap())
     });
-    assert!(beside.iter().all(|found| *found == alone), "{beside:?}");
+    assert!(together.iter().all(|found| *found == alone), "{together:?}");
 }
 
 #[test]

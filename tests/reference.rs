@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The pages in docs/reference show what gst-inspect-1.0 shows of each element: a change there is a change for users.
 //!
-//! `UPDATE_SNAPSHOT=1 cargo nextest run reference::` writes them anew.
+//! `UPDATE_SNAPSHOT=1 cargo nextest run reference::` rewrites them.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! `model-file` set while frames pass: the other model is loaded beside, and takes over between two frames.
+//! `model-file` set while frames pass: the other model is loaded in the background, and takes over between two frames.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -58,7 +58,7 @@ fn the_next_frame_goes_to_the_new_model_where_both_want_the_same_tensors() {
     let info: gst::Structure = infer.property("model-info");
     assert_eq!(info.get::<String>("file").unwrap(), dog);
     assert_eq!(infer.property::<String>("model-file"), dog);
-    // The same file may have been written anew.
+    // The same file may have been written again.
     std::fs::copy(&cat, &dog).unwrap();
     replace(&mut line, &dog);
     assert_eq!(line.labels(), ["cat"]);
@@ -73,7 +73,7 @@ fn tensors_of_another_size_follow() {
     line.upstream_events("reconfigure");
     replace(&mut line, &finds(&folder, "dog", 32));
     assert_eq!(frames_until(&mut line, "cat", "dog"), 1, "the first one brings the new caps");
-    assert_eq!(line.upstream_events("reconfigure"), 0, "a decoder would allocate all its frames anew");
+    assert_eq!(line.upstream_events("reconfigure"), 0, "a decoder would allocate all its frames again");
     assert_eq!(line.found()[0].rect, (4, 4, 16, 20));
     // Back again, with frames of another size meanwhile.
     replace(&mut line, &finds(&folder, "cat", 64));

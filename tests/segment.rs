@@ -333,8 +333,8 @@ fn outputs_that_do_not_fit_are_an_error() {
     };
     for (dims, prototypes, parts) in [
         (&[1, 8, 84][..], None, &["No layout fits", "output0 f32 1x8x84", "without prototypes of masks"][..]),
-        (&[1, 9, 84], Some(&[1, 2, 16, 16][..]), &["3 classes beside 2 mask coefficients as segment", "2 labels"]),
-        (&[1, 8, 84], Some(&[1, 1, 16, 16]), &["3 classes beside 1 mask coefficient", "2 labels"]),
+        (&[1, 9, 84], Some(&[1, 2, 16, 16][..]), &["3 classes and 2 mask coefficients as segment", "2 labels"]),
+        (&[1, 8, 84], Some(&[1, 1, 16, 16]), &["3 classes and 1 mask coefficient", "2 labels"]),
         (&[1, 8, 84], Some(&[1, 32, 16, 16]), &["No layout fits", "output1 f32 1x32x16x16 as the prototypes"]),
         (&[1, 300, 8], Some(&[1, 3, 16, 16]), &["No layout fits", "output1 f32 1x3x16x16 as the prototypes"]),
         (&[1, 300, 8], Some(&[1, 2, 16]), &["No layout fits", "without prototypes of masks"]),

@@ -91,7 +91,7 @@ fn a_detector_stays_usable_after_mistakes() {
     assert!(error.message().contains("gray has 1 channels, the tensor 3"), "{error}");
 }
 
-/// In a rectangle that suits the frame, nothing is above and beside it.
+/// In a rectangle that suits the frame, nothing is above it and at its sides.
 #[test]
 fn a_detector_takes_the_smallest_rectangle_for_each_frame() {
     let model = Graph::new()

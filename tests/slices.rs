@@ -48,7 +48,7 @@ fn tensors_of_slices_are_those_of_parts_of_the_frame() {
             let bytes: Vec<u8> = (0..info.size()).map(|_| random.next() as u8).collect();
             let mut bench = Bench::with_caps(&format!("tensor-size=24x16 {properties}"), &caps);
             let input = bench.tensor(gst::Buffer::from_slice(bytes.clone()));
-            let list = &input.0.pictures().list;
+            let list = &input.0.inputs().list;
             let sources: Vec<[u32; 4]> = (list.iter().map(|picture| picture.letterbox.source))
                 .map(|Rect { left, top, right, bottom }| [left, top, right, bottom])
                 .collect();

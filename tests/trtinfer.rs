@@ -173,7 +173,7 @@ fn an_open_input_takes_the_size_that_is_asked_for() {
         let info = bench.trtinfer().property::<gst::Structure>("model-info");
         assert!(info.get::<&str>("tensor").unwrap().contains(dims), "{info}");
         let payload = bench.push(&frame());
-        let letterbox = &payload.pictures().list[0].letterbox;
+        let letterbox = &payload.inputs().list[0].letterbox;
         assert!(dims.ends_with(&format!("{}x{}", letterbox.tensor_height, letterbox.tensor_width)), "{dims}");
     }
 }
@@ -191,7 +191,7 @@ fn tensor_size(bench: &mut Bench, (width, height): (usize, usize)) -> (u32, u32)
     let stride = (3 * width).next_multiple_of(4);
     let sizes = [0; 2].map(|_| {
         let payload = bench.push(&vec![128; stride * height]);
-        let letterbox = &payload.pictures().list[0].letterbox;
+        let letterbox = &payload.inputs().list[0].letterbox;
         (letterbox.tensor_width, letterbox.tensor_height)
     });
     assert_eq!(sizes[0], sizes[1]);
@@ -462,7 +462,7 @@ fn outputs_have_the_dimensions_that_were_computed() {
 }
 
 #[test]
-fn inputs_beside_the_picture_are_filled() {
+fn inputs_other_than_the_picture_are_filled() {
     let folder = scratch("side-inputs");
     for (name, elem_type, wanted) in [
         ("orig_target_sizes", I64, "i64"), // width first

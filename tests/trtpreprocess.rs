@@ -202,7 +202,7 @@ fn any_size_of_frame() {
             let more = if format == "BGR" { "" } else { ",colorimetry=1:4:0:0" };
             let caps = video(format, width, height, more);
             let input = Bench::with_caps("tensor-size=9x9 scale=1 pad-value=0", &caps).tensor(solid(&caps, pixel));
-            let letterbox = &input.0.pictures().list[0].letterbox;
+            let letterbox = &input.0.inputs().list[0].letterbox;
             assert_eq!(letterbox.source, (width, height).into());
             for (x, y) in (0..81).map(|i| (i % 9, i / 9)) {
                 let across = (letterbox.x..letterbox.x + letterbox.width).contains(&x);
@@ -367,7 +367,7 @@ fn properties_set_while_playing_stay_as_they_are() {
     sink.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
         element.set_property("tensor-size", "16x4");
         element.set_property_from_str("tensor-order", "nhwc");
-        // Caps are negotiated anew, with the same tensor.
+        // Caps are negotiated again, with the same tensor.
         element.static_pad("src").unwrap().mark_reconfigure();
         gst::PadProbeReturn::Ok
     });

@@ -100,7 +100,7 @@ void gst_trt_session_close (GstTrtSession *session);
 /* "tensorrt", "onnxruntime" or "rten"; NULL on errors. Valid until the session is closed. */
 const char *gst_trt_session_backend (GstTrtSession *session);
 
-/* Why backend=auto did not select TensorRT; NULL if it did not, and on errors. Valid until the session is closed. */
+/* Why backend=auto did not select TensorRT; NULL if it did, if a backend was named, and on errors. Valid until the session is closed. */
 const char *gst_trt_session_reason (GstTrtSession *session);
 
 /* The number of classes with names, in the model file or the option label-file; 0 on errors too. */

@@ -7,7 +7,7 @@
 //   math  equal to the reference implementation for each rectangle, bit by bit. Its tables are made here, in f64 as there, for they are
 //         other ones for each rectangle
 //   launched by src/image/preprocess/antialias_regions.rs, which mirrors Parameters
-#include "along.cuh"
+#include "axis.cuh"
 #include "antialias.cuh"
 
 inline constexpr uint32_t MAX_REGIONS = 64;
@@ -47,7 +47,7 @@ __device__ inline Run taps(float *weights, uint32_t begin, uint32_t position, ui
     uint32_t open = 0, count = 0;
     double near = 0.0, far = 0.0;
     for (uint32_t pixel = low; pixel < high; pixel++) {
-        const Along own = sample_of(pixel);
+        const AxisSample own = sample_of(pixel);
         if (own.near - first != open) {
             weights[begin + open++] = float(near);
             near = far;
@@ -66,8 +66,8 @@ __device__ inline Run taps(float *weights, uint32_t begin, uint32_t position, ui
 // Those of an axis in plane 0 and in the others.
 __device__ inline Taps axis_taps(float *weights, uint32_t begin, uint32_t room, uint32_t position, uint32_t start, uint32_t pixels,
                                  uint32_t scaled, Siting siting, uint32_t first_step, uint32_t others_step) {
-    const auto full = [&](uint32_t pixel) { return Along{start + pixel, 0.0f}; };
-    const auto others = [&](uint32_t pixel) { return along(pixel, start, pixels, pixels, siting, full(pixel)); };
+    const auto full = [&](uint32_t pixel) { return AxisSample{start + pixel, 0.0f}; };
+    const auto others = [&](uint32_t pixel) { return sample_axis(pixel, start, pixels, pixels, siting, full(pixel)); };
     return {taps(weights, begin, position, pixels, scaled, first_step, full),
             taps(weights, begin + room, position, pixels, scaled, others_step, others),
             {}};

@@ -14,7 +14,7 @@
 #include "common.cuh"
 
 inline constexpr uint32_t THREADS = 256;
-inline constexpr uint32_t FULL_MASK = 0xffffffff;
+inline constexpr uint32_t FULL_WARP_MASK = 0xffffffff;
 inline constexpr uint32_t NONE = 0xffffffff;
 // By how much the sum of probabilities may differ from 1.
 inline constexpr double TOLERANCE = 0.01;
@@ -61,7 +61,7 @@ __device__ inline double sum_of(double mine) {
 
 __device__ inline uint64_t greatest_of(uint64_t mine) {
     __shared__ uint64_t greatest[THREADS / 32];
-    for (uint32_t step = 16; step > 0; step /= 2) mine = max(mine, __shfl_xor_sync(FULL_MASK, mine, step));
+    for (uint32_t step = 16; step > 0; step /= 2) mine = max(mine, __shfl_xor_sync(FULL_WARP_MASK, mine, step));
     if (threadIdx.x % 32 == 0) greatest[threadIdx.x / 32] = mine;
     __syncthreads();
     for (uint32_t i = 0; i < THREADS / 32; i++) mine = max(mine, greatest[i]);

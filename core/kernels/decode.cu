@@ -15,8 +15,8 @@
 
 inline constexpr u32 DECODE_THREADS = 128;
 inline constexpr u32 SLICES = 8;
-inline constexpr u32 GLANCE = 8;
-inline constexpr u32 EVERYONE = 0xffffffff;
+inline constexpr u32 UNROLL = 8;
+inline constexpr u32 FULL_WARP_MASK = 0xffffffff;
 inline constexpr u32 NONE = 0xffffffff;
 
 // The meaning of the four numbers of a box.
@@ -105,12 +105,12 @@ __device__ __forceinline__ bool is_box(float4 box) {
 
 // Called by all threads of a warp, which reserve space with one atomic.
 __device__ void append(const DecodeParams& p, bool passes, u32 index, float4 box, float score, u32 cls) {
-    const u32 passing = __ballot_sync(EVERYONE, passes), lane = threadIdx.x % 32;
+    const u32 passing = __ballot_sync(FULL_WARP_MASK, passes), lane = threadIdx.x % 32;
     if (!passing) return;
     const int leader = __ffs(passing) - 1;
     u32 start = 0;
     if (lane == leader) start = atomicAdd(p.count, __popc(passing));
-    const u32 at = __shfl_sync(EVERYONE, start, leader) + __popc(passing & ((1u << lane) - 1));
+    const u32 at = __shfl_sync(FULL_WARP_MASK, start, leader) + __popc(passing & ((1u << lane) - 1));
     if (passes && at < p.capacity) {
         p.to.keys[at] = key_of(score, index);
         p.to.boxes[at] = box;
@@ -124,12 +124,12 @@ struct Best {
     u32 cls;
 
     // For classes in ascending order.
-    __device__ __forceinline__ void see(float other, u32 other_cls) {
+    __device__ __forceinline__ void update(float other, u32 other_cls) {
         if (other > score) *this = {other, other_cls};
     }
 
     // For classes in any order.
-    __device__ __forceinline__ void join(Best other) {
+    __device__ __forceinline__ void merge(Best other) {
         if (other.score > score || (other.score == score && other.cls < cls)) *this = other;
     }
 };
@@ -138,18 +138,18 @@ __device__ __forceinline__ Best empty() {
     return {-infinity(), NONE};
 }
 
-// Takes the scores number(first), number(first + step), … below `end`. GLANCE loads are in flight at a time.
+// Takes the scores number(first), number(first + step), … below `end`. UNROLL loads are in flight at a time.
 template <typename Number>
-__device__ __forceinline__ void look(Best& best, u32 first, u32 step, u32 end, Number number) {
-    for (u32 start = first; start < end; start += GLANCE * step) {
-        float scores[GLANCE];
+__device__ __forceinline__ void scan(Best& best, u32 first, u32 step, u32 end, Number number) {
+    for (u32 start = first; start < end; start += UNROLL * step) {
+        float scores[UNROLL];
 #pragma unroll
-        for (u32 i = 0; i < GLANCE; i++) {
+        for (u32 i = 0; i < UNROLL; i++) {
             const u32 at = start + i * step;
             scores[i] = at < end ? number(at) : -infinity();
         }
 #pragma unroll
-        for (u32 i = 0; i < GLANCE; i++) best.see(scores[i], start + i * step);
+        for (u32 i = 0; i < UNROLL; i++) best.update(scores[i], start + i * step);
     }
 }
 
@@ -187,7 +187,7 @@ __device__ __forceinline__ float4 box_of(const DecodeParams& p, u32 row, float4 
     return box_of(p, row, numbers.x, numbers.y, numbers.z, numbers.w);
 }
 
-// [rows][a score for each class], with objectness if there is one; the boxes beside them or in a tensor of their own.
+// [rows][a score for each class], with objectness if there is one; the boxes before them or in a tensor of their own.
 template <typename T>
 __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
     const u32 thread = blockIdx.x * DECODE_THREADS + threadIdx.x;
@@ -204,13 +204,13 @@ __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
     float4 box = {};
     if (passes) {
         box = numbers_of<T>(p.sources[0], row);
-        look(best, lane, lanes, p.classes, [&](u32 i) { return widen(scores[i]); });
+        scan(best, lane, lanes, p.classes, [&](u32 i) { return widen(scores[i]); });
     }
     for (u32 offset = lanes / 2; offset > 0; offset /= 2) {
         Best other;
-        other.score = __shfl_xor_sync(EVERYONE, best.score, offset);
-        other.cls = __shfl_xor_sync(EVERYONE, best.cls, offset);
-        best.join(other);
+        other.score = __shfl_xor_sync(FULL_WARP_MASK, best.score, offset);
+        other.cls = __shfl_xor_sync(FULL_WARP_MASK, best.cls, offset);
+        best.merge(other);
     }
     const float score = p.objectness ? objectness * best.score : best.score;
     passes = passes && lane == 0 && best.cls != NONE && score >= p.least && reaches(p, score, best.cls);
@@ -229,12 +229,12 @@ __device__ __forceinline__ void decode_columns(const DecodeParams& p) {
     const size_t rows = p.rows;
     const T* scores = static_cast<const T*>(p.sources[1].data) + p.sources[1].first + row;
     Best best = empty();
-    if (row < rows) look(best, slice, SLICES, p.classes, [&](u32 i) { return widen(scores[i * rows]); });
+    if (row < rows) scan(best, slice, SLICES, p.classes, [&](u32 i) { return widen(scores[i * rows]); });
     slices[slice][lane] = best;
     __syncthreads();
     if (slice) return;
 #pragma unroll
-    for (u32 i = 1; i < SLICES; i++) best.join(slices[i][lane]);
+    for (u32 i = 1; i < SLICES; i++) best.merge(slices[i][lane]);
     bool passes = best.cls != NONE && best.score >= p.least && reaches(p, best.score, best.cls);
     float4 box = {};
     if (passes) {

@@ -16,10 +16,10 @@
 //   grid any size; a thread for each pixel of the others
 //   math f32 and integers, in the order of src/image/map.rs, the reference implementation
 //   launched by src/postprocess/map/device.rs, whose MapParams mirrors the one here (96 bytes)
-#include "between.cuh"
+#include "interpolate.cuh"
 
 inline constexpr uint32_t THREADS = 256;
-inline constexpr uint32_t FULL_MASK = 0xffffffff;
+inline constexpr uint32_t FULL_WARP_MASK = 0xffffffff;
 inline constexpr uint16_t NO_CLASS = 0xffff;
 // Depths beyond these count as infinite.
 inline constexpr float MAX_DEPTH = 1e37f;
@@ -47,11 +47,11 @@ __device__ inline float float_at(const MapParams &p, uint64_t at) {
 
 // The planes at a pixel of the model's input.
 struct Scaled {
-    Between x, y;
+    Interpolation x, y;
     bool is_same;
 
     __device__ Scaled(const MapParams &p, uint32_t column, uint32_t row)
-        : x(between(column, p.width, p.input_width)), y(between(row, p.height, p.input_height)),
+        : x(interpolation(column, p.width, p.input_width)), y(interpolation(row, p.height, p.input_height)),
           is_same(p.width == p.input_width && p.height == p.input_height) {}
 
     __device__ float of(const MapParams &p, uint32_t plane) const {
@@ -59,7 +59,7 @@ struct Scaled {
         const auto at = [&](uint32_t i, uint32_t j) {
             return float_at(p, start + uint64_t(y.samples[j]) * p.width + x.samples[i]);
         };
-        return is_same ? at(0, 0) : mix(x, y, at(0, 0), at(1, 0), at(0, 1), at(1, 1));
+        return is_same ? at(0, 0) : interpolate(x, y, at(0, 0), at(1, 0), at(0, 1), at(1, 1));
     }
 };
 
@@ -96,7 +96,7 @@ __device__ inline void give(const MapParams &p, uint32_t pixel, uint16_t value) 
 extern "C" __global__ void __launch_bounds__(THREADS) map_classes(const __grid_constant__ MapParams p) {
     const uint32_t pixel = blockIdx.x * THREADS + threadIdx.x;
     const bool is_inside = pixel < p.map_width * p.map_height;
-    const uint32_t inside = __ballot_sync(FULL_MASK, is_inside);
+    const uint32_t inside = __ballot_sync(FULL_WARP_MASK, is_inside);
     if (!is_inside) return;
     const uint32_t column = p.left + pixel % p.map_width, row = p.top + pixel / p.map_width;
     const long long id = p.dtype <= F16 ? greatest(p, column, row) : id_at(p, column, row);
@@ -132,8 +132,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) find_depths(const __grid_c
         }
     }
     for (uint32_t step = 16; step > 0; step /= 2) {
-        low = max(low, __shfl_xor_sync(FULL_MASK, low, step));
-        high = max(high, __shfl_xor_sync(FULL_MASK, high, step));
+        low = max(low, __shfl_xor_sync(FULL_WARP_MASK, low, step));
+        high = max(high, __shfl_xor_sync(FULL_WARP_MASK, high, step));
     }
     if (threadIdx.x % 32 == 0 && high > 0) {
         atomicMax(p.counts, low);

@@ -6,7 +6,7 @@
 //   grid  a block for each tile of TILE_WIDTH x TILE_HEIGHT cells, a thread for each cell
 //   math  integers; a sample of chroma takes the lowest entry of the palette that its pixels have
 //   Reference implementation: src/image/overlay/map.rs. Launched by src/image/overlay/kernel/maps.rs.
-#include "mixer.cuh"
+#include "blend.cuh"
 
 struct MapTintParameters {
     uint8_t *planes[3];
@@ -45,10 +45,10 @@ __device__ inline void tint_map(const MapTintParameters &p) {
     for (uint32_t k = 0; k < CELL * CELL; k++) {
         const uint32_t entry = entry_at(p, x + k % CELL, y + k / CELL);
         if (entry == NOTHING) continue;
-        Mixer<Format>::pixel(p, x + k % CELL, y + k / CELL, p.palette[entry]);
+        Blend<Format>::pixel(p, x + k % CELL, y + k / CELL, p.palette[entry]);
         lowest = min(lowest, entry);
     }
-    if (lowest != NOTHING) Mixer<Format>::chroma(p, x / CELL, y / CELL, p.palette[lowest]);
+    if (lowest != NOTHING) Blend<Format>::chroma(p, x / CELL, y / CELL, p.palette[lowest]);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) map_tint_nv12(const __grid_constant__ MapTintParameters p) { tint_map<Nv12>(p); }

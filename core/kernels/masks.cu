@@ -20,7 +20,7 @@
 //   grid any size
 //   math f32, in the order of src/image/masks.rs and masks/maps.rs, the reference implementation
 //   launched by src/postprocess/masks.rs, whose MaskParams mirrors the one here (96 bytes)
-#include "between.cuh"
+#include "interpolate.cuh"
 #include "boxes.cuh"
 
 inline constexpr u32 PLACE_THREADS = 512;
@@ -30,7 +30,7 @@ inline constexpr u32 GIVE_THREADS = 256;
 inline constexpr u32 TILE = 32;
 // Sums of prototypes that a block keeps: those of a tile if prototypes are no finer than the input.
 inline constexpr u32 SUMS = 36 * 36;
-inline constexpr u32 FULL_MASK = 0xffffffff;
+inline constexpr u32 FULL_WARP_MASK = 0xffffffff;
 
 struct alignas(16) MaskEntry {
     u32 left, top, right, bottom;
@@ -108,10 +108,10 @@ __device__ void bound_maps(const MaskParams& p, u32 kept) {
             }
         }
         for (u32 offset = 16; offset > 0; offset /= 2) {
-            left = min(left, __shfl_xor_sync(FULL_MASK, left, offset));
-            top = min(top, __shfl_xor_sync(FULL_MASK, top, offset));
-            right = max(right, __shfl_xor_sync(FULL_MASK, right, offset));
-            bottom = max(bottom, __shfl_xor_sync(FULL_MASK, bottom, offset));
+            left = min(left, __shfl_xor_sync(FULL_WARP_MASK, left, offset));
+            top = min(top, __shfl_xor_sync(FULL_WARP_MASK, top, offset));
+            right = max(right, __shfl_xor_sync(FULL_WARP_MASK, right, offset));
+            bottom = max(bottom, __shfl_xor_sync(FULL_WARP_MASK, bottom, offset));
         }
         if (lane == 0) {
             MaskEntry entry = {};
@@ -200,10 +200,10 @@ extern "C" __global__ __launch_bounds__(FILL_THREADS) void fill_masks(const __gr
             const u32 left = entry.left + word * TILE, right = min(left + TILE, entry.right);
             const u32 top = entry.top + tile / stride * TILE, bottom = min(top + TILE, entry.bottom);
             // The samples of prototypes that the tile needs.
-            const u32 x0 = between(left, p.width, across).samples[0];
-            const u32 y0 = between(top, p.height, down).samples[0];
-            const u32 wide = between(right - 1, p.width, across).samples[1] + 1 - x0;
-            const u32 high = between(bottom - 1, p.height, down).samples[1] + 1 - y0;
+            const u32 x0 = interpolation(left, p.width, across).samples[0];
+            const u32 y0 = interpolation(top, p.height, down).samples[0];
+            const u32 wide = interpolation(right - 1, p.width, across).samples[1] + 1 - x0;
+            const u32 high = interpolation(bottom - 1, p.height, down).samples[1] + 1 - y0;
             const bool are_kept = static_cast<u64>(wide) * high <= SUMS;
             __syncthreads();  // the previous tile no longer uses its sums
             if (are_kept) {
@@ -212,23 +212,23 @@ extern "C" __global__ __launch_bounds__(FILL_THREADS) void fill_masks(const __gr
             }
             __syncthreads();
             const bool is_inside = left + lane < right;
-            const Between x = between(is_inside ? left + lane : left, p.width, across);
+            const Interpolation x = interpolation(is_inside ? left + lane : left, p.width, across);
             u32 seen = 0;
             for (u32 row = top + warp; row < bottom; row += FILL_THREADS / 32) {
-                const Between y = between(row, p.height, down);
+                const Interpolation y = interpolation(row, p.height, down);
                 float value;
                 if (are_kept) {
                     const float* upper = sums + (y.samples[0] - y0) * wide;
                     const float* lower = sums + (y.samples[1] - y0) * wide;
                     const u32 a = x.samples[0] - x0, b = x.samples[1] - x0;
-                    value = mix(x, y, upper[a], upper[b], lower[a], lower[b]);
+                    value = interpolate(x, y, upper[a], upper[b], lower[a], lower[b]);
                 } else {
                     float corners[4];
 #pragma unroll 1
                     for (u32 i = 0; i < 4; i++) corners[i] = sum_at(p, coefficients, box.row, x.samples[i % 2], y.samples[i / 2]);
-                    value = mix(x, y, corners[0], corners[1], corners[2], corners[3]);
+                    value = interpolate(x, y, corners[0], corners[1], corners[2], corners[3]);
                 }
-                const u32 bits = __ballot_sync(FULL_MASK, is_inside && value > level);
+                const u32 bits = __ballot_sync(FULL_WARP_MASK, is_inside && value > level);
                 seen |= bits;
                 if (lane == 0) p.bits[entry.first + static_cast<u64>(row - entry.top) * stride + word] = bits;
             }

@@ -5,14 +5,15 @@
 //        results  in mapped host memory: the count, then each Candidate (32 bytes)
 //        found    the same in device memory, for plan.cu
 //   grid rank_*   any; a warp ranks a candidate by counting the smaller keys, which is exact and needs no memory, then takes the next
-//        suppress any; the blocks share the bit matrix, the last one done walks it
+//        suppress any; the blocks share the bit matrix, the last one done reads it from the first row on
 //        NMS_THREADS in a block
 //   math f32 without fused multiply-add, as BBox::iou; a pair gives the same in both orders
-//   reference implementation src/postprocess/suppress/host.rs; launched by device.rs beside it; parameters of rank.cuh mirrored by NmsParams (128 bytes)
+//   reference implementation src/postprocess/suppress/host.rs; launched by device.rs next to it;
+//        parameters of rank.cuh mirrored by NmsParams (128 bytes)
 //
-// Greedy suppression tests for each box in turn whether it repeats a better one that is kept. The walk takes STEP boxes at a
+// Greedy suppression tests for each box in turn whether it repeats a better one that is kept. It takes STEP boxes at a
 // time: it decides between them first, then marks all later boxes that repeat a kept one of them. For the first WINDOW boxes
-// the bit matrix holds which box repeats which. Boxes after it, if the limit lets the walk come so far, are compared with all
+// the bit matrix holds which box repeats which. Boxes after it, if the limit is not reached before them, are compared with all
 // kept ones directly.
 #include "rank.cuh"
 
@@ -22,7 +23,7 @@ inline constexpr u32 WINDOW = WORDS * 64;    // boxes in the matrix
 inline constexpr u32 STEP = 256;             // boxes of a step
 inline constexpr u32 STEP_WORDS = STEP / 64;
 inline constexpr u32 STEP_LANES = NMS_THREADS / STEP;  // threads for each box of a step
-inline constexpr u32 GLANCE = 8;                       // kept boxes that a thread compares at a time
+inline constexpr u32 UNROLL = 8;                       // kept boxes that a thread compares at a time
 inline constexpr u32 CANDIDATE_VECTORS = sizeof(Candidate) / sizeof(uint4);
 
 __device__ __forceinline__ float area(float4 box) {
@@ -57,8 +58,8 @@ struct Column {
 
     // A bit for each that repeats the box, or is repeated by it. Bits of missing boxes are undefined.
     __device__ __forceinline__ u64 word(const NmsParams& p, float4 box, u32 cls) const {
-        const u32 low = __ballot_sync(EVERYONE, repeats(p, box, cls, boxes[0], classes[0]));
-        const u32 high = __ballot_sync(EVERYONE, repeats(p, box, cls, boxes[1], classes[1]));
+        const u32 low = __ballot_sync(FULL_WARP_MASK, repeats(p, box, cls, boxes[0], classes[0]));
+        const u32 high = __ballot_sync(FULL_WARP_MASK, repeats(p, box, cls, boxes[1], classes[1]));
         return static_cast<u64>(high) << 32 | low;
     }
 };
@@ -101,8 +102,8 @@ __device__ void fill_matrix(const NmsParams& p, u32 n) {
     }
 }
 
-// Shared memory of the walking block.
-struct Walk {
+// Shared memory of the block that decides.
+struct SuppressShared {
     u64 dead[WORDS];  // boxes in the window that a kept one of an earlier step repeats
     // Boxes of the step: undecided, and kept. Rounds read one side and write the other.
     u64 open[2][STEP_WORDS];
@@ -119,31 +120,31 @@ struct Walk {
 };
 
 // Writes a warp's part of a word.
-__device__ __forceinline__ void tell(u64* words, u32 warp, bool bit) {
-    const u32 bits = __ballot_sync(EVERYONE, bit);
+__device__ __forceinline__ void store_bits(u64* words, u32 warp, bool bit) {
+    const u32 bits = __ballot_sync(FULL_WARP_MASK, bit);
     if (threadIdx.x % 32 == 0) reinterpret_cast<u32*>(words)[warp] = bits;
 }
 
 // Decides the boxes of a step: a box is kept if it is alive and does not repeat a better one that is kept. A round decides all
 // boxes whose better ones are decided. So there are as many rounds as boxes in the longest chain of repetition; usually a few.
-// Thread i holds whether box i is alive, and its better ones. Returns the side of walk.kept with the kept boxes.
-__device__ __forceinline__ u32 settle(Walk& walk, bool alive, const u64 (&better)[STEP_WORDS]) {
+// Thread i holds whether box i is alive, and its better ones. Returns the side of shared.kept with the kept boxes.
+__device__ __forceinline__ u32 resolve(SuppressShared& shared, bool alive, const u64 (&better)[STEP_WORDS]) {
     const u32 warp = threadIdx.x / 32;
     const bool has_box = threadIdx.x < STEP;
     bool kept = false;
     for (u32 side = 0;; side ^= 1) {
         if (has_box) {
-            tell(walk.open[side], warp, alive);
-            tell(walk.kept[side], warp, kept);
+            store_bits(shared.open[side], warp, alive);
+            store_bits(shared.kept[side], warp, kept);
         }
         __syncthreads();
         u64 any_open = 0, better_open = 0, better_kept = 0;
 #pragma unroll
         for (u32 i = 0; i < STEP_WORDS; i++) {
-            const u64 open = walk.open[side][i];
+            const u64 open = shared.open[side][i];
             any_open |= open;
             better_open |= better[i] & open;
-            better_kept |= better[i] & walk.kept[side][i];
+            better_kept |= better[i] & shared.kept[side][i];
         }
         if (!any_open) return side;
         if (alive && !better_kept && !better_open) kept = true;
@@ -159,7 +160,7 @@ __device__ __forceinline__ u64 before(u32 first, u32 box) {
 
 // After the window: compares the boxes of the step that starts with `first` with all `count` kept ones, and with each
 // other.
-__device__ void compare_step(const NmsParams& p, u32 n, Walk& walk, u32 first, u32 count) {
+__device__ void compare_step(const NmsParams& p, u32 n, SuppressShared& shared, u32 first, u32 count) {
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const u32 mine = threadIdx.x / STEP_LANES, part = threadIdx.x % STEP_LANES, at = min(first + mine, n - 1);
     const float4 box = p.sorted.boxes[at];
@@ -169,34 +170,34 @@ __device__ void compare_step(const NmsParams& p, u32 n, Walk& walk, u32 first, u
         __syncthreads();
         if (threadIdx.x < STEP && start + threadIdx.x < count) {
             const u32 other = p.kept[start + threadIdx.x];
-            walk.boxes[threadIdx.x] = p.sorted.boxes[other];
-            walk.classes[threadIdx.x] = p.sorted.classes[other];
+            shared.boxes[threadIdx.x] = p.sorted.boxes[other];
+            shared.classes[threadIdx.x] = p.sorted.classes[other];
         }
         __syncthreads();
         for (u32 i = part; i < min(STEP, count - start) && !repeated; i += STEP_LANES) {
-            repeated = repeats(p, box, cls, walk.boxes[i], walk.classes[i]);
+            repeated = repeats(p, box, cls, shared.boxes[i], shared.classes[i]);
         }
     }
-    const u32 bits = __ballot_sync(EVERYONE, repeated);
-    if (part == 0) walk.repeated[mine] = bits >> lane & ((1u << STEP_LANES) - 1);
+    const u32 bits = __ballot_sync(FULL_WARP_MASK, repeated);
+    if (part == 0) shared.repeated[mine] = bits >> lane & ((1u << STEP_LANES) - 1);
     __syncthreads();
     // Boxes that are dropped need none; where objects are crowded that is nearly all.
     for (u32 word = 0; word < STEP_WORDS; word++) {
         const Column column(p, n, first + word * 64);
         for (u32 row = warp; row < STEP; row += WARPS) {
-            if (walk.repeated[row]) continue;
+            if (shared.repeated[row]) continue;
             const u32 other = min(first + row, n - 1);
             const u64 bits = column.word(p, p.sorted.boxes[other], p.sorted.classes[other]);
-            if (lane == 0) walk.better[row][word] = bits;
+            if (lane == 0) shared.better[row][word] = bits;
         }
     }
     __syncthreads();
 }
 
-// The walk through the sorted boxes by one block. Writes the results and returns how many there are.
-__device__ u32 walk_boxes(const NmsParams& p, u32 n, Walk& walk) {
+// Goes through the sorted boxes in one block. Writes the results and returns how many there are.
+__device__ u32 scan_boxes(const NmsParams& p, u32 n, SuppressShared& shared) {
     const u32 within = min(n, WINDOW), words = words_for(within);
-    for (u32 i = threadIdx.x; i < words; i += NMS_THREADS) walk.dead[i] = 0;
+    for (u32 i = threadIdx.x; i < words; i += NMS_THREADS) shared.dead[i] = 0;
     u64 better[STEP_WORDS] = {};
     u64 key = 0;
     float4 corners = {};
@@ -223,24 +224,24 @@ __device__ u32 walk_boxes(const NmsParams& p, u32 n, Walk& walk) {
         const u32 box = first + threadIdx.x;
         bool alive = threadIdx.x < STEP && box < n;
         if (first < WINDOW) {
-            alive = alive && !(walk.dead[box / 64] >> (box % 64) & 1);
+            alive = alive && !(shared.dead[box / 64] >> (box % 64) & 1);
         } else {
-            compare_step(p, n, walk, first, count);
+            compare_step(p, n, shared, first, count);
             if (threadIdx.x < STEP) {
-                alive = alive && !walk.repeated[threadIdx.x];
+                alive = alive && !shared.repeated[threadIdx.x];
 #pragma unroll
-                for (u32 i = 0; i < STEP_WORDS; i++) better[i] = walk.better[threadIdx.x][i];
+                for (u32 i = 0; i < STEP_WORDS; i++) better[i] = shared.better[threadIdx.x][i];
             }
         }
 #pragma unroll
         for (u32 i = 0; i < STEP_WORDS; i++) better[i] &= before(first + i * 64, box);
-        const u32 side = settle(walk, alive, better);
+        const u32 side = resolve(shared, alive, better);
 
         u32 place = count, total = count;
         bool kept = false;
 #pragma unroll
         for (u32 i = 0; i < STEP_WORDS; i++) {
-            const u64 bits = walk.kept[side][i];
+            const u64 bits = shared.kept[side][i];
             total += __popcll(bits);
             place += __popcll(bits & before(first + i * 64, box));
             if (threadIdx.x / 64 == i) kept = bits >> (threadIdx.x % 64) & 1;
@@ -248,8 +249,8 @@ __device__ u32 walk_boxes(const NmsParams& p, u32 n, Walk& walk) {
         total = min(total, p.limit);
         if (kept && place < total) {
             p.kept[place] = box;
-            walk.rows[place - count] = matrix_row(box, words);
-            walk.detections[place - count] = detection(p, key, corners, cls);
+            shared.rows[place - count] = matrix_row(box, words);
+            shared.detections[place - count] = detection(p, key, corners, cls);
         }
         fetch(box + STEP);
         __syncthreads();
@@ -262,20 +263,20 @@ __device__ u32 walk_boxes(const NmsParams& p, u32 n, Walk& walk) {
         const u32 word = later + threadIdx.x % (1u << across_log2);
         if (word < words) {
             u64 repeated = 0;
-            for (u32 i = threadIdx.x >> across_log2; i < added; i += GLANCE * parts) {
-                u64 rows[GLANCE];
+            for (u32 i = threadIdx.x >> across_log2; i < added; i += UNROLL * parts) {
+                u64 rows[UNROLL];
 #pragma unroll
-                for (u32 j = 0; j < GLANCE; j++) {
+                for (u32 j = 0; j < UNROLL; j++) {
                     const u32 at = i + j * parts;
-                    rows[j] = at < added ? __ldcg(&p.matrix[walk.rows[at] + word]) : 0;
+                    rows[j] = at < added ? __ldcg(&p.matrix[shared.rows[at] + word]) : 0;
                 }
 #pragma unroll
-                for (u32 j = 0; j < GLANCE; j++) repeated |= rows[j];
+                for (u32 j = 0; j < UNROLL; j++) repeated |= rows[j];
             }
-            if (repeated) atomicOr(&walk.dead[word], repeated);
+            if (repeated) atomicOr(&shared.dead[word], repeated);
         }
-        // To the host in whole lines, while the walk goes on.
-        const uint4* made = reinterpret_cast<const uint4*>(walk.detections);
+        // To the host in whole lines, while the next step runs.
+        const uint4* made = reinterpret_cast<const uint4*>(shared.detections);
         uint4* results = reinterpret_cast<uint4*>(p.results->detections + count);
         uint4* found = reinterpret_cast<uint4*>(p.found->detections + count);
         for (u32 i = threadIdx.x; i < added * CANDIDATE_VECTORS; i += NMS_THREADS) results[i] = found[i] = made[i];
@@ -304,7 +305,7 @@ extern "C" __global__ __launch_bounds__(NMS_THREADS) void rank_detections(NmsPar
 
 // Sorted -> results.
 extern "C" __global__ __launch_bounds__(NMS_THREADS, 2) void suppress(NmsParams p) {
-    __shared__ Walk walk;
+    __shared__ SuppressShared shared;
     __shared__ bool is_last;
     const u32 n = candidates(p);
     if (n) fill_matrix(p, n);
@@ -316,7 +317,7 @@ extern "C" __global__ __launch_bounds__(NMS_THREADS, 2) void suppress(NmsParams 
     }
     __syncthreads();
     if (!is_last) return;
-    const u32 count = walk_boxes(p, n, walk);
+    const u32 count = scan_boxes(p, n, shared);
     if (threadIdx.x == 0) {
         p.results->count = p.found->count = count;
         *p.blocks_done = 0;

@@ -6,7 +6,7 @@
 
 inline constexpr u32 NMS_THREADS = 512;
 inline constexpr u32 WARPS = NMS_THREADS / 32;
-inline constexpr u32 EVERYONE = 0xffffffff;
+inline constexpr u32 FULL_WARP_MASK = 0xffffffff;
 inline constexpr u32 TILE = 2048;  // keys that a block compares at a time
 
 struct NmsParams {
@@ -66,7 +66,7 @@ __device__ __forceinline__ void rank(const NmsParams& p, Take take) {
                 for (u32 j = 0; j < 8; j++) smaller += tile[i + j * 32] < key;
             }
         }
-        for (u32 offset = 16; offset > 0; offset /= 2) smaller += __shfl_xor_sync(EVERYONE, smaller, offset);
+        for (u32 offset = 16; offset > 0; offset /= 2) smaller += __shfl_xor_sync(FULL_WARP_MASK, smaller, offset);
         if (first + warp < n && lane == 0) take(key, box, cls, smaller);
     }
     if (blockIdx.x == 0 && threadIdx.x == 0) *p.next_count = 0;

@@ -6,7 +6,7 @@
 //   math  equal to the reference implementation for each rectangle, bit by bit. Positions are computed here, once in a block, and not
 //         read from tables, which would be other ones for each rectangle: they are quotients of whole numbers, and so exact
 //   launched by src/image/preprocess/region_kernel.rs, which mirrors Parameters
-#include "along.cuh"
+#include "axis.cuh"
 #include "bilinear.cuh"
 
 inline constexpr uint32_t MAX_REGIONS = 64;
@@ -32,7 +32,7 @@ struct Parameters : Conversion {
 };
 
 // A column's pair must lie in the row: at the last sample it begins one before, and the second counts all.
-__device__ inline Along in_row(Along column, uint32_t samples, uint32_t step) {
+__device__ inline AxisSample in_row(AxisSample column, uint32_t samples, uint32_t step) {
     if (column.near > 0 && column.near == samples - 1) column = {column.near - 1, 1.0f};
     return {column.near * step, column.weight};
 }
@@ -54,16 +54,16 @@ struct RegionPlace {
 };
 
 __device__ inline Position column_position(const Parameters &p, const Region &region, uint32_t i) {
-    const Along full = along(i, region.source_left, region.source_width, region.width, 1, 1);
-    const Along others = along(i, region.source_left, region.source_width, region.width, p.siting_x, full);
-    const Along first = in_row(full, p.samples, p.first_step);
-    const Along chroma = in_row(others, p.other_samples, p.others_step);
+    const AxisSample full = sample_axis(i, region.source_left, region.source_width, region.width, 1, 1);
+    const AxisSample others = sample_axis(i, region.source_left, region.source_width, region.width, p.siting_x, full);
+    const AxisSample first = in_row(full, p.samples, p.first_step);
+    const AxisSample chroma = in_row(others, p.other_samples, p.others_step);
     return {first.near, first.weight, chroma.near, chroma.weight};
 }
 
 __device__ inline Position row_position(const Parameters &p, const Region &region, uint32_t i) {
-    const Along full = along(i, region.source_top, region.source_height, region.height, 1, 1);
-    const Along others = along(i, region.source_top, region.source_height, region.height, p.siting_y, full);
+    const AxisSample full = sample_axis(i, region.source_top, region.source_height, region.height, 1, 1);
+    const AxisSample others = sample_axis(i, region.source_top, region.source_height, region.height, p.siting_y, full);
     return {full.near, full.weight, others.near, others.weight};
 }
 

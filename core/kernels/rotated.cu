@@ -10,7 +10,8 @@
 //        keep_rotated      one block
 //        NMS_THREADS in a block
 //   math f32 without fused multiply-add; a pair gives the same in both orders
-//   reference implementation src/postprocess/suppress/rotated.rs; launched by device.rs beside it; parameters mirrored by RotatedParams (160 bytes)
+//   reference implementation src/postprocess/suppress/rotated.rs; launched by device.rs next to it;
+//        parameters mirrored by RotatedParams (160 bytes)
 #include "rank.cuh"
 #include "rotated.cuh"
 
@@ -83,7 +84,7 @@ __device__ void keep(const RotatedParams& p, u32 n, IsKept is_kept) {
     for (u32 first = 0; first < n && count < nms.limit; first += NMS_THREADS) {
         const u32 at = first + threadIdx.x;
         const bool kept = at < n && is_kept(at);
-        const u32 bits = __ballot_sync(EVERYONE, kept);
+        const u32 bits = __ballot_sync(FULL_WARP_MASK, kept);
         __syncthreads();  // the previous counts are no longer used
         if (lane == 0) kept_of[warp] = __popc(bits);
         __syncthreads();
@@ -125,7 +126,7 @@ extern "C" __global__ __launch_bounds__(NMS_THREADS) void suppress_rotated(const
             const u32 at = start + lane;
             const Gaussian better = p.gaussians[min(at, mine)];
             const bool are_rivals = at < mine && is_number(better.angle) && (p.nms.agnostic || better.cls == one.cls);
-            kept = !__any_sync(EVERYONE, are_rivals && repeats(one, better, p.nms.threshold));
+            kept = !__any_sync(FULL_WARP_MASK, are_rivals && repeats(one, better, p.nms.threshold));
         }
         if (lane == 0) p.nms.kept[mine] = kept;
     }

@@ -22,7 +22,7 @@ struct StrokeParameters {
 static_assert(sizeof(StrokeParameters) == 64, "mirrored in overlay.rs");
 
 inline constexpr uint32_t TILE_WIDTH = 16, TILE_HEIGHT = THREADS / TILE_WIDTH;
-inline constexpr uint32_t FULL_MASK = 0xffffffff;
+inline constexpr uint32_t FULL_WARP_MASK = 0xffffffff;
 
 using int64_t = long long;
 
@@ -64,7 +64,7 @@ __device__ inline void draw_strokes(const StrokeParameters &p) {
         const bool is_near = stroke.width && min(stroke.from_x, stroke.to_x) - reach < right &&
                              max(stroke.from_x, stroke.to_x) + reach >= left && min(stroke.from_y, stroke.to_y) - reach < bottom &&
                              max(stroke.from_y, stroke.to_y) + reach >= top;
-        const uint32_t bits = __ballot_sync(FULL_MASK, is_near);
+        const uint32_t bits = __ballot_sync(FULL_WARP_MASK, is_near);
         __syncthreads(); // the previous strokes are no longer used
         if (lane == 0) found[warp] = __popc(bits);
         __syncthreads();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-// plan_tints: masks of objects -> tints that tint_* mixes into a frame
+// plan_tints: masks of objects -> tints that tint_* blends into a frame
 //   in    entries [*count]: positions of masks, the best object first; labelled boxes [*count] of the same objects, the weakest first
 //   out   tints [limit], the best object first; those that are not drawn are empty
 //   grid  a thread for each of `limit` objects
@@ -8,9 +8,9 @@
 //         columns, rows: for each column and row of the frame that of the masks, or NEVER
 //   io    planes of a frame
 //   grid  a block for each tile of TILE_WIDTH x TILE_HEIGHT cells, a thread for each cell
-//   math  integers; every sample is mixed once, with the colour of the first tint that touches it
+//   math  integers; every sample is blended once, with the colour of the first tint that touches it
 //   Reference implementation: src/image/overlay/tint.rs. Launched by src/image/overlay/kernel/tints.rs.
-#include "mixer.cuh"
+#include "blend.cuh"
 
 struct alignas(16) Tint {
     Rect rect;
@@ -57,7 +57,7 @@ struct TintParameters {
 static_assert(sizeof(TintParameters) == 88, "mirrored in tints.rs");
 
 inline constexpr uint32_t TILE_WIDTH = 16, TILE_HEIGHT = THREADS / TILE_WIDTH;
-inline constexpr uint32_t FULL_MASK = 0xffffffff, NEVER = 0xffffffff;
+inline constexpr uint32_t FULL_WARP_MASK = 0xffffffff, NEVER = 0xffffffff;
 
 extern "C" __global__ void __launch_bounds__(THREADS) plan_tints(const __grid_constant__ PlanParameters p) {
     const uint32_t object = blockIdx.x * THREADS + threadIdx.x;
@@ -94,7 +94,7 @@ __device__ inline void draw_tints(const TintParameters &p) {
     const auto begin = [](uint32_t at) { return at == NEVER ? 0 : at; };
     const uint32_t from_x = begin(p.columns[left]), to_x = p.columns[last_x];
     const uint32_t from_y = begin(p.rows[top]), to_y = p.rows[last_y];
-    // A bit for each pixel of the cell that is in the frame and not mixed yet; and whether chroma is not.
+    // A bit for each pixel of the cell that is in the frame and not blended yet; and whether chroma is not.
     uint32_t open = 0, columns[CELL], rows[CELL];
 #pragma unroll
     for (uint32_t k = 0; k < CELL; k++) {
@@ -112,7 +112,7 @@ __device__ inline void draw_tints(const TintParameters &p) {
         if (done + threadIdx.x < count) tint = p.tints[done + threadIdx.x];
         const Rect &rect = tint.rect;
         const bool is_near = !is_empty(rect) && rect.left <= to_x && rect.right > from_x && rect.top <= to_y && rect.bottom > from_y;
-        const uint32_t bits = __ballot_sync(FULL_MASK, is_near);
+        const uint32_t bits = __ballot_sync(FULL_WARP_MASK, is_near);
         __syncthreads(); // the previous tints are no longer used
         if (lane == 0) found[warp] = __popc(bits);
         __syncthreads();
@@ -131,11 +131,11 @@ __device__ inline void draw_tints(const TintParameters &p) {
             for (uint32_t k = 0; k < CELL * CELL; k++) {
                 if (!(inside >> k & 1) || !touches(p, tint, columns[k % CELL], rows[k / CELL])) continue;
                 any = true;
-                if (open >> k & 1) Mixer<Format>::pixel(p, x + k % CELL, y + k / CELL, tint.color);
+                if (open >> k & 1) Blend<Format>::pixel(p, x + k % CELL, y + k / CELL, tint.color);
                 open &= ~(1u << k);
             }
             if (any && chroma_open) {
-                Mixer<Format>::chroma(p, x / CELL, y / CELL, tint.color);
+                Blend<Format>::chroma(p, x / CELL, y / CELL, tint.color);
                 chroma_open = false;
             }
         }

@@ -150,7 +150,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Begins anew.
+    /// Begins at zero again.
     pub fn reset(&self) {
         self.pending.lock().unwrap().clear();
         *self.totals.lock().unwrap() = Snapshot::default();

@@ -214,7 +214,7 @@ pub fn name_and_value(text: &str) -> Result<(&str, &str)> {
     })
 }
 
-/// A path; nothing is as good as unset.
+/// A path; an empty one is unset.
 pub fn path(text: impl AsRef<Path>) -> Option<PathBuf> {
     Some(text.as_ref().to_path_buf()).filter(|path| !path.as_os_str().is_empty())
 }

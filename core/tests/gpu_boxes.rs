@@ -78,7 +78,7 @@ impl Pair {
             let same = bytemuck::bytes_of(have) == bytemuck::bytes_of(wanted);
             assert!(same, "{}: box {place} is {have:?} instead of {wanted:?}", about());
         }
-        if let Some(view) = self.decoder.gathered() {
+        if let Some(view) = self.decoder.gather_view() {
             let mut expected = Vec::new();
             gather(&view, self.decoder.pick(tensors).unwrap()[view.output], &wanted, &mut expected);
             let have = self.boxes.gathered().unwrap();
@@ -296,7 +296,7 @@ fn each_layout_with_few_rows() {
 
 /// Logits with and without a background, and a query for each of which several classes pass.
 #[test]
-fn logits_beside_a_background() {
+fn logits_next_to_a_background() {
     let Some(context) = gpu::context() else { return };
     let (mut random, mut left) = (Random(5), 0);
     for layout in [&rf_detr::HEAD, &detr_logits::HEAD] {
@@ -380,7 +380,7 @@ fn anywhere(random: &mut Random, count: usize, classes: usize, equal: bool) -> V
     (0..count).map(|_| one()).collect()
 }
 
-/// For crowds, beside those for all heads.
+/// For crowds, in addition to those for all heads.
 const CROWD_SETTINGS: [(f32, usize, bool); 8] = [
     (0.5, 0, false),
     (0.5, 64, false),

@@ -184,7 +184,7 @@ fn compare_drawn(context: &Context, random: &mut Random) {
                 }
                 let color = target.color;
                 let (frame_width, frame_height) = (width as usize, height as usize);
-                tint.lay(
+                tint.blend(
                     &mut FrameMut { format, width: frame_width, height: frame_height, color, planes: views },
                     &style,
                 );

@@ -303,7 +303,7 @@ fn measurements_are_used_again() {
         let (again, second) = with(Some(&timing));
         println!("{}: {first:.1?}, with {} bytes of measurements {second:.1?}", library.name(), timing.len());
         assert!(!timing.is_empty() && again.len() == timing.len(), "nothing is measured twice");
-        // What is none of TensorRT's is as good as none.
+        // A file that TensorRT did not write is ignored.
         with(Some(b"measurements of another program"));
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The model, what is known of it beside its file, and the options that sessions have in common with the elements.
+//! The model, what is known of it in addition to its file, and the options that sessions have in common with the elements.
 
 use std::path::{Path, PathBuf};
 

@@ -41,7 +41,7 @@ pub enum VideoAddress {
     Stdin,
 }
 
-/// The sources that the arguments name; images beside each other become one source. No two have the same name.
+/// The sources that the arguments name; images that follow each other become one source. No two have the same name.
 ///
 /// # Errors
 /// What is not there, or is neither video nor image.

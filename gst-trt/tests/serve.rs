@@ -21,7 +21,7 @@ fn source(name: &str, address: &str, more: &str) -> String {
     format!("[[source]]\nname = \"{name}\"\naddress = \"{address}\"\nbackoff-max = 1\n{more}\n\n")
 }
 
-/// A clip that goes on for ever, at its own pace.
+/// A clip that goes on forever, at its own pace.
 fn endless(name: &str) -> String {
     source(name, &sample(), "loop = true\nsync = true")
 }

@@ -67,7 +67,7 @@ impl Service {
         serde_json::from_slice(&body).unwrap()
     }
 
-    /// Tries until it is so.
+    /// Tries until the condition holds.
     #[track_caller]
     fn until(&self, what: &str, mut is_so: impl FnMut(&Self) -> bool) {
         let begun = Instant::now();

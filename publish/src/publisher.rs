@@ -23,7 +23,7 @@ use super::queue::{Next, PublishQueue};
 pub enum Notice {
     /// It does not work now, and is tried again.
     Failing(Error),
-    /// Messages were refused for ever.
+    /// Messages were rejected permanently.
     Refused(Error),
     /// It works again.
     Back(Error),
@@ -70,7 +70,7 @@ impl<R: Send + 'static> Publisher<R> {
     /// `write` makes the message of a record, on the thread that sends.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// A thread cannot be started.
     pub fn start(
         opened: Opened,
         options: &PublishOptions,
@@ -112,7 +112,7 @@ impl<R: Send + 'static> Publisher<R> {
         self.queue.push(record)
     }
 
-    /// Waits until all is sent, at most so long; returns whether it is.
+    /// Waits until everything is sent, but not longer than this; returns whether it is.
     pub fn flush(&self, wait: Duration) -> bool {
         self.queue.wait_until_empty(wait)
     }

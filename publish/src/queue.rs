@@ -119,7 +119,7 @@ impl<T> PublishQueue<T> {
         drop(self.arrived.wait_timeout_while(state, wait, |state| !state.is_ended));
     }
 
-    /// Waits until nothing waits any more, at most so long; returns whether that is so.
+    /// Waits until the queue is empty, but not longer than this; returns whether it is empty.
     pub fn wait_until_empty(&self, wait: Duration) -> bool {
         let is_busy = |state: &mut QueueState<T>| !state.is_open && (!state.items.is_empty() || state.taken > 0);
         let state = self.left.wait_timeout_while(self.lock(), wait, is_busy).unwrap().0;

@@ -53,7 +53,7 @@ pub fn open(address: &Address, _options: &PublishOptions) -> Result<Box<dyn Dest
 }
 
 /// Answers what a client asks; `None` if it asks for something else, or too slowly.
-fn welcome(stream: TcpStream, path: &str) -> Option<WebSocket<TcpStream>> {
+fn handshake(stream: TcpStream, path: &str) -> Option<WebSocket<TcpStream>> {
     stream.set_read_timeout(Some(HANDSHAKE)).ok()?;
     stream.set_write_timeout(Some(HANDSHAKE)).ok()?;
     stream.set_nodelay(true).ok()?;
@@ -78,7 +78,7 @@ fn serve(listener: &TcpListener, path: &str, clients: &Clients, is_over: &Atomic
         if is_over.load(Ordering::Relaxed) {
             return;
         }
-        let Some(client) = stream.ok().and_then(|stream| welcome(stream, path)) else { continue };
+        let Some(client) = stream.ok().and_then(|stream| handshake(stream, path)) else { continue };
         let mut clients = clients.lock().unwrap();
         if clients.len() < MAX_CLIENTS {
             clients.push(client);

@@ -46,7 +46,7 @@ pub fn template_caps() -> gst::Caps {
 }
 
 /// Asks for other tensors from now on: with the next frame trtpreprocess asks for its caps again. It keeps the event to itself, for
-/// a decoder would allocate all its frames anew, and hold up other streams of that GPU for tens of milliseconds.
+/// a decoder would allocate all its frames again, and hold up other streams of that GPU for tens of milliseconds.
 pub fn ask_for_other_tensors(sink: &gst::Pad) {
     // Without a trtpreprocess there is no tensor to be changed.
     let _ = sink.push_event(gst::event::Reconfigure::builder().other_field(OTHER_TENSORS, true).build());

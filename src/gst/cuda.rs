@@ -119,7 +119,7 @@ fn context_of(object: &gst::Object) -> Result<Context> {
         let raw = (library.context_get_handle)(object.as_ptr());
         Context::wrap(raw, device, Box::new(ContextOwner(object.clone())))?
     };
-    let _ = context.let_waits_sleep(); // all works without it
+    let _ = context.use_blocking_sync(); // all works without it
     known.push(context.downgrade());
     Ok(context)
 }

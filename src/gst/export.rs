@@ -99,12 +99,12 @@ unsafe fn tensor_of(
 }
 
 fn tensors(payload: &Payload) -> Result<&Tensors> {
-    let [picture] = &payload.pictures().list[..] else {
+    let [input] = &payload.inputs().list[..] else {
         return Err(wrong("The tensors are those of regions, not one of the whole frame")
             .remedy("Leave slices, slice-size and regions of trtpreprocess unset"));
     };
     match payload {
-        Payload::Input(_) => Ok(&picture.tensors),
+        Payload::Input(_) => Ok(&input.tensors),
         Payload::Output { outputs, .. } => outputs[0].wait().map_err(|why| match why {
             Interrupted::Failed(error) => error,
             Interrupted::Flushing => wrong("The frame's outputs are not computed: its stream was flushed or stopped"),

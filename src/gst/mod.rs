@@ -13,6 +13,7 @@ pub mod meta;
 pub mod meta_filter;
 pub mod options;
 pub mod overlay;
+pub(crate) mod path;
 pub mod property;
 pub mod report;
 pub mod stats;

@@ -137,7 +137,7 @@ impl OverlayRenderer {
             if let Some(frame) = format.on_gpu(buffer, true)? {
                 return painter_in(gpu, &frame.context, format, &[], None)?.paint_maps(&frame, &tints, style);
             }
-            format.draw(buffer, |frame| tints.iter().for_each(|tint| tint.lay(frame, style)))
+            format.draw(buffer, |frame| tints.iter().for_each(|tint| tint.blend(frame, style)))
         })
     }
 

@@ -11,7 +11,7 @@ use gsttrt_core::error::{Error, ErrorKind};
 /// all meet its failure.
 static POSTED: Mutex<Vec<(usize, u64)>> = Mutex::new(Vec::new());
 
-/// The address of what contains the element, all in all.
+/// The address of the outermost bin that contains the element.
 fn pipeline_of(element: &gst::Element) -> usize {
     let mut object = element.clone().upcast::<gst::Object>();
     while let Some(parent) = object.parent() {

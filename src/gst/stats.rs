@@ -67,7 +67,7 @@ mod tests {
         pooled(false);
         pooled(true);
         pooled(true);
-        std::thread::scope(|scope| drop(scope.spawn(|| uploaded(1000)))); // beside it
+        std::thread::scope(|scope| drop(scope.spawn(|| uploaded(1000)))); // at the same time
         let time = stats.add(stage, 5);
         uploaded(1000); // after it
         stats.skip();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What elements that follow objects from frame to frame must know of their stream: where it is, and where it begins anew.
+//! What elements that follow objects from frame to frame must know of their stream: where it is, and where it begins again.
 
 use std::sync::LazyLock;
 

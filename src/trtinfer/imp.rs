@@ -22,7 +22,7 @@ use super::opening::{self, ModelSlot, OpeningTicket};
 use super::replacing::Replacement;
 use super::settings::{PROPERTIES, Settings};
 use super::sharing::{self, SharedModel};
-use super::started::{Beginning, StartedModel};
+use super::started::{StartOutcome, StartedModel};
 use super::{loading, messages};
 use crate::gst::batch_pool;
 use crate::gst::caps;
@@ -49,14 +49,14 @@ pub struct Running {
     /// Frames since the last one that was inferred.
     passed: Option<u32>,
     /// Whether the warning that batches do not fill was posted.
-    pub told_of_batches: bool,
+    pub warned_starved: bool,
     /// Whether outputs of this element are read by an element behind it.
     usage: Arc<Usage>,
     /// Whether the warning that tensors are copied from one CUDA context to another was posted.
-    told_of_copies: bool,
+    warned_copied: bool,
 }
 
-/// Lock order: running, then any one of the others. Only `running` is held while a model runs.
+/// Lock order: running or offered, then any one of the others. Only `running` is held while a model runs.
 #[derive(Default)]
 pub struct TrtInfer {
     settings: Mutex<Settings>,
@@ -83,15 +83,15 @@ impl TrtInfer {
         self.cuda.ensure(&*self.obj(), self.settings.lock().unwrap().cuda_device_id)
     }
 
-    /// The model is read: says what there is to say about it.
+    /// The model is read: posts messages about it.
     fn announce(&self, session: &StartedModel) -> Result<()> {
         gst::info!(CAT, imp = self, "{}", session.info());
-        let plan = &session.model.plan;
-        if let Some(reason) = plan.reason.as_ref().filter(|_| session.is_reader) {
-            let what = format!("Running the model on {}: {reason}", plan.backend.title());
+        let request = &session.model.request;
+        if let Some(reason) = request.reason.as_ref().filter(|_| session.is_reader) {
+            let what = format!("Running the model on {}: {reason}", request.backend.title());
             self.obj().post_info(&Error::new(ErrorKind::Library, what));
         }
-        self.refuse_what_has_no_effect(plan.backend)?;
+        self.refuse_what_has_no_effect(request.backend)?;
         if let Some(warning) = session.published.as_ref().and_then(|published| published.warning()) {
             self.obj().post_warning(&warning);
         }
@@ -102,20 +102,20 @@ impl TrtInfer {
     fn open_model(&self, settings: &Settings) -> Result<()> {
         let cuda = || self.cuda.ensure(&*self.obj(), settings.cuda_device_id);
         match StartedModel::begin(settings, cuda)? {
-            Beginning::Open(session) => {
+            StartOutcome::Open(session) => {
                 self.share_context(&session.model, settings);
                 self.announce(&session)?;
                 self.session.put(session.clone());
                 self.proceed(&session);
             }
-            Beginning::Unread(model) => {
+            StartOutcome::Unread(model) => {
                 opening::open(&self.obj(), model, self.session.begin()).inspect_err(|_| drop(self.session.take()))?;
             }
         }
         Ok(())
     }
 
-    /// The model is where all threads find it: what is left is done beside.
+    /// The model is where all threads find it: starts loading it in the background.
     fn proceed(&self, session: &StartedModel) {
         if !session.waits && session.model.begin_loading() {
             self.load(&session.model);
@@ -123,8 +123,8 @@ impl TrtInfer {
         self.obj().notify("model-info");
     }
 
-    /// Takes over what reading the model has come to, in the thread that read it. A failure is on the bus before any
-    /// thread goes on.
+    /// Takes the outcome of reading the model, in the thread that read it. A failure is on the bus before any thread goes
+    /// on.
     pub(super) fn finish_opening(&self, ticket: &OpeningTicket, outcome: Result<StartedModel>) {
         if !ticket.is_wanted() {
             return;
@@ -156,7 +156,7 @@ impl TrtInfer {
 
     /// Where the pipeline has no CUDA context yet, that of a shared model will do for this pipeline too.
     fn share_context(&self, model: &SharedModel, settings: &Settings) {
-        if let Some(context) = &model.plan.cuda {
+        if let Some(context) = &model.request.cuda {
             self.cuda.offer(context, settings.cuda_device_id);
         }
     }
@@ -167,7 +167,7 @@ impl TrtInfer {
         (settings.batch_size > 1, settings.batch_timeout.into())
     }
 
-    /// Loads the model beside.
+    /// Loads the model in the background.
     fn load(&self, model: &Arc<SharedModel>) {
         let batch_timeout = Duration::from_micros(self.settings.lock().unwrap().batch_timeout.into());
         loading::load(&self.obj(), model, batch_timeout);
@@ -179,15 +179,15 @@ impl TrtInfer {
         if batcher.is_idle_within(stream, RUN_LIMIT) || batcher.interrupt_within(stream, INTERRUPT_LIMIT) {
             return;
         }
-        session.model.plan.backend.run_was_abandoned();
-        self.obj().post_warning(&messages::unfinished(&session.model.plan.model().path, RUN_LIMIT));
+        session.model.request.backend.run_was_abandoned();
+        self.obj().post_warning(&messages::unfinished(&session.model.request.model().path, RUN_LIMIT));
     }
 
     /// Where the tensor lies in another CUDA context than the model, the model is loaded there: that context is the
     /// decoder's, and the others must follow. To a model that others use too, the tensor is copied.
     fn follow(&self, tensor: &Tensor, running: &mut Running) -> Result<()> {
         let Some(session) = self.session() else { return Ok(()) };
-        let (Some(have), Some(memory)) = (&session.model.plan.cuda, tensor.device()) else { return Ok(()) };
+        let (Some(have), Some(memory)) = (&session.model.request.cuda, tensor.device()) else { return Ok(()) };
         let settings = self.settings.lock().unwrap().clone();
         if have == memory.context() {
             return Ok(());
@@ -195,7 +195,7 @@ impl TrtInfer {
         if !settings.shared_model.is_empty() {
             // From one GPU to another they are not, and that is an error of its own.
             let copied = have.device() == memory.context().device();
-            if copied && !std::mem::replace(&mut running.told_of_copies, true) {
+            if copied && !std::mem::replace(&mut running.warned_copied, true) {
                 self.obj().post_warning(&messages::copied());
             }
             return Ok(());
@@ -233,8 +233,8 @@ impl TrtInfer {
             let is_inferred = TensorMeta::outputs(buffer).is_some();
             return Err(if is_inferred { messages::inferred_before() } else { messages::missing_tensor() }.into());
         };
-        let pictures = payload.pictures();
-        let tensor = pictures.list.first().map(|picture| &picture.tensors[0]);
+        let inputs = payload.inputs();
+        let tensor = inputs.list.first().map(|input| &input.tensors[0]);
         if let Some(tensor) = tensor {
             self.fit(&tensor.desc().dims, &mut running);
             self.follow(tensor, &mut running)?;
@@ -248,13 +248,13 @@ impl TrtInfer {
         if passed < interval {
             running.passed = Some(passed);
             self.stats.skip();
-            TensorMeta::set(buffer, Arc::new(Payload::Skipped(pictures.clone())));
+            TensorMeta::set(buffer, Arc::new(Payload::Skipped(inputs.clone())));
             return Ok(());
         }
         running.passed = Some(0);
 
         if let Some(desc) = tensor.map(Tensor::desc)
-            && let Some(wanted) = model.plan.model().misfit(desc)
+            && let Some(wanted) = model.request.model().misfit(desc)
         {
             return Err(messages::misfit(desc, wanted).into());
         }
@@ -267,10 +267,10 @@ impl TrtInfer {
             batcher.measure();
         }
         let stage = Span::begin(false); // batches are measured, in the thread that runs them
-        let tensors = pictures.list.iter().map(|picture| picture.tensors.clone());
-        let outputs = batcher.join(handle.stream(), tensors, &running.usage)?;
+        let tensors = inputs.list.iter().map(|input| input.tensors.clone());
+        let outputs = batcher.submit(handle.stream(), tensors, &running.usage)?;
         if outputs.len() > 1 && !is_shared {
-            batcher.finish(handle.stream()); // the regions of a frame are a batch; no other stream fills it
+            batcher.flush(handle.stream()); // the regions of a frame are a batch; no other stream fills it
         }
         if let Some(published) = &published {
             let [outputs] = &outputs[..] else { return Err(messages::published_regions(outputs.len()).into()) };
@@ -278,13 +278,13 @@ impl TrtInfer {
         }
         let took = self.stats.add(stage, 0);
         gst::trace!(CAT, imp = self, "inferred in {took:?}");
-        if !running.told_of_batches && starves(&batcher.counts()) {
-            running.told_of_batches = true;
+        if !running.warned_starved && starves(&batcher.counts()) {
+            running.warned_starved = true;
             self.obj().post_warning(&messages::starved());
         }
 
-        let (pictures, model) = (pictures.clone(), model.plan.model().clone());
-        TensorMeta::set(buffer, Arc::new(Payload::Output { outputs, pictures, model }));
+        let (inputs, model) = (inputs.clone(), model.request.model().clone());
+        TensorMeta::set(buffer, Arc::new(Payload::Output { outputs, inputs, model }));
         Ok(())
     }
 
@@ -441,11 +441,11 @@ impl BaseTransformImpl for TrtInfer {
         }
         let caps = match session {
             Ok(Some(StartedModel { model, .. })) if direction == PadDirection::Src => {
-                let plan = &self.offered(&model).plan;
+                let request = &self.offered(&model).request;
                 caps::with_tensor(&caps, filter, |size| {
-                    let Some(size) = size else { return plan.spec.clone() };
+                    let Some(size) = size else { return request.spec.clone() };
                     *self.frame.lock().unwrap() = Some(size);
-                    plan.spec_for(size)
+                    request.spec_for(size)
                 })
             }
             Ok(Some(StartedModel { published: Some(published), .. })) => published.describe(&caps),
@@ -476,7 +476,7 @@ impl BaseTransformImpl for TrtInfer {
                         self.obj().post_warning(&messages::unread());
                     }
                     if let Some(batcher) = session.handle.batcher() {
-                        batcher.finish(session.handle.stream());
+                        batcher.flush(session.handle.stream());
                     }
                 }
             }

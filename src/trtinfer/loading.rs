@@ -16,7 +16,7 @@ use super::sharing::SharedModel;
 use crate::gst::report::Report;
 
 /// Loads the model in a thread of its own, so that the application stays responsive. It is not one of GStreamer's pool,
-/// which `gst_deinit()` waits for: a model may have constants that take for ever to compute.
+/// which `gst_deinit()` waits for: computing the constants of a model may never end.
 pub fn load(element: &TrtInfer, model: &Arc<SharedModel>, batch_timeout: Duration) {
     let loader = model.loader.clone();
     let loading = Loading::new(element.downgrade(), model);
@@ -30,13 +30,13 @@ pub fn load(element: &TrtInfer, model: &Arc<SharedModel>, batch_timeout: Duratio
         }
     };
     if let Err(error) = thread::Builder::new().name("trt-load".into()).spawn(load) {
-        let error = Error::new(ErrorKind::Library, "There is no thread to load the model in").cause(error);
+        let error = Error::new(ErrorKind::Library, "Cannot start a thread to load the model in").cause(error);
         element.post_error(&error);
         loader.finish(Err(error));
     }
 }
 
-/// A model on its way, and the element that tells of it.
+/// A model that is being loaded, and the element that reports on it.
 pub struct Loading {
     element: glib::WeakRef<TrtInfer>,
     /// Of the file.
@@ -48,20 +48,20 @@ pub struct Loading {
 
 impl Loading {
     pub fn new(element: glib::WeakRef<TrtInfer>, model: &SharedModel) -> Self {
-        let name = model.plan.model().path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = model.request.model().path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Loading { element, name, posted: Mutex::default(), begun: Instant::now() }
     }
 
     /// Loads the model, and hands it to the threads that wait for it; false if it is not wanted any more. A failure is
     /// for the caller to hand on.
     pub fn run(&self, model: &SharedModel, batch_timeout: Duration) -> Result<bool> {
-        let (SharedModel { plan, loader, slots, contexts, .. }, name) = (model, &self.name);
-        self.progress(gst::ProgressType::Start, &format!("Loading {name} for the {} backend", plan.backend.name()));
+        let (SharedModel { request, loader, slots, contexts, .. }, name) = (model, &self.name);
+        self.progress(gst::ProgressType::Start, &format!("Loading {name} for the {} backend", request.backend.name()));
         let report = |event: LoadEvent<'_>| self.report(event);
         let loading =
             LoadContext { report: &report, cancelled: loader.cancelled(), slots: slots.as_ref(), contexts: *contexts };
         let outcome =
-            plan.load(&loading).and_then(|model| Batcher::new(model, plan.batch, batch_timeout).map(Arc::new));
+            request.load(&loading).and_then(|model| Batcher::new(model, request.batch, batch_timeout).map(Arc::new));
         if loader.is_cancelled() {
             self.progress(gst::ProgressType::Canceled, &format!("Loading {name} was cancelled"));
             return Ok(false);

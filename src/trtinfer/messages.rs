@@ -113,5 +113,5 @@ pub fn unfinished(model: &Path, limit: Duration) -> Error {
              stay in use until it ends by itself or the process does",
             limit.as_secs()
         ))
-        .remedy("A model with a loop may run for ever: check the model")
+        .remedy("A model with a loop may never end: check the model")
 }

@@ -6,7 +6,7 @@
 //!
 //! The caps need the size of the model's input. The description of an ONNX file is read while the element goes to
 //! PAUSED. A TensorRT engine says what goes in and comes out only once it is deserialised: that is done in the background,
-//! and what needs the caps waits for it. All else (building an engine, preparing to run it) is done in the background too,
+//! and what needs the caps waits for it. Everything else (building an engine, preparing to run it) is done in the background too,
 //! with `progress` messages on the bus, and the first frame waits for it.
 //!
 //! `model-file` may be set at any time: the other model is loaded in the background and takes over between two frames.

@@ -17,7 +17,7 @@ use super::started::{StartedModel, UnreadModel};
 /// Reads the model in a thread of its own, which has the element only for a moment at its end: reading may never end.
 ///
 /// # Errors
-/// `Library`, where there is no thread.
+/// `Library`, where a thread cannot be started.
 pub fn open(element: &TrtInfer, model: UnreadModel, ticket: OpeningTicket) -> Result<()> {
     let element = element.downgrade();
     let open = move || {
@@ -27,11 +27,11 @@ pub fn open(element: &TrtInfer, model: UnreadModel, ticket: OpeningTicket) -> Re
         }
     };
     let spawned = thread::Builder::new().name("trt-open".into()).spawn(open);
-    let failed = |error| Error::new(ErrorKind::Library, "There is no thread to read the model in").cause(error);
+    let failed = |error| Error::new(ErrorKind::Library, "Cannot start a thread to read the model in").cause(error);
     spawned.map(drop).map_err(failed)
 }
 
-/// By which a thread that reads a model knows whether it is still wanted.
+/// Tells a thread that reads a model whether the model is still wanted.
 pub struct OpeningTicket(Weak<()>);
 
 impl OpeningTicket {
@@ -95,7 +95,7 @@ impl ModelSlot {
         self.changed.notify_all();
     }
 
-    /// Hands in what reading the model came to; false, where it is not wanted any more.
+    /// Stores the outcome of reading the model; false, where it is not wanted any more.
     pub fn finish(&self, ticket: &OpeningTicket, outcome: Result<StartedModel>) -> bool {
         let mut state = self.state.lock().unwrap();
         let SlotModel::Opening(current) = &state.model else { return false };
@@ -167,7 +167,7 @@ impl ModelSlot {
     pub fn leave(&self) {
         let mut state = self.state.lock().unwrap();
         state.left = true;
-        // Locked, lest another takes its place meanwhile.
+        // Under the lock, so that another model cannot take its place in the meantime.
         if let SlotModel::Open(model) = &state.model {
             model.handle.leave();
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Another model takes the place of the one in use, while frames pass.
 //!
-//! It is read and loaded in a thread of its own. Once it is loaded, each element that has the former one comes to it
+//! It is read and loaded in a thread of its own. Once it is loaded, each element that has the former one switches to it
 //! between two frames: at once where both want the same tensors, else with the first caps for its tensors, which
 //! upstream is asked for. That thread frees the former one when all have left it. A model that cannot be loaded changes
 //! nothing.
@@ -27,7 +27,7 @@ use super::started::UnreadModel;
 use super::{TrtInfer, messages};
 use crate::gst::caps;
 
-/// The model on its way: once it is read, its handle. Without this, nothing comes of it.
+/// The handle of the new model, once it is read. Dropping this cancels the replacement.
 pub type Replacement = Arc<Mutex<Option<ModelHandle>>>;
 
 /// What is to take the place of a model.
@@ -43,15 +43,15 @@ pub struct ReplaceRequest {
 /// Begins to load another model.
 ///
 /// # Errors
-/// `Library`, where there is no thread.
+/// `Library`, where a thread cannot be started.
 pub fn begin(element: &TrtInfer, request: ReplaceRequest) -> Result<Replacement> {
     let replacement = Replacement::default();
     let (wanted, element) = (Arc::downgrade(&replacement), element.downgrade());
     let work = move || {
-        let outcome = request.plan(&element).and_then(|plan| {
-            let model = Arc::new(request.former.another(plan, &request.settings));
+        let outcome = request.load_request(&element).and_then(|load_request| {
+            let model = Arc::new(request.former.another(load_request, &request.settings));
             let handle = ModelHandle::take(&model.loader).expect("it is new");
-            // Held only for a moment: the element may give it up while the model is loaded.
+            // Held only for a moment: the element may cancel it while the model is loaded.
             let Some(replacement) = wanted.upgrade() else { return Ok(None) };
             *replacement.lock().unwrap() = Some(handle);
             drop(replacement);
@@ -65,7 +65,7 @@ pub fn begin(element: &TrtInfer, request: ReplaceRequest) -> Result<Replacement>
         match outcome {
             Ok(Some((model, loading))) => {
                 let handle = handle.expect("only this thread takes it");
-                element.imp().hand_over(Successor::new(model, request.settings, handle));
+                element.imp().set_successor(Successor::new(model, request.settings, handle));
                 loading.complete();
                 drop(element); // it may end meanwhile
                 free(request.former);
@@ -75,7 +75,7 @@ pub fn begin(element: &TrtInfer, request: ReplaceRequest) -> Result<Replacement>
         }
     };
     let spawned = thread::Builder::new().name("trt-replace".into()).spawn(work);
-    let failed = |error| Error::new(ErrorKind::Library, "There is no thread to load the model in").cause(error);
+    let failed = |error| Error::new(ErrorKind::Library, "Cannot start a thread to load the model in").cause(error);
     spawned.map(|_| replacement).map_err(failed)
 }
 
@@ -83,31 +83,31 @@ pub fn begin(element: &TrtInfer, request: ReplaceRequest) -> Result<Replacement>
 /// thread would hold its frame back, and with it the first batch of the new model.
 fn free(former: Arc<SharedModel>) {
     let loader = former.loader.clone();
-    drop(former); // with it goes what keeps its successor
+    drop(former); // it owns what keeps its successor loaded
     drop(loader.take_once_left());
 }
 
 impl ReplaceRequest {
     /// Reads the description, and checks what can be checked before the model is loaded.
-    fn plan(&self, element: &glib::WeakRef<TrtInfer>) -> Result<LoadRequest> {
+    fn load_request(&self, element: &glib::WeakRef<TrtInfer>) -> Result<LoadRequest> {
         let gone = || Error::new(ErrorKind::Library, "The element is gone");
         let cuda = || -> Result<Context> {
-            let in_use = self.former.plan.cuda.clone();
+            let in_use = self.former.request.cuda.clone();
             in_use.map_or_else(|| element.upgrade().ok_or_else(gone)?.imp().context(), Ok)
         };
-        let plan = UnreadModel::new(&self.settings, cuda)?.describe()?;
-        let (names, owners) = self.settings.without_effect(plan.backend);
+        let request = UnreadModel::new(&self.settings, cuda)?.describe()?;
+        let (names, owners) = self.settings.without_effect(request.backend);
         if let Some(option) = self.settings.insists(&names) {
-            return Err(messages::not_heeded(option, &owners, plan.backend));
+            return Err(messages::not_heeded(option, &owners, request.backend));
         }
         // Nothing between would download them.
         let caps = element.upgrade().and_then(|element| element.sink_pad().current_caps());
-        if plan.backend.device() == Device::Host && caps.is_some_and(|caps| caps::is_cuda(&caps)) {
-            return Err(messages::frames_in_cuda_memory(plan.backend, plan.reason.as_deref()));
+        if request.backend.device() == Device::Host && caps.is_some_and(|caps| caps::is_cuda(&caps)) {
+            return Err(messages::frames_in_cuda_memory(request.backend, request.reason.as_deref()));
         }
-        Ok(match self.frame.filter(|_| plan.waits_for_frames()) {
-            Some(frame) => plan.for_tensor(plan.spec_for(frame)),
-            None => plan,
+        Ok(match self.frame.filter(|_| request.waits_for_frames()) {
+            Some(frame) => request.for_tensor(request.spec_for(frame)),
+            None => request,
         })
     }
 }

@@ -13,7 +13,7 @@ use super::settings::Settings;
 
 /// A model and the state of its loading, of one element or of several.
 pub struct SharedModel {
-    pub plan: LoadRequest,
+    pub request: LoadRequest,
     /// Where pictures lie, those of a batch side by side.
     pub slots: Option<BatchPool>,
     pub loader: Arc<ModelLoader>,
@@ -28,19 +28,19 @@ pub struct Successor {
     pub model: Arc<SharedModel>,
     /// With which it was loaded.
     pub settings: Settings,
-    /// Keeps it loaded until each element that has the former model has come to it.
+    /// Keeps it loaded until each element that has the former model has switched to it.
     _handle: ModelHandle,
-    announced: AtomicBool,
+    reported: AtomicBool,
 }
 
 impl Successor {
     pub fn new(model: Arc<SharedModel>, settings: Settings, handle: ModelHandle) -> Self {
-        Successor { model, settings, _handle: handle, announced: AtomicBool::new(false) }
+        Successor { model, settings, _handle: handle, reported: AtomicBool::new(false) }
     }
 
     /// Whether the caller is the one to report where it runs.
-    pub fn begin_announcing(&self) -> bool {
-        !self.announced.swap(true, Ordering::Relaxed)
+    pub fn claim_report(&self) -> bool {
+        !self.reported.swap(true, Ordering::Relaxed)
     }
 }
 
@@ -54,14 +54,14 @@ static SHARED: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
 
 impl SharedModel {
     /// Of one element.
-    pub fn new(plan: LoadRequest) -> Self {
-        let contexts = plan.contexts(false);
-        let slots = plan.cuda.as_ref().map(|cuda| {
-            let bytes = plan.spec.desc.bytes().expect("the specification has fixed dimensions");
-            BatchPool::new(cuda, bytes, plan.batch)
+    pub fn new(request: LoadRequest) -> Self {
+        let contexts = request.contexts(false);
+        let slots = request.cuda.as_ref().map(|cuda| {
+            let bytes = request.spec.desc.bytes().expect("the specification has fixed dimensions");
+            BatchPool::new(cuda, bytes, request.batch)
         });
         SharedModel {
-            plan,
+            request,
             slots,
             loader: Arc::default(),
             contexts,
@@ -71,20 +71,21 @@ impl SharedModel {
     }
 
     /// Of all that name it.
-    fn shared(plan: LoadRequest) -> Self {
-        let contexts = plan.contexts(true);
-        SharedModel { contexts, ..SharedModel::new(plan) }
+    fn shared(request: LoadRequest) -> Self {
+        let contexts = request.contexts(true);
+        SharedModel { contexts, ..SharedModel::new(request) }
     }
 
     /// One that is to take the place of this one.
-    pub fn another(&self, plan: LoadRequest, settings: &Settings) -> Self {
-        let another = if settings.shared_model.is_empty() { SharedModel::new(plan) } else { SharedModel::shared(plan) };
+    pub fn another(&self, request: LoadRequest, settings: &Settings) -> Self {
+        let another =
+            if settings.shared_model.is_empty() { SharedModel::new(request) } else { SharedModel::shared(request) };
         // Tensors that are made already lie in these.
         let slots = self.slots.clone().filter(|slots| another.slots.as_ref().is_some_and(|new| new.is_like(slots)));
         SharedModel { slots: slots.or(another.slots), ..another }
     }
 
-    /// The same model made anew has the same successor.
+    /// The same model made again has the same successor.
     pub fn inherit(self, former: &SharedModel) -> Self {
         SharedModel { successor: former.successor.clone(), ..self }
     }
@@ -99,7 +100,7 @@ impl SharedModel {
         self.successors().last()
     }
 
-    /// It, after those that were to do so before.
+    /// All models that were to take the place of this one, the latest last.
     pub fn successors(&self) -> impl Iterator<Item = &Arc<Successor>> {
         std::iter::successors(self.successor.get(), |successor| successor.model.successor.get())
     }
@@ -123,13 +124,13 @@ pub fn find(settings: &Settings) -> Option<Arc<SharedModel>> {
 }
 
 /// A model, an element's handle in it, and whether this element is the first to have one.
-pub type Joined = (Arc<SharedModel>, ModelHandle, bool);
+pub type SharedHandle = (Arc<SharedModel>, ModelHandle, bool);
 
 /// A handle in the model that these settings name, where another element has it.
 ///
 /// # Errors
 /// `Settings`, where the first one's settings are others.
-pub fn join(settings: &Settings) -> Result<Option<Joined>> {
+pub fn join(settings: &Settings) -> Result<Option<SharedHandle>> {
     // The lock is released before a model is, which may wait for the GPU.
     let there = handle(&SHARED.lock().unwrap(), settings);
     there.map(|there| there.agree(settings)).transpose()
@@ -139,7 +140,7 @@ pub fn join(settings: &Settings) -> Result<Option<Joined>> {
 ///
 /// # Errors
 /// As [`join`], or as `open`.
-pub fn join_or_open(settings: &Settings, open: impl FnOnce() -> Result<LoadRequest>) -> Result<Joined> {
+pub fn join_or_open(settings: &Settings, open: impl FnOnce() -> Result<LoadRequest>) -> Result<SharedHandle> {
     let first = |model: SharedModel| {
         let model = Arc::new(model);
         let handle = ModelHandle::take(&model.loader).expect("it is new");
@@ -165,7 +166,7 @@ pub fn join_or_open(settings: &Settings, open: impl FnOnce() -> Result<LoadReque
     Ok(joined)
 }
 
-/// Lets a loaded model take the place of another: each element that has the former one comes to it with its next frame,
+/// Lets a loaded model take the place of another: each element that has the former one switches to it with its next frame,
 /// and those that join later have it from the start.
 pub fn succeed(former: &SharedModel, successor: Successor) {
     let mut all = SHARED.lock().unwrap();
@@ -197,22 +198,22 @@ pub fn turn(settings: &Settings) -> Arc<Mutex<()>> {
 }
 
 /// A handle in a model that another element has loaded or is loading.
-struct SharedHandle {
+struct FoundModel {
     model: Arc<SharedModel>,
     handle: ModelHandle,
     /// The first property by which the settings are not the same, with both values.
     difference: Option<(&'static str, String, String)>,
 }
 
-fn handle(all: &[Shared], settings: &Settings) -> Option<SharedHandle> {
+fn handle(all: &[Shared], settings: &Settings) -> Option<FoundModel> {
     let shared = all.iter().find(|shared| shared.settings.names_the_same(settings))?;
     let model = shared.model.upgrade()?;
     let handle = ModelHandle::take(&model.loader)?;
-    Some(SharedHandle { model, handle, difference: shared.settings.difference(settings) })
+    Some(FoundModel { model, handle, difference: shared.settings.difference(settings) })
 }
 
-impl SharedHandle {
-    fn agree(self, settings: &Settings) -> Result<Joined> {
+impl FoundModel {
+    fn agree(self, settings: &Settings) -> Result<SharedHandle> {
         let Some((property, first, this)) = self.difference else { return Ok((self.model, self.handle, false)) };
         Err(Error::new(
             ErrorKind::Settings,
@@ -230,7 +231,7 @@ mod tests {
 
     use super::*;
 
-    /// A file that takes for ever to read must not hold up elements with other models.
+    /// A file that is never read to its end must not hold up elements with other models.
     #[test]
     fn reading_a_model_locks_no_other() {
         let named = |name: &str| Settings { shared_model: name.into(), ..Settings::default() };

@@ -14,10 +14,10 @@ use gsttrt_core::tensor::{Dims, TensorDesc};
 
 use super::messages;
 use super::settings::Settings;
-use super::sharing::{self, Joined, SharedModel, Successor};
+use super::sharing::{self, SharedHandle, SharedModel, Successor};
 use crate::gst::meta::gst_tensor::PublishedOutputs;
 
-/// What was read of a model; does not change until stop(), save that another CUDA context takes the place of this one.
+/// What was read of a model; does not change until stop(), unless another CUDA context takes the place of this one.
 /// Each frame takes a copy.
 #[derive(Clone)]
 pub struct StartedModel {
@@ -33,15 +33,15 @@ pub struct StartedModel {
     pub published: Option<Arc<PublishedOutputs>>,
 }
 
-/// What start() comes to at once.
-pub enum Beginning {
-    /// All is known.
+/// What start() knows when it returns.
+pub enum StartOutcome {
+    /// Everything is known.
     Open(StartedModel),
     /// The model is still to be read, which takes long.
     Unread(UnreadModel),
 }
 
-/// A model of which it is decided where it will run, and no more.
+/// A model of which only is known where it will run.
 pub struct UnreadModel {
     settings: Settings,
     size: Option<(u32, u32)>,
@@ -60,10 +60,10 @@ impl UnreadModel {
     /// Reads the description.
     pub fn describe(self) -> Result<LoadRequest> {
         let UnreadModel { settings, size, placement } = self;
-        let plan = placement.describe(size, settings.batch_size as usize)?;
-        let plan = plan.with_parallel_runs(settings.parallel_runs as usize);
+        let request = placement.describe(size, settings.batch_size as usize)?;
+        let request = request.with_parallel_runs(settings.parallel_runs as usize);
         // Frames of several streams are batched, so their tensors have one size whatever the frames have.
-        Ok(if settings.shared_model.is_empty() { plan } else { plan.with_one_size() })
+        Ok(if settings.shared_model.is_empty() { request } else { request.with_one_size() })
     }
 
     fn read(self) -> Result<StartedModel> {
@@ -83,24 +83,24 @@ impl UnreadModel {
 impl StartedModel {
     /// Decides where the model runs, and reads its description where that is quick. `cuda` is asked for a context where
     /// a backend on a GPU is to run it.
-    pub fn begin(settings: &Settings, cuda: impl FnOnce() -> Result<Context>) -> Result<Beginning> {
+    pub fn begin(settings: &Settings, cuda: impl FnOnce() -> Result<Context>) -> Result<StartOutcome> {
         if settings.model_file.is_none() {
             return Err(messages::no_model());
         }
         parse_input_size(&settings.input_size)?;
         if let Some(joined) = sharing::join(settings)? {
-            return StartedModel::joined(settings, joined).map(Beginning::Open);
+            return StartedModel::joined(settings, joined).map(StartOutcome::Open);
         }
         let model = UnreadModel::new(settings, cuda)?;
         let takes_long = model.placement.loads_to_describe();
-        if takes_long { Ok(Beginning::Unread(model)) } else { model.read().map(Beginning::Open) }
+        if takes_long { Ok(StartOutcome::Unread(model)) } else { model.read().map(StartOutcome::Open) }
     }
 
-    fn joined(settings: &Settings, (model, handle, is_reader): Joined) -> Result<Self> {
-        let (waits, tensor) = (model.plan.waits_for_frames(), Arc::new(model.plan.spec.clone()));
+    fn joined(settings: &Settings, (model, handle, is_reader): SharedHandle) -> Result<Self> {
+        let (waits, tensor) = (model.request.waits_for_frames(), Arc::new(model.request.spec.clone()));
         let published = if settings.own.tensor_meta {
             let (_, height, width) = tensor.chw();
-            Some(Arc::new(PublishedOutputs::new(model.plan.model(), (width as u32, height as u32))?))
+            Some(Arc::new(PublishedOutputs::new(model.request.model(), (width as u32, height as u32))?))
         } else {
             None
         };
@@ -109,48 +109,48 @@ impl StartedModel {
 
     /// The same model in another CUDA context, to be loaded there.
     pub fn in_context(&self, cuda: &Context) -> Result<Self> {
-        self.model.plan.in_context(cuda).map(|plan| self.of(plan))
+        self.model.request.in_context(cuda).map(|request| self.of(request))
     }
 
     /// The same model for tensors of that size, to be loaded for them; `None` where it need not be, or cannot.
     pub fn fitted(&self, dims: &Dims) -> Option<Self> {
-        let plan = &self.model.plan;
-        let is_loaded = !self.waits && plan.spec.desc.dims == *dims;
-        if !plan.waits_for_frames() || self.handle.is_left() || is_loaded {
+        let request = &self.model.request;
+        let is_loaded = !self.waits && request.spec.desc.dims == *dims;
+        if !request.waits_for_frames() || self.handle.is_left() || is_loaded {
             return None;
         }
-        let mut open = plan.model().image_input().dims.clone();
+        let mut open = request.model().image_input().dims.clone();
         open.0[0] = 1;
         if !dims.fits(&open) {
             return None; // the first frame brings an error
         }
-        let mut spec = plan.spec.clone();
+        let mut spec = request.spec.clone();
         spec.desc.dims = dims.clone();
-        Some(StartedModel { is_reader: true, waits: false, ..self.of(plan.for_tensor(spec)) })
+        Some(StartedModel { is_reader: true, waits: false, ..self.of(request.for_tensor(spec)) })
     }
 
     /// The model that takes the place of this one, for such tensors.
     pub fn succeeded(by: &Successor, settings: &Settings, tensor: Arc<InputSpec>) -> Result<Self> {
         let handle = ModelHandle::take(&by.model.loader).expect("its successor keeps it loaded");
-        let joined = StartedModel::joined(settings, (by.model.clone(), handle, by.begin_announcing()))?;
+        let joined = StartedModel::joined(settings, (by.model.clone(), handle, by.claim_report()))?;
         Ok(StartedModel { waits: false, tensor, ..joined })
     }
 
     /// The same with a model of this element alone.
-    fn of(&self, plan: LoadRequest) -> Self {
-        let model = Arc::new(SharedModel::new(plan).inherit(&self.model));
+    fn of(&self, request: LoadRequest) -> Self {
+        let model = Arc::new(SharedModel::new(request).inherit(&self.model));
         let handle = ModelHandle::take(&model.loader).expect("it is new");
         StartedModel { model, handle: Arc::new(handle), ..self.clone() }
     }
 
     pub fn is_on_host(&self) -> bool {
-        self.model.plan.backend.device() == Device::Host
+        self.model.request.backend.device() == Device::Host
     }
 
     /// What was read from the file, for applications and for `gst-launch-1.0 -v`.
     pub fn info(&self) -> gst::Structure {
-        let plan = &self.model.plan;
-        let model = plan.model();
+        let request = &self.model.request;
+        let model = request.model();
         let descs = |descs: &[TensorDesc]| gst::Array::new(descs.iter().map(|desc| desc.to_string()));
         let mut metadata = gst::Structure::new_empty("metadata");
         for (key, value) in model.metadata.iter().filter(|(_, value)| value.len() < 4096) {
@@ -159,7 +159,7 @@ impl StartedModel {
         gst::Structure::builder("model-info")
             .field("file", model.path.display().to_string())
             .field("producer", &model.producer)
-            .field("backend", plan.backend.name())
+            .field("backend", request.backend.name())
             .field("task", model.task.as_deref())
             .field("stride", model.stride.unwrap_or(0))
             .field("labels", gst::Array::new(&model.labels))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Engines are deserialised beside the pipeline, however long that takes. The driver and TensorRT are those of
+//! Engines are deserialised in the background, however long that takes. The driver and TensorRT are those of
 //! tests/fakes, and need no GPU.
 
 use std::ffi::c_long;

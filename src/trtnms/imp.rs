@@ -27,10 +27,10 @@ use super::settings::{NmsSettings, PROPERTIES};
 use crate::gst::caps;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{Properties, VideoFilter, continues, video_filter};
-use crate::gst::meta::picture::Way;
-use crate::gst::meta::tensor::{ObjectRegions, Payload, Picture, RegionKind, TensorMeta};
+use crate::gst::meta::tensor::{ModelInput, ObjectRegions, Payload, TensorMeta, Tiles};
 use crate::gst::meta::{detection, read, track};
 use crate::gst::overlay::{OverlayRenderer, is_drawable};
+use crate::gst::path::PathCheck;
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 
@@ -43,7 +43,7 @@ struct NmsState {
     /// The quarks of the postprocessor's labels.
     names: detection::LabelQuarks,
     renderer: OverlayRenderer,
-    way: Way,
+    path: PathCheck,
     /// Frames since the start, including those without objects and those that trtinfer skipped.
     frames: u64,
     /// Whether the finder has detections of a frame of these caps and this segment.
@@ -52,7 +52,7 @@ struct NmsState {
     object_classes: ObjectClasses,
 }
 
-/// Lock order: settings before state; settings are copied, and never locked while a frame is handled.
+/// Lock order: state, then settings, which are otherwise copied before state is locked.
 #[derive(Default)]
 pub struct TrtNms {
     settings: Mutex<NmsSettings>,
@@ -113,7 +113,7 @@ impl TrtNms {
         if settings.draw {
             TensorMeta::wait_for_readers(&frame, Some(&payload));
         }
-        if let RegionKind::Objects(objects) = &payload.pictures().regions {
+        if let Tiles::Objects(objects) = &payload.inputs().tiles {
             let found = self.find_in_objects(state, &settings, &payload, objects, &mut frame)?;
             self.stats.add(stage, found);
             return Ok(frame);
@@ -167,7 +167,7 @@ impl TrtNms {
         payload: &Arc<Payload>,
         frame: &gst::Buffer,
     ) -> Result<Option<GpuDrawing>, Interrupted> {
-        let Payload::Output { pictures, .. } = &**payload else {
+        let Payload::Output { inputs, .. } = &**payload else {
             self.stats.skip();
             return Ok(None);
         };
@@ -175,8 +175,8 @@ impl TrtNms {
         let NmsState { postprocessor, renderer, .. } = state;
         let ([(first, letterbox), ..], Some(postprocessor)) = (&found[..], postprocessor) else { return Ok(None) };
         let style = settings.draw.then_some(settings.style);
-        let drawing = match &pictures.regions {
-            RegionKind::Frame => drawing::find(renderer, postprocessor, first, letterbox, frame, style.as_ref())?,
+        let drawing = match &inputs.tiles {
+            Tiles::Frame => drawing::find(renderer, postprocessor, first, letterbox, frame, style.as_ref())?,
             _ => {
                 postprocessor.find_in_regions(found.iter().map(|(tensors, letterbox)| (*tensors, letterbox)))?;
                 GpuDrawing::NotDrawn
@@ -203,8 +203,8 @@ impl TrtNms {
         match postprocessor {
             None => TensorMeta::remove(frame.make_mut(), payload),
             Some(classifier) if classifier.is_classifier() => {
-                let pictures: Vec<&Tensors> = found.iter().map(|(tensors, _)| *tensors).collect();
-                object_classes.find(classifier, &pictures)?;
+                let inputs: Vec<&Tensors> = found.iter().map(|(tensors, _)| *tensors).collect();
+                object_classes.find(classifier, &inputs)?;
                 let name = classifier.model().path.file_stem().unwrap_or_default().to_string_lossy();
                 let buffer = frame.make_mut();
                 TensorMeta::remove(buffer, payload);
@@ -213,12 +213,12 @@ impl TrtNms {
             Some(detector) => {
                 let ids: Vec<i32> =
                     frame.iter_meta::<gst_video::VideoRegionOfInterestMeta>().map(|meta| meta.id()).collect();
-                let parent = |picture: usize| {
-                    let object = objects.list.iter().find(|object| object.picture == Some(picture));
+                let parent = |input: usize| {
+                    let object = objects.list.iter().find(|object| object.input == Some(input));
                     object.and_then(|object| ids.get(object.region?).copied()).unwrap_or(detection::NO_PARENT)
                 };
-                let pictures = found.iter().enumerate();
-                detector.find_in_objects(pictures.map(|(i, (tensors, letterbox))| (*tensors, letterbox, parent(i))))?;
+                let inputs = found.iter().enumerate();
+                detector.find_in_objects(inputs.map(|(i, (tensors, letterbox))| (*tensors, letterbox, parent(i))))?;
                 let (instances, labels) = (detector.instances(), &detector.labels);
                 if settings.draw && !instances.is_empty() {
                     renderer.draw(frame, instances, labels, &settings.style)?;
@@ -256,13 +256,13 @@ impl TrtNms {
         settings: &NmsSettings,
         payload: &'a Arc<Payload>,
     ) -> Result<SmallVec<[(&'a Tensors, Letterbox); 1]>, Interrupted> {
-        let Payload::Output { outputs, pictures, model } = &**payload else { return Ok(SmallVec::new()) };
-        let (size, origin) = (state.renderer.size(), &pictures.origin);
-        state.way.follow(self.obj().sink_pad(), size, origin)?;
-        let prepare = |(outputs, picture): (&'a PendingOutput, &Picture)| {
-            Ok((self.outputs(payload, outputs)?, picture.letterbox.scaled(origin.size, size)))
+        let Payload::Output { outputs, inputs, model } = &**payload else { return Ok(SmallVec::new()) };
+        let (size, source) = (state.renderer.size(), &inputs.source);
+        state.path.check_frame(self.obj().sink_pad(), size, source)?;
+        let prepare = |(outputs, input): (&'a PendingOutput, &ModelInput)| {
+            Ok((self.outputs(payload, outputs)?, input.letterbox.scaled(source.size, size)))
         };
-        let found = outputs.iter().zip(&pictures.list).map(prepare);
+        let found = outputs.iter().zip(&inputs.list).map(prepare);
         let found = found.collect::<Result<SmallVec<[(&'a Tensors, Letterbox); 1]>, Interrupted>>()?;
         if state.postprocessor.as_ref().is_some_and(|postprocessor| !std::ptr::eq(postprocessor.model(), &**model)) {
             state.object_classes = ObjectClasses::default(); // those of another model
@@ -280,7 +280,7 @@ impl TrtNms {
                 let options = settings.options_for_model()?;
                 *names = detection::LabelQuarks::default();
                 renderer.labels_change();
-                *other = Some(self.postprocessor(options, model, first, &letterbox, &pictures.transform)?);
+                *other = Some(self.postprocessor(options, model, first, &letterbox, &inputs.transform)?);
             }
         }
         Ok(found)
@@ -346,16 +346,16 @@ impl TrtNms {
                 std::mem::replace(&mut *self.output_wait.lock().unwrap(), OutputWait::Flushing)
             && let Payload::Output { outputs, .. } = &*payload
         {
-            outputs.iter().for_each(PendingOutput::give_up);
+            outputs.iter().for_each(PendingOutput::cancel);
         }
     }
 }
 
-/// Replaces a frame by the original that it is a copy of, where that makes a copy of the picture needless.
+/// Replaces a frame by the original that it is a copy of, where that saves a copy of the picture.
 fn take_back(frame: &mut gst::Buffer) -> Option<gst::Buffer> {
     let frame = frame.get_mut().filter(|frame| !is_drawable(frame))?;
     match &*TensorMeta::outputs(frame)? {
-        Payload::Output { pictures, .. } => pictures.original.as_ref()?.take_back(frame),
+        Payload::Output { inputs, .. } => inputs.original.as_ref()?.take_back(frame),
         _ => None,
     }
 }
@@ -449,12 +449,12 @@ impl BaseTransformImpl for TrtNms {
         let mut state = self.state.lock().unwrap();
         let (postprocessor, frames) = state.take().map_or((None, 0), |old| (old.postprocessor, old.frames));
         let (names, renderer) = (detection::LabelQuarks::default(), OverlayRenderer::new(format));
-        let way = Way::default();
+        let path = PathCheck::default();
         *state = Some(NmsState {
             postprocessor,
             names,
             renderer,
-            way,
+            path,
             frames,
             can_hold: false,
             object_classes: ObjectClasses::default(),

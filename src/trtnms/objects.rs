@@ -13,17 +13,17 @@ use crate::gst::meta::tensor::ObjectRegions;
 #[derive(Debug, Default)]
 pub struct ObjectClasses {
     known: History<Vec<RankedClass>>,
-    /// Of the pictures of a frame.
+    /// Of the inputs of a frame.
     found: Vec<Vec<RankedClass>>,
 }
 
 impl ObjectClasses {
-    /// Classifies the pictures of a frame.
+    /// Classifies the inputs of a frame.
     ///
     /// # Errors
     /// As [`Postprocessor::classify`].
-    pub fn find(&mut self, postprocessor: &mut Postprocessor, pictures: &[&Tensors]) -> Result<()> {
-        postprocessor.classify(pictures, &mut self.found)
+    pub fn find(&mut self, postprocessor: &mut Postprocessor, inputs: &[&Tensors]) -> Result<()> {
+        postprocessor.classify(inputs, &mut self.found)
     }
 
     /// Attaches the classes of all objects to their metas, and returns how many have some.
@@ -38,7 +38,7 @@ impl ObjectClasses {
         known.advance();
         let mut count = 0;
         for object in &objects.list {
-            let now = object.picture.and_then(|picture| found.get(picture));
+            let now = object.input.and_then(|input| found.get(input));
             let is_held = now.is_none();
             if let (Some(classes), Some(id)) = (now, object.track_id) {
                 known.insert(id, classes.clone());

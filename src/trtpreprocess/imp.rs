@@ -19,7 +19,7 @@ use gsttrt_core::tensor::Tensors;
 use smallvec::SmallVec;
 
 use super::objects::{ObjectSelection, ObjectSelector};
-use super::overrides::{Overrides, Parts};
+use super::overrides::{Overrides, Tiling};
 use super::settings::{PROPERTIES, PreprocessSettings};
 use crate::gst::batch_pool;
 use crate::gst::caps;
@@ -27,8 +27,9 @@ use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::held_frame::HeldFrames;
-use crate::gst::meta::tensor::{Origin, Payload, Picture, Pictures, RegionKind, TensorMeta};
-use crate::gst::meta::{picture, read};
+use crate::gst::meta::read;
+use crate::gst::meta::tensor::{ModelInput, ModelInputs, Payload, TensorMeta, TensorSource, Tiles};
+use crate::gst::path;
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 use crate::gst::video::Format;
@@ -41,7 +42,7 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
 struct PreprocessState {
     format: Format,
     spec: InputSpec,
-    parts: Parts,
+    tiling: Tiling,
     /// Those that are the same in each frame.
     fixed: Option<Vec<Rect>>,
     selector: ObjectSelector,
@@ -68,7 +69,7 @@ struct ObjectCounts {
 /// After so many frames without an object it is likely that there is no first model.
 const FRAMES_WITHOUT: u64 = 100;
 
-/// No two of these are locked at a time.
+/// Lock order: state, then any one of the others.
 #[derive(Default)]
 pub struct TrtPreprocess {
     settings: Mutex<PreprocessSettings>,
@@ -77,13 +78,13 @@ pub struct TrtPreprocess {
     overrides: Mutex<Option<Overrides>>,
     state: Mutex<Option<PreprocessState>>,
     /// Downstream has no model: frames pass without tensors.
-    passes: AtomicBool,
+    passthrough: AtomicBool,
     originals: Mutex<HeldFrames>,
     cuda: CudaContextSlot,
     stats: Stats,
     counts: Mutex<ObjectCounts>,
-    /// What was last said about caps. Upstream tries caps again with each event and frame, and once is enough.
-    complaint: Mutex<Option<String>>,
+    /// The error about caps that was posted last. Upstream tries caps again with each event and frame; it is posted once.
+    last_caps_error: Mutex<Option<String>>,
 }
 
 impl TrtPreprocess {
@@ -97,7 +98,7 @@ impl TrtPreprocess {
         // A model that takes tensors of several sizes is asked for the one of a part.
         let mut asked = caps.clone();
         if let (Some(overrides), Ok(info)) = (self.overrides(), gst_video::VideoInfo::from_caps(caps)) {
-            let (width, height) = overrides.parts.size((info.width(), info.height()));
+            let (width, height) = overrides.tiling.size((info.width(), info.height()));
             asked.make_mut().set("width", width as i32);
             asked.make_mut().set("height", height as i32);
         }
@@ -112,7 +113,7 @@ impl TrtPreprocess {
         let wanted = caps::tensor_of(outcaps)?;
         let overrides = self.overrides().unwrap_or_default();
         let spec = overrides.apply(wanted.as_ref(), device_of(incaps))?;
-        let fixed = overrides.parts.fixed(format.size())?;
+        let fixed = overrides.tiling.fixed(format.size())?;
         // Refuses what cannot be made, wherever that is.
         let on_host = Preprocessor::new(None, format.pixels, size_of_frames(&format), format.color, &spec)?;
         let preprocessor = match (spec.device == Device::Cuda, caps::is_cuda(incaps)) {
@@ -123,7 +124,7 @@ impl TrtPreprocess {
         Ok(PreprocessState {
             format,
             spec,
-            parts: overrides.parts,
+            tiling: overrides.tiling,
             fixed,
             selector: ObjectSelector::default(),
             preprocessor,
@@ -143,18 +144,18 @@ impl TrtPreprocess {
 
     fn payload(&self, state: &mut PreprocessState, buffer: &mut gst::BufferRef) -> Result<Payload> {
         let size = state.format.size();
-        let origin = Origin { element: self.obj().as_ptr().addr(), size };
-        let selected = match &state.parts {
-            Parts::Objects(options) => Some(state.selector.select(&read::objects(buffer, size), size, options)),
+        let source = TensorSource { element: self.obj().as_ptr().addr(), size };
+        let selected = match &state.tiling {
+            Tiling::Objects(options) => Some(state.selector.select(&read::objects(buffer, size), size, options)),
             _ => None,
         };
         if let Some(ObjectSelection { objects, sources, left_out }) = &selected {
             self.note_objects(objects.list.len() + left_out, *left_out);
             if sources.is_empty() {
-                let regions = RegionKind::Objects(selected.map(|selected| selected.objects).unwrap_or_default());
+                let tiles = Tiles::Objects(selected.map(|selected| selected.objects).unwrap_or_default());
                 let (list, transform) = (SmallVec::new(), state.spec.transform);
                 let original = self.originals.lock().unwrap().of(buffer);
-                return Ok(Payload::Input(Arc::new(Pictures { list, regions, origin, transform, original })));
+                return Ok(Payload::Input(Arc::new(ModelInputs { list, tiles, source, transform, original })));
             }
         }
         let context = if state.is_on_gpu() { Some(self.context_for(&state.format, buffer)?) } else { None };
@@ -188,16 +189,16 @@ impl TrtPreprocess {
             })?,
         };
         let letterbox = |index: usize| sources.map_or(*preprocessor.letterbox(), |all| spec.letterbox(all[index]));
-        let picture = |(index, tensors)| Picture { tensors: Arc::new(tensors), letterbox: letterbox(index) };
-        let list = tensors.into_iter().enumerate().map(picture).collect();
+        let input = |(index, tensors)| ModelInput { tensors: Arc::new(tensors), letterbox: letterbox(index) };
+        let list = tensors.into_iter().enumerate().map(input).collect();
         let is_whole = sources.is_none();
-        let regions = match selected {
-            Some(ObjectSelection { objects, .. }) => RegionKind::Objects(objects),
-            None if is_whole => RegionKind::Frame,
-            None => RegionKind::Slices,
+        let tiles = match selected {
+            Some(ObjectSelection { objects, .. }) => Tiles::Objects(objects),
+            None if is_whole => Tiles::Frame,
+            None => Tiles::Slices,
         };
         let original = self.originals.lock().unwrap().of(buffer);
-        Ok(Payload::Input(Arc::new(Pictures { list, regions, origin, transform: spec.transform, original })))
+        Ok(Payload::Input(Arc::new(ModelInputs { list, tiles, source, transform: spec.transform, original })))
     }
 
     /// Counts the objects of a frame, and those of them that were too many.
@@ -252,11 +253,11 @@ impl TrtPreprocess {
         }
     }
 
-    /// Whether this was not yet said about the caps.
-    fn is_new_complaint(&self, error: &Error) -> bool {
-        let mut complaint = self.complaint.lock().unwrap();
-        let said = complaint.replace(error.message());
-        said != *complaint
+    /// Whether this error about the caps was not posted yet.
+    fn is_new_caps_error(&self, error: &Error) -> bool {
+        let mut last_caps_error = self.last_caps_error.lock().unwrap();
+        let said = last_caps_error.replace(error.message());
+        said != *last_caps_error
     }
 
     /// CUDA memory alone is offered, and the model runs on the CPU.
@@ -270,7 +271,7 @@ impl TrtPreprocess {
     fn explain_refusal(&self, offered: &gst::CapsRef) {
         if self.overrides().is_some()
             && let Some(error) = caps::refusal(offered).or_else(|| self.refusal_of_cuda(offered))
-            && self.is_new_complaint(&error)
+            && self.is_new_caps_error(&error)
         {
             let error = error.with_debug(format!("offered: {offered}"));
             // A stream whose format is known has nothing else to offer. What is only one of several offers may yet be
@@ -366,27 +367,27 @@ impl BaseTransformImpl for TrtPreprocess {
 
     /// Answers trtnms with the position of its points in the picture here. Other tensors of the same frames concern nothing upstream.
     fn src_event(&self, event: gst::Event) -> bool {
-        picture::answer(&event, self.obj().upcast_ref())
+        path::answer(&event, self.obj().upcast_ref())
             || caps::asks_for_other_tensors(&event)
             || self.parent_src_event(event)
     }
 
     fn set_caps(&self, incaps: &Caps, outcaps: &Caps) -> std::result::Result<(), gst::LoggableError> {
-        let passes = caps::has_no_tensor(outcaps);
-        self.passes.store(passes, Ordering::Relaxed);
-        if passes {
+        let passthrough = caps::has_no_tensor(outcaps);
+        self.passthrough.store(passthrough, Ordering::Relaxed);
+        if passthrough {
             *self.state.lock().unwrap() = None;
             return Ok(());
         }
         let state = self.configure(incaps, outcaps).map_err(|error| {
-            if self.is_new_complaint(&error) {
+            if self.is_new_caps_error(&error) {
                 self.obj().post_error(&error);
             }
             gst::loggable_error!(CAT, "{error}")
         })?;
         gst::info!(CAT, imp = self, "{} of {} into {}", state.format.pixels.name(), incaps, state.spec);
         *self.state.lock().unwrap() = Some(state);
-        *self.complaint.lock().unwrap() = None;
+        *self.last_caps_error.lock().unwrap() = None;
         Ok(())
     }
 
@@ -423,7 +424,7 @@ impl BaseTransformImpl for TrtPreprocess {
         let stage = Span::begin(self.settings.lock().unwrap().measure);
         let payload = match self.state.lock().unwrap().as_mut() {
             Some(state) => self.payload(state, buffer),
-            None if self.passes.load(Ordering::Relaxed) => return Ok(gst::FlowSuccess::Ok),
+            None if self.passthrough.load(Ordering::Relaxed) => return Ok(gst::FlowSuccess::Ok),
             None => return Err(gst::FlowError::NotNegotiated),
         };
         let payload = payload.map_err(|error: Error| {
@@ -440,7 +441,7 @@ impl BaseTransformImpl for TrtPreprocess {
         *self.overrides.lock().unwrap() = Some(overrides);
         self.stats.reset();
         *self.counts.lock().unwrap() = ObjectCounts::default();
-        *self.complaint.lock().unwrap() = None;
+        *self.last_caps_error.lock().unwrap() = None;
         Ok(())
     }
 

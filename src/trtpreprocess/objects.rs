@@ -70,13 +70,13 @@ impl ObjectSelector {
                     let is_recent = options.interval == 0 || now - frame < u64::from(options.interval);
                     is_recent && bbox.area() <= area * GROWN
                 });
-            let mut picture = None;
+            let mut input = None;
             if !is_known {
                 if selection.sources.len() == options.limit {
                     selection.left_out += 1;
                     continue;
                 }
-                picture = Some(selection.sources.len());
+                input = Some(selection.sources.len());
                 selection.sources.push(padded(&bbox, options.padding, &frame));
                 track_id.into_iter().for_each(|id| self.looked_at.insert(id, (now, bbox.area())));
             }
@@ -85,7 +85,7 @@ impl ObjectSelector {
                 #[cfg(feature = "v1_24")]
                 analytics: found.analytics[number],
                 track_id,
-                picture,
+                input,
             });
         }
         selection
@@ -191,7 +191,7 @@ mod tests {
         let at = |side: f32| objects(vec![object([100.0, 100.0, 100.0 + side, 100.0 + side], "", Some(3))]);
         let looked = |interval: u32, sides: &[f32]| {
             let (mut selector, options) = (ObjectSelector::default(), ObjectOptions { interval, ..options() });
-            let look = |&side: &f32| selector.select(&at(side), (640, 480), &options).objects.list[0].picture.is_some();
+            let look = |&side: &f32| selector.select(&at(side), (640, 480), &options).objects.list[0].input.is_some();
             sides.iter().map(look).collect::<Vec<_>>()
         };
         assert_eq!(looked(1, &[50.0; 4]), [true; 4]);
@@ -201,11 +201,11 @@ mod tests {
         assert_eq!(looked(0, &[50.0, 54.0, 56.0, 50.0]), [true, false, true, false]);
         let (mut selector, once) = (ObjectSelector::default(), ObjectOptions { interval: 0, ..options() });
         let mut look = || selector.select(&at(50.0), (640, 480), &once).objects;
-        assert!(look().list[0].picture.is_some());
+        assert!(look().list[0].input.is_some());
         let held = look();
-        assert!(held.list[0].picture.is_none());
+        assert!(held.list[0].input.is_none());
         held.unknown.report(3);
-        assert!(look().list[0].picture.is_some(), "its result was lost");
+        assert!(look().list[0].input.is_some(), "its result was lost");
         // Without an id nothing is known of it.
         let mut selector = ObjectSelector::default();
         let once = ObjectOptions { interval: 0, ..options() };

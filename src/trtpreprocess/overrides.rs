@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What the properties of trtpreprocess mean: which tensor is made of which parts of a frame.
+//! What the properties of trtpreprocess mean: which tensor is made of which tiling of a frame.
 
 use gsttrt_core::device::Device;
 use gsttrt_core::error::{Error, ErrorKind, Result};
@@ -27,12 +27,12 @@ pub struct Overrides {
     order: Option<TensorLayout>,
     dtype: Option<DType>,
     size: Option<(u32, u32)>,
-    pub parts: Parts,
+    pub tiling: Tiling,
 }
 
 /// Which parts of a frame become tensors.
 #[derive(Clone, Debug, Default)]
-pub enum Parts {
+pub enum Tiling {
     #[default]
     Frame,
     Slices(Slices),
@@ -40,26 +40,26 @@ pub enum Parts {
     Objects(ObjectOptions),
 }
 
-impl Parts {
+impl Tiling {
     /// The size of a part of a frame of that width and height; of objects, which have any, the shape is a square.
     pub fn size(&self, frame: (u32, u32)) -> (u32, u32) {
         match self {
-            Parts::Frame => frame,
-            Parts::Slices(slices) => slices.size(frame),
-            Parts::List(list) => {
+            Tiling::Frame => frame,
+            Tiling::Slices(slices) => slices.size(frame),
+            Tiling::List(list) => {
                 let first = list.of(frame).ok().and_then(|list| Some((list.first()?.width(), list.first()?.height())));
                 first.unwrap_or(frame)
             }
-            Parts::Objects(_) => (frame.0, frame.0),
+            Tiling::Objects(_) => (frame.0, frame.0),
         }
     }
 
     /// The parts that are the same in each frame of that size; `None` for the whole frame and for objects.
     pub fn fixed(&self, frame: (u32, u32)) -> Result<Option<Vec<Rect>>> {
         match self {
-            Parts::Frame | Parts::Objects(_) => Ok(None),
-            Parts::Slices(slices) => slices.of(frame).map(Some),
-            Parts::List(list) => list.of(frame).map(Some),
+            Tiling::Frame | Tiling::Objects(_) => Ok(None),
+            Tiling::Slices(slices) => slices.of(frame).map(Some),
+            Tiling::List(list) => list.of(frame).map(Some),
         }
     }
 }
@@ -80,23 +80,23 @@ impl PreprocessSettings {
             order: self.order,
             dtype: self.dtype,
             size: parse_size("tensor-size", &self.size)?,
-            parts: self.parts()?,
+            tiling: self.tiling()?,
         })
     }
 
-    fn parts(&self) -> Result<Parts> {
+    fn tiling(&self) -> Result<Tiling> {
         let slices = self.slices()?;
         if slices.is_some() && self.regions != Regions::Frame {
-            return Err(Error::new(ErrorKind::Settings, "Slices are parts of the whole frame")
+            return Err(Error::new(ErrorKind::Settings, "Slices are tiling of the whole frame")
                 .cause("regions is objects or list")
                 .remedy("Set regions=frame, or leave slices and slice-size unset"));
         }
         Ok(match self.regions {
-            Regions::Frame => slices.map_or(Parts::Frame, Parts::Slices),
-            Regions::List => Parts::List(RegionList::parse(&self.region_list)?),
+            Regions::Frame => slices.map_or(Tiling::Frame, Tiling::Slices),
+            Regions::List => Tiling::List(RegionList::parse(&self.region_list)?),
             Regions::Objects => {
                 let classes = self.object_classes.split(',').map(str::trim).filter(|class| !class.is_empty());
-                Parts::Objects(ObjectOptions {
+                Tiling::Objects(ObjectOptions {
                     classes: classes.map(String::from).collect(),
                     min_size: self.min_object_size,
                     padding: self.object_padding,

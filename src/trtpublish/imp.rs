@@ -160,7 +160,7 @@ impl TrtPublish {
     }
 }
 
-/// Whether a frame of now may be published. A time that has jumped back begins anew.
+/// Whether a frame of now may be published. A time that has jumped back begins again.
 fn is_due(state: &PublishState, publish_every: u64) -> bool {
     let now = state.stream.now;
     state.published.is_none_or(|last| now < last || now - last >= publish_every)

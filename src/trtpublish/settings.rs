@@ -66,7 +66,7 @@ impl PublishSettings {
     }
 }
 
-/// Longer ones are as good as none.
+/// A longer time limit never matters.
 const LONGEST: Duration = Duration::from_secs(1 << 30);
 /// Shorter ones than this time limit would fail always.
 const SHORTEST: Duration = Duration::from_millis(1);

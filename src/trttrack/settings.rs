@@ -46,7 +46,7 @@ pub static PROPERTIES: LazyLock<PropertyTable<TrackSettings>> = LazyLock::new(||
             .build(),
         classes
     );
-    properties.insert(properties.len() - 1, classes); // beside per-class
+    properties.insert(properties.len() - 1, classes); // next to per-class
     properties.push(property!(
         glib::ParamSpecBoolean::builder("post-messages")
             .nick("Post messages")

@@ -19,7 +19,7 @@ impl Pieces {
         Pieces { bytes, ends: BTreeMap::new() }
     }
 
-    /// Maximum number of pieces. With it, these notes are small beside the bytes, however the chunks are cut.
+    /// Maximum number of pieces. With it, these notes are small compared with the bytes, however the chunks are cut.
     fn maximum(&self) -> usize {
         (self.bytes / 256).max(1024)
     }

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/models/shapes.onnx");
 
-/// `cargo test` and `cargo nextest` build examples beside the tests; a run of this file alone may have to make it first.
+/// `cargo test` and `cargo nextest` build examples along with the tests; a run of this file alone may have to make it first.
 fn run(arguments: &[&str]) -> Output {
     let program = std::env::current_exe().unwrap().parent().unwrap().join("../examples/streaming");
     if !program.exists() {

@@ -5,7 +5,7 @@
 //!
 //! Without tasks all of our models take their turn; TASK is detect, pose, segment, obb, classify, semantic or depth. Properties are those of trtinfer, such as
 //! backend=rten threads=1. Model alone: it runs on one tensor. Chain: the file is decoded and goes through trtpreprocess, trtinfer and
-//! trtnms (drawing) into a fakesink. Both take turns; a figure is the median of the rounds. Beside the frames in a second there is the
+//! trtnms (drawing) into a fakesink. Both take turns; a figure is the median of the rounds. In addition to the frames in a second there is the
 //! processor time of all threads for each of them: other programs that run meanwhile hardly change it, so on a busy machine its ratio is the
 //! one to look at. Allocations are those of 64 KiB and more, wherever in the process they come from; the model's own, counted alone, are
 //! subtracted.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MPL-2.0
-# What the plugin does on a GPU beside its ceilings and its rivals: measures, then judges by bars, and prints how long each row took.
+# What the plugin does on a GPU compared with its ceilings and its rivals: measures, then judges by bars, and prints how long each row took.
 #
 #   tests/bench/gpu.sh [ROW…]
 #
@@ -9,7 +9,7 @@
 #   small       streams of 1080p H.264 through the whole pipeline with the model of tests/models: a model for each stream, and one
 #               for all of them with batches; flat out, and at LIVE frames a second
 #   yolov8s     the same with a model of YOLOv8s's shape, 640x640, f16, random weights
-#   nets        YOLOv8 n, s, m and YOLO11 n, s, m with random weights, in FP16 and INT8: 1, 4 and 16 streams, and beside them the
+#   nets        YOLOv8 n, s, m and YOLO11 n, s, m with random weights, in FP16 and INT8: 1, 4 and 16 streams, and next to them the
 #               same networks as a PyTorch chain, and Ultralytics' predict   (only where it is named; needs what tests/gpu/pack.sh
 #               nets made, and the package ultralytics in PYTHON)
 #   segment     the same with a model of YOLOv8n-seg's shape; masks are drawn on the frames
@@ -18,7 +18,7 @@
 #   swap        the model swapped while streams play, for one of another size and other classes: SWAPS times flat out, and some at
 #               LIVE frames a second
 #   gpus        the small model on one GPU and on two, with twice the streams   (needs two GPUs)
-#   torch       the same networks as a PyTorch chain, on the GPU and by way of the host, and ours beside it on such frames, which are
+#   torch       the same networks as a PyTorch chain, on the GPU and by way of the host, and ours next to it on such frames, which are
 #               on the GPU already
 #   sahi        slices of a 4K clip: the small model by SAHI in PyTorch, and ours with the same slices on the same frames,
 #               which are in GPU memory already, or are to be decoded; 1 and 4 streams   (PYTHON needs the package sahi, too)

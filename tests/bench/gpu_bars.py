@@ -28,7 +28,7 @@ class Table:
         self.lines = []
 
     def add(self, what, ours, other, ratio, minimum=None, maximum=None):
-        """A figure beside another one. With a bar its ratio, or what it is itself if there is no other, must keep to it."""
+        """A figure next to another one. With a bar its ratio, or what it is itself if there is no other, must keep to it."""
         value = ours if ratio is None else ratio
         if minimum is None and maximum is None:
             verdict, bar = "", ""

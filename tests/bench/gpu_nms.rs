@@ -8,7 +8,7 @@
 //! TensorRT is; properties are those of trtinfer that say where to find it.
 //!
 //! A file whose name ends in `.segment` is of a segmentation model: [1,116,8400] and then the prototypes [1,32,160,160], both f32.
-//! Masks are timed on it, and plain detection of the same boxes. `tasks` in place of a file times keypoints and rotated boxes beside
+//! Masks are timed on it, and plain detection of the same boxes. `tasks` in place of a file times keypoints and rotated boxes next to
 //! plain detection. `tests/bench/gpu_tasks.py` does both, and compares masks with PyTorch.
 
 #[allow(dead_code)] // the tests use more of it
@@ -131,7 +131,7 @@ fn report_masks(context: &Context, name: &str, values: &[f32]) -> Result<()> {
     Ok(())
 }
 
-/// Keypoints and rotated boxes beside plain detection with as many classes.
+/// Keypoints and rotated boxes compared with plain detection with as many classes.
 fn report_tasks(context: &Context, passing: usize) -> Result<()> {
     const ROWS: i64 = 8400;
     let name = |what: &str| format!("{what}, {passing} pass, limit {LIMIT}");
@@ -194,12 +194,13 @@ fn report_plugin(context: &Context, options: &SessionOptions, head: &[u8]) -> Re
     let file = std::env::temp_dir().join("gst-plugin-trt-efficientnms.onnx");
     plugin().save(&file);
     let cuda = || Ok(context.clone());
-    let plan = LoadRequest::new(&file, BackendPreference::Named("tensorrt"), None, 1, options.options.clone(), cuda)?;
+    let request =
+        LoadRequest::new(&file, BackendPreference::Named("tensorrt"), None, 1, options.options.clone(), cuda)?;
     let mut backend =
-        plan.load(&LoadContext { report: &|_| {}, cancelled: &AtomicBool::new(false), slots: None, contexts: 1 })?;
+        request.load(&LoadContext { report: &|_| {}, cancelled: &AtomicBool::new(false), slots: None, contexts: 1 })?;
     let mut block = DevicePool::new(context).take(head.len())?;
     block.write(head)?;
-    let picture = [Arc::new(Tensors::new(vec![Tensor::on_device(plan.spec.desc.clone(), block)], None, None))];
+    let picture = [Arc::new(Tensors::new(vec![Tensor::on_device(request.spec.desc.clone(), block)], None, None))];
     let stream = Stream::new(context)?;
     let room = |tensor: &Tensor| Mapped::new(context, tensor.desc().bytes().expect("fixed dimensions"));
     let mut hosts: Vec<Mapped> = backend.run(&picture)?[0].iter().map(room).collect::<Result<_>>()?;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MPL-2.0
-"""What keypoints, rotated boxes and masks cost beside plain detection, on the GPU; masks against the usual formula in PyTorch too.
+"""What keypoints, rotated boxes and masks cost compared with plain detection, on the GPU; masks against the usual formula in PyTorch too.
 
     python3 tests/bench/gpu_tasks.py PATH/OF/gpu_nms [--json FILE]
 
@@ -119,7 +119,7 @@ def main():
     tasks = by_task(options.program)
     for task, (time_us, plain_us) in tasks.items():
         more = time_us - plain_us
-        print(f"{task}: {time_us:.1f} µs, {more:+.1f} µs beside plain detection   [bar: 10 µs]")
+        print(f"{task}: {time_us:.1f} µs, {more:+.1f} µs compared with plain detection   [bar: 10 µs]")
         failed |= more > 10
     for name, ours, theirs, bar in (("GPU", on_gpu - boxes, torch_gpu, 40), ("host", on_host - boxes, torch_host, 80)):
         ratio = "" if theirs is None else f"; PyTorch {theirs:.1f} µs, {theirs / ours:.1f} times as long"

@@ -29,7 +29,7 @@ fn median(mut times: Vec<f64>) -> f64 {
     times[times.len() / 2]
 }
 
-/// Nanoseconds for taking and giving back, beside as many buffers that stay away.
+/// Nanoseconds for taking and giving back, while as many buffers are in use.
 fn pool(pool: &Pool, away: usize) -> Result<f64> {
     const ROUNDS: u32 = 20_000;
     let size = 640 * 640 * 3 * 2;

@@ -4,7 +4,7 @@
 
     mqtt_subscriber.py PORT TOPIC
 
-The first line is "subscribed". mosquitto_sub will not do: it keeps a message that the server sends again beside the first copy, and
+The first line is "subscribed". mosquitto_sub will not do: it keeps a message that the server sends again in addition to the first copy, and
 prints it once more when the server comes to the same number, 65,535 messages later, in place of the new one
 (https://github.com/eclipse-mosquitto/mosquitto/issues/1751). Needs Debian's python3-paho-mqtt.
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MPL-2.0
-"""Frames per second of the whole chain on the CPU, beside what users would write or run instead, from file to objects.
+"""Frames per second of the whole chain on the CPU, compared with what users would write or run instead, from file to objects.
 
   tests/bench/peers.py [--rounds 5] [--threads 1 2] [--clip CLIP] [--gstreamer FOLDER] [--programs NAME,…] [MODEL...]
 
@@ -13,7 +13,7 @@
   gstreamer     onnxinference ! yolov8tensordec, all optimisations, in a folder with Debian sid as tests/compat.sh makes it;
                 left out without --gstreamer
 
-All, or with --programs those beside gst-trt, on the same cores, in turns; figures are medians over the rounds of frames for each second between the first and the last
+All, or with --programs those in addition to gst-trt, on the same cores, in turns; figures are medians over the rounds of frames for each second between the first and the last
 frame's results, so that starting and loading do not count. Ratios are medians of ratios within a round.
 
 The packages are those of tests/zoo/run.sh, which must have been run. Without MODEL: YOLO11n's architecture at 640x640 with random

@@ -11,7 +11,7 @@
 //! is no larger at the end than when the outage was made up for, and hardly larger than before it, since queues keep some of
 //! their room. What is printed besides: how much later frames come out than they went in. Exit status 1 where a check fails,
 //! or a frame is later than 1 ms by the processor time that publishing takes; each of these is printed, with its page faults,
-//! and beside them a computation of about the same length.
+//! and at the same time a computation of about the same length.
 //!
 //! Needs Debian's mosquitto, redis-server, redis-tools and python3-paho-mqtt.
 
@@ -206,7 +206,7 @@ fn print_delays(what: &str, delays: &mut [Duration]) -> u64 {
 
 fn main() -> ExitCode {
     if let Err(error) = heap::without_caches() {
-        eprintln!("The program cannot begin anew without caches of threads, which would count as allocated: {error}");
+        eprintln!("The program cannot be restarted without caches of threads, which would count as allocated: {error}");
         return ExitCode::FAILURE;
     }
     let arguments = Arguments::read();

@@ -112,9 +112,9 @@ class Drops:
     def __init__(self):
         self.before, self.start, self.back, self.playing = Counter(), Counter(), Counter(), Counter()
 
-    def look(self, seen, came_back=None):
+    def look(self, seen, count_return=None):
         for name, source in seen.items():
-            counts = self.start if came_back is None else self.back if name == came_back else self.playing
+            counts = self.start if count_return is None else self.back if name == count_return else self.playing
             counts[name] += source["dropped"] - self.before[name]
             self.before[name] = source["dropped"]
 
@@ -172,7 +172,7 @@ def run(program, servers, target, seconds, every, fps, folder):
         number += 1
         sizes.append((time.monotonic() - begun, *size(program)))
         time.sleep(max(0, next_one - time.monotonic()))
-        drops.look(status(), came_back=name)
+        drops.look(status(), count_return=name)
     seen = status()
     program.terminate()
     ended = program.wait(60)

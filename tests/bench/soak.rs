@@ -145,7 +145,7 @@ impl Soak {
         let pushed = thread::scope(|scope| {
             let fed = scope
                 .spawn(|| self.clip.feed(&source, pace, Duration::ZERO, || goes_on() && started.elapsed() < length));
-            // A stream that has failed takes no more, and its feeder would wait for ever.
+            // A stream that has failed takes no more, and its feeder would wait forever.
             while !fed.is_finished() {
                 if said.is_some() {
                     thread::sleep(Duration::from_millis(5));

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MPL-2.0
-"""The time from the start of gst-trt to its first boxes, beside that of decoding alone to its first frame.
+"""The time from the start of gst-trt to its first boxes, compared with that of decoding alone to its first frame.
 
   tests/bench/start.py [PROGRAM [CLIP [MODEL [OPTION…]]]]
 

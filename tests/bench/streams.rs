@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Streams of one clip beside each other, with a model for each and with one in common, against their two ceilings: decoding
+//! Streams of one clip at the same time, with a model for each and with one in common, against their two ceilings: decoding
 //! alone, and the engine alone.
 //!
 //! `cargo bench --bench streams -- [CLIP [MODEL]] [streams=1,4,16,32] [batch=1,4,16] [seconds=4] [repeats=3] [live=30]

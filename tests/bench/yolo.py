@@ -200,7 +200,7 @@ class Network11(Network):
     VERSION, DEPTHS = 11, (2, 2)
 
     def nested(self, x, channels):
-        """C3k: two bottlenecks beside half of the channels."""
+        """C3k: two bottlenecks next to half of the channels."""
         inner = channels // 2
         y, z = self.layer(x, channels, inner), self.layer(x, channels, inner)
         for _ in range(2):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The library beside GStreamer: tensors of frames, and examples that read files.
+//! The library together with GStreamer: tensors of frames, and examples that read files.
 
 use crate::common::init;
 use gst::prelude::*;

@@ -27,7 +27,7 @@ use gsttrt_core::tensor::{DType, Tensor};
 use crate::common::onnx::{F32, Graph, U8};
 use crate::common::{path, scratch, shapes};
 
-/// Where the library that applications load was built, beside this test.
+/// Where the library that applications load was built, next to this test.
 fn target() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_path_buf()
 }

@@ -41,7 +41,7 @@ pub fn free_port() -> u16 {
     std::iter::repeat_with(next).find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
 }
 
-/// Tries until it is so.
+/// Tries until the condition holds.
 #[track_caller]
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
@@ -301,7 +301,7 @@ pub enum WebAnswer {
     Close,
 }
 
-/// A web server that answers with these in turn, the last one for ever; and the requests.
+/// A web server that answers with these in turn, the last one forever; and the requests.
 pub fn web_server(answers: &[WebAnswer]) -> (u16, mpsc::Receiver<WebRequest>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -76,7 +76,7 @@ pub fn input(buffer: &gst::BufferRef) -> Input {
 impl Input {
     pub fn tensor(&self) -> &Tensor {
         assert!(matches!(*self.0, Payload::Input(_)), "{:?}", self.0);
-        &self.0.pictures().list[0].tensors[0]
+        &self.0.inputs().list[0].tensors[0]
     }
 
     pub fn desc(&self) -> String {

@@ -90,7 +90,7 @@ fake_busy_frees (void)
 
 /* How often memory was freed while anything was pending: what kernels use is not known here. */
 long
-fake_frees_beside_work (void)
+fake_frees_during_work (void)
 {
   return frees_beside_work;
 }

@@ -2,7 +2,7 @@
 """Gold tensors of torchvision's Resize and CenterCrop, made by Pillow: python tests/gold/center_crop.py
 
 Needs pillow==13.0.0 and numpy==2.4.6; other versions of the last years give the same. torchvision resizes PIL images with
-Image.resize and BILINEAR, which is antialiased, and cuts the middle out; sizes and offsets here follow its rules. Writes, beside
+Image.resize and BILINEAR, which is antialiased, and cuts the middle out; sizes and offsets here follow its rules. Writes, next to
 itself, center-crop/NAME.frame (RGB, or the planes of NV12 or I420) and center-crop/NAME.tensor (RGB), and center-crop/index.txt,
 a line for each case: NAME format fit frame_width frame_height tensor_width tensor_height shortest_edge.
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MPL-2.0
 """Gold tensors of Ultralytics' letterbox, made by OpenCV: python tests/gold/letterbox.py
 
-Needs opencv-python-headless==5.0.0 and numpy==2.4.6. Writes, beside itself, letterbox/NAME.frame (RGB, height × width × 3
+Needs opencv-python-headless==5.0.0 and numpy==2.4.6. Writes, next to itself, letterbox/NAME.frame (RGB, height × width × 3
 bytes; or the planes of NV12 or I420, which cv2.cvtColor turns into RGB) and letterbox/NAME.tensor (RGB, after cv2.resize
 INTER_LINEAR and cv2.copyMakeBorder with 114), and letterbox/index.txt, a line for each case:
 NAME format fit frame_width frame_height tensor_width tensor_height.

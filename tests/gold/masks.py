@@ -2,7 +2,7 @@
 """Gold masks of segmentation models, made by NumPy in f64: python tests/gold/masks.py
 
 Needs numpy==2.4.6. The formula is that of Ultralytics' process_mask: coefficients times prototypes, bilinear to the size of the
-model's input (the middles of pixels meet, as with align_corners=False), above 0, cut to the box. Writes, beside itself,
+model's input (the middles of pixels meet, as with align_corners=False), above 0, cut to the box. Writes, next to itself,
 masks/NAME.prototypes (f32 [count][height][width]), masks/NAME.objects (f32 [objects][4 + count]: left, top, right, bottom,
 coefficients), masks/NAME.masks (a byte for each pixel of the input of each object: 0, 1, or 2 where the sum is so near 0 that
 rounding decides), and masks/index.txt, a line for each case:

@@ -7,7 +7,7 @@
 // CUDA loads the library into any program that calls cuInit, and calls InitializeInjection. CUPTI then reports every copy,
 // of any API. At exit one line of JSON is appended to $COPIES_OUT: for each kind of copy
 // {"count","bytes"}, of the copies between host and GPU also how many bytes came from or went to pageable and pinned
-// memory; beside them the kernels, and the page-locked memory that kernels could write to without a copy being made.
+// memory; in addition the kernels, and the page-locked memory that kernels could write to without a copy being made.
 //
 // Two runs of different length separate the cost of a frame from that of the start: figures.py divides.
 #include <cupti.h>

@@ -596,7 +596,7 @@ row_memcheck() {
 row_sanitize() {
     local tool test some
     command -v compute-sanitizer >/dev/null || { skip sanitize "compute-sanitizer is not on the path"; return; }
-    # They take a minute or more each, and no time is measured beside them.
+    # They take a minute or more each, and no time is measured while they run.
     for test in gpu_boxes gpu_pixels; do
         for tool in memcheck racecheck initcheck; do
             some=()
@@ -620,7 +620,7 @@ for each in "${ROWS[@]}"; do
     fi
     "row_$each"
 done
-# Counted from the file, for some rows run beside each other.
+# Counted from the file, for some rows run at the same time.
 failed=$(grep -c '"verdict": "FAIL"' "$RESULTS")
 echo "$(wc -l <"$RESULTS") rows, $failed failed; figures in $RESULTS"
 [ "$failed" = 0 ]

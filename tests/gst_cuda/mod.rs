@@ -156,7 +156,7 @@ fn tensor_bytes(buffer: &gst::BufferRef) -> Vec<u8> {
 fn with_tensor<T>(buffer: &gst::BufferRef, read: impl FnOnce(&Tensor) -> T) -> T {
     let payload = TensorMeta::get(buffer).expect("a tensor");
     assert!(matches!(*payload, Payload::Input(_)), "{payload:?}");
-    let tensors = &payload.pictures().list[0].tensors;
+    let tensors = &payload.inputs().list[0].tensors;
     tensors.ready().map_or(Ok(()), |ready| ready.wait()).unwrap();
     read(&tensors[0])
 }
@@ -301,7 +301,7 @@ fn streams_of_a_pipeline_share_the_context_of_their_gpu() {
     };
     let contexts: Vec<Context> = (0..4).map(context).collect();
     if gpus > 1 {
-        // Beside them one that only its decoder knows to be on the second one.
+        // Next to them one that only its decoder knows to be on the second one.
         let decoded = decoded("").replace("nvh264dec", "nvh264device1dec");
         let line = Line::new(&format!("{decoded} ! trtpreprocess tensor-size=64x64 ! identity name=other"));
         let theirs = context_of(&line.frame().unwrap().1);

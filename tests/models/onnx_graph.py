@@ -251,7 +251,7 @@ def make_resized(model, side):
 
 
 def export_variants(source):
-    """Writes the three other models beside shapes.onnx."""
+    """Writes the three other models next to shapes.onnx."""
     model = onnx.load(source)
     stem = os.path.splitext(source)[0]
     for suffix, make in (("-f16", make_f16), ("-v8", make_v8), ("-e2e", make_e2e)):

@@ -67,7 +67,7 @@ def letterbox(frame, net=NET):
 # ------------------------------------------------------------------ textures
 
 def noise_like(rng, height, width):
-    """White noise of unit variance, cut from one fixed tile (drawing it anew is slow)."""
+    """White noise of unit variance, cut from one fixed tile (drawing it again is slow)."""
     global _TILE
     if _TILE is None:
         _TILE = np.random.default_rng(99).standard_normal((701, 701, 3), np.float32)
@@ -502,7 +502,7 @@ def outline_boxes(image, rows, net=NET):
 
 
 def write_sheet(sample, options):
-    """Writes the images sample(row, column) beside and below each other."""
+    """Writes the images sample(row, column) in rows below each other."""
     lines = [np.concatenate([sample(row, column) for column in range(options.columns)], 1)
              for row in range(options.rows)]
     sheet = np.concatenate(lines, 0)

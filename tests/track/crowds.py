@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MPL-2.0
-"""HOTA and IDF1 of the trackers on crowds whose numbers are known, by TrackEval, beside the papers' own programs on the same detections.
+"""HOTA and IDF1 of the trackers on crowds whose numbers are known, by TrackEval, compared with the papers' own programs on the same detections.
 
     pip install numpy scipy filterpy trackeval
     CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo bench --profile dev --bench track --no-run     # prints where the program lies
@@ -20,7 +20,7 @@ from trackeval.metrics import CLEAR, HOTA, Identity
 
 
 class Scene(gold.Crowd):
-    """A crowd with what a detector finds of it, and the truth beside."""
+    """A crowd with what a detector finds of it, and the truth."""
 
     def __init__(self, seed, count, dropped=0.04, doubled=0.02, shake=0.0, speed=6.0):
         super().__init__(seed, count, speed)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
-# Stand-ins for packages that others import beside their networks and never call here: loggers, clouds, readers of data sets.
+# Stand-ins for packages that others import in addition to their networks and never call here: loggers, clouds, readers of data sets.
 #
 # Imported by anchors.py; not run by itself.
 import contextlib

@@ -9,8 +9,8 @@
 # classes.py the same for classifiers. Nothing here is shared with the Rust code: the decode below is written from the exporter's documentation, so an
 # error has to be made twice to go unseen. Ends with status 1 if any model fails.
 #
-# Two runtimes never agree to the last bit, so a detection that stands on a knife's edge (a score beside another score, an overlap
-# beside the IoU threshold) may legitimately come or go. `judge` separates those: they may be in our answer, the others must be.
+# Two runtimes never agree to the last bit, so a detection that stands on a knife's edge (a score next to another score, an overlap
+# next to the IoU threshold) may legitimately come or go. `judge` separates those: they may be in our answer, the others must be.
 import argparse
 import itertools
 import json

@@ -6,7 +6,7 @@
 # The export itself is Ultralytics' own, untouched. Only the weights are ours: random ones give the same tiny score for every
 # anchor, which would test nothing, so `awaken` gives a freshly built model useful activations first. A file that is already in
 # OUTDIR is kept as long as the scripts and the packages that made it are unchanged (see `stamp`).
-# Beside NAME.onnx lies NAME.json: what made it, how long it took, and the file's inputs and outputs.
+# Next to NAME.onnx lies NAME.json: what made it, how long it took, and the file's inputs and outputs.
 import argparse
 import hashlib
 import json
@@ -41,7 +41,7 @@ def row(yaml, labels=None, classes=None, asked=None, old=False, **arguments):
 
 
 # name -> how to make it. `asked="gpu-half"`: see `halve_as_on_a_gpu`. `old`: made by release 8.4.0, which run.sh installs
-# beside the newest: there YOLOv10 and YOLO26 export their end-to-end heads by default, and RT-DETR a column for each class.
+# next to the newest: there YOLOv10 and YOLO26 export their end-to-end heads by default, and RT-DETR a column for each class.
 ROWS = {
     "yolov5nu": row("yolov5n.yaml"),
     "yolov8n": row("yolov8n.yaml", imgsz=640),
@@ -67,7 +67,7 @@ ROWS = {
     "old-yolo11n": row("yolo11n.yaml", old=True),
     "old-yolo26n": row("yolo26n.yaml", old=True),
     "old-rtdetr-l": row("rtdetr-l.yaml", old=True),
-    # Keypoints beside boxes.
+    # Keypoints in addition to boxes.
     "yolov8n-pose": row("yolov8n-pose.yaml"),
     "yolo11n-pose": row("yolo11n-pose.yaml"),
     "yolo11n-pose-nms": row("yolo11n-pose.yaml", nms=True),
@@ -89,7 +89,7 @@ ROWS = {
     "yolo26n-obb": row("yolo26n-obb.yaml"),
     "yolo26n-obb-e2e": row("yolo26n-obb.yaml", nms=False),
     "yolo26n-obb-e2e-gpu-half": row("yolo26n-obb.yaml", asked="gpu-half", half=True, nms=False),
-    # Masks beside boxes.
+    # Masks in addition to boxes.
     "yolov8n-seg": row("yolov8n-seg.yaml"),
     "yolo11n-seg": row("yolo11n-seg.yaml"),
     "yolo11n-seg-nms": row("yolo11n-seg.yaml", nms=True),
@@ -288,7 +288,7 @@ def export(name, directory):
         yolo.add_callback("on_export_start", halve_as_on_a_gpu)
     here = Path.cwd()
     with tempfile.TemporaryDirectory(dir=directory) as work:
-        os.chdir(work)  # Ultralytics writes beside the yaml's name, that is into the current directory
+        os.chdir(work)  # Ultralytics writes next to the yaml's name, that is into the current directory
         try:
             made = Path(yolo.export(format="onnx", device="cpu", **ROWS[name]["arguments"])).resolve()
         finally:

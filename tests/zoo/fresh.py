@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
-# Scenes, clips and a detector that are made anew, so that nothing can be fitted to them.
+# Scenes, clips and a detector that are made for each run, so that nothing can be fitted to them.
 #
 # Imported by video.py; not run by itself.
 import subprocess

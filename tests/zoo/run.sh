@@ -26,7 +26,7 @@ if [ ! -x "$program" ]; then
     exit 2
 fi
 
-# What a folder was made from is kept inside it, so that an interrupted or outdated installation is made anew.
+# What a folder was made from is kept inside it, so that an interrupted or outdated installation is made again.
 wanted=$(cat "$here"/requirements*.txt; python3 --version)
 if [ "$(cat "$venv/made-from" 2>/dev/null)" != "$wanted" ]; then
     echo "zoo: installing the packages into $venv"

@@ -67,7 +67,7 @@ fn zone(part: &JsonPart) -> Result<ZoneConfig> {
             Some(CrowdConfig { threshold: threshold.count(1, u32::MAX)?, time })
         }
         None => {
-            object.refuse(&["crowd-time"], "beside crowd-threshold")?;
+            object.refuse(&["crowd-time"], "with crowd-threshold")?;
             None
         }
     };

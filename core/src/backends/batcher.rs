@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Frames of one stream or of several, run together.
 //!
-//! A frame that joins gets a [`PendingOutput`] at once, and goes on downstream with it; its outputs are waited for there. A
+//! A frame that is submitted gets a [`PendingOutput`] at once, and goes on downstream with it; its outputs are waited for there. A
 //! batch is run for the frame that makes it full, or for one that is waited for when its timeout expires. So nothing has to be
 //! drained: outputs that are waited for are computed, and dropped ones are not.
 //!
@@ -26,7 +26,7 @@ use crate::tensor::Tensors;
 
 /// The queue before a model.
 pub struct Batcher {
-    line: Arc<BatchQueue>,
+    queue: Arc<BatchQueue>,
     runner: BatchRunner,
     size: usize,
     batch_timeout: Duration,
@@ -49,7 +49,7 @@ struct RunnerThread {
 /// What the threads of a batcher share.
 #[derive(Default)]
 struct BatchQueue {
-    queue: Mutex<Queue>,
+    state: Mutex<BatchQueueState>,
     /// A batch was run, or frames have left.
     moved: Condvar,
     /// Of batches.
@@ -62,13 +62,13 @@ struct BatchQueue {
 }
 
 #[derive(Default)]
-struct Queue {
+struct BatchQueueState {
     /// In the order of arrival.
     waiting: Vec<QueuedRequest>,
-    /// The batch that each runner has in work; empty if there is none. Nothing else keeps its frames but those that want their outputs.
+    /// The batch that each runner runs; empty if there is none. Apart from this, only those that want its outputs keep its frames.
     running: Vec<RunningBatch>,
-    /// Frames that have joined.
-    joined: u64,
+    /// Frames that were submitted.
+    submitted: u64,
     counts: Counts,
 }
 
@@ -120,7 +120,7 @@ struct Request {
     /// Not kept: a frame should not keep the model.
     batcher: Weak<Batcher>,
     stream: u64,
-    joined: Instant,
+    submitted: Instant,
     picture: Arc<Tensors>,
     outcome: OnceLock<std::result::Result<Tensors, Interrupted>>,
 }
@@ -143,54 +143,54 @@ impl Batcher {
     /// Runs up to `size` frames at once. A frame that is waited for is run after `batch_timeout` even if there are fewer.
     ///
     /// # Errors
-    /// `Library`, where there is no thread left to run it.
+    /// `Library`, where a thread cannot be started to run it.
     pub fn new(mut model: Box<dyn ModelInstance>, size: usize, batch_timeout: Duration) -> Result<Self> {
-        let line = Arc::<BatchQueue>::default();
+        let queue = Arc::<BatchQueue>::default();
         let runner = if model.only_queues() {
             BatchRunner::Caller(Mutex::new(model))
         } else {
             let others = model.take_others();
             let models = std::iter::once(model).chain(others).enumerate();
             BatchRunner::Threads(
-                models.map(|(at, model)| RunnerThread::start(model, at, &line)).collect::<Result<_>>()?,
+                models.map(|(at, model)| RunnerThread::start(model, at, &queue)).collect::<Result<_>>()?,
             )
         };
         let runners = match &runner {
             BatchRunner::Caller(_) => 1,
             BatchRunner::Threads(threads) => threads.len(),
         };
-        line.queue.lock().unwrap().running.resize_with(runners, RunningBatch::default);
-        Ok(Batcher { line, runner, size: size.max(1), batch_timeout })
+        queue.state.lock().unwrap().running.resize_with(runners, RunningBatch::default);
+        Ok(Batcher { queue, runner, size: size.max(1), batch_timeout })
     }
 
     /// Takes the GPU's time for each batch from now on.
     pub fn measure(&self) {
-        self.line.measure.store(true, Ordering::Relaxed);
+        self.queue.measure.store(true, Ordering::Relaxed);
     }
 
     /// What batches have cost.
     pub fn stats(&self) -> &Stats {
-        &self.line.stats
+        &self.queue.stats
     }
 
     /// Adds the pictures of a frame to the queue. Its stream has a number of its own.
     ///
     /// # Errors
     /// As [`ModelInstance::run`], where this made a batch full whose running failed.
-    pub fn join(
+    pub fn submit(
         self: &Arc<Self>,
         stream: u64,
         pictures: impl Iterator<Item = Arc<Tensors>>,
         usage: &Arc<Usage>,
     ) -> Result<SmallVec<[PendingOutput; 1]>> {
-        let joined = Instant::now();
+        let submitted = Instant::now();
         let request = |picture| {
-            Arc::new(Request { batcher: Arc::downgrade(self), stream, joined, picture, outcome: OnceLock::new() })
+            Arc::new(Request { batcher: Arc::downgrade(self), stream, submitted, picture, outcome: OnceLock::new() })
         };
         let requests: SmallVec<[Arc<Request>; 1]> = pictures.map(request).collect();
-        let mut queue = self.line.queue.lock().unwrap();
-        queue.joined += 1;
-        let frame = queue.joined;
+        let mut queue = self.queue.state.lock().unwrap();
+        queue.submitted += 1;
+        let frame = queue.submitted;
         let waiting = |request| QueuedRequest { stream, frame, request: Arc::downgrade(request) };
         queue.waiting.extend(requests.iter().map(waiting));
         drop(queue);
@@ -205,30 +205,30 @@ impl Batcher {
     }
 
     /// Runs the waiting frames of this stream now, with those of others: no more will come.
-    pub fn finish(&self, stream: u64) {
+    pub fn flush(&self, stream: u64) {
         while self.run(FlushReason::Last(stream)) {}
         // Another thread may be running the last of them.
-        drop(self.line.wait_while(|queue| queue.is_wanted(FlushReason::Last(stream))));
+        drop(self.queue.wait_while(|queue| queue.is_wanted(FlushReason::Last(stream))));
     }
 
     /// Removes the frames of this stream from the queue. Waits for them and for their runs end.
     pub fn leave(&self, stream: u64) {
-        let mut queue = self.line.queue.lock().unwrap();
-        queue.in_work().filter(|request| request.stream == stream).for_each(|request| request.lose());
+        let mut queue = self.queue.state.lock().unwrap();
+        queue.running_requests().filter(|request| request.stream == stream).for_each(|request| request.cancel());
         let own = queue.waiting.extract_if(.., |waiting| waiting.stream == stream);
         let own: Vec<Arc<Request>> = own.filter_map(|waiting| waiting.request.upgrade()).collect();
         drop(queue);
-        own.iter().for_each(|request| request.lose());
-        self.line.moved.notify_all();
+        own.iter().for_each(|request| request.cancel());
+        self.queue.moved.notify_all();
     }
 
-    /// Waits until the model no longer works on frames of this stream, but not longer than `limit`. Returns whether it is so.
+    /// Waits until the model no longer works on frames of this stream, but not longer than `limit`. Returns whether that is the case.
     pub fn is_idle_within(&self, stream: u64, limit: Duration) -> bool {
-        let queue = self.line.queue.lock().unwrap();
+        let queue = self.queue.state.lock().unwrap();
         #[cfg(test)]
-        let _waiting = self.line.waiters.enter();
-        let works = |queue: &mut Queue| queue.in_work().any(|request| request.stream == stream);
-        !self.line.moved.wait_timeout_while(queue, limit, works).unwrap().1.timed_out()
+        let _waiting = self.queue.waiters.enter();
+        let works = |queue: &mut BatchQueueState| queue.running_requests().any(|request| request.stream == stream);
+        !self.queue.moved.wait_timeout_while(queue, limit, works).unwrap().1.timed_out()
     }
 
     /// Ends a run on frames of this stream, where the backend can: other frames of that batch fail. Returns whether it has ended within
@@ -240,7 +240,7 @@ impl Batcher {
         }
         let end = Instant::now() + limit;
         while Instant::now() < end {
-            let queue = self.line.queue.lock().unwrap();
+            let queue = self.queue.state.lock().unwrap();
             for (thread, batch) in threads.iter().zip(&queue.running) {
                 if let Some(interrupt) = &thread.interrupter
                     && batch.requests.iter().any(|request| request.stream == stream)
@@ -249,7 +249,7 @@ impl Batcher {
                 }
             }
             drop(queue);
-            // A run that has only just begun does not hear it.
+            // A run that has only just begun does not notice it.
             if self.is_idle_within(stream, Duration::from_millis(20)) {
                 return true;
             }
@@ -258,32 +258,32 @@ impl Batcher {
     }
 
     pub fn counts(&self) -> Counts {
-        self.line.queue.lock().unwrap().counts
+        self.queue.state.lock().unwrap().counts
     }
 
     /// Runs one batch, if one is due once a runner is free. Returns early where the frames that this is for have left.
     fn run(&self, due: FlushReason) -> bool {
         match &self.runner {
             BatchRunner::Caller(model) => {
-                if !self.line.queue.lock().unwrap().is_due(due, self.size) {
+                if !self.queue.state.lock().unwrap().is_due(due, self.size) {
                     return false;
                 }
-                // Threads stand in line for the model. If they waited for a free runner, each run would wake all of them.
+                // Threads queue for the model. If they waited for a free runner, each run would wake all of them.
                 let mut model = model.lock().unwrap();
-                let mut queue = self.line.queue.lock().unwrap();
+                let mut queue = self.queue.state.lock().unwrap();
                 if !queue.is_due(due, self.size) {
                     return false; // another thread has run it meanwhile
                 }
                 let Some((_, pictures)) = queue.begin(0, self.size, due) else { return true };
                 drop(queue);
-                let outcome = self.line.execute(&mut **model, pictures);
-                let ended = self.line.finish(0, outcome);
+                let outcome = self.queue.execute(&mut **model, pictures);
+                let ended = self.queue.complete(0, outcome);
                 drop(model); // before frames that may wait for the GPU
                 drop(ended);
             }
             BatchRunner::Threads(threads) => {
                 let mut queue =
-                    self.line.wait_while(|queue| queue.free_runner().is_none() && queue.is_due(due, self.size));
+                    self.queue.wait_while(|queue| queue.free_runner().is_none() && queue.is_due(due, self.size));
                 let Some(runner) = queue.free_runner().filter(|_| queue.is_due(due, self.size)) else {
                     return false; // as above
                 };
@@ -291,13 +291,13 @@ impl Batcher {
                 drop(queue);
                 threads[runner].batches.send(pictures).expect("it goes on as long as this sender is there");
                 if threads.len() == 1 || matches!(due, FlushReason::Late(_)) {
-                    let runs = |queue: &Queue| {
+                    let runs = |queue: &BatchQueueState| {
                         let RunningBatch { number: now, requests } = &queue.running[runner];
                         *now == number && !requests.is_empty()
                     };
-                    drop(self.line.wait_while(|queue| runs(queue) && queue.is_wanted(due)));
+                    drop(self.queue.wait_while(|queue| runs(queue) && queue.is_wanted(due)));
                 }
-                counters::add(std::mem::take(&mut *self.line.counted.lock().unwrap()));
+                counters::add(std::mem::take(&mut *self.queue.counted.lock().unwrap()));
             }
         }
         true
@@ -306,28 +306,27 @@ impl Batcher {
 
 impl RunnerThread {
     /// `at` is its place among the runners.
-    fn start(mut model: Box<dyn ModelInstance>, at: usize, line: &Arc<BatchQueue>) -> Result<Self> {
-        let (interrupter, line) = (model.interrupter(), line.clone());
+    fn start(mut model: Box<dyn ModelInstance>, at: usize, queue: &Arc<BatchQueue>) -> Result<Self> {
+        let (interrupter, queue) = (model.interrupter(), queue.clone());
         let (sender, batches) = channel();
         let run = move || {
             batches.into_iter().for_each(|pictures| {
-                let (outcome, counted) = counters::counted(|| line.execute(&mut *model, pictures));
-                line.counted.lock().unwrap().add(counted);
-                drop(line.finish(at, outcome));
+                let (outcome, counted) = counters::counted(|| queue.execute(&mut *model, pictures));
+                queue.counted.lock().unwrap().add(counted);
+                drop(queue.complete(at, outcome));
             });
         };
-        thread::Builder::new()
-            .name("trt-run".into())
-            .spawn(run)
-            .map_err(|error| Error::new(ErrorKind::Library, "There is no thread to run the model in").cause(error))?;
+        thread::Builder::new().name("trt-run".into()).spawn(run).map_err(|error| {
+            Error::new(ErrorKind::Library, "Cannot start a thread to run the model in").cause(error)
+        })?;
         Ok(RunnerThread { batches: sender, interrupter })
     }
 }
 
 impl BatchQueue {
-    /// Waits as long as that is so.
-    fn wait_while(&self, mut condition: impl FnMut(&mut Queue) -> bool) -> MutexGuard<'_, Queue> {
-        let mut queue = self.queue.lock().unwrap();
+    /// Waits while the condition holds.
+    fn wait_while(&self, mut condition: impl FnMut(&mut BatchQueueState) -> bool) -> MutexGuard<'_, BatchQueueState> {
+        let mut queue = self.state.lock().unwrap();
         if condition(&mut queue) {
             #[cfg(test)]
             let _waiting = self.waiters.enter();
@@ -345,8 +344,8 @@ impl BatchQueue {
     }
 
     /// Hands out the outcomes of the batch that a runner has run. A frame goes on once this lock is free, and then has its tensors to itself.
-    /// Returns what was given up meanwhile, to be dropped without a lock.
-    fn finish(&self, runner: usize, outcome: Result<Vec<Tensors>>) -> Vec<EndedRequest> {
+    /// Returns what was cancelled in the meantime, to be dropped without a lock.
+    fn complete(&self, runner: usize, outcome: Result<Vec<Tensors>>) -> Vec<EndedRequest> {
         let (mut outputs, error) = match outcome {
             Ok(outputs) => {
                 (outputs.into_iter(), Error::new(ErrorKind::Run, "The model gave no outputs for this frame"))
@@ -354,7 +353,7 @@ impl BatchQueue {
             Err(error) => (Vec::new().into_iter(), error),
         };
         let mut ended = Vec::new();
-        let mut queue = self.queue.lock().unwrap();
+        let mut queue = self.state.lock().unwrap();
         for request in std::mem::take(&mut queue.running[runner].requests) {
             let outcome = outputs.next().ok_or_else(|| Interrupted::Failed(error.clone()));
             let refused = request.outcome.set(outcome).err();
@@ -369,7 +368,7 @@ impl BatchQueue {
     }
 }
 
-impl Queue {
+impl BatchQueueState {
     /// Takes the next batch for a runner: its number and pictures. `None` if its frames have just ended.
     fn begin(&mut self, runner: usize, size: usize, due: FlushReason) -> Option<(u64, Vec<Arc<Tensors>>)> {
         let requests = self.next(size);
@@ -390,7 +389,7 @@ impl Queue {
     }
 
     /// Frames whose batch is being run.
-    fn in_work(&self) -> impl Iterator<Item = &Arc<Request>> {
+    fn running_requests(&self) -> impl Iterator<Item = &Arc<Request>> {
         self.running.iter().flat_map(|batch| &batch.requests)
     }
 
@@ -408,7 +407,7 @@ impl Queue {
         match due {
             FlushReason::Full(request) | FlushReason::Late(request) => request.outcome.get().is_none(),
             FlushReason::Last(stream) => {
-                self.in_work().any(|request| request.stream == stream && request.outcome.get().is_none())
+                self.running_requests().any(|request| request.stream == stream && request.outcome.get().is_none())
             }
         }
     }
@@ -439,20 +438,20 @@ impl QueuedRequest {
 }
 
 impl Request {
-    fn lose(&self) {
+    fn cancel(&self) {
         let _ = self.outcome.set(Err(Interrupted::Flushing)); // unless it has an outcome
     }
 }
 
 impl PendingOutput {
     /// Cancels the request. Threads that wait for the outputs are woken.
-    pub fn give_up(&self) {
-        self.request.lose();
+    pub fn cancel(&self) {
+        self.request.cancel();
         if let Some(batcher) = self.request.batcher.upgrade() {
             // A thread that has just seen no outcome waits by now.
             let this = Arc::downgrade(&self.request);
-            batcher.line.queue.lock().unwrap().waiting.retain(|waiting| !waiting.request.ptr_eq(&this));
-            batcher.line.moved.notify_all();
+            batcher.queue.state.lock().unwrap().waiting.retain(|waiting| !waiting.request.ptr_eq(&this));
+            batcher.queue.moved.notify_all();
         }
     }
 
@@ -463,26 +462,26 @@ impl PendingOutput {
     pub fn wait(&self) -> std::result::Result<&Tensors, Interrupted> {
         self.usage.is_read.store(true, Ordering::Relaxed);
         let request = &*self.request;
-        let waits = |_: &mut Queue| request.outcome.get().is_none();
+        let waits = |_: &mut BatchQueueState| request.outcome.get().is_none();
         loop {
             if let Some(outcome) = request.outcome.get() {
                 // The thread that hands it out holds the frame until it gives up the lock.
                 if Arc::strong_count(&self.request) > 1
                     && let Some(batcher) = request.batcher.upgrade()
                 {
-                    drop(batcher.line.queue.lock().unwrap());
+                    drop(batcher.queue.state.lock().unwrap());
                 }
                 return outcome.as_ref().map_err(Interrupted::clone);
             }
             let batcher = request.batcher.upgrade().ok_or(Interrupted::Flushing)?;
-            let left = batcher.batch_timeout.saturating_sub(request.joined.elapsed());
+            let left = batcher.batch_timeout.saturating_sub(request.submitted.elapsed());
             if !left.is_zero() {
-                let queue = batcher.line.queue.lock().unwrap();
+                let queue = batcher.queue.state.lock().unwrap();
                 #[cfg(test)]
-                let _waiting = batcher.line.waiters.enter();
-                drop(batcher.line.moved.wait_timeout_while(queue, left, waits).unwrap());
+                let _waiting = batcher.queue.waiters.enter();
+                drop(batcher.queue.moved.wait_timeout_while(queue, left, waits).unwrap());
             } else if !batcher.run(FlushReason::Late(request)) {
-                drop(batcher.line.wait_while(waits)); // it is just being run
+                drop(batcher.queue.wait_while(waits)); // it is just being run
             }
         }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Programs that end while another thread is inside TensorRT or ONNX Runtime, such as a build that cannot be stopped:
 //! destructors of the libraries would run beneath that thread, and the program crash at its very end. So the program ends without
-//! them; and where no thread is inside at that moment, those that come are held up, for longer than the end usually takes.
+//! them. Where no thread is inside at that moment, threads that enter later are held up for longer than the end usually takes.
 
 #[cfg(target_env = "gnu")]
 use std::{
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
 
-/// How long a thread is held up that comes at the end. Destructors take milliseconds.
+/// How long a thread that enters at the end is held up. Destructors take milliseconds.
 #[cfg(target_env = "gnu")]
 const HELD_UP: Duration = Duration::from_secs(2);
 
@@ -29,7 +29,7 @@ pub struct ExitGuard;
 
 impl ExitGuard {
     /// The library is loaded: what runs at the end runs in the opposite order. Waits in a thread that comes while another one ends
-    /// the program, but not for ever: that one may wait for this one, to stop a pipeline.
+    /// the program, but not forever: that one may wait for this one, to stop a pipeline.
     pub fn enter() -> Self {
         INSIDE.fetch_add(1, Ordering::SeqCst);
         #[cfg(target_env = "gnu")]

@@ -52,7 +52,7 @@ pub fn parallel_runs(request: &LoadRequest) -> usize {
 
 /// A loaded network.
 pub trait HostNet: Send + Sized {
-    /// The outputs of a batch, in the model's order. `sides` goes in beside the pictures, in the order of the model's
+    /// The outputs of a batch, in the model's order. `sides` goes in in addition to the pictures, in the order of the model's
     /// inputs, `None` standing for the pictures.
     fn infer(&mut self, batch: &Tensor, sides: &[Option<Tensor>]) -> Result<Vec<Tensor>>;
 
@@ -75,7 +75,7 @@ pub struct HostModel<N> {
     net: N,
     /// Pictures of a batch, where the file fixes that.
     fixed: Option<usize>,
-    /// What goes in beside the pictures, and for how many of them.
+    /// What goes in in addition to the pictures, and for how many of them.
     sides: (usize, Vec<Option<Tensor>>),
     pool: Pool,
     /// For runs at the same time.

@@ -124,7 +124,7 @@ pub trait ModelInstance: Send {
         Err(Error::new(ErrorKind::Library, "The model does not run on a GPU"))
     }
 
-    /// GPU memory that its runs work in, tensors included, beside the model's own.
+    /// GPU memory that its runs work in, tensors included, in addition to the model's own.
     fn working_bytes(&self) -> u64 {
         0
     }

@@ -155,7 +155,7 @@ impl LoadRequest {
         self.opened.info()
     }
 
-    /// The same in another context, where an engine has to be loaded anew.
+    /// The same in another context, where an engine has to be loaded again.
     pub fn in_context(&self, cuda: &Context) -> Result<Self> {
         let opened = self.backend.describe(&self.file, &self.options, Some(cuda))?;
         Ok(LoadRequest { opened, cuda: Some(cuda.clone()), ..self.clone() })

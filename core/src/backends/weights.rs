@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Weights of ONNX models that are in files beside them. They are read here, since libraries would open whatever a
+//! Weights of ONNX models that are in files next to them. They are read here, since libraries would open whatever a
 //! model names.
 
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::files;
 use crate::onnx::{ExternalFile, StringStringEntryProto, external_files, unreadable};
 
-/// Bytes of a file of weights beside a model; all of it is read.
+/// Bytes of a file of weights next to a model; all of it is read.
 const MAX_EXTERNAL: u64 = 8 << 30;
 
 /// Names as in the model, and what the files hold.

@@ -2,7 +2,7 @@
 //! Memsets in CUDA graphs, replaced by kernels (`kernels/fill.cu`).
 //!
 //! TensorRT clears counters before some of its kernels. In a graph such a memset takes less than 1 µs, but the GPU is idle
-//! for some 8 µs around it, and for longer beside a decoder's copies. With kernels, YOLOv8s has 2 % more frames a second.
+//! for some 8 µs around it, and for longer during a decoder's copies. With kernels, YOLOv8s has 2 % more frames a second.
 
 use std::ffi::CStr;
 use std::ptr;

@@ -125,7 +125,7 @@ impl Drop for Graph {
 pub struct LaunchList {
     graph: Graph,
     /// What `graph` was made from, which the nodes belong to.
-    plan: sys::CUgraph,
+    template: sys::CUgraph,
     nodes: Vec<sys::CUgraphNode>,
 }
 
@@ -141,16 +141,16 @@ impl LaunchList {
             sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
         let (context, priority) = (stream.context(), stream.priority());
         let _entered = context.enter()?;
-        let (mut plan, mut raw) = (ptr::null_mut(), ptr::null_mut());
+        let (mut template, mut raw) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: writes a handle.
-        unsafe { sys::cuGraphCreate(&mut plan, 0) }.result().or_fail(WHAT)?;
+        unsafe { sys::cuGraphCreate(&mut template, 0) }.result().or_fail(WHAT)?;
         let mut nodes: Vec<sys::CUgraphNode> = Vec::new();
         let add = |call: KernelNode| {
             let (before, mut node) = (nodes.last().copied(), ptr::null_mut());
             let (first, count) = before.as_ref().map_or((ptr::null(), 0), |before| (ptr::from_ref(before), 1));
             // SAFETY: writes a handle. The graph and the node before are alive, and the kernel takes these parameters.
             call.with_raw(|raw_params| unsafe {
-                sys::cuGraphAddKernelNode_v2(&mut node, plan, first, count, raw_params)
+                sys::cuGraphAddKernelNode_v2(&mut node, template, first, count, raw_params)
             })?;
             nodes.push(node);
             let id = sys::CUkernelNodeAttrID::CU_LAUNCH_ATTRIBUTE_PRIORITY;
@@ -159,13 +159,13 @@ impl LaunchList {
         };
         let made = calls.into_iter().try_for_each(add).and_then(|()| {
             // SAFETY: writes a handle; the graph is alive.
-            unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, plan, BY_NODE.0.into()) }.result().or_fail(WHAT)
+            unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, template, BY_NODE.0.into()) }.result().or_fail(WHAT)
         });
         if made.is_err() {
             // SAFETY: it is ours, and not used after this.
-            let _ = unsafe { sys::cuGraphDestroy(plan) };
+            let _ = unsafe { sys::cuGraphDestroy(template) };
         }
-        made.map(|()| LaunchList { graph: Graph { context: context.clone(), raw }, plan, nodes })
+        made.map(|()| LaunchList { graph: Graph { context: context.clone(), raw }, template, nodes })
     }
 
     /// Sets the parameters of one kernel, from the next launch on. It must be the same kernel.
@@ -193,7 +193,7 @@ impl Drop for LaunchList {
     fn drop(&mut self) {
         if let Ok(_entered) = self.graph.context.enter() {
             // SAFETY: it is ours; `graph` does not need it.
-            let _ = unsafe { sys::cuGraphDestroy(self.plan) };
+            let _ = unsafe { sys::cuGraphDestroy(self.template) };
         }
     }
 }

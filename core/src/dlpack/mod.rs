@@ -227,7 +227,7 @@ fn give_away<M: Manager>(
         strides: ptr::null_mut(),
         byte_offset: 0,
     };
-    let used = tensor.device().map(|block| (block.again(), consumer));
+    let used = tensor.device().map(|block| (block.share(), consumer));
     let exported = Exported { managed: M::new(view, read_only), _shape: shape, used, _keep: keep };
     let exported = Box::into_raw(Box::new(exported));
     // SAFETY: just allocated.

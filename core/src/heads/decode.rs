@@ -307,13 +307,13 @@ pub(super) fn turn(view: &TensorView, outputs: &[&Tensor], candidates: &mut Vec<
     });
 }
 
-/// Calls `$decode` with a function from a row to its box. It is compiled twice: for centres beside the scores, which nearly all heads
+/// Calls `$decode` with a function from a row to its box. It is compiled twice: for centres next to the scores, which nearly all heads
 /// have, and for all others. The loops are not inlined: all in one function, a row that passes took a third longer.
 macro_rules! with_boxes {
     ($head:ident, $outputs:ident, $values:ident, $bbox:ident => $decode:expr) => {{
         let (encoding, boxes) = ($head.format.encoding(), $head.view(ID_COLUMNS[0]).expect("a head has boxes"));
-        let beside = $head.view(Column::are_scores).is_some_and(|scores| scores.output == boxes.output);
-        if beside && encoding == BoxEncoding::Center {
+        let is_adjacent = $head.view(Column::are_scores).is_some_and(|scores| scores.output == boxes.output);
+        if is_adjacent && encoding == BoxEncoding::Center {
             let $bbox = |row: usize| center($values, &boxes, row);
             $decode
         } else {
@@ -332,7 +332,7 @@ fn center<T: Float>(values: &[T], boxes: &TensorView, row: usize) -> BBox {
     BBox::from_center(x, y, width, height)
 }
 
-/// Rows of class scores, with objectness if there is one; the boxes beside them or in an output of their own.
+/// Rows of class scores, with objectness if there is one; the boxes next to them or in an output of their own.
 fn rows<const OBJECTNESS: bool, T: Float>(head: &Head, outputs: &[&Tensor], values: &[T], sink: &mut Sink) {
     with_boxes!(head, outputs, values, bbox => each_row::<OBJECTNESS, T>(head, values, sink, bbox));
 }

@@ -204,7 +204,7 @@ impl Decoder {
     }
 
     /// Where the numbers of a row lie that are read for the boxes that are kept.
-    pub fn gathered(&self) -> Option<TensorView> {
+    pub fn gather_view(&self) -> Option<TensorView> {
         self.keypoints().map(|(_, view)| view).or_else(|| self.head.view(|column| column == Column::Coefficients))
     }
 

@@ -220,12 +220,12 @@ pub(super) fn find(
                 format.outputs.iter().position(|output| output.columns.iter().any(|column| column.are_scores()));
             let output = &outputs[found.outputs[scores.unwrap_or(0)]];
             let classes = counted(classes, "class", "classes");
-            let beside = found.coefficients.filter(|_| format.has_prototypes());
-            let beside = beside.map(|count| counted(count, "mask coefficient", "mask coefficients"));
-            let beside = beside.or(found.background.map(|_| "the background".into()));
-            let beside = beside.map_or(String::new(), |counted| format!(" beside {counted}"));
+            let others = found.coefficients.filter(|_| format.has_prototypes());
+            let others = others.map(|count| counted(count, "mask coefficient", "mask coefficients"));
+            let others = others.or(found.background.map(|_| "the background".into()));
+            let others = others.map_or(String::new(), |counted| format!(" and {counted}"));
             let labels = counted(labels, "label", "labels");
-            let what = format!("Output {output} has {classes}{beside} as {format}, against {labels}");
+            let what = format!("Output {output} has {classes}{others} as {format}, against {labels}");
             let background = format.usual_background().map_or("", |_| "or background-class on trtnms if it has one, ");
             Err(Error::new(ErrorKind::Settings, what).remedy(format!(
                 "Set layout=auto on trtnms, or the layout that the model has, {background}or use the label file that \
@@ -288,7 +288,7 @@ fn prototypes_of(format: &HeadFormat, outputs: &[TensorDesc]) -> String {
     }
 }
 
-/// Whether the outputs of a head need no names: it has one, or another of other dimensions beside it.
+/// Whether the outputs of a head need no names: it has one, or another of other dimensions next to it.
 fn is_found_by_shape(format: &HeadFormat) -> bool {
     format.outputs.iter().all(|output| output.name.is_empty())
 }
@@ -310,7 +310,7 @@ fn placements(format: &HeadFormat, outputs: &[TensorDesc]) -> Vec<SmallVec<[usiz
 fn guessed(outputs: &[TensorDesc], hints: &ModelHints) -> Result<HeadMatch> {
     let heads = || is_for(&hints.task);
     let by_name = heads().filter(|head| !is_found_by_shape(head)).filter_map(|head| named(head, outputs, hints));
-    // One head may be another with masks beside it.
+    // One head may be another with masks next to it.
     if let Some(found) = by_name.max_by_key(|found| found.outputs.len()) {
         return Ok(found);
     }
@@ -448,12 +448,12 @@ fn unknown(outputs: &[TensorDesc], hints: &ModelHints) -> Error {
     let keypoints = keypoints.max().unwrap_or_default();
     let prototypes =
         is_for(&hints.task).map(|format| prototypes_of(format, outputs)).filter(|_| !hints.task.is_empty());
-    let beside = format!("{input}{keypoints}{}", prototypes.max().unwrap_or_default());
+    let others = format!("{input}{keypoints}{}", prototypes.max().unwrap_or_default());
     let remedy = exports::remedy(outputs).map_or_else(
         || format!("If it has one of these, set it as layout on trtnms: {}", join(layouts, "or")),
         str::to_string,
     );
-    Error::new(ErrorKind::Model, format!("No layout fits the model's outputs {}{beside}", list(outputs))).remedy(remedy)
+    Error::new(ErrorKind::Model, format!("No layout fits the model's outputs {}{others}", list(outputs))).remedy(remedy)
 }
 
 fn ambiguous(found: &[HeadMatch], outputs: &[TensorDesc], hints: &ModelHints) -> Error {

@@ -193,12 +193,12 @@ impl DeviceBlock {
     }
 
     /// Whether both are parts of the same block.
-    pub fn is_of_one_with(&self, other: &DeviceBlock) -> bool {
+    pub fn shares_block_with(&self, other: &DeviceBlock) -> bool {
         Arc::ptr_eq(&self.owner, &other.owner)
     }
 
     /// The same memory, which both keep from its pool.
-    pub(crate) fn again(&self) -> DeviceBlock {
+    pub(crate) fn share(&self) -> DeviceBlock {
         self.part(0, self.bytes)
     }
 
@@ -210,7 +210,7 @@ impl DeviceBlock {
 
     /// Whether the other one is a part of the same block, and begins so many bytes behind this one.
     pub fn is_followed_by(&self, other: &DeviceBlock, bytes: usize) -> bool {
-        self.is_of_one_with(other) && other.address == self.address + bytes as u64
+        self.shares_block_with(other) && other.address == self.address + bytes as u64
     }
 
     /// A part of it, which keeps the whole from its pool.
@@ -278,9 +278,9 @@ mod tests {
         for row in taken.chunks(3) {
             let at: Vec<u64> = row.iter().map(|slot| slot.address() - row[0].address()).collect();
             assert_eq!(at, [0, 512, 1024]);
-            assert!(row.iter().all(|slot| slot.is_of_one_with(&row[0])));
+            assert!(row.iter().all(|slot| slot.shares_block_with(&row[0])));
         }
-        assert!(!taken[0].is_of_one_with(&taken[3]));
+        assert!(!taken[0].shares_block_with(&taken[3]));
         assert!(taken[0].is_followed_by(&taken[2], 1024) && !taken[0].is_followed_by(&taken[2], 512));
         assert!(!taken[2].is_followed_by(&taken[3], 512), "even if it were");
         let first = taken[0].address();
@@ -291,14 +291,14 @@ mod tests {
 
         let odd = BatchPool::new(&context, 100, 3);
         let (one, other) = (odd.take().unwrap(), odd.take().unwrap());
-        assert!(!one.is_of_one_with(&other), "TensorRT could not begin at the second one");
+        assert!(!one.shares_block_with(&other), "TensorRT could not begin at the second one");
     }
 
     #[test]
     fn blocks_live_as_long_as_their_last_reference() {
         let Some(context) = gpu() else { return };
         let mut block = DevicePool::new(&context).take(100).unwrap();
-        let other = block.again();
+        let other = block.share();
         assert!(other.address() == block.address() && other.bytes() == block.bytes() && !block.is_only_one());
         drop(other);
         assert!(block.is_only_one());

@@ -81,7 +81,7 @@ pub struct Pool {
     kind: MemoryKind,
     context: Option<Context>,
     limits: Limits,
-    shelves: Arc<Mutex<FreeLists>>,
+    free_lists: Arc<Mutex<FreeLists>>,
 }
 
 #[derive(Default)]
@@ -134,13 +134,13 @@ pub(super) fn class(bytes: usize) -> usize {
 
 impl Pool {
     pub fn host(limits: Limits) -> Self {
-        Pool { kind: MemoryKind::Host, context: None, limits, shelves: Arc::default() }
+        Pool { kind: MemoryKind::Host, context: None, limits, free_lists: Arc::default() }
     }
 
     /// Of memory that has to do with a GPU.
     #[doc(hidden)]
     pub fn new(kind: MemoryKind, context: &Context, limits: Limits) -> Self {
-        Pool { kind, context: Some(context.clone()), limits, shelves: Arc::default() }
+        Pool { kind, context: Some(context.clone()), limits, free_lists: Arc::default() }
     }
 
     #[doc(hidden)]
@@ -155,7 +155,7 @@ impl Pool {
 
     #[doc(hidden)]
     pub fn stats(&self) -> PoolStats {
-        self.shelves.lock().unwrap().stats
+        self.free_lists.lock().unwrap().stats
     }
 
     /// A buffer of so many bytes, which no queued work uses.
@@ -164,27 +164,27 @@ impl Pool {
     /// `Run`, where there is no more memory, or as much in use as the limits allow.
     pub fn take(&self, bytes: usize) -> Result<PooledBuffer> {
         let class = class(bytes);
-        let mut shelves = self.shelves.lock().unwrap();
-        let idle = match shelves.take(class, IdleBlocks::is_free) {
+        let mut free_lists = self.free_lists.lock().unwrap();
+        let idle = match free_lists.take(class, IdleBlocks::is_free) {
             Some(idle) => Some(idle),
-            None if shelves.stats.in_use_bytes.saturating_add(class) > self.limits.in_use => {
+            None if free_lists.stats.in_use_bytes.saturating_add(class) > self.limits.in_use => {
                 return Err(Error::new(ErrorKind::Run, format!("The pool of {} memory is exhausted", self.kind))
-                    .cause(format!("{} bytes are in use, of {}", shelves.stats.in_use_bytes, self.limits.in_use))
+                    .cause(format!("{} bytes are in use, of {}", free_lists.stats.in_use_bytes, self.limits.in_use))
                     .remedy("Let go of buffers sooner, or raise the limit"));
             }
             None => None,
         };
         let is_hit = idle.is_some();
         counters::pooled(is_hit);
-        shelves.stats.count(class, is_hit);
-        drop(shelves);
+        free_lists.stats.count(class, is_hit);
+        drop(free_lists);
         let buffer = match idle {
             Some(idle) => Ok(idle.buffer),
             None => self.allocate(class),
         };
-        let mut buffer = buffer.inspect_err(|_| self.shelves.lock().unwrap().stats.came_back(class))?;
+        let mut buffer = buffer.inspect_err(|_| self.free_lists.lock().unwrap().stats.count_return(class))?;
         buffer.bytes = bytes;
-        let home = Arc::downgrade(&self.shelves);
+        let home = Arc::downgrade(&self.free_lists);
         Ok(PooledBuffer { buffer: Some(buffer), class, after: PendingFence::default(), limits: self.limits, home })
     }
 
@@ -192,10 +192,10 @@ impl Pool {
     fn allocate(&self, class: usize) -> Result<Buffer> {
         let new = || Buffer::new(self.kind, self.context.as_ref(), class);
         new().or_else(|error| {
-            let mut shelves = self.shelves.lock().unwrap();
-            let pending = shelves.take(class, |_| true);
-            let freed = if pending.is_none() { shelves.clear() } else { Vec::new() };
-            drop(shelves);
+            let mut free_lists = self.free_lists.lock().unwrap();
+            let pending = free_lists.take(class, |_| true);
+            let freed = if pending.is_none() { free_lists.clear() } else { Vec::new() };
+            drop(free_lists);
             match pending {
                 Some(IdleBlocks { buffer, .. }) => Ok(buffer), // once its fence is passed
                 None if freed.is_empty() => Err(error),
@@ -209,7 +209,7 @@ impl Pool {
 
     /// Frees all that is idle.
     pub fn clear(&self) {
-        let idle = self.shelves.lock().unwrap().clear();
+        let idle = self.free_lists.lock().unwrap().clear();
         drop(idle); // no longer under the lock, for it may take a while
     }
 }
@@ -266,7 +266,7 @@ impl PoolStats {
         self.peak_bytes = self.peak_bytes.max(self.in_use_bytes);
     }
 
-    fn came_back(&mut self, class: usize) {
+    fn count_return(&mut self, class: usize) {
         self.in_use -= 1;
         self.in_use_bytes -= class;
     }
@@ -304,14 +304,14 @@ impl Drop for PooledBuffer {
             drop(buffer);
             return;
         };
-        let mut shelves = home.lock().unwrap();
-        shelves.returns += 1;
-        let returned = shelves.returns;
-        shelves.idle.entry(self.class).or_default().push(IdleBlocks { after, buffer, returned });
-        shelves.stats.came_back(self.class);
-        shelves.stats.idle_bytes += self.class;
-        let evicted = shelves.evict(self.limits.idle);
-        drop(shelves);
+        let mut free_lists = home.lock().unwrap();
+        free_lists.returns += 1;
+        let returned = free_lists.returns;
+        free_lists.idle.entry(self.class).or_default().push(IdleBlocks { after, buffer, returned });
+        free_lists.stats.count_return(self.class);
+        free_lists.stats.idle_bytes += self.class;
+        let evicted = free_lists.evict(self.limits.idle);
+        drop(free_lists);
         drop(evicted); // no longer under the lock, for it may take a while
     }
 }

@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// Each of these once took for ever, or would take the stack.
+    /// Each of these once did not end, or would take the stack.
     #[test]
     fn depth_and_length_are_limited() {
         assert!(parse(&format!("{}1{}", "[".repeat(16), "]".repeat(16))).is_some());

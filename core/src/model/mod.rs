@@ -289,7 +289,7 @@ impl ModelInfo {
         transform
     }
 
-    /// Tensors for the inputs beside the picture, for so many pictures, in the order of `inputs`; `None` for the picture.
+    /// Tensors for the inputs other than the picture, for so many pictures, in the order of `inputs`; `None` for the picture.
     #[doc(hidden)]
     pub fn side_inputs(&self, spec: &InputSpec, rows: usize) -> Result<Vec<Option<Tensor>>> {
         let (_, height, width) = spec.chw();

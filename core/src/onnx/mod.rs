@@ -13,7 +13,7 @@ use prost::Message;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A file beside a model that holds weights of it.
+/// A file next to a model that holds weights of it.
 pub struct ExternalFile<'a> {
     /// The model's text.
     pub name: &'a str,
@@ -23,7 +23,7 @@ pub struct ExternalFile<'a> {
 /// The files that these entries of a model's weights name, each once.
 ///
 /// # Errors
-/// `Model`, where one could be any file of the user's: only plain names beside the model are followed, with the endings that
+/// `Model`, where one could be any file of the user's: only plain names next to the model are followed, with the endings that
 /// exporters use. This is the rule of rten.
 pub fn external_files<'a>(
     model: &Path,
@@ -39,7 +39,7 @@ pub fn external_files<'a>(
             return Ok(ExternalFile { name, path: model.with_file_name(name) });
         }
         Err(Error::new(ErrorKind::Model, format!("the file “{name}”, which holds weights, may not be read"))
-            .cause("weights must be in a file beside the model, whose name ends in .data or .onnx_data")
+            .cause("weights must be in a file next to the model, whose name ends in .data or .onnx_data")
             .remedy("Export the model as one file, or with a name like model.onnx_data for its weights"))
     };
     names.into_iter().map(file).collect()
@@ -48,7 +48,7 @@ pub fn external_files<'a>(
 /// Weights of a model that are not there, or cannot be read.
 pub fn unreadable(file: &Path, model: &Path, error: io::Error) -> Error {
     let what = format!("Cannot read {}, which holds weights of {}", file.display(), model.display());
-    Error::new(ErrorKind::Model, what).cause(error).remedy("Copy it beside the model, or export the model as one file")
+    Error::new(ErrorKind::Model, what).cause(error).remedy("Copy it next to the model, or export the model as one file")
 }
 
 /// `TensorProto.DataType`.

@@ -151,13 +151,13 @@ impl Detector {
 
     /// How a frame is converted to the model's input; by default as the model file has it.
     pub fn transform(&self) -> &InputTransform {
-        &self.session.plan.spec.transform
+        &self.session.request.spec.transform
     }
 
     /// Changes the conversion from the next frame on, for models whose file does not describe it, as the properties of
     /// trtpreprocess do.
     pub fn set_transform(&mut self, transform: InputTransform) {
-        self.session.plan.spec.transform = transform;
+        self.session.request.spec.transform = transform;
         (self.preprocessor, self.fitted) = (None, None);
     }
 
@@ -272,7 +272,7 @@ impl Detector {
             None => {
                 let Source { format, size, color } = source;
                 let (session, spec) = self.fit(size)?;
-                let mut made = Preprocessor::new(session.plan.cuda.as_ref(), format, size, color, &spec)?;
+                let mut made = Preprocessor::new(session.request.cuda.as_ref(), format, size, color, &spec)?;
                 if let Preprocessor::Device(device) = &mut made {
                     device.set_upload(session.upload);
                 }
@@ -284,13 +284,13 @@ impl Detector {
 
     /// The session for frames of that size, and the tensor that they become.
     fn fit(&mut self, (width, height): (usize, usize)) -> Result<(&Session, InputSpec)> {
-        let plan = &self.session.plan;
+        let request = &self.session.request;
         // Frames beyond these limits are refused by the preprocessor.
         let side = |side: usize| side.clamp(1, MAX_SIDE) as u32;
-        let spec = plan.spec_for((side(width), side(height)));
-        if !plan.waits_for_frames() || spec == plan.spec {
+        let spec = request.spec_for((side(width), side(height)));
+        if !request.waits_for_frames() || spec == request.spec {
             self.fitted = None;
-        } else if self.fitted.as_ref().is_none_or(|fitted| fitted.plan.spec != spec) {
+        } else if self.fitted.as_ref().is_none_or(|fitted| fitted.request.spec != spec) {
             self.fitted = None; // frees its memory before the next one is loaded
             self.fitted = Some(self.session.for_tensor(spec.clone())?);
         }
@@ -300,7 +300,7 @@ impl Detector {
     /// The objects in a picture.
     fn find(&mut self, picture: Tensors, letterbox: Letterbox) -> Result<Detections<'_>> {
         let outputs = self.fitted.as_mut().unwrap_or(&mut self.session).infer(Arc::new(picture))?;
-        let model = self.session.plan.model().clone();
+        let model = self.session.request.model().clone();
         let fits =
             |made: &Postprocessor| made.matches(&model, &outputs, &letterbox) && made.has_same_head(&self.options);
         let processor = match self.postprocessor.take().filter(fits) {

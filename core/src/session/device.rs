@@ -50,7 +50,7 @@ impl Session {
         if self.buffers.is_none() {
             let new = |desc: &TensorDesc| {
                 let bytes = desc.bytes().expect("a session's tensors have fixed dimensions");
-                self.plan.cuda.as_ref().map_or_else(|| Ok(Buffer::host(bytes)), |cuda| Buffer::device(cuda, bytes))
+                self.request.cuda.as_ref().map_or_else(|| Ok(Buffer::host(bytes)), |cuda| Buffer::device(cuda, bytes))
             };
             let outputs = self.outputs.iter().map(new).collect::<Result<_>>()?;
             self.buffers = Some(Buffers { input: new(self.input())?, outputs, last: None });
@@ -244,9 +244,9 @@ impl Session {
     /// `Library`, if the model does not run on a GPU.
     #[doc(hidden)]
     pub fn cuda(&self) -> Result<&Context> {
-        self.plan.cuda.as_ref().ok_or_else(|| {
+        self.request.cuda.as_ref().ok_or_else(|| {
             Error::new(ErrorKind::Library, "The model does not run on a GPU")
-                .cause(self.plan.reason.as_deref().unwrap_or("it was opened for the CPU"))
+                .cause(self.request.reason.as_deref().unwrap_or("it was opened for the CPU"))
                 .remedy("Use host memory, or open it where there are a GPU and TensorRT")
         })
     }

@@ -98,7 +98,7 @@ pub struct SessionOptions {
 pub struct Session {
     // Drop order: the backend first, because it waits for the work that uses the other fields.
     backend: Box<dyn ModelInstance>,
-    plan: LoadRequest,
+    request: LoadRequest,
     outputs: Vec<TensorDesc>,
     warnings: Vec<Error>,
     pool: Pool,
@@ -151,22 +151,22 @@ impl Session {
             options,
         } = options;
         let cuda = || Context::primary(*cuda_device_id);
-        let mut plan = LoadRequest::new(path.as_ref(), *backend, *input_size, 1, options.clone(), cuda)?;
-        let transform = &mut plan.spec.transform;
+        let mut request = LoadRequest::new(path.as_ref(), *backend, *input_size, 1, options.clone(), cuda)?;
+        let transform = &mut request.spec.transform;
         transform.chroma = *chroma_sampling;
         transform.mean = mean.unwrap_or(transform.mean);
         transform.std = std.unwrap_or(transform.std);
         transform.shortest_edge = *shortest_edge;
-        Session::load(plan, *upload, loading)
+        Session::load(request, *upload, loading)
     }
 
-    fn load(plan: LoadRequest, upload: Upload, loading: &LoadContext) -> Result<Self> {
-        let backend = plan.load(loading)?;
-        let device = plan.cuda.as_ref().map(DevicePool::new);
-        let outputs = plan.model().outputs.clone();
+    fn load(request: LoadRequest, upload: Upload, loading: &LoadContext) -> Result<Self> {
+        let backend = request.load(loading)?;
+        let device = request.cuda.as_ref().map(DevicePool::new);
+        let outputs = request.model().outputs.clone();
         let mut session = Session {
             backend,
-            plan,
+            request,
             outputs,
             warnings: Vec::new(),
             pool: Pool::default(),
@@ -185,22 +185,22 @@ impl Session {
 
     /// The same model for another input size, without reports.
     fn for_tensor(&self, spec: InputSpec) -> Result<Self> {
-        Session::load(self.plan.for_tensor(spec), self.upload, &LoadContext::silent())
+        Session::load(self.request.for_tensor(spec), self.upload, &LoadContext::silent())
     }
 
     /// The description in the file: labels, task, metadata.
     pub fn model(&self) -> &ModelInfo {
-        self.plan.model()
+        self.request.model()
     }
 
-    /// `tensorrt` or `cpu`.
+    /// `tensorrt`, `onnxruntime` or `rten`.
     pub fn backend(&self) -> &'static str {
-        self.plan.backend.name()
+        self.request.backend.name()
     }
 
-    /// Why [`BackendPreference::Auto`] did not select TensorRT; `None` if it did, or was not used.
+    /// Why [`BackendPreference::Auto`] did not select TensorRT; `None` if it did, or if a backend was named.
     pub fn reason(&self) -> Option<&str> {
-        self.plan.reason.as_deref()
+        self.request.reason.as_deref()
     }
 
     /// Warnings of [`Session::open`].
@@ -210,7 +210,7 @@ impl Session {
 
     /// Name, type and dimensions of the picture's tensor. No dimension is dynamic.
     pub fn input(&self) -> &TensorDesc {
-        &self.plan.spec.desc
+        &self.request.spec.desc
     }
 
     /// Names, types and dimensions of the outputs, in the model's order. Dynamic dimensions have the values of a first
@@ -322,7 +322,7 @@ impl Session {
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Session({} on {}: {})", self.model().path.display(), self.backend(), self.plan.spec)
+        write!(f, "Session({} on {}: {})", self.model().path.display(), self.backend(), self.request.spec)
     }
 }
 

@@ -68,7 +68,7 @@ fn making_tensors_of_regions() {
         };
         let frames = [(); 4].map(|()| make().unwrap());
         assert!(fakes.count(c"fake_pending") > 0, "nothing has waited for them");
-        assert_eq!(fakes.count(c"fake_frees_beside_work"), 0, "{resize}");
+        assert_eq!(fakes.count(c"fake_frees_during_work"), 0, "{resize}");
         drop(frames);
         fakes.each_call_fails(&format!("regions, {resize}"), make);
         fakes.each_call_fails(&format!("the first regions, {resize}"), || {

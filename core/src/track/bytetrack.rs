@@ -140,7 +140,7 @@ impl ByteTrack {
         std::mem::swap(&mut self.found.columns, &mut self.found.low);
         self.assign_overlaps(options, detections, false, SECOND_LIMIT);
         self.see_matches(detections, now, last_id);
-        self.lose_others();
+        self.mark_others_lost();
         self.assignment.keep_unmatched(&mut self.rows, &mut self.found.columns);
         std::mem::swap(&mut self.found.columns, &mut self.found.low);
 
@@ -264,7 +264,7 @@ impl ByteTrack {
     }
 
     /// Keeps in `rows` the tracks that were not matched.
-    fn lose_others(&mut self) {
+    fn mark_others_lost(&mut self) {
         for (row, &track) in self.rows.iter().enumerate() {
             if self.assignment.column(row).is_none() {
                 self.tracks[track as usize].state = TrackState::Lost;

@@ -326,7 +326,7 @@ fn boxes_between_detections_are_predicted() {
                 assert!(off(have.0, wanted.0) < 2.0 && off(have.1, wanted.1) < 2.0, "{frame}: {have:?} {wanted:?}");
             }
         }
-        // No object is predicted for ever.
+        // No object is predicted forever.
         clip.now += FRAME;
         clip.tracker.update(&clip.options, &[], clip.now, FRAME);
         (0..40).for_each(|_| {

@@ -9,7 +9,7 @@ use std::{env, fs, io, thread};
 /// In the environment of a process, lets its threads keep no freed memory for themselves, which would count as allocated.
 pub const NO_CACHES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
 
-/// Begins the program anew with [`NO_CACHES`].
+/// Restarts the program with [`NO_CACHES`].
 pub fn without_caches() -> io::Result<()> {
     let tunables = env::var(NO_CACHES.0).unwrap_or_default();
     if tunables.split(':').any(|tunable| tunable == NO_CACHES.1) {

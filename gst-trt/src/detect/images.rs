@@ -11,7 +11,7 @@ use gst::prelude::*;
 
 use super::lines::JsonLines;
 use super::report::{Watched, watch};
-use super::video::say;
+use super::video::show_message;
 use super::{Broken, Ended, Job, Setup, part};
 use crate::chain::{self, element};
 use crate::failure::Failure;
@@ -22,7 +22,7 @@ use crate::source::VideoAddress;
 const STEP: gst::ClockTime = gst::ClockTime::from_mseconds(40);
 
 /// No image takes so long to read.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub fn run(
     job: &Job,
@@ -146,7 +146,7 @@ impl ImageRun<'_> {
             while let Some(message) = bus.pop() {
                 match message.view() {
                     gst::MessageView::Error(error) => return Err(chain::sentence(error).into()),
-                    _ => say(&task, &message),
+                    _ => show_message(&task, &message),
                 }
             }
             if failed {
@@ -165,7 +165,7 @@ impl ImageRun<'_> {
         }
     }
 
-    /// Writes the image with its results beside others: JPEG and PNG under their names, others as PNG.
+    /// Writes the image with its results next to others: JPEG and PNG under their names, others as PNG.
     fn write(&self, sample: &gst::Sample) -> Result<(), Failure> {
         let Some(folder) = &self.job.output else { return Ok(()) };
         let Some(file) = sample.buffer().and_then(number).and_then(|number| self.files.get(number)) else {
@@ -199,9 +199,9 @@ fn decode(file: &Path, formats: &gst::Caps) -> Result<gst::Sample, Failure> {
     let out = gst_app::AppSink::builder().name("out").caps(formats).sync(false).max_buffers(1).build();
     out.set_property("enable-last-sample", false);
     pipeline.add(&out)?;
-    let entry = out.static_pad("sink").expect("an always pad");
-    address.connect(&pipeline, entry.clone())?;
-    let sample = picture(&pipeline, &address, &out, &entry);
+    let input = out.static_pad("sink").expect("an always pad");
+    address.connect(&pipeline, input.clone())?;
+    let sample = picture(&pipeline, &address, &out, &input);
     pipeline.set_state(gst::State::Null)?;
     sample
 }
@@ -210,7 +210,7 @@ fn picture(
     pipeline: &gst::Pipeline,
     address: &VideoAddress,
     out: &gst_app::AppSink,
-    entry: &gst::Pad,
+    input: &gst::Pad,
 ) -> Result<gst::Sample, Failure> {
     let bus = pipeline.bus().expect("a pipeline has a bus");
     let started = pipeline.set_state(gst::State::Playing);
@@ -226,14 +226,14 @@ fn picture(
             }
         }
         let what = |why: &str| Failure::from(format!("Cannot read {}: {why}.", address.shown()));
-        quiet = if address.gave_up(pipeline, entry) { quiet + 1 } else { 0 };
+        quiet = if address.gave_up(pipeline, input) { quiet + 1 } else { 0 };
         if started.is_err() || quiet > 2 {
             return Err(what("it is damaged, or cut off"));
         }
         if out.is_eos() {
             return Err(what("there is no picture in it"));
         }
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > TIMEOUT {
             return Err(what("its decoder does not end"));
         }
     }

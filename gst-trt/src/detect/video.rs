@@ -74,12 +74,12 @@ fn pipeline(address: &VideoAddress, output: Option<&Path>, setup: &Setup) -> Res
     if let Some(output) = output {
         element(&pipeline, "sink").set_property("location", part(output));
     }
-    address.connect(&pipeline, entry(&pipeline))?;
+    address.connect(&pipeline, input(&pipeline))?;
     Ok(pipeline)
 }
 
 /// Where the frames go in.
-fn entry(pipeline: &gst::Pipeline) -> gst::Pad {
+fn input(pipeline: &gst::Pipeline) -> gst::Pad {
     element(pipeline, "frames").static_pad("sink").expect("an always pad")
 }
 
@@ -136,10 +136,10 @@ impl VideoRun<'_> {
                 }
                 None if started.is_err() => return Err("The pipeline does not start.".into()),
                 // Once may be just before its last message.
-                None if self.address.gave_up(self.pipeline, &entry(self.pipeline)) => quiet += 1,
+                None if self.address.gave_up(self.pipeline, &input(self.pipeline)) => quiet += 1,
                 _ => {
                     quiet = 0;
-                    message.iter().for_each(|message| say(&task, message));
+                    message.iter().for_each(|message| show_message(&task, message));
                 }
             }
             if quiet > 2 {
@@ -159,7 +159,7 @@ impl VideoRun<'_> {
                 signal = number.filter(|_| !is_enough && !self.address.is_live());
                 self.closed.store(true, Ordering::Relaxed);
                 // The decoder may not look for events, and its queue holds frames that are not needed.
-                entry(self.pipeline).send_event(gst::event::Eos::new());
+                input(self.pipeline).send_event(gst::event::Eos::new());
             }
             self.show(&mut task, &report);
         }
@@ -185,7 +185,7 @@ impl VideoRun<'_> {
 
 /// Shows a message of ours that is neither an error nor the end, and warnings of others. Those of rtspsrc may have a
 /// password.
-pub fn say(task: &TaskProgress, message: &gst::Message) {
+pub fn show_message(task: &TaskProgress, message: &gst::Message) {
     let is_ours = message.src().is_some_and(|source| chain::is_ours(&source.name()));
     match message.view() {
         gst::MessageView::Warning(warning) => task.line(&format!("Warning: {}", warning.error())),

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 static COLORS: &[u8] = include_bytes!("colors.onnx");
 
 /// Building an engine of three layers takes seconds; a driver may compile kernels before.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 pub fn on_cpu() -> Result<String, Failure> {
     try_chain("", "backend=cpu", None, "")
@@ -50,7 +50,7 @@ fn wait(pipeline: &gst::Pipeline, begun: Instant) -> Result<String, Failure> {
     let out = chain::element(pipeline, "out").downcast::<gst_app::AppSink>().expect("it is an appsink");
     let bus = pipeline.bus().expect("a pipeline has a bus");
     let started = pipeline.set_state(gst::State::Playing);
-    while begun.elapsed() < PATIENCE {
+    while begun.elapsed() < TIMEOUT {
         let sample = out.try_pull_sample(gst::ClockTime::from_mseconds(100));
         while let Some(message) = bus.pop() {
             if let gst::MessageView::Error(error) = message.view() {

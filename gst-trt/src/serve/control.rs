@@ -8,7 +8,8 @@ use bytes::Bytes;
 use serde::Serialize;
 use tokio::sync::watch;
 
-/// A running service. Calls return at once: what takes long goes on in the background, and its outcome is in the status.
+/// A running service. Loading a model and connecting to a source go on in the background, and their outcome is in the
+/// status; a call returns once the description of a model is read.
 pub trait Control: Send + Sync {
     /// In the order in which they were added.
     fn sources(&self) -> Vec<SourceStatus>;

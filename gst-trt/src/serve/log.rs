@@ -4,6 +4,6 @@
 use std::io::Write;
 
 /// A line about a source, a model or the service. A reader that has gone is no failure.
-pub fn say(what: &str, text: &str) {
+pub fn log(what: &str, text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{what}: {text}");
 }

@@ -3,7 +3,7 @@
 //!
 //! * `config`: the file. `service`: all sources and models. `control`: what others may ask of it.
 //!   `http`: how they ask.
-//! * `model`: a model that sources share. `stream`: a source. `record`, `view`: what becomes of its frames beside
+//! * `model`: a model that sources share. `stream`: a source. `record`, `view`: what becomes of its frames besides
 //!   publishing. `heap`: what keeps memory flat while sources come and go.
 
 mod config;
@@ -28,7 +28,7 @@ use signal_hook::iterator::Signals;
 use crate::chain;
 use crate::failure::{Failure, Status, print};
 use config::Config;
-use log::say;
+use log::log;
 use service::Service;
 
 const EXAMPLES: &str = "\
@@ -62,7 +62,7 @@ pub fn run(args: &ServeArgs) -> Result<Status, Failure> {
         ))?;
         return Ok(Status::Done);
     }
-    // Before anything is started, lest a signal that comes early ends it half-way.
+    // Before anything is started, so that an early signal does not end it half-way.
     let mut signals = listen()?;
     chain::prefer_gpu_decoders();
     let http = config.http.clone();
@@ -70,20 +70,20 @@ pub fn run(args: &ServeArgs) -> Result<Status, Failure> {
     // Dropped, it answers no more; what it has asked for is done then.
     let server = http.as_ref().map(|settings| http::start(settings, service.clone())).transpose()?;
     let listens = server.as_ref().map_or(String::new(), |server| format!(" http://{}/", server.address()));
-    say("serve", &format!("Started.{listens}"));
+    log("serve", &format!("Started.{listens}"));
     for signal in signals.forever() {
         if signal != SIGHUP {
             break;
         }
         match Config::load(&args.config).and_then(|config| service.reload(config)) {
-            Ok(()) => say(
+            Ok(()) => log(
                 "serve",
                 &format!("{} was read again. A change of [http] counts from the next start on.", args.config.display()),
             ),
-            Err(failure) => say("serve", &format!("{failure} Everything goes on as before.")),
+            Err(failure) => log("serve", &format!("{failure} Everything goes on as before.")),
         }
     }
-    say("serve", "Ending.");
+    log("serve", "Ending.");
     drop(server);
     if service.stop() { Ok(Status::Done) } else { Err("A source does not end. What it had is lost.".into()) }
 }

@@ -11,9 +11,9 @@ use std::time::Duration;
 use gst::prelude::*;
 use gsttrt_publish::backoff::Backoff;
 
-use super::config::ModelPlan;
+use super::config::ModelConfig;
 use super::control::ModelStatus;
-use super::log::say;
+use super::log::log;
 use crate::bus;
 use crate::chain;
 use crate::failure::Failure;
@@ -28,7 +28,7 @@ pub struct ServedModel {
 }
 
 struct ModelState {
-    plan: ModelPlan,
+    config: ModelConfig,
     backend: Option<String>,
     is_loaded: bool,
     progress: Option<f64>,
@@ -55,8 +55,8 @@ impl ServedModel {
     }
 
     /// With the file that is in use.
-    pub fn plan(&self) -> ModelPlan {
-        self.lock().plan.clone()
+    pub fn config(&self) -> ModelConfig {
+        self.lock().config.clone()
     }
 
     pub fn shared_name(&self) -> &str {
@@ -64,10 +64,10 @@ impl ServedModel {
     }
 
     pub fn status(&self) -> ModelStatus {
-        let ModelState { plan, backend, is_loaded, progress, error } = &*self.lock();
+        let ModelState { config, backend, is_loaded, progress, error } = &*self.lock();
         ModelStatus {
-            name: plan.name.clone(),
-            file: plan.file.clone(),
+            name: config.name.clone(),
+            file: config.file.clone(),
             backend: backend.clone(),
             loaded: *is_loaded,
             progress: *progress,
@@ -88,7 +88,7 @@ impl ServedModel {
             _ => {}
         }
         if kind != gst::ProgressType::Continue {
-            say(&state.plan.name, &format!("{text}."));
+            log(&state.config.name, &format!("{text}."));
         }
     }
 }
@@ -101,20 +101,20 @@ fn percent(text: &str) -> Option<f64> {
 impl Model {
     /// Returns once its description is read, where that is quick, so that this element is the first to have it. `alive`
     /// is dropped when the thread has ended.
-    pub fn start(plan: ModelPlan, number: u64, alive: Sender<()>) -> Result<Self, Failure> {
-        let name = format!("{}#{number}", plan.name);
-        let state = ModelState { plan, backend: None, is_loaded: false, progress: None, error: None };
+    pub fn start(config: ModelConfig, number: u64, alive: Sender<()>) -> Result<Self, Failure> {
+        let name = format!("{}#{number}", config.name);
+        let state = ModelState { config, backend: None, is_loaded: false, progress: None, error: None };
         let shared = Arc::new(ServedModel { name, state: Mutex::new(state) });
         let (sender, events) = channel();
         let thread = ModelThread { shared: shared.clone(), events, sender: sender.clone(), replacing: None };
-        let first = thread.hold();
-        let thread_name = format!("model-{}", shared.plan().name);
+        let first = thread.start_element();
+        let thread_name = format!("model-{}", shared.config().name);
         let work = move || {
             thread.work(first);
             drop(alive);
         };
         let spawned = thread::Builder::new().name(thread_name).spawn(work);
-        spawned.map_err(|error| format!("There is no thread for the model {}: {error}.", shared.plan().name))?;
+        spawned.map_err(|error| format!("Cannot start a thread for the model {}: {error}.", shared.config().name))?;
         Ok(Model { shared, events: sender })
     }
 
@@ -127,16 +127,16 @@ impl Model {
     }
 }
 
-/// An element that shares the model. Dropped, it does no more.
-struct Holder(gst::Element);
+/// An element that shares the model. Dropping it stops it.
+struct ModelElement(gst::Element);
 
-impl Holder {
+impl ModelElement {
     fn is_source_of(&self, message: &gst::Message) -> bool {
         message.src() == Some(self.0.upcast_ref())
     }
 }
 
-impl Drop for Holder {
+impl Drop for ModelElement {
     fn drop(&mut self) {
         let _ = self.0.set_state(gst::State::Null);
         self.0.set_bus(None);
@@ -147,58 +147,58 @@ struct ModelThread {
     shared: Arc<ServedModel>,
     events: Receiver<ModelEvent>,
     sender: Sender<ModelEvent>,
-    /// The file that is to take over, and what was said about it last.
+    /// The file that is to take over, and the last warning about it.
     replacing: Option<(PathBuf, Option<String>)>,
 }
 
 impl ModelThread {
-    fn work(mut self, first: Option<Holder>) {
-        let mut holder = first;
+    fn work(mut self, first: Option<ModelElement>) {
+        let mut element = first;
         let mut backoff = Backoff::between(RETRY.0, RETRY.1);
         loop {
-            let event = match &holder {
+            let event = match &element {
                 Some(_) => self.events.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 None => self.events.recv_timeout(backoff.wait()),
             };
             match event {
-                // Of one that was given up already.
+                // Of one that is stopped already.
                 Ok(ModelEvent::Message(message))
-                    if !holder.as_ref().is_some_and(|holder| holder.is_source_of(&message)) => {}
+                    if !element.as_ref().is_some_and(|element| element.is_source_of(&message)) => {}
                 Ok(ModelEvent::Message(message)) => {
                     if self.is_failure(&message) {
-                        holder = None;
+                        element = None;
                     }
                     if self.has_taken_over(&message) {
                         // The one that takes its place has the new model alone, and lets the former one go.
-                        let next = self.hold();
-                        holder = next;
+                        let next = self.start_element();
+                        element = next;
                         backoff = Backoff::between(RETRY.0, RETRY.1);
                     }
                 }
-                Ok(ModelEvent::File(file)) => self.look_at(file),
-                Ok(ModelEvent::Replace(file)) => match &holder {
-                    Some(holder) => {
+                Ok(ModelEvent::File(file)) => self.file_changed(file),
+                Ok(ModelEvent::Replace(file)) => match &element {
+                    Some(element) => {
                         self.replacing = Some((file.clone(), None));
                         self.shared.lock().error = None;
-                        holder.0.set_property("model-file", file);
+                        element.0.set_property("model-file", file);
                     }
                     None => {
-                        self.shared.lock().plan.file = file;
-                        holder = self.hold();
+                        self.shared.lock().config.file = file;
+                        element = self.start_element();
                     }
                 },
                 Ok(ModelEvent::Stop) | Err(RecvTimeoutError::Disconnected) => return,
-                Err(RecvTimeoutError::Timeout) => holder = self.hold(),
+                Err(RecvTimeoutError::Timeout) => element = self.start_element(),
             }
         }
     }
 
     /// An element that has the model, where that does not fail at once.
-    fn hold(&self) -> Option<Holder> {
-        let plan = self.shared.plan();
-        let made = chain::parse(&plan.chain(None).launch_line(false)).and_then(|pipeline| {
+    fn start_element(&self) -> Option<ModelElement> {
+        let config = self.shared.config();
+        let made = chain::parse(&config.chain(None).launch_line(false)).and_then(|pipeline| {
             // Set as in each source, and taken out of the launch line.
-            plan.chain(None).configure(&pipeline)?;
+            config.chain(None).configure(&pipeline)?;
             let infer = chain::element(&pipeline, "infer");
             pipeline.remove(&infer)?;
             Ok(infer)
@@ -217,12 +217,12 @@ impl ModelThread {
         infer.connect_notify(Some("model-file"), move |infer, _| send(ModelEvent::File(infer.property("model-file"))));
         // What is wrong is on the bus.
         let _ = infer.set_state(gst::State::Paused);
-        Some(Holder(infer))
+        Some(ModelElement(infer))
     }
 
     fn fail(&self, error: &str) {
         let mut state = self.shared.lock();
-        say(&state.plan.name, error);
+        log(&state.config.name, error);
         (state.is_loaded, state.progress) = (false, None);
         state.error = Some(error.into());
     }
@@ -236,12 +236,12 @@ impl ModelThread {
             }
             gst::MessageView::Warning(warning) => {
                 let text = warning.error().to_string();
-                say(&self.shared.plan().name, &text);
+                log(&self.shared.config().name, &text);
                 if let Some((_, last)) = &mut self.replacing {
                     *last = Some(text);
                 }
             }
-            gst::MessageView::Info(info) => say(&self.shared.plan().name, &info.error().to_string()),
+            gst::MessageView::Info(info) => log(&self.shared.config().name, &info.error().to_string()),
             gst::MessageView::Progress(progress) => self.shared.note(progress),
             _ => {}
         }
@@ -261,13 +261,13 @@ impl ModelThread {
         }
         let Some((file, _)) = self.replacing.take() else { return false };
         let mut state = self.shared.lock();
-        state.plan.file = file;
+        state.config.file = file;
         state.error = None;
         true
     }
 
     /// An element that keeps its model sets its file back.
-    fn look_at(&mut self, file: Option<PathBuf>) {
+    fn file_changed(&mut self, file: Option<PathBuf>) {
         let is_kept = self.replacing.as_ref().is_some_and(|(wanted, _)| file.as_ref() != Some(wanted));
         if is_kept && let Some((_, Some(problem))) = self.replacing.take() {
             self.shared.lock().error = Some(problem);

@@ -9,17 +9,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::watch;
 
-use super::config::{Config, ModelPlan, StreamPlan};
+use super::config::{Config, ModelConfig, SourceConfig};
 use super::control::{Control, ModelStatus, Refused, SourceStatus};
-use super::log::say;
+use super::log::log;
 use super::model::{Model, ServedModel};
 use super::stream::SourceStream;
 use super::view;
 use crate::failure::Failure;
 use crate::model_options::check_file;
 
-/// For all sources together to end, recordings and publishing with them.
-const PATIENCE: Duration = Duration::from_secs(25);
+/// How long all sources together may take to end, with recordings and publishing.
+const STOP_TIMEOUT: Duration = Duration::from_secs(25);
 
 pub struct Service(Mutex<ServiceState>);
 
@@ -46,7 +46,7 @@ impl Service {
             alive: Some(alive),
             ended,
         };
-        running.become_like(config)?;
+        running.apply(config)?;
         Ok(Service(Mutex::new(running)))
     }
 
@@ -54,9 +54,9 @@ impl Service {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Goes on as another configuration says. What is the same goes on without a break.
+    /// Applies another configuration. What is the same in both goes on without a break.
     pub fn reload(&self, config: Config) -> Result<(), Failure> {
-        self.lock().become_like(config)
+        self.lock().apply(config)
     }
 
     /// Ends everything: returns false where something does not end in time.
@@ -66,37 +66,37 @@ impl Service {
         // They are released by the last source that has them.
         running.models.drain(..).for_each(|model| model.stop());
         running.alive = None;
-        running.ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Disconnected)
+        running.ended.recv_timeout(STOP_TIMEOUT) == Err(RecvTimeoutError::Disconnected)
     }
 }
 
 impl ServiceState {
-    fn become_like(&mut self, mut config: Config) -> Result<(), Failure> {
+    fn apply(&mut self, mut config: Config) -> Result<(), Failure> {
         // HTTP stays as it was at the start, and so do the branches for its pictures.
         config.keep_http(&self.config);
-        for plan in &config.models {
-            self.set_model(plan)?;
+        for model in &config.models {
+            self.set_model(model)?;
         }
         self.streams.retain(|stream| {
-            let stays = config.sources.iter().any(|plan| plan.name == stream.plan.name);
+            let stays = config.sources.iter().any(|source| source.name == stream.config.name);
             if !stays {
-                say(&stream.plan.name, "Removed.");
+                log(&stream.config.name, "Removed.");
                 stream.stop();
             }
             stays
         });
-        for plan in &config.sources {
-            self.set_source(plan.clone())?;
+        for source in &config.sources {
+            self.set_source(source.clone())?;
         }
         self.models.retain(|model| {
-            let stays = config.models.iter().any(|plan| plan.name == model.shared.plan().name);
+            let stays = config.models.iter().any(|wanted| wanted.name == model.shared.config().name);
             if !stays {
                 model.stop();
             }
             stays
         });
-        let order = |name: &str| config.sources.iter().position(|plan| plan.name == name);
-        self.streams.sort_by_key(|stream| order(&stream.plan.name));
+        let order = |name: &str| config.sources.iter().position(|config| config.name == name);
+        self.streams.sort_by_key(|stream| order(&stream.config.name));
         self.config = config;
         Ok(())
     }
@@ -105,78 +105,78 @@ impl ServiceState {
         self.alive.clone().ok_or_else(|| "The service ends.".into())
     }
 
-    /// Starts a model, or changes it: another file takes over beside, and other settings are another model.
-    fn set_model(&mut self, plan: &ModelPlan) -> Result<(), Failure> {
-        let there = self.models.iter().position(|model| model.shared.plan().name == plan.name);
+    /// Starts a model, or changes it: another file is loaded in the background, and other settings are another model.
+    fn set_model(&mut self, config: &ModelConfig) -> Result<(), Failure> {
+        let there = self.models.iter().position(|model| model.shared.config().name == config.name);
         let Some(position) = there else {
             self.number += 1;
-            self.models.push(Model::start(plan.clone(), self.number, self.alive()?)?);
+            self.models.push(Model::start(config.clone(), self.number, self.alive()?)?);
             return Ok(());
         };
-        let now = self.models[position].shared.plan();
-        if now == *plan {
+        let now = self.models[position].shared.config();
+        if now == *config {
             return Ok(());
         }
-        if (ModelPlan { file: plan.file.clone(), ..now }) == *plan {
-            self.models[position].replace(&plan.file);
-            self.retry(&plan.name);
+        if (ModelConfig { file: config.file.clone(), ..now }) == *config {
+            self.models[position].replace(&config.file);
+            self.retry(&config.name);
             return Ok(());
         }
         self.number += 1;
-        let model = Model::start(plan.clone(), self.number, self.alive()?)?;
-        for stream in self.streams.iter_mut().filter(|stream| stream.plan.model == plan.name) {
-            stream.change(stream.plan.clone(), model.shared.clone());
+        let model = Model::start(config.clone(), self.number, self.alive()?)?;
+        for stream in self.streams.iter_mut().filter(|stream| stream.config.model == config.name) {
+            stream.change(stream.config.clone(), model.shared.clone());
         }
         std::mem::replace(&mut self.models[position], model).stop();
         Ok(())
     }
 
-    fn set_source(&mut self, plan: StreamPlan) -> Result<(), Failure> {
-        let model = self.model(&plan.model)?;
-        match self.streams.iter_mut().find(|stream| stream.plan.name == plan.name) {
-            Some(stream) if stream.plan == plan => {}
-            Some(stream) => stream.change(plan, model),
-            None => self.streams.push(SourceStream::start(plan, model, self.alive()?)?),
+    fn set_source(&mut self, config: SourceConfig) -> Result<(), Failure> {
+        let model = self.model(&config.model)?;
+        match self.streams.iter_mut().find(|stream| stream.config.name == config.name) {
+            Some(stream) if stream.config == config => {}
+            Some(stream) => stream.change(config, model),
+            None => self.streams.push(SourceStream::start(config, model, self.alive()?)?),
         }
         Ok(())
     }
 
     fn model(&self, name: &str) -> Result<Arc<ServedModel>, Failure> {
-        let model = self.models.iter().find(|model| model.shared.plan().name == name);
+        let model = self.models.iter().find(|model| model.shared.config().name == name);
         model.map(|model| model.shared.clone()).ok_or_else(|| format!("There is no model “{name}”.").into())
     }
 
     /// Sources that wait because of their model need not do so any longer.
     fn retry(&self, model: &str) {
-        self.streams.iter().filter(|stream| stream.plan.model == model).for_each(SourceStream::retry);
+        self.streams.iter().filter(|stream| stream.config.model == model).for_each(SourceStream::retry);
     }
 
     fn stream(&self, name: &str) -> Result<usize, Refused> {
-        let position = self.streams.iter().position(|stream| stream.plan.name == name);
+        let position = self.streams.iter().position(|stream| stream.config.name == name);
         position.ok_or_else(|| Refused::Unknown(format!("There is no source “{name}”.")))
     }
 }
 
 impl Control for Service {
     fn sources(&self) -> Vec<SourceStatus> {
-        self.lock().streams.iter().map(|stream| stream.meter.status(&stream.plan)).collect()
+        self.lock().streams.iter().map(|stream| stream.meter.status(&stream.config)).collect()
     }
 
     fn add_source(&self, source: &serde_json::Value) -> Result<(), Refused> {
         let mut running = self.lock();
-        let plan =
+        let config =
             running.config.source(source).map_err(|problem| Refused::Invalid(format!("Cannot add it: {problem}")))?;
-        if running.stream(&plan.name).is_ok() {
-            return Err(Refused::Exists(format!("There is a source “{}” already.", plan.name)));
+        if running.stream(&config.name).is_ok() {
+            return Err(Refused::Exists(format!("There is a source “{}” already.", config.name)));
         }
-        running.set_source(plan).map_err(|failure| Refused::Invalid(failure.to_string()))
+        running.set_source(config).map_err(|failure| Refused::Invalid(failure.to_string()))
     }
 
     fn remove_source(&self, name: &str) -> Result<(), Refused> {
         let mut running = self.lock();
         let position = running.stream(name)?;
         running.streams.remove(position).stop();
-        say(name, "Removed.");
+        log(name, "Removed.");
         Ok(())
     }
 
@@ -186,7 +186,7 @@ impl Control for Service {
 
     fn replace_model(&self, name: &str, file: &Path) -> Result<(), Refused> {
         let running = self.lock();
-        let model = running.models.iter().find(|model| model.shared.plan().name == name);
+        let model = running.models.iter().find(|model| model.shared.config().name == name);
         let model = model.ok_or_else(|| Refused::Unknown(format!("There is no model “{name}”.")))?;
         let file = running.config.path(file);
         check_file(&file).map_err(|failure| Refused::Invalid(failure.to_string()))?;
@@ -198,7 +198,7 @@ impl Control for Service {
     fn watch(&self, source: &str) -> Result<watch::Receiver<Option<Bytes>>, Refused> {
         let running = self.lock();
         let stream = &running.streams[running.stream(source)?];
-        if stream.plan.has_view {
+        if stream.config.has_view {
             Ok(view::receive(&stream.pictures))
         } else {
             Err(Refused::Invalid("Pictures need [http] in the configuration.".into()))

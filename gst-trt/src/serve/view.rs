@@ -35,8 +35,8 @@ pub fn receive(pictures: &Pictures) -> watch::Receiver<Option<Bytes>> {
 pub fn connect(pipeline: &gst::Pipeline, pictures: &Arc<Pictures>) {
     let (wanted, last) = (pictures.clone(), Mutex::new(None::<Instant>));
     // The tee's own pad: GStreamer 1.22 complains of a buffer that is dropped as it comes in.
-    let entry = element(pipeline, "view").static_pad("sink").and_then(|sink| sink.peer());
-    entry.expect("it is linked to the tee").add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+    let branch = element(pipeline, "view").static_pad("sink").and_then(|sink| sink.peer());
+    branch.expect("it is linked to the tee").add_probe(gst::PadProbeType::BUFFER, move |_, _| {
         let mut last = last.lock().expect("no thread panics with it");
         if wanted.receiver_count() == 0 || last.is_some_and(|last| last.elapsed() < PACE) {
             return gst::PadProbeReturn::Drop;

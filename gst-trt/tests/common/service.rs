@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::{command, path};
 
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Lines of a stream of a process, as they come, and those that nobody has asked for yet.
 struct Lines(Receiver<String>, RefCell<Vec<String>>);
@@ -33,7 +33,7 @@ impl Lines {
             return others.remove(position);
         }
         loop {
-            match self.0.recv_timeout(PATIENCE) {
+            match self.0.recv_timeout(TIMEOUT) {
                 Ok(line) if is_wanted(&line) => return line,
                 Ok(line) => others.push(line),
                 Err(error) => panic!("no {what}: {error}, but\n{}", others.join("\n")),
@@ -124,7 +124,7 @@ pub fn free_address() -> String {
 /// The status and the body of an answer over HTTP.
 pub fn ask(address: &str, method: &str, path: &str, token: &str, body: &str) -> (u16, Vec<u8>) {
     let mut connection = TcpStream::connect(address).unwrap();
-    connection.set_read_timeout(Some(PATIENCE)).unwrap();
+    connection.set_read_timeout(Some(TIMEOUT)).unwrap();
     let length = body.len();
     write!(
         connection,

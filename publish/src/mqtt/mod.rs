@@ -157,7 +157,7 @@ fn missing() -> io::Error {
 
 impl Client {
     /// Says hello. Returns whether the server has kept the session.
-    fn greet(&self, link: &mut Link) -> io::Result<bool> {
+    fn handshake(&self, link: &mut Link) -> io::Result<bool> {
         let will =
             self.will.as_ref().map(|(topic, message, qos, retain)| Will { topic, message, qos: *qos, retain: *retain });
         let hello = Connect {
@@ -269,7 +269,7 @@ impl Destination for Client {
             None => Connection::Plain(stream),
         };
         let mut link = Link { connection, arrived: Vec::new(), last_sent: Instant::now(), pinged: None };
-        if self.greet(&mut link)? {
+        if self.handshake(&mut link)? {
             for &id in &self.releasing {
                 link.write(&packet::release(id))?;
             }

@@ -53,7 +53,7 @@ fn propose_memory(allocator: &PinnedAllocator, query: &mut gst::query::Allocatio
     if ours.set_config(config).is_err() {
         return;
     }
-    // First, because elements that decide look no further. The allocator too, which many give to the pool anew.
+    // First, because elements that decide look no further. The allocator too, which many give to the pool again.
     match asked {
         Some(_) => query.set_nth_allocation_param(0, Some(allocator), params),
         None => query.add_allocation_param(Some(allocator), params),

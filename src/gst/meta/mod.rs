@@ -9,7 +9,6 @@ pub mod events;
 mod gray;
 pub mod gst_tensor;
 pub mod map;
-pub(crate) mod picture;
 pub mod read;
 pub mod record;
 #[cfg(any(feature = "v1_26", test))]

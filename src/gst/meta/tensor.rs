@@ -6,7 +6,7 @@
 //!
 //! Payloads are shared, so that copying a buffer's metadata (`tee`, `make_writable`) copies a pointer. The meta has no
 //! tags, so that all elements copy it, also those that convert or scale the frame: GStreamer drops metas with tags that an
-//! element does not know. How the picture was changed is not in the meta; `picture` finds that.
+//! element does not know. How the picture was changed is not in the meta; `gst::path` finds that.
 //!
 //! The GPU may still read a frame when its buffer is freed or returns to its pool. GStreamer frees metas before that,
 //! so freeing this one waits for the GPU. So does moving it to a frame in other memory. Other holders of the payload
@@ -27,7 +27,7 @@ use crate::gst::held_frame::HeldFrame;
 
 /// The picture that a tensor was made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub struct TensorSource {
     /// Address of the trtpreprocess that made it.
     pub element: usize,
     /// Width and height.
@@ -36,18 +36,18 @@ pub struct Origin {
 
 /// What a trtpreprocess made of a frame for one model.
 #[derive(Debug)]
-pub struct Pictures {
+pub struct ModelInputs {
     /// One of the whole frame, or one of each region.
-    pub list: SmallVec<[Picture; 1]>,
-    pub regions: RegionKind,
-    pub origin: Origin,
+    pub list: SmallVec<[ModelInput; 1]>,
+    pub tiles: Tiles,
+    pub source: TensorSource,
     pub transform: InputTransform,
     pub original: Option<HeldFrame>,
 }
 
-/// Which regions of a frame the pictures show.
+/// Which parts of a frame the inputs show.
 #[derive(Debug)]
-pub enum RegionKind {
+pub enum Tiles {
     /// The whole frame, in one picture.
     Frame,
     /// Parts of the frame whose objects are merged.
@@ -72,8 +72,8 @@ pub struct ObjectRegion {
     #[cfg(feature = "v1_24")]
     pub analytics: Option<(usize, u32)>,
     pub track_id: Option<u64>,
-    /// The index of its picture; `None` if the results of an earlier frame hold.
-    pub picture: Option<usize>,
+    /// The index of its input; `None` if the results of an earlier frame hold.
+    pub input: Option<usize>,
 }
 
 /// Ids of objects whose results trtnms does not have, as their frames were dropped on the way. trtpreprocess looks at
@@ -94,7 +94,7 @@ impl UnknownObjects {
 
 /// The tensor made of a region of a frame.
 #[derive(Clone, Debug)]
-pub struct Picture {
+pub struct ModelInput {
     /// One.
     pub tensors: Arc<Tensors>,
     pub letterbox: Letterbox,
@@ -104,11 +104,11 @@ pub struct Picture {
 #[derive(Debug)]
 pub enum Payload {
     /// The model's input, from trtpreprocess.
-    Input(Arc<Pictures>),
-    /// The model's outputs for each of the pictures, from trtinfer, or the items of batches where they will be computed.
-    Output { outputs: SmallVec<[PendingOutput; 1]>, pictures: Arc<Pictures>, model: Arc<ModelInfo> },
+    Input(Arc<ModelInputs>),
+    /// The model's outputs for each of the inputs, from trtinfer, or the items of batches where they will be computed.
+    Output { outputs: SmallVec<[PendingOutput; 1]>, inputs: Arc<ModelInputs>, model: Arc<ModelInfo> },
     /// A frame that trtinfer skipped because of its `interval`, with the tensors that the GPU may still be writing.
-    Skipped(Arc<Pictures>),
+    Skipped(Arc<ModelInputs>),
 }
 
 impl Payload {
@@ -118,20 +118,20 @@ impl Payload {
 
     /// Whether the other is obsolete once this one is attached.
     fn replaces(&self, other: &Payload) -> bool {
-        self.is_input() && other.is_input() || Arc::ptr_eq(self.pictures(), other.pictures())
+        self.is_input() && other.is_input() || Arc::ptr_eq(self.inputs(), other.inputs())
     }
 
     /// What was made of the frame.
-    pub fn pictures(&self) -> &Arc<Pictures> {
+    pub fn inputs(&self) -> &Arc<ModelInputs> {
         match self {
-            Payload::Input(pictures) | Payload::Skipped(pictures) | Payload::Output { pictures, .. } => pictures,
+            Payload::Input(inputs) | Payload::Skipped(inputs) | Payload::Output { inputs, .. } => inputs,
         }
     }
 
     /// Waits until the GPU no longer reads the frame.
     fn wait_for_frame(&self) {
         // A failure of the GPU is an error where the results are read, and after one it reads nothing any more.
-        self.pictures().list.iter().for_each(|picture| drop(picture.tensors.wait()));
+        self.inputs().list.iter().for_each(|input| drop(input.tensors.wait()));
         #[cfg(test)]
         tests::WAITS.with(|waits| waits.set(waits.get() + 1));
     }
@@ -153,7 +153,7 @@ impl TensorMeta {
         let Some(mut meta) = buffer.meta_mut::<TensorMeta>() else { return imp::add(buffer, payload) };
         let payloads = &mut meta.0.payloads;
         let replaced = payloads.iter().position(|old| payload.replaces(old)).map(|old| payloads.remove(old));
-        if let Some(replaced) = replaced.filter(|old| !Arc::ptr_eq(old.pictures(), payload.pictures())) {
+        if let Some(replaced) = replaced.filter(|old| !Arc::ptr_eq(old.inputs(), payload.inputs())) {
             replaced.wait_for_frame();
         }
         payloads.push(payload);
@@ -350,10 +350,10 @@ mod tests {
     fn payload() -> Arc<Payload> {
         let tensors = Arc::new(Tensors::new(vec![Tensor::from_slice("images", &[1], &[1.0f32])], None, None));
         let letterbox = Letterbox::new((4, 2), (8, 8), ResizeMode::Letterbox);
-        Arc::new(Payload::Input(Arc::new(Pictures {
-            list: [Picture { tensors, letterbox }].into_iter().collect(),
-            regions: RegionKind::Frame,
-            origin: Origin { element: 0, size: (4, 2) },
+        Arc::new(Payload::Input(Arc::new(ModelInputs {
+            list: [ModelInput { tensors, letterbox }].into_iter().collect(),
+            tiles: Tiles::Frame,
+            source: TensorSource { element: 0, size: (4, 2) },
             transform: InputTransform::default(),
             original: None,
         })))
@@ -378,7 +378,7 @@ mod tests {
     }
 
     fn skipped(input: &Arc<Payload>) -> Arc<Payload> {
-        Arc::new(Payload::Skipped(input.pictures().clone()))
+        Arc::new(Payload::Skipped(input.inputs().clone()))
     }
 
     /// Those on the buffer, in their order.
@@ -498,7 +498,7 @@ mod tests {
         assert_eq!(waits(), 0, "trtinfer goes on at once");
         let (second, third) = (payload(), payload());
         TensorMeta::set(buffer, second);
-        assert_eq!(waits(), 0, "another model's is beside it");
+        assert_eq!(waits(), 0, "another model's is next to it");
         TensorMeta::set(buffer, third);
         assert_eq!(waits(), 1, "an input that no model has taken");
     }
@@ -513,14 +513,14 @@ mod tests {
             }
         }
         let input = payload();
-        let pictures = input.pictures().clone();
-        let held = pictures.list[0].tensors.clone();
+        let inputs = input.inputs().clone();
+        let held = inputs.list[0].tensors.clone();
         let batcher = Arc::new(Batcher::new(Box::new(Idle), 2, Duration::from_secs(600)).unwrap());
-        let outputs = batcher.join(7, [held.clone()].into_iter(), &Arc::default()).unwrap();
+        let outputs = batcher.submit(7, [held.clone()].into_iter(), &Arc::default()).unwrap();
         let shapes = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/shapes.onnx");
         let model = Arc::new(ModelInfo::read(Path::new(shapes)).unwrap());
         let mut buffer = with_memory();
-        let output = Payload::Output { outputs, pictures, model };
+        let output = Payload::Output { outputs, inputs, model };
         TensorMeta::set(buffer.get_mut().unwrap(), Arc::new(output));
         batcher.leave(7);
         assert_eq!(waits(), 0);

@@ -212,7 +212,7 @@ mod analytics {
     use super::{MetaObjects, Tracking};
 
     /// Relates each object that has an id to its tracking. Objects of GstAnalytics cannot be moved, so where all were
-    /// held and some have moved, they are written anew.
+    /// held and some have moved, they are written again.
     pub fn write(buffer: &mut gst::BufferRef, objects: &mut MetaObjects, trackings: &[Tracking], is_gone: &[bool]) {
         let MetaObjects { annotations, regions, analytics } = objects;
         let is_first = |place: &Option<(usize, u32)>| matches!(place, Some((0, _)));

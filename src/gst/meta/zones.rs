@@ -163,7 +163,7 @@ fn state(analytics: &Analytics, number: usize) -> Option<gst::Structure> {
     Some(param)
 }
 
-/// What is written beside an object: the zones that it is in, like `entrance 12 s`.
+/// What is written next to an object: the zones that it is in, like `entrance 12 s`.
 pub fn notes(param: &gst::StructureRef) -> Vec<String> {
     let zones = param.get::<gst::Array>("zones").unwrap_or_default();
     let zone = |value: &glib::SendValue| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! How an element comes to another model between two frames.
+//! How an element switches to another model between two frames.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::gst::caps;
 use crate::gst::report::Report;
 
 impl TrtInfer {
-    /// `model-file` was set: loads the model beside. If the first one is not even read, its place is taken at once.
+    /// `model-file` was set: loads the model in the background. If the first one is not even read, its place is taken at once.
     pub fn replace_model(&self) {
         let settings = self.settings.lock().unwrap().clone();
         let Some(session) = self.session() else {
@@ -30,14 +30,14 @@ impl TrtInfer {
         let (former, frame) = (session.model.clone(), *self.frame.lock().unwrap());
         let request = ReplaceRequest { settings, former, frame };
         match replacing::begin(&self.obj(), request) {
-            // Another one that is being loaded is given up.
+            // Another one that is being loaded is cancelled.
             Ok(replacement) => drop(self.replacement.lock().unwrap().replace(replacement)),
             Err(error) => self.obj().post_warning(&error.and_remedy("The model in use stays")),
         }
     }
 
     /// The model is loaded.
-    pub fn hand_over(&self, successor: Successor) {
+    pub fn set_successor(&self, successor: Successor) {
         // The one in use may be another than at first: for frames of another size, or in another CUDA context.
         if let Some(session) = self.session() {
             sharing::succeed(&session.model, successor);
@@ -47,7 +47,7 @@ impl TrtInfer {
     /// The model cannot be loaded.
     pub fn keep_former(&self, request: &ReplaceRequest, error: &Error) {
         let Some(session) = self.session() else { return };
-        let former = session.model.latest().plan.model().path.clone();
+        let former = session.model.latest().request.model().path.clone();
         let remedy = format!("{} stays in use", former.display());
         let mut settings = self.settings.lock().unwrap();
         if settings.model_file == request.settings.model_file {
@@ -58,9 +58,9 @@ impl TrtInfer {
         self.obj().notify("model-file");
     }
 
-    /// Between two frames: comes to the model that has been loaded meanwhile. If it wants other tensors, upstream is
-    /// asked for them; until caps for them are here, nothing else is asked for, since frames of both kinds may be on
-    /// their way.
+    /// Between two frames: switches to the model that has been loaded in the background. If it wants other tensors,
+    /// upstream is asked for them; until caps for them arrive, nothing else is asked for, since frames of both kinds may
+    /// be under way.
     pub(super) fn take_over(&self) {
         let Some(session) = self.session() else { return };
         let Some(successor) = session.model.successor() else { return };
@@ -68,10 +68,10 @@ impl TrtInfer {
         if offered.is_some() {
             return;
         }
-        let (plan, frame) = (&successor.model.plan, *self.frame.lock().unwrap());
-        if *session.tensor == frame.map_or_else(|| plan.spec.clone(), |frame| plan.spec_for(frame)) {
+        let (request, frame) = (&successor.model.request, *self.frame.lock().unwrap());
+        if *session.tensor == frame.map_or_else(|| request.spec.clone(), |frame| request.spec_for(frame)) {
             drop(offered);
-            self.come_to(&session, successor, session.tensor.clone());
+            self.switch_to(&session, successor, session.tensor.clone());
         } else {
             *offered = Some(successor.model.clone());
             drop(offered);
@@ -79,12 +79,12 @@ impl TrtInfer {
         }
     }
 
-    /// Frames come with such tensors from now on: comes to the model for which upstream was asked for them.
+    /// Frames have such tensors from now on: switches to the model that upstream was asked to make them for.
     pub(super) fn take_over_for(&self, tensor: &InputSpec) {
         let Some(session) = self.session() else { return };
-        let Some(offered) = self.offered.lock().unwrap().take_if(|model| model.plan.wants(tensor)) else { return };
+        let Some(offered) = self.offered.lock().unwrap().take_if(|model| model.request.wants(tensor)) else { return };
         if let Some(successor) = session.model.successors().find(|successor| Arc::ptr_eq(&successor.model, &offered)) {
-            self.come_to(&session, successor, Arc::new(tensor.clone()));
+            self.switch_to(&session, successor, Arc::new(tensor.clone()));
         }
     }
 
@@ -93,7 +93,7 @@ impl TrtInfer {
         self.offered.lock().unwrap().as_ref().unwrap_or(model).clone()
     }
 
-    fn come_to(&self, session: &StartedModel, successor: &Successor, tensor: Arc<InputSpec>) {
+    fn switch_to(&self, session: &StartedModel, successor: &Successor, tensor: Arc<InputSpec>) {
         let mut running = self.running.lock().unwrap();
         let mut settings = self.settings.lock().unwrap();
         settings.follow(&successor.settings);
@@ -107,11 +107,11 @@ impl TrtInfer {
                 return;
             }
         };
-        // Frames that wait for others to fill their batch have all that will come.
+        // No more frames will come to fill the batch of those that wait.
         if let Some(batcher) = running.batcher.take() {
-            batcher.finish(session.handle.stream());
+            batcher.flush(session.handle.stream());
         }
-        running.told_of_batches = false;
+        running.warned_starved = false;
         self.session.replace(|_| Some(next.clone()));
         session.handle.leave();
         drop(running);

@@ -29,7 +29,7 @@ pub fn times() -> Histogram<u64> {
 type Ready = (Box<dyn ModelInstance>, Vec<Arc<Tensors>>);
 
 pub struct Engine<'a> {
-    plan: LoadRequest,
+    request: LoadRequest,
     batch: usize,
     /// What is in them, in turn.
     pictures: &'a [Vec<u8>],
@@ -40,7 +40,7 @@ impl<'a> Engine<'a> {
         let SessionOptions { backend, input_size, cuda_device_id, options, .. } = options;
         let cuda = || Context::primary(*cuda_device_id);
         Ok(Engine {
-            plan: LoadRequest::new(Path::new(model), *backend, *input_size, batch, options.clone(), cuda)?,
+            request: LoadRequest::new(Path::new(model), *backend, *input_size, batch, options.clone(), cuda)?,
             batch,
             pictures,
         })
@@ -52,14 +52,14 @@ impl<'a> Engine<'a> {
                 eprintln!("{warning}");
             }
         };
-        self.plan.load(&LoadContext { report: &report, cancelled: &AtomicBool::new(false), slots: None, contexts })
+        self.request.load(&LoadContext { report: &report, cancelled: &AtomicBool::new(false), slots: None, contexts })
     }
 
     /// A batch of pictures, side by side as trtpreprocess puts them.
     fn pictures(&self) -> Result<Vec<Arc<Tensors>>> {
-        let desc = &self.plan.spec.desc;
+        let desc = &self.request.spec.desc;
         let bytes = desc.bytes().expect("fixed dimensions");
-        let slots = self.plan.cuda.as_ref().map(|cuda| BatchPool::new(cuda, bytes, self.batch));
+        let slots = self.request.cuda.as_ref().map(|cuda| BatchPool::new(cuda, bytes, self.batch));
         let picture = |picture: &Vec<u8>| {
             let tensor = match &slots {
                 Some(slots) => {

@@ -33,7 +33,7 @@ pub fn of(clip: &Clip, preprocess: &str, infer: &str) -> std::result::Result<Vec
     made.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
         let payload = info.buffer().and_then(|buffer| TensorMeta::input(buffer));
         // What is beyond the count is not taken.
-        let all = payload.iter().flat_map(|payload| &payload.pictures().list);
+        let all = payload.iter().flat_map(|payload| &payload.inputs().list);
         all.for_each(|picture| drop(sender.try_send(bytes(&picture.tensors))));
         gst::PadProbeReturn::Ok
     });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! One run of some streams beside each other, in one pipeline.
+//! One run of some streams at the same time, in one pipeline.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -258,7 +258,7 @@ impl<'a> Running<'a> {
         let (begun, frames, cpu, before) = (Instant::now(), self.frames(), cpu_seconds(), batches(&self.pipeline));
         let (taken, spent, seen) = (sums(&self.pipeline, POOLS), self.ours(), self.objects());
         let moved = sums(&self.pipeline, BYTES);
-        // What came before had models loaded beside it.
+        // What came before had models loaded at the same time.
         self.latency.iter().for_each(|latency| latency.lock().unwrap().reset());
         self.decoded.iter().for_each(|count| count.store(0, Ordering::Relaxed));
         while begun.elapsed() < self.setup.length {

@@ -95,7 +95,7 @@ fn a_slip_in_a_configuration_is_named_with_its_place() {
         ),
         (
             r#"{"zones": [{"id": "a", "points": [[0,0],[1,0],[1,1]], "crowd-time": 1}]}"#,
-            &["crowd-time", "beside crowd-threshold"],
+            &["crowd-time", "with crowd-threshold"],
         ),
         (
             r#"{"zones": [{"id": "a", "points": [[0,0],[1,0],[1,1]], "classes": [null]}]}"#,

@@ -87,8 +87,8 @@ impl Bench {
         (Bench { batcher, batches, go: channel().0 }, gos.try_into().unwrap())
     }
 
-    fn join(&self, stream: u64, value: f32) -> PendingOutput {
-        join(&self.batcher, stream, value)
+    fn submit(&self, stream: u64, value: f32) -> PendingOutput {
+        submit(&self.batcher, stream, value)
     }
 
     fn batches(&self) -> Vec<Vec<f32>> {
@@ -96,12 +96,12 @@ impl Bench {
     }
 }
 
-fn join(batcher: &Arc<Batcher>, stream: u64, value: f32) -> PendingOutput {
-    join_frame(batcher, stream, &[value]).unwrap().remove(0)
+fn submit(batcher: &Arc<Batcher>, stream: u64, value: f32) -> PendingOutput {
+    submit_frame(batcher, stream, &[value]).unwrap().remove(0)
 }
 
-fn join_frame(batcher: &Arc<Batcher>, stream: u64, values: &[f32]) -> Result<SmallVec<[PendingOutput; 1]>> {
-    batcher.join(stream, values.iter().map(|&value| Arc::new(tensors(value))), &Arc::default())
+fn submit_frame(batcher: &Arc<Batcher>, stream: u64, values: &[f32]) -> Result<SmallVec<[PendingOutput; 1]>> {
+    batcher.submit(stream, values.iter().map(|&value| Arc::new(tensors(value))), &Arc::default())
 }
 
 fn outcome(ticket: &PendingOutput) -> std::result::Result<f32, String> {
@@ -114,15 +114,15 @@ fn outcome(ticket: &PendingOutput) -> std::result::Result<f32, String> {
 #[test]
 fn full_batches_are_run_at_once_and_outputs_go_to_their_frames() {
     let bench = Bench::new(3, LONG);
-    let tickets: Vec<PendingOutput> = (0..7).map(|i| bench.join(i % 2, i as f32)).collect();
+    let tickets: Vec<PendingOutput> = (0..7).map(|i| bench.submit(i % 2, i as f32)).collect();
     assert_eq!(bench.batches(), [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]);
     for (i, ticket) in tickets[..6].iter().enumerate() {
         assert_eq!(outcome(ticket), Ok(i as f32));
     }
     assert_eq!(format!("{:?}", tickets[6]), "PendingOutput(waiting)");
-    bench.batcher.finish(1);
+    bench.batcher.flush(1);
     assert_eq!(bench.batches(), [[0.0; 0]; 0], "nothing of that stream waits");
-    bench.batcher.finish(0);
+    bench.batcher.flush(0);
     assert_eq!(outcome(&tickets[6]), Ok(6.0));
     assert_eq!(bench.batcher.counts(), Counts { batches: 3, frames: 7, late: 0 });
 }
@@ -131,7 +131,7 @@ fn full_batches_are_run_at_once_and_outputs_go_to_their_frames() {
 fn a_batch_of_one_does_not_wait() {
     let bench = Bench::new(1, LONG);
     for i in 0..3 {
-        assert_eq!(outcome(&bench.join(0, i as f32)), Ok(i as f32));
+        assert_eq!(outcome(&bench.submit(0, i as f32)), Ok(i as f32));
     }
     assert_eq!(bench.batcher.counts(), Counts { batches: 3, frames: 3, late: 0 });
 }
@@ -139,7 +139,7 @@ fn a_batch_of_one_does_not_wait() {
 #[test]
 fn a_timeout_runs_an_incomplete_batch() {
     let bench = Bench::new(4, Duration::from_millis(5));
-    let (first, second) = (bench.join(0, 1.0), bench.join(1, 2.0));
+    let (first, second) = (bench.submit(0, 1.0), bench.submit(1, 2.0));
     assert_eq!([outcome(&second), outcome(&first)], [Ok(2.0), Ok(1.0)]);
     assert_eq!(bench.batches(), [[1.0, 2.0]]);
     assert_eq!(bench.batcher.counts(), Counts { batches: 1, frames: 2, late: 1 });
@@ -148,11 +148,11 @@ fn a_timeout_runs_an_incomplete_batch() {
 #[test]
 fn a_full_batch_wakes_its_waiters() {
     let bench = Bench::new(2, LONG);
-    let ticket = bench.join(0, 1.0);
+    let ticket = bench.submit(0, 1.0);
     thread::scope(|scope| {
         let waiting = scope.spawn(|| outcome(&ticket));
-        bench.batcher.line.waiters.wait_for(1);
-        bench.join(1, 2.0);
+        bench.batcher.queue.waiters.wait_for(1);
+        bench.submit(1, 2.0);
         assert_eq!(waiting.join().unwrap(), Ok(1.0));
     });
 }
@@ -162,10 +162,10 @@ fn a_late_frame_waits_for_the_running_batch() {
     let bench = Bench::with(2, Duration::from_millis(1), true);
     let batcher = &bench.batcher;
     thread::scope(|scope| {
-        let first = scope.spawn(|| outcome(&join(batcher, 0, 1.0)));
+        let first = scope.spawn(|| outcome(&submit(batcher, 0, 1.0)));
         assert_eq!(bench.batches.recv().unwrap(), [1.0], "it was late");
-        let second = scope.spawn(|| outcome(&join(batcher, 1, 2.0)));
-        while batcher.line.queue.lock().unwrap().waiting.is_empty() {
+        let second = scope.spawn(|| outcome(&submit(batcher, 1, 2.0)));
+        while batcher.queue.state.lock().unwrap().waiting.is_empty() {
             thread::yield_now(); // the backend is busy while it joins
         }
         bench.go.send(()).unwrap();
@@ -179,18 +179,18 @@ fn a_late_frame_waits_for_the_running_batch() {
 #[test]
 fn a_late_frame_that_has_its_outcome_runs_no_other_frames() {
     let bench = Bench::with(3, Duration::from_millis(1), true);
-    let late = join_frame(&bench.batcher, 0, &[1.0, 2.0]).unwrap();
-    let waiters = &bench.batcher.line.waiters;
+    let late = submit_frame(&bench.batcher, 0, &[1.0, 2.0]).unwrap();
+    let waiters = &bench.batcher.queue.waiters;
     thread::scope(|scope| {
         let first = scope.spawn(|| outcome(&late[0]));
         assert_eq!(bench.batches.recv().unwrap(), [1.0, 2.0], "it was late");
         waiters.wait_for(1);
-        let early = bench.join(1, 3.0);
+        let early = bench.submit(1, 3.0);
         let second = scope.spawn(|| outcome(&late[1]));
         waiters.wait_for(2);
         (0..3).for_each(|_| bench.go.send(()).unwrap());
         assert_eq!([first.join().unwrap(), second.join().unwrap()], [Ok(1.0), Ok(2.0)]);
-        let others = [4.0, 5.0].map(|value| bench.join(1, value));
+        let others = [4.0, 5.0].map(|value| bench.submit(1, value));
         assert_eq!([&early, &others[0], &others[1]].map(outcome), [Ok(3.0), Ok(4.0), Ok(5.0)]);
     });
     assert_eq!(bench.batches(), [[3.0, 4.0, 5.0]]);
@@ -201,25 +201,25 @@ fn a_fast_stream_does_not_delay_others() {
     let bench = Bench::with(4, LONG, true);
     let batcher = &bench.batcher;
     thread::scope(|scope| {
-        let mut tickets: Vec<PendingOutput> = (0..3).map(|i| bench.join(0, i as f32)).collect();
-        let full = scope.spawn(|| join(batcher, 0, 3.0));
+        let mut tickets: Vec<PendingOutput> = (0..3).map(|i| bench.submit(0, i as f32)).collect();
+        let full = scope.spawn(|| submit(batcher, 0, 3.0));
         assert_eq!(bench.batches.recv().unwrap(), [0.0, 1.0, 2.0, 3.0]);
-        // The backend is busy while the line grows: ten of the fast stream, then one of two others, the last of them full.
+        // The backend is busy while the queue grows: ten of the fast stream, then one of two others, the last of them full.
         let waiting = |count: usize| {
-            while batcher.line.queue.lock().unwrap().waiting.len() < count {
+            while batcher.queue.state.lock().unwrap().waiting.len() < count {
                 thread::yield_now();
             }
         };
         let order = [(0, 10.0), (0, 11.0), (0, 12.0), (0, 13.0), (0, 14.0), (1, 20.0), (2, 30.0)];
         let mut joined = Vec::new();
         for (i, (stream, value)) in order.into_iter().enumerate() {
-            joined.push(scope.spawn(move || join(batcher, stream, value)));
+            joined.push(scope.spawn(move || submit(batcher, stream, value)));
             waiting(i + 1);
         }
         (0..3).for_each(|_| bench.go.send(()).unwrap());
         tickets.push(full.join().unwrap());
         tickets.extend(joined.into_iter().map(|joined| joined.join().unwrap()));
-        bench.batcher.finish(0);
+        bench.batcher.flush(0);
         assert_eq!(bench.batches(), [vec![10.0, 20.0, 30.0, 11.0], vec![12.0, 13.0, 14.0]]);
         let outcomes: Vec<f32> = tickets.iter().map(|ticket| outcome(ticket).unwrap()).collect();
         assert_eq!(outcomes[4..], order.map(|(_, value)| value));
@@ -230,20 +230,20 @@ fn a_fast_stream_does_not_delay_others() {
 #[test]
 fn pictures_of_a_frame_stay_together() {
     let bench = Bench::new(5, LONG);
-    let first = join_frame(&bench.batcher, 0, &[0.0, 1.0]).unwrap();
-    let second = join_frame(&bench.batcher, 0, &[2.0, 3.0]).unwrap();
-    let other = join_frame(&bench.batcher, 1, &[4.0, 5.0]).unwrap();
+    let first = submit_frame(&bench.batcher, 0, &[0.0, 1.0]).unwrap();
+    let second = submit_frame(&bench.batcher, 0, &[2.0, 3.0]).unwrap();
+    let other = submit_frame(&bench.batcher, 1, &[4.0, 5.0]).unwrap();
     assert_eq!(bench.batches(), [[0.0, 1.0, 4.0, 5.0, 2.0]]);
-    bench.batcher.finish(0);
+    bench.batcher.flush(0);
     assert_eq!(bench.batches(), [[3.0]]);
     let outcomes: [Vec<f32>; 3] =
         [first, second, other].map(|frame| frame.iter().map(|picture| outcome(picture).unwrap()).collect());
     assert_eq!(outcomes, [vec![0.0, 1.0], vec![2.0, 3.0], vec![4.0, 5.0]]);
-    let many = join_frame(&bench.batcher, 0, &[0.0; 12]).unwrap();
+    let many = submit_frame(&bench.batcher, 0, &[0.0; 12]).unwrap();
     assert_eq!(bench.batches(), [[0.0; 5]; 2]);
-    bench.batcher.finish(0);
+    bench.batcher.flush(0);
     assert!(many.iter().all(|picture| picture.wait().is_ok()));
-    assert_eq!(join_frame(&bench.batcher, 0, &[]).unwrap().len(), 0);
+    assert_eq!(submit_frame(&bench.batcher, 0, &[]).unwrap().len(), 0);
     assert_eq!(bench.batcher.counts(), Counts { batches: 5, frames: 18, late: 0 });
 }
 
@@ -251,17 +251,17 @@ fn pictures_of_a_frame_stay_together() {
 #[test]
 fn a_stream_that_finishes_waits_for_frames_that_another_thread_runs() {
     let bench = Bench::with(2, LONG, true);
-    let ticket = bench.join(0, 1.0);
+    let ticket = bench.submit(0, 1.0);
     thread::scope(|scope| {
-        let other = scope.spawn(|| outcome(&join(&bench.batcher, 1, 2.0)));
+        let other = scope.spawn(|| outcome(&submit(&bench.batcher, 1, 2.0)));
         assert_eq!(bench.batches.recv().unwrap(), [1.0, 2.0]);
-        bench.batcher.line.waiters.wait_for(1);
+        bench.batcher.queue.waiters.wait_for(1);
         let finishing = scope.spawn(|| {
-            bench.batcher.finish(0);
+            bench.batcher.flush(0);
             ticket.request.outcome.get().is_some()
         });
         // It waits too, or has not waited.
-        while !finishing.is_finished() && bench.batcher.line.waiters.count() < 2 {
+        while !finishing.is_finished() && bench.batcher.queue.waiters.count() < 2 {
             thread::yield_now();
         }
         bench.go.send(()).unwrap();
@@ -274,11 +274,11 @@ fn a_stream_that_finishes_waits_for_frames_that_another_thread_runs() {
 #[test]
 fn dropped_frames_are_not_run() {
     let bench = Bench::new(3, LONG);
-    let kept = bench.join(0, 1.0);
-    drop(bench.join(0, 2.0));
-    let also = bench.join(0, 3.0);
+    let kept = bench.submit(0, 1.0);
+    drop(bench.submit(0, 2.0));
+    let also = bench.submit(0, 3.0);
     assert_eq!(bench.batches(), [[0.0; 0]; 0], "two are left");
-    bench.batcher.finish(0);
+    bench.batcher.flush(0);
     assert_eq!(bench.batches(), [[1.0, 3.0]]);
     assert_eq!([outcome(&kept), outcome(&also)], [Ok(1.0), Ok(3.0)]);
 }
@@ -286,14 +286,14 @@ fn dropped_frames_are_not_run() {
 #[test]
 fn a_stream_that_leaves_wakes_only_its_own_waiters() {
     let bench = Bench::new(3, LONG);
-    let (mine, other) = (bench.join(0, 1.0), bench.join(1, 2.0));
+    let (mine, other) = (bench.submit(0, 1.0), bench.submit(1, 2.0));
     thread::scope(|scope| {
         let waiting = scope.spawn(|| outcome(&mine));
-        bench.batcher.line.waiters.wait_for(1);
+        bench.batcher.queue.waiters.wait_for(1);
         bench.batcher.leave(0);
         assert_eq!(waiting.join().unwrap(), Err("left".into()));
     });
-    bench.batcher.finish(1);
+    bench.batcher.flush(1);
     assert_eq!(bench.batches(), [[2.0]]);
     assert_eq!(outcome(&other), Ok(2.0));
 }
@@ -307,7 +307,7 @@ fn a_finished_frame_owns_its_tensors() {
             let batcher = &bench.batcher;
             scope.spawn(move || {
                 for _ in 0..2000 {
-                    let ticket = join(batcher, stream, 1.0);
+                    let ticket = submit(batcher, stream, 1.0);
                     outcome(&ticket).unwrap();
                     let kept = [Arc::strong_count(&ticket.request), Arc::strong_count(&ticket.request.picture)];
                     assert_eq!(kept, [1, 1]);
@@ -323,19 +323,19 @@ fn a_failure_reaches_the_whole_batch_and_the_next_one_runs() {
         [(-1.0, "It fails."), (-2.0, "Running the model failed: the library panicked, It panics.")]
     {
         let bench = Bench::new(2, LONG);
-        let first = bench.join(0, value);
-        let error = join_frame(&bench.batcher, 1, &[5.0]).unwrap_err();
+        let first = bench.submit(0, value);
+        let error = submit_frame(&bench.batcher, 1, &[5.0]).unwrap_err();
         assert!(error.message().starts_with(expected_text), "{error}");
         assert!(outcome(&first).unwrap_err().starts_with(expected_text));
-        assert_eq!([bench.join(0, 1.0), bench.join(1, 2.0)].each_ref().map(outcome), [Ok(1.0), Ok(2.0)]);
+        assert_eq!([bench.submit(0, 1.0), bench.submit(1, 2.0)].each_ref().map(outcome), [Ok(1.0), Ok(2.0)]);
     }
 }
 
 #[test]
 fn a_frame_does_not_keep_the_model_loaded() {
     let Bench { batcher, batches, .. } = Bench::new(2, LONG);
-    let done = [1.0, 2.0].map(|value| join(&batcher, 0, value));
-    let waits = join(&batcher, 0, 3.0);
+    let done = [1.0, 2.0].map(|value| submit(&batcher, 0, value));
+    let waits = submit(&batcher, 0, 3.0);
     drop(batcher);
     assert!(batches.into_iter().count() == 1, "the backend is gone, or this would not end");
     assert_eq!(done.each_ref().map(outcome), [Ok(1.0), Ok(2.0)]);
@@ -353,7 +353,7 @@ fn many_threads_get_their_own_outputs() {
                 scope.spawn(move || {
                     for i in 0..200 {
                         let value = (stream * 1000 + i) as f32;
-                        assert_eq!(outcome(&join(bench, stream, value)), Ok(value));
+                        assert_eq!(outcome(&submit(bench, stream, value)), Ok(value));
                     }
                 });
             }
@@ -375,11 +375,11 @@ fn threads_that_want_to_queue_a_run_are_not_woken_by_other_runs() {
     thread::scope(|scope| {
         let joined = [0.0, 1.0, 2.0].map(|value| {
             let batcher = &bench.batcher;
-            let other = scope.spawn(move || outcome(&join(batcher, value as u64, value)));
+            let other = scope.spawn(move || outcome(&submit(batcher, value as u64, value)));
             match value {
                 0.0 => assert_eq!(bench.batches.recv().unwrap(), [0.0]),
                 _ => {
-                    while bench.batcher.line.queue.lock().unwrap().waiting.len() < value as usize {
+                    while bench.batcher.queue.state.lock().unwrap().waiting.len() < value as usize {
                         thread::yield_now();
                     }
                 }
@@ -387,7 +387,7 @@ fn threads_that_want_to_queue_a_run_are_not_woken_by_other_runs() {
             other
         });
         (0..100).for_each(|_| {
-            assert_eq!(bench.batcher.line.waiters.count(), 0, "they wait for the model itself");
+            assert_eq!(bench.batcher.queue.waiters.count(), 0, "they wait for the model itself");
             thread::yield_now();
         });
         (0..3).for_each(|_| bench.go.send(()).unwrap());
@@ -402,10 +402,10 @@ fn threads_that_want_to_queue_a_run_are_not_woken_by_other_runs() {
 fn frames_that_leave_while_a_run_is_queued_are_left_out_of_the_next() {
     let bench = Bench::queuing(1, LONG, true);
     thread::scope(|scope| {
-        let first = scope.spawn(|| outcome(&join(&bench.batcher, 0, 1.0)));
+        let first = scope.spawn(|| outcome(&submit(&bench.batcher, 0, 1.0)));
         assert_eq!(bench.batches.recv().unwrap(), [1.0]);
-        let second = scope.spawn(|| join_frame(&bench.batcher, 1, &[2.0]).map(|pending| outcome(&pending[0])));
-        while bench.batcher.line.queue.lock().unwrap().waiting.is_empty() {
+        let second = scope.spawn(|| submit_frame(&bench.batcher, 1, &[2.0]).map(|pending| outcome(&pending[0])));
+        while bench.batcher.queue.state.lock().unwrap().waiting.is_empty() {
             thread::yield_now();
         }
         bench.batcher.leave(1);
@@ -423,11 +423,11 @@ fn a_run_that_never_ends_does_not_block_leaving_streams() {
     let bench = Bench::with(1, LONG, true);
     let batcher = &bench.batcher;
     thread::scope(|scope| {
-        let run = scope.spawn(|| outcome(&join(batcher, 0, 1.0)));
+        let run = scope.spawn(|| outcome(&submit(batcher, 0, 1.0)));
         assert_eq!(bench.batches.recv().unwrap(), [1.0]);
-        let next = scope.spawn(|| outcome(&join(batcher, 1, 2.0)));
-        let end = scope.spawn(|| batcher.finish(1));
-        while batcher.line.queue.lock().unwrap().waiting.is_empty() {
+        let next = scope.spawn(|| outcome(&submit(batcher, 1, 2.0)));
+        let end = scope.spawn(|| batcher.flush(1));
+        while batcher.queue.state.lock().unwrap().waiting.is_empty() {
             thread::yield_now();
         }
         assert!(!batcher.is_idle_within(0, Duration::ZERO) && batcher.is_idle_within(1, Duration::ZERO));
@@ -447,13 +447,13 @@ fn a_run_that_never_ends_does_not_block_leaving_streams() {
 fn as_many_batches_are_run_at_once_as_there_are_runners() {
     let (bench, go) = Bench::parallel::<2>(1);
     let batcher = &bench.batcher;
-    let first = bench.join(0, 1.0);
+    let first = bench.submit(0, 1.0);
     assert_eq!(bench.batches.recv().unwrap(), [1.0]);
-    let second = bench.join(0, 2.0);
+    let second = bench.submit(0, 2.0);
     assert_eq!(bench.batches.recv().unwrap(), [2.0]);
     thread::scope(|scope| {
-        let third = scope.spawn(|| join(batcher, 0, 3.0));
-        batcher.line.waiters.wait_for(1);
+        let third = scope.spawn(|| submit(batcher, 0, 3.0));
+        batcher.queue.waiters.wait_for(1);
         go[1].send(()).unwrap();
         assert_eq!(bench.batches.recv().unwrap(), [3.0]);
         let third = third.join().unwrap();
@@ -471,7 +471,7 @@ fn a_batch_fails_alone_among_those_that_are_run_at_once() {
     let (bench, go) = Bench::parallel::<2>(2);
     let mut tickets = Vec::new();
     for value in [-1.0, 1.0, 2.0, 3.0] {
-        tickets.push(bench.join(0, value));
+        tickets.push(bench.submit(0, value));
     }
     go.iter().for_each(|go| go.send(()).unwrap());
     assert!(tickets[..2].iter().all(|ticket| outcome(ticket).unwrap_err().starts_with("It fails.")));
@@ -481,15 +481,15 @@ fn a_batch_fails_alone_among_those_that_are_run_at_once() {
 #[test]
 fn a_run_that_never_ends_leaves_the_other_runners_to_other_streams() {
     let (bench, go) = Bench::parallel::<2>(1);
-    let endless = bench.join(0, 1.0);
+    let endless = bench.submit(0, 1.0);
     assert_eq!(bench.batches.recv().unwrap(), [1.0]);
     for value in [2.0, 3.0] {
-        let ticket = bench.join(1, value);
+        let ticket = bench.submit(1, value);
         assert_eq!(bench.batches.recv().unwrap(), [value]);
         go[1].send(()).unwrap();
         assert_eq!(outcome(&ticket), Ok(value));
     }
-    bench.batcher.finish(1);
+    bench.batcher.flush(1);
     assert!(!bench.batcher.is_idle_within(0, Duration::ZERO) && bench.batcher.is_idle_within(1, Duration::ZERO));
     bench.batcher.leave(0);
     assert_eq!(outcome(&endless), Err("left".into()));
@@ -509,7 +509,7 @@ fn a_late_batch_is_waited_for_where_others_are_run_at_once() {
             scope.spawn(move || {
                 for i in 0..200 {
                     let value = (stream * 1000 + i) as f32;
-                    assert_eq!(outcome(&join(batcher, stream, value)), Ok(value));
+                    assert_eq!(outcome(&submit(batcher, stream, value)), Ok(value));
                 }
             });
         }

@@ -6,7 +6,7 @@
 //! [`suppress`](super::suppress), and run the rest by rten again.
 //!
 //! The part that a node belongs to is the number of suppressions on the longest way to it from the inputs. Nodes, weights
-//! and inputs keep their bytes; only the lists of them are written anew.
+//! and inputs keep their bytes; only the lists of them are rewritten.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 

@@ -208,7 +208,7 @@ impl BuildOptions {
     }
 }
 
-/// What changes the engine beside precision and shapes.
+/// What changes the engine, apart from precision and shapes.
 impl fmt::Display for BuildOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.level {
@@ -568,7 +568,7 @@ fn set_timing(config: &mut Config, bytes: Option<&[u8]>) -> Option<TimingCache> 
     if config.abi().is_rtx() {
         return None;
     }
-    // One of another version or GPU is as good as none.
+    // One of another version or GPU is refused, and an empty one is used.
     [bytes, Some(&[])].into_iter().flatten().find_map(|bytes| {
         // SAFETY: the caller drops the cache before the builder, and after the build.
         unsafe {

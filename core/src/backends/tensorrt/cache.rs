@@ -3,7 +3,7 @@
 //!
 //! Building takes minutes, and an engine is good only for the model, the TensorRT, the GPU and the options that it was built
 //! with. [`Key`] holds all of that, and its hash names the entry, so that one for something else is never found by mistake.
-//! An entry is two files: the engine as TensorRT wrote it, and a text beside it with what it was built for, how long it
+//! An entry is two files: the engine as TensorRT wrote it, and a text next to it with what it was built for, how long it
 //! is, and its SHA-256:
 //!
 //! ```text
@@ -84,7 +84,7 @@ impl Key {
     }
 }
 
-/// The text beside an engine that describes it.
+/// The text next to an engine that describes it.
 struct Label {
     model: String,
     /// Names and values of [`Key::fields`].
@@ -234,7 +234,7 @@ impl Cache {
     /// TensorRT's measurements for a library and a GPU, as [`Key`] writes them.
     pub fn timing(&self, library: &str, gpu: &str) -> TimingFile {
         let hash = hex(Sha256::new_with_prefix(format!("{library}\n{gpu}")));
-        let name = format!("timing-{}-{}-{}", tidy(library), tidy(gpu), &hash[..8]);
+        let name = format!("timing-{}-{}-{}", as_file_name(library), as_file_name(gpu), &hash[..8]);
         TimingFile { path: self.folder.join(name) }
     }
 
@@ -510,11 +510,11 @@ fn one_line(text: &str) -> String {
 
 /// The model's name, as a part of file names.
 fn stem(model: &Path) -> String {
-    tidy(&model.file_stem().unwrap_or_default().to_string_lossy())
+    as_file_name(&model.file_stem().unwrap_or_default().to_string_lossy())
 }
 
 /// A text as a part of file names: at most 64 letters, digits, dots, dashes and underscores.
-fn tidy(text: &str) -> String {
+fn as_file_name(text: &str) -> String {
     let allowed = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
     text.chars().take(64).map(allowed).collect()
 }

@@ -191,12 +191,12 @@ impl Engine {
         })
     }
 
-    /// Bytes of GPU memory that each context takes, beside the weights.
+    /// Bytes of GPU memory that each context takes, in addition to the weights.
     pub fn device_memory(&self) -> u64 {
         self.raw().device_memory()
     }
 
-    /// Streams of its own that a run uses beside the one that it is given.
+    /// Streams of its own that a run uses in addition to the one that it is given.
     pub fn auxiliary_streams(&self) -> i32 {
         self.raw().auxiliary_streams()
     }
@@ -278,7 +278,7 @@ impl ExecutionContext {
         &self.engine
     }
 
-    /// Chooses among the ranges of input dimensions; all inputs are then to be given anew. Takes effect in `stream`.
+    /// Chooses among the ranges of input dimensions; all inputs are then to be given again. Takes effect in `stream`.
     ///
     /// # Errors
     /// `Run`, where there is no such profile, or in TensorRT 8 where another context has it.
@@ -286,7 +286,7 @@ impl ExecutionContext {
         let _entered = stream.context().enter()?;
         let heard = ErrorListener::listen();
         // SAFETY: the stream is alive, and its context is current.
-        match self.is_at_home(stream) && unsafe { self.raw.set_profile(profile, stream.raw()) } {
+        match self.is_in_own_context(stream) && unsafe { self.raw.set_profile(profile, stream.raw()) } {
             true => Ok(()),
             false => Err(heard
                 .error(ErrorKind::Run, format!("Cannot choose the engine's profile {profile}"))
@@ -364,7 +364,7 @@ impl ExecutionContext {
         let heard = ErrorListener::listen();
         // SAFETY: the stream is alive, and its context is current. All inputs have dimensions, all tensors have memory
         // that stays.
-        match self.is_at_home(stream) && unsafe { self.raw.enqueue(stream.raw()) } {
+        match self.is_in_own_context(stream) && unsafe { self.raw.enqueue(stream.raw()) } {
             true => Ok(()),
             false => Err(heard
                 .error(ErrorKind::Run, format!("{} failed to run the engine", self.engine.library.name()))
@@ -386,7 +386,7 @@ impl ExecutionContext {
     }
 
     /// Whether the stream is of the CUDA context that the engine lies in.
-    fn is_at_home(&self, stream: &Stream) -> bool {
+    fn is_in_own_context(&self, stream: &Stream) -> bool {
         let same = *stream.context() == self.engine.cuda;
         debug_assert!(same, "a stream of another CUDA context");
         same

@@ -40,24 +40,24 @@ pub struct TrtExecutor {
     prepared: usize,
     /// As large as a full batch makes them.
     outputs: Vec<(TensorBinding, TensorDesc)>,
-    /// What goes in beside the pictures; the context has their addresses.
+    /// What goes in, in addition to the pictures; the context has their addresses.
     side_inputs: Vec<(TensorBinding, Dims, DeviceBlock)>,
     /// Where pictures that are not in one block are copied together. One such block will do: the next batch is copied behind the
     /// run that reads this one.
-    gathered: Option<DeviceBlock>,
+    gather_block: Option<DeviceBlock>,
 }
 
 impl TrtExecutor {
     /// Prepares an engine for the pictures of a request, and captures its first runs.
     pub fn open(
-        plan: &LoadRequest,
+        request: &LoadRequest,
         engine: &Arc<Engine>,
         cuda: &Context,
         graphs: GraphMode,
         loading: &LoadContext,
         what: &str,
     ) -> Result<Self> {
-        let mut backend = TrtExecutor::prepare(plan.model(), &plan.spec, plan.batch, engine.clone(), cuda)
+        let mut backend = TrtExecutor::prepare(request.model(), &request.spec, request.batch, engine.clone(), cuda)
             .map_err(|error| error.about(what))?;
         match backend.try_capture(graphs, loading) {
             Err(error) if graphs == GraphMode::On => {
@@ -117,7 +117,7 @@ impl TrtExecutor {
             prepared: batch,
             outputs,
             side_inputs,
-            gathered: None,
+            gather_block: None,
         };
         // Kernels are loaded at their first use; and what fails should fail before the first frame.
         let zeros = backend.zeros(&BatchPool::new(cuda, backend.picture_bytes(), batch))?;
@@ -175,7 +175,7 @@ impl TrtExecutor {
             && let Some(graphs) = &mut self.graphs
         {
             let memory = zeros[0][0].device().expect("it was made there");
-            graphs.share(&self.addresses, memory.again());
+            graphs.share(&self.addresses, memory.share());
             if loading.contexts > 1 {
                 graphs.stop_capturing();
                 return Ok(());
@@ -309,7 +309,7 @@ impl TrtExecutor {
 
     /// Where the pictures lie as one batch of so many rows, and the row of each. They are copied there unless they are parts of
     /// one block, in any order, as those from a [`BatchPool`](crate::memory::BatchPool) usually are.
-    fn bring_together(&mut self, pictures: &[&DeviceBlock], rows: usize) -> Result<(u64, Vec<usize>)> {
+    fn gather(&mut self, pictures: &[&DeviceBlock], rows: usize) -> Result<(u64, Vec<usize>)> {
         let size = self.picture_bytes();
         let first = pictures.iter().map(|memory| memory.address()).min().unwrap_or_default();
         let row = |memory: &&DeviceBlock| (memory.address() - first) as usize / size;
@@ -319,16 +319,16 @@ impl TrtExecutor {
             && pictures[0].context() == self.stream.context()
             && pictures.iter().all(|memory| {
                 let row = row(memory);
-                memory.is_of_one_with(pictures[0])
+                memory.shares_block_with(pictures[0])
                     && memory.address() == first + (row * size) as u64
                     && seen.get_mut(row).is_some_and(|seen| !std::mem::replace(seen, true))
             });
         if lie_together {
             return Ok((first, pictures.iter().map(row).collect()));
         }
-        let block = match &self.gathered {
+        let block = match &self.gather_block {
             Some(block) => block,
-            None => self.gathered.insert(self.pool.take(size * self.rows.end())?),
+            None => self.gather_block.insert(self.pool.take(size * self.rows.end())?),
         };
         let mut row = 0;
         while let [memory, others @ ..] = &pictures[row..] {
@@ -387,7 +387,7 @@ impl ModelInstance for TrtExecutor {
         let blocks: Vec<DeviceBlock>; // declared before what waits for the work on them, so dropped after it
         let queued = self.stream.queuing();
         let begin = self.stream.begin_timing();
-        let (address, row_of) = self.bring_together(&memories, rows)?;
+        let (address, row_of) = self.gather(&memories, rows)?;
         let one = |(_, full): &(TensorBinding, TensorDesc)| match *self.rows.end() {
             1 => full.clone(),
             _ => TensorDesc { dims: with_rows(&full.dims, rows), ..full.clone() },

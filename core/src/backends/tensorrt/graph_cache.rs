@@ -84,7 +84,7 @@ impl GraphCache {
         let mut known = self.runs.iter_mut().filter(|run| run.addresses[0] == picture && !run.outputs.is_empty());
         let free =
             known.find_map(|run| run.outputs.iter_mut().all(DeviceBlock::is_only_one).then_some(&run.outputs))?;
-        Some(free.iter().map(DeviceBlock::again).collect())
+        Some(free.iter().map(DeviceBlock::share).collect())
     }
 
     /// The graph of the next run, if it was captured with these addresses.
@@ -129,7 +129,7 @@ impl GraphCache {
             }
             self.runs.swap_remove(oldest); // what is queued of it runs on, though it is destroyed
         }
-        let outputs = outputs.iter().map(DeviceBlock::again).collect();
+        let outputs = outputs.iter().map(DeviceBlock::share).collect();
         self.runs.push(Run { addresses: addresses.to_vec(), outputs, graph: None, last: self.count });
         false
     }

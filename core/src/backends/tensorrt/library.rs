@@ -302,7 +302,7 @@ impl Library {
         Some((name.to_string(), tried.err()?))
     }
 
-    /// The ONNX parser beside this library.
+    /// The ONNX parser next to this library.
     ///
     /// # Safety
     /// The network is of this library, and outlives the parser; the parser outlives all builds of the network.
@@ -325,7 +325,7 @@ impl Library {
             Error::new(ErrorKind::Library, format!("{} cannot read ONNX here", self.name()))
                 .cause(format!("its parser {name} does not load: {reason}"))
                 .remedy(format!(
-                    "Install the parser of the same release beside {}, with what it needs",
+                    "Install the parser of the same release next to {}, with what it needs",
                     self.path.display()
                 ))
         };
@@ -359,10 +359,10 @@ impl Library {
         });
     }
 
-    /// Opens another library of the same release: the one beside this, else the one that the system has.
+    /// Opens another library of the same release: the one next to this, else the one that the system has.
     fn open_part(&self, name: &str) -> std::result::Result<ManuallyDrop<Dl>, String> {
-        let beside = self.folder().join(name);
-        let file = if beside.exists() { beside } else { PathBuf::from(name) };
+        let neighbour = self.folder().join(name);
+        let file = if neighbour.exists() { neighbour } else { PathBuf::from(name) };
         // SAFETY: as in `load`.
         unsafe { dylib::open(&file) }.map_err(|failure| failure.to_string())
     }

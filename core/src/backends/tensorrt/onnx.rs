@@ -61,7 +61,7 @@ impl Onnx {
         self.0.graph().map_or(&[], |graph| &graph.node)
     }
 
-    /// The hash of the model: of the file, and of those beside it that hold its weights.
+    /// The hash of the model: of the file, and of those next to it that hold its weights.
     ///
     /// # Errors
     /// `Model`, when such a file cannot or may not be read; `Run`, when it was cancelled.
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_regular_files_beside_the_model() {
+    fn weights_are_regular_files_next_to_the_model() {
         let folder = std::env::temp_dir().join(format!("gsttrt-external-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let pipe = folder.join("pipe.data");

@@ -15,7 +15,7 @@ use crate::counters;
 use crate::error::Result;
 
 /// Waits that take longer sleep until an interrupt. It wakes the thread 0.1 to 0.2 ms late, which does not matter then,
-/// and naps would take more of the CPU.
+/// and pauses would take more of the CPU.
 const LONG: Duration = Duration::from_millis(2);
 
 /// An event of CUDA, as it lies in a context's pool.
@@ -170,7 +170,7 @@ impl Fence {
                 // SAFETY: as above.
                 return unsafe { sys::cuEventSynchronize(event.raw) }.result().or_fail("GPU work failed");
             } else {
-                nap(next_look(waited, history.shortest()));
+                pause(next_poll(waited, history.shortest()));
             }
         }
     }
@@ -178,7 +178,7 @@ impl Fence {
 
 /// How long to sleep before the next query, after a wait of `waited`: first until shortly before the expected end, if
 /// there is one, then longer each time.
-fn next_look(waited: Duration, expected: Duration) -> Duration {
+fn next_poll(waited: Duration, expected: Duration) -> Duration {
     const NAPS: [Duration; 2] = [Duration::from_micros(10), Duration::from_millis(1)];
     match expected.checked_sub(waited) {
         Some(left) if left > 6 * NAPS[0] => left * 7 / 8,
@@ -190,7 +190,7 @@ fn next_look(waited: Duration, expected: Duration) -> Duration {
 /// slack is taken away for this sleep only, and the thread then has its own again: it may be the application's, which
 /// chose another one.
 #[cfg(target_os = "linux")]
-fn nap(time: Duration) {
+fn pause(time: Duration) {
     // SAFETY: these read and write a number that the thread has.
     let slack = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
     if slack > 0 {
@@ -205,7 +205,7 @@ fn nap(time: Duration) {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn nap(time: Duration) {
+fn pause(time: Duration) {
     thread::sleep(time);
 }
 
@@ -267,20 +267,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn naps_end_shortly_before_the_expected_time() {
+    fn pauses_end_shortly_before_the_expected_time() {
         let micros = Duration::from_micros;
-        let naps = |expected, takes: u64| {
-            let mut looks = vec![0];
-            while looks.last().is_some_and(|&look| look < takes) {
-                let waited = looks[looks.len() - 1];
-                looks.push(waited + next_look(micros(waited), micros(expected)).as_micros() as u64);
+        let pauses = |expected, takes: u64| {
+            let mut polls = vec![0];
+            while polls.last().is_some_and(|&poll| poll < takes) {
+                let waited = polls[polls.len() - 1];
+                polls.push(waited + next_poll(micros(waited), micros(expected)).as_micros() as u64);
             }
-            looks
+            polls
         };
-        assert_eq!(naps(800, 800), [0, 700, 787, 836]);
-        assert_eq!(naps(800, 900), [0, 700, 787, 836, 888, 943]);
-        assert_eq!(naps(0, 40), [0, 10, 20, 30, 40], "nothing is known");
-        assert_eq!(next_look(Duration::from_secs(1), micros(800)), Duration::from_millis(1), "something hangs");
+        assert_eq!(pauses(800, 800), [0, 700, 787, 836]);
+        assert_eq!(pauses(800, 900), [0, 700, 787, 836, 888, 943]);
+        assert_eq!(pauses(0, 40), [0, 10, 20, 30, 40], "nothing is known");
+        assert_eq!(next_poll(Duration::from_secs(1), micros(800)), Duration::from_millis(1), "something hangs");
     }
 
     #[cfg(target_os = "linux")]
@@ -288,7 +288,7 @@ mod tests {
     fn a_thread_keeps_the_timer_slack_that_it_chose() {
         // SAFETY: these read and write a number that the thread has.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 123_456 as libc::c_ulong) };
-        nap(Duration::from_nanos(1));
+        pause(Duration::from_nanos(1));
         // SAFETY: as above.
         assert_eq!(unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) }, 123_456);
     }

@@ -255,7 +255,7 @@ impl Context {
     /// Lets threads sleep while they wait for this context's work, unless the application has chosen another way.
     /// CUDA's default is to spin: the threads of 16 decoders did little else while the GPU was busy, 1.5 CPU seconds
     /// for 1,000 frames.
-    pub fn let_waits_sleep(&self) -> Result<()> {
+    pub fn use_blocking_sync(&self) -> Result<()> {
         use sys::CUctx_flags_enum::*;
         let mut version = 0;
         // SAFETY: writes a number.

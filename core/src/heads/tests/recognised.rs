@@ -216,7 +216,7 @@ fn models_that_are_not_recognised() {
         (
             &["dets f32 1x300x4", "labels f32 1x300x91"],
             labelled(80, 560),
-            "Output labels f32 1x300x91 has 90 classes beside the background as rf-detr, against 80 labels. Set layout=auto on \
+            "Output labels f32 1x300x91 has 90 classes and the background as rf-detr, against 80 labels. Set layout=auto on \
              trtnms, or the layout that the model has, or background-class on trtnms if it has one, or use the label file that belongs \
              to the model, one line for each class.",
         ),
@@ -248,7 +248,7 @@ fn models_that_are_not_recognised() {
         (
             &["output0 f32 1x115x2100", "output1 f32 1x32x80x80"],
             segment_model(80, false),
-            "has 79 classes beside 32 mask coefficients as segment, against 80 labels.",
+            "has 79 classes and 32 mask coefficients as segment, against 80 labels.",
         ),
         (
             &["output0 f32 1x300x37", "output1 f32 1x32x80x80"],

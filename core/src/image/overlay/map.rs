@@ -86,7 +86,7 @@ impl<'a> MapTint<'a> {
     }
 
     /// Mixes it into a frame.
-    pub fn lay(&self, frame: &mut FrameMut, style: &Style) {
+    pub fn blend(&self, frame: &mut FrameMut, style: &Style) {
         let weight = style.mask_weight();
         let mut entries = vec![NOTHING; frame.width];
         let mut chroma = vec![NOTHING; frame.width.div_ceil(2)];
@@ -194,10 +194,10 @@ mod tests {
                 let mut tint = Tint::default();
                 tint.begin(&target);
                 for (object, mask) in (1..4).zip(&masks) {
-                    tint.lay(frame, mask, &sample(class_color(object * 7), &target), style.mask_weight());
+                    tint.blend(frame, mask, &sample(class_color(object * 7), &target), style.mask_weight());
                 }
             });
-            let as_map = drawn(&|frame| MapTint::new(&map, &target).unwrap().lay(frame, &style));
+            let as_map = drawn(&|frame| MapTint::new(&map, &target).unwrap().blend(frame, &style));
             prop_assert_eq!(as_map, as_masks);
         }
     }

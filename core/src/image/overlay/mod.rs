@@ -125,7 +125,7 @@ impl Overlay {
             if std::mem::take(&mut is_new) {
                 self.tint.begin(&Target::of(frame));
             }
-            self.tint.lay(frame, &mask, &color, style.mask_weight());
+            self.tint.blend(frame, &mask, &color, style.mask_weight());
         }
     }
 }

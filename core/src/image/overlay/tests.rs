@@ -258,8 +258,8 @@ fn a_skeleton_is_lines_and_points() {
     let mut column = |x: u32| (3..18).map(|y| picture.sample(0, x, y)[0]).collect::<Vec<_>>();
     let points = [vec![7], vec![knee; 3], vec![line; 7], vec![ankle; 3], vec![7]].concat();
     assert_eq!(column(5), points);
-    let beside = [vec![7], vec![knee; 3], vec![7; 7], vec![ankle; 3], vec![7]].concat();
-    assert_eq!((column(4), column(6)), (beside.clone(), beside));
+    let expected = [vec![7], vec![knee; 3], vec![7; 7], vec![ankle; 3], vec![7]].concat();
+    assert_eq!((column(4), column(6)), (expected.clone(), expected));
     assert_eq!((column(9), column(1)), (vec![7; 15], vec![7; 15]), "what is not seen is not drawn");
 }
 

@@ -31,7 +31,7 @@ impl Tint {
     }
 
     /// Mixes a mask in where no earlier one was: `weight` of 255 parts are its colour.
-    pub fn lay(&mut self, frame: &mut FrameMut, mask: &Mask, color: &Sample, weight: u32) {
+    pub fn blend(&mut self, frame: &mut FrameMut, mask: &Mask, color: &Sample, weight: u32) {
         let Target { width, height, .. } = Target::of(frame);
         let Rect { left, top, bottom, .. } = mask.rect();
         let words = |width: u32| width.div_ceil(u32::BITS) as usize;
@@ -164,7 +164,7 @@ mod tests {
             let mut tint = Tint::default();
             tint.begin(&target);
             for (mask, color) in masks.iter().zip(COLORS.iter().cycle()) {
-                tint.lay(&mut frame, mask, color, weight);
+                tint.blend(&mut frame, mask, color, weight);
             }
             drop(frame);
             let paper_at = |touches: &dyn Fn(&Mask) -> bool| {

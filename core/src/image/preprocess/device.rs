@@ -152,8 +152,8 @@ impl DevicePreprocessor {
     /// `WrongType`, if the frame is not of the format and size given to [`DevicePreprocessor::new`], or is to be read
     /// in place and the GPU does not see it; `Run`, where the GPU fails.
     pub fn of_host(&mut self, frame: &Frame) -> Result<Tensors> {
-        // SAFETY: `bring_and_make` passes the planes of such a frame, which stay until the kernel has read them.
-        self.bring_and_make(frame, |this, planes| unsafe { this.of_gpu(planes) })
+        // SAFETY: `upload_and_convert` passes the planes of such a frame, which stay until the kernel has read them.
+        self.upload_and_convert(frame, |this, planes| unsafe { this.of_gpu(planes) })
     }
 
     /// The same for parts of the frame, each with a tensor of its own and all with one fence.
@@ -165,18 +165,18 @@ impl DevicePreprocessor {
             return Ok(Vec::new());
         }
         // SAFETY: as above.
-        self.bring_and_make(frame, |this, planes| unsafe { this.regions_of_gpu(planes, sources) })
+        self.upload_and_convert(frame, |this, planes| unsafe { this.regions_of_gpu(planes, sources) })
     }
 
     /// Makes tensors of a frame in host memory, whose bytes are read when this returns.
-    fn bring_and_make<T: AsTensors>(
+    fn upload_and_convert<T: AsTensors>(
         &mut self,
         frame: &Frame,
         make: impl FnOnce(&mut Self, &[DevicePlane]) -> Result<T>,
     ) -> Result<T> {
         frame.check(self.pixels, self.size.0, self.size.1)?;
         if self.how != Upload::Copy
-            && let Some(planes) = self.seen(frame)?
+            && let Some(planes) = self.mapped(frame)?
         {
             let made = make(self, &planes)?;
             made.fence().map_or(Ok(()), |read| read.wait_again(&mut self.history))?;
@@ -184,13 +184,13 @@ impl DevicePreprocessor {
         }
         let queued = self.stream.queuing();
         let begin = self.stream.begin_timing();
-        let planes = self.bring(frame)?;
+        let planes = self.upload(frame)?;
         self.stream.end_timing(begin);
-        let brought = queued.record_awaited(&self.history)?;
+        let uploaded = queued.record_awaited(&self.history)?;
         // They are copies of the frame's, which was checked, in `upload`, which stays with the stream.
         let made = make(self, &planes);
         // The frame's owner may write to it after this, and a copy out of pinned memory is not done when queued.
-        brought.wait_again(&mut self.history)?;
+        uploaded.wait_again(&mut self.history)?;
         made
     }
 
@@ -243,10 +243,10 @@ impl DevicePreprocessor {
     }
 
     /// The device addresses of a frame's planes in host memory; `None` where the GPU cannot access them, and need not.
-    fn seen(&self, frame: &Frame) -> Result<Option<DevicePlanes>> {
+    fn mapped(&self, frame: &Frame) -> Result<Option<DevicePlanes>> {
         let see = |plane: &Plane| {
             let at = plane.data.as_ptr();
-            // Ordinary memory comes page by page, which pays only where nothing has to be brought.
+            // Ordinary memory comes page by page, which pays only where nothing has to be uploaded.
             let address = if self.how == Upload::Auto && !self.shares_memory {
                 self.context().address_of_pinned(at)?
             } else {
@@ -268,7 +268,7 @@ impl DevicePreprocessor {
     }
 
     /// Queues the copies of a frame's planes to the GPU, as they lie: rows with what is between them.
-    fn bring(&mut self, frame: &Frame) -> Result<DevicePlanes> {
+    fn upload(&mut self, frame: &Frame) -> Result<DevicePlanes> {
         let mut bytes = 0;
         let offsets: Vec<usize> = (frame.planes.iter())
             .map(|plane| {

@@ -64,7 +64,7 @@ pub struct HostPreprocessor {
     pub(crate) channels: Vec<Channel>,
     /// The scaled frame's row, one line per channel of the planes, then of the colours.
     samples: Vec<f32>,
-    /// The tensor's row, all channels in its order; columns beside the frame hold padding from the start.
+    /// The tensor's row, all channels in its order; columns next to the frame hold padding from the start.
     elements: Vec<f32>,
     /// A row of padding as bytes of the tensor.
     padding: Vec<u8>,

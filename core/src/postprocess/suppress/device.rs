@@ -39,7 +39,7 @@ const NMS_THREADS: usize = 512;
 const SLICES: usize = 8;
 /// Candidates that a block ranks at a time.
 const RANKED: usize = 16;
-/// Boxes in the bit matrix, boxes of a step of the walk, and words that a block fills at a time, each for four rows.
+/// Boxes in the bit matrix, boxes of a step of the suppression, and words that a block fills at a time, each for four rows.
 const WINDOW: usize = 8192;
 const STEP: usize = 256;
 const FILLED: usize = 16;
@@ -191,7 +191,7 @@ impl DeviceDecoder {
         let angles_at = DecodeSource::new(angles, &dtypes);
         let params = RotatedParams { nms: nms_params, angles: angles_at, gaussians: base + gaussians };
         let limit = USUAL_DETECTIONS.min(head.rows);
-        let gather = match decoder.gathered() {
+        let gather = match decoder.gather_view() {
             Some(view) => {
                 let view = (view, dtypes[view.output]);
                 Some(DeviceGather::new(context, &pool, view, nms_params.found, limit)?)

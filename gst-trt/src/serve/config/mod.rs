@@ -2,10 +2,10 @@
 //! The configuration: read, checked, and with everything that a source needs in one place.
 
 mod keys;
-mod plan;
 mod properties;
+mod resolved;
 #[cfg(test)]
 mod tests;
 mod wording;
 
-pub use plan::{Config, ModelPlan, PublishPlan, RecordPlan, StreamPlan};
+pub use resolved::{Config, ModelConfig, PublishConfig, RecordConfig, SourceConfig};

@@ -195,8 +195,8 @@ fn random_bytes_are_an_error() {
 #[test]
 fn a_source_that_comes_later_is_checked_alike() {
     let config = load("later.toml", right().as_bytes()).unwrap();
-    let plan = config.source(&serde_json::json!({"name": "new", "address": "a.mp4", "loop": true})).unwrap();
-    assert_eq!((plan.name.as_str(), plan.model.as_str(), plan.is_loop), ("new", "m", true));
+    let source = config.source(&serde_json::json!({"name": "new", "address": "a.mp4", "loop": true})).unwrap();
+    assert_eq!((source.name.as_str(), source.model.as_str(), source.is_loop), ("new", "m", true));
     for (keys, said) in [
         (serde_json::json!({"name": "new"}), "the key address is missing"),
         (serde_json::json!({"name": "new", "adress": "a"}), "did you mean “address”?"),

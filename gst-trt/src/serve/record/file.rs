@@ -11,10 +11,10 @@ use gsttrt_publish::clock;
 use super::ring::Encoded;
 use crate::chain::{self, element};
 use crate::failure::Failure;
-use crate::serve::log::say;
+use crate::serve::log::log;
 
 /// For the last bytes, on a slow disk.
-const PATIENCE: ClockTime = ClockTime::from_seconds(30);
+const EOS_TIMEOUT: ClockTime = ClockTime::from_seconds(30);
 
 pub struct RecordingFile {
     path: PathBuf,
@@ -71,12 +71,12 @@ impl RecordingFile {
         format!("Cannot write {}: {cause}", part(&self.path).display()).into()
     }
 
-    /// Writes what is missing, beside the stream.
+    /// Writes what is missing, in the background.
     pub fn finish(self, source: String) -> Option<JoinHandle<()>> {
         let work = move || match self.complete() {
-            Ok(()) => say(&source, &format!("Recorded {}.", self.path.display())),
+            Ok(()) => log(&source, &format!("Recorded {}.", self.path.display())),
             Err(failure) => {
-                say(&source, &failure.to_string());
+                log(&source, &failure.to_string());
                 self.discard();
             }
         };
@@ -86,7 +86,7 @@ impl RecordingFile {
     fn complete(&self) -> Result<(), Failure> {
         let _ = self.input.end_of_stream(); // where it has failed, the error is on the bus
         let bus = self.pipeline.bus().expect("a pipeline has a bus");
-        let last = bus.timed_pop_filtered(PATIENCE, &[gst::MessageType::Eos, gst::MessageType::Error]);
+        let last = bus.timed_pop_filtered(EOS_TIMEOUT, &[gst::MessageType::Eos, gst::MessageType::Error]);
         let _ = self.pipeline.set_state(gst::State::Null);
         let shown = self.path.display();
         match last.as_ref().map(|message| message.view()) {

@@ -16,8 +16,8 @@ use gsttrt::gst::meta::events;
 
 use self::file::RecordingFile;
 use self::ring::{Encoded, Ring};
-use super::config::RecordPlan;
-use super::log::say;
+use super::config::RecordConfig;
+use super::log::log;
 use crate::chain::element;
 use crate::failure::Failure;
 
@@ -26,7 +26,7 @@ use crate::failure::Failure;
 pub struct Recorder(Arc<Mutex<Recording>>);
 
 struct Recording {
-    plan: RecordPlan,
+    config: RecordConfig,
     source: String,
     ring: Ring,
     /// The running time up to which frames are to be in a file.
@@ -44,10 +44,10 @@ struct WantedRange {
 }
 
 /// A branch of the tee `out`.
-pub fn launch_line(plan: &RecordPlan, is_live: bool, download: &str) -> String {
+pub fn launch_line(config: &RecordConfig, is_live: bool, download: &str) -> String {
     // A camera does not wait for the encoder.
     let leaky = if is_live { "leaky=downstream" } else { "" };
-    let draw = if plan.draw { "trtoverlay !" } else { "" };
+    let draw = if config.draw { "trtoverlay !" } else { "" };
     // One thread each: there are many sources. Key frames are where a file can begin.
     let encoder = match gst::ElementFactory::find("nvh264enc") {
         Some(_) => "nvh264enc gop-size=30 bframes=0",
@@ -65,11 +65,11 @@ pub fn launch_line(plan: &RecordPlan, is_live: bool, download: &str) -> String {
 impl Recorder {
     /// # Errors
     /// There is no folder to write to.
-    pub fn new(plan: &RecordPlan, source: &str) -> Result<Self, Failure> {
-        let shown = plan.folder.display();
-        std::fs::create_dir_all(&plan.folder).map_err(|error| format!("Cannot make the folder {shown}: {error}."))?;
+    pub fn new(config: &RecordConfig, source: &str) -> Result<Self, Failure> {
+        let shown = config.folder.display();
+        std::fs::create_dir_all(&config.folder).map_err(|error| format!("Cannot make the folder {shown}: {error}."))?;
         Ok(Recorder(Arc::new(Mutex::new(Recording {
-            plan: plan.clone(),
+            config: config.clone(),
             source: source.into(),
             ring: Ring::default(),
             wanted: None,
@@ -86,11 +86,11 @@ impl Recorder {
     /// Watches for events on frames, and takes the encoded ones.
     pub fn connect(&self, pipeline: &gst::Pipeline) {
         let recorder = self.clone();
-        let entry = element(pipeline, "record").static_pad("sink").expect("an always pad");
-        entry.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
+        let input = element(pipeline, "record").static_pad("sink").expect("an always pad");
+        input.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
             let mut recording = recorder.lock();
             if let Some(buffer) = info.buffer()
-                && has_event(buffer, &recording.plan.events)
+                && has_event(buffer, &recording.config.events)
                 && let Some(time) = running_time(pad, buffer.pts())
             {
                 recording.trigger(time);
@@ -128,7 +128,7 @@ impl Recorder {
 impl Recording {
     /// There is an event on the frame of that time.
     fn trigger(&mut self, time: ClockTime) {
-        let (before, after) = (clock_time(self.plan.pre_roll), clock_time(self.plan.post_roll));
+        let (before, after) = (clock_time(self.config.pre_roll), clock_time(self.config.post_roll));
         let until = time + after;
         self.wanted = Some(match self.wanted {
             Some(wanted) => WantedRange { until: wanted.until.max(until), ..wanted },
@@ -143,14 +143,14 @@ impl Recording {
             self.ring.clear();
         }
         let time = frame.time;
-        self.ring.push(frame.clone(), clock_time(self.plan.pre_roll));
+        self.ring.push(frame.clone(), clock_time(self.config.pre_roll));
         let Some(wanted) = self.wanted else { return };
         if time > wanted.until {
             self.wanted = None;
             return self.close();
         }
         match &mut self.file {
-            Some(file) if file.length(time) >= clock_time(self.plan.max_length) && frame.is_key => {
+            Some(file) if file.length(time) >= clock_time(self.config.max_length) && frame.is_key => {
                 // Goes on in another one, whose first frame is this.
                 self.wanted = Some(WantedRange { from: time, ..wanted });
                 self.close();
@@ -158,7 +158,7 @@ impl Recording {
             }
             Some(file) => {
                 if let Err(failure) = file.write(&frame) {
-                    self.give_up(&failure);
+                    self.abandon(&failure);
                 }
             }
             // Where the encoder is behind, the key frame to begin with may still come.
@@ -171,14 +171,14 @@ impl Recording {
     fn open(&mut self, from: ClockTime, caps: Option<&gst::CapsRef>) {
         let frames = self.ring.since(from);
         let (Some(caps), Some(first)) = (caps, frames.first()) else { return };
-        let opened = RecordingFile::create(&self.plan.folder, &self.source, caps, first);
+        let opened = RecordingFile::create(&self.config.folder, &self.source, caps, first);
         let written = opened.and_then(|file| frames.iter().try_for_each(|frame| file.write(frame)).map(|()| file));
         match written {
             Ok(file) => {
                 self.is_broken = false;
                 self.file = Some(file);
             }
-            Err(failure) => self.give_up(&failure),
+            Err(failure) => self.abandon(&failure),
         }
     }
 
@@ -190,11 +190,11 @@ impl Recording {
     }
 
     /// Says once that nothing can be written, until something can.
-    fn give_up(&mut self, failure: &Failure) {
+    fn abandon(&mut self, failure: &Failure) {
         self.wanted = None;
         self.close();
         if !std::mem::replace(&mut self.is_broken, true) {
-            say(&self.source, &failure.to_string());
+            log(&self.source, &failure.to_string());
         }
     }
 }

@@ -28,7 +28,7 @@ impl Encoded {
 pub struct Ring(VecDeque<Encoded>);
 
 impl Ring {
-    /// Whether the frame does not go on from the last one: time begins anew.
+    /// Whether the frame does not go on from the last one: time begins again.
     pub fn is_cut_by(&self, frame: &Encoded) -> bool {
         self.0.back().is_some_and(|last| frame.time < last.time)
     }

@@ -21,7 +21,7 @@ fn recorded(test: &str, event: u64, pre_roll: f64, post_roll: f64) -> u64 {
     events::register();
     let folder = std::env::temp_dir().join(format!("gst-trt-record-{test}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
-    let plan = RecordPlan {
+    let config = RecordConfig {
         folder: folder.clone(),
         events: vec!["entered".into()],
         pre_roll: Duration::from_secs_f64(pre_roll),
@@ -31,10 +31,10 @@ fn recorded(test: &str, event: u64, pre_roll: f64, post_roll: f64) -> u64 {
     };
     let pipeline = chain::parse(&format!(
         "videotestsrc num-buffers=200 ! video/x-raw,width=64,height=48,framerate=30/1 ! identity name=frames ! tee name=out {}",
-        launch_line(&plan, false, "")
+        launch_line(&config, false, "")
     ))
     .unwrap();
-    let recorder = Recorder::new(&plan, "gate").unwrap();
+    let recorder = Recorder::new(&config, "gate").unwrap();
     recorder.connect(&pipeline);
     let number = AtomicU64::new(0);
     let pad = element(&pipeline, "frames").static_pad("src").unwrap();

@@ -10,7 +10,7 @@ use gsttrt_publish::address::redacted;
 
 use super::super::control::{Published, Quantiles, SourceStatus, State};
 use super::super::record::Recorder;
-use crate::serve::config::{PublishPlan, StreamPlan};
+use crate::serve::config::{PublishConfig, SourceConfig};
 
 /// The newest frames that latency and rate are taken of; and how many may be under way.
 const KEPT: usize = 1024;
@@ -166,10 +166,10 @@ impl Meter {
         counts.frames > 0 || counts.error.is_some() || matches!(counts.state, Some(State::Waiting | State::Ended))
     }
 
-    pub fn status(&self, plan: &StreamPlan) -> SourceStatus {
+    pub fn status(&self, config: &SourceConfig) -> SourceStatus {
         let counts = self.lock();
         let run = counts.run.as_ref();
-        let published = plan.publish.iter().map(|PublishPlan { name, properties }| {
+        let published = config.publish.iter().map(|PublishConfig { name, properties }| {
             let location = redacted(properties.get("location").unwrap_or_default());
             let (sent, dropped) = counts.published.get(&location).copied().unwrap_or_default();
             Published { name: name.clone(), location, sent, dropped, connected: false }
@@ -183,9 +183,9 @@ impl Meter {
             }
         }
         SourceStatus {
-            name: plan.name.clone(),
-            address: plan.address.shown(),
-            model: plan.model.clone(),
+            name: config.name.clone(),
+            address: config.address.shown(),
+            model: config.model.clone(),
             state: counts.state.unwrap_or(State::Connecting),
             error: counts.error.clone(),
             restarts: counts.restarts,

@@ -15,26 +15,26 @@ use gsttrt_publish::backoff::Backoff;
 use meter::Meter;
 use pipeline::StreamPipeline;
 
-use super::config::StreamPlan;
+use super::config::SourceConfig;
 use super::control::State;
 use super::heap;
-use super::log::say;
+use super::log::log;
 use super::model::ServedModel;
 use super::view::Pictures;
 use crate::chain;
 use crate::failure::Failure;
 
-/// How often a pipeline without messages is looked at.
-const LOOK: Duration = Duration::from_millis(250);
-/// For the frames that are under way when a source is stopped, and for what is to be published.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How often a pipeline without messages is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// How long frames that are under way may take when a source is stopped, and what is to be published.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the thread of a source wakes up for.
 pub enum StreamEvent {
     /// Of the pipeline of that run.
     Message(u64, gst::Message),
     /// Go on with that instead.
-    Change(Box<StreamPlan>, Arc<ServedModel>),
+    Change(Box<SourceConfig>, Arc<ServedModel>),
     /// What it waits for may be better now.
     Retry,
     Stop,
@@ -42,7 +42,7 @@ pub enum StreamEvent {
 
 /// A source, for those who command it.
 pub struct SourceStream {
-    pub plan: StreamPlan,
+    pub config: SourceConfig,
     pub meter: Arc<Meter>,
     pub pictures: Arc<Pictures>,
     events: Sender<StreamEvent>,
@@ -50,12 +50,12 @@ pub struct SourceStream {
 
 impl SourceStream {
     /// `alive` is dropped when the thread has ended.
-    pub fn start(plan: StreamPlan, model: Arc<ServedModel>, alive: Sender<()>) -> Result<Self, Failure> {
+    pub fn start(config: SourceConfig, model: Arc<ServedModel>, alive: Sender<()>) -> Result<Self, Failure> {
         let (sender, events) = channel();
         let stream =
-            SourceStream { plan, meter: Arc::default(), pictures: Arc::new(Pictures::new(None)), events: sender };
+            SourceStream { config, meter: Arc::default(), pictures: Arc::new(Pictures::new(None)), events: sender };
         let thread = StreamThread {
-            plan: stream.plan.clone(),
+            config: stream.config.clone(),
             model,
             meter: stream.meter.clone(),
             pictures: stream.pictures.clone(),
@@ -63,21 +63,21 @@ impl SourceStream {
             sender: stream.events.clone(),
             run: 0,
             pending: Vec::new(),
-            said: None,
+            logged: None,
         };
-        let name = format!("src-{}", stream.plan.name);
+        let name = format!("src-{}", stream.config.name);
         let work = move || {
             thread.work();
             drop(alive);
         };
         let spawned = thread::Builder::new().name(name).spawn(work);
-        spawned.map_err(|error| format!("There is no thread for the source {}: {error}.", stream.plan.name))?;
+        spawned.map_err(|error| format!("Cannot start a thread for the source {}: {error}.", stream.config.name))?;
         Ok(stream)
     }
 
-    pub fn change(&mut self, plan: StreamPlan, model: Arc<ServedModel>) {
-        self.plan = plan.clone();
-        self.send(StreamEvent::Change(Box::new(plan), model));
+    pub fn change(&mut self, config: SourceConfig, model: Arc<ServedModel>) {
+        self.config = config.clone();
+        self.send(StreamEvent::Change(Box::new(config), model));
     }
 
     pub fn retry(&self) {
@@ -94,7 +94,7 @@ impl SourceStream {
 }
 
 struct StreamThread {
-    plan: StreamPlan,
+    config: SourceConfig,
     model: Arc<ServedModel>,
     meter: Arc<Meter>,
     pictures: Arc<Pictures>,
@@ -104,8 +104,8 @@ struct StreamThread {
     run: u64,
     /// Commands that came while a pipeline was being stopped.
     pending: Vec<StreamEvent>,
-    /// The failure that was told last: the same one again is no news.
-    said: Option<String>,
+    /// The failure that was logged last: it is not logged twice in a row.
+    logged: Option<String>,
 }
 
 /// Why a pipeline does not go on.
@@ -124,7 +124,7 @@ impl StreamThread {
             let command = match self.play() {
                 PlayEnd::Command(command) => Some(command),
                 PlayEnd::Ended => self.wait(None),
-                PlayEnd::Failed(_) if begun.elapsed() > self.plan.timeout + PATIENCE => {
+                PlayEnd::Failed(_) if begun.elapsed() > self.config.timeout + DRAIN_TIMEOUT => {
                     backoff = self.backoff();
                     self.wait(Some(backoff.wait()))
                 }
@@ -136,8 +136,8 @@ impl StreamThread {
             for command in command.into_iter().chain(std::mem::take(&mut self.pending)) {
                 match command {
                     StreamEvent::Stop => return,
-                    StreamEvent::Change(plan, model) => {
-                        (self.plan, self.model) = (*plan, model);
+                    StreamEvent::Change(config, model) => {
+                        (self.config, self.model) = (*config, model);
                         backoff = self.backoff();
                     }
                     StreamEvent::Retry => self.meter.restart(),
@@ -148,7 +148,7 @@ impl StreamThread {
     }
 
     fn backoff(&self) -> Backoff {
-        Backoff::between(self.plan.backoff.0, self.plan.backoff.1)
+        Backoff::between(self.config.backoff.0, self.config.backoff.1)
     }
 
     /// Waits for a command, or until the time has passed.
@@ -173,7 +173,7 @@ impl StreamThread {
     /// One run, from the start of a pipeline to its stop.
     fn play(&mut self) -> PlayEnd {
         self.run += 1;
-        let built = StreamPipeline::build(&self.plan, &self.model, &self.pictures, &self.meter);
+        let built = StreamPipeline::build(&self.config, &self.model, &self.pictures, &self.meter);
         let end = match built {
             Ok(built) => {
                 built.listen(self.run, self.sender.clone());
@@ -194,11 +194,11 @@ impl StreamThread {
         let (state, error) = match end {
             PlayEnd::Ended => (State::Ended, None),
             PlayEnd::Failed(error) => {
-                let is_news = self.meter.frames_of_run() > 0 || self.said.as_ref() != Some(error);
+                let is_news = self.meter.frames_of_run() > 0 || self.logged.as_ref() != Some(error);
                 if is_news {
-                    say(&self.plan.name, error);
+                    log(&self.config.name, error);
                 }
-                self.said = Some(error.clone());
+                self.logged = Some(error.clone());
                 (State::Waiting, Some(error.clone()))
             }
             PlayEnd::Command(_) => (State::Connecting, None),
@@ -213,30 +213,30 @@ impl StreamThread {
 
     fn follow(&self, built: &StreamPipeline) -> PlayEnd {
         let StreamPipeline { pipeline, .. } = built;
-        let is_live = self.plan.address.is_live();
+        let is_live = self.config.address.is_live();
         let started = pipeline.set_state(gst::State::Playing);
         let mut quiet = 0;
         let mut rounds_from = 0;
         loop {
-            match self.events.recv_timeout(LOOK) {
+            match self.events.recv_timeout(POLL_INTERVAL) {
                 Ok(StreamEvent::Message(run, message)) if run == self.run => match message.view() {
-                    gst::MessageView::Error(error) => return PlayEnd::Failed(self.plan.address.sentence(error)),
+                    gst::MessageView::Error(error) => return PlayEnd::Failed(self.config.address.sentence(error)),
                     gst::MessageView::Eos(_) if is_live => {
-                        return PlayEnd::Failed(format!("{} has ended.", self.plan.address.shown()));
+                        return PlayEnd::Failed(format!("{} has ended.", self.config.address.shown()));
                     }
                     gst::MessageView::Eos(_) if self.meter.frames_of_run() == rounds_from => {
                         return PlayEnd::Failed(format!(
                             "Cannot read {}: there is no video in it.",
-                            self.plan.address.shown()
+                            self.config.address.shown()
                         ));
                     }
-                    gst::MessageView::Eos(_) if self.plan.is_loop => {
+                    gst::MessageView::Eos(_) if self.config.is_loop => {
                         rounds_from = self.meter.frames_of_run();
                         let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT;
                         if pipeline.seek_simple(flags, gst::ClockTime::ZERO).is_err() {
                             return PlayEnd::Failed(format!(
                                 "Cannot go back to the beginning of {}.",
-                                self.plan.address.shown()
+                                self.config.address.shown()
                             ));
                         }
                     }
@@ -250,19 +250,19 @@ impl StreamThread {
                     if started.is_err() {
                         return PlayEnd::Failed("The pipeline does not start.".into());
                     }
-                    quiet = if self.plan.address.gave_up(pipeline, &built.entry()) { quiet + 1 } else { 0 };
+                    quiet = if self.config.address.gave_up(pipeline, &built.input()) { quiet + 1 } else { 0 };
                     if quiet > 2 {
                         return PlayEnd::Failed(format!(
                             "Cannot read {}: it is damaged, or cut off.",
-                            self.plan.address.shown()
+                            self.config.address.shown()
                         ));
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => return PlayEnd::Command(StreamEvent::Stop),
             }
-            if is_live && self.meter.silence() > self.plan.timeout {
-                let seconds = self.plan.timeout.as_secs_f64();
-                return PlayEnd::Failed(format!("{} gave no frame for {seconds} s.", self.plan.address.shown()));
+            if is_live && self.meter.silence() > self.config.timeout {
+                let seconds = self.config.timeout.as_secs_f64();
+                return PlayEnd::Failed(format!("{} gave no frame for {seconds} s.", self.config.address.shown()));
             }
         }
     }
@@ -271,8 +271,8 @@ impl StreamThread {
     fn note(&self, message: &gst::Message) {
         let is_ours = message.src().is_some_and(|source| chain::is_ours(&source.name()));
         match message.view() {
-            gst::MessageView::Warning(warning) => say(&self.plan.name, &warning.error().to_string()),
-            gst::MessageView::Info(info) if is_ours => say(&self.plan.name, &info.error().to_string()),
+            gst::MessageView::Warning(warning) => log(&self.config.name, &warning.error().to_string()),
+            gst::MessageView::Info(info) if is_ours => log(&self.config.name, &info.error().to_string()),
             gst::MessageView::Progress(progress) if is_ours => self.model.note(progress),
             gst::MessageView::Element(_) => {
                 if let Some(kind) = message.structure().and_then(|event| event.get::<String>("event").ok()) {
@@ -289,14 +289,14 @@ impl StreamThread {
             return; // an event before the first frame would be out of order, and there is nothing to wait for
         }
         // The pad may be blocked by frames that wait. Stopping the pipeline ends that.
-        let entry = built.entry();
+        let input = built.input();
         let end = move || {
-            entry.send_event(gst::event::Eos::new());
+            input.send_event(gst::event::Eos::new());
         };
         if thread::Builder::new().name("src-drain".into()).spawn(end).is_err() {
             return;
         }
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + DRAIN_TIMEOUT;
         while let Ok(event) = self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
             let StreamEvent::Message(run, message) = event else {
                 self.pending.push(event);

@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 
 use gst::prelude::*;
 
-use super::super::config::StreamPlan;
+use super::super::config::SourceConfig;
 use super::super::model::ServedModel;
 use super::super::record::{self, Recorder};
 use super::super::view::{self, Pictures};
@@ -23,38 +23,38 @@ pub struct StreamPipeline {
 
 impl StreamPipeline {
     pub fn build(
-        plan: &StreamPlan,
+        config: &SourceConfig,
         model: &ServedModel,
         pictures: &Arc<Pictures>,
         meter: &Arc<Meter>,
     ) -> Result<Self, Failure> {
-        let tracker = plan.track.as_ref().map(|track| track.get("tracker").unwrap_or("bytetrack").to_string());
-        let chain = model.plan().chain(tracker);
-        let pipeline = chain::parse(&launch_line(plan, &chain.launch_line(false)))?;
+        let tracker = config.track.as_ref().map(|track| track.get("tracker").unwrap_or("bytetrack").to_string());
+        let chain = model.config().chain(tracker);
+        let pipeline = chain::parse(&launch_line(config, &chain.launch_line(false)))?;
         chain.configure(&pipeline)?;
         element(&pipeline, "infer").set_property("shared-model", model.shared_name());
-        if let Some(track) = &plan.track {
+        if let Some(track) = &config.track {
             track.apply(&element(&pipeline, "track"));
         }
-        if let Some(analytics) = &plan.analytics {
+        if let Some(analytics) = &config.analytics {
             analytics.apply(&element(&pipeline, "analytics"));
         }
         let publish: Vec<_> =
-            (0..plan.publish.len()).map(|number| element(&pipeline, &format!("publish{number}"))).collect();
-        plan.publish.iter().zip(&publish).for_each(|(plan, element)| plan.properties.apply(element));
-        let recorder = plan.record.as_ref().map(|record| Recorder::new(record, &plan.name)).transpose()?;
+            (0..config.publish.len()).map(|number| element(&pipeline, &format!("publish{number}"))).collect();
+        config.publish.iter().zip(&publish).for_each(|(publish, element)| publish.properties.apply(element));
+        let recorder = config.record.as_ref().map(|record| Recorder::new(record, &config.name)).transpose()?;
         recorder.iter().for_each(|recorder| recorder.connect(&pipeline));
-        if plan.has_view {
+        if config.has_view {
             view::connect(&pipeline, pictures);
         }
         let built = StreamPipeline { pipeline, recorder };
         built.measure(publish, meter);
-        plan.address.connect(&built.pipeline, built.entry())?;
+        config.address.connect(&built.pipeline, built.input())?;
         Ok(built)
     }
 
-    /// Where the frames go in.
-    pub fn entry(&self) -> gst::Pad {
+    /// The pad that takes the frames.
+    pub fn input(&self) -> gst::Pad {
         pad(&element(&self.pipeline, "frames"), "sink")
     }
 
@@ -108,20 +108,22 @@ impl StreamPipeline {
     }
 }
 
-fn launch_line(plan: &StreamPlan, chain: &str) -> String {
+fn launch_line(config: &SourceConfig, chain: &str) -> String {
     // Where the model is slower than a camera, old frames make room for new ones.
-    let is_live = plan.address.is_live();
+    let is_live = config.address.is_live();
     let leaky = if is_live { "leaky=downstream" } else { "" };
-    let analytics = if plan.analytics.is_some() { "! trtanalytics name=analytics" } else { "" };
-    let publish: String = (0..plan.publish.len()).map(|number| format!("! trtpublish name=publish{number} ")).collect();
+    let analytics = if config.analytics.is_some() { "! trtanalytics name=analytics" } else { "" };
+    let publish: String =
+        (0..config.publish.len()).map(|number| format!("! trtpublish name=publish{number} ")).collect();
     // Where GPUs decode, frames may come in CUDA memory, of which videoconvert knows nothing.
     let download = if gst::ElementFactory::find("cudadownload").is_some() { "cudadownload !" } else { "" };
-    let record = plan.record.as_ref().map_or_else(String::new, |plan| record::launch_line(plan, is_live, download));
-    let view = if plan.has_view { view::launch_line(download) } else { String::new() };
+    let record =
+        config.record.as_ref().map_or_else(String::new, |config| record::launch_line(config, is_live, download));
+    let view = if config.has_view { view::launch_line(download) } else { String::new() };
     format!(
         "queue name=frames {leaky} max-size-buffers={} max-size-bytes=0 max-size-time=0 ! {chain} {analytics} {publish} \
          ! tee name=out out. ! fakesink name=sink sync={} enable-last-sample=false {record} {view}",
-        plan.max_queued, plan.sync
+        config.max_queued, config.sync
     )
 }
 

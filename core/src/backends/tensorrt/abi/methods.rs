@@ -438,7 +438,7 @@ impl NetworkTensor<'_> {
 }
 
 impl Parser {
-    /// `path` is where the model comes from: weights may lie beside it. The network refers to memory of the parser,
+    /// `path` is where the model comes from: weights may lie next to it. The network refers to memory of the parser,
     /// which must therefore be there until the plan is built.
     pub fn parse(&mut self, onnx: &[u8], path: &CStr) -> bool {
         // SAFETY: both are read during the call.

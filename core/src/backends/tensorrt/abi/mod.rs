@@ -4,7 +4,7 @@
 //! TensorRT has no C interface, and its C++ headers are of one version each. But what those headers compile to is small and
 //! stays: a public object is `[vptr][implementation]`, its methods load a function from the implementation's table of
 //! virtual functions and call it. The numbers of these functions are what every C++ program bakes in, so they are the
-//! same in all releases of a [`AbiVersion`]; they are written down here, as far as they are used, beside what the
+//! same in all releases of a [`AbiVersion`]; they are written down here, as far as they are used, next to what the
 //! functions take and return.
 //!
 //! This is for the Itanium C++ ABI: Linux, on x86-64 and on 64-bit Arm.
@@ -292,7 +292,7 @@ class! {
         set_builder_optimization_level(level: i32) -> () = [51, 47, 36, 36, 36];
         /// 0: all of the engine runs on the stream that it is given.
         set_max_aux_streams(streams: i32) -> () = [58, 54, 43, 43, 43];
-        /// Bits: which libraries beside its own kernels TensorRT may use; 0 for none.
+        /// Bits: which libraries in addition to its own kernels TensorRT may use; 0 for none.
         set_tactic_sources(sources: u32) -> bool = [42, 38, 27, 27, 27];
         set_profiling_verbosity(verbosity: i32) -> () = [31, 27, 25, 25, 25];
         set_dla_core(core: i32) -> () = [22, 18, 16, 16, 16];

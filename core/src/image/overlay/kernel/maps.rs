@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The colours of a map, mixed into a frame on the GPU: `kernels/map_tint.cu`. The reference implementation is
-//! [`MapTint::lay`].
+//! [`MapTint::blend`].
 
 use std::ffi::CStr;
 

@@ -25,7 +25,7 @@ pub struct Browser {
     session: Option<String>,
     number: u64,
     /// What the page complained about: the console's errors and exceptions.
-    pub complaints: Vec<Value>,
+    pub errors: Vec<Value>,
 }
 
 impl Browser {
@@ -49,7 +49,7 @@ impl Browser {
             .unwrap();
         let to = File::options().write(true).open(commands).unwrap();
         let from = BufReader::new(File::open(answers).unwrap());
-        let mut browser = Browser { child, to, from, session: None, number: 0, complaints: Vec::new() };
+        let mut browser = Browser { child, to, from, session: None, number: 0, errors: Vec::new() };
         let targets = browser.call("Target.getTargets", json!({}));
         let page = targets["targetInfos"].as_array().unwrap().iter().find(|target| target["type"] == "page").unwrap();
         let attached = browser.call("Target.attachToTarget", json!({"targetId": page["targetId"], "flatten": true}));
@@ -82,10 +82,8 @@ impl Browser {
                 return message["result"].take();
             }
             match message["method"].as_str() {
-                Some("Log.entryAdded") if message["params"]["entry"]["level"] == "error" => {
-                    self.complaints.push(message)
-                }
-                Some("Runtime.exceptionThrown") => self.complaints.push(message),
+                Some("Log.entryAdded") if message["params"]["entry"]["level"] == "error" => self.errors.push(message),
+                Some("Runtime.exceptionThrown") => self.errors.push(message),
                 // The user agrees.
                 Some("Page.javascriptDialogOpening") => {
                     self.send("Page.handleJavaScriptDialog", json!({"accept": true}));

@@ -192,7 +192,7 @@ impl Drop for Camera {
     }
 }
 
-/// Tries until it is so.
+/// Tries until the condition holds.
 #[track_caller]
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();

@@ -151,7 +151,7 @@ fn the_page_shows_and_changes_the_service() {
     browser.evaluate("document.querySelector('#live button').click()");
 
     // Without the token, it is asked for; a wrong one is refused, and the page tells it.
-    assert!(browser.complaints.is_empty(), "{:?}", browser.complaints);
+    assert!(browser.errors.is_empty(), "{:?}", browser.errors);
     let add = "document.querySelector('#add form')";
     let new = [("name", "roof"), ("address", "rtsp://roof/1"), ("more", "{\"timeout\": 5}")];
     submit(&mut browser, add, &new);
@@ -178,8 +178,8 @@ fn the_page_shows_and_changes_the_service() {
     browser.wait_for("document.querySelector('#models .file').textContent === 'better.onnx'");
 
     // Nothing of the page was refused by its policy, and the browser complained of the refused requests alone.
-    let refused = |complaint: &&Value| complaint.to_string().contains("status of 4");
-    assert!(browser.complaints.iter().all(|complaint| refused(&complaint)), "{:?}", browser.complaints);
+    let refused = |error: &&Value| error.to_string().contains("status of 4");
+    assert!(browser.errors.iter().all(|error| refused(&error)), "{:?}", browser.errors);
 
     // Nobody looks any more.
     browser.call("Page.navigate", json!({"url": "about:blank"}));

@@ -10,12 +10,12 @@ struct SourceRange {
 };
 
 // The two samples of a line of length `from` between which a sample of another line lies, and their weights.
-struct Between {
+struct Interpolation {
     uint32_t samples[2];
     float weights[2];
 };
 
-__device__ __forceinline__ Between between(uint32_t at, uint32_t from, SourceRange over) {
+__device__ __forceinline__ Interpolation interpolation(uint32_t at, uint32_t from, SourceRange over) {
     const float scale = static_cast<float>(from) / over.length;
     const float place = fmaxf((static_cast<float>(at) + 0.5f - over.origin) * scale - 0.5f, 0.0f);
     const uint32_t first = min(static_cast<uint32_t>(place), from - 1);
@@ -24,11 +24,11 @@ __device__ __forceinline__ Between between(uint32_t at, uint32_t from, SourceRan
 }
 
 // The same of the whole line, of length `to`.
-__device__ __forceinline__ Between between(uint32_t at, uint32_t from, uint32_t to) {
-    return between(at, from, SourceRange{0.0f, static_cast<float>(to)});
+__device__ __forceinline__ Interpolation interpolation(uint32_t at, uint32_t from, uint32_t to) {
+    return interpolation(at, from, SourceRange{0.0f, static_cast<float>(to)});
 }
 
-__device__ __forceinline__ float mix(const Between& x, const Between& y, float a, float b, float c, float d) {
+__device__ __forceinline__ float interpolate(const Interpolation& x, const Interpolation& y, float a, float b, float c, float d) {
     const float above = x.weights[0] * a + x.weights[1] * b, below = x.weights[0] * c + x.weights[1] * d;
     return y.weights[0] * above + y.weights[1] * below;
 }

@@ -26,8 +26,8 @@ const EVENTS: [&str; 7] = ["crossed", "entered", "left", "dwelled", "crowded", "
 
 #[derive(Clone, Debug)]
 pub struct Config {
-    pub sources: Vec<StreamPlan>,
-    pub models: Vec<ModelPlan>,
+    pub sources: Vec<SourceConfig>,
+    pub models: Vec<ModelConfig>,
     pub http: Option<HttpSettings>,
     /// For sources that come later.
     keys: ConfigKeys,
@@ -36,7 +36,7 @@ pub struct Config {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct ModelPlan {
+pub struct ModelConfig {
     pub name: String,
     pub file: PathBuf,
     pub labels: Option<PathBuf>,
@@ -49,7 +49,7 @@ pub struct ModelPlan {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct StreamPlan {
+pub struct SourceConfig {
     pub name: String,
     pub address: VideoAddress,
     pub model: String,
@@ -60,21 +60,21 @@ pub struct StreamPlan {
     pub backoff: (Duration, Duration),
     pub track: Option<ElementProperties<TrackElement>>,
     pub analytics: Option<ElementProperties<AnalyticsElement>>,
-    pub publish: Vec<PublishPlan>,
-    pub record: Option<RecordPlan>,
+    pub publish: Vec<PublishConfig>,
+    pub record: Option<RecordConfig>,
     /// Whether its pictures can be asked for.
     pub has_view: bool,
 }
 
 /// A destination of a source.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PublishPlan {
+pub struct PublishConfig {
     pub name: Option<String>,
     pub properties: ElementProperties<PublishElement>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct RecordPlan {
+pub struct RecordConfig {
     pub folder: PathBuf,
     /// Kinds; empty for all.
     pub events: Vec<String>,
@@ -119,8 +119,8 @@ impl Config {
         let http = keys.http.clone().map(|HttpKeys { listen, token }| HttpSettings { listen, token });
         let mut config = Config { sources: Vec::new(), models: Vec::new(), http, keys, folder };
         for (number, model) in config.keys.model.clone().iter().enumerate() {
-            let plan = config.model(model).map_err(|problem| ("model", number, problem))?;
-            config.models.push(plan);
+            let model = config.model(model).map_err(|problem| ("model", number, problem))?;
+            config.models.push(model);
         }
         for (number, publish) in config.keys.publish.clone().iter().enumerate() {
             config.check_publish(number, publish).map_err(|problem| ("publish", number, problem))?;
@@ -132,11 +132,11 @@ impl Config {
             config.analytics(analytics.clone()).map_err(|problem| ("analytics", 0, problem))?;
         }
         for (number, source) in config.keys.source.clone().iter().enumerate() {
-            let plan = config.stream(source).map_err(|problem| ("source", number, problem))?;
-            if config.sources.iter().any(|other| other.name == plan.name) {
-                return Err(("source", number, problem("name", format!("there are two sources “{}”", plan.name))));
+            let source = config.stream(source).map_err(|problem| ("source", number, problem))?;
+            if config.sources.iter().any(|other| other.name == source.name) {
+                return Err(("source", number, problem("name", format!("there are two sources “{}”", source.name))));
             }
-            config.sources.push(plan);
+            config.sources.push(source);
         }
         config.check_files().map_err(|problem| ("publish", 0, problem))?;
         Ok(config)
@@ -158,7 +158,7 @@ impl Config {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn source(&self, keys: &serde_json::Value) -> Result<StreamPlan, String> {
+    pub fn source(&self, keys: &serde_json::Value) -> Result<SourceConfig, String> {
         let keys = SourceKeys::deserialize(keys).map_err(|error| wording::of_serde(&error.to_string()))?;
         self.stream(&keys).map_err(|KeyError { key, text }| format!("{key}: {text}"))
     }
@@ -168,12 +168,12 @@ impl Config {
         self.folder.join(path)
     }
 
-    fn model(&self, keys: &ModelKeys) -> Result<ModelPlan, KeyError> {
+    fn model(&self, keys: &ModelKeys) -> Result<ModelConfig, KeyError> {
         let name = keys.name.0.clone();
         if self.models.iter().any(|other| other.name == name) {
             return Err(problem("name", format!("there are two models “{name}”")));
         }
-        let plan = ModelPlan {
+        let model = ModelConfig {
             name,
             file: self.folder.join(&keys.file),
             labels: keys.labels.as_ref().map(|labels| self.folder.join(labels)),
@@ -183,27 +183,27 @@ impl Config {
             infer: keys.infer.clone(),
             nms: keys.nms.clone(),
         };
-        check_file(&plan.file).map_err(|failure| problem("file", failure.to_string()))?;
-        if let Some(labels) = &plan.labels {
+        check_file(&model.file).map_err(|failure| problem("file", failure.to_string()))?;
+        if let Some(labels) = &model.labels {
             check_file(labels).map_err(|failure| problem("labels", failure.to_string()))?;
         }
         let backends: Vec<_> = backend_words().collect();
-        if let Some(backend) = plan.backend.as_deref().filter(|backend| !backends.contains(backend)) {
+        if let Some(backend) = model.backend.as_deref().filter(|backend| !backends.contains(backend)) {
             return Err(problem(
                 "backend",
                 format!("there is no backend “{backend}”. There are: {}", backends.join(", ")),
             ));
         }
-        if !(1..=1024).contains(&plan.batch_size) {
+        if !(1..=1024).contains(&model.batch_size) {
             return Err(problem("batch-size", "a batch has 1 to 1024 frames"));
         }
-        for (key, text) in [("preprocess", &plan.preprocess), ("infer", &plan.infer), ("nms", &plan.nms)] {
+        for (key, text) in [("preprocess", &model.preprocess), ("infer", &model.infer), ("nms", &model.nms)] {
             check_properties(key, text)?;
         }
-        Ok(plan)
+        Ok(model)
     }
 
-    fn stream(&self, keys: &SourceKeys) -> Result<StreamPlan, KeyError> {
+    fn stream(&self, keys: &SourceKeys) -> Result<SourceConfig, KeyError> {
         let name = keys.name.0.clone();
         let address = VideoAddress::parse(&keys.address, &self.folder)
             .map_err(|failure| problem("address", failure.to_string()))?;
@@ -245,7 +245,7 @@ impl Config {
             ));
         }
         let publish = self.publish(&name, keys.publish.as_deref())?;
-        Ok(StreamPlan {
+        Ok(SourceConfig {
             name,
             address,
             model,
@@ -263,7 +263,7 @@ impl Config {
     }
 
     /// The destinations of a source.
-    fn publish(&self, source: &str, names: Option<&[String]>) -> Result<Vec<PublishPlan>, KeyError> {
+    fn publish(&self, source: &str, names: Option<&[String]>) -> Result<Vec<PublishConfig>, KeyError> {
         let all = || self.keys.publish.iter();
         let known = || all().filter_map(|publish| publish.get("name"));
         if let Some(unknown) = names.into_iter().flatten().find(|name| !known().any(|known| known == *name)) {
@@ -289,7 +289,7 @@ impl Config {
                     publish.set(key, path.to_string_lossy().into_owned());
                 }
             }
-            PublishPlan { name, properties: publish }
+            PublishConfig { name, properties: publish }
         };
         Ok(all().filter(is_wanted).map(of_source).collect())
     }
@@ -342,7 +342,7 @@ impl Config {
         Ok(zones)
     }
 
-    fn record(&self, keys: &RecordKeys) -> Result<RecordPlan, KeyError> {
+    fn record(&self, keys: &RecordKeys) -> Result<RecordConfig, KeyError> {
         let events = keys.events.clone().unwrap_or_default();
         if let Some(unknown) = events.iter().find(|event| !EVENTS.contains(&event.as_str())) {
             return Err(problem("events", wording::unknown_name("event", unknown, EVENTS.into_iter())));
@@ -350,7 +350,7 @@ impl Config {
         if keys.max_length.0 < Duration::from_secs(1) {
             return Err(problem("max-length", "a recording has at least 1 second"));
         }
-        Ok(RecordPlan {
+        Ok(RecordConfig {
             folder: self.folder.join(&keys.folder),
             events,
             pre_roll: keys.pre_roll.0,
@@ -361,10 +361,10 @@ impl Config {
     }
 }
 
-impl ModelPlan {
+impl ModelConfig {
     /// The elements that run it, as those that share it under that name need them.
     pub fn chain(&self, track: Option<String>) -> InferenceElements {
-        let ModelPlan { file, labels, backend, batch_size, preprocess, infer, nms, .. } = self.clone();
+        let ModelConfig { file, labels, backend, batch_size, preprocess, infer, nms, .. } = self.clone();
         InferenceElements {
             model: ModelOptions { model: file, labels, backend },
             track,

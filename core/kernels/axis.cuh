@@ -8,14 +8,15 @@
 // How chroma belongs to pixels along an axis; the numbers of `Between` are its `c`.
 enum class Siting : uint32_t { InCommon, OnFirst, Between };
 
-struct Along {
+struct AxisSample {
     uint32_t near;
     float weight;
 };
 
 // `i` of `scaled` positions over `length` pixels from `start` on, of which `pixels` have a sample; `lead` is 1 where that lies
 // between the pixels or on the only one, in halves of a pixel for each of them.
-__device__ inline Along along(uint32_t i, uint32_t start, uint32_t length, uint32_t scaled, uint32_t pixels, uint32_t lead) {
+__device__ inline AxisSample sample_axis(uint32_t i, uint32_t start, uint32_t length, uint32_t scaled,
+                                         uint32_t pixels, uint32_t lead) {
     const uint32_t den = 2 * pixels * scaled, first = start / pixels, last = (start + length - 1) / pixels;
     const uint32_t middle = (2 * i + 1) * length + 2 * start * scaled, before = lead * scaled;
     const uint32_t from_first = middle > before ? middle - before : 0;
@@ -25,11 +26,12 @@ __device__ inline Along along(uint32_t i, uint32_t start, uint32_t length, uint3
     return {near, float(num - near * den) / float(den)};
 }
 
-__device__ inline Along along(uint32_t i, uint32_t start, uint32_t length, uint32_t scaled, Siting siting, const Along &full) {
+__device__ inline AxisSample sample_axis(uint32_t i, uint32_t start, uint32_t length, uint32_t scaled,
+                                         Siting siting, const AxisSample &full) {
     switch (siting) {
         case Siting::InCommon: return {full.near / 2, full.near % 2 == 0 ? 0.0f : full.weight};
-        case Siting::OnFirst: return along(i, start, length, scaled, 2, 1);
-        case Siting::Between: return along(i, start, length, scaled, 2, 2);
+        case Siting::OnFirst: return sample_axis(i, start, length, scaled, 2, 1);
+        case Siting::Between: return sample_axis(i, start, length, scaled, 2, 2);
     }
     return full;
 }

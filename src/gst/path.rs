@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! How the elements between trtpreprocess and trtnms change the picture.
+//! Checks that the elements between trtpreprocess and trtnms only scale the picture.
 //!
 //! The tensor on a frame contains where it lies in the picture that trtpreprocess saw. trtnms has to know where that is
 //! in the picture that it gets. Metas do not contain that: videoflip and videobox copy them as videoconvert does. But
@@ -20,7 +20,7 @@ use gst::prelude::*;
 use gst_video::VideoInfo;
 use gsttrt_core::error::{Error, ErrorKind, Result};
 
-use crate::gst::meta::tensor::Origin;
+use crate::gst::meta::tensor::TensorSource;
 
 type Point = (f64, f64);
 /// Width and height.
@@ -80,49 +80,49 @@ fn are_near(a: &[Point; 2], b: &[Point; 2]) -> bool {
 
 /// What is known of the path from trtpreprocess to trtnms.
 #[derive(Default)]
-pub struct Way {
-    last: Option<Seen>,
+pub struct PathCheck {
+    last: Option<CheckedPath>,
 }
 
-/// The changes that are known to be scaling only.
+/// A path that was checked: it only scales.
 #[derive(PartialEq)]
-struct Seen {
-    origin: Origin,
+struct CheckedPath {
+    source: TensorSource,
     size: Size,
     arrived: [Point; 2],
 }
 
-impl Way {
+impl PathCheck {
     /// Checks that the picture of that size that arrives at `pad` is the one that its tensors were made from, scaled at
     /// most.
     ///
     /// # Errors
     /// `Negotiation`, where the picture was not only scaled in between; `WrongType`, where it is another one.
-    pub fn follow(&mut self, pad: &gst::Pad, size: Size, origin: &Origin) -> Result<()> {
-        let &Origin { element, size: made_of } = origin;
-        if size == made_of && is_plain(pad, element) {
+    pub fn check_frame(&mut self, pad: &gst::Pad, size: Size, source: &TensorSource) -> Result<()> {
+        let &TensorSource { element: preprocess, size: made_of } = source;
+        if size == made_of && keeps_geometry(pad, preprocess) {
             return Ok(());
         }
-        let (steps, are_all) = steps(pad, element);
+        let (elements, is_complete) = elements(pad, preprocess);
         // From 1.28 on these keep the tensors of the frames that they get.
-        if let Some(step) = steps.iter().find(|step| step.element.is::<gst_base::Aggregator>()) {
-            return Err(another(&step.element));
+        if let Some(other) = elements.iter().find(|one| one.element.is::<gst_base::Aggregator>()) {
+            return Err(another(&other.element));
         }
-        let [Some(first), Some(second)] = points(size).map(|point| send(pad, element, point)) else {
+        let [Some(first), Some(second)] = points(size).map(|point| send(pad, preprocess, point)) else {
             // The pads are flushing, or frames take another path than events.
-            let is_known = self.last.as_ref().is_some_and(|seen| (seen.origin, seen.size) == (*origin, size));
+            let is_known = self.last.as_ref().is_some_and(|checked| (checked.source, checked.size) == (*source, size));
             return if size == made_of || is_known { Ok(()) } else { Err(unknown(made_of, size)) };
         };
-        let seen = Seen { origin: *origin, size, arrived: [first, second] };
-        if self.last.as_ref() != Some(&seen) {
+        let checked = CheckedPath { source: *source, size, arrived: [first, second] };
+        if self.last.as_ref() != Some(&checked) {
             // Each element is tested by itself: together a crop and a scaler may look like no change.
-            for step in &steps {
-                step.check()?;
+            for element in &elements {
+                element.check()?;
             }
-            if !are_all && !are_near(&seen.arrived, &points(made_of)) {
+            if !is_complete && !are_near(&checked.arrived, &points(made_of)) {
                 return Err(unknown(made_of, size));
             }
-            self.last = Some(seen);
+            self.last = Some(checked);
         }
         Ok(())
     }
@@ -133,17 +133,17 @@ fn address(element: &gst::Element) -> usize {
 }
 
 /// Elements that leave the picture where it is.
-const PLAIN: [&str; 5] = ["GstTrtInfer", "GstQueue", "GstTrtPreprocess", "GstTrtNms", "GstTrtOverlay"];
+const KEEPS_GEOMETRY: [&str; 5] = ["GstTrtInfer", "GstQueue", "GstTrtPreprocess", "GstTrtNms", "GstTrtOverlay"];
 
 /// Whether there are only our elements and queues up to that trtpreprocess, as usual. This check takes a tenth of the
 /// time that events take.
-fn is_plain(pad: &gst::Pad, preprocess: usize) -> bool {
+fn keeps_geometry(pad: &gst::Pad, preprocess: usize) -> bool {
     let mut next = pad.clone();
     while let Some(element) = next.peer().and_then(|source| source.parent_element()) {
         if address(&element) == preprocess {
             return true;
         }
-        let passes = PLAIN.contains(&element.type_().name());
+        let passes = KEEPS_GEOMETRY.contains(&element.type_().name());
         match element.static_pad("sink").filter(|_| passes) {
             Some(sink) => next = sink,
             None => return false,
@@ -153,7 +153,7 @@ fn is_plain(pad: &gst::Pad, preprocess: usize) -> bool {
 }
 
 /// An element on the path.
-struct Step {
+struct PathElement {
     element: gst::Element,
     /// The pad where the picture goes in.
     sink: gst::Pad,
@@ -163,21 +163,21 @@ struct Step {
 
 /// The elements before `pad` up to that trtpreprocess, the nearest to it first, and whether it was found. Where the path is
 /// hidden, the list ends.
-fn steps(pad: &gst::Pad, preprocess: usize) -> (Vec<Step>, bool) {
-    let (mut steps, mut next, mut is_found) = (Vec::new(), pad.clone(), false);
+fn elements(pad: &gst::Pad, preprocess: usize) -> (Vec<PathElement>, bool) {
+    let (mut elements, mut next, mut is_found) = (Vec::new(), pad.clone(), false);
     while let Some(source) = real_peer(&next)
         && let Some(element) = source.parent_element()
     {
         is_found = address(&element) == preprocess;
         match source.iterate_internal_links().next() {
             Ok(Some(sink)) if !is_found => {
-                steps.push(Step { element, sink: sink.clone(), next: std::mem::replace(&mut next, sink) });
+                elements.push(PathElement { element, sink: sink.clone(), next: std::mem::replace(&mut next, sink) });
             }
             _ => break,
         }
     }
-    steps.reverse();
-    (steps, is_found)
+    elements.reverse();
+    (elements, is_found)
 }
 
 /// The pad of an element that is linked with `pad`, also across the ghost pads of bins.
@@ -194,7 +194,7 @@ fn real_peer(pad: &gst::Pad) -> Option<gst::Pad> {
     }
 }
 
-impl Step {
+impl PathElement {
     /// Checks that it scales the picture at most. Another thread may be in the middle of a change of its caps, so what fails is
     /// looked at again.
     fn check(&self) -> Result<()> {

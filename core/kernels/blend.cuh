@@ -1,72 +1,72 @@
 // SPDX-License-Identifier: MPL-2.0
-// How kernels that tint mix a colour with the samples of each format: `weight` of 255 parts are the colour. The parameters of such
+// How kernels that tint blend a colour with the samples of each format: `weight` of 255 parts are the colour. The parameters of such
 // a kernel have `planes`, `strides` and `weight`.
 #pragma once
 
 #include "formats.cuh"
 
-__device__ inline uint32_t mix(uint32_t have, uint32_t color, uint32_t weight) {
+__device__ inline uint32_t blend(uint32_t have, uint32_t color, uint32_t weight) {
     return (have * (255 - weight) + color * weight + 127) / 255;
 }
 
 template <uint32_t BYTES>
-__device__ inline void mix_bytes(uint8_t *to, const uint8_t *color, uint32_t weight) {
+__device__ inline void blend_bytes(uint8_t *to, const uint8_t *color, uint32_t weight) {
 #pragma unroll
-    for (uint32_t i = 0; i < BYTES; i++) to[i] = mix(to[i], color[i], weight);
+    for (uint32_t i = 0; i < BYTES; i++) to[i] = blend(to[i], color[i], weight);
 }
 
 // Of 16 bits the upper 10 count.
-__device__ inline void mix_wide(uint16_t *to, uint8_t color, uint32_t weight) { *to = mix(*to, color << 8, weight) & 0xffc0; }
+__device__ inline void blend_wide(uint16_t *to, uint8_t color, uint32_t weight) { *to = blend(*to, color << 8, weight) & 0xffc0; }
 
-// How samples of each format are mixed.
+// How samples of each format are blended.
 template <typename Format>
-struct Mixer;
+struct Blend;
 
 template <uint32_t BYTES>
-struct Mixer<Packed<BYTES>> {
+struct Blend<Packed<BYTES>> {
     template <typename Parameters>
     __device__ static void pixel(const Parameters &p, uint32_t x, uint32_t y, const Sample &color) {
-        mix_bytes<BYTES>(at(p, 0, x, y, BYTES), color.parts, p.weight);
+        blend_bytes<BYTES>(at(p, 0, x, y, BYTES), color.parts, p.weight);
     }
     template <typename Parameters>
     __device__ static void chroma(const Parameters &, uint32_t, uint32_t, const Sample &) {}
 };
 
 template <>
-struct Mixer<Nv12> {
+struct Blend<Nv12> {
     template <typename Parameters>
     __device__ static void pixel(const Parameters &p, uint32_t x, uint32_t y, const Sample &color) {
-        mix_bytes<1>(at(p, 0, x, y, 1), color.parts, p.weight);
+        blend_bytes<1>(at(p, 0, x, y, 1), color.parts, p.weight);
     }
     template <typename Parameters>
     __device__ static void chroma(const Parameters &p, uint32_t x, uint32_t y, const Sample &color) {
-        mix_bytes<2>(at(p, 1, x, y, 2), color.parts + 1, p.weight);
+        blend_bytes<2>(at(p, 1, x, y, 2), color.parts + 1, p.weight);
     }
 };
 
 template <>
-struct Mixer<P010> {
+struct Blend<P010> {
     template <typename Parameters>
     __device__ static void pixel(const Parameters &p, uint32_t x, uint32_t y, const Sample &color) {
-        mix_wide(reinterpret_cast<uint16_t *>(at(p, 0, x, y, 2)), color.parts[0], p.weight);
+        blend_wide(reinterpret_cast<uint16_t *>(at(p, 0, x, y, 2)), color.parts[0], p.weight);
     }
     template <typename Parameters>
     __device__ static void chroma(const Parameters &p, uint32_t x, uint32_t y, const Sample &color) {
         uint16_t *to = reinterpret_cast<uint16_t *>(at(p, 1, x, y, 4));
-        mix_wide(to, color.parts[1], p.weight);
-        mix_wide(to + 1, color.parts[2], p.weight);
+        blend_wide(to, color.parts[1], p.weight);
+        blend_wide(to + 1, color.parts[2], p.weight);
     }
 };
 
 template <>
-struct Mixer<I420> {
+struct Blend<I420> {
     template <typename Parameters>
     __device__ static void pixel(const Parameters &p, uint32_t x, uint32_t y, const Sample &color) {
-        mix_bytes<1>(at(p, 0, x, y, 1), color.parts, p.weight);
+        blend_bytes<1>(at(p, 0, x, y, 1), color.parts, p.weight);
     }
     template <typename Parameters>
     __device__ static void chroma(const Parameters &p, uint32_t x, uint32_t y, const Sample &color) {
-        mix_bytes<1>(at(p, 1, x, y, 1), color.parts + 1, p.weight);
-        mix_bytes<1>(at(p, 2, x, y, 1), color.parts + 2, p.weight);
+        blend_bytes<1>(at(p, 1, x, y, 1), color.parts + 1, p.weight);
+        blend_bytes<1>(at(p, 2, x, y, 1), color.parts + 2, p.weight);
     }
 };
