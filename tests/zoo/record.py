@@ -229,10 +229,7 @@ def record_model(folder, name):
     else:
         wanted = [(frame, *one) for frame in SHAPES for one in model.input_sizes(frame)]
         cases = [record_detector(model, signature, *one) for one in wanted]
-    row = model.facts["stamp"]["row"]
-    arguments = "".join(f", {key}={value!r}" for key, value in row["arguments"].items())
-    command = f'tests/zoo/export.py MODELS {name}: YOLO("{row["yaml"]}").export(format="onnx"{arguments})'
-    return keep(name, signature, cases, model.facts["stamp"]["packages"], command)
+    return keep(name, signature, cases, model.facts["stamp"]["packages"], recording.command_of(name))
 
 
 # ---------------------------------------------------------------- other packages
@@ -379,7 +376,7 @@ def keep(name, signature, cases, versions, made):
         if not png.exists():
             image = cv2.cvtColor(picture(*frame, seed), cv2.COLOR_RGB2BGR)
             cv2.imwrite(str(png), image, [cv2.IMWRITE_PNG_COMPRESSION, 9])
-    command = f"{made}; tests/zoo/record.py MODELS OTHERS --only {name}"
+    command = f"{made.removesuffix(';')}; tests/zoo/record.py MODELS OTHERS --only {name}"
     about = {"model": name, "command": command, "versions": versions, "signature": signature, "cases": [case.about for case in cases]}
     arrays = {f"{number} {key}": values for number, case in enumerate(cases) for key, values in case.arrays.items()}
     path = HERE / f"{name}.rec"
@@ -399,6 +396,9 @@ def recorded_versions(name):
 def wanted(name, versions, all_of_them):
     """Whether a model is to be recorded, and says why."""
     there = recorded_versions(name)
+    if there is not None and recording.is_of_another_row(name, recording.read(HERE / f"{name}.rec")[0]):
+        print(f"record: {name} is recorded anew: its row is another", flush=True)
+        return True
     if there == versions and not all_of_them:
         return False
     if there is not None and there != versions:

@@ -7,6 +7,8 @@ import lzma
 
 import numpy as np
 
+from export import ROWS
+
 FOLDER = "recorded"  # beside this file
 
 
@@ -42,6 +44,18 @@ def read(path):
         arrays[name] = values
         at += length
     return about, arrays
+
+
+def is_of_another_row(name, about):
+    """Whether export.py makes that model by other arguments now."""
+    return name in ROWS and not about["command"].startswith(command_of(name))
+
+
+def command_of(name):
+    """That of one of Ultralytics' models."""
+    row = ROWS[name]
+    arguments = "".join(f", {key}={value!r}" for key, value in row["arguments"].items())
+    return f'tests/zoo/export.py MODELS {name}: YOLO("{row["yaml"]}").export(format="onnx"{arguments});'
 
 
 def above(pixels):
