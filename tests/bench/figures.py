@@ -95,7 +95,7 @@ def rows(wanted, figures):
 def page(data):
     """The figures that people compare."""
     lines = ["# Performance", "",
-             "Frames per second, latency, cost and accuracy as they were measured, and the same of other programs beside them.", "",
+             "Frames per second, latency, cost and accuracy as they were measured, next to those of other programs.", "",
              "This page is made from [figures.json](../tests/bench/figures.json). Do not edit it. [All figures](../tests/bench/FIGURES.md) have",
              "targets, dates, and the commands that measure them.", "",
              *(line for plot in data["plots"] for line in (f"![{plot['title']}]({plot['file']})", "")),

@@ -91,7 +91,7 @@ def picture_of(signature):
 
 
 def network(signature, size, outputs, seen, tolerance, sides, is_checked=True):
-    """The bytes of the file. `seen` are the means of the input of that size, `sides` are the values of the inputs beside it."""
+    """The bytes of the file. `seen` are the means of the input of that size, `sides` are the values of the other inputs."""
     graph, picture = Graph(), picture_of(signature)
     values, number = picture["name"], np.float32
     if picture["dtype"] != "FLOAT":

@@ -397,14 +397,14 @@ def wanted(name, versions, all_of_them):
     """Whether a model is to be recorded, and says why."""
     there = recorded_versions(name)
     if there is not None and recording.is_of_another_row(name, recording.read(HERE / f"{name}.rec")[0]):
-        print(f"record: {name} is recorded anew: its row is another", flush=True)
+        print(f"record: {name} is recorded again: its row is another", flush=True)
         return True
     if there == versions and not all_of_them:
         return False
     if there is not None and there != versions:
         names = sorted(there.keys() | versions.keys())
         changed = (f"{name} {there.get(name)} -> {versions.get(name)}" for name in names if there.get(name) != versions.get(name))
-        print(f"record: {name} is recorded anew: {', '.join(changed)}", flush=True)
+        print(f"record: {name} is recorded again: {', '.join(changed)}", flush=True)
     return True
 
 

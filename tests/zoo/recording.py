@@ -9,11 +9,11 @@ import numpy as np
 
 from export import ROWS
 
-FOLDER = "recorded"  # beside this file
+FOLDER = "recorded"  # next to this file
 
 
 def write(path, about, arrays):
-    """The arrays by their names. Bytes of the same place in all numbers lie beside each other, which halves the file."""
+    """The arrays by their names. Bytes of the same place in all numbers lie next to each other, which halves the file."""
     parts, listed = [], []
     for name, values in arrays.items():
         listed.append([name, values.dtype.name, values.shape])

@@ -3,7 +3,7 @@
 # Runs every Ultralytics architecture through our program and compares its boxes with ONNX Runtime's; then videos, whose boxes
 # are compared with those of Ultralytics' own predict. Models of other families are compared with their packages' post-processing.
 # Last it plays the recordings of all that, which tests/run.sh does without these packages (play.py); where versions changed, it records
-# anew (record.py), to be committed.
+# again (record.py), to be committed.
 #
 #   tests/zoo/run.sh [PROGRAM [compare.py options...]]     PROGRAM: default target/release/gst-trt
 #
@@ -77,7 +77,7 @@ if [ $# = 0 ]; then
     wait "$others" || status=1
     cat "$videos/others.log"
 
-    # Those whose versions are no longer the installed ones are made anew: they are to be committed.
+    # Those whose versions are no longer the installed ones are made again: they are to be committed.
     echo "zoo: recordings"
     "$python" -W ignore "$here/record.py" "$models" "$cache/others" || status=1
     "$python" "$here/play.py" "$program" || status=1
