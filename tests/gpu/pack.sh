@@ -13,19 +13,9 @@ set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 BIN=.gpu/bin OUT=$PWD/target/gpu-bin
-TESTS=(gst_cuda neighbours gpu_rectangles gpu_classes gpu_boxes gpu_pixels gpu_maps gpu_chain gpu_batching gpu_properties session tensorrt_gpu tensorrt_build)
+TESTS=(elements core)
 BENCHES=(gpu_nms gpu_kernels gpu_chain streams swap soak session memory)
 TARGET=${CARGO_TARGET_DIR:-target}
-
-# have KIND NAME…: those of the names that the project has as tests or benches, each after --KIND.
-have() {
-    local kind=$1 folder=tests name
-    [ "$kind" = test ] || folder=tests/bench
-    shift
-    for name in "$@"; do
-        [ ! -f "$folder/$name.rs" ] && [ ! -f "$folder/$name/main.rs" ] || printf -- '--%s\n%s\n' "$kind" "$name"
-    done
-}
 
 # Copies the programs that cargo's messages name, without what only debuggers read: KIND of target -> prefix of the file.
 copy_programs() {
@@ -46,10 +36,8 @@ cargo build --locked --workspace --lib --bins
 strip -o "$OUT/libgsttrt.so" "$TARGET/debug/libgsttrt.so"
 strip -o "$OUT/libgsttrt-1.so.0" "$TARGET/debug/libgsttrt_capi.so"
 strip -o "$OUT/gst-trt" "$TARGET/debug/gst-trt"
-mapfile -t tests < <(have test "${TESTS[@]}")
-cargo test --locked --no-run --message-format=json --lib "${tests[@]}" | copy_programs ''
-mapfile -t benches < <(have bench "${BENCHES[@]}")
-cargo bench --locked --no-run --message-format=json "${benches[@]}" | copy_programs bench_
+cargo test --locked --workspace --no-run --message-format=json --lib "${TESTS[@]/#/--test=}" | copy_programs ''
+cargo bench --locked --workspace --no-run --message-format=json "${BENCHES[@]/#/--bench=}" | copy_programs bench_
 pwd > "$OUT/built-in"
 
 # One clip as files are, the same as cameras send it, without B-frames, and one of a crowd.

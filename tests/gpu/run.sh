@@ -41,7 +41,7 @@
 #   INFER        further properties of trtinfer, such as allow-host-code=true
 #   TIMEOUT_S    seconds for one run of compute-sanitizer (default: 400)
 #   RACECHECK    words in the names of the tests for racecheck, which is by far the slowest (default: all tests); without those
-#                that take it longest: --skip every_layout --skip crowds_, of which each_crowd_in_short has each crowd once
+#                that take it longest: gpu_boxes:: gpu_pixels:: --skip every_layout --skip crowds_
 #   WORK         folder for what is made here           (default: /root/k/proof where the GStreamers of a bundle are, else a new one)
 set -uo pipefail
 
@@ -243,7 +243,7 @@ row_properties() {
     for gst in $GSTREAMERS; do
         for test in engines_are_built each_way host_code runs_are_captured wrong_libraries a_pipeline_stops a_gpu_without; do
             judge "properties: ${test//_/ }" "$gst" "passes" run_test "$gst" TRT_LIBRARY="$TRT" \
-                ENGINE_COMPATIBLE="$WORK/ENGINE_COMPATIBLE.engine" "$WORK/gpu_properties" "$test"
+                ENGINE_COMPATIBLE="$WORK/ENGINE_COMPATIBLE.engine" "$WORK/elements" "gpu_properties::$test"
         done
     done
 }
@@ -350,13 +350,13 @@ run_test() {
 row_frames() {
     local gst
     for gst in $GSTREAMERS; do
-        judge "GStreamer's CUDA memory" "$gst" "all tests" run_test "$gst" "$WORK/gst_cuda"
+        judge "GStreamer's CUDA memory" "$gst" "all tests" run_test "$gst" "$WORK/elements" gst_cuda::
     done
 }
 
 row_engines() {
     local gst=${GSTREAMERS%% *}
-    judge "engines of TensorRT" "$gst" "all tests" run_test "$gst" TRT_LIBRARY="$TRT" TRT_LEAN="$TRT_LEAN" "$WORK/tensorrt_gpu"
+    judge "engines of TensorRT" "$gst" "all tests" run_test "$gst" TRT_LIBRARY="$TRT" TRT_LEAN="$TRT_LEAN" "$WORK/core" tensorrt_gpu::
     # Of the engines that it built, rows after this one need the version-compatible one.
     local built
     built=$(cat "$WORK/built-in")/target/tmp/tensorrt-plans/shapes.onnx-fp32-compatible.engine
@@ -366,14 +366,15 @@ row_engines() {
 row_batches() {
     local gst
     for gst in $GSTREAMERS; do
-        judge "streams that share a model" "$gst" "same boxes" run_test "$gst" "$WORK/gpu_batching"
+        judge "streams that share a model" "$gst" "same boxes" run_test "$gst" "$WORK/elements" gpu_batching::
         grep -a '^one stream\|^three\|^pre0\|^infer0\|^nms0' "$WORK/log-streams-that-share-a-model-$gst" | cut -c 1-400 | sed 's/^/      /'
     done
 }
 
 # They skip what they do not find, which here is a failure.
 all_units() {
-    "$1" "$WORK/gsttrt" --nocapture --test-threads 1 memory:: dlpack:: counters:: stats:: cuda:: preprocess:: postprocess:: queued tensor:: >"$WORK/units.txt" 2>&1 || {
+    local words=(--nocapture --test-threads 1 memory:: dlpack:: counters:: stats:: cuda:: preprocess:: postprocess:: queued tensor::)
+    { "$1" "$WORK/gsttrt_core" "${words[@]}" && "$1" "$WORK/gsttrt" "${words[@]}"; } >"$WORK/units.txt" 2>&1 || {
         tail -n 20 "$WORK/units.txt"
         return 1
     }
@@ -390,19 +391,19 @@ row_units() {
 row_chain() {
     local gst
     for gst in $GSTREAMERS; do
-        judge "frames stay in place" "$gst" "all" run_test "$gst" "$WORK/gpu_chain" frames_are
-        judge "pools keep frames that decoders hold" "$gst" "all" run_test "$gst" "$WORK/gpu_chain" pools_keep
-        [ "$gst" != in26 ] || judge "the decoder's own surfaces" "$gst" "same pixels" run_test "$gst" "$WORK/gpu_chain" surfaces_of
-        judge "held frames: drawn on where they are" "$gst" "all" run_test "$gst" "$WORK/gpu_chain" frames_that_were_held
-        judge "tee: nothing drawn on others'" "$gst" "same pixels" run_test "$gst" "$WORK/gpu_chain" frames_that_others
-        judge "cudaupload, cudaconvert, cudadownload" "$gst" "same objects" run_test "$gst" "$WORK/gpu_chain" cuda_elements
-        judge "neighbours between our elements" "$gst" "same objects or an error" run_test "$gst" "$WORK/neighbours" cuda_neighbours
-        judge "wrong GPUs, several GPUs" "$gst" "named; same objects" run_test "$gst" "$WORK/gpu_chain" one_pipeline
-        judge "frames of another CUDA context" "$gst" "reported" run_test "$gst" "$WORK/gpu_chain" frames_of_another
-        judge "40 flushing seeks" "$gst" "no error" run_test "$gst" "$WORK/gpu_chain" seeks
-        judge "100 state cycles" "$gst" "no growth" run_test "$gst" "$WORK/gpu_chain" a_hundred
-        judge "the same without a pipeline" "$gst" "same boxes" run_test "$gst" "$WORK/session" on_the_gpu_too
-        judge "… on a caller's GPU memory" "$gst" "same boxes" run_test "$gst" "$WORK/session" device_memory
+        judge "frames stay in place" "$gst" "all" run_test "$gst" "$WORK/elements" gpu_chain::frames_are
+        judge "pools keep frames that decoders hold" "$gst" "all" run_test "$gst" "$WORK/elements" gpu_chain::pools_keep
+        [ "$gst" != in26 ] || judge "the decoder's own surfaces" "$gst" "same pixels" run_test "$gst" "$WORK/elements" gpu_chain::surfaces_of
+        judge "held frames: drawn on where they are" "$gst" "all" run_test "$gst" "$WORK/elements" gpu_chain::frames_that_were_held
+        judge "tee: nothing drawn on others'" "$gst" "same pixels" run_test "$gst" "$WORK/elements" gpu_chain::frames_that_others
+        judge "cudaupload, cudaconvert, cudadownload" "$gst" "same objects" run_test "$gst" "$WORK/elements" gpu_chain::cuda_elements
+        judge "neighbours between our elements" "$gst" "same objects or an error" run_test "$gst" "$WORK/elements" neighbours::cuda_neighbours
+        judge "wrong GPUs, several GPUs" "$gst" "named; same objects" run_test "$gst" "$WORK/elements" gpu_chain::one_pipeline
+        judge "frames of another CUDA context" "$gst" "reported" run_test "$gst" "$WORK/elements" gpu_chain::frames_of_another
+        judge "40 flushing seeks" "$gst" "no error" run_test "$gst" "$WORK/elements" gpu_chain::seeks
+        judge "100 state cycles" "$gst" "no growth" run_test "$gst" "$WORK/elements" gpu_chain::a_hundred
+        judge "the same without a pipeline" "$gst" "same boxes" run_test "$gst" "$WORK/elements" session::elements::on_the_gpu_too
+        judge "… on a caller's GPU memory" "$gst" "same boxes" run_test "$gst" "$WORK/elements" session::elements::device_memory
         sed -n 's/^GPU memory/      GPU memory/p' "$WORK"/log-100-state-cycles-"$gst"
     done
 }
@@ -599,9 +600,9 @@ row_sanitize() {
     # They take a minute or more each, and no time is measured while they run.
     for test in gpu_boxes gpu_pixels; do
         for tool in memcheck racecheck initcheck; do
-            some=()
-            [ "$tool" != racecheck ] || read -ra some <<<"${RACECHECK:-}"
-            judge "$tool of $test" kernels "0 errors" sanitized "$tool" "$WORK/sanitize-$tool-$test" "$WORK/$test" --test-threads 1 "${some[@]}" &
+            some=("$test::")
+            [ "$tool" != racecheck ] || [ -z "${RACECHECK:-}" ] || read -ra some <<<"$RACECHECK"
+            judge "$tool of $test" kernels "0 errors" sanitized "$tool" "$WORK/sanitize-$tool-$test" "$WORK/core" --test-threads 1 "${some[@]}" &
         done
     done
     wait

@@ -197,7 +197,7 @@ fn sizes(browser: &mut Browser, selector: &str, side: &str) -> Vec<f64> {
 }
 
 #[test]
-fn values_have_room_beside_the_names_of_destinations() {
+fn values_have_room_next_to_the_names_of_destinations() {
     let folder = scratch("http-published");
     let Some(mut browser) = Browser::start(&folder) else { return };
     let service = FakeService::new(&["door", "gate", "hall", "yard"]);
