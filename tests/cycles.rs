@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::common::heap::{NO_CACHES, allocated, settled};
 use crate::common::onnx::{F32, Graph};
+use crate::common::wait::{LIMIT, wait_until};
 use crate::common::{init, run, scratch, shapes};
 use gst::prelude::*;
 
@@ -37,9 +38,7 @@ fn wait_for_models() {
         let name = name(task);
         !is_this && ["trt-load\n", "trt-run\n", &begun].contains(&name.as_str())
     };
-    while std::fs::read_dir("/proc/self/task").unwrap().any(is_ours) {
-        std::thread::yield_now();
-    }
+    wait_until("the end of threads", LIMIT, || !std::fs::read_dir("/proc/self/task").unwrap().any(is_ours));
 }
 
 /// Runs a test of this file in a process of its own, whose threads keep no freed memory.

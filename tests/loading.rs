@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
 use crate::common::onnx::{F32, Graph};
+use crate::common::wait::{LIMIT, wait_until};
 use crate::common::{init, run, scratch};
 use gst::prelude::*;
 
@@ -248,14 +249,15 @@ fn endless_pipeline(test: &str, batch: &str, constant: bool, source: &str, infer
     gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap()
 }
 
+fn wait_for_batches(pipeline: &gst::Pipeline, count: u64) {
+    let infer = pipeline.by_name("infer").unwrap();
+    let batches = || infer.property::<gst::Structure>("stats").get::<u64>("batches").unwrap();
+    wait_until("batches", LIMIT, || batches() >= count);
+}
+
 /// Returns once the model has been given a batch.
 fn wait_for_a_run(pipeline: &gst::Pipeline) {
-    let infer = pipeline.by_name("infer").unwrap();
-    in_time(move || {
-        while infer.property::<gst::Structure>("stats").get::<u64>("batches").unwrap() == 0 {
-            std::thread::yield_now();
-        }
-    });
+    wait_for_batches(pipeline, 1);
 }
 
 /// Warnings on the bus that say that a run has not ended.
@@ -296,12 +298,7 @@ fn runs_on_the_cpu_go_on_at_the_same_time() {
     let (source, infer) = ("videotestsrc ! video/x-raw", "parallel-runs=3 ! queue");
     let pipeline = endless_pipeline("loading-parallel-runs", "1", false, source, infer);
     set_state(&pipeline, gst::State::Playing);
-    let infer = pipeline.by_name("infer").unwrap();
-    in_time(move || {
-        while infer.property::<gst::Structure>("stats").get::<u64>("batches").unwrap() < 3 {
-            std::thread::yield_now();
-        }
-    });
+    wait_for_batches(&pipeline, 3);
     set_state(&pipeline, gst::State::Null);
 }
 
@@ -326,7 +323,5 @@ fn loading_that_never_ends_is_abandoned() {
     let gone = pipeline.by_name("infer").unwrap().downgrade();
     drop(pipeline);
     // The load does not keep its element: it has it only for the moment in which it posts a message.
-    while gone.upgrade().is_some() {
-        std::thread::yield_now();
-    }
+    wait_until("the end of the element", LIMIT, || gone.upgrade().is_none());
 }

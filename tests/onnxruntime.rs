@@ -13,6 +13,7 @@ use gsttrt_core::session::{Session, parse_options};
 use gsttrt_core::tensor::{DType, Tensor, Tensors};
 
 use crate::common::onnx::{BF16, BOOL, F16, F32, Graph, I64, U8, int, ints};
+use crate::common::wait::{LIMIT, wait_until};
 use crate::common::{ort, path, quantise, scratch, shapes};
 
 const RTEN: &[&str] = &["backend=rten"];
@@ -495,11 +496,11 @@ mod pipelines {
         let infer = pipeline.by_name("infer").unwrap();
         for _ in 0..2 {
             pipeline.set_state(gst::State::Playing).unwrap();
-            while infer.property::<gst::Structure>("stats").get::<u64>("batches").unwrap() == 0 {
+            wait_until("a batch", LIMIT, || {
                 let failed = bus.pop_filtered(&[gst::MessageType::Error]);
                 assert!(failed.is_none(), "{failed:?}");
-                std::thread::yield_now();
-            }
+                infer.property::<gst::Structure>("stats").get::<u64>("batches").unwrap() > 0
+            });
             pipeline.set_state(gst::State::Ready).unwrap();
             let said = bus.pop_filtered(&[gst::MessageType::Warning, gst::MessageType::Error]);
             assert!(said.is_none(), "{said:?}");

@@ -5,6 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::cuda::driver::Context;
 
+#[path = "../tests/common/wait.rs"]
+mod wait;
+#[allow(unused_imports)] // each crate uses a part
+pub(crate) use wait::{LIMIT, wait_until};
+
 /// A GPU for a test; where there is none, the test prints that it is skipped, and fails if there has to be one
 /// (`REQUIRE_GPU`).
 pub(crate) fn gpu() -> Option<Context> {
@@ -42,8 +47,6 @@ impl Waiters {
 
     /// Returns once so many wait.
     pub fn wait_for(&self, count: usize) {
-        while self.count() < count {
-            std::thread::yield_now();
-        }
+        wait_until("threads that wait", LIMIT, || self.count() >= count);
     }
 }

@@ -6,6 +6,7 @@ mod common;
 use std::path::Path;
 
 use common::service::{RtspServer, Service, ask, free_address};
+use common::wait::{LIMIT, wait_until};
 use common::{expect_failure, files, launch, path, run, sample, scratch, shapes, text};
 
 /// A model, and all results of all sources to stdout. Every 30th frame is enough to be inferred.
@@ -188,9 +189,8 @@ fn the_page_has_a_configuration_that_runs() {
     let config = config.replace("127.0.0.1:8090", &free_address());
     let service = Service::start(&folder, &config);
     service.said("Started.");
-    while !folder.join("street.jsonl").metadata().is_ok_and(|file| file.len() > 0) {
-        std::thread::yield_now();
-    }
+    let results = folder.join("street.jsonl");
+    wait_until("results", LIMIT, || results.metadata().is_ok_and(|file| file.len() > 0));
     let (status, journal) = service.end();
     assert_eq!(status.code(), Some(0), "{journal}");
 }

@@ -8,8 +8,9 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use common::wait::wait_until;
 use common::{command, sample, scratch, shapes};
 use serde_json::{Value, json};
 
@@ -70,11 +71,17 @@ impl Service {
     /// Tries until the condition holds.
     #[track_caller]
     fn until(&self, what: &str, mut is_so: impl FnMut(&Self) -> bool) {
-        let begun = Instant::now();
-        while !is_so(self) {
-            assert!(begun.elapsed() < LIMIT, "{what}: not within {LIMIT:?}: {}", self.journal.lock().unwrap());
-            std::thread::park_timeout(Duration::from_millis(10));
+        // What the service has said so far belongs to a failure.
+        struct Journal<'a>(&'a Mutex<String>);
+        impl Drop for Journal<'_> {
+            fn drop(&mut self) {
+                if std::thread::panicking() {
+                    eprintln!("{}", self.0.lock().unwrap());
+                }
+            }
         }
+        let _journal = Journal(&self.journal);
+        wait_until(what, LIMIT, || is_so(self));
     }
 
     /// By SIGTERM, cleanly. What it wrote.

@@ -12,6 +12,7 @@ use gst::subclass::prelude::*;
 
 use super::TrtInfer;
 use crate::fakes::Fakes;
+use crate::test::{LIMIT, wait_until};
 
 /// Far longer than anything here takes; whatever waits so long hangs.
 const HANG: Duration = Duration::from_secs(30);
@@ -155,11 +156,7 @@ fn null_is_reached_and_the_element_is_freed_while_its_engine_is_deserialised() {
         assert!(!stream.has_errors());
         let gone = stream.infer.downgrade();
         drop(stream);
-        in_time(move || {
-            while gone.upgrade().is_some() {
-                thread::yield_now();
-            }
-        });
+        wait_until("the end of the element", LIMIT, || gone.upgrade().is_none());
     }
     fakes.hold(false); // those that were given up do not disturb the next one
     let stream = Stream::new(fakes, "num-buffers=3", "");

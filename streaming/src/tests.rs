@@ -8,7 +8,7 @@ use gsttrt_core::tensor::{DType, Dims};
 use proptest::prelude::*;
 
 use super::*;
-use crate::test::gpu;
+use crate::test::{LIMIT, gpu, wait_until};
 
 /// A tensor of so many bytes.
 fn desc(bytes: usize) -> TensorDesc {
@@ -325,8 +325,8 @@ fn a_fast_sender_is_held_back() {
             let tensor = receiver.take().unwrap().unwrap();
             assert!(tensor.sequence() == sequence && tensor.bytes().unwrap() == content(sequence, BYTES));
             // Slower than the sender, which has room for one more.
-            while sequence == 0 && receiver.pool.stats().peak_bytes < 2 * BYTES {
-                thread::yield_now();
+            if sequence == 0 {
+                wait_until("the second tensor", LIMIT, || receiver.pool.stats().peak_bytes >= 2 * BYTES);
             }
         }
         assert!(receiver.take().unwrap().is_none());

@@ -7,7 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+#[path = "../../core/tests/common/wait.rs"]
+mod wait;
+use wait::wait_until;
 
 /// After this a server hangs.
 pub const LIMIT: Duration = Duration::from_secs(30);
@@ -43,13 +47,8 @@ pub fn free_port() -> u16 {
 
 /// Tries until the condition holds.
 #[track_caller]
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < LIMIT, "{what}: not within {LIMIT:?}");
-        std::thread::yield_now();
-        std::thread::park_timeout(Duration::from_millis(2));
-    }
+pub fn until(what: &str, is_so: impl FnMut() -> bool) {
+    wait_until(what, LIMIT, is_so);
 }
 
 /// A server that ends with the test.

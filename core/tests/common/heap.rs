@@ -4,7 +4,11 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::{env, fs, io, thread};
+use std::{env, fs, io};
+
+#[path = "wait.rs"]
+mod wait;
+use wait::{LIMIT, wait_until};
 
 /// In the environment of a process, lets its threads keep no freed memory for themselves, which would count as allocated.
 pub const NO_CACHES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
@@ -43,9 +47,7 @@ pub fn settled(count: fn() -> usize) -> usize {
 
 /// Waits until no thread has a name that begins so.
 pub fn wait_for_end_of(name: &str) {
-    while threads(name) > 0 {
-        thread::yield_now();
-    }
+    wait_until("the end of threads", LIMIT, || threads(name) == 0);
 }
 
 /// How many threads have a name that begins so.

@@ -9,6 +9,7 @@ pub mod onnx;
 pub mod ort;
 pub mod quantise;
 pub mod random;
+pub mod wait;
 
 use std::path::{Path, PathBuf};
 

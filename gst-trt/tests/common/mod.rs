@@ -5,6 +5,8 @@
 #[path = "../../../core/tests/common/onnx.rs"]
 pub mod onnx;
 pub mod service;
+#[path = "../../../core/tests/common/wait.rs"]
+pub mod wait;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

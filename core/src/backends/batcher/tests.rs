@@ -4,6 +4,7 @@ use std::thread;
 
 use super::*;
 use crate::tensor::Tensor;
+use crate::test::{LIMIT, wait_until};
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -56,6 +57,13 @@ struct Bench {
 }
 
 impl Bench {
+    /// Returns once so many frames wait in the queue.
+    #[track_caller]
+    fn wait_for_waiting(&self, count: usize) {
+        let waiting = || self.batcher.queue.state.lock().unwrap().waiting.len();
+        wait_until("frames in the queue", LIMIT, || waiting() >= count);
+    }
+
     fn new(size: usize, batch_timeout: Duration) -> Self {
         Bench::with(size, batch_timeout, false)
     }
@@ -165,9 +173,7 @@ fn a_late_frame_waits_for_the_running_batch() {
         let first = scope.spawn(|| outcome(&submit(batcher, 0, 1.0)));
         assert_eq!(bench.batches.recv().unwrap(), [1.0], "it was late");
         let second = scope.spawn(|| outcome(&submit(batcher, 1, 2.0)));
-        while batcher.queue.state.lock().unwrap().waiting.is_empty() {
-            thread::yield_now(); // the backend is busy while it joins
-        }
+        bench.wait_for_waiting(1); // the backend is busy while it joins
         bench.go.send(()).unwrap();
         bench.go.send(()).unwrap();
         assert_eq!([first.join().unwrap(), second.join().unwrap()], [Ok(1.0), Ok(2.0)]);
@@ -205,11 +211,7 @@ fn a_fast_stream_does_not_delay_others() {
         let full = scope.spawn(|| submit(batcher, 0, 3.0));
         assert_eq!(bench.batches.recv().unwrap(), [0.0, 1.0, 2.0, 3.0]);
         // The backend is busy while the queue grows: ten of the fast stream, then one of two others, the last of them full.
-        let waiting = |count: usize| {
-            while batcher.queue.state.lock().unwrap().waiting.len() < count {
-                thread::yield_now();
-            }
-        };
+        let waiting = |count: usize| bench.wait_for_waiting(count);
         let order = [(0, 10.0), (0, 11.0), (0, 12.0), (0, 13.0), (0, 14.0), (1, 20.0), (2, 30.0)];
         let mut joined = Vec::new();
         for (i, (stream, value)) in order.into_iter().enumerate() {
@@ -261,9 +263,9 @@ fn a_stream_that_finishes_waits_for_frames_that_another_thread_runs() {
             ticket.request.outcome.get().is_some()
         });
         // It waits too, or has not waited.
-        while !finishing.is_finished() && bench.batcher.queue.waiters.count() < 2 {
-            thread::yield_now();
-        }
+        wait_until("the end, or a second waiter", LIMIT, || {
+            finishing.is_finished() || bench.batcher.queue.waiters.count() >= 2
+        });
         bench.go.send(()).unwrap();
         assert!(finishing.join().unwrap());
         assert_eq!(other.join().unwrap(), Ok(2.0));
@@ -378,11 +380,7 @@ fn threads_that_want_to_queue_a_run_are_not_woken_by_other_runs() {
             let other = scope.spawn(move || outcome(&submit(batcher, value as u64, value)));
             match value {
                 0.0 => assert_eq!(bench.batches.recv().unwrap(), [0.0]),
-                _ => {
-                    while bench.batcher.queue.state.lock().unwrap().waiting.len() < value as usize {
-                        thread::yield_now();
-                    }
-                }
+                _ => bench.wait_for_waiting(value as usize),
             }
             other
         });
@@ -405,9 +403,7 @@ fn frames_that_leave_while_a_run_is_queued_are_left_out_of_the_next() {
         let first = scope.spawn(|| outcome(&submit(&bench.batcher, 0, 1.0)));
         assert_eq!(bench.batches.recv().unwrap(), [1.0]);
         let second = scope.spawn(|| submit_frame(&bench.batcher, 1, &[2.0]).map(|pending| outcome(&pending[0])));
-        while bench.batcher.queue.state.lock().unwrap().waiting.is_empty() {
-            thread::yield_now();
-        }
+        bench.wait_for_waiting(1);
         bench.batcher.leave(1);
         bench.go.send(()).unwrap();
         assert_eq!(first.join().unwrap(), Ok(1.0));
@@ -427,9 +423,7 @@ fn a_run_that_never_ends_does_not_block_leaving_streams() {
         assert_eq!(bench.batches.recv().unwrap(), [1.0]);
         let next = scope.spawn(|| outcome(&submit(batcher, 1, 2.0)));
         let end = scope.spawn(|| batcher.flush(1));
-        while batcher.queue.state.lock().unwrap().waiting.is_empty() {
-            thread::yield_now();
-        }
+        bench.wait_for_waiting(1);
         assert!(!batcher.is_idle_within(0, Duration::ZERO) && batcher.is_idle_within(1, Duration::ZERO));
         batcher.leave(1);
         assert_eq!(next.join().unwrap(), Err("left".into()));
