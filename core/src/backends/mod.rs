@@ -12,7 +12,6 @@ pub mod batcher;
 mod context_pool;
 mod exit;
 mod host;
-mod limits;
 pub mod loader;
 pub mod log;
 pub mod onnxruntime;
@@ -20,7 +19,6 @@ pub mod options;
 mod request;
 pub mod rten;
 pub mod tensorrt;
-mod weights;
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};

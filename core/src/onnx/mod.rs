@@ -2,7 +2,14 @@
 //! The fields of ONNX files that are read here, decoded once for all that ask for them; all others are skipped. Numbers
 //! of weights stay in the bytes of the file.
 //!
+//! [`limits`] refuses files that would end the process, [`weights`] reads what lies in files next to the model, [`cut`] cuts
+//! a graph where a backend cannot go on.
+//!
 //! Names and field numbers are those of onnx.proto3 (<https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3>).
+
+pub mod cut;
+pub mod limits;
+pub mod weights;
 
 use std::collections::BTreeSet;
 use std::io;

@@ -7,15 +7,16 @@ use std::sync::{Arc, Mutex};
 
 use smallvec::SmallVec;
 
+use super::super::Interrupter;
 use super::super::exit::ExitGuard;
 use super::super::host::HostNet;
-use super::super::{Interrupter, limits, weights};
 use super::abi::{OrtFailure, OrtMemoryInfo, OrtObject, OrtRunOptions, OrtSession, OrtSessionOptions, OrtValue};
 use super::library::OrtLibrary;
 use super::providers::{ExecutionProvider, text};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::{HostBlock, Pool};
 use crate::model::{FileContents, ModelInfo};
+use crate::onnx::{limits, weights};
 use crate::tensor::{DType, Tensor, TensorDesc};
 
 /// A session in one of the threads that run it.

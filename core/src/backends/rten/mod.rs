@@ -4,7 +4,6 @@
 //! rten computes in f32 and i32: f16 goes in and comes out converted, i64 and bool come out widened and narrowed, so that
 //! tensors have the types that the model file declares. It allocates its intermediate tensors itself, for each run.
 
-mod cut;
 mod net;
 mod suppress;
 mod threads;

@@ -10,12 +10,12 @@ use std::thread;
 use rten::{LoadError, LoadErrorKind, ModelOptions, NodeId, Value, ValueOrView, ValueView};
 use rten_tensor::prelude::*;
 
-use super::super::{limits, weights};
-use super::cut::{self, Suppression};
 use super::suppress::{self, suppress};
 use super::threads;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{FileContents, ModelInfo};
+use crate::onnx::cut::{self, Suppression};
+use crate::onnx::{limits, weights};
 
 pub struct Net {
     parts: Vec<LoadedSubgraph>,

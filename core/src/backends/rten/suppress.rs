@@ -19,7 +19,7 @@ pub struct Inputs<'a> {
     pub max_output: usize,
     pub iou_threshold: f32,
     pub score_threshold: Option<f32>,
-    /// See [`Suppression::centers`](super::cut::Suppression::centers).
+    /// See [`Suppression::centers`](crate::onnx::cut::Suppression::centers).
     pub centers: bool,
 }
 

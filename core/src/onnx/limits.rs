@@ -8,11 +8,11 @@
 use std::collections::HashMap;
 use std::fmt::Display;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::onnx::{
+use super::{
     AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto,
     ValueInfoProto,
 };
+use crate::error::{Error, ErrorKind, Result};
 
 /// Nodes of a graph, those in branches and loops included. Detectors have hundreds to some thousands, and the time that rten
 /// takes to load a graph grows with the square: 20,000 take 7 s.

@@ -3,7 +3,7 @@
 //!
 //! rten 0.27 computes that operator otherwise than ONNX defines it: it divides by the box around both boxes instead of
 //! their union, and drops what a box overlaps that is itself dropped later. So we run what comes before by rten, suppress by
-//! [`suppress`](super::suppress), and run the rest by rten again.
+//! `suppress` of the backend, and run the rest by rten again.
 //!
 //! The part that a node belongs to is the number of suppressions on the longest way to it from the inputs. Nodes, weights
 //! and inputs keep their bytes; only the lists of them are rewritten.
@@ -13,8 +13,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use bytes::Bytes;
 use prost::Message;
 
+use super::{GraphProto, NodeProto, ValueInfoProto};
 use crate::error::{Error, ErrorKind, Result};
-use crate::onnx::{GraphProto, NodeProto, ValueInfoProto};
 
 /// The operator to cut at.
 pub const OPERATOR: &str = "NonMaxSuppression";

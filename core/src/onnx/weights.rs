@@ -4,9 +4,9 @@
 
 use std::path::Path;
 
+use super::{ExternalFile, StringStringEntryProto, external_files, unreadable};
 use crate::error::Result;
 use crate::files;
-use crate::onnx::{ExternalFile, StringStringEntryProto, external_files, unreadable};
 
 /// Bytes of a file of weights next to a model; all of it is read.
 const MAX_EXTERNAL: u64 = 8 << 30;
