@@ -79,7 +79,8 @@ build() {
 }
 
 test_units() {
-    cargo nextest run --locked --workspace
+    # Twice as many as processors, since half of them wait for pipelines, servers and limits of time.
+    cargo nextest run --locked --workspace --test-threads $((2 * $(nproc)))
     tests/skipped.py
 }
 
