@@ -178,7 +178,10 @@ fn detector(model: &str) -> Detector {
     Detector::open(model, &SessionOptions::default(), PostprocessOptions::default()).unwrap()
 }
 
-fn detect(detector: &mut Detector) -> Vec<(String, Vec<(f32, f32, Option<f32>)>)> {
+/// Place and visibility.
+type Point = (f32, f32, Option<f32>);
+
+fn detect(detector: &mut Detector) -> Vec<(String, Vec<Point>)> {
     let pixels = vec![77; (SIDE * SIDE * 3) as usize];
     let planes = [Plane { data: &pixels[..], stride: SIDE as usize * 3 }].into_iter().collect();
     let frame = Frame { format: PixelFormat::Rgb, width: SIDE as usize, height: SIDE as usize, planes };

@@ -115,6 +115,7 @@ pub fn entries(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> 
 }
 
 /// The file that an address was loaded from.
+#[allow(clippy::not_unsafe_ptr_arg_deref)] // dladdr compares the address, it reads nothing there
 pub fn file_of(address: *const c_void) -> Option<PathBuf> {
     // SAFETY: writes into the structure, whose zeros mean nothing; the name it points at stays while the file is loaded.
     unsafe {

@@ -34,6 +34,8 @@ mod open_batch;
 #[allow(dead_code)] // the tests use more of it
 #[path = "../../core/tests/common/random.rs"]
 mod random;
+#[path = "../../core/tests/common/wait.rs"]
+mod wait;
 
 use std::collections::VecDeque;
 use std::error::Error;

@@ -30,6 +30,8 @@ mod heap;
 mod machine;
 #[path = "streams/open_batch.rs"]
 mod open_batch;
+#[path = "../../core/tests/common/wait.rs"]
+mod wait;
 
 use std::collections::VecDeque;
 use std::error::Error;

@@ -9,9 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-#[path = "../../core/tests/common/wait.rs"]
-mod wait;
-use wait::wait_until;
+use super::wait::wait_until;
 
 /// After this a server hangs.
 pub const LIMIT: Duration = Duration::from_secs(30);

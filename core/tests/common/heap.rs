@@ -6,9 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::{env, fs, io};
 
-#[path = "wait.rs"]
-mod wait;
-use wait::{LIMIT, wait_until};
+use super::wait::{LIMIT, wait_until};
 
 /// In the environment of a process, lets its threads keep no freed memory for themselves, which would count as allocated.
 pub const NO_CACHES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
