@@ -183,7 +183,16 @@ int cuInit (unsigned flags) { return 0; }
 int cuDriverGetVersion (int *version) { *version = 12020; return 0; }
 int cuGetErrorName (int error, const char **text) { *text = "FAKE"; return 0; }
 int cuGetErrorString (int error, const char **text) { *text = "a test lets it fail"; return 0; }
-int cuDeviceGetCount (int *count) { *count = 1; return 0; }
+
+/* One, but where the environment says otherwise. */
+int
+cuDeviceGetCount (int *count)
+{
+  const char *gpus = getenv ("GSTTRT_FAKE_GPUS");
+  *count = gpus ? atoi (gpus) : 1;
+  return 0;
+}
+
 int cuDeviceGet (int *device, int ordinal) { *device = ordinal; return 0; }
 int cuDeviceGetName (char *name, int size, int device) { strncpy (name, "Fake", size); return 0; }
 int cuDeviceGetAttribute (int *value, int attribute, int device) { *value = attribute == 75 ? 9 : 0; return 0; }
