@@ -172,6 +172,32 @@ fn http_shows_sources_and_pictures() {
     assert!(!journal.contains("CRITICAL"), "{journal}");
 }
 
+/// Frames that keep the pace of their file wait for it before they are inferred, and not with their results.
+#[test]
+fn the_wait_for_the_clock_is_no_latency() {
+    let folder = scratch("serve-latency");
+    let address = free_address();
+    // Queues of the model's batches have room for most of a second.
+    let model = head().replace("interval=30", "interval=1000000").replace("backend = ", "batch-size = 16\nbackend = ");
+    let config = model + &format!("[http]\nlisten = \"{address}\"\n\n") + &endless("gate");
+    let service = Service::start(&folder, &config);
+    for _ in 0..20 {
+        service.result("gate");
+    }
+    let begun = std::time::Instant::now();
+    for _ in 0..75 {
+        service.result("gate");
+    }
+    assert!(begun.elapsed().as_secs_f64() > 2.0, "it plays at its own pace: {:?}", begun.elapsed());
+    let (_, sources) = ask(&address, "GET", "/sources", "", "");
+    let sources: serde_json::Value = serde_json::from_slice(&sources).unwrap();
+    let gate = sources.as_array().map_or(&sources["sources"][0], |sources| &sources[0]);
+    let latency = gate["latency"]["p50"].as_f64().unwrap();
+    assert!((0.0..0.1).contains(&latency), "{sources}");
+    assert!(gate["latency-from-camera"].is_null(), "a file has no camera: {sources}");
+    assert_eq!(service.end().0.code(), Some(0));
+}
+
 #[test]
 fn the_page_has_a_configuration_that_runs() {
     let folder = scratch("serve-docs");
