@@ -102,8 +102,8 @@ static PARALLEL_RUNS: Setting<Settings> = setting!(
 static SHARED_MODEL: Setting<Settings> = setting!(
     "shared-model",
     "Shared model",
-    "Elements of this process with the same name here (and the same cuda-device-id) run one model, and fill its \
-     batches together (unset = a model of its own)",
+    "Elements of this process with the same name here (and the same cuda-device-id) run one model on each GPU that \
+     frames come from, and fill its batches together (unset = a model of its own)",
     OptionKind::Text,
     shared_model
 );

@@ -155,15 +155,22 @@ pub(super) fn shared(context: &gst::ContextRef) -> Option<Context> {
     of(&object).ok()
 }
 
-/// The GPU that an element is for, by its property, as decoders have it; `None` where it does not say.
+/// The GPU that an element is for, by its property, or its name, as decoders have it; `None` where it does not say.
 pub(super) fn device_of(element: &gst::Element) -> Option<i32> {
-    let property = element.find_property(DEVICE_FIELD)?;
+    let Some(property) = element.find_property(DEVICE_FIELD) else { return named_device(&element.factory()?.name()) };
     if !property.flags().contains(gst::glib::ParamFlags::READABLE) {
         return None;
     }
     let value = element.property_value(DEVICE_FIELD);
     let device = value.get::<i32>().ok().or_else(|| value.get::<u32>().ok()?.try_into().ok());
     device.filter(|device| *device >= 0)
+}
+
+/// The GPU in the name of an element, such as `nvh264device1dec`.
+fn named_device(factory: &str) -> Option<i32> {
+    let (_, device) = factory.strip_prefix("nv")?.split_once("device")?;
+    let digits = device.find(|c: char| !c.is_ascii_digit()).unwrap_or(device.len());
+    device[..digits].parse().ok()
 }
 
 /// The CUDA context that all pipelines of this process are to share on that GPU, for `Element::set_context`: the one
@@ -207,5 +214,16 @@ pub fn answer_message(message: &gst::MessageRef) -> bool {
 pub fn give(pipeline: &impl IsA<gst::Element>) {
     if let Some(context) = find(0).as_ref().and_then(share) {
         pipeline.set_context(&context);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decoders_of_other_gpus_have_its_number_in_their_name() {
+        let names = ["nvh264device1dec", "nvh265device12dec", "nvh264dec", "nvdevicedec", "somedevice3"];
+        assert_eq!(names.map(named_device), [Some(1), Some(12), None, None, None]);
     }
 }
