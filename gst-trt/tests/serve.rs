@@ -177,9 +177,10 @@ fn http_shows_sources_and_pictures() {
 fn the_wait_for_the_clock_is_no_latency() {
     let folder = scratch("serve-latency");
     let address = free_address();
-    // Queues of the model's batches have room for most of a second.
-    let model = head().replace("interval=30", "interval=1000000").replace("backend = ", "batch-size = 16\nbackend = ");
-    let config = model + &format!("[http]\nlisten = \"{address}\"\n\n") + &endless("gate");
+    // The queue has room for a second.
+    let model = head().replace("interval=30", "interval=1000000");
+    let source = source("gate", &sample(), "loop = true\nsync = true\nmax-queued = 30");
+    let config = model + &format!("[http]\nlisten = \"{address}\"\n\n") + &source;
     let service = Service::start(&folder, &config);
     for _ in 0..20 {
         service.result("gate");

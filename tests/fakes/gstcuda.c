@@ -13,6 +13,7 @@ int cuCtxPushCurrent_v2 (void *context);
 int cuMemAlloc_v2 (void **to, size_t bytes);
 int cuMemHostAlloc (void **to, size_t bytes, unsigned flags);
 int cuStreamCreateWithPriority (void **stream, unsigned flags, int priority);
+int cuStreamDestroy_v2 (void *stream);
 
 static atomic_long created, destroyed;
 
@@ -34,6 +35,7 @@ int cuCtxDisablePeerAccess (void *context) { return 0; }
 int cuDeviceCanAccessPeer (int *can, int device, int peer) { *can = 0; return 0; }
 
 int cuStreamCreate (void **stream, unsigned flags) { return cuStreamCreateWithPriority (stream, flags, 0); }
+int cuStreamDestroy (void *stream) { return cuStreamDestroy_v2 (stream); }
 int cuMemAllocHost_v2 (void **to, size_t bytes) { return cuMemHostAlloc (to, bytes, 0); }
 
 int

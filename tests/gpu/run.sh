@@ -456,7 +456,9 @@ row_start() {
 
 # Python must not get the GStreamer's libraries, so the program is a script.
 served() {
-    local gst=$1 sources=$2
+    local gst=$1 sources=$2 model=$WORK/yolov8s.onnx batch=16
+    # The small model takes no batches.
+    [ -f "$model" ] || model=$MODEL batch=1
     mkdir -p "$WORK/serve-$gst"
     cat >"$WORK/serve-$gst/gst-trt" <<END
 #!/usr/bin/env bash
@@ -466,7 +468,7 @@ $gst env GST_DEBUG="\${GST_DEBUG:-}" GST_DEBUG_NO_COLOR=1 "$WORK/gst-trt" "\$@"
 END
     chmod +x "$WORK/serve-$gst/gst-trt"
     SERVE_TMP=$WORK/serve-$gst python3 tests/bench/serve_sources.py "program=$WORK/serve-$gst/gst-trt" "clip=$WORK/hd.mp4" \
-        "model=$MODEL" "sources=$sources" "seconds=${SERVE_SECONDS:-30}" "infer=$(full)precision=fp16 optimization-level=${LEVEL:-3}" \
+        "model=$model" "batch=$batch" "sources=$sources" "seconds=${SERVE_SECONDS:-30}" "infer=$(full)precision=fp16 optimization-level=${LEVEL:-3}" \
         "json=$WORK/serve-$gst/$sources.json" "journal=$WORK/serve-$gst/$sources.journal"
 }
 

@@ -49,7 +49,16 @@ impl CudaContextSlot {
             .or_else(|| asked(element.src_pads(), device))
             .or_else(|| self.given(element, device));
         match found {
-            Some(context) => Ok(self.put(context)),
+            Some(context) => {
+                // Applications ask the element for it.
+                let known = element.context(CONTEXT_TYPE).and_then(|known| registry::shared(&known));
+                if known.as_ref() != Some(&context)
+                    && let Some(shared) = registry::share(&context)
+                {
+                    element.set_context(&shared);
+                }
+                Ok(self.put(context))
+            }
             None => self.join_or_make(element, device),
         }
     }

@@ -144,6 +144,9 @@ impl ObjectImpl for FakeDecoder {
 
 impl FakeDecoder {
     fn answer(&self, query: &mut gst::QueryRef) -> bool {
+        if query.type_() != gst::QueryType::Context {
+            return false;
+        }
         // SAFETY: the element and the query are alive, and the context, if there is one, is.
         unsafe {
             (FUNCTIONS.answer)(self.element(), query.as_mut_ptr(), (*self.found.0.get()).cast()) != glib::ffi::GFALSE
