@@ -199,6 +199,31 @@ fn the_wait_for_the_clock_is_no_latency() {
     assert_eq!(service.end().0.code(), Some(0));
 }
 
+/// An RTSP camera reports its clock, by which the time of capture is known.
+#[test]
+fn latency_is_from_the_camera_too() {
+    let server = RtspServer::start(0, &["gate"]);
+    let folder = scratch("serve-camera-latency");
+    let address = free_address();
+    let camera = source("gate", &format!("rtspt://127.0.0.1:{}/gate", server.port), "");
+    let model = head().replace("interval=30", "interval=1000000");
+    let service = Service::start(&folder, &(model + &format!("[http]\nlisten = \"{address}\"\n\n") + &camera));
+    let begun = std::time::Instant::now();
+    let [decoder, camera] = loop {
+        service.result("gate");
+        let (_, sources) = ask(&address, "GET", "/sources", "", "");
+        let sources: serde_json::Value = serde_json::from_slice(&sources).unwrap();
+        let gate = sources.as_array().map_or(&sources["sources"][0], |sources| &sources[0]);
+        let found = ["latency", "latency-from-camera"].map(|name| gate[name]["p50"].as_f64());
+        if let [Some(decoder), Some(camera)] = found {
+            break [decoder, camera];
+        }
+        assert!(begun.elapsed().as_secs() < 40, "{sources}");
+    };
+    assert!(decoder > 0.0 && camera > 0.0 && camera < 30.0, "{decoder}, {camera}");
+    assert_eq!(service.end().0.code(), Some(0));
+}
+
 #[test]
 fn the_page_has_a_configuration_that_runs() {
     let folder = scratch("serve-docs");

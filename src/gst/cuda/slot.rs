@@ -12,10 +12,10 @@ use super::{CONTEXT_TYPE, MEMORY_FEATURE, library, pool, registry};
 /// Holds the context that an element shares with the others of its pipeline, and those of other pipelines: contexts take
 /// turns on a GPU, and work in one of them runs in parallel.
 #[derive(Default)]
-pub struct CudaContextSlot(Mutex<SlotState>);
+pub struct CudaContextSlot(Mutex<ContextState>);
 
 #[derive(Default)]
-struct SlotState {
+struct ContextState {
     context: Option<Context>,
     /// Whether the element works in it. Else it was offered, by the pipeline or by a shared model, and the context that
     /// frames come from has precedence.
@@ -23,7 +23,7 @@ struct SlotState {
 }
 
 impl CudaContextSlot {
-    fn state(&self) -> MutexGuard<'_, SlotState> {
+    fn state(&self) -> MutexGuard<'_, ContextState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -132,7 +132,7 @@ impl CudaContextSlot {
         let mut state = self.state();
         let has_one = state.context.as_ref().is_some_and(|own| fits(own, device));
         if !has_one && fits(context, device) {
-            *state = SlotState { context: Some(context.clone()), is_in_use: false };
+            *state = ContextState { context: Some(context.clone()), is_in_use: false };
         }
     }
 
