@@ -68,7 +68,11 @@ impl CudaContextSlot {
     /// need one in any case, so that one is made where there is none; else the process's is handed out, if it has one.
     pub fn hand_out(&self, element: &impl IsA<gst::Element>, device: i32, makes: bool) {
         let element = element.upcast_ref();
-        if library().is_err() || !makes && registry::find(device.max(0)).is_none() {
+        if library().is_err() {
+            return;
+        }
+        let device = if device < 0 { device_before(element).unwrap_or(-1) } else { device };
+        if !makes && registry::find(device.max(0)).is_none() {
             return;
         }
         let found = self.given(element, device).or_else(|| self.offered(device));
@@ -162,7 +166,7 @@ impl CudaContextSlot {
                 .or_else(|| (device >= 0).then(|| self.join_or_make(element, device).ok()).flatten()),
             // A decoder, mostly. It takes none of another GPU, and goes on to make its own.
             _ => {
-                let theirs = if device >= 0 { Some(device) } else { asking_device(element) };
+                let theirs = if device >= 0 { Some(device) } else { device_before(element) };
                 let fitting = |context: &Context| theirs.is_none_or(|theirs| theirs == context.device());
                 let own = self.offered(device).filter(fitting);
                 own.or_else(|| self.given(element, device).filter(fitting)).or_else(|| match device {
@@ -268,10 +272,11 @@ fn asked(pads: Vec<gst::Pad>, device: i32) -> Option<Context> {
     })
 }
 
-/// The GPU of the element that stands before this one, if it says so.
-fn asking_device(element: &gst::Element) -> Option<i32> {
-    let before = element.sink_pads().first()?.peer()?.parent_element()?;
-    registry::device_of(&before)
+/// The GPU of the first element before this one that says so, such as a decoder.
+fn device_before(element: &gst::Element) -> Option<i32> {
+    const FAR: usize = 16; // also where pads are linked in a circle
+    let before = |element: &gst::Element| element.sink_pads().first()?.peer()?.parent_element();
+    std::iter::successors(before(element), before).take(FAR).find_map(|before| registry::device_of(&before))
 }
 
 /// Whether a bin that the element is in has that context, and so all that comes into the bin.

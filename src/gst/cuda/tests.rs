@@ -261,3 +261,16 @@ fn a_shared_model_follows_its_frames_to_their_gpus() {
     assert_eq!(devices(&more), [0, 1, 1]);
     assert!(!lines.iter().any(Line::has_warned));
 }
+
+#[test]
+fn a_decoder_of_another_gpu_is_followed_from_the_start() {
+    let Some(fakes) = fakes("a_decoder_of_another_gpu_is_followed_from_the_start", 2) else { return };
+    let line = Line::new(&format!(
+        "fakecudadec cuda-device-id=1 ! queue ! trtpreprocess ! queue ! {}",
+        fakes.infer("shared-model=m")
+    ));
+    line.start();
+    let context = context_of(&line.frame());
+    assert_eq!((context.device(), line.shared("infer")), (1, Some(context)));
+    assert_eq!((fakes.created(), fakes.engines(1)), (1, 1), "nothing is made on the first GPU");
+}
