@@ -42,4 +42,5 @@ mod test;
 #[cfg(test)]
 use gsttrt_core::{cuda, error};
 
+pub use gst::cuda::registry::cuda_context;
 pub use plugin::plugin_desc::plugin_register_static;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What GStreamer finds in the library when it loads it as a plugin.
 
+use crate::gst::cuda::registry;
 use crate::gst::export;
 use crate::{trtanalytics, trtinfer, trtnms, trtoverlay, trtpreprocess, trtpublish, trttrack};
 
@@ -13,6 +14,7 @@ fn register(plugin: &::gst::Plugin) -> Result<(), ::gst::glib::BoolError> {
     trtoverlay::register(plugin)?;
     trtpublish::register(plugin)?;
     export::register();
+    registry::offer_to_sessions();
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use gst::prelude::*;
+use gsttrt::gst::cuda::registry;
 
 use crate::chain;
 use crate::failure::Failure;
@@ -251,8 +252,9 @@ impl VideoAddress {
     }
 
     /// Adds elements, named `decode` and what is before it, whose first video goes to `sink`. It is an error on the bus
-    /// if there is none.
+    /// if there is none. The pipeline has the CUDA context of the others of this process then, which the decoder takes.
     pub fn connect(&self, pipeline: &gst::Pipeline, sink: gst::Pad) -> Result<(), Failure> {
+        registry::give(pipeline);
         let make = |factory: &str, name: &str| {
             let element = gst::ElementFactory::make(factory).name(name).build();
             element.map_err(|_| Failure::from(format!("GStreamer has no element {factory}: install its plugin.")))
@@ -261,6 +263,7 @@ impl VideoAddress {
             VideoAddress::Uri(uri) => {
                 let decode = make("uridecodebin", "decode")?;
                 decode.set_property("uri", uri);
+                note_time_of_capture(&decode);
                 pipeline.add(&decode)?;
                 decode
             }
@@ -339,6 +342,18 @@ fn take_video(pipeline: &gst::Pipeline, decode: &gst::Element, sink: gst::Pad) {
         if !sink.is_linked() {
             gst::element_error!(decode, gst::StreamError::WrongType, ("there is no video in it."));
         }
+    });
+}
+
+/// Lets sources that know when frames were captured, as those of RTSP by the reports of the camera, note it on them.
+fn note_time_of_capture(decode: &gst::Element) {
+    decode.connect("source-setup", false, |values| {
+        let source = values.get(1)?.get::<gst::Element>().ok()?;
+        // From GStreamer 1.22 on.
+        if source.find_property("add-reference-timestamp-meta").is_some() {
+            source.set_property("add-reference-timestamp-meta", true);
+        }
+        None
     });
 }
 

@@ -173,6 +173,58 @@ fn http_shows_sources_and_pictures() {
     assert!(!journal.contains("CRITICAL"), "{journal}");
 }
 
+/// Frames that keep the pace of their file wait for it before they are inferred, and not with their results.
+#[test]
+fn the_wait_for_the_clock_is_no_latency() {
+    let folder = scratch("serve-latency");
+    let address = free_address();
+    // The queue has room for a second.
+    let model = head().replace("interval=30", "interval=1000000");
+    let source = source("gate", &sample(), "loop = true\nsync = true\nmax-queued = 30");
+    let config = model + &format!("[http]\nlisten = \"{address}\"\n\n") + &source;
+    let service = Service::start(&folder, &config);
+    for _ in 0..20 {
+        service.result("gate");
+    }
+    let begun = std::time::Instant::now();
+    for _ in 0..75 {
+        service.result("gate");
+    }
+    assert!(begun.elapsed().as_secs_f64() > 2.0, "it plays at its own pace: {:?}", begun.elapsed());
+    let (_, sources) = ask(&address, "GET", "/sources", "", "");
+    let sources: serde_json::Value = serde_json::from_slice(&sources).unwrap();
+    let gate = sources.as_array().map_or(&sources["sources"][0], |sources| &sources[0]);
+    let latency = gate["latency"]["p50"].as_f64().unwrap();
+    assert!((0.0..0.1).contains(&latency), "{sources}");
+    assert!(gate["latency-from-camera"].is_null(), "a file has no camera: {sources}");
+    assert_eq!(service.end().0.code(), Some(0));
+}
+
+/// An RTSP camera reports its clock, by which the time of capture is known.
+#[test]
+fn latency_is_from_the_camera_too() {
+    let server = RtspServer::start(0, &["gate"]);
+    let folder = scratch("serve-camera-latency");
+    let address = free_address();
+    let camera = source("gate", &format!("rtspt://127.0.0.1:{}/gate", server.port), "");
+    let model = head().replace("interval=30", "interval=1000000");
+    let service = Service::start(&folder, &(model + &format!("[http]\nlisten = \"{address}\"\n\n") + &camera));
+    let begun = std::time::Instant::now();
+    let [decoder, camera] = loop {
+        service.result("gate");
+        let (_, sources) = ask(&address, "GET", "/sources", "", "");
+        let sources: serde_json::Value = serde_json::from_slice(&sources).unwrap();
+        let gate = sources.as_array().map_or(&sources["sources"][0], |sources| &sources[0]);
+        let found = ["latency", "latency-from-camera"].map(|name| gate[name]["p50"].as_f64());
+        if let [Some(decoder), Some(camera)] = found {
+            break [decoder, camera];
+        }
+        assert!(begun.elapsed().as_secs() < 40, "{sources}");
+    };
+    assert!(decoder > 0.0 && camera > 0.0 && camera < 30.0, "{decoder}, {camera}");
+    assert_eq!(service.end().0.code(), Some(0));
+}
+
 #[test]
 fn the_page_has_a_configuration_that_runs() {
     let folder = scratch("serve-docs");

@@ -13,6 +13,14 @@ pub trait VideoFilter: BaseTransformImpl {
     /// Where its CUDA context is, and the value of `cuda-device-id`.
     fn cuda(&self) -> (&CudaContextSlot, i32);
 
+    /// Before a change of state: what others of the pipeline will ask for is handed out, where the process has it.
+    fn prepare_state(&self, transition: gst::StateChange) {
+        if transition == gst::StateChange::NullToReady {
+            let (slot, device) = self.cuda();
+            slot.hand_out(&*self.obj(), device, false);
+        }
+    }
+
     /// Answers a query that has come to a pad of that direction: for the CUDA context, else as the base class does.
     fn answer(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
         let (slot, device) = self.cuda();
@@ -140,13 +148,13 @@ macro_rules! element_class {
 pub(crate) use element_class;
 
 /// Makes an `element_class` that shares a CUDA context: its `settings` have a `cuda_device_id`, and `cuda` is the slot.
+/// A `prepare_state` of its own is called in place of that of [`VideoFilter`].
 macro_rules! video_filter {
     (
         $imp:ident: $class:literal,
         name: $name:literal,
         classification: $classification:literal,
         description: $description:literal,
-        $(before_state_change: $before:ident,)?
     ) => {
         $crate::gst::element::element_class! {
             $imp: $class,
@@ -154,7 +162,7 @@ macro_rules! video_filter {
             classification: $classification,
             description: $description,
             pads: $crate::gst::caps::pad_templates(),
-            $(before_state_change: $before,)?
+            before_state_change: prepare_state,
             element: {
                 fn set_context(&self, context: &gst::Context) {
                     let (slot, device) = VideoFilter::cuda(self);

@@ -5,6 +5,8 @@ use gst::glib;
 use gst::prelude::*;
 use gsttrt_core::counters::{Snapshot, ms};
 
+use super::cuda::registry;
+
 /// The element's own counts, then what all elements report.
 pub fn structure<const N: usize>(snapshot: &Snapshot, counts: [(&str, u64); N]) -> gst::Structure {
     let Snapshot { busy, waits, gpu, counters, .. } = snapshot;
@@ -26,6 +28,7 @@ pub fn structure<const N: usize>(snapshot: &Snapshot, counts: [(&str, u64); N]) 
         .field("bytes-downloaded", counters.downloaded)
         .field("pool-hits", counters.pool_hits)
         .field("pool-misses", counters.pool_misses)
+        .field("cuda-contexts", registry::count())
         .build()
 }
 

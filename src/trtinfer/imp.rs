@@ -63,8 +63,8 @@ pub struct TrtInfer {
     cuda: CudaContextSlot,
     pub(super) session: ModelSlot,
     running: Mutex<Running>,
-    /// The model that is to take the place of this one, while it is loaded.
-    replacement: Mutex<Option<Replacement>>,
+    /// The model that is to take the place of this one, while it is loaded: once for each GPU that has it.
+    replacements: Mutex<Vec<Replacement>>,
     /// The model that takes over with the first caps for its tensors, which upstream was asked for.
     offered: Mutex<Option<Arc<SharedModel>>>,
     /// Width and height of the frames that tensors were last asked for.
@@ -192,20 +192,24 @@ impl TrtInfer {
         if have == memory.context() {
             return Ok(());
         }
-        if !settings.shared_model.is_empty() {
-            // From one GPU to another they are not, and that is an error of its own.
-            let copied = have.device() == memory.context().device();
-            if copied && !std::mem::replace(&mut running.warned_copied, true) {
+        let is_shared = !settings.shared_model.is_empty();
+        if is_shared && have.device() == memory.context().device() {
+            if !std::mem::replace(&mut running.warned_copied, true) {
                 self.obj().post_warning(&messages::copied());
             }
             return Ok(());
         }
         self.cuda.follow(memory.context(), settings.cuda_device_id)?;
-        gst::info!(CAT, imp = self, "loading the model again, in the context of its tensors");
+        gst::info!(CAT, imp = self, "going on with the model in the context of its tensors");
         session.handle.leave();
         running.batcher = None;
-        let session = session.in_context(memory.context())?;
-        if let Some((_, session)) = self.session.replace(|_| Some(session)) {
+        let session = match is_shared {
+            true => session.shared_on_gpu_of(memory.context(), &settings)?,
+            false => session.in_context(memory.context())?,
+        };
+        if let Some((_, session)) = self.session.replace(|_| Some(session))
+            && session.model.begin_loading()
+        {
             self.load(&session.model);
         }
         Ok(())
@@ -291,11 +295,14 @@ impl TrtInfer {
     fn prepare_state(&self, transition: gst::StateChange) {
         match transition {
             gst::StateChange::NullToReady => {
-                // Decoders ask for a context now.
+                // Decoders ask for a context now, or once decodebin plugs them in.
                 let settings = self.settings.lock().unwrap().clone();
-                if let Some(model) = sharing::find(&settings) {
+                let shared = sharing::find(&settings, None);
+                let needs_one = shared.as_ref().map_or_else(|| settings.is_for_gpu(), |model| model.gpu().is_some());
+                if let Some(model) = shared {
                     self.share_context(&model, &settings);
                 }
+                self.cuda.hand_out(&*self.obj(), settings.cuda_device_id, needs_one);
             }
             gst::StateChange::PausedToReady => {
                 // The pads are deactivated once the streaming thread has returned, so it must not go on waiting for the
@@ -366,7 +373,6 @@ video_filter! {
     name: "Object detection: inference (TensorRT or CPU)",
     classification: "Filter/Analyzer/Video",
     description: "Runs a model on the tensor of each frame",
-    before_state_change: prepare_state,
 }
 
 impl BaseTransformImpl for TrtInfer {
@@ -397,7 +403,7 @@ impl BaseTransformImpl for TrtInfer {
     }
 
     fn stop(&self) -> std::result::Result<(), gst::ErrorMessage> {
-        *self.replacement.lock().unwrap() = None;
+        self.replacements.lock().unwrap().clear();
         *self.offered.lock().unwrap() = None;
         let running = std::mem::take(&mut *self.running.lock().unwrap());
         if let Some(session) = self.session.take() {

@@ -99,10 +99,13 @@ pub fn unread() -> Error {
 
 pub fn copied() -> Error {
     Error::new(ErrorKind::Settings, "Frames are in another CUDA context than the shared model")
-        .cause("each tensor is copied, and the GPU works for one context at a time, which is slow")
+        .cause(
+            "a decoder that is in no pipeline with a trtinfer made its own; each tensor is copied, and the GPU works for \
+             one context at a time, which is slow",
+        )
         .remedy(
-            "Give all pipelines one GstCudaContext, with gst_element_set_context() and the context that the first \
-             decoder posts as have-context (gst.cuda.context)",
+            "Give that pipeline the context of this trtinfer before it goes to READY, with gst_element_get_context() \
+             and gst_element_set_context() (gst.cuda.context)",
         )
 }
 

@@ -65,7 +65,7 @@ pub fn begin(element: &TrtInfer, request: ReplaceRequest) -> Result<Replacement>
         match outcome {
             Ok(Some((model, loading))) => {
                 let handle = handle.expect("only this thread takes it");
-                element.imp().set_successor(Successor::new(model, request.settings, handle));
+                element.imp().set_successor(&request.former, Successor::new(model, request.settings, handle));
                 loading.complete();
                 drop(element); // it may end meanwhile
                 free(request.former);

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use gst::prelude::*;
 use gsttrt_core::backends::options::{BackendOption, Options};
-use gsttrt_core::backends::{self, BACKENDS, Backend, BackendPreference, PREFERENCE};
+use gsttrt_core::backends::{self, BACKENDS, Backend, BackendPreference, PREFERENCE, Placement};
 use gsttrt_core::device::Device;
 use gsttrt_core::image::options::INPUT_SIZE;
 use gsttrt_core::options::{OptionKind, OptionValue, Setting, setting};
@@ -102,8 +102,8 @@ static PARALLEL_RUNS: Setting<Settings> = setting!(
 static SHARED_MODEL: Setting<Settings> = setting!(
     "shared-model",
     "Shared model",
-    "Elements of this process with the same name here (and the same cuda-device-id) run one model, and fill its \
-     batches together (unset = a model of its own)",
+    "Elements of this process with the same name here (and the same cuda-device-id) run one model on each GPU that \
+     frames come from, and fill its batches together (unset = a model of its own)",
     OptionKind::Text,
     shared_model
 );
@@ -153,6 +153,12 @@ fn option(name: &str) -> Option<&'static BackendOption> {
 }
 
 impl Settings {
+    /// Whether a GPU is to run the model, as far as can be told before it is read.
+    pub fn is_for_gpu(&self) -> bool {
+        let file = self.model_file.as_deref();
+        file.is_some_and(|file| Placement::is_for_gpu(file, self.backend, &self.options))
+    }
+
     /// Properties that are not at their defaults and have no effect with this backend, and the backends where they have.
     pub fn without_effect(&self, backend: &dyn Backend) -> (Vec<&'static str>, Vec<&'static dyn Backend>) {
         let ignored: Vec<&BackendOption> =

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use gsttrt_core::backends::LoadRequest;
 use gsttrt_core::backends::loader::{ModelHandle, ModelLoader};
+use gsttrt_core::cuda::driver::Context;
 use gsttrt_core::error::{Error, ErrorKind, Result};
 use gsttrt_core::memory::BatchPool;
 
@@ -44,10 +45,24 @@ impl Successor {
     }
 }
 
+/// A model by its name and the GPU that it is on.
 struct Shared {
     /// Of the element that came first.
     settings: Settings,
+    /// `None` on the CPU.
+    gpu: Option<i32>,
     model: Weak<SharedModel>,
+}
+
+impl Shared {
+    fn new(settings: &Settings, model: &Arc<SharedModel>) -> Self {
+        Shared { settings: settings.clone(), gpu: model.gpu(), model: Arc::downgrade(model) }
+    }
+
+    /// `gpu` is where the frames are, as far as that is known and matters.
+    fn is_named(&self, settings: &Settings, gpu: Option<i32>) -> bool {
+        self.settings.names_the_same(settings) && (gpu.is_none() || self.gpu.is_none() || self.gpu == gpu)
+    }
 }
 
 static SHARED: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
@@ -105,6 +120,11 @@ impl SharedModel {
         std::iter::successors(self.successor.get(), |successor| successor.model.successor.get())
     }
 
+    /// The GPU that it is on; `None` on the CPU.
+    pub fn gpu(&self) -> Option<i32> {
+        self.request.cuda.as_ref().map(Context::device)
+    }
+
     /// Whether the caller is the one to load it. This need not be the element that read it, which may have stopped since.
     pub fn begin_loading(&self) -> bool {
         !self.loading.swap(true, Ordering::Relaxed)
@@ -117,10 +137,20 @@ impl Settings {
     }
 }
 
-/// The model that these settings name, if some element has it.
-pub fn find(settings: &Settings) -> Option<Arc<SharedModel>> {
+/// The model that these settings name, if some element has it; the one on that GPU, where one is given.
+pub fn find(settings: &Settings, gpu: Option<i32>) -> Option<Arc<SharedModel>> {
     let shared = SHARED.lock().unwrap();
-    shared.iter().find(|shared| shared.settings.names_the_same(settings))?.model.upgrade()
+    shared.iter().filter(|shared| shared.is_named(settings, gpu)).find_map(|shared| shared.model.upgrade())
+}
+
+/// The same model on other GPUs than this one.
+pub fn on_other_gpus(settings: &Settings, model: &SharedModel) -> Vec<Arc<SharedModel>> {
+    if settings.shared_model.is_empty() {
+        return Vec::new();
+    }
+    let shared = SHARED.lock().unwrap();
+    let others = shared.iter().filter(|shared| shared.is_named(settings, None) && shared.gpu != model.gpu());
+    others.filter_map(|shared| shared.model.upgrade()).collect()
 }
 
 /// A model, an element's handle in it, and whether this element is the first to have one.
@@ -130,9 +160,9 @@ pub type SharedHandle = (Arc<SharedModel>, ModelHandle, bool);
 ///
 /// # Errors
 /// `Settings`, where the first one's settings are others.
-pub fn join(settings: &Settings) -> Result<Option<SharedHandle>> {
+pub fn join(settings: &Settings, gpu: Option<i32>) -> Result<Option<SharedHandle>> {
     // The lock is released before a model is, which may wait for the GPU.
-    let there = handle(&SHARED.lock().unwrap(), settings);
+    let there = handle(&SHARED.lock().unwrap(), settings, gpu);
     there.map(|there| there.agree(settings)).transpose()
 }
 
@@ -140,7 +170,11 @@ pub fn join(settings: &Settings) -> Result<Option<SharedHandle>> {
 ///
 /// # Errors
 /// As [`join`], or as `open`.
-pub fn join_or_open(settings: &Settings, open: impl FnOnce() -> Result<LoadRequest>) -> Result<SharedHandle> {
+pub fn join_or_open(
+    settings: &Settings,
+    gpu: Option<i32>,
+    open: impl FnOnce() -> Result<LoadRequest>,
+) -> Result<SharedHandle> {
     let first = |model: SharedModel| {
         let model = Arc::new(model);
         let handle = ModelHandle::take(&model.loader).expect("it is new");
@@ -151,18 +185,19 @@ pub fn join_or_open(settings: &Settings, open: impl FnOnce() -> Result<LoadReque
     }
     // Reading the file may take long and must not hold up other models. Of two elements that start together, both read
     // it then, unless they take turns.
-    if let Some(joined) = join(settings)? {
+    if let Some(joined) = join(settings, gpu)? {
         return Ok(joined);
     }
     let model = SharedModel::shared(open()?);
     let mut all = SHARED.lock().unwrap();
-    if let Some(there) = handle(&all, settings) {
+    if let Some(there) = handle(&all, settings, gpu) {
         drop(all); // a model that is released may wait for the GPU
         return there.agree(settings);
     }
     let joined = first(model);
-    all.retain(|shared| shared.model.strong_count() > 0 && !shared.settings.names_the_same(settings));
-    all.push(Shared { settings: settings.clone(), model: Arc::downgrade(&joined.0) });
+    let added = Shared::new(settings, &joined.0);
+    all.retain(|shared| shared.model.strong_count() > 0 && !shared.is_named(settings, added.gpu));
+    all.push(added);
     Ok(joined)
 }
 
@@ -172,7 +207,7 @@ pub fn succeed(former: &SharedModel, successor: Successor) {
     let mut all = SHARED.lock().unwrap();
     let last = former.successor().map_or(former, |successor| &successor.model);
     if let Some(shared) = all.iter_mut().find(|shared| std::ptr::eq(shared.model.as_ptr(), last)) {
-        *shared = Shared { settings: successor.settings.clone(), model: Arc::downgrade(&successor.model) };
+        *shared = Shared::new(&successor.settings, &successor.model);
     }
     let taken = last.successor.set(Arc::new(successor));
     debug_assert!(taken.is_ok(), "the last one has none, and the list is locked");
@@ -205,8 +240,8 @@ struct FoundModel {
     difference: Option<(&'static str, String, String)>,
 }
 
-fn handle(all: &[Shared], settings: &Settings) -> Option<FoundModel> {
-    let shared = all.iter().find(|shared| shared.settings.names_the_same(settings))?;
+fn handle(all: &[Shared], settings: &Settings, gpu: Option<i32>) -> Option<FoundModel> {
+    let shared = all.iter().find(|shared| shared.is_named(settings, gpu) && shared.model.strong_count() > 0)?;
     let model = shared.model.upgrade()?;
     let handle = ModelHandle::take(&model.loader)?;
     Some(FoundModel { model, handle, difference: shared.settings.difference(settings) })
@@ -237,8 +272,8 @@ mod tests {
         let named = |name: &str| Settings { shared_model: name.into(), ..Settings::default() };
         let (sender, done) = mpsc::channel();
         thread::spawn(move || {
-            let joined = join_or_open(&named("sharing-slow"), || {
-                assert!(find(&named("sharing-other")).is_none());
+            let joined = join_or_open(&named("sharing-slow"), None, || {
+                assert!(find(&named("sharing-other"), None).is_none());
                 Err(Error::new(ErrorKind::Model, "It cannot be read"))
             });
             sender.send(joined.is_err())

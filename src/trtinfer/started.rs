@@ -67,8 +67,8 @@ impl UnreadModel {
     }
 
     fn read(self) -> Result<StartedModel> {
-        let settings = self.settings.clone();
-        StartedModel::joined(&settings, sharing::join_or_open(&settings, || self.describe())?)
+        let (settings, device) = (self.settings.clone(), self.placement.gpu());
+        StartedModel::joined(&settings, sharing::join_or_open(&settings, device, || self.describe())?)
     }
 
     /// Reads the description, unless another element that shares the model does so first; nothing, where it is not
@@ -83,12 +83,15 @@ impl UnreadModel {
 impl StartedModel {
     /// Decides where the model runs, and reads its description where that is quick. `cuda` is asked for a context where
     /// a backend on a GPU is to run it.
-    pub fn begin(settings: &Settings, cuda: impl FnOnce() -> Result<Context>) -> Result<StartOutcome> {
+    pub fn begin(settings: &Settings, cuda: impl Fn() -> Result<Context>) -> Result<StartOutcome> {
         if settings.model_file.is_none() {
             return Err(messages::no_model());
         }
         parse_input_size(&settings.input_size)?;
-        if let Some(joined) = sharing::join(settings)? {
+        // One that is on a GPU is joined where the frames are.
+        let is_on_gpu = sharing::find(settings, None).is_some_and(|model| model.request.cuda.is_some());
+        let device = if is_on_gpu { Some(cuda()?.device()) } else { None };
+        if let Some(joined) = sharing::join(settings, device)? {
             return StartedModel::joined(settings, joined).map(StartOutcome::Open);
         }
         let model = UnreadModel::new(settings, cuda)?;
@@ -110,6 +113,13 @@ impl StartedModel {
     /// The same model in another CUDA context, to be loaded there.
     pub fn in_context(&self, cuda: &Context) -> Result<Self> {
         self.model.request.in_context(cuda).map(|request| self.of(request))
+    }
+
+    /// The same model on another GPU, shared with all that have it there.
+    pub fn shared_on_gpu_of(&self, cuda: &Context, settings: &Settings) -> Result<Self> {
+        let open = || self.model.request.in_context(cuda);
+        let (model, handle, is_reader) = sharing::join_or_open(settings, Some(cuda.device()), open)?;
+        Ok(StartedModel { model, handle: Arc::new(handle), is_reader, ..self.clone() })
     }
 
     /// The same model for tensors of that size, to be loaded for them; `None` where it need not be, or cannot.

@@ -340,6 +340,7 @@ impl TrtNms {
     }
 
     fn prepare_state(&self, transition: gst::StateChange) {
+        VideoFilter::prepare_state(self, transition);
         // The pads are deactivated once the streaming thread has returned, so it must not go on waiting for a batch.
         if transition == gst::StateChange::PausedToReady
             && let OutputWait::Waiting(payload) =
@@ -401,7 +402,6 @@ video_filter! {
     name: "Object detection: decoder, NMS and overlay (CUDA or CPU)",
     classification: "Tensordecoder/Video",
     description: "Turns the outputs of a model into objects: decodes, suppresses, attaches, draws and posts them",
-    before_state_change: prepare_state,
 }
 
 impl BaseTransformImpl for TrtNms {

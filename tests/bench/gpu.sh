@@ -17,6 +17,8 @@
 #               and once
 #   swap        the model swapped while streams play, for one of another size and other classes: SWAPS times flat out, and some at
 #               LIVE frames a second
+#   serve       gst-trt serve with SERVE_SOURCES sources that share the model of YOLOv8s's shape: clips at their own pace; fps of each,
+#               latency, memory, CUDA contexts
 #   gpus        the small model on one GPU and on two, with twice the streams   (needs two GPUs)
 #   torch       the same networks as a PyTorch chain, on the GPU and by way of the host, and ours next to it on such frames, which are
 #               on the GPU already
@@ -46,6 +48,9 @@
 #   LEVEL        how long TensorRT looks for fast kernels (default: 3)
 #   NETS         of the row nets                         (default: yolov8n yolov8s yolov8m yolo11n yolo11s yolo11m)
 #   SWAPS        of the row swap                          (default: 100)
+#   SERVE_SOURCES, SERVE_SECONDS, SERVE_RTSP
+#                of the row serve: how many sources, for how long, and whether they are cameras by RTSP, of a server on this machine
+#                                                         (default: 16,64,128; 30; false)
 #   SOAK, KINDS, STAY
 #                of the row soak: kinds with a comma between run at the same time; with STAY=true engines stay loaded
 #                                                         (default: 120 s; detect segment track+second; false)
@@ -71,7 +76,8 @@ JSON=${JSON:-$OUT/all.json}
 STREAMS=${STREAMS-16,1,4,32} BATCHES=${BATCHES-1,4,16} LENGTH=${LENGTH:-2} REPEATS=${REPEATS:-3}
 DECODER=${DECODER-} TOGETHER=${TOGETHER:-false} NMS=${NMS-mask-output=none} LIVE=${LIVE-30} LIVE_QUEUE=${LIVE_QUEUE:-true} DRAW=${DRAW:-true}
 NETS=${NETS:-yolov8n yolov8s yolov8m yolo11n yolo11s yolo11m}
-LEVEL=${LEVEL:-3} SWAPS=${SWAPS:-100} SECOND_RUNS=${SECOND_RUNS:-4} SOAK=${SOAK:-120}
+LEVEL=${LEVEL:-3} SWAPS=${SWAPS:-100} SECOND_RUNS=${SECOND_RUNS:-4}
+SERVE_SOURCES=${SERVE_SOURCES:-16,64,128} SERVE_SECONDS=${SERVE_SECONDS:-30} SERVE_RTSP=${SERVE_RTSP:-false} SOAK=${SOAK:-120}
 KINDS=${KINDS:-detect segment track+second} STAY=${STAY:-false} LIMIT=${LIMIT:-540} PYTHON=${PYTHON:-python3}
 FAILED=0
 
@@ -207,6 +213,37 @@ row_swap() {
     [ "$LIVE" = 0 ] || swap swap-live batch=16 "swaps=$(((SWAPS + 4) / 5))" "live=$LIVE"
 }
 
+# program NAME: a script that is the program of that name with the GStreamer, which Python must not get.
+program() {
+    cat >"$OUT/$1" <<END
+#!/usr/bin/env bash
+$(declare -p K LIBS WORK)
+$(declare -f native bundle in26)
+$GSTREAMER env GST_DEBUG="\${GST_DEBUG:-}" GST_DEBUG_NO_COLOR=1 "$PROGRAMS/$1" "\$@"
+END
+    chmod +x "$OUT/$1"
+}
+
+row_serve() {
+    local model=$YOLOV8S sources gpus=1 backend=tensorrt batch=16 infer
+    infer="$(full)optimization-level=$LEVEL precision=fp16"
+    if [ "$DEVICE" = cpu ]; then
+        # The small model takes no batches, and so little is inferred that a CPU keeps up.
+        model=$SMALL gpus=0 backend=cpu batch=1 infer="interval=1000000"
+    fi
+    if [ ! -x "$PROGRAMS/gst-trt" ] || [ ! -f "$model" ]; then
+        missing "== serve: there is no $PROGRAMS/gst-trt or no $model, which tests/gpu/pack.sh makes."
+        return
+    fi
+    program gst-trt
+    for sources in ${SERVE_SOURCES//,/ }; do
+        # Files of this row lie where every GStreamer sees them.
+        SERVE_TMP=$OUT step "serve-$sources" timeout --kill-after=30 "$LIMIT" "$PYTHON" tests/bench/serve_sources.py "program=$OUT/gst-trt" \
+            "clip=$CLIP" "model=$model" "sources=$sources" "seconds=$SERVE_SECONDS" "gpus=$gpus" "backend=$backend" "batch=$batch" "infer=$infer" \
+            "rtsp=$SERVE_RTSP" "limit=$((LIMIT - 90))" "json=$OUT/serve-$sources.jsonl" "journal=$OUT/serve-$sources.journal"
+    done
+}
+
 row_gpus() {
     if [ "$(nvidia-smi -L 2>/dev/null | wc -l)" -lt 2 ]; then
         missing "== gpus: there is one GPU, or none."
@@ -309,7 +346,7 @@ row_bars() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(decode engine small yolov8s segment second swap torch sahi nms preprocess soak)
+[ $# -gt 0 ] || ROWS=(decode engine small yolov8s segment second swap serve torch sahi nms preprocess soak)
 for each in "${ROWS[@]}"; do
     if ! declare -F "row_$each" >/dev/null; then
         echo "There is no row $each; tests/bench/gpu.sh names them in its first lines." >&2

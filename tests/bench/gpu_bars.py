@@ -20,6 +20,7 @@ TORCH_FPS, TORCH_CPU, TORCHVISION, EFFICIENTNMS = 2, 1 / 2, 5, 1.5
 SAHI_FPS, SAHI_RECALL = 4, 0.9
 SECOND, SECOND_ONCE, BYTES = 0.90, 0.97, 16 << 10
 SWAP_GAP_MS, SWAP_MIB = 100, 0
+SERVE_FPS, SERVE_MS, SERVE_MIB = 29.5 / 30, {"0.5": 12, "0.95": 25, "0.99": 40}, {64: 9 << 10, 128: 16 << 10}
 MODELS = {"small": "shapes", "yolov8s": "yolov8s", "segment": "yolov8n-seg"}
 
 
@@ -274,6 +275,24 @@ def preprocess(table, lines, folder):
             table.add(what, ours[line["frames"]], line["us"], line["us"] / ours[line["frames"]])
 
 
+def serve(table, lines):
+    rows = of(lines, "serve")
+    if not rows:
+        table.open("gst-trt serve with many sources")
+    for line in sorted(rows, key=lambda line: line["sources"]):
+        what = f"serve, {line['sources']} {'cameras' if line['rtsp'] else 'files'}: "
+        table.add(what + "fps of the slowest, to its own", line["fps_least"], line["fps"], line["fps_least"] / line["fps"], minimum=SERVE_FPS)
+        if not line["gpus"]:
+            continue
+        table.add(what + "CUDA contexts, to GPUs", len(line["contexts"]), line["gpus"], len(line["contexts"]) / line["gpus"], maximum=1)
+        for quantile, (middle, _) in line["latency_ms"].items():
+            bar = SERVE_MS.get(quantile) if line["sources"] <= 64 else None
+            table.add(what + f"decoder to result, ms, quantile {quantile}", middle, None, None, maximum=bar)
+        for quantile, (middle, _) in line["camera_ms"].items():
+            table.add(what + f"camera to result, ms, quantile {quantile}", middle, None, None)
+        table.add(what + "GPU memory, MiB", max(line["gpu_mib"][1]), None, None, maximum=SERVE_MIB.get(line["sources"]))
+
+
 def main():
     if len(sys.argv) != 3:
         raise SystemExit(__doc__.strip())
@@ -289,6 +308,7 @@ def main():
     nets(table, lines)
     second(table, lines)
     swap(table, lines)
+    serve(table, lines)
     gpus(table, lines)
     sahi(table, lines)
     nms(table, lines)

@@ -176,6 +176,7 @@ release (char *memory)
 
 /* The driver, its device and its context */
 
+static _Thread_local void *entered_contexts[64];
 static _Thread_local int entered;
 static int context;
 
@@ -183,15 +184,43 @@ int cuInit (unsigned flags) { return 0; }
 int cuDriverGetVersion (int *version) { *version = 12020; return 0; }
 int cuGetErrorName (int error, const char **text) { *text = "FAKE"; return 0; }
 int cuGetErrorString (int error, const char **text) { *text = "a test lets it fail"; return 0; }
-int cuDeviceGetCount (int *count) { *count = 1; return 0; }
+
+/* One, but where the environment says otherwise. */
+int
+cuDeviceGetCount (int *count)
+{
+  const char *gpus = getenv ("GSTTRT_FAKE_GPUS");
+  *count = gpus ? atoi (gpus) : 1;
+  return 0;
+}
+
 int cuDeviceGet (int *device, int ordinal) { *device = ordinal; return 0; }
 int cuDeviceGetName (char *name, int size, int device) { strncpy (name, "Fake", size); return 0; }
 int cuDeviceGetAttribute (int *value, int attribute, int device) { *value = attribute == 75 ? 9 : 0; return 0; }
 int cuDevicePrimaryCtxRetain (void **to, int device) { *to = &context; return 0; }
 int cuDevicePrimaryCtxRelease_v2 (int device) { return 0; }
-int cuCtxPushCurrent_v2 (void *it) { entered++; return 0; }
-int cuCtxPopCurrent_v2 (void **it) { *it = &context; entered--; return 0; }
-int cuCtxGetCurrent (void **it) { *it = entered > 0 ? &context : NULL; return 0; }
+
+int
+cuCtxPushCurrent_v2 (void *it)
+{
+  if (entered == 64)
+    return FAILED;
+  entered_contexts[entered++] = it;
+  return 0;
+}
+
+int
+cuCtxPopCurrent_v2 (void **it)
+{
+  if (entered == 0)
+    return FAILED;
+  void *top = entered_contexts[--entered];
+  if (it)
+    *it = top;
+  return 0;
+}
+
+int cuCtxGetCurrent (void **it) { *it = entered > 0 ? entered_contexts[entered - 1] : NULL; return 0; }
 int cuCtxGetFlags (unsigned *flags) { *flags = 0; return 0; }
 int cuCtxSetFlags (unsigned flags) { return 0; }
 int cuCtxGetStreamPriorityRange (int *least, int *greatest) { *least = 0; *greatest = -5; return 0; }

@@ -18,6 +18,7 @@
 #   chain       tests of the whole chain: frames stay in GPU memory; tee, seeks, 100 state cycles without growth
 #   download    … trtnms ! cudadownload ! x264enc gives a file
 #   program     gst-trt: what doctor finds and tries, an engine built ahead, figures   (needs TensorRT with its builder)
+#   serve       gst-trt serve: SERVE_SOURCES clips at their own pace share a model; fps of each, CUDA contexts, latency, memory
 #   start       gst-trt from its start to the first boxes, with the engine in the cache
 #   zoo         what other packages' exporters gave, as tests/zoo/play.py plays it   (needs TensorRT with its builder, and numpy)
 #   kernels     preprocessing, decoding and suppression: times
@@ -42,6 +43,8 @@
 #   TIMEOUT_S    seconds for one run of compute-sanitizer (default: 400)
 #   RACECHECK    words in the names of the tests for racecheck, which is by far the slowest (default: all tests); without those
 #                that take it longest: gpu_boxes:: gpu_pixels:: --skip every_layout --skip crowds_
+#   SERVE_SOURCES, SERVE_SECONDS
+#                of the row serve: how many sources, with commas between, and for how long (default: 16; 30)
 #   WORK         folder for what is made here           (default: /root/k/proof where the GStreamers of a bundle are, else a new one)
 set -uo pipefail
 
@@ -469,6 +472,35 @@ row_zoo() {
     judge "recordings of other exporters" "${GSTREAMERS%% *}" "as the packages have it" recordings "${GSTREAMERS%% *}"
 }
 
+# Python must not get the GStreamer's libraries, so the program is a script.
+served() {
+    local gst=$1 sources=$2 model=$WORK/yolov8s.onnx batch=16
+    # The small model takes no batches.
+    [ -f "$model" ] || model=$MODEL batch=1
+    mkdir -p "$WORK/serve-$gst"
+    cat >"$WORK/serve-$gst/gst-trt" <<END
+#!/usr/bin/env bash
+$(declare -p K LIBS WORK)
+$(declare -f native bundle in26)
+$gst env GST_DEBUG="\${GST_DEBUG:-}" GST_DEBUG_NO_COLOR=1 "$WORK/gst-trt" "\$@"
+END
+    chmod +x "$WORK/serve-$gst/gst-trt"
+    SERVE_TMP=$WORK/serve-$gst python3 tests/bench/serve_sources.py "program=$WORK/serve-$gst/gst-trt" "clip=$WORK/hd.mp4" \
+        "model=$model" "batch=$batch" "sources=$sources" "seconds=${SERVE_SECONDS:-30}" "infer=$(full)precision=fp16 optimization-level=${LEVEL:-3}" \
+        "json=$WORK/serve-$gst/$sources.json" "journal=$WORK/serve-$gst/$sources.journal"
+}
+
+row_serve() {
+    local gst sources name list=${SERVE_SOURCES:-16}
+    for gst in $GSTREAMERS; do
+        for sources in ${list//,/ }; do
+            name="serve $sources sources"
+            judge "$name" "$gst" "≥ 29.5 fps each, one CUDA context" served "$gst" "$sources"
+            sed 's/^/      /' "$WORK/log-${name//[^a-z0-9]/-}-$gst"
+        done
+    done
+}
+
 row_program() {
     local gst
     for gst in $GSTREAMERS; do
@@ -611,7 +643,7 @@ row_sanitize() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(plans boxes score build engines properties lean copies frames batches units chain download program start zoo kernels library tensors regular memcheck sanitize)
+[ $# -gt 0 ] || ROWS=(plans boxes score build engines properties lean copies frames batches units chain download program serve start zoo kernels library tensors regular memcheck sanitize)
 GSTREAMERS=${GSTREAMERS:-$(gstreamers_here | tr '\n' ' ')}
 setup || exit 1
 for each in "${ROWS[@]}"; do

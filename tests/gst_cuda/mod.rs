@@ -336,7 +336,7 @@ fn a_context_is_passed_to_neighbours() {
     two.set(shared, 99);
     let mut query = gst::query::Context::new("gst.cuda.context");
     assert!(
-        !two.answer(&second, -1, gst::PadDirection::Src, &mut query),
+        !two.answer(&second, 99, gst::PadDirection::Src, &mut query),
         "of another device than wished, so it was not taken"
     );
     two.set(shared, -1);

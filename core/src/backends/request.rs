@@ -5,8 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::options::Options;
-use super::{Backend, BackendPreference, LoadContext, ModelInstance, OpenedModel, Selection, choose, contained};
-use crate::cuda::driver::Context;
+use super::{
+    BACKENDS, Backend, BackendPreference, LoadContext, ModelInstance, OpenedModel, Selection, choose, contained,
+};
+use crate::cuda::driver::{self, Context};
 use crate::device::Device;
 use crate::error::{ErrorKind, Result};
 use crate::image::geometry::{Letterbox, ResizeMode};
@@ -65,6 +67,26 @@ impl Placement {
             Device::Cuda => Some(cuda()?),
         };
         Ok(Placement { file, backend, reason, options, cuda })
+    }
+
+    /// Whether a GPU is to run that model, as far as can be told without reading the file or making a context.
+    pub fn is_for_gpu(path: &Path, preference: BackendPreference, options: &Options) -> bool {
+        let file = ModelFile::new(path);
+        if driver::available().is_err() {
+            return false;
+        }
+        if file.is_engine() {
+            // It runs there or not at all, and its header is in the file.
+            let is_wanted = |backend: &&dyn Backend| preference == BackendPreference::Named(backend.name());
+            return preference == BackendPreference::Auto
+                || BACKENDS.iter().any(|backend| is_wanted(backend) && backend.device() == Device::Cuda);
+        }
+        choose(preference, &file, options).is_ok_and(|selection| selection.backend.device() == Device::Cuda)
+    }
+
+    /// The number of the GPU, where it is one.
+    pub fn gpu(&self) -> Option<i32> {
+        self.cuda.as_ref().map(Context::device)
     }
 
     /// Whether the description is known only once the model is loaded, which may take long.

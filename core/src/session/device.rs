@@ -159,6 +159,9 @@ impl Session {
     /// enqueued so far, before later work. `stream` is a `CUstream` or `cudaStream_t` of the GPU's primary context, or
     /// NULL for the default stream. Returns when the run is enqueued; the fence is passed when it is done.
     ///
+    /// Where GStreamer pipelines of the process, with the elements of this project in the same program, have used the
+    /// GPU before the session was opened, the session works in their context, and memory of the primary one is refused.
+    ///
     /// # Safety
     /// `stream` stays until this returns. The memory stays until the fence is passed. Until then nothing writes the
     /// input, and nothing uses the outputs, except behind the run on `stream`.
@@ -188,8 +191,11 @@ impl Session {
                         BatchPool::ALIGN
                     )));
                 }
-                cuda.check_memory(address, bytes)
-                    .map_err(|error| error.about(&format!("Cannot use the memory for {desc}")))?;
+                let about = |error: Error| error.about(&format!("Cannot use the memory for {desc}"));
+                cuda.check_memory(address, bytes).map_err(about)?;
+                if !cuda.is_primary() && cuda.is_of_another(address)? {
+                    return Err(about(of_another_context()));
+                }
             }
             self.checked = addresses.copied().collect();
         }
@@ -254,6 +260,12 @@ impl Session {
     fn no_output(&self, index: usize) -> Error {
         wrong(format!("there is no output {index}, of {}", self.outputs.len()))
     }
+}
+
+fn of_another_context() -> Error {
+    Error::new(ErrorKind::WrongType, "It was allocated in another CUDA context than the session's")
+        .cause("GStreamer pipelines of this process have used the GPU before, and the session shares their context")
+        .remedy("Open the session before the pipelines start, which then take the primary context too")
 }
 
 impl Buffers {

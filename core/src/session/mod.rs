@@ -150,7 +150,7 @@ impl Session {
             upload,
             options,
         } = options;
-        let cuda = || Context::primary(*cuda_device_id);
+        let cuda = || Context::of_process(*cuda_device_id);
         let mut request = LoadRequest::new(path.as_ref(), *backend, *input_size, 1, options.clone(), cuda)?;
         let transform = &mut request.spec.transform;
         transform.chroma = *chroma_sampling;

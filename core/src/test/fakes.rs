@@ -22,6 +22,15 @@ impl Fakes {
     /// Runs a test again, in a process that finds the fakes in place of the driver and TensorRT. They are there in that
     /// process alone.
     pub fn of(module: &str, test: &str) -> Option<Self> {
+        Fakes::with(module, test, &[], &[])
+    }
+
+    /// The same with a driver that GStreamer's CUDA library takes too, for so many GPUs.
+    pub fn for_gstreamer(module: &str, test: &str, gpus: u32) -> Option<Self> {
+        Fakes::with(module, test, &["gstcuda.c"], &[("GSTTRT_FAKE_GPUS", &gpus.to_string())])
+    }
+
+    fn with(module: &str, test: &str, more: &[&str], environment: &[(&str, &str)]) -> Option<Self> {
         const FOLDER: &str = "GSTTRT_FAKES";
         if let Some(folder) = env::var_os(FOLDER) {
             // SAFETY: they are the fakes, which do nothing when they are loaded.
@@ -33,23 +42,24 @@ impl Fakes {
         fs::create_dir_all(&folder).unwrap();
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|folder| folder.join("tests/fakes"));
         let sources = sources.into_iter().find(|folder| folder.is_dir()).expect("tests run in a checkout");
-        let compile = |source: &str, library: &str, needed: &[&str]| {
+        let compile = |files: &[&str], library: &str, needed: &[&str]| {
             let mut cc = Command::new("cc");
             cc.args(["-shared", "-fPIC", "-pthread", "-std=gnu11", "-o", library])
                 .arg(format!("-Wl,-soname,{library}"));
-            cc.arg(sources.join(source)).args(needed).current_dir(&folder);
-            assert!(cc.status().unwrap().success(), "{source}");
+            cc.args(files.iter().map(|file| sources.join(file))).args(needed).current_dir(&folder);
+            assert!(cc.status().unwrap().success(), "{files:?}");
         };
-        compile("cuda.c", "libcuda.so", &[]);
-        // GStreamer's CUDA library looks for this name. It needs more than the fake has, and so stays out, also where
-        // there is a driver.
-        fs::copy(folder.join("libcuda.so"), folder.join("libcuda.so.1")).unwrap();
-        compile("tensorrt.c", "libnvinfer.so.10", &["-L.", "-lcuda"]);
+        compile(&[&["cuda.c"], more].concat(), "libcuda.so", &[]);
+        // GStreamer's CUDA library looks for this name. It needs more than cuda.c has, and so stays out, also where there
+        // is a driver, unless it is given that.
+        std::os::unix::fs::symlink("libcuda.so", folder.join("libcuda.so.1")).unwrap();
+        compile(&["tensorrt.c"], "libnvinfer.so.10", &["-L.", "-lcuda"]);
         let mut again = Command::new(env::current_exe().unwrap());
         let (_, module) = module.split_once("::").unwrap();
         again.args(["--exact", &format!("{module}::{test}"), "--nocapture"]);
         let others = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
         let paths = env::join_paths([folder.clone()].into_iter().chain(env::split_paths(&others))).unwrap();
+        again.envs(environment.iter().copied());
         let output = again.env(FOLDER, &folder).env("LD_LIBRARY_PATH", paths).output().unwrap();
         fs::remove_dir_all(&folder).unwrap();
         let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
+use gsttrt::gst::cuda::registry;
 use gsttrt::gst::meta::record;
 use gsttrt::gst::meta::tensor::{Payload, TensorMeta};
 use gsttrt_publish::formats::gst_trt;
@@ -136,6 +137,7 @@ pub fn watch(pipeline: &gst::Pipeline, setup: &Setup, lines: Arc<JsonLines>, ori
     element(pipeline, setup.chain.last()).set_property("post-messages", true);
     let shared = report.clone();
     pipeline.bus().expect("a pipeline has a bus").set_sync_handler(move |_, message| {
+        registry::answer_message(message);
         let content = message.structure().filter(|content| content.name() == "trt-detections");
         let Some(content) = content else { return gst::BusSyncReply::Pass };
         let mut report = shared.lock();

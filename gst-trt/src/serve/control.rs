@@ -77,8 +77,10 @@ pub struct SourceStatus {
     pub queued: u64,
     /// Frames of the last seconds for each second.
     pub fps: f64,
-    /// From the frame's arrival to its results, in seconds; `None` before the first frame.
+    /// From the decoder to the frame's results, in seconds; `None` before the first frame.
     pub latency: Option<Quantiles>,
+    /// From the camera's capture of a frame to its results, in seconds, where the camera says when that was.
+    pub latency_from_camera: Option<Quantiles>,
     /// The GPU's time for a frame's inference, in seconds, where it is measured.
     pub gpu: Option<Quantiles>,
     /// Objects in the last frame.

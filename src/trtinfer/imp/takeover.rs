@@ -27,21 +27,26 @@ impl TrtInfer {
             }
             return;
         };
-        let (former, frame) = (session.model.clone(), *self.frame.lock().unwrap());
-        let request = ReplaceRequest { settings, former, frame };
-        match replacing::begin(&self.obj(), request) {
+        let frame = *self.frame.lock().unwrap();
+        let mut formers = sharing::on_other_gpus(&settings, &session.model);
+        formers.push(session.model.clone());
+        let begun = formers.into_iter().map(|former| {
+            let request = ReplaceRequest { settings: settings.clone(), former, frame };
+            replacing::begin(&self.obj(), request)
+        });
+        match begun.collect() {
             // Another one that is being loaded is cancelled.
-            Ok(replacement) => drop(self.replacement.lock().unwrap().replace(replacement)),
+            Ok(replacements) => drop(std::mem::replace(&mut *self.replacements.lock().unwrap(), replacements)),
             Err(error) => self.obj().post_warning(&error.and_remedy("The model in use stays")),
         }
     }
 
     /// The model is loaded.
-    pub fn set_successor(&self, successor: Successor) {
+    pub fn set_successor(&self, former: &SharedModel, successor: Successor) {
+        let Some(session) = self.session() else { return };
         // The one in use may be another than at first: for frames of another size, or in another CUDA context.
-        if let Some(session) = self.session() {
-            sharing::succeed(&session.model, successor);
-        }
+        let is_own = session.model.gpu() == former.gpu();
+        sharing::succeed(if is_own { &session.model } else { former }, successor);
     }
 
     /// The model cannot be loaded.

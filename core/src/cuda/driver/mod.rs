@@ -13,6 +13,7 @@ pub(crate) mod faults;
 mod fence;
 mod pointers;
 mod queued;
+mod shared;
 mod stream;
 
 use std::any::Any;
@@ -30,6 +31,7 @@ use crate::error::{Error, ErrorKind, Result};
 pub use egl::EglPicture;
 use fence::{Event, EventKind};
 pub use fence::{Fence, TimedEvent, Timing, WaitHistory};
+pub use shared::{ContextFinder, find_contexts_by};
 use stream::RawStream;
 pub use stream::{Launch, Stream, StreamRole};
 
@@ -176,7 +178,9 @@ impl Context {
         let handle = result::device::get(device).or_fail("Cannot open the GPU")?;
         // SAFETY: the handle is a device; the reference taken here is given back when the context is dropped.
         let raw = unsafe { result::primary_ctx::retain(handle) }.or_fail("Cannot start CUDA on the GPU")?;
-        Ok(Context::new(raw, device, Owner::Primary(handle)))
+        let context = Context::new(raw, device, Owner::Primary(handle));
+        shared::note_primary(&context);
+        Ok(context)
     }
 
     /// A context made by other code.

@@ -26,6 +26,8 @@ fn exposition(service: &dyn Control) -> String {
         "1 when all models are loaded and each source has given a frame or was found to fail.",
     );
     text.sample("ready", &[], service.is_ready() as u8);
+    text.family("cuda_contexts", "gauge", "CUDA contexts in use; more than one for each GPU are slow.");
+    text.sample("cuda_contexts", &[], gsttrt::gst::cuda::registry::count());
     write_models(&mut text, &service.models());
     let sources = service.sources();
     write_sources(&mut text, &sources);
@@ -96,7 +98,9 @@ fn write_sources(text: &mut Exposition, sources: &[SourceStatus]) {
             }
         }
     };
-    quantiles("latency_seconds", "From a frame's arrival to its results.", &|source| source.latency);
+    quantiles("latency_seconds", "From the decoder to a frame's results.", &|source| source.latency);
+    let from_camera = "From the capture of a frame, where the camera says when that was, to its results.";
+    quantiles("camera_latency_seconds", from_camera, &|source| source.latency_from_camera);
     quantiles("gpu_seconds", "The GPU's time for a frame's inference.", &|source| source.gpu);
 
     text.family("events_total", "counter", "Events of zones and lines by their kind.");

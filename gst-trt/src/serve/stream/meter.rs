@@ -32,9 +32,17 @@ struct MeterState {
     events: BTreeMap<String, u64>,
     /// Of destinations by their location, before this run.
     published: BTreeMap<String, (u64, u64)>,
-    /// When frames left, and how many seconds after their arrival, where that is known.
-    left: VecDeque<(Instant, Option<f64>)>,
+    left: VecDeque<Left>,
     run: Option<MeteredRun>,
+}
+
+/// A frame that has its results.
+struct Left {
+    at: Instant,
+    /// Seconds since it came from the decoder, where that is known.
+    latency: Option<f64>,
+    /// Seconds since the camera captured it, where it says when that was.
+    from_camera: Option<f64>,
 }
 
 /// What belongs to the pipeline that runs.
@@ -125,8 +133,8 @@ impl Meter {
         counts.dropped += position as u64;
     }
 
-    /// A frame has its results.
-    pub fn leave(&self, time: Option<gst::ClockTime>, objects: u64) {
+    /// A frame has its results, so long after it was captured, where that is known.
+    pub fn leave(&self, time: Option<gst::ClockTime>, objects: u64, from_camera: Option<Duration>) {
         let mut counts = self.lock();
         let now = Instant::now();
         let Some(run) = &mut counts.run else { return };
@@ -142,7 +150,8 @@ impl Meter {
         if counts.left.len() == KEPT {
             counts.left.pop_front();
         }
-        counts.left.push_back((now, latency));
+        let from_camera = from_camera.map(|time| time.as_secs_f64());
+        counts.left.push_back(Left { at: now, latency, from_camera });
     }
 
     pub fn event(&self, kind: &str) {
@@ -194,7 +203,8 @@ impl Meter {
             dropped: counts.dropped,
             queued: run.map_or(0, MeteredRun::queued),
             fps: fps(&counts.left),
-            latency: quantiles(counts.left.iter().filter_map(|(_, latency)| *latency).collect()),
+            latency: quantiles(counts.left.iter().filter_map(|left| left.latency).collect()),
+            latency_from_camera: quantiles(counts.left.iter().filter_map(|left| left.from_camera).collect()),
             gpu: run.and_then(MeteredRun::gpu),
             objects: counts.objects,
             events: counts.events.clone(),
@@ -233,9 +243,9 @@ impl MeteredRun {
     }
 }
 
-fn fps(left: &VecDeque<(Instant, Option<f64>)>) -> f64 {
+fn fps(left: &VecDeque<Left>) -> f64 {
     let now = Instant::now();
-    let recent = || left.iter().map(|(left, _)| now - *left).filter(|ago| *ago <= RATE_OVER);
+    let recent = || left.iter().map(|left| now - left.at).filter(|ago| *ago <= RATE_OVER);
     match recent().next() {
         // All that there are may be of a shorter time.
         Some(oldest) if recent().count() > 1 => (recent().count() - 1) as f64 / oldest.as_secs_f64().max(1e-3),
@@ -265,7 +275,7 @@ mod tests {
         (0..5).for_each(|number| meter.arrive(time(number)));
         meter.enter(time(0));
         meter.enter(time(3));
-        meter.leave(time(3), 2);
+        meter.leave(time(3), 2, None);
         meter.end(State::Ended, None);
         let counts = meter.lock();
         assert_eq!((counts.frames, counts.dropped, counts.objects), (1, 2, 2));

@@ -2,7 +2,9 @@
 //! A source: a thread that runs its pipeline, starts it again when it fails, and stops it. Whatever one source does, it
 //! blocks no other.
 
+mod capture;
 pub mod meter;
+mod pace;
 mod pipeline;
 
 use std::sync::Arc;

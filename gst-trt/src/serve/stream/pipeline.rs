@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use gst::prelude::*;
+use gsttrt::gst::cuda::registry;
 
 use super::super::config::SourceConfig;
 use super::super::model::ServedModel;
 use super::super::record::{self, Recorder};
 use super::super::view::{self, Pictures};
 use super::StreamEvent;
+use super::capture;
 use super::meter::{Meter, MeteredElements};
+use super::pace::Pace;
 use crate::chain::{self, element};
 use crate::failure::Failure;
 
@@ -19,6 +22,8 @@ use crate::failure::Failure;
 pub struct StreamPipeline {
     pub pipeline: gst::Pipeline,
     pub recorder: Option<Recorder>,
+    /// Of a file that is read at its own.
+    pace: Option<Arc<Pace>>,
 }
 
 impl StreamPipeline {
@@ -47,7 +52,11 @@ impl StreamPipeline {
         if config.has_view {
             view::connect(&pipeline, pictures);
         }
-        let built = StreamPipeline { pipeline, recorder };
+        let mut built = StreamPipeline { pipeline, recorder, pace: None };
+        // Before frames are counted.
+        if config.sync && !config.address.is_live() {
+            built.pace = Some(Pace::keep(&built.input(), &pad(&element(&built.pipeline, "out"), "sink")));
+        }
         built.measure(publish, meter);
         config.address.connect(&built.pipeline, built.input())?;
         Ok(built)
@@ -76,7 +85,7 @@ impl StreamPipeline {
         pad(&named("out"), "sink").add_probe(buffers, move |_, info| {
             if let Some(buffer) = info.buffer() {
                 let objects = buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>().count();
-                results.leave(buffer.pts(), objects as u64);
+                results.leave(buffer.pts(), objects as u64, capture::since(buffer));
             }
             gst::PadProbeReturn::Ok
         });
@@ -88,6 +97,7 @@ impl StreamPipeline {
     pub fn listen(&self, run: u64, to: Sender<StreamEvent>) {
         self.pipeline.bus().expect("a pipeline has a bus").set_sync_handler(move |_, message| {
             use gst::MessageView::*;
+            registry::answer_message(message);
             let is_wanted = match message.view() {
                 Eos(_) | Error(_) | Warning(_) | Info(_) | Progress(_) => true,
                 Element(_) => message.structure().is_some_and(|content| content.name() == "trt-event"),
@@ -102,6 +112,7 @@ impl StreamPipeline {
 
     /// Stops all its threads, and completes what is recorded.
     pub fn stop(self) {
+        self.pace.iter().for_each(|pace| pace.end()); // a pad is not deactivated while a frame waits in it
         let _ = self.pipeline.set_state(gst::State::Null);
         self.pipeline.bus().expect("a pipeline has a bus").unset_sync_handler();
         self.recorder.iter().for_each(Recorder::finish);
@@ -122,8 +133,8 @@ fn launch_line(config: &SourceConfig, chain: &str) -> String {
     let view = if config.has_view { view::launch_line(download) } else { String::new() };
     format!(
         "queue name=frames {leaky} max-size-buffers={} max-size-bytes=0 max-size-time=0 ! {chain} {analytics} {publish} \
-         ! tee name=out out. ! fakesink name=sink sync={} enable-last-sample=false {record} {view}",
-        config.max_queued, config.sync
+         ! tee name=out out. ! fakesink name=sink sync=false enable-last-sample=false {record} {view}",
+        config.max_queued
     )
 }
 

@@ -86,6 +86,7 @@ function figures(source) {
     ["Objects now", count(source.objects)],
   ];
   if (source.gpu) rows.splice(2, 0, ["GPU p50/p95/p99", times(source.gpu)]);
+  if (source["latency-from-camera"]) rows.splice(2, 0, ["From the camera", times(source["latency-from-camera"])]);
   const events = Object.entries(source.events).map(([kind, number]) => `${kind} ${count(number)}`);
   if (events.length) rows.push(["Events", events.join(", ")]);
   if (source.restarts) rows.push(["Restarts", count(source.restarts)]);

@@ -45,6 +45,7 @@ fn metrics_tell_what_the_service_does() {
     for (family, kind, samples) in [
         ("build_info", "gauge", &[concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1")][..]),
         ("ready", "gauge", &[" 1"]),
+        ("cuda_contexts", "gauge", &[" 0"]),
         ("model_loaded", "gauge", &["{model=\"yolo\"} 1"]),
         ("model_build_progress", "gauge", &[]),
         ("model_failed", "gauge", &["{model=\"yolo\"} 0"]),
@@ -69,6 +70,15 @@ fn metrics_tell_what_the_service_does() {
         ("recording", "gauge", &["{source=\"door\"} 0"]),
         ("latency_seconds", "summary", &[]),
         (
+            "camera_latency_seconds",
+            "summary",
+            &[
+                "{source=\"door\",quantile=\"0.5\"} 0.112",
+                "{source=\"door\",quantile=\"0.95\"} 0.02",
+                "{source=\"door\",quantile=\"0.99\"} 0.031",
+            ],
+        ),
+        (
             "gpu_seconds",
             "summary",
             &[
@@ -85,7 +95,7 @@ fn metrics_tell_what_the_service_does() {
         let expected: Vec<_> = samples.iter().map(|sample| format!("gst_trt_{family}{sample}")).collect();
         assert_eq!(families[&format!("gst_trt_{family}")], (kind.to_string(), expected), "{family}");
     }
-    assert_eq!(families.len(), 21, "each is in the table above: {:?}", families.keys());
+    assert_eq!(families.len(), 23, "each is in the table above: {:?}", families.keys());
 }
 
 /// Names with what the format escapes, read by Prometheus' own library.

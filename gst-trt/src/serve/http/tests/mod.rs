@@ -92,6 +92,7 @@ fn entry(name: &str) -> FakeSource {
         queued: 2,
         fps: 29.97,
         latency: Some(times),
+        latency_from_camera: Some(Quantiles { p50: 0.112, ..times }),
         gpu: Some(Quantiles { p50: 0.0021, ..times }),
         objects: 3,
         events: BTreeMap::from([("crossed".into(), 17), ("entered".into(), 4)]),

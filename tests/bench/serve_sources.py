@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
+"""gst-trt serve with many sources that share a model: a clip in a loop at its own pace, or a camera by RTSP.
+
+  tests/bench/serve_sources.py program=gst-trt clip=camera.mp4 model=yolov8s.onnx [sources=16] [seconds=30] [settle=10] [fps=30]
+      [batch=16] [backend=tensorrt] [infer="engine-cache=…"] [gpus=1] [rtsp=false] [limit=480] [json=FILE] [journal=FILE]
+
+It says, for the time after `settle` seconds in which all sources ran: frames a second of each source, the least and the median; frames that
+were dropped; latency from the decoder and, with RTSP, from the camera to results; memory of the GPUs beyond what they had before, and of
+the process, at the beginning and at the end; and the CUDA contexts of the process, by the log of GStreamer's CUDA library. `gpus` is how
+many GPUs are in use, 0 for a run on the CPU, which is for trying out this script. Exit status 1 where a bar is missed: a context for each
+GPU in use, and 29.5 frames a second of 30 of each source.
+Needs nothing but Python, and for rtsp=true a /usr/bin/python3 with gi and GStreamer's RTSP server.
+"""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SERVER = ROOT / "gst-trt/tests/common/rtsp_server.py"
+FPS_SHARE = 29.5 / 30
+DEFAULTS = {
+    "program": "gst-trt", "clip": str(ROOT / "tests/data/sample.mp4"), "model": str(ROOT / "tests/models/shapes.onnx"), "sources": "16",
+    "seconds": "30", "settle": "10", "fps": "30", "batch": "16", "backend": "tensorrt", "infer": "", "gpus": "1", "rtsp": "false",
+    "limit": "480", "json": "", "journal": "",
+}
+SAMPLE = re.compile(r'^gst_trt_(\w+?)(?:\{(.*)\})? (\S+)$')
+LABEL = re.compile(r'(\w+)="([^"]*)"')
+CREATED = re.compile(r"Created CUDA context (0x[0-9a-f]+) with device-id (\d+)")
+DESTROYED = re.compile(r"Destroying CUDA context (0x[0-9a-f]+)")
+
+
+def quoted(text):
+    return json.dumps(str(text), ensure_ascii=False)
+
+
+def configuration(options, addresses, port):
+    text = (
+        f'[[model]]\nname = "model"\nfile = {quoted(options["model"])}\nbackend = {quoted(options["backend"])}\n'
+        f'batch-size = {options["batch"]}\ninfer = {quoted(options["infer"])}\n\n[http]\nlisten = "127.0.0.1:{port}"\n\n'
+    )
+    for number, address in enumerate(addresses):
+        pace = "" if "://" in address else "loop = true\nsync = true\n"
+        text += f'[[source]]\nname = "s{number}"\naddress = {quoted(address)}\n{pace}\n'
+    return text
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def metrics(port):
+    """Samples by family: a list of labels and value."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+        text = answer.read().decode()
+    found = {}
+    for name, labels, value in (match.groups() for match in map(SAMPLE.match, text.splitlines()) if match):
+        found.setdefault(name, []).append((dict(LABEL.findall(labels or "")), float(value)))
+    return found
+
+
+def by_source(found, family):
+    return {labels["source"]: value for labels, value in found.get(family, [])}
+
+
+def quantiles(found, family):
+    """Milliseconds: of each quantile the median of the sources, and the most."""
+    values = {}
+    for labels, value in found.get(family, []):
+        values.setdefault(labels["quantile"], []).append(value * 1e3)
+    return {quantile: (statistics.median(each), max(each)) for quantile, each in sorted(values.items())}
+
+
+def gpu_memory():
+    """MiB in use, of each GPU."""
+    command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [int(line) for line in said.split() if line.isdigit()]
+
+
+def resident(group):
+    """MiB of the program, which may have a shell around it: the largest process of the group."""
+    largest = 0
+    for status in pathlib.Path("/proc").glob("[0-9]*/status"):
+        try:
+            if os.getpgid(int(status.parent.name)) == group:
+                fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
+                largest = max(largest, int(fields.get("VmRSS", "0 kB").split()[0]))
+        except (OSError, ValueError):
+            pass  # it has ended
+    return largest / 1024
+
+
+def contexts(journal):
+    """The devices of contexts that were made and are there; and how many were made. nvcodec makes one for each GPU when it is loaded
+    to see what that can decode, and destroys it."""
+    alive, made = {}, 0
+    for line in journal.read_text(encoding="utf-8", errors="replace").splitlines():
+        if created := CREATED.search(line):
+            alive[created[1]] = int(created[2])
+            made += 1
+        elif destroyed := DESTROYED.search(line):
+            alive.pop(destroyed[1], None)
+    return sorted(alive.values()), made
+
+
+def wait_until_all_run(port, program, sources, limit, journal):
+    begun = time.monotonic()
+    while time.monotonic() - begun < limit:
+        if program.poll() is not None:
+            sys.exit(f"gst-trt serve has ended with status {program.returncode}: {tail(journal)}")
+        try:
+            states = metrics(port).get("source_state", [])
+            if sum(value for labels, value in states if labels["state"] == "running") == sources:
+                return time.monotonic() - begun
+        except (OSError, urllib.error.URLError):
+            pass  # it has only begun
+        time.sleep(0.5)
+    sys.exit(f"not all of {sources} sources run after {limit} s: {tail(journal)}")
+
+
+def tail(journal):
+    lines = [line for line in journal.read_text(encoding="utf-8", errors="replace").splitlines() if "cudacontext" not in line]
+    return " | ".join(lines[-5:])
+
+
+def cameras(options, sources):
+    servers, addresses = [], []
+    for _ in range(sources):
+        server = subprocess.Popen(["/usr/bin/python3", str(SERVER), "0", options["clip"], "live"], stdout=subprocess.PIPE, text=True)
+        servers.append(server)
+        port = server.stdout.readline().strip()
+        if not port.isdigit():
+            sys.exit("The RTSP server does not start: it needs /usr/bin/python3 with gi and GStreamer's RTSP server.")
+        addresses.append(f"rtspt://127.0.0.1:{port}/live")
+    return servers, addresses
+
+
+def measure(options, port, program, journal):
+    sources, seconds = int(options["sources"]), float(options["seconds"])
+    started = wait_until_all_run(port, program, sources, float(options["limit"]), journal)
+    print(f"{sources} sources run after {started:.1f} s", flush=True)
+    time.sleep(float(options["settle"]))
+    before, begun = metrics(port), time.monotonic()
+    memory, host = gpu_memory(), resident(program.pid)
+    time.sleep(seconds)
+    after, passed = metrics(port), time.monotonic() - begun
+    frames = [by_source(found, "frames_total") for found in (before, after)]
+    rates = sorted((frames[1][name] - frames[0].get(name, 0)) / passed for name in frames[1])
+    devices, made = contexts(journal)
+    return {
+        "row": "serve", "sources": sources, "rtsp": options["rtsp"] == "true", "model": options["model"], "gpus": int(options["gpus"]),
+        "fps": float(options["fps"]), "fps_least": rates[0], "fps_median": statistics.median(rates), "seconds": passed,
+        "dropped": sum(by_source(after, "dropped_frames_total").values()) - sum(by_source(before, "dropped_frames_total").values()),
+        "restarts": sum(by_source(after, "restarts_total").values()), "started": started,
+        "latency_ms": quantiles(after, "latency_seconds"), "camera_ms": quantiles(after, "camera_latency_seconds"),
+        "gpu_mib": [memory, gpu_memory()], "host_mib": [host, resident(program.pid)],
+        "contexts": devices, "contexts_made": made, "contexts_seen": sum(value for _, value in after.get("cuda_contexts", [])),
+    }
+
+
+def say(found, idle):
+    print(f"frames a second of each source: least {found['fps_least']:.2f}, median {found['fps_median']:.2f}; "
+          f"dropped {found['dropped']:.0f}, restarts {found['restarts']:.0f}  [bar: least ≥ {found['fps'] * FPS_SHARE:.1f}]")
+    for name, key in (("decoder", "latency_ms"), ("camera", "camera_ms")):
+        if each := found[key]:
+            text = ", ".join(f"p{float(quantile) * 100:.0f} {middle:.1f} ({most:.1f})" for quantile, (middle, most) in each.items())
+            print(f"from {name} to results, ms, the median of the sources (the most): {text}")
+    beyond = [[now - was for now, was in zip(each, idle)] for each in found["gpu_mib"]]
+    print(f"memory: GPUs {beyond[0]} MiB, then {beyond[1]}; process {found['host_mib'][0]:.0f} MiB, then {found['host_mib'][1]:.0f}")
+    print(f"CUDA contexts: of the devices {found['contexts']}, {found['contexts_made']} made with those of nvcodec's own look at the GPUs, "
+          f"{found['contexts_seen']:.0f} seen by our elements  [bar: one for each of {found['gpus']} GPUs]")
+
+
+def is_good(found):
+    once = len(found["contexts"]) == found["gpus"] == len(set(found["contexts"])) and found["contexts_seen"] == found["gpus"]
+    return once and found["fps_least"] >= found["fps"] * FPS_SHARE and found["restarts"] == 0
+
+
+def main():
+    options = dict(DEFAULTS)
+    for argument in sys.argv[1:]:
+        key, _, value = argument.partition("=")
+        if key not in options:
+            sys.exit(__doc__.strip())
+        options[key] = value
+    idle, port = gpu_memory(), free_port()
+    with tempfile.TemporaryDirectory(dir=os.environ.get("SERVE_TMP")) as name:
+        folder = pathlib.Path(name)
+        journal = pathlib.Path(options["journal"] or folder / "journal")
+        servers, addresses = [], [str(pathlib.Path(options["clip"]).resolve())] * int(options["sources"])
+        program = None
+        try:
+            if options["rtsp"] == "true":
+                servers, addresses = cameras(options, int(options["sources"]))
+            file = folder / "serve.toml"
+            file.write_text(configuration(options, addresses, port), encoding="utf-8")
+            environment = {**os.environ, "GST_DEBUG": "cudacontext:6", "GST_DEBUG_NO_COLOR": "1"}
+            with open(journal, "wb") as log:
+                program = subprocess.Popen([options["program"], "serve", str(file)], stdout=subprocess.DEVNULL, stderr=log,
+                                           env=environment, start_new_session=True)
+            found = measure(options, port, program, journal)
+            os.killpg(program.pid, signal.SIGTERM)
+            found["status"] = program.wait(30)
+        finally:
+            if program and program.poll() is None:
+                os.killpg(program.pid, signal.SIGKILL)
+            for server in servers:
+                server.kill()
+    say(found, idle)
+    if options["json"]:
+        pathlib.Path(options["json"]).write_text(json.dumps(found) + "\n", encoding="utf-8")
+    good = is_good(found)
+    least, devices = found["fps_least"], len(found["contexts"])
+    print(f"{'kept' if good else 'missed'}: {found['sources']} sources, least {least:.2f} fps, {devices} contexts")
+    sys.exit(not good)
+
+
+main()
