@@ -6,7 +6,7 @@
 #   tests/gpu/pack.sh           the stripped plugin, tests, benches and examples, 1080p clips and one of 4K, 640x640 models
 #   tests/gpu/pack.sh nets      besides, the networks of the row nets of tests/bench/gpu.sh, 120 MB more
 #
-# Benches are built as a release is, so that they measure what users run; that takes minutes the first time. Programs that look for
+# Libraries, the program and benches are built as a release is, so that they measure what users run; that takes minutes the first time. Programs that look for
 # files of the project find them where it was built, so run.sh puts a link there if need be. Drawing the clip needs Debian's
 # python3-numpy, and the 640x640 models a python3 with numpy and onnx.
 set -euo pipefail
@@ -32,10 +32,10 @@ for line in sys.stdin:
 }
 
 mkdir -p "$BIN" "$OUT"
-cargo build --locked --workspace --lib --bins
-strip -o "$OUT/libgsttrt.so" "$TARGET/debug/libgsttrt.so"
-strip -o "$OUT/libgsttrt-1.so.0" "$TARGET/debug/libgsttrt_capi.so"
-strip -o "$OUT/gst-trt" "$TARGET/debug/gst-trt"
+cargo build --locked --release --workspace --lib --bins
+strip -o "$OUT/libgsttrt.so" "$TARGET/release/libgsttrt.so"
+strip -o "$OUT/libgsttrt-1.so.0" "$TARGET/release/libgsttrt_capi.so"
+strip -o "$OUT/gst-trt" "$TARGET/release/gst-trt"
 cargo test --locked --workspace --no-run --message-format=json --lib "${TESTS[@]/#/--test=}" | copy_programs ''
 cargo bench --locked --workspace --no-run --message-format=json "${BENCHES[@]/#/--bench=}" | copy_programs bench_
 pwd > "$OUT/built-in"
