@@ -126,7 +126,10 @@ def wait_until_all_run(port, program, sources, limit, journal):
         if program.poll() is not None:
             sys.exit(f"gst-trt serve has ended with status {program.returncode}: {tail(journal)}")
         try:
-            states = metrics(port).get("source_state", [])
+            found = metrics(port)
+            if any(value for _, value in found.get("model_failed", [])):
+                sys.exit(f"the model cannot be loaded: {tail(journal)}")
+            states = found.get("source_state", [])
             if sum(value for labels, value in states if labels["state"] == "running") == sources:
                 return time.monotonic() - begun
         except (OSError, urllib.error.URLError):
