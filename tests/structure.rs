@@ -63,7 +63,7 @@ fn modules_of(folder: &str) -> BTreeMap<String, syn::File> {
     };
     files
         .iter()
-        .filter(|file| !file.ends_with("tests.rs"))
+        .filter(|file| !file.iter().any(|part| part == "tests" || part == "tests.rs"))
         .map(|file| (name(file), syn::parse_file(&fs::read_to_string(file).unwrap()).unwrap()))
         .collect()
 }
