@@ -140,6 +140,26 @@ fn outputs_stay() {
     }
 }
 
+/// A graph may name its input as an output: ONNX Runtime then gives back the memory that it was given.
+#[test]
+fn inputs_that_are_outputs_are_copied() {
+    for version in [ort::NEWEST, ort::OLDEST] {
+        let Some(options) = ort::options(version) else { return };
+        let folder = scratch("ort-inputs");
+        let dims = &["1", "3", "2", "4"];
+        let graph = Graph::new().input("images", F32, dims).output("images", F32, dims).output("other", F32, dims);
+        let model = graph.node("Relu", &["images"], &["other"], vec![]).save(&folder.join("direct.onnx"));
+        let request = request(&model, &options, 1).unwrap();
+        let mut instance = request.load(&LoadContext::silent()).unwrap();
+        let expected = picture(&request, 1)[0].bytes().unwrap().to_vec();
+        let first = instance.run(&[picture(&request, 1)]).unwrap().remove(0).into_ready().unwrap();
+        for seed in 2..9 {
+            drop(instance.run(&[picture(&request, seed)]).unwrap());
+        }
+        assert_eq!(first[0].bytes().unwrap(), expected, "{version}");
+    }
+}
+
 #[test]
 fn batches_and_open_sizes_are_taken() {
     let Some(options) = ort::options(ort::NEWEST) else { return };

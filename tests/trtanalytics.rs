@@ -406,6 +406,22 @@ fn zones_and_tripwires_are_drawn_with_their_counts() {
 }
 
 #[test]
+fn what_is_drawn_changes_while_playing() {
+    let mut clip = Clip::new("drawn-playing", BOTH, "");
+    let mut drawn = |properties: &[(&str, bool)]| {
+        let element = clip.element();
+        properties.iter().for_each(|(name, value)| element.set_property(name, *value));
+        let buffer = clip.see(&[]); // no count changes
+        let meta = CustomMeta::from_buffer(&buffer, "GstTrtZoneMeta").ok();
+        ["zones", "tripwires"].map(|list| meta.as_ref().map_or(0, |meta| structures(meta.structure(), list).len()))
+    };
+    assert_eq!(drawn(&[]), [1, 1]);
+    assert_eq!(drawn(&[("draw-zones", false)]), [0, 1]);
+    assert_eq!(drawn(&[("draw-tripwires", false)]), [0, 0]);
+    assert_eq!(drawn(&[("draw-zones", true)]), [1, 0]);
+}
+
+#[test]
 fn boundaries_have_their_color_and_their_counts() {
     let config =
         BOTH.replace("\"dwell-time\"", "\"color\": {\"r\": 1, \"g\": 2, \"b\": 3}, \"thickness\": 5, \"dwell-time\"");

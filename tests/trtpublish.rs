@@ -380,6 +380,27 @@ fn with_block_frames_wait_for_room_but_not_for_ever() {
     assert_eq!((count("published"), count("dropped")), (50, 0));
 }
 
+/// While the stream is flushed, no frame waits; behind it they do again.
+#[test]
+fn with_block_frames_wait_for_room_again_after_a_flush() {
+    let path = scratch("publish-block-flush").join("socket");
+    let mut feed = Feed::new(&format!("location=unix:{} max-queued=2 drop=block", path.display()));
+    feed.line.push_event(gst::event::FlushStart::new());
+    feed.line.push_event(gst::event::FlushStop::new(true));
+    feed.line.push_event(gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
+    let element = feed.element();
+    let reading = std::thread::spawn(move || {
+        let queued = || element.property::<gst::Structure>("stats").get::<u64>("queued").unwrap();
+        until("the queue is full", || queued() == 2);
+        let listener = UnixListener::bind(&path).unwrap();
+        BufReader::new(listener.accept().unwrap().0).lines().take(20).count()
+    });
+    (0..20).for_each(|_| feed.objects(&[1]));
+    until("all are sent", || feed.count("queued") == 0);
+    assert_eq!((feed.count("published"), feed.count("dropped")), (20, 0));
+    assert_eq!(reading.join().unwrap(), 20);
+}
+
 #[test]
 fn the_end_waits_for_what_is_queued_and_not_longer() {
     let path = scratch("publish-flush").join("socket");

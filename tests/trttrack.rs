@@ -153,6 +153,7 @@ fn each_property_counts() {
     let others: &[Seen] = &[("a", 0.9, HERE), ("bb", 0.9, [300.0, 100.0]), ("ccc", 0.9, [500.0, 100.0])];
     assert_eq!(last("", &[others]), [1, 2, 3]);
     assert_eq!(last("classes=ccc,1", &[others]), [1, 0, 2]);
+    assert_eq!(last("classes=\" ccc , 1 ,\"", &[others]), [1, 0, 2]);
     assert_eq!(last("classes=none", &[others]), [0, 0, 0]);
     assert_eq!(last("", &[&[sure], &[], &[], &[sure]]), [1]);
     assert_eq!(last("lost-after=50000000", &[&[sure], &[], &[], &[sure]]), [0]);

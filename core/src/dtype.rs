@@ -223,5 +223,8 @@ mod tests {
         assert!("1x3x64x32".parse::<Dims>().unwrap().fits(&wanted));
         assert!(!"1x4x64x32".parse::<Dims>().unwrap().fits(&wanted));
         assert!(!"3x64x32".parse::<Dims>().unwrap().fits(&wanted));
+        for text in ["1x3", "1x3x64x32x1", "scalar"] {
+            assert!(!text.parse::<Dims>().unwrap().fits(&wanted), "{text}");
+        }
     }
 }

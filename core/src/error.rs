@@ -220,7 +220,9 @@ mod tests {
         let error = Error::new(ErrorKind::Read, "Cannot read the model a.onnx")
             .cause("permission denied")
             .remedy("Make it readable for this user");
-        assert_eq!(error.message(), "Cannot read the model a.onnx: permission denied. Make it readable for this user.");
+        let message = "Cannot read the model a.onnx: permission denied. Make it readable for this user.";
+        assert_eq!(error.message(), message);
+        assert_eq!(error.cause("permission denied.").message(), message, "a cause may end as a sentence does");
     }
 
     #[test]

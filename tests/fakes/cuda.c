@@ -288,8 +288,10 @@ cuStreamWaitEvent (void *stream, void *event, unsigned flags)
   return 0;
 }
 
-int cuEventCreate (void **event, unsigned flags) { CALL; return give (event); }
-int cuEventDestroy_v2 (void *event) { free (event); return 0; }
+static long events;
+long fake_events (void) { return events; }
+int cuEventCreate (void **event, unsigned flags) { CALL; events++; return give (event); }
+int cuEventDestroy_v2 (void *event) { LOCK; events--; free (event); return 0; }
 
 int
 cuEventRecord (void *event, void *stream)

@@ -54,6 +54,21 @@ fn every_type_and_rank_goes_there_and_back() {
     }
 }
 
+/// NumPy and PyTorch write any stride there.
+#[test]
+fn strides_of_dimensions_of_one_mean_nothing() {
+    let tensor = Tensor::from_slice("t", &[1, 3, 1], &[1f32, 2.0, 3.0]);
+    for mut strides in [[3i64, 1, 1], [7, 1, 0], [0, 1, -5]] {
+        let mut managed = export(&tensor, Box::new(()));
+        // SAFETY: ours until it is imported, which is done once; the strides live until then.
+        let taken = unsafe {
+            managed.as_mut().view.strides = strides.as_mut_ptr();
+            import(managed, "t")
+        };
+        assert_eq!(taken.unwrap().as_slice::<f32>().unwrap(), [1.0, 2.0, 3.0], "{strides:?}");
+    }
+}
+
 #[test]
 fn tensors_that_cannot_be_imported_are_left_alone() {
     let tensor = Tensor::from_slice("t", &[2, 3], &[0f32; 6]);

@@ -143,6 +143,19 @@ pub fn columns(make: MakeTensor, count: usize, given: &[(usize, &[f32])]) -> Ten
     make("output0", &[1, columns as i64, count as i64], &values)
 }
 
+/// A column of a grid is not one of its rows.
+#[test]
+fn cells_of_inputs_that_are_not_square_are_where_they_lie() {
+    let format = HeadFormat::of_name("yolox").unwrap();
+    for (input, place) in [((64, 32), [40.0, 6.0, 48.0, 14.0]), ((32, 64), [8.0, 22.0, 16.0, 30.0])] {
+        // Cells of 8, 16 and 32 are 42. Cell 13 is column 5 of row 1 where 8 are in a row, and column 1 of row 3 where 4 are.
+        let tensor = rows(f32s, 42, &[(13, &[0.5, 0.25, 0.0, 0.0, 0.5, 0.25, 0.5])]);
+        let hints = ModelHints { input: Some(input), ..small() };
+        let found = decoded(format, &[tensor], &hints, &Thresholds::uniform(ALL_PASS));
+        assert_eq!(found, [candidate(13, 1, 0.25, place)], "{input:?}");
+    }
+}
+
 #[test]
 fn every_head_finds_its_gold_case() {
     for &format in HEADS {

@@ -239,6 +239,16 @@ mod tests {
         assert_eq!(few.boxes[0].score, 0.9);
     }
 
+    /// What has become part of an object counts for what comes next.
+    #[test]
+    fn boxes_are_compared_with_what_the_object_has_become() {
+        let (best, right, left) = ([8.0, 0.0, 18.0, 10.0], [8.0, 0.0, 26.0, 10.0], [0.0, 0.0, 18.0, 10.0]);
+        let boxes = [candidate(best, 0.9, 0), candidate(right, 0.8, 0), candidate(left, 0.7, 0)];
+        let options = MergeOptions { metric: MergeMetric::Iou, ..MergeOptions::default() };
+        // Both share more than a half with the best one, and less with each other.
+        assert_eq!(merged(&boxes, options), [(right, 0.9)]);
+    }
+
     /// With a threshold of 0 only boxes that meet are one object.
     #[test]
     fn boxes_apart_stay_apart() {

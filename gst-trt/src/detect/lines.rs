@@ -71,3 +71,32 @@ impl JsonLines {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk that is full until something is deleted.
+    struct Full(u32);
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 -= 1;
+            if self.0 == 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(bytes.len()) }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_that_was_not_written_is_an_error_at_the_end() {
+        let lines = JsonLines { path: None, writer: Mutex::new(Writer { to: Box::new(Full(3)), error: None }) };
+        lines.write(&Value::Null);
+        assert!(lines.check().is_ok());
+        (0..9).for_each(|_| lines.write(&Value::Null));
+        let failure = lines.finish().unwrap_err().to_string();
+        assert!(failure.starts_with("Cannot write the JSON lines: "), "{failure}");
+    }
+}

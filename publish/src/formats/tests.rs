@@ -146,6 +146,15 @@ fn deepstream_minimal_is_that_of_nvmsgconv() {
     );
 }
 
+/// A bar divides the fields, so none may be in one.
+#[test]
+fn no_label_of_deepstream_minimal_has_bars() {
+    let mut record = frame();
+    record.objects[1].annotation.attributes[1].label = "b|ig".into();
+    let line = deepstream::frame(&record, &source());
+    assert_eq!(line["objects"][1], "18446744073709551615|20|30|30|35|a/b|#|red|b/ig|0.5");
+}
+
 #[test]
 fn coco_has_results() {
     assert_eq!(

@@ -92,3 +92,32 @@ fn a_number_stays_that_of_its_message() {
     client.connect().ok();
     assert_eq!(server.join().unwrap(), expected);
 }
+
+/// A server that has lost the session never says that it is done with what was released to it before.
+#[test]
+fn a_server_that_forgets_the_session_is_not_waited_for() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let location = format!("mqtt://{}/t?qos=2&clean-session=false&client-id=me", listener.local_addr().unwrap());
+    let server = std::thread::spawn(move || {
+        let mut stream = greeted(&listener, false);
+        let (id, first) = message_from(&mut stream);
+        answer(&mut stream, 0x50, id);
+        assert_eq!(packet_from(&mut stream).0, 0x62);
+        drop(stream);
+
+        let mut stream = greeted(&listener, false);
+        let (id, second) = message_from(&mut stream);
+        answer(&mut stream, 0x50, id);
+        assert_eq!(packet_from(&mut stream).0, 0x62);
+        answer(&mut stream, 0x70, id);
+        [first, second]
+    });
+    let address = Address::parse(&location, &["mqtt"]).unwrap();
+    let mut client = open(&address, &PublishOptions::default()).unwrap();
+    client.connect().unwrap();
+    let undelivered = client.send(&["first".into()]).unwrap_err();
+    assert_eq!(undelivered.delivered, 1, "the server said that it has it");
+    client.connect().unwrap();
+    assert!(client.send(&["second".into()]).is_ok());
+    assert_eq!(server.join().unwrap(), ["first", "second"]);
+}

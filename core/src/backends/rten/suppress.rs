@@ -82,6 +82,8 @@ mod tests {
     fn the_greedy_order_is_by_score() {
         // The middle box is best in class 0 and drops both; in class 1 it is dropped and so drops no other.
         assert_eq!(kept([0.5, 0.9, 0.6, 0.9, 0.5, 0.6], 9, None), [0, 0, 1, 0, 1, 0, 0, 1, 2]);
+        // What is kept of one class is no rival of the next one's.
+        assert_eq!(kept([0.5, 0.9, 0.6, 0.8, 0.5, 0.6], 9, None), [0, 0, 1, 0, 1, 0, 0, 1, 2]);
     }
 
     #[test]

@@ -266,6 +266,23 @@ impl counters::GpuTime for Timing {
 mod tests {
     use super::*;
 
+    /// Each frame has fences of its own.
+    #[test]
+    fn events_are_used_again() {
+        use crate::cuda::driver::Stream;
+        use crate::fakes::Fakes;
+        let Some(fakes) = Fakes::of(module_path!(), "events_are_used_again") else { return };
+        let context = fakes.context();
+        let stream = Stream::new(&context).unwrap();
+        for _ in 0..50 {
+            let [one, other] = [stream.record().unwrap(), stream.record().unwrap()];
+            [one, other].iter().for_each(|fence| fence.wait().unwrap());
+        }
+        assert_eq!(fakes.count(c"fake_events"), 2);
+        drop((stream, context));
+        assert_eq!(fakes.count(c"fake_events"), 0, "they end with their context");
+    }
+
     #[test]
     fn pauses_end_shortly_before_the_expected_time() {
         let micros = Duration::from_micros;

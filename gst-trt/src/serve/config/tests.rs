@@ -63,6 +63,20 @@ fn defaults_and_names_are_resolved() {
     assert_eq!(source.record.as_ref().unwrap().folder, Path::new("/own"));
 }
 
+/// The folder that a service is started in may be any.
+#[test]
+fn files_of_destinations_are_in_the_folder_of_the_configuration() {
+    let keys = ["password-file", "ca-file", "cert-file", "key-file"];
+    let files: String = keys.iter().map(|key| format!("{key} = \"tls/{key}\"\n")).collect();
+    let text = right().replace("location = \"{source}.jsonl\"\n", &format!("location = \"mqtts://server/t\"\n{files}"));
+    let config = load("files.toml", text.as_bytes()).unwrap();
+    let publish = &config.sources[0].publish[0].properties;
+    assert_eq!(publish.get("location"), Some("mqtts://server/t"));
+    for key in keys {
+        assert_eq!(publish.get(key), folder().join("tls").join(key).to_str(), "{key}");
+    }
+}
+
 #[test]
 fn a_mistake_is_named_with_its_line() {
     // Each replaces a part of the right one: what is said, and in which line.

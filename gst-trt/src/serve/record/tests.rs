@@ -14,9 +14,9 @@ fn run(pipeline: &gst::Pipeline) {
     assert_eq!(last.type_(), gst::MessageType::Eos, "{last:?}");
 }
 
-/// The number of frames in the file of an event, by rolls in seconds. There are 30 frames a second and 200 in all, and
+/// The number of frames in the file of events, by rolls in seconds. There are 30 frames a second and 200 in all, and
 /// each 30th is a key frame.
-fn recorded(test: &str, event: u64, pre_roll: f64, post_roll: f64) -> u64 {
+fn recorded(test: &str, happen: &'static [u64], pre_roll: f64, post_roll: f64) -> u64 {
     chain::start_gstreamer().unwrap();
     events::register();
     let folder = std::env::temp_dir().join(format!("gst-trt-record-{test}-{}", std::process::id()));
@@ -39,7 +39,7 @@ fn recorded(test: &str, event: u64, pre_roll: f64, post_roll: f64) -> u64 {
     let number = AtomicU64::new(0);
     let pad = element(&pipeline, "frames").static_pad("src").unwrap();
     pad.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
-        if number.fetch_add(1, Ordering::Relaxed) == event {
+        if happen.contains(&number.fetch_add(1, Ordering::Relaxed)) {
             let happened = gst::Structure::builder(events::MESSAGE).field("event", "entered").build();
             let buffer = info.buffer_mut().unwrap().make_mut();
             let mut meta = gst::meta::CustomMeta::add(buffer, events::NAME).unwrap();
@@ -64,10 +64,15 @@ fn recorded(test: &str, event: u64, pre_roll: f64, post_roll: f64) -> u64 {
 #[test]
 fn a_file_begins_with_the_key_frame_before_the_pre_roll() {
     // Frame 70 is a second before the event, frame 115 half a second after it.
-    assert_eq!(recorded("second", 100, 1.0, 0.5), 115 - 60 + 1);
+    assert_eq!(recorded("second", &[100], 1.0, 0.5), 115 - 60 + 1);
     // The pre-roll begins with a key frame.
-    assert_eq!(recorded("whole", 120, 2.0, 0.0), 120 - 60 + 1);
+    assert_eq!(recorded("whole", &[120], 2.0, 0.0), 120 - 60 + 1);
     // There is less than the pre-roll, and the clip ends within the post-roll.
-    assert_eq!(recorded("all", 50, 5.0, 60.0), 200);
-    assert_eq!(recorded("none", 150, 0.0, 1.0), 180 - 150 + 1);
+    assert_eq!(recorded("all", &[50], 5.0, 60.0), 200);
+    assert_eq!(recorded("none", &[150], 0.0, 1.0), 180 - 150 + 1);
+}
+
+#[test]
+fn another_event_prolongs_the_file() {
+    assert_eq!(recorded("another", &[100, 110], 1.0, 0.5), 125 - 60 + 1);
 }
