@@ -203,7 +203,7 @@ TOUCHES=(
     "the book:^docs/|^tests/book.py:2:book"
     "crates pack:Cargo.toml$|README.md$:4:publish"
     "Debian package:^packaging/|^docs/|^gst-trt/Cargo|^pipelines/setup.sh|^tests/(packages|folders).sh:4:tests/packages.sh bookworm"
-    "installed plugin and C library:^capi/|Cargo.toml$|build.rs$|^examples/|^tests/install:6:installed"
+    "installed plugin and C library:^capi/|Cargo.toml$|build.rs$|^examples/|^tests/install:10:installed"
     "Debian 13, Debian sid:^src/gst/|^src/trt|^tests/(compat|folders).sh|Cargo.lock$:9:tests/compat.sh"
     "memory errors:^core/src/(cuda|memory|dlpack|tensor|image)|^capi/src|^src/gst/(memory|meta):6:check_memory"
     "detect.sh as people build it:^pipelines/|Cargo.(toml|lock)$:5:build_release"
