@@ -71,9 +71,9 @@ impl fmt::Display for MemoryKind {
 /// promises that nothing else uses the memory until it is done, not even through these functions.
 ///
 /// ```
-/// use gsttrt::memory::{Buffer, MemoryKind};
+/// use gsttrt_core::memory::{Buffer, MemoryKind};
 ///
-/// # fn main() -> gsttrt::error::Result<()> {
+/// # fn main() -> gsttrt_core::error::Result<()> {
 /// let mut picture = Buffer::host(8);
 /// picture.as_mut_slice::<f32>()?.copy_from_slice(&[0.5, 1.0]);
 ///

@@ -64,9 +64,9 @@ impl PoolStats {
 /// Buffers of one kind of memory that are used again, by classes of size. Clones are the same pool.
 ///
 /// ```
-/// use gsttrt::memory::{Limits, Pool};
+/// use gsttrt_core::memory::{Limits, Pool};
 ///
-/// # fn main() -> gsttrt::error::Result<()> {
+/// # fn main() -> gsttrt_core::error::Result<()> {
 /// let pool = Pool::host(Limits::NONE);
 /// for _ in 0..100 {
 ///     let buffer = pool.take(640 * 640 * 3 * 4)?;

@@ -13,7 +13,7 @@ use crate::options::{Choices, OptionKind, OptionSpec, OptionValue, Setting, Sett
 /// The user's settings for results: the properties of trtnms, with the same defaults.
 ///
 /// ```
-/// use gsttrt::session::PostprocessOptions;
+/// use gsttrt_core::session::PostprocessOptions;
 ///
 /// let mut options = PostprocessOptions::default();
 /// options.classes = "person,car".into();

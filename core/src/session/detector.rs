@@ -73,12 +73,12 @@ pub struct Detections<'a> {
 /// A detection model with preprocessing, decoding and non-maximum suppression.
 ///
 /// ```
-/// use gsttrt::session::{Detector, parse_options};
-/// use gsttrt::frame::{Colorimetry, Frame, PixelFormat, Plane};
+/// use gsttrt_core::session::{Detector, parse_options};
+/// use gsttrt_core::frame::{Colorimetry, Frame, PixelFormat, Plane};
 ///
-/// # fn main() -> gsttrt::error::Result<()> {
+/// # fn main() -> gsttrt_core::error::Result<()> {
 /// let (options, postprocess) = parse_options(["score-threshold=0.5"])?;
-/// let mut detector = Detector::open("tests/models/shapes.onnx", &options, postprocess)?;
+/// let mut detector = Detector::open("../tests/models/shapes.onnx", &options, postprocess)?;
 ///
 /// let pixels = vec![128u8; 640 * 360 * 3];
 /// let planes = [Plane { data: &pixels, stride: 640 * 3 }].into_iter().collect();

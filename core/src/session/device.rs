@@ -26,10 +26,10 @@ impl Session {
     /// [`Buffer::address`] is the memory that TensorRT reads and writes. Waits for the last run, so that they can be read.
     ///
     /// ```
-    /// use gsttrt::session::{Session, SessionOptions};
+    /// use gsttrt_core::session::{Session, SessionOptions};
     ///
-    /// # fn main() -> gsttrt::error::Result<()> {
-    /// let mut session = Session::open("tests/models/shapes.onnx", &SessionOptions::default())?;
+    /// # fn main() -> gsttrt_core::error::Result<()> {
+    /// let mut session = Session::open("../tests/models/shapes.onnx", &SessionOptions::default())?;
     /// session.copy_input_to_device(&vec![0.5f32; 3 * 512 * 512])?;
     /// session.run_buffers()?;
     /// let mut rows = vec![0f32; 16128 * 7];
@@ -209,11 +209,11 @@ impl Session {
     /// outputs have a fence.
     ///
     /// ```
-    /// use gsttrt::session::{Session, SessionOptions};
-    /// use gsttrt::tensor::{Tensor, Tensors};
+    /// use gsttrt_core::session::{Session, SessionOptions};
+    /// use gsttrt_core::tensor::{Tensor, Tensors};
     ///
-    /// # fn main() -> gsttrt::error::Result<()> {
-    /// let mut session = Session::open("tests/models/shapes.onnx", &SessionOptions::default())?;
+    /// # fn main() -> gsttrt_core::error::Result<()> {
+    /// let mut session = Session::open("../tests/models/shapes.onnx", &SessionOptions::default())?;
     /// let picture = Tensor::from_slice("picture", &[1, 3, 512, 512], &vec![0.5f32; 3 * 512 * 512]);
     /// let outputs = session.run_tensor(Tensors::new(vec![picture], None, None))?;
     /// assert_eq!(outputs[0].desc().to_string(), "output0 f32 1x16128x7");

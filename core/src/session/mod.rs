@@ -40,7 +40,7 @@ pub use options::parse_options;
 /// How to load and run a model; the defaults are those of trtinfer.
 ///
 /// ```
-/// use gsttrt::session::{BackendPreference, SessionOptions};
+/// use gsttrt_core::session::{BackendPreference, SessionOptions};
 ///
 /// let mut options = SessionOptions::default();
 /// options.backend = BackendPreference::Named("cpu");
@@ -79,10 +79,10 @@ pub struct SessionOptions {
 /// parallel, open several sessions.
 ///
 /// ```
-/// use gsttrt::session::{Session, SessionOptions};
+/// use gsttrt_core::session::{Session, SessionOptions};
 ///
-/// # fn main() -> gsttrt::error::Result<()> {
-/// let mut session = Session::open("tests/models/shapes.onnx", &SessionOptions::default())?;
+/// # fn main() -> gsttrt_core::error::Result<()> {
+/// let mut session = Session::open("../tests/models/shapes.onnx", &SessionOptions::default())?;
 /// assert_eq!(session.input().to_string(), "images f32 1x3x512x512");
 /// assert_eq!(session.outputs()[0].to_string(), "output0 f32 1x16128x7");
 ///
@@ -248,10 +248,10 @@ impl Session {
     /// Runs the model on the bytes of its input, which need no alignment, and returns all outputs in host memory.
     ///
     /// ```
-    /// use gsttrt::session::{Session, SessionOptions};
+    /// use gsttrt_core::session::{Session, SessionOptions};
     ///
-    /// # fn main() -> gsttrt::error::Result<()> {
-    /// let mut session = Session::open("tests/models/shapes-f16.onnx", &SessionOptions::default())?;
+    /// # fn main() -> gsttrt_core::error::Result<()> {
+    /// let mut session = Session::open("../tests/models/shapes-f16.onnx", &SessionOptions::default())?;
     /// let picture = vec![0u8; session.input().bytes().unwrap()];
     /// for tensor in session.run_bytes(&picture)? {
     ///     println!("{}: {} bytes", tensor.desc(), tensor.bytes().unwrap().len());

@@ -51,7 +51,7 @@ fn names() -> impl Iterator<Item = &'static str> {
 /// Reads options from texts like `backend=cpu`.
 ///
 /// ```
-/// let (options, postprocess) = gsttrt::session::parse_options(["input-size=640x480", "classes=person,car"]).unwrap();
+/// let (options, postprocess) = gsttrt_core::session::parse_options(["input-size=640x480", "classes=person,car"]).unwrap();
 /// assert_eq!(options.input_size, Some((640, 480)));
 /// assert_eq!(postprocess.classes, "person,car");
 /// ```

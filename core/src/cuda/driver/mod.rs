@@ -38,7 +38,7 @@ pub use stream::{Launch, Stream, StreamRole};
 /// Whether CUDA can be used on this machine.
 ///
 /// ```
-/// use gsttrt::session::GpuStatus;
+/// use gsttrt_core::session::GpuStatus;
 ///
 /// match GpuStatus::detect() {
 ///     GpuStatus::Available(count) => println!("{count} GPUs"),
