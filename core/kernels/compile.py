@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MPL-2.0
-"""CUDA C++ to PTX by NVRTC, without a CUDA toolkit; kernels/build.sh calls this.
+"""CUDA C++ to PTX by NVRTC, without a CUDA toolkit; build.sh calls this.
 
     compile.py LIBRARIES OUT FILE.cu…
 
