@@ -191,9 +191,14 @@ need_gstreamer() {
 
 # Everything needed to build and run the plugin.
 setup_build() {
+    local fetching
     need_cargo
+    # Crates come while apt installs. Where they do not, the build says why.
+    cargo fetch --manifest-path "$ROOT/Cargo.toml" --locked --quiet --target "$(rustc -vV | sed -n 's/^host: //p')" </dev/null 2>/dev/null &
+    fetching=$!
     [ "${TRT_SETUP:-}" = skip ] ||
         need_packages "what builds and runs GStreamer plugins" "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}"
+    wait "$fetching" || true
     need_gstreamer
 }
 

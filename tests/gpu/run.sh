@@ -19,6 +19,7 @@
 #   download    … trtnms ! cudadownload ! x264enc gives a file
 #   program     gst-trt: what doctor finds and tries, an engine built ahead, figures   (needs TensorRT with its builder)
 #   serve       gst-trt serve: SERVE_SOURCES clips at their own pace share a model; fps of each, CUDA contexts, latency, memory
+#   gpus        one pipeline whose decoders are on two GPUs, one shared model: an instance and a CUDA context for each   (needs two GPUs)
 #   start       gst-trt from its start to the first boxes, with the engine in the cache
 #   zoo         what other packages' exporters gave, as tests/zoo/play.py plays it   (needs TensorRT with its builder, and numpy)
 #   kernels     preprocessing, decoding and suppression: times
@@ -501,6 +502,42 @@ row_serve() {
     done
 }
 
+# Two clips of two GPUs find what one finds alone, frame by frame, and libgstcuda made two contexts.
+two_gpus() {
+    local gst=$1 log=$WORK/gpus-$1.txt line decoder lines=() number
+    rm -f "$WORK"/gpus-*.jsonl
+    detector "draw=false" >"$WORK/gpus-detector"
+    for number in alone 0 1; do
+        decoder=nvh264dec
+        [ "$number" != 1 ] || decoder=nvh264device1dec
+        printf -v line 'filesrc location=%s ! qtdemux ! h264parse ! %s ! %s ! trtpublish drop=block location=%s ! fakesink' \
+            "$WORK/sample.mp4" "$decoder" "$(sed "s/trtinfer /trtinfer shared-model=both /" "$WORK/gpus-detector")" \
+            "$WORK/gpus-$number.jsonl"
+        lines+=("$line")
+    done
+    # shellcheck disable=SC2086  # a launch line's words
+    "$gst" gst-launch-1.0 -q ${lines[0]} || return
+    # shellcheck disable=SC2086
+    GST_DEBUG=cudacontext:6 GST_DEBUG_NO_COLOR=1 "$gst" gst-launch-1.0 -q ${lines[1]} ${lines[2]} 2>"$log" || { tail -n 5 "$log"; return 1; }
+    for number in 0 1; do
+        cmp "$WORK/gpus-alone.jsonl" "$WORK/gpus-$number.jsonl" || return
+    done
+    number=$(grep -c 'Created' "$log")
+    echo "$(wc -l <"$WORK/gpus-1.jsonl") frames of each GPU are those of one alone; CUDA contexts made: $number"
+    [ "$number" = 2 ]
+}
+
+row_gpus() {
+    local gst
+    for gst in $GSTREAMERS; do
+        if [ "$(nvidia-smi --list-gpus | wc -l)" -ge 2 ]; then
+            judge "decoders of two GPUs, one shared model" "$gst" "the same boxes, 2 contexts" two_gpus "$gst"
+        else
+            skip "decoders of two GPUs" "there is one GPU"
+        fi
+    done
+}
+
 row_program() {
     local gst
     for gst in $GSTREAMERS; do
@@ -643,7 +680,7 @@ row_sanitize() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(plans boxes score build engines properties lean copies frames batches units chain download program serve start zoo kernels library tensors regular memcheck sanitize)
+[ $# -gt 0 ] || ROWS=(plans boxes score build engines properties lean copies frames batches units chain download program serve gpus start zoo kernels library tensors regular memcheck sanitize)
 GSTREAMERS=${GSTREAMERS:-$(gstreamers_here | tr '\n' ' ')}
 setup || exit 1
 for each in "${ROWS[@]}"; do
