@@ -10,7 +10,7 @@ were dropped; latency from the decoder and, with RTSP, from the camera to result
 the process, at the beginning and at the end; and the CUDA contexts of the process, by the log of GStreamer's CUDA library. `gpus` is how
 many GPUs are in use, 0 for a run on the CPU, which is for trying out this script. Exit status 1 where a bar is missed: a context for each
 GPU in use, and 29.5 frames a second of 30 of each source.
-Needs nothing but Python, and for rtsp=true a /usr/bin/python3 with gi and GStreamer's RTSP server.
+Needs nothing but Python, and for rtsp=true the GStreamer elements that read it.
 """
 
 import json
@@ -28,8 +28,9 @@ import urllib.error
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-SERVER = ROOT / "gst-trt/tests/common/rtsp_server.py"
+SERVER = ROOT / "tests/bench/rtsp_cameras.py"
 FPS_SHARE = 29.5 / 30
+CAMERAS_OF_A_SERVER = 16
 DEFAULTS = {
     "program": "gst-trt", "clip": str(ROOT / "tests/data/sample.mp4"), "model": str(ROOT / "tests/models/shapes.onnx"), "sources": "16",
     "seconds": "30", "settle": "10", "fps": "30", "batch": "16", "backend": "tensorrt", "infer": "", "gpus": "1", "rtsp": "false",
@@ -144,14 +145,15 @@ def tail(journal):
 
 
 def cameras(options, sources):
+    # More than one, for Python uses one core.
     servers, addresses = [], []
-    for _ in range(sources):
-        server = subprocess.Popen(["/usr/bin/python3", str(SERVER), "0", options["clip"], "live"], stdout=subprocess.PIPE, text=True)
+    for first in range(0, sources, CAMERAS_OF_A_SERVER):
+        server = subprocess.Popen([sys.executable, str(SERVER), "0", options["clip"]], stdout=subprocess.PIPE, text=True)
         servers.append(server)
         port = server.stdout.readline().strip()
         if not port.isdigit():
-            sys.exit("The RTSP server does not start: it needs /usr/bin/python3 with gi and GStreamer's RTSP server.")
-        addresses.append(f"rtspt://127.0.0.1:{port}/live")
+            sys.exit("The RTSP server does not start, see above.")
+        addresses += [f"rtspt://127.0.0.1:{port}/{number}" for number in range(first, min(first + CAMERAS_OF_A_SERVER, sources))]
     return servers, addresses
 
 

@@ -18,7 +18,7 @@
 #   chain       tests of the whole chain: frames stay in GPU memory; tee, seeks, 100 state cycles without growth
 #   download    … trtnms ! cudadownload ! x264enc gives a file
 #   program     gst-trt: what doctor finds and tries, an engine built ahead, figures   (needs TensorRT with its builder)
-#   serve       gst-trt serve: SERVE_SOURCES clips at their own pace share a model; fps of each, CUDA contexts, latency, memory
+#   serve       gst-trt serve: SERVE_SOURCES clips at their own pace, or cameras, share a model; fps of each, CUDA contexts, latency, memory
 #   gpus        one pipeline whose decoders are on two GPUs, one shared model: an instance and a CUDA context for each   (needs two GPUs)
 #   start       gst-trt from its start to the first boxes, with the engine in the cache
 #   zoo         what other packages' exporters gave, as tests/zoo/play.py plays it   (needs TensorRT with its builder, and numpy)
@@ -44,8 +44,9 @@
 #   TIMEOUT_S    seconds for one run of compute-sanitizer (default: 400)
 #   RACECHECK    words in the names of the tests for racecheck, which is by far the slowest (default: all tests); without those
 #                that take it longest: gpu_boxes:: gpu_pixels:: --skip every_layout --skip crowds_
-#   SERVE_SOURCES, SERVE_SECONDS
-#                of the row serve: how many sources, with commas between, and for how long (default: 16; 30)
+#   SERVE_SOURCES, SERVE_SECONDS, SERVE_RTSP
+#                of the row serve: how many sources, with commas between, for how long, and whether they are cameras by RTSP, of a
+#                server on this machine (default: 16; 30; false)
 #   WORK         folder for what is made here           (default: /root/k/proof where the GStreamers of a bundle are, else a new one)
 set -uo pipefail
 
@@ -475,7 +476,8 @@ row_zoo() {
 
 # Python must not get the GStreamer's libraries, so the program is a script.
 served() {
-    local gst=$1 sources=$2 model=$WORK/yolov8s.onnx batch=16
+    local gst=$1 sources=$2 model=$WORK/yolov8s.onnx batch=16 clip=hd
+    [ "${SERVE_RTSP:-false}" = false ] || clip=camera
     # The small model takes no batches.
     [ -f "$model" ] || model=$MODEL batch=1
     mkdir -p "$WORK/serve-$gst"
@@ -486,8 +488,8 @@ $(declare -f native bundle in26)
 $gst env GST_DEBUG="\${GST_DEBUG:-}" GST_DEBUG_NO_COLOR=1 "$WORK/gst-trt" "\$@"
 END
     chmod +x "$WORK/serve-$gst/gst-trt"
-    SERVE_TMP=$WORK/serve-$gst python3 tests/bench/serve_sources.py "program=$WORK/serve-$gst/gst-trt" "clip=$WORK/hd.mp4" \
-        "model=$model" "batch=$batch" "sources=$sources" "seconds=${SERVE_SECONDS:-30}" "infer=$(full)precision=fp16 optimization-level=${LEVEL:-3}" \
+    SERVE_TMP=$WORK/serve-$gst python3 tests/bench/serve_sources.py "program=$WORK/serve-$gst/gst-trt" "clip=$WORK/$clip.mp4" \
+        "rtsp=${SERVE_RTSP:-false}" "model=$model" "batch=$batch" "sources=$sources" "seconds=${SERVE_SECONDS:-30}" "infer=$(full)precision=fp16 optimization-level=${LEVEL:-3}" \
         "json=$WORK/serve-$gst/$sources.json" "journal=$WORK/serve-$gst/$sources.journal"
 }
 
@@ -496,6 +498,7 @@ row_serve() {
     for gst in $GSTREAMERS; do
         for sources in ${list//,/ }; do
             name="serve $sources sources"
+            [ "${SERVE_RTSP:-false}" = false ] || name="serve $sources cameras"
             judge "$name" "$gst" "≥ 29.5 fps each, one CUDA context" served "$gst" "$sources"
             sed 's/^/      /' "$WORK/log-${name//[^a-z0-9]/-}-$gst"
         done
