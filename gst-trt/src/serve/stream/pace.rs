@@ -26,6 +26,14 @@ struct PaceState {
     open: bool,
 }
 
+impl PaceState {
+    /// When it is time for the frame; unknown before the first one has its result.
+    fn due(&self, time: gst::ClockTime) -> Option<Instant> {
+        let since = time.saturating_sub(self.first?);
+        Some(self.begun? + Duration::from_nanos(since.nseconds()))
+    }
+}
+
 impl Pace {
     /// Lets frames wait that enter by `entry`; those that have their results come to `exit`.
     pub fn keep(entry: &gst::Pad, exit: &gst::Pad) -> Arc<Self> {
@@ -81,11 +89,10 @@ impl Pace {
             return;
         }
         while !state.open {
-            let (Some(first), Some(begun)) = (state.first, state.begun) else {
+            let Some(due) = state.due(time) else {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            let due = begun + Duration::from_nanos(time.saturating_sub(first).nseconds());
             let left = due.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
@@ -110,16 +117,14 @@ mod tests {
         let pace = Arc::new(Pace::default());
         pace.wait(at(1000));
         let waiting = pace.clone();
-        let second = thread::spawn(move || {
-            waiting.wait(at(1040));
-            Instant::now()
-        });
-        assert!(!second.is_finished(), "a model is loaded");
-        let begun = Instant::now();
+        let due = |time| pace.state.lock().unwrap().due(at(time));
+        assert_eq!(due(1040), None, "a model is loaded");
+        let second = thread::spawn(move || waiting.wait(at(1040)));
         pace.begin();
+        let begun = due(1000).unwrap();
         pace.begin(); // later results change nothing
-        let came = second.join().unwrap() - begun;
-        assert!(came >= Duration::from_millis(40), "{came:?}");
+        assert_eq!(due(1040), Some(begun + Duration::from_millis(40)));
+        second.join().unwrap();
         pace.wait(at(1000)); // it is late, and does not wait
     }
 

@@ -231,6 +231,10 @@ fn values_have_room_next_to_the_names_of_destinations() {
 
         let values = sizes(&mut browser, "dd", "width");
         assert!(values.len() >= 4 * 6 && values.iter().all(|width| *width >= 80.0), "{width}: {values:?}");
+        let cells = sizes(&mut browser, "#models .file", "width");
+        assert!(!cells.is_empty() && cells.iter().all(|width| *width >= 80.0), "{width}: {cells:?}");
+        let fits = "[...document.querySelectorAll('.scroll, body')].every((box) => box.scrollWidth <= box.clientWidth)";
+        assert_eq!(browser.evaluate(fits), true, "{width}: something is cut off at the right");
         let names = sizes(&mut browser, "dt", "width");
         assert!(names.iter().all(|width| *width >= 80.0), "{width}: {names:?}");
         let cards = sizes(&mut browser, ".source", "height");
