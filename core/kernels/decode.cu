@@ -19,8 +19,9 @@ inline constexpr u32 UNROLL = 8;
 inline constexpr u32 FULL_WARP_MASK = 0xffffffff;
 inline constexpr u32 NONE = 0xffffffff;
 
-// The meaning of the four numbers of a box.
-enum BoxEncoding : u32 { CORNERS, CENTER, CENTER_SHARES, CENTER_CELLS, CORNERS_YX_SHARES };
+// The meaning of the numbers of a box: four, but the last two have four distributions of BINS numbers.
+enum BoxEncoding : u32 { CORNERS, CENTER, CENTER_SHARES, CENTER_CELLS, CORNERS_YX_SHARES, CORNERS_SHARES, CORNER_DISTANCES, MIDDLE_DISTANCES };
+inline constexpr u32 BINS = 8;
 
 // The cells of one stride, of a head that has one row for each.
 struct Level {
@@ -63,20 +64,33 @@ __device__ __forceinline__ float4 from_center(float cx, float cy, float w, float
     return make_float4(cx - dx, cy - dy, cx + dx, cy + dy);
 }
 
-__device__ float4 from_cell(const DecodeParams& p, u32 row, float x, float y, float w, float h) {
+// exp in double, rounded.
+__device__ __forceinline__ float exp_of(float value) {
+    return static_cast<float>(exp(static_cast<double>(value)));
+}
+
+// Column, row and stride of the cell of a row; all 0 beyond the grid, so boxes of no size.
+__device__ __forceinline__ float3 cell_of(const DecodeParams& p, u32 row) {
     u32 cell = row;
     for (int i = 0; i < 4; i++) {
         const Level level = p.levels[i];
-        if (cell < level.cells) {
-            const float gx = static_cast<float>(cell % level.columns), gy = static_cast<float>(cell / level.columns);
-            const float stride = static_cast<float>(level.stride);
-            const float ew = static_cast<float>(exp(static_cast<double>(w)));
-            const float eh = static_cast<float>(exp(static_cast<double>(h)));
-            return from_center((x + gx) * stride, (y + gy) * stride, ew * stride, eh * stride);
-        }
+        if (cell < level.cells)
+            return make_float3(static_cast<float>(cell % level.columns), static_cast<float>(cell / level.columns), static_cast<float>(level.stride));
         cell -= level.cells;
     }
-    return make_float4(0, 0, 0, 0);
+    return make_float3(0, 0, 0);
+}
+
+__device__ float4 from_cell(const DecodeParams& p, u32 row, float x, float y, float w, float h) {
+    const float3 cell = cell_of(p, row);
+    return from_center((x + cell.x) * cell.z, (y + cell.y) * cell.z, exp_of(w) * cell.z, exp_of(h) * cell.z);
+}
+
+// Distances in cells from a place in the cell, both ways.
+__device__ float4 from_edges(const DecodeParams& p, u32 row, float place, float left, float top, float right, float bottom) {
+    const float3 cell = cell_of(p, row);
+    const float x = (cell.x + place) * cell.z, y = (cell.y + place) * cell.z;
+    return make_float4(x - left * cell.z, y - top * cell.z, x + right * cell.z, y + bottom * cell.z);
 }
 
 __device__ __forceinline__ float4 box_of(const DecodeParams& p, u32 row, float a, float b, float c, float d) {
@@ -85,7 +99,10 @@ __device__ __forceinline__ float4 box_of(const DecodeParams& p, u32 row, float a
         case CENTER: return from_center(a, b, c, d);
         case CENTER_SHARES: return from_center(a * p.width, b * p.height, c * p.width, d * p.height);
         case CENTER_CELLS: return from_cell(p, row, a, b, c, d);
-        default: return make_float4(b * p.width, a * p.height, d * p.width, c * p.height);
+        case CORNERS_YX_SHARES: return make_float4(b * p.width, a * p.height, d * p.width, c * p.height);
+        case CORNERS_SHARES: return make_float4(a * p.width, b * p.height, c * p.width, d * p.height);
+        case CORNER_DISTANCES: return from_edges(p, row, 0.0f, a, b, c, d);
+        default: return from_edges(p, row, 0.5f, a, b, c, d);
     }
 }
 
@@ -183,7 +200,28 @@ __device__ __forceinline__ float4 numbers_of(const Source& boxes, u32 row) {
     return make_float4(numbers[0], numbers[1], numbers[2], numbers[3]);
 }
 
+// The mean of a distribution over 0, 1, …, by the softmax of BINS numbers from `first` on.
+__device__ float mean_of(const Source& boxes, u32 row, u32 first) {
+    float greatest = -infinity(), sum = 0, weighted = 0;
+#pragma unroll 1  // for few boxes of few heads
+    for (u32 bin = 0; bin < BINS; bin++) {
+        const float value = number(boxes, row, first + bin);
+        if (value > greatest) greatest = value;
+    }
+#pragma unroll 1
+    for (u32 bin = 0; bin < BINS; bin++) {
+        const float weight = exp_of(number(boxes, row, first + bin) - greatest);
+        sum += weight;
+        weighted += weight * static_cast<float>(bin);
+    }
+    return weighted / sum;
+}
+
 __device__ __forceinline__ float4 box_of(const DecodeParams& p, u32 row, float4 numbers) {
+    if (p.encoding >= CORNER_DISTANCES) {
+        const Source& boxes = p.sources[0];
+        numbers = make_float4(mean_of(boxes, row, 0), mean_of(boxes, row, BINS), mean_of(boxes, row, 2 * BINS), mean_of(boxes, row, 3 * BINS));
+    }
     return box_of(p, row, numbers.x, numbers.y, numbers.z, numbers.w);
 }
 

@@ -127,16 +127,20 @@ fn score(random: &mut Random) -> f32 {
     }
 }
 
-/// Four numbers of a box.
-fn numbers(encoding: BoxEncoding, random: &mut Random, size: f32) -> [f32; 4] {
+/// The numbers of a box.
+fn numbers(encoding: BoxEncoding, random: &mut Random, size: f32) -> Vec<f32> {
     let (x, y) = (random.between(0.0, size), random.between(0.0, size));
     let (w, h) = (random.between(-2.0, size * 0.5), random.between(-2.0, size * 0.5));
     match encoding {
-        BoxEncoding::Center => [x, y, w, h],
-        BoxEncoding::CenterShares => [x / size, y / size, w / size, h / size],
-        BoxEncoding::CenterCells => [(); 4].map(|()| random.between(-2.0, 5.0)),
-        BoxEncoding::Corners => [x, y, x + w, y + h],
-        BoxEncoding::CornersYxShares => [y / size, x / size, (y + h) / size, (x + w) / size],
+        BoxEncoding::Center => vec![x, y, w, h],
+        BoxEncoding::CenterShares => vec![x / size, y / size, w / size, h / size],
+        BoxEncoding::CenterCells => (0..4).map(|_| random.between(-2.0, 5.0)).collect(),
+        BoxEncoding::Corners => vec![x, y, x + w, y + h],
+        BoxEncoding::CornersYxShares => vec![y / size, x / size, (y + h) / size, (x + w) / size],
+        BoxEncoding::CornersShares => vec![x / size, y / size, (x + w) / size, (y + h) / size],
+        BoxEncoding::CornerDistances | BoxEncoding::MiddleDistances => {
+            (0..encoding.width()).map(|_| random.between(-6.0, 6.0)).collect()
+        }
     }
 }
 
@@ -218,7 +222,8 @@ fn head(
                 Dim::Batch => 1,
                 Dim::Rows => rows as i64,
                 Dim::Columns => columns as i64,
-                Dim::Prototypes | Dim::Height | Dim::Width | Dim::One => unreachable!("made above, or of a map"),
+                Dim::One => 1,
+                Dim::Prototypes | Dim::Height | Dim::Width => unreachable!("made above, or of a map"),
             })
             .collect();
         let dtype = if spec.class == ElementClass::Any { ids } else { floats };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A score for each class of the frame as a whole.
 
-use super::recognise::Confidence;
+use super::recognise::{Confidence, HeadCandidate};
 use super::{CLASSES_ONLY, Column, HeadFormat, Task, YOLO, floats};
 use crate::image::geometry::ResizeMode;
 use crate::image::transform::InputTransform;
@@ -20,14 +20,21 @@ pub static HEAD: HeadFormat = HeadFormat {
     needs_nms: false,
     // A single number may mean anything, and YOLO-NAS calls a list of boxes this.
     likely: |candidate| match candidate.hints.task.as_str() {
-        "" if candidate.name.contains("flat_predictions") => None,
-        "" if candidate.is_alone && candidate.columns > 1 => Some(Confidence::Shape),
+        "" if candidate.name.contains("flat_predictions") || !candidate.follows_batch() => None,
+        "" if candidate.is_alone && candidate.columns > 1 && has_classes(candidate) => Some(Confidence::Shape),
         "" => None,
         _ => Some(Confidence::Sign),
     },
     #[cfg(test)]
     gold,
 };
+
+/// Whether the numbers are of classes, unless they look like something else and neither labels nor a softmax speak for classes: a vector that
+/// tells pictures apart, an embedding, has a multiple of 64 numbers, and a row of YOLOv7's own suppression has 7.
+fn has_classes(candidate: &HeadCandidate) -> bool {
+    let looks_different = candidate.columns % 64 == 0 || candidate.columns == 7;
+    !looks_different || candidate.hints.has_probabilities || candidate.is_labelled(candidate.classes_without(0))
+}
 
 #[cfg(test)]
 fn gold(make: super::tests::MakeTensor) -> super::tests::Gold {

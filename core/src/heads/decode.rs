@@ -7,6 +7,8 @@
 //! - The class is the first of those with the greatest score; NaN is never greatest. Score = objectness × class score.
 //! - The score of a logit is 1 / (1 + exp of minus the logit), in f64 and then rounded to f32.
 //! - Pixels from 0..1: × width of the input for x and width, × height for y and height.
+//! - Means of distributions: the greatest number is taken off each, e = exp in f64 and rounded to f32, and (0·e₀ + 1·e₁ + …) / (e₀ + e₁ + …),
+//!   both summed in this order. Left = (gx + o) × stride − mean × stride with o = 0 or 0.5; top, right, bottom alike.
 //! - YOLOX: cx = (x + gx) × stride, w = (exp in f64 of w, rounded to f32) × stride; y and h alike.
 //! - Corners from a centre: half = size × 0.5, then centre − half and centre + half.
 
@@ -14,7 +16,7 @@ use std::array::from_fn;
 
 use half::f16;
 
-use super::{BoxEncoding, Column, DecodeKernel, Head, TensorView, Thresholds};
+use super::{BINS, BoxEncoding, Column, DecodeKernel, Head, TensorView, Thresholds};
 use crate::image::Candidate;
 use crate::image::geometry::BBox;
 use crate::tensor::{DType, Element, Tensor};
@@ -60,13 +62,18 @@ impl Grid {
 impl Head {
     /// The grid that has one cell for each row.
     pub fn grid(&self) -> Option<Grid> {
-        let strides = STRIDES.into_iter().find(|strides| cells(strides, self.input) == self.rows as u64)?;
+        let strides = strides_of(self.rows as u64, self.input)?;
         Some(Grid { strides, input: self.input })
     }
 
     fn input(&self) -> (f32, f32) {
         (self.input.0 as f32, self.input.1 as f32)
     }
+}
+
+/// The strides of a grid over the input with one cell for each row.
+pub(super) fn strides_of(rows: u64, input: (u32, u32)) -> Option<&'static [u32]> {
+    STRIDES.into_iter().find(|strides| cells(strides, input) == rows)
 }
 
 /// Rows for each cell of a grid over the input; `None` where there is no whole number of them.
@@ -218,15 +225,38 @@ fn viewed(outputs: &[&Tensor], view: &TensorView, row: usize, i: usize) -> f32 {
     number(outputs[view.output], view.first + row * view.row_stride + i * view.column_stride)
 }
 
-/// The numbers of the box of a row.
+/// The numbers of the box of a row, or the means of its distributions.
 fn four(outputs: &[&Tensor], boxes: &TensorView, row: usize) -> [f32; 4] {
-    from_fn(|i| viewed(outputs, boxes, row, i))
+    let number = |i| viewed(outputs, boxes, row, i);
+    if boxes.count == 4 { from_fn(number) } else { from_fn(|side| mean(from_fn(|bin| number(side * BINS + bin)))) }
+}
+
+/// The mean of a distribution over 0, 1, …, by the softmax of these numbers.
+fn mean(numbers: [f32; BINS]) -> f32 {
+    let greatest =
+        numbers.into_iter().fold(f32::NEG_INFINITY, |most, number| if number > most { number } else { most });
+    let (mut sum, mut weighted) = (0.0, 0.0);
+    for (value, number) in (0u8..).zip(numbers) {
+        let weight = exp(number - greatest);
+        sum += weight;
+        weighted += weight * f32::from(value);
+    }
+    weighted / sum
+}
+
+fn exp(value: f32) -> f32 {
+    f64::from(value).exp() as f32
 }
 
 /// Centre in cells, size as logarithm of cells.
 fn from_cell([gx, gy, stride]: [f32; 3], [x, y, w, h]: [f32; 4]) -> BBox {
-    let exp = |value: f32| f64::from(value).exp() as f32;
     BBox::from_center((x + gx) * stride, (y + gy) * stride, exp(w) * stride, exp(h) * stride)
+}
+
+/// Distances in cells from a place in the cell, both ways.
+fn from_edges([gx, gy, stride]: [f32; 3], place: f32, [left, top, right, bottom]: [f32; 4]) -> BBox {
+    let (x, y) = ((gx + place) * stride, (gy + place) * stride);
+    BBox::new(x - left * stride, y - top * stride, x + right * stride, y + bottom * stride)
 }
 
 fn sigmoid(logit: f32) -> f32 {
@@ -245,12 +275,16 @@ pub(crate) fn least_logit(least: f32) -> f32 {
 fn box_of(encoding: BoxEncoding, head: &Head, grid: Option<Grid>, row: usize, numbers: [f32; 4]) -> BBox {
     let (width, height) = head.input();
     let [a, b, c, d] = numbers;
+    let cell = || grid.map_or([0.0; 3], |grid| grid.cell(row));
     match encoding {
         BoxEncoding::Corners => BBox::new(a, b, c, d),
         BoxEncoding::Center => BBox::from_center(a, b, c, d),
         BoxEncoding::CenterShares => BBox::from_center(a * width, b * height, c * width, d * height),
-        BoxEncoding::CenterCells => from_cell(grid.map_or([0.0; 3], |grid| grid.cell(row)), numbers),
+        BoxEncoding::CenterCells => from_cell(cell(), numbers),
         BoxEncoding::CornersYxShares => BBox::new(b * width, a * height, d * width, c * height),
+        BoxEncoding::CornersShares => BBox::new(a * width, b * height, c * width, d * height),
+        BoxEncoding::CornerDistances => from_edges(cell(), 0.0, numbers),
+        BoxEncoding::MiddleDistances => from_edges(cell(), 0.5, numbers),
     }
 }
 

@@ -6,10 +6,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::decode::{self, Sink};
-use super::{
-    BoxEncoding, COLUMNS_OF_ROWS, Column, ColumnSizes, DecodeKernel, Dim, HeadFormat, ModelHints, OutputSpec,
-    ROWS_OF_COLUMNS, Thresholds, recognise,
-};
+use super::{Column, ColumnSizes, DecodeKernel, Dim, HeadFormat, ModelHints, OutputSpec, Thresholds, recognise};
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::Candidate;
 use crate::image::keypoints::KeypointShape;
@@ -63,11 +60,12 @@ impl Head {
             let width = |column: &Column| column.width(&sizes).unwrap_or(0);
             let before: usize = spec.columns[..place].iter().map(width).sum();
             let all: usize = spec.columns.iter().map(width).sum();
-            let (row_stride, column_stride) = match spec.dims {
-                COLUMNS_OF_ROWS => (1, self.rows),
-                ROWS_OF_COLUMNS => (all, 1),
-                dims if dims.contains(&Dim::Rows) => (1, 1),
-                _ => (0, 1),
+            let at = |dim| spec.dims.iter().position(|&other| other == dim);
+            let (row_stride, column_stride) = match (at(Dim::Rows), at(Dim::Columns)) {
+                (Some(row), Some(column)) if column < row => (1, self.rows),
+                (Some(_), Some(_)) => (all, 1),
+                (Some(_), None) => (1, 1),
+                (None, _) => (0, 1),
             };
             let count = width(&spec.columns[place]);
             Some(TensorView { output, first: before * column_stride, row_stride, column_stride, count })
@@ -104,6 +102,7 @@ pub struct Decoder {
     outputs: SmallVec<[(usize, TensorDesc); 4]>,
     head: Head,
     classes: Option<usize>,
+    doubt: Option<Vec<&'static HeadFormat>>,
 }
 
 impl Decoder {
@@ -137,17 +136,22 @@ impl Decoder {
             keypoints: hints.keypoints.as_ref().map(|keypoints| keypoints.shape),
             input: hints.input.ok_or_else(unknown)?,
         };
-        if format.has_boxes() && format.encoding() == BoxEncoding::CenterCells && head.grid().is_none() {
+        if format.has_boxes() && format.encoding().is_of_cells() && head.grid().is_none() {
             let (width, height) = head.input;
-            let what = format!("{} rows do not form a YOLOX grid over an input of {width}x{height}", head.rows);
+            let what = format!("{} rows do not form the grid of {format} over an input of {width}x{height}", head.rows);
             return Err(Error::new(ErrorKind::Settings, what)
                 .remedy("Set layout=auto on trtnms, or the layout that the model has"));
         }
-        Ok(Decoder { outputs, head, classes: found.classes.or(hints.classes) })
+        Ok(Decoder { outputs, head, classes: found.classes.or(hints.classes), doubt: found.doubt })
     }
 
     pub fn format(&self) -> &'static HeadFormat {
         self.head.format
+    }
+
+    /// Where nothing but their dimensions says that the outputs have this layout: the other ones that they may have.
+    pub fn doubt(&self) -> Option<&[&'static HeadFormat]> {
+        self.doubt.as_deref()
     }
 
     /// What the first of the outputs that this reads is.

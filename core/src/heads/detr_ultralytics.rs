@@ -18,7 +18,12 @@ pub static HEAD: HeadFormat = HeadFormat {
         _ if candidate.hints.rtdetr() && candidate.hints.head.is_empty() => Some(Confidence::Sign),
         _ if candidate.hints.rtdetr() => Some(Confidence::Shape),
         _ if candidate.hints.ultralytics || candidate.columns == 6 || candidate.columns >= candidate.rows => None,
-        AnchorGrid::Few if candidate.is_alone => Some(Confidence::Shape),
+        // It has 300 queries.
+        AnchorGrid::Few
+            if candidate.is_alone && (candidate.rows == 300 || candidate.is_labelled(candidate.classes_without(4))) =>
+        {
+            Some(Confidence::Shape)
+        }
         _ => None,
     },
     #[cfg(test)]

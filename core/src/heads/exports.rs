@@ -21,6 +21,23 @@ pub(super) fn remedy(outputs: &[TensorDesc]) -> Option<&'static str> {
             "For RT-DETR, D-FINE, DEIM and DEIMv2 set layout=detr-logits on trtnms; the scores of DETR and YOLOS are \
              a softmax, which is not supported",
         )
+    } else if let [TensorDesc { dims, .. }] = outputs
+        && dims.len() == 2
+        && dims[1] == 7
+    {
+        Some(
+            "If this is YOLOv7's export.py --end2end for ONNX Runtime, whose rows are as many as objects: export it without --end2end, \
+             for layout=yolov5, or without --max-wh, for layout=efficientnms. If it is the scores of 7 classes, set layout=classify on \
+             trtnms, or a label file with a line for each",
+        )
+    } else if let [TensorDesc { dims, .. }] = outputs
+        && dims.len() == 2
+        && dims[1] > 1
+    {
+        Some(
+            "If these are scores of classes, set layout=classify on trtnms, or a label file with a line for each. If it is a vector that \
+             tells pictures apart, an embedding, nothing is to be detected in it: read the outputs of trtinfer, or of a session",
+        )
     } else {
         None
     }

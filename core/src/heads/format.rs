@@ -103,7 +103,7 @@ pub enum Dim {
 /// What some elements of a row mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
-    /// Four numbers.
+    /// Four numbers, or four distributions.
     Box(BoxEncoding),
     Objectness,
     /// A score for each class.
@@ -135,7 +135,7 @@ pub enum Column {
     Depth,
 }
 
-/// How four numbers of a row encode its box; `BoxEncoding` in `kernels/decode.cu`.
+/// How numbers of a row encode its box; `BoxEncoding` in `kernels/decode.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoxEncoding {
     /// Left, top, right, bottom in pixels.
@@ -148,6 +148,32 @@ pub enum BoxEncoding {
     CenterCells,
     /// Top, left, bottom, right in 0..1.
     CornersYxShares,
+    /// Left, top, right, bottom in 0..1 of the input's size.
+    CornersShares,
+    /// Distances in cells to left, top, right, bottom, from the corner of the row's own cell that lies at the top left. Each is the
+    /// mean of a distribution over 0 to 7, which [`BINS`] numbers give by their softmax.
+    CornerDistances,
+    /// The same from the middle of the cell.
+    MiddleDistances,
+}
+
+/// Numbers of the distribution of a distance.
+pub(crate) const BINS: usize = 8;
+
+impl BoxEncoding {
+    /// Numbers of a row.
+    pub const fn width(self) -> usize {
+        if self.has_distributions() { 4 * BINS } else { 4 }
+    }
+
+    const fn has_distributions(self) -> bool {
+        matches!(self, BoxEncoding::CornerDistances | BoxEncoding::MiddleDistances)
+    }
+
+    /// Whether boxes are told from the cell of the row, so that there must be a grid.
+    pub(crate) fn is_of_cells(self) -> bool {
+        self == BoxEncoding::CenterCells || self.has_distributions()
+    }
 }
 
 /// The kernel that decodes a head.
@@ -356,7 +382,7 @@ impl Column {
     /// Elements of a row; `None` where that is not known.
     pub(super) fn width(self, sizes: &ColumnSizes) -> Option<usize> {
         match self {
-            Column::Box(_) => Some(4),
+            Column::Box(encoding) => Some(encoding.width()),
             Column::Objectness
             | Column::Score
             | Column::ClassId { .. }

@@ -9,7 +9,7 @@
 //! no head had before needs more: a [`BoxEncoding`] in `decode.rs` and `decode.cu`.
 //!
 //! Sources: the exporters and post-processing of each family (Ultralytics, YOLOv5/6/7, YOLOX, RT-DETR, D-FINE, TensorRT's
-//! EfficientNMS plugin, TensorFlow's detection zoo, DeepStream-Yolo).
+//! EfficientNMS plugin, TensorFlow's detection zoo, DeepStream-Yolo, pytorch-YOLOv4, NanoDet).
 
 mod background;
 pub mod classify;
@@ -26,6 +26,8 @@ pub mod efficientnms;
 pub mod end_to_end;
 mod exports;
 mod format;
+pub mod nanodet;
+pub mod nanodet_plus;
 pub mod obb;
 pub mod obb_end_to_end;
 pub mod pose;
@@ -42,6 +44,7 @@ pub mod semantic_logits;
 pub mod ssd;
 mod thresholds;
 pub mod yolo_nas;
+pub mod yolov4;
 pub mod yolov5;
 pub mod yolov8;
 pub mod yolov8_transposed;
@@ -55,7 +58,7 @@ pub use background::BackgroundClass;
 pub(crate) use decode::{ID_COLUMNS, is_count, least_logit, number};
 pub(crate) use decoder::Head;
 pub use decoder::{Decoder, MaskParts, MaskSource, TensorView};
-use format::ColumnSizes;
+use format::{BINS, ColumnSizes};
 pub use format::{BoxEncoding, Column, DecodeKernel, Dim, ElementClass, HeadFormat, OutputSpec, Suppress, Task};
 pub(crate) use recognise::check_task;
 pub use recognise::{ModelHints, Recognised, explain, recognise, recognise_outputs};
@@ -76,6 +79,9 @@ pub static HEADS: &[&HeadFormat] = &[
     &detr_logits::HEAD,
     &rf_detr::HEAD,
     &ssd::HEAD,
+    &yolov4::HEAD,
+    &nanodet::HEAD,
+    &nanodet_plus::HEAD,
     &deepstream_yolo::HEAD,
     &yolo_nas::HEAD,
     &pp_yoloe::HEAD,
@@ -125,6 +131,8 @@ const MAP_NOTE: &str = "For models that were trained with the normalisation of I
                         mean=0.485,0.456,0.406 std=0.229,0.224,0.225 on trtpreprocess";
 
 const ROWS_OF_COLUMNS: &[Dim] = &[Dim::Batch, Dim::Rows, Dim::Columns];
+/// As the boxes of pytorch-YOLOv4, which has one for all classes.
+const ROWS_OF_ONE_OF_COLUMNS: &[Dim] = &[Dim::Batch, Dim::Rows, Dim::One, Dim::Columns];
 const COLUMNS_OF_ROWS: &[Dim] = &[Dim::Batch, Dim::Columns, Dim::Rows];
 const ROWS: &[Dim] = &[Dim::Batch, Dim::Rows];
 const CLASSES_ONLY: &[Dim] = &[Dim::Batch, Dim::Columns];

@@ -8,7 +8,7 @@
 use smallvec::SmallVec;
 
 use super::background::BackgroundClass;
-use super::decode::rows_per_cell;
+use super::decode::{rows_per_cell, strides_of};
 use super::{Column, ColumnSizes, Dim, ElementClass, HEADS, HeadFormat, OutputSpec, exports};
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::keypoints::KeypointModel;
@@ -24,6 +24,10 @@ pub struct ModelHints {
     pub classes: Option<usize>,
     /// Width and height of the model's input.
     pub input: Option<(u32, u32)>,
+    /// How many pictures its input holds, where that is fixed.
+    pub batch: Option<i64>,
+    /// The last output is probabilities, such as by a softmax in the graph.
+    pub has_probabilities: bool,
     /// Boxes are final according to the metadata: Ultralytics' `end2end`, or `nms` in its `args`.
     pub end_to_end: bool,
     /// Ultralytics exported it: `author` in the metadata.
@@ -63,6 +67,30 @@ pub(super) struct HeadCandidate<'a> {
 }
 
 impl HeadCandidate<'_> {
+    /// The strides of the grid over the input with one cell for each row.
+    pub fn strides(&self) -> Option<&'static [u32]> {
+        strides_of(u64::try_from(self.rows).ok()?, self.hints.input?)
+    }
+
+    /// How many classes rows have, if so many of their elements are none.
+    pub fn classes_without(&self, others: usize) -> usize {
+        usize::try_from(self.columns).unwrap_or(0).saturating_sub(others)
+    }
+
+    /// Whether that is the number of labels.
+    pub fn is_labelled(&self, classes: usize) -> bool {
+        self.hints.classes == Some(classes)
+    }
+
+    /// Whether the output's first dimension may be that of the model's batch.
+    pub fn follows_batch(&self) -> bool {
+        match (self.hints.batch, self.output.dims.first()) {
+            // That of one picture, where those of a batch have been taken apart.
+            (Some(batch), Some(&first)) => first == batch || first == 1,
+            _ => true,
+        }
+    }
+
     /// Pixels of the model's input for one of a map, across and down, where that is a whole number and the same.
     pub fn pixels_of_map(&self) -> Option<i64> {
         let &[height, width] = self.output.dims.last_chunk()?;
@@ -111,6 +139,8 @@ pub(super) struct HeadMatch {
     /// The prototypes of masks, where there are some.
     pub coefficients: Option<usize>,
     confidence: Confidence,
+    /// Where nothing but the dimensions speaks for it: the other heads for which they speak, with less weight.
+    pub doubt: Option<Vec<&'static HeadFormat>>,
 }
 
 /// The head of a model with these outputs, whose dimensions may be open; `choice` is the user's.
@@ -156,7 +186,7 @@ pub struct Recognised {
 /// # Errors
 /// As [`recognise`].
 pub fn explain(outputs: &[TensorDesc], hints: &ModelHints) -> Result<Recognised> {
-    let HeadMatch { format, outputs: indices, classes, confidence, .. } = find(None, outputs, hints)?;
+    let HeadMatch { format, outputs: indices, classes, confidence, doubt, .. } = find(None, outputs, hints)?;
     let read: Vec<TensorDesc> = indices.iter().map(|&index| outputs[index].clone()).collect();
     let one = read.len() == 1;
     let (has, fits) = if one { ("has", "fits") } else { ("have", "fit") };
@@ -173,6 +203,10 @@ pub fn explain(outputs: &[TensorDesc], hints: &ModelHints) -> Result<Recognised>
         && classes == labels
     {
         reasons.push(format!("{labels} names for {classes} classes"));
+    }
+    if let Some(others) = doubt.filter(|others| !others.is_empty()) {
+        let names = others.iter().map(|format| format.name.to_string());
+        reasons.push(format!("it may be {} as well", join(names, "or")));
     }
     Ok(Recognised { format, outputs: indices, classes, reason: reasons.join("; ") })
 }
@@ -323,9 +357,19 @@ fn guessed(outputs: &[TensorDesc], hints: &ModelHints) -> Result<HeadMatch> {
         }
     }
     let strongest = found.iter().map(|found| found.confidence).max();
-    found.retain(|found| Some(found.confidence) == strongest);
+    let (mut found, weaker): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|found| Some(found.confidence) == strongest);
+    let weaker = weaker.into_iter().map(|found| found.format).collect::<Vec<_>>();
     match found.len() {
-        1 => Ok(found.remove(0)),
+        1 => {
+            let found = found.remove(0);
+            // Metadata, or as many labels as classes.
+            let is_told = hints.ultralytics
+                || !hints.task.is_empty()
+                || found.classes.is_some() && found.classes == hints.classes;
+            let is_doubtful = !is_told && (found.confidence == Confidence::Shape || !weaker.is_empty());
+            Ok(HeadMatch { doubt: is_doubtful.then_some(weaker), ..found })
+        }
         0 => Err(unknown(outputs, hints)),
         _ => Err(ambiguous(&found, outputs, hints)),
     }
@@ -438,6 +482,7 @@ fn fit(
         background,
         coefficients,
         confidence: Confidence::Sign,
+        doubt: None,
     })
 }
 

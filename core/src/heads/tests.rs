@@ -166,7 +166,7 @@ fn every_head_finds_its_gold_case() {
             assert_eq!(found, wanted, "{format} {:?}", tensors[0]);
         }
     }
-    let error = HeadFormat::of_name("yolov4").unwrap_err();
+    let error = HeadFormat::of_name("yolov3").unwrap_err();
     assert!(error.message().contains("auto, yolov5, yolov8,"), "{error}");
 }
 
@@ -373,7 +373,7 @@ fn a_decoder_needs_sizes() {
     assert!(error.message().contains("is still open"), "{error}");
     let outputs = [desc("output", DType::F32, &[1, 8401, 85])];
     let error = Decoder::new(Some(&yolox::HEAD), &outputs, &at(640)).err().unwrap();
-    assert!(error.message().contains("8401 rows do not form a YOLOX grid over an input of 640x640"), "{error}");
+    assert!(error.message().contains("8401 rows do not form the grid of yolox over an input of 640x640"), "{error}");
     let huge = [desc("output", DType::F32, &[1, i64::MAX, 85])];
     assert!(Decoder::new(Some(&yolov5::HEAD), &huge, &at(640)).is_err());
 }

@@ -2,7 +2,7 @@
 //! Rows of a box in grid cells, objectness and class scores.
 
 use super::recognise::{AnchorGrid, Confidence};
-use super::{BoxEncoding, Column, HeadFormat, ROWS_OF_COLUMNS, Task, YOLO, floats};
+use super::{BoxEncoding, Column, HeadFormat, ROWS_OF_COLUMNS, Task, YOLO, floats, nanodet};
 use crate::image::geometry::ResizeMode;
 use crate::image::transform::{Colors, InputTransform};
 
@@ -23,7 +23,8 @@ pub static HEAD: HeadFormat = HeadFormat {
         let is_it = candidate.grid == AnchorGrid::One
             && candidate.name == "output"
             && !candidate.hints.takes_exponentials
-            && !candidate.hints.ultralytics;
+            && !candidate.hints.ultralytics
+            && !nanodet::is_certain(candidate);
         is_it.then_some(Confidence::Sign)
     },
     #[cfg(test)]

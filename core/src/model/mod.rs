@@ -175,6 +175,11 @@ impl ModelInfo {
         ModelHints {
             classes: (!self.labels.is_empty()).then_some(self.labels.len()),
             input: Some(input),
+            batch: self.image_input().dims.first().copied().filter(|&batch| batch != Dims::DYNAMIC),
+            has_probabilities: self
+                .outputs
+                .last()
+                .is_some_and(|output| self.has_probabilities(&output.name) == Some(true)),
             end_to_end: suppressed || literal("end2end") == Some(true.into()),
             ultralytics: self.is_by_ultralytics(),
             description: text("description"),

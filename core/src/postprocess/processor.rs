@@ -194,7 +194,7 @@ impl Postprocessor {
 
     /// What the user may have to set, if neither the model file nor the user contains it.
     pub fn hints(&self, transform: &InputTransform) -> impl Iterator<Item = Error> {
-        self.input_hint(transform).into_iter().chain(self.background_hint())
+        self.input_hint(transform).into_iter().chain(self.background_hint()).chain(self.layout_hint())
     }
 
     /// For the input.
@@ -207,6 +207,17 @@ impl Postprocessor {
         let file = self.model.path.display();
         let note = Error::new(ErrorKind::Settings, format!("{file} does not contain the normalisation of its input"));
         Some(note.remedy(remedy))
+    }
+
+    /// For a layout that was chosen by the dimensions alone.
+    fn layout_hint(&self) -> Option<Error> {
+        let others: Vec<&str> = self.decoder.doubt()?.iter().map(|format| format.name).collect();
+        let (layout, file) = (self.decoder.format(), self.model.path.display());
+        let others =
+            if others.is_empty() { String::new() } else { format!("; it may be {} as well", others.join(" or ")) };
+        let note = format!("{file} is taken for {layout} by the dimensions of its outputs alone{others}");
+        let remedy = "If boxes or classes are wrong, set layout on trtnms; a label file may tell too";
+        Some(Error::new(ErrorKind::Settings, note).remedy(remedy))
     }
 
     /// For the logits of a row.

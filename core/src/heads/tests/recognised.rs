@@ -119,6 +119,22 @@ fn models_are_recognised() {
         (&pp_yoloe::HEAD, &["concat_14.tmp_0 f32 ?x80x8400", "tmp_16 f32 ?x8400x4"], labelled(80, 640)),
         (&pp_yoloe_concat::HEAD, &["concat_15.tmp_0 f32 1x8400x84"], labelled(80, 640)),
         (&pp_yoloe_concat::HEAD, &["fetch_name_0 f32 1x8400x6"], at(640)),
+        // pytorch-YOLOv4, and NanoDet next to YOLOX.
+        (&yolov4::HEAD, &["boxes f32 1x6300x1x4", "confs f32 1x6300x80"], at(320)),
+        (&yolov4::HEAD, &["boxes f32 ?x6300x1x4", "confs f32 ?x6300x4"], labelled(4, 320)),
+        (&nanodet_plus::HEAD, &["output f32 1x2125x112"], at(320)),
+        (&nanodet_plus::HEAD, &["output f32 1x3598x112"], at(416)),
+        (&nanodet_plus::HEAD, &["output f32 1x2125x37"], labelled(5, 320)),
+        (&nanodet_plus::HEAD, &["904 f32 1x2125x37"], at(320)),
+        (&nanodet::HEAD, &["output f32 1x2100x112"], at(320)),
+        (&nanodet::HEAD, &["output f32 1x3549x112"], at(416)),
+        (&nanodet::HEAD, &["output f32 1x3549x33"], labelled(1, 416)),
+        (&yolox::HEAD, &["output f32 1x3549x33"], labelled(28, 416)),
+        (&yolox::HEAD, &["output f32 1x2100x112"], labelled(107, 320)),
+        (&yolox::HEAD, &["output f32 1x8400x45"], labelled(40, 640)),
+        // Classifiers without metadata: by ImageNet's number, labels, or a softmax.
+        (&classify::HEAD, &["output f32 1x7"], labelled(7, 224)),
+        (&classify::HEAD, &["output f32 1x128"], ModelHints { has_probabilities: true, ..at(224) }),
         (&detr_logits::HEAD, &["pred_logits f32 1x300x80", "pred_boxes f32 1x300x4"], sampling(at(640))),
         (&detr_logits::HEAD, &["logits f32 ?x300x4", "pred_boxes f32 ?x300x4"], sampling(labelled(4, 640))),
         (&detr_logits::HEAD, &["904 f32 1x300x4", "913 f32 1x300x80"], sampling(at(640))),
@@ -202,6 +218,23 @@ fn models_that_are_not_recognised() {
         ),
         (&["graph2_flat_predictions f32 ?x7"], at(640), "Export YOLO-NAS with postprocessing=False."),
         (&["dets f32 1x100x5", "labels i64 1x100"], at(640), "No layout fits"),
+        // NanoDet's demo for one class, or YOLOX.
+        (
+            &["output f32 1x3549x33"],
+            at(416),
+            "fits two layouts: yolox with 28 classes and nanodet with 1 class. Set layout=yolox or layout=nanodet on trtnms.",
+        ),
+        // YOLOv7 with its own suppression, as declared, and as it comes with 3 objects and with 1.
+        (&["output f32 ?x7"], ModelHints { batch: Some(1), ..at(640) }, "export it without --end2end"),
+        (&["output f32 3x7"], ModelHints { batch: Some(1), ..at(640) }, "export it without --end2end"),
+        (&["output f32 1x7"], ModelHints { batch: Some(1), ..labelled(80, 640) }, "export it without --end2end"),
+        (&["output f32 3x7"], ModelHints { batch: Some(1), ..labelled(7, 640) }, "export it without --end2end"),
+        // Embeddings.
+        (&["output f32 1x128"], at(112), "set layout=classify on trtnms, or a label file with a line for each."),
+        (&["features f32 ?x512"], at(112), "an embedding, nothing is to be detected in it"),
+        (&["output f32 1x512"], labelled(80, 112), "an embedding, nothing is to be detected in it"),
+        // As few rows as of a head that chooses its boxes, but of none that is known.
+        (&["output f32 1x100x9"], at(640), "No layout fits"),
         // Boxes and scores of different numbers of rows, of the wrong width, and as chosen by Paddle's own suppression.
         (&["904 f32 1x8400x4", "913 f32 1x8000x80"], at(640), "No layout fits"),
         (&["904 f32 1x8400x5", "913 f32 1x8400x80"], at(640), "No layout fits"),
@@ -358,4 +391,24 @@ fn coefficients_lie_behind_the_classes() {
     assert_eq!((rows.first, rows.row_stride, rows.column_stride, rows.count), (6, 38, 1, 32));
     let both = "f32 or f16 NxAx6+coefficients, f32 or f16 NxcoefficientsxHxW: left, top, right";
     assert!(segment_end_to_end::HEAD.expects().starts_with(both), "{}", segment_end_to_end::HEAD.expects());
+}
+
+/// What nothing but dimensions tells is said, with what it may be as well; what metadata or labels tell is not.
+#[test]
+fn dimensions_alone_leave_a_doubt() {
+    let table: &[(&[&str], ModelHints, Option<&[&str]>)] = &[
+        (&["output0 f32 1x84x2100"], ultralytics(80, "Detect"), None),
+        (&["output0 f32 1x300x84"], labelled(80, 640), None),
+        (&["output f32 1x8400x85"], labelled(80, 640), None),
+        (&["output f32 1x8400x85"], at(640), Some(&["yolov8-transposed", "nanodet"])),
+        (&["output f32 1x84x8400", "3547 f32 1x84x8400"], labelled(80, 640), None),
+        (&["output0 f32 1x300x84"], at(640), Some(&[])),
+        (&["output f32 1x1000"], at(224), Some(&[])),
+        (&["boxes f32 1x6300x1x4", "confs f32 1x6300x80"], at(320), None),
+    ];
+    for (outputs, hints, wanted) in table {
+        let decoder = Decoder::new(None, &model(outputs), hints).unwrap();
+        let names = decoder.doubt().map(|others| others.iter().map(|format| format.name).collect::<Vec<_>>());
+        assert_eq!(names.as_deref(), *wanted, "{outputs:?} {hints:?}");
+    }
 }

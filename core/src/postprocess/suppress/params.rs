@@ -3,7 +3,7 @@
 
 use std::mem::size_of;
 
-use crate::heads::{BoxEncoding, DecodeKernel, Decoder, TensorView};
+use crate::heads::{DecodeKernel, Decoder, TensorView};
 use crate::image::Candidate;
 use crate::tensor::DType;
 
@@ -133,7 +133,7 @@ impl DecodeParams {
             height: head.input.1 as f32,
             ..DecodeParams::default()
         };
-        if let (BoxEncoding::CenterCells, Some(grid)) = (format.encoding(), head.grid()) {
+        if let (true, Some(grid)) = (format.encoding().is_of_cells(), head.grid()) {
             for (level, &stride) in params.levels.iter_mut().zip(grid.strides) {
                 let (columns, rows) = grid.size(stride);
                 *level = GridLevel { stride, columns, cells: columns * rows };
