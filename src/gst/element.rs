@@ -53,15 +53,6 @@ pub trait Properties {
     fn was_set(&self, _name: &str) {}
 }
 
-/// Whether the frames of the new segment come behind those of the old one: demuxers and live sources send a segment
-/// again to say where they are, or when its end is known.
-pub fn continues(old: &gst::Segment, new: &gst::Segment) -> bool {
-    let place =
-        |segment: &gst::Segment| (segment.format(), segment.start(), segment.time(), segment.base(), segment.offset());
-    let rates = |segment: &gst::Segment| (segment.rate(), segment.applied_rate());
-    place(old) == place(new) && rates(old) == rates(new)
-}
-
 /// Makes the GObject class of a structure in `imp` that has `settings`, their table `PROPERTIES`, the debug category
 /// `CAT`, and [`Properties`]. The module above has the wrapper, under the same name. `signals` is a function that
 /// returns its signals, `before_state_change` a method that is called with each change of state, and `element` has more

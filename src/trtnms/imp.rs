@@ -26,13 +26,14 @@ use super::objects::ObjectClasses;
 use super::settings::{NmsSettings, PROPERTIES};
 use crate::gst::caps;
 use crate::gst::cuda::CudaContextSlot;
-use crate::gst::element::{Properties, VideoFilter, continues, video_filter};
+use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::meta::tensor::{ModelInput, ObjectRegions, Payload, TensorMeta, Tiles};
 use crate::gst::meta::{detection, read, track};
 use crate::gst::overlay::{OverlayRenderer, is_drawable};
 use crate::gst::path::PathCheck;
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
+use crate::gst::stream::CurrentSegment;
 
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("trtnms", gst::DebugColorFlags::empty(), Some("Model outputs to boxes")));
@@ -57,6 +58,7 @@ struct NmsState {
 pub struct TrtNms {
     settings: Mutex<NmsSettings>,
     state: Mutex<Option<NmsState>>,
+    segment: Mutex<CurrentSegment>,
     cuda: CudaContextSlot,
     stats: Stats,
     output_wait: Mutex<OutputWait>,
@@ -241,7 +243,7 @@ impl TrtNms {
     }
 
     fn stream_time(&self, buffer: &gst::BufferRef) -> Option<gst::ClockTime> {
-        self.obj().segment().downcast_ref::<gst::ClockTime>()?.to_stream_time(buffer.pts())
+        self.segment.lock().unwrap().stream_time(buffer.pts())
     }
 
     fn post(&self, content: gst::Structure) {
@@ -417,6 +419,7 @@ impl BaseTransformImpl for TrtNms {
 
     fn stop(&self) -> Result<(), gst::ErrorMessage> {
         *self.state.lock().unwrap() = None;
+        *self.segment.lock().unwrap() = CurrentSegment::default();
         self.cuda.clear();
         Ok(())
     }
@@ -431,13 +434,8 @@ impl BaseTransformImpl for TrtNms {
     }
 
     fn sink_event(&self, event: gst::Event) -> bool {
-        // Another part of the stream follows.
-        let is_another = match event.view() {
-            gst::EventView::FlushStop(_) => true,
-            gst::EventView::Segment(segment) => !continues(&self.obj().segment(), segment.segment()),
-            _ => false,
-        };
-        if is_another && let Some(state) = self.state.lock().unwrap().as_mut() {
+        let is_cut = self.segment.lock().unwrap().is_cut(&event);
+        if is_cut && let Some(state) = self.state.lock().unwrap().as_mut() {
             state.can_hold = false;
         }
         self.parent_sink_event(event)
