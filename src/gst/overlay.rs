@@ -74,6 +74,11 @@ impl OverlayRenderer {
         self.format.size()
     }
 
+    /// What the caps say of the frames.
+    pub fn info(&self) -> &gst_video::VideoInfo {
+        &self.format.info
+    }
+
     /// The names of the classes change.
     pub fn labels_change(&mut self) {
         (self.gpu, self.planned) = (None, None);

@@ -30,7 +30,7 @@ use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::meta::tensor::{ModelInput, ObjectRegions, Payload, TensorMeta, Tiles};
 use crate::gst::meta::{detection, read, track};
 use crate::gst::overlay::{OverlayRenderer, is_drawable};
-use crate::gst::path::PathCheck;
+use crate::gst::path::{PathCheck, lost_tensors};
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 use crate::gst::stream::CurrentSegment;
@@ -110,7 +110,7 @@ impl TrtNms {
         state.frames += 1;
         let payload = TensorMeta::outputs(&frame).ok_or_else(|| match TensorMeta::input(&frame) {
             Some(_) => not_inferred(),
-            None => missing_tensors(),
+            None => lost_tensors(self.obj().sink_pad()).unwrap_or_else(missing_tensors),
         })?;
         if settings.draw {
             TensorMeta::wait_for_readers(&frame, Some(&payload));
@@ -173,7 +173,7 @@ impl TrtNms {
             self.stats.skip();
             return Ok(None);
         };
-        let found = self.prepare_outputs(state, settings, payload)?;
+        let found = self.prepare_outputs(state, settings, payload, frame)?;
         let NmsState { postprocessor, renderer, .. } = state;
         let ([(first, letterbox), ..], Some(postprocessor)) = (&found[..], postprocessor) else { return Ok(None) };
         let style = settings.draw.then_some(settings.style);
@@ -198,7 +198,7 @@ impl TrtNms {
         objects: &ObjectRegions,
         frame: &mut gst::Buffer,
     ) -> Result<usize, Interrupted> {
-        let found = self.prepare_outputs(state, settings, payload)?;
+        let found = self.prepare_outputs(state, settings, payload, frame)?;
         let (number, NmsState { postprocessor, names, renderer, object_classes, .. }) = (state.frames - 1, state);
         let size = renderer.size();
         let (mut count, mut content) = (0, None);
@@ -257,10 +257,11 @@ impl TrtNms {
         state: &mut NmsState,
         settings: &NmsSettings,
         payload: &'a Arc<Payload>,
+        frame: &gst::BufferRef,
     ) -> Result<SmallVec<[(&'a Tensors, Letterbox); 1]>, Interrupted> {
         let Payload::Output { outputs, inputs, model } = &**payload else { return Ok(SmallVec::new()) };
         let (size, source) = (state.renderer.size(), &inputs.source);
-        state.path.check_frame(self.obj().sink_pad(), size, source)?;
+        state.path.check_frame(self.obj().sink_pad(), frame, state.renderer.info(), source)?;
         let prepare = |(outputs, input): (&'a PendingOutput, &ModelInput)| {
             Ok((self.outputs(payload, outputs)?, input.letterbox.scaled(source.size, size)))
         };
@@ -435,8 +436,13 @@ impl BaseTransformImpl for TrtNms {
 
     fn sink_event(&self, event: gst::Event) -> bool {
         let is_cut = self.segment.lock().unwrap().is_cut(&event);
-        if is_cut && let Some(state) = self.state.lock().unwrap().as_mut() {
-            state.can_hold = false;
+        // Caps are sent again where elements are linked again, also if they are the same.
+        let is_linked = event.type_() == gst::EventType::Caps;
+        if (is_cut || is_linked)
+            && let Some(state) = self.state.lock().unwrap().as_mut()
+        {
+            state.can_hold &= !is_cut;
+            state.path.forget();
         }
         self.parent_sink_event(event)
     }

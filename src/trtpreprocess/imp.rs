@@ -27,9 +27,9 @@ use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::held_frame::HeldFrames;
+use crate::gst::meta::geometry::{self, TensorSource};
 use crate::gst::meta::read;
-use crate::gst::meta::tensor::{ModelInput, ModelInputs, Payload, TensorMeta, TensorSource, Tiles};
-use crate::gst::path;
+use crate::gst::meta::tensor::{ModelInput, ModelInputs, Payload, TensorMeta, Tiles};
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 use crate::gst::video::Format;
@@ -144,7 +144,7 @@ impl TrtPreprocess {
 
     fn payload(&self, state: &mut PreprocessState, buffer: &mut gst::BufferRef) -> Result<Payload> {
         let size = state.format.size();
-        let source = TensorSource { element: self.obj().as_ptr().addr(), size };
+        let source = TensorSource::new(self.obj().as_ptr().addr(), &state.format.info);
         let selected = match &state.tiling {
             Tiling::Objects(options) => Some(state.selector.select(&read::objects(buffer, size), size, options)),
             _ => None,
@@ -365,11 +365,9 @@ impl BaseTransformImpl for TrtPreprocess {
         self.parent_sink_event(event)
     }
 
-    /// Answers trtnms with the position of its points in the picture here. Other tensors of the same frames concern nothing upstream.
+    /// Other tensors of the same frames concern nothing upstream.
     fn src_event(&self, event: gst::Event) -> bool {
-        path::answer(&event, self.obj().upcast_ref())
-            || caps::asks_for_other_tensors(&event)
-            || self.parent_src_event(event)
+        caps::asks_for_other_tensors(&event) || self.parent_src_event(event)
     }
 
     fn set_caps(&self, incaps: &Caps, outcaps: &Caps) -> std::result::Result<(), gst::LoggableError> {
@@ -431,7 +429,9 @@ impl BaseTransformImpl for TrtPreprocess {
             self.obj().post_error(&error);
             gst::FlowError::Error
         })?;
+        let source = payload.inputs().source;
         TensorMeta::set(buffer, Arc::new(payload));
+        geometry::begin(buffer, &source);
         self.stats.add(stage, 0);
         Ok(gst::FlowSuccess::Ok)
     }
