@@ -26,7 +26,7 @@ use super::objects::ObjectClasses;
 use super::settings::{NmsSettings, PROPERTIES};
 use crate::gst::caps;
 use crate::gst::cuda::CudaContextSlot;
-use crate::gst::element::{Properties, VideoFilter, video_filter};
+use crate::gst::element::{DrawRefusal, Properties, VideoFilter, video_filter};
 use crate::gst::meta::tensor::{ModelInput, ObjectRegions, Payload, TensorMeta, Tiles};
 use crate::gst::meta::{detection, read, track};
 use crate::gst::overlay::{OverlayRenderer, is_drawable};
@@ -59,6 +59,7 @@ pub struct TrtNms {
     settings: Mutex<NmsSettings>,
     state: Mutex<Option<NmsState>>,
     segment: Mutex<CurrentSegment>,
+    refusal: DrawRefusal,
     cuda: CudaContextSlot,
     stats: Stats,
     output_wait: Mutex<OutputWait>,
@@ -398,6 +399,14 @@ impl Properties for TrtNms {
             stats::structure(&totals, counts).to_value()
         })
     }
+
+    /// Frames that cannot be drawn on are to come in other memory.
+    fn was_set(&self, name: &str) {
+        let is_nvmm = || self.obj().sink_pad().current_caps().is_some_and(|caps| caps::is_nvmm(&caps));
+        if name == "draw" && self.settings.lock().unwrap().draw && is_nvmm() {
+            self.obj().reconfigure_sink();
+        }
+    }
 }
 
 video_filter! {
@@ -414,6 +423,7 @@ impl BaseTransformImpl for TrtNms {
 
     fn start(&self) -> Result<(), gst::ErrorMessage> {
         self.stats.reset();
+        self.refusal.reset();
         *self.output_wait.lock().unwrap() = OutputWait::Idle;
         self.settings.lock().unwrap().options_for_model().map(drop).map_err(|error| error_message(&error))
     }
@@ -426,11 +436,17 @@ impl BaseTransformImpl for TrtNms {
     }
 
     fn query(&self, direction: PadDirection, query: &mut gst::QueryRef) -> bool {
+        if direction == PadDirection::Sink && self.settings.lock().unwrap().draw {
+            self.refusal.explain(&*self.obj(), query);
+        }
         self.answer(direction, query)
     }
 
     fn transform_caps(&self, _direction: PadDirection, caps: &Caps, filter: Option<&Caps>) -> Option<Caps> {
-        let caps = caps::without_tensor(&caps::usable(caps));
+        let mut caps = caps::without_tensor(&caps::usable(caps));
+        if self.settings.lock().unwrap().draw {
+            caps = caps::drawable(&caps);
+        }
         Some(caps::filtered(caps, filter))
     }
 

@@ -16,7 +16,7 @@ use gsttrt_core::image::overlay::{Annotation, Style};
 use crate::gst::caps;
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
-use crate::gst::element::{Properties, VideoFilter, video_filter};
+use crate::gst::element::{DrawRefusal, Properties, VideoFilter, video_filter};
 use crate::gst::meta::map::maps;
 use crate::gst::meta::read::annotations;
 use crate::gst::meta::tensor::TensorMeta;
@@ -65,6 +65,7 @@ pub struct TrtOverlay {
     settings: Mutex<OverlaySettings>,
     state: Mutex<Option<OverlayState>>,
     segment: Mutex<CurrentSegment>,
+    refusal: DrawRefusal,
     cuda: CudaContextSlot,
     stats: Stats,
 }
@@ -150,6 +151,7 @@ impl BaseTransformImpl for TrtOverlay {
 
     fn start(&self) -> std::result::Result<(), gst::ErrorMessage> {
         self.stats.reset();
+        self.refusal.reset();
         Ok(())
     }
 
@@ -161,11 +163,14 @@ impl BaseTransformImpl for TrtOverlay {
     }
 
     fn query(&self, direction: PadDirection, query: &mut gst::QueryRef) -> bool {
+        if direction == PadDirection::Sink {
+            self.refusal.explain(&*self.obj(), query);
+        }
         self.answer(direction, query)
     }
 
     fn transform_caps(&self, _direction: PadDirection, caps: &Caps, filter: Option<&Caps>) -> Option<Caps> {
-        Some(caps::filtered(caps::usable(caps), filter))
+        Some(caps::filtered(caps::drawable(&caps::usable(caps)), filter))
     }
 
     fn sink_event(&self, event: gst::Event) -> bool {

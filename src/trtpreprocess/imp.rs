@@ -6,6 +6,7 @@ use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst::{Caps, PadDirection};
+use gst_base::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
 use gsttrt_core::counters::{Span, Stats};
@@ -378,7 +379,9 @@ impl BaseTransformImpl for TrtPreprocess {
             return Ok(());
         }
         let state = self.configure(incaps, outcaps).map_err(|error| {
-            if self.is_new_caps_error(&error) {
+            // What downstream takes no frames of, it has refused with the reason.
+            let is_refused = || self.obj().src_pad().peer_query_caps(Some(incaps)).is_empty();
+            if !is_refused() && self.is_new_caps_error(&error) {
                 self.obj().post_error(&error);
             }
             gst::loggable_error!(CAT, "{error}")
