@@ -2,6 +2,7 @@
 //! Conversions between GStreamer's video and [`image`](gsttrt_core::image): formats, colorimetry, mapped frames.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use gst::prelude::*;
 use gst_video::{VideoChromaSite, VideoColorMatrix, VideoColorRange, VideoInfo};
@@ -15,6 +16,10 @@ use smallvec::SmallVec;
 use crate::gst::memory::nvmm::{self, NvmmFrame, NvmmOnGpu};
 use crate::gst::meta;
 use crate::gst::{caps, cuda};
+
+static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
+    gst::DebugCategory::new("trt-video", gst::DebugColorFlags::empty(), Some("Frames that are copied"))
+});
 
 /// A negotiated video format, in both vocabularies.
 #[derive(Clone, Debug)]
@@ -242,6 +247,8 @@ impl FramePool {
 
     fn start(pool: gst::BufferPool, format: &Format, context: Option<Context>) -> Result<Self> {
         pool.set_active(true).map_err(|error| no_pool(error.to_string()))?;
+        let place = if context.is_some() { "CUDA" } else { "system" };
+        gst::debug!(CAT, "frames are copied into {place} memory, {:?}", format.info);
         Ok(FramePool { pool, format: format.clone(), context })
     }
 
@@ -275,6 +282,7 @@ impl FramePool {
         let mut copy =
             self.pool.acquire_buffer(None).map_err(|flow| unmappable(format!("no buffer in the pool: {flow}")))?;
         let target = copy.get_mut().expect("a buffer from a pool is writable");
+        gst::trace!(CAT, "copying the frame of {:?}", buffer.pts());
         copy_picture(target)?;
         meta::copy(buffer, target).map_err(failed)?;
         // Without a GstVideoMeta of the pool, the layout is that of the caps.
