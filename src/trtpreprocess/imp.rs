@@ -24,7 +24,6 @@ use super::overrides::{Overrides, Tiling};
 use super::settings::{PROPERTIES, PreprocessSettings};
 use crate::gst::batch_pool;
 use crate::gst::caps;
-use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::held_frame::HeldFrames;
@@ -33,7 +32,7 @@ use crate::gst::meta::read;
 use crate::gst::meta::tensor::{ModelInput, ModelInputs, Payload, TensorMeta, Tiles};
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
-use crate::gst::video::Format;
+use crate::gst::video::{Format, FrameLocation};
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new("trtpreprocess", gst::DebugColorFlags::empty(), Some("Frames to tensors"))
@@ -159,14 +158,15 @@ impl TrtPreprocess {
                 return Ok(Payload::Input(Arc::new(ModelInputs { list, tiles, source, transform, original })));
             }
         }
-        let context = if state.is_on_gpu() { Some(self.context_for(&state.format, buffer)?) } else { None };
+        let location = state.format.locate(buffer)?;
+        let context = if state.is_on_gpu() { Some(self.context_for(&location)?) } else { None };
         let PreprocessState { format, spec, fixed, preprocessor, .. } = state;
         let preprocessor = match preprocessor.take().filter(|preprocessor| preprocessor.context() == context.as_ref()) {
             Some(made) => preprocessor.insert(made),
             None => preprocessor.insert(self.preprocessor(context.as_ref(), format, spec)?),
         };
         let on_gpu = match preprocessor {
-            Preprocessor::Device(device) => format.read_on_gpu(buffer, device.context())?,
+            Preprocessor::Device(device) => format.read_on_gpu(buffer, &location, device.context())?,
             Preprocessor::Host { .. } => None,
         };
         let sources = selected.as_ref().map(|selected| &selected.sources[..]).or(fixed.as_deref());
@@ -184,11 +184,12 @@ impl TrtPreprocess {
                 frame.end(tensors.first().and_then(Tensors::ready))?;
                 tensors
             }
-            (_, preprocessor) => format.read(buffer, |frame| match sources {
+            (_, preprocessor) => format.read(buffer, &location, |frame| match sources {
                 Some(sources) => Ok(preprocessor.regions_of_host(frame, sources)?.into()),
                 None => Ok([preprocessor.of_host(frame)?].into_iter().collect()),
             })?,
         };
+        drop(location);
         let letterbox = |index: usize| sources.map_or(*preprocessor.letterbox(), |all| spec.letterbox(all[index]));
         let input = |(index, tensors)| ModelInput { tensors: Arc::new(tensors), letterbox: letterbox(index) };
         let list = tensors.into_iter().enumerate().map(input).collect();
@@ -239,18 +240,19 @@ impl TrtPreprocess {
     }
 
     /// The context of the frame's memory, else the pipeline's.
-    fn context_for(&self, format: &Format, buffer: &gst::BufferRef) -> Result<Context> {
+    fn context_for(&self, location: &FrameLocation) -> Result<Context> {
         let device = self.settings.lock().unwrap().cuda_device_id;
-        if let Some(gpu) = format.nvmm(buffer)?.and_then(|frame| frame.gpu()) {
-            return self.cuda.follow_primary(gpu, device);
-        }
-        match cuda::memory(buffer) {
-            Some(memory) => {
+        match location {
+            FrameLocation::Nvmm(frame) => match frame.gpu() {
+                Some(gpu) => self.cuda.follow_primary(gpu, device),
+                None => self.cuda.ensure(&*self.obj(), device),
+            },
+            FrameLocation::Cuda(memory) => {
                 let context = memory.context()?;
                 self.cuda.follow(&context, device)?;
                 Ok(context)
             }
-            None => self.cuda.ensure(&*self.obj(), device),
+            FrameLocation::Host => self.cuda.ensure(&*self.obj(), device),
         }
     }
 
