@@ -94,19 +94,18 @@ fn check(
     if may_have_borders && let Some(scaler) = path.elements.iter().find(adds) {
         return Err(moved(scaler, "adds borders to the picture"));
     }
-    let silent = path.elements.into_iter().filter(|_| told.is_none()).filter_map(|element| element.downcast().ok());
-    let with_work = |element: gst_base::BaseTransform| {
-        let work = Work::of(&element);
-        (element, work)
-    };
-    Ok(silent.map(with_work).collect())
+    let others = if told.is_none() { path.foreign() } else { Vec::new() };
+    let transforms = others.into_iter().filter_map(|element| element.downcast_ref::<gst_base::BaseTransform>());
+    Ok(transforms.map(|transform| (transform.clone(), Work::of(transform))).collect())
 }
 
 /// Why a frame that arrives at `pad` has no tensors, where an element on the way has lost them.
 pub fn lost_tensors(pad: &gst::Pad) -> Option<Error> {
     let path = ElementPath::to(pad, |element| element.type_().name() == "GstTrtPreprocess");
     let others = path.foreign();
-    if !path.is_complete || others.is_empty() {
+    // An earlier trtnms takes them, which is another matter.
+    let is_taken = path.elements.iter().any(|element| element.type_().name() == "GstTrtNms");
+    if !path.is_complete || is_taken || others.is_empty() {
         return None;
     }
     if let Some(other) = others.iter().find(|element| element.is::<gst_base::Aggregator>()) {
