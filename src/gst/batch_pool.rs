@@ -27,11 +27,27 @@ fn proposed(query: &gst::query::Allocation) -> Option<BatchPool> {
     params?.get::<Proposed>(NAME).ok().map(|Proposed(pool)| pool)
 }
 
-/// Proposes this memory, or none: another model behind this one may have proposed some for tensors of its own.
-pub fn propose(query: &mut gst::query::Allocation, pool: Option<&BatchPool>) {
-    while let Some(index) = query.find_allocation_meta::<TensorMeta>() {
-        query.remove_nth_allocation_meta(index);
+/// Proposes this memory.
+pub fn propose(query: &mut gst::query::Allocation, pool: &BatchPool) {
+    let params = gst::Structure::builder(NAME).field(NAME, Proposed(pool.clone())).build();
+    query.add_allocation_meta::<TensorMeta>(Some(&params));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fakes::Fakes;
+
+    #[test]
+    fn what_is_proposed_is_found() {
+        let Some(fakes) = Fakes::of(module_path!(), "what_is_proposed_is_found") else { return };
+        gst::init().unwrap();
+        let mut query = gst::query::Allocation::new(None, false);
+        query.add_allocation_meta::<gst_video::VideoMeta>(None);
+        assert!(proposed(&query).is_none());
+        let pool = BatchPool::new(&fakes.context(), 512, 3);
+        propose(&mut query, &pool);
+        query.add_allocation_meta::<gst_video::VideoCropMeta>(None);
+        assert!(proposed(&query).is_some_and(|found| found.is_like(&pool)));
     }
-    let params = pool.map(|pool| gst::Structure::builder(NAME).field(NAME, Proposed(pool.clone())).build());
-    query.add_allocation_meta::<TensorMeta>(params.as_deref());
 }

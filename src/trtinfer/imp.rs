@@ -432,16 +432,19 @@ impl BaseTransformImpl for TrtInfer {
         answered
     }
 
-    /// Upstream is told where tensors are to lie.
+    /// trtpreprocess is told where tensors are to lie, and goes on at once: a queue behind would answer after its frames,
+    /// which may wait for a batch. Others ask where frames are to lie.
     fn propose_allocation(
         &self,
         decide_query: Option<&gst::query::Allocation>,
         query: &mut gst::query::Allocation,
     ) -> std::result::Result<(), gst::LoggableError> {
-        // Fails where downstream asks for nothing, which is no reason to have none here.
-        let _ = self.parent_propose_allocation(decide_query, query);
+        let is_for_tensors = query.get().0.is_some_and(|caps| matches!(caps::tensor_of(caps), Ok(Some(_))));
+        if !is_for_tensors {
+            return self.parent_propose_allocation(decide_query, query);
+        }
         let model = self.session().map(|session| self.offered(&session.model));
-        batch_pool::propose(query, model.as_ref().and_then(|model| model.slots.as_ref()));
+        model.iter().filter_map(|model| model.slots.as_ref()).for_each(|pool| batch_pool::propose(query, pool));
         Ok(())
     }
 
