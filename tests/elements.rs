@@ -37,6 +37,7 @@ mod readme;
 mod reference;
 mod regions;
 mod replace_model;
+mod seek;
 mod segment;
 mod session;
 mod slices;

@@ -11,7 +11,8 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use cudarc::driver::sys;
 use gst::prelude::*;
-use gsttrt::gst::meta::tensor::{ModelInput, ModelInputs, Payload, TensorMeta, TensorSource, Tiles};
+use gsttrt::gst::meta::geometry::TensorSource;
+use gsttrt::gst::meta::tensor::{ModelInput, ModelInputs, Payload, TensorMeta, Tiles};
 use gsttrt_core::cuda::driver::{Context, Stream, device_count};
 use gsttrt_core::image::geometry::{Letterbox, ResizeMode};
 use gsttrt_core::image::transform::InputTransform;
@@ -420,7 +421,7 @@ fn frames_stay_until_the_gpu_has_read_them() {
         let inputs = ModelInputs {
             list: [ModelInput { tensors, letterbox }].into_iter().collect(),
             tiles: Tiles::Frame,
-            source: TensorSource { element: 0, size: (4, 2) },
+            source: TensorSource { element: 0, size: (4, 2), pixel_aspect: (1, 1) },
             transform: InputTransform::default(),
             original: None,
         };

@@ -58,6 +58,8 @@ const NEIGHBOURS: &[(&str, Effect)] = &[
     ("tee ! queue", Follows),
     ("queue", Follows),
     ("gamma gamma=1.1", Follows),
+    ("identity", Follows),
+    ("videoconvert ! gamma gamma=1.1 ! videoconvert ! videobalance contrast=1.05", Follows),
     ("videoconvert ! rotate angle=0.01 ! videoconvert", Moves(|b| b, "rotate")),
     (
         "videocrop right=100 ! queue ! videoscale ! video/x-raw,width=640,height=360",
@@ -286,14 +288,14 @@ fn neighbours_that_start_while_playing_are_noticed() {
     assert!(said.len() == 1 && said[0].contains("flip (videoflip)"), "{said:?}");
 }
 
-/// Other events of navigation go their way.
+/// Events of navigation go their way.
 #[test]
 fn navigation_events_pass_our_elements() {
     crate::common::init();
     let model = model(&scratch("pointer"), &[[16.0, 8.0, 48.0, 24.0, 0.9, 0.0]]);
     let mut line = crate::common::boxes::Line::parse(&format!("trtpreprocess ! trtinfer model-file={model} ! trtnms"));
     line.found();
-    assert_eq!(line.upstream_events("navigation"), 0, "ours end at trtpreprocess");
+    assert_eq!(line.upstream_events("navigation"), 0, "there are none of ours");
     let event = gst::Structure::builder("application/x-gst-navigation")
         .field("event", "mouse-move")
         .field("pointer_x", 3.0)
@@ -303,7 +305,7 @@ fn navigation_events_pass_our_elements() {
     assert_eq!(line.upstream_events("navigation"), 1);
 }
 
-/// The size changes while a queue still holds frames of the old one, which the events that ask upstream overtake.
+/// The size changes while a queue still holds frames of the old one.
 #[test]
 fn sizes_may_change_while_frames_wait() {
     crate::common::init();
@@ -345,12 +347,16 @@ fn sizes_may_change_while_frames_wait() {
     }
 }
 
-/// As cudascale in some versions.
+/// As cudascale, and all of GStreamer's GPU elements: they drop the metas that ask where the picture is.
 #[test]
-fn scalers_that_do_not_translate_pointers_are_followed() {
+fn scalers_that_tell_nothing_are_followed() {
     let model = model(&scratch("silent"), &[[16.0, 8.0, 48.0, 24.0, 0.9, 0.0]]);
     for (elements, rect) in [
         ("videoscale ! video/x-raw,width=128,height=32", Some((32, 4, 64, 8))),
+        (
+            "videoscale add-borders=false ! video/x-raw,width=128,height=64,pixel-aspect-ratio=1/1",
+            Some((32, 8, 64, 16)),
+        ),
         ("videoscale add-borders=true ! video/x-raw,width=128,height=64,pixel-aspect-ratio=1/1", None),
         // The scaler makes up for the size that the crop took away.
         ("videocrop right=16 ! videoscale ! video/x-raw,width=64,height=64", None),
@@ -358,17 +364,7 @@ fn scalers_that_do_not_translate_pointers_are_followed() {
         let mut line = crate::common::boxes::Line::parse(&format!(
             "trtpreprocess ! trtinfer model-file={model} ! {elements} ! trtnms draw=false"
         ));
-        let scaler = line.element("videoscale");
-        let sink = scaler.static_pad("sink").unwrap();
-        scaler.static_pad("src").unwrap().add_probe(gst::PadProbeType::EVENT_UPSTREAM, move |_, info| {
-            match info.event().map(|event| event.type_()) {
-                Some(gst::EventType::Navigation) => {
-                    sink.push_event(info.take_event().unwrap());
-                    gst::PadProbeReturn::Handled
-                }
-                _ => gst::PadProbeReturn::Ok,
-            }
-        });
+        forget_geometry(&line.element("videoscale").static_pad("src").unwrap());
         match rect {
             Some(rect) => assert_eq!(line.found().iter().map(|found| found.rect).collect::<Vec<_>>(), [rect]),
             None => {
@@ -383,6 +379,87 @@ fn scalers_that_do_not_translate_pointers_are_followed() {
     }
 }
 
+/// Lets frames go on from that pad as from an element that knows nothing of our metas.
+fn forget_geometry(pad: &gst::Pad) {
+    pad.add_probe(gst::PadProbeType::BUFFER, |_, info| {
+        use gst::buffer::BufferMetaForeachAction::{Keep, Remove};
+        let frame = info.buffer_mut().unwrap().make_mut();
+        frame.foreach_meta_mut(|meta| {
+            let is_it = meta.api().name() == "GstTrtGeometryMetaAPI";
+            std::ops::ControlFlow::Continue(if is_it { Remove } else { Keep })
+        });
+        gst::PadProbeReturn::Ok
+    });
+}
+
+/// Where an element before it has told nothing, the others are still watched.
+#[test]
+fn flips_behind_silent_elements_are_noticed() {
+    let model = model(&scratch("silent-flip"), &[[16.0, 8.0, 48.0, 24.0, 0.9, 0.0]]);
+    let mut line = crate::common::boxes::Line::parse(&format!(
+        "trtpreprocess ! trtinfer model-file={model} ! identity ! videoflip name=flip ! trtnms draw=false"
+    ));
+    forget_geometry(&line.element("identity").static_pad("src").unwrap());
+    assert_eq!(line.found().len(), 1);
+    line.element("videoflip").set_property_from_str("video-direction", "180");
+    assert_eq!(line.try_push(crate::common::boxes::grey(64 * 64 * 3)), Err(gst::FlowError::Error));
+    let said = line.said();
+    assert!(said.len() == 1 && said[0].contains("flip (videoflip)"), "{said:?}");
+}
+
+/// Once the first frame has come, nothing is asked any more: neither events nor queries go through the chain.
+#[test]
+fn frames_cost_no_events_and_no_queries() {
+    let model = model(&scratch("quiet"), &[[16.0, 8.0, 48.0, 24.0, 0.9, 0.0]]);
+    for between in [
+        "identity",
+        "capsfilter caps=video/x-raw",
+        "videoscale ! video/x-raw,width=128,height=32",
+        "identity name=silent ! videoconvert ! video/x-raw,format=BGRx",
+    ] {
+        let mut line = crate::common::boxes::Line::parse(&format!(
+            "trtpreprocess ! {between} ! trtinfer model-file={model} ! trttrack ! trtnms draw=false"
+        ));
+        if between.contains("silent") {
+            forget_geometry(&line.by_name("silent").static_pad("src").unwrap());
+        }
+        line.found();
+        let (send, receive) = channel();
+        for element in ["trtnms", "trttrack", "trtinfer", "trtpreprocess"] {
+            for pad in line.element(element).pads() {
+                let send = send.clone();
+                let both = gst::PadProbeType::EVENT_BOTH | gst::PadProbeType::QUERY_BOTH;
+                pad.add_probe(both, move |pad, info| {
+                    let _ = send.send(format!("{}: {:?}", pad.name(), info.data));
+                    gst::PadProbeReturn::Ok
+                });
+            }
+        }
+        for _ in 0..10 {
+            assert_eq!(line.found().len(), 1);
+        }
+        assert_eq!(receive.try_iter().collect::<Vec<_>>(), [""; 0], "{between}");
+    }
+}
+
+/// An element that drops the tensors is named, as far as that can be seen.
+#[test]
+fn elements_that_drop_tensors_are_named() {
+    let model = model(&scratch("dropped"), &[[16.0, 8.0, 48.0, 24.0, 0.9, 0.0]]);
+    let mut line = crate::common::boxes::Line::parse(&format!(
+        "trtpreprocess ! trtinfer model-file={model} ! identity name=thief ! trtnms draw=false"
+    ));
+    line.by_name("thief").static_pad("src").unwrap().add_probe(gst::PadProbeType::BUFFER, |_, info| {
+        let pixels = info.buffer().unwrap().map_readable().unwrap().to_vec();
+        info.data = Some(gst::PadProbeData::Buffer(gst::Buffer::from_mut_slice(pixels)));
+        gst::PadProbeReturn::Ok
+    });
+    assert_eq!(line.try_push(crate::common::boxes::grey(64 * 64 * 3)), Err(gst::FlowError::Error));
+    let said = line.said();
+    let parts = ["frame without tensors", "thief (identity)", "before trtpreprocess or behind trtnms"];
+    assert!(said.len() == 1 && parts.iter().all(|part| said[0].contains(part)), "{said:?}");
+}
+
 /// As from 1.28 on: the tensors of an input are on what was composed.
 #[test]
 fn compositors_that_keep_tensors_are_refused() {
@@ -394,7 +471,7 @@ fn compositors_that_keep_tensors_are_refused() {
         let pipeline: gst::Pipeline = gst::parse::launch(&line).unwrap().downcast().unwrap();
         let (send, receive) = channel();
         let compositor = pipeline.by_name("c").unwrap();
-        // The tensor itself does not ask where it is; the base class takes its frames in another thread.
+        // The base class takes its frames in another thread.
         compositor.static_pad("sink_0").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, info| {
             let _ = send.send(info.buffer().unwrap().clone());
             gst::PadProbeReturn::Ok
@@ -411,7 +488,7 @@ fn compositors_that_keep_tensors_are_refused() {
     }
 }
 
-/// An application may carry frames from one pipeline to another, where no event finds back.
+/// An application may carry frames from one pipeline to another.
 #[test]
 fn frames_that_come_another_way_must_have_the_same_size() {
     let model = model(&scratch("carried"), &[[16.0, 8.0, 48.0, 24.0, 0.9, 0.0]]);

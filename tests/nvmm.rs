@@ -202,13 +202,25 @@ fn nothing_is_drawn_on_them() {
         assert!(said.iter().all(|said| said.contains("Cannot draw on frames in NVMM memory")), "{said:?}");
         assert!(said[0].contains("nvvideoconvert") && said[0].contains("draw=false"), "{said:?}");
     }
+    // What can convert them is asked for others: they are not among what is offered.
+    for (factory, draws) in [("trtnms", true), ("trtnms", false), ("trtoverlay", true)] {
+        let element = gst::ElementFactory::make(factory).build().unwrap();
+        if factory == "trtnms" {
+            element.set_property("draw", draws);
+        }
+        for pad in element.pads() {
+            let caps = pad.query_caps(None);
+            let offers = caps.iter_with_features().any(|(_, features)| features.contains("memory:NVMM"));
+            assert_eq!(offers, !draws, "{factory}: {caps}");
+        }
+    }
     // Where drawing is only switched on while frames come.
     let (caps, frames) = decoded("NV12", 1);
     let mut line = detector(&in_nvmm(&caps), "draw=false");
     line.nms().set_property("draw", true);
     let info = VideoInfo::from_caps(&caps).unwrap();
     let pushed = line.try_push(NvmmPicture::of(SURFACE_ARRAY, &info, &frames[0]).into_buffer());
-    assert_eq!(pushed, Err(gst::FlowError::Error));
+    assert!(pushed.is_err(), "upstream is asked for others, and has none");
     assert!(line.said()[0].contains("Cannot draw on frames in NVMM memory"));
     expect_nothing_open("a frame that is not drawn on");
 }

@@ -372,3 +372,19 @@ fn no_test_waits_by_the_clock() {
     assert!(files.len() > 500, "{}", files.len());
     assert!(sleeping.is_empty(), "{sleeping:#?}");
 }
+
+/// A streaming thread holds that lock while it waits for room downstream, so an event that is to free it would wait too.
+#[test]
+fn no_element_takes_the_stream_lock() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    collect(&root.join("src"), &["rs"], &mut files);
+    let takes = |file: &&PathBuf| {
+        let text = fs::read_to_string(file).unwrap();
+        // The base class takes it to read its segment.
+        text.contains(concat!("stream_", "lock(")) || text.contains(concat!("obj()", ".segment()"))
+    };
+    assert!(files.len() > 50);
+    let found: Vec<_> = files.iter().filter(takes).collect();
+    assert!(found.is_empty(), "{found:?}");
+}

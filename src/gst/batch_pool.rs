@@ -1,49 +1,53 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The query by which trtpreprocess learns where the tensors of a batch are to lie side by side.
+//! How trtpreprocess learns where the tensors of a batch are to lie side by side: from the ALLOCATION query, in which
+//! trtinfer supports the tensor's meta, with the memory to make tensors in as its parameter.
 
 use gst::glib;
 use gst::prelude::*;
 use gsttrt_core::memory::BatchPool;
 
-const NAME: &str = "trt-slots";
+use crate::gst::meta::tensor::TensorMeta;
+
+/// Name of the parameter, and of its field.
+const NAME: &str = "batch-pool";
 
 #[derive(Clone, glib::Boxed)]
-#[boxed_type(name = "GstTrtSlots")]
-struct Answer(BatchPool);
+#[boxed_type(name = "GstTrtBatchPool")]
+struct Proposed(BatchPool);
 
-/// Asks downstream.
+/// Asks downstream, once caps are known there.
 pub fn ask(pad: &gst::Pad) -> Option<BatchPool> {
-    let mut query = gst::query::Custom::new(gst::Structure::new_empty(NAME));
-    let answered = pad.peer_query(&mut query);
-    let answer = query.structure()?.get::<Answer>(NAME).ok();
-    answer.filter(|_| answered).map(|Answer(slots)| slots)
+    let mut query = gst::query::Allocation::new(Some(&pad.current_caps()?), false);
+    pad.peer_query(&mut query).then(|| proposed(&query)).flatten()
 }
 
-/// Whether that query is answered; `None` for other queries. It goes no further: behind a model without slots there may be
-/// another one, with slots for tensors of its own.
-pub fn answer(query: &mut gst::QueryRef, slots: Option<&BatchPool>) -> Option<bool> {
-    let gst::QueryViewMut::Custom(query) = query.view_mut() else { return None };
-    let structure = query.structure_mut();
-    if structure.name() != NAME {
-        return None;
-    }
-    if let Some(slots) = slots {
-        structure.set(NAME, Answer(slots.clone()));
-    }
-    Some(slots.is_some())
+fn proposed(query: &gst::query::Allocation) -> Option<BatchPool> {
+    let index = query.find_allocation_meta::<TensorMeta>()?;
+    let (_, params) = query.allocation_metas().nth(index as usize)?;
+    params?.get::<Proposed>(NAME).ok().map(|Proposed(pool)| pool)
+}
+
+/// Proposes this memory.
+pub fn propose(query: &mut gst::query::Allocation, pool: &BatchPool) {
+    let params = gst::Structure::builder(NAME).field(NAME, Proposed(pool.clone())).build();
+    query.add_allocation_meta::<TensorMeta>(Some(&params));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fakes::Fakes;
 
     #[test]
-    fn other_queries_are_not_answered() {
+    fn what_is_proposed_is_found() {
+        let Some(fakes) = Fakes::of(module_path!(), "what_is_proposed_is_found") else { return };
         gst::init().unwrap();
-        let mut query = gst::query::Custom::new(gst::Structure::new_empty(NAME));
-        assert_eq!(answer(&mut query, None), Some(false));
-        let mut query = gst::query::Custom::new(gst::Structure::new_empty("another"));
-        assert_eq!(answer(&mut query, None), None);
-        assert_eq!(answer(&mut gst::query::Latency::new(), None), None);
+        let mut query = gst::query::Allocation::new(None, false);
+        query.add_allocation_meta::<gst_video::VideoMeta>(None);
+        assert!(proposed(&query).is_none());
+        let pool = BatchPool::new(&fakes.context(), 512, 3);
+        propose(&mut query, &pool);
+        query.add_allocation_meta::<gst_video::VideoCropMeta>(None);
+        assert!(proposed(&query).is_some_and(|found| found.is_like(&pool)));
     }
 }

@@ -79,10 +79,28 @@ pub fn usable(caps: &gst::Caps) -> gst::Caps {
 
 /// The structures of `caps` that are not of CUDA memory.
 pub fn without_cuda(caps: &gst::Caps) -> gst::Caps {
+    without(caps, CUDA_MEMORY)
+}
+
+/// The structures of `caps` whose frames can be drawn on: those that are not of NVMM memory.
+pub fn drawable(caps: &gst::Caps) -> gst::Caps {
+    without(caps, NVMM_MEMORY)
+}
+
+fn without(caps: &gst::Caps, feature: &str) -> gst::Caps {
     caps.iter_with_features()
-        .filter(|(_, features)| !features.contains(CUDA_MEMORY) || features.is_any())
+        .filter(|(_, features)| !features.contains(feature) || features.is_any())
         .map(|(structure, features)| (structure.to_owned(), features.to_owned()))
         .collect()
+}
+
+/// The caps that upstream offers with a query; nothing for other queries.
+pub fn offered(query: &gst::QueryRef) -> Option<&gst::CapsRef> {
+    match query.view() {
+        gst::QueryView::Caps(query) => query.filter(),
+        gst::QueryView::AcceptCaps(query) => Some(query.caps()),
+        _ => None,
+    }
 }
 
 /// Whether frames of these caps lie in CUDA memory.

@@ -17,7 +17,7 @@ mod tests;
 use std::ffi::{c_int, c_uint, c_void};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use gst::glib::translate::*;
 use gst::prelude::*;
@@ -26,6 +26,10 @@ use gsttrt_core::cuda::driver::{self, Context};
 use gsttrt_core::error::{Error, ErrorKind, Result};
 use registry::ContextOwner;
 pub use slot::CudaContextSlot;
+
+static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
+    gst::DebugCategory::new("trt-cuda", gst::DebugColorFlags::empty(), Some("CUDA contexts of our elements"))
+});
 
 /// The type of context that CUDA elements share, and the field of it that holds the GstCudaContext.
 const CONTEXT_TYPE: &str = "gst.cuda.context";
@@ -56,7 +60,9 @@ struct Streams {
 fn library() -> Result<&'static GstCudaLibrary> {
     static LIBRARY: OnceLock<std::result::Result<GstCudaLibrary, String>> = OnceLock::new();
     driver::available()?;
-    LIBRARY.get_or_init(open).as_ref().map_err(|cause| {
+    let opened = LIBRARY
+        .get_or_init(|| open().inspect_err(|cause| gst::info!(CAT, "frames in CUDA memory cannot be used: {cause}")));
+    opened.as_ref().map_err(|cause| {
         Error::new(ErrorKind::Library, "Cannot use CUDA memory of GStreamer")
             .cause(cause)
             .remedy("Install GStreamer's “bad” plugins with nvcodec, or put cudadownload before this element")

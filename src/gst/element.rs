@@ -2,9 +2,14 @@
 //! What all our elements have in common: the class and its properties; and, if they use the GPU, a CUDA context that
 //! they share with their neighbours.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use gst::prelude::*;
 use gst_base::subclass::prelude::*;
 
+use super::caps;
 use super::cuda::CudaContextSlot;
+use super::memory::nvmm;
 use super::report::Report;
 use super::video::Format;
 
@@ -42,6 +47,37 @@ pub trait VideoFilter: BaseTransformImpl {
     }
 }
 
+/// What upstream was told of frames that cannot be drawn on, which it would report as "not negotiated". It offers them
+/// again with each event and frame.
+#[derive(Default)]
+pub struct DrawRefusal {
+    was_warned: AtomicBool,
+    has_failed: AtomicBool,
+}
+
+impl DrawRefusal {
+    /// The element starts again.
+    pub fn reset(&self) {
+        [&self.was_warned, &self.has_failed].into_iter().for_each(|said| said.store(false, Ordering::Relaxed));
+    }
+
+    /// Posts what to do, where nothing else is offered by a query.
+    pub fn explain(&self, element: &impl IsA<gst::Element>, query: &gst::QueryRef) {
+        let is_refused = |caps: &&gst::CapsRef| !caps.is_empty() && caps::drawable(&(*caps).to_owned()).is_empty();
+        let Some(offered) = caps::offered(query).filter(is_refused) else { return };
+        let error = || nvmm::not_drawable().with_debug(format!("offered: {offered}"));
+        // A stream whose format is known has nothing else to offer. What is only one of several offers may yet be passed
+        // over.
+        if offered.is_fixed() {
+            if !self.has_failed.swap(true, Ordering::Relaxed) {
+                element.post_error(&error());
+            }
+        } else if !self.was_warned.swap(true, Ordering::Relaxed) {
+            element.post_warning(&error());
+        }
+    }
+}
+
 /// The properties of an element that are only read. The others are in its table `PROPERTIES`.
 pub trait Properties {
     fn read_only() -> Vec<gst::glib::ParamSpec>;
@@ -51,15 +87,6 @@ pub trait Properties {
 
     /// A property of the table has a new value.
     fn was_set(&self, _name: &str) {}
-}
-
-/// Whether the frames of the new segment come behind those of the old one: demuxers and live sources send a segment
-/// again to say where they are, or when its end is known.
-pub fn continues(old: &gst::Segment, new: &gst::Segment) -> bool {
-    let place =
-        |segment: &gst::Segment| (segment.format(), segment.start(), segment.time(), segment.base(), segment.offset());
-    let rates = |segment: &gst::Segment| (segment.rate(), segment.applied_rate());
-    place(old) == place(new) && rates(old) == rates(new)
 }
 
 /// Makes the GObject class of a structure in `imp` that has `settings`, their table `PROPERTIES`, the debug category

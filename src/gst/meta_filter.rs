@@ -78,11 +78,9 @@ macro_rules! meta_filter {
             }
 
             fn sink_event(&self, event: gst::Event) -> bool {
-                let segment = self.obj().segment();
-                let is_cut = match self.state.lock().unwrap().as_mut() {
-                    Some(state) => state.stream.is_cut(&event, &segment),
-                    None => false,
-                };
+                // Other events overtake the frames, and must not wait for the thread that handles one.
+                let is_cut = event.is_serialized()
+                    && self.state.lock().unwrap().as_mut().is_some_and(|state| state.stream.is_cut(&event));
                 self.see_event(&event, is_cut);
                 self.parent_sink_event(event)
             }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Drawing on frames in system memory or CUDA memory, and on copies of frames that others share.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use gst::glib;
 use gst::prelude::*;
@@ -20,6 +20,10 @@ use gsttrt_core::postprocess::{Instances, RankedClass};
 
 use crate::gst::cuda;
 use crate::gst::video::{Format, FramePool, GpuFrame};
+
+static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
+    gst::DebugCategory::new("trt-draw", gst::DebugColorFlags::empty(), Some("What is drawn on, and by what"))
+});
 
 /// The property of [`Style::labels`]; `blurb` names what is written.
 pub fn draw_labels_property(blurb: &str) -> glib::ParamSpec {
@@ -72,6 +76,11 @@ impl OverlayRenderer {
 
     pub fn size(&self) -> (u32, u32) {
         self.format.size()
+    }
+
+    /// What the caps say of the frames.
+    pub fn info(&self) -> &gst_video::VideoInfo {
+        &self.format.info
     }
 
     /// The names of the classes change.
@@ -187,6 +196,7 @@ impl OverlayRenderer {
     ) -> Result<()> {
         self.format.check_drawable()?;
         let mut copy = None;
+        gst::trace!(CAT, "drawing on the frame of {:?}, or on a copy if it is shared", frame.pts());
         let changed = match frame.get_mut().filter(|buffer| is_drawable(buffer)) {
             Some(buffer) => change(self, buffer),
             None => self

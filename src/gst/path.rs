@@ -1,82 +1,21 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Checks that the elements between trtpreprocess and trtnms only scale the picture.
 //!
-//! The tensor on a frame contains where it lies in the picture that trtpreprocess saw. trtnms has to know where that is
-//! in the picture that it gets. Metas do not contain that: videoflip and videobox copy them as videoconvert does. But
-//! elements that change the geometry translate the coordinates of a pointer in navigation events, so that a click on
-//! the screen arrives at the point of the source that was clicked on. So trtnms sends two points upstream with each
-//! frame, and trtpreprocess answers with where they arrived. Scaling alone leaves both at the same fractions of the
-//! picture. Where only queues are between our elements nothing is sent.
-//!
-//! Where an answer is new, each element between is tested by itself. That finds the element that changes the picture,
-//! and what the sum of all cannot show: borders that a scaler adds, and scalers that do not translate coordinates.
-
-use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::Duration;
+//! The tensor on a frame contains where it lies in the picture that trtpreprocess saw. trtnms has to know where that is in
+//! the picture that it gets. Elements tell the frame's [`geometry`] what they do to it. Some make new frames and tell
+//! nothing, most of them before GStreamer 1.28: their kind decides then. All is looked at with the first frame, and again
+//! once a frame says something else; other frames cost a comparison.
 
 use gst::glib;
 use gst::prelude::*;
+use gst_base::prelude::*;
 use gst_video::VideoInfo;
 use gsttrt_core::error::{Error, ErrorKind, Result};
 
-use crate::gst::meta::tensor::TensorSource;
+use crate::gst::meta::geometry::{self, Change, Geometry, TensorSource};
 
-type Point = (f64, f64);
 /// Width and height.
 type Size = (u32, u32);
-
-const FIELD: &str = "trt-arrival";
-/// The address of the trtpreprocess that is to answer.
-const ELEMENT: &str = "trt-element";
-
-/// Where a point arrived, once it has.
-#[derive(Clone, Debug, Default, glib::Boxed)]
-#[boxed_type(name = "GstTrtArrival")]
-struct Arrival(Arc<Mutex<Option<Point>>>);
-
-/// Sends a point of the picture at a sink pad upstream to that trtpreprocess, and returns where it arrived.
-fn send(pad: &gst::Pad, element: usize, (x, y): Point) -> Option<Point> {
-    let arrival = Arrival::default();
-    let structure = gst::Structure::builder("application/x-gst-navigation")
-        .field("event", "mouse-move")
-        .field("pointer_x", x)
-        .field("pointer_y", y)
-        .field(FIELD, &arrival)
-        .field(ELEMENT, element as u64)
-        .build();
-    pad.push_event(gst::event::Navigation::new(structure));
-    let arrived = arrival.0.lock().unwrap();
-    *arrived
-}
-
-/// Notes where a point of trtnms arrived, if it was sent to this trtpreprocess; `false` for other events.
-pub fn answer(event: &gst::EventRef, element: &gst::Element) -> bool {
-    let gst::EventView::Navigation(navigation) = event.view() else { return false };
-    let sent_to = navigation.structure().and_then(|structure| structure.get::<u64>(ELEMENT).ok());
-    sent_to == Some(address(element) as u64) && note(event)
-}
-
-/// The same for any trtpreprocess.
-fn note(event: &gst::EventRef) -> bool {
-    let gst::EventView::Navigation(navigation) = event.view() else { return false };
-    let Some(structure) = navigation.structure() else { return false };
-    let Ok(arrival) = structure.get::<Arrival>(FIELD) else { return false };
-    let coordinates = ["pointer_x", "pointer_y"].map(|field| structure.get::<f64>(field));
-    if let [Ok(x), Ok(y)] = coordinates {
-        *arrival.0.lock().unwrap() = Some((x, y));
-    }
-    true
-}
-
-/// Two points. Every crop, border, flip or rotation moves at least one of them elsewhere than scaling does.
-fn points((width, height): Size) -> [Point; 2] {
-    [(0.0, 0.0), (f64::from(width), f64::from(height) / 2.0)]
-}
-
-fn are_near(a: &[Point; 2], b: &[Point; 2]) -> bool {
-    a.iter().zip(b).all(|(a, b)| (a.0 - b.0).abs() < 0.01 && (a.1 - b.1).abs() < 0.01)
-}
 
 /// What is known of the path from trtpreprocess to trtnms.
 #[derive(Default)]
@@ -85,99 +24,147 @@ pub struct PathCheck {
 }
 
 /// A path that was checked: it only scales.
-#[derive(PartialEq)]
 struct CheckedPath {
     source: TensorSource,
-    size: Size,
-    arrived: [Point; 2],
+    told: Option<Geometry>,
+    /// Where nothing is told: the elements that may begin to change frames, and what they do now.
+    silent: Vec<(gst_base::BaseTransform, Work)>,
 }
 
 impl PathCheck {
-    /// Checks that the picture of that size that arrives at `pad` is the one that its tensors were made from, scaled at
-    /// most.
+    /// Checks that the picture of this frame, which arrives at `pad` with such caps, is the one that its tensors were made
+    /// of, scaled at most.
     ///
     /// # Errors
     /// `Negotiation`, where the picture was not only scaled in between; `WrongType`, where it is another one.
-    pub fn check_frame(&mut self, pad: &gst::Pad, size: Size, source: &TensorSource) -> Result<()> {
-        let &TensorSource { element: preprocess, size: made_of } = source;
-        if size == made_of && keeps_geometry(pad, preprocess) {
-            return Ok(());
-        }
-        let (elements, is_complete) = elements(pad, preprocess);
-        // From 1.28 on these keep the tensors of the frames that they get.
-        if let Some(other) = elements.iter().find(|one| one.element.is::<gst_base::Aggregator>()) {
-            return Err(another(&other.element));
-        }
-        let [Some(first), Some(second)] = points(size).map(|point| send(pad, preprocess, point)) else {
-            // The pads are flushing, or frames take another path than events.
-            let is_known = self.last.as_ref().is_some_and(|checked| (checked.source, checked.size) == (*source, size));
-            return if size == made_of || is_known { Ok(()) } else { Err(unknown(made_of, size)) };
+    pub fn check_frame(
+        &mut self,
+        pad: &gst::Pad,
+        frame: &gst::BufferRef,
+        info: &VideoInfo,
+        source: &TensorSource,
+    ) -> Result<()> {
+        let told = geometry::told(frame, source);
+        let is_known = |checked: &CheckedPath| {
+            (checked.source, checked.told) == (*source, told)
+                && checked.silent.iter().all(|(element, work)| Work::of(element) == *work)
         };
-        let checked = CheckedPath { source: *source, size, arrived: [first, second] };
-        if self.last.as_ref() != Some(&checked) {
-            // Each element is tested by itself: together a crop and a scaler may look like no change.
-            for element in &elements {
-                element.check()?;
-            }
-            if !is_complete && !are_near(&checked.arrived, &points(made_of)) {
-                return Err(unknown(made_of, size));
-            }
-            self.last = Some(checked);
+        if !self.last.as_ref().is_some_and(is_known) {
+            let silent = check(pad, told.as_ref(), info, source)?;
+            self.last = Some(CheckedPath { source: *source, told, silent });
         }
         Ok(())
     }
-}
 
-fn address(element: &gst::Element) -> usize {
-    element.as_ptr().addr()
-}
-
-/// Elements that leave the picture where it is.
-const KEEPS_GEOMETRY: [&str; 5] = ["GstTrtInfer", "GstQueue", "GstTrtPreprocess", "GstTrtNms", "GstTrtOverlay"];
-
-/// Whether there are only our elements and queues up to that trtpreprocess, as usual. This check takes a tenth of the
-/// time that events take.
-fn keeps_geometry(pad: &gst::Pad, preprocess: usize) -> bool {
-    let mut next = pad.clone();
-    while let Some(element) = next.peer().and_then(|source| source.parent_element()) {
-        if address(&element) == preprocess {
-            return true;
-        }
-        let passes = KEEPS_GEOMETRY.contains(&element.type_().name());
-        match element.static_pad("sink").filter(|_| passes) {
-            Some(sink) => next = sink,
-            None => return false,
-        }
+    /// The elements before may be others from now on.
+    pub fn forget(&mut self) {
+        self.last = None;
     }
-    false
 }
 
-/// An element on the path.
-struct PathElement {
-    element: gst::Element,
-    /// The pad where the picture goes in.
-    sink: gst::Pad,
-    /// The pad at which its output arrives.
-    next: gst::Pad,
-}
-
-/// The elements before `pad` up to that trtpreprocess, the nearest to it first, and whether it was found. Where the path is
-/// hidden, the list ends.
-fn elements(pad: &gst::Pad, preprocess: usize) -> (Vec<PathElement>, bool) {
-    let (mut elements, mut next, mut is_found) = (Vec::new(), pad.clone(), false);
-    while let Some(source) = real_peer(&next)
-        && let Some(element) = source.parent_element()
-    {
-        is_found = address(&element) == preprocess;
-        match source.iterate_internal_links().next() {
-            Ok(Some(sink)) if !is_found => {
-                elements.push(PathElement { element, sink: sink.clone(), next: std::mem::replace(&mut next, sink) });
+fn check(
+    pad: &gst::Pad,
+    told: Option<&Geometry>,
+    info: &VideoInfo,
+    source: &TensorSource,
+) -> Result<Vec<(gst_base::BaseTransform, Work)>> {
+    let size = (info.width(), info.height());
+    let path = ElementPath::to(pad, |element| element.as_ptr().addr() == source.element);
+    // From 1.28 on these keep the tensors of the frames that they get.
+    if let Some(other) = path.elements.iter().find(|element| element.is::<gst_base::Aggregator>()) {
+        return Err(another(other));
+    }
+    let may_have_borders = match told {
+        Some(told) if told.size != size => return Err(unknown(source.size, size)),
+        Some(told) => match told.change() {
+            Change::Scaled => told.may_have_borders,
+            Change::Cropped => return Err(path.moved("crops the picture or adds borders to it")),
+            Change::Turned => return Err(path.moved("flips, rotates or distorts the picture")),
+        },
+        None => {
+            path.elements.iter().try_for_each(check_kind)?;
+            let may_scale = path.is_complete && path.elements.iter().any(|element| is_of(element, "Scaler"));
+            if size != source.size && !may_scale {
+                return Err(unknown(source.size, size));
             }
-            _ => break,
+            !source.has_shape_of(info)
+        }
+    };
+    let adds = |element: &&gst::Element| adds_borders(element) && changes_shape(element);
+    if may_have_borders && let Some(scaler) = path.elements.iter().find(adds) {
+        return Err(moved(scaler, "adds borders to the picture"));
+    }
+    let others = if told.is_none() { path.foreign() } else { Vec::new() };
+    let transforms = others.into_iter().filter_map(|element| element.downcast_ref::<gst_base::BaseTransform>());
+    Ok(transforms.map(|transform| (transform.clone(), Work::of(transform))).collect())
+}
+
+/// Why a frame that arrives at `pad` has no tensors, where an element on the way has lost them.
+pub fn lost_tensors(pad: &gst::Pad) -> Option<Error> {
+    let path = ElementPath::to(pad, |element| element.type_().name() == "GstTrtPreprocess");
+    let others = path.foreign();
+    // An earlier trtnms takes them, which is another matter.
+    let is_taken = path.elements.iter().any(|element| element.type_().name() == "GstTrtNms");
+    if !path.is_complete || is_taken || others.is_empty() {
+        return None;
+    }
+    if let Some(other) = others.iter().find(|element| element.is::<gst_base::Aggregator>()) {
+        return Some(another(other));
+    }
+    let names: Vec<String> = others.iter().map(|element| names(element).1).collect();
+    let which = if names.len() == 1 { "makes" } else { "are there, and one of them makes" };
+    Some(
+        Error::new(ErrorKind::WrongType, "trtnms got a frame without tensors")
+            .cause(format!("between trtpreprocess and trtnms {} {which} new frames without them", names.join(", ")))
+            .remedy(format!("Put elements that make new frames {REMEDY}")),
+    )
+}
+
+/// The elements before a pad.
+struct ElementPath {
+    /// The nearest to their end first.
+    elements: Vec<gst::Element>,
+    /// Whether the end was found. Where the path is hidden, as between two pipelines, it ends early.
+    is_complete: bool,
+}
+
+impl ElementPath {
+    /// Those up to the first that is the end.
+    fn to(pad: &gst::Pad, is_end: impl Fn(&gst::Element) -> bool) -> ElementPath {
+        let mut path = ElementPath { elements: Vec::new(), is_complete: false };
+        let mut next = Some(pad.clone());
+        while let Some(source) = next.as_ref().and_then(real_peer)
+            && let Some(element) = source.parent_element()
+        {
+            if is_end(&element) {
+                path.is_complete = true;
+                break;
+            }
+            next = source.iterate_internal_links().next().ok().flatten();
+            path.elements.push(element);
+        }
+        path.elements.reverse();
+        path
+    }
+
+    /// Those that are not ours.
+    fn foreign(&self) -> Vec<&gst::Element> {
+        self.elements.iter().filter(|element| !element.type_().name().starts_with("GstTrt")).collect()
+    }
+
+    /// An error with the name of the element that does this, as far as that can be seen: of those that make new frames, the
+    /// first that is no converter.
+    fn moved(&self, does: &str) -> Error {
+        let others = self.foreign();
+        let mut makers = others.iter().filter(|element| work_of(element).is_some_and(|work| work.makes_frames));
+        let found = makers.clone().find(|element| !is_of(element, "Converter")).or(makers.next());
+        match found.or(others.first()) {
+            Some(element) => moved(element, does),
+            None => Error::new(ErrorKind::Negotiation, "Boxes cannot be placed in this frame")
+                .cause(format!("an element between trtpreprocess and trtnms {does}"))
+                .remedy(format!("Put elements that change the picture {REMEDY}")),
         }
     }
-    elements.reverse();
-    (elements, is_found)
 }
 
 /// The pad of an element that is linked with `pad`, also across the ghost pads of bins.
@@ -194,75 +181,68 @@ fn real_peer(pad: &gst::Pad) -> Option<gst::Pad> {
     }
 }
 
-impl PathElement {
-    /// Checks that it scales the picture at most. Another thread may be in the middle of a change of its caps, so what fails is
-    /// looked at again.
-    fn check(&self) -> Result<()> {
-        const TIMES: usize = 20;
-        for _ in 0..TIMES {
-            if self.check_now().is_ok() {
-                return Ok(());
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
-        self.check_now()
-    }
+/// Whether its classification has that word.
+fn is_of(element: &gst::Element, kind: &str) -> bool {
+    let class = element.factory().and_then(|factory| factory.metadata("klass").map(String::from));
+    class.is_some_and(|class| class.contains(kind))
+}
 
-    fn check_now(&self) -> Result<()> {
-        let picture = |pad: &gst::Pad| VideoInfo::from_caps(pad.current_caps()?.as_ref()).ok();
-        let (Some(before), Some(after)) = (picture(&self.sink), picture(&self.next)) else { return Ok(()) };
-        let size = |info: &VideoInfo| (info.width(), info.height());
-        let (sent, scaled) = (points(size(&after)), points(size(&before)));
-        let arrived = sent.map(|point| self.arrival(point));
-        let [Some(first), Some(second)] = arrived else { return Ok(()) };
-        let arrived = [first, second];
-        let class = self.element.factory().and_then(|factory| factory.metadata("klass").map(String::from));
-        let is_of = |kind: &str| class.as_ref().is_some_and(|class| class.contains(kind));
-        // Some scalers translate no coordinates, and a queue may hold pictures of another size than it takes.
-        let translates_none = is_of("Scaler") || !self.element.is::<gst_base::BaseTransform>();
-        let only_scales = are_near(&arrived, &scaled) || translates_none && are_near(&arrived, &sent);
-        let does = if is_of("Transform") {
-            "may move what is in the picture"
-        } else if only_scales && (have_one_shape(&before, &after) || !self.adds_borders()) {
-            return Ok(());
-        } else if only_scales {
-            "adds borders to the picture"
-        } else if second.0 > first.0 && second.1 > first.1 {
-            "crops the picture or adds borders to it"
-        } else {
-            "flips or rotates the picture"
-        };
-        Err(moved(&self.element, does))
-    }
+/// What an element does with frames now, as far as others can see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Work {
+    /// It writes its results into new frames. Others pass frames on, and change at most what is in them.
+    makes_frames: bool,
+    /// By a property for that it leaves the picture as it is, or flips or rotates it.
+    turns: Option<bool>,
+}
 
-    /// Where a point of the output is in the input.
-    fn arrival(&self, point: Point) -> Option<Point> {
-        let end = self.sink.add_probe(gst::PadProbeType::EVENT_UPSTREAM, |_, info| match info.event() {
-            Some(event) if note(event) => gst::PadProbeReturn::Handled,
-            _ => gst::PadProbeReturn::Ok,
-        })?;
-        let arrived = send(&self.next, 0, point);
-        self.sink.remove_probe(end);
-        arrived
-    }
-
-    /// Whether it adds borders to keep the aspect ratio of the picture where that of the frame changes.
-    fn adds_borders(&self) -> bool {
-        let property = self.element.find_property("add-borders");
-        property.is_some_and(|property| property.value_type() == glib::Type::BOOL)
-            && self.element.property::<bool>("add-borders")
+impl Work {
+    fn of(transform: &gst_base::BaseTransform) -> Self {
+        let makes_frames = !transform.is_passthrough() && !transform.is_in_place();
+        Work { makes_frames, turns: if makes_frames { turns(transform) } else { None } }
     }
 }
 
-/// Whether both have the same display aspect ratio.
-fn have_one_shape(a: &VideoInfo, b: &VideoInfo) -> bool {
-    let shape = |info: &VideoInfo| {
-        let aspect = info.par();
-        let side = |pixels: u32, part: i32| i128::from(pixels) * i128::from(part);
-        (side(info.width(), aspect.numer()), side(info.height(), aspect.denom()))
-    };
-    let ((a_width, a_height), (b_width, b_height)) = (shape(a), shape(b));
-    a_width * b_height == b_width * a_height
+/// Whether it is set to flip or to rotate; nothing where it has no property for that.
+fn turns(element: &gst_base::BaseTransform) -> Option<bool> {
+    ["video-direction", "flip-method"].into_iter().find_map(|name| {
+        element.find_property(name).filter(|property| property.value_type().is_a(glib::Type::ENUM))?;
+        let value = element.property_value(name);
+        // The first value of each such type leaves the picture as it is.
+        glib::EnumValue::from_value(&value).map(|(_, way)| way.value() != 0)
+    })
+}
+
+fn work_of(element: &gst::Element) -> Option<Work> {
+    element.downcast_ref().map(Work::of)
+}
+
+/// Checks by its kind that an element which has told nothing leaves the picture where it is, but for scaling.
+fn check_kind(element: &gst::Element) -> Result<()> {
+    let Some(Work { turns, .. }) = work_of(element).filter(|work| work.makes_frames) else { return Ok(()) };
+    // Converters convert and scale; what is neither effect nor transformation moves frames from memory to memory.
+    let may_move = is_of(element, "Transform") || is_of(element, "Effect") && !is_of(element, "Converter");
+    match turns {
+        Some(true) => Err(moved(element, "flips or rotates the picture")),
+        None if may_move => Err(moved(element, "makes new frames, and does not tell where the picture is in them")),
+        _ => Ok(()),
+    }
+}
+
+/// Whether it adds borders to keep the aspect ratio of the picture where that of the frame changes.
+fn adds_borders(element: &gst::Element) -> bool {
+    let property = element.find_property("add-borders");
+    property.is_some_and(|property| property.value_type() == glib::Type::BOOL)
+        && element.property::<bool>("add-borders")
+}
+
+/// Whether frames have another display aspect ratio behind it, as far as its pads know.
+fn changes_shape(element: &gst::Element) -> bool {
+    let info = |pads: Vec<gst::Pad>| VideoInfo::from_caps(pads.first()?.current_caps()?.as_ref()).ok();
+    match (info(element.sink_pads()), info(element.src_pads())) {
+        (Some(before), Some(after)) => !TensorSource::new(0, &before).has_shape_of(&after),
+        _ => true,
+    }
 }
 
 const REMEDY: &str = "before trtpreprocess or behind trtnms";
@@ -296,7 +276,7 @@ fn moved(element: &gst::Element, does: &str) -> Error {
 fn unknown(made_of: Size, size: Size) -> Error {
     Error::new(ErrorKind::Negotiation, "Boxes cannot be placed in this frame")
         .cause(format!(
-            "trtpreprocess saw a picture of {}x{}, trtnms gets one of {}x{}, and cannot ask how it was changed",
+            "trtpreprocess saw a picture of {}x{}, trtnms gets one of {}x{}, and no element has told how it was changed",
             made_of.0, made_of.1, size.0, size.1
         ))
         .remedy(format!("Put the elements that change the picture {REMEDY}"))

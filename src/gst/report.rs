@@ -4,20 +4,40 @@
 
 use std::sync::Mutex;
 
+use gst::glib::WeakRef;
 use gst::prelude::*;
 use gsttrt_core::error::{Error, ErrorKind};
 
-/// Errors that were posted on behalf of each pipeline: its address, and the error's number. Streams that share a model
-/// all meet its failure.
-static POSTED: Mutex<Vec<(usize, u64)>> = Mutex::new(Vec::new());
+/// Errors that were posted on behalf of each pipeline, as long as it is there: itself, and the error's number. Streams
+/// that share a model all meet its failure.
+static POSTED: Mutex<Vec<(WeakRef<gst::Object>, u64)>> = Mutex::new(Vec::new());
 
-/// The address of the outermost bin that contains the element.
-fn pipeline_of(element: &gst::Element) -> usize {
+/// The outermost bin that contains the element.
+fn pipeline_of(element: &gst::Element) -> gst::Object {
     let mut object = element.clone().upcast::<gst::Object>();
     while let Some(parent) = object.parent() {
         object = parent;
     }
-    object.as_ptr() as usize
+    object
+}
+
+/// Notes that this error is posted for the pipeline; false where it was before.
+fn is_new(pipeline: &gst::Object, error: &Error) -> bool {
+    // Dropped behind the lock: one of them may be the last reference, and what ends with it may come here again.
+    let mut pipelines = Vec::new();
+    let mut posted = POSTED.lock().unwrap();
+    posted.retain(|(by, _)| {
+        by.upgrade().is_some_and(|by| {
+            pipelines.push(by);
+            true
+        })
+    });
+    let is_there = posted.iter().zip(&pipelines).any(|((_, id), by)| *id == error.id() && by == pipeline);
+    if !is_there {
+        posted.push((pipeline.downgrade(), error.id()));
+    }
+    drop(posted);
+    !is_there
 }
 
 /// Posts messages about an element.
@@ -25,21 +45,24 @@ pub trait Report: IsA<gst::Element> {
     /// The element cannot go on. Where another element of this pipeline has posted this same error, it is not posted again.
     fn post_error(&self, error: &Error) {
         let element = self.upcast_ref::<gst::Element>();
-        let this = (pipeline_of(element), error.id());
-        {
-            let mut posted = POSTED.lock().unwrap();
-            if posted.contains(&this) {
-                return;
-            }
-            posted.push(this);
+        if is_new(&pipeline_of(element), error) {
+            element.post_error_message(error_message(error));
         }
-        element.post_error_message(error_message(error));
     }
 
     /// The element was stopped: once its pipeline is started again, an error that is still there is posted again.
     fn forget_errors(&self) {
         let pipeline = pipeline_of(self.upcast_ref());
-        POSTED.lock().unwrap().retain(|(posted_by, _)| *posted_by != pipeline);
+        let mut others = Vec::new();
+        let mut posted = POSTED.lock().unwrap();
+        posted.retain(|(by, _)| {
+            by.upgrade().is_some_and(|by| {
+                let is_other = by != pipeline;
+                others.push(by);
+                is_other
+            })
+        });
+        drop(posted);
     }
 
     /// Something is not as configured, and the element goes on.
@@ -161,6 +184,25 @@ mod tests {
         pipeline.1[0].forget_errors();
         post_all(&error);
         assert_eq!([heard(&pipeline.0), heard(&other.0)], [1, 0]);
+    }
+
+    /// Another one may come to lie where it lay.
+    #[test]
+    fn a_pipeline_leaves_nothing() {
+        gst::init().unwrap();
+        let error = Error::new(ErrorKind::Run, "It fails");
+        for _ in 0..20 {
+            let element = gst::ElementFactory::make("identity").build().unwrap();
+            let bus = gst::Bus::new();
+            element.set_bus(Some(&bus));
+            element.post_error(&error);
+            element.post_error(&error);
+            let heard = std::iter::from_fn(|| bus.pop_filtered(&[gst::MessageType::Error])).count();
+            assert_eq!(heard, 1);
+        }
+        let element = gst::ElementFactory::make("identity").build().unwrap();
+        element.post_error(&error);
+        assert_eq!(POSTED.lock().unwrap().iter().filter(|(_, id)| *id == error.id()).count(), 1);
     }
 
     #[test]

@@ -5,7 +5,49 @@ use std::sync::LazyLock;
 
 use gsttrt_core::error::{Error, ErrorKind, Result};
 
-use super::element::continues;
+/// The segment of an element's stream, as its events tell. The base class has it too, but behind the lock of the sink pad,
+/// which the streaming thread holds while it waits for room downstream: a flush would wait for the thread that it is to
+/// free.
+#[derive(Debug, Default)]
+pub struct CurrentSegment(Option<gst::Segment>);
+
+impl CurrentSegment {
+    /// Takes an event in, and tells whether another part of the stream follows.
+    pub fn is_cut(&mut self, event: &gst::EventRef) -> bool {
+        match event.view() {
+            gst::EventView::FlushStop(_) => {
+                self.0 = None;
+                true
+            }
+            gst::EventView::Segment(new) => {
+                let old = self.0.replace(new.segment().clone());
+                old.is_none_or(|old| !continues(&old, new.segment()))
+            }
+            _ => false,
+        }
+    }
+
+    fn times(&self) -> Option<&gst::FormattedSegment<gst::ClockTime>> {
+        self.0.as_ref()?.downcast_ref()
+    }
+
+    pub fn stream_time(&self, pts: Option<gst::ClockTime>) -> Option<gst::ClockTime> {
+        self.times()?.to_stream_time(pts)
+    }
+
+    fn running_time(&self, pts: Option<gst::ClockTime>) -> Option<gst::ClockTime> {
+        self.times()?.to_running_time(pts)
+    }
+}
+
+/// Whether the frames of the new segment come behind those of the old one: demuxers and live sources send a segment
+/// again to say where they are, or when its end is known.
+fn continues(old: &gst::Segment, new: &gst::Segment) -> bool {
+    let place =
+        |segment: &gst::Segment| (segment.format(), segment.start(), segment.time(), segment.base(), segment.offset());
+    let rates = |segment: &gst::Segment| (segment.rate(), segment.applied_rate());
+    place(old) == place(new) && rates(old) == rates(new)
+}
 
 /// The stream of an element that takes frames in any memory.
 #[derive(Debug, Default)]
@@ -17,6 +59,7 @@ pub struct VideoStream {
     /// The running time of the last frame.
     pub now: u64,
     frames: u64,
+    segment: CurrentSegment,
     stream_id: String,
 }
 
@@ -29,28 +72,22 @@ pub struct StreamFrame {
 }
 
 impl VideoStream {
-    /// Takes in the next frame's time. `segment` is the element's.
-    pub fn advance(&mut self, segment: &gst::Segment, pts: Option<gst::ClockTime>) -> StreamFrame {
+    /// Takes in the next frame's time.
+    pub fn advance(&mut self, pts: Option<gst::ClockTime>) -> StreamFrame {
         let number = self.frames;
         self.frames += 1;
-        let segment = segment.downcast_ref::<gst::ClockTime>();
-        let running_time = segment.and_then(|segment| segment.to_running_time(pts));
         let guessed = self.now.saturating_add(self.frame_duration);
-        self.now = running_time.map_or(guessed, gst::ClockTime::nseconds);
-        StreamFrame { number, stream_time: segment.and_then(|segment| segment.to_stream_time(pts)) }
+        self.now = self.segment.running_time(pts).map_or(guessed, gst::ClockTime::nseconds);
+        StreamFrame { number, stream_time: self.segment.stream_time(pts) }
     }
 
-    /// Whether another part of the stream, or another stream, follows an event. `segment` is the element's.
-    pub fn is_cut(&mut self, event: &gst::Event, segment: &gst::Segment) -> bool {
-        match event.view() {
-            gst::EventView::FlushStop(_) => true,
-            gst::EventView::StreamStart(start) => {
-                let stream_id = start.stream_id();
-                std::mem::replace(&mut self.stream_id, stream_id.to_string()) != stream_id
-            }
-            gst::EventView::Segment(new) => !continues(segment, new.segment()),
-            _ => false,
+    /// Takes an event in, and tells whether another part of the stream, or another stream, follows.
+    pub fn is_cut(&mut self, event: &gst::EventRef) -> bool {
+        if let gst::EventView::StreamStart(start) = event.view() {
+            let stream_id = start.stream_id();
+            return std::mem::replace(&mut self.stream_id, stream_id.to_string()) != stream_id;
         }
+        self.segment.is_cut(event)
     }
 
     /// Takes in size and rate of the frames, and returns whether the size is another one than before.

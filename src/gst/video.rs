@@ -2,6 +2,7 @@
 //! Conversions between GStreamer's video and [`image`](gsttrt_core::image): formats, colorimetry, mapped frames.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use gst::prelude::*;
 use gst_video::{VideoChromaSite, VideoColorMatrix, VideoColorRange, VideoInfo};
@@ -15,6 +16,10 @@ use smallvec::SmallVec;
 use crate::gst::memory::nvmm::{self, NvmmFrame, NvmmOnGpu};
 use crate::gst::meta;
 use crate::gst::{caps, cuda};
+
+static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
+    gst::DebugCategory::new("trt-video", gst::DebugColorFlags::empty(), Some("Frames that are copied"))
+});
 
 /// A negotiated video format, in both vocabularies.
 #[derive(Clone, Debug)]
@@ -56,9 +61,16 @@ impl Format {
         if self.is_nvmm { Err(nvmm::not_drawable()) } else { Ok(()) }
     }
 
-    /// A buffer's frame in NVMM memory; nothing where frames lie elsewhere.
-    pub fn nvmm<'a>(&self, buffer: &'a gst::BufferRef) -> Result<Option<NvmmFrame<'a>>> {
-        self.is_nvmm.then(|| NvmmFrame::of(buffer, self.pixels, self.size())).transpose()
+    /// Where a buffer's frame lies. Caps do not tell of CUDA memory: elements that download pass it on as system memory
+    /// where they can.
+    ///
+    /// # Errors
+    /// `WrongType`, where a frame in NVMM memory is not what its caps say.
+    pub fn locate<'a>(&self, buffer: &'a gst::BufferRef) -> Result<FrameLocation<'a>> {
+        if self.is_nvmm {
+            return NvmmFrame::of(buffer, self.pixels, self.size()).map(FrameLocation::Nvmm);
+        }
+        Ok(cuda::memory(buffer).map_or(FrameLocation::Host, FrameLocation::Cuda))
     }
 
     /// What is painted on.
@@ -77,9 +89,14 @@ impl Format {
         (self.info.width(), self.info.height())
     }
 
-    /// Maps a buffer to read its picture.
-    pub fn read<T>(&self, buffer: &gst::BufferRef, read: impl FnOnce(&Frame) -> Result<T>) -> Result<T> {
-        if let Some(nvmm) = self.nvmm(buffer)? {
+    /// Maps a buffer to read its picture on the host.
+    pub fn read<T>(
+        &self,
+        buffer: &gst::BufferRef,
+        location: &FrameLocation,
+        read: impl FnOnce(&Frame) -> Result<T>,
+    ) -> Result<T> {
+        if let FrameLocation::Nvmm(nvmm) = location {
             return nvmm.read(|planes| read(&self.frame(planes)));
         }
         let layouts = self.layouts(buffer)?;
@@ -113,8 +130,17 @@ impl Format {
     }
 
     /// The picture of a buffer in GPU memory, mapped to be read in that context; `None` where it lies on the host.
-    pub fn read_on_gpu<'a>(&self, buffer: &'a gst::BufferRef, context: &Context) -> Result<Option<GpuFrame<'a>>> {
-        let Some(nvmm) = self.nvmm(buffer)? else { return self.on_gpu(buffer, false) };
+    pub fn read_on_gpu<'a>(
+        &self,
+        buffer: &'a gst::BufferRef,
+        location: &'a FrameLocation,
+        context: &Context,
+    ) -> Result<Option<GpuFrame<'a>>> {
+        let nvmm = match location {
+            FrameLocation::Host => return Ok(None),
+            FrameLocation::Cuda(memory) => return self.map_cuda(buffer, memory, false).map(Some),
+            FrameLocation::Nvmm(nvmm) => nvmm,
+        };
         let frame = |mut mapped: NvmmOnGpu<'a>| GpuFrame {
             planes: std::mem::take(&mut mapped.planes),
             context: context.clone(),
@@ -124,10 +150,17 @@ impl Format {
         Ok(nvmm.on_gpu(context)?.map(frame))
     }
 
-    /// The picture of a buffer in CUDA memory, mapped for the GPU; `None` where it lies elsewhere. Caps are not
-    /// reliable: elements that download pass CUDA memory on as system memory where they can.
+    /// The picture of a buffer in CUDA memory, mapped for the GPU; `None` where it lies elsewhere.
     pub fn on_gpu<'a>(&self, buffer: &'a gst::BufferRef, write: bool) -> Result<Option<GpuFrame<'a>>> {
-        let Some(memory) = cuda::memory(buffer) else { return Ok(None) };
+        cuda::memory(buffer).map(|memory| self.map_cuda(buffer, &memory, write)).transpose()
+    }
+
+    fn map_cuda<'a>(
+        &self,
+        buffer: &'a gst::BufferRef,
+        memory: &cuda::CudaMemoryRef<'a>,
+        write: bool,
+    ) -> Result<GpuFrame<'a>> {
         let layouts = self.layouts(buffer)?;
         let context = memory.context()?;
         let mapped = memory.map(write)?;
@@ -136,7 +169,7 @@ impl Format {
             stride: layout.stride,
         };
         let planes = layouts.iter().map(plane).collect();
-        Ok(Some(GpuFrame { planes, context, mapped: GpuMapping::Cuda(mapped), _buffer: buffer }))
+        Ok(GpuFrame { planes, context, mapped: GpuMapping::Cuda(mapped), _buffer: buffer })
     }
 
     /// Where the planes lie in a buffer: from its GstVideoMeta, which may be wrong and is checked, else from the caps.
@@ -165,6 +198,14 @@ impl Format {
             ))
         })
     }
+}
+
+/// Where a buffer's frame lies: found once, by [`Format::locate`].
+pub enum FrameLocation<'a> {
+    /// In memory that only the host reads.
+    Host,
+    Cuda(cuda::CudaMemoryRef<'a>),
+    Nvmm(NvmmFrame<'a>),
 }
 
 /// A picture in GPU memory, mapped until this is dropped.
@@ -242,6 +283,8 @@ impl FramePool {
 
     fn start(pool: gst::BufferPool, format: &Format, context: Option<Context>) -> Result<Self> {
         pool.set_active(true).map_err(|error| no_pool(error.to_string()))?;
+        let place = if context.is_some() { "CUDA" } else { "system" };
+        gst::debug!(CAT, "frames are copied into {place} memory, {:?}", format.info);
         Ok(FramePool { pool, format: format.clone(), context })
     }
 
@@ -253,7 +296,8 @@ impl FramePool {
     /// A buffer of a pool in system memory with the same picture, times, flags and metas.
     pub fn copy(&self, buffer: &gst::BufferRef) -> Result<gst::Buffer> {
         self.copy_by(buffer, |target| {
-            self.format.read(buffer, |from| self.format.draw(target, |to| copy_planes(from, to)))
+            self.format
+                .read(buffer, &self.format.locate(buffer)?, |from| self.format.draw(target, |to| copy_planes(from, to)))
         })
     }
 
@@ -275,6 +319,7 @@ impl FramePool {
         let mut copy =
             self.pool.acquire_buffer(None).map_err(|flow| unmappable(format!("no buffer in the pool: {flow}")))?;
         let target = copy.get_mut().expect("a buffer from a pool is writable");
+        gst::trace!(CAT, "copying the frame of {:?}", buffer.pts());
         copy_picture(target)?;
         meta::copy(buffer, target).map_err(failed)?;
         // Without a GstVideoMeta of the pool, the layout is that of the caps.
@@ -373,6 +418,11 @@ mod tests {
         Format::from_caps(&caps).unwrap()
     }
 
+    /// The ends of its planes, as the host reads them.
+    fn read(format: &Format, buffer: &gst::BufferRef) -> Result<[u8; 4]> {
+        format.read(buffer, &format.locate(buffer)?, ends)
+    }
+
     /// 200 bytes that count up, read as NV12 7x3 in that layout.
     fn buffer(offsets: [usize; 2], strides: [i32; 2]) -> gst::Buffer {
         let mut buffer = gst::Buffer::from_mut_slice((0..200).collect::<Vec<u8>>());
@@ -393,7 +443,7 @@ mod tests {
     fn copies_have_the_same_picture_in_the_layout_of_the_caps() {
         let format = nv12();
         let copy = FramePool::new(&format).unwrap().copy(&buffer([10, 100], [20, 30])).unwrap();
-        assert_eq!(format.read(&copy, ends).unwrap(), [10, 10 + 2 * 20 + 6, 100, 100 + 30 + 7]);
+        assert_eq!(read(&format, &copy).unwrap(), [10, 10 + 2 * 20 + 6, 100, 100 + 30 + 7]);
         assert!(copy.meta::<gst_video::VideoMeta>().is_none());
     }
 
@@ -422,7 +472,7 @@ mod tests {
             ([0, 46], [20, 30], true),
         ] {
             let mut absurd = buffer(offsets, strides);
-            assert_eq!(format.read(&absurd, ends).is_ok(), readable, "{offsets:?} {strides:?}");
+            assert_eq!(read(&format, &absurd).is_ok(), readable, "{offsets:?} {strides:?}");
             assert_eq!(pool.copy(&absurd).is_ok(), readable, "{offsets:?} {strides:?}");
             let drawn = format.draw(absurd.get_mut().unwrap(), |_| panic!("{offsets:?} {strides:?}"));
             assert_eq!(drawn.unwrap_err().kind(), ErrorKind::WrongType);

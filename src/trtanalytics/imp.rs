@@ -4,7 +4,6 @@ use std::sync::{LazyLock, Mutex};
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
-use gst_base::prelude::*;
 use gst_base::subclass::prelude::*;
 use gsttrt_core::analytics::{Analytics, AnalyticsInput};
 use gsttrt_core::counters::{Span, Stats};
@@ -67,14 +66,9 @@ impl AnalyticsState {
     }
 
     /// Counts the objects of a frame, writes its metas, and returns its events, and how many objects have ids.
-    fn count(
-        &mut self,
-        settings: &AnalyticsSettings,
-        frame: &mut gst::Buffer,
-        segment: &gst::Segment,
-    ) -> (Vec<gst::Structure>, usize) {
+    fn count(&mut self, settings: &AnalyticsSettings, frame: &mut gst::Buffer) -> (Vec<gst::Structure>, usize) {
         let AnalyticsState { analytics, stream, numbers, .. } = self;
-        let at = stream.advance(segment, frame.pts());
+        let at = stream.advance(frame.pts());
         let MetaObjects { annotations, .. } = read::objects(frame, stream.size);
         let mut count = 0;
         numbers.clear();
@@ -256,11 +250,10 @@ impl MetaFilter for TrtAnalytics {
     fn process(&self, frame: &mut gst::Buffer) -> std::result::Result<(), gst::FlowError> {
         let stage = Span::begin(false);
         let settings = self.settings.lock().unwrap().clone();
-        let segment = self.obj().segment();
         let (events, count, lacks_ids) = {
             let mut state = self.state.lock().unwrap();
             let state = state.as_mut().filter(|state| state.stream.size.0 > 0).ok_or(gst::FlowError::NotNegotiated)?;
-            let (events, count) = state.count(&settings, frame, &segment);
+            let (events, count) = state.count(&settings, frame);
             let lacks_ids = state.frames_without_ids.take_if(|frames| *frames >= FRAMES_WITHOUT_IDS).is_some();
             (events, count, lacks_ids)
         };

@@ -418,11 +418,6 @@ impl BaseTransformImpl for TrtInfer {
     }
 
     fn query(&self, direction: PadDirection, query: &mut gst::QueryRef) -> bool {
-        let session = self.session();
-        let model = session.as_ref().map(|session| self.offered(&session.model));
-        if let Some(answered) = batch_pool::answer(query, model.as_ref().and_then(|model| model.slots.as_ref())) {
-            return answered;
-        }
         let answered = self.answer(direction, query);
         if let gst::QueryViewMut::Latency(latency) = query.view_mut()
             && answered
@@ -435,6 +430,22 @@ impl BaseTransformImpl for TrtInfer {
             latency.set(live, min + waits, max.map(|max| max + waits));
         }
         answered
+    }
+
+    /// trtpreprocess is told where tensors are to lie, and goes on at once: a queue behind would answer after its frames,
+    /// which may wait for a batch. Others ask where frames are to lie.
+    fn propose_allocation(
+        &self,
+        decide_query: Option<&gst::query::Allocation>,
+        query: &mut gst::query::Allocation,
+    ) -> std::result::Result<(), gst::LoggableError> {
+        let is_for_tensors = query.get().0.is_some_and(|caps| matches!(caps::tensor_of(caps), Ok(Some(_))));
+        if !is_for_tensors {
+            return self.parent_propose_allocation(decide_query, query);
+        }
+        let model = self.session().map(|session| self.offered(&session.model));
+        model.iter().filter_map(|model| model.slots.as_ref()).for_each(|pool| batch_pool::propose(query, pool));
+        Ok(())
     }
 
     /// The sink asks for the model's tensor by name, and the source names the outputs that it publishes; the picture's

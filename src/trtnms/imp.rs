@@ -26,13 +26,14 @@ use super::objects::ObjectClasses;
 use super::settings::{NmsSettings, PROPERTIES};
 use crate::gst::caps;
 use crate::gst::cuda::CudaContextSlot;
-use crate::gst::element::{Properties, VideoFilter, continues, video_filter};
+use crate::gst::element::{DrawRefusal, Properties, VideoFilter, video_filter};
 use crate::gst::meta::tensor::{ModelInput, ObjectRegions, Payload, TensorMeta, Tiles};
 use crate::gst::meta::{detection, read, track};
 use crate::gst::overlay::{OverlayRenderer, is_drawable};
-use crate::gst::path::PathCheck;
+use crate::gst::path::{PathCheck, lost_tensors};
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
+use crate::gst::stream::CurrentSegment;
 
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("trtnms", gst::DebugColorFlags::empty(), Some("Model outputs to boxes")));
@@ -57,6 +58,8 @@ struct NmsState {
 pub struct TrtNms {
     settings: Mutex<NmsSettings>,
     state: Mutex<Option<NmsState>>,
+    segment: Mutex<CurrentSegment>,
+    refusal: DrawRefusal,
     cuda: CudaContextSlot,
     stats: Stats,
     output_wait: Mutex<OutputWait>,
@@ -108,7 +111,7 @@ impl TrtNms {
         state.frames += 1;
         let payload = TensorMeta::outputs(&frame).ok_or_else(|| match TensorMeta::input(&frame) {
             Some(_) => not_inferred(),
-            None => missing_tensors(),
+            None => lost_tensors(self.obj().sink_pad()).unwrap_or_else(missing_tensors),
         })?;
         if settings.draw {
             TensorMeta::wait_for_readers(&frame, Some(&payload));
@@ -171,7 +174,7 @@ impl TrtNms {
             self.stats.skip();
             return Ok(None);
         };
-        let found = self.prepare_outputs(state, settings, payload)?;
+        let found = self.prepare_outputs(state, settings, payload, frame)?;
         let NmsState { postprocessor, renderer, .. } = state;
         let ([(first, letterbox), ..], Some(postprocessor)) = (&found[..], postprocessor) else { return Ok(None) };
         let style = settings.draw.then_some(settings.style);
@@ -196,7 +199,7 @@ impl TrtNms {
         objects: &ObjectRegions,
         frame: &mut gst::Buffer,
     ) -> Result<usize, Interrupted> {
-        let found = self.prepare_outputs(state, settings, payload)?;
+        let found = self.prepare_outputs(state, settings, payload, frame)?;
         let (number, NmsState { postprocessor, names, renderer, object_classes, .. }) = (state.frames - 1, state);
         let size = renderer.size();
         let (mut count, mut content) = (0, None);
@@ -241,7 +244,7 @@ impl TrtNms {
     }
 
     fn stream_time(&self, buffer: &gst::BufferRef) -> Option<gst::ClockTime> {
-        self.obj().segment().downcast_ref::<gst::ClockTime>()?.to_stream_time(buffer.pts())
+        self.segment.lock().unwrap().stream_time(buffer.pts())
     }
 
     fn post(&self, content: gst::Structure) {
@@ -255,10 +258,11 @@ impl TrtNms {
         state: &mut NmsState,
         settings: &NmsSettings,
         payload: &'a Arc<Payload>,
+        frame: &gst::BufferRef,
     ) -> Result<SmallVec<[(&'a Tensors, Letterbox); 1]>, Interrupted> {
         let Payload::Output { outputs, inputs, model } = &**payload else { return Ok(SmallVec::new()) };
         let (size, source) = (state.renderer.size(), &inputs.source);
-        state.path.check_frame(self.obj().sink_pad(), size, source)?;
+        state.path.check_frame(self.obj().sink_pad(), frame, state.renderer.info(), source)?;
         let prepare = |(outputs, input): (&'a PendingOutput, &ModelInput)| {
             Ok((self.outputs(payload, outputs)?, input.letterbox.scaled(source.size, size)))
         };
@@ -395,6 +399,14 @@ impl Properties for TrtNms {
             stats::structure(&totals, counts).to_value()
         })
     }
+
+    /// Frames that cannot be drawn on are to come in other memory.
+    fn was_set(&self, name: &str) {
+        let is_nvmm = || self.obj().sink_pad().current_caps().is_some_and(|caps| caps::is_nvmm(&caps));
+        if name == "draw" && self.settings.lock().unwrap().draw && is_nvmm() {
+            self.obj().reconfigure_sink();
+        }
+    }
 }
 
 video_filter! {
@@ -411,34 +423,42 @@ impl BaseTransformImpl for TrtNms {
 
     fn start(&self) -> Result<(), gst::ErrorMessage> {
         self.stats.reset();
+        self.refusal.reset();
         *self.output_wait.lock().unwrap() = OutputWait::Idle;
         self.settings.lock().unwrap().options_for_model().map(drop).map_err(|error| error_message(&error))
     }
 
     fn stop(&self) -> Result<(), gst::ErrorMessage> {
         *self.state.lock().unwrap() = None;
+        *self.segment.lock().unwrap() = CurrentSegment::default();
         self.cuda.clear();
         Ok(())
     }
 
     fn query(&self, direction: PadDirection, query: &mut gst::QueryRef) -> bool {
+        if direction == PadDirection::Sink && self.settings.lock().unwrap().draw {
+            self.refusal.explain(&*self.obj(), query);
+        }
         self.answer(direction, query)
     }
 
     fn transform_caps(&self, _direction: PadDirection, caps: &Caps, filter: Option<&Caps>) -> Option<Caps> {
-        let caps = caps::without_tensor(&caps::usable(caps));
+        let mut caps = caps::without_tensor(&caps::usable(caps));
+        if self.settings.lock().unwrap().draw {
+            caps = caps::drawable(&caps);
+        }
         Some(caps::filtered(caps, filter))
     }
 
     fn sink_event(&self, event: gst::Event) -> bool {
-        // Another part of the stream follows.
-        let is_another = match event.view() {
-            gst::EventView::FlushStop(_) => true,
-            gst::EventView::Segment(segment) => !continues(&self.obj().segment(), segment.segment()),
-            _ => false,
-        };
-        if is_another && let Some(state) = self.state.lock().unwrap().as_mut() {
-            state.can_hold = false;
+        let is_cut = self.segment.lock().unwrap().is_cut(&event);
+        // Caps are sent again where elements are linked again, also if they are the same.
+        let is_linked = event.type_() == gst::EventType::Caps;
+        if (is_cut || is_linked)
+            && let Some(state) = self.state.lock().unwrap().as_mut()
+        {
+            state.can_hold &= !is_cut;
+            state.path.forget();
         }
         self.parent_sink_event(event)
     }

@@ -5,7 +5,6 @@ use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst::{Caps, PadDirection};
-use gst_base::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::base_transform::GenerateOutputSuccess;
 use gst_base::subclass::prelude::*;
@@ -17,7 +16,7 @@ use gsttrt_core::image::overlay::{Annotation, Style};
 use crate::gst::caps;
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
-use crate::gst::element::{Properties, VideoFilter, continues, video_filter};
+use crate::gst::element::{DrawRefusal, Properties, VideoFilter, video_filter};
 use crate::gst::meta::map::maps;
 use crate::gst::meta::read::annotations;
 use crate::gst::meta::tensor::TensorMeta;
@@ -28,6 +27,7 @@ use crate::gst::overlay::{
 use crate::gst::property::{PropertyTable, property};
 use crate::gst::report::Report;
 use crate::gst::stats;
+use crate::gst::stream::CurrentSegment;
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new("trtoverlay", gst::DebugColorFlags::empty(), Some("Boxes and labels on frames"))
@@ -64,6 +64,8 @@ struct OverlayState {
 pub struct TrtOverlay {
     settings: Mutex<OverlaySettings>,
     state: Mutex<Option<OverlayState>>,
+    segment: Mutex<CurrentSegment>,
+    refusal: DrawRefusal,
     cuda: CudaContextSlot,
     stats: Stats,
 }
@@ -149,30 +151,31 @@ impl BaseTransformImpl for TrtOverlay {
 
     fn start(&self) -> std::result::Result<(), gst::ErrorMessage> {
         self.stats.reset();
+        self.refusal.reset();
         Ok(())
     }
 
     fn stop(&self) -> std::result::Result<(), gst::ErrorMessage> {
         *self.state.lock().unwrap() = None;
+        *self.segment.lock().unwrap() = CurrentSegment::default();
         self.cuda.clear();
         Ok(())
     }
 
     fn query(&self, direction: PadDirection, query: &mut gst::QueryRef) -> bool {
+        if direction == PadDirection::Sink {
+            self.refusal.explain(&*self.obj(), query);
+        }
         self.answer(direction, query)
     }
 
     fn transform_caps(&self, _direction: PadDirection, caps: &Caps, filter: Option<&Caps>) -> Option<Caps> {
-        Some(caps::filtered(caps::usable(caps), filter))
+        Some(caps::filtered(caps::drawable(&caps::usable(caps)), filter))
     }
 
     fn sink_event(&self, event: gst::Event) -> bool {
-        let is_another = match event.view() {
-            gst::EventView::FlushStop(_) => true,
-            gst::EventView::Segment(segment) => !continues(&self.obj().segment(), segment.segment()),
-            _ => false,
-        };
-        if is_another && let Some(state) = self.state.lock().unwrap().as_mut() {
+        let is_cut = self.segment.lock().unwrap().is_cut(&event);
+        if is_cut && let Some(state) = self.state.lock().unwrap().as_mut() {
             state.renderer.end_trails();
         }
         self.parent_sink_event(event)

@@ -6,6 +6,7 @@ use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst::{Caps, PadDirection};
+use gst_base::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
 use gsttrt_core::counters::{Span, Stats};
@@ -23,16 +24,15 @@ use super::overrides::{Overrides, Tiling};
 use super::settings::{PROPERTIES, PreprocessSettings};
 use crate::gst::batch_pool;
 use crate::gst::caps;
-use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::held_frame::HeldFrames;
+use crate::gst::meta::geometry::{self, TensorSource};
 use crate::gst::meta::read;
-use crate::gst::meta::tensor::{ModelInput, ModelInputs, Payload, TensorMeta, TensorSource, Tiles};
-use crate::gst::path;
+use crate::gst::meta::tensor::{ModelInput, ModelInputs, Payload, TensorMeta, Tiles};
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
-use crate::gst::video::Format;
+use crate::gst::video::{Format, FrameLocation};
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new("trtpreprocess", gst::DebugColorFlags::empty(), Some("Frames to tensors"))
@@ -144,7 +144,7 @@ impl TrtPreprocess {
 
     fn payload(&self, state: &mut PreprocessState, buffer: &mut gst::BufferRef) -> Result<Payload> {
         let size = state.format.size();
-        let source = TensorSource { element: self.obj().as_ptr().addr(), size };
+        let source = TensorSource::new(self.obj().as_ptr().addr(), &state.format.info);
         let selected = match &state.tiling {
             Tiling::Objects(options) => Some(state.selector.select(&read::objects(buffer, size), size, options)),
             _ => None,
@@ -158,14 +158,15 @@ impl TrtPreprocess {
                 return Ok(Payload::Input(Arc::new(ModelInputs { list, tiles, source, transform, original })));
             }
         }
-        let context = if state.is_on_gpu() { Some(self.context_for(&state.format, buffer)?) } else { None };
+        let location = state.format.locate(buffer)?;
+        let context = if state.is_on_gpu() { Some(self.context_for(&location)?) } else { None };
         let PreprocessState { format, spec, fixed, preprocessor, .. } = state;
         let preprocessor = match preprocessor.take().filter(|preprocessor| preprocessor.context() == context.as_ref()) {
             Some(made) => preprocessor.insert(made),
             None => preprocessor.insert(self.preprocessor(context.as_ref(), format, spec)?),
         };
         let on_gpu = match preprocessor {
-            Preprocessor::Device(device) => format.read_on_gpu(buffer, device.context())?,
+            Preprocessor::Device(device) => format.read_on_gpu(buffer, &location, device.context())?,
             Preprocessor::Host { .. } => None,
         };
         let sources = selected.as_ref().map(|selected| &selected.sources[..]).or(fixed.as_deref());
@@ -183,11 +184,12 @@ impl TrtPreprocess {
                 frame.end(tensors.first().and_then(Tensors::ready))?;
                 tensors
             }
-            (_, preprocessor) => format.read(buffer, |frame| match sources {
+            (_, preprocessor) => format.read(buffer, &location, |frame| match sources {
                 Some(sources) => Ok(preprocessor.regions_of_host(frame, sources)?.into()),
                 None => Ok([preprocessor.of_host(frame)?].into_iter().collect()),
             })?,
         };
+        drop(location);
         let letterbox = |index: usize| sources.map_or(*preprocessor.letterbox(), |all| spec.letterbox(all[index]));
         let input = |(index, tensors)| ModelInput { tensors: Arc::new(tensors), letterbox: letterbox(index) };
         let list = tensors.into_iter().enumerate().map(input).collect();
@@ -238,18 +240,19 @@ impl TrtPreprocess {
     }
 
     /// The context of the frame's memory, else the pipeline's.
-    fn context_for(&self, format: &Format, buffer: &gst::BufferRef) -> Result<Context> {
+    fn context_for(&self, location: &FrameLocation) -> Result<Context> {
         let device = self.settings.lock().unwrap().cuda_device_id;
-        if let Some(gpu) = format.nvmm(buffer)?.and_then(|frame| frame.gpu()) {
-            return self.cuda.follow_primary(gpu, device);
-        }
-        match cuda::memory(buffer) {
-            Some(memory) => {
+        match location {
+            FrameLocation::Nvmm(frame) => match frame.gpu() {
+                Some(gpu) => self.cuda.follow_primary(gpu, device),
+                None => self.cuda.ensure(&*self.obj(), device),
+            },
+            FrameLocation::Cuda(memory) => {
                 let context = memory.context()?;
                 self.cuda.follow(&context, device)?;
                 Ok(context)
             }
-            None => self.cuda.ensure(&*self.obj(), device),
+            FrameLocation::Host => self.cuda.ensure(&*self.obj(), device),
         }
     }
 
@@ -365,11 +368,9 @@ impl BaseTransformImpl for TrtPreprocess {
         self.parent_sink_event(event)
     }
 
-    /// Answers trtnms with the position of its points in the picture here. Other tensors of the same frames concern nothing upstream.
+    /// Other tensors of the same frames concern nothing upstream.
     fn src_event(&self, event: gst::Event) -> bool {
-        path::answer(&event, self.obj().upcast_ref())
-            || caps::asks_for_other_tensors(&event)
-            || self.parent_src_event(event)
+        caps::asks_for_other_tensors(&event) || self.parent_src_event(event)
     }
 
     fn set_caps(&self, incaps: &Caps, outcaps: &Caps) -> std::result::Result<(), gst::LoggableError> {
@@ -380,7 +381,9 @@ impl BaseTransformImpl for TrtPreprocess {
             return Ok(());
         }
         let state = self.configure(incaps, outcaps).map_err(|error| {
-            if self.is_new_caps_error(&error) {
+            // What downstream takes no frames of, it has refused with the reason.
+            let is_refused = || self.obj().src_pad().peer_query_caps(Some(incaps)).is_empty();
+            if !is_refused() && self.is_new_caps_error(&error) {
                 self.obj().post_error(&error);
             }
             gst::loggable_error!(CAT, "{error}")
@@ -431,7 +434,9 @@ impl BaseTransformImpl for TrtPreprocess {
             self.obj().post_error(&error);
             gst::FlowError::Error
         })?;
+        let source = payload.inputs().source;
         TensorMeta::set(buffer, Arc::new(payload));
+        geometry::begin(buffer, &source);
         self.stats.add(stage, 0);
         Ok(gst::FlowSuccess::Ok)
     }

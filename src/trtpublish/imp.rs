@@ -4,7 +4,6 @@ use std::sync::{Arc, LazyLock, Mutex};
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
-use gst_base::prelude::*;
 use gst_base::subclass::prelude::*;
 use gsttrt_core::counters::{Span, Stats};
 use gsttrt_core::error::{Error, ErrorKind, Result};
@@ -72,7 +71,7 @@ impl TrtPublish {
 
     /// The records of a frame.
     fn records(&self, state: &mut PublishState, wanted: &Wanted, buffer: &gst::BufferRef) -> Vec<Record> {
-        let StreamFrame { number, stream_time } = state.stream.advance(&self.obj().segment(), buffer.pts());
+        let StreamFrame { number, stream_time } = state.stream.advance(buffer.pts());
         let now = state.stream.now;
         if wanted.per == MessageSubject::Frame && !is_due(state, wanted.publish_every) {
             return Vec::new();

@@ -4,7 +4,6 @@ use std::sync::{LazyLock, Mutex};
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
-use gst_base::prelude::*;
 use gst_base::subclass::prelude::*;
 use gsttrt_core::counters::{Span, Stats};
 use gsttrt_core::error::{Error, ErrorKind, Result};
@@ -116,7 +115,7 @@ fn has_id(objects: &MetaObjects, number: usize) -> bool {
 impl TrtTrack {
     fn track(&self, state: &mut TrackingState, settings: &TrackSettings, frame: &mut gst::Buffer) {
         let stage = Span::begin(false);
-        let at = state.stream.advance(&self.obj().segment(), frame.pts());
+        let at = state.stream.advance(frame.pts());
         let (number, size) = (at.number, state.stream.size);
 
         let mut objects = read::objects(frame, size);

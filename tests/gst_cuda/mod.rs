@@ -138,7 +138,7 @@ fn on_host(format: &Format, buffer: &gst::BufferRef) -> Pixels {
         };
         Ok(frame.planes.iter().zip(sizes(format)).map(rows).collect())
     };
-    format.read(buffer, read).unwrap()
+    format.read(buffer, &format.locate(buffer).unwrap(), read).unwrap()
 }
 
 fn context_of(buffer: &gst::BufferRef) -> Context {

@@ -165,15 +165,12 @@ impl Pool {
     pub fn take(&self, bytes: usize) -> Result<PooledBuffer> {
         let class = class(bytes);
         let mut free_lists = self.free_lists.lock().unwrap();
-        let idle = match free_lists.take(class, IdleBlocks::is_free) {
-            Some(idle) => Some(idle),
-            None if free_lists.stats.in_use_bytes.saturating_add(class) > self.limits.in_use => {
-                return Err(Error::new(ErrorKind::Run, format!("The pool of {} memory is exhausted", self.kind))
-                    .cause(format!("{} bytes are in use, of {}", free_lists.stats.in_use_bytes, self.limits.in_use))
-                    .remedy("Let go of buffers sooner, or raise the limit"));
-            }
-            None => None,
-        };
+        if free_lists.stats.in_use_bytes.saturating_add(class) > self.limits.in_use {
+            return Err(Error::new(ErrorKind::Run, format!("The pool of {} memory is exhausted", self.kind))
+                .cause(format!("{} bytes are in use, of {}", free_lists.stats.in_use_bytes, self.limits.in_use))
+                .remedy("Let go of buffers sooner, or raise the limit"));
+        }
+        let idle = free_lists.take(class, IdleBlocks::is_free);
         let is_hit = idle.is_some();
         counters::pooled(is_hit);
         free_lists.stats.count(class, is_hit);

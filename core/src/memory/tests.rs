@@ -185,6 +185,14 @@ fn limits_hold() {
     assert_eq!(address(&pool.take(1024).unwrap()), last, "the first ones were freed");
     assert!(pool.take(usize::MAX - 5).is_err());
 
+    // Also for a buffer that is there already.
+    let pool = Pool::host(Limits { in_use: 2048, idle: usize::MAX });
+    drop([pool.take(1024).unwrap(), pool.take(1024).unwrap()]);
+    let all = pool.take(2048).unwrap();
+    assert!(pool.take(1024).is_err());
+    drop(all);
+    pool.take(1024).unwrap();
+
     let nothing = Pool::host(Limits::NO_REUSE);
     (0..3).for_each(|_| drop(nothing.take(10).unwrap()));
     assert_eq!((nothing.stats().hits, nothing.stats().idle_bytes), (0, 0));

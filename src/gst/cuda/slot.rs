@@ -7,7 +7,7 @@ use gst::prelude::*;
 use gsttrt_core::cuda::driver::{self, Context};
 use gsttrt_core::error::{Error, ErrorKind, Result};
 
-use super::{CONTEXT_TYPE, MEMORY_FEATURE, library, pool, registry};
+use super::{CAT, CONTEXT_TYPE, MEMORY_FEATURE, library, pool, registry};
 
 /// Holds the context that an element shares with the others of its pipeline, and those of other pipelines: contexts take
 /// turns on a GPU, and work in one of them runs in parallel.
@@ -48,6 +48,8 @@ impl CudaContextSlot {
             .or_else(|| self.offered(device))
             .or_else(|| asked(element.src_pads(), device))
             .or_else(|| self.given(element, device));
+        let whose = if found.is_some() { "a context of the pipeline" } else { "the process's context" };
+        gst::debug!(CAT, obj = element, "works in {whose}");
         match found {
             Some(context) => {
                 // Applications ask the element for it.
@@ -78,6 +80,7 @@ impl CudaContextSlot {
         let found = self.given(element, device).or_else(|| self.offered(device));
         // What is wrong with the device is said when the element starts.
         if let Some(context) = found.or_else(|| registry::find_or_make(device).ok()) {
+            gst::debug!(CAT, obj = element, "hands out the context of GPU {}", context.device());
             self.offer(&context, device);
             if !is_known_above(element, &context) {
                 tell(element, &context);
@@ -177,6 +180,7 @@ impl CudaContextSlot {
             }
         };
         let Some(shared) = context.as_ref().and_then(registry::share) else { return false };
+        gst::debug!(CAT, obj = element, "gives its context to a neighbour");
         query.set_context(&shared);
         true
     }

@@ -6,6 +6,7 @@ pub mod attributes;
 pub mod classification;
 pub mod detection;
 pub mod events;
+pub mod geometry;
 mod gray;
 pub mod gst_tensor;
 pub mod map;

@@ -6,7 +6,7 @@
 //!
 //! Payloads are shared, so that copying a buffer's metadata (`tee`, `make_writable`) copies a pointer. The meta has no
 //! tags, so that all elements copy it, also those that convert or scale the frame: GStreamer drops metas with tags that an
-//! element does not know. How the picture was changed is not in the meta; `gst::path` finds that.
+//! element does not know. How the picture was changed is in the frame's [`geometry`].
 //!
 //! The GPU may still read a frame when its buffer is freed or returns to its pool. GStreamer frees metas before that,
 //! so freeing this one waits for the GPU. So does moving it to a frame in other memory. Other holders of the payload
@@ -24,15 +24,7 @@ use gsttrt_core::tensor::Tensors;
 use smallvec::SmallVec;
 
 use crate::gst::held_frame::HeldFrame;
-
-/// The picture that a tensor was made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TensorSource {
-    /// Address of the trtpreprocess that made it.
-    pub element: usize,
-    /// Width and height.
-    pub size: (u32, u32),
-}
+use crate::gst::meta::geometry::{self, TensorSource};
 
 /// What a trtpreprocess made of a frame for one model.
 #[derive(Debug)]
@@ -153,10 +145,12 @@ impl TensorMeta {
         let Some(mut meta) = buffer.meta_mut::<TensorMeta>() else { return imp::add(buffer, payload) };
         let payloads = &mut meta.0.payloads;
         let replaced = payloads.iter().position(|old| payload.replaces(old)).map(|old| payloads.remove(old));
-        if let Some(replaced) = replaced.filter(|old| !Arc::ptr_eq(old.inputs(), payload.inputs())) {
-            replaced.wait_for_frame();
-        }
+        let obsolete = replaced.filter(|old| !Arc::ptr_eq(old.inputs(), payload.inputs()));
         payloads.push(payload);
+        if let Some(obsolete) = obsolete {
+            geometry::end(buffer, &obsolete.inputs().source);
+            obsolete.wait_for_frame();
+        }
     }
 
     /// The payload that was attached last. A frame with several models has more: see [`TensorMeta::input`] and
@@ -177,6 +171,7 @@ impl TensorMeta {
 
     /// Removes a payload from the buffer once the GPU no longer reads the frame for it.
     pub fn remove(buffer: &mut gst::BufferRef, payload: &Arc<Payload>) {
+        geometry::end(buffer, &payload.inputs().source);
         let Some(mut meta) = buffer.meta_mut::<TensorMeta>() else { return };
         let payloads = &mut meta.0.payloads;
         if payloads.iter().all(|other| Arc::ptr_eq(other, payload)) {
@@ -353,7 +348,7 @@ mod tests {
         Arc::new(Payload::Input(Arc::new(ModelInputs {
             list: [ModelInput { tensors, letterbox }].into_iter().collect(),
             tiles: Tiles::Frame,
-            source: TensorSource { element: 0, size: (4, 2) },
+            source: TensorSource { element: 0, size: (4, 2), pixel_aspect: (1, 1) },
             transform: InputTransform::default(),
             original: None,
         })))

@@ -231,7 +231,7 @@ impl<'a> NvmmFrame<'a> {
     ///
     /// # Errors
     /// `WrongType`, where it is not there; `Run`, where the library or CUDA fails.
-    pub fn on_gpu(self, context: &Context) -> Result<Option<NvmmOnGpu<'a>>> {
+    pub fn on_gpu(&self, context: &Context) -> Result<Option<NvmmOnGpu<'_>>> {
         let address = match self.memory {
             PictureMemory::System => return Ok(None),
             PictureMemory::Hardware => return self.on_gpu_as_egl_image(context).map(Some),
@@ -252,7 +252,7 @@ impl<'a> NvmmFrame<'a> {
                 .remedy("Put nvvideoconvert before trtpreprocess, which copies it"));
         }
         let plane = |plane: &SurfacePlane| DevicePlane { address: address + plane.offset as u64, stride: plane.stride };
-        Ok(Some(NvmmOnGpu { planes: self.planes.iter().map(plane).collect(), egl: None, _frame: self }))
+        Ok(Some(NvmmOnGpu { planes: self.planes.iter().map(plane).collect(), egl: None, _frame: PhantomData }))
     }
 
     fn map(&self, view: MappedFor) -> Result<OpenMapping> {
@@ -260,7 +260,7 @@ impl<'a> NvmmFrame<'a> {
         unsafe { OpenMapping::new(self.surface, self.params, view) }
     }
 
-    fn on_gpu_as_egl_image(self, context: &Context) -> Result<NvmmOnGpu<'a>> {
+    fn on_gpu_as_egl_image(&self, context: &Context) -> Result<NvmmOnGpu<'_>> {
         let open = self.map(MappedFor::EglImage)?;
         // SAFETY: the structure stays, and other threads do not write it while this mapping is open.
         let image = unsafe { (*self.params).mapped.egl_image };
@@ -277,7 +277,7 @@ impl<'a> NvmmFrame<'a> {
         }
         let plane = |(&address, plane): (&u64, &SurfacePlane)| DevicePlane { address, stride: plane.stride };
         let planes = addresses.iter().zip(&self.planes).map(plane).collect();
-        Ok(NvmmOnGpu { planes, egl: Some((picture, open)), _frame: self })
+        Ok(NvmmOnGpu { planes, egl: Some((picture, open)), _frame: PhantomData })
     }
 }
 
@@ -312,9 +312,10 @@ fn planes(
 /// A picture that the GPU can read, until this is dropped.
 pub struct NvmmOnGpu<'a> {
     pub planes: DevicePlanes,
-    // Drop order: the picture that CUDA has, the image that it is made of, then what both are part of.
+    // Drop order: the picture that CUDA has, then the image that it is made of.
     egl: Option<(EglPicture, OpenMapping)>,
-    _frame: NvmmFrame<'a>,
+    /// What both are part of.
+    _frame: PhantomData<&'a NvmmFrame<'a>>,
 }
 
 impl NvmmOnGpu<'_> {
