@@ -51,6 +51,7 @@ mod trtoverlay;
 mod trtpreprocess;
 mod trtpublish;
 mod trtpublish_brokers;
+mod trtpublish_hostile;
 mod trttrack;
 mod two_models;
 mod words;

@@ -183,8 +183,11 @@ fn kind(property: &glib::ParamSpec) -> (String, String) {
 
 fn access(property: &glib::ParamSpec) -> &'static str {
     let flags = property.flags();
-    assert!(flags.contains(glib::ParamFlags::READABLE), "{}", property.name());
-    if !flags.contains(glib::ParamFlags::WRITABLE) {
+    if !flags.contains(glib::ParamFlags::READABLE) {
+        // Only what nobody may read.
+        assert_eq!(property.name(), "password");
+        "NULL, READY; never read"
+    } else if !flags.contains(glib::ParamFlags::WRITABLE) {
         "read only"
     } else if flags.contains(gst::PARAM_FLAG_MUTABLE_PLAYING) {
         "any state"

@@ -182,7 +182,9 @@ fn events_are_published() {
     }
     let event = |name: &str| {
         let event = gst::Structure::builder("trt-event").field("event", "crossed").field("name", name);
-        event.field("track-id", 7u64).field("label", "cat").field("stream-time", gst::ClockTime::SECOND).build()
+        // The times of a frame without one.
+        let event = event.field("stream-time", gst::ClockTime::NONE).field("event-time", gst::ClockTime::NONE);
+        event.field("track-id", 7u64).field("label", "cat").field("confidence", f64::from(0.7f32)).build()
     };
     let with_events = || {
         let mut buffer = frame(&[7]);
@@ -190,7 +192,7 @@ fn events_are_published() {
         meta.mut_structure().set("events", gst::Array::new([event("gate"), event("door")]));
         buffer
     };
-    let crossed = |name: &str| json!({ "event": "crossed", "name": name, "track-id": 7, "label": "cat", "stream-time": 1_000_000_000 });
+    let crossed = |name: &str| json!({ "event": "crossed", "name": name, "event-time": null, "track-id": 7, "label": "cat", "confidence": 0.7 });
     for (per, expected) in [
         ("event", vec![json!([crossed("gate")]), json!([crossed("door")])]),
         ("frame", vec![json!([crossed("gate"), crossed("door")])]),
@@ -318,9 +320,50 @@ fn no_password_is_told() {
     }
     let element = gst::ElementFactory::make("trtpublish").build().unwrap();
     element.connect_notify(Some("location"), |element, _| {
-        assert_eq!(element.property::<String>("location"), "redis://me:***@host/key");
+        assert_eq!(element.property::<String>("location"), "redis://***@host/key");
     });
     element.set_property("location", "redis://me:hunter2@host/key");
+    element.set_property("password", "hunter2");
+    for spec in element.list_properties().iter().filter(|spec| spec.flags().contains(gst::glib::ParamFlags::READABLE)) {
+        let value = format!("{:?}", element.property_value(spec.name()));
+        assert!(!value.contains("hunter2"), "{value}");
+    }
+}
+
+/// What reads all properties and sets them, such as a preset, keeps the password; another element says what it lacks.
+#[test]
+#[cfg(feature = "redis")]
+fn a_location_that_was_read_can_be_set() {
+    crate::common::init();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for location in [format!("redis://me:hunter2@127.0.0.1:{port}/key"), format!("redis://me@127.0.0.1:{port}/key")] {
+        let line =
+            "videotestsrc num-buffers=1 ! trtpublish name=publish add-empty-results=true flush-timeout=0 ! fakesink";
+        let pipeline = gst::parse::launch(line).unwrap().downcast::<gst::Pipeline>().unwrap();
+        let element = pipeline.by_name("publish").unwrap();
+        element.set_property("location", &location);
+        if !location.contains("hunter2") {
+            element.set_property("password", "hunter2");
+        }
+        let read = element.property::<String>("location");
+        assert_eq!(read, format!("redis://***@127.0.0.1:{port}/key"));
+        element.set_property("location", &read);
+        pipeline.set_state(gst::State::Playing).unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut said = Vec::new();
+        until("the login", || {
+            let mut bytes = [0; 512];
+            let count = std::io::Read::read(&mut stream, &mut bytes).unwrap();
+            said.extend_from_slice(&bytes[..count]);
+            said.windows(7).any(|part| part == b"hunter2")
+        });
+        drop(stream);
+        pipeline.set_state(gst::State::Null).unwrap();
+        let outcome = launch(&format!("videotestsrc num-buffers=1 ! trtpublish location={read} ! fakesink"));
+        let error = outcome.error_text();
+        assert!(error.contains("***") && error.contains("password-file"), "{error}");
+    }
 }
 
 // ------------------------------------------------------------------------------------------- what waits

@@ -219,6 +219,37 @@ fn mosquitto_checks_certificates_and_passwords() {
     }
 }
 
+/// `openssl req -x509` makes certificates of authorities; mosquitto_pub takes such a one, too, where it is the ca-file.
+#[test]
+fn a_server_with_a_certificate_of_its_own_is_taken() {
+    if !has_mosquitto() || !is_installed("openssl") {
+        return;
+    }
+    let folder = scratch("publish-self-signed");
+    for name in ["own", "other"] {
+        let mut openssl = std::process::Command::new("openssl");
+        openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30"]);
+        openssl.args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout"]);
+        openssl.arg(format!("{name}.key")).arg("-out").arg(format!("{name}.pem")).current_dir(&folder);
+        assert!(openssl.output().unwrap().status.success());
+    }
+    let file = |name: &str| folder.join(name).display().to_string();
+    let lines = format!("certfile {}\nkeyfile {}\nallow_anonymous true", file("own.pem"), file("own.key"));
+    let server = brokers::mosquitto(&folder, &lines);
+    let mut stream =
+        Stream::new(&format!("mqtts://localhost:{}/t", server.port), &format!("{OFTEN} ca-file={}", file("own.pem")));
+    stream.push(5);
+    stream.wait_for("published", 5);
+    // Neither another server nor another name is taken for it.
+    for (host, ca_file) in [("localhost", "other.pem"), ("127.0.0.1", "own.pem")] {
+        let properties = format!("{OFTEN} flush-timeout=1 ca-file={}", file(ca_file));
+        let mut stream = Stream::new(&format!("mqtts://{host}:{}/t", server.port), &properties);
+        stream.push(1);
+        let told = stream.told();
+        assert!(told.contains("certificate"), "{told}");
+    }
+}
+
 #[test]
 fn mosquitto_publishes_the_last_will() {
     if !has_mosquitto() {
@@ -232,7 +263,9 @@ fn mosquitto_publishes_the_last_will() {
             "mqtt://localhost:{}/t?client-id={id}&will-topic=will&will-message=gone%20{id}&will-qos=1",
             server.port
         );
-        let stream = Stream::new(&location, OFTEN);
+        let mut stream = Stream::new(&location, OFTEN);
+        assert_eq!(stream.count("connections"), 0, "a stream without a frame needs no connection");
+        stream.push(1);
         stream.wait_for("connections", 1);
         stream
     };
@@ -485,31 +518,4 @@ mod web {
         assert_eq!(frames(&bodies), [0, 1, 2]);
         assert_eq!((stream.count("published"), stream.count("rejected"), stream.count("dropped")), (2, 1, 0));
     }
-}
-
-// ------------------------------------------------------------------------------------------- WebSocket
-
-#[test]
-#[cfg(feature = "websocket")]
-fn web_socket_clients_get_messages() {
-    let port = brokers::free_port();
-    let mut stream = Stream::new(&format!("ws://127.0.0.1:{port}/live"), "");
-    stream.wait_for("connections", 1);
-    assert!(tungstenite::connect(format!("ws://127.0.0.1:{port}/other")).is_err());
-    let (mut client, _) = tungstenite::connect(format!("ws://127.0.0.1:{port}/live")).unwrap();
-    // Frames before the server knows the client are not for it.
-    let mut received = Vec::new();
-    let tungstenite::stream::MaybeTlsStream::Plain(socket) = client.get_ref() else {
-        unreachable!("it is not encrypted")
-    };
-    socket.set_read_timeout(Some(std::time::Duration::from_millis(50))).unwrap();
-    until("20 messages", || {
-        stream.push(1);
-        if let Ok(tungstenite::Message::Text(text)) = client.read() {
-            received.push(text.to_string());
-        }
-        received.len() >= 20
-    });
-    let received = frames(&received);
-    assert!(received.windows(2).all(|pair| pair[1] == pair[0] + 1), "{received:?}");
 }

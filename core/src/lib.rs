@@ -48,6 +48,8 @@ mod onnx;
 pub mod options;
 #[doc(hidden)]
 pub mod postprocess;
+#[doc(hidden)]
+pub mod redact;
 pub mod session;
 pub mod tensor;
 #[doc(hidden)]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use gst::prelude::*;
 use gsttrt::gst::cuda::registry;
+use gsttrt_core::redact::redacted;
 
 use crate::chain;
 use crate::failure::Failure;
@@ -67,10 +68,10 @@ fn add(sources: &mut Vec<InputSource>, argument: &str) -> Result<(), Failure> {
     let path = Path::new(argument);
     if argument == "-" {
         sources.push(InputSource::Video { name: "stdin".into(), address: VideoAddress::Stdin });
-    } else if let Some((scheme, rest)) = argument.split_once("://") {
+    } else if let Some((scheme, _)) = argument.split_once("://") {
         match scheme {
             "file" => return add(sources, &path_of(argument)?),
-            _ => sources.push(stream(scheme, rest, argument)?),
+            _ => sources.push(stream(scheme, argument)?),
         }
     } else if path.is_dir() {
         sources.push(InputSource::Images { name: stem(path), files: images_in(path)? });
@@ -82,7 +83,7 @@ fn add(sources: &mut Vec<InputSource>, argument: &str) -> Result<(), Failure> {
             add_file(sources, &file, kind.file_type())?;
         }
     } else {
-        return Err(format!("There is no file {argument}.").into());
+        return Err(format!("There is no file {}.", redacted(argument)).into());
     }
     Ok(())
 }
@@ -128,20 +129,23 @@ fn is_camera(path: &Path) -> bool {
 }
 
 fn path_of(uri: &str) -> Result<String, Failure> {
-    let (path, _) = gst::glib::filename_from_uri(uri).map_err(|error| format!("Cannot use {uri}: {error}."))?;
-    path.into_os_string().into_string().map_err(|_| format!("Cannot use {uri}: its path is no text.").into())
+    let wrong = |what: &str| format!("Cannot use {}: {what}.", redacted(uri));
+    let (path, _) =
+        gst::glib::filename_from_uri(uri).map_err(|error| wrong(&error.to_string().replace(uri, &redacted(uri))))?;
+    path.into_os_string().into_string().map_err(|_| wrong("its path is no text").into())
 }
 
 /// A stream, named after the last part of its path.
-fn stream(scheme: &str, rest: &str, uri: &str) -> Result<InputSource, Failure> {
+fn stream(scheme: &str, uri: &str) -> Result<InputSource, Failure> {
+    let shown = redacted(uri);
     if gst::Element::make_from_uri(gst::URIType::Src, uri, None).is_err() {
-        let shown = VideoAddress::Uri(uri.into()).shown();
         return Err(
             format!("Cannot read {shown}: GStreamer has no element here for such an address ({scheme}://).").into()
         );
     }
-    let plain = rest.split(['?', '#']).next().unwrap_or_default();
-    let plain = plain.rsplit_once('@').map_or(plain, |(_, host)| host); // no password in the name of a file
+    // No password is in the name of a file.
+    let plain = shown.split_once("://").map_or(&*shown, |(_, rest)| rest).trim_start_matches("***@");
+    let plain = plain.split(['?', '#']).next().unwrap_or_default();
     let name = match plain.trim_end_matches('/').rsplit_once('/') {
         Some((_, last)) => Path::new(last).file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         None => plain.trim_end_matches('/').to_string(),
@@ -212,8 +216,8 @@ impl VideoAddress {
     pub fn parse(text: &str, folder: &Path) -> Result<Self, Failure> {
         let path = match text.split_once("://") {
             Some(("file", _)) => PathBuf::from(path_of(text)?),
-            Some((scheme, rest)) => {
-                let InputSource::Video { address, .. } = stream(scheme, rest, text)? else {
+            Some((scheme, _)) => {
+                let InputSource::Video { address, .. } = stream(scheme, text)? else {
                     unreachable!("no stream is an image")
                 };
                 return Ok(address);
@@ -242,12 +246,7 @@ impl VideoAddress {
         match self {
             VideoAddress::File(path) | VideoAddress::Camera(path) => path.display().to_string(),
             VideoAddress::Stdin => "standard input".into(),
-            VideoAddress::Uri(uri) => {
-                let (scheme, rest) = uri.split_once("://").unwrap_or(("", uri));
-                let end = rest.find('/').unwrap_or(rest.len());
-                let host = rest[..end].rsplit_once('@').map_or(&rest[..end], |(_, host)| host);
-                format!("{scheme}://{host}{}", &rest[end..])
-            }
+            VideoAddress::Uri(uri) => redacted(uri),
         }
     }
 
@@ -307,7 +306,10 @@ impl VideoAddress {
 
     /// The text of an error message, in one sentence.
     pub fn sentence(&self, error: &gst::message::Error) -> String {
-        let text = error.error().to_string();
+        let mut text = error.error().to_string();
+        if let VideoAddress::Uri(uri) = self {
+            text = text.replace(uri, &self.shown());
+        }
         if self.is_of_reading(error) { format!("Cannot read {}: {text}", self.shown()) } else { chain::sentence(error) }
     }
 
@@ -409,11 +411,13 @@ mod tests {
                 "stdin: standard input live false".to_string(),
                 format!("Cargo: {file} live false"),
                 format!("Cargo-2: {file} live false"),
-                "one: rtsp://camera:554/live/one?x=1 live true".to_string(),
+                "one: rtsp://***@camera:554/live/one?x=1 live true".to_string(),
             ]
         );
         assert_eq!(names(&["rtsp://camera"]), ["camera: rtsp://camera live true"]);
-        assert_eq!(names(&["rtsp://me:p%2Fw@host/"]), ["host: rtsp://host/ live true"]);
+        assert_eq!(names(&["rtsp://me:p%2Fw@host/"]), ["host: rtsp://***@host/ live true"]);
+        assert_eq!(names(&["rtsp://me:p/w@host/a"]), ["a: rtsp://***@host/a live true"]);
+        assert_eq!(names(&["rtsp://host/user=me&password=x&channel=1"]), ["user----: rtsp://host/user=*** live true"]);
     }
 
     #[test]

@@ -262,7 +262,7 @@ fn failures_are_one_sentence_and_leave_nothing() {
         (sample, &folders, &[], &[&folders, "is a folder"]),
         (sample, "http://127.0.0.1/m.onnx", &[], &["is a URI"]),
         ("nothing://127.0.0.1/a", model, &[], &["nothing://127.0.0.1/a", "no element"]),
-        ("rtsp://me:secret@127.0.0.1:9/a", model, &[], &["Cannot read rtsp://127.0.0.1:9/a"]),
+        ("rtsp://me:secret@127.0.0.1:9/a", model, &[], &["Cannot read rtsp://***@127.0.0.1:9/a"]),
         ("file:///nowhere.mp4", model, &[], &["There is no file /nowhere.mp4"]),
         ("/dev/null", model, &[], &["/dev/null", "is a device", "/dev/video0"]),
         (sample, model, &["--labels", "/nowhere.txt"], &["There is no file /nowhere.txt"]),

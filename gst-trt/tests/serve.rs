@@ -81,6 +81,29 @@ fn a_camera_that_fails_comes_back_and_others_lose_nothing() {
     assert!(!journal.contains("file: "), "{journal}");
 }
 
+/// Not by each attempt of its source, and not by a source that has never given a frame.
+#[test]
+fn a_broker_that_is_away_is_told_of_once() {
+    let folder = scratch("serve-broker");
+    let mut server = RtspServer::start(0, &["gate"]);
+    let port = server.port;
+    let broker = "[[publish]]\nname = \"broker\"\nlocation = \"mqtt://127.0.0.1:1/t\"\nadd-empty-results = true\n\
+                  flush-timeout = 0\n\n";
+    let gate = source("gate", &format!("rtspt://127.0.0.1:{port}/gate"), "timeout = 5");
+    let dead = source("dead", "rtspt://127.0.0.1:1/none", "backoff-min = 0.1");
+    let service = Service::start(&folder, &(head() + broker + &gate + &dead));
+    service.said("gate: Cannot connect to mqtt://127.0.0.1:1/t");
+    for _ in 0..2 {
+        drop(server);
+        service.said(&format!("127.0.0.1:{port}/gate"));
+        server = RtspServer::start(port, &["gate"]);
+        while service.result("gate")["frame"].as_u64().unwrap() > 5 {}
+    }
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    assert!(!journal.contains("Cannot connect to mqtt"), "{journal}");
+}
+
 #[test]
 fn a_reload_changes_what_has_changed_and_nothing_else() {
     let folder = scratch("serve-reload");

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Where results are sent: a path, `-`, or an address like `mqtt://user:password@host:1883/topic?qos=1`.
 //!
-//! Passwords and the values of queries stay in here: what is shown or part of an error never has them.
+//! Users, passwords and the values of queries stay in here: what is shown or part of an error never has them.
 
 use std::fmt;
 
 use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_core::redact::{is_secret, redacted, without_values};
 
 /// A text that no log and no error shows.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -21,6 +22,18 @@ impl Secret {
     }
 }
 
+impl From<&str> for Secret {
+    fn from(text: &str) -> Self {
+        Secret::new(text)
+    }
+}
+
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Secret(text)
+    }
+}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
@@ -28,7 +41,7 @@ impl fmt::Debug for Secret {
 }
 
 /// The parts of an address. For files, `-` and Unix sockets only `scheme` and `path` are set.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 pub struct Address {
     pub scheme: String,
     pub user: Option<String>,
@@ -41,6 +54,12 @@ pub struct Address {
     /// As it was written: path and query of a web address.
     pub target: Secret,
     pub query: Vec<(String, Secret)>,
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown())
+    }
 }
 
 const WHAT: &str = "location is not an address that trtpublish can send to";
@@ -62,6 +81,10 @@ impl Address {
         }
         if location.chars().any(char::is_control) {
             return Err(wrong("it has control characters").remedy("Write such characters as %0A"));
+        }
+        if location.contains("://") && location.contains("***") {
+            return Err(wrong("*** stands for what is not shown of an address")
+                .remedy("Write the address as it is, or leave the password out and set password or password-file"));
         }
         if location == "-" {
             return Ok(Address { scheme: "-".into(), ..Address::default() });
@@ -96,13 +119,14 @@ impl Address {
             )));
         }
         let (authority, target) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-        if target[1.min(target.len())..].contains('@') && !authority.contains('@') && authority.contains(':') {
-            let is_port = authority.rsplit(':').next().is_some_and(|port| port.parse::<u16>().is_ok());
-            if !is_port {
-                return Err(
-                    wrong("a password has a /, ? or #").remedy("Write them as %2F, %3F and %23, or use password-file")
-                );
-            }
+        // The end of a password is not guessed.
+        if target.contains('@') {
+            return Err(wrong("an @ is behind the first /, ? or #").remedy(
+                "In a password write / as %2F, ? as %3F and # as %23, or use password-file; elsewhere write @ as %40",
+            ));
+        }
+        if target.contains('#') && !is_web(&scheme) {
+            return Err(wrong("there is a # in it").remedy("Write it as %23; MQTT publishes to no topic with # or +"));
         }
         let (userinfo, host_port) = match authority.rsplit_once('@') {
             Some((userinfo, host_port)) => (Some(userinfo), host_port),
@@ -120,7 +144,10 @@ impl Address {
             address.user = Some(decoded(user)?).filter(|user| !user.is_empty());
             address.password = password.map(|password| decoded(password).map(Secret::new)).transpose()?;
         }
-        address.path = decoded(path.split('#').next().unwrap_or_default().trim_start_matches('/'))?;
+        address.path = decoded(path.split('#').next().unwrap_or_default())?;
+        if let Some(path) = address.path.strip_prefix('/') {
+            address.path = path.into();
+        }
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             address.query.push((decoded(name)?, Secret::new(decoded(value)?)));
@@ -132,13 +159,13 @@ impl Address {
     pub fn shown(&self) -> String {
         match self.scheme.as_str() {
             "-" => "standard output".into(),
-            "file" => self.path.clone(),
+            "file" => redacted(&self.path),
             "unix" => format!("unix:{}", self.path),
             scheme => {
                 let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
                 let port = self.port.map(|port| format!(":{port}")).unwrap_or_default();
                 let slash = if self.path.is_empty() { "" } else { "/" };
-                format!("{scheme}://{host}{port}{slash}{}", self.path)
+                format!("{scheme}://{host}{port}{slash}{}", without_values(&self.path, is_web(scheme)))
             }
         }
     }
@@ -152,8 +179,10 @@ impl Address {
                 format!("{}:// has {}", self.scheme, known.join(", "))
             };
             if !known.contains(&name.as_str()) {
-                // A name that is not one may be part of a password.
+                // What is behind a secret may be a part of it.
+                let is_behind = self.query[..at].iter().any(|(before, _)| is_secret(before));
                 let is_word = name.len() <= 20 && name.chars().all(|c| c.is_ascii_lowercase() || c == '-');
+                let is_word = is_word && !is_behind;
                 let shown = if is_word { name.as_str() } else { "behind the ?" };
                 return Err(wrong(format!("there is no parameter {shown}")).remedy(remedy));
             }
@@ -257,39 +286,6 @@ fn decoded(text: &str) -> Result<String> {
     String::from_utf8(bytes).map_err(|_| bad())
 }
 
-/// A location as a property shows it: with stars for a password, for what may be a token, and for the values of a web
-/// address's query. Also of what is no address.
-pub fn redacted(location: &str) -> String {
-    let Some((scheme, rest)) = location.split_once("://") else { return location.into() };
-    let (rest, query) = match rest.split_once('?') {
-        // A question mark in a password that was not written as %3F.
-        Some((_, query)) if query.contains('@') => (rest, None),
-        Some((rest, query)) => (rest, Some(query)),
-        None => (rest, None),
-    };
-    let mut shown = format!("{scheme}://");
-    match rest.rsplit_once('@') {
-        Some((userinfo, host)) => {
-            match userinfo.split_once(':') {
-                Some((user, _)) => shown.extend([user, ":***@"]),
-                None if ["mqtt", "mqtts"].contains(&scheme) => shown.extend([userinfo, "@"]),
-                None => shown.push_str("***@"),
-            }
-            shown.push_str(host);
-        }
-        None => shown.push_str(rest),
-    }
-    let is_web = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
-    for (number, pair) in query.into_iter().flat_map(|query| query.split('&')).enumerate() {
-        shown.push(if number == 0 { '?' } else { '&' });
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let is_secret = is_web
-            || ["pass", "token", "secret", "auth", "key"].iter().any(|word| name.to_ascii_lowercase().contains(word));
-        match (is_secret, value.is_empty()) {
-            (true, true) => shown.push_str("***"),
-            (true, false) => shown.extend([name, "=***"]),
-            (false, _) => shown.push_str(pair),
-        }
-    }
-    shown
+fn is_web(scheme: &str) -> bool {
+    scheme == "http" || scheme == "https"
 }

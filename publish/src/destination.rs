@@ -4,10 +4,16 @@
 use std::io;
 use std::time::Duration;
 
-/// Where messages go. All calls come from one thread, and end within the options' `timeout`.
+/// Where messages go. All calls come from one thread. Each ends within the options' `timeout`, whatever the other end
+/// does, and takes memory for a bounded answer only.
 pub trait Destination: Send {
     /// Connects, or connects again after a failure.
     fn connect(&mut self) -> io::Result<()>;
+
+    /// Whether others connect to it, so that it must be there before the first frame.
+    fn is_server(&self) -> bool {
+        false
+    }
 
     /// Sends messages in order, and returns when all are delivered as far as the other end tells.
     fn send(&mut self, messages: &[String]) -> Result<(), Undelivered>;

@@ -5,6 +5,7 @@ use std::io;
 
 use gsttrt_core::error::{Error, ErrorKind, Result};
 use gsttrt_core::files::read_regular;
+use gsttrt_core::redact::is_secret;
 
 use super::address::{Address, Secret};
 use super::destination::Destination;
@@ -34,7 +35,7 @@ macro_rules! with {
     }};
 }
 
-fn list() -> [Scheme; 13] {
+fn list() -> [Scheme; 14] {
     let scheme = |word, feature, has_tls, open| Scheme { word, feature, has_tls, open };
     let mqtt = with!("mqtt", super::mqtt::open);
     let redis = with!("redis", super::redis::open);
@@ -50,6 +51,7 @@ fn list() -> [Scheme; 13] {
         scheme("https", "http", true, http),
         // A server asks for TLS by itself.
         scheme("nats", "nats", true, nats),
+        scheme("tls", "nats", true, nats),
         scheme("ws", "websocket", false, websocket),
         scheme("kafka", "kafka", false, with!("kafka", super::kafka::open)),
         scheme("kafkas", "kafka-tls", true, with!("kafka-tls", super::kafka::open)),
@@ -81,7 +83,7 @@ pub const PASSWORD_VARIABLE: &str = "GST_TRT_PUBLISH_PASSWORD";
 /// # Errors
 /// A part of the options makes no sense, names what is not in this build, or cannot be read.
 pub fn open(options: &PublishOptions) -> Result<Opened> {
-    let mut address = Address::parse(&options.location, &words())?;
+    let mut address = Address::parse(options.location.reveal(), &words())?;
     let list = list();
     let scheme = list.iter().find(|scheme| scheme.word == address.scheme).expect("parse knows these words alone");
     let Some(open) = scheme.open else {
@@ -106,31 +108,41 @@ pub fn open(options: &PublishOptions) -> Result<Opened> {
         )
         .remedy(format!("Use one of {}, or leave {name} unset", tls.join(", "))));
     }
-    if !["-", "file", "unix", "ws"].contains(&address.scheme.as_str()) {
+    if !["-", "file", "unix"].contains(&address.scheme.as_str()) {
         find_password(&mut address, options)?;
-    } else if options.password_file.is_some() {
-        return Err(Error::new(
-            ErrorKind::Settings,
-            format!("password-file is set, but {} has no password", address.shown()),
-        )
-        .remedy("Leave password-file unset"));
+    } else {
+        let named = [("password", options.password.is_some()), ("password-file", options.password_file.is_some())];
+        if let Some((name, _)) = named.iter().find(|(_, is_set)| *is_set) {
+            let what = format!("{name} is set, but {} has no password", address.shown());
+            return Err(Error::new(ErrorKind::Settings, what).remedy(format!("Leave {name} unset")));
+        }
     }
     let mut secrets: Vec<Secret> = address.password.iter().cloned().collect();
-    secrets.extend(address.query.iter().map(|(_, value)| value.clone()).filter(|_| scheme.feature == "http"));
+    secrets.extend(address.user.as_deref().map(Secret::new));
+    let is_hidden = |name: &str| scheme.feature == "http" || is_secret(name);
+    secrets.extend(address.query.iter().filter(|(name, _)| is_hidden(name)).map(|(_, value)| value.clone()));
     secrets.retain(|secret| !secret.reveal().is_empty());
+    // One may begin with another.
+    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.reveal().len()));
     Ok(Opened { destination: open(&address, options)?, shown: address.shown(), secrets })
 }
 
 /// Bytes of a password-file.
 const MAX_PASSWORD: u64 = 64 << 10;
 
-/// The password of the address, else that of the file, else that of the environment where there is a user.
+/// The password of the address, of the options or of the file, else that of the environment.
 fn find_password(address: &mut Address, options: &PublishOptions) -> Result<()> {
+    let places = [
+        ("location", address.password.is_some()),
+        ("password", options.password.is_some()),
+        ("password-file", options.password_file.is_some()),
+    ];
+    let set: Vec<_> = places.iter().filter(|(_, is_set)| *is_set).map(|(name, _)| *name).collect();
+    if set.len() > 1 {
+        return Err(Error::new(ErrorKind::Settings, format!("There is a password in each of {}", set.join(" and ")))
+            .remedy("Leave one of them out"));
+    }
     if let Some(file) = &options.password_file {
-        if address.password.is_some() {
-            return Err(Error::new(ErrorKind::Settings, "There is a password in location, and password-file is set")
-                .remedy("Leave one of them out"));
-        }
         let text =
             read_regular(file, MAX_PASSWORD).and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other));
         let text = text.map_err(|error| {
@@ -139,6 +151,8 @@ fn find_password(address: &mut Address, options: &PublishOptions) -> Result<()> 
                 .remedy("Check its path and permissions")
         })?;
         address.password = Some(Secret::new(text.trim_end_matches(['\n', '\r'])));
+    } else if let Some(password) = &options.password {
+        address.password = Some(password.clone());
     } else if address.password.is_none() {
         address.password = std::env::var(PASSWORD_VARIABLE).ok().filter(|text| !text.is_empty()).map(Secret::new);
     }

@@ -3,48 +3,67 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use gsttrt_core::error::{Error, ErrorKind, Result};
 
 use super::address::Address;
 use super::destination::{Destination, Undelivered};
+use super::lines::write_lines;
 use super::options::PublishOptions;
 
 struct LineFile {
     path: PathBuf,
     file: Option<File>,
-    /// Bytes of whole lines.
-    length: u64,
+    /// Not a pipe or a device.
+    is_regular: bool,
+    /// Of a pipe: bytes of the next message that are written.
+    half: usize,
+    timeout: Duration,
     /// 0 for no limit.
     max_size: u64,
     max_files: u32,
 }
 
 pub fn open(address: &Address, options: &PublishOptions) -> Result<Box<dyn Destination>> {
-    let path = PathBuf::from(&address.path);
-    let mut file =
-        LineFile { path, file: None, length: 0, max_size: options.max_file_size, max_files: options.max_files };
-    // A name that cannot be written to is better known before the first frame.
-    file.reopen().map_err(|error| {
-        Error::new(ErrorKind::Settings, format!("Cannot write to {}", address.shown()))
-            .cause(error)
-            .remedy("Check the path of location, its folder and permissions")
-    })?;
-    Ok(Box::new(file))
+    let mut file = LineFile {
+        path: PathBuf::from(&address.path),
+        file: None,
+        is_regular: true,
+        half: 0,
+        timeout: options.timeout,
+        max_size: options.max_file_size,
+        max_files: options.max_files,
+    };
+    // A name that cannot be written to is better known before the first frame. The reader of a pipe may come later.
+    match file.reopen() {
+        Err(error) if error.raw_os_error() != Some(libc::ENXIO) => {
+            Err(Error::new(ErrorKind::Settings, format!("Cannot write to {}", address.shown()))
+                .cause(error)
+                .remedy("Check the path of location, its folder and permissions"))
+        }
+        _ => Ok(Box::new(file)),
+    }
 }
 
 impl LineFile {
     fn reopen(&mut self) -> io::Result<()> {
-        let file = OpenOptions::new().create(true).append(true).open(&self.path)?;
-        let metadata = file.metadata()?;
-        self.length = if metadata.is_file() { metadata.len() } else { 0 };
-        // A pipe or a device has no size.
-        if !metadata.is_file() {
-            self.max_size = 0;
-        }
-        self.file = Some(file);
+        // A pipe would be waited for until somebody reads it.
+        let file = OpenOptions::new().create(true).append(true).custom_flags(libc::O_NONBLOCK).open(&self.path)?;
+        self.is_regular = file.metadata()?.is_file();
+        (self.file, self.half) = (Some(file), 0);
         Ok(())
+    }
+
+    fn file(&mut self) -> io::Result<&mut File> {
+        self.file.as_mut().ok_or(io::ErrorKind::NotFound.into())
+    }
+
+    /// Bytes of the file, also those that others have added.
+    fn length(&mut self) -> io::Result<u64> {
+        Ok(self.file()?.metadata()?.len())
     }
 
     /// The name of a full file.
@@ -71,34 +90,58 @@ impl LineFile {
 
     /// Writes whole lines, or none of them.
     fn write(&mut self, lines: &str) -> io::Result<()> {
-        let file = self.file.as_mut().ok_or(io::ErrorKind::NotFound)?;
-        let written = file.write_all(lines.as_bytes());
-        if written.is_err() {
-            // Half a line would spoil the next one, too.
-            let _ = file.set_len(self.length);
-        } else {
-            self.length += lines.len() as u64;
+        let before = self.length()?;
+        let file = self.file()?;
+        let mut written = 0;
+        while written < lines.len() {
+            match file.write(&lines.as_bytes()[written..]) {
+                Ok(count) if count > 0 => written += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                failed => {
+                    // Half a line would spoil the next one, too. What others have added stays.
+                    if file.metadata()?.len() == before + written as u64 {
+                        file.set_len(before)?;
+                    }
+                    return Err(failed.err().unwrap_or(io::ErrorKind::WriteZero.into()));
+                }
+            }
         }
-        written
+        Ok(())
     }
 }
 
 impl Destination for LineFile {
     fn connect(&mut self) -> io::Result<()> {
         // What is open is kept: it may be a pipe, whose reader would see an end.
-        if self.file.is_some() { Ok(()) } else { self.reopen() }
+        if self.file.is_some() {
+            return Ok(());
+        }
+        self.reopen().map_err(|error| match error.raw_os_error() {
+            Some(libc::ENXIO) => io::Error::new(io::ErrorKind::NotFound, "nobody reads the pipe"),
+            _ => error,
+        })
     }
 
     fn send(&mut self, messages: &[String]) -> std::result::Result<(), Undelivered> {
+        if !self.is_regular {
+            let (timeout, mut half) = (self.timeout, self.half);
+            let outcome = write_lines(self.file()?, &mut half, messages, timeout);
+            // A reader that comes later does not want the rest of a line.
+            let is_broken = |undelivered: &Undelivered| undelivered.error.kind() == io::ErrorKind::BrokenPipe;
+            self.half = if outcome.as_ref().is_err_and(is_broken) { 0 } else { half };
+            return outcome;
+        }
         let mut lines = String::new();
         let mut written = 0;
+        let mut before = self.length()?;
         for (number, message) in messages.iter().enumerate() {
-            let size = self.length + lines.len() as u64;
+            let size = before + lines.len() as u64;
             if self.max_size > 0 && size > 0 && size + message.len() as u64 + 1 > self.max_size {
                 self.write(&lines).map_err(|error| Undelivered::after(written, error))?;
                 written = number;
                 lines.clear();
                 self.rotate().map_err(|error| Undelivered::after(written, error))?;
+                before = self.length().map_err(|error| Undelivered::after(written, error))?;
             }
             lines.push_str(message);
             lines.push('\n');
@@ -123,7 +166,7 @@ mod tests {
         let folder = scratch("publish-rotation");
         let path = folder.join("out.jsonl");
         let options = PublishOptions {
-            location: path.display().to_string(),
+            location: path.display().to_string().into(),
             max_file_size: 10,
             max_files: 2,
             ..PublishOptions::default()
@@ -147,9 +190,80 @@ mod tests {
     fn a_file_that_cannot_be_is_an_error() {
         let folder = scratch("publish-no-file");
         for path in [folder.clone(), folder.join("none/out.jsonl")] {
-            let options = PublishOptions { location: path.display().to_string(), ..PublishOptions::default() };
+            let options = PublishOptions { location: path.display().to_string().into(), ..PublishOptions::default() };
             let error = super::super::destinations::open(&options).map(|_| ()).unwrap_err();
             assert!(error.message().starts_with("Cannot write to /"), "{error}");
         }
+    }
+
+    #[test]
+    fn what_others_append_stays() {
+        let path = scratch("publish-appended").join("out.jsonl");
+        let options = PublishOptions {
+            location: path.display().to_string().into(),
+            max_file_size: 20,
+            ..PublishOptions::default()
+        };
+        let mut file = super::super::destinations::open(&options).unwrap().destination;
+        file.send(&["ours".into()]).unwrap();
+        let mut other = OpenOptions::new().append(true).open(&path).unwrap();
+        other.write_all(b"theirs\n").unwrap();
+        file.send(&["again".into()]).unwrap();
+        assert_eq!(read(&path), "ours\ntheirs\nagain\n");
+        file.send(&["full".into()]).unwrap();
+        assert_eq!(read(&path), "full\n", "their bytes count");
+    }
+
+    /// Runs in a process of its own, whose files are limited.
+    #[test]
+    fn half_a_line_is_taken_back() {
+        const LIMITED: &str = "GSTTRT_TEST_LIMITED_FILE";
+        let Ok(path) = std::env::var(LIMITED) else {
+            let path = scratch("publish-limited").join("out.jsonl");
+            let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+            test.args(["--exact", "file::tests::half_a_line_is_taken_back"]).env(LIMITED, &path);
+            assert!(test.status().unwrap().success());
+            assert_eq!(read(&path), "ours\ntheirs\n");
+            return;
+        };
+        // SAFETY: the limit is a structure that lives during the call, and the signal is one that is ignored from now on.
+        unsafe {
+            libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+            libc::setrlimit(libc::RLIMIT_FSIZE, &libc::rlimit { rlim_cur: 30, rlim_max: 30 });
+        }
+        let options = PublishOptions { location: path.as_str().into(), ..PublishOptions::default() };
+        let mut file = super::super::destinations::open(&options).unwrap().destination;
+        file.send(&["ours".into()]).unwrap();
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"theirs\n").unwrap();
+        assert!(file.send(&["x".repeat(100)]).is_err());
+    }
+
+    #[test]
+    fn a_pipe_is_not_waited_for() {
+        let path = scratch("publish-pipe").join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let options = PublishOptions {
+            location: path.display().to_string().into(),
+            timeout: Duration::from_millis(50),
+            ..PublishOptions::default()
+        };
+        let mut file = super::super::destinations::open(&options).unwrap().destination;
+        assert!(file.connect().unwrap_err().to_string().contains("nobody reads"));
+        // One that is read later gets whole lines, each once.
+        let mut reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
+        file.connect().unwrap();
+        let messages: Vec<String> = (0..50).map(|number| number.to_string().repeat(5000)).collect();
+        let mut rest = &messages[..];
+        let mut all = Vec::new();
+        while !rest.is_empty() {
+            match file.send(rest) {
+                Ok(()) => rest = &[],
+                Err(undelivered) => rest = &rest[undelivered.delivered..],
+            }
+            let _ = io::Read::read_to_end(&mut reader, &mut all);
+        }
+        drop(file);
+        io::Read::read_to_end(&mut reader, &mut all).unwrap();
+        assert_eq!(String::from_utf8(all).unwrap().lines().collect::<Vec<_>>(), messages);
     }
 }

@@ -106,7 +106,14 @@ impl Webhook {
         if let Some(authorization) = &self.authorization {
             request = request.header("Authorization", authorization.reveal());
         }
-        let mut response = request.send(body).map_err(|error| io::Error::other(error.to_string()))?;
+        let mut response = request.send(body).map_err(|error| match error {
+            ureq::Error::Timeout(_) => io::ErrorKind::TimedOut.into(),
+            error if error.to_string().contains(tls::CA_AS_SERVER) => io::Error::other(
+                "its certificate is that of an authority, as openssl req -x509 makes them. Make one for a server, with \
+                 -addext basicConstraints=CA:FALSE",
+            ),
+            error => io::Error::other(error.to_string()),
+        })?;
         // What is read to its end leaves the connection for the next request.
         let mut rest = response.body_mut().with_config().limit(1 << 16).reader();
         let _ = io::copy(&mut rest, &mut io::sink());

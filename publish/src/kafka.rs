@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `kafka://` and `kafkas://`: messages of a topic, by librdkafka. It numbers them, so that a broker writes each once
-//! and in order.
+//! and in order. It is kept over failures, with what it has queued: another one would begin its numbers again.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use gsttrt_core::error::{Error, ErrorKind, Result};
 use rdkafka::ClientContext;
 use rdkafka::config::{ClientConfig, FromClientConfigAndContext};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
-use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext, PurgeConfig};
 
 use super::address::{Address, Secret};
 use super::destination::{Destination, Undelivered};
@@ -38,6 +38,9 @@ struct Kafka {
     timeout: Duration,
     answers: Answers,
     producer: Option<BaseProducer<Answers>>,
+    /// So many of the next messages the producer has already. They have numbers from the first on.
+    queued: usize,
+    first: usize,
 }
 
 pub fn open(address: &Address, options: &PublishOptions) -> Result<Box<dyn Destination>> {
@@ -53,7 +56,11 @@ pub fn open(address: &Address, options: &PublishOptions) -> Result<Box<dyn Desti
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", format!("{}:{}", address.host, address.port.unwrap_or(9092)));
     config.set("client.id", "trtpublish").set("enable.idempotence", "true").set("log_level", "0");
-    config.set("message.timeout.ms", options.timeout.as_millis().clamp(1, 2_000_000_000).to_string());
+    // What the producer has it sends until it has arrived, so that nothing is numbered twice.
+    config.set("message.timeout.ms", "0");
+    config.set("socket.timeout.ms", options.timeout.as_millis().clamp(10, 300_000).to_string());
+    // Answers tell of a topic and of batches.
+    config.set("receive.message.max.bytes", (4 << 20).to_string());
     config.set("linger.ms", "0").set("socket.keepalive.enable", "true");
     if address.scheme == "kafkas" {
         for (key, file) in [
@@ -86,6 +93,8 @@ pub fn open(address: &Address, options: &PublishOptions) -> Result<Box<dyn Desti
         timeout: options.timeout,
         answers: Answers::default(),
         producer: None,
+        queued: 0,
+        first: 0,
     };
     // Nothing is connected by that; what librdkafka does not understand is known now.
     kafka.producer().map_err(|error| {
@@ -101,20 +110,54 @@ impl Kafka {
         BaseProducer::from_config_and_context(&self.config, self.answers.clone())
     }
 
-    /// Queues the messages with librdkafka; returns how many it took.
-    fn queue(&self, producer: &BaseProducer<Answers>, messages: &[String]) -> usize {
-        let refused = messages.iter().enumerate().position(|(number, message)| {
-            let record =
-                BaseRecord::<(), str, Box<usize>>::with_opaque_to(&self.topic, Box::new(number)).payload(message);
-            producer.send(record).is_err()
-        });
-        refused.unwrap_or(messages.len())
+    /// Gives the messages that the producer does not have yet to it, as far as it takes them.
+    ///
+    /// # Errors
+    /// It does not take the first of them.
+    fn queue(&mut self, messages: &[String]) -> std::result::Result<(), KafkaError> {
+        let Some(producer) = &self.producer else { return Ok(()) };
+        while let Some(message) = messages.get(self.queued) {
+            let number = Box::new(self.first + self.queued);
+            let record = BaseRecord::<(), str, Box<usize>>::with_opaque_to(&self.topic, number).payload(message);
+            match producer.send(record) {
+                Ok(()) => self.queued += 1,
+                Err((error, _)) if self.queued == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the next answers; `delivered` counts the messages that have arrived.
+    fn take_answers(&mut self, delivered: &mut usize) -> std::result::Result<(), KafkaError> {
+        let Some(producer) = &self.producer else { return Ok(()) };
+        producer.poll(Duration::from_millis(100));
+        for (number, error) in std::mem::take(&mut *self.answers.0.lock().unwrap()) {
+            match error {
+                Some(error) => return Err(error),
+                // They come in order.
+                None if number == self.first => {
+                    (self.first, self.queued, *delivered) = (self.first + 1, self.queued - 1, *delivered + 1);
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// After an error that is for good: another producer, whose numbers begin again.
+    fn abandon(&mut self) {
+        if let Some(producer) = self.producer.take() {
+            producer.purge(PurgeConfig::default().queue().inflight());
+        }
+        self.answers = Answers::default();
+        self.queued = 0;
     }
 }
 
 impl Destination for Kafka {
     fn connect(&mut self) -> io::Result<()> {
-        // It connects again by itself, and keeps the numbers of messages that way.
+        // It connects again by itself, and keeps what it has and the numbers of messages.
         if self.producer.is_none() {
             self.producer = Some(self.producer().map_err(io::Error::other)?);
         }
@@ -123,28 +166,22 @@ impl Destination for Kafka {
     }
 
     fn send(&mut self, messages: &[String]) -> std::result::Result<(), Undelivered> {
-        let producer = self.producer.as_ref().ok_or(io::Error::from(io::ErrorKind::NotConnected))?;
-        self.answers.0.lock().unwrap().clear();
-        let queued = self.queue(producer, messages);
-        // librdkafka tells the fate of each message within the timeout; a little more is for the telling.
-        let deadline = Instant::now() + self.timeout + Duration::from_secs(1);
-        while self.answers.0.lock().unwrap().len() < queued && Instant::now() < deadline {
-            producer.poll(Duration::from_millis(100));
+        let deadline = Instant::now() + self.timeout;
+        let mut delivered = 0;
+        while delivered < messages.len() {
+            if let Err(error) = self.queue(&messages[delivered..]) {
+                let is_too_long = error.rdkafka_error_code() == Some(RDKafkaErrorCode::MessageSizeTooLarge);
+                return Err(Undelivered { delivered, rejected: is_too_long.into(), error: io::Error::other(error) });
+            }
+            if let Err(error) = self.take_answers(&mut delivered) {
+                self.abandon();
+                return Err(Undelivered::after(delivered, io::Error::other(error)));
+            }
+            if delivered < messages.len() && Instant::now() >= deadline {
+                return Err(Undelivered::after(delivered, io::ErrorKind::TimedOut.into()));
+            }
         }
-        let mut answers = std::mem::take(&mut *self.answers.0.lock().unwrap());
-        answers.sort_by_key(|(number, _)| *number);
-        let is_delivered =
-            |(at, (number, error)): &(usize, &(usize, Option<KafkaError>))| at == number && error.is_none();
-        let delivered = answers.iter().enumerate().take_while(is_delivered).count();
-        if delivered == messages.len() {
-            return Ok(());
-        }
-        let error = answers.into_iter().nth(delivered).and_then(|(_, error)| error);
-        let error =
-            error.map_or(io::Error::new(io::ErrorKind::TimedOut, "the server does not answer"), io::Error::other);
-        // What it may have left in its own queue must not come later.
-        self.producer = None;
-        Err(Undelivered::after(delivered, error))
+        Ok(())
     }
 }
 
@@ -162,7 +199,7 @@ mod tests {
         cluster.create_topic("boxes", 1, 1).unwrap();
         let servers = cluster.bootstrap_servers();
         let options = PublishOptions {
-            location: format!("kafka://{}/boxes", servers.replace("localhost", "127.0.0.1")),
+            location: format!("kafka://{}/boxes", servers.replace("localhost", "127.0.0.1")).into(),
             timeout: Duration::from_secs(10),
             ..PublishOptions::default()
         };

@@ -17,6 +17,7 @@ pub mod formats;
 mod http;
 #[cfg(feature = "kafka")]
 mod kafka;
+mod lines;
 #[cfg(feature = "mqtt")]
 mod mqtt;
 #[cfg(feature = "nats")]

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
-//! `nats://`: messages of a subject of a NATS server. After each batch the server is pinged; its answer says that it
-//! has all.
+//! `nats://` and `tls://`: messages of a subject of a NATS server. After each batch the server is pinged; its answer says
+//! that it has all.
+//!
+//! A server says in plain text whether it wants TLS, and so may somebody in between say that it does not: with `tls://`
+//! there is no login without TLS.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -44,8 +47,9 @@ pub fn open(address: &Address, options: &PublishOptions) -> Result<Box<dyn Desti
         (Some(token), None) => (None, Some(Secret::new(token.as_str()))),
         (user, password) => (user.clone(), password.clone()),
     };
-    // Without files of its own it is made when the server asks for it.
-    let tls = (options.ca_file.is_some() || options.cert_file.is_some()).then(|| tls::client(options)).transpose()?;
+    // Otherwise it is made when the server asks for it.
+    let is_demanded = address.scheme == "tls" || options.ca_file.is_some() || options.cert_file.is_some();
+    let tls = is_demanded.then(|| tls::client(options)).transpose()?;
     Ok(Box::new(NatsClient {
         host: address.host.clone(),
         port: address.port.unwrap_or(4222),
@@ -60,40 +64,52 @@ pub fn open(address: &Address, options: &PublishOptions) -> Result<Box<dyn Desti
     }))
 }
 
-fn late() -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, "the server does not answer")
+/// The longest line that a server may send.
+const MAX_LINE: usize = 64 << 10;
+
+fn wrong() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the server does not speak the protocol of NATS")
 }
 
-/// The longest line that a server may send.
-const MAX_LINE: usize = 1 << 20;
-
-/// The next line, without its end; `None` if none comes for so long.
-fn line(connection: &mut Connection, arrived: &mut Vec<u8>, wait: Duration) -> io::Result<Option<String>> {
-    loop {
-        if let Some(end) = arrived.iter().position(|&byte| byte == b'\n') {
+/// Takes the first line out of what has arrived, without its end.
+fn take_line(arrived: &mut Vec<u8>) -> io::Result<Option<String>> {
+    match arrived.iter().position(|&byte| byte == b'\n') {
+        Some(end) => {
             let line: Vec<u8> = arrived.drain(..=end).collect();
-            return Ok(Some(String::from_utf8_lossy(&line).trim_end().to_string()));
+            Ok(Some(String::from_utf8_lossy(&line).trim_end().to_string()))
         }
-        if arrived.len() > MAX_LINE {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the server does not speak the protocol of NATS"));
-        }
-        if !connection.receive(arrived, wait)? {
-            return Ok(None);
-        }
+        None if arrived.len() > MAX_LINE => Err(wrong()),
+        None => Ok(None),
     }
 }
 
-impl NatsClient {
-    /// Reads lines until the server answers a ping.
-    fn wait_for_pong(connection: &mut Connection, arrived: &mut Vec<u8>, wait: Duration) -> io::Result<()> {
-        loop {
-            let line = line(connection, arrived, wait)?.ok_or_else(late)?;
-            match line.split_whitespace().next() {
-                Some("PONG") => return Ok(()),
-                Some("PING") => connection.write_all(b"PONG\r\n")?,
-                Some("-ERR") => return Err(refused(&line)),
-                _ => {}
-            }
+/// The next line.
+fn line(connection: &mut Connection, arrived: &mut Vec<u8>) -> io::Result<String> {
+    loop {
+        if let Some(line) = take_line(arrived)? {
+            return Ok(line);
+        }
+        connection.receive(arrived)?;
+    }
+}
+
+/// Answers a ping. Returns whether the server has answered one of ours.
+fn is_pong(connection: &mut Connection, line: &str) -> io::Result<bool> {
+    match line.split_whitespace().next() {
+        Some("PONG") => return Ok(true),
+        Some("PING") => connection.write_all(b"PONG\r\n")?,
+        Some("-ERR") => return Err(refused(line)),
+        _ => {}
+    }
+    Ok(false)
+}
+
+/// Reads lines until the server answers a ping.
+fn wait_for_pong(connection: &mut Connection, arrived: &mut Vec<u8>) -> io::Result<()> {
+    loop {
+        let line = line(connection, arrived)?;
+        if is_pong(connection, &line)? {
+            return Ok(());
         }
     }
 }
@@ -104,16 +120,12 @@ fn refused(line: &str) -> io::Error {
 
 impl Destination for NatsClient {
     fn connect(&mut self) -> io::Result<()> {
-        let timeout = self.options.timeout;
         self.connection = None;
         self.arrived.clear();
-        let stream = connection::connect(&self.host, self.port, timeout)?;
-        let mut connection = Connection::Plain(stream);
-        let info = line(&mut connection, &mut self.arrived, timeout)?.ok_or_else(late)?;
+        let mut connection = connection::connect(&self.host, self.port, self.options.timeout)?;
+        let info = line(&mut connection, &mut self.arrived)?;
         let info: Value =
-            info.strip_prefix("INFO ").and_then(|info| serde_json::from_str(info).ok()).ok_or_else(|| {
-                io::Error::new(io::ErrorKind::InvalidData, "the server does not speak the protocol of NATS")
-            })?;
+            info.strip_prefix("INFO ").and_then(|info| serde_json::from_str(info).ok()).ok_or_else(wrong)?;
         if let Some(max_payload) = info["max_payload"].as_u64() {
             self.max_payload = max_payload as usize;
         }
@@ -121,8 +133,11 @@ impl Destination for NatsClient {
             self.tls = Some(tls::client(&self.options).map_err(io::Error::other)?);
         }
         if let Some(config) = &self.tls {
-            let Connection::Plain(stream) = connection else { unreachable!("it is not encrypted yet") };
-            connection = connection::encrypt(stream, &self.host, config)?;
+            // What came in plain text may be somebody else's, and must not be taken for what comes encrypted.
+            if !self.arrived.is_empty() {
+                return Err(wrong());
+            }
+            connection = connection.encrypt(&self.host, config)?;
         }
         let mut hello = json!({
             "verbose": false, "pedantic": false, "tls_required": self.tls.is_some(),
@@ -139,7 +154,7 @@ impl Destination for NatsClient {
         }
         write!(connection, "CONNECT {hello}\r\nPING\r\n")?;
         connection.flush()?;
-        Self::wait_for_pong(&mut connection, &mut self.arrived, timeout)?;
+        wait_for_pong(&mut connection, &mut self.arrived)?;
         self.connection = Some(connection);
         Ok(())
     }
@@ -162,9 +177,10 @@ impl Destination for NatsClient {
             bytes.extend(format!("PUB {} {}\r\n{message}\r\n", self.subject, message.len()).into_bytes());
         }
         bytes.extend(b"PING\r\n");
+        connection.begin(0);
         connection.write_all(&bytes)?;
         connection.flush()?;
-        Ok(Self::wait_for_pong(connection, &mut self.arrived, self.options.timeout)?)
+        Ok(wait_for_pong(connection, &mut self.arrived)?)
     }
 
     fn tend_interval(&self) -> Option<Duration> {
@@ -173,13 +189,66 @@ impl Destination for NatsClient {
 
     fn tend(&mut self) -> io::Result<()> {
         let connection = self.connection.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        while let Some(line) = line(connection, &mut self.arrived, Duration::ZERO)? {
-            match line.split_whitespace().next() {
-                Some("PING") => connection.write_all(b"PONG\r\n")?,
-                Some("-ERR") => return Err(refused(&line)),
-                _ => {}
+        connection.begin(0);
+        loop {
+            while let Some(line) = take_line(&mut self.arrived)? {
+                is_pong(connection, &line)?;
+            }
+            if !connection.receive_now(&mut self.arrived)? {
+                return Ok(());
             }
         }
-        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// What a client says to a server that says this, and how it ends.
+    fn talk(scheme: &str, said: Vec<u8>, is_endless: bool) -> (String, io::Error) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let location = format!("{scheme}://me:hunter2@{}/a", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            while stream.write_all(&said).is_ok() && is_endless {}
+            let mut heard = Vec::new();
+            let _ = stream.read_to_end(&mut heard);
+            String::from_utf8_lossy(&heard).into_owned()
+        });
+        let address = Address::parse(&location, &["nats", "tls"]).unwrap();
+        let timeout = Duration::from_millis(300);
+        let mut client = open(&address, &PublishOptions { timeout, ..PublishOptions::default() }).unwrap();
+        let outcome = client.connect().and_then(|()| client.send(&["{}".into()]).map_err(|failed| failed.error));
+        drop(client);
+        (server.join().unwrap(), outcome.unwrap_err())
+    }
+
+    #[test]
+    fn nothing_is_said_without_tls_where_it_is_demanded() {
+        let (heard, _) = talk("nats", b"INFO {}\r\n".to_vec(), false);
+        assert!(heard.contains("hunter2"), "the test sees passwords: {heard}");
+        let (heard, _) = talk("tls", b"INFO {}\r\n".to_vec(), false);
+        assert!(!heard.contains("CONNECT") && !heard.contains("hunter2"), "{heard}");
+    }
+
+    #[test]
+    fn what_came_before_tls_is_not_taken_for_encrypted() {
+        for (scheme, info) in [("tls", "INFO {}\r\nPONG\r\n"), ("nats", "INFO {\"tls_required\":true}\r\nPONG\r\n")] {
+            let (heard, error) = talk(scheme, info.into(), false);
+            assert_eq!((heard.len(), error.kind()), (0, io::ErrorKind::InvalidData), "{error}");
+        }
+    }
+
+    #[test]
+    fn endless_answers_are_given_up() {
+        for said in ["PING\r\n".repeat(9000), "+OK\r\n".repeat(9000), "x".repeat(1 << 16)] {
+            let (_, error) = talk("nats", format!("INFO {{}}\r\n{said}").into(), true);
+            let kind = error.kind();
+            assert!(!matches!(kind, io::ErrorKind::Other), "{error}");
+        }
     }
 }

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gsttrt_core::options::choices;
+
+use super::address::Secret;
+
 /// What happens to a message that comes while as many wait as may.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DropPolicy {
@@ -23,7 +26,9 @@ choices! {
 
 #[derive(Clone, Debug)]
 pub struct PublishOptions {
-    pub location: String,
+    /// May have a password in it.
+    pub location: Secret,
+    pub password: Option<Secret>,
     pub password_file: Option<PathBuf>,
     /// Certificates, PEM: of the authorities that may sign the server's, and the client's own with its key.
     pub ca_file: Option<PathBuf>,
@@ -38,7 +43,7 @@ pub struct PublishOptions {
     /// Messages that may wait.
     pub max_queued: u32,
     pub drop: DropPolicy,
-    /// For connecting, and for each answer.
+    /// For connecting with login, and for sending a batch with its answers.
     pub timeout: Duration,
     /// The longest time between two attempts to connect.
     pub max_reconnect_interval: Duration,
@@ -49,7 +54,8 @@ pub struct PublishOptions {
 impl Default for PublishOptions {
     fn default() -> Self {
         PublishOptions {
-            location: String::new(),
+            location: Secret::default(),
+            password: None,
             password_file: None,
             ca_file: None,
             cert_file: None,

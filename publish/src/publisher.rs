@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gsttrt_core::error::{Error, ErrorKind};
+use gsttrt_core::redact::printable;
 
 use super::address::Secret;
 use super::backoff::Backoff;
@@ -90,6 +91,7 @@ impl<R: Send + 'static> Publisher<R> {
             backoff: Backoff::new(options.max_reconnect_interval),
             batch: options.max_batch.max(1) as usize,
             max_queued: options.max_queued,
+            timeout: options.timeout,
             failing_since: None,
             has_refused: false,
             write: Box::new(write),
@@ -105,6 +107,11 @@ impl<R: Send + 'static> Publisher<R> {
                 .remedy("Close other programs")
         })?;
         Ok(Publisher { queue, counters, ended: Mutex::new(ended) })
+    }
+
+    /// A frame has come: there may be records, so there has to be a connection. Before that there is none.
+    pub fn begin(&self) {
+        self.queue.begin();
     }
 
     /// Queues a record; returns whether it was the first time that one had to be dropped.
@@ -171,6 +178,7 @@ struct Sender<R> {
     backoff: Backoff,
     batch: usize,
     max_queued: u32,
+    timeout: Duration,
     failing_since: Option<Instant>,
     has_refused: bool,
     write: Box<dyn Fn(&R) -> String + Send>,
@@ -179,6 +187,9 @@ struct Sender<R> {
 
 impl<R> Sender<R> {
     fn run(&mut self) {
+        if !self.destination.is_server() {
+            self.queue.wait_until_begun();
+        }
         while self.connect() {
             if self.serve() {
                 break;
@@ -240,17 +251,20 @@ impl<R> Sender<R> {
     fn deliver(&mut self, messages: Vec<String>) -> bool {
         let mut rest = &messages[..];
         while !rest.is_empty() {
-            let (delivered, rejected) = match self.destination.send(rest) {
-                Ok(()) => (rest.len(), 0),
+            let now = &rest[..sent_at_once(rest)];
+            let (delivered, rejected) = match self.destination.send(now) {
+                Ok(()) => (now.len(), 0),
                 Err(Undelivered { delivered, rejected, error }) => {
                     if rejected > 0 {
                         self.refused(rejected, &error);
                     } else {
                         self.failed("Cannot send to", &error);
                     }
-                    (delivered.min(rest.len()), rejected.min(rest.len() - delivered.min(rest.len())))
+                    let delivered = delivered.min(now.len());
+                    (delivered, rejected.min(now.len() - delivered))
                 }
             };
+            let is_all = delivered == now.len();
             rest = &rest[delivered + rejected..];
             self.counters.published.fetch_add(delivered as u64, Relaxed);
             self.counters.rejected.fetch_add(rejected as u64, Relaxed);
@@ -258,7 +272,7 @@ impl<R> Sender<R> {
             if delivered > 0 {
                 self.works();
             }
-            if rest.is_empty() || rejected > 0 {
+            if is_all || rejected > 0 {
                 continue;
             }
             self.counters.is_connected.store(false, Relaxed);
@@ -310,10 +324,45 @@ impl<R> Sender<R> {
     }
 
     fn error(&self, what: &str, cause: &std::io::Error) -> Error {
-        let mut cause = cause.to_string();
-        for secret in &self.secrets {
-            cause = cause.replace(secret.reveal(), "***");
-        }
-        Error::new(ErrorKind::Run, format!("{what} {}", self.shown)).cause(cause)
+        let cause = match cause.kind() {
+            std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => {
+                format!("it does not answer within {} s", self.timeout.as_secs_f64())
+            }
+            _ => self.secrets.iter().fold(cause.to_string(), |text, secret| without(&text, secret.reveal())),
+        };
+        Error::new(ErrorKind::Run, format!("{what} {}", self.shown)).cause(printable(&cause, MAX_CAUSE))
     }
+}
+
+/// Bytes of messages that are sent at once, if they are not those of a single one: at a tenth of a megabit a second these
+/// take 10 seconds, the usual time limit.
+const SENT_AT_ONCE: usize = 128 << 10;
+
+/// How many messages are sent at once.
+fn sent_at_once(messages: &[String]) -> usize {
+    let mut bytes = 0;
+    let fits = |message: &&String| {
+        bytes += message.len();
+        bytes <= SENT_AT_ONCE
+    };
+    messages.iter().take_while(fits).count().max(1)
+}
+
+/// Characters of what others say.
+const MAX_CAUSE: usize = 300;
+
+/// The text without a secret. A short one is only hidden where it stands alone: it may be a part of many words.
+fn without(text: &str, secret: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(secret) {
+        let (before, behind) = (&rest[..at], &rest[at + secret.len()..]);
+        let touches = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+        let is_part = touches(before.chars().next_back()) || touches(behind.chars().next());
+        let hidden = if is_part && secret.len() < 6 { secret } else { "***" };
+        shown.extend([before, hidden]);
+        rest = behind;
+    }
+    shown.push_str(rest);
+    shown
 }

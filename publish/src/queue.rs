@@ -29,6 +29,8 @@ struct QueueState<T> {
     dropped: u64,
     /// No one waits for room: the stream is being flushed, or the end has come.
     is_open: bool,
+    /// A frame has come, or an item.
+    has_begun: bool,
     is_ended: bool,
 }
 
@@ -41,7 +43,14 @@ pub enum Next<T> {
 
 impl<T> PublishQueue<T> {
     pub fn new(capacity: usize, drop: DropPolicy) -> Self {
-        let state = QueueState { items: VecDeque::new(), taken: 0, dropped: 0, is_open: false, is_ended: false };
+        let state = QueueState {
+            items: VecDeque::new(),
+            taken: 0,
+            dropped: 0,
+            is_open: false,
+            has_begun: false,
+            is_ended: false,
+        };
         PublishQueue {
             state: Mutex::new(state),
             arrived: Condvar::new(),
@@ -75,10 +84,25 @@ impl<T> PublishQueue<T> {
             }
         }
         state.items.push_back(item);
+        state.has_begun = true;
         let is_first = dropped.is_some() && state.dropped == 1;
         std::mem::drop(state);
         self.arrived.notify_one();
         is_first
+    }
+
+    /// Items may come from now on.
+    pub fn begin(&self) {
+        let mut state = self.lock();
+        if !std::mem::replace(&mut state.has_begun, true) {
+            drop(state);
+            self.arrived.notify_all();
+        }
+    }
+
+    /// Waits for the beginning, or for the end.
+    pub fn wait_until_begun(&self) {
+        drop(self.arrived.wait_while(self.lock(), |state| !state.has_begun && !state.is_ended));
     }
 
     /// Waits for items at most so long, and takes so many, but no more than half of what there is room for: while they

@@ -1,30 +1,40 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Lines on standard output.
 
-use std::io::{self, Write};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
 
 use gsttrt_core::error::Result;
 
 use super::address::Address;
 use super::destination::{Destination, Undelivered};
+use super::lines::write_lines;
 use super::options::PublishOptions;
 
-struct StandardOutput;
+struct StandardOutput {
+    /// Without the lock and the buffer of Rust's own, which others would wait for.
+    out: Option<File>,
+    /// Bytes of the next message that are written.
+    half: usize,
+    timeout: Duration,
+}
 
-pub fn open(_address: &Address, _options: &PublishOptions) -> Result<Box<dyn Destination>> {
-    Ok(Box::new(StandardOutput))
+pub fn open(_address: &Address, options: &PublishOptions) -> Result<Box<dyn Destination>> {
+    Ok(Box::new(StandardOutput { out: None, half: 0, timeout: options.timeout }))
 }
 
 impl Destination for StandardOutput {
     fn connect(&mut self) -> io::Result<()> {
+        if self.out.is_none() {
+            self.out = Some(io::stdout().as_fd().try_clone_to_owned()?.into());
+        }
         Ok(())
     }
 
     fn send(&mut self, messages: &[String]) -> std::result::Result<(), Undelivered> {
-        let mut out = io::stdout().lock();
-        for (number, message) in messages.iter().enumerate() {
-            writeln!(out, "{message}").map_err(|error| Undelivered::after(number, error))?;
-        }
-        Ok(out.flush()?)
+        let out = self.out.as_mut().ok_or(io::Error::from(io::ErrorKind::NotConnected))?;
+        write_lines(out, &mut self.half, messages, self.timeout)
     }
 }

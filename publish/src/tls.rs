@@ -6,9 +6,13 @@ use std::sync::{Arc, Once};
 
 use gsttrt_core::error::{Error, ErrorKind, Result};
 use gsttrt_core::files::read_regular;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::verify_server_name;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 use super::options::PublishOptions;
 
@@ -84,9 +88,18 @@ pub fn authorities(options: &PublishOptions) -> Result<Vec<CertificateDer<'stati
 pub fn client(options: &PublishOptions) -> Result<Arc<ClientConfig>> {
     install_provider();
     let mut roots = RootCertStore::empty();
+    let authorities = authorities(options)?;
     // Stores of systems have some that cannot be used.
-    roots.add_parsable_certificates(authorities(options)?);
-    let config = ClientConfig::builder().with_root_certificates(roots);
+    roots.add_parsable_certificates(authorities.iter().cloned());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider).build().map_err(|error| {
+        Error::new(ErrorKind::Settings, "The certificates of authorities cannot be used")
+            .cause(error)
+            .remedy("Check ca-file")
+    })?;
+    let own = if options.ca_file.is_some() { authorities } else { Vec::new() };
+    let config =
+        ClientConfig::builder().dangerous().with_custom_certificate_verifier(Arc::new(OrItself { verifier, own }));
     let config = match (&options.cert_file, &options.key_file) {
         (Some(cert_file), Some(key_file)) => {
             let chain = certificates("cert-file", cert_file, &read("cert-file", cert_file)?)?;
@@ -101,6 +114,61 @@ pub fn client(options: &PublishOptions) -> Result<Arc<ClientConfig>> {
     };
     Ok(Arc::new(config))
 }
+
+/// Takes servers whose certificate an authority has signed, and those whose certificate is itself in the ca-file, as
+/// OpenSSL does: `openssl req -x509` makes certificates of authorities, which a server should not have.
+#[derive(Debug)]
+struct OrItself {
+    verifier: Arc<WebPkiServerVerifier>,
+    own: Vec<CertificateDer<'static>>,
+}
+
+impl ServerCertVerifier for OrItself {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> std::result::Result<ServerCertVerified, rustls::Error> {
+        match self.verifier.verify_server_cert(end_entity, intermediates, name, ocsp, now) {
+            // Dates were found right before that.
+            Err(rustls::Error::InvalidCertificate(CertificateError::Other(error)))
+                if error.to_string().contains(CA_AS_SERVER) && self.own.contains(end_entity) =>
+            {
+                verify_server_name(&ParsedCertificate::try_from(end_entity)?, name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            verdict => verdict,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
+    }
+}
+
+/// What rustls calls a server that has the certificate of an authority.
+pub const CA_AS_SERVER: &str = "CaUsedAsEndEntity";
 
 /// Chooses the cryptography for the clients that look for it in the process, unless the program has chosen another.
 pub fn install_provider() {

@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Lines to a program that listens at a Unix socket.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use gsttrt_core::error::{Error, ErrorKind, Result};
+use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::address::Address;
 use super::destination::{Destination, Undelivered};
+use super::lines::write_lines;
 use super::options::PublishOptions;
 
 struct UnixSocket {
     path: PathBuf,
     timeout: Duration,
     stream: Option<UnixStream>,
+    /// Bytes of the next message that are written.
+    half: usize,
 }
 
 /// The longest name that the system takes.
@@ -27,14 +31,16 @@ pub fn open(address: &Address, options: &PublishOptions) -> Result<Box<dyn Desti
             .cause(format!("it has {} bytes, and {MAX_PATH} are possible", address.path.len()))
             .remedy("Use a shorter path"));
     }
-    Ok(Box::new(UnixSocket { path: address.path.clone().into(), timeout: options.timeout, stream: None }))
+    Ok(Box::new(UnixSocket { path: address.path.clone().into(), timeout: options.timeout, stream: None, half: 0 }))
 }
 
 impl Destination for UnixSocket {
     fn connect(&mut self) -> io::Result<()> {
-        let stream = UnixStream::connect(&self.path)?;
-        stream.set_write_timeout(Some(self.timeout))?;
-        self.stream = Some(stream);
+        // A program that listens and accepts nobody would be waited for without a limit.
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        socket.connect(&SockAddr::unix(&self.path)?)?;
+        (self.stream, self.half) = (Some(socket.into()), 0);
         Ok(())
     }
 
@@ -42,11 +48,7 @@ impl Destination for UnixSocket {
         // What the reader closed before is not written to.
         self.tend()?;
         let stream = self.stream.as_mut().ok_or(io::Error::from(io::ErrorKind::NotConnected))?;
-        for (number, message) in messages.iter().enumerate() {
-            let line = format!("{message}\n");
-            stream.write_all(line.as_bytes()).map_err(|error| Undelivered::after(number, error))?;
-        }
-        Ok(())
+        write_lines(stream, &mut self.half, messages, self.timeout)
     }
 
     fn tend_interval(&self) -> Option<Duration> {
@@ -55,13 +57,10 @@ impl Destination for UnixSocket {
 
     fn tend(&mut self) -> io::Result<()> {
         let stream = self.stream.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        stream.set_nonblocking(true)?;
-        let found = stream.read(&mut [0; 512]);
-        stream.set_nonblocking(false)?;
-        match found {
+        match stream.read(&mut [0; 512]) {
             Ok(0) => Err(io::ErrorKind::ConnectionReset.into()),
             Ok(_) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(()),
             Err(error) => Err(error),
         }
     }

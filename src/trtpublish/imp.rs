@@ -232,13 +232,15 @@ impl MetaFilter for TrtPublish {
     fn process(&self, frame: &mut gst::Buffer) -> std::result::Result<(), gst::FlowError> {
         let stage = Span::begin(false);
         let wanted = self.settings.lock().unwrap().wanted;
+        let publisher = self.publisher();
+        publisher.iter().for_each(|publisher| publisher.begin());
         let records = {
             let mut state = self.state.lock().unwrap();
             let state = state.as_mut().filter(|state| state.stream.size.0 > 0).ok_or(gst::FlowError::NotNegotiated)?;
             self.records(state, &wanted, frame)
         };
         let count = records.len();
-        if let Some(publisher) = self.publisher().filter(|_| count > 0) {
+        if let Some(publisher) = publisher.filter(|_| count > 0) {
             self.push(&publisher, records);
         }
         self.stats.add(stage, count);

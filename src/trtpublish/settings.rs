@@ -8,7 +8,8 @@ use gst::glib;
 use gst::prelude::*;
 use gsttrt_core::error::{Error, ErrorKind, Result};
 use gsttrt_core::options::{Choices, Setting, setting};
-use gsttrt_publish::address::redacted;
+use gsttrt_core::redact::redacted;
+use gsttrt_publish::address::Secret;
 use gsttrt_publish::formats::PublishFormat;
 use gsttrt_publish::options::{DropPolicy, PublishOptions};
 use gsttrt_publish::record::PublishSource;
@@ -121,10 +122,18 @@ pub static PROPERTIES: LazyLock<PropertyTable<PublishSettings>> = LazyLock::new(
                 "location",
                 "Location",
                 "Where to: a file, - for standard output, or an address: mqtt(s)://host/topic, redis(s)://host/key, \
-                 http(s)://, nats://, ws://, kafka(s)://, unix:/path. A password is shown as ***",
+                 http(s)://, nats://, tls://, ws://, kafka(s)://, unix:/path. User and password are shown as ***",
             ),
-            |settings: &PublishSettings| Some(redacted(&settings.options.location)).filter(|text| !text.is_empty()),
-            |settings, location: Option<String>| settings.options.location = location.unwrap_or_default(),
+            |settings: &PublishSettings| {
+                Some(redacted(settings.options.location.reveal())).filter(|text| !text.is_empty())
+            },
+            |settings, location: Option<String>| {
+                let location = location.unwrap_or_default();
+                // What was read from here is the location that is set, with its password.
+                if location != redacted(settings.options.location.reveal()) {
+                    settings.options.location = Secret::new(location);
+                }
+            },
         ),
         options::property(&FORMAT, MUTABLE_READY, |settings| settings),
         property!(
@@ -165,6 +174,19 @@ pub static PROPERTIES: LazyLock<PropertyTable<PublishSettings>> = LazyLock::new(
         ),
         text_property!(text("source-id", "Source id", "Name of the stream, in each message"), source_id),
         text_property!(text("tags", "Tags", "A JSON object, in each message"), tags),
+        Property::of_values(
+            glib::ParamSpecString::builder("password")
+                .nick("Password")
+                .blurb("Password or token, instead of one in location. It is never shown")
+                .write_only()
+                .mutable_ready()
+                .build(),
+            |_| None::<String>.to_value(),
+            |settings: &mut PublishSettings, value| {
+                let password = value.get::<Option<String>>().ok().flatten();
+                settings.options.password = password.filter(|password| !password.is_empty()).map(Secret::new);
+            },
+        ),
         path_property!(
             text("password-file", "Password file", "File with the password or token, instead of one in location"),
             options.password_file
@@ -195,7 +217,11 @@ pub static PROPERTIES: LazyLock<PropertyTable<PublishSettings>> = LazyLock::new(
             options.max_batch
         ),
         time(
-            ("timeout", "Timeout", "The longest time for a connection or an answer (in nanoseconds)"),
+            (
+                "timeout",
+                "Timeout",
+                "The longest time for connecting, or for sending messages with all answers (in nanoseconds)",
+            ),
             SHORTEST,
             |options| &mut options.timeout,
         ),

@@ -7,6 +7,7 @@ pub mod brokers;
 #[path = "../../core/tests/common/mod.rs"]
 mod core;
 pub mod elements;
+pub mod hostile_brokers;
 pub mod nvmm;
 pub mod pipeline;
 pub mod preprocess;

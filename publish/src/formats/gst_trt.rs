@@ -21,22 +21,42 @@ pub fn frame(record: &FrameRecord, from: &PublishSource) -> Value {
         "detections": record.objects.iter().map(|object| detection(object, record)).collect::<Value>(),
     });
     if let Some(classes) = &record.classes {
-        line["classes"] = classes.clone().into();
+        line["classes"] = classes.iter().map(|class| short("", class)).collect();
     }
     if let Some(maps) = &record.maps {
-        line["maps"] = maps.clone().into();
+        line["maps"] = maps.iter().map(|map| short("", map)).collect();
     }
     if !record.events.is_empty() {
-        line["events"] = record.events.iter().cloned().map(Value::Object).collect();
+        line["events"] = record.events.iter().map(event_fields).collect();
     }
     with_clocks(&mut line, &record.times);
     source(&mut line, from);
     line
 }
 
+/// The fields of an event but those that the message has itself.
+fn event_fields(event: &Map<String, Value>) -> Value {
+    let of_message = |name: &str| ["stream-time", "frame"].contains(&name);
+    let fields = event.iter().filter(|(name, _)| !of_message(name));
+    fields.map(|(name, value)| (name.clone(), short(name, value))).collect()
+}
+
+/// A value whose numbers have no more digits than those of detections: 3 of pixels, 6 of others.
+fn short(name: &str, value: &Value) -> Value {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let digits = if ["x", "y", "w", "h"].contains(&name) { 3 } else { 6 };
+            number.as_f64().map(|number| round(number, digits)).into()
+        }
+        Value::Array(values) => values.iter().map(|value| short(name, value)).collect(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), short(name, value))).collect(),
+        value => value.clone(),
+    }
+}
+
 /// An event: `event` with its fields.
 pub fn event(times: &FrameTimes, number: u64, event: &Map<String, Value>, from: &PublishSource) -> Value {
-    let mut line = json!({ "stream-time": times.stream_time, "frame": number, "event": event });
+    let mut line = json!({ "stream-time": times.stream_time, "frame": number, "event": event_fields(event) });
     with_clocks(&mut line, times);
     source(&mut line, from);
     line

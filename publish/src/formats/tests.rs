@@ -168,8 +168,19 @@ fn coco_has_results() {
 
 #[test]
 fn events_and_tracks_have_their_times() {
-    let event = json!({ "event": "crossed", "name": "gate" });
-    let record = Record::Event { times: frame().times, number: 9, event: event.as_object().unwrap().clone() };
+    let event = json!({ "event": "crossed", "name": "gate", "event-time": null, "confidence": 0.7, "x": 1.5 });
+    // Time and number are those of the message, and a float has no more digits than those of detections.
+    let mut of_meta = event.clone();
+    of_meta["stream-time"] = 40.into();
+    of_meta["frame"] = 9.into();
+    of_meta["confidence"] = f64::from(0.7f32).into();
+    of_meta["x"] = 1.500_01.into();
+    let mut with_events = FrameRecord { events: vec![of_meta.as_object().unwrap().clone()], ..frame() };
+    let of_class = json!({ "label": "a", "class-id": 1, "confidence": f64::from(0.1f32) });
+    with_events.classes = Some(vec![of_class]);
+    let line = gst_trt::frame(&with_events, &source());
+    assert_eq!((&line["events"], &line["classes"][0]["confidence"]), (&json!([event]), &json!(0.1)));
+    let record = Record::Event { times: frame().times, number: 9, event: of_meta.as_object().unwrap().clone() };
     let line: Value = serde_json::from_str(&message(PublishFormat::GstTrt, &record, &source())).unwrap();
     assert_eq!((&line["event"], &line["frame"], &line["stream-time"]), (&event, &json!(9), &json!(40)));
     assert_eq!((&line["source-id"], &line["wall-clock"]), (&json!("cam"), &json!("2018-04-11T04:59:59.828000Z")));

@@ -93,7 +93,7 @@ pub fn open(address: &Address, options: &PublishOptions) -> Result<Box<dyn Desti
     let topics = [Some(&address.path), will.as_ref().map(|(topic, ..): &(String, _, _, _)| topic)];
     for topic in topics.into_iter().flatten() {
         if topic.is_empty() || topic.contains(['+', '#', '\0']) {
-            return wrong("There is no topic in location, or one with + or #", "Write mqtt://host/topic");
+            return wrong("There is no topic in location, or one with the wildcards + or #", "Write mqtt://host/topic");
         }
     }
     let texts = [&address.path[..], client_id, will_message, address.user.as_deref().unwrap_or_default()];
@@ -130,26 +130,29 @@ impl Link {
         self.connection.flush()
     }
 
-    /// The next packet; `None` if none comes for so long.
-    fn answer(&mut self, wait: Duration) -> io::Result<Option<ServerAnswer>> {
+    /// The next packet that has come; what answers pings is only noted.
+    fn arrived_answer(&mut self) -> io::Result<Option<ServerAnswer>> {
         loop {
-            if let Some(answer) = packet::take(&mut self.arrived)? {
-                if answer == ServerAnswer::Pong {
-                    self.pinged = None;
-                    continue;
-                }
-                return Ok(Some(answer));
+            match packet::take(&mut self.arrived)? {
+                Some(ServerAnswer::Pong) => self.pinged = None,
+                answer => return Ok(answer),
             }
-            if !self.connection.receive(&mut self.arrived, wait)? {
-                return Ok(None);
+        }
+    }
+
+    /// The next packet.
+    fn answer(&mut self) -> io::Result<ServerAnswer> {
+        loop {
+            if let Some(answer) = self.arrived_answer()? {
+                return Ok(answer);
             }
+            self.connection.receive(&mut self.arrived)?;
         }
     }
 }
 
-fn late() -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, "the server does not answer")
-}
+/// Bytes of the answers to a message with QoS 2; there is one with QoS 1.
+const ANSWERS: usize = 8;
 
 fn missing() -> io::Error {
     io::ErrorKind::NotConnected.into()
@@ -169,7 +172,7 @@ impl Client {
             will,
         };
         link.write(&hello.encode())?;
-        let Some(ServerAnswer::Connected { is_resumed, code }) = link.answer(self.timeout)? else { return Err(late()) };
+        let ServerAnswer::Connected { is_resumed, code } = link.answer()? else { return Err(packet::wrong()) };
         let refused = match code {
             0 => return Ok(is_resumed),
             1 => "the server does not speak MQTT 3.1.1",
@@ -240,7 +243,7 @@ impl Client {
     /// Takes one answer, and counts a message that it says has arrived, also where the reply to it fails: the numbers in
     /// `sent` are those of the messages that are not counted. Servers answer in order.
     fn take_answer(&mut self, link: &mut Link, delivered: &mut usize) -> io::Result<()> {
-        match link.answer(self.timeout)?.ok_or_else(late)? {
+        match link.answer()? {
             ServerAnswer::Acknowledged(id) if self.qos == 1 && self.sent.front() == Some(&id) => {
                 self.sent.pop_front();
                 *delivered += 1;
@@ -263,11 +266,10 @@ impl Client {
 impl Destination for Client {
     fn connect(&mut self) -> io::Result<()> {
         self.link = None;
-        let stream = connection::connect(&self.host, self.port, self.timeout)?;
-        let connection = match &self.tls {
-            Some(config) => connection::encrypt(stream, &self.host, config)?,
-            None => Connection::Plain(stream),
-        };
+        let mut connection = connection::connect(&self.host, self.port, self.timeout)?;
+        if let Some(config) = &self.tls {
+            connection = connection.encrypt(&self.host, config)?;
+        }
         let mut link = Link { connection, arrived: Vec::new(), last_sent: Instant::now(), pinged: None };
         if self.handshake(&mut link)? {
             for &id in &self.releasing {
@@ -293,6 +295,7 @@ impl Destination for Client {
         }
         // An end that came meanwhile is noticed before anything is lost.
         self.tend()?;
+        self.link.as_mut().ok_or_else(missing)?.connection.begin(ANSWERS * (messages.len() + self.releasing.len()));
         if self.qos == 0 { self.send_unconfirmed(messages) } else { self.send_confirmed(messages) }
     }
 
@@ -303,13 +306,19 @@ impl Destination for Client {
     fn tend(&mut self) -> io::Result<()> {
         let (keep_alive, timeout) = (Duration::from_secs(self.keep_alive.into()), self.timeout);
         let link = self.link.as_mut().ok_or_else(missing)?;
-        while let Some(answer) = link.answer(Duration::ZERO)? {
-            if let ServerAnswer::Completed(id) = answer {
-                self.releasing.retain(|releasing| *releasing != id);
+        link.connection.begin(0);
+        loop {
+            while let Some(answer) = link.arrived_answer()? {
+                if let ServerAnswer::Completed(id) = answer {
+                    self.releasing.retain(|releasing| *releasing != id);
+                }
+            }
+            if !link.connection.receive_now(&mut link.arrived)? {
+                break;
             }
         }
         if link.pinged.is_some_and(|pinged| pinged.elapsed() > timeout) {
-            return Err(late());
+            return Err(io::ErrorKind::TimedOut.into());
         }
         if link.pinged.is_none() && link.last_sent.elapsed() > keep_alive / 2 {
             link.pinged = Some(Instant::now());

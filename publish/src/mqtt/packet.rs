@@ -108,12 +108,15 @@ pub fn release(id: u16) -> [u8; 4] {
 pub const PING: [u8; 2] = [0xC0, 0];
 pub const DISCONNECT: [u8; 2] = [0xE0, 0];
 
+pub fn wrong() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the server does not speak MQTT 3.1.1")
+}
+
 /// Takes the first packet out of the bytes that have arrived; `None` if it is not there in full.
 ///
 /// # Errors
 /// The bytes are no packet that a server may send here.
 pub fn take(bytes: &mut Vec<u8>) -> io::Result<Option<ServerAnswer>> {
-    let wrong = || io::Error::new(io::ErrorKind::InvalidData, "the server does not speak MQTT 3.1.1");
     // All answers have a rest of 0 or 2 bytes.
     let [kind, rest, ..] = bytes[..] else { return Ok(None) };
     if rest > 2 {

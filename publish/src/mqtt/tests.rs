@@ -121,3 +121,30 @@ fn a_server_that_forgets_the_session_is_not_waited_for() {
     assert!(client.send(&["second".into()]).is_ok());
     assert_eq!(server.join().unwrap(), ["first", "second"]);
 }
+
+/// Neither packets that are not asked for nor wrong numbers hold the thread.
+#[test]
+fn a_server_that_sends_without_end_is_given_up() {
+    for (packets, is_flood) in [(&[0xD0, 0][..], true), (&[0x20, 2, 0, 0], true), (&[0x40, 2, 0xFF, 0xFE], false)] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let location = format!("mqtt://{}/t", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            let mut stream = greeted(&listener, false);
+            let more = if is_flood { packets.repeat(1 << 14) } else { packets.to_vec() };
+            while stream.write_all(&more).is_ok() {
+                // One wrong number for each message, so that something always comes before a time limit of its own.
+                if !is_flood && stream.read(&mut [0; 4096]).is_ok_and(|count| count == 0) {
+                    break;
+                }
+            }
+        });
+        let address = Address::parse(&location, &["mqtt"]).unwrap();
+        let timeout = Duration::from_millis(200);
+        let mut client = open(&address, &PublishOptions { timeout, ..PublishOptions::default() }).unwrap();
+        let outcome = client.connect().and_then(|()| client.send(&["first".into()]).map_err(|failed| failed.error));
+        let kind = outcome.unwrap_err().kind();
+        assert!(matches!(kind, io::ErrorKind::InvalidData | io::ErrorKind::TimedOut), "{kind}");
+        drop(client);
+        server.join().unwrap();
+    }
+}

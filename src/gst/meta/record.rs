@@ -132,9 +132,10 @@ fn json(value: &glib::SendValue) -> Value {
             }
         )*};
     }
-    number!(bool i32 u32 i64 u64 f32 f64);
-    if let Ok(time) = value.get::<Option<gst::ClockTime>>() {
-        return time.map(gst::ClockTime::nseconds).into();
+    number!(bool i32 u32 i64 f32 f64);
+    // A time that is not known is the largest number, in GStreamer.
+    if let Ok(number) = value.get::<u64>() {
+        return Some(number).filter(|&number| number != u64::MAX).into();
     }
     if let Ok(text) = value.get::<Option<String>>() {
         return text.into();

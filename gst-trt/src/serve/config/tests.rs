@@ -40,7 +40,7 @@ fn right() -> String {
 fn defaults_and_names_are_resolved() {
     let config = load("right.toml", right().as_bytes()).unwrap();
     let source = &config.sources[0];
-    assert_eq!((source.model.as_str(), source.address.shown().as_str()), ("m", "rtsp://camera/1"));
+    assert_eq!((source.model.as_str(), source.address.shown().as_str()), ("m", "rtsp://***@camera/1"));
     assert_eq!(source.publish[0].name.as_deref(), Some("p"));
     let publish = &source.publish[0].properties;
     assert_eq!(publish.get("location"), Some(folder().join("s.jsonl").to_str().unwrap()));

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
-use gsttrt_publish::address::redacted;
+use gsttrt_core::redact::redacted;
 
 use super::super::control::{Published, Quantiles, SourceStatus, State};
 use super::super::record::Recorder;

@@ -7,6 +7,7 @@ pub mod meter;
 mod pace;
 mod pipeline;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -66,6 +67,7 @@ impl SourceStream {
             run: 0,
             pending: Vec::new(),
             logged: None,
+            warned: BTreeSet::new(),
         };
         let name = format!("src-{}", stream.config.name);
         let work = move || {
@@ -108,6 +110,17 @@ struct StreamThread {
     pending: Vec<StreamEvent>,
     /// The failure that was logged last: it is not logged twice in a row.
     logged: Option<String>,
+    /// Warnings of elements, by their names, since these were last well: the elements of the next pipeline do not
+    /// repeat them.
+    warned: BTreeSet<(String, String)>,
+}
+
+/// Warnings that are kept; those with other numbers in them are others.
+const MAX_WARNED: usize = 32;
+
+/// The name of the element that says it.
+fn name_of(message: &gst::Message) -> String {
+    message.src().map(|source| source.name().to_string()).unwrap_or_default()
 }
 
 /// Why a pipeline does not go on.
@@ -213,7 +226,7 @@ impl StreamThread {
         self.meter.end(state, error);
     }
 
-    fn follow(&self, built: &StreamPipeline) -> PlayEnd {
+    fn follow(&mut self, built: &StreamPipeline) -> PlayEnd {
         let StreamPipeline { pipeline, .. } = built;
         let is_live = self.config.address.is_live();
         let started = pipeline.set_state(gst::State::Playing);
@@ -270,11 +283,23 @@ impl StreamThread {
     }
 
     /// A message that is neither an error nor the end.
-    fn note(&self, message: &gst::Message) {
+    fn note(&mut self, message: &gst::Message) {
         let is_ours = message.src().is_some_and(|source| chain::is_ours(&source.name()));
         match message.view() {
-            gst::MessageView::Warning(warning) => log(&self.config.name, &warning.error().to_string()),
-            gst::MessageView::Info(info) if is_ours => log(&self.config.name, &info.error().to_string()),
+            gst::MessageView::Warning(warning) => {
+                let text = warning.error().to_string();
+                if self.warned.len() >= MAX_WARNED {
+                    self.warned.clear();
+                }
+                if self.warned.insert((name_of(message), text.clone())) {
+                    log(&self.config.name, &text);
+                }
+            }
+            gst::MessageView::Info(info) if is_ours => {
+                let name = name_of(message);
+                self.warned.retain(|(element, _)| *element != name);
+                log(&self.config.name, &info.error().to_string());
+            }
             gst::MessageView::Progress(progress) if is_ours => self.model.note(progress),
             gst::MessageView::Element(_) => {
                 if let Some(kind) = message.structure().and_then(|event| event.get::<String>("event").ok()) {
