@@ -93,6 +93,13 @@ impl ServedModel {
     }
 }
 
+/// Whether the message says that this file is loaded.
+fn is_complete(message: &gst::message::Progress, file: &Path) -> bool {
+    let is_of_file = |structure: &gst::StructureRef| structure.get("file").is_ok_and(|of: &str| Path::new(of) == file);
+    bus::progress(message).is_some_and(|(kind, _)| kind == gst::ProgressType::Complete)
+        && message.structure().is_some_and(is_of_file)
+}
+
 /// The number in `… (42 %)`.
 fn percent(text: &str) -> Option<f64> {
     text.strip_suffix(" %)")?.rsplit_once('(')?.1.parse().ok()
@@ -256,7 +263,8 @@ impl ModelThread {
     /// Whether the message says that the file that is to take over has done so.
     fn has_taken_over(&mut self, message: &gst::Message) -> bool {
         let gst::MessageView::Progress(progress) = message.view() else { return false };
-        if bus::progress(progress).is_none_or(|(kind, _)| kind != gst::ProgressType::Complete) {
+        // The one that was there before may be loaded only now.
+        if !self.replacing.as_ref().is_some_and(|(file, _)| is_complete(progress, file)) {
             return false;
         }
         let Some((file, _)) = self.replacing.take() else { return false };
@@ -278,6 +286,21 @@ impl ModelThread {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A file is set while the first one is still loaded, which then says that it is.
+    #[test]
+    fn another_file_has_not_taken_over_when_the_first_one_is_loaded() {
+        gst::init().unwrap();
+        let says = |kind, file: &str| {
+            let message = gst::message::Progress::builder(kind, "model-load", "Loaded");
+            let message = message.other_field("file", file).build();
+            let gst::MessageView::Progress(message) = message.view() else { panic!("{message:?}") };
+            is_complete(message, Path::new("/m/new.onnx"))
+        };
+        assert!(!says(gst::ProgressType::Complete, "/m/old.onnx"));
+        assert!(!says(gst::ProgressType::Start, "/m/new.onnx"));
+        assert!(says(gst::ProgressType::Complete, "/m/new.onnx"));
+    }
 
     #[test]
     fn the_share_that_is_built_is_in_the_text() {
