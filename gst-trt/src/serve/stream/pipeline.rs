@@ -8,8 +8,10 @@ use gst::prelude::*;
 use gsttrt::gst::cuda::registry;
 
 use super::super::config::SourceConfig;
+use super::super::log::log;
 use super::super::model::ServedModel;
 use super::super::record::{self, Recorder};
+use super::super::threads::Threads;
 use super::super::view::{self, Pictures};
 use super::StreamEvent;
 use super::capture;
@@ -32,6 +34,7 @@ impl StreamPipeline {
         model: &ServedModel,
         pictures: &Arc<Pictures>,
         meter: &Arc<Meter>,
+        threads: &Threads,
     ) -> Result<Self, Failure> {
         let tracker = config.track.as_ref().map(|track| track.get("tracker").unwrap_or("bytetrack").to_string());
         let chain = model.config().chain(tracker);
@@ -47,7 +50,7 @@ impl StreamPipeline {
         let publish: Vec<_> =
             (0..config.publish.len()).map(|number| element(&pipeline, &format!("publish{number}"))).collect();
         config.publish.iter().zip(&publish).for_each(|(publish, element)| publish.properties.apply(element));
-        let recorder = config.record.as_ref().map(|record| Recorder::new(record, &config.name)).transpose()?;
+        let recorder = config.record.as_ref().map(|record| Recorder::new(record, &config.name, threads));
         recorder.iter().for_each(|recorder| recorder.connect(&pipeline));
         if config.has_view {
             view::connect(&pipeline, pictures);
@@ -57,7 +60,7 @@ impl StreamPipeline {
         if config.sync && !config.address.is_live() {
             built.pace = Some(Pace::keep(&built.input(), &pad(&element(&built.pipeline, "out"), "sink")));
         }
-        built.measure(publish, meter);
+        built.measure(&config.name, publish, meter);
         config.address.connect(&built.pipeline, built.input())?;
         Ok(built)
     }
@@ -67,7 +70,7 @@ impl StreamPipeline {
         pad(&element(&self.pipeline, "frames"), "sink")
     }
 
-    fn measure(&self, publish: Vec<gst::Element>, meter: &Arc<Meter>) {
+    fn measure(&self, name: &str, publish: Vec<gst::Element>, meter: &Arc<Meter>) {
         let named = |name| element(&self.pipeline, name);
         let frames = named("frames");
         let buffers = gst::PadProbeType::BUFFER;
@@ -81,16 +84,19 @@ impl StreamPipeline {
             entries.enter(info.buffer().and_then(|buffer| buffer.pts()));
             gst::PadProbeReturn::Ok
         });
-        let results = meter.clone();
+        let (results, name) = (meter.clone(), name.to_string());
         pad(&named("out"), "sink").add_probe(buffers, move |_, info| {
             if let Some(buffer) = info.buffer() {
                 let objects = buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>().count();
-                results.leave(buffer.pts(), objects as u64, capture::since(buffer));
+                if let Some(failing) = results.leave(buffer.pts(), objects as u64, capture::since(buffer)) {
+                    log(&name, &format!("frames again, after {:.1} s.", failing.as_secs_f64()));
+                }
             }
             gst::PadProbeReturn::Ok
         });
         let recorder = self.recorder.clone();
-        meter.begin(MeteredElements { frames, infer: named("infer"), publish, recorder });
+        let analytics = self.pipeline.by_name("analytics");
+        meter.begin(MeteredElements { frames, infer: named("infer"), analytics, publish, recorder });
     }
 
     /// Sends on what the thread of the source looks at.
@@ -110,7 +116,7 @@ impl StreamPipeline {
         });
     }
 
-    /// Stops all its threads, and completes what is recorded.
+    /// Stops all its threads. What is recorded is completed in the background.
     pub fn stop(self) {
         self.pace.iter().for_each(|pace| pace.end()); // a pad is not deactivated while a frame waits in it
         let _ = self.pipeline.set_state(gst::State::Null);
