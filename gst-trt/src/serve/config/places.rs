@@ -33,7 +33,7 @@ impl<'a> Places<'a> {
         let (name, value) = entry(self.root.as_ref()?.get_ref(), table)?;
         let (keys, begin) = match value.get_ref() {
             DeValue::Table(keys) => (keys, name.span().start),
-            DeValue::Array(tables) => match tables.iter().nth(number) {
+            DeValue::Array(tables) => match tables.get(number) {
                 Some(value) => (value.get_ref().as_table()?, value.span().start),
                 None => return Some((self.line(name.span().start), false)),
             },

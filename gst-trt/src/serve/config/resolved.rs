@@ -13,9 +13,10 @@ use gsttrt_publish::options::PublishOptions;
 use serde::Deserialize;
 
 use super::keys::{ConfigKeys, HttpKeys, ModelKeys, RecordKeys, SourceKeys};
-use super::model_file::{self, ModelSettings};
+use super::model_file::ModelSettings;
 use super::places::Places;
 use super::properties::{AnalyticsElement, ElementProperties, PublishElement, TrackElement};
+use super::wording::{KeyError, problem};
 use super::{launch, secrets, wording};
 use crate::chain::InferenceElements;
 use crate::failure::Failure;
@@ -91,18 +92,8 @@ pub struct RecordConfig {
     pub draw: bool,
 }
 
-/// What is wrong, and with which key of the table.
-pub struct KeyError {
-    key: &'static str,
-    text: String,
-}
-
 /// A table by its name, the number of it where there are several, and what is wrong in it.
 type TableError = (&'static str, usize, KeyError);
-
-pub fn problem(key: &'static str, text: impl Into<String>) -> KeyError {
-    KeyError { key, text: text.into() }
-}
 
 impl Config {
     /// Reads and checks a file. GStreamer must have been started.
@@ -267,8 +258,14 @@ impl Config {
             elements.push(element);
         }
         let setting = |element: usize, name| elements[element].property::<Option<String>>(name).unwrap_or_default();
-        let settings = ModelSettings { input_size: setting(1, "input-size"), layout: setting(2, "layout") };
-        let warnings = model_file::check(&model, &settings)?;
+        let settings = ModelSettings {
+            file: &model.file,
+            labels: model.labels.as_deref(),
+            batch_size: model.batch_size as usize,
+            input_size: setting(1, "input-size"),
+            layout: setting(2, "layout"),
+        };
+        let warnings = settings.check()?;
         Ok((model, warnings))
     }
 

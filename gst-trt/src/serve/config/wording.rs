@@ -5,6 +5,16 @@ use gsttrt_core::words::nearest;
 
 use super::places::Places;
 
+/// What is wrong, and with which key of the table.
+pub struct KeyError {
+    pub key: &'static str,
+    pub text: String,
+}
+
+pub fn problem(key: &'static str, text: impl Into<String>) -> KeyError {
+    KeyError { key, text: text.into() }
+}
+
 pub fn unknown_key(key: &str, known: &[&str]) -> String {
     unknown("key", key, known)
 }

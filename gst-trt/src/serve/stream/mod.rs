@@ -333,7 +333,7 @@ impl StreamThread {
     fn follow(&mut self, built: &StreamPipeline) -> PlayEnd {
         let StreamPipeline { pipeline, .. } = built;
         let is_live = self.config.address.is_live();
-        let start = |pipeline: &gst::Pipeline| pipeline.set_state(gst::State::Playing).is_ok();
+        let start = built.starter();
         if let Err(failure) = self.ask(pipeline, "src-start", "The pipeline does not start.".into(), start) {
             return PlayEnd::Failed(failure.to_string());
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The elements of a source: from its decoder over the chain to destinations, recordings and pictures.
 
-use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gst::prelude::*;
 use gsttrt::gst::cuda::registry;
@@ -24,6 +24,8 @@ use crate::failure::Failure;
 pub struct StreamPipeline {
     pub pipeline: gst::Pipeline,
     pub recorder: Option<Recorder>,
+    /// Whether it has been stopped. Locked while it changes from and to NULL.
+    is_stopped: Arc<Mutex<bool>>,
     /// Of a file that is read at its own.
     pace: Option<Arc<Pace>>,
 }
@@ -55,7 +57,7 @@ impl StreamPipeline {
         if config.has_view {
             view::connect(&pipeline, pictures);
         }
-        let mut built = StreamPipeline { pipeline, recorder, pace: None };
+        let mut built = StreamPipeline { pipeline, recorder, is_stopped: Arc::default(), pace: None };
         // Before frames are counted.
         if config.sync && !config.address.is_live() {
             built.pace = Some(Pace::keep(&built.input(), &pad(&element(&built.pipeline, "out"), "sink")));
@@ -116,10 +118,23 @@ impl StreamPipeline {
         });
     }
 
+    /// What starts it, unless it has been stopped before that is called. Returns false where it does not start.
+    pub fn starter(&self) -> impl FnOnce(&gst::Pipeline) -> bool + Send + use<> {
+        let is_stopped = self.is_stopped.clone();
+        move |pipeline: &gst::Pipeline| {
+            let is_stopped = is_stopped.lock().unwrap_or_else(PoisonError::into_inner);
+            *is_stopped || pipeline.set_state(gst::State::Playing).is_ok()
+        }
+    }
+
     /// Stops all its threads. What is recorded is completed in the background.
     pub fn stop(self) {
         self.pace.iter().for_each(|pace| pace.end()); // a pad is not deactivated while a frame waits in it
-        let _ = self.pipeline.set_state(gst::State::Null);
+        {
+            let mut is_stopped = self.is_stopped.lock().unwrap_or_else(PoisonError::into_inner);
+            *is_stopped = true;
+            let _ = self.pipeline.set_state(gst::State::Null);
+        }
         self.pipeline.bus().expect("a pipeline has a bus").unset_sync_handler();
         self.recorder.iter().for_each(Recorder::finish);
     }
