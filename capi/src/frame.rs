@@ -69,7 +69,7 @@ impl GstTrtFrame {
     ///
     /// # Safety
     /// As for [`GstTrtFrame::on_host`]; and nothing else reads or writes the planes for `'a`, and no two overlap.
-    pub(crate) unsafe fn to_draw_on<'a>(&self) -> Result<FrameMut<'a>> {
+    pub(crate) unsafe fn drawable<'a>(&self) -> Result<FrameMut<'a>> {
         // SAFETY: this function requires the same.
         let (frame, color) = unsafe { self.on_host() }?;
         let Frame { format, width, height, .. } = frame;

@@ -388,11 +388,11 @@ pub unsafe extern "C" fn gst_trt_results_draw(
         let results = RESULTS.find(results)?;
         let all: Vec<usize> = (0..results.instances.len()).collect();
         // SAFETY: `frame` is NULL, which `read` refuses, or as many bytes as its `struct_size`. Its format and planes are
-        // as `to_draw_on` requires, and stay until this function returns. `objects` is not NULL where it is read, so it has
+        // as `drawable` requires, and stay until this function returns. `objects` is not NULL where it is read, so it has
         // `count` numbers.
         unsafe {
             let objects = if objects.is_null() { &all } else { array("objects", objects, count)? };
-            results.draw(&mut input::read("frame", frame)?.to_draw_on()?, objects)
+            results.draw(&mut input::read("frame", frame)?.drawable()?, objects)
         }
     }))
 }
