@@ -182,6 +182,8 @@ fn commands_are_run_by_tests() {
         "REQUIRE_GPU=1 ",
         "FUZZ_SECONDS=",
         "HOSTILE_FILES=",
+        "LIFE_SCRIPTS=",
+        "LIFE_PIPELINES=",
         "MIRIFLAGS=",
         "TSAN_OPTIONS=",
         "export RUSTFLAGS=",
