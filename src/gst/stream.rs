@@ -35,7 +35,7 @@ impl CurrentSegment {
         self.times()?.to_stream_time(pts)
     }
 
-    fn running_time(&self, pts: Option<gst::ClockTime>) -> Option<gst::ClockTime> {
+    pub fn running_time(&self, pts: Option<gst::ClockTime>) -> Option<gst::ClockTime> {
         self.times()?.to_running_time(pts)
     }
 }

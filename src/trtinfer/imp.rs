@@ -33,6 +33,7 @@ use crate::gst::meta::tensor::{Payload, TensorMeta};
 use crate::gst::model_query;
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
+use crate::gst::stream::CurrentSegment;
 
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("trtinfer", gst::DebugColorFlags::empty(), Some("Models on tensors")));
@@ -68,6 +69,7 @@ pub struct TrtInfer {
     /// Ends the wait for outputs that are published.
     waits: CancelToken,
     lateness: Lateness,
+    segment: Mutex<CurrentSegment>,
     stats: Stats,
 }
 
@@ -281,7 +283,7 @@ impl TrtInfer {
     }
 
     fn running_time(&self, buffer: &gst::BufferRef) -> Option<gst::ClockTime> {
-        self.obj().segment().downcast_ref::<gst::ClockTime>()?.to_running_time(buffer.pts())
+        self.segment.lock().unwrap().running_time(buffer.pts())
     }
 
     /// Whether outputs were thrown away, and none was ever read.
@@ -568,6 +570,7 @@ impl BaseTransformImpl for TrtInfer {
     }
 
     fn sink_event(&self, event: gst::Event) -> bool {
+        self.segment.lock().unwrap().is_cut(&event);
         match event.view() {
             gst::EventView::FlushStart(_) => {
                 self.life.set_flushing(true);

@@ -301,7 +301,7 @@ fn secrets_need_not_stand_in_the_file() {
     let config = load("secrets.toml", config.as_bytes()).unwrap();
     let source = &config.sources[0];
     assert_eq!(source.address, crate::source::VideoAddress::Uri("rtsp://me:p%40ss%2Fword@camera/1".into()));
-    assert_eq!(source.address.shown(), "rtsp://camera/1");
+    assert_eq!(source.address.shown(), "rtsp://***@camera/1");
     assert_eq!(config.http.unwrap().token.as_deref(), Some("0123456789abcdef-file"));
     let location = source.publish[0].properties.get("location").unwrap();
     assert_eq!(location, format!("{}/s.jsonl", std::env::var("CARGO_MANIFEST_DIR").unwrap()));
