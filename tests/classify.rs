@@ -167,7 +167,7 @@ fn one_class_and_what_is_no_number() {
     let mut line = Line::new(&model, "layout=classify");
     assert_classes(&classes(&line.push(frame())), &[("#0", 0, 0.5)]);
     let messages = line.said();
-    assert!(messages[0].contains("resize on trtpreprocess"), "{messages:?}");
+    assert!(messages[0].contains("set resize=center-crop on trtpreprocess"), "{messages:?}");
     assert_classes(&found(logits(&[f32::NAN; 3]), "score-threshold=0"), &[]);
     assert_classes(&found(logits(&[f32::NAN, 2.0, f32::INFINITY]), ""), &[("#1", 1, 1.0)]);
     // Names for other classes, and one number that is not known to be a class.

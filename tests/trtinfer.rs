@@ -136,6 +136,8 @@ fn settings_that_make_no_sense_are_refused() {
     let dynamic = constant_head(&["1", "3", "h", "w"]).save(&folder.join("dynamic.onnx"));
     let stride = constant_head(&["1", "3", "h", "w"]).metadata("stride", "32").save(&folder.join("stride.onnx"));
     let fixed = constant_head(&["1", "3", "64", "64"]).save(&folder.join("fixed.onnx"));
+    let low = constant_head(&["1", "3", "64", "w"]).save(&folder.join("low.onnx"));
+    let unread = constant_head(&["1", "3", "h", "w"]).metadata("imgsz", "[[[1]]]").save(&folder.join("unread.onnx"));
     let settings = "ResourceError::Settings";
     for (properties, domain, parts) in [
         ("", settings, &["no model", "Set model-file"][..]),
@@ -144,7 +146,10 @@ fn settings_that_make_no_sense_are_refused() {
         (&format!("model-file={fixed} backend=tensorrt"), "LibraryError::Init", &["Cannot use CUDA", "backend=cpu"]),
         (&format!("model-file={fixed} batch-size=2"), settings, &["batch-size is 2", "Set batch-size=1"]),
         (&format!("model-file={fixed} input-size=32x32"), settings, &["32x32", "1x3x64x64", "Leave input-size unset"]),
-        (&format!("model-file={dynamic}"), settings, &["images f32 1x3x?x?", "Set input-size"]),
+        (&format!("model-file={dynamic}"), settings, &["images f32 1x3x?x?", "such as input-size=640x640."]),
+        (&format!("model-file={unread}"), settings, &["images f32 1x3x?x?", "such as input-size=640x640."]),
+        (&format!("model-file={low}"), settings, &["images f32 1x3x64x?", "such as input-size=640x64."]),
+        (&format!("model-file={low} input-size=96x96"), settings, &["1x3x64x?", "Set input-size=96x64"]),
         (&format!("model-file={dynamic} input-size=640"), settings, &["input-size=640", "Write width and height"]),
         (&format!("model-file={dynamic} input-size=64x"), settings, &["input-size=64x", "Write width and height"]),
         (&format!("model-file={dynamic} input-size=0x64"), settings, &["input-size=0x64", "Write width and height"]),

@@ -119,7 +119,12 @@ fn mistakes_end_the_pipeline_with_a_remedy() {
         (&named, "classes=zebra".into(), settings, &["classes: ", "“zebra”", "a, b, c"][..]),
         (&named, "class-thresholds=a".into(), settings, &["“a” cannot be read", "person=0.5"]),
         (&named, "layout=efficientnms".into(), settings, &["layout=efficientnms", "num_dets", "output0 f32 1x4x6"]),
-        (&named, "layout=yolov5".into(), settings, &["output0 f32 1x4x6", "1 class as yolov5", "3 labels"]),
+        (
+            &named,
+            "layout=yolov5".into(),
+            settings,
+            &["output0 f32 1x4x6", "1 class as yolov5", "3 labels", "layout=auto"],
+        ),
         (&named, "layout=cubist".into(), settings, &["no layout “cubist”", "auto, yolov5, yolov8"]),
         (&named, file("missing"), not_found, &["/missing", "label-file"]),
         (&named, file("empty"), settings, &["/empty is empty", "one label a line"]),
@@ -139,6 +144,10 @@ fn a_forced_layout_doubts_another_input() {
         .input("images", U8, &["1", "1", "64", "64"])
         .constant("output0", &[1, 1, 6], &[0.0; 6])
         .save(&folder.join("bytes.onnx"));
+    let cells = Graph::new()
+        .input("images", F32, &["1", "3", "64", "64"])
+        .constant("output", &[1, 84, 6], &[0.0; 84 * 6])
+        .save(&folder.join("cells.onnx"));
     for (model, nms, warnings) in [
         (&model, "layout=auto", 0),
         (&model, "layout=end-to-end", 0),
@@ -149,10 +158,20 @@ fn a_forced_layout_doubts_another_input() {
         outcome.expect_success();
         assert_eq!(outcome.warnings.len(), warnings, "{nms}: {outcome:?}");
         assert!(
-            outcome.warnings.iter().all(|text| text.contains("detr-topk") && text.contains("resize")),
+            outcome.warnings.iter().all(|text| text.contains("detr-topk") && text.contains("set resize=stretch on")),
             "{outcome:?}"
         );
     }
+    // The properties that the warning names are those that it wants.
+    let with = |settings: &str| {
+        let line = format!("trtpreprocess {settings} ! trtinfer model-file={cells} ! trtnms layout=yolox ! fakesink");
+        launch(&format!("videotestsrc num-buffers=1 ! video/x-raw,format=RGB,width=64,height=32 ! {line}")).warnings
+    };
+    let settings = "tensor-colors=bgr scale=1 resize=letterbox-top-left";
+    let said = with("");
+    assert!(said.len() == 1 && said[0].contains(&format!("set {settings} on trtpreprocess")), "{said:?}");
+    assert_eq!(with(settings), [""; 0]);
+    assert!(with("tensor-colors=bgr scale=1")[0].contains("set resize=letterbox-top-left on"));
 }
 
 #[test]
@@ -463,6 +482,46 @@ fn a_label_file_that_replaces_the_models_names_is_reported() {
         let notes = line.notes();
         let reported = notes.iter().filter(|note| note.contains("labels.txt") && note.contains("boxes.onnx"));
         assert_eq!(reported.count(), count, "{notes:?}");
+    }
+}
+
+/// Metadata as real files have it. What cannot be read costs the names, not the model, and a label file brings them.
+#[test]
+fn names_that_cannot_be_read_are_said_and_replaced() {
+    let folder = scratch("unread-names");
+    let file = folder.join("labels.txt");
+    std::fs::write(&file, "ant\nbee\ncat\n").unwrap();
+    let long = format!("['{}']", "x".repeat(100_000));
+    let nested = format!("{}1{}", "[".repeat(30), "]".repeat(30));
+    for (names, label, is_said) in [
+        ("None", "#0", false),
+        ("", "#0", false),
+        ("{}", "#0", false),
+        ("[]", "#0", false),
+        ("{0: 7, 1: 8, 2: 9}", "7", false),
+        ("{0: False, 1: True, 2: 'c'}", "False", false),
+        ("{0: 'a', 5: 'b'}", "#0", true),
+        ("{1: 'a', 2: 'b'}", "#0", true),
+        ("{0: 'a', 1: ", "#0", true),
+        ("{0: None}", "#0", true),
+        ("person", "#0", true),
+        (&long, "#0", true),
+        (&nested, "#0", true),
+    ] {
+        let model = graph("output0", &ONE).metadata("names", names).save(&folder.join("named.onnx"));
+        let said = |line: &Line| {
+            let mut notes = line.notes();
+            notes.retain(|note| note.contains("has no class names that can be read: names = “"));
+            assert!(notes.iter().all(|note| note.contains("named.onnx") && note.contains("Set label-file on trtnms")));
+            notes.len()
+        };
+        let start: String = names.chars().take(30).collect();
+        let mut line = Line::new(&model, "draw=false");
+        assert_eq!(line.labels(), [label], "{start}");
+        assert_eq!((said(&line), line.said().len()), (usize::from(is_said), 0), "{start}");
+        let mut line = Line::new(&model, &format!("draw=false label-file={}", file.display()));
+        assert_eq!(line.labels(), ["ant"], "{start}");
+        assert_eq!((said(&line), line.said().len()), (0, 0), "{start}");
     }
 }
 

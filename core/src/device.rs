@@ -41,3 +41,19 @@ impl FromStr for Device {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_devices_are_devices() {
+        for device in Device::ALL {
+            assert_eq!(device.name().parse(), Ok(device));
+        }
+        for text in ["", "gpu", "CPU", "cuda:0", "host", "cpu "] {
+            let error = text.parse::<Device>().unwrap_err().message();
+            assert_eq!(error, format!("There is no device “{text}”. Use cpu or cuda."));
+        }
+    }
+}

@@ -130,7 +130,9 @@ fn recognised(info: &mut Value, model: &ModelInfo, found: &Recognised, missing: 
         "why": found.reason,
     });
     if model.labels.is_empty() && found.format.task.name() != "depth" {
-        missing.push(json!({ "what": "class names: objects are called #0, #1 and so on", "property": "label-file of trtnms, or --labels" }));
+        let unread = model.names_error().map(|error| format!(", since {}", error.as_clause())).unwrap_or_default();
+        let what = format!("class names: objects are called #0, #1 and so on{unread}");
+        missing.push(json!({ "what": what, "property": "label-file of trtnms, or --labels" }));
     }
     let is_known = model.metadata.get("author").is_some_and(|author| author == "Ultralytics");
     if let Some(note) = found.format.input_note.filter(|_| !is_known) {

@@ -293,7 +293,7 @@ impl TrtNms {
                 ErrorKind::WrongType,
                 format!("Models of layout {layout} usually want another input than this one got"),
             )
-            .remedy("If boxes are wrong, set tensor-colors, scale and resize on trtpreprocess")
+            .remedy(format!("If boxes are wrong, set {} on trtpreprocess", usual.settings_unlike(transform)))
             .with_debug(format!("usual: {usual:?}, here: {transform:?}"));
             self.obj().post_warning(&warning);
         }

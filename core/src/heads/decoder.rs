@@ -139,8 +139,9 @@ impl Decoder {
         if format.has_boxes() && format.encoding().is_of_cells() && head.grid().is_none() {
             let (width, height) = head.input;
             let what = format!("{} rows do not form the grid of {format} over an input of {width}x{height}", head.rows);
-            return Err(Error::new(ErrorKind::Settings, what)
-                .remedy("Set layout=auto on trtnms, or the layout that the model has"));
+            return Err(
+                Error::new(ErrorKind::Settings, what).remedy(format!("On trtnms, {}", recognise::other_layout(choice)))
+            );
         }
         Ok(Decoder { outputs, head, classes: found.classes.or(hints.classes), doubt: found.doubt })
     }

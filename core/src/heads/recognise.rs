@@ -260,10 +260,10 @@ pub(super) fn find(
             let others = others.map_or(String::new(), |counted| format!(" and {counted}"));
             let labels = counted(labels, "label", "labels");
             let what = format!("Output {output} has {classes}{others} as {format}, against {labels}");
-            let background = format.usual_background().map_or("", |_| "or background-class on trtnms if it has one, ");
+            let background = format.usual_background().map_or("", |_| ", or background-class if it has one");
             Err(Error::new(ErrorKind::Settings, what).remedy(format!(
-                "Set layout=auto on trtnms, or the layout that the model has, {background}or use the label file that \
-                 belongs to the model, one line for each class",
+                "Set label-file on trtnms to the one that belongs to the model, one line for each class{background}, or {}",
+                other_layout(choice)
             )))
         }
         _ => Ok(found),
@@ -289,8 +289,16 @@ fn forced(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHint
                 keypoints_of(format, hints),
                 prototypes_of(format, outputs)
             ))
-            .remedy("Set layout=auto on trtnms, or the layout that the model has")
+            .remedy(format!("On trtnms, {}", other_layout(Some(format))))
     })
+}
+
+/// What to do where a layout does not fit; `choice` is the user's.
+pub(super) fn other_layout(choice: Option<&HeadFormat>) -> &'static str {
+    match choice {
+        Some(_) => "set layout=auto or the layout that the model has",
+        None => "set layout to the one that the model has",
+    }
 }
 
 /// The shape of the model's keypoints as text, where a head has some.

@@ -86,6 +86,22 @@ impl InputTransform {
     pub fn normalisation(&self) -> [(f32, f32); 3] {
         std::array::from_fn(|c| (self.scale / self.std[c], -self.mean[c] / self.std[c]))
     }
+
+    /// The properties of trtpreprocess, as in a launch line, that make this where `other` is made without them.
+    #[doc(hidden)]
+    pub fn settings_unlike(&self, other: &InputTransform) -> String {
+        let channels = |values: [f32; 3]| values.map(|value| value.to_string()).join(",");
+        let settings = [
+            (self.colors != other.colors).then(|| format!("tensor-colors={}", self.colors.name())),
+            (self.scale != other.scale).then(|| format!("scale={}", self.scale)),
+            (self.fit != other.fit).then(|| format!("resize={}", self.fit.name())),
+            (self.shortest_edge != other.shortest_edge).then(|| format!("shortest-edge={}", self.shortest_edge)),
+            (self.pad != other.pad).then(|| format!("pad-value={}", self.pad)),
+            (self.mean != other.mean).then(|| format!("mean={}", channels(self.mean))),
+            (self.std != other.std).then(|| format!("std={}", channels(self.std))),
+        ];
+        settings.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
 }
 
 /// The tensor that a model wants for a frame.

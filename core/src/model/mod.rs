@@ -38,6 +38,9 @@ const MAX_FILE: u64 = 8 << 30;
 /// Characters of a class name. It is drawn, and copied for each object.
 pub(crate) const MAX_LABEL: usize = 1024;
 
+/// How class names are written in the metadata.
+const NAMES: &str = "a Python dictionary like {0: 'person', 1: 'car'}";
+
 /// The description in a model file of any kind.
 struct FileHeader {
     producer: String,
@@ -108,10 +111,11 @@ impl ModelInfo {
     fn from_header(path: &Path, header: FileHeader) -> Result<Self> {
         let (image, order) = image_input(&header.inputs)?;
         let metadata = &header.metadata;
-        let labels =
-            entry(metadata, "names", "class names", parse_names, "a Python dictionary like {0: 'person', 1: 'car'}")?;
+        // Without names objects have numbers; a label file helps. names_error() says so.
+        let labels = class_names(metadata).unwrap_or_default();
         let stride = entry(metadata, "stride", "stride", parse_stride, "a positive whole number like 32")?;
-        let image_size = entry(metadata, "imgsz", "input size", parse_size, "height and width, like [480, 640]")?;
+        // Only for inputs of open size: where that asks for input-size, the user can help.
+        let image_size = entry(metadata, "imgsz", "input size", parse_size, "height and width, like [480, 640]");
         Ok(ModelInfo {
             path: path.to_path_buf(),
             producer: header.metadata.get("description").cloned().unwrap_or(header.producer),
@@ -123,8 +127,8 @@ impl ModelInfo {
             metadata: header.metadata,
             operators: header.operators,
             probabilities: header.probabilities,
-            labels: labels.unwrap_or_default(),
-            image_size,
+            labels,
+            image_size: image_size.ok().flatten(),
             image,
             order,
         })
@@ -135,6 +139,15 @@ impl ModelInfo {
     pub fn check_task(&self) -> Result<()> {
         let task = self.task.as_deref().unwrap_or_default();
         heads::check_task(task).map_err(|error| error.about(&unusable(&self.path)))
+    }
+
+    /// What is wrong with the class names in the metadata, where there are some that cannot be read; `labels` is empty then.
+    #[doc(hidden)]
+    pub fn names_error(&self) -> Option<Error> {
+        let error = class_names(&self.metadata).err()?;
+        let what = format!("{} has no class names that can be read: {}", self.path.display(), error.cause_text());
+        let remedy = format!("Set label-file on trtnms, or export it again with names as {NAMES}, without gaps");
+        Some(Error::new(ErrorKind::Model, what).remedy(remedy))
     }
 
     /// Whether that output holds probabilities rather than logits; `None` where the file does not tell.
@@ -209,7 +222,11 @@ impl ModelInfo {
                 ErrorKind::Settings,
                 format!("The model leaves the size of its input open ({input})"),
             )
-            .remedy("Set input-size, such as input-size=640x640"));
+            .remedy({
+                // A side that is fixed stays what it is.
+                let [width, height] = [width, height].map(|side| side.unwrap_or(640));
+                format!("Set input-size, such as input-size={width}x{height}")
+            }));
         };
         let side = |length: i64| u32::try_from(length).ok().filter(|length| SIDES.contains(length));
         let (Some(width), Some(height)) = (side(width), side(height)) else {
@@ -228,7 +245,12 @@ impl ModelInfo {
                 ErrorKind::Settings,
                 format!("input-size is {}x{}, but the model's input is fixed ({input})", wish.0, wish.1),
             )
-            .remedy("Leave input-size unset, or export the model with that size or with dynamic dimensions"));
+            .remedy(match fixed(w).and(fixed(h)) {
+                Some(_) => {
+                    "Leave input-size unset, or export the model with that size or with dynamic dimensions".into()
+                }
+                None => format!("Set input-size={width}x{height}, or export the model with dynamic dimensions"),
+            }));
         }
         // A size that is fixed in the graph suits the graph.
         let stride = self.stride.filter(|&stride| stride > 0 && fixed(w).and(fixed(h)).is_none()).unwrap_or(1);
@@ -421,12 +443,19 @@ fn entry<T>(
     read: impl FnOnce(Value) -> Option<T>,
     expected: &str,
 ) -> Result<Option<T>> {
-    let Some(text) = metadata.get(key) else { return Ok(None) };
+    // Python's str(None) is no value, as nothing is.
+    let is_value = |text: &&String| !matches!(text.trim(), "" | "None" | "null");
+    let Some(text) = metadata.get(key).filter(is_value) else { return Ok(None) };
     literal::parse(text).and_then(read).map(Some).ok_or_else(|| {
         Error::new(ErrorKind::Model, format!("the {what} in its metadata cannot be read"))
             .cause(format!("{key} = “{}”", text.chars().take(80).collect::<String>()))
             .remedy(format!("Export it again with {key} as {expected}"))
     })
+}
+
+/// The names in the metadata; empty where there are none.
+fn class_names(metadata: &BTreeMap<String, String>) -> Result<Vec<String>> {
+    entry(metadata, "names", "class names", parse_names, NAMES).map(Option::unwrap_or_default)
 }
 
 fn as_u32(value: &Value) -> Option<u32> {
@@ -454,7 +483,8 @@ fn parse_size(value: Value) -> Option<(u32, u32)> {
     }
 }
 
-/// Class names as Ultralytics writes them: `{0: 'person', 1: 'bicycle'}`, ids from 0 without gaps; or a list.
+/// Class names as Ultralytics writes them: `{0: 'person', 1: 'bicycle'}`, ids from 0 without gaps; or a list. Names that
+/// YAML takes for numbers and truth values are written as Python writes these.
 fn parse_names(value: Value) -> Option<Vec<String>> {
     let names = match value {
         Value::Object(entries) => {
@@ -469,6 +499,9 @@ fn parse_names(value: Value) -> Option<Vec<String>> {
     };
     let name = |name| match name {
         Value::String(name) => (name.len() <= MAX_LABEL).then_some(name),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(true) => Some("True".into()),
+        Value::Bool(false) => Some("False".into()),
         _ => None,
     };
     names.into_iter().map(name).collect()
@@ -477,19 +510,15 @@ fn parse_names(value: Value) -> Option<Vec<String>> {
 /// What Ultralytics' metadata say of keypoints: `kpt_shape` is `[17, 3]`, and `kpt_names` a list for each class, of
 /// which the first counts.
 fn keypoints(metadata: &BTreeMap<String, String>) -> Result<Option<KeypointModel>> {
-    let Some(text) = metadata.get("kpt_shape") else { return Ok(None) };
-    let numbers = |value: Value| match value {
-        Value::Array(list) => list.iter().map(as_u32).collect::<Option<Vec<_>>>(),
+    let read = |value: Value| match value {
+        Value::Array(list) => match list.iter().map(as_u32).collect::<Option<Vec<_>>>()?[..] {
+            [count @ 1..=1000, dims @ 2..=3] => Some(KeypointShape { count: count as u16, dims: dims as u8 }),
+            _ => None,
+        },
         _ => None,
     };
-    let shape = match literal::parse(text).and_then(numbers).as_deref() {
-        Some(&[count @ 1..=1000, dims @ 2..=3]) => KeypointShape { count: count as u16, dims: dims as u8 },
-        _ => {
-            return Err(Error::new(ErrorKind::Model, "the shape of its keypoints cannot be read")
-                .cause(format!("kpt_shape = “{}”", text.chars().take(80).collect::<String>()))
-                .remedy("It should be the number of keypoints and 2 or 3 numbers for each, like [17, 3]"));
-        }
-    };
+    let expected = "the number of keypoints and 2 or 3 numbers for each, like [17, 3]";
+    let Some(shape) = entry(metadata, "kpt_shape", "shape of keypoints", read, expected)? else { return Ok(None) };
     let texts =
         |list: &[Value]| list.iter().map(|value| value.as_str().map(str::to_string)).collect::<Option<Vec<_>>>();
     let of_class = |value: Value| match value {
@@ -518,10 +547,24 @@ mod tests {
         assert_eq!(parse_names("['a', 'b']").unwrap(), ["a", "b"]);
         assert_eq!(parse_names("{1: 'b', 0: 'ä'}").unwrap(), ["ä", "b"]);
         assert_eq!(parse_names(r#"{"0": "a", "1": "b"}"#).unwrap(), ["a", "b"]);
-        for text in ["", "{", "{1: 'gap'}", "{0: 1}", "7", "{-1: 'a'}", "{0: 'a', '00': 'b'}"] {
+        assert_eq!(parse_names("{0: 0, 1: 1.5}").unwrap(), ["0", "1.5"]);
+        assert_eq!(parse_names("{0: False, 1: True, 2: 'maybe'}").unwrap(), ["False", "True", "maybe"]);
+        for text in ["", "{", "{1: 'gap'}", "{0: None}", "{0: [1]}", "7", "{-1: 'a'}", "{0: 'a', '00': 'b'}"] {
             assert_eq!(parse_names(text), None, "{text}");
         }
         assert_eq!(parse_names(&format!("['{}']", "x".repeat(MAX_LABEL + 1))), None);
+    }
+
+    #[test]
+    fn an_entry_without_a_value_is_none() {
+        for text in ["", " ", "None", "null"] {
+            let entries = ["names", "stride", "imgsz", "kpt_shape"].map(|key| (key.to_string(), text.to_string()));
+            let metadata = BTreeMap::from(entries);
+            assert_eq!(class_names(&metadata).unwrap(), [""; 0], "{text:?}");
+            assert_eq!(entry(&metadata, "stride", "stride", parse_stride, "").unwrap(), None, "{text:?}");
+            assert_eq!(entry(&metadata, "imgsz", "input size", parse_size, "").unwrap(), None, "{text:?}");
+            assert_eq!(keypoints(&metadata).unwrap(), None, "{text:?}");
+        }
     }
 
     #[test]
@@ -560,8 +603,7 @@ mod tests {
                 "{names}"
             );
         }
-        for text in ["", "[]", "[17]", "[0, 3]", "[17, 1]", "[17, 4]", "[1001, 3]", "[-1, 3]", "[17.5, 3]", "['a', 3]"]
-        {
+        for text in ["[]", "[17]", "[0, 3]", "[17, 1]", "[17, 4]", "[1001, 3]", "[-1, 3]", "[17.5, 3]", "['a', 3]"] {
             let error = of(&[("kpt_shape", text)]).unwrap_err();
             assert!(error.message().contains("kpt_shape"), "{error}");
         }

@@ -364,6 +364,14 @@ mod tests {
             let error = checked(nodes, weights).unwrap_err();
             assert!(error.message().contains(op) && error.message().contains("Export the model again"), "{error}");
         }
+        // Of many elements, few tiles are too many.
+        let large = || node("ConstantOfShape", &["w"], "r", vec![]);
+        for (op, more) in [("Tile", 1), ("Tile", 3), ("Expand", 3)] {
+            let weights = vec![weight("w", &[1 << 28]), weight("t", &[more])];
+            let found = checked(vec![large(), node(op, &["r", "t"], "y", vec![])], weights);
+            let is_refused = found.is_err_and(|error| error.message().contains(op));
+            assert_eq!(is_refused, op == "Tile" && more == 3, "{op} {more}");
+        }
         // Each doubles what is there.
         let doubled = (0..40).map(|i| {
             let (from, to) = (format!("c{i}"), format!("c{}", i + 1));

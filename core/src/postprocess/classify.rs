@@ -181,6 +181,11 @@ mod tests {
         assert_eq!(scores[0], 0.75);
         assert!(scores[1] > 0.999);
         assert!((scores[2] - 0.622_459_3).abs() < 1e-6);
+        // Pictures of values that may be probabilities do not make it forget, in this call and in later ones.
+        for _ in 0..2 {
+            classifier.find(&[&pictures[0]; 3], &selection, &mut found);
+            assert!(found.iter().all(|classes| (classes[0].score - 0.622_459_3).abs() < 1e-6), "{found:?}");
+        }
     }
 
     #[test]

@@ -194,7 +194,8 @@ impl Postprocessor {
 
     /// What the user may have to set, if neither the model file nor the user contains it.
     pub fn hints(&self, transform: &InputTransform) -> impl Iterator<Item = Error> {
-        self.input_hint(transform).into_iter().chain(self.background_hint()).chain(self.layout_hint())
+        let names = self.labels.is_empty().then(|| self.model.names_error()).flatten();
+        self.input_hint(transform).into_iter().chain(self.background_hint()).chain(self.layout_hint()).chain(names)
     }
 
     /// For the input.
