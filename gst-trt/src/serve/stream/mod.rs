@@ -228,12 +228,13 @@ impl StreamThread {
 
     fn follow(&mut self, built: &StreamPipeline) -> PlayEnd {
         let StreamPipeline { pipeline, .. } = built;
-        let is_live = self.config.address.is_live();
         let started = pipeline.set_state(gst::State::Playing);
         let mut quiet = 0;
         let mut rounds_from = 0;
         loop {
-            match self.events.recv_timeout(POLL_INTERVAL) {
+            let event = self.events.recv_timeout(POLL_INTERVAL);
+            let is_live = self.config.address.runs_live(pipeline); // HTTP's answer tells it
+            match event {
                 Ok(StreamEvent::Message(run, message)) if run == self.run => match message.view() {
                     gst::MessageView::Error(error) => return PlayEnd::Failed(self.config.address.sentence(error)),
                     gst::MessageView::Eos(_) if is_live => {
