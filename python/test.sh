@@ -2,17 +2,24 @@
 # SPDX-License-Identifier: MPL-2.0
 # Builds the wheel of gsttrt and tests it as it is installed: python/test.sh [pytest options...]
 #
+# With GST_TRT_PROFILE=dist, as wheels are released, it is tested with mypy, OpenCV and pandas too, which are 80 MB.
+#
 # Its environment is kept in ${XDG_CACHE_HOME:-~/.cache}/gst-plugin-trt/python; it uses NumPy and PyGObject of the system, as videos do.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/gst-plugin-trt/python
-wanted=$(cat "$here/requirements-test.txt"; /usr/bin/python3 --version)
+requirements=("$here/requirements-test.txt")
+if [ "${GST_TRT_PROFILE:-}" = dist ]; then
+    cache+=-released
+    requirements+=("$here/requirements-released.txt")
+fi
+wanted=$(cat "${requirements[@]}"; /usr/bin/python3 --version)
 # What it was made from is kept inside, so that an interrupted or outdated installation is made again.
 if [ "$(cat "$cache/made-from" 2>/dev/null)" != "$wanted" ]; then
     rm -rf "$cache"
     /usr/bin/python3 -m venv --system-site-packages "$cache"
-    "$cache/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$here/requirements-test.txt"
+    "$cache/bin/python" -m pip install --quiet --disable-pip-version-check "${requirements[@]/#/--requirement=}"
     printf '%s\n' "$wanted" >"$cache/made-from"
 fi
 
@@ -24,4 +31,4 @@ started=$SECONDS
 echo "installed in $((SECONDS - started)) s"
 # From a folder without the sources, so that it is the wheel that is tested. No ONNX Runtime, whatever is installed.
 cd "$here/tests"
-ORT_DYLIB_PATH=/nonexistent "$cache/bin/python" -m pytest --quiet "$@"
+ORT_DYLIB_PATH=/nonexistent "$cache/bin/python" -m pytest --quiet -rs "$@"

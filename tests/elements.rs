@@ -25,6 +25,7 @@ mod inspect;
 mod loading;
 mod maps;
 mod maps_clips;
+mod model_life;
 mod models_refused;
 mod neighbours;
 mod nvenc_caps;

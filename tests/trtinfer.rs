@@ -6,6 +6,7 @@ use std::sync::Arc;
 use gst::prelude::*;
 use gst_check::Harness;
 use gsttrt::gst::meta::tensor::{Payload, TensorMeta};
+use gsttrt_core::backends::batcher::CancelToken;
 use gsttrt_core::tensor::{DType, Tensor};
 
 use crate::common::onnx::{BOOL, F16, F32, Graph, I8, I32, I64, U8, int};
@@ -54,7 +55,12 @@ impl Bench {
     fn outputs(&mut self, frame: &[u8]) -> Vec<(String, Vec<f32>)> {
         let payload = self.push(frame);
         let Payload::Output { outputs, .. } = &*payload else { panic!("{payload:?}") };
-        outputs[0].wait().unwrap().iter().map(|tensor| (tensor.desc().to_string(), values(tensor))).collect()
+        outputs[0]
+            .wait(&CancelToken::default())
+            .unwrap()
+            .iter()
+            .map(|tensor| (tensor.desc().to_string(), values(tensor)))
+            .collect()
     }
 }
 

@@ -210,6 +210,12 @@ const uint8_t *gst_trt_results_mask (const GstTrtResults *results, size_t object
  * freed. NULL on errors. */
 const char *gst_trt_results_json (const GstTrtResults *results, size_t object);
 
+/* Draws what was found on a frame in host memory, as trtnms and trtoverlay do: maps, masks, boxes, keypoints, labels, and the ids of
+ * a tracker. The frame has the size of the one that was detected in. Its planes are written, and nothing else may use them until
+ * this returns. Where the results are of a classifier, its classes are written in the corner.
+ * objects: the count objects that are drawn, the most important first; NULL for all. */
+GstTrtStatus gst_trt_results_draw (const GstTrtResults *results, const GstTrtFrame *frame, const size_t *objects, size_t count);
+
 /* Classes of the frame as a whole, with ranks from 0 in order of descending confidence. Classifiers give these, at most the option
  * top-k (5 by default), and no objects; other models give none.
  *

@@ -2,10 +2,12 @@
 //! `GstTrtFrame`.
 
 use std::ffi::{c_char, c_void};
+use std::slice;
 
 use gsttrt_core::error::Result;
 use gsttrt_core::image::device::DevicePlane;
-use gsttrt_core::image::frame::{Colorimetry, Frame, Matrix, PixelFormat, Plane};
+use gsttrt_core::image::frame::{Colorimetry, Frame, FrameMut, Matrix, PixelFormat, Plane, PlaneMut};
+use gsttrt_core::image::preprocess::MAX_SIDE;
 use gsttrt_core::session::DeviceFrame;
 
 use crate::error::{null, wrong};
@@ -61,6 +63,30 @@ impl GstTrtFrame {
             Ok(Plane { data, stride: self.strides[i] })
         });
         Ok((Frame { format, width, height, planes: planes.collect::<Result<_>>()? }, self.colorimetry()?))
+    }
+
+    /// The same to draw on. Its planes hold the rows.
+    ///
+    /// # Safety
+    /// As for [`GstTrtFrame::on_host`]; and nothing else reads or writes the planes for `'a`, and no two overlap.
+    pub(crate) unsafe fn drawable<'a>(&self) -> Result<FrameMut<'a>> {
+        // SAFETY: this function requires the same.
+        let (frame, color) = unsafe { self.on_host() }?;
+        let Frame { format, width, height, .. } = frame;
+        if width == 0 || height == 0 || width > MAX_SIDE || height > MAX_SIDE {
+            return Err(wrong(format!("A frame of {width}x{height} pixels cannot be drawn on"))
+                .remedy(format!("Give one of 1 to {MAX_SIDE} pixels a side")));
+        }
+        frame.check(format, width, height)?;
+        drop(frame);
+        let planes = self.planes_of(format).map(|plane| {
+            let (i, address) = plane?;
+            // SAFETY: `on_host` has read these bytes as slices, so that many exist; they are gone. Nothing else uses the
+            // plane for `'a`, and no two overlap: this function requires that.
+            let data = unsafe { slice::from_raw_parts_mut(address.cast::<u8>().cast_mut(), self.bytes[i]) };
+            Ok(PlaneMut { data, stride: self.strides[i] })
+        });
+        Ok(FrameMut { format, width, height, color, planes: planes.collect::<Result<_>>()? })
     }
 
     /// The same as a [`DeviceFrame`]. The session checks its addresses.

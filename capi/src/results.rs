@@ -3,22 +3,26 @@
 
 use std::ffi::{CString, c_char, c_int};
 use std::ptr;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use gsttrt_core::error::Result;
 use gsttrt_core::image::Candidate;
+use gsttrt_core::image::frame::FrameMut;
 use gsttrt_core::image::keypoints::Keypoints;
 use gsttrt_core::image::label_text;
 use gsttrt_core::image::map::{MapKind, MapRegion, PixelMap};
 use gsttrt_core::image::masks::Mask;
+use gsttrt_core::image::overlay::{Annotation, MapTint, Overlay, Style, Target};
 use gsttrt_core::image::rotated::{Corners, RotatedBox};
 use gsttrt_core::postprocess::{Instances, RankedClass, fields};
 use gsttrt_core::session::Detections;
 use gsttrt_core::track::TrackInput;
 
 use crate::error::{c_string, contained, done, wrong};
+use crate::frame::GstTrtFrame;
 use crate::handles::Handles;
-use crate::memory::give;
+use crate::input;
+use crate::memory::{array, give};
 
 /// Opaque: only pointers to it exist.
 pub enum GstTrtResults {}
@@ -44,6 +48,8 @@ pub(crate) struct Results {
     region_labels: Vec<CString>,
     /// The id of each object, once a tracker has seen them; 0 is none.
     track_ids: OnceLock<Vec<u64>>,
+    /// Held while a tracker looks at the objects.
+    tracking: Mutex<()>,
 }
 
 /// The mask of an object.
@@ -75,6 +81,7 @@ impl Results {
             class_labels: labels.to_vec(),
             frame_classes: instances.frame_classes().iter().enumerate().map(frame_class).collect(),
             track_ids: OnceLock::new(),
+            tracking: Mutex::new(()),
             instances: instances.clone(),
         }
     }
@@ -121,8 +128,9 @@ impl Results {
         })
     }
 
-    /// Keeps the ids that a tracker gives.
+    /// Keeps the ids that a tracker gives. Of several threads only one lets its tracker see the objects.
     pub fn set_track_ids(&self, track: impl FnOnce(&[TrackInput]) -> Vec<u64>) -> Result<()> {
+        let _tracking = self.tracking.lock().unwrap_or_else(PoisonError::into_inner);
         let tracked = || wrong("The objects have ids already").remedy("Give each frame's results to one tracker, once");
         if self.track_ids.get().is_some() {
             return Err(tracked());
@@ -150,6 +158,43 @@ impl Results {
             MaskPixels { rect, pixels }
         };
         Ok(self.masks[object].get_or_init(|| self.instances.mask(object).map(pixels)).as_ref())
+    }
+
+    /// What is drawn of the objects, or of the classes of the frame.
+    fn annotations(&self, objects: &[usize]) -> Result<Vec<Annotation<'_>>> {
+        let label = |class: u32| self.class_labels.get(class as usize).map_or("", String::as_str).into();
+        let of_class = |found: &RankedClass| Annotation {
+            class: Some(found.class),
+            confidence: Some(found.score),
+            ..Annotation::of_frame(label(found.class))
+        };
+        let of_object = |&object: &usize| {
+            let found = self.object(object)?;
+            Ok(Annotation {
+                bbox: found.bbox,
+                corners: self.instances.rotated_box(object).map(|rotated| rotated.corners()),
+                class: Some(found.class),
+                label: label(found.class),
+                confidence: Some(found.score),
+                track_id: Some(self.track_id(object)).filter(|&id| id != 0),
+                keypoints: self.instances.keypoints.as_ref().map(|keypoints| keypoints.object(object)),
+                mask: self.instances.mask(object).map(Arc::new),
+                of_frame: false,
+                ..Annotation::of_frame("".into())
+            })
+        };
+        let classes = self.instances.frame_classes().iter().map(|found| Ok(of_class(found)));
+        classes.chain(objects.iter().map(of_object)).collect()
+    }
+
+    fn draw(&self, frame: &mut FrameMut, objects: &[usize]) -> Result<()> {
+        let annotations = self.annotations(objects)?;
+        let style = Style::default();
+        if let Some(tint) = self.map().and_then(|map| MapTint::new(map, &Target::of(frame))) {
+            tint.blend(frame, &style);
+        }
+        Overlay::default().annotate(frame, annotations.into_iter(), &style);
+        Ok(())
     }
 
     fn keypoint_count(&self) -> usize {
@@ -326,6 +371,33 @@ pub extern "C" fn gst_trt_results_json(results: *const GstTrtResults, object: us
 }
 
 /// See `gsttrt.h`.
+///
+/// # Safety
+/// * `frame` is NULL or a `GstTrtFrame` of `struct_size` bytes, whose `format` is NULL or a C string.
+/// * Each plane is NULL or as many initialised bytes as its entry in the frame's `bytes`, which nothing else reads or
+///   writes until this returns. No two planes overlap.
+/// * `objects` is NULL or `count` numbers, which stay until this returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gst_trt_results_draw(
+    results: *const GstTrtResults,
+    frame: *const GstTrtFrame,
+    objects: *const usize,
+    count: usize,
+) -> c_int {
+    done(contained(|| {
+        let results = RESULTS.find(results)?;
+        let all: Vec<usize> = (0..results.instances.len()).collect();
+        // SAFETY: `frame` is NULL, which `read` refuses, or as many bytes as its `struct_size`. Its format and planes are
+        // as `drawable` requires, and stay until this function returns. `objects` is not NULL where it is read, so it has
+        // `count` numbers.
+        unsafe {
+            let objects = if objects.is_null() { &all } else { array("objects", objects, count)? };
+            results.draw(&mut input::read("frame", frame)?.drawable()?, objects)
+        }
+    }))
+}
+
+/// See `gsttrt.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn gst_trt_results_frame_class_count(results: *const GstTrtResults) -> usize {
     get(results, |results| Ok(results.frame_classes.len())).unwrap_or(0)
@@ -427,4 +499,37 @@ pub unsafe extern "C" fn gst_trt_results_map_region(
         // SAFETY: `numbers` is NULL, which `give` refuses, or room for three numbers.
         unsafe { give("numbers", numbers, [id.into(), class, pixels]) }
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn only_one_of_several_trackers_sees_the_objects() {
+        for _ in 0..200 {
+            let instances = Instances::default();
+            let results = Results::new(Detections { instances: &instances, labels: &[] });
+            let (seen, start) = (AtomicUsize::new(0), Barrier::new(2));
+            let follow = || {
+                start.wait();
+                let track = |_: &[TrackInput]| {
+                    seen.fetch_add(1, Ordering::Relaxed);
+                    thread::yield_now(); // to the other one
+                    Vec::new()
+                };
+                results.set_track_ids(track).is_ok()
+            };
+            let followed = thread::scope(|scope| {
+                let other = scope.spawn(follow);
+                (follow(), other.join().unwrap())
+            });
+            assert_ne!(followed.0, followed.1);
+            assert_eq!(seen.into_inner(), 1, "a tracker that is refused must not have seen the frame");
+        }
+    }
 }

@@ -9,6 +9,8 @@
 use std::error::Error as _;
 use std::ffi::{CStr, c_void};
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
@@ -21,9 +23,19 @@ use crate::error::{Error, ErrorKind};
 /// # Safety
 /// Running the initialisation of that library is safe.
 pub unsafe fn open(file: &Path) -> Result<ManuallyDrop<Dl>, LoadFailure> {
+    wait_for_disk(file);
     // SAFETY: the caller's promise.
     let dl = unsafe { Dl::open(Some(file), RTLD_LAZY | RTLD_LOCAL) };
     dl.map(ManuallyDrop::new).map_err(|error| LoadFailure::of_loader(file, reason(error)))
+}
+
+/// Reads the beginning of the file. The loader holds a lock while it does so, which each new thread of the process needs, so
+/// a disk that does not answer is waited for before. What is wrong with the file, the loader says better.
+fn wait_for_disk(file: &Path) {
+    let is_bare_name = file.parent().is_none_or(|folder| folder.as_os_str().is_empty());
+    if !is_bare_name && let Ok(mut file) = File::open(file) {
+        let _ = file.read(&mut [0; 64]);
+    }
 }
 
 /// The loader's own words.

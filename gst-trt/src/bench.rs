@@ -15,9 +15,10 @@ use gsttrt_core::memory::Buffer;
 use gsttrt_core::session::{Detector, DeviceFrame, PostprocessOptions, Session, SessionOptions};
 use serde_json::{Value, json};
 
-use crate::failure::{Failure, Status, print};
+use crate::failure::{Failure, Status};
 use crate::model_options::{backend_words, check_file, parse_size, session_options};
 use crate::signals::Signals;
+use crate::terminal::{print, print_error};
 
 /// Runs before the first that counts, at least; as trtexec does by time.
 const WARM_UP: Duration = Duration::from_millis(200);
@@ -86,7 +87,7 @@ pub fn run(args: &BenchArgs) -> Result<Status, Failure> {
                 measured.push(found);
             }
             // Of all, those that are not there are left out.
-            Err(failure) if args.backend == "all" => eprintln!("Warning: {failure}"),
+            Err(failure) if args.backend == "all" => print_error(&format!("Warning: {failure}")),
             Err(failure) => return Err(failure),
         }
         if let Some(signal) = clock.signals.signal() {
@@ -112,10 +113,10 @@ fn measure(
     let begun = Instant::now();
     let mut session = Session::open(&args.model, options)?;
     for warning in session.warnings() {
-        eprintln!("Warning: {}", warning.message());
+        print_error(&format!("Warning: {}", warning.message()));
     }
     if let Some(reason) = session.reason() {
-        eprintln!("Running the model on the CPU: {reason}.");
+        print_error(&format!("Running the model on the CPU: {reason}."));
     }
     let mut found = json!({
         "backend": session.backend(),
@@ -192,7 +193,7 @@ fn chain(detector: &mut Detector, format: PixelFormat, size: (u32, u32), clock: 
     let run = clock.measure(|| unsafe { detector.detect_device(&frame, color, null) }.map(drop));
     match run {
         Ok(run) => rows.push(row("gpu", &run)),
-        Err(failure) => eprintln!("Warning: frames in GPU memory: {failure}"),
+        Err(failure) => print_error(&format!("Warning: frames in GPU memory: {failure}")),
     }
     Ok(rows)
 }

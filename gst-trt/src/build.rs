@@ -10,10 +10,11 @@ use gsttrt_core::backends::{BackendPreference, LoadContext, LoadEvent, LoadReque
 use gsttrt_core::cuda::driver::Context;
 use gsttrt_core::model::{ModelFile, ModelInfo};
 
-use crate::failure::{Failure, Status, print};
+use crate::failure::{Failure, Status};
 use crate::model_options::{check_file, parse_size, session_options};
 use crate::progress::Display;
 use crate::signals::Signals;
+use crate::terminal::print;
 
 #[derive(clap::Args)]
 #[command(

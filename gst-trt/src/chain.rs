@@ -108,14 +108,18 @@ pub fn element(pipeline: &gst::Pipeline, name: &str) -> gst::Element {
     pipeline.by_name(name).expect("named in the launch line")
 }
 
-/// A launch line as a pipeline.
+/// A launch line of several elements as a pipeline.
 pub fn parse(line: &str) -> Result<gst::Pipeline, Failure> {
+    // C would see its end there.
+    if line.contains('\0') {
+        return Err("Cannot make the pipeline: there is a character NUL in it.".into());
+    }
     let pipeline = gst::parse::launch(line).map_err(|error| {
         let message = error.to_string();
         let end = meant(&message).map_or(".".into(), |property| format!("; did you mean “{property}”?"));
         format!("Cannot make the pipeline: {message}{end}")
     })?;
-    Ok(pipeline.downcast::<gst::Pipeline>().expect("a launch line of several elements is a pipeline"))
+    pipeline.downcast::<gst::Pipeline>().map_err(|_| "Cannot make the pipeline: there is one element alone.".into())
 }
 
 /// The property that was probably meant, where GStreamer says that an element of the chain has none of that name.

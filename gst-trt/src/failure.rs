@@ -2,7 +2,7 @@
 //! Why a subcommand fails, and the exit status.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 
 /// What is printed behind `Error: `: what failed, why, and what to do.
@@ -72,12 +72,22 @@ impl From<Status> for ExitCode {
     }
 }
 
-/// Prints on stdout. A reader that has gone, such as `head`, is no failure.
-pub fn print(text: &str) -> Result<(), Failure> {
-    match writeln!(io::stdout().lock(), "{text}") {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(format!("Cannot write the output: {error}.").into())
-        }
-        _ => Ok(()),
+/// Does something whose panic, which is a fault of the program, is a failure of that alone.
+pub fn contain<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        Err(format!("This is a fault of gst-trt: {}. Please report it.", text.unwrap_or("a panic")).into())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_a_failure() {
+        let failure = contain::<()>(|| panic!("number {}", 7)).unwrap_err();
+        assert_eq!(failure.to_string(), "This is a fault of gst-trt: number 7. Please report it.");
+        assert!(contain(|| Ok(3)).is_ok_and(|number| number == 3));
     }
 }

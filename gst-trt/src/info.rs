@@ -14,8 +14,9 @@ use gsttrt_core::session::parse_options;
 use gsttrt_core::tensor::{Dims, TensorDesc};
 use serde_json::{Value, json};
 
-use crate::failure::{Failure, Status, print};
+use crate::failure::{Failure, Status};
 use crate::model_options::check_file;
+use crate::terminal::print;
 
 /// Class names that are shown of many.
 const SHOWN: usize = 12;

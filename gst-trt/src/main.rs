@@ -3,7 +3,7 @@
 //!
 //! * `detect`: one file for each subcommand; `detect` and `serve` are folders.
 //! * `source`, `chain`, `model_options`: what is read, and what runs on it, for every subcommand that has a pipeline.
-//! * `results`: from the metas of a frame to JSON. `progress`, `signals`, `failure`: the program and its terminal.
+//! * `results`: from the metas of a frame to JSON. `progress`, `signals`, `failure`, `terminal`: the program and its terminal.
 
 mod bench;
 mod build;
@@ -19,6 +19,7 @@ mod serve;
 mod signals;
 mod source;
 mod teardown;
+mod terminal;
 
 use std::process::ExitCode;
 
@@ -66,7 +67,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(status) => status.into(),
         Err(failure) => {
-            eprintln!("Error: {failure}");
+            terminal::print_error(&format!("Error: {failure}"));
             Status::Failed.into()
         }
     }

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
+use crate::terminal::{plain, print_error};
+
 /// Without a terminal, the time between two lines.
 const QUIET: Duration = Duration::from_secs(5);
 
@@ -25,7 +27,7 @@ impl Display {
 
     /// A line that stays, above the bars.
     pub fn line(&self, text: &str) {
-        self.0.suspend(|| eprintln!("{text}"));
+        self.0.suspend(|| print_error(text));
     }
 }
 
@@ -47,16 +49,16 @@ impl TaskProgress {
         match (self.is_terminal, part) {
             (true, Some(part)) => {
                 self.bar.set_position((part.clamp(0.0, 1.0) * 100.0) as u64);
-                self.bar.set_message(state());
+                self.bar.set_message(plain(&state()).into_owned());
             }
             (true, None) => {
                 let style = ProgressStyle::with_template("{prefix} {spinner} {msg}");
                 self.bar.set_style(style.expect("the template is valid"));
-                self.bar.set_message(state());
+                self.bar.set_message(plain(&state()).into_owned());
                 self.bar.tick();
             }
-            (false, Some(part)) => eprintln!("{}, {:3.0} %", state(), part * 100.0),
-            (false, None) => eprintln!("{}", state()),
+            (false, Some(part)) => print_error(&format!("{}, {:3.0} %", state(), part * 100.0)),
+            (false, None) => print_error(&state()),
         }
     }
 

@@ -220,3 +220,49 @@ fn ctrl_c_ends_a_pipe_that_nobody_writes_to() {
         assert_eq!(files(&folder), [name]);
     }
 }
+
+/// Cameras that answer without an end, or with what they must not, next to a source that loses nothing by them.
+#[test]
+fn hostile_cameras_take_nothing_from_others() {
+    let folder = scratch("camera-hostile");
+    let (asked_for, is_asked_for) = channel();
+    let endless = endless(asked_for);
+    let silent = serve(|connection| {
+        request(&connection);
+        let _ = (&connection).read(&mut [0]); // until it goes
+    });
+    let large = serve(|mut connection| {
+        thread::spawn(move || {
+            request(&connection);
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: multipart/x-mixed-replace;boundary=a\r\n\r\n--a\r\n\
+                        Content-Type: image/jpeg\r\nContent-Length: 2147483647\r\n\r\n";
+            let _ = connection.write_all(head.as_bytes());
+            while connection.write_all(&[7; 1 << 16]).is_ok() {}
+        });
+    });
+    let mut config = format!(
+        "[[model]]\nname = \"shapes\"\nfile = \"{}\"\nbackend = \"cpu\"\ninfer = \"interval=30\"\n\n\
+         [[publish]]\nlocation = \"-\"\nadd-empty-results = true\n\n\
+         [[source]]\nname = \"good\"\naddress = \"{}\"\nloop = true\nsync = true\n\n",
+        shapes(),
+        sample()
+    );
+    for (name, address) in [
+        ("endless", format!("rtspt://127.0.0.1:{endless}/v")),
+        ("silent", format!("http://127.0.0.1:{silent}/")),
+        ("large", format!("http://127.0.0.1:{large}/")),
+    ] {
+        config +=
+            &format!("[[source]]\nname = \"{name}\"\naddress = \"{address}\"\ntimeout = 1\nbackoff-min = 0.1\n\n");
+    }
+    let service = Service::start(&folder, &config);
+    is_asked_for.recv().unwrap();
+    service.said("endless: rtspt://127.0.0.1");
+    service.said("more than 64 MiB");
+    for number in 0..60 {
+        assert_eq!(service.result("good")["frame"], number);
+    }
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    assert!(!journal.contains("CRITICAL"), "{journal}");
+}

@@ -70,11 +70,12 @@ fn a_camera_that_fails_comes_back_and_others_lose_nothing() {
     let mut last = None;
     expect_no_gap(&service, "file", &mut last, 3);
     drop(server);
-    service.said("gate: ");
+    service.said("connection refused");
     expect_no_gap(&service, "file", &mut last, 10);
     let server = RtspServer::start(port, &["gate"]);
     // Lines of both are in one stream: the first one of the camera is that of its new life.
     while service.result("gate")["frame"].as_u64().unwrap() > 5 {}
+    service.said("gate: frames again, after ");
     drop(server);
     let (status, journal) = service.end();
     assert_eq!(status.code(), Some(0), "{journal}");
@@ -125,10 +126,11 @@ fn a_reload_changes_what_has_changed_and_nothing_else() {
     service.result("comes");
     service.said("Loaded other.onnx");
     expect_no_gap(&service, "stays", &mut last, 10);
-    // A model that cannot be loaded leaves the other one.
+    // A model that cannot be read leaves the other one.
     std::fs::write(folder.join("broken.onnx"), "no model").unwrap();
     service.reload(&next.replace("other.onnx", "broken.onnx"));
-    service.said("stays in use");
+    let said = service.said("Everything goes on");
+    assert!(said.contains("line 3: ") && said.contains("broken.onnx"), "{said}");
     expect_no_gap(&service, "stays", &mut last, 10);
     assert_eq!(service.end().0.code(), Some(0));
 }
@@ -280,4 +282,100 @@ fn a_wrong_configuration_is_one_sentence() {
     let args = ["serve", "none.toml"];
     expect_failure(&run(&folder, &args), &args, &["Cannot read none.toml"]);
     assert!(!Path::new("none.toml").exists());
+}
+
+/// What is true of the configuration is said by --check, at the start and by a reload, by the same words.
+#[test]
+fn a_check_tells_what_does_not_work_now() {
+    let folder = scratch("serve-check");
+    let check = |config: &str| {
+        std::fs::write(folder.join("config.toml"), config).unwrap();
+        run(&folder, &["serve", "--check", "config.toml"])
+    };
+    let absent = head() + &source("gate", "nofile.mp4", "");
+    let output = check(&absent);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    let warning = stderr.lines().find_map(|line| line.strip_prefix("Warning: ")).expect("a warning");
+    assert!(warning.contains("address: there is no file ") && warning.contains("nofile.mp4"), "{warning}");
+    expect_failure(&output, &["--check"], &["can be used, but a part of it does not work now"]);
+    let service = Service::start(&folder, &absent);
+    service.said(warning);
+    service.said("Started.");
+    // Nothing that a text has in it is obeyed by the terminal, and nothing ends the service.
+    for nms in ["\\u0000", "\\u001b[2J=1"] {
+        let wrong = absent.replace("infer = ", &format!("nms = \"{nms}\"\ninfer = "));
+        service.reload(&wrong);
+        let said = service.said("Everything goes on");
+        assert!(said.contains("control characters") && !said.contains('\u{1b}'), "{said}");
+        std::fs::write(folder.join("config.toml"), &wrong).unwrap();
+        let output = run(&folder, &["serve", "--check", "config.toml"]);
+        expect_failure(&output, &["--check"], &["nms: it has control characters"]);
+    }
+    service.reload(&absent);
+    service.said("was read again");
+    assert_eq!(service.end().0.code(), Some(0));
+}
+
+#[test]
+fn zones_and_lines_are_counted_over_http() {
+    let folder = scratch("serve-zones");
+    let address = free_address();
+    let config = head().replace("interval=30", "interval=1")
+        + "[track]\n\n[analytics]\nconfig = '{\"zones\": [{\"id\": \"all\", \"points\": [[0,0],[1,0],[1,1],[0,1]]}], \
+           \"tripwires\": [{\"id\": \"middle\", \"points\": [[0.5, 0], [0.5, 1]]}, \
+           {\"id\": \"edge\", \"points\": [[0, 0], [0, 0.01]]}]}'\n\n"
+        + &format!("[http]\nlisten = \"{address}\"\n\n")
+        + &endless("gate");
+    let service = Service::start(&folder, &config);
+    service.said("Started.");
+    let gate = || {
+        let (_, gate) = ask(&address, "GET", "/sources/gate", "", "");
+        serde_json::from_slice::<serde_json::Value>(&gate).unwrap()
+    };
+    wait_until("counts", LIMIT, || {
+        let gate = gate();
+        let line = |name: &str| gate["lines"].as_array().unwrap().iter().find(|line| line["name"] == name).cloned();
+        let crossed = |line: serde_json::Value| line["forward"].as_u64().unwrap() + line["backward"].as_u64().unwrap();
+        gate["zones"][0]["objects"].as_object().is_some_and(|objects| !objects.is_empty())
+            && line("middle").map(crossed) > Some(0)
+            && line("edge").map(crossed) == Some(0)
+    });
+    let metrics = String::from_utf8(ask(&address, "GET", "/metrics", "", "").1).unwrap();
+    for part in [
+        "gst_trt_zone_objects{source=\"gate\",zone=\"all\",class=\"",
+        "gst_trt_crossings_total{source=\"gate\",line=\"edge\",direction=\"forward\"} 0\n",
+        "gst_trt_crossings_total{source=\"gate\",line=\"middle\",direction=\"backward\"} ",
+        "gst_trt_last_frame_timestamp_seconds{source=\"gate\"} ",
+        "gst_trt_latency_seconds_count{source=\"gate\"} ",
+        "process_resident_memory_bytes ",
+    ] {
+        assert!(metrics.contains(part), "{part}\n{metrics}");
+    }
+    assert_eq!(service.end().0.code(), Some(0));
+}
+
+/// What is said of the model has its name, and a broker that is away is told of once, however often a camera is tried.
+#[test]
+fn nothing_is_said_again_and_again() {
+    let folder = scratch("serve-journal");
+    let address = free_address();
+    let model =
+        head().replace("backend = \"cpu\"\n", "").replace("location = \"-\"", "location = \"mqtt://127.0.0.1:1/t\"");
+    let source =
+        source("gate", "broken.mp4", "backoff-min = \"1ms\"").replace("backoff-max = 1\n", "backoff-max = \"1ms\"\n");
+    std::fs::write(folder.join("broken.mp4"), "no video").unwrap();
+    let config = model + &format!("[http]\nlisten = \"{address}\"\n\n") + &source + &endless("stays");
+    let service = Service::start(&folder, &config);
+    service.said("shapes: Running the model on the CPU");
+    let restarts = || {
+        let (_, gate) = ask(&address, "GET", "/sources/gate", "", "");
+        serde_json::from_slice::<serde_json::Value>(&gate).unwrap()["restarts"].as_u64().unwrap()
+    };
+    wait_until("attempts", LIMIT, || restarts() > 30);
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    let count = |text: &str| journal.lines().filter(|line| line.starts_with("gate: ") && line.contains(text)).count();
+    assert!(count("mqtt://") <= 1 && count("Cannot read") <= 1, "{journal}");
+    assert!(!journal.contains("Running the model"), "it was said once: {journal}");
 }

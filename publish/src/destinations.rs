@@ -62,7 +62,7 @@ fn list() -> [Scheme; 14] {
 }
 
 /// The words that may stand before `://`.
-fn words() -> Vec<&'static str> {
+pub fn words() -> Vec<&'static str> {
     list().iter().filter(|scheme| !scheme.feature.is_empty()).map(|scheme| scheme.word).collect()
 }
 

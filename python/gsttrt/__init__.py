@@ -28,6 +28,7 @@ from .errors import (
     SettingsError,
 )
 from .result import Map, Probs, Result
+from .session import Session, TensorInfo
 from .tracker import Tracker
 from .video import detect
 
@@ -49,7 +50,9 @@ __all__ = [
     "ReadError",
     "Result",
     "RunError",
+    "Session",
     "SettingsError",
+    "TensorInfo",
     "Tracker",
     "detect",
     "plugin_path",

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import argparse
-import json
+import os
 import shlex
 import sys
 
@@ -16,7 +16,7 @@ def env() -> None:
 
 
 def lines(source: str, model: str, options: list[str]) -> None:
-    """A JSON object for each frame."""
+    """A JSON object for each frame, as `gst-trt detect --json` writes them."""
     settings: dict[str, str] = {}
     for option in options:
         name, equals, value = option.partition("=")
@@ -24,14 +24,7 @@ def lines(source: str, model: str, options: list[str]) -> None:
             raise Error(f"The option {option!r} has no value. Write name=value, such as score-threshold=0.5.")
         settings[name] = value
     for index, (_, result) in enumerate(detect(source, model, **settings)):
-        probs = result.probs
-        line = {"frame": index, "time": result.time, "width": result.width, "height": result.height, "objects": result.json()}
-        if probs is not None:
-            line["classes"] = [
-                {"label": name, "class-id": int(each), "confidence": float(score)}
-                for each, score, name in zip(*probs[:2], probs.names)
-            ]
-        print(json.dumps(line), flush=True)
+        print(result.to_json(index), flush=True)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -49,6 +42,9 @@ def main(arguments: list[str] | None = None) -> int:
             env()
         else:
             lines(given.source, given.model, given.options)
+    except BrokenPipeError:
+        # The reader has seen enough, such as `head`. Python writes what is left when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Error as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1

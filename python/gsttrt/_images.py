@@ -6,13 +6,44 @@ from __future__ import annotations
 import ctypes
 import os
 from ctypes import c_void_p
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Union
 
 import numpy
 
 from . import _device
 from ._library import FULL_RANGE, Frame
 from .errors import InputError, LibraryError, NotFoundError, ReadError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from typing_extensions import TypeAlias
+
+
+class HasDlpack(Protocol):
+    """Such as a tensor of PyTorch."""
+
+    def __dlpack__(self, *, stream: Any = ...) -> Any: ...
+
+    def __dlpack_device__(self) -> tuple[Any, Any]: ...
+
+
+class OnCuda(Protocol):
+    """Such as an array of CuPy."""
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+
+
+class Pillow(Protocol):
+    """An image of Pillow."""
+
+    def convert(self, mode: str) -> Any: ...
+
+
+ImageLike: TypeAlias = "Union[str, os.PathLike[str], NDArray[Any], HasDlpack, OnCuda, Pillow]"
+
+VIDEOS = {".mp4", ".mkv", ".mov", ".avi", ".webm", ".ts", ".m4v", ".mpg", ".mpeg", ".flv", ".wmv", ".3gp", ".h264", ".h265"}
 
 # GStreamer's names of formats, by color and channels.
 FORMATS = {
@@ -51,20 +82,15 @@ class Image(NamedTuple):
 
 
 def read(given: Any, color: str) -> tuple[list[Image], bool]:
-    """The images, and whether what was given is a batch of them."""
-    if (color, 3) not in FORMATS:
+    """The images, and whether a list of them was given."""
+    if not isinstance(color, str) or (color, 3) not in FORMATS:
         raise InputError(f'color is {color!r}. Use "bgr", the order of OpenCV, or "rgb".')
     if isinstance(given, (list, tuple)):
-        return [image for each in given for image in read_one(each, color)], True
-    return read_one(given, color), dimensions(given) == 4
+        return [read_one(each, color) for each in given], True
+    return [read_one(given, color)], False
 
 
-def dimensions(given: Any) -> int:
-    return len(getattr(given, "shape", ()))
-
-
-def read_one(given: Any, color: str) -> list[Image]:
-    """One image, or those of an array with four dimensions."""
+def read_one(given: Any, color: str) -> Image:
     if isinstance(given, numpy.ndarray):
         return of_array(given, color)
     if isinstance(given, (str, os.PathLike)):
@@ -76,31 +102,32 @@ def read_one(given: Any, color: str) -> list[Image]:
     if hasattr(given, "convert"):  # Pillow's
         return of_array(numpy.asarray(given.convert("RGB")), "rgb")
     raise InputError(
-        f"A {type(given).__name__} is no image. Give an array of uint8 with the shape (height, width, 3), a path, or a list of these."
+        f"An object of type {type(given).__name__} is no image. Give an array of uint8 with the shape (height, width, 3), a path, or a "
+        "list of these."
     )
 
 
 def format_of(shape: tuple[int, ...], dtype: str, color: str) -> str:
-    """The format of an image with that shape. Four dimensions are a batch."""
+    """The format of an image with that shape."""
     if dtype != "uint8":
         remedy = "Scale them to 0..255 and use .astype(numpy.uint8)" if dtype.startswith("float") else "Use .astype(numpy.uint8)"
         raise InputError(f"The image has values of {dtype}, and uint8 is needed. {remedy}.")
     channels = 1 if len(shape) == 2 else shape[-1] if shape else 0
-    if len(shape) not in (2, 3, 4) or (color, channels) not in FORMATS:
+    if len(shape) == 4:
+        raise InputError(f"An array with the shape {shape} is several images. Give them as a list: detector(list(images)).")
+    if len(shape) not in (2, 3) or (color, channels) not in FORMATS:
         first = shape[-3] if len(shape) > 2 else 0
         hint = " The channels come first here: use .transpose(1, 2, 0)." if first in (1, 3, 4) and len(shape) == 3 else ""
         raise InputError(
-            f"An array with the shape {shape} is no image: (height, width), (height, width, 3) or (height, width, 4) is needed, "
-            f"or for several images (n, height, width, 3 or 4).{hint}"
+            f"An array with the shape {shape} is no image: (height, width), (height, width, 3) or (height, width, 4) is needed."
+            f"{hint}"
         )
     return FORMATS[color, channels]
 
 
-def of_array(array: numpy.ndarray, color: str) -> list[Image]:
+def of_array(array: NDArray[Any], color: str) -> Image:
     """Rows are read where they are. Only arrays whose pixels do not lie side by side, such as array[..., ::-1], are copied."""
     name = format_of(array.shape, str(array.dtype), color)
-    if array.ndim == 4:
-        return [image for each in array for image in of_array(each, color)]
     height, width = array.shape[:2]
     bytes_per_pixel = array.shape[2] if array.ndim == 3 else 1
     row = width * bytes_per_pixel
@@ -110,19 +137,12 @@ def of_array(array: numpy.ndarray, color: str) -> list[Image]:
     if not side_by_side or (array.strides[0] < row and height > 1):
         array = numpy.ascontiguousarray(array)
     stride = array.strides[0] if height > 1 else row
-    return [Image(name, width, height, array.ctypes.data, stride, row, array)]
+    return Image(name, width, height, array.ctypes.data, stride, row, array)
 
 
-def of_gpu(array: _device.Array, color: str) -> list[Image]:
-    """Images in GPU memory, read in place."""
+def of_gpu(array: _device.Array, color: str) -> Image:
+    """An image in GPU memory, read in place."""
     name = format_of(array.shape, array.dtype, color)
-    if len(array.shape) == 4:
-        step = array.strides[0]
-        each = (
-            array._replace(shape=array.shape[1:], strides=array.strides[1:], address=array.address + index * step)
-            for index in range(array.shape[0])
-        )
-        return [image for one in each for image in of_gpu(one, color)]
     height, width = array.shape[:2]
     bytes_per_pixel = array.shape[2] if len(array.shape) == 3 else 1
     row = width * bytes_per_pixel
@@ -132,11 +152,20 @@ def of_gpu(array: _device.Array, color: str) -> list[Image]:
             f"The pixels of the array on the GPU do not lie side by side: its strides are {array.strides} bytes. "
             "Make it contiguous with the shape (height, width, channels)."
         )
-    return [Image(name, width, height, array.address, array.strides[0], row, array.owner, True, array.stream)]
+    return Image(name, width, height, array.address, array.strides[0], row, array.owner, True, array.stream)
 
 
-def load(path: str | os.PathLike[str]) -> numpy.ndarray:
+def load(path: str | os.PathLike[str]) -> NDArray[numpy.uint8]:
     """The pixels of an image file, RGB, upright as its EXIF data says."""
+    text = os.fspath(path)
+    kinds = {
+        "a folder": os.path.isdir(text),
+        "a video": Path(text).suffix.lower() in VIDEOS,
+        "an address": "://" in text,
+        "a pattern": not os.path.exists(text) and any(each in text for each in "*?["),
+    }
+    if kind := next((kind for kind, is_such in kinds.items() if is_such), None):
+        raise InputError(f"{text} is {kind}, and one image is needed. Use gsttrt.detect({text!r}, detector).")
     try:
         from PIL import Image as pillow
         from PIL import ImageOps

@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import ctypes
+import difflib
 import os
+import re
 import sys
+from contextlib import contextmanager
 from ctypes import c_char_p, c_float, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
-from typing import Any, Callable, Iterable, Mapping, Union
+from typing import Any, Callable, Iterable, Iterator, Mapping, Union
 
 from .errors import BY_STATUS, Error, LibraryError, SettingsError
 
@@ -49,8 +52,13 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "session_class_count": (c_size_t, c_void_p),
     "session_class_label": (c_char_p, c_void_p, c_uint32),
     "session_input": (c_void_p, c_void_p),
+    "session_output_count": (c_size_t, c_void_p),
+    "session_output": (c_void_p, c_void_p, c_size_t),
+    "session_run": (c_int, c_void_p, c_void_p, c_size_t, c_void_p, c_void_p, c_size_t),
     "session_detect": (c_int, c_void_p, c_void_p, c_void_p),
     "session_detect_device": (c_int, c_void_p, c_void_p, c_void_p, c_void_p),
+    "tensor_info_name": (c_char_p, c_void_p),
+    "tensor_info_type": (c_int, c_void_p),
     "tensor_info_rank": (c_size_t, c_void_p),
     "tensor_info_dim": (c_int64, c_void_p, c_size_t),
     "results_free": (None, c_void_p),
@@ -67,10 +75,12 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "results_keypoint": (c_int, c_void_p, c_size_t, c_size_t, c_void_p),
     "results_mask": (c_void_p, c_void_p, c_size_t, c_void_p),
     "results_json": (c_char_p, c_void_p, c_size_t),
+    "results_draw": (c_int, c_void_p, c_void_p, c_void_p, c_size_t),
     "results_frame_class_count": (c_size_t, c_void_p),
     "results_frame_class_label": (c_char_p, c_void_p, c_size_t),
     "results_frame_class_id": (c_uint32, c_void_p, c_size_t),
     "results_frame_class_confidence": (c_float, c_void_p, c_size_t),
+    "results_frame_class_json": (c_char_p, c_void_p, c_size_t),
     "results_map": (c_void_p, c_void_p, c_void_p),
     "results_map_json": (c_char_p, c_void_p),
     "results_track_id": (c_uint64, c_void_p, c_size_t),
@@ -129,12 +139,59 @@ class Handle:
     def __init__(self, value: c_void_p, free: Callable[[c_void_p], None]) -> None:
         self.value, self._free = value, free
 
+    def __reduce__(self) -> str:
+        raise TypeError("A model or a tracker belongs to its process and cannot be copied or pickled. Make one in each process.")
+
     def free(self) -> None:
         """The library ignores the second time."""
         self._free(self.value)
 
     def __del__(self) -> None:
-        self._free(self.value)
+        # An object that was never initialised has nothing to free.
+        if hasattr(self, "_free"):
+            self._free(self.value)
+
+
+# What other packages call the options.
+ELSEWHERE = {
+    "conf": "score_threshold",
+    "conf_thres": "score_threshold",
+    "confidence": "score_threshold",
+    "threshold": "score_threshold",
+    "iou": "iou_threshold",
+    "iou_thres": "iou_threshold",
+    "imgsz": "input_size",
+    "img_size": "input_size",
+    "device": "backend or cuda_device_id",
+    "device_id": "cuda_device_id",
+    "half": 'precision="fp16"',
+    "int8": 'precision="int8"',
+    "max_det": "max_detections",
+    "agnostic_nms": "class_agnostic",
+    "names": "label_file",
+    "labels": "label_file",
+}
+NO_OPTION = re.compile(r"There is no option “(.*?)”\. Use (.*?)\.?$", re.S)
+
+
+@contextmanager
+def named_as_in_python(given: Iterable[str], hint: str = "") -> Iterator[None]:
+    """Lets errors call options as they are called in Python."""
+    try:
+        yield
+    except Error as error:
+        text = str(error)
+        if unknown := NO_OPTION.match(text):
+            name = unknown[1].replace("-", "_")
+            known = [each.replace("-", "_") for each in re.findall(r"[a-z][a-z0-9-]*", unknown[2])]
+            near = ELSEWHERE.get(name) or next(iter(difflib.get_close_matches(name, known, 1)), None)
+            meant = f" Did you mean {near}?" if near else ""
+            text = f"There is no option {name}.{meant}{hint} The options are {', '.join(known)}."
+        for option in (*given, "model_file"):
+            python = "model" if option == "model_file" else option
+            # Not in paths and other words.
+            text = re.sub(rf"(?<![\w/.-]){re.escape(option.replace('_', '-'))}(?![\w/-]|\.\w)", python, text)
+        raise type(error)(text) from None
 
 
 def texts(options: Mapping[str, Option | None]) -> Any:

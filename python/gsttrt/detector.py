@@ -6,15 +6,51 @@ from __future__ import annotations
 import ctypes
 import os
 from ctypes import c_void_p
-from typing import TYPE_CHECKING, Any, Sequence, overload
+from typing import TYPE_CHECKING, Any, Mapping, Sequence, overload
+
+import numpy
 
 from . import _images
-from ._library import Handle, Option, library, texts
-from .errors import NotFoundError
+from ._library import Handle, Option, library, named_as_in_python, texts
+from .errors import Error, InputError, NotFoundError, SettingsError
 from .result import Result
 
 if TYPE_CHECKING:
+    from typing import Literal
+
+    from ._images import ImageLike
+
     Path = str | os.PathLike[str]
+    Backend = Literal["auto", "tensorrt", "onnxruntime", "rten", "cpu"]
+
+
+def open_session(model: Path, input_size: tuple[int, int] | int | str | None, options: Mapping[str, Option | None]) -> Handle:
+    """Loads a model."""
+    try:
+        path = os.fsencode(model)
+    except TypeError as error:
+        raise InputError(f"An object of type {type(model).__name__} is no model. Give the path of an ONNX file or an engine.") from error
+    if b"\0" in path:
+        raise NotFoundError(f"There is no model file {os.fspath(model)!r}: no path contains a zero byte.")
+    given, session = {**options, "input_size": size_text(input_size)}, c_void_p()
+    with named_as_in_python(given):
+        library.check(library.session_open(path, texts(given), ctypes.byref(session)))
+    return Handle(session, library.session_close)
+
+
+def size_text(size: tuple[int, int] | int | str | None) -> str | None:
+    if size is None or isinstance(size, str):
+        return size
+    sides = (size, size) if isinstance(size, (int, numpy.integer)) else size
+    try:
+        width, height = map(int, sides)
+    except (TypeError, ValueError) as error:
+        raise SettingsError(f"input_size is {size!r}. Give (width, height), or one number for a square.") from error
+    return f"{width}x{height}"
+
+
+def dimensions(tensor: c_void_p) -> tuple[int, ...]:
+    return tuple(library.tensor_info_dim(tensor, axis) for axis in range(library.tensor_info_rank(tensor)))
 
 
 class Detector:
@@ -32,9 +68,11 @@ class Detector:
     iou_threshold: 0..1; of two boxes of a class that overlap more, the less certain one is left out.
     classes: names or ids of the classes that are wanted, such as ["person", "car"].
     label_file: a text file with a class name a line, for models without names.
-    input_size: (width, height) in pixels, for models that take any size.
+    input_size: (width, height) in pixels, or one number for a square, for models that take any size.
     options: any other option of trtinfer and trtnms, with _ for -, such as max_detections=10, class_thresholds={"car": 0.5},
         precision="fp16", execution_providers="openvino", threads=4.
+
+    What is wrong with model and options is raised here: the model runs once on a black image.
 
     A detector may be used by several threads; they take turns. To run in parallel, make a detector for each.
     """
@@ -43,37 +81,43 @@ class Detector:
         self,
         model: Path,
         *,
-        backend: str | None = None,
+        backend: Backend | None = None,
         score_threshold: float | None = None,
         iou_threshold: float | None = None,
         classes: str | Sequence[str | int] | None = None,
         label_file: Path | None = None,
-        input_size: tuple[int, int] | str | None = None,
+        input_size: tuple[int, int] | int | str | None = None,
         **options: Option | None,
     ) -> None:
-        size = input_size if input_size is None or isinstance(input_size, str) else "x".join(map(str, input_size))
         named = {
             "backend": backend,
             "score_threshold": score_threshold,
             "iou_threshold": iou_threshold,
             "classes": classes,
             "label_file": label_file,
-            "input_size": size,
         }
-        path, session = os.fsencode(model), c_void_p()
-        if b"\0" in path:
-            raise NotFoundError(f"There is no model file {os.fspath(model)!r}: no path contains a zero byte.")
-        library.check(library.session_open(path, texts({**named, **options}), ctypes.byref(session)))
-        self._session = Handle(session, library.session_close)
+        given = {**named, **options}
+        self._session = open_session(model, input_size, given)
+        session = self._session.value
         self._path = os.fspath(model)
         self._backend: str = library.session_backend(session).decode()
         reason = library.session_reason(session)
         self._reason = reason.decode() if reason else None
         count = library.session_class_count(session)
         self._names = {index: library.session_class_label(session, index).decode() for index in range(count)}
-        tensor = library.session_input(session)
-        rank = library.tensor_info_rank(tensor)
-        self._input_shape = tuple(library.tensor_info_dim(tensor, axis) for axis in range(rank))
+        self._input_shape = dimensions(library.session_input(session))
+        self._try(given)
+
+    def _try(self, given: Mapping[str, Option | None]) -> None:
+        """Detects once, so that what does not fit the model is an error now, and the first image takes no longer than the second."""
+        sides = self._input_shape[2:4] if self._input_shape[1:2] in ((1,), (3,), (4,)) else self._input_shape[1:3]
+        height, width = sides if len(sides) == 2 else (64, 64)
+        try:
+            with named_as_in_python(given):
+                self(numpy.zeros((height, width, 3), numpy.uint8))
+        except Error:
+            self.close()
+            raise
 
     @property
     def backend(self) -> str:
@@ -96,17 +140,17 @@ class Detector:
         return self._input_shape
 
     @overload
-    def __call__(self, image: list[Any] | tuple[Any, ...], *, color: str = ...) -> list[Result]: ...
+    def __call__(self, image: list[ImageLike] | tuple[ImageLike, ...], *, color: Literal["bgr", "rgb"] = ...) -> list[Result]: ...
 
     @overload
-    def __call__(self, image: Any, *, color: str = ...) -> Result | list[Result]: ...
+    def __call__(self, image: ImageLike, *, color: Literal["bgr", "rgb"] = ...) -> Result: ...
 
     def __call__(self, image: Any, *, color: str = "bgr") -> Result | list[Result]:
         """What the model finds.
 
         image: one of
             an array (height, width, 3) of uint8; (height, width, 4) with alpha, which is ignored; (height, width) of gray;
-            an array (n, height, width, 3 or 4), or a list of images: then a list of results comes back;
+            a list of images: then a list of results comes back;
             an array on the GPU with DLPack or __cuda_array_interface__, such as a PyTorch tensor or a CuPy array: it is read in
             place, and the model must run on the GPU;
             the path of an image, or an image of Pillow, which must be installed.
@@ -126,7 +170,7 @@ class Detector:
         else:
             status = library.session_detect(*arguments, ctypes.byref(found))
         library.check(status)
-        return Result(Handle(found, library.results_free), image.width, image.height)
+        return Result(Handle(found, library.results_free), image)
 
     def close(self) -> None:
         """Frees the model. Its results stay valid."""

@@ -5,14 +5,21 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import c_void_p
+from numbers import Real
 
 import numpy
 
-from ._library import Handle, Option, library, texts
+from ._library import Handle, Option, library, named_as_in_python, texts
 from .errors import InputError
 from .result import Result
 
 NANOSECONDS = 1_000_000_000
+# A frame in three years.
+SLOWEST = 1e-8
+
+
+def is_number(given: object) -> bool:
+    return isinstance(given, Real)
 
 
 class Tracker:
@@ -31,10 +38,11 @@ class Tracker:
     """
 
     def __init__(self, tracker: str | None = None, *, fps: float = 30.0, **options: Option | None) -> None:
-        if not 0 < fps < NANOSECONDS:
-            raise InputError(f"fps is {fps}. Give the frames a second, such as 30.")
-        handle = c_void_p()
-        library.check(library.tracker_new(texts({"tracker": tracker, **options}), ctypes.byref(handle)))
+        if not is_number(fps) or not SLOWEST <= fps < NANOSECONDS:
+            raise InputError(f"fps is {fps!r}. Give the frames a second, such as 30.")
+        handle, given = c_void_p(), {"tracker": tracker, **options}
+        with named_as_in_python(given):
+            library.check(library.tracker_new(texts(given), ctypes.byref(handle)))
         self._handle = Handle(handle, library.tracker_free)
         self._duration = round(NANOSECONDS / fps)
         self._next = 0
@@ -44,11 +52,15 @@ class Tracker:
 
         time: of the frame in seconds; by default result.time, and without that, one frame after the last.
         """
+        if not isinstance(result, Result):
+            raise InputError(f"An object of type {type(result).__name__} is no result. Give what a Detector returns for one image.")
+        if result._handle is None:
+            raise InputError("These are copied, pickled or selected objects. Give the tracker the whole result, and copy or select then.")
         time = result.time if time is None else time
-        if time is not None and not 0 <= time < 2**33:
-            raise InputError(f"time is {time}. Give the seconds since the beginning.")
+        if time is not None and not (is_number(time) and 0 <= time < 2**33):
+            raise InputError(f"time is {time!r}. Give the seconds since the beginning.")
         now = self._next if time is None else round(time * NANOSECONDS)
-        library.check(library.tracker_update(self._handle.value, result._handle.value, now, self._duration))
+        library.check(library.tracker_update(self._handle.value, result._value, now, self._duration))
         self._next = now + self._duration
         result.track_id = result._numbers(library.results_track_id, numpy.int64)
         return result

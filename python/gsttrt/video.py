@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Iterator, Sequence
+from urllib.parse import unquote, urlsplit
 
 import numpy
 
 from . import _images
 from ._library import Option
 from .detector import Detector
-from .errors import InputError, LibraryError, NotFoundError, ReadError
+from .errors import InputError, LibraryError, NotFoundError, ReadError, SettingsError
 from .result import Result
 from .tracker import Tracker
 
@@ -26,6 +28,9 @@ IMAGES = {".jpg", ".jpeg", ".jpe", ".png", ".bmp", ".webp", ".tif", ".tiff", ".p
 # Schemes of streams that do not wait for their reader.
 LIVE = ("rtsp", "rtp:", "udp:", "srt:", "rist:", "rtmp")
 
+# Options of Tracker that detect() is given by mistake.
+TRACKING = {"track_thresh", "high_thresh", "match_thresh", "iou_thresh", "lost_after", "fps"}
+
 PIPELINE = (
     "uridecodebin name=source ! videoconvert ! video/x-raw,format=BGR ! videoflip video-direction=auto ! appsink name=out sync=false "
     "enable-last-sample=false"
@@ -37,7 +42,7 @@ AHEAD = " max-buffers=4"
 
 
 def detect(
-    source: Source | Sequence[Source],
+    source: Source | int | Sequence[Source],
     model: Source | Detector,
     *,
     tracker: str | Tracker | None = None,
@@ -48,8 +53,9 @@ def detect(
     >>> for frame, result in gsttrt.detect("a.mp4", "yolo11n.onnx", classes=["person"]):
     ...     print(result.time, result.xyxy)
 
-    source: a video, or an address such as rtsp://camera/stream, which GStreamer and its Python bindings read; or an image, a folder of
-        images, or a list of images, which Pillow reads. Videos of phones are turned upright. Live streams skip frames where the model
+    source: a video, an address such as rtsp://camera/stream, or 0 for the first camera, which GStreamer with its Python bindings reads, or
+        OpenCV where these are missing; or an image, a folder of images, a pattern such as "photos/*.jpg", or a list of images, which
+        Pillow reads. Videos of phones are turned upright. Live streams skip frames where the model
         is slower.
     model: as of Detector, or a Detector.
     tracker: "bytetrack" and so on as of Tracker, or a Tracker: then results have track_id.
@@ -59,31 +65,51 @@ def detect(
     with a frame when it is read.
     """
     frames = open_source(source)
-    detector = model if isinstance(model, Detector) else Detector(model, **options)  # type: ignore[arg-type]
+    given = {name.replace("-", "_"): value for name, value in options.items()}
+    if wrong := TRACKING.intersection(given):
+        name = sorted(wrong)[0]
+        raise SettingsError(f'{name} is an option of the tracker. Give tracker=gsttrt.Tracker("bytetrack", {name}={given[name]!r}).')
+    detector = model if isinstance(model, Detector) else Detector(model, **given)  # type: ignore[arg-type]
     if options and detector is model:
         raise InputError(f"There is a detector already, which does not take {', '.join(options)}. Give these options to Detector().")
     following = Tracker(tracker) if isinstance(tracker, str) else tracker
+    if following is not None and not isinstance(following, Tracker):
+        raise InputError(f'An object of type {type(tracker).__name__} is no tracker. Give "bytetrack", or a Tracker.')
     return results(frames, detector, following)
 
 
 def results(frames: Iterator[Any], detector: Detector, tracker: Tracker | None) -> Iterator[tuple[NDArray[numpy.uint8], Result]]:
     for frame, time in frames:
         result = detector(frame)
-        assert isinstance(result, Result)
         result.time = time
         yield frame, tracker.update(result) if tracker else result
 
 
-def open_source(source: Source | Sequence[Source]) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
+def open_source(source: Source | int | Sequence[Source]) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
     """Frames with their times in seconds; images have none."""
+    if isinstance(source, int):
+        return camera(source)
     if not isinstance(source, (str, os.PathLike)):
-        return read_images([Path(each) for each in source])
+        try:
+            paths = [Path(each) for each in source]
+        except TypeError as error:
+            raise InputError(
+                f"An object of type {type(source).__name__} is no source. Give a path, an address, a list of paths of images, or the "
+                "number of a camera. A Detector takes arrays."
+            ) from error
+        return read_images(paths)
     text = os.fspath(source)
     if "://" in text:
         return play(text, AHEAD if not text.startswith(LIVE) else NEWEST)
     path = Path(text)
     if path.is_dir():
         return read_images(images_in(path))
+    if not path.exists() and any(each in text for each in "*?["):
+        matching = sorted((Path(each) for each in glob.glob(text, recursive=True)), key=by_number)
+        images = [each for each in matching if each.suffix.lower() in IMAGES]
+        if not images:
+            raise NotFoundError(f"No image matches {text}. Check the path.")
+        return read_images(images)
     if not path.exists():
         raise NotFoundError(f"There is no file {text}. Check the path.")
     if path.suffix.lower() in IMAGES:
@@ -91,13 +117,22 @@ def open_source(source: Source | Sequence[Source]) -> Iterator[tuple[NDArray[num
     return play(path.resolve().as_uri(), AHEAD)
 
 
+def camera(number: int) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
+    device = f"/dev/video{number}"
+    if not os.path.exists(device):
+        there = sorted(glob.glob("/dev/video*"))
+        raise NotFoundError(f"There is no camera {device}: there is {', '.join(there) if there else 'none'}. Check that it is plugged in.")
+    return play(f"v4l2://{device}", NEWEST)
+
+
+def by_number(path: Path) -> list[Any]:
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path.name) if part]
+
+
 def images_in(folder: Path) -> list[Path]:
     """In the order of the numbers in their names."""
 
-    def key(path: Path) -> list[Any]:
-        return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path.name) if part]
-
-    images = sorted((path for path in folder.iterdir() if path.suffix.lower() in IMAGES), key=key)
+    images = sorted((path for path in folder.iterdir() if path.suffix.lower() in IMAGES), key=by_number)
     if not images:
         raise NotFoundError(f"There is no image in the folder {folder}: none ends in {', '.join(sorted(IMAGES))}.")
     return images
@@ -119,20 +154,52 @@ def gstreamer() -> Any:
         raise LibraryError(
             f"Videos are read by GStreamer, whose Python bindings are not here: {error}. On Debian and Ubuntu: apt install python3-gi "
             "gir1.2-gstreamer-1.0 gstreamer1.0-libav gstreamer1.0-plugins-good, with /usr/bin/python3 or a virtual environment of it with "
-            "--system-site-packages. Or read frames by other means, such as OpenCV, and give the arrays to Detector()."
+            "--system-site-packages. In any other Python: pip install opencv-python-headless."
         ) from error
     Gst.init(None)
     return Gst
 
 
 def play(uri: str, limit: str) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
-    Gst = gstreamer()
+    try:
+        Gst = gstreamer()
+    except LibraryError as missing:
+        return by_opencv(uri, missing)
     try:
         pipeline = Gst.parse_launch(PIPELINE + limit)
     except Exception as error:  # GLib.Error, where an element is missing
         raise LibraryError(f"GStreamer cannot read videos here: {error}. Install its base and good plugins.") from error
     pipeline.get_by_name("source").set_property("uri", uri)
     return pull(Gst, pipeline, uri)
+
+
+def by_opencv(uri: str, missing: LibraryError) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
+    """For Pythons without GStreamer's bindings, such as those of conda, pyenv and uv."""
+    try:
+        import cv2
+    except ImportError:
+        raise missing from None
+    if not hasattr(cv2, "VideoCapture"):
+        raise missing
+    local = uri.startswith("file://")
+    name = unquote(urlsplit(uri).path) if local else uri.removeprefix("v4l2://") if uri.startswith("v4l2://") else uri
+    if local and not os.path.exists(name):
+        raise NotFoundError(f"There is no file {name}. Check the path.")
+    return frames_of(cv2, uri, name)
+
+
+def frames_of(cv2: Any, uri: str, name: str) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
+    capture = cv2.VideoCapture(name)
+    try:
+        if not capture.isOpened():
+            raise ReadError(f"Cannot read {uri}: OpenCV does not open it. Check that it is a whole video, or the address.")
+        while True:
+            is_read, frame = capture.read()
+            if not is_read:
+                return
+            yield frame, max(capture.get(cv2.CAP_PROP_POS_MSEC), 0.0) / 1000
+    finally:
+        capture.release()
 
 
 def pull(Gst: Any, pipeline: Any, uri: str) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:

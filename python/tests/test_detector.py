@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MPL-2.0
 """One image, in any form in which Python has images."""
 
+import copy
 import ctypes.util
+import gc
 import os
 import subprocess
 import sys
@@ -92,10 +94,11 @@ def test_several_images_give_several_results(detector, image):
     for batch in ([image, small], (image, small)):
         one, other = detector(batch)
         assert same(one, detector(image)) and same(other, detector(small))
-    stacked = detector(numpy.stack([image, image[::-1]]))
-    assert len(stacked) == 2 and same(stacked[1], detector(image[::-1]))
+    stacked = numpy.stack([image, image[::-1]])
+    assert same(detector(list(stacked))[1], detector(image[::-1]))
     assert detector([]) == []
-    assert len(detector(image[None])) == 1, "a batch of one is a batch"
+    with pytest.raises(gsttrt.InputError, match=r"detector\(list\(images\)\)"):
+        detector(stacked)
 
 
 def test_files_and_pictures_of_pillow(detector, image, tmp_path):
@@ -114,12 +117,70 @@ def test_options_are_those_of_the_elements(image):
     options = {"score_threshold": 0.5, "classes": ["box"], "max_detections": 2, "class_thresholds": {"box": 0.6}, "class_agnostic": True}
     result = gsttrt.Detector(model("shapes"), backend="rten", iou_threshold=numpy.float32(0.5), **options)(image)
     assert result.names == ["box", "box"]
-    with pytest.raises(gsttrt.SettingsError, match="no option “colour”.*score-threshold"):
+    with pytest.raises(gsttrt.SettingsError, match=r"no option colour\. .*score_threshold"):
         gsttrt.Detector(model("shapes"), colour=1)
-    with pytest.raises(ValueError, match="score-threshold"):
+    with pytest.raises(ValueError, match="score_threshold"):
         gsttrt.Detector(model("shapes"), score_threshold=60)
     with pytest.raises(gsttrt.SettingsError, match="zero byte"):
         gsttrt.Detector(model("shapes"), classes="a\0b")
+
+
+@pytest.mark.parametrize(
+    "option, meant",
+    [
+        ({"conf": 0.5}, "score_threshold"),
+        ({"iou": 0.5}, "iou_threshold"),
+        ({"imgsz": 640}, "input_size"),
+        ({"device": "cuda"}, "backend or cuda_device_id"),
+        ({"score_thresold": 0.4}, "score_threshold"),
+        ({"max_detection": 4}, "max_detections"),
+    ],
+)
+def test_near_names_of_options_are_said(option, meant):
+    [name] = option
+    with pytest.raises(gsttrt.SettingsError, match=f"^There is no option {name}. Did you mean {meant}\\? The options are ") as error:
+        gsttrt.Detector(model("shapes"), **option)
+    assert "score-threshold" not in str(error.value) and "class_agnostic" in str(error.value)
+
+
+def test_what_does_not_fit_the_model_is_an_error_at_once(tmp_path):
+    with pytest.raises(gsttrt.SettingsError, match="person"):
+        gsttrt.Detector(model("shapes"), backend="rten", classes=["person"])
+    with pytest.raises(gsttrt.SettingsError, match="layout"):
+        gsttrt.Detector(model("shapes"), backend="rten", layout="ssd")
+    for wrong in (7, None, b"a\0"):
+        with pytest.raises(gsttrt.Error):
+            gsttrt.Detector(wrong)
+
+
+def test_the_input_size_may_be_one_number():
+    with pytest.raises(gsttrt.Error, match="320x320"):
+        gsttrt.Detector(model("shapes"), backend="rten", input_size=320)
+    for wrong in (3.5, (1, 2, 3), "axb", [None, 3]):
+        with pytest.raises(gsttrt.Error, match="input_size"):
+            gsttrt.Detector(model("shapes"), backend="rten", input_size=wrong)
+
+
+def test_a_session_gives_the_outputs_as_they_are():
+    with gsttrt.Session(model("shapes"), backend="rten") as session:
+        assert session.backend == "rten" and session.input == ("images", "float32", (1, 3, 512, 512))
+        assert [each.name for each in session.outputs] == ["output0"]
+        outputs = session(numpy.zeros(session.input.shape, session.input.dtype))
+        assert outputs["output0"].shape == session.outputs[0].shape == (1, 16128, 7) and outputs["output0"].any()
+        with pytest.raises(gsttrt.InputError, match=r"shape \(2,\) and the type float64.*\(1, 3, 512, 512\) float32"):
+            session(numpy.zeros(2))
+    with pytest.raises(gsttrt.InputError, match="closed already"):
+        session(numpy.zeros(session.input.shape, session.input.dtype))
+    with pytest.raises(gsttrt.SettingsError, match="backend or cuda_device_id"):
+        gsttrt.Session(model("shapes"), device=0)
+
+
+def test_models_and_trackers_cannot_be_copied(detector, capfd):
+    for each in (detector, gsttrt.Tracker()):
+        with pytest.raises(TypeError, match="Make one in each process"):
+            copy.deepcopy(each)
+    gc.collect()
+    assert capfd.readouterr().err == "", "no traceback of an object that was half made"
 
 
 def test_labels_of_a_file(tmp_path, image):
@@ -153,9 +214,9 @@ def test_wrong_models_are_errors(tmp_path):
         (numpy.zeros((1, 1, 8, 8, 3), numpy.uint8), "is no image"),
         (numpy.zeros((0, 8, 3), numpy.uint8), "8x0"),
         (numpy.zeros((8, 0, 3), numpy.uint8), "0x8"),
-        (7, "A int is no image"),
-        (None, "A NoneType is no image"),
-        (b"bytes", "A bytes is no image"),
+        (7, "type int is no image"),
+        (None, "type NoneType is no image"),
+        (b"bytes", "type bytes is no image"),
     ],
 )
 def test_wrong_images_are_errors_and_break_nothing(detector, image, text):
@@ -170,8 +231,12 @@ def test_wrong_files_are_errors(detector, tmp_path):
     (tmp_path / "bad.jpg").write_bytes(b"hello")
     with pytest.raises(gsttrt.ReadError, match=r"bad\.jpg"):
         detector(tmp_path / "bad.jpg")
-    with pytest.raises(gsttrt.InputError, match="color is 'hsv'"):
-        detector(numpy.zeros((8, 8, 3), numpy.uint8), color="hsv")
+    for color in ("hsv", ["bgr"], None):
+        with pytest.raises(gsttrt.InputError, match="color is "):
+            detector(numpy.zeros((8, 8, 3), numpy.uint8), color=color)
+    for several in (tmp_path, "street.mp4", "photos/*.jpg", "rtsp://camera/stream"):
+        with pytest.raises(gsttrt.InputError, match=r"one image is needed\. Use gsttrt\.detect\("):
+            detector(several)
 
 
 def test_without_pillow_a_path_is_refused(detector, monkeypatch):

@@ -47,11 +47,42 @@ def test_code_of_the_pages_runs(furnished, page, code):
     exec(compile(code.replace('"person", "car"', '"disc"'), page, "exec"), {})
 
 
+def test_code_of_the_pages_has_right_types(tmp_path):
+    pytest.importorskip("mypy")
+    checked = [code for page, code in PYTHON if "gsttrt" in code and "gi.repository" not in code]
+    assert len(checked) > 4
+    for index, code in enumerate([*checked, TYPES]):
+        (tmp_path / f"code{index}.py").write_text(code)
+    # To OpenCV's types imread() may give None, which a page need not say.
+    (tmp_path / "mypy.ini").write_text("[mypy]\nstrict = true\nignore_missing_imports = true\n[mypy-cv2.*]\nfollow_imports = skip\nfollow_imports_for_stubs = true\n")
+    strict = ["-m", "mypy", "--no-error-summary", "--cache-dir", str(tmp_path / "cache")]
+    files = sorted(str(path) for path in tmp_path.glob("*.py"))
+    run = subprocess.run([sys.executable, *strict, *files], capture_output=True, text=True, cwd=tmp_path)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+# What is right, and, where mypy must object, a comment that mypy would call unused if it did not.
+TYPES = """
+from pathlib import Path
+import gsttrt, numpy
+
+detector = gsttrt.Detector("a.onnx", input_size=320)
+detector("a.jpg").xyxy, detector(Path("a.jpg")).xyxy, detector(numpy.zeros((9, 9, 3), numpy.uint8)).xyxy
+detector(["a.jpg", Path("b.jpg")])[0].names
+detector("a.jpg")[0].plot().shape
+for each in detector("a.jpg"):
+    each.save("a.png")
+detector(3)  # type: ignore[call-overload]
+detector("a.jpg", color="hsv")  # type: ignore[call-overload]
+gsttrt.Detector("a.onnx", backend="gpu")  # type: ignore[arg-type]
+"""
+
+
 def test_the_commands_of_the_page_run(furnished):
     [lines] = blocks("docs/python.md", "sh")
     program = f"python() {{ '{sys.executable}' \"$@\"; }}\n"
     run = subprocess.run(["bash", "-ec", program + lines], capture_output=True, text=True, env={**os.environ, "GST_PLUGIN_PATH": ""})
-    assert run.returncode == 0 and '"objects"' in run.stdout and "trtinfer" in run.stdout, run.stderr
+    assert run.returncode == 0 and '"detections"' in run.stdout and "trtinfer" in run.stdout, run.stderr
 
 
 def test_the_page_on_installing_names_what_is_there():

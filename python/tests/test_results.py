@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: MPL-2.0
 """Results are those of a pipeline with the plugin of the wheel, for each kind of model."""
 
+import copy
+import io
+import json
+import pickle
 import sys
 import types
 
 import numpy
 import pytest
 from conftest import model, pipeline, results
+from PIL import Image
 
 import gsttrt
 
@@ -117,8 +122,128 @@ def test_a_tracker_by_itself(detector, image):
         gsttrt.Tracker("kcf")
     with pytest.raises(gsttrt.InputError, match="fps is 0"):
         gsttrt.Tracker(fps=0)
+    for wrong in (1e-300, float("nan"), "30", 1e300, None):
+        with pytest.raises(gsttrt.InputError, match="fps is "):
+            gsttrt.Tracker(fps=wrong)
+    for wrong in (None, [detector(image)]):
+        with pytest.raises(gsttrt.InputError, match="is no result"):
+            tracker.update(wrong)
+    with pytest.raises(gsttrt.InputError, match="time is 'now'"):
+        tracker.update(detector(image), time="now")
+    with pytest.raises(gsttrt.InputError, match="whole result"):
+        tracker.update(detector(image)[:1])
     with pytest.raises(gsttrt.InputError, match="time is -1"):
         tracker.update(detector(image), time=-1)
+
+
+def test_a_tracker_goes_by_the_times_of_results(detector, image):
+    def ids(*times):
+        """Of the last frame; before it one is empty."""
+        tracker = gsttrt.Tracker(lost_after=1_000_000_000)
+        for index, time in enumerate(times):
+            result = detector(image if index != len(times) - 2 else numpy.zeros_like(image))
+            result.time = time
+            tracker.update(result)
+        return set(result.track_id.tolist()) - {0}
+
+    soon, later = ids(0.0, 0.04, 0.08, 0.12), ids(0.0, 0.04, 60.0, 60.04)
+    assert soon == ids(None, None, None, None) and soon
+    assert not later & soon, "the tracks have ended in that minute"
+
+
+def equal(one, other) -> bool:
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(equal, one, other))
+    return numpy.array_equal(one, other, equal_nan=isinstance(one, numpy.ndarray) and one.dtype.kind == "f")
+
+
+OBJECTS = [("sample", "shapes"), ("shapes", "shapes-seg"), ("shapes", "shapes-obb"), ("pose", "figures-pose")]
+EVERYTHING = ("xyxy", "confidence", "class_id", "names", "masks", "keypoints", "angle", "corners", "track_id", "time", "width", "probs", "map")
+
+
+@pytest.mark.parametrize("clip, name", [*OBJECTS, ("classes", "shapes-cls")])
+def test_results_can_be_copied_and_pickled(clip, name):
+    (_, result), *_ = results(clip, name, 1, tracker="iou")
+    for other in (copy.deepcopy(result), copy.copy(result), pickle.loads(pickle.dumps(result)), result[:]):
+        for field in EVERYTHING:
+            assert equal(getattr(other, field), getattr(result, field)), field
+        assert other.json() == result.json() and other.to_json(3) == result.to_json(3) and repr(other) == repr(result)
+
+
+@pytest.mark.parametrize("clip, name", OBJECTS)
+def test_objects_are_chosen_as_in_arrays(clip, name):
+    (_, result), *_ = results(clip, name, 1)
+    count, sure = len(result), result.confidence > numpy.median(result.confidence)
+    for which in (slice(1, 3), sure, [count - 1, 0], [], numpy.zeros(count, bool)):
+        chosen, indices = result[which], numpy.arange(count)[which if len(numpy.atleast_1d(which)) else slice(0)]
+        assert len(chosen) == len(indices) and chosen.names == [result.names[index] for index in indices]
+        assert chosen.json() == [result.json()[index] for index in indices]
+        for field in ("xyxy", "confidence", "class_id", "masks", "keypoints", "corners"):
+            values = getattr(result, field)
+            assert equal(getattr(chosen, field), None if values is None else values[indices]), field
+    assert [len(each) for each in result] == [1] * count
+    assert [each.names[0] for each in result] == result.names and result[-1].names == result.names[-1:]
+    for wrong in (count, numpy.zeros(count + 1, bool), [[0]]):
+        with pytest.raises(IndexError):
+            result[wrong]
+
+
+def test_lines_of_json_are_those_of_the_pipeline():
+    for clip, name in (("sample", "shapes"), ("pose", "figures-pose")):
+        for frame, (wanted, (_, result)) in enumerate(zip(pipeline(clip, name, FRAMES), results(clip, name, FRAMES))):
+            found = json.loads(result.to_json(frame))
+            assert list(found) == [each for each in wanted if each in found] and wanted.keys() - found.keys() <= {"wall-clock", "ntp-time"}
+            for key in ("stream-time", "frame", "width", "height", "held"):
+                assert found[key] == wanted[key], key
+            assert [each.keys() for each in found["detections"]] == [each.keys() for each in wanted["detections"]]
+
+
+def test_results_are_drawn(detector, image, tmp_path):
+    before, result = image.copy(), detector(image)
+    drawn = result.plot()
+    assert drawn.shape == image.shape and (image == before).all(), "the image stays as it is"
+    left, top, right, bottom = result.xyxy[0].astype(int)
+    assert (drawn[top:bottom, left] != image[top:bottom, left]).any() and (drawn != image).any(axis=2).sum() < image[..., 0].size / 2
+    assert (detector(numpy.ascontiguousarray(image[..., ::-1]), color="rgb").plot() == drawn).all()
+    assert (detector(numpy.dstack([image, image[..., :1]])).plot() == drawn).all()
+    assert (result.plot(numpy.zeros_like(image)) != 0).any() and (result[:0].plot() == image).all()
+    one = result[len(result) - 1].plot() != image
+    assert one.any() and one.sum() < (drawn != image).sum()
+    assert (result[::-1][0].plot() != image).sum() == one.sum()
+    result.save(tmp_path / "drawn.png")
+    assert (numpy.asarray(Image.open(tmp_path / "drawn.png"))[..., ::-1] == drawn).all()
+    assert Image.open(io.BytesIO(result._repr_png_())).size == (640, 360)
+    with pytest.raises(gsttrt.ReadError, match="Cannot write .*none"):
+        result.save(tmp_path / "none" / "a.png")
+    with pytest.raises(gsttrt.InputError, match=r"\(360, 640, 3\) of uint8"):
+        result.plot(image[:50])
+    with pytest.raises(gsttrt.InputError, match="Draw the original"):
+        pickle.loads(pickle.dumps(result)).plot()
+    assert pickle.loads(pickle.dumps(result))._repr_png_() is None
+    ids = gsttrt.Tracker().update(detector(image))
+    assert (ids.plot() != drawn).any(), "with ids"
+
+
+@pytest.mark.parametrize("clip, name", [*OBJECTS, ("classes", "shapes-cls"), ("shapes", "shapes-sem")])
+def test_each_kind_of_result_is_drawn(clip, name):
+    (frame, result), *_ = results(clip, name, 1)
+    assert (result.plot() != frame).any()
+
+
+def test_a_table_for_pandas(detector, image):
+    pandas = pytest.importorskip("pandas")
+    result = detector(image)
+    table = result.to_pandas()
+    assert isinstance(table, pandas.DataFrame) and list(table["label"]) == result.names
+    assert len(detector(image[:50, :50]).to_pandas()) == len(detector(image[:50, :50]))
+
+
+def test_supervision_has_nothing_for_maps(monkeypatch):
+    monkeypatch.setitem(sys.modules, "supervision", types.ModuleType("supervision"))
+    result = gsttrt.Detector(model("shapes-sem"), backend="rten")(numpy.zeros((64, 64, 3), numpy.uint8))
+    assert result.map.kind == "classes"
+    with pytest.raises(gsttrt.InputError, match=r"map of classes\. Use result\.map\.values"):
+        result.to_supervision()
 
 
 def test_supervision_gets_its_arguments(detector, image, monkeypatch):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MPL-2.0
 """Videos, folders of images, and the command line."""
 
+import itertools
 import json
 import os
 import re
@@ -61,9 +62,44 @@ def test_wrong_sources_are_errors(detector, tmp_path):
         gsttrt.detect(clip("sample"), detector, score_threshold=0.5)
 
 
-def test_without_gstreamer_a_video_is_refused(detector, monkeypatch):
+def test_sources_of_a_wrong_type_are_errors(detector, monkeypatch):
+    for wrong in (None, 1.5, [3], object()):
+        with pytest.raises(gsttrt.InputError, match="is no source"):
+            gsttrt.detect(wrong, detector)
+    with pytest.raises(gsttrt.NotFoundError, match="no camera /dev/video99: "):
+        gsttrt.detect(99, detector)
+    with pytest.raises(gsttrt.InputError, match="is no tracker"):
+        gsttrt.detect(clip("sample"), detector, tracker=5)
+    with pytest.raises(gsttrt.SettingsError, match=r'Tracker\("bytetrack", track_thresh=0.3\)'):
+        gsttrt.detect(clip("sample"), model("shapes"), tracker="bytetrack", track_thresh=0.3)
+
+
+def test_patterns_name_images(detector, image, tmp_path):
+    for number in (10, 9):
+        Image.fromarray(image[:60, : number * 10, ::-1]).save(tmp_path / f"frame{number}.png")
+    assert [result.width for _, result in gsttrt.detect(f"{tmp_path}/frame*.png", detector)] == [90, 100]
+    with pytest.raises(gsttrt.NotFoundError, match="No image matches"):
+        gsttrt.detect(f"{tmp_path}/*.jpg", detector)
+
+
+def test_opencv_reads_videos_where_gstreamer_is_not(detector, monkeypatch):
+    pytest.importorskip("cv2")
+    wanted = [(frame, result.time) for frame, result in itertools.islice(gsttrt.detect(clip("sample"), detector), 5)]
     monkeypatch.setitem(sys.modules, "gi", None)
-    with pytest.raises(gsttrt.LibraryError, match="python3-gi.*--system-site-packages"):
+    found = list(itertools.islice(gsttrt.detect(clip("sample"), detector), 5))
+    assert len(found) == 5
+    for (frame, result), (image, time) in zip(found, wanted):
+        assert frame.shape == image.shape and abs(frame.astype(int) - image.astype(int)).mean() < 4
+        assert abs(result.time - time) < 1e-3
+    assert found[0][1].names
+    with pytest.raises(gsttrt.ReadError, match="OpenCV does not open it"):
+        next(gsttrt.detect("nonsense://a", detector))
+
+
+def test_without_gstreamer_and_opencv_a_video_is_refused(detector, monkeypatch):
+    monkeypatch.setitem(sys.modules, "gi", None)
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    with pytest.raises(gsttrt.LibraryError, match="python3-gi.*--system-site-packages.*opencv-python-headless"):
         gsttrt.detect(clip("sample"), detector)
 
 
@@ -84,8 +120,9 @@ def test_the_program_prints_json(tmp_path, image, capsys):
     Image.fromarray(image[..., ::-1]).save(tmp_path / "a.png")
     assert program.main(["detect", str(tmp_path / "a.png"), model("shapes"), "backend=rten", "score-threshold=0.5"]) == 0
     line = json.loads(capsys.readouterr().out)
-    assert (line["frame"], line["time"], line["width"], line["height"]) == (0, None, 640, 360)
-    assert line["objects"] and all(each["confidence"] >= 0.5 for each in line["objects"])
+    assert list(line) == ["stream-time", "frame", "width", "height", "held", "detections"]
+    assert (line["frame"], line["stream-time"], line["width"], line["height"], line["held"]) == (0, None, 640, 360, False)
+    assert line["detections"] and all(each["confidence"] >= 0.5 for each in line["detections"])
     assert program.main(["detect", str(tmp_path / "a.png"), model("shapes-cls")]) == 0
     assert json.loads(capsys.readouterr().out)["classes"][0].keys() == {"label", "class-id", "confidence"}
     assert program.main(["detect", "none.mp4", model("shapes")]) == 1
@@ -93,6 +130,12 @@ def test_the_program_prints_json(tmp_path, image, capsys):
     assert program.main(["detect", str(tmp_path), model("shapes"), "threads"]) == 1
     assert "Write name=value" in capsys.readouterr().err
     assert run("--version").stdout == f"gsttrt {gsttrt.__version__}\n"
+
+
+def test_a_reader_may_stop_reading():
+    script = f"'{sys.executable}' -m gsttrt detect '{clip('sample')}' '{model('shapes')}' backend=rten | head -n 1"
+    shell = subprocess.run(["sh", "-c", script], capture_output=True, text=True)
+    assert json.loads(shell.stdout)["frame"] == 0 and shell.stderr == ""
 
 
 def test_the_package_is_typed_and_documented():

@@ -10,6 +10,7 @@ use gst::glib;
 use gst::glib::translate::*;
 use gst::prelude::*;
 use gsttrt_core::backends::Interrupted;
+use gsttrt_core::backends::batcher::CancelToken;
 use gsttrt_core::dlpack::exporter::{DATA, ExportTensor, PANIC};
 use gsttrt_core::dlpack::{self, Consumer};
 use gsttrt_core::error::{Error, ErrorKind, Result};
@@ -105,7 +106,7 @@ fn tensors(payload: &Payload) -> Result<&Tensors> {
     };
     match payload {
         Payload::Input(_) => Ok(&input.tensors),
-        Payload::Output { outputs, .. } => outputs[0].wait().map_err(|why| match why {
+        Payload::Output { outputs, .. } => outputs[0].wait(&CancelToken::default()).map_err(|why| match why {
             Interrupted::Failed(error) => error,
             Interrupted::Flushing => wrong("The frame's outputs are not computed: its stream was flushed or stopped"),
         }),

@@ -11,6 +11,7 @@ pub mod log;
 pub mod memory;
 pub mod meta;
 pub mod meta_filter;
+pub(crate) mod model_query;
 pub mod options;
 pub mod overlay;
 pub(crate) mod path;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 mod takeover;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
@@ -11,15 +12,14 @@ use gst::{Caps, PadDirection};
 use gst_base::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
-use gsttrt_core::backends::batcher::{Batcher, Counts, Usage};
-use gsttrt_core::backends::{Backend, Interrupted};
+use gsttrt_core::backends::batcher::{Batcher, CancelToken, Counts, Usage};
+use gsttrt_core::backends::{Backend, Interrupted, LoadRequest};
 use gsttrt_core::counters::{Span, Stats};
 use gsttrt_core::cuda::driver::Context;
 use gsttrt_core::error::{Error, ErrorKind, Result};
 use gsttrt_core::tensor::{Dims, Tensor};
 
-use super::opening::{self, ModelSlot, OpeningTicket};
-use super::replacing::Replacement;
+use super::life::{self, ModelLife, OpeningTicket, Reading};
 use super::settings::{PROPERTIES, Settings};
 use super::sharing::{self, SharedModel};
 use super::started::{StartOutcome, StartedModel};
@@ -30,6 +30,7 @@ use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::log;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
+use crate::gst::model_query;
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 
@@ -56,26 +57,59 @@ pub struct Running {
     warned_copied: bool,
 }
 
-/// Lock order: running or offered, then any one of the others. Only `running` is held while a model runs.
+/// Lock order: `running`, then `life` or `settings`, one at a time and each for a moment. `running` is of the streaming thread: it
+/// alone is held while a model runs.
 #[derive(Default)]
 pub struct TrtInfer {
     settings: Mutex<Settings>,
     cuda: CudaContextSlot,
-    pub(super) session: ModelSlot,
+    pub(super) life: ModelLife,
     running: Mutex<Running>,
-    /// The model that is to take the place of this one, while it is loaded: once for each GPU that has it.
-    replacements: Mutex<Vec<Replacement>>,
-    /// The model that takes over with the first caps for its tensors, which upstream was asked for.
-    offered: Mutex<Option<Arc<SharedModel>>>,
-    /// Width and height of the frames that tensors were last asked for.
-    frame: Mutex<Option<(u32, u32)>>,
+    /// Ends the wait for outputs that are published.
+    waits: CancelToken,
+    lateness: Lateness,
     stats: Stats,
+}
+
+/// What sinks say of frames that reach them too late, where `qos=true`.
+#[derive(Default)]
+struct Lateness {
+    /// Frames of an earlier running time are too late already.
+    earliest: Mutex<Option<gst::ClockTime>>,
+    frames: AtomicU64,
+}
+
+impl Lateness {
+    /// As the base class counts it, which would drop such frames.
+    fn learn(&self, event: &gst::event::Qos) {
+        let (_, _, jitter, timestamp) = event.get();
+        let earliest = timestamp.map(|timestamp| timestamp.nseconds().saturating_add_signed(jitter));
+        *self.earliest.lock().unwrap() = earliest.map(gst::ClockTime::from_nseconds);
+    }
+
+    fn reset(&self) {
+        *self.earliest.lock().unwrap() = None;
+    }
+
+    fn is_late(&self, frame: Option<gst::ClockTime>) -> bool {
+        let earliest = *self.earliest.lock().unwrap();
+        frame.zip(earliest).is_some_and(|(frame, earliest)| frame <= earliest)
+    }
+}
+
+impl Running {
+    /// The streaming thread lets a model go: frames that wait for it are run, for no more will come to fill their batch.
+    fn let_go(&mut self, session: &StartedModel) {
+        if let Some(batcher) = self.batcher.take() {
+            batcher.flush(session.handle.stream());
+        }
+    }
 }
 
 impl TrtInfer {
     /// What was read of the model, if that is done.
     fn session(&self) -> Option<StartedModel> {
-        self.session.get()
+        self.life.get()
     }
 
     /// The CUDA context that the pipeline has.
@@ -87,9 +121,8 @@ impl TrtInfer {
     fn announce(&self, session: &StartedModel) -> Result<()> {
         gst::info!(CAT, imp = self, "{}", session.info());
         let request = &session.model.request;
-        if let Some(reason) = request.reason.as_ref().filter(|_| session.is_reader) {
-            let what = format!("Running the model on {}: {reason}", request.backend.title());
-            self.obj().post_info(&Error::new(ErrorKind::Library, what));
+        if session.is_reader {
+            self.report_backend(request);
         }
         self.refuse_what_has_no_effect(request.backend)?;
         if let Some(warning) = session.published.as_ref().and_then(|published| published.warning()) {
@@ -98,46 +131,73 @@ impl TrtInfer {
         Ok(())
     }
 
+    /// Posts why the model does not run on a better backend.
+    pub(super) fn report_backend(&self, request: &LoadRequest) {
+        if let Some(reason) = &request.reason {
+            let what = format!("Running the model on {}: {reason}", request.backend.title());
+            self.obj().post_info(&Error::new(ErrorKind::Library, what));
+        }
+    }
+
     /// Reads the model where that is quick; else begins to.
-    fn open_model(&self, settings: &Settings) -> Result<()> {
+    fn open_model(&self, settings: &Settings, ticket: OpeningTicket) -> Result<()> {
         let cuda = || self.cuda.ensure(&*self.obj(), settings.cuda_device_id);
         match StartedModel::begin(settings, cuda)? {
             StartOutcome::Open(session) => {
                 self.share_context(&session.model, settings);
                 self.announce(&session)?;
-                self.session.put(session.clone());
-                self.proceed(&session);
+                if self.life.finish(&ticket, Ok(session.clone())) {
+                    self.proceed(&session, Reading::First);
+                }
+                Ok(())
             }
-            StartOutcome::Unread(model) => {
-                opening::open(&self.obj(), model, self.session.begin()).inspect_err(|_| drop(self.session.take()))?;
-            }
+            StartOutcome::Unread(model) => life::open(&self.obj(), ticket, |ticket| {
+                Some((model.read_in_turn(|| ticket.is_wanted())?, Reading::First))
+            }),
         }
-        Ok(())
     }
 
     /// The model is where all threads find it: starts loading it in the background.
-    fn proceed(&self, session: &StartedModel) {
+    fn proceed(&self, session: &StartedModel, reading: Reading) {
         if !session.waits && session.model.begin_loading() {
-            self.load(&session.model);
+            loading::load(&self.obj(), &session.model);
+        }
+        if reading == Reading::First && !session.is_reader {
+            self.follow_settings(&session.model);
         }
         self.obj().notify("model-info");
     }
 
+    /// A shared model may have been replaced since the application named its file.
+    fn follow_settings(&self, model: &SharedModel) {
+        let mut settings = self.settings.lock().unwrap();
+        if settings.difference(&model.settings).is_none() {
+            return;
+        }
+        settings.follow(&model.settings);
+        drop(settings);
+        self.obj().notify("model-file");
+        self.post_latency();
+    }
+
     /// Takes the outcome of reading the model, in the thread that read it. A failure is on the bus before any thread goes
     /// on.
-    pub(super) fn finish_opening(&self, ticket: &OpeningTicket, outcome: Result<StartedModel>) {
+    pub(super) fn finish_opening(&self, ticket: &OpeningTicket, outcome: Result<StartedModel>, reading: Reading) {
         if !ticket.is_wanted() {
             return;
         }
-        let outcome = outcome.and_then(|session| self.announce(&session).map(|()| session));
+        let outcome = outcome.and_then(|session| match reading {
+            Reading::First => self.announce(&session).map(|()| session),
+            Reading::Again => Ok(session),
+        });
         if let Err(error) = &outcome {
             self.obj().post_error(error);
         }
         let session = outcome.as_ref().ok().cloned();
-        if self.session.finish(ticket, outcome)
+        if self.life.finish(ticket, outcome)
             && let Some(session) = session
         {
-            self.proceed(&session);
+            self.proceed(&session, reading);
         }
     }
 
@@ -161,16 +221,17 @@ impl TrtInfer {
         }
     }
 
-    /// Whether frames are batched, and how many microseconds one waits for others.
-    fn batching(&self) -> (bool, u64) {
-        let settings = self.settings.lock().unwrap();
-        (settings.batch_size > 1, settings.batch_timeout.into())
+    /// How long a frame may wait for others: in the model that is running, whatever the next one is to have.
+    fn latency(&self) -> Duration {
+        match self.session() {
+            Some(session) => session.model.latency(),
+            None => self.settings.lock().unwrap().latency(),
+        }
     }
 
-    /// Loads the model in the background.
-    fn load(&self, model: &Arc<SharedModel>) {
-        let batch_timeout = Duration::from_micros(self.settings.lock().unwrap().batch_timeout.into());
-        loading::load(&self.obj(), model, batch_timeout);
+    /// The latency is another than it was: the pipeline asks for it again.
+    fn post_latency(&self) {
+        let _ = self.obj().post_message(gst::message::Latency::builder().src(&*self.obj()).build());
     }
 
     /// Releases a model of which a run may never end.
@@ -185,7 +246,10 @@ impl TrtInfer {
 
     /// Where the tensor lies in another CUDA context than the model, the model is loaded there: that context is the
     /// decoder's, and the others must follow. To a model that others use too, the tensor is copied.
-    fn follow(&self, tensor: &Tensor, running: &mut Running) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`Interrupted::Flushing`], where the wait for it ends early.
+    fn follow(&self, tensor: &Tensor) -> std::result::Result<(), Interrupted> {
         let Some(session) = self.session() else { return Ok(()) };
         let (Some(have), Some(memory)) = (&session.model.request.cuda, tensor.device()) else { return Ok(()) };
         let settings = self.settings.lock().unwrap().clone();
@@ -194,25 +258,30 @@ impl TrtInfer {
         }
         let is_shared = !settings.shared_model.is_empty();
         if is_shared && have.device() == memory.context().device() {
-            if !std::mem::replace(&mut running.warned_copied, true) {
+            let has_warned = std::mem::replace(&mut self.running.lock().unwrap().warned_copied, true);
+            if !has_warned {
                 self.obj().post_warning(&messages::copied());
             }
             return Ok(());
         }
         self.cuda.follow(memory.context(), settings.cuda_device_id)?;
         gst::info!(CAT, imp = self, "going on with the model in the context of its tensors");
-        session.handle.leave();
-        running.batcher = None;
-        let session = match is_shared {
-            true => session.shared_on_gpu_of(memory.context(), &settings)?,
-            false => session.in_context(memory.context())?,
-        };
-        if let Some((_, session)) = self.session.replace(|_| Some(session))
-            && session.model.begin_loading()
-        {
-            self.load(&session.model);
-        }
-        Ok(())
+        self.running.lock().unwrap().let_go(&session);
+        let ticket = self.life.reopen().ok_or(Interrupted::Flushing)?;
+        // An engine is deserialised there again.
+        let context = memory.context().clone();
+        life::open(&self.obj(), ticket, move |_| {
+            let again = match is_shared {
+                true => session.shared_on_gpu_of(&context, &settings),
+                false => session.in_context(&context),
+            };
+            Some((again, Reading::Again))
+        })?;
+        self.life.wait().map(drop)
+    }
+
+    fn running_time(&self, buffer: &gst::BufferRef) -> Option<gst::ClockTime> {
+        self.obj().segment().downcast_ref::<gst::ClockTime>()?.to_running_time(buffer.pts())
     }
 
     /// Whether outputs were thrown away, and none was ever read.
@@ -221,17 +290,21 @@ impl TrtInfer {
     }
 
     /// Loads the model for tensors of that size, where that was left to the frames.
-    fn fit(&self, dims: &Dims, running: &mut Running) {
-        let Some((former, fitted)) = self.session.replace(|session| session.fitted(dims)) else { return };
+    fn fit(&self, dims: &Dims) {
+        let Some((former, fitted)) = self.life.replace(|session| session.fitted(dims)) else { return };
         gst::info!(CAT, imp = self, "loading the model for {dims}");
+        if !former.waits {
+            self.obj().post_warning(&messages::loaded_again(&former.tensor.desc.dims, dims));
+        }
+        self.running.lock().unwrap().let_go(&former);
         former.handle.leave();
-        running.batcher = None;
-        self.load(&fitted.model);
+        if fitted.model.begin_loading() {
+            loading::load(&self.obj(), &fitted.model);
+        }
     }
 
     fn infer(&self, buffer: &mut gst::BufferRef) -> std::result::Result<(), Interrupted> {
-        self.session.wait()?;
-        let mut running = self.running.lock().unwrap();
+        self.life.wait()?;
         // It stays on the buffer until another replaces it: the GPU may still read the frame.
         let Some(payload) = TensorMeta::input(buffer) else {
             let is_inferred = TensorMeta::outputs(buffer).is_some();
@@ -240,17 +313,21 @@ impl TrtInfer {
         let inputs = payload.inputs();
         let tensor = inputs.list.first().map(|input| &input.tensors[0]);
         if let Some(tensor) = tensor {
-            self.fit(&tensor.desc().dims, &mut running);
-            self.follow(tensor, &mut running)?;
+            self.fit(&tensor.desc().dims);
+            self.follow(tensor)?;
         }
+        let mut running = self.running.lock().unwrap();
         let StartedModel { model, handle, published, .. } = self.session().ok_or(Interrupted::Flushing)?;
         let (interval, measure, is_shared) = {
             let settings = self.settings.lock().unwrap();
             (settings.own.interval, settings.own.measure, !settings.shared_model.is_empty())
         };
         let passed = running.passed.map_or(interval, |passed| passed + 1);
-        if passed < interval {
+        let is_due = passed >= interval;
+        let is_late = is_due && self.obj().property::<bool>("qos") && self.lateness.is_late(self.running_time(buffer));
+        if !is_due || is_late {
             running.passed = Some(passed);
+            self.lateness.frames.fetch_add(is_late.into(), Ordering::Relaxed);
             self.stats.skip();
             TensorMeta::set(buffer, Arc::new(Payload::Skipped(inputs.clone())));
             return Ok(());
@@ -278,7 +355,7 @@ impl TrtInfer {
         }
         if let Some(published) = &published {
             let [outputs] = &outputs[..] else { return Err(messages::published_regions(outputs.len()).into()) };
-            published.attach(buffer, outputs.wait()?)?;
+            published.attach(buffer, outputs.wait(&self.waits)?)?;
         }
         let took = self.stats.add(stage, 0);
         gst::trace!(CAT, imp = self, "inferred in {took:?}");
@@ -307,7 +384,8 @@ impl TrtInfer {
             gst::StateChange::PausedToReady => {
                 // The pads are deactivated once the streaming thread has returned, so it must not go on waiting for the
                 // model.
-                self.session.leave();
+                self.life.leave();
+                self.waits.set_stopped(true);
             }
             _ => {}
         }
@@ -351,6 +429,7 @@ impl Properties for TrtInfer {
                     ("frames", inferred + skipped),
                     ("inferred", inferred),
                     ("skipped", skipped),
+                    ("late", self.lateness.frames.load(Ordering::Relaxed)),
                     ("batches", batches),
                     ("batched", frames),
                     ("batches-late", late),
@@ -362,7 +441,7 @@ impl Properties for TrtInfer {
     }
 
     fn was_set(&self, name: &str) {
-        if name == "model-file" && self.session.is_started() {
+        if name == "model-file" && self.life.is_started() {
             self.replace_model();
         }
     }
@@ -383,8 +462,12 @@ impl BaseTransformImpl for TrtInfer {
     fn start(&self) -> std::result::Result<(), gst::ErrorMessage> {
         log::take_over();
         let settings = self.settings.lock().unwrap().clone();
-        self.open_model(&settings).map_err(|error| error_message(&error))?;
+        self.waits.set_stopped(false);
+        let opened = self.open_model(&settings, self.life.start());
+        opened.inspect_err(|_| drop(self.life.stop())).map_err(|error| error_message(&error))?;
         self.stats.reset();
+        self.lateness.frames.store(0, Ordering::Relaxed);
+        self.lateness.reset();
         // Upstream may have negotiated with another model, of another input size.
         self.obj().reconfigure_sink();
         Ok(())
@@ -392,25 +475,21 @@ impl BaseTransformImpl for TrtInfer {
 
     /// Frames of another size may have tensors of another size.
     fn set_caps(&self, incaps: &Caps, _outcaps: &Caps) -> std::result::Result<(), gst::LoggableError> {
-        let _ = self.session.wait(); // without a model, the first frame says why
+        let _ = self.life.wait(); // without a model, the first frame says why
         let tensor = caps::tensor_of(incaps).map_err(|error| gst::loggable_error!(CAT, "{error}"))?;
         if let Some(tensor) = tensor {
             self.take_over_for(&tensor);
-            self.fit(&tensor.desc.dims, &mut self.running.lock().unwrap());
-            self.session.replace(|session| Some(StartedModel { tensor: Arc::new(tensor), ..session.clone() }));
+            self.fit(&tensor.desc.dims);
+            self.life.replace(|session| Some(StartedModel { tensor: Arc::new(tensor), ..session.clone() }));
         }
         Ok(())
     }
 
     fn stop(&self) -> std::result::Result<(), gst::ErrorMessage> {
-        self.replacements.lock().unwrap().clear();
-        *self.offered.lock().unwrap() = None;
+        let session = self.life.stop();
         let running = std::mem::take(&mut *self.running.lock().unwrap());
-        if let Some(session) = self.session.take() {
-            session.handle.leave();
-            if let Some(batcher) = &running.batcher {
-                self.abandon(&session, batcher);
-            }
+        if let (Some(session), Some(batcher)) = (&session, &running.batcher) {
+            self.abandon(session, batcher);
         }
         self.cuda.clear();
         self.obj().forget_errors();
@@ -418,14 +497,16 @@ impl BaseTransformImpl for TrtInfer {
     }
 
     fn query(&self, direction: PadDirection, query: &mut gst::QueryRef) -> bool {
+        if model_query::is_asked(query) {
+            let _ = self.life.wait(); // what comes of it, the first frame says
+            return true;
+        }
         let answered = self.answer(direction, query);
         if let gst::QueryViewMut::Latency(latency) = query.view_mut()
             && answered
-            && self.session.is_started()
-            && let (true, timeout) = self.batching()
+            && self.life.is_started()
+            && let Ok(waits) = gst::ClockTime::try_from(self.latency())
         {
-            // A frame waits that long for others, if need be.
-            let waits = gst::ClockTime::from_useconds(timeout);
             let (live, min, max) = latency.result();
             latency.set(live, min + waits, max.map(|max| max + waits));
         }
@@ -452,17 +533,21 @@ impl BaseTransformImpl for TrtInfer {
     /// caps pass.
     fn transform_caps(&self, direction: PadDirection, caps: &Caps, filter: Option<&Caps>) -> Option<Caps> {
         let mut caps = caps::without_tensor(&caps::usable(caps));
-        let session = self.session.wait();
+        let Some(session) = self.life.now() else {
+            // Any tensor, until more is known. trtpreprocess waits for that before it agrees on caps.
+            return Some(caps::filtered(caps, filter));
+        };
         if session.as_ref().is_ok_and(|session| session.as_ref().is_some_and(StartedModel::is_on_host)) {
             caps = caps::without_cuda(&caps);
         }
         let caps = match session {
-            Ok(Some(StartedModel { model, .. })) if direction == PadDirection::Src => {
-                let request = &self.offered(&model).request;
+            Ok(Some(StartedModel { model, waits, .. })) if direction == PadDirection::Src => {
+                let offered = self.offered(&model);
+                let (request, waits) = (&offered.request, waits && Arc::ptr_eq(&offered, &model));
                 caps::with_tensor(&caps, filter, |size| {
                     let Some(size) = size else { return request.spec.clone() };
-                    *self.frame.lock().unwrap() = Some(size);
-                    request.spec_for(size)
+                    self.life.set_frame(size);
+                    if waits { request.spec_for(size) } else { request.next_spec_for(size) }
                 })
             }
             Ok(Some(StartedModel { published: Some(published), .. })) => published.describe(&caps),
@@ -484,8 +569,15 @@ impl BaseTransformImpl for TrtInfer {
 
     fn sink_event(&self, event: gst::Event) -> bool {
         match event.view() {
-            gst::EventView::FlushStart(_) => self.session.set_flushing(true),
-            gst::EventView::FlushStop(_) => self.session.set_flushing(false),
+            gst::EventView::FlushStart(_) => {
+                self.life.set_flushing(true);
+                self.waits.set_flushing(true);
+            }
+            gst::EventView::FlushStop(_) => {
+                self.life.set_flushing(false);
+                self.waits.set_flushing(false);
+                self.lateness.reset();
+            }
             // Nothing comes that would fill the batch.
             gst::EventView::Eos(_) | gst::EventView::Caps(_) | gst::EventView::Gap(_) => {
                 if let Some(session) = self.session() {
@@ -500,6 +592,13 @@ impl BaseTransformImpl for TrtInfer {
             _ => {}
         }
         self.parent_sink_event(event)
+    }
+
+    /// The base class is not told of late frames, or it would drop them: they pass without being inferred.
+    fn src_event(&self, event: gst::Event) -> bool {
+        let gst::EventView::Qos(qos) = event.view() else { return self.parent_src_event(event) };
+        self.lateness.learn(qos);
+        self.obj().sink_pad().push_event(event)
     }
 
     fn transform_ip(&self, buffer: &mut gst::BufferRef) -> std::result::Result<gst::FlowSuccess, gst::FlowError> {

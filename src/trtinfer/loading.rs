@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Loads a model in a thread of its own, and posts its progress on the bus.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use gst::glib;
 use gst::prelude::*;
@@ -17,11 +18,11 @@ use crate::gst::report::Report;
 
 /// Loads the model in a thread of its own, so that the application stays responsive. It is not one of GStreamer's pool,
 /// which `gst_deinit()` waits for: computing the constants of a model may never end.
-pub fn load(element: &TrtInfer, model: &Arc<SharedModel>, batch_timeout: Duration) {
+pub fn load(element: &TrtInfer, model: &Arc<SharedModel>) {
     let loader = model.loader.clone();
     let loading = Loading::new(element.downgrade(), model);
     let model = model.clone();
-    let load = move || match loading.run(&model, batch_timeout) {
+    let load = move || match loading.run(&model) {
         Ok(true) => loading.complete(),
         Ok(false) => {}
         Err(error) => {
@@ -39,6 +40,7 @@ pub fn load(element: &TrtInfer, model: &Arc<SharedModel>, batch_timeout: Duratio
 /// A model that is being loaded, and the element that reports on it.
 pub struct Loading {
     element: glib::WeakRef<TrtInfer>,
+    file: PathBuf,
     /// Of the file.
     name: String,
     /// The last step that was posted.
@@ -48,20 +50,22 @@ pub struct Loading {
 
 impl Loading {
     pub fn new(element: glib::WeakRef<TrtInfer>, model: &SharedModel) -> Self {
-        let name = model.request.model().path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Loading { element, name, posted: Mutex::default(), begun: Instant::now() }
+        let file = model.request.model().path.clone();
+        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Loading { element, file, name, posted: Mutex::default(), begun: Instant::now() }
     }
 
     /// Loads the model, and hands it to the threads that wait for it; false if it is not wanted any more. A failure is
     /// for the caller to hand on.
-    pub fn run(&self, model: &SharedModel, batch_timeout: Duration) -> Result<bool> {
-        let (SharedModel { request, loader, slots, contexts, .. }, name) = (model, &self.name);
+    pub fn run(&self, model: &SharedModel) -> Result<bool> {
+        let (SharedModel { request, settings, loader, slots, contexts, .. }, name) = (model, &self.name);
         self.progress(gst::ProgressType::Start, &format!("Loading {name} for the {} backend", request.backend.name()));
         let report = |event: LoadEvent<'_>| self.report(event);
         let loading =
             LoadContext { report: &report, cancelled: loader.cancelled(), slots: slots.as_ref(), contexts: *contexts };
-        let outcome =
-            request.load(&loading).and_then(|model| Batcher::new(model, request.batch, batch_timeout).map(Arc::new));
+        let outcome = request
+            .load(&loading)
+            .and_then(|model| Batcher::new(model, request.batch, settings.batch_timeout()).map(Arc::new));
         if loader.is_cancelled() {
             self.progress(gst::ProgressType::Canceled, &format!("Loading {name} was cancelled"));
             return Ok(false);
@@ -97,8 +101,10 @@ impl Loading {
 
     fn progress(&self, kind: gst::ProgressType, text: &str) {
         self.with_element(|element| {
-            let message = gst::message::Progress::builder(kind, "model-load", text).src(element).build();
-            let _ = element.post_message(message);
+            let message = gst::message::Progress::builder(kind, "model-load", text);
+            // One file may be loaded while another is to take its place: the texts have the name without the folder.
+            let file = self.file.display().to_string();
+            let _ = element.post_message(message.other_field("file", file).src(element).build());
         });
     }
 

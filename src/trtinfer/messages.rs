@@ -7,11 +7,15 @@ use std::time::Duration;
 use gsttrt_core::backends::Backend;
 use gsttrt_core::backends::options::BackendOption;
 use gsttrt_core::error::{Error, ErrorKind};
-use gsttrt_core::tensor::TensorDesc;
+use gsttrt_core::tensor::{Dims, TensorDesc};
 
 pub fn no_model() -> Error {
     Error::new(ErrorKind::Settings, "trtinfer has no model")
         .remedy("Set model-file to an ONNX file or a TensorRT engine of a detector")
+}
+
+pub fn gone() -> Error {
+    Error::new(ErrorKind::Library, "The element is gone")
 }
 
 /// Another model would run on the CPU, and the frames of this stream are in CUDA memory.
@@ -89,6 +93,16 @@ pub fn starved() -> Error {
             "Put a queue behind trtinfer that has room for batch-size frames (max-size-buffers, with max-size-bytes=0 \
              max-size-time=0), or set a longer batch-timeout",
         )
+}
+
+/// Frames of another shape have come, and an engine is for one size.
+pub fn loaded_again(former: &Dims, dims: &Dims) -> Error {
+    Error::new(
+        ErrorKind::Settings,
+        format!("The model is loaded once more, for a tensor of {dims} in place of {former}"),
+    )
+    .cause("frames have another shape than the first ones, and an engine is built for one size")
+    .remedy("Set input-size on trtinfer to have one size from the start; frames of any shape are scaled to it")
 }
 
 pub fn unread() -> Error {

@@ -16,9 +16,9 @@
 //! ```
 
 mod imp;
+mod life;
 mod loading;
 mod messages;
-mod opening;
 mod replacing;
 mod settings;
 mod sharing;

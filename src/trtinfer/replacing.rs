@@ -6,9 +6,8 @@
 //! upstream is asked for. That thread frees the former one when all have left it. A model that cannot be loaded changes
 //! nothing.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use gst::glib;
 use gst::prelude::*;
@@ -20,15 +19,13 @@ use gsttrt_core::cuda::driver::Context;
 use gsttrt_core::device::Device;
 use gsttrt_core::error::{Error, ErrorKind, Result};
 
+use super::life::Replacement;
 use super::loading::Loading;
 use super::settings::Settings;
 use super::sharing::{SharedModel, Successor};
 use super::started::UnreadModel;
 use super::{TrtInfer, messages};
 use crate::gst::caps;
-
-/// The handle of the new model, once it is read. Dropping this cancels the replacement.
-pub type Replacement = Arc<Mutex<Option<ModelHandle>>>;
 
 /// What is to take the place of a model.
 pub struct ReplaceRequest {
@@ -56,16 +53,16 @@ pub fn begin(element: &TrtInfer, request: ReplaceRequest) -> Result<Replacement>
             *replacement.lock().unwrap() = Some(handle);
             drop(replacement);
             model.begin_loading();
-            let batch_timeout = Duration::from_micros(request.settings.batch_timeout.into());
             let loading = Loading::new(element.clone(), &model);
-            Ok(loading.run(&model, batch_timeout)?.then_some((model, loading)))
+            Ok(loading.run(&model)?.then_some((model, loading)))
         });
         let Some(handle) = wanted.upgrade().map(|replacement| replacement.lock().unwrap().take()) else { return };
         let Some(element) = element.upgrade() else { return };
         match outcome {
             Ok(Some((model, loading))) => {
+                element.imp().report_backend(&model.request);
                 let handle = handle.expect("only this thread takes it");
-                element.imp().set_successor(&request.former, Successor::new(model, request.settings, handle));
+                element.imp().set_successor(&request.former, Successor::new(model, handle));
                 loading.complete();
                 drop(element); // it may end meanwhile
                 free(request.former);
@@ -90,10 +87,9 @@ fn free(former: Arc<SharedModel>) {
 impl ReplaceRequest {
     /// Reads the description, and checks what can be checked before the model is loaded.
     fn load_request(&self, element: &glib::WeakRef<TrtInfer>) -> Result<LoadRequest> {
-        let gone = || Error::new(ErrorKind::Library, "The element is gone");
         let cuda = || -> Result<Context> {
             let in_use = self.former.request.cuda.clone();
-            in_use.map_or_else(|| element.upgrade().ok_or_else(gone)?.imp().context(), Ok)
+            in_use.map_or_else(|| element.upgrade().ok_or_else(messages::gone)?.imp().context(), Ok)
         };
         let request = UnreadModel::new(&self.settings, cuda)?.describe()?;
         let (names, owners) = self.settings.without_effect(request.backend);

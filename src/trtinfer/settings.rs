@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use gst::prelude::*;
 use gsttrt_core::backends::options::{BackendOption, Options};
@@ -153,6 +154,18 @@ fn option(name: &str) -> Option<&'static BackendOption> {
 }
 
 impl Settings {
+    /// How long a frame may wait for others to fill its batch.
+    pub fn latency(&self) -> Duration {
+        match self.batch_size {
+            1 => Duration::ZERO,
+            _ => self.batch_timeout(),
+        }
+    }
+
+    pub fn batch_timeout(&self) -> Duration {
+        Duration::from_micros(self.batch_timeout.into())
+    }
+
     /// Whether a GPU is to run the model, as far as can be told before it is read.
     pub fn is_for_gpu(&self) -> bool {
         let file = self.model_file.as_deref();

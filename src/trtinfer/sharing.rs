@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
 
 use gsttrt_core::backends::LoadRequest;
 use gsttrt_core::backends::loader::{ModelHandle, ModelLoader};
@@ -15,33 +16,28 @@ use super::settings::Settings;
 /// A model and the state of its loading, of one element or of several.
 pub struct SharedModel {
     pub request: LoadRequest,
+    /// With which it is loaded. What is an element's own does not count.
+    pub settings: Settings,
     /// Where pictures lie, those of a batch side by side.
     pub slots: Option<BatchPool>,
     pub loader: Arc<ModelLoader>,
     /// As for [`LoadContext`](gsttrt_core::backends::LoadContext).
     pub contexts: usize,
     loading: AtomicBool,
-    successor: OnceLock<Arc<Successor>>,
+    /// The same for this model made again: for frames of another size, or in another CUDA context.
+    successor: Arc<OnceLock<Arc<Successor>>>,
 }
 
 /// A loaded model that takes the place of another.
 pub struct Successor {
     pub model: Arc<SharedModel>,
-    /// With which it was loaded.
-    pub settings: Settings,
     /// Keeps it loaded until each element that has the former model has switched to it.
     _handle: ModelHandle,
-    reported: AtomicBool,
 }
 
 impl Successor {
-    pub fn new(model: Arc<SharedModel>, settings: Settings, handle: ModelHandle) -> Self {
-        Successor { model, settings, _handle: handle, reported: AtomicBool::new(false) }
-    }
-
-    /// Whether the caller is the one to report where it runs.
-    pub fn claim_report(&self) -> bool {
-        !self.reported.swap(true, Ordering::Relaxed)
+    pub fn new(model: Arc<SharedModel>, handle: ModelHandle) -> Self {
+        Successor { model, _handle: handle }
     }
 }
 
@@ -49,6 +45,8 @@ impl Successor {
 struct Shared {
     /// Of the element that came first.
     settings: Settings,
+    /// Those of models whose place it took. An element that was made with them, and starts after the change, is not in error.
+    former: Vec<Settings>,
     /// `None` on the CPU.
     gpu: Option<i32>,
     model: Weak<SharedModel>,
@@ -56,7 +54,7 @@ struct Shared {
 
 impl Shared {
     fn new(settings: &Settings, model: &Arc<SharedModel>) -> Self {
-        Shared { settings: settings.clone(), gpu: model.gpu(), model: Arc::downgrade(model) }
+        Shared { settings: settings.clone(), former: Vec::new(), gpu: model.gpu(), model: Arc::downgrade(model) }
     }
 
     /// `gpu` is where the frames are, as far as that is known and matters.
@@ -69,7 +67,7 @@ static SHARED: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
 
 impl SharedModel {
     /// Of one element.
-    pub fn new(request: LoadRequest) -> Self {
+    pub fn new(request: LoadRequest, settings: &Settings) -> Self {
         let contexts = request.contexts(false);
         let slots = request.cuda.as_ref().map(|cuda| {
             let bytes = request.spec.desc.bytes().expect("the specification has fixed dimensions");
@@ -77,24 +75,27 @@ impl SharedModel {
         });
         SharedModel {
             request,
+            settings: settings.clone(),
             slots,
             loader: Arc::default(),
             contexts,
             loading: AtomicBool::new(false),
-            successor: OnceLock::new(),
+            successor: Arc::default(),
         }
     }
 
     /// Of all that name it.
-    fn shared(request: LoadRequest) -> Self {
+    fn shared(request: LoadRequest, settings: &Settings) -> Self {
         let contexts = request.contexts(true);
-        SharedModel { contexts, ..SharedModel::new(request) }
+        SharedModel { contexts, ..SharedModel::new(request, settings) }
     }
 
     /// One that is to take the place of this one.
     pub fn another(&self, request: LoadRequest, settings: &Settings) -> Self {
-        let another =
-            if settings.shared_model.is_empty() { SharedModel::new(request) } else { SharedModel::shared(request) };
+        let another = match settings.shared_model.is_empty() {
+            true => SharedModel::new(request, settings),
+            false => SharedModel::shared(request, settings),
+        };
         // Tensors that are made already lie in these.
         let slots = self.slots.clone().filter(|slots| another.slots.as_ref().is_some_and(|new| new.is_like(slots)));
         SharedModel { slots: slots.or(another.slots), ..another }
@@ -118,6 +119,11 @@ impl SharedModel {
     /// All models that were to take the place of this one, the latest last.
     pub fn successors(&self) -> impl Iterator<Item = &Arc<Successor>> {
         std::iter::successors(self.successor.get(), |successor| successor.model.successor.get())
+    }
+
+    /// How long a frame may wait for others to fill its batch.
+    pub fn latency(&self) -> Duration {
+        self.settings.latency()
     }
 
     /// The GPU that it is on; `None` on the CPU.
@@ -181,14 +187,14 @@ pub fn join_or_open(
         (model, handle, true)
     };
     if settings.shared_model.is_empty() {
-        return Ok(first(SharedModel::new(open()?)));
+        return Ok(first(SharedModel::new(open()?, settings)));
     }
     // Reading the file may take long and must not hold up other models. Of two elements that start together, both read
     // it then, unless they take turns.
     if let Some(joined) = join(settings, gpu)? {
         return Ok(joined);
     }
-    let model = SharedModel::shared(open()?);
+    let model = SharedModel::shared(open()?, settings);
     let mut all = SHARED.lock().unwrap();
     if let Some(there) = handle(&all, settings, gpu) {
         drop(all); // a model that is released may wait for the GPU
@@ -207,7 +213,11 @@ pub fn succeed(former: &SharedModel, successor: Successor) {
     let mut all = SHARED.lock().unwrap();
     let last = former.successor().map_or(former, |successor| &successor.model);
     if let Some(shared) = all.iter_mut().find(|shared| std::ptr::eq(shared.model.as_ptr(), last)) {
-        *shared = Shared::new(&successor.settings, &successor.model);
+        let next = Shared::new(&successor.model.settings, &successor.model);
+        let replaced = std::mem::replace(shared, next);
+        shared.former = replaced.former;
+        shared.former.retain(|former| former.difference(&replaced.settings).is_some());
+        shared.former.push(replaced.settings);
     }
     let taken = last.successor.set(Arc::new(successor));
     debug_assert!(taken.is_ok(), "the last one has none, and the list is locked");
@@ -244,7 +254,9 @@ fn handle(all: &[Shared], settings: &Settings, gpu: Option<i32>) -> Option<Found
     let shared = all.iter().find(|shared| shared.is_named(settings, gpu) && shared.model.strong_count() > 0)?;
     let model = shared.model.upgrade()?;
     let handle = ModelHandle::take(&model.loader)?;
-    Some(FoundModel { model, handle, difference: shared.settings.difference(settings) })
+    let is_former = shared.former.iter().any(|former| former.difference(settings).is_none());
+    let difference = shared.settings.difference(settings).filter(|_| !is_former);
+    Some(FoundModel { model, handle, difference })
 }
 
 impl FoundModel {

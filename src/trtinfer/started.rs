@@ -81,6 +81,19 @@ impl UnreadModel {
 }
 
 impl StartedModel {
+    /// Reads the model however long that takes; nothing, where it is not wanted any more.
+    pub fn read(
+        settings: &Settings,
+        cuda: impl Fn() -> Result<Context>,
+        is_wanted: impl FnOnce() -> bool,
+    ) -> Option<Result<Self>> {
+        match StartedModel::begin(settings, cuda) {
+            Ok(StartOutcome::Open(session)) => Some(Ok(session)),
+            Ok(StartOutcome::Unread(model)) => model.read_in_turn(is_wanted),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
     /// Decides where the model runs, and reads its description where that is quick. `cuda` is asked for a context where
     /// a backend on a GPU is to run it.
     pub fn begin(settings: &Settings, cuda: impl Fn() -> Result<Context>) -> Result<StartOutcome> {
@@ -142,13 +155,13 @@ impl StartedModel {
     /// The model that takes the place of this one, for such tensors.
     pub fn succeeded(by: &Successor, settings: &Settings, tensor: Arc<InputSpec>) -> Result<Self> {
         let handle = ModelHandle::take(&by.model.loader).expect("its successor keeps it loaded");
-        let joined = StartedModel::joined(settings, (by.model.clone(), handle, by.claim_report()))?;
+        let joined = StartedModel::joined(settings, (by.model.clone(), handle, false))?;
         Ok(StartedModel { waits: false, tensor, ..joined })
     }
 
     /// The same with a model of this element alone.
     fn of(&self, request: LoadRequest) -> Self {
-        let model = Arc::new(SharedModel::new(request).inherit(&self.model));
+        let model = Arc::new(SharedModel::new(request, &self.model.settings).inherit(&self.model));
         let handle = ModelHandle::take(&model.loader).expect("it is new");
         StartedModel { model, handle: Arc::new(handle), ..self.clone() }
     }

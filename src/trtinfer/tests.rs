@@ -73,7 +73,7 @@ impl Stream {
     #[track_caller]
     fn wait_for_waiters(&self) {
         let infer = self.infer.clone();
-        in_time(move || infer.imp().session.waiters.wait_for(1));
+        in_time(move || infer.imp().life.waiters.wait_for(1));
     }
 
     fn info(&self) -> Option<gst::Structure> {
@@ -170,7 +170,8 @@ fn a_flush_ends_the_wait_for_an_engine_and_frames_after_it_are_inferred() {
     let Some(fakes) = held("a_flush_ends_the_wait_for_an_engine_and_frames_after_it_are_inferred") else { return };
     for before in ["trtpreprocess", "trtpreprocess ! queue", "queue ! trtpreprocess ! queue"] {
         fakes.hold(true);
-        let stream = Stream::with(fakes, "num-buffers=3", before, "");
+        // Each flush discards the frames on their way, with a queue some 200.
+        let stream = Stream::with(fakes, "num-buffers=1000", before, "");
         stream.set_state(gst::State::Playing);
         for _ in 0..3 {
             stream.wait_for_waiters();
@@ -246,4 +247,26 @@ fn an_engine_to_share_is_deserialised_for_those_that_are_left() {
     assert_eq!(third.frames(), 3);
     assert!(fakes.engines(1) <= 2, "the first one's, and the third one's where the first one's was dropped before");
     third.set_state(gst::State::Null);
+}
+
+/// An application may ask for caps, and set another file, at any time.
+#[test]
+fn an_application_does_not_wait_while_an_engine_is_read() {
+    let Some(fakes) = held("an_application_does_not_wait_while_an_engine_is_read") else { return };
+    let stream = Stream::new(fakes, "num-buffers=3", "");
+    stream.set_state(gst::State::Paused);
+    fakes.wait_for_engines(1);
+    stream.wait_for_waiters();
+    for name in ["sink", "src"] {
+        let pad = stream.infer.static_pad(name).unwrap();
+        assert!(!in_time(move || pad.query_caps(None)).is_empty());
+    }
+    let (infer, engine) = (stream.infer.clone(), fakes.engine());
+    in_time(move || infer.set_property("model-file", engine));
+    fakes.wait_for_engines(2);
+    stream.set_state(gst::State::Playing);
+    fakes.hold(false);
+    assert_eq!(stream.end(), []);
+    assert_eq!(stream.frames(), 3);
+    stream.set_state(gst::State::Null);
 }

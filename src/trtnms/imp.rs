@@ -10,7 +10,7 @@ use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::base_transform::GenerateOutputSuccess;
 use gst_base::subclass::prelude::*;
 use gsttrt_core::backends::Interrupted;
-use gsttrt_core::backends::batcher::PendingOutput;
+use gsttrt_core::backends::batcher::{CancelToken, PendingOutput};
 use gsttrt_core::counters::{Span, Stats};
 use gsttrt_core::error::{Error, ErrorKind};
 use gsttrt_core::image::geometry::Letterbox;
@@ -53,43 +53,21 @@ struct NmsState {
     object_classes: ObjectClasses,
 }
 
-/// Lock order: state, then settings, which are otherwise copied before state is locked.
+/// No two of these are locked at a time, and none while a frame is handled.
 #[derive(Default)]
 pub struct TrtNms {
     settings: Mutex<NmsSettings>,
+    /// Of the streaming thread, which takes it out for each frame.
     state: Mutex<Option<NmsState>>,
     segment: Mutex<CurrentSegment>,
     refusal: DrawRefusal,
     cuda: CudaContextSlot,
     stats: Stats,
-    output_wait: Mutex<OutputWait>,
-}
-
-/// The outputs that the streaming thread may be waiting for, with the state locked.
-#[derive(Default)]
-enum OutputWait {
-    #[default]
-    Idle,
-    Waiting(Arc<Payload>),
-    /// The element is about to stop, so no thread may wait.
-    Flushing,
+    /// Ends the wait of the streaming thread for outputs.
+    waits: CancelToken,
 }
 
 impl TrtNms {
-    /// The outputs for a frame, once there are any.
-    fn outputs<'a>(&self, payload: &'a Arc<Payload>, ticket: &'a PendingOutput) -> Result<&'a Tensors, Interrupted> {
-        match &mut *self.output_wait.lock().unwrap() {
-            OutputWait::Flushing => return Err(Interrupted::Flushing),
-            wait => *wait = OutputWait::Waiting(payload.clone()),
-        }
-        let outputs = ticket.wait();
-        let mut wait = self.output_wait.lock().unwrap();
-        if matches!(*wait, OutputWait::Waiting(_)) {
-            *wait = OutputWait::Idle;
-        }
-        outputs
-    }
-
     /// Handles a frame: its objects are found, drawn, attached and posted.
     ///
     /// A frame that others share is copied before it is drawn on, into a pool of our own: software decoders keep the
@@ -264,7 +242,7 @@ impl TrtNms {
         let (size, source) = (state.renderer.size(), &inputs.source);
         state.path.check_frame(self.obj().sink_pad(), frame, state.renderer.info(), source)?;
         let prepare = |(outputs, input): (&'a PendingOutput, &ModelInput)| {
-            Ok((self.outputs(payload, outputs)?, input.letterbox.scaled(source.size, size)))
+            Ok((outputs.wait(&self.waits)?, input.letterbox.scaled(source.size, size)))
         };
         let found = outputs.iter().zip(&inputs.list).map(prepare);
         let found = found.collect::<Result<SmallVec<[(&'a Tensors, Letterbox); 1]>, Interrupted>>()?;
@@ -346,12 +324,8 @@ impl TrtNms {
     fn prepare_state(&self, transition: gst::StateChange) {
         VideoFilter::prepare_state(self, transition);
         // The pads are deactivated once the streaming thread has returned, so it must not go on waiting for a batch.
-        if transition == gst::StateChange::PausedToReady
-            && let OutputWait::Waiting(payload) =
-                std::mem::replace(&mut *self.output_wait.lock().unwrap(), OutputWait::Flushing)
-            && let Payload::Output { outputs, .. } = &*payload
-        {
-            outputs.iter().for_each(PendingOutput::cancel);
+        if transition == gst::StateChange::PausedToReady {
+            self.waits.set_stopped(true);
         }
     }
 }
@@ -424,7 +398,7 @@ impl BaseTransformImpl for TrtNms {
     fn start(&self) -> Result<(), gst::ErrorMessage> {
         self.stats.reset();
         self.refusal.reset();
-        *self.output_wait.lock().unwrap() = OutputWait::Idle;
+        self.waits.set_stopped(false);
         self.settings.lock().unwrap().options_for_model().map(drop).map_err(|error| error_message(&error))
     }
 
@@ -451,6 +425,11 @@ impl BaseTransformImpl for TrtNms {
     }
 
     fn sink_event(&self, event: gst::Event) -> bool {
+        match event.view() {
+            gst::EventView::FlushStart(_) => self.waits.set_flushing(true),
+            gst::EventView::FlushStop(_) => self.waits.set_flushing(false),
+            _ => {}
+        }
         let is_cut = self.segment.lock().unwrap().is_cut(&event);
         // Caps are sent again where elements are linked again, also if they are the same.
         let is_linked = event.type_() == gst::EventType::Caps;
@@ -485,12 +464,23 @@ impl BaseTransformImpl for TrtNms {
     fn generate_output(&self) -> Result<GenerateOutputSuccess, gst::FlowError> {
         let Some(frame) = self.take_queued_buffer() else { return Ok(GenerateOutputSuccess::NoOutput) };
         let settings = self.settings.lock().unwrap().clone();
-        let mut state = self.state.lock().unwrap();
-        let state = state.as_mut().ok_or(gst::FlowError::NotNegotiated)?;
-        let processed = self.process(state, settings, frame).map_err(|why| match why {
-            Interrupted::Failed(error) => self.report(error),
-            Interrupted::Flushing => gst::FlowError::Flushing,
-        })?;
-        Ok(GenerateOutputSuccess::Buffer(processed))
+        // Taken out, so that nothing is locked when messages are posted: a handler of the bus may do anything.
+        let mut state = self.state.lock().unwrap().take().ok_or(gst::FlowError::NotNegotiated)?;
+        let outcome = self.process(&mut state, settings, frame);
+        *self.state.lock().unwrap() = Some(state);
+        match outcome {
+            Ok(frame) => Ok(GenerateOutputSuccess::Buffer(frame)),
+            Err(Interrupted::Failed(error)) => Err(self.report(error)),
+            Err(Interrupted::Flushing) if self.waits.is_cancelled() => Err(gst::FlowError::Flushing),
+            Err(Interrupted::Flushing) => {
+                // Its trtinfer was flushed or stopped. This element is not, and `queue` would never start again.
+                gst::info!(
+                    CAT,
+                    imp = self,
+                    "a frame is dropped: its trtinfer was flushed or stopped before the model had run"
+                );
+                Ok(GenerateOutputSuccess::NoOutput)
+            }
+        }
     }
 }

@@ -192,8 +192,9 @@ impl BaseTransformImpl for TrtOverlay {
     fn generate_output(&self) -> std::result::Result<GenerateOutputSuccess, gst::FlowError> {
         let Some(mut frame) = self.take_queued_buffer() else { return Ok(GenerateOutputSuccess::NoOutput) };
         let settings = *self.settings.lock().unwrap();
-        let mut state = self.state.lock().unwrap();
-        let OverlayState { renderer, has_warned } = state.as_mut().ok_or(gst::FlowError::NotNegotiated)?;
+        // Taken out, so that it is not locked when a warning is posted.
+        let mut state = self.state.lock().unwrap().take().ok_or(gst::FlowError::NotNegotiated)?;
+        let OverlayState { renderer, has_warned } = &mut state;
         let stage = Span::begin(settings.measure);
         let (annotations, maps) = (annotations(&frame, renderer.size()), maps(&frame, renderer.size()));
         renderer.follow(&annotations, settings.trail_length, settings.draw_ids);
@@ -205,6 +206,8 @@ impl BaseTransformImpl for TrtOverlay {
             self.obj().post_warning(&error.and_remedy("Frames that cannot be drawn on pass as they are"));
         }
         self.stats.add(stage, annotations.len());
+        drop((annotations, maps));
+        *self.state.lock().unwrap() = Some(state);
         Ok(GenerateOutputSuccess::Buffer(frame))
     }
 }

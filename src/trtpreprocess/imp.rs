@@ -30,6 +30,7 @@ use crate::gst::held_frame::HeldFrames;
 use crate::gst::meta::geometry::{self, TensorSource};
 use crate::gst::meta::read;
 use crate::gst::meta::tensor::{ModelInput, ModelInputs, Payload, TensorMeta, Tiles};
+use crate::gst::model_query;
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 use crate::gst::video::{Format, FrameLocation};
@@ -69,13 +70,14 @@ struct ObjectCounts {
 /// After so many frames without an object it is likely that there is no first model.
 const FRAMES_WITHOUT: u64 = 100;
 
-/// Lock order: state, then any one of the others.
+/// No two of these are locked at a time, and none while downstream is asked or a message is posted.
 #[derive(Default)]
 pub struct TrtPreprocess {
     settings: Mutex<PreprocessSettings>,
     /// The settings as start() found them. Those that change later wait for the next start, so that a tensor is never
     /// half of each.
     overrides: Mutex<Option<Overrides>>,
+    /// Of the streaming thread, which takes it out for each frame.
     state: Mutex<Option<PreprocessState>>,
     /// Downstream has no model: frames pass without tensors.
     passthrough: AtomicBool,
@@ -362,8 +364,15 @@ impl BaseTransformImpl for TrtPreprocess {
     }
 
     fn sink_event(&self, event: gst::Event) -> bool {
-        if event.type_() == gst::EventType::Eos {
-            self.warn_without_objects();
+        match event.type_() {
+            gst::EventType::Eos => self.warn_without_objects(),
+            // Which tensor the model wants has to be known before caps are agreed on.
+            gst::EventType::Caps => {
+                if let Some(pad) = self.obj().static_pad("src") {
+                    model_query::wait(&pad);
+                }
+            }
+            _ => {}
         }
         self.parent_sink_event(event)
     }
@@ -425,8 +434,14 @@ impl BaseTransformImpl for TrtPreprocess {
 
     fn transform_ip(&self, buffer: &mut gst::BufferRef) -> std::result::Result<gst::FlowSuccess, gst::FlowError> {
         let stage = Span::begin(self.settings.lock().unwrap().measure);
-        let payload = match self.state.lock().unwrap().as_mut() {
-            Some(state) => self.payload(state, buffer),
+        // Taken out, so that it is not locked when downstream is asked and messages are posted.
+        let state = self.state.lock().unwrap().take();
+        let payload = match state {
+            Some(mut state) => {
+                let payload = self.payload(&mut state, buffer);
+                *self.state.lock().unwrap() = Some(state);
+                payload
+            }
             None if self.passthrough.load(Ordering::Relaxed) => return Ok(gst::FlowSuccess::Ok),
             None => return Err(gst::FlowError::NotNegotiated),
         };

@@ -186,9 +186,11 @@ impl MetaFilter for TrtTrack {
 
     fn process(&self, frame: &mut gst::Buffer) -> std::result::Result<(), gst::FlowError> {
         let settings = self.settings.lock().unwrap().clone();
-        let mut state = self.state.lock().unwrap();
-        let state = state.as_mut().filter(|state| state.stream.size.0 > 0).ok_or(gst::FlowError::NotNegotiated)?;
-        self.track(state, &settings, frame);
+        // Taken out, so that it is not locked when messages are posted: a handler of the bus may do anything.
+        let has_caps = |state: &mut TrackingState| state.stream.size.0 > 0;
+        let mut state = self.state.lock().unwrap().take_if(has_caps).ok_or(gst::FlowError::NotNegotiated)?;
+        self.track(&mut state, &settings, frame);
+        *self.state.lock().unwrap() = Some(state);
         Ok(())
     }
 }

@@ -125,6 +125,36 @@ fn objects_are_numbered_by_a_tracker() {
 }
 
 #[test]
+fn results_are_drawn_on_a_frame() {
+    let session = open(&one_box("capi-draw"), &["backend=rten"]).unwrap();
+    let mut pixels = vec![0; SIDE * SIDE * 3];
+    let results = detect(session, &frame(&pixels)).unwrap();
+    let drawn = frame(&pixels);
+    let draw = |frame: &GstTrtFrame| unsafe { gst_trt_results_draw(results, frame, ptr::null(), 0) };
+    let planes = [pixels.as_mut_ptr().cast_const().cast(), ptr::null(), ptr::null()];
+    assert_eq!(unsafe { gst_trt_results_draw(results, &GstTrtFrame { planes, ..drawn }, [0].as_ptr(), 0) }, 0);
+    assert!(pixels.iter().all(|&byte| byte == 0), "no object is drawn");
+    assert_eq!(unsafe { gst_trt_results_draw(results, &GstTrtFrame { planes, ..drawn }, [1].as_ptr(), 1) }, 7);
+    assert!(last_error().contains("no object 1"), "{}", last_error());
+    assert_eq!(draw(&GstTrtFrame { planes, ..drawn }), 0, "{}", last_error());
+    let pixel = |x: usize, y: usize| pixels[(y * SIDE + x) * 3..][..3].iter().any(|&byte| byte != 0);
+    assert!(pixel(0, 20) && pixel(31, 20) && pixel(20, 31), "the outline");
+    assert!(!pixel(16, 26) && !pixel(50, 50), "nothing else");
+    for (wrong, text) in [
+        (GstTrtFrame { planes, width: 0, ..drawn }, "0x64"),
+        (GstTrtFrame { planes, bytes: [7; 3], ..drawn }, "too few"),
+        (GstTrtFrame { planes: [ptr::null(); 3], ..drawn }, "is NULL"),
+    ] {
+        assert_eq!(draw(&wrong), 7);
+        assert!(last_error().contains(text), "{}", last_error());
+    }
+    gst_trt_results_free(results);
+    assert_eq!(draw(&GstTrtFrame { planes, ..drawn }), 7);
+    assert!(last_error().contains("closed already"), "{}", last_error());
+    gst_trt_session_close(session);
+}
+
+#[test]
 fn rotated_boxes_have_angles_and_corners() {
     let rotation = |results| {
         let mut corners = [[0.0; 2]; 4];

@@ -3,7 +3,8 @@
 //!
 //! A frame that is submitted gets a [`PendingOutput`] at once, and goes on downstream with it; its outputs are waited for there. A
 //! batch is run for the frame that makes it full, or for one that is waited for when its timeout expires. So nothing has to be
-//! drained: outputs that are waited for are computed, and dropped ones are not.
+//! drained: outputs that are waited for are computed, and dropped ones are not. Behind a `tee` several elements wait for the outputs
+//! of one frame; one that may not wait any longer ends its own wait alone, by its [`CancelToken`].
 //!
 //! Where a run only queues work on a GPU, the calling thread does that. Where it computes, a thread of its own does it: a model
 //! may have a loop that never ends, and then that thread is abandoned while the others go on. A model that was loaded for
@@ -102,6 +103,16 @@ pub struct PendingOutput {
     usage: Arc<Usage>,
 }
 
+/// Ends the waits of one element, which may not wait while it is flushed or once it stops. Others that wait for the same outputs
+/// get them.
+#[derive(Default)]
+pub struct CancelToken {
+    flushing: AtomicBool,
+    stopped: AtomicBool,
+    /// Where threads of the element wait.
+    waits: Mutex<Vec<Arc<BatchQueue>>>,
+}
+
 /// Whether the outputs of a stream are used.
 #[derive(Debug, Default)]
 pub struct Usage {
@@ -133,8 +144,8 @@ type EndedRequest = (Option<std::result::Result<Tensors, Interrupted>>, Option<R
 enum FlushReason<'a> {
     /// Full ones, as long as this frame waits.
     Full(&'a Request),
-    /// Those that are not full, too.
-    Late(&'a Request),
+    /// Those that are not full, too, until the one who waits may not do so any more.
+    Late(&'a Request, &'a CancelToken),
     /// All, as long as frames of this stream wait.
     Last(u64),
 }
@@ -290,7 +301,7 @@ impl Batcher {
                 let Some((number, pictures)) = queue.begin(runner, self.size, due) else { return true };
                 drop(queue);
                 threads[runner].batches.send(pictures).expect("it goes on as long as this sender is there");
-                if threads.len() == 1 || matches!(due, FlushReason::Late(_)) {
+                if threads.len() == 1 || matches!(due, FlushReason::Late(..)) {
                     let runs = |queue: &BatchQueueState| {
                         let RunningBatch { number: now, requests } = &queue.running[runner];
                         *now == number && !requests.is_empty()
@@ -378,7 +389,7 @@ impl BatchQueueState {
         let pictures = requests.iter().map(|request| request.picture.clone()).collect();
         self.counts.batches += 1;
         self.counts.frames += requests.len() as u64;
-        self.counts.late += u64::from(requests.len() < size && matches!(due, FlushReason::Late(_)));
+        self.counts.late += u64::from(requests.len() < size && matches!(due, FlushReason::Late(..)));
         let number = self.counts.batches;
         self.running[runner] = RunningBatch { number, requests };
         Some((number, pictures))
@@ -397,7 +408,9 @@ impl BatchQueueState {
         self.waiting.retain(QueuedRequest::is_there);
         match due {
             FlushReason::Full(request) => request.outcome.get().is_none() && self.waiting.len() >= size,
-            FlushReason::Late(request) => request.outcome.get().is_none() && !self.waiting.is_empty(),
+            FlushReason::Late(request, token) => {
+                !token.is_cancelled() && request.outcome.get().is_none() && !self.waiting.is_empty()
+            }
             FlushReason::Last(stream) => self.waiting.iter().any(|waiting| waiting.stream == stream),
         }
     }
@@ -405,7 +418,8 @@ impl BatchQueueState {
     /// Whether batches that are being run are still waited for.
     fn is_wanted(&self, due: FlushReason) -> bool {
         match due {
-            FlushReason::Full(request) | FlushReason::Late(request) => request.outcome.get().is_none(),
+            FlushReason::Full(request) => request.outcome.get().is_none(),
+            FlushReason::Late(request, token) => !token.is_cancelled() && request.outcome.get().is_none(),
             FlushReason::Last(stream) => {
                 self.running_requests().any(|request| request.stream == stream && request.outcome.get().is_none())
             }
@@ -443,26 +457,55 @@ impl Request {
     }
 }
 
-impl PendingOutput {
-    /// Cancels the request. Threads that wait for the outputs are woken.
-    pub fn cancel(&self) {
-        self.request.cancel();
-        if let Some(batcher) = self.request.batcher.upgrade() {
-            // A thread that has just seen no outcome waits by now.
-            let this = Arc::downgrade(&self.request);
-            batcher.queue.state.lock().unwrap().waiting.retain(|waiting| !waiting.request.ptr_eq(&this));
-            batcher.queue.moved.notify_all();
+impl CancelToken {
+    /// Between flush-start and flush-stop the element may not wait.
+    pub fn set_flushing(&self, flushing: bool) {
+        self.set(&self.flushing, flushing);
+    }
+
+    /// Nor may it once it stops, until it starts again.
+    pub fn set_stopped(&self, stopped: bool) {
+        self.set(&self.stopped, stopped);
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        [&self.flushing, &self.stopped].iter().any(|flag| flag.load(Ordering::SeqCst))
+    }
+
+    fn set(&self, flag: &AtomicBool, value: bool) {
+        flag.store(value, Ordering::SeqCst);
+        let waits = self.waits.lock().unwrap().clone();
+        for queue in waits {
+            // A thread that has just seen no flag waits by now.
+            drop(queue.state.lock().unwrap());
+            queue.moved.notify_all();
         }
     }
 
+    /// Threads of the element wait there until the result is dropped.
+    fn waits_at<'a>(&'a self, queue: &Arc<BatchQueue>) -> impl Drop + use<'a> {
+        struct Wait<'a>(&'a CancelToken, Arc<BatchQueue>);
+        impl Drop for Wait<'_> {
+            fn drop(&mut self) {
+                let mut waits = self.0.waits.lock().unwrap();
+                let at = waits.iter().position(|queue| Arc::ptr_eq(queue, &self.1));
+                waits.swap_remove(at.expect("it is there until now"));
+            }
+        }
+        self.waits.lock().unwrap().push(queue.clone());
+        Wait(self, queue.clone())
+    }
+}
+
+impl PendingOutput {
     /// Waits for the outputs of the frame: until its batch was run, or queued where a GPU runs it.
     ///
     /// # Errors
-    /// Where it never will be.
-    pub fn wait(&self) -> std::result::Result<&Tensors, Interrupted> {
+    /// Where it never will be, or the one who waits may not wait.
+    pub fn wait(&self, token: &CancelToken) -> std::result::Result<&Tensors, Interrupted> {
         self.usage.is_read.store(true, Ordering::Relaxed);
         let request = &*self.request;
-        let waits = |_: &mut BatchQueueState| request.outcome.get().is_none();
+        let waits = |_: &mut BatchQueueState| request.outcome.get().is_none() && !token.is_cancelled();
         loop {
             if let Some(outcome) = request.outcome.get() {
                 // The thread that hands it out holds the frame until it gives up the lock.
@@ -474,13 +517,17 @@ impl PendingOutput {
                 return outcome.as_ref().map_err(Interrupted::clone);
             }
             let batcher = request.batcher.upgrade().ok_or(Interrupted::Flushing)?;
+            let _wait = token.waits_at(&batcher.queue);
+            if token.is_cancelled() {
+                return Err(Interrupted::Flushing);
+            }
             let left = batcher.batch_timeout.saturating_sub(request.submitted.elapsed());
             if !left.is_zero() {
                 let queue = batcher.queue.state.lock().unwrap();
                 #[cfg(test)]
                 let _waiting = batcher.queue.waiters.enter();
                 drop(batcher.queue.moved.wait_timeout_while(queue, left, waits).unwrap());
-            } else if !batcher.run(FlushReason::Late(request)) {
+            } else if !batcher.run(FlushReason::Late(request, token)) {
                 drop(batcher.queue.wait_while(waits)); // it is just being run
             }
         }

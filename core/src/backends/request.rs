@@ -134,6 +134,16 @@ impl LoadRequest {
         if self.opened.takes(&spec, self.batch) { spec } else { size(largest) }
     }
 
+    /// The same for a model that is loaded for one size, where each size takes minutes to build: that size, or the largest one, to
+    /// which frames of any size can be scaled. So two are built at most, whatever pictures come.
+    pub fn next_spec_for(&self, frame: (u32, u32)) -> InputSpec {
+        let spec = self.spec_for(frame);
+        match self.adaptive.filter(|_| self.waits_for_frames() && spec != self.spec) {
+            Some(Adaptive { largest, .. }) => self.spec.resized(largest),
+            None => spec,
+        }
+    }
+
     /// Whether that is the tensor that the model wants, for frames of some size.
     pub fn wants(&self, tensor: &InputSpec) -> bool {
         let (_, height, width) = tensor.chw();
@@ -195,6 +205,19 @@ impl LoadRequest {
 mod tests {
     use super::*;
 
+    /// A file that leaves the size of its input open.
+    struct AnySize(Arc<ModelInfo>);
+
+    impl OpenedModel for AnySize {
+        fn info(&self) -> &Arc<ModelInfo> {
+            &self.0
+        }
+
+        fn load(&self, _request: &LoadRequest, _loading: &LoadContext) -> Result<Box<dyn ModelInstance>> {
+            unreachable!("it is not loaded here")
+        }
+    }
+
     #[test]
     fn parallel_runs_are_execution_contexts_on_a_gpu() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/models/shapes.onnx");
@@ -207,6 +230,31 @@ mod tests {
         assert_eq!(contexts(1, 1), [1, 4], "streams that share a model give one picture each");
         assert_eq!(contexts(1, 16), [1, 1]);
         assert_eq!([contexts(0, 16), contexts(2, 1), contexts(3, 16)], [[4; 2], [2; 2], [3; 2]]);
+    }
+
+    /// A folder of mixed pictures does not build an engine for each size.
+    #[test]
+    fn a_backend_that_builds_for_one_size_builds_for_two_at_most() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/models/shapes.onnx");
+        let cpu = BackendPreference::Named("rten");
+        let request = LoadRequest::new(path.as_ref(), cpu, None, 1, Options::default(), || unreachable!()).unwrap();
+        let sizes = [(640, 360), (360, 640), (640, 480), (1280, 720), (333, 500)];
+        assert!(sizes.iter().all(|&size| request.next_spec_for(size) == request.spec_for(size)), "rten takes any size");
+        let largest = (640, 640);
+        let adaptive = Some(Adaptive { stride: 32, largest });
+        let opened: Arc<dyn OpenedModel> = Arc::new(AnySize(request.model().clone()));
+        let tensorrt = &crate::backends::tensorrt::TensorRt;
+        let mut loaded = LoadRequest { backend: tensorrt, adaptive, opened, ..request.clone() };
+        assert!(loaded.waits_for_frames() && loaded.spec_for(sizes[0]) != loaded.spec_for(sizes[1]));
+        loaded = loaded.for_tensor(loaded.spec_for(sizes[0]));
+        let first = loaded.spec.clone();
+        let mut seen = vec![];
+        for size in sizes {
+            loaded = loaded.for_tensor(loaded.next_spec_for(size));
+            seen.push(loaded.spec.chw());
+        }
+        assert_eq!(seen[0], first.chw());
+        assert_eq!(seen[1..], [request.spec.resized(largest).chw(); 4]);
     }
 
     #[test]

@@ -91,8 +91,10 @@ pub struct Detections<'a> {
 /// ```
 pub struct Detector {
     session: Session,
-    /// Runs the model instead of `session`, if frames need another input size.
+    /// For the input size that frames needed first, where that is not the size of `session`.
     fitted: Option<Session>,
+    /// Whether it runs the model for the current kind of frames.
+    is_fitted: bool,
     options: PostprocessOptions,
     /// The preprocessor for the current kind of frames.
     preprocessor: Option<(Source, Preprocessor)>,
@@ -138,7 +140,7 @@ impl Detector {
     /// The same without a check of the task, for applications that check it later.
     #[doc(hidden)]
     pub fn unchecked(session: Session, options: PostprocessOptions) -> Self {
-        Detector { session, fitted: None, options, preprocessor: None, postprocessor: None }
+        Detector { session, fitted: None, is_fitted: false, options, preprocessor: None, postprocessor: None }
     }
 
     pub fn session(&self) -> &Session {
@@ -158,7 +160,7 @@ impl Detector {
     /// trtpreprocess do.
     pub fn set_transform(&mut self, transform: InputTransform) {
         self.session.request.spec.transform = transform;
-        (self.preprocessor, self.fitted) = (None, None);
+        (self.preprocessor, self.fitted, self.is_fitted) = (None, None, false);
     }
 
     /// Changes the options from the next frame on.
@@ -288,18 +290,21 @@ impl Detector {
         // Frames beyond these limits are refused by the preprocessor.
         let side = |side: usize| side.clamp(1, MAX_SIDE) as u32;
         let spec = request.spec_for((side(width), side(height)));
-        if !request.waits_for_frames() || spec == request.spec {
-            self.fitted = None;
-        } else if self.fitted.as_ref().is_none_or(|fitted| fitted.request.spec != spec) {
-            self.fitted = None; // frees its memory before the next one is loaded
+        let needs_another = request.waits_for_frames() && spec != request.spec;
+        if needs_another && self.fitted.is_none() {
             self.fitted = Some(self.session.for_tensor(spec.clone())?);
         }
-        Ok((self.fitted.as_ref().unwrap_or(&self.session), spec))
+        // It is loaded for one size. Frames of a third shape are scaled to the size that takes all.
+        let fitted = self.fitted.as_ref().filter(|fitted| needs_another && fitted.request.spec == spec);
+        self.is_fitted = fitted.is_some();
+        let spec = if needs_another && !self.is_fitted { request.spec.clone() } else { spec };
+        Ok((fitted.unwrap_or(&self.session), spec))
     }
 
     /// The objects in a picture.
     fn find(&mut self, picture: Tensors, letterbox: Letterbox) -> Result<Detections<'_>> {
-        let outputs = self.fitted.as_mut().unwrap_or(&mut self.session).infer(Arc::new(picture))?;
+        let outputs =
+            self.fitted.as_mut().filter(|_| self.is_fitted).unwrap_or(&mut self.session).infer(Arc::new(picture))?;
         let model = self.session.request.model().clone();
         let fits =
             |made: &Postprocessor| made.matches(&model, &outputs, &letterbox) && made.has_same_head(&self.options);

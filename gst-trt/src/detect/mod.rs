@@ -11,11 +11,12 @@ use std::sync::Arc;
 use std::thread;
 
 use crate::chain::{self, InferenceElements};
-use crate::failure::{Failure, Status, print};
+use crate::failure::{Failure, Status};
 use crate::model_options::ModelOptions;
 use crate::progress::Display;
 use crate::signals::Signals;
 use crate::source::{InputSource, sources};
+use crate::terminal::{print, print_error};
 use lines::JsonLines;
 use report::DetectReport;
 
@@ -283,7 +284,7 @@ fn conclude(
             Some(Ok(ended)) => {
                 let summary = ended.report.summary(job, args);
                 if is_piped {
-                    eprintln!("{summary}")
+                    print_error(&summary)
                 } else {
                     print(&summary)?
                 }
@@ -307,10 +308,10 @@ fn conclude(
         }
         _ => last.failure,
     });
-    failures.iter().for_each(|other| eprintln!("Warning: {}", other.failure));
+    failures.iter().for_each(|other| print_error(&format!("Warning: {}", other.failure)));
     match (last, signals.signal()) {
         (Some(last), Some(signal)) if is_stopped => {
-            eprintln!("Error: {last}");
+            print_error(&format!("Error: {last}"));
             return Ok(Status::Interrupted(signal));
         }
         (Some(last), _) => return Err(last),

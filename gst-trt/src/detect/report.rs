@@ -10,6 +10,7 @@ use gst::prelude::*;
 use gsttrt::gst::cuda::registry;
 use gsttrt::gst::meta::record;
 use gsttrt::gst::meta::tensor::{Payload, TensorMeta};
+use gsttrt_core::backends::batcher::CancelToken;
 use gsttrt_publish::formats::gst_trt;
 use gsttrt_publish::record::PublishSource;
 use serde_json::Value;
@@ -128,7 +129,7 @@ pub fn watch(pipeline: &gst::Pipeline, setup: &Setup, lines: Arc<JsonLines>, ori
             let payload = info.buffer().and_then(|buffer| TensorMeta::get(buffer));
             if let Some(Payload::Output { outputs, .. }) = payload.as_deref() {
                 // trtnms would wait for them, in this thread too, and that is the model's time.
-                outputs.iter().for_each(|output| drop(output.wait()));
+                outputs.iter().for_each(|output| drop(output.wait(&CancelToken::default())));
             }
             report.lock().entered[stage].push_back(Instant::now());
             gst::PadProbeReturn::Ok

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use crate::chain;
-use crate::failure::{Failure, Status, print};
+use crate::failure::{Failure, Status};
+use crate::terminal::print;
 
 const ABOUT: &str = "\
 Exit status: 0 where the chain works on the CPU, with --gpu on the GPU; else 1. Missing pieces alone are no failure.";

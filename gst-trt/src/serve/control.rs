@@ -3,25 +3,26 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bytes::Bytes;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use tokio::sync::watch;
 
 /// A running service. Loading a model and connecting to a source go on in the background, and their outcome is in the
-/// status; a call returns once the description of a model is read.
+/// status. Calls return at once, but for those that say that they look at files.
 pub trait Control: Send + Sync {
     /// In the order in which they were added.
     fn sources(&self) -> Vec<SourceStatus>;
 
-    /// Adds a source, described by the keys that `[[source]]` has in the configuration.
+    /// Adds a source, described by the keys that `[[source]]` has in the configuration. Looks at the files that they name.
     fn add_source(&self, source: &serde_json::Value) -> Result<(), Refused>;
 
     fn remove_source(&self, name: &str) -> Result<(), Refused>;
 
     fn models(&self) -> Vec<ModelStatus>;
 
-    /// Loads another file for a model, which takes over between two frames of its sources.
+    /// Loads another file for a model, which takes over between two frames of its sources. Looks whether it is there.
     fn replace_model(&self, name: &str, file: &Path) -> Result<(), Refused>;
 
     /// The frames of a source with what was found in them, each a JPEG picture. Frames are encoded only as long as
@@ -67,6 +68,8 @@ pub struct SourceStatus {
     pub error: Option<String>,
     /// How often it was started again after a failure.
     pub restarts: u64,
+    /// Pipelines of this source that do not stop, and are left behind.
+    pub left_behind: usize,
     /// Whether events are being recorded to a file now.
     pub recording: bool,
     /// Frames with results since the service was started, over all restarts.
@@ -77,18 +80,53 @@ pub struct SourceStatus {
     pub queued: u64,
     /// Frames of the last seconds for each second.
     pub fps: f64,
+    /// When the last frame had its results, since 1970.
+    #[serde(serialize_with = "seconds")]
+    pub last_frame: Option<Duration>,
     /// From the decoder to the frame's results, in seconds; `None` before the first frame.
-    pub latency: Option<Quantiles>,
+    pub latency: Option<Summary>,
     /// From the camera's capture of a frame to its results, in seconds, where the camera says when that was.
-    pub latency_from_camera: Option<Quantiles>,
+    pub latency_from_camera: Option<Summary>,
     /// The GPU's time for a frame's inference, in seconds, where it is measured.
     pub gpu: Option<Quantiles>,
     /// Objects in the last frame.
     pub objects: u64,
     /// Events since the start by their kind: `crossed`, `entered`, `left`, `crowded`.
     pub events: BTreeMap<String, u64>,
+    /// What is in the zones now.
+    pub zones: Vec<ZoneStatus>,
+    /// What has crossed the lines since the start.
+    pub lines: Vec<LineStatus>,
     /// What publishing has done, one for each destination.
     pub published: Vec<Published>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct ZoneStatus {
+    pub name: String,
+    /// Objects in it by their class, of those that have been in it.
+    pub objects: BTreeMap<String, u32>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct LineStatus {
+    pub name: String,
+    pub forward: u64,
+    pub backward: u64,
+}
+
+fn seconds<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    time.map(|time| time.as_secs_f64()).serialize(serializer)
+}
+
+/// Quantiles of the newest values, and all values since the start.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    pub p50: f64,
+    pub p95: f64,
+    pub p99: f64,
+    pub sum: f64,
+    pub count: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

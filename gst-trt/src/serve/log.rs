@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Lines for the journal, on stderr.
 
-use std::io::Write;
+use crate::terminal::print_error;
 
-/// A line about a source, a model or the service. A reader that has gone is no failure.
+/// A line about a source, a model or the service.
 pub fn log(what: &str, text: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{what}: {text}");
+    print_error(&format!("{what}: {text}"));
 }

@@ -4,7 +4,7 @@
 //! * `config`: the file. `service`: all sources and models. `control`: what others may ask of it.
 //!   `http`: how they ask.
 //! * `model`: a model that sources share. `stream`: a source. `record`, `view`: what becomes of its frames besides
-//!   publishing. `heap`: what keeps memory flat while sources come and go.
+//!   publishing. `threads`: what is waited for at the end. `heap`: what keeps memory flat while sources come and go.
 
 mod config;
 mod control;
@@ -15,9 +15,11 @@ mod model;
 mod record;
 mod service;
 mod stream;
+mod threads;
 mod view;
 
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -26,7 +28,8 @@ use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
 use crate::chain;
-use crate::failure::{Failure, Status, print};
+use crate::failure::{Failure, Status, contain};
+use crate::terminal::{print, print_error};
 use config::Config;
 use log::log;
 use service::Service;
@@ -52,20 +55,15 @@ pub struct ServeArgs {
 pub fn run(args: &ServeArgs) -> Result<Status, Failure> {
     heap::limit_arenas();
     chain::start_gstreamer()?;
-    let config = Config::load(&args.config)?;
+    let config = contain(|| Config::load(&args.config))?;
     if args.check {
-        print(&format!(
-            "{} is right: sources {}, models {}.",
-            args.config.display(),
-            config.sources.len(),
-            config.models.len()
-        ))?;
-        return Ok(Status::Done);
+        return check(&args.config, &config);
     }
     // Before anything is started, so that an early signal does not end it half-way.
     let mut signals = listen()?;
     chain::prefer_gpu_decoders();
     let http = config.http.clone();
+    config.warnings.iter().for_each(|warning| log("serve", warning));
     let service = Arc::new(Service::start(config)?);
     // Dropped, it answers no more; what it has asked for is done then.
     let server = http.as_ref().map(|settings| http::start(settings, service.clone())).transpose()?;
@@ -75,7 +73,14 @@ pub fn run(args: &ServeArgs) -> Result<Status, Failure> {
         if signal != SIGHUP {
             break;
         }
-        match Config::load(&args.config).and_then(|config| service.reload(config)) {
+        let load = || {
+            let config = Config::load(&args.config)?;
+            let warnings = config.warnings.clone();
+            service.reload(config)?;
+            Ok(warnings)
+        };
+        let loaded = contain(load).map(|warnings| warnings.iter().for_each(|warning| log("serve", warning)));
+        match loaded {
             Ok(()) => log(
                 "serve",
                 &format!("{} was read again. A change of [http] counts from the next start on.", args.config.display()),
@@ -85,7 +90,26 @@ pub fn run(args: &ServeArgs) -> Result<Status, Failure> {
     }
     log("serve", "Ending.");
     drop(server);
-    if service.stop() { Ok(Status::Done) } else { Err("A source does not end. What it had is lost.".into()) }
+    let left = service.stop();
+    if !left.is_empty() {
+        log("serve", &format!("Left behind, as it does not end: {}. What it had is lost.", left.join(", ")));
+        let _ = std::io::stdout().flush();
+        // SAFETY: it takes a number, and does not return. Destructors must not run beneath the threads that are left.
+        unsafe { libc::_exit(0) };
+    }
+    Ok(Status::Done)
+}
+
+/// Says whether the file is right. What keeps a part of it from working does not keep the service from starting.
+fn check(file: &Path, config: &Config) -> Result<Status, Failure> {
+    config.warnings.iter().for_each(|warning| print_error(&format!("Warning: {warning}")));
+    let (shown, count) = (file.display(), config.warnings.len());
+    if count > 0 {
+        let parts = if count == 1 { "a part of it does".into() } else { format!("{count} parts of it do") };
+        return Err(format!("{shown} can be used, but {parts} not work now: the warnings tell.").into());
+    }
+    print(&format!("{shown} is right: sources {}, models {}.", config.sources.len(), config.models.len()))?;
+    Ok(Status::Done)
 }
 
 /// The first SIGINT or SIGTERM asks for a clean end, the second one ends the program at once.

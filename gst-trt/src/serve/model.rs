@@ -5,7 +5,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 use gst::prelude::*;
@@ -14,6 +13,7 @@ use gsttrt_publish::backoff::Backoff;
 use super::config::ModelConfig;
 use super::control::ModelStatus;
 use super::log::log;
+use super::threads::Threads;
 use crate::bus;
 use crate::chain;
 use crate::failure::Failure;
@@ -33,7 +33,13 @@ struct ModelState {
     is_loaded: bool,
     progress: Option<f64>,
     error: Option<String>,
+    /// Called once the model's own element was started; `None` since then.
+    waiting: Option<Vec<Wake>>,
+    /// What an element said last.
+    told: Option<String>,
 }
+
+type Wake = Box<dyn FnOnce() + Send>;
 
 enum ModelEvent {
     Message(gst::Message),
@@ -64,7 +70,7 @@ impl ServedModel {
     }
 
     pub fn status(&self) -> ModelStatus {
-        let ModelState { config, backend, is_loaded, progress, error } = &*self.lock();
+        let ModelState { config, backend, is_loaded, progress, error, .. } = &*self.lock();
         ModelStatus {
             name: config.name.clone(),
             file: config.file.clone(),
@@ -72,6 +78,27 @@ impl ServedModel {
             loaded: *is_loaded,
             progress: *progress,
             error: error.clone(),
+        }
+    }
+
+    /// Whether its own element is still to be started, so that it is the first to have the model. What waits for that is
+    /// woken then.
+    pub fn is_to_start(&self, wake: impl FnOnce() + Send + 'static) -> bool {
+        let mut state = self.lock();
+        state.waiting.as_mut().map(|waiting| waiting.push(Box::new(wake))).is_some()
+    }
+
+    fn has_started(&self) {
+        let waiting = self.lock().waiting.take();
+        waiting.into_iter().flatten().for_each(|wake| wake());
+    }
+
+    /// What an element says about the model, once.
+    pub fn tell(&self, text: &str) {
+        let mut state = self.lock();
+        if state.told.as_deref() != Some(text) {
+            log(&state.config.name, text);
+            state.told = Some(text.into());
         }
     }
 
@@ -93,28 +120,30 @@ impl ServedModel {
     }
 }
 
+/// Whether the message says that this file is loaded.
+fn is_complete(message: &gst::message::Progress, file: &Path) -> bool {
+    let is_of_file = |structure: &gst::StructureRef| structure.get("file").is_ok_and(|of: &str| Path::new(of) == file);
+    bus::progress(message).is_some_and(|(kind, _)| kind == gst::ProgressType::Complete)
+        && message.structure().is_some_and(is_of_file)
+}
+
 /// The number in `… (42 %)`.
 fn percent(text: &str) -> Option<f64> {
     text.strip_suffix(" %)")?.rsplit_once('(')?.1.parse().ok()
 }
 
 impl Model {
-    /// Returns once its description is read, where that is quick, so that this element is the first to have it. `alive`
-    /// is dropped when the thread has ended.
-    pub fn start(config: ModelConfig, number: u64, alive: Sender<()>) -> Result<Self, Failure> {
-        let name = format!("{}#{number}", config.name);
-        let state = ModelState { config, backend: None, is_loaded: false, progress: None, error: None };
+    /// Returns at once: a disk may take long to give its file, and a library to start.
+    pub fn start(config: ModelConfig, number: u64, threads: &Threads) -> Result<Self, Failure> {
+        let (name, subject) = (format!("{}#{number}", config.name), format!("the model {}", config.name));
+        let thread_name = format!("model-{}", config.name);
+        let waiting = Some(Vec::new());
+        let state =
+            ModelState { config, backend: None, is_loaded: false, progress: None, error: None, waiting, told: None };
         let shared = Arc::new(ServedModel { name, state: Mutex::new(state) });
         let (sender, events) = channel();
         let thread = ModelThread { shared: shared.clone(), events, sender: sender.clone(), replacing: None };
-        let first = thread.start_element();
-        let thread_name = format!("model-{}", shared.config().name);
-        let work = move || {
-            thread.work(first);
-            drop(alive);
-        };
-        let spawned = thread::Builder::new().name(thread_name).spawn(work);
-        spawned.map_err(|error| format!("Cannot start a thread for the model {}: {error}.", shared.config().name))?;
+        threads.spawn(thread_name, &subject, move || thread.work())?;
         Ok(Model { shared, events: sender })
     }
 
@@ -152,8 +181,9 @@ struct ModelThread {
 }
 
 impl ModelThread {
-    fn work(mut self, first: Option<ModelElement>) {
-        let mut element = first;
+    fn work(mut self) {
+        let mut element = self.start_element();
+        self.shared.has_started();
         let mut backoff = Backoff::between(RETRY.0, RETRY.1);
         loop {
             let event = match &element {
@@ -241,7 +271,7 @@ impl ModelThread {
                     *last = Some(text);
                 }
             }
-            gst::MessageView::Info(info) => log(&self.shared.config().name, &info.error().to_string()),
+            gst::MessageView::Info(info) => self.shared.tell(&info.error().to_string()),
             gst::MessageView::Progress(progress) => self.shared.note(progress),
             _ => {}
         }
@@ -256,7 +286,8 @@ impl ModelThread {
     /// Whether the message says that the file that is to take over has done so.
     fn has_taken_over(&mut self, message: &gst::Message) -> bool {
         let gst::MessageView::Progress(progress) = message.view() else { return false };
-        if bus::progress(progress).is_none_or(|(kind, _)| kind != gst::ProgressType::Complete) {
+        // The one that was there before may be loaded only now.
+        if !self.replacing.as_ref().is_some_and(|(file, _)| is_complete(progress, file)) {
             return false;
         }
         let Some((file, _)) = self.replacing.take() else { return false };
@@ -278,6 +309,21 @@ impl ModelThread {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A file is set while the first one is still loaded, which then says that it is.
+    #[test]
+    fn another_file_has_not_taken_over_when_the_first_one_is_loaded() {
+        gst::init().unwrap();
+        let says = |kind, file: &str| {
+            let message = gst::message::Progress::builder(kind, "model-load", "Loaded");
+            let message = message.other_field("file", file).build();
+            let gst::MessageView::Progress(message) = message.view() else { panic!("{message:?}") };
+            is_complete(message, Path::new("/m/new.onnx"))
+        };
+        assert!(!says(gst::ProgressType::Complete, "/m/old.onnx"));
+        assert!(!says(gst::ProgressType::Start, "/m/new.onnx"));
+        assert!(says(gst::ProgressType::Complete, "/m/new.onnx"));
+    }
 
     #[test]
     fn the_share_that_is_built_is_in_the_text() {

@@ -1,181 +1,248 @@
 // SPDX-License-Identifier: MPL-2.0
 //! All sources and models, and what can be done to them while they run.
+//!
+//! The lock holds the table alone: what it costs to start something is the cost of a thread. Disks, models and cameras are
+//! waited for in threads of their own, and files are checked before the lock is taken.
 
 use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::watch;
 
-use super::config::{Config, ModelConfig, SourceConfig};
+use super::config::{Config, ModelConfig};
 use super::control::{Control, ModelStatus, Refused, SourceStatus};
 use super::log::log;
 use super::model::{Model, ServedModel};
 use super::stream::SourceStream;
+use super::threads::Threads;
 use super::view;
 use crate::failure::Failure;
 use crate::model_options::check_file;
 
-/// How long all sources together may take to end, with recordings and publishing.
-const STOP_TIMEOUT: Duration = Duration::from_secs(25);
+/// How long all sources together may take to end, with recordings and publishing. A service manager is to see the end
+/// within 5 s.
+const STOP_TIMEOUT: Duration = Duration::from_millis(4500);
+/// The part of it in which frames that are under way come to their end.
+const LAST_FRAMES: Duration = Duration::from_millis(2500);
+/// The same for a source that is removed while the service goes on.
+const LAST_FRAMES_OF_ONE: Duration = Duration::from_secs(10);
 
-pub struct Service(Mutex<ServiceState>);
+pub struct Service {
+    state: Mutex<ServiceState>,
+    threads: Threads,
+}
 
 struct ServiceState {
-    config: Config,
+    config: Arc<Config>,
     models: Vec<Model>,
     streams: Vec<SourceStream>,
     /// Of the model that was started last.
     number: u64,
-    /// Each thread has a sender, which is dropped at its end.
-    alive: Option<Sender<()>>,
-    ended: Receiver<()>,
+    is_ending: bool,
 }
 
 impl Service {
     pub fn start(config: Config) -> Result<Self, Failure> {
-        let (alive, ended) = channel();
-        let none = config.without_sources();
-        let mut running = ServiceState {
-            config: none,
+        let state = ServiceState {
+            config: Arc::new(config.without_sources()),
             models: Vec::new(),
             streams: Vec::new(),
             number: 0,
-            alive: Some(alive),
-            ended,
+            is_ending: false,
         };
-        running.apply(config)?;
-        Ok(Service(Mutex::new(running)))
+        let service = Service { state: Mutex::new(state), threads: Threads::default() };
+        service.reload(config)?;
+        Ok(service)
     }
 
     fn lock(&self) -> MutexGuard<'_, ServiceState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Applies another configuration. What is the same in both goes on without a break.
+    /// Applies another configuration: all of it or, on an error, nothing. What is the same in both goes on without a break.
     pub fn reload(&self, config: Config) -> Result<(), Failure> {
-        self.lock().apply(config)
+        self.lock().apply(config, &self.threads)
     }
 
-    /// Ends everything: returns false where something does not end in time.
-    pub fn stop(&self) -> bool {
-        let mut running = self.lock();
-        running.streams.drain(..).for_each(|stream| stream.stop());
-        // They are released by the last source that has them.
-        running.models.drain(..).for_each(|model| model.stop());
-        running.alive = None;
-        running.ended.recv_timeout(STOP_TIMEOUT) == Err(RecvTimeoutError::Disconnected)
+    /// Ends everything: returns what does not end in time, and is left behind.
+    pub fn stop(&self) -> Vec<String> {
+        {
+            let mut state = self.lock();
+            state.is_ending = true;
+            state.streams.drain(..).for_each(|stream| stream.stop(LAST_FRAMES));
+            // They are released by the last source that has them.
+            state.models.drain(..).for_each(|model| model.stop());
+        }
+        self.threads.wait(STOP_TIMEOUT)
     }
 }
 
+/// What a configuration starts, before it takes effect.
+#[derive(Default)]
+struct Started {
+    models: Vec<Model>,
+    streams: Vec<SourceStream>,
+}
+
+impl Started {
+    fn model(&self, name: &str) -> Option<Arc<ServedModel>> {
+        find(&self.models, name).map(|model| model.shared.clone())
+    }
+
+    fn begin(&mut self, state: &mut ServiceState, config: &Config, threads: &Threads) -> Result<(), Failure> {
+        for model in &config.models {
+            if !state.models.iter().any(|there| becomes(there, model)) {
+                state.number += 1;
+                self.models.push(Model::start(model.clone(), state.number, threads)?);
+            }
+        }
+        for source in &config.sources {
+            if !state.streams.iter().any(|stream| stream.config.name == source.name) {
+                let model = self.model(&source.model).map_or_else(|| state.model(&source.model), Ok)?;
+                self.streams.push(SourceStream::start(source.clone(), model, threads)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn stop(self) {
+        self.streams.iter().for_each(|stream| stream.stop(Duration::ZERO));
+        self.models.iter().for_each(Model::stop);
+    }
+}
+
+fn find<'a>(models: &'a [Model], name: &str) -> Option<&'a Model> {
+    models.iter().find(|model| model.shared.config().name == name)
+}
+
+/// Whether a model goes on as that one, at most with another file.
+fn becomes(model: &Model, wanted: &ModelConfig) -> bool {
+    ModelConfig { file: wanted.file.clone(), ..model.shared.config() } == *wanted
+}
+
 impl ServiceState {
-    fn apply(&mut self, mut config: Config) -> Result<(), Failure> {
+    fn apply(&mut self, mut config: Config, threads: &Threads) -> Result<(), Failure> {
+        self.check_goes_on()?;
         // HTTP stays as it was at the start, and so do the branches for its pictures.
         config.keep_http(&self.config);
-        for model in &config.models {
-            self.set_model(model)?;
+        // First all that can fail: until then nothing that runs is touched.
+        let mut started = Started::default();
+        if let Err(failure) = started.begin(self, &config, threads) {
+            started.stop();
+            return Err(failure);
         }
+        self.set_models(&config, &mut started);
+        self.set_streams(&config, started);
+        self.config = Arc::new(config);
+        Ok(())
+    }
+
+    fn set_models(&mut self, config: &Config, started: &mut Started) {
+        let wanted = |model: &Model| config.models.iter().find(|wanted| becomes(model, wanted));
+        let (stay, go): (Vec<_>, Vec<_>) = self.models.drain(..).partition(|model| wanted(model).is_some());
+        for model in &stay {
+            if let Some(wanted) = wanted(model).filter(|wanted| wanted.file != model.shared.config().file) {
+                model.replace(&wanted.file);
+                retry(&self.streams, &wanted.name);
+            }
+        }
+        self.models = stay;
+        for source in &config.sources {
+            // Of a model with other settings.
+            if let (Some(model), Some(stream)) = (started.model(&source.model), stream(&mut self.streams, &source.name))
+            {
+                stream.change(source.clone(), model);
+            }
+        }
+        go.iter().for_each(Model::stop);
+        self.models.append(&mut started.models);
+        let order = |model: &Model| config.models.iter().position(|wanted| wanted.name == model.shared.config().name);
+        self.models.sort_by_key(order);
+    }
+
+    fn set_streams(&mut self, config: &Config, started: Started) {
         self.streams.retain(|stream| {
             let stays = config.sources.iter().any(|source| source.name == stream.config.name);
             if !stays {
                 log(&stream.config.name, "Removed.");
-                stream.stop();
+                stream.stop(LAST_FRAMES_OF_ONE);
             }
             stays
         });
         for source in &config.sources {
-            self.set_source(source.clone())?;
-        }
-        self.models.retain(|model| {
-            let stays = config.models.iter().any(|wanted| wanted.name == model.shared.config().name);
-            if !stays {
-                model.stop();
+            let Some(stream) = stream(&mut self.streams, &source.name) else { continue };
+            if *stream.config != *source
+                && let Some(model) = find(&self.models, &source.model)
+            {
+                stream.change(source.clone(), model.shared.clone());
             }
-            stays
-        });
-        let order = |name: &str| config.sources.iter().position(|config| config.name == name);
-        self.streams.sort_by_key(|stream| order(&stream.config.name));
-        self.config = config;
-        Ok(())
+        }
+        self.streams.extend(started.streams);
+        let order = |stream: &SourceStream| config.sources.iter().position(|source| source.name == stream.config.name);
+        self.streams.sort_by_key(order);
     }
 
-    fn alive(&self) -> Result<Sender<()>, Failure> {
-        self.alive.clone().ok_or_else(|| "The service ends.".into())
-    }
-
-    /// Starts a model, or changes it: another file is loaded in the background, and other settings are another model.
-    fn set_model(&mut self, config: &ModelConfig) -> Result<(), Failure> {
-        let there = self.models.iter().position(|model| model.shared.config().name == config.name);
-        let Some(position) = there else {
-            self.number += 1;
-            self.models.push(Model::start(config.clone(), self.number, self.alive()?)?);
-            return Ok(());
-        };
-        let now = self.models[position].shared.config();
-        if now == *config {
-            return Ok(());
-        }
-        if (ModelConfig { file: config.file.clone(), ..now }) == *config {
-            self.models[position].replace(&config.file);
-            self.retry(&config.name);
-            return Ok(());
-        }
-        self.number += 1;
-        let model = Model::start(config.clone(), self.number, self.alive()?)?;
-        for stream in self.streams.iter_mut().filter(|stream| stream.config.model == config.name) {
-            stream.change(stream.config.clone(), model.shared.clone());
-        }
-        std::mem::replace(&mut self.models[position], model).stop();
-        Ok(())
-    }
-
-    fn set_source(&mut self, config: SourceConfig) -> Result<(), Failure> {
-        let model = self.model(&config.model)?;
-        match self.streams.iter_mut().find(|stream| stream.config.name == config.name) {
-            Some(stream) if stream.config == config => {}
-            Some(stream) => stream.change(config, model),
-            None => self.streams.push(SourceStream::start(config, model, self.alive()?)?),
-        }
-        Ok(())
+    fn check_goes_on(&self) -> Result<(), Failure> {
+        if self.is_ending { Err("The service ends.".into()) } else { Ok(()) }
     }
 
     fn model(&self, name: &str) -> Result<Arc<ServedModel>, Failure> {
-        let model = self.models.iter().find(|model| model.shared.config().name == name);
-        model.map(|model| model.shared.clone()).ok_or_else(|| format!("There is no model “{name}”.").into())
+        let model = find(&self.models, name).map(|model| model.shared.clone());
+        model.ok_or_else(|| format!("There is no model “{name}”.").into())
     }
 
-    /// Sources that wait because of their model need not do so any longer.
-    fn retry(&self, model: &str) {
-        self.streams.iter().filter(|stream| stream.config.model == model).for_each(SourceStream::retry);
-    }
-
-    fn stream(&self, name: &str) -> Result<usize, Refused> {
+    fn find(&self, name: &str) -> Result<usize, Refused> {
         let position = self.streams.iter().position(|stream| stream.config.name == name);
         position.ok_or_else(|| Refused::Unknown(format!("There is no source “{name}”.")))
     }
 }
 
+fn stream<'a>(streams: &'a mut [SourceStream], name: &str) -> Option<&'a mut SourceStream> {
+    streams.iter_mut().find(|stream| stream.config.name == name)
+}
+
+/// Sources that wait because of their model need not do so any longer.
+fn retry(streams: &[SourceStream], model: &str) {
+    streams.iter().filter(|stream| stream.config.model == model).for_each(SourceStream::retry);
+}
+
+fn invalid(failure: Failure) -> Refused {
+    Refused::Invalid(failure.to_string())
+}
+
 impl Control for Service {
     fn sources(&self) -> Vec<SourceStatus> {
-        self.lock().streams.iter().map(|stream| stream.meter.status(&stream.config)).collect()
+        let streams: Vec<_> =
+            self.lock().streams.iter().map(|stream| (stream.config.clone(), stream.meter.clone())).collect();
+        streams.into_iter().map(|(config, meter)| meter.status(&config)).collect()
     }
 
     fn add_source(&self, source: &serde_json::Value) -> Result<(), Refused> {
-        let mut running = self.lock();
-        let config =
-            running.config.source(source).map_err(|problem| Refused::Invalid(format!("Cannot add it: {problem}")))?;
-        if running.stream(&config.name).is_ok() {
-            return Err(Refused::Exists(format!("There is a source “{}” already.", config.name)));
+        loop {
+            let known = self.lock().config.clone();
+            // Looks at files, which may take long.
+            let config =
+                known.source(source).map_err(|problem| Refused::Invalid(format!("Cannot add it: {problem}")))?;
+            let mut state = self.lock();
+            state.check_goes_on().map_err(invalid)?;
+            if !Arc::ptr_eq(&known, &state.config) {
+                continue; // another configuration came meanwhile
+            }
+            if state.find(&config.name).is_ok() {
+                return Err(Refused::Exists(format!("There is a source “{}” already.", config.name)));
+            }
+            let model = state.model(&config.model).map_err(invalid)?;
+            state.streams.push(SourceStream::start(config, model, &self.threads).map_err(invalid)?);
+            return Ok(());
         }
-        running.set_source(config).map_err(|failure| Refused::Invalid(failure.to_string()))
     }
 
     fn remove_source(&self, name: &str) -> Result<(), Refused> {
-        let mut running = self.lock();
-        let position = running.stream(name)?;
-        running.streams.remove(position).stop();
+        let mut state = self.lock();
+        let position = state.find(name)?;
+        state.streams.remove(position).stop(LAST_FRAMES_OF_ONE);
         log(name, "Removed.");
         Ok(())
     }
@@ -185,19 +252,24 @@ impl Control for Service {
     }
 
     fn replace_model(&self, name: &str, file: &Path) -> Result<(), Refused> {
-        let running = self.lock();
-        let model = running.models.iter().find(|model| model.shared.config().name == name);
+        let known = {
+            let state = self.lock();
+            state.model(name).map_err(|failure| Refused::Unknown(failure.to_string()))?;
+            state.config.clone()
+        };
+        let file = known.path(file);
+        check_file(&file).map_err(invalid)?;
+        let state = self.lock();
+        let model = find(&state.models, name);
         let model = model.ok_or_else(|| Refused::Unknown(format!("There is no model “{name}”.")))?;
-        let file = running.config.path(file);
-        check_file(&file).map_err(|failure| Refused::Invalid(failure.to_string()))?;
         model.replace(&file);
-        running.retry(name);
+        retry(&state.streams, name);
         Ok(())
     }
 
     fn watch(&self, source: &str) -> Result<watch::Receiver<Option<Bytes>>, Refused> {
-        let running = self.lock();
-        let stream = &running.streams[running.stream(source)?];
+        let state = self.lock();
+        let stream = &state.streams[state.find(source)?];
         if stream.config.has_view {
             Ok(view::receive(&stream.pictures))
         } else {
@@ -206,8 +278,74 @@ impl Control for Service {
     }
 
     fn is_ready(&self) -> bool {
-        let running = self.lock();
-        running.models.iter().all(|model| model.shared.status().loaded)
-            && running.streams.iter().all(|stream| stream.meter.is_settled())
+        let state = self.lock();
+        state.models.iter().all(|model| model.shared.status().loaded)
+            && state.streams.iter().all(|stream| stream.meter.is_settled())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::chain;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    fn config(folder: &Path, text: &str) -> Config {
+        chain::start_gstreamer().unwrap();
+        std::fs::create_dir_all(folder).unwrap();
+        let shapes = format!("{}/../tests/models/shapes.onnx", env!("CARGO_MANIFEST_DIR"));
+        let file = folder.join("config.toml");
+        let models = text.replace("MODEL", &format!("file = \"{shapes}\"\nbackend = \"rten\""));
+        std::fs::write(&file, models).unwrap();
+        Config::load(&file).unwrap()
+    }
+
+    fn names(service: &Service) -> (Vec<String>, Vec<String>) {
+        let models = service.models().into_iter().map(|model| model.name).collect();
+        (models, service.sources().into_iter().map(|source| source.name).collect())
+    }
+
+    /// Neither a model nor a source of a configuration is there if one of them cannot be started.
+    #[test]
+    fn a_configuration_is_applied_as_a_whole_or_not_at_all() {
+        let folder = std::env::temp_dir().join(format!("gst-trt-service-{}", std::process::id()));
+        let source = |name: &str, model: &str| {
+            format!(
+                "[[source]]\nname = \"{name}\"\naddress = \"{name}.mp4\"\nmodel = \"{model}\"\nbackoff-min = \"1h\"\nbackoff-max = \"1h\"\n"
+            )
+        };
+        let first = "[[model]]\nname = \"m\"\nMODEL\n".to_string() + &source("stays", "m") + &source("goes", "m");
+        let next =
+            "[[model]]\nname = \"m\"\nbatch-size = 1\ninfer = \"interval=2\"\nMODEL\n[[model]]\nname = \"n\"\nMODEL\n"
+                .to_string()
+                + &source("comes", "n")
+                + &source("stays", "m");
+        let service = Service::start(config(&folder, &first)).unwrap();
+        let before = (vec!["m".to_string()], vec!["stays".to_string(), "goes".to_string()]);
+        assert_eq!(names(&service), before);
+        for more in 0..3 {
+            let running = service.threads.wait(Duration::ZERO).len();
+            service.threads.limit(Some(running + more));
+            let failure = service.reload(config(&folder, &next)).unwrap_err().to_string();
+            assert!(failure.contains("Cannot start a thread for "), "{failure}");
+            service.threads.limit(None);
+            assert_eq!(names(&service), before, "{more}");
+            let stays = |service: &Service| service.lock().model("m").unwrap().config().infer.clone();
+            assert_eq!(stays(&service), "");
+            // What was started for it ends.
+            let ended = std::time::Instant::now() + LIMIT;
+            while service.threads.wait(Duration::from_millis(1)).len() > 3 {
+                assert!(std::time::Instant::now() < ended);
+            }
+        }
+        service.reload(config(&folder, &next)).unwrap();
+        let after = (vec!["m".to_string(), "n".to_string()], vec!["comes".to_string(), "stays".to_string()]);
+        assert_eq!(names(&service), after);
+        assert!(service.stop().is_empty());
+        assert!(service.reload(config(&folder, &next)).unwrap_err().to_string().contains("The service ends"));
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -9,6 +9,8 @@ use gst_base::prelude::*;
 use gsttrt_core::error::Error;
 use gsttrt_core::image::transform::InputSpec;
 
+use super::super::life::{self, OpeningTicket, Reading};
+use super::super::messages;
 use super::super::replacing::{self, ReplaceRequest};
 use super::super::sharing::{self, SharedModel, Successor};
 use super::super::started::StartedModel;
@@ -22,12 +24,16 @@ impl TrtInfer {
         let settings = self.settings.lock().unwrap().clone();
         let Some(session) = self.session() else {
             // The one that is being read is not wanted any more.
-            if let Err(error) = self.open_model(&settings) {
+            let Some(ticket) = self.life.reopen() else { return };
+            let (wanted, element) = (settings, self.obj().downgrade());
+            let cuda = move || element.upgrade().ok_or_else(messages::gone)?.imp().context();
+            let read = move |ticket: &OpeningTicket| StartedModel::read(&wanted, cuda, || ticket.is_wanted());
+            if let Err(error) = life::open(&self.obj(), ticket, move |ticket| Some((read(ticket)?, Reading::First))) {
                 self.obj().post_error(&error);
             }
             return;
         };
-        let frame = *self.frame.lock().unwrap();
+        let frame = self.life.frame();
         let mut formers = sharing::on_other_gpus(&settings, &session.model);
         formers.push(session.model.clone());
         let begun = formers.into_iter().map(|former| {
@@ -36,17 +42,16 @@ impl TrtInfer {
         });
         match begun.collect() {
             // Another one that is being loaded is cancelled.
-            Ok(replacements) => drop(std::mem::replace(&mut *self.replacements.lock().unwrap(), replacements)),
+            Ok(replacements) => self.life.set_replacements(replacements),
             Err(error) => self.obj().post_warning(&error.and_remedy("The model in use stays")),
         }
     }
 
     /// The model is loaded.
     pub fn set_successor(&self, former: &SharedModel, successor: Successor) {
-        let Some(session) = self.session() else { return };
-        // The one in use may be another than at first: for frames of another size, or in another CUDA context.
-        let is_own = session.model.gpu() == former.gpu();
-        sharing::succeed(if is_own { &session.model } else { former }, successor);
+        if self.life.is_started() {
+            sharing::succeed(former, successor);
+        }
     }
 
     /// The model cannot be loaded.
@@ -69,17 +74,13 @@ impl TrtInfer {
     pub(super) fn take_over(&self) {
         let Some(session) = self.session() else { return };
         let Some(successor) = session.model.successor() else { return };
-        let mut offered = self.offered.lock().unwrap();
-        if offered.is_some() {
+        if self.life.offered().is_some() {
             return;
         }
-        let (request, frame) = (&successor.model.request, *self.frame.lock().unwrap());
-        if *session.tensor == frame.map_or_else(|| request.spec.clone(), |frame| request.spec_for(frame)) {
-            drop(offered);
+        let (request, frame) = (&successor.model.request, self.life.frame());
+        if *session.tensor == frame.map_or_else(|| request.spec.clone(), |frame| request.next_spec_for(frame)) {
             self.switch_to(&session, successor, session.tensor.clone());
-        } else {
-            *offered = Some(successor.model.clone());
-            drop(offered);
+        } else if self.life.offer(&successor.model) {
             caps::ask_for_other_tensors(self.obj().sink_pad());
         }
     }
@@ -87,7 +88,7 @@ impl TrtInfer {
     /// Frames have such tensors from now on: switches to the model that upstream was asked to make them for.
     pub(super) fn take_over_for(&self, tensor: &InputSpec) {
         let Some(session) = self.session() else { return };
-        let Some(offered) = self.offered.lock().unwrap().take_if(|model| model.request.wants(tensor)) else { return };
+        let Some(offered) = self.life.take_offered(|model| model.request.wants(tensor)) else { return };
         if let Some(successor) = session.model.successors().find(|successor| Arc::ptr_eq(&successor.model, &offered)) {
             self.switch_to(&session, successor, Arc::new(tensor.clone()));
         }
@@ -95,31 +96,31 @@ impl TrtInfer {
 
     /// The model that upstream makes tensors for.
     pub(super) fn offered(&self, model: &Arc<SharedModel>) -> Arc<SharedModel> {
-        self.offered.lock().unwrap().as_ref().unwrap_or(model).clone()
+        self.life.offered().unwrap_or_else(|| model.clone())
     }
 
     fn switch_to(&self, session: &StartedModel, successor: &Successor, tensor: Arc<InputSpec>) {
-        let mut running = self.running.lock().unwrap();
-        let mut settings = self.settings.lock().unwrap();
-        settings.follow(&successor.settings);
-        let next = StartedModel::succeeded(successor, &settings, tensor);
-        drop(settings);
-        let next = match next {
+        let settings = {
+            let mut settings = self.settings.lock().unwrap();
+            settings.follow(&successor.model.settings);
+            settings.clone()
+        };
+        let next = match StartedModel::succeeded(successor, &settings, tensor) {
             Ok(next) => next,
             Err(error) => {
-                drop(running);
                 self.obj().post_error(&error);
                 return;
             }
         };
-        // No more frames will come to fill the batch of those that wait.
-        if let Some(batcher) = running.batcher.take() {
-            batcher.flush(session.handle.stream());
-        }
+        let mut running = self.running.lock().unwrap();
+        running.let_go(session);
         running.warned_starved = false;
-        self.session.replace(|_| Some(next.clone()));
-        session.handle.leave();
         drop(running);
+        self.life.replace(|_| Some(next.clone()));
+        session.handle.leave();
+        if session.model.latency() != next.model.latency() {
+            self.post_latency();
+        }
         if let Err(error) = self.announce(&next) {
             self.obj().post_warning(&error);
         }

@@ -113,7 +113,12 @@ fn submit_frame(batcher: &Arc<Batcher>, stream: u64, values: &[f32]) -> Result<S
 }
 
 fn outcome(ticket: &PendingOutput) -> std::result::Result<f32, String> {
-    ticket.wait().map(value).map_err(|why| match why {
+    outcome_for(ticket, &CancelToken::default())
+}
+
+/// What the one with that token gets.
+fn outcome_for(ticket: &PendingOutput, token: &CancelToken) -> std::result::Result<f32, String> {
+    ticket.wait(token).map(value).map_err(|why| match why {
         Interrupted::Failed(error) => error.message(),
         Interrupted::Flushing => "left".into(),
     })
@@ -244,7 +249,7 @@ fn pictures_of_a_frame_stay_together() {
     let many = submit_frame(&bench.batcher, 0, &[0.0; 12]).unwrap();
     assert_eq!(bench.batches(), [[0.0; 5]; 2]);
     bench.batcher.flush(0);
-    assert!(many.iter().all(|picture| picture.wait().is_ok()));
+    assert!(many.iter().all(|picture| picture.wait(&CancelToken::default()).is_ok()));
     assert_eq!(submit_frame(&bench.batcher, 0, &[]).unwrap().len(), 0);
     assert_eq!(bench.batcher.counts(), Counts { batches: 5, frames: 18, late: 0 });
 }
@@ -298,6 +303,36 @@ fn a_stream_that_leaves_wakes_only_its_own_waiters() {
     bench.batcher.flush(1);
     assert_eq!(bench.batches(), [[2.0]]);
     assert_eq!(outcome(&other), Ok(2.0));
+}
+
+/// Two branches of a tee wait for the same frame, and one of them stops or is flushed: while the batch waits for its timeout, and
+/// while it is run.
+#[test]
+fn a_waiter_that_may_not_wait_leaves_the_outputs_to_the_others() {
+    for cancel in [CancelToken::set_stopped, CancelToken::set_flushing] {
+        for is_run in [false, true] {
+            let bench = Bench::with(2, if is_run { Duration::ZERO } else { LONG }, true);
+            let ticket = bench.submit(0, 1.0);
+            let [leaving, staying] = [(); 2].map(|()| CancelToken::default());
+            thread::scope(|scope| {
+                let stays = scope.spawn(|| outcome_for(&ticket, &staying));
+                let leaves = scope.spawn(|| outcome_for(&ticket, &leaving));
+                if is_run {
+                    assert_eq!(bench.batches.recv().unwrap(), [1.0]);
+                }
+                bench.batcher.queue.waiters.wait_for(2);
+                cancel(&leaving, true);
+                assert_eq!(leaves.join().unwrap(), Err("left".into()));
+                assert!(!stays.is_finished());
+                assert_eq!(outcome_for(&ticket, &leaving), Err("left".into()), "nor may it wait again");
+                bench.go.send(()).unwrap();
+                bench.batcher.flush(0);
+                assert_eq!(stays.join().unwrap(), Ok(1.0));
+                assert_eq!(outcome_for(&ticket, &leaving), Ok(1.0), "what is there needs no wait");
+            });
+            assert!(leaving.waits.lock().unwrap().is_empty() && staying.waits.lock().unwrap().is_empty());
+        }
+    }
 }
 
 /// Neither the model's thread nor those of other streams may keep a frame that goes on: its tensors return to their pools with it.

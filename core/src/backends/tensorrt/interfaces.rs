@@ -138,7 +138,7 @@ impl ErrorListener {
 
     /// Whether TensorRT had too little memory. It reports that in the text of its log only.
     pub fn is_out_of_memory(&self) -> bool {
-        self.words().contains("memory")
+        self.words().split("; ").any(is_out_of_memory)
     }
 
     /// An error whose cause is what TensorRT logged since.
@@ -148,6 +148,15 @@ impl ErrorListener {
         let cause = if words.is_empty() { "TensorRT gives no reason".to_string() } else { words };
         Error::new(kind, what).cause(cause).out_of_memory(self.is_out_of_memory())
     }
+}
+
+/// Whether a line says that memory could not be had. Others speak of memory too, such as of an illegal memory access, and
+/// then a retry with less of it changes nothing.
+fn is_out_of_memory(line: &str) -> bool {
+    let line = line.to_lowercase();
+    let says = |words: &str| line.contains(words);
+    ["out of memory", "outofmemory", "out_of_memory", "insufficient memory", "not enough memory"].into_iter().any(says)
+        || says("memory") && says("allocat")
 }
 
 unsafe extern "C" fn log_line(_this: *mut c_void, severity: i32, message: *const c_char) {
@@ -476,6 +485,26 @@ mod tests {
         let info = virtual_call!(logger(AbiVersion::V11), 1, () -> InterfaceInfo,);
         // SAFETY: the name is a literal.
         assert_eq!((unsafe { CStr::from_ptr(info.kind) }, info.major, info.minor), (c"ILogger", 1, 0));
+    }
+
+    #[test]
+    fn memory_in_a_line_is_not_always_too_little_of_it() {
+        for line in [
+            "an illegal memory access was encountered",
+            "Cannot use shared memory for this tactic",
+            "Device memory pool is misaligned",
+        ] {
+            assert!(!is_out_of_memory(line), "{line}");
+        }
+        for line in [
+            "Error Code 2: OutOfMemory (no further information)",
+            "CUDA error 2: out of memory",
+            "Requested amount of GPU memory (4096 bytes) could not be allocated.",
+            "Tactic skipped due to insufficient memory on requested size",
+            "Unable to allocate GPU memory",
+        ] {
+            assert!(is_out_of_memory(line), "{line}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::properties::{AnalyticsElement, ElementProperties, PublishElement, TrackElement};
+use super::time;
 
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -31,6 +32,8 @@ pub struct ConfigKeys {
 pub struct SourceKeys {
     pub name: ConfigName,
     pub address: String,
+    /// The password of the user in the address.
+    pub password_file: Option<PathBuf>,
     /// The only one, where it is left out.
     pub model: Option<String>,
     #[serde(default)]
@@ -98,6 +101,7 @@ pub struct HttpKeys {
     pub listen: SocketAddr,
     /// For everything that changes something; without it nothing can be changed.
     pub token: Option<String>,
+    pub token_file: Option<PathBuf>,
 }
 
 fn localhost() -> SocketAddr {
@@ -151,17 +155,55 @@ impl<'de> Deserialize<'de> for ConfigName {
     }
 }
 
-/// A time in seconds.
+/// A time: a number of seconds, or a text with its unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seconds(pub Duration);
 
 impl<'de> Deserialize<'de> for Seconds {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let seconds = f64::deserialize(deserializer)
-            .map_err(|_| de::Error::custom("a time is a number of seconds, such as 10 or 0.5"))?;
-        match (0.0..=1e6).contains(&seconds) {
-            true => Ok(Seconds(Duration::from_secs_f64(seconds))),
-            false => Err(de::Error::custom("a time is 0 to 1000000 seconds")),
+        deserializer.deserialize_any(SecondsVisitor)
+    }
+}
+
+struct SecondsVisitor;
+
+impl SecondsVisitor {
+    fn checked<E: de::Error>(self, time: Option<Duration>) -> Result<Seconds, E> {
+        let time = time.filter(|time| *time <= Duration::from_secs(1_000_000));
+        let time = time.ok_or_else(|| E::custom("a time is 0 to 1000000 seconds"))?;
+        if !time.is_zero() && time < time::SHORTEST {
+            return Err(E::custom(format!("a time is 0, or a millisecond or more: {}", time::FORM)));
+        }
+        Ok(Seconds(time))
+    }
+}
+
+impl Visitor<'_> for SecondsVisitor {
+    type Value = Seconds;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a time, such as \"2s\" or \"500ms\", or a number of seconds, such as 0.5")
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Seconds, E> {
+        self.checked(u64::try_from(value).ok().map(Duration::from_secs))
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Seconds, E> {
+        self.checked(Some(Duration::from_secs(value)))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Seconds, E> {
+        self.checked(Duration::try_from_secs_f64(value).ok())
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<Seconds, E> {
+        match time::parse(value) {
+            Some(time) => self.checked(Some(time)),
+            None => {
+                let shown: String = value.chars().take(64).collect();
+                Err(E::custom(format!("“{shown}” is no time: {}", time::FORM)))
+            }
         }
     }
 }

@@ -2,10 +2,15 @@
 //! The configuration: read, checked, and with everything that a source needs in one place.
 
 mod keys;
+mod launch;
+mod model_file;
+mod places;
 mod properties;
 mod resolved;
+mod secrets;
 #[cfg(test)]
 mod tests;
+mod time;
 mod wording;
 
 pub use resolved::{Config, ModelConfig, PublishConfig, RecordConfig, SourceConfig};

@@ -3,13 +3,14 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use gst::glib;
 use gst::glib::translate::*;
 use gst::prelude::*;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
 
-use super::wording;
+use super::{time, wording};
 
 /// The element whose properties a table has.
 pub trait ConfiguredElement {
@@ -70,9 +71,12 @@ impl<O: ConfiguredElement> ElementProperties<O> {
     }
 
     /// Changes each text that is not one of the further keys.
-    pub fn change(&mut self, change: impl Fn(&str) -> String) {
+    pub fn change<E>(&mut self, change: impl Fn(&str) -> Result<String, E>) -> Result<(), E> {
         let texts = self.values.iter_mut().filter(|(name, _)| !O::MORE.contains(&name.as_str()));
-        texts.for_each(|(_, value)| *value = change(value));
+        for (_, value) in texts {
+            *value = change(value)?;
+        }
+        Ok(())
     }
 
     /// Sets them on the element.
@@ -175,10 +179,23 @@ struct Text<'a>(&'a str, Option<&'a glib::ParamSpec>);
 
 impl Text<'_> {
     fn check<E: de::Error>(&self, text: String) -> Result<String, E> {
-        if let Some(spec) = self.1 {
-            value(spec, &text).map_err(|problem| E::custom(format!("{}: {problem}", self.0)))?;
+        let Some(spec) = self.1 else { return Ok(text) };
+        let wrong = |problem: String| E::custom(format!("{}: {problem}", self.0));
+        let Some(unit) = time::unit(spec) else {
+            return value(spec, &text).map(|_| text).map_err(wrong);
+        };
+        let shown: String = text.chars().take(64).collect();
+        let number = time::in_unit(&text, unit);
+        if value(spec, &number).is_err() {
+            return Err(wrong(format!("“{shown}” is no time: {}", time::FORM)));
         }
-        Ok(text)
+        // Without a unit it is of the element's, which few would think of.
+        let is_bare = number == text;
+        let is_short = |number: u64| number > 0 && u128::from(number) * unit.as_nanos() < time::SHORTEST.as_nanos();
+        if is_bare && unit < Duration::from_micros(1) && number.parse().is_ok_and(is_short) {
+            return Err(wrong(format!("{shown} without a unit is less than a millisecond: {}", time::FORM)));
+        }
+        Ok(number)
     }
 }
 

@@ -8,19 +8,25 @@ use std::time::Duration;
 use gst::prelude::*;
 use gsttrt_core::analytics::parse;
 use gsttrt_core::files::read_regular;
+use gsttrt_publish::destinations;
+use gsttrt_publish::options::PublishOptions;
 use serde::Deserialize;
 
 use super::keys::{ConfigKeys, HttpKeys, ModelKeys, RecordKeys, SourceKeys};
+use super::model_file::ModelSettings;
+use super::places::Places;
 use super::properties::{AnalyticsElement, ElementProperties, PublishElement, TrackElement};
-use super::wording;
-use crate::chain::{self, InferenceElements};
+use super::wording::{KeyError, problem};
+use super::{launch, secrets, wording};
+use crate::chain::InferenceElements;
 use crate::failure::Failure;
 use crate::model_options::{ModelOptions, backend_words, check_file};
-use crate::serve::http::HttpSettings;
+use crate::serve::http::{self, HttpSettings};
 use crate::source::VideoAddress;
 
 /// Bytes of a configuration and of a file with zones.
 const MAX_LENGTH: u64 = 4 << 20;
+const NEEDS_TRACK: &str = "[analytics] needs the ids of [track]: add it, or set analytics = false in the sources";
 /// What trtanalytics calls what happens.
 const EVENTS: [&str; 7] = ["crossed", "entered", "left", "dwelled", "crowded", "uncrowded", "headed"];
 
@@ -29,6 +35,8 @@ pub struct Config {
     pub sources: Vec<SourceConfig>,
     pub models: Vec<ModelConfig>,
     pub http: Option<HttpSettings>,
+    /// What does not work as long as the machine is as it is, such as a file that is not there.
+    pub warnings: Vec<String>,
     /// For sources that come later.
     keys: ConfigKeys,
     /// Relative paths begin here.
@@ -84,15 +92,8 @@ pub struct RecordConfig {
     pub draw: bool,
 }
 
-/// What is wrong, and with which key of the table.
-struct KeyError {
-    key: &'static str,
-    text: String,
-}
-
-fn problem(key: &'static str, text: impl Into<String>) -> KeyError {
-    KeyError { key, text: text.into() }
-}
+/// A table by its name, the number of it where there are several, and what is wrong in it.
+type TableError = (&'static str, usize, KeyError);
 
 impl Config {
     /// Reads and checks a file. GStreamer must have been started.
@@ -107,23 +108,40 @@ impl Config {
             let line = 1 + error.as_bytes()[..byte].iter().filter(|c| **c == b'\n').count();
             format!("Cannot use {shown}: line {line}: it is not a text in UTF-8.")
         })?;
-        let keys: ConfigKeys = toml::from_str(&text).map_err(|error| wording::in_file(file, &text, &error))?;
+        let places = Places::new(&text);
+        let unusable = |text: String| format!("Cannot use {text}");
+        let keys: ConfigKeys =
+            toml::from_str(&text).map_err(|error| unusable(wording::in_file(file, &places, &error)))?;
         let folder = std::path::absolute(file).ok().and_then(|path| Some(path.parent()?.to_path_buf()));
-        Self::of(keys, folder.unwrap_or_default()).map_err(|(table, number, problem)| {
-            let line = wording::line_of(&text, table, number, problem.key);
-            wording::at_line(file, &text, line, &problem.text).into()
-        })
+        let in_file = |(table, number, problem): TableError| {
+            let found = places.line_of(table, number, problem.key);
+            let key = found.filter(|(_, is_there)| *is_there).map(|_| problem.key);
+            wording::at_line(file, found.map(|(line, _)| line), key, &problem.text)
+        };
+        let (mut config, warnings) =
+            Self::of(keys, folder.unwrap_or_default()).map_err(|problem| unusable(in_file(problem)))?;
+        config.warnings = warnings.into_iter().map(in_file).collect();
+        Ok(config)
     }
 
-    fn of(keys: ConfigKeys, folder: PathBuf) -> Result<Self, (&'static str, usize, KeyError)> {
-        let http = keys.http.clone().map(|HttpKeys { listen, token }| HttpSettings { listen, token });
-        let mut config = Config { sources: Vec::new(), models: Vec::new(), http, keys, folder };
+    fn of(keys: ConfigKeys, folder: PathBuf) -> Result<(Self, Vec<TableError>), TableError> {
+        if keys.source.is_empty() && keys.http.is_none() {
+            let text = "there is nothing to do: it has neither a [[source]] nor [http], by which sources can be added";
+            return Err(("source", 0, problem("name", text)));
+        }
+        let mut config =
+            Config { sources: Vec::new(), models: Vec::new(), http: None, warnings: Vec::new(), keys, folder };
+        let mut warnings = Vec::new();
+        config.http = config.http_settings().map_err(|problem| ("http", 0, problem))?;
+        config.check_track().map_err(|problem| ("analytics", 0, problem))?;
         for (number, model) in config.keys.model.clone().iter().enumerate() {
-            let model = config.model(model).map_err(|problem| ("model", number, problem))?;
+            let (model, doubts) = config.model(model).map_err(|problem| ("model", number, problem))?;
             config.models.push(model);
+            warnings.extend(doubts.into_iter().map(|problem| ("model", number, problem)));
         }
         for (number, publish) in config.keys.publish.clone().iter().enumerate() {
-            config.check_publish(number, publish).map_err(|problem| ("publish", number, problem))?;
+            let doubts = config.check_publish(number, publish).map_err(|problem| ("publish", number, problem))?;
+            warnings.extend(doubts.into_iter().map(|problem| ("publish", number, problem)));
         }
         if let Some(record) = &config.keys.record {
             config.record(record).map_err(|problem| ("record", 0, problem))?;
@@ -136,10 +154,47 @@ impl Config {
             if config.sources.iter().any(|other| other.name == source.name) {
                 return Err(("source", number, problem("name", format!("there are two sources “{}”", source.name))));
             }
+            if let VideoAddress::File(path) | VideoAddress::Camera(path) = &source.address
+                && !path.exists()
+            {
+                let text = format!("there is no file {}. The source waits for it", path.display());
+                warnings.push(("source", number, problem("address", text)));
+            }
             config.sources.push(source);
         }
         config.check_files().map_err(|problem| ("publish", 0, problem))?;
-        Ok(config)
+        Ok((config, warnings))
+    }
+
+    fn http_settings(&self) -> Result<Option<HttpSettings>, KeyError> {
+        let Some(HttpKeys { listen, token, token_file }) = &self.keys.http else { return Ok(None) };
+        let token = match (token, token_file) {
+            (Some(_), Some(_)) => return Err(problem("token", "there is token-file, too: one of both is enough")),
+            (Some(token), None) => Some(secrets::expand(token).map_err(|text| problem("token", text))?),
+            (None, Some(file)) => Some(self.secret("token-file", file)?),
+            (None, None) => None,
+        };
+        let settings = HttpSettings { listen: *listen, token };
+        http::check(&settings).map_err(|failure| problem("token", failure.to_string()))?;
+        Ok(Some(settings))
+    }
+
+    /// What a file with a password or a token says.
+    fn secret(&self, key: &'static str, file: &Path) -> Result<String, KeyError> {
+        let file = secrets::expand(&file.to_string_lossy()).map_err(|text| problem(key, text))?;
+        secrets::read(&self.folder.join(file)).map_err(|text| problem(key, text))
+    }
+
+    /// Zones need ids. Said before the zones are read.
+    fn check_track(&self) -> Result<(), KeyError> {
+        let lacks_track = |source: &SourceKeys| {
+            source.analytics.or(&self.keys.analytics).is_some() && source.track.or(&self.keys.track).is_none()
+        };
+        let is_common = self.keys.analytics.is_some() && self.keys.track.is_none();
+        if is_common && (self.keys.source.is_empty() || self.keys.source.iter().all(lacks_track)) {
+            return Err(problem("config", NEEDS_TRACK));
+        }
+        Ok(())
     }
 
     /// The same without anything that runs.
@@ -168,12 +223,13 @@ impl Config {
         self.folder.join(path)
     }
 
-    fn model(&self, keys: &ModelKeys) -> Result<ModelConfig, KeyError> {
+    /// A model, and what may be wrong with it.
+    fn model(&self, keys: &ModelKeys) -> Result<(ModelConfig, Vec<KeyError>), KeyError> {
         let name = keys.name.0.clone();
         if self.models.iter().any(|other| other.name == name) {
             return Err(problem("name", format!("there are two models “{name}”")));
         }
-        let model = ModelConfig {
+        let mut model = ModelConfig {
             name,
             file: self.folder.join(&keys.file),
             labels: keys.labels.as_ref().map(|labels| self.folder.join(labels)),
@@ -189,24 +245,33 @@ impl Config {
         }
         let backends: Vec<_> = backend_words().collect();
         if let Some(backend) = model.backend.as_deref().filter(|backend| !backends.contains(backend)) {
-            return Err(problem(
-                "backend",
-                format!("there is no backend “{backend}”. There are: {}", backends.join(", ")),
-            ));
+            return Err(problem("backend", wording::unknown_value(backend, &backends)));
         }
         if !(1..=1024).contains(&model.batch_size) {
             return Err(problem("batch-size", "a batch has 1 to 1024 frames"));
         }
-        for (key, text) in [("preprocess", &model.preprocess), ("infer", &model.infer), ("nms", &model.nms)] {
-            check_properties(key, text)?;
+        let mut elements = Vec::new();
+        for (key, text) in [("preprocess", &mut model.preprocess), ("infer", &mut model.infer), ("nms", &mut model.nms)]
+        {
+            let (line, element) = launch::check(key, text).map_err(|failure| problem(key, failure.to_string()))?;
+            *text = line;
+            elements.push(element);
         }
-        Ok(model)
+        let setting = |element: usize, name| elements[element].property::<Option<String>>(name).unwrap_or_default();
+        let settings = ModelSettings {
+            file: &model.file,
+            labels: model.labels.as_deref(),
+            batch_size: model.batch_size as usize,
+            input_size: setting(1, "input-size"),
+            layout: setting(2, "layout"),
+        };
+        let warnings = settings.check()?;
+        Ok((model, warnings))
     }
 
     fn stream(&self, keys: &SourceKeys) -> Result<SourceConfig, KeyError> {
         let name = keys.name.0.clone();
-        let address = VideoAddress::parse(&keys.address, &self.folder)
-            .map_err(|failure| problem("address", failure.to_string()))?;
+        let address = self.address(keys)?;
         let models = || self.models.iter().map(|model| model.name.as_str());
         let model = match (&keys.model, &self.models[..]) {
             (Some(model), _) if models().any(|other| other == model) => model.clone(),
@@ -232,10 +297,7 @@ impl Config {
         let track = keys.track.or(&self.keys.track);
         let analytics = keys.analytics.or(&self.keys.analytics).map(|zones| self.analytics(zones)).transpose()?;
         if analytics.is_some() && track.is_none() {
-            return Err(problem(
-                "track",
-                "[analytics] needs the ids of [track]: add it, or set analytics = false here",
-            ));
+            return Err(problem("track", NEEDS_TRACK));
         }
         let record = keys.record.or(&self.keys.record).map(|record| self.record(&record)).transpose()?;
         if record.is_some() && analytics.is_none() {
@@ -262,6 +324,19 @@ impl Config {
         })
     }
 
+    fn address(&self, keys: &SourceKeys) -> Result<VideoAddress, KeyError> {
+        let wrong = |text: String| problem("address", text);
+        let mut address = secrets::expand_address(&keys.address).map_err(wrong)?;
+        if let Some(file) = &keys.password_file {
+            let password = self.secret("password-file", file)?;
+            address = secrets::with_password(&address, &password).map_err(|text| problem("password-file", text))?;
+        }
+        if address.chars().any(char::is_control) {
+            return Err(wrong("an address has no control characters. Write such characters as %0A".into()));
+        }
+        VideoAddress::parse(&address, &self.folder).map_err(|failure| wrong(failure.to_string()))
+    }
+
     /// The destinations of a source.
     fn publish(&self, source: &str, names: Option<&[String]>) -> Result<Vec<PublishConfig>, KeyError> {
         let all = || self.keys.publish.iter();
@@ -273,36 +348,83 @@ impl Config {
             None => true,
             Some(names) => publish.get("name").is_some_and(|name| names.iter().any(|wanted| wanted == name)),
         };
-        let of_source = |publish: &ElementProperties<PublishElement>| {
-            let mut publish = publish.clone();
-            let name = publish.remove("name");
-            publish.change(|text| text.replace("{source}", source));
-            if publish.get("source-id").is_none() {
-                publish.set("source-id", source.into());
-            }
-            let location = publish.get("location").unwrap_or_default();
-            if let Some(path) = file_of(location) {
-                publish.set("location", self.folder.join(path).to_string_lossy().into_owned());
-            }
-            for key in ["password-file", "ca-file", "cert-file", "key-file"] {
-                if let Some(path) = publish.get(key).map(|path| self.folder.join(path)) {
-                    publish.set(key, path.to_string_lossy().into_owned());
-                }
-            }
-            PublishConfig { name, properties: publish }
-        };
-        Ok(all().filter(is_wanted).map(of_source).collect())
+        all().filter(is_wanted).map(|publish| self.destination(publish, source)).collect()
     }
 
-    fn check_publish(&self, number: usize, publish: &ElementProperties<PublishElement>) -> Result<(), KeyError> {
-        if publish.get("location").unwrap_or_default().is_empty() {
+    /// A destination as that source has it.
+    fn destination(
+        &self,
+        publish: &ElementProperties<PublishElement>,
+        source: &str,
+    ) -> Result<PublishConfig, KeyError> {
+        let mut publish = publish.clone();
+        let name = publish.remove("name");
+        publish
+            .change(|text| secrets::expand_address(&text.replace("{source}", source)))
+            .map_err(|text| problem("location", text))?;
+        if publish.get("source-id").is_none() {
+            publish.set("source-id", source.into());
+        }
+        let location = publish.get("location").unwrap_or_default();
+        if let Some(path) = file_of(location) {
+            publish.set("location", self.folder.join(path).to_string_lossy().into_owned());
+        }
+        for key in ["password-file", "ca-file", "cert-file", "key-file"] {
+            if let Some(path) = publish.get(key).map(|path| self.folder.join(path)) {
+                publish.set(key, path.to_string_lossy().into_owned());
+            }
+        }
+        Ok(PublishConfig { name, properties: publish })
+    }
+
+    /// Checks all that is known of a destination before it is connected. Returns what may be right later.
+    fn check_publish(
+        &self,
+        number: usize,
+        publish: &ElementProperties<PublishElement>,
+    ) -> Result<Vec<KeyError>, KeyError> {
+        let location = publish.get("location").unwrap_or_default();
+        if location.is_empty() {
             return Err(problem("location", "the key location is missing"));
         }
         let name = publish.get("name");
         if name.is_some() && self.keys.publish[..number].iter().any(|other| other.get("name") == name) {
             return Err(problem("name", format!("there are two destinations “{}”", name.unwrap_or_default())));
         }
-        Ok(())
+        if let Some(tags) = publish.get("tags").filter(|tags| !tags.trim().is_empty()) {
+            serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(tags).map_err(|error| {
+                problem("tags", format!("it is no JSON object: {error}. Write it like {{\"site\": \"north\"}}"))
+            })?;
+        }
+        let properties = self.destination(publish, "source")?.properties;
+        let location = properties.get("location").unwrap_or_default();
+        if let Some(path) = file_of(location) {
+            return self.check_file_location(publish.get("location").unwrap_or_default(), Path::new(path));
+        }
+        let path = |key| properties.get(key).map(PathBuf::from);
+        let options = PublishOptions {
+            location: location.into(),
+            password_file: path("password-file"),
+            ca_file: path("ca-file"),
+            cert_file: path("cert-file"),
+            key_file: path("key-file"),
+            ..PublishOptions::default()
+        };
+        destinations::open(&options).map_err(|error| problem("location", error.message()))?;
+        Ok(Vec::new())
+    }
+
+    /// A file for results, by its location as it is written, and as a path.
+    fn check_file_location(&self, written: &str, path: &Path) -> Result<Vec<KeyError>, KeyError> {
+        if let Some((word, rest)) = written.split_once("//").filter(|(word, _)| destinations::words().contains(word)) {
+            return Err(problem("location", format!("{written} is no address; did you mean “{word}://{rest}”?")));
+        }
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        if folder.is_dir() {
+            return Ok(Vec::new());
+        }
+        let text = format!("there is no folder {}. Make it, or write to another one", folder.display());
+        Ok(vec![problem("location", text)])
     }
 
     /// Several sources would write over each other's lines.
@@ -382,16 +504,5 @@ fn file_of(location: &str) -> Option<&str> {
     match location.strip_prefix("file:") {
         Some(path) => Some(path.strip_prefix("//").unwrap_or(path)),
         None => (location != "-" && !location.contains("://") && !location.starts_with("unix:")).then_some(location),
-    }
-}
-
-/// Whether the text sets properties of the element and does nothing else.
-fn check_properties(key: &'static str, text: &str) -> Result<(), KeyError> {
-    // A pipeline in a text of properties would be one in each source.
-    let parsed = chain::parse(&format!("trt{key} {text} ! fakesink name=end"));
-    let pipeline = parsed.map_err(|failure| problem(key, failure.to_string()))?;
-    match pipeline.children().len() {
-        2 => Ok(()),
-        _ => Err(problem(key, "it is a text of properties, such as \"interval=2\"")),
     }
 }

@@ -66,14 +66,20 @@ fn defaults_and_names_are_resolved() {
 /// The folder that a service is started in may be any.
 #[test]
 fn files_of_destinations_are_in_the_folder_of_the_configuration() {
-    let keys = ["password-file", "ca-file", "cert-file", "key-file"];
-    let files: String = keys.iter().map(|key| format!("{key} = \"tls/{key}\"\n")).collect();
-    let text = right().replace("location = \"{source}.jsonl\"\n", &format!("location = \"mqtts://server/t\"\n{files}"));
-    let config = load("files.toml", text.as_bytes()).unwrap();
+    let with = |keys: &str| {
+        right().replace("location = \"{source}.jsonl\"\n", &format!("location = \"mqtts://me@server/t\"\n{keys}"))
+    };
+    std::fs::write(folder().join("secret"), "hush").unwrap();
+    let config = load("files.toml", with("password-file = \"secret\"\n").as_bytes()).unwrap();
     let publish = &config.sources[0].publish[0].properties;
-    assert_eq!(publish.get("location"), Some("mqtts://server/t"));
-    for key in keys {
-        assert_eq!(publish.get(key), folder().join("tls").join(key).to_str(), "{key}");
+    assert_eq!(publish.get("location"), Some("mqtts://me@server/t"));
+    assert_eq!(publish.get("password-file"), folder().join("secret").to_str());
+    for keys in ["password-file = \"tls/none\"\n", "ca-file = \"tls/none\"\n"] {
+        let error = load("files.toml", with(keys).as_bytes()).unwrap_err();
+        assert!(
+            error.contains("line 12, location: ") && error.contains(folder().join("tls/none").to_str().unwrap()),
+            "{error}"
+        );
     }
 }
 
@@ -82,21 +88,32 @@ fn a_mistake_is_named_with_its_line() {
     // Each replaces a part of the right one: what is said, and in which line.
     for (number, (old, new, line, said)) in [
         ("[[model]]", "[[modle]]", 1, "no key “modle” here; did you mean “model”?"),
-        ("[[model]]", "[model]", 1, "expected a sequence"),
-        ("[[source]]", "[source]", 19, "expected a sequence"),
+        ("[[model]]", "[model]", 1, "double brackets"),
+        ("[[source]]", "[source]", 19, "double brackets"),
         ("name = \"m\"", "nmae = \"m\"", 2, "did you mean “name”?"),
         ("name = \"m\"", "", 1, "the key name is missing"),
-        ("name = \"m\"", "name = 3", 2, "expected a string"),
+        ("name = \"m\"", "name = 3", 2, "it is the number 3. Write a text in quotes"),
         ("name = \"m\"", "name = \"../m\"", 2, "a name has 1 to 64 letters"),
         ("name = \"m\"", "name = \"m\"\nname = \"n\"", 3, "duplicate key"),
         ("name = \"m\"", "name = \"m\"\nbatch-size = 0", 3, "1 to 1024"),
-        ("name = \"m\"", "name = \"m\"\nbatch-size = -1", 3, "invalid value"),
+        (
+            "name = \"m\"",
+            "name = \"m\"\nbatch-size = -1",
+            3,
+            "it cannot be the number -1. Write a whole number from 0 on",
+        ),
         ("name = \"m\"", "name = \"m\"\nbatch_size = 4", 3, "did you mean “batch-size”?"),
-        ("name = \"m\"", "name = \"m\"\nbackend = \"tensort\"", 3, "There are: auto"),
+        ("name = \"m\"", "name = \"m\"\nbackend = \"tensort\"", 3, "did you mean “tensorrt”? The values are: auto"),
         ("name = \"m\"", "name = \"m\"\nlabels = \"none.txt\"", 3, "There is no file"),
         ("name = \"m\"", "name = \"m\"\ninfer = \"intervall=2\"", 3, "did you mean “interval”?"),
         ("name = \"m\"", "name = \"m\"\nnms = \"colour=red\"", 3, "no property \"colour\""),
         ("name = \"m\"", "name = \"m\"\nnms = \"draw=false ! identity\"", 3, "a text of properties"),
+        ("name = \"m\"", "name = \"m\"\nnms = \"\\u0000\"", 3, "control characters"),
+        ("name = \"m\"", "name = \"m\"\npreprocess = \"\\u001b[31m=1\"", 3, "control characters"),
+        ("name = \"m\"", "name = \"m\"\nnms = \"name=q\"", 3, "name is set by the service"),
+        ("name = \"m\"", "name = \"m\"\ninfer = \"model-file=x.onnx\"", 3, "Use the key file"),
+        ("name = \"m\"", "name = \"m\"\nbatch-size = 8", 3, "batch-size is 8, but the model takes batches of 1"),
+        ("name = \"m\"", "name = \"m\"\nbatch-size = \"8\"", 3, "it is the text \"8\". Write a whole number"),
         ("shapes.onnx", "none.onnx", 3, "There is no file"),
         ("[track]", "[track]\ntrack-tresh = 0.5", 6, "did you mean “track-thresh”?"),
         ("[track]", "[track]\ntrack-thresh = 5", 6, "out of its range"),
@@ -108,9 +125,18 @@ fn a_mistake_is_named_with_its_line() {
         ),
         ("[track]", "[track]\ntracker = \"deepsort\"", 6, "bytetrack, botsort-iou, ocsort, iou"),
         ("[track]", "[track]\ntrack-thresh = \"high\"", 6, "it cannot be “high”"),
-        ("[track]", "[track]\ntracker = []", 6, "expected a text, a number, true or false"),
+        ("[track]", "[track]\ntracker = []", 6, "it is a list. Write a text, a number, true or false"),
         ("[track]", "[track]\nname = \"x\"", 6, "no key “name”"),
-        ("[track]", "", 19, "[analytics] needs the ids of [track]"),
+        ("[track]", "", 8, "[analytics] needs the ids of [track]"),
+        (
+            "[track]",
+            "[track]\nlost-after = 2",
+            6,
+            "2 without a unit is less than a millisecond: write it with its unit",
+        ),
+        ("[track]", "[track]\nlost-after = \"long\"", 6, "“long” is no time: write it with its unit, such as \"2s\""),
+        ("[track]", "[track]\nlost-after = 0.5", 6, "“0.5” is no time"),
+        ("[track]", "[track]\n\n[track.more]\nx = 1", 7, "no key “more”"),
         ("\"tripwires\"", "\"tripwire\"", 8, "tripwires"),
         ("config = ", "config-file = \"none.json\"\nconfig = ", 9, "one of both"),
         ("[0.5, 1]", "[0.5]", 8, ""),
@@ -122,7 +148,21 @@ fn a_mistake_is_named_with_its_line() {
         ("folder = \"r\"", "folder = \"r\"\npre-roll = nan", 16, "0 to 1000000 seconds"),
         ("folder = \"r\"", "folder = \"r\"\nevents = [\"crosed\"]", 16, "did you mean “crossed”?"),
         ("folder = \"r\"", "folder = \"r\"\nmax-length = 0", 16, "at least 1 second"),
-        ("folder = \"r\"", "folder = 7", 15, "expected path string"),
+        ("folder = \"r\"", "folder = 7", 15, "it is the number 7. Write a path in quotes"),
+        ("folder = \"r\"", "folder = \"r\"\npre-roll = \"5 parsecs\"", 16, "“5 parsecs” is no time"),
+        ("folder = \"r\"", "folder = \"r\"\npre-roll = \"10us\"", 16, "a millisecond or more"),
+        ("location = \"{source}.jsonl\"", "location = \"mqtt//h/t\"", 12, "did you mean “mqtt://h/t”?"),
+        ("location = \"{source}.jsonl\"", "location = \"mqtt://h\"", 12, "topic"),
+        ("location = \"{source}.jsonl\"", "location = \"mqt://h/t\"", 12, "nothing is known about mqt://"),
+        ("name = \"p\"", "name = \"p\"\ntags = \"north\"", 12, "it is no JSON object"),
+        ("name = \"p\"", "name = \"p\"\npublish-every = 5", 12, "less than a millisecond"),
+        ("[http]", "[http]\nlisten = \"0.0.0.0:8090\"", 17, "without a token everyone"),
+        ("[http]", "[http]\ntoken = \"short\"", 18, "16 or more"),
+        ("[http]", "[http]\ntoken-file = \"none\"", 18, "cannot read"),
+        ("[http]", "[http]\ntoken = \"${NO_SUCH_VARIABLE}\"", 18, "no variable NO_SUCH_VARIABLE"),
+        ("rtsp://me:secret", "rtsp://me:${NO_SUCH_VARIABLE}", 21, "no variable NO_SUCH_VARIABLE"),
+        ("rtsp://me:secret", "rtsp://me:\\u001b", 21, "control characters"),
+        ("name = \"s\"", "name = \"s\"\npassword-file = \"none\"", 21, "cannot read"),
         ("[http]", "[http]\nlisten = \"here\"", 18, "“here” is no address with a port. Write it like 127.0.0.1:8090"),
         ("[http]", "[http]\nlisten = \"8091\"", 18, "Write it like 127.0.0.1:8091"),
         ("[http]", "[http]\nlisten = \":8091\"", 18, "Write it like 127.0.0.1:8091"),
@@ -134,17 +174,22 @@ fn a_mistake_is_named_with_its_line() {
         ("rtsp://me", "rstp://me", 21, "no element here for such an address"),
         ("rtsp://me:secret@camera/1", "", 21, "Give a file"),
         ("name = \"s\"", "name = \"s\"\nmodel = \"n\"", 21, "no model “n”"),
-        ("name = \"s\"", "name = \"s\"\nmodel = [1]", 21, "expected a string"),
+        ("name = \"s\"", "name = \"s\"\nmodel = [1]", 21, "it is a list. Write a text in quotes"),
         ("name = \"s\"", "name = \"s\"\nloop = true", 21, "only files have loop"),
         ("name = \"s\"", "name = \"s\"\nsync = true", 21, "only files have sync"),
         ("name = \"s\"", "name = \"s\"\ntimeout = 0", 21, "above 0"),
-        ("name = \"s\"", "name = \"s\"\ntimeout = \"ten\"", 21, "a time is a number of seconds, such as 10 or 0.5"),
+        (
+            "name = \"s\"",
+            "name = \"s\"\ntimeout = \"ten\"",
+            21,
+            "“ten” is no time: write it with its unit, such as \"2s\"",
+        ),
         ("name = \"s\"", "name = \"s\"\nmax-queued = 0", 21, "1 to 1024 frames"),
         ("name = \"s\"", "name = \"s\"\nbackoff-max = 0.1", 21, "not below backoff-min"),
         ("name = \"s\"", "name = \"s\"\npublish = [\"q\"]", 21, "no publish “q”"),
-        ("name = \"s\"", "name = \"s\"\nrecord = 1", 21, "expected true, false or a table"),
+        ("name = \"s\"", "name = \"s\"\nrecord = 1", 21, "it is the number 1. Write true, false or a table"),
         ("name = \"s\"", "name = \"s\"\ntrack = {tracker = 1.5}", 21, "there is no value “1.5” here"),
-        ("name = \"s\"", "name = \"s\"\nanalytics = {config-file = \"none.json\"}", 19, "cannot read"),
+        ("name = \"s\"", "name = \"s\"\nanalytics = {config-file = \"none.json\"}", 21, "cannot read"),
         ("name = \"s\"", "name = \"s", 20, ""),
         ("name = \"s\"", "name = ", 20, ""),
         ("name = \"s\"", "name", 20, ""),
@@ -216,10 +261,88 @@ fn a_source_that_comes_later_is_checked_alike() {
         (serde_json::json!({"name": "new", "adress": "a"}), "did you mean “address”?"),
         (serde_json::json!({"name": "a/b", "address": "a"}), "a name has"),
         (serde_json::json!({"name": "a", "address": "a", "model": "n"}), "no model “n”"),
-        (serde_json::json!([1]), "expected"),
-        (serde_json::json!(null), "invalid type"),
+        (serde_json::json!([1]), "Write"),
+        (serde_json::json!(null), "it is null"),
     ] {
         let error = config.source(&keys).unwrap_err();
         assert!(error.contains(said), "{keys}: {error}");
+    }
+}
+
+#[test]
+fn a_time_has_one_unit_wherever_it_is_written() {
+    let config = right()
+        .replace("[track]", "[track]\nlost-after = \"2s\"")
+        .replace("name = \"p\"", "name = \"p\"\npublish-every = \"500ms\"\ntimeout = \"1.5s\"")
+        .replace("folder = \"r\"", "folder = \"r\"\npre-roll = \"0.1min\"\npost-roll = 3")
+        .replace("name = \"m\"", "name = \"m\"\ninfer = \"batch-timeout=20ms\"")
+        + "timeout = \"2500ms\"\nbackoff-min = 0\n";
+    let config = load("times.toml", config.as_bytes()).unwrap();
+    let source = &config.sources[0];
+    assert_eq!(source.track.as_ref().unwrap().get("lost-after"), Some("2000000000"));
+    let publish = &source.publish[0].properties;
+    assert_eq!((publish.get("publish-every"), publish.get("timeout")), (Some("500000000"), Some("1500000000")));
+    let record = source.record.as_ref().unwrap();
+    assert_eq!((record.pre_roll.as_secs(), record.post_roll.as_secs()), (6, 3));
+    assert_eq!((source.timeout.as_millis(), source.backoff.0.as_millis()), (2500, 0));
+    assert_eq!(config.models[0].infer, "batch-timeout=20000");
+}
+
+/// Secrets come from files and the environment, and are in no error.
+#[test]
+fn secrets_need_not_stand_in_the_file() {
+    std::fs::write(folder().join("password"), "p@ss/word\n").unwrap();
+    std::fs::write(folder().join("token"), "0123456789abcdef-file\n").unwrap();
+    let config = right()
+        .replace("rtsp://me:secret@", "rtsp://me@")
+        .replace("[http]", "[http]\ntoken-file = \"token\"")
+        .replace("{source}.jsonl", "${CARGO_MANIFEST_DIR}/{source}.jsonl")
+        + "password-file = \"password\"\n";
+    let config = load("secrets.toml", config.as_bytes()).unwrap();
+    let source = &config.sources[0];
+    assert_eq!(source.address, crate::source::VideoAddress::Uri("rtsp://me:p%40ss%2Fword@camera/1".into()));
+    assert_eq!(source.address.shown(), "rtsp://camera/1");
+    assert_eq!(config.http.unwrap().token.as_deref(), Some("0123456789abcdef-file"));
+    let location = source.publish[0].properties.get("location").unwrap();
+    assert_eq!(location, format!("{}/s.jsonl", std::env::var("CARGO_MANIFEST_DIR").unwrap()));
+}
+
+/// What may come later does not keep the service from starting, and is told.
+#[test]
+fn what_is_not_there_yet_is_a_warning() {
+    let config = |old: &str, new: &str| load("later.toml", right().replace(old, new).as_bytes()).unwrap().warnings;
+    assert_eq!(config("[http]", "[http]"), Vec::<String>::new());
+    for (old, new, line, said) in [
+        ("rtsp://me:secret@camera/1", "nofile.mp4", "line 21, address: ", "there is no file"),
+        (
+            "{source}.jsonl",
+            "/nonexistent/dir/{source}.jsonl",
+            "line 12, location: ",
+            "there is no folder /nonexistent/dir",
+        ),
+    ] {
+        let warnings = config(old, new);
+        assert!(matches!(&warnings[..], [only] if only.contains(line) && only.contains(said)), "{warnings:?}");
+    }
+    std::fs::write(folder().join("labels.txt"), "one\ntwo\nthree\n").unwrap();
+    let warnings = config("name = \"m\"", "name = \"m\"\nlabels = \"labels.txt\"");
+    assert!(
+        matches!(&warnings[..], [only] if only.contains("line 3: ") && only.contains("against 3 labels")),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+fn a_model_is_read() {
+    std::fs::write(folder().join("random.onnx"), [7; 3000]).unwrap();
+    let error = load("random.toml", right().replace(&shapes(), "random.onnx").as_bytes()).unwrap_err();
+    assert!(error.contains("line 3: ") && error.contains("random.onnx"), "{error}");
+}
+
+#[test]
+fn an_empty_file_is_nothing_to_do() {
+    for text in ["", "\n# later\n", "[track]\n"] {
+        let error = load("empty.toml", text.as_bytes()).unwrap_err();
+        assert!(error.contains("there is nothing to do"), "{error}");
     }
 }

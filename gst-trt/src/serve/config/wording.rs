@@ -3,6 +3,18 @@
 
 use gsttrt_core::words::nearest;
 
+use super::places::Places;
+
+/// What is wrong, and with which key of the table.
+pub struct KeyError {
+    pub key: &'static str,
+    pub text: String,
+}
+
+pub fn problem(key: &'static str, text: impl Into<String>) -> KeyError {
+    KeyError { key, text: text.into() }
+}
+
 pub fn unknown_key(key: &str, known: &[&str]) -> String {
     unknown("key", key, known)
 }
@@ -44,19 +56,56 @@ pub fn of_serde(message: &str) -> String {
     {
         return format!("the key {key} is missing");
     }
+    for (found, kind) in [("invalid type: ", "it is"), ("invalid value: ", "it cannot be")] {
+        if let Some((is, wanted)) = message.strip_prefix(found).and_then(|rest| rest.split_once(", expected ")) {
+            if is == "map" && wanted == "a sequence" {
+                return "there can be several of these tables. Write it in double brackets, such as [[source]]".into();
+            }
+            return format!("{kind} {}. Write {}", written(is), in_words(wanted));
+        }
+    }
     message.into()
 }
 
-/// An error of a file, with its line and the key on it.
-pub fn in_file(file: &std::path::Path, text: &str, error: &toml::de::Error) -> String {
-    let line = error
-        .span()
-        .map(|span| 1 + text.as_bytes()[..span.start.min(text.len())].iter().filter(|c| **c == b'\n').count());
-    at_line(file, text, line, &of_serde(error.message()))
+/// A value as serde names it.
+fn written(value: &str) -> String {
+    let value = value.replace('`', "");
+    match value.split_once(' ') {
+        Some(("string", text)) => format!("the text {text}"),
+        Some(("integer" | "floating", number)) => {
+            format!("the number {}", number.trim_start_matches("point ").trim_end_matches(".0"))
+        }
+        Some(("boolean", word)) => word.into(),
+        _ if value == "sequence" => "a list".into(),
+        _ if value == "map" => "a table".into(),
+        _ if value == "null" => "null".into(),
+        _ => value,
+    }
 }
 
-pub fn at_line(file: &std::path::Path, text: &str, line: Option<usize>, problem: &str) -> String {
-    let key = line.and_then(|line| text.lines().nth(line - 1)?.split_once('=')).map(|(key, _)| key.trim());
+/// What serde expects.
+fn in_words(wanted: &str) -> String {
+    match wanted {
+        "a string" => "a text in quotes".into(),
+        "path string" => "a path in quotes".into(),
+        "a boolean" => "true or false".into(),
+        "a sequence" => "a list, such as [\"a\", \"b\"]".into(),
+        "u32" | "u64" | "usize" => "a whole number from 0 on".into(),
+        "f64" => "a number".into(),
+        wanted if wanted.starts_with("struct ") || wanted == "a map" => "a table with keys".into(),
+        wanted => wanted.into(),
+    }
+}
+
+/// An error of a file, with its line and the key on it.
+pub fn in_file(file: &std::path::Path, places: &Places, error: &toml::de::Error) -> String {
+    let byte = error.span().map(|span| span.start);
+    let key = byte.and_then(|byte| places.key_at(byte));
+    at_line(file, byte.map(|byte| places.line(byte)), key, &of_serde(error.message()))
+}
+
+/// The file, the place in it, and what is wrong there.
+pub fn at_line(file: &std::path::Path, line: Option<usize>, key: Option<&str>, problem: &str) -> String {
     let key = key.filter(|key| !key.is_empty() && key.len() <= 64 && !problem.contains(*key));
     let place = match (line, key) {
         (Some(line), Some(key)) => format!("line {line}, {key}: "),
@@ -64,18 +113,5 @@ pub fn at_line(file: &std::path::Path, text: &str, line: Option<usize>, problem:
         (None, _) => String::new(),
     };
     let end = if problem.ends_with(['.', '?']) { "" } else { "." };
-    format!("Cannot use {}: {place}{problem}{end}", file.display())
-}
-
-/// The line of a key, or of the header, of a table: the one of that number where there are several.
-pub fn line_of(text: &str, table: &str, number: usize, key: &str) -> Option<usize> {
-    let headers = [format!("[{table}]"), format!("[[{table}]]")];
-    let is_header = |line: &str| line.trim_start().starts_with('[');
-    let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
-    let (header, _) =
-        lines.by_ref().filter(|(_, line)| headers.iter().any(|header| line.trim() == header)).nth(number)?;
-    let found = lines
-        .take_while(|(_, line)| !is_header(line))
-        .find(|(_, line)| line.split('=').next().is_some_and(|name| name.trim() == key));
-    Some(found.map_or(header, |(line, _)| line))
+    format!("{}: {place}{problem}{end}", file.display())
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Sources and models: listed, added, removed, replaced.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Path as Segments, Request, State};
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::ServerState;
 use super::answer::{ApiError, json, object};
-use crate::serve::control::SourceStatus;
+use crate::serve::control::{Control, Refused, SourceStatus};
 
 /// The name in the path, which may be any text in percent-encoding.
 pub struct PathName(pub String);
@@ -41,6 +41,23 @@ impl ServerState {
     }
 }
 
+impl ServerState {
+    /// Something that looks at files, which a disk may hold up, without holding up other requests.
+    async fn in_background<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn Control) -> Result<T, Refused> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let service = self.service.clone();
+        match tokio::task::spawn_blocking(move || work(&*service)).await {
+            Ok(done) => Ok(done?),
+            Err(_) => {
+                let text = "The request failed by a fault of the program. The journal has what it says.";
+                Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, text))
+            }
+        }
+    }
+}
+
 pub async fn sources(State(context): State<Arc<ServerState>>) -> Response {
     json(StatusCode::OK, &context.service.sources())
 }
@@ -51,11 +68,11 @@ pub async fn source(State(context): State<Arc<ServerState>>, PathName(name): Pat
 
 pub async fn add_source(State(context): State<Arc<ServerState>>, request: Request) -> Result<Response, ApiError> {
     let source = Value::Object(object(request, context.limits.body).await?);
-    context.service.add_source(&source)?;
-    let name = source["name"].as_str().unwrap_or_default();
-    match context.find(name) {
+    let name = source["name"].as_str().unwrap_or_default().to_string();
+    context.in_background(move |service| service.add_source(&source)).await?;
+    match context.find(&name) {
         Ok(status) => {
-            let location = format!("/sources/{}", encoded(name));
+            let location = format!("/sources/{}", encoded(&name));
             Ok(([(header::LOCATION, location)], json(StatusCode::CREATED, &status)).into_response())
         }
         // Removed by another client since.
@@ -82,13 +99,14 @@ pub async fn replace_model(
 ) -> Result<Response, ApiError> {
     let wish = object(request, context.limits.body).await?;
     let file = match (wish.get("file"), wish.len()) {
-        (Some(Value::String(file)), 1) if !file.is_empty() => file,
+        (Some(Value::String(file)), 1) if !file.is_empty() => PathBuf::from(file),
         _ => {
             let text = "The model is not replaced: the body has one key, file, with a path. Send {\"file\": \"PATH\"}.";
             return Err(ApiError::new(StatusCode::BAD_REQUEST, text));
         }
     };
-    context.service.replace_model(&name, Path::new(file))?;
+    let wanted = name.clone();
+    context.in_background(move |service| service.replace_model(&wanted, &file)).await?;
     let model = context.service.models().into_iter().find(|model| model.name == name);
     // It is loaded in the background.
     Ok(json(StatusCode::ACCEPTED, &model))

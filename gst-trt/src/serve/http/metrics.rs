@@ -9,8 +9,8 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 
-use super::ServerState;
-use crate::serve::control::{Control, ModelStatus, Published, Quantiles, SourceStatus, State as SourceState};
+use super::{ServerState, process};
+use crate::serve::control::{Control, ModelStatus, Published, Quantiles, SourceStatus, State as SourceState, Summary};
 
 pub async fn metrics(State(context): State<Arc<ServerState>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], exposition(&*context.service))
@@ -31,7 +31,11 @@ fn exposition(service: &dyn Control) -> String {
     write_models(&mut text, &service.models());
     let sources = service.sources();
     write_sources(&mut text, &sources);
+    write_counted(&mut text, &sources);
     write_published(&mut text, &sources);
+    for (name, kind, help, value) in process::metrics() {
+        text.whole(name, kind, help, value);
+    }
     text.0
 }
 
@@ -87,26 +91,66 @@ fn write_sources(text: &mut Exposition, sources: &[SourceStatus]) {
     each("queued_frames", "gauge", "Frames that wait for the model.", &|source| source.queued as f64);
     each("objects", "gauge", "Objects in the last frame.", &|source| source.objects as f64);
     each("restarts_total", "counter", "Starts after a failure.", &|source| source.restarts as f64);
+    each("left_behind_pipelines", "gauge", "Earlier attempts that do not end.", &|source| source.left_behind as f64);
     each("recording", "gauge", "1 while events are recorded to a file.", &|source| f64::from(source.recording));
 
-    let mut quantiles = |name, help, value: &dyn Fn(&SourceStatus) -> Option<Quantiles>| {
+    text.family("last_frame_timestamp_seconds", "gauge", "When the last frame had its results, in seconds since 1970.");
+    for source in sources {
+        if let Some(time) = source.last_frame {
+            text.sample("last_frame_timestamp_seconds", &[("source", &source.name)], time.as_secs_f64());
+        }
+    }
+    let mut summaries = |name: &str, help, value: &dyn Fn(&SourceStatus) -> Option<Summary>| {
         text.family(name, "summary", help);
         for source in sources {
             let Some(found) = value(source) else { continue };
-            for (quantile, value) in [("0.5", found.p50), ("0.95", found.p95), ("0.99", found.p99)] {
-                text.sample(name, &[("source", &source.name), ("quantile", quantile)], value);
-            }
+            write_quantiles(text, name, source, Quantiles { p50: found.p50, p95: found.p95, p99: found.p99 });
+            text.sample(&format!("{name}_sum"), &[("source", &source.name)], found.sum);
+            text.sample(&format!("{name}_count"), &[("source", &source.name)], found.count);
         }
     };
-    quantiles("latency_seconds", "From the decoder to a frame's results.", &|source| source.latency);
+    summaries("latency_seconds", "From the decoder to a frame's results.", &|source| source.latency);
     let from_camera = "From the capture of a frame, where the camera says when that was, to its results.";
-    quantiles("camera_latency_seconds", from_camera, &|source| source.latency_from_camera);
-    quantiles("gpu_seconds", "The GPU's time for a frame's inference.", &|source| source.gpu);
+    summaries("camera_latency_seconds", from_camera, &|source| source.latency_from_camera);
+    // The element knows no sum of it.
+    text.family("gpu_seconds", "summary", "The GPU's time for a frame's inference.");
+    for source in sources {
+        if let Some(found) = source.gpu {
+            write_quantiles(text, "gpu_seconds", source, found);
+        }
+    }
+}
 
+fn write_quantiles(text: &mut Exposition, name: &str, source: &SourceStatus, found: Quantiles) {
+    for (quantile, value) in [("0.5", found.p50), ("0.95", found.p95), ("0.99", found.p99)] {
+        text.sample(name, &[("source", &source.name), ("quantile", quantile)], value);
+    }
+}
+
+/// What trtanalytics counts.
+fn write_counted(text: &mut Exposition, sources: &[SourceStatus]) {
     text.family("events_total", "counter", "Events of zones and lines by their kind.");
     for source in sources {
         for (kind, number) in &source.events {
             text.sample("events_total", &[("source", &source.name), ("kind", kind)], number);
+        }
+    }
+    text.family("zone_objects", "gauge", "Objects in a zone now, of the classes that have been in it.");
+    for source in sources {
+        for zone in &source.zones {
+            for (class, number) in &zone.objects {
+                let labels = [("source", source.name.as_str()), ("zone", &zone.name), ("class", class)];
+                text.sample("zone_objects", &labels, number);
+            }
+        }
+    }
+    text.family("crossings_total", "counter", "Objects that have crossed a line.");
+    for source in sources {
+        for line in &source.lines {
+            for (direction, number) in [("forward", line.forward), ("backward", line.backward)] {
+                let labels = [("source", source.name.as_str()), ("line", &line.name), ("direction", direction)];
+                text.sample("crossings_total", &labels, number);
+            }
         }
     }
 }
@@ -117,8 +161,8 @@ fn write_published(text: &mut Exposition, sources: &[SourceStatus]) {
     let mut each = |name, kind, help, value: &dyn Fn(&Published) -> u64| {
         text.family(name, kind, help);
         for (source, destinations) in &all {
-            for (location, published) in destinations {
-                text.sample(name, &[("source", &source.name), ("destination", location)], value(published));
+            for (destination, published) in destinations {
+                text.sample(name, &[("source", &source.name), ("destination", destination)], value(published));
             }
         }
     };
@@ -129,11 +173,16 @@ fn write_published(text: &mut Exposition, sources: &[SourceStatus]) {
     });
 }
 
-/// By their locations, of which each can be there once: two publishers to one place count together.
+/// By their names, and where they have none by their locations, of which each can be there once: two publishers to one place
+/// count together.
 fn destinations(published: &[Published]) -> BTreeMap<&str, Published> {
     let mut found = BTreeMap::new();
     for one in published {
-        let sum = found.entry(&*one.location).or_insert_with(|| Published { sent: 0, dropped: 0, ..one.clone() });
+        let sum = found.entry(one.name.as_ref().unwrap_or(&one.location).as_str()).or_insert_with(|| Published {
+            sent: 0,
+            dropped: 0,
+            ..one.clone()
+        });
         sum.sent += one.sent;
         sum.dropped += one.dropped;
         sum.connected &= one.connected;
@@ -147,6 +196,11 @@ struct Exposition(String);
 impl Exposition {
     fn family(&mut self, name: &str, kind: &str, help: &str) {
         let _ = write!(self.0, "# HELP gst_trt_{name} {help}\n# TYPE gst_trt_{name} {kind}\n");
+    }
+
+    /// A metric of another family of names, without labels.
+    fn whole(&mut self, name: &str, kind: &str, help: &str, value: f64) {
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n");
     }
 
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {

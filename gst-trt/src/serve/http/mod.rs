@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The HTTP side of a service: what it does, as JSON, pictures, metrics and a page, and what changes it.
 //!
-//! * `connections`: one thread, on which each connection is a task with limits on time and size.
+//! * `connections`: one thread, on which each connection is a task with limits on time and size. What looks at files goes
+//!   to others.
 //! * `access`: who may ask for what. `routes`: which function answers what. `answer`: bodies and errors.
-//! * `entries`: sources and models. `pictures`, `metrics`, `health`, `page`: what their names say.
+//! * `entries`: sources and models. `pictures`, `metrics`, `process`, `health`, `page`: what their
+//!   names say.
 
 mod access;
 mod answer;
@@ -13,6 +15,7 @@ mod health;
 mod metrics;
 mod page;
 mod pictures;
+mod process;
 mod routes;
 #[cfg(test)]
 mod tests;
@@ -88,6 +91,11 @@ pub struct HttpServer {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Whether it may be listened there, with that token.
+pub fn check(settings: &HttpSettings) -> Result<(), Failure> {
+    Access::new(settings).map(drop)
+}
+
 /// Listens, and answers in a thread of its own.
 pub fn start(settings: &HttpSettings, service: Arc<dyn Control>) -> Result<HttpServer, Failure> {
     start_within(ClientLimits::default(), settings, service)
@@ -111,8 +119,11 @@ fn start_within(
     let watchers = Arc::new(Semaphore::new(limits.watchers));
     let context = Arc::new(ServerState { service, access, limits, watchers });
     let (stop, stopped) = oneshot::channel();
-    // With the runtime, all connections end.
-    let work = move || runtime.block_on(connections::serve(listener, context, stopped));
+    // With the runtime, all connections end. What waits for a disk is left behind.
+    let work = move || {
+        runtime.block_on(connections::serve(listener, context, stopped));
+        runtime.shutdown_background();
+    };
     let thread = thread::Builder::new().name("http".into()).spawn(work).map_err(cannot)?;
     Ok(HttpServer { address, stop: Some(stop), thread: Some(thread) })
 }

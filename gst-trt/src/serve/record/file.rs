@@ -2,7 +2,6 @@
 //! A recording: an MP4 file that gets its name once it is whole.
 
 use std::path::{Path, PathBuf};
-use std::thread::{self, JoinHandle};
 
 use gst::ClockTime;
 use gst::prelude::*;
@@ -11,7 +10,6 @@ use gsttrt_publish::clock;
 use super::ring::Encoded;
 use crate::chain::{self, element};
 use crate::failure::Failure;
-use crate::serve::log::log;
 
 /// For the last bytes, on a slow disk.
 const EOS_TIMEOUT: ClockTime = ClockTime::from_seconds(30);
@@ -22,21 +20,20 @@ pub struct RecordingFile {
     input: gst_app::AppSrc,
     /// The time stamp that becomes 0.
     origin: ClockTime,
-    begun: ClockTime,
 }
 
 impl RecordingFile {
     /// A file named after the source and the time of the day.
-    pub fn create(folder: &Path, source: &str, caps: &gst::CapsRef, first: &Encoded) -> Result<Self, Failure> {
+    pub fn create(folder: &Path, source: &str, caps: &gst::Caps, first: &Encoded) -> Result<Self, Failure> {
         let path = free_name(folder, source);
         let pipeline =
             chain::parse("appsrc name=in format=time max-bytes=0 ! mux.video_0 mp4mux name=mux ! filesink name=out")?;
         element(&pipeline, "out").set_property("location", part(&path));
         let input = element(&pipeline, "in").downcast::<gst_app::AppSrc>().expect("it is an appsrc");
-        input.set_caps(Some(&caps.to_owned()));
+        input.set_caps(Some(caps));
         let times = [first.buffer.dts(), first.buffer.pts()];
         let origin = times.into_iter().flatten().min().unwrap_or(ClockTime::ZERO);
-        let file = RecordingFile { path, pipeline, input, origin, begun: first.time };
+        let file = RecordingFile { path, pipeline, input, origin };
         if file.pipeline.set_state(gst::State::Playing).is_err() {
             let failure = file.failure();
             file.discard();
@@ -55,9 +52,13 @@ impl RecordingFile {
         self.input.push_buffer(buffer).map(drop).map_err(|_| self.failure())
     }
 
-    /// How long it is with a frame of that time.
-    pub fn length(&self, time: ClockTime) -> ClockTime {
-        time.saturating_sub(self.begun)
+    /// Bytes that the disk has not taken yet.
+    pub fn waiting(&self) -> usize {
+        self.input.current_level_bytes() as usize
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     fn failure(&self) -> Failure {
@@ -71,19 +72,8 @@ impl RecordingFile {
         format!("Cannot write {}: {cause}", part(&self.path).display()).into()
     }
 
-    /// Writes what is missing, in the background.
-    pub fn finish(self, source: String) -> Option<JoinHandle<()>> {
-        let work = move || match self.complete() {
-            Ok(()) => log(&source, &format!("Recorded {}.", self.path.display())),
-            Err(failure) => {
-                log(&source, &failure.to_string());
-                self.discard();
-            }
-        };
-        thread::Builder::new().name("record-finish".into()).spawn(work).ok()
-    }
-
-    fn complete(&self) -> Result<(), Failure> {
+    /// Writes what is missing, and gives the file its name.
+    pub fn complete(&self) -> Result<(), Failure> {
         let _ = self.input.end_of_stream(); // where it has failed, the error is on the bus
         let bus = self.pipeline.bus().expect("a pipeline has a bus");
         let last = bus.timed_pop_filtered(EOS_TIMEOUT, &[gst::MessageType::Eos, gst::MessageType::Error]);
@@ -98,7 +88,7 @@ impl RecordingFile {
     }
 
     /// What was written is no video.
-    fn discard(&self) {
+    pub fn discard(&self) {
         let _ = self.pipeline.set_state(gst::State::Null);
         let _ = std::fs::remove_file(part(&self.path));
     }

@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Recording on events: frames are encoded all the time, and the newest ones are kept in memory, so that a file begins
 //! before the event that it is written for.
+//!
+//! No thread of the pipeline touches the disk: each file has a thread of its own, and a disk that does not answer costs the
+//! recording and nothing else.
 
 mod file;
 mod ring;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 
 use gst::ClockTime;
 use gst::prelude::*;
 use gsttrt::gst::meta::events;
 
-use self::file::RecordingFile;
 use self::ring::{Encoded, Ring};
+use self::writer::{Disk, FileWriter};
 use super::config::RecordConfig;
-use super::log::log;
+use super::threads::Threads;
 use crate::chain::element;
-use crate::failure::Failure;
 
 /// Records one run of a source.
 #[derive(Clone)]
@@ -27,14 +29,11 @@ pub struct Recorder(Arc<Mutex<Recording>>);
 
 struct Recording {
     config: RecordConfig,
-    source: String,
+    disk: Disk,
     ring: Ring,
     /// The running time up to which frames are to be in a file.
     wanted: Option<WantedRange>,
-    file: Option<RecordingFile>,
-    /// Files that get their last bytes.
-    finishing: Vec<JoinHandle<()>>,
-    is_broken: bool,
+    file: Option<FileWriter>,
 }
 
 #[derive(Clone, Copy)]
@@ -63,22 +62,21 @@ pub fn launch_line(config: &RecordConfig, is_live: bool, download: &str) -> Stri
 }
 
 impl Recorder {
-    /// # Errors
-    /// There is no folder to write to.
-    pub fn new(config: &RecordConfig, source: &str) -> Result<Self, Failure> {
-        let shown = config.folder.display();
-        std::fs::create_dir_all(&config.folder).map_err(|error| format!("Cannot make the folder {shown}: {error}."))?;
-        Ok(Recorder(Arc::new(Mutex::new(Recording {
+    pub fn new(config: &RecordConfig, source: &str, threads: &Threads) -> Self {
+        Self::on(Disk::new(&config.folder, source, threads), config)
+    }
+
+    fn on(disk: Disk, config: &RecordConfig) -> Self {
+        Recorder(Arc::new(Mutex::new(Recording {
             config: config.clone(),
-            source: source.into(),
+            disk,
             ring: Ring::default(),
             wanted: None,
             file: None,
-            finishing: Vec::new(),
-            is_broken: false,
-        }))))
+        })))
     }
 
+    /// What is locked is memory: nobody waits for a disk with it.
     fn lock(&self) -> MutexGuard<'_, Recording> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -113,15 +111,11 @@ impl Recorder {
         self.lock().file.is_some()
     }
 
-    /// No frame comes any more: returns when all files are whole.
+    /// No frame comes any more. Files are completed in the background.
     pub fn finish(&self) {
-        let threads = {
-            let mut recording = self.lock();
-            recording.wanted = None;
-            recording.close();
-            std::mem::take(&mut recording.finishing)
-        };
-        threads.into_iter().for_each(|thread| drop(thread.join()));
+        let mut recording = self.lock();
+        recording.wanted = None;
+        recording.file = None;
     }
 }
 
@@ -138,7 +132,7 @@ impl Recording {
 
     fn take(&mut self, frame: Encoded, caps: Option<&gst::CapsRef>) {
         if self.ring.is_cut_by(&frame) {
-            self.close();
+            self.file = None;
             self.wanted = None;
             self.ring.clear();
         }
@@ -147,18 +141,18 @@ impl Recording {
         let Some(wanted) = self.wanted else { return };
         if time > wanted.until {
             self.wanted = None;
-            return self.close();
+            self.file = None;
+            return;
         }
-        match &mut self.file {
+        match &self.file {
             Some(file) if file.length(time) >= clock_time(self.config.max_length) && frame.is_key => {
                 // Goes on in another one, whose first frame is this.
                 self.wanted = Some(WantedRange { from: time, ..wanted });
-                self.close();
                 self.open(time, caps);
             }
             Some(file) => {
-                if let Err(failure) = file.write(&frame) {
-                    self.abandon(&failure);
+                if !file.write(frame) {
+                    self.abandon();
                 }
             }
             // Where the encoder is behind, the key frame to begin with may still come.
@@ -171,31 +165,17 @@ impl Recording {
     fn open(&mut self, from: ClockTime, caps: Option<&gst::CapsRef>) {
         let frames = self.ring.since(from);
         let (Some(caps), Some(first)) = (caps, frames.first()) else { return };
-        let opened = RecordingFile::create(&self.config.folder, &self.source, caps, first);
-        let written = opened.and_then(|file| frames.iter().try_for_each(|frame| file.write(frame)).map(|()| file));
-        match written {
-            Ok(file) => {
-                self.is_broken = false;
-                self.file = Some(file);
-            }
-            Err(failure) => self.abandon(&failure),
+        self.file = self.disk.open(caps.to_owned(), first.time);
+        let is_written = self.file.as_ref().is_some_and(|file| frames.into_iter().all(|frame| file.write(frame)));
+        if !is_written {
+            self.abandon();
         }
     }
 
-    fn close(&mut self) {
-        if let Some(file) = self.file.take() {
-            self.finishing.retain(|thread| !thread.is_finished());
-            self.finishing.extend(file.finish(self.source.clone()));
-        }
-    }
-
-    /// Says once that nothing can be written, until something can.
-    fn abandon(&mut self, failure: &Failure) {
+    /// The next event begins a file again. Why there is none was said by who found out.
+    fn abandon(&mut self) {
         self.wanted = None;
-        self.close();
-        if !std::mem::replace(&mut self.is_broken, true) {
-            log(&self.source, &failure.to_string());
-        }
+        self.file = None;
     }
 }
 

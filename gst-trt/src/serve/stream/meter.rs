@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use gst::prelude::*;
 use gsttrt_core::redact::redacted;
 
-use super::super::control::{Published, Quantiles, SourceStatus, State};
+use super::super::control::{LineStatus, Published, Quantiles, SourceStatus, State, Summary, ZoneStatus};
 use super::super::record::Recorder;
 use crate::serve::config::{PublishConfig, SourceConfig};
 
@@ -16,6 +16,9 @@ use crate::serve::config::{PublishConfig, SourceConfig};
 const KEPT: usize = 1024;
 /// The rate is that of so long.
 const RATE_OVER: Duration = Duration::from_secs(5);
+
+/// As trtanalytics calls them.
+const DIRECTIONS: [&str; 2] = ["forward", "backward"];
 
 /// Shared by the threads of a source and those that ask for its status.
 #[derive(Default)]
@@ -25,15 +28,38 @@ pub struct Meter(Mutex<MeterState>);
 struct MeterState {
     state: Option<State>,
     error: Option<String>,
+    /// Since when there are no frames because of a failure.
+    failing: Option<Instant>,
     restarts: u64,
+    /// Pipelines that do not stop.
+    left_behind: usize,
     frames: u64,
     dropped: u64,
     objects: u64,
     events: BTreeMap<String, u64>,
+    /// Crossings of lines, forward and backward.
+    lines: BTreeMap<String, [u64; 2]>,
+    latency: Total,
+    from_camera: Total,
+    last_frame: Option<SystemTime>,
     /// Of destinations by their location, before this run.
     published: BTreeMap<String, (u64, u64)>,
     left: VecDeque<Left>,
     run: Option<MeteredRun>,
+}
+
+/// Of all that was measured.
+#[derive(Default)]
+struct Total {
+    count: u64,
+    sum: f64,
+}
+
+impl Total {
+    fn add(&mut self, value: Option<f64>) {
+        self.count += u64::from(value.is_some());
+        self.sum += value.unwrap_or_default();
+    }
 }
 
 /// A frame that has its results.
@@ -65,6 +91,7 @@ pub struct MeteredElements {
     /// The queue where frames come in.
     pub frames: gst::Element,
     pub infer: gst::Element,
+    pub analytics: Option<gst::Element>,
     pub publish: Vec<gst::Element>,
     pub recorder: Option<Recorder>,
 }
@@ -94,6 +121,7 @@ impl Meter {
         counts.state = Some(state);
         if error.is_some() {
             counts.error = error;
+            counts.failing = counts.failing.or(Some(Instant::now()));
         }
         counts.left.clear();
         let Some(run) = counts.run.take() else { return };
@@ -133,11 +161,16 @@ impl Meter {
         counts.dropped += position as u64;
     }
 
-    /// A frame has its results, so long after it was captured, where that is known.
-    pub fn leave(&self, time: Option<gst::ClockTime>, objects: u64, from_camera: Option<Duration>) {
+    pub fn leave_behind(&self, pipelines: usize) {
+        self.lock().left_behind = pipelines;
+    }
+
+    /// A frame has its results, so long after it was captured, where that is known. Returns how long the source has failed,
+    /// with the first one after a failure.
+    pub fn leave(&self, time: Option<gst::ClockTime>, objects: u64, from_camera: Option<Duration>) -> Option<Duration> {
         let mut counts = self.lock();
         let now = Instant::now();
-        let Some(run) = &mut counts.run else { return };
+        let run = counts.run.as_mut()?;
         run.frames += 1;
         // Frames are in their order, so those before it were lost on the way.
         let position = run.under_way.iter().position(|(came, _)| *came == time && time.is_some());
@@ -151,11 +184,23 @@ impl Meter {
             counts.left.pop_front();
         }
         let from_camera = from_camera.map(|time| time.as_secs_f64());
+        counts.latency.add(latency);
+        counts.from_camera.add(from_camera);
+        counts.last_frame = Some(SystemTime::now());
         counts.left.push_back(Left { at: now, latency, from_camera });
+        counts.failing.take().map(|failing| now - failing)
     }
 
-    pub fn event(&self, kind: &str) {
-        *self.lock().events.entry(kind.into()).or_default() += 1;
+    /// Something that trtanalytics has seen.
+    pub fn event(&self, event: &gst::StructureRef) {
+        let Ok(kind) = event.get::<String>("event") else { return };
+        let mut counts = self.lock();
+        let name = event.get::<String>("name").unwrap_or_default();
+        let direction = event.get::<&str>("direction").ok();
+        if let Some(direction) = direction.and_then(|way| DIRECTIONS.iter().position(|name| *name == way)) {
+            counts.lines.entry(name).or_default()[direction] += 1;
+        }
+        *counts.events.entry(kind).or_default() += 1;
     }
 
     /// Frames with results in this run.
@@ -198,16 +243,20 @@ impl Meter {
             state: counts.state.unwrap_or(State::Connecting),
             error: counts.error.clone(),
             restarts: counts.restarts,
+            left_behind: counts.left_behind,
             recording: run.and_then(|run| run.elements.recorder.as_ref()).is_some_and(Recorder::is_recording),
             frames: counts.frames,
             dropped: counts.dropped,
             queued: run.map_or(0, MeteredRun::queued),
             fps: fps(&counts.left),
-            latency: quantiles(counts.left.iter().filter_map(|left| left.latency).collect()),
-            latency_from_camera: quantiles(counts.left.iter().filter_map(|left| left.from_camera).collect()),
+            last_frame: counts.last_frame.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok()),
+            latency: summary(counts.left.iter().filter_map(|left| left.latency), &counts.latency),
+            latency_from_camera: summary(counts.left.iter().filter_map(|left| left.from_camera), &counts.from_camera),
             gpu: run.and_then(MeteredRun::gpu),
             objects: counts.objects,
             events: counts.events.clone(),
+            zones: run.map(MeteredRun::zones).unwrap_or_default(),
+            lines: lines(run, &counts.lines),
             published,
         }
     }
@@ -234,6 +283,22 @@ impl MeteredRun {
         self.elements.publish.iter().map(of).collect()
     }
 
+    /// Structures that trtanalytics has, by the name of their list.
+    fn counted(&self, list: &str) -> Vec<gst::Structure> {
+        let Some(analytics) = &self.elements.analytics else { return Vec::new() };
+        let counts = analytics.property::<gst::Structure>("counts");
+        structures(&counts, list)
+    }
+
+    fn zones(&self) -> Vec<ZoneStatus> {
+        let zone = |zone: gst::Structure| {
+            let classes = structures(&zone, "classes").into_iter();
+            let count = |class: gst::Structure| Some((class.get("label").ok()?, class.get::<u32>("current").ok()?));
+            ZoneStatus { name: zone.get("name").unwrap_or_default(), objects: classes.filter_map(count).collect() }
+        };
+        self.counted("zones").into_iter().map(zone).collect()
+    }
+
     /// `measure=true` of trtinfer takes these times.
     fn gpu(&self) -> Option<Quantiles> {
         let stats = self.elements.infer.property::<gst::Structure>("stats");
@@ -253,6 +318,25 @@ fn fps(left: &VecDeque<Left>) -> f64 {
     }
 }
 
+fn structures(structure: &gst::StructureRef, list: &str) -> Vec<gst::Structure> {
+    let list = structure.get::<gst::Array>(list).unwrap_or_default();
+    list.iter().filter_map(|value| value.get().ok()).collect()
+}
+
+/// All lines, also those that nothing has crossed.
+fn lines(run: Option<&MeteredRun>, crossed: &BTreeMap<String, [u64; 2]>) -> Vec<LineStatus> {
+    let names = run.map(|run| run.counted("tripwires")).unwrap_or_default();
+    let names = names.into_iter().filter_map(|line| line.get::<String>("name").ok());
+    let mut lines: BTreeMap<String, [u64; 2]> = names.map(|name| (name, [0; 2])).collect();
+    lines.extend(crossed.iter().map(|(name, counts)| (name.clone(), *counts)));
+    lines.into_iter().map(|(name, [forward, backward])| LineStatus { name, forward, backward }).collect()
+}
+
+fn summary(values: impl Iterator<Item = f64>, total: &Total) -> Option<Summary> {
+    let Quantiles { p50, p95, p99 } = quantiles(values.collect())?;
+    Some(Summary { p50, p95, p99, sum: total.sum, count: total.count })
+}
+
 fn quantiles(mut values: Vec<f64>) -> Option<Quantiles> {
     values.sort_by(f64::total_cmp);
     let last = values.len().checked_sub(1)?;
@@ -269,7 +353,13 @@ mod tests {
         gst::init().unwrap();
         let meter = Meter::default();
         let element = gst::ElementFactory::make("queue").build().unwrap();
-        let elements = MeteredElements { frames: element.clone(), infer: element, publish: Vec::new(), recorder: None };
+        let elements = MeteredElements {
+            frames: element.clone(),
+            infer: element,
+            analytics: None,
+            publish: Vec::new(),
+            recorder: None,
+        };
         meter.begin(elements);
         let time = |number| Some(gst::ClockTime::from_seconds(number));
         (0..5).for_each(|number| meter.arrive(time(number)));
@@ -277,7 +367,14 @@ mod tests {
         meter.enter(time(3));
         meter.leave(time(3), 2, None);
         meter.end(State::Ended, None);
+        let event = |direction: &str| {
+            let event = gst::Structure::builder("trt-event").field("event", "crossed").field("name", "gate");
+            meter.event(&event.field("direction", direction).build());
+        };
+        ["forward", "backward", "forward"].into_iter().for_each(event);
         let counts = meter.lock();
+        assert_eq!((counts.lines["gate"], counts.events["crossed"]), ([2, 1], 3));
+        assert!(counts.last_frame.is_some() && counts.latency.count == 1);
         assert_eq!((counts.frames, counts.dropped, counts.objects), (1, 2, 2));
     }
 

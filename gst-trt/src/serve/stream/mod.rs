@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A source: a thread that runs its pipeline, starts it again when it fails, and stops it. Whatever one source does, it
 //! blocks no other.
+//!
+//! That thread waits for events alone. Calls that a camera or a disk can hold up, such as the change to NULL, are made in
+//! threads of their own, and what does not return from them is left behind.
 
 mod capture;
+mod cause;
 pub mod meter;
 mod pace;
 mod pipeline;
@@ -10,7 +14,6 @@ mod pipeline;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
@@ -23,38 +26,48 @@ use super::control::State;
 use super::heap;
 use super::log::log;
 use super::model::ServedModel;
+use super::threads::Threads;
 use super::view::Pictures;
 use crate::chain;
 use crate::failure::Failure;
 
 /// How often a pipeline without messages is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// How long frames that are under way may take when a source is stopped, and what is to be published.
+/// How long frames that are under way may take when a source is changed, and what is to be published.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// After this a pipeline that is being stopped is left behind.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// With so many pipelines left behind, a source is not started again until one of them has ended.
+const MOST_LEFT: usize = 3;
 
 /// What the thread of a source wakes up for.
 pub enum StreamEvent {
     /// Of the pipeline of that run.
     Message(u64, gst::Message),
+    /// Something that was asked of the pipeline of that run has failed.
+    Failed(u64, String),
+    /// A pipeline has been stopped: that of the run.
+    Stopped(u64),
     /// Go on with that instead.
-    Change(Box<SourceConfig>, Arc<ServedModel>),
+    Change(Arc<SourceConfig>, Arc<ServedModel>),
     /// What it waits for may be better now.
     Retry,
-    Stop,
+    /// Frames that are under way have so long to come to their end.
+    Stop(Duration),
 }
 
 /// A source, for those who command it.
 pub struct SourceStream {
-    pub config: SourceConfig,
+    pub config: Arc<SourceConfig>,
     pub meter: Arc<Meter>,
     pub pictures: Arc<Pictures>,
     events: Sender<StreamEvent>,
 }
 
 impl SourceStream {
-    /// `alive` is dropped when the thread has ended.
-    pub fn start(config: SourceConfig, model: Arc<ServedModel>, alive: Sender<()>) -> Result<Self, Failure> {
+    pub fn start(config: SourceConfig, model: Arc<ServedModel>, threads: &Threads) -> Result<Self, Failure> {
         let (sender, events) = channel();
+        let config = Arc::new(config);
         let stream =
             SourceStream { config, meter: Arc::default(), pictures: Arc::new(Pictures::new(None)), events: sender };
         let thread = StreamThread {
@@ -62,34 +75,31 @@ impl SourceStream {
             model,
             meter: stream.meter.clone(),
             pictures: stream.pictures.clone(),
+            threads: threads.clone(),
             events,
             sender: stream.events.clone(),
             run: 0,
             pending: Vec::new(),
+            left: Vec::new(),
             logged: None,
             warned: BTreeSet::new(),
         };
         let name = format!("src-{}", stream.config.name);
-        let work = move || {
-            thread.work();
-            drop(alive);
-        };
-        let spawned = thread::Builder::new().name(name).spawn(work);
-        spawned.map_err(|error| format!("Cannot start a thread for the source {}: {error}.", stream.config.name))?;
+        threads.spawn(name, &thread.subject(), move || thread.work())?;
         Ok(stream)
     }
 
     pub fn change(&mut self, config: SourceConfig, model: Arc<ServedModel>) {
-        self.config = config.clone();
-        self.send(StreamEvent::Change(Box::new(config), model));
+        self.config = Arc::new(config);
+        self.send(StreamEvent::Change(self.config.clone(), model));
     }
 
     pub fn retry(&self) {
         self.send(StreamEvent::Retry);
     }
 
-    pub fn stop(&self) {
-        self.send(StreamEvent::Stop);
+    pub fn stop(&self, last_frames: Duration) {
+        self.send(StreamEvent::Stop(last_frames));
     }
 
     fn send(&self, event: StreamEvent) {
@@ -98,16 +108,19 @@ impl SourceStream {
 }
 
 struct StreamThread {
-    config: SourceConfig,
+    config: Arc<SourceConfig>,
     model: Arc<ServedModel>,
     meter: Arc<Meter>,
     pictures: Arc<Pictures>,
+    threads: Threads,
     events: Receiver<StreamEvent>,
     sender: Sender<StreamEvent>,
     /// The number of the pipeline.
     run: u64,
     /// Commands that came while a pipeline was being stopped.
     pending: Vec<StreamEvent>,
+    /// The runs whose pipelines do not stop.
+    left: Vec<u64>,
     /// The failure that was logged last: it is not logged twice in a row.
     logged: Option<String>,
     /// Warnings of elements, by their names, since these were last well: the elements of the next pipeline do not
@@ -138,6 +151,8 @@ impl StreamThread {
             let begun = Instant::now();
             let command = match self.play() {
                 PlayEnd::Command(command) => Some(command),
+                // It came while the pipeline was stopped.
+                _ if !self.pending.is_empty() => Some(self.pending.remove(0)),
                 PlayEnd::Ended => self.wait(None),
                 PlayEnd::Failed(_) if begun.elapsed() > self.config.timeout + DRAIN_TIMEOUT => {
                     backoff = self.backoff();
@@ -150,16 +165,27 @@ impl StreamThread {
             }
             for command in command.into_iter().chain(std::mem::take(&mut self.pending)) {
                 match command {
-                    StreamEvent::Stop => return,
+                    StreamEvent::Stop(_) => return,
                     StreamEvent::Change(config, model) => {
-                        (self.config, self.model) = (*config, model);
+                        (self.config, self.model) = (config, model);
                         backoff = self.backoff();
                     }
                     StreamEvent::Retry => self.meter.restart(),
-                    StreamEvent::Message(..) => {}
+                    StreamEvent::Stopped(run) => self.has_stopped(run),
+                    StreamEvent::Message(..) | StreamEvent::Failed(..) => {}
                 }
             }
         }
+    }
+
+    /// As the end of the service names it.
+    fn subject(&self) -> String {
+        format!("the source {}", self.config.name)
+    }
+
+    /// Does something in a thread of its own, as a camera or a disk may hold it up.
+    fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+        self.threads.spawn(name.into(), &self.subject(), work)
     }
 
     fn backoff(&self) -> Backoff {
@@ -167,20 +193,38 @@ impl StreamThread {
     }
 
     /// Waits for a command, or until the time has passed.
-    fn wait(&self, time: Option<Duration>) -> Option<StreamEvent> {
+    fn wait(&mut self, time: Option<Duration>) -> Option<StreamEvent> {
         let until = time.map(|time| Instant::now() + time);
         loop {
-            let event = match until {
+            // Each attempt would leave another pipeline behind.
+            let event = match until.filter(|_| self.left.len() < MOST_LEFT) {
                 Some(until) => self.events.recv_timeout(until.saturating_duration_since(Instant::now())),
                 None => self.events.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             match event {
-                Ok(StreamEvent::Message(..)) => {}
+                Ok(StreamEvent::Message(..) | StreamEvent::Failed(..)) => {}
+                Ok(StreamEvent::Stopped(run)) => self.has_stopped(run),
                 // There is nothing to try again where a file has ended.
-                Ok(StreamEvent::Retry) if time.is_none() => {}
+                Ok(StreamEvent::Retry) if time.is_none() || self.left.len() >= MOST_LEFT => {}
                 Ok(command) => return Some(command),
                 Err(RecvTimeoutError::Timeout) => return None,
-                Err(RecvTimeoutError::Disconnected) => return Some(StreamEvent::Stop),
+                Err(RecvTimeoutError::Disconnected) => return Some(StreamEvent::Stop(Duration::ZERO)),
+            }
+        }
+    }
+
+    /// Waits until the model's own element was started. Returns a command that comes before.
+    fn wait_for_model(&mut self) -> Option<StreamEvent> {
+        loop {
+            let wake = self.sender.clone();
+            if !self.model.is_to_start(move || drop(wake.send(StreamEvent::Retry))) {
+                return None;
+            }
+            match self.events.recv() {
+                Ok(StreamEvent::Retry | StreamEvent::Message(..) | StreamEvent::Failed(..)) => {}
+                Ok(StreamEvent::Stopped(run)) => self.has_stopped(run),
+                Ok(command) => return Some(command),
+                Err(_) => return Some(StreamEvent::Stop(Duration::ZERO)),
             }
         }
     }
@@ -188,25 +232,31 @@ impl StreamThread {
     /// One run, from the start of a pipeline to its stop.
     fn play(&mut self) -> PlayEnd {
         self.run += 1;
-        let built = StreamPipeline::build(&self.config, &self.model, &self.pictures, &self.meter);
-        let end = match built {
+        if let Some(command) = self.wait_for_model() {
+            let end = PlayEnd::Command(command);
+            self.finish(&end, None);
+            return end;
+        }
+        let built = StreamPipeline::build(&self.config, &self.model, &self.pictures, &self.meter, &self.threads);
+        let (end, built) = match built {
             Ok(built) => {
                 built.listen(self.run, self.sender.clone());
                 let end = self.follow(&built);
-                if let PlayEnd::Command(_) = end {
-                    self.drain(&built);
+                match &end {
+                    PlayEnd::Command(StreamEvent::Stop(last_frames)) => self.drain(&built, *last_frames),
+                    PlayEnd::Command(_) => self.drain(&built, DRAIN_TIMEOUT),
+                    _ => {}
                 }
-                self.finish(&end, Some(built));
-                return end;
+                (end, Some(built))
             }
-            Err(failure) => PlayEnd::Failed(failure.to_string()),
+            Err(failure) => (PlayEnd::Failed(failure.to_string()), None),
         };
-        self.finish(&end, None);
+        self.finish(&end, built);
         end
     }
 
     fn finish(&mut self, end: &PlayEnd, built: Option<StreamPipeline>) {
-        let (state, error) = match end {
+        let (state, mut error) = match end {
             PlayEnd::Ended => (State::Ended, None),
             PlayEnd::Failed(error) => {
                 let is_news = self.meter.frames_of_run() > 0 || self.logged.as_ref() != Some(error);
@@ -220,15 +270,78 @@ impl StreamThread {
         };
         // The elements are asked for their last counts once they have stopped.
         if let Some(built) = built {
-            built.stop();
-            heap::trim();
+            self.stop(built, matches!(end, PlayEnd::Command(StreamEvent::Stop(_))));
+        }
+        if let Some(error) = error.as_mut().filter(|_| self.left.len() >= MOST_LEFT) {
+            error.push_str(&format!(
+                " It is not started again until one of {} earlier attempts, which do not end, has ended.",
+                self.left.len()
+            ));
         }
         self.meter.end(state, error);
     }
 
+    /// Stops a pipeline, and waits for that unless it is the last one. One that does not stop is left behind.
+    fn stop(&mut self, built: StreamPipeline, is_last: bool) {
+        let (run, stopped) = (self.run, self.sender.clone());
+        let work = move || {
+            built.stop();
+            heap::trim();
+            let _ = stopped.send(StreamEvent::Stopped(run));
+        };
+        if let Err(failure) = self.spawn("src-stop", work) {
+            return log(&self.config.name, &failure.to_string());
+        }
+        if is_last {
+            return; // the end of the service waits for that thread
+        }
+        let until = Instant::now() + STOP_TIMEOUT;
+        loop {
+            match self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(StreamEvent::Stopped(stopped)) if stopped == run => return,
+                Ok(StreamEvent::Stopped(earlier)) => self.has_stopped(earlier),
+                Ok(StreamEvent::Message(..) | StreamEvent::Failed(..)) => {}
+                // The end, which does not wait.
+                Ok(StreamEvent::Stop(time)) => return self.pending.push(StreamEvent::Stop(time)),
+                Ok(event) => self.pending.push(event),
+                Err(_) => break,
+            }
+        }
+        self.left.push(run);
+        self.meter.leave_behind(self.left.len());
+        let shown = self.config.address.shown();
+        log(&self.config.name, &format!("{shown} does not stop. It is left behind, and another attempt is made."));
+    }
+
+    /// One that was left behind has ended.
+    fn has_stopped(&mut self, run: u64) {
+        self.left.retain(|left| *left != run);
+        self.meter.leave_behind(self.left.len());
+    }
+
+    /// Asks something of the pipeline that it may not come back from. Where it fails, an error message is more specific, and
+    /// has come before.
+    fn ask(
+        &self,
+        pipeline: &gst::Pipeline,
+        name: &str,
+        failure: String,
+        ask: impl FnOnce(&gst::Pipeline) -> bool + Send + 'static,
+    ) -> Result<(), Failure> {
+        let (pipeline, run, failed) = (pipeline.clone(), self.run, self.sender.clone());
+        self.spawn(name, move || {
+            if !ask(&pipeline) {
+                let _ = failed.send(StreamEvent::Failed(run, failure));
+            }
+        })
+    }
+
     fn follow(&mut self, built: &StreamPipeline) -> PlayEnd {
         let StreamPipeline { pipeline, .. } = built;
-        let started = pipeline.set_state(gst::State::Playing);
+        let start = built.starter();
+        if let Err(failure) = self.ask(pipeline, "src-start", "The pipeline does not start.".into(), start) {
+            return PlayEnd::Failed(failure.to_string());
+        }
         let mut quiet = 0;
         let mut rounds_from = 0;
         loop {
@@ -236,7 +349,11 @@ impl StreamThread {
             let is_live = self.config.address.runs_live(pipeline); // HTTP's answer tells it
             match event {
                 Ok(StreamEvent::Message(run, message)) if run == self.run => match message.view() {
-                    gst::MessageView::Error(error) => return PlayEnd::Failed(self.config.address.sentence(error)),
+                    gst::MessageView::Error(error) => {
+                        let address = &self.config.address;
+                        let sentence = address.sentence(error);
+                        return PlayEnd::Failed(cause::explained(sentence, address, &self.threads, &self.subject()));
+                    }
                     gst::MessageView::Eos(_) if is_live => {
                         return PlayEnd::Failed(format!("{} has ended.", self.config.address.shown()));
                     }
@@ -249,23 +366,21 @@ impl StreamThread {
                     gst::MessageView::Eos(_) if self.config.is_loop => {
                         rounds_from = self.meter.frames_of_run();
                         let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT;
-                        if pipeline.seek_simple(flags, gst::ClockTime::ZERO).is_err() {
-                            return PlayEnd::Failed(format!(
-                                "Cannot go back to the beginning of {}.",
-                                self.config.address.shown()
-                            ));
+                        let failure = format!("Cannot go back to the beginning of {}.", self.config.address.shown());
+                        let seek =
+                            move |pipeline: &gst::Pipeline| pipeline.seek_simple(flags, gst::ClockTime::ZERO).is_ok();
+                        if let Err(failure) = self.ask(pipeline, "src-seek", failure, seek) {
+                            return PlayEnd::Failed(failure.to_string());
                         }
                     }
                     gst::MessageView::Eos(_) => return PlayEnd::Ended,
                     _ => self.note(&message),
                 },
-                Ok(StreamEvent::Message(..) | StreamEvent::Retry) => {}
+                Ok(StreamEvent::Failed(run, failure)) if run == self.run => return PlayEnd::Failed(failure),
+                Ok(StreamEvent::Message(..) | StreamEvent::Failed(..) | StreamEvent::Retry) => {}
+                Ok(StreamEvent::Stopped(run)) => self.has_stopped(run),
                 Ok(command) => return PlayEnd::Command(command),
                 Err(RecvTimeoutError::Timeout) => {
-                    // An error message is more specific, and it has come before.
-                    if started.is_err() {
-                        return PlayEnd::Failed("The pipeline does not start.".into());
-                    }
                     quiet = if self.config.address.gave_up(pipeline, &built.input()) { quiet + 1 } else { 0 };
                     if quiet > 2 {
                         return PlayEnd::Failed(format!(
@@ -274,7 +389,7 @@ impl StreamThread {
                         ));
                     }
                 }
-                Err(RecvTimeoutError::Disconnected) => return PlayEnd::Command(StreamEvent::Stop),
+                Err(RecvTimeoutError::Disconnected) => return PlayEnd::Command(StreamEvent::Stop(Duration::ZERO)),
             }
             if is_live && self.meter.silence() > self.config.timeout {
                 let seconds = self.config.timeout.as_secs_f64();
@@ -285,26 +400,27 @@ impl StreamThread {
 
     /// A message that is neither an error nor the end.
     fn note(&mut self, message: &gst::Message) {
-        let is_ours = message.src().is_some_and(|source| chain::is_ours(&source.name()));
+        let name = name_of(message);
+        let is_ours = chain::is_ours(&name);
         match message.view() {
             gst::MessageView::Warning(warning) => {
                 let text = warning.error().to_string();
                 if self.warned.len() >= MAX_WARNED {
                     self.warned.clear();
                 }
-                if self.warned.insert((name_of(message), text.clone())) {
+                if self.warned.insert((name, text.clone())) {
                     log(&self.config.name, &text);
                 }
             }
+            gst::MessageView::Info(info) if name == "infer" => self.model.tell(&info.error().to_string()),
             gst::MessageView::Info(info) if is_ours => {
-                let name = name_of(message);
                 self.warned.retain(|(element, _)| *element != name);
                 log(&self.config.name, &info.error().to_string());
             }
             gst::MessageView::Progress(progress) if is_ours => self.model.note(progress),
             gst::MessageView::Element(_) => {
-                if let Some(kind) = message.structure().and_then(|event| event.get::<String>("event").ok()) {
-                    self.meter.event(&kind);
+                if let Some(event) = message.structure() {
+                    self.meter.event(event);
                 }
             }
             _ => {}
@@ -312,7 +428,7 @@ impl StreamThread {
     }
 
     /// Lets the frames that are under way come to their end, so that they are published.
-    fn drain(&mut self, built: &StreamPipeline) {
+    fn drain(&mut self, built: &StreamPipeline, time: Duration) {
         if self.meter.frames_of_run() == 0 {
             return; // an event before the first frame would be out of order, and there is nothing to wait for
         }
@@ -321,13 +437,17 @@ impl StreamThread {
         let end = move || {
             input.send_event(gst::event::Eos::new());
         };
-        if thread::Builder::new().name("src-drain".into()).spawn(end).is_err() {
+        if self.spawn("src-drain", end).is_err() {
             return;
         }
-        let until = Instant::now() + DRAIN_TIMEOUT;
+        let until = Instant::now() + time;
         while let Ok(event) = self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
             let StreamEvent::Message(run, message) = event else {
+                let is_end = matches!(event, StreamEvent::Stop(_));
                 self.pending.push(event);
+                if is_end {
+                    return; // the service ends meanwhile
+                }
                 continue;
             };
             match message.view() {

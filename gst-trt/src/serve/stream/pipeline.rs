@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The elements of a source: from its decoder over the chain to destinations, recordings and pictures.
 
-use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gst::prelude::*;
 use gsttrt::gst::cuda::registry;
 
 use super::super::config::SourceConfig;
+use super::super::log::log;
 use super::super::model::ServedModel;
 use super::super::record::{self, Recorder};
+use super::super::threads::Threads;
 use super::super::view::{self, Pictures};
 use super::StreamEvent;
 use super::capture;
@@ -22,6 +24,8 @@ use crate::failure::Failure;
 pub struct StreamPipeline {
     pub pipeline: gst::Pipeline,
     pub recorder: Option<Recorder>,
+    /// Whether it has been stopped. Locked while it changes from and to NULL.
+    is_stopped: Arc<Mutex<bool>>,
     /// Of a file that is read at its own.
     pace: Option<Arc<Pace>>,
 }
@@ -32,6 +36,7 @@ impl StreamPipeline {
         model: &ServedModel,
         pictures: &Arc<Pictures>,
         meter: &Arc<Meter>,
+        threads: &Threads,
     ) -> Result<Self, Failure> {
         let tracker = config.track.as_ref().map(|track| track.get("tracker").unwrap_or("bytetrack").to_string());
         let chain = model.config().chain(tracker);
@@ -47,17 +52,17 @@ impl StreamPipeline {
         let publish: Vec<_> =
             (0..config.publish.len()).map(|number| element(&pipeline, &format!("publish{number}"))).collect();
         config.publish.iter().zip(&publish).for_each(|(publish, element)| publish.properties.apply(element));
-        let recorder = config.record.as_ref().map(|record| Recorder::new(record, &config.name)).transpose()?;
+        let recorder = config.record.as_ref().map(|record| Recorder::new(record, &config.name, threads));
         recorder.iter().for_each(|recorder| recorder.connect(&pipeline));
         if config.has_view {
             view::connect(&pipeline, pictures);
         }
-        let mut built = StreamPipeline { pipeline, recorder, pace: None };
+        let mut built = StreamPipeline { pipeline, recorder, is_stopped: Arc::default(), pace: None };
         // Before frames are counted.
         if config.sync && !config.address.is_live() {
             built.pace = Some(Pace::keep(&built.input(), &pad(&element(&built.pipeline, "out"), "sink")));
         }
-        built.measure(publish, meter);
+        built.measure(&config.name, publish, meter);
         config.address.connect(&built.pipeline, built.input())?;
         Ok(built)
     }
@@ -67,7 +72,7 @@ impl StreamPipeline {
         pad(&element(&self.pipeline, "frames"), "sink")
     }
 
-    fn measure(&self, publish: Vec<gst::Element>, meter: &Arc<Meter>) {
+    fn measure(&self, name: &str, publish: Vec<gst::Element>, meter: &Arc<Meter>) {
         let named = |name| element(&self.pipeline, name);
         let frames = named("frames");
         let buffers = gst::PadProbeType::BUFFER;
@@ -81,16 +86,19 @@ impl StreamPipeline {
             entries.enter(info.buffer().and_then(|buffer| buffer.pts()));
             gst::PadProbeReturn::Ok
         });
-        let results = meter.clone();
+        let (results, name) = (meter.clone(), name.to_string());
         pad(&named("out"), "sink").add_probe(buffers, move |_, info| {
             if let Some(buffer) = info.buffer() {
                 let objects = buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>().count();
-                results.leave(buffer.pts(), objects as u64, capture::since(buffer));
+                if let Some(failing) = results.leave(buffer.pts(), objects as u64, capture::since(buffer)) {
+                    log(&name, &format!("frames again, after {:.1} s.", failing.as_secs_f64()));
+                }
             }
             gst::PadProbeReturn::Ok
         });
         let recorder = self.recorder.clone();
-        meter.begin(MeteredElements { frames, infer: named("infer"), publish, recorder });
+        let analytics = self.pipeline.by_name("analytics");
+        meter.begin(MeteredElements { frames, infer: named("infer"), analytics, publish, recorder });
     }
 
     /// Sends on what the thread of the source looks at.
@@ -110,10 +118,23 @@ impl StreamPipeline {
         });
     }
 
-    /// Stops all its threads, and completes what is recorded.
+    /// What starts it, unless it has been stopped before that is called. Returns false where it does not start.
+    pub fn starter(&self) -> impl FnOnce(&gst::Pipeline) -> bool + Send + use<> {
+        let is_stopped = self.is_stopped.clone();
+        move |pipeline: &gst::Pipeline| {
+            let is_stopped = is_stopped.lock().unwrap_or_else(PoisonError::into_inner);
+            *is_stopped || pipeline.set_state(gst::State::Playing).is_ok()
+        }
+    }
+
+    /// Stops all its threads. What is recorded is completed in the background.
     pub fn stop(self) {
         self.pace.iter().for_each(|pace| pace.end()); // a pad is not deactivated while a frame waits in it
-        let _ = self.pipeline.set_state(gst::State::Null);
+        {
+            let mut is_stopped = self.is_stopped.lock().unwrap_or_else(PoisonError::into_inner);
+            *is_stopped = true;
+            let _ = self.pipeline.set_state(gst::State::Null);
+        }
         self.pipeline.bus().expect("a pipeline has a bus").unset_sync_handler();
         self.recorder.iter().for_each(Recorder::finish);
     }

@@ -16,7 +16,7 @@ fn sources_are_listed_added_and_removed() {
     let sources = answer.json();
     assert_eq!(sources.as_array().unwrap().len(), 2);
     assert_eq!(sources[0], get(&server, "/sources/door").expect(200).json());
-    let latency = json!({"p50": 0.012, "p95": 0.02, "p99": 0.031});
+    let latency = json!({"p50": 0.012, "p95": 0.02, "p99": 0.031, "sum": 150.5, "count": 12_345});
     let published = json!([{"name": null, "location": "mqtt://broker/t", "sent": 99, "dropped": 1, "connected": true}]);
     for (key, value) in [
         ("name", json!("door")),
@@ -24,6 +24,9 @@ fn sources_are_listed_added_and_removed() {
         ("error", json!(null)),
         ("latency", latency),
         ("events", json!({"crossed": 17, "entered": 4})),
+        ("last-frame", json!(1_700_000_000.25)),
+        ("zones", json!([{"name": "hall", "objects": {"disc": 3}}])),
+        ("lines", json!([{"name": "gate", "forward": 5, "backward": 2}])),
         ("published", published),
     ] {
         assert_eq!(sources[0][key], value, "{key}");

@@ -91,3 +91,37 @@ fn a_stalled_live_view_is_ended() {
     until("freed", || frames.receiver_count() == 0);
     drop(stream);
 }
+
+/// A source is added whose file is on a disk that does not answer.
+#[test]
+fn a_disk_that_does_not_answer_holds_up_no_other_request() {
+    let service = FakeService::new(&["door"]);
+    let (answers, disk) = std::sync::mpsc::channel();
+    *service.disk.lock().unwrap() = Some(disk);
+    let server = serve(&service);
+    thread::scope(|scope| {
+        let held = scope.spawn(|| {
+            let body = r#"{"name": "yard", "address": "yard.mp4"}"#;
+            change(&server, "POST", "/sources", body).expect(201);
+        });
+        until("the disk is asked", || service.disk.lock().unwrap().is_none());
+        for path in ["/healthz", "/readyz", "/sources", "/sources/door", "/models", "/metrics"] {
+            get(&server, path).expect(200);
+        }
+        assert!(!held.is_finished());
+        assert_eq!(service.names(), ["door"]);
+        drop(answers);
+    });
+    assert_eq!(service.names(), ["door", "yard"]);
+    // Neither does it hold up the end.
+    let (answers, disk) = std::sync::mpsc::channel();
+    *service.disk.lock().unwrap() = Some(disk);
+    let body = r#"{"name": "hall", "address": "hall.mp4"}"#;
+    let head = "POST /sources HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer";
+    let text = format!("{head} {TOKEN}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let mut client = connect(server.address());
+    client.write_all(text.as_bytes()).unwrap();
+    until("the disk is asked", || service.disk.lock().unwrap().is_none());
+    drop(server);
+    drop(answers);
+}

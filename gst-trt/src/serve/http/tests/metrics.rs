@@ -22,7 +22,8 @@ fn parse(text: &str) -> BTreeMap<String, (String, Vec<String>)> {
             continue;
         }
         let (series, value) = line.rsplit_once(' ').unwrap();
-        assert_eq!(series.split('{').next().unwrap(), name, "a sample is with its family");
+        let of_family = series.split('{').next().unwrap().trim_end_matches("_sum").trim_end_matches("_count");
+        assert_eq!(of_family, name, "a sample is with its family");
         assert!(value.parse::<f64>().is_ok(), "{line}");
         assert!(seen.insert(series.to_string()), "{series} comes twice");
         families.get_mut(&name).unwrap().1.push(line.into());
@@ -36,7 +37,7 @@ fn metrics_tell_what_the_service_does() {
     service.change("door", |status| {
         status.latency = None;
         let again = Published { sent: 1, dropped: 2, connected: false, ..status.published[0].clone() };
-        status.published.push(again);
+        status.published.extend([again, published(Some("lines"), "mqtt://me@broker/t")]);
     });
     let server = serve(&service);
     let answer = get(&server, "/metrics").expect(200);
@@ -67,7 +68,9 @@ fn metrics_tell_what_the_service_does() {
         ("queued_frames", "gauge", &["{source=\"door\"} 2"]),
         ("objects", "gauge", &["{source=\"door\"} 3"]),
         ("restarts_total", "counter", &["{source=\"door\"} 1"]),
+        ("left_behind_pipelines", "gauge", &["{source=\"door\"} 0"]),
         ("recording", "gauge", &["{source=\"door\"} 0"]),
+        ("last_frame_timestamp_seconds", "gauge", &["{source=\"door\"} 1700000000.25"]),
         ("latency_seconds", "summary", &[]),
         (
             "camera_latency_seconds",
@@ -76,6 +79,8 @@ fn metrics_tell_what_the_service_does() {
                 "{source=\"door\",quantile=\"0.5\"} 0.112",
                 "{source=\"door\",quantile=\"0.95\"} 0.02",
                 "{source=\"door\",quantile=\"0.99\"} 0.031",
+                "_sum{source=\"door\"} 150.5",
+                "_count{source=\"door\"} 12345",
             ],
         ),
         (
@@ -88,14 +93,37 @@ fn metrics_tell_what_the_service_does() {
             ],
         ),
         ("events_total", "counter", &["{source=\"door\",kind=\"crossed\"} 17", "{source=\"door\",kind=\"entered\"} 4"]),
-        ("published_total", "counter", &["{source=\"door\",destination=\"mqtt://broker/t\"} 100"]),
-        ("publish_dropped_total", "counter", &["{source=\"door\",destination=\"mqtt://broker/t\"} 3"]),
-        ("publish_connected", "gauge", &["{source=\"door\",destination=\"mqtt://broker/t\"} 0"]),
+        ("zone_objects", "gauge", &["{source=\"door\",zone=\"hall\",class=\"disc\"} 3"]),
+        (
+            "crossings_total",
+            "counter",
+            &[
+                "{source=\"door\",line=\"gate\",direction=\"forward\"} 5",
+                "{source=\"door\",line=\"gate\",direction=\"backward\"} 2",
+            ],
+        ),
+        (
+            "published_total",
+            "counter",
+            &["{source=\"door\",destination=\"lines\"} 99", "{source=\"door\",destination=\"mqtt://broker/t\"} 100"],
+        ),
+        (
+            "publish_dropped_total",
+            "counter",
+            &["{source=\"door\",destination=\"lines\"} 1", "{source=\"door\",destination=\"mqtt://broker/t\"} 3"],
+        ),
+        (
+            "publish_connected",
+            "gauge",
+            &["{source=\"door\",destination=\"lines\"} 1", "{source=\"door\",destination=\"mqtt://broker/t\"} 0"],
+        ),
     ] {
         let expected: Vec<_> = samples.iter().map(|sample| format!("gst_trt_{family}{sample}")).collect();
         assert_eq!(families[&format!("gst_trt_{family}")], (kind.to_string(), expected), "{family}");
     }
-    assert_eq!(families.len(), 23, "each is in the table above: {:?}", families.keys());
+    let (ours, process): (Vec<_>, Vec<_>) = families.keys().partition(|name| name.starts_with("gst_trt_"));
+    assert_eq!(ours.len(), 27, "each is in the table above: {ours:?}");
+    assert!(process.len() == 7 && process.iter().all(|name| name.starts_with("process_")), "{process:?}");
 }
 
 /// Names with what the format escapes, read by Prometheus' own library.

@@ -16,6 +16,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -44,6 +45,8 @@ pub struct FakeService {
     pub sources: Mutex<Vec<FakeSource>>,
     pub models: Mutex<Vec<ModelStatus>>,
     pub is_unready: AtomicBool,
+    /// Waited for, once, by what looks at files.
+    pub disk: Mutex<Option<Receiver<()>>>,
 }
 
 impl FakeService {
@@ -78,7 +81,7 @@ impl FakeService {
 }
 
 fn entry(name: &str) -> FakeSource {
-    let times = Quantiles { p50: 0.012, p95: 0.02, p99: 0.031 };
+    let times = Summary { p50: 0.012, p95: 0.02, p99: 0.031, sum: 150.5, count: 12_345 };
     let status = SourceStatus {
         name: name.into(),
         address: format!("rtsp://{name}/stream"),
@@ -86,16 +89,20 @@ fn entry(name: &str) -> FakeSource {
         state: State::Running,
         error: None,
         restarts: 1,
+        left_behind: 0,
         recording: false,
         frames: 12_345,
         dropped: 6,
         queued: 2,
         fps: 29.97,
+        last_frame: Some(Duration::from_millis(1_700_000_000_250)),
         latency: Some(times),
-        latency_from_camera: Some(Quantiles { p50: 0.112, ..times }),
-        gpu: Some(Quantiles { p50: 0.0021, ..times }),
+        latency_from_camera: Some(Summary { p50: 0.112, ..times }),
+        gpu: Some(Quantiles { p50: 0.0021, p95: 0.02, p99: 0.031 }),
         objects: 3,
         events: BTreeMap::from([("crossed".into(), 17), ("entered".into(), 4)]),
+        zones: vec![ZoneStatus { name: "hall".into(), objects: BTreeMap::from([("disc".into(), 3)]) }],
+        lines: vec![LineStatus { name: "gate".into(), forward: 5, backward: 2 }],
         published: vec![published(None, "mqtt://broker/t")],
     };
     FakeSource { status, frames: Arc::new(watch::Sender::new(None)) }
@@ -115,6 +122,10 @@ impl Control for FakeService {
     }
 
     fn add_source(&self, source: &Value) -> Result<(), Refused> {
+        let disk = self.disk.lock().unwrap().take();
+        if let Some(disk) = disk {
+            let _ = disk.recv();
+        }
         let known = ["name", "address", "model", "timeout"];
         if let Some(key) = source.as_object().unwrap().keys().find(|key| !known.contains(&key.as_str())) {
             return Err(Refused::Invalid(format!("A source has no key “{key}”. It has {}.", known.join(", "))));

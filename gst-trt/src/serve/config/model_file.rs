@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What can be known of a model without loading it.
+
+use std::path::Path;
+
+use gsttrt_core::backends::tensorrt::header::Header;
+use gsttrt_core::device::Device;
+use gsttrt_core::error::Error;
+use gsttrt_core::files::read_regular;
+use gsttrt_core::heads;
+use gsttrt_core::image::options::parse_input_size;
+use gsttrt_core::model::{ModelFile, ModelInfo};
+
+use super::wording::{KeyError, problem};
+
+/// Bytes of a label file.
+const MAX_LABELS: u64 = 16 << 20;
+
+/// The file, and what its elements are told in addition.
+pub struct ModelSettings<'a> {
+    pub file: &'a Path,
+    pub labels: Option<&'a Path>,
+    pub batch_size: usize,
+    pub input_size: String,
+    pub layout: String,
+}
+
+impl ModelSettings<'_> {
+    /// Reads the description of the model. What may still be right where it runs is returned as a warning.
+    pub fn check(&self) -> Result<Vec<KeyError>, KeyError> {
+        let of_file = |error: Error| problem("file", error.message());
+        let file = ModelFile::new(self.file);
+        let contents = file.contents().map_err(of_file)?;
+        if file.is_engine() {
+            Header::read(contents.bytes())
+                .map_err(|error| of_file(error.about(&format!("Cannot use the engine {}", self.file.display()))))?;
+            return Ok(Vec::new()); // only TensorRT can read the rest
+        }
+        let info = ModelInfo::of_onnx(&contents).map_err(of_file)?;
+        let mut warnings = Vec::new();
+        let size = parse_input_size(&self.input_size).map_err(|error| problem("infer", error.message()))?;
+        let mut hints = info.hints(info.image_size.unwrap_or_default());
+        match info.input_spec(size, self.batch_size, Device::Host) {
+            Ok(spec) => {
+                let (_, height, width) = spec.chw();
+                hints.input = Some((width as u32, height as u32));
+            }
+            Err(error) if error.message().contains("batch-size is ") => {
+                return Err(problem("batch-size", error.message()));
+            }
+            // What is left open may become known by the frames.
+            Err(error) => {
+                hints.input = info.image_size;
+                warnings.push(problem("infer", error.message()));
+            }
+        }
+        let labels = self.labels.and_then(|labels| read_regular(labels, MAX_LABELS).ok());
+        let lines = labels.map(|text| String::from_utf8_lossy(&text).trim_end().lines().count());
+        if self.layout == "auto" {
+            hints.classes = lines.or(hints.classes);
+            if let Err(error) = info.check_task().and_then(|()| heads::explain(&info.outputs, &hints)) {
+                warnings.push(problem(if lines.is_some() { "labels" } else { "file" }, error.message()));
+            }
+        }
+        Ok(warnings)
+    }
+}

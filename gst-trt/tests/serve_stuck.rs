@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MPL-2.0
+//! `gst-trt serve` goes on, answers and ends whatever a model, a source or a disk does. A named pipe without a writer
+//! stands for what does not answer: whoever opens it waits.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use common::service::{Service, ask, free_address};
+use common::wait::{LIMIT, wait_until};
+use common::{sample, scratch, shapes};
+use serde_json::{Value, json};
+
+const TOKEN: &str = "0123456789abcdef-test";
+
+fn pipe(folder: &Path, name: &str) -> PathBuf {
+    let pipe = folder.join(name);
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    pipe
+}
+
+/// A model, a source that plays, and HTTP.
+fn config(address: &str) -> String {
+    format!(
+        "[[model]]\nname = \"shapes\"\nfile = \"{}\"\nbackend = \"rten\"\ninfer = \"interval=30\"\n\n\
+         [[publish]]\nlocation = \"-\"\nadd-empty-results = true\n\n\
+         [http]\nlisten = \"{address}\"\ntoken = \"{TOKEN}\"\n\n\
+         [[source]]\nname = \"street\"\naddress = \"{}\"\nmodel = \"shapes\"\nloop = true\nsync = true\n\n",
+        shapes(),
+        sample()
+    )
+}
+
+/// The status and the body of an answer.
+fn call(address: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    let text = if body.is_null() { String::new() } else { body.to_string() };
+    let (status, answer) = ask(address, method, path, TOKEN, &text);
+    (status, serde_json::from_slice(&answer).unwrap_or_default())
+}
+
+fn get(address: &str, path: &str) -> Value {
+    match call(address, "GET", path, &Value::Null) {
+        (200, answer) => answer,
+        (status, answer) => panic!("{path}: {status}: {answer}"),
+    }
+}
+
+/// Its library is on a disk that does not answer, so each of these models is loaded as long as the service runs.
+#[test]
+fn http_answers_while_models_are_held_up() {
+    let folder = scratch("serve-held-models");
+    let address = free_address();
+    let library = pipe(&folder, "libonnxruntime.so");
+    let service = Service::start(&folder, &config(&address));
+    service.result("street");
+    let held: String = (0..5)
+        .map(|number| {
+            format!(
+                "[[model]]\nname = \"held-{number}\"\nfile = \"{}\"\nbackend = \"onnxruntime\"\n\
+                 infer = \"ort-library={}\"\n\n[[source]]\nname = \"waits-{number}\"\naddress = \"{}\"\n\
+                 model = \"held-{number}\"\n\n",
+                shapes(),
+                library.display(),
+                sample()
+            )
+        })
+        .collect();
+    service.reload(&(config(&address) + &held));
+    service.said("was read again");
+    let mut longest = Duration::ZERO;
+    for path in ["/healthz", "/sources", "/models", "/metrics"].iter().cycle().take(1000) {
+        let begun = Instant::now();
+        let (status, _) = ask(&address, "GET", path, TOKEN, "");
+        longest = longest.max(begun.elapsed());
+        assert_eq!(status, 200, "{path}");
+    }
+    println!("the longest of 1,000 answers: {:.1} ms", longest.as_secs_f64() * 1e3);
+    // All of them were answered while the models were held up.
+    let models = get(&address, "/models");
+    let loaded: Vec<_> = models.as_array().unwrap().iter().map(|model| model["loaded"].as_bool().unwrap()).collect();
+    assert_eq!(loaded, [true, false, false, false, false, false], "{models}");
+    assert_eq!(ask(&address, "GET", "/readyz", TOKEN, "").0, 503);
+    service.result("street");
+    // A source that waits for such a model goes at once.
+    assert_eq!(call(&address, "DELETE", "/sources/waits-1", &Value::Null).0, 204);
+    service.said("waits-1: Removed.");
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    assert!(journal.contains("Left behind, as it does not end: the model held-0, "), "{journal}");
+    assert!(!journal.contains("the source"), "{journal}");
+}
+
+#[test]
+fn a_source_that_does_not_open_is_left_behind() {
+    let folder = scratch("serve-held-source");
+    let address = free_address();
+    let held = pipe(&folder, "held.mp4");
+    let service = Service::start(&folder, &config(&address));
+    service.result("street");
+    for name in ["one", "two"] {
+        let keys = json!({"name": name, "address": held, "model": "shapes"});
+        assert_eq!(call(&address, "POST", "/sources", &keys).0, 201);
+    }
+    wait_until("both are opened", LIMIT, || get(&address, "/sources").as_array().unwrap().len() == 3);
+    assert_eq!(call(&address, "DELETE", "/sources/one", &Value::Null).0, 204);
+    assert_eq!(call(&address, "GET", "/sources/one", &Value::Null).0, 404);
+    service.result("street");
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    assert!(journal.contains("Left behind, as it does not end: the source one, the source two."), "{journal}");
+}

@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The life of trtinfer's model in whole pipelines: branches that come and go, other files, flushes and states, in any order.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+
+use crate::common::boxes::{Line, SIDE, grey};
+use crate::common::onnx::{F32, Graph, int, ints};
+use crate::common::wait::{LIMIT, wait_until};
+use crate::common::{init, scratch};
+use gst::prelude::*;
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+
+/// A model that finds one box of that label, for batches of any size.
+fn finds(folder: &Path, label: &str, side: u32) -> String {
+    let side = side.to_string();
+    let floats = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    Graph::new()
+        .input("images", F32, &["n", "3", &side, &side])
+        .weight("zero", F32, &[1, 1, 1], floats(&[0.0]))
+        .weight("box", F32, &[1, 1, 6], floats(&[2.0, 2.0, 10.0, 12.0, 0.9, 0.0]))
+        .node("ReduceMean", &["images"], &["rows"], vec![ints("axes", &[3]), int("keepdims", 0)])
+        .node("ReduceMean", &["rows"], &["mean"], vec![ints("axes", &[1, 2]), int("keepdims", 1)])
+        .node("Mul", &["mean", "zero"], &["nothing"], Vec::new())
+        .node("Add", &["nothing", "box"], &["output0"], Vec::new())
+        .output("output0", F32, &["n", "1", "6"])
+        .metadata("names", &format!("{{0: '{label}'}}"))
+        .metadata("end2end", "True")
+        .save(&folder.join(format!("{label}-{side}.onnx")))
+}
+
+#[track_caller]
+fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, done) = mpsc::channel();
+    std::thread::spawn(move || sender.send(work()));
+    done.recv_timeout(LIMIT).expect("it hangs")
+}
+
+/// A branch behind a tee, which counts its frames.
+struct Branch {
+    bin: gst::Bin,
+    from_tee: gst::Pad,
+    frames: Arc<AtomicU64>,
+    /// Frames that have come to trtnms.
+    entered: Arc<AtomicU64>,
+}
+
+impl Branch {
+    fn add(pipeline: &gst::Pipeline) -> Self {
+        let line = "queue max-size-buffers=4 ! trtnms name=nms draw=false ! fakesink name=end sync=false async=false";
+        let bin = gst::parse::bin_from_description(line, true).unwrap();
+        let counted = |name: &str| {
+            let (frames, counted) = (Arc::<AtomicU64>::default(), bin.by_name(name).unwrap());
+            let into = frames.clone();
+            counted.static_pad("sink").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+                into.fetch_add(1, Ordering::SeqCst);
+                gst::PadProbeReturn::Ok
+            });
+            frames
+        };
+        let (frames, entered) = (counted("end"), counted("nms"));
+        pipeline.add(&bin).unwrap();
+        bin.sync_state_with_parent().unwrap();
+        let from_tee = pipeline.by_name("tee").unwrap().request_pad_simple("src_%u").unwrap();
+        from_tee.link(&bin.static_pad("sink").unwrap()).unwrap();
+        Branch { bin, from_tee, frames, entered }
+    }
+
+    /// As an application takes a branch out: between two frames, and then to NULL.
+    fn remove(self, pipeline: &gst::Pipeline) {
+        let (sender, unlinked) = mpsc::channel();
+        let sink = self.bin.static_pad("sink").unwrap();
+        self.from_tee.add_probe(gst::PadProbeType::IDLE, move |pad, _| {
+            let _ = pad.unlink(&sink);
+            let _ = sender.send(());
+            gst::PadProbeReturn::Remove
+        });
+        unlinked.recv_timeout(LIMIT).expect("a moment between two frames");
+        let bin = self.bin.clone();
+        in_time(move || bin.set_state(gst::State::Null)).unwrap();
+        pipeline.remove(&self.bin).unwrap();
+        pipeline.by_name("tee").unwrap().release_request_pad(&self.from_tee);
+    }
+
+    fn frames(&self) -> u64 {
+        self.frames.load(Ordering::SeqCst)
+    }
+}
+
+fn launch(line: &str) -> gst::Pipeline {
+    init();
+    gst::parse::launch(line).unwrap().downcast().unwrap()
+}
+
+fn problems(pipeline: &gst::Pipeline) -> Vec<String> {
+    let bus = pipeline.bus().unwrap();
+    let pop = || bus.pop_filtered(&[gst::MessageType::Error, gst::MessageType::Warning]);
+    let text = |message: gst::Message| match message.view() {
+        gst::MessageView::Error(error) => error.error().to_string(),
+        gst::MessageView::Warning(warning) => warning.error().to_string(),
+        _ => unreachable!("filtered"),
+    };
+    std::iter::from_fn(pop).map(text).collect()
+}
+
+/// The branch that leaves waits for the same outputs as the one that stays.
+#[test]
+fn a_branch_that_leaves_does_not_end_the_other_one() {
+    let model = finds(&scratch("life-tee"), "cat", 64);
+    let pipeline = launch(&format!(
+        "appsrc name=source format=time caps=video/x-raw,format=RGB,width=64,height=64,framerate=30/1 ! trtpreprocess \
+         ! trtinfer model-file={model} batch-size=4 batch-timeout=10000000 ! tee name=tee"
+    ));
+    let [leaves, stays] = [(); 2].map(|()| Branch::add(&pipeline));
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let source = pipeline.by_name("source").unwrap().downcast::<gst_app::AppSrc>().unwrap();
+    let push = |count: usize| {
+        for _ in 0..count {
+            source.push_buffer(grey(SIDE * SIDE * 3)).unwrap();
+        }
+    };
+    push(2);
+    for branch in [&leaves, &stays] {
+        wait_until("the first frame at trtnms", LIMIT, || branch.entered.load(Ordering::SeqCst) > 0);
+    }
+    leaves.remove(&pipeline);
+    push(2);
+    wait_until("the frames of the batch", LIMIT, || stays.frames() == 4);
+    push(4);
+    wait_until("the next batch", LIMIT, || stays.frames() == 8);
+    assert_eq!(problems(&pipeline), <[&str; 0]>::default());
+    pipeline.set_state(gst::State::Null).unwrap();
+}
+
+/// A flush of the branch alone, as when an application seeks in what is behind it.
+#[test]
+fn a_flush_of_a_branch_ends_its_wait() {
+    let model = finds(&scratch("life-branch-flush"), "cat", 64);
+    let pipeline = launch(&format!(
+        "appsrc name=source format=time caps=video/x-raw,format=RGB,width=64,height=64,framerate=30/1 ! trtpreprocess \
+         ! trtinfer model-file={model} batch-size=4 batch-timeout=10000000 ! tee name=tee"
+    ));
+    let [flushed, stays] = [(); 2].map(|()| Branch::add(&pipeline));
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let source = pipeline.by_name("source").unwrap().downcast::<gst_app::AppSrc>().unwrap();
+    let push = |count: usize| {
+        for _ in 0..count {
+            source.push_buffer(grey(SIDE * SIDE * 3)).unwrap();
+        }
+    };
+    push(1);
+    for branch in [&flushed, &stays] {
+        wait_until("the first frame at trtnms", LIMIT, || branch.entered.load(Ordering::SeqCst) > 0);
+    }
+    let sink = flushed.bin.static_pad("sink").unwrap();
+    in_time(move || {
+        assert!(sink.send_event(gst::event::FlushStart::new()));
+        assert!(sink.send_event(gst::event::FlushStop::new(false)));
+    });
+    push(3);
+    wait_until("the frames of the batch", LIMIT, || stays.frames() == 4);
+    pipeline.set_state(gst::State::Null).unwrap();
+}
+
+#[test]
+fn latency_is_that_of_the_running_model_and_a_change_is_told() {
+    let folder = scratch("life-latency");
+    let (cat, dog) = (finds(&folder, "cat", 64), finds(&folder, "dog", 64));
+    let pipeline = launch(&format!(
+        "appsrc name=source format=time is-live=true caps=video/x-raw,format=RGB,width=64,height=64,framerate=30/1 \
+         ! trtpreprocess ! trtinfer name=infer model-file={cat} batch-size=2 batch-timeout=7000 ! queue ! trtnms ! fakesink sync=false"
+    ));
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let (infer, bus) = (pipeline.by_name("infer").unwrap(), pipeline.bus().unwrap());
+    let latency = || {
+        let mut query = gst::query::Latency::new();
+        assert!(infer.static_pad("src").unwrap().query(&mut query));
+        query.result().1.useconds()
+    };
+    let source = pipeline.by_name("source").unwrap().downcast::<gst_app::AppSrc>().unwrap();
+    let before = latency();
+    infer.set_property("batch-timeout", 9000u32);
+    infer.set_property("batch-size", 1u32);
+    assert_eq!(latency(), before, "these are for the next model");
+    infer.set_property("model-file", &dog);
+    let told = || {
+        let message = bus.pop_filtered(&[gst::MessageType::Latency]);
+        message.is_some_and(|message| message.src() == Some(infer.upcast_ref()))
+    };
+    wait_until("the model takes over", LIMIT, || {
+        source.push_buffer(grey(SIDE * SIDE * 3)).unwrap();
+        told()
+    });
+    assert_eq!(latency() + 7000, before);
+    pipeline.set_state(gst::State::Null).unwrap();
+}
+
+#[test]
+fn an_element_with_the_former_file_of_a_shared_model_has_the_new_one() {
+    let folder = scratch("life-former");
+    let (cat, dog) = (finds(&folder, "cat", 64), finds(&folder, "dog", 64));
+    let line = |model: &str| {
+        Line::parse(&format!("trtpreprocess ! trtinfer model-file={model} shared-model=life-former ! trtnms"))
+    };
+    let mut first = line(&cat);
+    assert_eq!(first.labels(), ["cat"]);
+    first.element("trtinfer").set_property("model-file", &dog);
+    first.wait_for_model(&dog);
+    let mut late = line(&cat);
+    assert_eq!(late.labels(), ["dog"]);
+    assert_eq!(late.element("trtinfer").property::<String>("model-file"), dog);
+    assert_eq!((first.labels(), late.said()), (vec!["dog".to_string()], Vec::<String>::new()));
+}
+
+#[test]
+fn late_frames_are_not_inferred_where_qos_is_on() {
+    let model = finds(&scratch("life-late"), "cat", 64);
+    for (qos, expected) in [(false, (4, 0, 0)), (true, (2, 2, 2))] {
+        let mut line = Line::parse(&format!("trtpreprocess ! trtinfer qos={qos} model-file={model} ! trtnms"));
+        let frame = |line: &mut Line, seconds: u64| {
+            let mut buffer = grey(SIDE * SIDE * 3);
+            buffer.get_mut().unwrap().set_pts(gst::ClockTime::from_seconds(seconds));
+            assert_eq!(crate::common::boxes::found(&line.push(buffer)).len(), 1, "held or found");
+        };
+        frame(&mut line, 0);
+        let nms = line.nms();
+        // The sink has shown the frame of the first second two seconds late.
+        let second = gst::ClockTime::SECOND;
+        let late = gst::event::Qos::builder(gst::QOSType::Underflow, 3.0, 2_000_000_000).timestamp(second).build();
+        nms.static_pad("src").unwrap().send_event(late);
+        for seconds in [2, 3, 4] {
+            frame(&mut line, seconds);
+        }
+        let stats: gst::Structure = line.element("trtinfer").property("stats");
+        let count = |name: &str| stats.get::<u64>(name).unwrap();
+        assert_eq!((count("inferred"), count("skipped"), count("late")), expected, "qos={qos}");
+    }
+}
+
+/// A handler of the bus may do anything with the element that posts, in the thread of the stream.
+#[test]
+fn nothing_is_locked_when_a_message_is_posted() {
+    let model = finds(&scratch("life-posted"), "cat", 64);
+    let pipeline = launch(&format!(
+        "videotestsrc num-buffers=3 ! video/x-raw,format=RGB,width=64,height=64,framerate=30/1 ! trtpreprocess \
+         ! trtinfer model-file={model} ! trtnms post-messages=true ! trttrack post-messages=true ! fakesink"
+    ));
+    let posted = Arc::<AtomicU64>::default();
+    let into = posted.clone();
+    pipeline.bus().unwrap().set_sync_handler(move |_, message| {
+        if let gst::MessageView::Element(element) = message.view() {
+            let element = element.src().unwrap().downcast_ref::<gst::Element>().unwrap();
+            let segment = gst::FormattedSegment::<gst::ClockTime>::new();
+            let pad = element.static_pad("sink").unwrap();
+            assert!(pad.send_event(gst::event::Segment::new(&segment)));
+            into.fetch_add(1, Ordering::SeqCst);
+        }
+        gst::BusSyncReply::Pass
+    });
+    let outcome = in_time({
+        let pipeline = pipeline.clone();
+        move || crate::common::run(&pipeline)
+    });
+    outcome.expect_success();
+    assert_eq!(posted.load(Ordering::SeqCst), 6);
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// One of the files, the last of which is no model.
+    File(usize),
+    Play,
+    Pause,
+    Ready,
+    /// A flushing seek to the start.
+    Seek,
+    BranchIn,
+    BranchOut,
+    /// Until so many more frames have come out of a branch, or the pipeline has said why not.
+    Frames(u64),
+    End,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        5 => (0..4usize).prop_map(Step::File),
+        3 => Just(Step::Play),
+        1 => Just(Step::Pause),
+        1 => Just(Step::Ready),
+        3 => Just(Step::Seek),
+        2 => Just(Step::BranchIn),
+        2 => Just(Step::BranchOut),
+        3 => (1..8u64).prop_map(Step::Frames),
+        1 => Just(Step::End),
+    ]
+}
+
+struct Script {
+    pipeline: gst::Pipeline,
+    branches: Vec<Branch>,
+    /// It has been sent the end of the stream, or has failed: only a start from READY brings more frames.
+    has_ended: bool,
+    is_playing: bool,
+}
+
+impl Script {
+    fn new(file: &str) -> Self {
+        let pipeline = launch(&format!(
+            "videotestsrc name=source ! video/x-raw,format=RGB,width=64,height=64,framerate=30/1 ! trtpreprocess \
+             ! trtinfer name=infer model-file={file} batch-size=2 batch-timeout=2000 ! tee name=tee allow-not-linked=true"
+        ));
+        let branches = vec![Branch::add(&pipeline)];
+        Script { pipeline, branches, has_ended: false, is_playing: false }
+    }
+
+    fn set_state(&mut self, state: gst::State) {
+        let pipeline = self.pipeline.clone();
+        // A failure to start is said on the bus.
+        let changed = in_time(move || pipeline.set_state(state));
+        self.is_playing = state == gst::State::Playing;
+        if state == gst::State::Ready {
+            while self.failed() {}
+        }
+        self.has_ended = changed.is_err() || self.has_ended && state > gst::State::Ready;
+    }
+
+    fn failed(&self) -> bool {
+        self.pipeline.bus().unwrap().pop_filtered(&[gst::MessageType::Error]).is_some()
+    }
+
+    fn frames(&mut self, count: u64) {
+        let Some(branch) = self.branches.last() else { return };
+        if self.has_ended || !self.is_playing {
+            return;
+        }
+        let (frames, until) = (branch.frames.clone(), branch.frames() + count);
+        let mut failed = false;
+        wait_until("frames, or why there are none", LIMIT, || {
+            failed = failed || self.failed();
+            failed || frames.load(Ordering::SeqCst) >= until
+        });
+        self.has_ended = failed;
+    }
+
+    fn take(&mut self, step: Step, files: &[String]) {
+        match step {
+            Step::File(at) => self.pipeline.by_name("infer").unwrap().set_property("model-file", &files[at]),
+            Step::Play => self.set_state(gst::State::Playing),
+            Step::Pause => self.set_state(gst::State::Paused),
+            Step::Ready => self.set_state(gst::State::Ready),
+            Step::Seek if !self.has_ended => {
+                let pipeline = self.pipeline.clone();
+                drop(in_time(move || pipeline.seek_simple(gst::SeekFlags::FLUSH, gst::ClockTime::ZERO)));
+            }
+            Step::BranchIn if self.branches.len() < 3 && self.is_playing && !self.has_ended => {
+                self.branches.push(Branch::add(&self.pipeline));
+            }
+            // While it is paused the sink holds a frame, and there is no moment between two.
+            Step::BranchOut if self.branches.len() > 1 && self.is_playing && !self.has_ended => {
+                self.branches.remove(0).remove(&self.pipeline);
+            }
+            Step::Frames(count) => self.frames(count),
+            Step::End if self.is_playing => {
+                self.pipeline.by_name("source").unwrap().send_event(gst::event::Eos::new());
+                self.has_ended = true;
+            }
+            _ => {}
+        }
+    }
+
+    /// Whatever came before, a start from READY with a good model plays.
+    fn end(mut self, good: &str) {
+        self.set_state(gst::State::Ready);
+        self.has_ended = false;
+        self.pipeline.by_name("infer").unwrap().set_property("model-file", good);
+        self.set_state(gst::State::Playing);
+        self.frames(3);
+        assert!(!self.has_ended, "it plays no more: {:?}", problems(&self.pipeline));
+        self.set_state(gst::State::Null);
+    }
+}
+
+/// How many scripts are tried: `LIFE_PIPELINES`, or as many as take seconds.
+fn scripts() -> u32 {
+    std::env::var("LIFE_PIPELINES").ok().and_then(|count| count.parse().ok()).unwrap_or(24)
+}
+
+#[test]
+fn whatever_comes_a_pipeline_plays_or_says_why_not() {
+    let folder = scratch("life-scripts");
+    let broken = folder.join("broken.onnx");
+    std::fs::write(&broken, "not a model").unwrap();
+    let files = [finds(&folder, "cat", 64), finds(&folder, "dog", 64), finds(&folder, "bird", 32)];
+    let files = [&files[..], &[broken.to_str().unwrap().to_string()]].concat();
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(scripts()) };
+    let steps = proptest::collection::vec(step(), 1..14);
+    let outcome = TestRunner::new(config).run(&steps, |steps| {
+        let mut script = Script::new(&files[0]);
+        for step in steps {
+            script.take(step, &files);
+        }
+        script.end(&files[1]);
+        Ok(())
+    });
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
+}
