@@ -38,7 +38,8 @@ pub struct DetectArgs {
     sources: Vec<String>,
     #[command(flatten)]
     model: ModelOptions,
-    /// The annotated video, or the folder of annotated images or of several videos [default: NAME-boxes.mp4, NAME-boxes]
+    /// The annotated video (.mp4, .mkv), or the folder of annotated images or of several videos [default: NAME-boxes.mp4,
+    /// NAME-boxes]
     #[arg(short, long, value_name = "PATH", conflicts_with = "no_video")]
     output: Option<PathBuf>,
     /// One JSON object a frame, of all sources; - is stdout [default: NAME-boxes.jsonl]
