@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use common::service::Service;
+use common::wait::LIMIT;
 use common::{command, expect_failure, files, picture, run, sample, scratch, shapes, text};
 use serde_json::Value;
 
@@ -175,7 +176,8 @@ fn endless(asked_for: Sender<()>) -> u16 {
                 let asked = request(&connection);
                 let number = asked.lines().find_map(|line| line.strip_prefix("CSeq: ")).unwrap_or("0");
                 let mut answer = format!("RTSP/1.0 200 OK\r\nCSeq: {number}\r\n");
-                answer += if asked.starts_with("OPTIONS") { "Public: OPTIONS, DESCRIBE\r\n\r\n" } else { "X: " };
+                answer +=
+                    if asked.starts_with("OPTIONS") { "Public: OPTIONS, DESCRIBE, SETUP, PLAY\r\n\r\n" } else { "X: " };
                 if connection.write_all(answer.as_bytes()).is_err() || asked.is_empty() {
                     return;
                 }
@@ -195,7 +197,7 @@ fn ctrl_c_ends_a_camera_whose_answer_has_no_end() {
     let (asked_for, is_asked_for) = channel();
     let port = endless(asked_for);
     let child = detect(&folder, &format!("rtspt://127.0.0.1:{port}/v"), &["--no-video"]);
-    is_asked_for.recv().unwrap();
+    is_asked_for.recv_timeout(LIMIT).unwrap();
     signal(&child, libc::SIGINT);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
@@ -256,7 +258,7 @@ fn hostile_cameras_take_nothing_from_others() {
             &format!("[[source]]\nname = \"{name}\"\naddress = \"{address}\"\ntimeout = 1\nbackoff-min = 0.1\n\n");
     }
     let service = Service::start(&folder, &config);
-    is_asked_for.recv().unwrap();
+    is_asked_for.recv_timeout(LIMIT).unwrap();
     service.said("endless: rtspt://127.0.0.1");
     service.said("more than 64 MiB");
     for number in 0..60 {
