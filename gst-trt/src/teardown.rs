@@ -2,7 +2,7 @@
 //! Pipelines are started and stopped in threads of their own. A source can hold up both without an end: a camera whose
 //! answer never ends, a named pipe that nobody writes to.
 
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ pub struct Starting {
 }
 
 impl Starting {
-    /// Whether the change of state has come back, and succeeded. `None` while it goes on.
-    pub fn outcome(&mut self) -> Option<bool> {
-        self.outcome = self.outcome.or_else(|| match self.ended.try_recv() {
+    /// Whether the change of state has come back, and succeeded. `None` if it goes on after that time.
+    pub fn outcome(&mut self, wait: Duration) -> Option<bool> {
+        self.outcome = self.outcome.or_else(|| match self.ended.recv_timeout(wait) {
             Ok(outcome) => Some(outcome),
-            Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(false), // there was no thread for it
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(false), // there was no thread for it
         });
         self.outcome
     }

@@ -26,6 +26,9 @@ const STEP: gst::ClockTime = gst::ClockTime::from_mseconds(40);
 /// No image takes so long to read.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How often a picture that does not come is looked after.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
 pub fn run(
     job: &Job,
     name: &str,
@@ -222,8 +225,8 @@ fn picture(
     let (begun, mut quiet) = (Instant::now(), 0);
     loop {
         // Before the bus, on which the reason is.
-        let started = starting.outcome();
-        let sample = out.try_pull_sample(gst::ClockTime::from_mseconds(50));
+        let started = starting.outcome(POLL_INTERVAL);
+        let sample = out.try_pull_sample(gst::ClockTime::try_from(POLL_INTERVAL).ok());
         if let Some(sample) = sample {
             return Ok(sample);
         }
@@ -240,7 +243,8 @@ fn picture(
         if started == Some(false) || quiet > 2 {
             return Err(what("it is damaged, or cut off"));
         }
-        if out.is_eos() {
+        // Before it is started it says so, too.
+        if started.is_some() && out.is_eos() {
             return Err(what("there is no picture in it"));
         }
         if begun.elapsed() > TIMEOUT {

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use gst::prelude::*;
 
@@ -132,7 +133,7 @@ impl VideoRun<'_> {
         let mut task = self.setup.display.task(name);
         let (mut quiet, mut signal, mut is_ending) = (0, None, false);
         loop {
-            let started = starting.outcome();
+            let started = starting.outcome(Duration::ZERO);
             let message = bus.timed_pop(gst::ClockTime::from_mseconds(100));
             match message.as_ref().map(|message| message.view()) {
                 Some(gst::MessageView::Eos(_)) => break,
