@@ -18,6 +18,7 @@ mod progress;
 mod serve;
 mod signals;
 mod source;
+mod teardown;
 mod terminal;
 
 use std::process::ExitCode;

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use gst::glib::ValueArray;
 use gst::prelude::*;
 use gsttrt::gst::cuda::registry;
 use gsttrt_core::redact::redacted;
@@ -19,6 +22,12 @@ const IMAGES: [&str; 12] = ["jpg", "jpeg", "jpe", "png", "bmp", "webp", "tif", "
 /// Schemes whose frames come at their own time, and do not wait.
 const LIVE: [&str; 12] =
     ["rtsp", "rtsps", "rtspt", "rtspu", "rtsph", "rtsp-sdp", "rtp", "udp", "srt", "rist", "rtmp", "v4l2"];
+
+/// Schemes that reach into this process: its own descriptors and sources.
+const OF_THE_PROCESS: [&str; 2] = ["fd", "appsrc"];
+
+/// The bytes that one picture of a camera over HTTP may have.
+const PICTURE_LIMIT: u64 = 64 << 20;
 
 /// Something to look at, with a name for the files of its results.
 #[derive(Debug)]
@@ -68,10 +77,10 @@ fn add(sources: &mut Vec<InputSource>, argument: &str) -> Result<(), Failure> {
     let path = Path::new(argument);
     if argument == "-" {
         sources.push(InputSource::Video { name: "stdin".into(), address: VideoAddress::Stdin });
-    } else if let Some((scheme, _)) = argument.split_once("://") {
-        match scheme {
+    } else if let Some((scheme, rest)) = argument.split_once("://") {
+        match scheme.to_ascii_lowercase().as_str() {
             "file" => return add(sources, &path_of(argument)?),
-            _ => sources.push(stream(scheme, argument)?),
+            scheme => sources.push(stream(scheme, rest)?),
         }
     } else if path.is_dir() {
         sources.push(InputSource::Images { name: stem(path), files: images_in(path)? });
@@ -83,7 +92,9 @@ fn add(sources: &mut Vec<InputSource>, argument: &str) -> Result<(), Failure> {
             add_file(sources, &file, kind.file_type())?;
         }
     } else {
-        return Err(format!("There is no file {}.", redacted(argument)).into());
+        let is_camera = argument.starts_with("/dev/") || argument.bytes().all(|byte| byte.is_ascii_digit());
+        let cameras = if is_camera && !argument.is_empty() { format!(" {}", cameras()) } else { String::new() };
+        return Err(format!("There is no file {}.{cameras}", redacted(argument)).into());
     }
     Ok(())
 }
@@ -95,7 +106,7 @@ fn add_file(sources: &mut Vec<InputSource>, path: &Path, kind: fs::FileType) -> 
     } else if kind.is_dir() {
         return Err(format!("{shown} is a folder among the files that the pattern finds. Give it by its name.").into());
     } else if !kind.is_file() && !kind.is_fifo() {
-        return Err(format!("{shown} is a device, and only cameras, which are /dev/video0 and so on, are read.").into());
+        return Err(format!("{shown} is a device, and only cameras are read. {}", cameras()).into());
     } else if is_image(path) {
         match sources.last_mut() {
             Some(InputSource::Images { name, files }) => {
@@ -123,9 +134,26 @@ fn is_image(path: &Path) -> bool {
     IMAGES.iter().any(|image| ending.eq_ignore_ascii_case(image))
 }
 
+/// A file that can be read at once, which a pipe is not.
+fn is_picture(path: &Path) -> bool {
+    is_image(path) && path.is_file()
+}
+
 fn is_camera(path: &Path) -> bool {
     let target = path.canonicalize().unwrap_or_else(|_| path.into()); // /dev/v4l/by-id has links
     target.file_name().is_some_and(|name| name.to_string_lossy().starts_with("video"))
+}
+
+/// Which cameras there are, in a sentence.
+fn cameras() -> String {
+    let entries = fs::read_dir("/dev").into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut found: Vec<PathBuf> = entries.filter(|path| is_camera(path)).collect();
+    found.sort_by_cached_key(|path| natural(path));
+    let found: Vec<String> = found.iter().map(|path| path.display().to_string()).collect();
+    match found.as_slice() {
+        [] => "Cameras are /dev/video0 and so on; there is none.".into(),
+        found => format!("Cameras are /dev/video0 and so on; there are: {}.", found.join(", ")),
+    }
 }
 
 fn path_of(uri: &str) -> Result<String, Failure> {
@@ -135,9 +163,13 @@ fn path_of(uri: &str) -> Result<String, Failure> {
     path.into_os_string().into_string().map_err(|_| wrong("its path is no text").into())
 }
 
-/// A stream, named after the last part of its path.
-fn stream(scheme: &str, uri: &str) -> Result<InputSource, Failure> {
+/// A stream, named after the last part of its path. The scheme is in small letters.
+fn stream(scheme: &str, rest: &str) -> Result<InputSource, Failure> {
+    let uri = &*format!("{scheme}://{rest}");
     let shown = redacted(uri);
+    if OF_THE_PROCESS.contains(&scheme) {
+        return Err(format!("Cannot read {shown}: {scheme}:// is inside of this process, and not an address.").into());
+    }
     if gst::Element::make_from_uri(gst::URIType::Src, uri, None).is_err() {
         return Err(
             format!("Cannot read {shown}: GStreamer has no element here for such an address ({scheme}://).").into()
@@ -215,9 +247,9 @@ impl VideoAddress {
     /// It is an address that GStreamer has no element for.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, Failure> {
         let path = match text.split_once("://") {
-            Some(("file", _)) => PathBuf::from(path_of(text)?),
-            Some((scheme, _)) => {
-                let InputSource::Video { address, .. } = stream(scheme, text)? else {
+            Some((scheme, _)) if scheme.eq_ignore_ascii_case("file") => PathBuf::from(path_of(text)?),
+            Some((scheme, rest)) => {
+                let InputSource::Video { address, .. } = stream(&scheme.to_ascii_lowercase(), rest)? else {
                     unreachable!("no stream is an image")
                 };
                 return Ok(address);
@@ -232,13 +264,30 @@ impl VideoAddress {
         Ok(if path.starts_with("/dev") { VideoAddress::Camera(path) } else { VideoAddress::File(path) })
     }
 
-    /// Whether its frames come at their own time, so that those which come too early for the model are lost.
+    /// Whether its frames come at their own time, so that those which come too early for the model are lost. Of HTTP only
+    /// the answer tells: [`VideoAddress::runs_live`].
     pub fn is_live(&self) -> bool {
         match self {
             VideoAddress::File(_) | VideoAddress::Stdin => false,
             VideoAddress::Camera(_) => true,
             VideoAddress::Uri(uri) => uri.split_once("://").is_some_and(|(scheme, _)| LIVE.contains(&scheme)),
         }
+    }
+
+    /// The same for a pipeline of it that runs.
+    pub fn runs_live(&self, pipeline: &gst::Pipeline) -> bool {
+        let has_camera =
+            || pipeline.iterate_all_by_element_factory_name("multipartdemux").next().is_ok_and(|found| found.is_some());
+        self.is_live() || self.is_http() && has_camera()
+    }
+
+    /// Whether it may have no end.
+    pub fn is_remote(&self) -> bool {
+        matches!(self, VideoAddress::Uri(_) | VideoAddress::Camera(_))
+    }
+
+    fn is_http(&self) -> bool {
+        matches!(self, VideoAddress::Uri(uri) if uri.starts_with("http://") || uri.starts_with("https://"))
     }
 
     /// As messages show it: without a password.
@@ -263,6 +312,9 @@ impl VideoAddress {
                 let decode = make("uridecodebin", "decode")?;
                 decode.set_property("uri", uri);
                 note_time_of_capture(&decode);
+                if self.is_http() {
+                    look_after_http(decode.downcast_ref().expect("it is a bin"), &sink);
+                }
                 pipeline.add(&decode)?;
                 decode
             }
@@ -273,6 +325,16 @@ impl VideoAddress {
                         source.set_property("device", path);
                         source
                     }
+                    VideoAddress::File(path) if is_picture(path) => {
+                        // Some decoders want a picture whole. The location is a pattern for numbers.
+                        let source = make("multifilesrc", "source")?;
+                        let location = path
+                            .to_str()
+                            .ok_or_else(|| format!("Cannot read {}: its path is no text.", self.shown()))?;
+                        source.set_property("location", location.replace('%', "%%"));
+                        source.set_property("num-buffers", 1);
+                        source
+                    }
                     VideoAddress::File(path) => {
                         let source = make("filesrc", "source")?;
                         source.set_property("location", path);
@@ -281,6 +343,9 @@ impl VideoAddress {
                     _ => make("fdsrc", "source")?,
                 };
                 let decode = make("decodebin", "decode")?;
+                if matches!(self, VideoAddress::File(path) if is_picture(path)) {
+                    read_orientation(&decode);
+                }
                 pipeline.add_many([&source, &decode])?;
                 source.link(&decode)?;
                 decode
@@ -290,7 +355,7 @@ impl VideoAddress {
         Ok(())
     }
 
-    /// Whether nothing in decodebin reads the file any more, though no video came out of it to the pad `sink`.
+    /// Whether nothing reads the file any more, though no video came out of it to the pad `sink`.
     ///
     /// decodebin drops the errors of an element that it is starting. A demuxer reads in a thread of its own, so an
     /// error in the first bytes may fall into that time; then there is neither an error nor an end of the stream.
@@ -299,7 +364,8 @@ impl VideoAddress {
             return false;
         }
         let Some(decode) = pipeline.by_name("decode").and_downcast::<gst::Bin>() else { return false };
-        let mut pads = decode.children().into_iter().flat_map(|element| element.pads());
+        let elements = decode.children().into_iter().chain(pipeline.by_name("source"));
+        let mut pads = elements.flat_map(|element| element.pads());
         let reads = pads.any(|pad| pad.task_state() == gst::TaskState::Started);
         !reads && !sink.is_linked()
     }
@@ -359,6 +425,82 @@ fn note_time_of_capture(decode: &gst::Element) {
     });
 }
 
+/// Lets the parser of JPEG come before the decoder: it reads how the camera was held, which decoders do not.
+fn read_orientation(decode: &gst::Element) {
+    decode.connect("autoplug-sort", false, |values| {
+        let sorted = || {
+            let (caps, factories) = (values.get(2)?.get::<gst::Caps>().ok()?, values.get(3)?.get::<ValueArray>().ok()?);
+            caps.structure(0).filter(|caps| caps.name() == "image/jpeg" && !caps.has_field("parsed"))?;
+            let parser = gst::ElementFactory::find("jpegparse")?;
+            Some(ValueArray::new(std::iter::once(parser.to_value()).chain(factories.iter().cloned())))
+        };
+        Some(sorted().to_value()) // none leaves them as they are
+    });
+}
+
+/// Of HTTP: cameras that send picture after picture give each at once, with the time at which it came, and are live. A
+/// playlist leads only to addresses of HTTP, and not to files of this machine.
+fn look_after_http(decode: &gst::Bin, sink: &gst::Pad) {
+    let frames = sink.parent_element().map(|queue| queue.downgrade());
+    decode.connect_deep_element_added(move |decode, _, element| {
+        if element.factory().is_some_and(|factory| factory.name() == "multipartdemux") {
+            // Old frames make room for new ones, as those of other cameras.
+            if let Some(queue) = frames.as_ref().and_then(|queue| queue.upgrade()) {
+                queue.set_property_from_str("leaky", "downstream");
+            }
+            take_pictures(decode, element);
+        }
+        let handler = element.dynamic_cast_ref::<gst::URIHandler>();
+        let Some(handler) = handler.filter(|handler| handler.uri_type() == gst::URIType::Src) else { return };
+        let uri = handler.uri().unwrap_or_default();
+        if uri.starts_with("http://") || uri.starts_with("https://") {
+            return;
+        }
+        element.src_pads().iter().for_each(|pad| {
+            pad.add_probe(gst::PadProbeType::BUFFER | gst::PadProbeType::BUFFER_LIST, |_, _| gst::PadProbeReturn::Drop);
+        });
+        gst::element_error!(
+            decode,
+            gst::ResourceError::Settings,
+            ("it leads to {}, and what comes over the network may lead only to http:// and https://.", redacted(&uri))
+        );
+    });
+}
+
+/// Lets the demuxer of a camera over HTTP give its pictures without waiting for further streams.
+fn take_pictures(decode: &gst::Bin, demuxer: &gst::Element) {
+    demuxer.set_property("single-stream", true);
+    let bytes = Arc::new(AtomicU64::new(0));
+    let (read, decode) = (bytes.clone(), decode.downgrade());
+    let input = demuxer.static_pad("sink").expect("an always pad");
+    input.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
+        let size = info.buffer().map_or(0, |buffer| buffer.size() as u64);
+        let before = read.fetch_add(size, Ordering::Relaxed);
+        if before + size <= PICTURE_LIMIT {
+            return gst::PadProbeReturn::Ok;
+        }
+        if let Some(decode) = decode.upgrade() {
+            let limit = PICTURE_LIMIT >> 20;
+            gst::element_error!(decode, gst::StreamError::Demux, ("a picture of it has more than {limit} MiB."));
+        }
+        info.flow_res = Err(gst::FlowError::Error); // no more of it is read
+        gst::PadProbeReturn::Handled
+    });
+    demuxer.connect_pad_added(move |demuxer, pad| {
+        let (bytes, demuxer) = (bytes.clone(), demuxer.downgrade());
+        pad.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
+            bytes.store(0, Ordering::Relaxed);
+            // Before the clock runs it is the picture that the pipeline starts with.
+            let playing = demuxer.upgrade().filter(|demuxer| demuxer.current_state() == gst::State::Playing);
+            let now = playing.and_then(|demuxer| demuxer.current_running_time()).unwrap_or_default();
+            if let Some(buffer) = info.buffer_mut() {
+                buffer.make_mut().set_pts(now);
+            }
+            gst::PadProbeReturn::Ok
+        });
+    });
+}
+
 /// Whether a tag asks for the picture to be rotated or mirrored. decodebin shows a pad as soon as its caps are known, and
 /// decoders pass tags on after the caps, so the tags are looked for where they enter the decoder.
 fn is_rotated(pad: &gst::Pad) -> bool {
@@ -415,6 +557,8 @@ mod tests {
             ]
         );
         assert_eq!(names(&["rtsp://camera"]), ["camera: rtsp://camera live true"]);
+        assert_eq!(names(&["RTSP://Camera/A"]), ["A: rtsp://Camera/A live true"]);
+        assert_eq!(names(&[&format!("FILE://{file}")]), [format!("Cargo: {file} live false")]);
         assert_eq!(names(&["rtsp://me:p%2Fw@host/"]), ["host: rtsp://***@host/ live true"]);
         assert_eq!(names(&["rtsp://me:p/w@host/a"]), ["a: rtsp://***@host/a live true"]);
         assert_eq!(names(&["rtsp://host/user=me&password=x&channel=1"]), ["user----: rtsp://host/user=*** live true"]);

@@ -71,12 +71,15 @@ fn results_go_to_the_files_named() {
     for (args, written) in [
         (&["--output", "a.mp4", "--json", "a.jsonl"][..], &["a.jsonl", "a.mp4", "names", "odd.avi"][..]),
         (&["--no-video", "--json", "b.jsonl"], &["a.jsonl", "a.mp4", "b.jsonl", "names", "odd.avi"]),
+        (&["--output", "c.MKV", "--json", "b.jsonl"], &["a.jsonl", "a.mp4", "b.jsonl", "c.MKV", "names", "odd.avi"]),
     ] {
         let output = detect(&folder, "odd.avi", &shapes(), &[&all[..], args].concat());
         assert!(output.status.success(), "{}", text(&output.stderr));
         assert_eq!(files(&folder), written);
         assert!(!text(&output.stdout).contains(" disc "), "{}", text(&output.stdout));
     }
+    let kind = |name: &str| std::fs::read(folder.join(name)).unwrap()[..8].to_vec();
+    assert_eq!((&kind("a.mp4")[4..], &kind("c.MKV")[..4]), (&b"ftyp"[..], &b"\x1a\x45\xdf\xa3"[..]));
 }
 
 /// The sample with the matrix of a phone held upright: turn a quarter to the right to show it.
@@ -281,7 +284,15 @@ fn failures_are_one_sentence_and_leave_nothing() {
         (sample, model, &["--infer", "colour=red"], &["colour"]),
         (sample, model, &["--infer", "intervall=2"], &["intervall", "did you mean “interval”?"]),
         (sample, model, &["--infer", "!"], &["Cannot make the pipeline"]),
-        (sample, model, &["--output", "/nowhere/x.mp4"], &["/nowhere/x.mp4"]),
+        (sample, model, &["--output", "/nowhere/x.mp4"], &["Cannot write /nowhere/x.mp4: its folder is not there"]),
+        (sample, model, &["--output", "x.avi"], &["Cannot write x.avi", ".mp4 or .mkv"]),
+        (sample, model, &["--output", "x.jpg"], &["Cannot write x.jpg", ".mp4 or .mkv"]),
+        (&broken, model, &["--output", "x.mp4"], &["Cannot write images to the video x.mp4: give a folder"]),
+        (&all_broken, model, &["--output", "x.jpg"], &["Cannot write 2 images to the file x.jpg: give a folder"]),
+        (&broken, model, &["--output", "/nowhere/x.jpg"], &["/nowhere/x.jpg", "its folder is not there"]),
+        ("fd://0", model, &[], &["Cannot read fd://0", "inside of this process"]),
+        ("0", model, &[], &["There is no file 0", "Cameras are /dev/video0"]),
+        ("/dev/video99", model, &[], &["There is no file /dev/video99", "Cameras are /dev/video0"]),
         (sample, model, &["--json", "/nowhere/x.jsonl"], &["/nowhere/x.jsonl"]),
         (sample, model, &["--output", sample], &["sample.mp4 would be overwritten"]),
         (sample, model, &["--json", model], &["shapes.onnx would be overwritten"]),

@@ -64,6 +64,36 @@ fn images_of_any_size_and_kind_become_images() {
 }
 
 #[test]
+fn pictures_of_phones_are_upright_and_other_kinds_are_read() {
+    let folder = scratch("images-kinds");
+    let sample = sample();
+    let write = |encoder: &str, name: &str| {
+        launch(&format!(
+            "filesrc location={sample} ! decodebin ! identity eos-after=2 ! videoconvert ! {encoder} ! filesink location={}",
+            folder.join(name).display()
+        ));
+    };
+    write("jpegenc ! taginject tags=image-orientation=rotate-90 ! jifmux", "phone.jpg");
+    write("jpegenc", "100%d.jpg");
+    write("avenc_bmp", "a.bmp");
+    write("avenc_tiff", "a.tif");
+    for (name, size) in
+        [("phone.jpg", (360, 640)), ("100%d.jpg", (640, 360)), ("a.bmp", (640, 360)), ("a.tif", (640, 360))]
+    {
+        let output = detect(&folder, &[name, "--output", "one.jpg", "--json", "one.jsonl"]);
+        let lines = lines(&folder.join("one.jsonl"));
+        let seen: Vec<_> = lines.iter().map(|line| (line["width"].as_u64(), line["height"].as_u64())).collect();
+        assert_eq!(seen, [(Some(size.0), Some(size.1))], "{name}");
+        assert!(!lines[0]["detections"].as_array().unwrap().is_empty(), "{name}");
+        // Of the first frame there is no time.
+        let words: Vec<_> = text(&output.stdout).lines().filter_map(|line| line.split_whitespace().next()).collect();
+        assert_eq!(words, ["frames", "detections", "wrote", "wrote"], "{name}");
+        let drawn = format!("filesrc location={} ! jpegdec ! video/x-raw", folder.join("one.jpg").display());
+        launch(&format!("{drawn},width={},height={} ! fakesink", size.0, size.1));
+    }
+}
+
+#[test]
 fn broken_images_are_named_and_left_out() {
     let folder = scratch("images-broken");
     for name in ["a.jpg", "c.png"] {

@@ -12,17 +12,22 @@ use gst::prelude::*;
 use super::lines::JsonLines;
 use super::report::{Watched, watch};
 use super::video::show_message;
-use super::{Broken, Ended, Job, Setup, part};
+use super::{Broken, Ended, Job, Setup, ending, part};
 use crate::chain::{self, element};
 use crate::failure::Failure;
 use crate::progress::TaskProgress;
+use crate::signals::Signals;
 use crate::source::VideoAddress;
+use crate::teardown;
 
 /// Time from one image to the next, for trackers.
 const STEP: gst::ClockTime = gst::ClockTime::from_mseconds(40);
 
 /// No image takes so long to read.
 const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How often a picture that does not come is looked after.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 pub fn run(
     job: &Job,
@@ -39,7 +44,7 @@ pub fn run(
     );
     let pipeline = chain::parse(&line)?;
     chain.configure(&pipeline)?;
-    if let Some(folder) = &job.output {
+    if let Some(folder) = job.output.as_ref().filter(|_| !job.is_file) {
         let made = std::fs::create_dir_all(folder);
         made.map_err(|error| format!("Cannot make the folder {}: {error}.", folder.display()))?;
     }
@@ -58,7 +63,7 @@ pub fn run(
     if outcome.is_err() {
         own.iter().for_each(|own| own.discard());
         // A folder stays where images are in it.
-        job.output.iter().for_each(|folder| drop(std::fs::remove_dir(folder)));
+        job.output.iter().filter(|_| !job.is_file).for_each(|folder| drop(std::fs::remove_dir(folder)));
     }
     outcome
 }
@@ -114,7 +119,8 @@ impl ImageRun<'_> {
             if self.setup.signals.signal().is_some() || self.setup.frames.is_some_and(|limit| good >= limit) {
                 break;
             }
-            let sample = match decode(file, &formats) {
+            let sample = match decode(file, &formats, &self.setup.signals) {
+                Err(_) if self.setup.signals.signal().is_some() => break,
                 Ok(sample) => sample,
                 Err(failure) if self.files.len() == 1 => return Err(failure),
                 Err(failure) => {
@@ -167,21 +173,22 @@ impl ImageRun<'_> {
 
     /// Writes the image with its results next to others: JPEG and PNG under their names, others as PNG.
     fn write(&self, sample: &gst::Sample) -> Result<(), Failure> {
-        let Some(folder) = &self.job.output else { return Ok(()) };
+        let Some(output) = &self.job.output else { return Ok(()) };
         let Some(file) = sample.buffer().and_then(number).and_then(|number| self.files.get(number)) else {
             return Ok(());
         };
-        let ending = file.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-        let name = Path::new(file.file_name().unwrap_or_default());
-        let (kind, name) = match ending.as_str() {
-            "jpg" | "jpeg" | "jpe" => ("image/jpeg", name.to_path_buf()),
-            "png" => ("image/png", name.to_path_buf()),
-            _ => ("image/png", name.with_added_extension("png")),
+        let to = match (self.job.is_file, file.file_name()) {
+            (false, Some(name)) => output.join(name),
+            _ => output.clone(),
         };
-        let to = folder.join(name);
+        let (kind, to) = match ending(&to).as_str() {
+            "jpg" | "jpeg" | "jpe" => ("image/jpeg", to),
+            "png" => ("image/png", to),
+            _ => ("image/png", to.with_added_extension("png")),
+        };
         let failed = |why: &dyn std::fmt::Display| Failure::from(format!("Cannot write {}: {why}.", to.display()));
         if to.canonicalize().is_ok_and(|to| file.canonicalize().is_ok_and(|file| to == file)) {
-            return Err(format!("{} would be overwritten; choose another folder with --output.", to.display()).into());
+            return Err(format!("{} would be overwritten; choose another name with --output.", to.display()).into());
         }
         let caps = gst::Caps::new_empty_simple(kind);
         let encoded = gst_video::convert_sample(sample, &caps, Some(gst::ClockTime::from_seconds(60)));
@@ -193,7 +200,7 @@ impl ImageRun<'_> {
 }
 
 /// The picture in a file, upright, in a format that trtpreprocess takes.
-fn decode(file: &Path, formats: &gst::Caps) -> Result<gst::Sample, Failure> {
+fn decode(file: &Path, formats: &gst::Caps, signals: &Signals) -> Result<gst::Sample, Failure> {
     let address = VideoAddress::File(file.into());
     let pipeline = gst::Pipeline::new();
     let out = gst_app::AppSink::builder().name("out").caps(formats).sync(false).max_buffers(1).build();
@@ -201,8 +208,8 @@ fn decode(file: &Path, formats: &gst::Caps) -> Result<gst::Sample, Failure> {
     pipeline.add(&out)?;
     let input = out.static_pad("sink").expect("an always pad");
     address.connect(&pipeline, input.clone())?;
-    let sample = picture(&pipeline, &address, &out, &input);
-    pipeline.set_state(gst::State::Null)?;
+    let sample = picture(&pipeline, &address, &out, &input, signals);
+    teardown::stop(&pipeline); // of one that does not stop there is no sample either
     sample
 }
 
@@ -211,12 +218,15 @@ fn picture(
     address: &VideoAddress,
     out: &gst_app::AppSink,
     input: &gst::Pad,
+    signals: &Signals,
 ) -> Result<gst::Sample, Failure> {
     let bus = pipeline.bus().expect("a pipeline has a bus");
-    let started = pipeline.set_state(gst::State::Playing);
+    let mut starting = teardown::start(pipeline);
     let (begun, mut quiet) = (Instant::now(), 0);
     loop {
-        let sample = out.try_pull_sample(gst::ClockTime::from_mseconds(50));
+        // Before the bus, on which the reason is.
+        let started = starting.outcome(POLL_INTERVAL);
+        let sample = out.try_pull_sample(gst::ClockTime::try_from(POLL_INTERVAL).ok());
         if let Some(sample) = sample {
             return Ok(sample);
         }
@@ -226,11 +236,15 @@ fn picture(
             }
         }
         let what = |why: &str| Failure::from(format!("Cannot read {}: {why}.", address.shown()));
-        quiet = if address.gave_up(pipeline, input) { quiet + 1 } else { 0 };
-        if started.is_err() || quiet > 2 {
+        if signals.signal().is_some() {
+            return Err(what("it was stopped"));
+        }
+        quiet = if started == Some(true) && address.gave_up(pipeline, input) { quiet + 1 } else { 0 };
+        if started == Some(false) || quiet > 2 {
             return Err(what("it is damaged, or cut off"));
         }
-        if out.is_eos() {
+        // Before it is started it says so, too.
+        if started.is_some() && out.is_eos() {
             return Err(what("there is no picture in it"));
         }
         if begun.elapsed() > TIMEOUT {

@@ -38,7 +38,8 @@ pub struct DetectArgs {
     sources: Vec<String>,
     #[command(flatten)]
     model: ModelOptions,
-    /// The annotated video, or the folder of annotated images or of several videos [default: NAME-boxes.mp4, NAME-boxes]
+    /// The annotated video (.mp4, .mkv), or the folder of annotated images or of several videos [default: NAME-boxes.mp4,
+    /// NAME-boxes]
     #[arg(short, long, value_name = "PATH", conflicts_with = "no_video")]
     output: Option<PathBuf>,
     /// One JSON object a frame, of all sources; - is stdout [default: NAME-boxes.jsonl]
@@ -79,8 +80,9 @@ struct Setup {
 /// A source, and where its results go.
 struct Job {
     source: InputSource,
-    /// A file for a video, a folder for images.
+    /// A file for a video, a folder for images; or a file for the one image, if `is_file`.
     output: Option<PathBuf>,
+    is_file: bool,
     /// `None` where one file is for all sources.
     json: Option<PathBuf>,
     /// Whether lines say which source they are of.
@@ -133,6 +135,11 @@ fn part(path: &Path) -> PathBuf {
     path.with_added_extension("part")
 }
 
+/// The ending of a name, in small letters.
+fn ending(path: &Path) -> String {
+    path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase()
+}
+
 pub fn run(args: &DetectArgs) -> Result<Status, Failure> {
     args.model.check()?;
     let signals = Signals::listen()?;
@@ -167,6 +174,10 @@ pub fn run(args: &DetectArgs) -> Result<Status, Failure> {
 /// Where the results of each source go.
 fn jobs(args: &DetectArgs, sources: Vec<InputSource>) -> Result<Vec<Job>, Failure> {
     let several = sources.len() > 1;
+    let is_file = match (&args.output, sources.as_slice()) {
+        (Some(path), [source]) => is_file(path, source)?,
+        _ => false,
+    };
     let jobs: Vec<Job> = sources
         .into_iter()
         .map(|source| {
@@ -180,7 +191,7 @@ fn jobs(args: &DetectArgs, sources: Vec<InputSource>) -> Result<Vec<Job>, Failur
                 None => format!("{name}{ending}").into(),
             };
             let json = args.json.is_none().then(|| format!("{name}-boxes.jsonl").into());
-            Job { output: (!args.no_video).then_some(output), json, is_named: several || is_images, source }
+            Job { output: (!args.no_video).then_some(output), is_file, json, is_named: several || is_images, source }
         })
         .collect();
     let labels = args.model.labels.as_deref();
@@ -204,15 +215,45 @@ fn jobs(args: &DetectArgs, sources: Vec<InputSource>) -> Result<Vec<Job>, Failur
     Ok(jobs)
 }
 
-/// Runs live sources side by side, and the others one after the other. `None` for those that were not begun.
+/// Whether the path of --output is a file for the one source, and not a folder for images.
+fn is_file(path: &Path, source: &InputSource) -> Result<bool, Failure> {
+    const OF_IMAGES: [&str; 4] = ["jpg", "jpeg", "jpe", "png"];
+    const OF_VIDEOS: [&str; 2] = ["mp4", "mkv"];
+    let (shown, ending) = (path.display(), ending(path));
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let is_there = folder.is_none_or(Path::is_dir);
+    match source {
+        InputSource::Video { .. } if !OF_VIDEOS.contains(&ending.as_str()) => {
+            let endings = OF_VIDEOS.map(|ending| format!(".{ending}")).join(" or ");
+            Err(format!("Cannot write {shown}: the annotated video ends in {endings}.").into())
+        }
+        InputSource::Images { files, .. } if OF_IMAGES.contains(&ending.as_str()) && !path.is_dir() => {
+            match files.len() {
+                1 if is_there => Ok(true),
+                1 => Err(format!("Cannot write {shown}: its folder is not there.").into()),
+                count => Err(format!("Cannot write {count} images to the file {shown}: give a folder.").into()),
+            }
+        }
+        InputSource::Images { .. } if OF_VIDEOS.contains(&ending.as_str()) && !path.is_dir() => {
+            Err(format!("Cannot write images to the video {shown}: give a folder.").into())
+        }
+        InputSource::Images { .. } => Ok(false),
+        InputSource::Video { .. } if path.is_dir() => Err(format!("Cannot write {shown}: it is a folder.").into()),
+        InputSource::Video { .. } if !is_there => Err(format!("Cannot write {shown}: its folder is not there.").into()),
+        InputSource::Video { .. } => Ok(true),
+    }
+}
+
+/// Runs sources of the network and cameras side by side, for they may have no end, and the others one after the other.
+/// `None` for those that were not begun.
 fn run_all(jobs: &[Job], setup: &Setup, common: Option<&Arc<JsonLines>>) -> Vec<Option<Result<Ended, Broken>>> {
-    let is_live = |job: &Job| matches!(&job.source, InputSource::Video { address, .. } if address.is_live());
+    let is_remote = |job: &Job| matches!(&job.source, InputSource::Video { address, .. } if address.is_remote());
     let one = |job: &Job| match &job.source {
         InputSource::Video { name, address } => video::run(job, name, address, setup, common),
         InputSource::Images { name, files } => images::run(job, name, files, setup, common),
     };
     thread::scope(|scope| {
-        let live: Vec<_> = jobs.iter().map(|job| is_live(job).then(|| scope.spawn(|| one(job)))).collect();
+        let live: Vec<_> = jobs.iter().map(|job| is_remote(job).then(|| scope.spawn(|| one(job)))).collect();
         let mut ends: Vec<Option<Result<Ended, Broken>>> = Vec::new();
         let mut is_over = false;
         for (job, thread) in jobs.iter().zip(&live) {

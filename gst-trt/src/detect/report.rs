@@ -52,10 +52,13 @@ impl DetectReport {
             let _ = write!(text, "{line_break}{name:<11} {value}");
         };
         row("frames", self.frames.to_string());
-        row("fps", format!("{:.1}", self.fps()));
-        let frames = self.frames.saturating_sub(1).max(1) as f64;
-        for (name, total) in STAGES.into_iter().zip(self.stages) {
-            row(name, format!("{:.2} ms", total.as_secs_f64() * 1e3 / frames));
+        // Times are of the frames after the first one.
+        if self.frames > 1 {
+            row("fps", format!("{:.1}", self.fps()));
+            let frames = (self.frames - 1) as f64;
+            for (name, total) in STAGES.into_iter().zip(self.stages) {
+                row(name, format!("{:.2} ms", total.as_secs_f64() * 1e3 / frames));
+            }
         }
         let objects: Vec<String> = self.objects.iter().map(|(label, count)| format!("{label} {count}")).collect();
         row("detections", if objects.is_empty() { "none".into() } else { objects.join(", ") });

@@ -4,17 +4,19 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use gst::prelude::*;
 
 use super::lines::JsonLines;
 use super::report::{DetectReport, Watched, watch};
-use super::{Broken, Ended, Job, Setup, part};
+use super::{Broken, Ended, Job, Setup, ending, part};
 use crate::bus;
 use crate::chain::{self, element};
 use crate::failure::Failure;
 use crate::progress::TaskProgress;
 use crate::source::VideoAddress;
+use crate::teardown;
 
 pub fn run(
     job: &Job,
@@ -33,9 +35,10 @@ pub fn run(
     let closed = gate(&pipeline, setup.frames);
     let outcome =
         VideoRun { pipeline: &pipeline, address, setup, report: &report, lines: &lines, closed }.to_the_end(name);
-    let stopped = pipeline.set_state(gst::State::Null);
+    if !teardown::stop(&pipeline) {
+        setup.display.line(&format!("Warning: {} does not stop. It is left behind.", address.shown()));
+    }
     let finish = || -> Result<(), Failure> {
-        stopped?;
         if let Some(output) = output {
             std::fs::rename(part(output), output)
                 .map_err(|error| format!("Cannot write {}: {error}.", output.display()))?;
@@ -55,9 +58,12 @@ pub fn run(
 fn pipeline(address: &VideoAddress, output: Option<&Path>, setup: &Setup) -> Result<gst::Pipeline, Failure> {
     // Queues let decoding, inference and encoding run in parallel. H.264 in 4:2:0 needs even sizes.
     let tail = match output {
-        Some(_) => {
-            "videoconvert ! videoscale add-borders=false ! video/x-raw,width=[2,16384,2],height=[2,16384,2] \
-             ! x264enc speed-preset=veryfast ! h264parse ! mp4mux ! filesink name=sink"
+        Some(output) => {
+            let muxer = if ending(output) == "mkv" { "matroskamux" } else { "mp4mux" };
+            &format!(
+                "videoconvert ! videoscale add-borders=false ! video/x-raw,width=[2,16384,2],height=[2,16384,2] \
+                 ! x264enc speed-preset=veryfast ! h264parse ! {muxer} ! filesink name=sink"
+            )
         }
         None => "fakesink name=sink sync=false",
     };
@@ -65,8 +71,11 @@ fn pipeline(address: &VideoAddress, output: Option<&Path>, setup: &Setup) -> Res
     let download =
         if output.is_some() && gst::ElementFactory::find("cudadownload").is_some() { "cudadownload !" } else { "" };
     // Where the model is slower than a camera, old frames make room for new ones.
-    let queue =
-        if address.is_live() { "queue name=frames leaky=downstream max-size-buffers=2" } else { "queue name=frames" };
+    let queue = match address {
+        _ if address.is_live() => "queue name=frames leaky=downstream max-size-buffers=2",
+        VideoAddress::Uri(_) => "queue name=frames max-size-buffers=2", // it may become a camera's
+        _ => "queue name=frames",
+    };
     let chain = if address.is_live() { setup.chain.clone() } else { setup.chain.for_throughput() };
     let line = format!("{queue} ! {} ! queue ! {download} {tail}", chain.launch_line(output.is_some()));
     let pipeline = chain::parse(&line)?;
@@ -120,10 +129,11 @@ impl VideoRun<'_> {
     fn to_the_end(&self, name: &str) -> Result<Option<i32>, Broken> {
         let bus = self.pipeline.bus().expect("a pipeline has a bus");
         // An error message is more specific than the failed state change, so it is looked for first.
-        let started = self.pipeline.set_state(gst::State::Playing);
+        let mut starting = teardown::start(self.pipeline);
         let mut task = self.setup.display.task(name);
         let (mut quiet, mut signal, mut is_ending) = (0, None, false);
         loop {
+            let started = starting.outcome(Duration::ZERO);
             let message = bus.timed_pop(gst::ClockTime::from_mseconds(100));
             match message.as_ref().map(|message| message.view()) {
                 Some(gst::MessageView::Eos(_)) => break,
@@ -134,9 +144,11 @@ impl VideoRun<'_> {
                         self.address.sentence(error).into()
                     });
                 }
-                None if started.is_err() => return Err("The pipeline does not start.".into()),
+                None if started == Some(false) => return Err("The pipeline does not start.".into()),
                 // Once may be just before its last message.
-                None if self.address.gave_up(self.pipeline, &input(self.pipeline)) => quiet += 1,
+                None if started == Some(true) && self.address.gave_up(self.pipeline, &input(self.pipeline)) => {
+                    quiet += 1
+                }
                 _ => {
                     quiet = 0;
                     message.iter().for_each(|message| show_message(&task, message));
@@ -156,7 +168,7 @@ impl VideoRun<'_> {
                 }
                 is_ending = true;
                 // A camera is ended so, which is no failure.
-                signal = number.filter(|_| !is_enough && !self.address.is_live());
+                signal = number.filter(|_| !is_enough && !self.address.runs_live(self.pipeline));
                 self.closed.store(true, Ordering::Relaxed);
                 // The decoder may not look for events, and its queue holds frames that are not needed.
                 input(self.pipeline).send_event(gst::event::Eos::new());
@@ -173,7 +185,7 @@ impl VideoRun<'_> {
         let position = self.pipeline.query_position::<gst::ClockTime>();
         let duration = self.pipeline.query_duration::<gst::ClockTime>();
         let part = match (position, duration) {
-            (Some(position), Some(duration)) if !duration.is_zero() && !self.address.is_live() => {
+            (Some(position), Some(duration)) if !duration.is_zero() && !self.address.runs_live(self.pipeline) => {
                 Some(position.nseconds() as f64 / duration.nseconds() as f64)
             }
             _ => None,

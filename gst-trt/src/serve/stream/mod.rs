@@ -338,7 +338,6 @@ impl StreamThread {
 
     fn follow(&mut self, built: &StreamPipeline) -> PlayEnd {
         let StreamPipeline { pipeline, .. } = built;
-        let is_live = self.config.address.is_live();
         let start = built.starter();
         if let Err(failure) = self.ask(pipeline, "src-start", "The pipeline does not start.".into(), start) {
             return PlayEnd::Failed(failure.to_string());
@@ -346,7 +345,9 @@ impl StreamThread {
         let mut quiet = 0;
         let mut rounds_from = 0;
         loop {
-            match self.events.recv_timeout(POLL_INTERVAL) {
+            let event = self.events.recv_timeout(POLL_INTERVAL);
+            let is_live = self.config.address.runs_live(pipeline); // HTTP's answer tells it
+            match event {
                 Ok(StreamEvent::Message(run, message)) if run == self.run => match message.view() {
                     gst::MessageView::Error(error) => {
                         let address = &self.config.address;
