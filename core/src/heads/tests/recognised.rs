@@ -249,9 +249,9 @@ fn models_that_are_not_recognised() {
         (
             &["dets f32 1x300x4", "labels f32 1x300x91"],
             labelled(80, 560),
-            "Output labels f32 1x300x91 has 90 classes and the background as rf-detr, against 80 labels. Set layout=auto on \
-             trtnms, or the layout that the model has, or background-class on trtnms if it has one, or use the label file that belongs \
-             to the model, one line for each class.",
+            "Output labels f32 1x300x91 has 90 classes and the background as rf-detr, against 80 labels. Set label-file on trtnms to \
+             the one that belongs to the model, one line for each class, or background-class if it has one, or set layout to the one \
+             that the model has.",
         ),
         (
             &["dets f32 1x300x4", "labels f32 1x300x1"],
@@ -400,7 +400,7 @@ fn dimensions_alone_leave_a_doubt() {
         (&["output0 f32 1x84x2100"], ultralytics(80, "Detect"), None),
         (&["output0 f32 1x300x84"], labelled(80, 640), None),
         (&["output f32 1x8400x85"], labelled(80, 640), None),
-        (&["output f32 1x8400x85"], at(640), Some("yolov8-transposed, nanodet")),
+        (&["output f32 1x8400x85"], at(640), Some("yolov8-transposed nanodet")),
         (&["output f32 1x84x8400", "3547 f32 1x84x8400"], labelled(80, 640), None),
         (&["output0 f32 1x300x84"], at(640), Some("")),
         (&["output f32 1x1000"], at(224), Some("")),
@@ -408,8 +408,7 @@ fn dimensions_alone_leave_a_doubt() {
     ];
     for (outputs, hints, wanted) in table {
         let decoder = Decoder::new(None, &model(outputs), hints).unwrap();
-        let names =
-            decoder.doubt().map(|others| others.iter().map(|format| format.name).collect::<Vec<_>>().join(", "));
+        let names = decoder.doubt().map(|others| others.iter().map(|format| format.name).collect::<Vec<_>>().join(" "));
         assert_eq!(names.as_deref(), *wanted, "{outputs:?} {hints:?}");
     }
 }
