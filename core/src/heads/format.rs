@@ -151,7 +151,7 @@ pub enum BoxEncoding {
     /// Left, top, right, bottom in 0..1 of the input's size.
     CornersShares,
     /// Distances in cells to left, top, right, bottom, from the corner of the row's own cell that lies at the top left. Each is the
-    /// mean of a distribution over 0 to 7, which [`BINS`] numbers give by their softmax.
+    /// mean of a distribution over 0 to 7, which eight numbers give by their softmax.
     CornerDistances,
     /// The same from the middle of the cell.
     MiddleDistances,
