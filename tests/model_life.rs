@@ -105,18 +105,28 @@ fn problems(pipeline: &gst::Pipeline) -> Vec<String> {
     std::iter::from_fn(pop).map(text).collect()
 }
 
-/// The branch that leaves waits for the same outputs as the one that stays.
-#[test]
-fn a_branch_that_leaves_does_not_end_the_other_one() {
-    let model = finds(&scratch("life-tee"), "cat", 64);
+/// Two branches behind a model that runs four frames at once, and no fewer for a long time. Plays.
+fn two_branches(folder: &str) -> (gst::Pipeline, [Branch; 2]) {
+    let model = finds(&scratch(folder), "cat", 64);
     let pipeline = launch(&format!(
         "appsrc name=source format=time caps=video/x-raw,format=RGB,width=64,height=64,framerate=30/1 ! trtpreprocess \
          ! trtinfer model-file={model} batch-size=4 batch-timeout=10000000 ! tee name=tee"
     ));
-    let [leaves, stays] = [(); 2].map(|()| Branch::add(&pipeline));
+    let branches = [(); 2].map(|()| Branch::add(&pipeline));
     pipeline.set_state(gst::State::Playing).unwrap();
+    (pipeline, branches)
+}
+
+fn push(pipeline: &gst::Pipeline, count: usize) {
     let source = pipeline.by_name("source").unwrap().downcast::<gst_app::AppSrc>().unwrap();
-    let push = |count: usize| (0..count).for_each(|_| assert!(source.push_buffer(grey(SIDE * SIDE * 3)).is_ok()));
+    (0..count).for_each(|_| assert!(source.push_buffer(grey(SIDE * SIDE * 3)).is_ok()));
+}
+
+/// The branch that leaves waits for the same outputs as the one that stays.
+#[test]
+fn a_branch_that_leaves_does_not_end_the_other_one() {
+    let (pipeline, [leaves, stays]) = two_branches("life-tee");
+    let push = |count: usize| push(&pipeline, count);
     push(2);
     for branch in [&leaves, &stays] {
         wait_until("the first frame at trtnms", LIMIT, || branch.entered.load(Ordering::SeqCst) > 0);
@@ -133,15 +143,8 @@ fn a_branch_that_leaves_does_not_end_the_other_one() {
 /// A flush of the branch alone, as when an application seeks in what is behind it.
 #[test]
 fn a_flush_of_a_branch_ends_its_wait() {
-    let model = finds(&scratch("life-branch-flush"), "cat", 64);
-    let pipeline = launch(&format!(
-        "appsrc name=source format=time caps=video/x-raw,format=RGB,width=64,height=64,framerate=30/1 ! trtpreprocess \
-         ! trtinfer model-file={model} batch-size=4 batch-timeout=10000000 ! tee name=tee"
-    ));
-    let [flushed, stays] = [(); 2].map(|()| Branch::add(&pipeline));
-    pipeline.set_state(gst::State::Playing).unwrap();
-    let source = pipeline.by_name("source").unwrap().downcast::<gst_app::AppSrc>().unwrap();
-    let push = |count: usize| (0..count).for_each(|_| assert!(source.push_buffer(grey(SIDE * SIDE * 3)).is_ok()));
+    let (pipeline, [flushed, stays]) = two_branches("life-branch-flush");
+    let push = |count: usize| push(&pipeline, count);
     push(1);
     for branch in [&flushed, &stays] {
         wait_until("the first frame at trtnms", LIMIT, || branch.entered.load(Ordering::SeqCst) > 0);
