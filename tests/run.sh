@@ -200,9 +200,13 @@ debian_package() {
     GST_TRT_PROFILE=$profile tests/packages.sh bookworm
 }
 
-# Each crate packs, and builds from what is packed.
+# Each crate packs, and builds from what is packed. To cargo a version of a registry's crate never changes: what an earlier run left
+# of ours, sources and build, would be taken for what is packed now. In a folder of its own, so that no other build takes it either.
 publish() {
-    cargo publish --locked --workspace --dry-run --allow-dirty --quiet
+    local target=$TARGET/publish
+    rm -rf "${CARGO_HOME:-$HOME/.cargo}"/registry/{cache,src}/-*/{gsttrt,gst-plugin-trt,gst-trt}-* \
+        "$target"/package "$target"/debug/.fingerprint/gst{trt,-trt,-plugin-trt}-*
+    cargo publish --locked --workspace --dry-run --allow-dirty --quiet --target-dir "$target"
 }
 
 # What only "full" runs, with the paths that it depends on (a regular expression) and its minutes on two cores.
