@@ -79,8 +79,8 @@ build() {
 }
 
 test_units() {
-    # Twice as many as processors, since half of them wait for pipelines, servers and limits of time.
-    cargo nextest run --locked --workspace --test-threads $((2 * $(nproc)))
+    # Three times as many as processors, since most of them wait for pipelines, servers and limits of time.
+    cargo nextest run --locked --workspace --test-threads $((3 * $(nproc)))
     tests/skipped.py
 }
 
@@ -212,7 +212,7 @@ publish() {
 # What only "full" runs, with the paths that it depends on (a regular expression) and its minutes on two cores.
 TOUCHES=(
     "the book:^docs/|^tests/book.py:2:book"
-    "crates pack:Cargo.toml$|README.md$:4:publish"
+    "crates pack:Cargo.toml$|README.md$:5:publish"
     "Debian package:^packaging/|^docs/|^gst-trt/Cargo|^pipelines/setup.sh|^tests/(packages|folders).sh:4:debian_package"
     "installed plugin and C library:^capi/|Cargo.toml$|build.rs$|^examples/|^tests/install:10:installed"
     "Debian 13, Debian sid:^src/gst/|^src/trt|^tests/(compat|folders).sh|Cargo.lock$:9:tests/compat.sh"
