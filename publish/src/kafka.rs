@@ -232,6 +232,23 @@ mod tests {
         assert_eq!(received, messages);
     }
 
+    /// It would be sent again and again, and keep back all that follow.
+    #[test]
+    fn a_message_that_is_too_long_is_refused_for_good() {
+        let cluster = MockCluster::new(1).unwrap();
+        cluster.create_topic("boxes", 1, 1).unwrap();
+        let options = PublishOptions {
+            location: format!("kafka://{}/boxes", cluster.bootstrap_servers().replace("localhost", "127.0.0.1")).into(),
+            timeout: Duration::from_secs(10),
+            ..PublishOptions::default()
+        };
+        let mut kafka = super::super::destinations::open(&options).unwrap().destination;
+        kafka.connect().unwrap();
+        let undelivered = kafka.send(&["x".repeat(2 << 20)]).unwrap_err();
+        assert_eq!((undelivered.delivered, undelivered.rejected), (0, 1), "{}", undelivered.error);
+        assert!(kafka.send(&["{}".into()]).is_ok());
+    }
+
     #[test]
     fn a_topic_is_needed() {
         for location in ["kafka://host", "kafka://host/a%20b"] {
