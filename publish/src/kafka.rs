@@ -17,9 +17,12 @@ use super::address::{Address, Secret};
 use super::destination::{Destination, Undelivered};
 use super::options::PublishOptions;
 
-/// What brokers have answered: the number of each message, and what was wrong with it.
+/// The number of a message, and what was wrong with it.
+type Answer = (usize, Option<KafkaError>);
+
+/// What brokers have answered.
 #[derive(Clone, Default)]
-struct Answers(Arc<Mutex<Vec<(usize, Option<KafkaError>)>>>);
+struct Answers(Arc<Mutex<Vec<Answer>>>);
 
 impl ClientContext for Answers {}
 
