@@ -234,6 +234,25 @@ fn late_frames_are_not_inferred_where_qos_is_on() {
     }
 }
 
+/// What was late before a seek says nothing of the frames behind it.
+#[test]
+fn lateness_ends_with_a_flush() {
+    let model = finds(&scratch("life-late-flush"), "cat", 64);
+    let mut line = Line::parse(&format!("trtpreprocess ! trtinfer qos=true model-file={model} ! trtnms"));
+    line.push(grey(SIDE * SIDE * 3));
+    let second = gst::ClockTime::SECOND;
+    let late = gst::event::Qos::builder(gst::QOSType::Underflow, 3.0, 9_000_000_000).timestamp(second).build();
+    line.nms().static_pad("src").unwrap().send_event(late);
+    line.push_event(gst::event::FlushStart::new());
+    line.push_event(gst::event::FlushStop::new(true));
+    line.push_event(gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
+    let mut buffer = grey(SIDE * SIDE * 3);
+    buffer.get_mut().unwrap().set_pts(second);
+    line.push(buffer);
+    let stats: gst::Structure = line.element("trtinfer").property("stats");
+    assert_eq!(["inferred", "late"].map(|name| stats.get::<u64>(name).unwrap()), [2, 0]);
+}
+
 /// A handler of the bus may do anything with the element that posts, in the thread of the stream.
 #[test]
 fn nothing_is_locked_when_a_message_is_posted() {

@@ -188,6 +188,13 @@ installed() {
     tests/install.sh "$SCRATCH/prefix"
 }
 
+# Destinations that are no default features. Kafka's library is compiled here, which is in C.
+destinations_on_demand() {
+    cargo clippy --locked --workspace --all-targets --features nats,websocket,kafka -- --deny warnings
+    cargo nextest run --locked --workspace --features nats,websocket,kafka \
+        -E 'package(gsttrt-publish) + test(/^trtpublish/)' --test-threads $((2 * $(nproc)))
+}
+
 # As it is released, with its size.
 wheel() {
     GST_TRT_PROFILE=dist python/test.sh
@@ -216,6 +223,7 @@ TOUCHES=(
     "Debian package:^packaging/|^docs/|^gst-trt/Cargo|^pipelines/setup.sh|^tests/(packages|folders).sh:4:debian_package"
     "installed plugin and C library:^capi/|Cargo.toml$|build.rs$|^examples/|^tests/install:10:installed"
     "Debian 13, Debian sid:^src/gst/|^src/trt|^tests/(compat|folders).sh|Cargo.lock$:9:tests/compat.sh"
+    "NATS, WebSocket and Kafka:^publish/|^src/trtpublish:5:destinations_on_demand"
     "memory errors:^core/src/(cuda|memory|dlpack|tensor|image)|^capi/src|^src/gst/(memory|meta):6:check_memory"
     "detect.sh as people build it:^pipelines/|Cargo.(toml|lock)$:5:build_release"
     "detect.sh on a 1080p clip:^core/src/(image|postprocess)|^gst-trt/src/detect:1:detect_1080p"

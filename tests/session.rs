@@ -14,7 +14,7 @@ use gsttrt_core::session::{Detector, DeviceFrame, Object, PostprocessOptions, Se
 use gsttrt_core::tensor::{DType, Element};
 use half::f16;
 
-use crate::common::onnx::{BOOL, F16, F32, Graph, I64, U8, int};
+use crate::common::onnx::{BOOL, F16, F32, Graph, I64, U8, body, int};
 use crate::common::{scratch, shapes, with};
 
 fn on_cpu() -> SessionOptions {
@@ -120,6 +120,37 @@ fn a_detector_takes_the_smallest_rectangle_for_each_frame() {
     let mut detector = Detector::open(&model, &square, PostprocessOptions::default()).unwrap();
     assert_eq!(detect(&mut detector, 64, 32, &grey).unwrap(), [], "all of it is in the padding");
     assert_eq!(detect(&mut detector, 64, 64, &grey).unwrap()[0].bbox, whole);
+}
+
+/// A branch behind a suppression reads what was made before it.
+#[test]
+fn branches_behind_a_suppression_have_what_they_read() {
+    let floats = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+    let branch =
+        |op: &str| Graph::new().node(op, &["best"], &["rows"], Vec::new()).output("rows", F32, &["1", "1", "6"]);
+    let model = Graph::new()
+        .input("images", F32, &["1", "3", "64", "64"])
+        .weight("boxes", F32, &[1, 1, 4], floats(&[0.0, 0.0, 32.0, 32.0]))
+        .weight("scores", F32, &[1, 1, 1], floats(&[0.9]))
+        .weight("most", I64, &[1], 1i64.to_le_bytes().to_vec())
+        .weight("row", F32, &[1, 1, 6], floats(&[0.0, 0.0, 32.0, 32.0, 0.9, 0.0]))
+        .weight("none", I64, &[], 0i64.to_le_bytes().to_vec())
+        .node("Identity", &["row"], &["best"], Vec::new())
+        .node("NonMaxSuppression", &["boxes", "scores", "most"], &["picked"], Vec::new())
+        .node("Size", &["picked"], &["count"], Vec::new())
+        .node("Greater", &["count", "none"], &["any"], Vec::new())
+        .node(
+            "If",
+            &["any"],
+            &["output0"],
+            vec![body("then_branch", branch("Identity")), body("else_branch", branch("Neg"))],
+        )
+        .output("output0", F32, &["1", "1", "6"])
+        .metadata("end2end", "True")
+        .save(&scratch("session-branches").join("branches.onnx"));
+    let mut detector = Detector::open(&model, &on_cpu(), PostprocessOptions::default()).unwrap();
+    let found = detect(&mut detector, 64, 64, &[128; 64 * 64 * 3]).unwrap();
+    assert_eq!(found.iter().map(|object| object.bbox).collect::<Vec<_>>(), [BBox::new(0.0, 0.0, 32.0, 32.0)]);
 }
 
 #[test]

@@ -248,12 +248,20 @@ fn the_end_of_the_stream_counts_what_was_not_yet_certain() {
     assert_eq!(clip.count("tripwires", "door", "backward"), 1);
 }
 
+#[test]
+fn frames_without_times_follow_each_other_by_their_rate() {
+    let mut clip = Clip::new("no-times", BOTH, "");
+    (0..10).for_each(|_| drop(clip.line.push(frame(&[(7, [200.0, 200.0])]))));
+    assert_eq!(clip.names(), ["entered"]);
+}
+
 /// supervision#2578: what has no id yet is nobody.
 #[test]
 fn objects_without_ids_count_nothing_and_that_is_said() {
     let mut clip = Clip::new("no-ids", BOTH, "");
     clip.hold(59, &[(-1, [200.0, 200.0])]);
-    assert_eq!(clip.line.said(), [""; 0]);
+    clip.hold(60, &[]);
+    assert_eq!(clip.line.said(), [""; 0], "of frames without objects nothing is known");
     clip.hold(60, &[(-1, [400.0, 200.0])]);
     let said = clip.line.said();
     assert!(said.len() == 1 && said[0].contains("no ids") && said[0].contains("trttrack"), "{said:?}");

@@ -137,6 +137,7 @@ fn settings_that_make_no_sense_are_refused() {
     let stride = constant_head(&["1", "3", "h", "w"]).metadata("stride", "32").save(&folder.join("stride.onnx"));
     let fixed = constant_head(&["1", "3", "64", "64"]).save(&folder.join("fixed.onnx"));
     let low = constant_head(&["1", "3", "64", "w"]).save(&folder.join("low.onnx"));
+    let wide = constant_head(&["1", "3", "64", "w"]).metadata("stride", "32").save(&folder.join("wide.onnx"));
     let unread = constant_head(&["1", "3", "h", "w"]).metadata("imgsz", "[[[1]]]").save(&folder.join("unread.onnx"));
     let settings = "ResourceError::Settings";
     for (properties, domain, parts) in [
@@ -156,6 +157,7 @@ fn settings_that_make_no_sense_are_refused() {
         (&format!("model-file={dynamic} input-size=-1x8"), settings, &["input-size=-1x8", "Write width and height"]),
         (&format!("model-file={dynamic} input-size=99999x8"), settings, &["input-size=99999x8", "16384"]),
         (&format!("model-file={stride} input-size=64x48"), settings, &["64x48", "stride is 32", "Set input-size"]),
+        (&format!("model-file={wide} input-size=48x64"), settings, &["48x64", "stride is 32"]),
     ] {
         infer(properties).expect_error(domain, parts);
     }

@@ -227,9 +227,12 @@ fn messages_have_the_detections() {
     line.push(grey(SIDE * SIDE * 3));
     line.nms().set_property("post-messages", false);
     line.push(grey(SIDE * SIDE * 3));
+    line.nms().set_property("post-messages", true);
+    line.caps("RGB", 32, 32);
+    line.push(grey(32 * 32 * 3));
 
     let messages = line.messages();
-    assert_eq!(messages.len(), 2, "{messages:?}");
+    assert_eq!(messages.len(), 3, "{messages:?}");
     let detections = |message: &gst::Structure| message.get::<gst::Array>("detections").unwrap();
     let first = &messages[0];
     assert_eq!(first.name(), "trt-detections");
@@ -248,6 +251,7 @@ fn messages_have_the_detections() {
     assert_eq!(messages[1].get::<Option<gst::ClockTime>>("stream-time").unwrap(), None);
     assert_eq!(messages[1].get::<u32>("count"), Ok(0));
     assert!(!messages[1].has_field("detections"), "an empty array would be printed as one of integers");
+    assert_eq!(messages[2].get::<u64>("frame"), Ok(3), "of all frames, whatever their size");
 }
 
 #[test]

@@ -149,3 +149,38 @@ impl GstTrtFrame {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers are those of `gsttrt.h`.
+    #[test]
+    fn flags_are_colours() {
+        let color = |color: u32| {
+            let frame = GstTrtFrame {
+                struct_size: size_of::<GstTrtFrame>(),
+                format: c"NV12".as_ptr(),
+                width: 2,
+                height: 2,
+                color,
+                reserved: 0,
+                planes: [std::ptr::null(); MAX_PLANES],
+                strides: [0; MAX_PLANES],
+                bytes: [0; MAX_PLANES],
+            };
+            frame.colorimetry().unwrap()
+        };
+        let matrix = |matrix| Colorimetry { matrix, ..Colorimetry::default() };
+        for (flags, expected) in [
+            (0, matrix(Matrix::Bt601)),
+            (1, matrix(Matrix::Bt709)),
+            (2, matrix(Matrix::Bt2020)),
+            (4, Colorimetry { full_range: true, ..matrix(Matrix::Bt601) }),
+            (1 | 8, Colorimetry { chroma_left: true, ..matrix(Matrix::Bt709) }),
+            (2 | 16, Colorimetry { chroma_top: true, ..matrix(Matrix::Bt2020) }),
+        ] {
+            assert_eq!(color(flags), expected, "{flags}");
+        }
+    }
+}

@@ -92,6 +92,7 @@ mod tests {
             ("nats://token@host/t", "nats://***@host/t"),
             ("http://host/hook?b&key=secret", "http://host/hook?***"),
             ("http://host/hook?", "http://host/hook?"),
+            ("HTTPS://host/hook?b", "HTTPS://host/hook?***"),
             ("mqtt://host/t?Password=secret&qos=1", "mqtt://host/t?Password=***"),
             ("rtsp://host/?pwd=a@b", "rtsp://***"),
             ("rtsp://u:p?token=x@host/", "rtsp://***"),

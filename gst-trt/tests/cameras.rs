@@ -152,6 +152,28 @@ fn a_picture_without_an_end_is_refused() {
     expect_failure(&run(&folder, &args), &args, &["Cannot read http://127.0.0.1:", "more than 64 MiB"]);
 }
 
+/// What is limited are the bytes of one picture, not those of all.
+#[test]
+fn a_camera_sends_as_many_pictures_as_it_likes() {
+    let folder = scratch("camera-long");
+    let picture = pictures(&folder, &[(320, 180)]).remove(0);
+    // Behind its first marker, comments of 16 MiB.
+    let comment = [&[0xFF, 0xFE, 0xFF, 0xFF][..], &[0; 0xFFFD]].concat();
+    let large = [&picture[..2], &comment.repeat(256), &picture[2..]].concat();
+    let (next, told) = channel();
+    let port = camera(vec![large], "frame", true, told);
+    let mut child = detect(&folder, &format!("http://127.0.0.1:{port}/"), &["--no-video", "--json", "-"]);
+    let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
+    for number in 0..6 {
+        next.send(()).unwrap();
+        let line: Value = serde_json::from_str(&out.next().expect("a line").unwrap()).unwrap();
+        assert_eq!(line["frame"], number);
+    }
+    drop(next);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
 #[test]
 fn a_playlist_of_the_network_reads_no_file() {
     let folder = scratch("camera-playlist");

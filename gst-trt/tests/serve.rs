@@ -165,6 +165,29 @@ fn recordings_begin_before_the_event_and_are_whole() {
     }
 }
 
+/// Where nothing can be recorded that is said once, and once more where it comes again.
+#[test]
+fn a_disk_that_fails_again_is_told_of_again() {
+    let folder = scratch("serve-disk");
+    let config = head().replace("interval=30", "interval=1")
+        + "[track]\n\n[analytics]\nconfig = '{\"zones\": [{\"id\": \"all\", \"points\": [[0,0],[1,0],[1,1],[0,1]]}]}'\n\n\
+           [record]\nfolder = \"events\"\npre-roll = 0\npost-roll = 0.1\n\n"
+        + &source("gate", &sample(), "loop = true");
+    let events = folder.join("events");
+    std::fs::write(&events, "no folder").unwrap();
+    let service = Service::start(&folder, &config);
+    service.said("gate: Cannot make the folder");
+    std::fs::remove_file(&events).unwrap();
+    service.said("gate: Recorded ");
+    wait_until("the folder is a file again", LIMIT, || {
+        let _ = std::fs::remove_dir_all(&events);
+        std::fs::write(&events, "no folder").is_ok()
+    });
+    // What was being written has no place any more.
+    service.said("gate: Cannot ");
+    assert_eq!(service.end().0.code(), Some(0));
+}
+
 #[test]
 fn what_waits_for_its_file_begins_once_it_is_there() {
     let folder = scratch("serve-later");

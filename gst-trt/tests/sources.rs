@@ -63,6 +63,18 @@ fn images_of_any_size_and_kind_become_images() {
     assert_ne!(std::fs::read(drawn).unwrap(), std::fs::read(photos.join("10.jpg")).unwrap());
 }
 
+/// As cameras write them.
+#[test]
+fn endings_may_be_in_capital_letters() {
+    let folder = scratch("images-capitals");
+    std::fs::create_dir(folder.join("DCIM")).unwrap();
+    picture(&folder.join("DCIM/P1.JPG"), 64, 48);
+    detect(&folder, &["DCIM"]);
+    assert_eq!(files(&folder.join("DCIM-boxes")), ["P1.JPG"]);
+    detect(&folder, &["DCIM/P1.JPG", "--output", "ONE.JPG"]);
+    assert!(folder.join("ONE.JPG").is_file());
+}
+
 #[test]
 fn pictures_of_phones_are_upright_and_other_kinds_are_read() {
     let folder = scratch("images-kinds");

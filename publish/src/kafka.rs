@@ -17,9 +17,12 @@ use super::address::{Address, Secret};
 use super::destination::{Destination, Undelivered};
 use super::options::PublishOptions;
 
-/// What brokers have answered: the number of each message, and what was wrong with it.
+/// The number of a message, and what was wrong with it.
+type Answer = (usize, Option<KafkaError>);
+
+/// What brokers have answered.
 #[derive(Clone, Default)]
-struct Answers(Arc<Mutex<Vec<(usize, Option<KafkaError>)>>>);
+struct Answers(Arc<Mutex<Vec<Answer>>>);
 
 impl ClientContext for Answers {}
 
@@ -230,6 +233,23 @@ mod tests {
         };
         let received: Vec<String> = (0..50).map(|_| next()).collect();
         assert_eq!(received, messages);
+    }
+
+    /// It would be sent again and again, and keep back all that follow.
+    #[test]
+    fn a_message_that_is_too_long_is_refused_for_good() {
+        let cluster = MockCluster::new(1).unwrap();
+        cluster.create_topic("boxes", 1, 1).unwrap();
+        let options = PublishOptions {
+            location: format!("kafka://{}/boxes", cluster.bootstrap_servers().replace("localhost", "127.0.0.1")).into(),
+            timeout: Duration::from_secs(10),
+            ..PublishOptions::default()
+        };
+        let mut kafka = super::super::destinations::open(&options).unwrap().destination;
+        kafka.connect().unwrap();
+        let undelivered = kafka.send(&["x".repeat(2 << 20)]).unwrap_err();
+        assert_eq!((undelivered.delivered, undelivered.rejected), (0, 1), "{}", undelivered.error);
+        assert!(kafka.send(&["{}".into()]).is_ok());
     }
 
     #[test]

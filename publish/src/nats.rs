@@ -244,6 +244,31 @@ mod tests {
     }
 
     #[test]
+    fn half_a_line_of_the_connection_before_is_forgotten() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let location = format!("nats://{}/a", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            for behind in ["+O", ""] {
+                let (mut stream, _) = listener.accept().unwrap();
+                stream.write_all(b"INFO {}\r\n").unwrap();
+                let mut heard = Vec::new();
+                while !heard.ends_with(b"PING\r\n") {
+                    let mut bytes = [0; 512];
+                    let count = stream.read(&mut bytes).unwrap();
+                    heard.extend_from_slice(&bytes[..count]);
+                }
+                stream.write_all(format!("PONG\r\n{behind}").as_bytes()).unwrap();
+            }
+        });
+        let address = Address::parse(&location, &["nats"]).unwrap();
+        let mut client = open(&address, &PublishOptions::default()).unwrap();
+        client.connect().unwrap();
+        assert!(client.send(&["{}".into()]).is_err(), "the server has gone");
+        client.connect().unwrap();
+        server.join().unwrap();
+    }
+
+    #[test]
     fn endless_answers_are_given_up() {
         for said in ["PING\r\n".repeat(9000), "+OK\r\n".repeat(9000), "x".repeat(1 << 16)] {
             let (_, error) = talk("nats", format!("INFO {{}}\r\n{said}").into(), true);

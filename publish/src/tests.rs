@@ -16,6 +16,10 @@ use super::options::{DropPolicy, PublishOptions};
 use super::publisher::{Notice, Publisher};
 use super::queue::{Next, PublishQueue};
 
+#[allow(dead_code)] // destinations use it, of which some may be left out
+#[path = "../../core/tests/common/wait.rs"]
+pub(super) mod wait;
+
 /// A folder of its own for a test, empty.
 pub(super) fn scratch(test: &str) -> std::path::PathBuf {
     let folder = std::env::temp_dir().join(format!("gsttrt-{test}-{}", std::process::id()));

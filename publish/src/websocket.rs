@@ -207,6 +207,7 @@ mod tests {
     use std::io::{Read, Write};
 
     use super::*;
+    use crate::tests::wait::{LIMIT, wait_until};
 
     fn server(location: &str) -> (Box<dyn Destination>, u16) {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -269,6 +270,18 @@ mod tests {
         let options = PublishOptions { location: "ws://0.0.0.0:8080/live".into(), ..PublishOptions::default() };
         let error = super::super::destinations::open(&options).map(|_| ()).unwrap_err().message();
         assert!(error.contains("has no token") && error.contains("password-file"), "{error}");
+    }
+
+    /// It would keep a place from others.
+    #[test]
+    fn a_client_that_never_asks_is_disconnected() {
+        let (mut server, port) = server("ws://127.0.0.1:PORT/");
+        let mut silent = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        silent.set_nonblocking(true).unwrap();
+        wait_until("the end of the connection", LIMIT, || {
+            server.tend().unwrap();
+            matches!(silent.read(&mut [0; 9]), Ok(0))
+        });
     }
 
     #[test]

@@ -295,6 +295,17 @@ fn crowds_need_objects_and_time() {
     assert!(crowd(9).dwell.unwrap() > 60 * FRAME);
 }
 
+#[test]
+fn a_crowd_ends_with_its_part_of_the_stream() {
+    let mut scene = Scene::new(&ROOM.replace("\"id\"", "\"crowd-threshold\": 1, \"crowd-time\": 1, \"id\""));
+    scene.hold(60, 1, [100.0, 50.0]);
+    assert_eq!(scene.names(), ["entered", "crowded"]);
+    scene.analytics.reset();
+    assert!(!scene.analytics.zones[0].is_crowded());
+    scene.nothing(60);
+    assert_eq!(scene.names().len(), 2, "without events");
+}
+
 // ------------------------------------------------------------------------------------------- directions
 
 #[test]

@@ -69,6 +69,21 @@ fn strides_of_dimensions_of_one_mean_nothing() {
     }
 }
 
+/// As frameworks give a part of a tensor.
+#[test]
+fn elements_begin_at_the_offset() {
+    let tensor = Tensor::from_slice("t", &[4], &[1i32, 2, 3, 4]);
+    let mut managed = export(&tensor, Box::new(()));
+    let mut shape = [2i64];
+    // SAFETY: ours until it is imported, which is done once; the shape lives until then.
+    let taken = unsafe {
+        let view = &mut managed.as_mut().view;
+        (view.byte_offset, view.shape) = (8, shape.as_mut_ptr());
+        import(managed, "t")
+    };
+    assert_eq!(taken.unwrap().as_slice::<i32>().unwrap(), [3, 4]);
+}
+
 #[test]
 fn tensors_that_cannot_be_imported_are_left_alone() {
     let tensor = Tensor::from_slice("t", &[2, 3], &[0f32; 6]);

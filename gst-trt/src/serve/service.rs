@@ -344,6 +344,11 @@ mod tests {
         service.reload(config(&folder, &next)).unwrap();
         let after = (vec!["m".to_string(), "n".to_string()], vec!["comes".to_string(), "stays".to_string()]);
         assert_eq!(names(&service), after);
+        // A source that comes later is one of the new configuration.
+        let later = serde_json::json!({
+            "name": "later", "address": "later.mp4", "model": "n", "backoff-min": "1h", "backoff-max": "1h",
+        });
+        assert_eq!(service.add_source(&later), Ok(()));
         assert!(service.stop().is_empty());
         assert!(service.reload(config(&folder, &next)).unwrap_err().to_string().contains("The service ends"));
         std::fs::remove_dir_all(&folder).unwrap();

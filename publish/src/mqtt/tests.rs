@@ -7,6 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
 use super::*;
+use crate::tests::wait::LIMIT;
 
 /// The next packet: its kind, and the rest.
 fn packet_from(stream: &mut TcpStream) -> (u8, Vec<u8>) {
@@ -120,6 +121,31 @@ fn a_server_that_forgets_the_session_is_not_waited_for() {
     client.connect().unwrap();
     assert!(client.send(&["second".into()]).is_ok());
     assert_eq!(server.join().unwrap(), ["first", "second"]);
+}
+
+/// To MQTT 0 is no number.
+#[test]
+fn numbers_begin_at_1_again() {
+    const MESSAGES: usize = u16::MAX as usize + 1;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let location = format!("mqtt://{}/t", listener.local_addr().unwrap());
+    let server = std::thread::spawn(move || {
+        let mut stream = greeted(&listener, false);
+        let mut ids = Vec::new();
+        while ids.len() < MESSAGES {
+            let (_, rest) = packet_from(&mut stream);
+            ids.push(u16::from_be_bytes([rest[3], rest[4]]));
+            answer(&mut stream, 0x40, ids[ids.len() - 1]);
+        }
+        ids
+    });
+    let address = Address::parse(&location, &["mqtt"]).unwrap();
+    let mut client = open(&address, &PublishOptions { timeout: LIMIT, ..PublishOptions::default() }).unwrap();
+    client.connect().unwrap();
+    let messages = vec![String::from("{}"); MESSAGES];
+    assert!(messages.chunks(1000).all(|messages| client.send(messages).is_ok()));
+    let expected: Vec<u16> = (1..=u16::MAX).chain([1]).collect();
+    assert!(server.join().unwrap() == expected);
 }
 
 /// Neither packets that are not asked for nor wrong numbers hold the thread.

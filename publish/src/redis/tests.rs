@@ -123,6 +123,37 @@ fn what_was_sent_when_the_connection_broke_is_neither_lost_nor_doubled() {
     assert_eq!(server.join().unwrap(), batches.concat());
 }
 
+#[test]
+fn a_batch_is_found_behind_many_entries_of_others() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        let (mut stream, mut is_first) = (Stream::default(), true);
+        for _ in 0..2 {
+            let mut reader = BufReader::new(listener.accept().unwrap().0);
+            while let Some(words) = command_from(&mut reader) {
+                let breaks = words[0] == "EXEC" && std::mem::take(&mut is_first);
+                if breaks {
+                    stream.entries.extend(vec!["theirs".to_string(); 1500]);
+                }
+                let reply = stream.reply(&words);
+                if breaks {
+                    break; // it has run, and nobody is told
+                }
+                reader.get_mut().write_all(reply.as_bytes()).unwrap();
+            }
+        }
+        stream.entries.iter().filter(|entry| *entry == "ours").count()
+    });
+    let mut client = client(port, LONG);
+    client.connect().unwrap();
+    assert!(client.send(&["ours".into()]).is_err());
+    client.connect().unwrap();
+    assert!(client.send(&["ours".into()]).is_ok());
+    drop(client);
+    assert_eq!(server.join().unwrap(), 1);
+}
+
 /// What a server may announce or send without end, and never anything else.
 #[test]
 fn endless_answers_are_given_up() {

@@ -189,6 +189,18 @@ fn the_context_of_a_session_that_came_first_is_everyones() {
 }
 
 #[test]
+fn the_context_of_a_session_is_that_of_its_own_gpu() {
+    let Some(fakes) = fakes("the_context_of_a_session_is_that_of_its_own_gpu", 2) else { return };
+    let session = Context::of_process(0).unwrap();
+    let infer = fakes.infer("cuda-device-id=1");
+    let line = Line::new(&format!("fakecudadec cuda-device-id=1 ! trtpreprocess ! {infer}"));
+    line.start();
+    let context = context_of(&line.frame());
+    assert_eq!((session.device(), context.device(), context.is_primary()), (0, 1, false));
+    assert_eq!(fakes.created(), 1);
+}
+
+#[test]
 fn an_application_gives_it_to_pipelines_without_our_elements() {
     let Some(fakes) = fakes("an_application_gives_it_to_pipelines_without_our_elements", 1) else { return };
     let ours = Line::new(&format!("{DECODED} ! {}", fakes.infer("")));

@@ -176,6 +176,8 @@ fn the_page_shows_and_changes_the_service() {
     assert!(!service.names().contains(&"roof".into()));
     submit(&mut browser, "document.querySelector('#models form')", &[("file", "better.onnx")]);
     browser.wait_for("document.querySelector('#models .file').textContent === 'better.onnx'");
+    // It goes on without the source that is gone.
+    browser.wait_for("document.querySelector('#summary').textContent.startsWith('2 of 4 running')");
 
     // Nothing of the page was refused by its policy, and the browser complained of the refused requests alone.
     let refused = |error: &&Value| error.to_string().contains("status of 4");
