@@ -165,6 +165,23 @@ fn recordings_begin_before_the_event_and_are_whole() {
     }
 }
 
+/// Each event opens a file, and none of them becomes whole.
+#[test]
+fn a_full_disk_is_told_of_once() {
+    let folder = scratch("serve-full");
+    let config = head().replace("interval=30", "interval=5")
+        + "[track]\n\n[analytics]\nconfig = '{\"zones\": [{\"id\": \"all\", \"points\": [[0,0],[1,0],[1,1],[0,1]]}]}'\n\n\
+           [record]\nfolder = \"events\"\npre-roll = 0\npost-roll = 0.1\n\n"
+        + &source("gate", &sample(), "sync = true");
+    let service = Service::with_small_files(&folder, &config, 4096);
+    while service.result("gate")["frame"] != 280 {}
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    assert!(!journal.contains("Recorded"), "{journal}");
+    assert_eq!(journal.matches("gate: Cannot write ").count(), 1, "{journal}");
+    assert_eq!(files(&folder.join("events")), Vec::<String>::new(), "what is not whole is not left there");
+}
+
 #[test]
 fn what_waits_for_its_file_begins_once_it_is_there() {
     let folder = scratch("serve-later");
