@@ -105,6 +105,22 @@ fn a_broker_that_is_away_is_told_of_once() {
     assert!(!journal.contains("Cannot connect to mqtt"), "{journal}");
 }
 
+/// GStreamer looks through all its plugins first, which takes long where it has not done so before.
+#[test]
+fn a_reload_that_comes_before_the_start_ends_nothing() {
+    let folder = scratch("serve-early");
+    let registry = folder.join("registry.bin").display().to_string();
+    let service = Service::with(&folder, &(head() + &endless("gate")), &[("GST_REGISTRY", &registry)]);
+    let id = service.proc("").file_name().unwrap().to_owned();
+    let children = service.proc("task").join(id).join("children");
+    wait_until("the look through the plugins", LIMIT, || !std::fs::read_to_string(&children).unwrap().is_empty());
+    service.signal(libc::SIGHUP);
+    service.said("Started.");
+    service.said("was read again");
+    service.result("gate");
+    assert_eq!(service.end().0.code(), Some(0));
+}
+
 #[test]
 fn a_reload_changes_what_has_changed_and_nothing_else() {
     let folder = scratch("serve-reload");
