@@ -290,8 +290,6 @@ fn the_page_has_a_configuration_that_runs() {
     let config = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
     std::os::unix::fs::symlink(shapes(), folder.join("yolo11n.onnx")).unwrap();
     std::os::unix::fs::symlink(sample(), folder.join("street.mp4")).unwrap();
-    std::fs::write(folder.join("zones.json"), r#"{"tripwires": [{"id": "gate", "points": [[0.5, 0], [0.5, 1]]}]}"#)
-        .unwrap();
     std::fs::write(folder.join("config.toml"), config).unwrap();
     let output = run(&folder, &["serve", "--check", "config.toml"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
