@@ -5,7 +5,8 @@
 #   packaging/deb.sh [FOLDER]      FOLDER: default target/debian
 #
 # A package runs on systems whose glibc and GStreamer are not older than those that it is built on: build it on Debian 12 for
-# Debian 12 and 13 and Ubuntu 24.04. Needs what the plugin is built with, and dpkg-dev.
+# Debian 12 and 13 and Ubuntu 24.04. Needs what the plugin is built with, and dpkg-dev. Its maintainer is who builds it, as DEBFULLNAME
+# and DEBEMAIL say.
 set -euo pipefail
 
 # shellcheck source=pipelines/setup.sh
@@ -23,6 +24,7 @@ chmod 755 "$stage"
 
 name=gst-plugin-trt
 version=$(cargo pkgid --package gst-trt | sed 's/.*[#@]//')
+repository=$(sed -n 's/^repository = "\(.*\)"/\1/p' Cargo.toml)
 architecture=$(dpkg --print-architecture)
 libraries=/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)
 
@@ -47,6 +49,8 @@ put capi/include/gsttrt.h /usr/include/gsttrt-1.0/gsttrt.h
 unit=/usr/lib/systemd/system/gst-trt.service
 put packaging/gst-trt.service "$unit"
 sed -i 's|/usr/local/bin/|/usr/bin/|' "$stage$unit" # by hand, the program is installed in /usr/local
+put packaging/gst-trt.sysusers /usr/lib/sysusers.d/gst-trt.conf
+put packaging/config.toml /etc/gst-trt/config.toml
 sed -n 's/^ExecStart[A-Za-z]*=\([^ ]*\).*/\1/p' "$stage$unit" | while read -r program; do
     [ -x "$stage$program" ] || fail "gst-trt.service starts $program, which is not in the package."
 done
@@ -64,15 +68,38 @@ Libs: -L\${libdir} -lgsttrt-1
 Cflags: -I\${includedir}
 END
 
+for page in "$(packaging/man.sh "$built/gst-trt" "$stage/man")"/*; do
+    gzip -9n "$page"
+    put "$page.gz" "/usr/share/man/man1/$(basename "$page").gz"
+done
+rm -r "$stage/man"
+# Where each shell looks for completions of packages.
+completions() {
+    mkdir -p "$(dirname "$stage$2")"
+    "$built/gst-trt" completions "$1" >"$stage$2"
+}
+completions bash /usr/share/bash-completion/completions/gst-trt
+completions fish /usr/share/fish/vendor_completions.d/gst-trt.fish
+completions zsh /usr/share/zsh/vendor-completions/_gst-trt
+
 docs=/usr/share/doc/$name
+put packaging/config.toml "$docs/examples/config.toml"
 for page in README.md SECURITY.md CONTRIBUTING.md docs/*.md docs/*.svg docs/*/*.md docs/images/* examples/*; do
     [ ! -f "$page" ] || put "$page" "$docs/$page" # where links from page to page find them
 done
+# A link to what is not in the package leads to the repository.
+# shellcheck disable=SC2016  # perl expands them
+(cd "$stage$docs" && find ./* -name '*.md' -exec env "repository=$repository" perl -MFile::Basename -i -pe '
+    s{\]\((?!\w+:)([^)#\s]+)}{
+        my ($link, $path) = ($&, dirname($ARGV) . "/$1");
+        1 while $path =~ s#[^/]+/\.\./##;
+        -e $path ? $link : "]($ENV{repository}/blob/main/" . substr($path, 2)
+    }ge' {} +)
 gzip -9n <CHANGELOG.md >"$stage/changelog.gz"
 put "$stage/changelog.gz" "$docs/changelog.gz"
 rm "$stage/changelog.gz"
 {
-    printf 'Source: %s\n\n' "$(sed -n 's/^repository = "\(.*\)"/\1/p' Cargo.toml)"
+    printf 'Source: %s\n\n' "$repository"
     cat LICENSE
     printf '\nThe binaries contain these crates, with their licences, from https://crates.io:\n\n'
     cargo tree --locked --package gst-trt --package gsttrt-capi --edges normal --prefix none --format '{p}: {l}' |
@@ -97,22 +124,28 @@ cat >"$stage/DEBIAN/control" <<END
 Package: $name
 Version: $version
 Architecture: $architecture
-Maintainer: The maintainers of gst-plugin-trt <maintainers@localhost>
+Maintainer: ${DEBFULLNAME:-The maintainers of gst-plugin-trt} <${DEBEMAIL:-maintainers@localhost}>
 Section: libs
 Priority: optional
 Installed-Size: $(du --summarize --block-size=1K --apparent-size "$stage" | cut -f1)
 Depends: $depends, libgstreamer1.0-0 (>= 1.22), gstreamer1.0-plugins-base, gstreamer1.0-plugins-good
 Recommends: gstreamer1.0-libav, gstreamer1.0-plugins-ugly, gstreamer1.0-plugins-bad, gstreamer1.0-tools
-Homepage: $(sed -n 's/^repository = "\(.*\)"/\1/p' Cargo.toml)
+Homepage: $repository
 Description: object detection in GStreamer, with TensorRT or on the CPU
- The elements trtpreprocess, trtinfer, trtnms, trttrack, trtanalytics, trtoverlay and trtpublish run ONNX models and
- TensorRT engines of detectors, classifiers, poses, masks, rotated boxes and maps on videos. The program gst-trt does so
- without a pipeline to write, and the library libgsttrt-1 for C without GStreamer.
+ The elements trtpreprocess, trtinfer, trtnms, trttrack, trtanalytics,
+ trtoverlay and trtpublish run ONNX models and TensorRT engines of detectors,
+ classifiers, poses, masks, rotated boxes and maps on videos. The program
+ gst-trt does so without a pipeline to write, and the library libgsttrt-1 for
+ C without GStreamer.
  .
- TensorRT and ONNX Runtime are found at run time; without them models run on the CPU.
+ TensorRT and ONNX Runtime are found at run time. Without them models run on
+ the CPU.
 END
 echo "libgsttrt-1 0 $name (>= $version)" >"$stage/DEBIAN/shlibs"
 echo "activate-noawait ldconfig" >"$stage/DEBIAN/triggers"
+# What somebody has changed stays at an upgrade.
+(cd "$stage" && find etc -type f -printf '/%p\n') >"$stage/DEBIAN/conffiles"
+for script in postinst prerm; do put packaging/$script.sh /DEBIAN/$script 755; done
 
 package=$folder/${name}_${version}_$architecture.deb
 dpkg-deb --root-owner-group --build "$stage" "$package" >&2

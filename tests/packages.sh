@@ -70,12 +70,60 @@ look_around() {
         grep -q "^Version: " /usr/lib/*/pkgconfig/gsttrt-1.0.pc
         grep -q "Mozilla Public License" /usr/share/doc/gst-plugin-trt/copyright
         ! ldd /usr/lib/*/libgsttrt-1.so.0 | grep -E "gst|glib"
-        unit=/usr/lib/systemd/system/gst-trt.service
-        programs=$(sed -n "s/^ExecStart[A-Za-z]*=\([^ ]*\).*/\1/p" $unit)
-        [ -n "$programs" ]
-        for program in $programs; do dpkg --search "$program"; done
+        # What somebody has changed in the configuration outlives the package, until it is purged.
+        echo "# mine" >>/etc/gst-trt/config.toml
+        apt-get --quiet --yes remove gst-plugin-trt >/dev/null
+        ! ls /usr/lib/*/gstreamer-1.0/libgsttrt.so /usr/bin/gst-trt 2>/dev/null
+        grep -q "^# mine" /etc/gst-trt/config.toml
         apt-get --quiet --yes purge gst-plugin-trt >/dev/null
-        ! ls /usr/lib/*/gstreamer-1.0/libgsttrt.so /usr/bin/gst-trt 2>/dev/null'
+        ! ls -d /etc/gst-trt 2>/dev/null'
+}
+
+# The service, on a system that has systemd and man. systemd does not run in a folder, so its unit is read here.
+serve() {
+    quietly "systemd, man" install_inside systemd man-db
+    quietly "apt install" inside sh -ec 'cd /root; DEBIAN_FRONTEND=noninteractive apt-get install --yes ./gst-plugin-trt_*.deb'
+    dead_links "$FOLDER/usr/share/doc/gst-plugin-trt"
+    # shellcheck disable=SC2016  # the shell inside expands it
+    inside bash -ec '
+        for page in gst-trt gst-trt-detect gst-trt-serve; do man $page >/dev/null; done
+        . /usr/share/bash-completion/completions/gst-trt
+        [ "$(complete -p gst-trt)" ]
+        ls /usr/share/fish/vendor_completions.d/gst-trt.fish /usr/share/zsh/vendor-completions/_gst-trt >/dev/null
+
+        unit=/usr/lib/systemd/system/gst-trt.service
+        value() { sed -n "s/^$1=//p" $unit; }
+        systemd-analyze verify --man=no $unit
+        start=$(value ExecStart) user=$(value User)
+        dpkg --search "${start%% *}"
+        # As the user of the service, and as nobody else.
+        as() { exec setpriv --reuid "$1" --regid "$1" --init-groups "${@:2}"; }
+        (as games true)
+        ! (as games cat /etc/gst-trt/config.toml) 2>/dev/null
+        (as "$user" gst-trt serve --check /etc/gst-trt/config.toml)
+
+        cd "$(value WorkingDirectory)"
+        mkfifo /root/journal
+        as "$user" $start 2>/root/journal &
+        while read -r line; do
+            echo "$line"
+            case $line in *"Started. http://"*) kill $! ;; esac
+        done </root/journal
+        wait $!'
+}
+
+# Links in the pages in this folder that lead to no file.
+dead_links() {
+    python3 - "$1" <<'END'
+import pathlib, re, sys
+
+root = pathlib.Path(sys.argv[1])
+pages = sorted(root.rglob("*.md"))
+links = [(page, link) for page in pages for link in re.findall(r"\]\((?!\w+:)([^)#\s]+)", page.read_text())]
+dead = [f"{page}: {link}" for page, link in links if not (page.parent / link).exists()]
+print(f"links between the pages: {len(links)}")
+sys.exit("These lead nowhere:\n" + "\n".join(dead) if dead or not links else 0)
+END
 }
 
 if [ -z "${SECOND_PART:-}" ]; then
@@ -92,4 +140,5 @@ for suite in "${SUITES[@]}"; do
     step "bare $NAME" fresh_system
     step "package on $NAME" install_and_detect
     step "what the package brought to $NAME" look_around
+    step "the service on $NAME" serve
 done

@@ -160,14 +160,17 @@ fn commands_are_run_by_tests() {
         "gst-inspect-1.0 trt", // tests/install.sh
         "cargo ",              // tests/run.sh and tests/install.sh, with other folders
         "packaging/deb.sh",    // tests/packages.sh
+        "packaging/man.sh ",   // gst-trt/tests/packaging.rs
         "python/build.sh",     // python/test.sh
         "python -m gsttrt ",   // python/tests, by module
         "eval \"$(python -m gsttrt env)\"",
         "cc session.c",
-        "sudo apt install", // needs root
+        "sudo apt install",                 // tests/packages.sh
+        "sudo gst-trt serve --check /etc/", // the same
         // They need systemd, and change the machine.
-        "install ",
-        "systemctl ",
+        "sudo install ",
+        "sudo systemctl ",
+        "sudo systemd-sysusers ",
         "journalctl ",
         "podman ",     // needs a network
         "git clone ",  // the same

@@ -227,11 +227,7 @@ fn a_server_with_a_certificate_of_its_own_is_taken() {
     }
     let folder = scratch("publish-self-signed");
     for name in ["own", "other"] {
-        let mut openssl = std::process::Command::new("openssl");
-        openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30"]);
-        openssl.args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout"]);
-        openssl.arg(format!("{name}.key")).arg("-out").arg(format!("{name}.pem")).current_dir(&folder);
-        assert!(openssl.output().unwrap().status.success());
+        brokers::make_own_certificate(&folder, name);
     }
     let file = |name: &str| folder.join(name).display().to_string();
     let lines = format!("certfile {}\nkeyfile {}\nallow_anonymous true", file("own.pem"), file("own.key"));
@@ -517,5 +513,55 @@ mod web {
         let bodies: Vec<String> = bodies(&requests, 3).into_iter().map(|request| request.body).collect();
         assert_eq!(frames(&bodies), [0, 1, 2]);
         assert_eq!((stream.count("published"), stream.count("rejected"), stream.count("dropped")), (2, 1, 0));
+    }
+
+    #[test]
+    fn https_checks_certificates() {
+        if !is_installed("openssl") {
+            return;
+        }
+        let folder = scratch("publish-https");
+        brokers::make_certificates(&folder);
+        for name in ["own", "other"] {
+            brokers::make_own_certificate(&folder, name);
+        }
+        let file = |name: &str| folder.join(name).display().to_string();
+        let server = |name: &str, authority: &[&str]| {
+            let files = [file(&format!("{name}.pem")), file(&format!("{name}.key"))];
+            let files: Vec<&str> = files.iter().map(String::as_str).chain(authority.iter().copied()).collect();
+            let server = brokers::Printed::of_script("common/https_server.py", &files);
+            let port: u16 = server.next().parse().unwrap();
+            (server, port)
+        };
+        let ca = file("ca.pem");
+        let (of_authority, its_port) = server("server", &[]);
+        let (wants_client, wants_client_port) = server("server", &[&ca]);
+        let (own, own_port) = server("own", &[]);
+        let client = format!("ca-file={ca} cert-file={} key-file={}", file("client.pem"), file("client.key"));
+        for (server, host, port, certificates) in [
+            (&of_authority, "localhost", its_port, format!("ca-file={ca}")),
+            (&of_authority, "127.0.0.1", its_port, format!("ca-file={ca}")),
+            (&wants_client, "localhost", wants_client_port, client),
+            // What `openssl req -x509` makes is of an authority and of a server at once; curl --cacert takes it, too.
+            (&own, "localhost", own_port, format!("ca-file={}", file("own.pem"))),
+        ] {
+            let mut stream = Stream::new(&format!("https://{host}:{port}/x"), &format!("max-batch=1 {certificates}"));
+            stream.push(3);
+            stream.end();
+            assert_eq!(frames(&server.take(3)), [0, 1, 2], "{certificates}");
+        }
+        for (host, port, certificates, part) in [
+            ("localhost", its_port, format!("ca-file={}", file("other.pem")), "UnknownIssuer"),
+            ("localhost", wants_client_port, format!("ca-file={ca}"), "ertificate"),
+            ("127.0.0.1", own_port, format!("ca-file={}", file("own.pem")), "not valid for name"),
+            ("localhost", own_port, format!("ca-file={}", file("other.pem")), "certificate"),
+        ] {
+            let properties = format!("{OFTEN} flush-timeout=1 {certificates}");
+            let mut stream = Stream::new(&format!("https://{host}:{port}/x"), &properties);
+            stream.push(1);
+            let told = stream.told();
+            assert!(told.contains(&format!("https://{host}")) && told.contains(part), "{certificates}: {told}");
+        }
+        assert!([of_authority, wants_client, own].iter().all(|server| server.now().is_empty()));
     }
 }

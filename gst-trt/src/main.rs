@@ -9,6 +9,7 @@ mod bench;
 mod build;
 mod bus;
 mod chain;
+mod completions;
 mod detect;
 mod doctor;
 mod failure;
@@ -23,7 +24,7 @@ mod terminal;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use failure::{Failure, Status};
 
@@ -53,6 +54,8 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Tell what is on this machine, and what each missing piece costs
     Doctor(doctor::DoctorArgs),
+    /// Print a script that completes command lines in a shell
+    Completions(completions::CompletionsArgs),
 }
 
 fn main() -> ExitCode {
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Completions(args) => completions::run(&args, Program::command()),
     };
     match outcome {
         Ok(status) => status.into(),

@@ -22,13 +22,17 @@ const PAGES: [&str; 8] = [
 /// Its commands are run by tests/serve.rs, with the configuration that it shows.
 const SERVICE: &str = "docs/serve.md";
 
+fn before<'a>(line: &'a str, end: &str) -> &'a str {
+    line.split_once(end).map_or(line, |(line, _)| line)
+}
+
 /// The lines that call the program, without what a comment adds, and without redirections.
 fn documented() -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
     for page in PAGES {
         let page = std::fs::read_to_string(path(page)).unwrap().replace("\\\n", " ");
         for block in page.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap()) {
-            let lines = block.lines().map(|line| line.split(" #").next().unwrap().trim());
+            let lines = block.lines().map(|line| [" #", " > "].iter().fold(line, |line, end| before(line, end)).trim());
             for line in lines.filter(|line| line.starts_with("gst-trt ")) {
                 let words = gst::glib::shell_parse_argv(line).unwrap();
                 let words = words.into_iter().skip(1).map(|word| word.into_string().unwrap()).collect();

@@ -105,6 +105,22 @@ fn a_broker_that_is_away_is_told_of_once() {
     assert!(!journal.contains("Cannot connect to mqtt"), "{journal}");
 }
 
+/// GStreamer looks through all its plugins first, which takes long where it has not done so before.
+#[test]
+fn a_reload_that_comes_before_the_start_ends_nothing() {
+    let folder = scratch("serve-early");
+    let registry = folder.join("registry.bin").display().to_string();
+    let service = Service::with(&folder, &(head() + &endless("gate")), &[("GST_REGISTRY", &registry)]);
+    let id = service.proc("").file_name().unwrap().to_owned();
+    let children = service.proc("task").join(id).join("children");
+    wait_until("the look through the plugins", LIMIT, || !std::fs::read_to_string(&children).unwrap().is_empty());
+    service.signal(libc::SIGHUP);
+    service.said("Started.");
+    service.said("was read again");
+    service.result("gate");
+    assert_eq!(service.end().0.code(), Some(0));
+}
+
 #[test]
 fn a_reload_changes_what_has_changed_and_nothing_else() {
     let folder = scratch("serve-reload");
@@ -186,6 +202,23 @@ fn a_disk_that_fails_again_is_told_of_again() {
     // What was being written has no place any more.
     service.said("gate: Cannot ");
     assert_eq!(service.end().0.code(), Some(0));
+}
+
+/// Each event opens a file, and none of them becomes whole.
+#[test]
+fn a_full_disk_is_told_of_once() {
+    let folder = scratch("serve-full");
+    let config = head().replace("interval=30", "interval=5")
+        + "[track]\n\n[analytics]\nconfig = '{\"zones\": [{\"id\": \"all\", \"points\": [[0,0],[1,0],[1,1],[0,1]]}]}'\n\n\
+           [record]\nfolder = \"events\"\npre-roll = 0\npost-roll = 0.1\n\n"
+        + &source("gate", &sample(), "sync = true");
+    let service = Service::with_small_files(&folder, &config, 4096);
+    while service.result("gate")["frame"] != 280 {}
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    assert!(!journal.contains("Recorded"), "{journal}");
+    assert_eq!(journal.matches("gate: Cannot write ").count(), 1, "{journal}");
+    assert_eq!(files(&folder.join("events")), Vec::<String>::new(), "what is not whole is not left there");
 }
 
 #[test]
@@ -280,8 +313,6 @@ fn the_page_has_a_configuration_that_runs() {
     let config = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
     std::os::unix::fs::symlink(shapes(), folder.join("yolo11n.onnx")).unwrap();
     std::os::unix::fs::symlink(sample(), folder.join("street.mp4")).unwrap();
-    std::fs::write(folder.join("zones.json"), r#"{"tripwires": [{"id": "gate", "points": [[0.5, 0], [0.5, 1]]}]}"#)
-        .unwrap();
     std::fs::write(folder.join("config.toml"), config).unwrap();
     let output = run(&folder, &["serve", "--check", "config.toml"]);
     assert!(output.status.success(), "{}", text(&output.stderr));

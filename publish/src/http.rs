@@ -4,17 +4,15 @@
 //! With a `max-batch` of 1 each message is the body of a request, else the body is an array of messages.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use gsttrt_core::error::{Error, ErrorKind, Result};
-use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, TlsProvider, parse_pem};
 use ureq::{Agent, http::StatusCode};
 
 use super::address::{Address, Secret};
 use super::destination::{Destination, Undelivered};
 use super::options::PublishOptions;
-use super::tls::{self, Certificates};
+use super::{https, tls};
 
 struct Webhook {
     agent: Agent,
@@ -37,16 +35,19 @@ pub fn open(address: &Address, options: &PublishOptions) -> Result<Box<dyn Desti
         )
         .remedy("Write spaces and others with %, such as %20"));
     }
-    let mut config = Agent::config_builder()
+    let config = Agent::config_builder()
         .timeout_global(Some(options.timeout))
         .http_status_as_error(false)
         .max_redirects(0)
-        .user_agent(concat!("trtpublish/", env!("CARGO_PKG_VERSION")));
-    if address.scheme == "https" {
-        config = config.tls_config(certificates(options)?);
-    }
+        .user_agent(concat!("trtpublish/", env!("CARGO_PKG_VERSION")))
+        .build();
+    let agent = if address.scheme == "https" {
+        https::agent(config, tls::client(options)?)
+    } else {
+        Agent::new_with_config(config)
+    };
     Ok(Box::new(Webhook {
-        agent: config.build().into(),
+        agent,
         url: Secret::new(url),
         authorization: authorization(address),
         is_array: options.max_batch != 1,
@@ -79,27 +80,6 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-fn certificates(options: &PublishOptions) -> Result<TlsConfig> {
-    tls::install_provider();
-    let client = Certificates::read(options)?.client;
-    let roots = tls::authorities(options)?;
-    let roots: Vec<_> = roots.iter().map(|root| Certificate::from_der(root).to_owned()).collect();
-    let client = client.and_then(|(chain, key)| {
-        let item = |item| match item {
-            Ok(PemItem::Certificate(certificate)) => Some(certificate),
-            _ => None,
-        };
-        let chain: Vec<_> = parse_pem(&chain).filter_map(item).collect();
-        Some(ClientCert::new_with_certs(&chain, PrivateKey::from_pem(&key).ok()?))
-    });
-    Ok(TlsConfig::builder()
-        .provider(TlsProvider::Rustls)
-        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .root_certs(RootCerts::new_with_certs(&roots))
-        .client_cert(client)
-        .build())
-}
-
 impl Webhook {
     fn post(&self, body: &str) -> io::Result<StatusCode> {
         let mut request = self.agent.post(self.url.reveal()).content_type("application/json");
@@ -108,10 +88,7 @@ impl Webhook {
         }
         let mut response = request.send(body).map_err(|error| match error {
             ureq::Error::Timeout(_) => io::ErrorKind::TimedOut.into(),
-            error if error.to_string().contains(tls::CA_AS_SERVER) => io::Error::other(
-                "its certificate is that of an authority, as openssl req -x509 makes them. Make one for a server, with \
-                 -addext basicConstraints=CA:FALSE",
-            ),
+            ureq::Error::Io(error) => error,
             error => io::Error::other(error.to_string()),
         })?;
         // What is read to its end leaves the connection for the next request.

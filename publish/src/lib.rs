@@ -15,6 +15,8 @@ mod file;
 pub mod formats;
 #[cfg(feature = "http")]
 mod http;
+#[cfg(feature = "http")]
+mod https;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod lines;

@@ -2,7 +2,7 @@
 //! Certificates for encrypted connections: the system's, or those of the options' files.
 
 use std::path::Path;
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 
 use gsttrt_core::error::{Error, ErrorKind, Result};
 use gsttrt_core::files::read_regular;
@@ -15,14 +15,6 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 use super::options::PublishOptions;
-
-/// Certificates and keys as files have them, checked.
-pub struct Certificates {
-    /// The authorities that may sign the server's certificate; the system's where it is `None`.
-    pub authorities: Option<Vec<u8>>,
-    /// The client's certificates, and its key.
-    pub client: Option<(Vec<u8>, Vec<u8>)>,
-}
 
 /// Bytes of a file of certificates; all authorities of a system have less than 1 MiB.
 const MAX_FILE: u64 = 16 << 20;
@@ -51,26 +43,8 @@ fn key(path: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'static>> {
     })
 }
 
-impl Certificates {
-    pub fn read(options: &PublishOptions) -> Result<Self> {
-        let mut found = Certificates { authorities: None, client: None };
-        if let Some(path) = &options.ca_file {
-            let pem = read("ca-file", path)?;
-            certificates("ca-file", path, &pem)?;
-            found.authorities = Some(pem);
-        }
-        if let (Some(cert_file), Some(key_file)) = (&options.cert_file, &options.key_file) {
-            let (chain, secret) = (read("cert-file", cert_file)?, read("key-file", key_file)?);
-            certificates("cert-file", cert_file, &chain)?;
-            key(key_file, &secret)?;
-            found.client = Some((chain, secret));
-        }
-        Ok(found)
-    }
-}
-
 /// All authorities that may sign the server's certificate.
-pub fn authorities(options: &PublishOptions) -> Result<Vec<CertificateDer<'static>>> {
+fn authorities(options: &PublishOptions) -> Result<Vec<CertificateDer<'static>>> {
     match &options.ca_file {
         Some(path) => certificates("ca-file", path, &read("ca-file", path)?),
         None => {
@@ -86,20 +60,23 @@ pub fn authorities(options: &PublishOptions) -> Result<Vec<CertificateDer<'stati
 
 /// The configuration of a TLS client by these options.
 pub fn client(options: &PublishOptions) -> Result<Arc<ClientConfig>> {
-    install_provider();
     let mut roots = RootCertStore::empty();
     let authorities = authorities(options)?;
     // Stores of systems have some that cannot be used.
     roots.add_parsable_certificates(authorities.iter().cloned());
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider).build().map_err(|error| {
-        Error::new(ErrorKind::Settings, "The certificates of authorities cannot be used")
-            .cause(error)
-            .remedy("Check ca-file")
-    })?;
+    let verifier =
+        WebPkiServerVerifier::builder_with_provider(roots.into(), provider.clone()).build().map_err(|error| {
+            Error::new(ErrorKind::Settings, "The certificates of authorities cannot be used")
+                .cause(error)
+                .remedy("Check ca-file")
+        })?;
     let own = if options.ca_file.is_some() { authorities } else { Vec::new() };
-    let config =
-        ClientConfig::builder().dangerous().with_custom_certificate_verifier(Arc::new(OrItself { verifier, own }));
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("the provider has what the protocols need")
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(OrItself { verifier, own }));
     let config = match (&options.cert_file, &options.key_file) {
         (Some(cert_file), Some(key_file)) => {
             let chain = certificates("cert-file", cert_file, &read("cert-file", cert_file)?)?;
@@ -168,10 +145,4 @@ impl ServerCertVerifier for OrItself {
 }
 
 /// What rustls calls a server that has the certificate of an authority.
-pub const CA_AS_SERVER: &str = "CaUsedAsEndEntity";
-
-/// Chooses the cryptography for the clients that look for it in the process, unless the program has chosen another.
-pub fn install_provider() {
-    static INSTALLED: Once = Once::new();
-    INSTALLED.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
-}
+const CA_AS_SERVER: &str = "CaUsedAsEndEntity";

@@ -224,7 +224,7 @@ fn main() -> ExitCode {
     [&mqtt_folder, &redis_folder].into_iter().for_each(|folder| std::fs::create_dir_all(folder).unwrap());
     let mut mosquitto = brokers::mosquitto_that_saves(&mqtt_folder, "allow_anonymous true");
     let mut redis = brokers::redis(&redis_folder, "");
-    let subscriber = Printed::of_script("mqtt_subscriber.py", &[&mosquitto.port.to_string(), "bench/#"]);
+    let subscriber = Printed::of_script("bench/mqtt_subscriber.py", &[&mosquitto.port.to_string(), "bench/#"]);
     assert_eq!(subscriber.next(), "subscribed");
 
     let delays = Arc::new(Mutex::new(Delays::default()));

@@ -125,6 +125,15 @@ pub fn make_certificates(folder: &Path) {
     }
 }
 
+/// A certificate and its key as `openssl req -x509` makes them for a server called localhost: `NAME.pem`, `NAME.key`.
+pub fn make_own_certificate(folder: &Path, name: &str) {
+    let mut openssl = command("openssl");
+    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30"]);
+    openssl.args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout"]);
+    openssl.arg(format!("{name}.key")).arg("-out").arg(format!("{name}.pem")).current_dir(folder);
+    assert!(openssl.output().unwrap().status.success());
+}
+
 /// mosquitto with these lines in its configuration besides the port. It saves what it has at each change, so that it
 /// can be killed.
 pub fn mosquitto(folder: &Path, lines: &str) -> Server {
@@ -192,10 +201,10 @@ impl Printed {
         Printed { child, lines }
     }
 
-    /// Of a script in Python with the system's packages, from tests/bench on.
+    /// Of a script in Python with the system's packages, from tests on.
     pub fn of_script(script: &str, arguments: &[&str]) -> Self {
         let mut python = Command::new("/usr/bin/python3");
-        python.arg(format!("{}/tests/bench/{script}", env!("CARGO_MANIFEST_DIR"))).args(arguments).stdin(Stdio::null());
+        python.arg(format!("{}/tests/{script}", env!("CARGO_MANIFEST_DIR"))).args(arguments).stdin(Stdio::null());
         Printed::of(python)
     }
 

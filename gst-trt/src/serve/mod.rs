@@ -54,13 +54,15 @@ pub struct ServeArgs {
 
 pub fn run(args: &ServeArgs) -> Result<Status, Failure> {
     heap::limit_arenas();
+    // Before all that takes time: without a handler SIGHUP ends a program, and whoever has just started it may send one.
+    let mut signals = Signals::new([SIGHUP]).map_err(no_signals)?;
     chain::start_gstreamer()?;
     let config = contain(|| Config::load(&args.config))?;
     if args.check {
         return check(&args.config, &config);
     }
     // Before anything is started, so that an early signal does not end it half-way.
-    let mut signals = listen()?;
+    listen_to_end(&signals)?;
     chain::prefer_gpu_decoders();
     let http = config.http.clone();
     config.warnings.iter().for_each(|warning| log("serve", warning));
@@ -113,13 +115,17 @@ fn check(file: &Path, config: &Config) -> Result<Status, Failure> {
 }
 
 /// The first SIGINT or SIGTERM asks for a clean end, the second one ends the program at once.
-fn listen() -> Result<Signals, Failure> {
-    let failed = |error: std::io::Error| Failure::from(format!("Cannot listen to signals: {error}."));
+fn listen_to_end(signals: &Signals) -> Result<(), Failure> {
     let is_ending = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         // First what looks at the flag, then what sets it.
-        flag::register_conditional_shutdown(signal, 128 + signal, is_ending.clone()).map_err(failed)?;
-        flag::register(signal, is_ending.clone()).map_err(failed)?;
+        flag::register_conditional_shutdown(signal, 128 + signal, is_ending.clone()).map_err(no_signals)?;
+        flag::register(signal, is_ending.clone()).map_err(no_signals)?;
+        signals.handle().add_signal(signal).map_err(no_signals)?;
     }
-    Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(failed)
+    Ok(())
+}
+
+fn no_signals(error: std::io::Error) -> Failure {
+    format!("Cannot listen to signals: {error}.").into()
 }

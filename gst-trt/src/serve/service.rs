@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::watch;
 
-use super::config::{Config, ModelConfig};
+use super::config::{Config, ModelConfig, check_files};
 use super::control::{Control, ModelStatus, Refused, SourceStatus};
 use super::log::log;
 use super::model::{Model, ServedModel};
@@ -233,6 +233,8 @@ impl Control for Service {
             if state.find(&config.name).is_ok() {
                 return Err(Refused::Exists(format!("There is a source “{}” already.", config.name)));
             }
+            let all = state.streams.iter().map(|stream| &*stream.config).chain([&config]);
+            check_files(all).map_err(|problem| Refused::Invalid(format!("Cannot add it: {}.", problem.text)))?;
             let model = state.model(&config.model).map_err(invalid)?;
             state.streams.push(SourceStream::start(config, model, &self.threads).map_err(invalid)?);
             return Ok(());
@@ -306,6 +308,26 @@ mod tests {
     fn names(service: &Service) -> (Vec<String>, Vec<String>) {
         let models = service.models().into_iter().map(|model| model.name).collect();
         (models, service.sources().into_iter().map(|source| source.name).collect())
+    }
+
+    /// Lines of two sources in one file could not be told from each other, and one would rename it under the other.
+    #[test]
+    fn a_source_that_is_added_does_not_write_to_the_file_of_another() {
+        let folder = std::env::temp_dir().join(format!("gst-trt-added-{}", std::process::id()));
+        let text = "[[model]]\nname = \"m\"\nMODEL\n[[publish]]\nname = \"p\"\nlocation = \"all.jsonl\"\n\
+                    [[publish]]\nname = \"own\"\nlocation = \"{source}.jsonl\"\n\
+                    [[source]]\nname = \"a\"\naddress = \"a.mp4\"\n";
+        let service = Service::start(config(&folder, text)).unwrap();
+        let add = |publish: &str| {
+            let keys = serde_json::json!({"name": "b", "address": "b.mp4", "publish": [publish]});
+            service.add_source(&keys)
+        };
+        let Err(Refused::Invalid(text)) = add("p") else { panic!("it was added") };
+        assert!(text.contains("all.jsonl is the file of several sources") && text.ends_with('.'), "{text}");
+        assert_eq!(names(&service).1, ["a"]);
+        add("own").unwrap_or_else(|_| panic!("it has a file of its own"));
+        assert!(service.stop().is_empty());
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     /// Neither a model nor a source of a configuration is there if one of them cannot be started.

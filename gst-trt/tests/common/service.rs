@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -61,14 +62,33 @@ impl Service {
 
     /// With variables of the environment.
     pub fn with(folder: &Path, config: &str, variables: &[(&str, &str)]) -> Self {
+        let mut command = command(folder);
+        command.envs(variables.iter().copied());
+        Self::of(command, folder, config)
+    }
+
+    /// Its files can have so many bytes, and no more, as on a full disk.
+    pub fn with_small_files(folder: &Path, config: &str, bytes: u64) -> Self {
+        let mut command = command(folder);
+        let limit = move || {
+            let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+            // SAFETY: both are system calls, which take what is here.
+            let is_set = unsafe {
+                // Else the first byte too many would end it.
+                libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+                libc::setrlimit(libc::RLIMIT_FSIZE, &limit)
+            };
+            if is_set == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+        };
+        // SAFETY: it allocates nothing, and takes no lock.
+        unsafe { command.pre_exec(limit) };
+        Self::of(command, folder, config)
+    }
+
+    fn of(mut command: Command, folder: &Path, config: &str) -> Self {
         let file = folder.join("config.toml");
         std::fs::write(&file, config).unwrap();
-        let mut command = command(folder);
-        command
-            .args(["serve", "config.toml"])
-            .envs(variables.iter().copied())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.args(["serve", "config.toml"]).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (results, journal) = (Lines::of(child.stdout.take().unwrap()), Lines::of(child.stderr.take().unwrap()));
         Service { child, results, journal, config: file }

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -120,6 +120,12 @@ fn listen<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::E
 
 /// The address that a text was probably meant to be: a port alone, an address alone, or one of localhost.
 fn meant(text: &str) -> SocketAddr {
+    // Of IPv6, the port is behind brackets.
+    if let Some((address, port)) = text.rsplit_once(':')
+        && let (Ok(address), Ok(port)) = (address.trim_matches(['[', ']']).parse::<Ipv6Addr>(), port.parse())
+    {
+        return SocketAddr::new(address.into(), port);
+    }
     let port = text.trim_start_matches("localhost").trim_start_matches(':').parse();
     match text.parse() {
         Ok(address) => SocketAddr::new(address, localhost().port()),

@@ -13,4 +13,4 @@ mod tests;
 mod time;
 mod wording;
 
-pub use resolved::{Config, ModelConfig, PublishConfig, RecordConfig, SourceConfig};
+pub use resolved::{Config, ModelConfig, PublishConfig, RecordConfig, SourceConfig, check_files};

@@ -79,6 +79,8 @@ pub struct SourceConfig {
 pub struct PublishConfig {
     pub name: Option<String>,
     pub properties: ElementProperties<PublishElement>,
+    /// Where it is a file, by whatever name.
+    file: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -162,7 +164,7 @@ impl Config {
             }
             config.sources.push(source);
         }
-        config.check_files().map_err(|problem| ("publish", 0, problem))?;
+        check_files(config.sources.iter()).map_err(|problem| ("publish", 0, problem))?;
         Ok((config, warnings))
     }
 
@@ -214,8 +216,9 @@ impl Config {
     /// # Errors
     /// What is wrong with it.
     pub fn source(&self, keys: &serde_json::Value) -> Result<SourceConfig, String> {
-        let keys = SourceKeys::deserialize(keys).map_err(|error| wording::of_serde(&error.to_string()))?;
-        self.stream(&keys).map_err(|KeyError { key, text }| format!("{key}: {text}"))
+        let keys =
+            SourceKeys::deserialize(keys).map_err(|error| wording::ended(wording::of_serde(&error.to_string())))?;
+        self.stream(&keys).map_err(|KeyError { key, text }| wording::ended(format!("{key}: {text}")))
     }
 
     /// A path as if it was written in the file.
@@ -334,7 +337,12 @@ impl Config {
         if address.chars().any(char::is_control) {
             return Err(wrong("an address has no control characters. Write such characters as %0A".into()));
         }
-        VideoAddress::parse(&address, &self.folder).map_err(|failure| wrong(failure.to_string()))
+        match VideoAddress::parse(&address, &self.folder).map_err(|failure| wrong(failure.to_string()))? {
+            VideoAddress::File(path) if path.is_dir() => {
+                Err(wrong(format!("{} is a folder. A source is one file of it", path.display())))
+            }
+            address => Ok(address),
+        }
     }
 
     /// The destinations of a source.
@@ -374,7 +382,8 @@ impl Config {
                 publish.set(key, path.to_string_lossy().into_owned());
             }
         }
-        Ok(PublishConfig { name, properties: publish })
+        let file = publish.get("location").and_then(file_of).map(|path| place_of(Path::new(path)));
+        Ok(PublishConfig { name, properties: publish, file })
     }
 
     /// Checks all that is known of a destination before it is connected. Returns what may be right later.
@@ -388,6 +397,9 @@ impl Config {
             return Err(problem("location", "the key location is missing"));
         }
         let name = publish.get("name");
+        if name.is_some_and(|name| name.trim().is_empty() || name.len() > 64 || name.chars().any(char::is_control)) {
+            return Err(problem("name", "a name has 1 to 64 bytes, and no control characters"));
+        }
         if name.is_some() && self.keys.publish[..number].iter().any(|other| other.get("name") == name) {
             return Err(problem("name", format!("there are two destinations “{}”", name.unwrap_or_default())));
         }
@@ -419,26 +431,16 @@ impl Config {
         if let Some((word, rest)) = written.split_once("//").filter(|(word, _)| destinations::words().contains(word)) {
             return Err(problem("location", format!("{written} is no address; did you mean “{word}://{rest}”?")));
         }
+        if path.is_dir() {
+            let text = format!("{} is a folder. Write a file in it, such as {{source}}.jsonl", path.display());
+            return Err(problem("location", text));
+        }
         let folder = path.parent().unwrap_or(Path::new("/"));
         if folder.is_dir() {
             return Ok(Vec::new());
         }
         let text = format!("there is no folder {}. Make it, or write to another one", folder.display());
         Ok(vec![problem("location", text)])
-    }
-
-    /// Several sources would write over each other's lines.
-    fn check_files(&self) -> Result<(), KeyError> {
-        let mut seen = BTreeSet::new();
-        for publish in self.sources.iter().flat_map(|source| &source.publish) {
-            let location = publish.properties.get("location").unwrap_or_default();
-            if file_of(location).is_some() && !seen.insert(location) {
-                let text =
-                    format!("{location} is the file of several sources: write {{source}} where their names belong");
-                return Err(problem("location", text));
-            }
-        }
-        Ok(())
     }
 
     /// With the contents of the file, so that a change in it is seen.
@@ -472,8 +474,14 @@ impl Config {
         if keys.max_length.0 < Duration::from_secs(1) {
             return Err(problem("max-length", "a recording has at least 1 second"));
         }
+        let folder = self.folder.join(&keys.folder);
+        // It is made where it is not there.
+        let there = folder.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
+        if keys.folder.as_os_str().is_empty() || !there.is_dir() {
+            return Err(problem("folder", format!("{} is no folder", there.display())));
+        }
         Ok(RecordConfig {
-            folder: self.folder.join(&keys.folder),
+            folder,
             events,
             pre_roll: keys.pre_roll.0,
             post_roll: keys.post_roll.0,
@@ -497,6 +505,25 @@ impl ModelConfig {
             nms,
         }
     }
+}
+
+/// Several would write over each other's lines.
+pub fn check_files<'a>(sources: impl Iterator<Item = &'a SourceConfig>) -> Result<(), KeyError> {
+    let mut seen = BTreeSet::new();
+    for file in sources.flat_map(|source| &source.publish).filter_map(|publish| publish.file.as_ref()) {
+        if !seen.insert(file) {
+            let shown = file.display();
+            let text = format!("{shown} is the file of several sources: write {{source}} where their names belong");
+            return Err(problem("location", text));
+        }
+    }
+    Ok(())
+}
+
+/// A path by which a file can be told from others: two names of one file give the same.
+fn place_of(path: &Path) -> PathBuf {
+    let in_folder = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+    path.canonicalize().ok().or_else(in_folder).unwrap_or_else(|| path.components().collect())
 }
 
 /// The path of a location that is a file.

@@ -151,6 +151,17 @@ fn a_mistake_is_named_with_its_line() {
         ("folder = \"r\"", "folder = 7", 15, "it is the number 7. Write a path in quotes"),
         ("folder = \"r\"", "folder = \"r\"\npre-roll = \"5 parsecs\"", 16, "“5 parsecs” is no time"),
         ("folder = \"r\"", "folder = \"r\"\npre-roll = \"10us\"", 16, "a millisecond or more"),
+        ("name = \"p\"", "name = \" \"", 11, "a name has 1 to 64 bytes"),
+        ("name = \"p\"", "name = \"\\u001b\"", 11, "no control characters"),
+        ("folder = \"r\"", "folder = \"\"", 15, "is no folder"),
+        ("folder = \"r\"", "folder = \"/dev/null/events\"", 15, "/dev/null is no folder"),
+        (
+            "location = \"{source}.jsonl\"",
+            "location = \"/proc/self\"",
+            12,
+            "/proc/self is a folder. Write a file in it",
+        ),
+        ("rtsp://me:secret@camera/1", "/proc/self", 21, "/proc/self is a folder. A source is one file"),
         ("location = \"{source}.jsonl\"", "location = \"mqtt//h/t\"", 12, "did you mean “mqtt://h/t”?"),
         ("location = \"{source}.jsonl\"", "location = \"mqtt://h\"", 12, "topic"),
         ("location = \"{source}.jsonl\"", "location = \"mqt://h/t\"", 12, "nothing is known about mqt://"),
@@ -168,6 +179,9 @@ fn a_mistake_is_named_with_its_line() {
         ("[http]", "[http]\nlisten = \":8091\"", 18, "Write it like 127.0.0.1:8091"),
         ("[http]", "[http]\nlisten = \"localhost:8091\"", 18, "Write it like 127.0.0.1:8091"),
         ("[http]", "[http]\nlisten = \"0.0.0.0\"", 18, "Write it like 0.0.0.0:8090"),
+        ("[http]", "[http]\nlisten = \"::1:8091\"", 18, "Write it like [::1]:8091"),
+        ("[http]", "[http]\nlisten = \":::8091\"", 18, "Write it like [::]:8091"),
+        ("[http]", "[http]\nlisten = \"::1\"", 18, "Write it like [::1]:8090"),
         ("[http]", "[http]\nlisten = 8091", 18, "Write it like 127.0.0.1:8090"),
         ("[http]", "[http]\ntokn = \"here\"", 18, "did you mean “token”?"),
         ("address = \"rtsp://me:secret@camera/1\"", "", 19, "the key address is missing"),
@@ -218,6 +232,20 @@ fn names_are_given_once() {
     let one_file = right().replace("{source}", "all") + "\n[[source]]\nname = \"t\"\naddress = \"b.mp4\"\n";
     let error = load("one-file.toml", one_file.as_bytes()).unwrap_err();
     assert!(error.contains("line 12") && error.contains("write {source}"), "{error}");
+    // By other names.
+    std::os::unix::fs::symlink("all.jsonl", folder().join("link.jsonl")).unwrap();
+    std::fs::create_dir(folder().join("sub")).unwrap();
+    for other in ["./all.jsonl", "sub/../all.jsonl", "file:all.jsonl", "nowhere/.//x.jsonl", "link.jsonl"] {
+        let first = if other.starts_with("nowhere") { "nowhere/x.jsonl" } else { "all.jsonl" };
+        if other == "link.jsonl" {
+            std::fs::write(folder().join("all.jsonl"), "").unwrap();
+        }
+        let aliases = right().replace("{source}.jsonl", first)
+            + &format!("publish = [\"p\"]\n\n[[publish]]\nname = \"q\"\nlocation = \"{other}\"\n")
+            + "\n[[source]]\nname = \"t\"\naddress = \"b.mp4\"\npublish = [\"q\"]\n";
+        let error = load("aliases.toml", aliases.as_bytes()).expect_err(other);
+        assert!(error.contains("write {source}"), "{other}: {error}");
+    }
 }
 
 #[test]
@@ -265,7 +293,8 @@ fn a_source_that_comes_later_is_checked_alike() {
         (serde_json::json!(null), "it is null"),
     ] {
         let error = config.source(&keys).unwrap_err();
-        assert!(error.contains(said), "{keys}: {error}");
+        let is_sentence = error.ends_with(['.', '?']) || error.contains("The keys are: ");
+        assert!(error.contains(said) && is_sentence, "{keys}: {error}");
     }
 }
 

@@ -112,6 +112,13 @@ pub fn at_line(file: &std::path::Path, line: Option<usize>, key: Option<&str>, p
         (Some(line), None) => format!("line {line}: "),
         (None, _) => String::new(),
     };
-    let end = if problem.ends_with(['.', '?']) { "" } else { "." };
-    format!("{}: {place}{problem}{end}", file.display())
+    ended(format!("{}: {place}{problem}", file.display()))
+}
+
+/// As a sentence.
+pub fn ended(mut text: String) -> String {
+    if !text.ends_with(['.', '?']) {
+        text.push('.');
+    }
+    text
 }

@@ -29,10 +29,14 @@ pub async fn serve(listener: std::net::TcpListener, context: Arc<ServerState>, s
 }
 
 async fn accept(listener: TcpListener, context: Arc<ServerState>) {
-    let stalled = context.limits.stalled;
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(context.limits.head).max_header_size(HEAD).max_buf_size(4 * HEAD);
-    let places = Arc::new(Semaphore::new(context.limits.connections));
+    let limits = context.limits;
+    let http = |head| {
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(head).max_header_size(HEAD).max_buf_size(4 * HEAD);
+        http
+    };
+    let (patient, crowded) = (http(limits.head), http(limits.crowded));
+    let places = Arc::new(Semaphore::new(limits.connections));
     let service = TowerToHyperService::new(routes::all(context));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
@@ -40,6 +44,8 @@ async fn accept(listener: TcpListener, context: Arc<ServerState>) {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
+        let is_crowded = places.available_permits() < limits.connections / 2;
+        let (http, stalled) = if is_crowded { (&crowded, limits.crowded) } else { (&patient, limits.stalled) };
         limit_stall(&stream, stalled);
         let connection = http.serve_connection(TokioIo::new(stream), service.clone());
         tokio::spawn(async move {

@@ -61,6 +61,9 @@ struct ClientLimits {
     frame: Duration,
     /// Without a byte taken by the client.
     stalled: Duration,
+    /// In place of `head` and `stalled` while more than half of the connections are taken: who only holds them leaves them
+    /// to others.
+    crowded: Duration,
 }
 
 impl Default for ClientLimits {
@@ -72,6 +75,7 @@ impl Default for ClientLimits {
             body: Duration::from_secs(10),
             frame: Duration::from_secs(5),
             stalled: Duration::from_secs(30),
+            crowded: Duration::from_secs(2),
         }
     }
 }

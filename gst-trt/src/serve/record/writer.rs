@@ -38,17 +38,11 @@ struct DiskTarget {
 }
 
 impl DiskTarget {
-    /// Says once that nothing can be written, until something can.
+    /// Says once that nothing can be written, until a file is whole: on a full disk each can be opened.
     fn fail(&self, failure: &Failure) {
         if !self.is_broken.swap(true, Ordering::Relaxed) {
             log(&self.source, &failure.to_string());
         }
-    }
-
-    fn create(&self, caps: &gst::Caps, first: &Encoded) -> Result<RecordingFile, Failure> {
-        let file = (self.create)(&self.folder, &self.source, caps, first)?;
-        self.is_broken.store(false, Ordering::Relaxed);
-        Ok(file)
     }
 
     fn is_slow(&self) -> Failure {
@@ -144,7 +138,7 @@ impl FileWriter {
 /// The thread of a file.
 fn write(target: &DiskTarget, caps: &gst::Caps, frames: &Receiver<Encoded>, waiting: &WaitingBytes) {
     let Ok(first) = frames.recv() else { return };
-    let file = match target.create(caps, &first) {
+    let file = match (target.create)(&target.folder, &target.source, caps, &first) {
         Ok(file) => file,
         Err(failure) => return target.fail(&failure),
     };
@@ -157,7 +151,10 @@ fn write(target: &DiskTarget, caps: &gst::Caps, frames: &Receiver<Encoded>, wait
         waiting.for_disk.store(file.waiting(), Ordering::Relaxed);
     }
     match file.complete() {
-        Ok(()) => log(&target.source, &format!("Recorded {}.", file.path().display())),
+        Ok(()) => {
+            target.is_broken.store(false, Ordering::Relaxed);
+            log(&target.source, &format!("Recorded {}.", file.path().display()));
+        }
         Err(failure) => {
             target.fail(&failure);
             file.discard();

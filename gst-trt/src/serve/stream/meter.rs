@@ -223,7 +223,7 @@ impl Meter {
     pub fn status(&self, config: &SourceConfig) -> SourceStatus {
         let counts = self.lock();
         let run = counts.run.as_ref();
-        let published = config.publish.iter().map(|PublishConfig { name, properties }| {
+        let published = config.publish.iter().map(|PublishConfig { name, properties, .. }| {
             let location = redacted(properties.get("location").unwrap_or_default());
             let (sent, dropped) = counts.published.get(&location).copied().unwrap_or_default();
             Published { name: name.clone(), location, sent, dropped, connected: false }

@@ -89,6 +89,13 @@ function figures(source) {
   if (source["latency-from-camera"]) rows.splice(2, 0, ["From the camera", times(source["latency-from-camera"])]);
   const events = Object.entries(source.events).map(([kind, number]) => `${kind} ${count(number)}`);
   if (events.length) rows.push(["Events", events.join(", ")]);
+  for (const { name, objects } of source.zones) {
+    const inside = Object.entries(objects).filter(([, number]) => number).map(([kind, number]) => `${count(number)} ${kind}`);
+    rows.push([`In ${name}`, inside.join(", ") || "nothing"]);
+  }
+  for (const { name, forward, backward } of source.lines) {
+    rows.push([`Across ${name}`, `${count(forward)} forward, ${count(backward)} backward`]);
+  }
   if (source.restarts) rows.push(["Restarts", count(source.restarts)]);
   if (source.recording) rows.push(["Recording", "yes"]);
   for (const to of source.published) {

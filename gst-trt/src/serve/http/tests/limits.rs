@@ -41,6 +41,31 @@ fn connections_are_limited_and_others_wait() {
     }
 }
 
+/// Who holds more than half of the connections, with half requests or with answers that are not read, does not keep
+/// others out for long.
+#[test]
+fn a_crowd_is_given_less_time() {
+    let hour = Duration::from_secs(3600);
+    let crowded = Duration::from_millis(200);
+    let limits = ClientLimits { connections: 4, head: hour, stalled: hour, crowded, ..ClientLimits::default() };
+    let server = serve_within(limits, &FakeService::new(&[]));
+    let unread = b"GET /status.js HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1000);
+    for request in [HALF, &unread] {
+        let held: Vec<_> = (0..10)
+            .map(|_| {
+                let mut stream = connect(server.address());
+                stream.set_nonblocking(true).unwrap();
+                let _ = stream.write(request); // all of it, or what the server takes
+                stream
+            })
+            .collect();
+        for _ in 0..3 {
+            get(&server, "/healthz").expect(200);
+        }
+        drop(held);
+    }
+}
+
 #[test]
 fn hundreds_of_half_requests_leave_room() {
     let server = serve(&FakeService::new(&[]));

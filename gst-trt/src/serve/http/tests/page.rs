@@ -83,7 +83,18 @@ fn the_page_shows_and_changes_the_service() {
         status.error =
             Some("Cannot read rtsp://gate/stream: connection refused. Look whether the camera is on.".into());
     });
-    service.change("file", |status| status.state = State::Ended);
+    service.change("file", |status| {
+        status.state = State::Ended;
+        status.zones[0].objects = BTreeMap::from([("disc".into(), 0)]);
+    });
+    service.change("door", |status| {
+        let zone = |name: &str, objects: &[(&str, u32)]| ZoneStatus {
+            name: name.into(),
+            objects: objects.iter().map(|(class, number)| (class.to_string(), *number)).collect(),
+        };
+        status.zones = vec![zone("the hall", &[("box", 1200), ("bicycle", 0), ("disc", 2)]), zone("<i>yard</i>", &[])];
+        status.lines.push(LineStatus { name: "exit".into(), forward: 1_234, backward: 0 });
+    });
     {
         let mut models = service.models.lock().unwrap();
         let building = ModelStatus {
@@ -119,6 +130,10 @@ fn the_page_shows_and_changes_the_service() {
         "12 / 20 / 31 ms",
         "12,345",
         "crossed 17, entered 4",
+        "In the hall\n1,200 box, 2 disc",
+        "In <i>yard</i>\nnothing",
+        "Across gate\n5 forward, 2 backward",
+        "Across exit\n1,234 forward, 0 backward",
         "99 sent, 1 dropped",
         "5 sent, 40 dropped, not connected",
         "building 40 %",
