@@ -32,6 +32,7 @@ mod nvenc_caps;
 mod nvmm;
 mod obb;
 mod onnxruntime;
+mod open_rows;
 mod pipeline;
 mod pose;
 mod readme;

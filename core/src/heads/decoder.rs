@@ -30,6 +30,7 @@ pub struct TensorView {
 #[derive(Debug)]
 pub(crate) struct Head {
     pub format: &'static HeadFormat,
+    /// As many as there were when this was made, if their number is [open](HeadFormat::has_open_rows).
     pub rows: usize,
     /// Elements of a row of the last output that has several.
     pub columns: usize,
@@ -49,6 +50,13 @@ impl Head {
     pub fn candidates(&self) -> usize {
         let of_row = if self.format.kernel() == DecodeKernel::Logits { self.classes } else { 1 };
         self.rows * of_row
+    }
+
+    /// The rows of a tensor that is one of its outputs.
+    pub(super) fn rows_of(&self, output: usize, desc: &TensorDesc) -> usize {
+        let mut dims = self.format.outputs[output].dims_of(desc.dims.len()).zip(&*desc.dims);
+        let rows = dims.find(|(dim, _)| *dim == Dim::Rows).and_then(|(_, &rows)| usize::try_from(rows).ok());
+        rows.unwrap_or(self.rows)
     }
 
     /// Where the columns lie for which `is_it` is true.
@@ -170,9 +178,9 @@ impl Decoder {
         self.head.background
     }
 
-    /// The maximum number of objects: one for each row.
-    pub fn rows(&self) -> usize {
-        self.head.rows
+    /// The maximum number of objects: one for each row. `None` where there may be another number of rows in each frame.
+    pub fn rows(&self) -> Option<usize> {
+        (!self.format().has_open_rows()).then_some(self.head.rows)
     }
 
     /// Whether the boxes still repeat each other.
@@ -238,16 +246,31 @@ impl Decoder {
     /// Of a model's outputs those that this head consists of, in its own order.
     ///
     /// # Errors
-    /// [`ErrorKind::WrongType`] where one is not what [`Decoder::new`] was shown.
+    /// [`ErrorKind::WrongType`] where one is not what [`Decoder::new`] was shown. The number of rows on the host may differ
+    /// where that is [open](HeadFormat::has_open_rows).
     pub fn pick<'a>(&self, outputs: &'a [Tensor]) -> Result<SmallVec<[&'a Tensor; 4]>> {
-        let pick = |(index, wanted): &(usize, TensorDesc)| {
-            let tensor = outputs.get(*index).filter(|tensor| tensor.desc() == wanted);
+        let pick = |(place, (index, wanted)): (usize, &(usize, TensorDesc))| {
+            let is_like = |tensor: &&Tensor| tensor.desc() == wanted || self.differs_in_rows(place, tensor, wanted);
+            let tensor = outputs.get(*index).filter(is_like);
             tensor.ok_or_else(|| {
                 let have = outputs.get(*index).map_or("nothing".into(), |tensor| tensor.desc().to_string());
                 Error::new(ErrorKind::WrongType, format!("The model's output is {have} now, and was {wanted} at first"))
             })
         };
-        self.outputs.iter().map(pick).collect()
+        self.outputs.iter().enumerate().map(pick).collect()
+    }
+
+    /// Whether a tensor only has another number of rows than it had before, where that is usual. On a GPU it never is: its
+    /// memory is as large as the rows are many.
+    fn differs_in_rows(&self, place: usize, tensor: &Tensor, before: &TensorDesc) -> bool {
+        let (format, now) = (self.format(), tensor.desc());
+        let dims = format.outputs[place].dims_of(before.dims.len()).map(Some).chain(std::iter::repeat(None));
+        format.has_open_rows()
+            && tensor.device().is_none()
+            && (&now.name, now.dtype, now.dims.len()) == (&before.name, before.dtype, before.dims.len())
+            && dims
+                .zip(now.dims.iter().zip(&*before.dims))
+                .all(|(dim, (now, before))| now == before || dim == Some(Dim::Rows))
     }
 
     /// The element types of those outputs.

@@ -26,9 +26,9 @@ pub(super) fn remedy(outputs: &[TensorDesc]) -> Option<&'static str> {
         && dims[1] == 7
     {
         Some(
-            "If this is YOLOv7's export.py --end2end for ONNX Runtime, whose rows are as many as objects: export it without --end2end, \
-             for layout=yolov5, or without --max-wh, for layout=efficientnms. If it is the scores of 7 classes, set layout=classify on \
-             trtnms, or a label file with a line for each",
+            "If this is YOLOv7's export.py --end2end for ONNX Runtime, whose rows are as many as objects, set \
+             layout=yolov7-end-to-end on trtnms. If it is the scores of 7 classes, set layout=classify, or a label file with a line \
+             for each",
         )
     } else if let [TensorDesc { dims, .. }] = outputs
         && dims.len() == 2

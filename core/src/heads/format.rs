@@ -131,6 +131,9 @@ pub enum Column {
     Mask(MapOver),
     /// How many rows count; one number for all of them.
     Count,
+    /// Which picture of a batch the row is of, where the rows of all pictures lie one after the other. A number below 0 ends
+    /// them.
+    Picture,
     /// Greater further away, or nearer: models differ.
     Depth,
 }
@@ -236,6 +239,16 @@ impl HeadFormat {
         let usual =
             |column: &Column| if let Column::Logits { has_background } = column { Some(*has_background) } else { None };
         self.outputs.iter().flat_map(|output| output.columns).find_map(usual)
+    }
+
+    /// Whether there may be another number of rows in each frame, such as behind a suppression in the graph.
+    pub fn has_open_rows(&self) -> bool {
+        self.kernel() == DecodeKernel::Ids && self.has_boxes() && self.maps().is_none()
+    }
+
+    /// Which of its outputs has the rows of all pictures of a batch.
+    pub fn output_of_pictures(&self) -> Option<usize> {
+        self.outputs.iter().position(|output| output.columns.contains(&Column::Picture))
     }
 
     /// Whether its objects have masks, which are sums of prototypes.
@@ -349,7 +362,7 @@ impl OutputSpec {
         self.dims.contains(&Dim::Prototypes)
     }
 
-    /// Its dimensions, if it has so many.
+    /// Its dimensions, of a tensor that has so many.
     pub(super) fn dims_of(&self, count: usize) -> impl Iterator<Item = Dim> + Clone {
         self.dims.iter().copied().filter(move |&dim| dim != Dim::One || count >= self.dims.len())
     }
@@ -388,6 +401,7 @@ impl Column {
             | Column::ClassId { .. }
             | Column::Angle
             | Column::Count
+            | Column::Picture
             | Column::Depth => Some(1),
             Column::Mask(_) => Some(0),
             Column::Classes | Column::Logits { .. } => Some(sizes.classes),

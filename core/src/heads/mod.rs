@@ -30,6 +30,7 @@ pub mod nanodet;
 pub mod nanodet_plus;
 pub mod obb;
 pub mod obb_end_to_end;
+mod pictures;
 pub mod pose;
 pub mod pose_end_to_end;
 pub mod pp_yoloe;
@@ -46,6 +47,7 @@ mod thresholds;
 pub mod yolo_nas;
 pub mod yolov4;
 pub mod yolov5;
+pub mod yolov7_end_to_end;
 pub mod yolov8;
 pub mod yolov8_transposed;
 pub mod yolox;
@@ -60,6 +62,7 @@ pub(crate) use decoder::Head;
 pub use decoder::{Decoder, MaskParts, MaskSource, TensorView};
 use format::{BINS, ColumnSizes};
 pub use format::{BoxEncoding, Column, DecodeKernel, Dim, ElementClass, HeadFormat, OutputSpec, Suppress, Task};
+pub(crate) use pictures::PictureRows;
 pub(crate) use recognise::check_task;
 pub use recognise::{ModelHints, Recognised, explain, recognise, recognise_outputs};
 pub use thresholds::Thresholds;
@@ -70,6 +73,7 @@ pub static HEADS: &[&HeadFormat] = &[
     &yolov8::HEAD,
     &yolov8_transposed::HEAD,
     &end_to_end::HEAD,
+    &yolov7_end_to_end::HEAD,
     &yolox::HEAD,
     &yolox_decoded::HEAD,
     &efficientnms::HEAD,
@@ -135,6 +139,8 @@ const ROWS_OF_COLUMNS: &[Dim] = &[Dim::Batch, Dim::Rows, Dim::Columns];
 const ROWS_OF_ONE_OF_COLUMNS: &[Dim] = &[Dim::Batch, Dim::Rows, Dim::One, Dim::Columns];
 const COLUMNS_OF_ROWS: &[Dim] = &[Dim::Batch, Dim::Columns, Dim::Rows];
 const ROWS: &[Dim] = &[Dim::Batch, Dim::Rows];
+/// Those of all pictures of a batch.
+const ROWS_OF_ALL_PICTURES: &[Dim] = &[Dim::Rows, Dim::Columns];
 const CLASSES_ONLY: &[Dim] = &[Dim::Batch, Dim::Columns];
 const MAP: &[Dim] = &[Dim::Batch, Dim::One, Dim::Height, Dim::Width];
 const MAPS_OF_ROWS: &[Dim] = &[Dim::Batch, Dim::Rows, Dim::Height, Dim::Width];

@@ -42,6 +42,9 @@ pub struct ModelHints {
     pub samples_points: bool,
     /// Its graph has an `Exp`, as one that makes sizes of YOLOX's logarithms.
     pub takes_exponentials: bool,
+    /// It gives as many rows as it finds: its graph suppresses boxes, or the first dimension of its output is open where its batch
+    /// is not.
+    pub chooses_rows: bool,
     /// Which logit is the background's, for heads with logits.
     pub background: BackgroundClass,
 }
@@ -466,7 +469,7 @@ fn fit(
         for (wanted, &dim) in wanted.zip(dims) {
             let known = dim != Dims::DYNAMIC;
             match wanted {
-                _ if dim == 0 => return None,
+                _ if dim == 0 && !(wanted == Dim::Rows && format.has_open_rows()) => return None,
                 Dim::One if dim != 1 => return None,
                 Dim::Rows if known && rows != Dims::DYNAMIC && dim != rows => return None,
                 Dim::Rows if known => rows = dim,

@@ -179,6 +179,12 @@ impl ModelInfo {
         (tensor.dtype != wanted.dtype || !tensor.dims.fits(&dims)).then_some(wanted)
     }
 
+    /// Whether the first dimension of its last output is open where that of the pictures is not, so that it is no batch.
+    fn has_open_output(&self) -> bool {
+        let is_open = |desc: &TensorDesc| desc.dims.first() == Some(&Dims::DYNAMIC);
+        !is_open(self.image_input()) && self.outputs.last().is_some_and(is_open)
+    }
+
     /// What helps to recognise the head.
     #[doc(hidden)]
     pub fn hints(&self, input: (u32, u32)) -> ModelHints {
@@ -201,6 +207,7 @@ impl ModelInfo {
             keypoints: self.keypoints.clone(),
             samples_points: self.operators.contains("GridSample"),
             takes_exponentials: self.operators.contains("Exp"),
+            chooses_rows: self.operators.contains("NonMaxSuppression") || self.has_open_output(),
             background: BackgroundClass::Auto,
         }
     }

@@ -26,7 +26,6 @@ use crate::tensor::{DType, Tensor, TensorDesc, Tensors};
 /// Made for one model; made again when its outputs change.
 pub struct Postprocessor {
     model: Arc<ModelInfo>,
-    outputs: Vec<TensorDesc>,
     /// Width and height of the model's input; boxes may be relative to it.
     input: (u32, u32),
     pub labels: Vec<String>,
@@ -87,7 +86,6 @@ impl Postprocessor {
         let instances = Instances { rotated, keypoints, masks: found, classes, map, ..Instances::default() };
         let mut processor = Postprocessor {
             model: model.clone(),
-            outputs,
             input,
             labels,
             decoder,
@@ -112,8 +110,7 @@ impl Postprocessor {
     pub fn matches(&self, model: &Arc<ModelInfo>, tensors: &[Tensor], letterbox: &Letterbox) -> bool {
         Arc::ptr_eq(&self.model, model)
             && self.input == (letterbox.tensor_width, letterbox.tensor_height)
-            && self.outputs.len() == tensors.len()
-            && self.outputs.iter().zip(tensors).all(|(desc, tensor)| desc == tensor.desc())
+            && self.decoder.pick(tensors).is_ok()
     }
 
     /// Takes over options that changed while playing. On errors everything stays as it was.
@@ -122,7 +119,8 @@ impl Postprocessor {
         self.thresholds =
             thresholds(options.score_threshold, &options.classes, &options.class_thresholds, &self.labels, count)?;
         self.nms.iou_threshold = options.iou_threshold;
-        self.nms.max_detections = (options.max_detections as usize).min(self.decoder.rows());
+        let limit = options.max_detections as usize;
+        self.nms.max_detections = self.decoder.rows().map_or(limit, |rows| limit.min(rows));
         self.nms.class_agnostic = options.class_agnostic;
         if let Some(maps) = &mut self.maps {
             maps.keep(&self.thresholds);

@@ -74,6 +74,12 @@ impl Graph {
         self
     }
 
+    /// So that others can be declared.
+    pub fn without_outputs(mut self) -> Self {
+        self.graph().output.clear();
+        self
+    }
+
     pub fn node(mut self, op_type: &str, inputs: &[&str], outputs: &[&str], attributes: Vec<AttributeProto>) -> Self {
         let strings = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
         self.graph().node.push(NodeProto {

@@ -92,6 +92,15 @@ fn models_are_recognised() {
         (&segment::HEAD, &["output0 f32 1x116x8400", "output1 f32 1x32x160x160"], at(640)),
         (&segment::HEAD, &["output0 f32 1x116x8400", "output1 f32 1x32x160x160"], labelled(80, 640)),
         (&segment_end_to_end::HEAD, &["output0 f32 1x300x38", "output1 f32 1x32x160x160"], at(640)),
+        // YOLOv7 with its own suppression: as declared, and as it comes with 3 objects, with 1 and with none; with 7 labels too.
+        (&yolov7_end_to_end::HEAD, &["output f32 ?x7"], chooses(at(640))),
+        (&yolov7_end_to_end::HEAD, &["output f32 ?x7"], chooses(labelled(7, 640))),
+        (&yolov7_end_to_end::HEAD, &["output f32 3x7"], chooses(at(640))),
+        (&yolov7_end_to_end::HEAD, &["output f32 3x7"], ModelHints { batch: Some(1), ..labelled(80, 640) }),
+        (&yolov7_end_to_end::HEAD, &["output f32 1x7"], chooses(labelled(7, 640))),
+        (&yolov7_end_to_end::HEAD, &["output f32 0x7"], chooses(labelled(80, 640))),
+        // No object in this frame.
+        (&end_to_end::HEAD, &["output0 f32 1x0x6"], ultralytics(80, "Detect")),
         // By their names.
         (
             &efficientnms::HEAD,
@@ -224,11 +233,19 @@ fn models_that_are_not_recognised() {
             at(416),
             "fits two layouts: yolox with 28 classes and nanodet with 1 class. Set layout=yolox or layout=nanodet on trtnms.",
         ),
-        // YOLOv7 with its own suppression, as declared, and as it comes with 3 objects and with 1.
-        (&["output f32 ?x7"], ModelHints { batch: Some(1), ..at(640) }, "export it without --end2end"),
-        (&["output f32 3x7"], ModelHints { batch: Some(1), ..at(640) }, "export it without --end2end"),
-        (&["output f32 1x7"], ModelHints { batch: Some(1), ..labelled(80, 640) }, "export it without --end2end"),
-        (&["output f32 3x7"], ModelHints { batch: Some(1), ..labelled(7, 640) }, "export it without --end2end"),
+        // It may be YOLOv7 with its own suppression, but nothing else speaks for it.
+        (
+            &["output f32 ?x7"],
+            at(640),
+            "--end2end for ONNX Runtime, whose rows are as many as objects, set layout=yolov7-end-to-end",
+        ),
+        (
+            &["output f32 1x7"],
+            ModelHints { batch: Some(1), ..labelled(80, 640) },
+            "set layout=yolov7-end-to-end on trtnms",
+        ),
+        // The same in an order of their own.
+        (&["batchno_classid_score_x1y1x2y2 f32 ?x7"], chooses(at(640)), "No layout fits"),
         // Embeddings.
         (&["output f32 1x128"], at(112), "set layout=classify on trtnms, or a label file with a line for each."),
         (&["features f32 ?x512"], at(112), "an embedding, nothing is to be detected in it"),
