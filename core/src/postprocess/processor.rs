@@ -13,7 +13,7 @@ use super::suppress::device::DeviceDecoder;
 use super::{Instances, PostprocessOptions};
 use crate::cuda::driver::{Context, Fence, Stream, StreamRole};
 use crate::error::{Error, ErrorKind, Result};
-use crate::heads::{BackgroundClass, Decoder, Thresholds};
+use crate::heads::{BackgroundClass, Decoder, Task, Thresholds};
 use crate::image::detections::DeviceDetections;
 use crate::image::geometry::Letterbox;
 use crate::image::keypoints::Keypoints;
@@ -67,7 +67,10 @@ impl Postprocessor {
         hints.background = options.background_class;
         let outputs: Vec<TensorDesc> = tensors.iter().map(|tensor| tensor.desc().clone()).collect();
         model.check_task()?;
-        let decoder = Decoder::new(options.layout, &outputs, &hints)?;
+        let needs_keypoints = hints.task == "pose" || options.layout.is_some_and(|layout| layout.task == Task::Pose);
+        let keypoints_error = model.keypoints_error().filter(|_| needs_keypoints);
+        let decoder =
+            Decoder::new(options.layout, &outputs, &hints).map_err(|error| keypoints_error.unwrap_or(error))?;
         let keypoints = match (decoder.keypoints(), &model.keypoints) {
             (Some(_), Some(keypoints)) => Some(Keypoints { model: Arc::new(keypoints.clone()), values: Vec::new() }),
             _ => None,
@@ -193,7 +196,8 @@ impl Postprocessor {
     /// What the user may have to set, if neither the model file nor the user contains it.
     pub fn hints(&self, transform: &InputTransform) -> impl Iterator<Item = Error> {
         let names = self.labels.is_empty().then(|| self.model.names_error()).flatten();
-        self.input_hint(transform).into_iter().chain(self.background_hint()).chain(self.layout_hint()).chain(names)
+        let unread = names.into_iter().chain(self.model.metadata_errors());
+        self.input_hint(transform).into_iter().chain(self.background_hint()).chain(self.layout_hint()).chain(unread)
     }
 
     /// For the input.
