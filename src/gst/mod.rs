@@ -7,6 +7,7 @@ pub mod cuda;
 pub mod element;
 pub mod export;
 pub mod held_frame;
+pub(crate) mod layout_query;
 pub mod log;
 pub mod memory;
 pub mod meta;

@@ -27,6 +27,7 @@ use super::settings::{NmsSettings, PROPERTIES};
 use crate::gst::caps;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{DrawRefusal, Properties, VideoFilter, video_filter};
+use crate::gst::layout_query;
 use crate::gst::meta::tensor::{ModelInput, ObjectRegions, Payload, TensorMeta, Tiles};
 use crate::gst::meta::{detection, read, track};
 use crate::gst::overlay::{OverlayRenderer, is_drawable};
@@ -410,7 +411,14 @@ impl BaseTransformImpl for TrtNms {
     }
 
     fn query(&self, direction: PadDirection, query: &mut gst::QueryRef) -> bool {
-        if direction == PadDirection::Sink && self.settings.lock().unwrap().draw {
+        let (layout, draw) = {
+            let settings = self.settings.lock().unwrap();
+            (settings.layout().ok().flatten(), settings.draw)
+        };
+        if direction == PadDirection::Sink && layout_query::answer(query, layout) {
+            return true;
+        }
+        if direction == PadDirection::Sink && draw {
             self.refusal.explain(&*self.obj(), query);
         }
         self.answer(direction, query)

@@ -8,7 +8,7 @@ use super::{ModelInfo, unusable};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::heads::{self, HeadFormat};
-use crate::image::transform::{Colors, InputSpec, InputTransform, TensorLayout};
+use crate::image::transform::{InputSpec, InputTransform, TensorLayout};
 use crate::tensor::{self, DType, Dims, Element, Tensor, TensorDesc};
 
 /// Widths and heights of inputs that can be served.
@@ -131,18 +131,12 @@ impl ModelInfo {
     #[doc(hidden)]
     pub fn transform(&self, head: Option<&HeadFormat>) -> InputTransform {
         let input = self.image_input();
-        let mut transform = head.map_or_else(InputTransform::default, |head| head.input);
         let channels = match self.order {
             TensorLayout::Nchw => input.dims[1],
             TensorLayout::Nhwc => input.dims[3],
         };
-        if channels == 1 {
-            transform.colors = Colors::Gray;
-        }
-        if input.dtype == DType::U8 {
-            transform.scale = 1.0; // such models normalise by themselves
-        }
-        transform
+        let usual = head.map_or_else(InputTransform::default, |head| head.input);
+        usual.of_tensor(input.dtype, usize::try_from(channels).unwrap_or(0))
     }
 
     /// Tensors for the inputs other than the picture, for so many pictures, in the order of `inputs`; `None` for the picture.

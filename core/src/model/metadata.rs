@@ -47,9 +47,13 @@ impl Entry {
         // Python's str(None) is no value, as nothing is.
         let is_value = |text: &&String| !matches!(text.trim(), "" | "None" | "null");
         let Some(text) = metadata.get(self.key).filter(is_value) else { return Ok(None) };
-        literal::parse(text).and_then(parse).map(Some).ok_or_else(|| {
+        // In place of bytes that are no UTF-8. Which characters they were cannot be known.
+        let is_text = !text.contains(char::REPLACEMENT_CHARACTER);
+        let value = Some(text).filter(|_| is_text).and_then(|text| literal::parse(text));
+        value.and_then(parse).map(Some).ok_or_else(|| {
+            let why = if is_text { "" } else { ", which is not UTF-8" };
             Error::new(ErrorKind::Model, format!("the {} in its metadata cannot be read", self.what))
-                .cause(format!("{} = “{}”", self.key, text.chars().take(80).collect::<String>()))
+                .cause(format!("{} = “{}”{why}", self.key, text.chars().take(80).collect::<String>()))
                 .remedy(format!("Export it again with {}", self.form()))
         })
     }
