@@ -37,6 +37,7 @@ mod onnxruntime;
 mod open_rows;
 mod pipeline;
 mod pose;
+mod ranges;
 mod readme;
 mod reference;
 mod regions;

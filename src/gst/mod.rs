@@ -17,6 +17,7 @@ pub mod options;
 pub mod overlay;
 pub(crate) mod path;
 pub mod property;
+pub(crate) mod range;
 pub mod report;
 pub mod stats;
 pub mod stream;
