@@ -27,6 +27,7 @@ mod layouts;
 mod loading;
 mod maps;
 mod maps_clips;
+mod misread;
 mod model_life;
 mod models_refused;
 mod neighbours;

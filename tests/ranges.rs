@@ -37,7 +37,7 @@ fn error(bus: &gst::Bus) -> Option<String> {
 
 #[test]
 fn no_element_starts_with_a_number_beyond_a_range() {
-    let (mut tried, mut texts) = (0, Vec::new());
+    let mut texts = Vec::new();
     for factory in factories() {
         for property in
             properties(&factory).iter().filter(|property| property.flags().contains(glib::ParamFlags::WRITABLE))
@@ -56,11 +56,11 @@ fn no_element_starts_with_a_number_beyond_a_range() {
                 assert!(said.contains(&format!(". Set {name} to a number from ")), "{said}");
                 assert_eq!(error(&bus), None, "{name}={value}");
                 element.set_state(gst::State::Null).unwrap();
-                (tried, texts) = (tried + 1, [texts, vec![said]].concat());
+                texts.push(said);
             }
         }
     }
-    assert!(tried > 60, "{tried}");
+    assert!(texts.len() > 60, "{}", texts.len());
     assert!(texts.contains(&"score-threshold cannot be 1.5. Set score-threshold to a number from 0 to 1.".to_string()));
 }
 

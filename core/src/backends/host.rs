@@ -92,7 +92,7 @@ impl<N: HostNet> HostModel<N> {
         let fixed = (model.image_input().dims[0] != Dims::DYNAMIC).then_some(*batch);
         let rows = fixed.unwrap_or(1);
         let (_, height, width) = spec.chw();
-        let mixed = PictureRows::find(&model.outputs, &model.hints((width as u32, height as u32)));
+        let mixed = PictureRows::find(&model.outputs, &model.hints((width as u32, height as u32)), *batch)?;
         let of = |net| {
             let sides = (rows, model.side_inputs(spec, rows)?);
             let (model, spec, pool) = (model.clone(), spec.clone(), Pool::default());

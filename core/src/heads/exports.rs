@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! How to export models of known families whose outputs no head reads.
 
-use crate::tensor::TensorDesc;
+use crate::tensor::{DType, TensorDesc};
 
 /// What to do about such outputs, if it is known what they are.
 pub(super) fn remedy(outputs: &[TensorDesc]) -> Option<&'static str> {
@@ -16,6 +16,16 @@ pub(super) fn remedy(outputs: &[TensorDesc]) -> Option<&'static str> {
         Some("These are PaddleDetection's own suppression: export the model with exclude_nms=True")
     } else if has("flat_predictions") {
         Some("Export YOLO-NAS with postprocessing=False")
+    } else if has("batchno") {
+        Some(
+            "Their order is one that no layout has. If the model has its suppression in the graph, take the export without it",
+        )
+    } else if let [boxes, labels, scores] = outputs
+        && boxes.dims.last() == Some(&4)
+        && [boxes, labels, scores].map(|output| output.dims.len()) == [2, 1, 1]
+        && labels.dtype == DType::I64
+    {
+        Some("If these are boxes, labels and scores by torchvision, set layout=torchvision on trtnms")
     } else if has("logits") && has_logits {
         Some(
             "For RT-DETR, D-FINE, DEIM and DEIMv2 set layout=detr-logits on trtnms; the scores of DETR and YOLOS are \

@@ -9,7 +9,7 @@
 //! no head had before needs more: a [`BoxEncoding`] in `decode.rs` and `decode.cu`.
 //!
 //! Sources: the exporters and post-processing of each family (Ultralytics, YOLOv5/6/7, YOLOX, RT-DETR, D-FINE, TensorRT's
-//! EfficientNMS plugin, TensorFlow's detection zoo, DeepStream-Yolo, pytorch-YOLOv4, NanoDet).
+//! EfficientNMS plugin, TensorFlow's detection zoo, DeepStream-Yolo, pytorch-YOLOv4, NanoDet, torchvision, OpenVINO, MMDeploy).
 
 mod background;
 pub mod classify;
@@ -26,10 +26,12 @@ pub mod efficientnms;
 pub mod end_to_end;
 mod exports;
 mod format;
+pub mod mmdeploy;
 pub mod nanodet;
 pub mod nanodet_plus;
 pub mod obb;
 pub mod obb_end_to_end;
+pub mod openvino_ssd;
 mod pictures;
 pub mod pose;
 pub mod pose_end_to_end;
@@ -44,6 +46,7 @@ pub mod semantic;
 pub mod semantic_logits;
 pub mod ssd;
 mod thresholds;
+pub mod torchvision;
 pub mod yolo_nas;
 pub mod yolov4;
 pub mod yolov5;
@@ -83,6 +86,9 @@ pub static HEADS: &[&HeadFormat] = &[
     &detr_logits::HEAD,
     &rf_detr::HEAD,
     &ssd::HEAD,
+    &openvino_ssd::HEAD,
+    &torchvision::HEAD,
+    &mmdeploy::HEAD,
     &yolov4::HEAD,
     &nanodet::HEAD,
     &nanodet_plus::HEAD,

@@ -2,7 +2,7 @@
 //! Outputs with the rows of all pictures of a batch, as suppression in a graph makes them: how many are of which picture is
 //! different in each batch, and a column of theirs tells.
 
-use super::{Column, ModelHints, number, recognise_outputs};
+use super::{Column, Dim, ModelHints, number, recognise_outputs};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::Pool;
 use crate::tensor::{Tensor, TensorDesc};
@@ -16,12 +16,22 @@ pub(crate) struct PictureRows {
 
 impl PictureRows {
     /// `None` for models with none, or whose outputs are not recognised.
-    pub fn find(outputs: &[TensorDesc], hints: &ModelHints) -> Option<Self> {
-        let (format, indices) = recognise_outputs(outputs, hints).ok()?;
-        let place = format.output_of_pictures()?;
+    ///
+    /// # Errors
+    /// `Settings`, where a batch is to have several pictures, and the outputs are of one.
+    pub fn find(outputs: &[TensorDesc], hints: &ModelHints, batch: usize) -> Result<Option<Self>> {
+        let Ok((format, indices)) = recognise_outputs(outputs, hints) else { return Ok(None) };
+        let Some(place) = format.output_of_pictures() else {
+            let has_batch = format.outputs.iter().all(|output| output.dims.contains(&Dim::Batch));
+            if batch > 1 && !has_batch {
+                let what = format!("The outputs of {format} are of one picture, and batch-size is {batch}");
+                return Err(Error::new(ErrorKind::Settings, what).remedy("Set batch-size=1 on trtinfer"));
+            }
+            return Ok(None);
+        };
         let before = format.outputs[place].columns.iter().take_while(|&&column| column != Column::Picture);
         let widths = before.map(|column| column.width(&Default::default()).unwrap_or(0));
-        Some(PictureRows { output: indices[place], column: widths.sum() })
+        Ok(Some(PictureRows { output: indices[place], column: widths.sum() }))
     }
 
     /// Of that output, on the host, the rows of one picture.
@@ -68,8 +78,8 @@ mod tests {
             .map(|[picture, left]| [picture, left, 0., 9., 9., 0., 0.5]);
         let hints = ModelHints { input: Some((64, 64)), chooses_rows: true, ..ModelHints::default() };
         let declared = [TensorDesc::new("n", DType::F32, &[1]), TensorDesc::new("output", DType::F32, &[-1, 7])];
-        assert_eq!(PictureRows::find(&declared, &hints), None, "there is another output");
-        let found = PictureRows::find(&declared[1..], &hints).unwrap();
+        assert_eq!(PictureRows::find(&declared, &hints, 4), Ok(None), "there is another output");
+        let found = PictureRows::find(&declared[1..], &hints, 4).unwrap().unwrap();
         assert_eq!(found, PictureRows { output: 0, column: 0 });
         let pool = Pool::default();
         let own = |dims: &[i64], picture| {
@@ -85,6 +95,15 @@ mod tests {
         }
         let none = Tensor::from_slice::<f32>("output", &[0, 7], &[]);
         assert_eq!(found.of_picture(&none, 0, &pool).unwrap().desc().dims.to_string(), "0x7");
+        let of_one =
+            [("boxes", DType::F32, &[-1, 4][..]), ("labels", DType::I64, &[-1]), ("scores", DType::F32, &[-1])]
+                .map(|(name, dtype, dims)| TensorDesc::new(name, dtype, dims));
+        assert_eq!(PictureRows::find(&of_one, &hints, 1), Ok(None));
+        let error = PictureRows::find(&of_one, &hints, 4).unwrap_err().message();
+        assert_eq!(
+            error,
+            "The outputs of torchvision are of one picture, and batch-size is 4. Set batch-size=1 on trtinfer."
+        );
         let flat = Tensor::from_slice("output", &[7], &rows[0]);
         assert!(found.of_picture(&flat, 0, &pool).unwrap_err().message().contains("output f32 7 has no rows"));
     }

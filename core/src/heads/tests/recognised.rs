@@ -99,6 +99,13 @@ fn models_are_recognised() {
         (&yolov7_end_to_end::HEAD, &["output f32 3x7"], ModelHints { batch: Some(1), ..labelled(80, 640) }),
         (&yolov7_end_to_end::HEAD, &["output f32 1x7"], chooses(labelled(7, 640))),
         (&yolov7_end_to_end::HEAD, &["output f32 0x7"], chooses(labelled(80, 640))),
+        (&openvino_ssd::HEAD, &["detection_out f32 1x1x200x7"], at(300)),
+        (&openvino_ssd::HEAD, &["boxes f32 1x1x?x7"], at(300)),
+        (&torchvision::HEAD, &["boxes f32 ?x4", "labels i64 ?", "scores f32 ?"], at(640)),
+        (&torchvision::HEAD, &["boxes f32 0x4", "labels i64 0", "scores f32 0"], at(640)),
+        (&torchvision::HEAD, &["boxes f32 3x4", "labels i64 3", "scores f32 3", "masks f32 3x1x28x28"], at(640)),
+        (&mmdeploy::HEAD, &["dets f32 1x100x5", "labels i64 1x100"], at(640)),
+        (&mmdeploy::HEAD, &["dets f32 ?x?x5", "labels i64 ?x?"], labelled(80, 640)),
         // No object in this frame.
         (&end_to_end::HEAD, &["output0 f32 1x0x6"], ultralytics(80, "Detect")),
         // By their names.
@@ -226,7 +233,10 @@ fn models_that_are_not_recognised() {
              the scores of DETR and YOLOS are a softmax, which is not supported.",
         ),
         (&["graph2_flat_predictions f32 ?x7"], at(640), "Export YOLO-NAS with postprocessing=False."),
-        (&["dets f32 1x100x5", "labels i64 1x100"], at(640), "No layout fits"),
+        (&["dets f32 1x100x6", "labels i64 1x100"], at(640), "No layout fits"),
+        // Of one picture, by names of no meaning.
+        (&["2628 f32 ?x4", "2631 i64 ?", "2630 f32 ?"], at(640), "set layout=torchvision on trtnms"),
+        (&["batchno_classid_score_x1y1x2y2 f32 ?x7"], at(640), "without it"),
         // NanoDet's demo for one class, or YOLOX.
         (
             &["output f32 1x3549x33"],
