@@ -4,6 +4,9 @@
 
 use std::path::Path;
 
+use gsttrt_core::image::frame::{Frame, PixelFormat, Plane};
+use gsttrt_core::session::{Detector, SessionOptions, parse_options};
+
 use crate::common::boxes::{Found, Line, SIDE};
 use crate::common::onnx::{F16, F32, Graph, I32, I64};
 use crate::common::{launch, scratch};
@@ -81,9 +84,13 @@ fn seven_columns_of_three_kinds() {
     let scores = [0.0, 0.1, 0.9, 0.2, 0.0, 0.0, 0.0];
     let graph = floats(picture(), "output", &[1, 7], &scores).metadata("names", "['a','b','c','d','e','f','g']");
     let model = graph.save(&folder.join("classes.onnx"));
-    let mut line = Line::new(&model, "post-messages=true class-scores=probabilities");
-    assert_eq!(line.labels(), [""; 0], "a classifier finds no boxes");
-    assert!(format!("{:?}", line.messages()).contains("\"c\"") || line.said().is_empty());
+    let postprocess = parse_options(["class-scores=probabilities", "score-threshold=0.5"]).unwrap().1;
+    let mut detector = Detector::open(&model, &SessionOptions::default(), postprocess).unwrap();
+    let pixels = [128; 64 * 64 * 3];
+    let planes = [Plane { data: &pixels, stride: 64 * 3 }].into_iter().collect();
+    let frame = Frame { format: PixelFormat::Rgb, width: 64, height: 64, planes };
+    assert_eq!(detector.detect(&frame, Default::default()).unwrap().len(), 0);
+    assert_eq!(detector.classes().iter().map(|found| found.class_id).collect::<Vec<_>>(), [2]);
 }
 
 #[test]

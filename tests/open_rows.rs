@@ -50,7 +50,7 @@ fn suppressed(graph: Graph, apart: &str, [iou, score]: [f32; 2]) -> Graph {
         .node("Cast", &["picture"], &["of_picture"], vec![int("to", F32.into())]);
     let chosen = [("boxes", "of_box"), ("class", "of_class"), ("best", "of_score")];
     let graph = chosen
-        .iter()
+        .into_iter()
         .fold(graph, |graph, (all, own)| graph.node("GatherND", &[all, "places"], &[own], vec![int("batch_dims", 0)]));
     graph.node("Concat", &["of_picture", "of_box", "of_class", "of_score"], &["output"], vec![int("axis", 1)]).output(
         "output",

@@ -132,7 +132,7 @@ impl<N: HostNet + 'static> ModelInstance for HostModel<N> {
             Some(mixed) => mixed.of_picture(output, picture, &self.pool),
             None => check_rows(output.desc(), rows).map(|()| output.row(picture)),
         };
-        let of_picture = |picture| {
+        let of_picture = |picture| -> Result<Tensors> {
             let parts = outputs.iter().enumerate().map(|(index, output)| part(output, index, picture));
             Ok(Tensors::new(parts.collect::<Result<_>>()?, None, None))
         };

@@ -146,7 +146,7 @@ impl ModelInfo {
             metadata::image_size(metadata).err().map(|error| (metadata::IMAGE_SIZE, error)),
             metadata::keypoints(metadata).err().map(|error| (metadata::KEYPOINTS, error)),
         ];
-        unread.into_iter().flatten().map(|(entry, error)| entry.is_unread(&self.path, &error))
+        unread.into_iter().flatten().map(move |(entry, error)| entry.is_unread(&self.path, &error))
     }
 
     /// Whether that output holds probabilities rather than logits; `None` where the file does not tell.
