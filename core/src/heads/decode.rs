@@ -29,7 +29,7 @@ pub(super) const ANY_CLASS: usize = 1 << 16;
 const BLOCK: usize = 1024;
 
 /// The sets of strides that heads have, and the rows they give.
-const STRIDES: [&[u32]; 4] = [&[8, 16, 32], &[8, 16, 32, 64], &[4, 8, 16, 32], &[16, 32]];
+pub(super) const STRIDES: [&[u32]; 4] = [&[8, 16, 32], &[8, 16, 32, 64], &[4, 8, 16, 32], &[16, 32]];
 
 /// A grid of cells over the model's input, one row for each.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +85,7 @@ pub(super) fn rows_per_cell(rows: u64, input: (u32, u32)) -> Option<u64> {
     per_cell.filter(|_| rows > 0)
 }
 
-fn cells(strides: &[u32], (width, height): (u32, u32)) -> u64 {
+pub(super) fn cells(strides: &[u32], (width, height): (u32, u32)) -> u64 {
     strides.iter().map(|&stride| u64::from(width.div_ceil(stride)) * u64::from(height.div_ceil(stride))).sum()
 }
 

@@ -6,12 +6,15 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::decode::{self, Sink};
-use super::{Column, ColumnSizes, DecodeKernel, Dim, HeadFormat, ModelHints, OutputSpec, Thresholds, recognise};
+use super::{
+    Column, ColumnSizes, DecodeKernel, Dim, HeadFormat, ModelHints, OutputSpec, Thresholds, levels, recognise,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::Candidate;
 use crate::image::keypoints::KeypointShape;
 use crate::image::masks::PrototypeShape;
 use crate::image::masks::maps::MapOver;
+use crate::memory::Pool;
 use crate::tensor::{DType, Tensor, TensorDesc};
 
 /// Where some columns lie: element `i` of row `r` is element `first + r * row_stride + i * column_stride` of an output.
@@ -69,7 +72,7 @@ impl Head {
             let before: usize = spec.columns[..place].iter().map(width).sum();
             let all: usize = spec.columns.iter().map(width).sum();
             let at = |dim| spec.dims.iter().position(|&other| other == dim);
-            let (row_stride, column_stride) = match (at(Dim::Rows), at(Dim::Columns)) {
+            let (row_stride, column_stride) = match (at(Dim::Rows).or(at(Dim::Cells)), at(Dim::Columns)) {
                 (Some(row), Some(column)) if column < row => (1, self.rows),
                 (Some(_), Some(_)) => (all, 1),
                 (Some(_), None) => (1, 1),
@@ -111,6 +114,8 @@ pub struct Decoder {
     head: Head,
     classes: Option<usize>,
     doubt: Option<Vec<&'static HeadFormat>>,
+    /// For the outputs of all strides as one.
+    pool: Pool,
 }
 
 impl Decoder {
@@ -151,7 +156,8 @@ impl Decoder {
                 Error::new(ErrorKind::Settings, what).remedy(format!("On trtnms, {}", recognise::other_layout(choice)))
             );
         }
-        Ok(Decoder { outputs, head, classes: found.classes.or(hints.classes), doubt: found.doubt })
+        let classes = found.classes.or(hints.classes);
+        Ok(Decoder { outputs, head, classes, doubt: found.doubt, pool: Pool::default() })
     }
 
     pub fn format(&self) -> &'static HeadFormat {
@@ -235,6 +241,9 @@ impl Decoder {
         if !self.format().has_boxes() {
             return Ok(());
         }
+        let joined =
+            if self.format().has_levels() { levels::join(self.format(), &read, &self.pool)? } else { Vec::new() };
+        let read = if joined.is_empty() { read } else { joined.iter().collect() };
         let before = out.len();
         decode::decode(&self.head, &read, &mut Sink { thresholds, classes: self.class_limit(), out });
         if let Some(view) = self.angles() {
@@ -264,10 +273,11 @@ impl Decoder {
     /// memory is as large as the rows are many.
     fn differs_in_rows(&self, place: usize, tensor: &Tensor, before: &TensorDesc) -> bool {
         let (format, now) = (self.format(), tensor.desc());
+        if !format.has_open_rows() || tensor.device().is_some() {
+            return false;
+        }
         let dims = format.outputs[place].dims_of(before.dims.len()).map(Some).chain(std::iter::repeat(None));
-        format.has_open_rows()
-            && tensor.device().is_none()
-            && (&now.name, now.dtype, now.dims.len()) == (&before.name, before.dtype, before.dims.len())
+        (&now.name, now.dtype, now.dims.len()) == (&before.name, before.dtype, before.dims.len())
             && dims
                 .zip(now.dims.iter().zip(&*before.dims))
                 .all(|(dim, (now, before))| now == before || dim == Some(Dim::Rows))

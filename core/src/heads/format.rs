@@ -89,6 +89,8 @@ pub enum Dim {
     Batch,
     /// Anchors, queries or boxes; the same number in all outputs of a head.
     Rows,
+    /// The cells of one stride of the grid: such an output comes once for each stride.
+    Cells,
     /// As many as the columns have elements.
     Columns,
     /// Prototypes of masks, as many as a row has coefficients.
@@ -246,6 +248,16 @@ impl HeadFormat {
         self.kernel() == DecodeKernel::Ids && self.has_boxes() && self.maps().is_none()
     }
 
+    /// Whether each of its outputs comes once for each stride of its grid.
+    pub fn has_levels(&self) -> bool {
+        self.outputs.iter().any(|output| output.dims.contains(&Dim::Cells))
+    }
+
+    /// Whether it is decoded on the CPU only.
+    pub fn is_for_host(&self) -> bool {
+        self.has_levels() || self.output_of_pictures().is_some()
+    }
+
     /// Which of its outputs has the rows of all pictures of a batch.
     pub fn output_of_pictures(&self) -> Option<usize> {
         self.outputs.iter().position(|output| output.columns.contains(&Column::Picture))
@@ -345,6 +357,7 @@ impl std::fmt::Display for OutputSpec {
             .map(|dim| match dim {
                 Dim::Batch => "N",
                 Dim::Rows => "A",
+                Dim::Cells => "cells",
                 Dim::Columns => &columns,
                 Dim::Prototypes => "coefficients",
                 Dim::Height => "H",

@@ -26,12 +26,14 @@ pub mod efficientnms;
 pub mod end_to_end;
 mod exports;
 mod format;
+mod levels;
 pub mod mmdeploy;
 pub mod nanodet;
 pub mod nanodet_plus;
 pub mod obb;
 pub mod obb_end_to_end;
 pub mod openvino_ssd;
+pub mod picodet;
 mod pictures;
 pub mod pose;
 pub mod pose_end_to_end;
@@ -96,6 +98,7 @@ pub static HEADS: &[&HeadFormat] = &[
     &yolo_nas::HEAD,
     &pp_yoloe::HEAD,
     &pp_yoloe_concat::HEAD,
+    &picodet::HEAD,
     &pose::HEAD,
     &pose_end_to_end::HEAD,
     &obb::HEAD,

@@ -4,6 +4,18 @@
 use super::*;
 use crate::image::masks::PrototypeShape;
 
+/// As by paddle2onnx: the scores of four strides, then the distributions, whose names say nothing.
+const PICODET: [&str; 8] = [
+    "transpose_0.tmp_0 f32 1x1600x80",
+    "transpose_2.tmp_0 f32 1x400x80",
+    "transpose_4.tmp_0 f32 1x100x80",
+    "transpose_6.tmp_0 f32 1x25x80",
+    "transpose_1.tmp_0 f32 1x1600x32",
+    "transpose_3.tmp_0 f32 1x400x32",
+    "transpose_5.tmp_0 f32 1x100x32",
+    "transpose_7.tmp_0 f32 1x25x32",
+];
+
 #[test]
 fn models_are_recognised() {
     let e2e = ModelHints { end_to_end: true, ..ultralytics(80, "v10Detect") };
@@ -106,6 +118,8 @@ fn models_are_recognised() {
         (&torchvision::HEAD, &["boxes f32 3x4", "labels i64 3", "scores f32 3", "masks f32 3x1x28x28"], at(640)),
         (&mmdeploy::HEAD, &["dets f32 1x100x5", "labels i64 1x100"], at(640)),
         (&mmdeploy::HEAD, &["dets f32 ?x?x5", "labels i64 ?x?"], labelled(80, 640)),
+        (&picodet::HEAD, &PICODET, at(320)),
+        (&picodet::HEAD, &PICODET, labelled(80, 320)),
         // No object in this frame.
         (&end_to_end::HEAD, &["output0 f32 1x0x6"], ultralytics(80, "Detect")),
         // By their names.
@@ -242,6 +256,13 @@ fn models_that_are_not_recognised() {
             &["output f32 1x3549x33"],
             at(416),
             "fits two layouts: yolox with 28 classes and nanodet with 1 class. Set layout=yolox or layout=nanodet on trtnms.",
+        ),
+        (&PICODET[..7], at(320), "No layout fits"),
+        (&PICODET, at(416), "No layout fits"),
+        (
+            &PICODET,
+            labelled(3, 320),
+            "Output transpose_0.tmp_0 f32 1x1600x80 has 80 classes as picodet, against 3 labels.",
         ),
         // It may be YOLOv7 with its own suppression, but nothing else speaks for it.
         (

@@ -114,7 +114,7 @@ impl DeviceDecoder {
     pub fn new(context: &Context, decoder: &Decoder) -> Result<Self> {
         let head = decoder.head();
         let format = decoder.format();
-        if format.output_of_pictures().is_some() {
+        if format.is_for_host() {
             let what = format!("The layout {format} is decoded on the CPU only, and the model runs on a GPU");
             return Err(Error::new(ErrorKind::Settings, what).remedy("Set backend=cpu on trtinfer"));
         }
