@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Names of classes: from the metadata of the model or a label file, in any script, attached, drawn and published.
 
-use gst::prelude::*;
-
-use crate::common::boxes::{GREY, Line, SIDE, drawn, graph, grey, model};
+use crate::common::boxes::{GREY, Line, drawn, graph, model};
 use crate::common::scratch;
 
 /// One box on even pixels.

@@ -142,7 +142,7 @@ fn a_session_reads_them_too() {
     for (level, wanted) in [(0, 0), (255, 3), (130, 2)] {
         let pixels = vec![level; (SIDE * SIDE * 3) as usize];
         let planes = [Plane { data: &pixels, stride: SIDE as usize * 3 }].into_iter().collect();
-        let frame = Frame { format: PixelFormat::Rgb, width: SIDE, height: SIDE, planes };
+        let frame = Frame { format: PixelFormat::Rgb, width: SIDE as usize, height: SIDE as usize, planes };
         assert_eq!(detector.detect(&frame, Default::default()).unwrap().len(), wanted, "{level}");
     }
 }

@@ -7,7 +7,7 @@ use gst_video::{VideoFormat, VideoFrameRef, VideoInfo};
 use gsttrt_core::image::frame::PixelFormat;
 
 use crate::common::boxes::{GREY, Line, SIDE, address, found, grey, model};
-use crate::common::{launch, scratch};
+use crate::common::scratch;
 
 /// One box on even pixels.
 const ONE: [[f32; 6]; 1] = [[20.0, 24.0, 44.0, 40.0, 0.9, 0.0]];

@@ -237,13 +237,15 @@ impl Decoder {
     /// # Errors
     /// [`ErrorKind::WrongType`] where an output is not what [`Decoder::new`] was shown.
     pub fn decode(&self, outputs: &[Tensor], thresholds: &Thresholds, out: &mut Vec<Candidate>) -> Result<()> {
-        let read = self.pick(outputs)?;
+        let joined;
+        let mut read = self.pick(outputs)?;
         if !self.format().has_boxes() {
             return Ok(());
         }
-        let joined =
-            if self.format().has_levels() { levels::join(self.format(), &read, &self.pool)? } else { Vec::new() };
-        let read = if joined.is_empty() { read } else { joined.iter().collect() };
+        if self.format().has_levels() {
+            joined = levels::join(self.format(), &read, &self.pool)?;
+            read = joined.iter().collect();
+        }
         let before = out.len();
         decode::decode(&self.head, &read, &mut Sink { thresholds, classes: self.class_limit(), out });
         if let Some(view) = self.angles() {
