@@ -216,22 +216,56 @@ fn graphs_that_take_no_picture() {
 fn metadata_that_contradicts_the_model() {
     let folder = scratch("metadata");
     let long = "x".repeat(100_000);
-    let nested = format!("{}1{}", "[".repeat(30), "]".repeat(30));
     for (name, key, text, parts) in [
         ("segment", "task", "segment", &["No layout fits", "output0 f32 1x1x6", "without prototypes of masks"][..]),
         ("pose", "task", "pose", &["output0 f32 1x1x6", "without kpt_shape"]),
-        ("points", "kpt_shape", "[0, 3]", &["keypoints", "“[0, 3]”", "like [17, 3]"]),
-        ("dims", "kpt_shape", "[17, 4]", &["keypoints", "“[17, 4]”"]),
-        ("shape", "kpt_shape", "17", &["keypoints", "“17”"]),
         ("obb", "task", "obb", &["No layout fits", "output0 f32 1x1x6", "obb or obb-end-to-end"]),
         ("classify", "task", "classify", &["No layout fits", "output0 f32 1x1x6", "classify"]),
-        ("nested-stride", "stride", &nested, &["stride", "[[[["]),
-        ("negative", "stride", "-1", &["stride = “-1”", "positive whole number"]),
-        ("quoted", "stride", "'32'", &["stride = “'32'”"]),
         ("task", "task", &long, &["xxx", "only “detect”", "Use the detection model"]),
     ] {
         let file = head(picture()).metadata(key, text).save(&folder.join(format!("{name}.onnx")));
         refused(&file, "LibraryError::Init", &[&[name], parts].concat());
+    }
+}
+
+/// A model that needs nothing of what cannot be read is used without; one note for each entry says so.
+#[test]
+fn metadata_that_cannot_be_read_is_done_without() {
+    let folder = scratch("metadata-unread");
+    let nested = format!("{}1{}", "[".repeat(30), "]".repeat(30));
+    for (name, key, text, parts) in [
+        ("nested", "stride", &*nested, &["no stride that can be read: stride = “[[[[", "It is used without"][..]),
+        ("negative", "stride", "-1", &["stride = “-1”", "with stride as a positive whole number like 32."]),
+        ("quoted", "stride", "'32'", &["stride = “'32'”"]),
+        ("size", "imgsz", "large", &["no input size that can be read: imgsz = “large”", "like [480, 640]."]),
+        (
+            "points",
+            "kpt_shape",
+            "[0, 3]",
+            &["no shape of keypoints that can be read: kpt_shape = “[0, 3]”", "like [17, 3]."],
+        ),
+    ] {
+        let file = head(picture()).metadata("names", "{0: 'a'}").metadata(key, text);
+        let file = file.save(&folder.join(format!("{name}.onnx")));
+        let outcome = crate::common::launch(&format!(
+            "videotestsrc num-buffers=3 ! video/x-raw,format=RGB,width=8,height=8 ! trtpreprocess ! \
+             trtinfer model-file=\"{file}\" ! trtnms layout=end-to-end ! fakesink"
+        ));
+        outcome.expect_success();
+        let notes: Vec<&String> = outcome.infos.iter().filter(|note| note.contains("that can be read")).collect();
+        let [note] = &notes[..] else { panic!("{name}: {:?}", outcome.infos) };
+        assert!(parts.iter().all(|part| note.contains(part)), "{parts:?} is missing in: {note}");
+        let open = head(Graph::new().input("images", F32, &["1", "3", "h", "w"])).metadata(key, text);
+        let open = open.save(&folder.join(format!("{name}-open.onnx")));
+        refused(&open, "ResourceError::Settings", &["leaves the size of its input open", "Set input-size, such as"]);
+    }
+    // A pose without the shape of its keypoints is none.
+    for text in ["[0, 3]", "[17, 4]", "17"] {
+        let file = picture().constant("output0", &[1, 56, 84], &[0.0; 56 * 84]).metadata("task", "pose");
+        let file = file.metadata("kpt_shape", text).save(&folder.join("pose.onnx"));
+        let quoted = format!("kpt_shape = “{text}”");
+        let parts = ["the shape of keypoints in its metadata cannot be read", &quoted, "like [17, 3]."];
+        refused(&file, "LibraryError::Init", &parts);
     }
 }
 

@@ -172,7 +172,7 @@ under_valgrind() {
 check_memory() {
     local log=$SCRATCH/valgrind.log status=0
     under_valgrind --lib -- >"$log" 2>&1 &
-    under_valgrind --test elements -- capi:: session:: frames:: trtpreprocess:: trtnms:: || status=1
+    under_valgrind --test elements -- capi:: session:: frames:: trtpreprocess:: trtnms:: trtnms_drawing:: || status=1
     wait $! || status=1
     cat "$log"
     return "$status"

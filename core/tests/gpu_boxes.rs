@@ -62,7 +62,7 @@ impl Pair {
         self.decoder.decode(tensors, thresholds, &mut wanted).unwrap();
         let candidates = wanted.len();
         nms.run(self.decoder.format().suppress(), &mut wanted);
-        wanted.truncate(self.decoder.rows());
+        wanted.truncate(self.decoder.rows().unwrap_or(wanted.len()));
         let uploaded = self.upload(tensors);
         let read = self.decoder.pick(&uploaded).unwrap();
         self.boxes.launch(&self.stream, &read, thresholds, nms).unwrap();
@@ -246,7 +246,7 @@ const KEYPOINTS: KeypointShape = KeypointShape { count: 5, dims: 3 };
 fn layouts(context: &Context, shapes: &[(usize, usize, u32)], types: &[DType], all_ids: &[DType]) -> usize {
     let mut random = Random(1);
     let mut left = 0;
-    for &layout in HEADS.iter().filter(|layout| layout.has_boxes()) {
+    for &layout in HEADS.iter().filter(|layout| layout.has_boxes() && !layout.is_for_host()) {
         let ids = if layout.outputs.len() > 1 && !layout.has_prototypes() { all_ids } else { &[DType::F32] };
         // Masks of a map each take memory for as many masks as rows; real models have a few hundred.
         let shapes = shapes.iter().filter(|(rows, ..)| layout.maps().is_none() || *rows < 1000);

@@ -114,6 +114,7 @@ fn describe(info: &mut Value, model: &ModelInfo) {
         Ok(found) => recognised(info, model, found, &mut missing),
         Err(error) => missing.push(of_error(error, "layout")),
     }
+    missing.extend(model.metadata_errors().map(|error| json!({ "what": error.message(), "property": Value::Null })));
     info["metadata"] = json!(model.metadata);
     info["missing"] = missing.into();
 }

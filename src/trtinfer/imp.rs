@@ -31,6 +31,7 @@ use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::log;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
 use crate::gst::model_query;
+use crate::gst::range::RefusedValues;
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 use crate::gst::stream::CurrentSegment;
@@ -63,6 +64,7 @@ pub struct Running {
 #[derive(Default)]
 pub struct TrtInfer {
     settings: Mutex<Settings>,
+    refused: RefusedValues,
     cuda: CudaContextSlot,
     pub(super) life: ModelLife,
     running: Mutex<Running>,

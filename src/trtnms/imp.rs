@@ -27,10 +27,12 @@ use super::settings::{NmsSettings, PROPERTIES};
 use crate::gst::caps;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{DrawRefusal, Properties, VideoFilter, video_filter};
+use crate::gst::layout_query;
 use crate::gst::meta::tensor::{ModelInput, ObjectRegions, Payload, TensorMeta, Tiles};
 use crate::gst::meta::{detection, read, track};
 use crate::gst::overlay::{OverlayRenderer, is_drawable};
 use crate::gst::path::{PathCheck, lost_tensors};
+use crate::gst::range::RefusedValues;
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 use crate::gst::stream::CurrentSegment;
@@ -57,6 +59,7 @@ struct NmsState {
 #[derive(Default)]
 pub struct TrtNms {
     settings: Mutex<NmsSettings>,
+    refused: RefusedValues,
     /// Of the streaming thread, which takes it out for each frame.
     state: Mutex<Option<NmsState>>,
     segment: Mutex<CurrentSegment>,
@@ -410,7 +413,14 @@ impl BaseTransformImpl for TrtNms {
     }
 
     fn query(&self, direction: PadDirection, query: &mut gst::QueryRef) -> bool {
-        if direction == PadDirection::Sink && self.settings.lock().unwrap().draw {
+        let (layout, draw) = {
+            let settings = self.settings.lock().unwrap();
+            (settings.layout().ok().flatten(), settings.draw)
+        };
+        if direction == PadDirection::Sink && layout_query::answer(query, layout) {
+            return true;
+        }
+        if direction == PadDirection::Sink && draw {
             self.refusal.explain(&*self.obj(), query);
         }
         self.answer(direction, query)

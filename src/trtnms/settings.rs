@@ -53,12 +53,20 @@ impl NmsSettings {
     /// # Errors
     /// `Settings`, where there is no such head, and where the labels cannot be read.
     pub fn options_for_model(&self) -> Result<PostprocessOptions, Error> {
-        let layout = Some(self.layout.as_str()).filter(|name| !name.is_empty() && *name != AUTO);
         // The labels are read again with the model, whose classes they must match.
         self.options.label_file.as_deref().map_or(Ok(()), |path| read_labels(path).map(drop))?;
         let mut options = self.options.clone();
-        options.layout = layout.map(HeadFormat::of_name).transpose()?;
+        options.layout = self.layout()?;
         Ok(options)
+    }
+
+    /// The head that the user has chosen, if any.
+    ///
+    /// # Errors
+    /// `Settings`, where there is no such head.
+    pub fn layout(&self) -> Result<Option<&'static HeadFormat>, Error> {
+        let name = Some(self.layout.as_str()).filter(|name| !name.is_empty() && *name != AUTO);
+        name.map(HeadFormat::of_name).transpose()
     }
 }
 

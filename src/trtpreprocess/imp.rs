@@ -30,10 +30,11 @@ use crate::gst::held_frame::HeldFrames;
 use crate::gst::meta::geometry::{self, TensorSource};
 use crate::gst::meta::read;
 use crate::gst::meta::tensor::{ModelInput, ModelInputs, Payload, TensorMeta, Tiles};
-use crate::gst::model_query;
+use crate::gst::range::RefusedValues;
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 use crate::gst::video::{Format, FrameLocation};
+use crate::gst::{layout_query, model_query};
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new("trtpreprocess", gst::DebugColorFlags::empty(), Some("Frames to tensors"))
@@ -74,6 +75,7 @@ const FRAMES_WITHOUT: u64 = 100;
 #[derive(Default)]
 pub struct TrtPreprocess {
     settings: Mutex<PreprocessSettings>,
+    refused: RefusedValues,
     /// The settings as start() found them. Those that change later wait for the next start, so that a tensor is never
     /// half of each.
     overrides: Mutex<Option<Overrides>>,
@@ -112,7 +114,12 @@ impl TrtPreprocess {
     fn configure(&self, incaps: &Caps, outcaps: &Caps) -> Result<PreprocessState> {
         let format = Format::from_caps(incaps)?;
         format.check_readable()?;
-        let wanted = caps::tensor_of(outcaps)?;
+        let mut wanted = caps::tensor_of(outcaps)?;
+        if let (Some(wanted), Some(pad)) = (&mut wanted, self.obj().static_pad("src"))
+            && let Some(layout) = layout_query::ask(&pad)
+        {
+            wanted.transform = layout.input.of_tensor(wanted.desc.dtype, wanted.chw().0);
+        }
         let overrides = self.overrides().unwrap_or_default();
         let spec = overrides.apply(wanted.as_ref(), device_of(incaps))?;
         let fixed = overrides.tiling.fixed(format.size())?;

@@ -8,6 +8,7 @@ use std::{env, thread};
 use super::options::{BackendOption, Options};
 use super::{Interrupter, LoadRequest, ModelInstance, check_rows};
 use crate::error::{Error, Result};
+use crate::heads::PictureRows;
 use crate::image::transform::InputSpec;
 use crate::memory::Pool;
 use crate::model::ModelInfo;
@@ -77,6 +78,8 @@ pub struct HostModel<N> {
     fixed: Option<usize>,
     /// What goes in in addition to the pictures, and for how many of them.
     sides: (usize, Vec<Option<Tensor>>),
+    /// Which output has the rows of all pictures of a batch.
+    mixed: Option<PictureRows>,
     pool: Pool,
     /// For runs at the same time.
     others: Vec<HostModel<N>>,
@@ -88,10 +91,12 @@ impl<N: HostNet> HostModel<N> {
         let LoadRequest { spec, batch, .. } = request;
         let fixed = (model.image_input().dims[0] != Dims::DYNAMIC).then_some(*batch);
         let rows = fixed.unwrap_or(1);
+        let (_, height, width) = spec.chw();
+        let mixed = PictureRows::find(&model.outputs, &model.hints((width as u32, height as u32)), *batch)?;
         let of = |net| {
             let sides = (rows, model.side_inputs(spec, rows)?);
             let (model, spec, pool) = (model.clone(), spec.clone(), Pool::default());
-            Ok(HostModel { model, spec, net, fixed, sides, pool, others: Vec::new() })
+            Ok(HostModel { model, spec, net, fixed, sides, mixed, pool, others: Vec::new() })
         };
         let others = (1..parallel_runs(request)).map(|_| of(net.another()?)).collect::<Result<_>>()?;
         Ok(HostModel { others, ..of(net)? })
@@ -123,9 +128,15 @@ impl<N: HostNet + 'static> ModelInstance for HostModel<N> {
             Ok::<_, Error>(())
         })?;
         let outputs = self.infer(&batch, rows)?;
-        outputs.iter().try_for_each(|output| check_rows(output.desc(), rows))?;
-        let frame = |row| Tensors::new(outputs.iter().map(|output| output.row(row)).collect(), None, None);
-        Ok((0..pictures.len()).map(frame).collect())
+        let part = |output: &Tensor, index, picture| match self.mixed.filter(|mixed| mixed.output == index) {
+            Some(mixed) => mixed.of_picture(output, picture, &self.pool),
+            None => check_rows(output.desc(), rows).map(|()| output.row(picture)),
+        };
+        let of_picture = |picture| -> Result<Tensors> {
+            let parts = outputs.iter().enumerate().map(|(index, output)| part(output, index, picture));
+            Ok(Tensors::new(parts.collect::<Result<_>>()?, None, None))
+        };
+        (0..pictures.len()).map(of_picture).collect()
     }
 
     fn interrupter(&self) -> Option<Interrupter> {

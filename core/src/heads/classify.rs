@@ -30,7 +30,7 @@ pub static HEAD: HeadFormat = HeadFormat {
 };
 
 /// Whether the numbers are of classes, unless they look like something else and neither labels nor a softmax speak for classes: a vector that
-/// tells pictures apart, an embedding, has a multiple of 64 numbers, and a row of YOLOv7's own suppression has 7.
+/// tells pictures apart, an embedding, has a multiple of 64 numbers, and a row of `yolov7-end-to-end` has 7.
 fn has_classes(candidate: &HeadCandidate) -> bool {
     let looks_different = candidate.columns % 64 == 0 || candidate.columns == 7;
     !looks_different || candidate.hints.has_probabilities || candidate.is_labelled(candidate.classes_without(0))

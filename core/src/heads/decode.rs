@@ -29,7 +29,7 @@ pub(super) const ANY_CLASS: usize = 1 << 16;
 const BLOCK: usize = 1024;
 
 /// The sets of strides that heads have, and the rows they give.
-const STRIDES: [&[u32]; 4] = [&[8, 16, 32], &[8, 16, 32, 64], &[4, 8, 16, 32], &[16, 32]];
+pub(super) const STRIDES: [&[u32]; 4] = [&[8, 16, 32], &[8, 16, 32, 64], &[4, 8, 16, 32], &[16, 32]];
 
 /// A grid of cells over the model's input, one row for each.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +85,7 @@ pub(super) fn rows_per_cell(rows: u64, input: (u32, u32)) -> Option<u64> {
     per_cell.filter(|_| rows > 0)
 }
 
-fn cells(strides: &[u32], (width, height): (u32, u32)) -> u64 {
+pub(super) fn cells(strides: &[u32], (width, height): (u32, u32)) -> u64 {
     strides.iter().map(|&stride| u64::from(width.div_ceil(stride)) * u64::from(height.div_ceil(stride))).sum()
 }
 
@@ -187,7 +187,7 @@ impl Float for f16 {
     }
 }
 
-/// The first batch item's elements, if `T` is their type.
+/// The elements of the first item of a batch, if `T` is their type.
 fn item<T: Element>(tensor: &Tensor) -> Option<&[T]> {
     let batch = tensor.desc().dims.first().map_or(1, |&batch| batch.max(1) as usize);
     tensor.as_slice().map(|values| &values[..values.len() / batch])
@@ -207,7 +207,7 @@ macro_rules! float {
 /// Element `index` as f32: exact for floats, and for integers up to 2²⁴, which is beyond any count or class id.
 pub(crate) fn number(tensor: &Tensor, index: usize) -> f32 {
     fn get<T: Element>(tensor: &Tensor, index: usize) -> Option<f32> {
-        item::<T>(tensor)?.get(index).map(|value| value.to_f32())
+        tensor.as_slice::<T>()?.get(index).map(|value| value.to_f32())
     }
     match tensor.desc().dtype {
         DType::F32 => get::<f32>(tensor, index),
@@ -322,8 +322,8 @@ pub(super) fn decode(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
         }
         DecodeKernel::Columns => float!(outputs[scores], values => columns(head, outputs, values, sink)),
         DecodeKernel::Logits => float!(outputs[scores], values => logits(head, outputs, values, sink)),
-        DecodeKernel::Ids if head.format.outputs[0].columns.len() >= ID_COLUMNS.len() => {
-            float!(outputs[0], values => rows_with_id(head, values, sink))
+        DecodeKernel::Ids if begins_with_box_score_and_id(head) => {
+            float!(outputs[0], values => rows_with_id(head, values, sink));
         }
         DecodeKernel::Ids => apart(head, outputs, sink),
     }
@@ -450,15 +450,24 @@ fn rows_with_id<T: Float>(head: &Head, values: &[T], sink: &mut Sink) {
     }
 }
 
-/// Boxes, scores and classes in outputs of their own, and how many of them count.
+fn begins_with_box_score_and_id(head: &Head) -> bool {
+    let columns = head.format.outputs[0].columns;
+    columns.len() >= ID_COLUMNS.len() && ID_COLUMNS.iter().zip(columns).all(|(is_it, &column)| is_it(column))
+}
+
+/// Boxes, scores and classes in outputs of their own or in any order, and how many of them count.
 fn apart(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
     let encoding = head.format.encoding();
     let first_class = f32::from(head.format.first_class());
     let [boxes, scores, classes] = ID_COLUMNS.map(|is_it| head.view(is_it).expect("a head of ids has them"));
-    let rows = head.view(is_count).map_or(head.rows, |view| {
-        head.rows.min(viewed(outputs, &view, 0, 0) as usize) // the cast maps NaN and negative values to 0
+    let rows = head.rows_of(boxes.output, outputs[boxes.output].desc());
+    let rows = head.view(is_count).map_or(rows, |view| {
+        rows.min(viewed(outputs, &view, 0, 0) as usize) // the cast maps NaN and negative values to 0
     });
-    for row in 0..rows {
+    let pictures = head.view(|column| column == Column::Picture);
+    // Of those of other pictures none is here: the backend has divided them.
+    let is_of_a_picture = |row| pictures.is_none_or(|view| viewed(outputs, &view, row, 0) >= 0.0);
+    for row in (0..rows).take_while(|&row| is_of_a_picture(row)) {
         let numbers = four(outputs, &boxes, row);
         let (score, id) = (viewed(outputs, &scores, row, 0), viewed(outputs, &classes, row, 0));
         sink.push_id(row, box_of(encoding, head, None, row, numbers), score, id - first_class);

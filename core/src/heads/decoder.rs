@@ -6,12 +6,15 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::decode::{self, Sink};
-use super::{Column, ColumnSizes, DecodeKernel, Dim, HeadFormat, ModelHints, OutputSpec, Thresholds, recognise};
+use super::{
+    Column, ColumnSizes, DecodeKernel, Dim, HeadFormat, ModelHints, OutputSpec, Thresholds, levels, recognise,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::Candidate;
 use crate::image::keypoints::KeypointShape;
 use crate::image::masks::PrototypeShape;
 use crate::image::masks::maps::MapOver;
+use crate::memory::Pool;
 use crate::tensor::{DType, Tensor, TensorDesc};
 
 /// Where some columns lie: element `i` of row `r` is element `first + r * row_stride + i * column_stride` of an output.
@@ -30,6 +33,7 @@ pub struct TensorView {
 #[derive(Debug)]
 pub(crate) struct Head {
     pub format: &'static HeadFormat,
+    /// As many as there were when this was made, if their number is [open](HeadFormat::has_open_rows).
     pub rows: usize,
     /// Elements of a row of the last output that has several.
     pub columns: usize,
@@ -51,6 +55,13 @@ impl Head {
         self.rows * of_row
     }
 
+    /// The rows of a tensor that is one of its outputs.
+    pub(super) fn rows_of(&self, output: usize, desc: &TensorDesc) -> usize {
+        let mut dims = self.format.outputs[output].dims_of(desc.dims.len()).zip(&*desc.dims);
+        let rows = dims.find(|(dim, _)| *dim == Dim::Rows).and_then(|(_, &rows)| usize::try_from(rows).ok());
+        rows.unwrap_or(self.rows)
+    }
+
     /// Where the columns lie for which `is_it` is true.
     pub fn view(&self, is_it: impl Fn(Column) -> bool) -> Option<TensorView> {
         self.format.outputs.iter().enumerate().find_map(|(output, spec)| {
@@ -61,7 +72,7 @@ impl Head {
             let before: usize = spec.columns[..place].iter().map(width).sum();
             let all: usize = spec.columns.iter().map(width).sum();
             let at = |dim| spec.dims.iter().position(|&other| other == dim);
-            let (row_stride, column_stride) = match (at(Dim::Rows), at(Dim::Columns)) {
+            let (row_stride, column_stride) = match (at(Dim::Rows).or(at(Dim::Cells)), at(Dim::Columns)) {
                 (Some(row), Some(column)) if column < row => (1, self.rows),
                 (Some(_), Some(_)) => (all, 1),
                 (Some(_), None) => (1, 1),
@@ -103,6 +114,8 @@ pub struct Decoder {
     head: Head,
     classes: Option<usize>,
     doubt: Option<Vec<&'static HeadFormat>>,
+    /// For the outputs of all strides as one.
+    pool: Pool,
 }
 
 impl Decoder {
@@ -143,7 +156,8 @@ impl Decoder {
                 Error::new(ErrorKind::Settings, what).remedy(format!("On trtnms, {}", recognise::other_layout(choice)))
             );
         }
-        Ok(Decoder { outputs, head, classes: found.classes.or(hints.classes), doubt: found.doubt })
+        let classes = found.classes.or(hints.classes);
+        Ok(Decoder { outputs, head, classes, doubt: found.doubt, pool: Pool::default() })
     }
 
     pub fn format(&self) -> &'static HeadFormat {
@@ -170,9 +184,9 @@ impl Decoder {
         self.head.background
     }
 
-    /// The maximum number of objects: one for each row.
-    pub fn rows(&self) -> usize {
-        self.head.rows
+    /// The maximum number of objects: one for each row. `None` where there may be another number of rows in each frame.
+    pub fn rows(&self) -> Option<usize> {
+        (!self.format().has_open_rows()).then_some(self.head.rows)
     }
 
     /// Whether the boxes still repeat each other.
@@ -223,9 +237,14 @@ impl Decoder {
     /// # Errors
     /// [`ErrorKind::WrongType`] where an output is not what [`Decoder::new`] was shown.
     pub fn decode(&self, outputs: &[Tensor], thresholds: &Thresholds, out: &mut Vec<Candidate>) -> Result<()> {
-        let read = self.pick(outputs)?;
+        let joined;
+        let mut read = self.pick(outputs)?;
         if !self.format().has_boxes() {
             return Ok(());
+        }
+        if self.format().has_levels() {
+            joined = levels::join(self.format(), &read, &self.pool)?;
+            read = joined.iter().collect();
         }
         let before = out.len();
         decode::decode(&self.head, &read, &mut Sink { thresholds, classes: self.class_limit(), out });
@@ -238,16 +257,32 @@ impl Decoder {
     /// Of a model's outputs those that this head consists of, in its own order.
     ///
     /// # Errors
-    /// [`ErrorKind::WrongType`] where one is not what [`Decoder::new`] was shown.
+    /// [`ErrorKind::WrongType`] where one is not what [`Decoder::new`] was shown. The number of rows on the host may differ
+    /// where that is [open](HeadFormat::has_open_rows).
     pub fn pick<'a>(&self, outputs: &'a [Tensor]) -> Result<SmallVec<[&'a Tensor; 4]>> {
-        let pick = |(index, wanted): &(usize, TensorDesc)| {
-            let tensor = outputs.get(*index).filter(|tensor| tensor.desc() == wanted);
+        let pick = |(place, (index, wanted)): (usize, &(usize, TensorDesc))| {
+            let is_like = |tensor: &&Tensor| tensor.desc() == wanted || self.differs_in_rows(place, tensor, wanted);
+            let tensor = outputs.get(*index).filter(is_like);
             tensor.ok_or_else(|| {
                 let have = outputs.get(*index).map_or("nothing".into(), |tensor| tensor.desc().to_string());
                 Error::new(ErrorKind::WrongType, format!("The model's output is {have} now, and was {wanted} at first"))
             })
         };
-        self.outputs.iter().map(pick).collect()
+        self.outputs.iter().enumerate().map(pick).collect()
+    }
+
+    /// Whether a tensor only has another number of rows than it had before, where that is usual. On a GPU it never is: its
+    /// memory is as large as the rows are many.
+    fn differs_in_rows(&self, place: usize, tensor: &Tensor, before: &TensorDesc) -> bool {
+        let (format, now) = (self.format(), tensor.desc());
+        if !format.has_open_rows() || tensor.device().is_some() {
+            return false;
+        }
+        let dims = format.outputs[place].dims_of(before.dims.len()).map(Some).chain(std::iter::repeat(None));
+        (&now.name, now.dtype, now.dims.len()) == (&before.name, before.dtype, before.dims.len())
+            && dims
+                .zip(now.dims.iter().zip(&*before.dims))
+                .all(|(dim, (now, before))| now == before || dim == Some(Dim::Rows))
     }
 
     /// The element types of those outputs.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! How to export models of known families whose outputs no head reads.
 
-use crate::tensor::TensorDesc;
+use crate::tensor::{DType, TensorDesc};
 
 /// What to do about such outputs, if it is known what they are.
 pub(super) fn remedy(outputs: &[TensorDesc]) -> Option<&'static str> {
@@ -16,6 +16,16 @@ pub(super) fn remedy(outputs: &[TensorDesc]) -> Option<&'static str> {
         Some("These are PaddleDetection's own suppression: export the model with exclude_nms=True")
     } else if has("flat_predictions") {
         Some("Export YOLO-NAS with postprocessing=False")
+    } else if has("batchno") {
+        Some(
+            "Their order is one that no layout has. If the model has its suppression in the graph, take the export without it",
+        )
+    } else if let [boxes, labels, scores] = outputs
+        && boxes.dims.last() == Some(&4)
+        && [boxes, labels, scores].map(|output| output.dims.len()) == [2, 1, 1]
+        && labels.dtype == DType::I64
+    {
+        Some("If these are boxes, labels and scores by torchvision, set layout=torchvision on trtnms")
     } else if has("logits") && has_logits {
         Some(
             "For RT-DETR, D-FINE, DEIM and DEIMv2 set layout=detr-logits on trtnms; the scores of DETR and YOLOS are \
@@ -26,9 +36,9 @@ pub(super) fn remedy(outputs: &[TensorDesc]) -> Option<&'static str> {
         && dims[1] == 7
     {
         Some(
-            "If this is YOLOv7's export.py --end2end for ONNX Runtime, whose rows are as many as objects: export it without --end2end, \
-             for layout=yolov5, or without --max-wh, for layout=efficientnms. If it is the scores of 7 classes, set layout=classify on \
-             trtnms, or a label file with a line for each",
+            "If this is YOLOv7's export.py --end2end for ONNX Runtime, whose rows are as many as objects, set \
+             layout=yolov7-end-to-end on trtnms. If it is the scores of 7 classes, set layout=classify, or a label file with a line \
+             for each",
         )
     } else if let [TensorDesc { dims, .. }] = outputs
         && dims.len() == 2

@@ -89,6 +89,8 @@ pub enum Dim {
     Batch,
     /// Anchors, queries or boxes; the same number in all outputs of a head.
     Rows,
+    /// The cells of one stride of the grid: such an output comes once for each stride.
+    Cells,
     /// As many as the columns have elements.
     Columns,
     /// Prototypes of masks, as many as a row has coefficients.
@@ -131,6 +133,9 @@ pub enum Column {
     Mask(MapOver),
     /// How many rows count; one number for all of them.
     Count,
+    /// Which picture of a batch the row is of, where the rows of all pictures lie one after the other. A number below 0 ends
+    /// them.
+    Picture,
     /// Greater further away, or nearer: models differ.
     Depth,
 }
@@ -238,6 +243,26 @@ impl HeadFormat {
         self.outputs.iter().flat_map(|output| output.columns).find_map(usual)
     }
 
+    /// Whether there may be another number of rows in each frame, such as behind a suppression in the graph.
+    pub fn has_open_rows(&self) -> bool {
+        self.kernel() == DecodeKernel::Ids && self.has_boxes() && self.maps().is_none()
+    }
+
+    /// Whether each of its outputs comes once for each stride of its grid.
+    pub fn has_levels(&self) -> bool {
+        self.outputs.iter().any(|output| output.dims.contains(&Dim::Cells))
+    }
+
+    /// Whether it is decoded on the CPU only.
+    pub fn is_for_host(&self) -> bool {
+        self.has_levels() || self.output_of_pictures().is_some()
+    }
+
+    /// Which of its outputs has the rows of all pictures of a batch.
+    pub fn output_of_pictures(&self) -> Option<usize> {
+        self.outputs.iter().position(|output| output.columns.contains(&Column::Picture))
+    }
+
     /// Whether its objects have masks, which are sums of prototypes.
     pub fn has_prototypes(&self) -> bool {
         self.outputs.iter().any(OutputSpec::is_prototypes)
@@ -332,6 +357,7 @@ impl std::fmt::Display for OutputSpec {
             .map(|dim| match dim {
                 Dim::Batch => "N",
                 Dim::Rows => "A",
+                Dim::Cells => "cells",
                 Dim::Columns => &columns,
                 Dim::Prototypes => "coefficients",
                 Dim::Height => "H",
@@ -349,7 +375,7 @@ impl OutputSpec {
         self.dims.contains(&Dim::Prototypes)
     }
 
-    /// Its dimensions, if it has so many.
+    /// Its dimensions, of a tensor that has so many.
     pub(super) fn dims_of(&self, count: usize) -> impl Iterator<Item = Dim> + Clone {
         self.dims.iter().copied().filter(move |&dim| dim != Dim::One || count >= self.dims.len())
     }
@@ -388,6 +414,7 @@ impl Column {
             | Column::ClassId { .. }
             | Column::Angle
             | Column::Count
+            | Column::Picture
             | Column::Depth => Some(1),
             Column::Mask(_) => Some(0),
             Column::Classes | Column::Logits { .. } => Some(sizes.classes),

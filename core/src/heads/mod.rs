@@ -9,7 +9,7 @@
 //! no head had before needs more: a [`BoxEncoding`] in `decode.rs` and `decode.cu`.
 //!
 //! Sources: the exporters and post-processing of each family (Ultralytics, YOLOv5/6/7, YOLOX, RT-DETR, D-FINE, TensorRT's
-//! EfficientNMS plugin, TensorFlow's detection zoo, DeepStream-Yolo, pytorch-YOLOv4, NanoDet).
+//! EfficientNMS plugin, TensorFlow's detection zoo, DeepStream-Yolo, pytorch-YOLOv4, NanoDet, torchvision, OpenVINO, MMDeploy).
 
 mod background;
 pub mod classify;
@@ -26,10 +26,15 @@ pub mod efficientnms;
 pub mod end_to_end;
 mod exports;
 mod format;
+mod levels;
+pub mod mmdeploy;
 pub mod nanodet;
 pub mod nanodet_plus;
 pub mod obb;
 pub mod obb_end_to_end;
+pub mod openvino_ssd;
+pub mod picodet;
+mod pictures;
 pub mod pose;
 pub mod pose_end_to_end;
 pub mod pp_yoloe;
@@ -43,9 +48,11 @@ pub mod semantic;
 pub mod semantic_logits;
 pub mod ssd;
 mod thresholds;
+pub mod torchvision;
 pub mod yolo_nas;
 pub mod yolov4;
 pub mod yolov5;
+pub mod yolov7_end_to_end;
 pub mod yolov8;
 pub mod yolov8_transposed;
 pub mod yolox;
@@ -60,6 +67,7 @@ pub(crate) use decoder::Head;
 pub use decoder::{Decoder, MaskParts, MaskSource, TensorView};
 use format::{BINS, ColumnSizes};
 pub use format::{BoxEncoding, Column, DecodeKernel, Dim, ElementClass, HeadFormat, OutputSpec, Suppress, Task};
+pub(crate) use pictures::PictureRows;
 pub(crate) use recognise::check_task;
 pub use recognise::{ModelHints, Recognised, explain, recognise, recognise_outputs};
 pub use thresholds::Thresholds;
@@ -70,6 +78,7 @@ pub static HEADS: &[&HeadFormat] = &[
     &yolov8::HEAD,
     &yolov8_transposed::HEAD,
     &end_to_end::HEAD,
+    &yolov7_end_to_end::HEAD,
     &yolox::HEAD,
     &yolox_decoded::HEAD,
     &efficientnms::HEAD,
@@ -79,6 +88,9 @@ pub static HEADS: &[&HeadFormat] = &[
     &detr_logits::HEAD,
     &rf_detr::HEAD,
     &ssd::HEAD,
+    &openvino_ssd::HEAD,
+    &torchvision::HEAD,
+    &mmdeploy::HEAD,
     &yolov4::HEAD,
     &nanodet::HEAD,
     &nanodet_plus::HEAD,
@@ -86,6 +98,7 @@ pub static HEADS: &[&HeadFormat] = &[
     &yolo_nas::HEAD,
     &pp_yoloe::HEAD,
     &pp_yoloe_concat::HEAD,
+    &picodet::HEAD,
     &pose::HEAD,
     &pose_end_to_end::HEAD,
     &obb::HEAD,
@@ -135,6 +148,8 @@ const ROWS_OF_COLUMNS: &[Dim] = &[Dim::Batch, Dim::Rows, Dim::Columns];
 const ROWS_OF_ONE_OF_COLUMNS: &[Dim] = &[Dim::Batch, Dim::Rows, Dim::One, Dim::Columns];
 const COLUMNS_OF_ROWS: &[Dim] = &[Dim::Batch, Dim::Columns, Dim::Rows];
 const ROWS: &[Dim] = &[Dim::Batch, Dim::Rows];
+/// Those of all pictures of a batch.
+const ROWS_OF_ALL_PICTURES: &[Dim] = &[Dim::Rows, Dim::Columns];
 const CLASSES_ONLY: &[Dim] = &[Dim::Batch, Dim::Columns];
 const MAP: &[Dim] = &[Dim::Batch, Dim::One, Dim::Height, Dim::Width];
 const MAPS_OF_ROWS: &[Dim] = &[Dim::Batch, Dim::Rows, Dim::Height, Dim::Width];

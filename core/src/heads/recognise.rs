@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::background::BackgroundClass;
 use super::decode::{rows_per_cell, strides_of};
-use super::{Column, ColumnSizes, Dim, ElementClass, HEADS, HeadFormat, OutputSpec, exports};
+use super::{Column, ColumnSizes, Dim, ElementClass, HEADS, HeadFormat, OutputSpec, exports, levels};
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::keypoints::KeypointModel;
 use crate::tensor::{DType, Dims, TensorDesc, list};
@@ -42,6 +42,9 @@ pub struct ModelHints {
     pub samples_points: bool,
     /// Its graph has an `Exp`, as one that makes sizes of YOLOX's logarithms.
     pub takes_exponentials: bool,
+    /// It gives as many rows as it finds: its graph suppresses boxes, or the first dimension of its output is open where its batch
+    /// is not.
+    pub chooses_rows: bool,
     /// Which logit is the background's, for heads with logits.
     pub background: BackgroundClass,
 }
@@ -190,7 +193,7 @@ pub fn explain(outputs: &[TensorDesc], hints: &ModelHints) -> Result<Recognised>
     let read: Vec<TensorDesc> = indices.iter().map(|&index| outputs[index].clone()).collect();
     let one = read.len() == 1;
     let (has, fits) = if one { ("has", "fits") } else { ("have", "fit") };
-    let mut reasons = vec![match (is_found_by_shape(format), confidence) {
+    let mut reasons = vec![match (is_found_by_shape(format) || format.has_levels(), confidence) {
         // By a name, a number or the metadata.
         (true, Confidence::Sign) => format!("{} {fits} only this layout", list(&read)),
         (true, Confidence::Shape) => format!("{} {has} the dimensions of this layout", list(&read)),
@@ -252,7 +255,8 @@ pub(super) fn find(
             let format = found.format;
             let scores =
                 format.outputs.iter().position(|output| output.columns.iter().any(|column| column.are_scores()));
-            let output = &outputs[found.outputs[scores.unwrap_or(0)]];
+            let of_each = found.outputs.len() / format.outputs.len();
+            let output = &outputs[found.outputs[scores.unwrap_or(0) * of_each]];
             let classes = counted(classes, "class", "classes");
             let others = found.coefficients.filter(|_| format.has_prototypes());
             let others = others.map(|count| counted(count, "mask coefficient", "mask coefficients"));
@@ -279,7 +283,12 @@ fn forced(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHint
     let named = || named(format, outputs, hints);
     let in_order = || fit(format, outputs, hints, (0..format.outputs.len()).collect());
     let any = || placements(format, outputs).into_iter().find_map(|indices| fit(format, outputs, hints, indices));
-    let found = if is_found_by_shape(format) { any() } else { named().or_else(in_order) };
+    let by_levels = || by_levels(format, outputs, hints);
+    let found = match (format.has_levels(), is_found_by_shape(format)) {
+        (true, _) => by_levels(),
+        (false, true) => any(),
+        (false, false) => named().or_else(in_order),
+    };
     found.ok_or_else(|| {
         Error::new(ErrorKind::Settings, format!("The model's outputs do not fit layout={format}"))
             .cause(format!(
@@ -332,7 +341,7 @@ fn prototypes_of(format: &HeadFormat, outputs: &[TensorDesc]) -> String {
 
 /// Whether the outputs of a head need no names: it has one, or another of other dimensions next to it.
 fn is_found_by_shape(format: &HeadFormat) -> bool {
-    format.outputs.iter().all(|output| output.name.is_empty())
+    format.outputs.iter().all(|output| output.name.is_empty()) && !format.has_levels()
 }
 
 /// Which outputs may be those of a head that is found by their shape. Of those alone the last comes first; of boxes
@@ -351,9 +360,14 @@ fn placements(format: &HeadFormat, outputs: &[TensorDesc]) -> Vec<SmallVec<[usiz
 
 fn guessed(outputs: &[TensorDesc], hints: &ModelHints) -> Result<HeadMatch> {
     let heads = || is_for(&hints.task);
-    let by_name = heads().filter(|head| !is_found_by_shape(head)).filter_map(|head| named(head, outputs, hints));
+    let by_name = heads()
+        .filter(|head| !is_found_by_shape(head) && !head.has_levels())
+        .filter_map(|head| named(head, outputs, hints));
     // One head may be another with masks next to it.
     if let Some(found) = by_name.max_by_key(|found| found.outputs.len()) {
+        return Ok(found);
+    }
+    if let Some(found) = heads().filter(|head| head.has_levels()).find_map(|head| by_levels(head, outputs, hints)) {
         return Ok(found);
     }
     let mut found: Vec<HeadMatch> =
@@ -389,6 +403,22 @@ fn named(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHints
     let plain = |name: &'_ str| name.split_once(':').map_or(name, |(plain, _)| plain).to_string();
     let index = |output: &OutputSpec| outputs.iter().position(|desc| plain(&desc.name) == output.name);
     fit(format, outputs, hints, format.outputs.iter().map(index).collect::<Option<_>>()?)
+}
+
+/// A head whose outputs come once for each stride.
+fn by_levels(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHints) -> Option<HeadMatch> {
+    let levels = levels::find(format, outputs, hints)?;
+    Some(HeadMatch {
+        format,
+        outputs: levels.outputs,
+        rows: i64::try_from(levels.rows).ok()?,
+        columns: levels.classes,
+        classes: usize::try_from(levels.classes).ok().filter(|&classes| classes > 0),
+        background: None,
+        coefficients: None,
+        confidence: Confidence::Sign,
+        doubt: None,
+    })
 }
 
 /// A head that needs no names, if it fits and there is evidence for it. Of two alike the last is taken: YOLOv9's auxiliary
@@ -466,14 +496,21 @@ fn fit(
         for (wanted, &dim) in wanted.zip(dims) {
             let known = dim != Dims::DYNAMIC;
             match wanted {
-                _ if dim == 0 => return None,
+                _ if dim == 0 && !(wanted == Dim::Rows && format.has_open_rows()) => return None,
                 Dim::One if dim != 1 => return None,
                 Dim::Rows if known && rows != Dims::DYNAMIC && dim != rows => return None,
                 Dim::Rows if known => rows = dim,
                 Dim::Columns if known && has_classes && dim <= others => return None,
                 Dim::Columns if known && !has_classes && dim != others => return None,
                 Dim::Columns if known && has_classes => classes = Some((dim - others) as usize),
-                Dim::Batch | Dim::Rows | Dim::Columns | Dim::Prototypes | Dim::Height | Dim::Width | Dim::One => {}
+                Dim::Batch
+                | Dim::Rows
+                | Dim::Cells
+                | Dim::Columns
+                | Dim::Prototypes
+                | Dim::Height
+                | Dim::Width
+                | Dim::One => {}
             }
             if wanted == Dim::Columns {
                 columns = dim;

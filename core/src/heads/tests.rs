@@ -69,6 +69,11 @@ fn segment_model(classes: usize, end_to_end: bool) -> ModelHints {
     ModelHints { task: "segment".into(), end_to_end, ..ultralytics(classes, "Segment") }
 }
 
+/// The same with a suppression in the graph.
+fn chooses(hints: ModelHints) -> ModelHints {
+    ModelHints { chooses_rows: true, batch: Some(1), ..hints }
+}
+
 fn labelled(classes: usize, size: u32) -> ModelHints {
     ModelHints { classes: Some(classes), ..at(size) }
 }
@@ -344,6 +349,52 @@ fn counts_are_clamped() {
         let found = decoded(&efficientnms::HEAD, &tensors, &small(), &Thresholds::uniform(ALL_PASS));
         assert_eq!(found.len(), wanted, "{count}");
     }
+}
+
+/// Behind a suppression in the graph each frame has as many rows as objects.
+#[test]
+fn rows_may_become_more_and_fewer() {
+    let row = |picture: f32, left: f32| [picture, left, 4.0, 14.0, 16.0, 1.0, 0.375];
+    let tensor = |rows: &[[f32; 7]]| [Tensor::from_slice("output", &[rows.len() as i64, 7], rows.as_flattened())];
+    let hints = chooses(labelled(2, 32));
+    for first in [0, 1, 3] {
+        let decoder = Decoder::new(None, &descs(&tensor(&vec![row(0.0, 6.0); first])), &hints).unwrap();
+        assert_eq!((decoder.format(), decoder.rows()), (&yolov7_end_to_end::HEAD, None));
+        for (rows, wanted) in [
+            (vec![], vec![]),
+            (vec![row(0.0, 6.0)], vec![centered(0)]),
+            (vec![row(0.0, 20.0), row(0.0, 6.0)], vec![centered(1)]),
+            // Nothing belongs to a picture behind a number below 0.
+            (vec![row(2.0, 6.0), row(-1.0, 6.0), row(0.0, 6.0)], vec![centered(0)]),
+            (vec![row(f32::NAN, 6.0), row(0.0, 6.0)], vec![]),
+        ] {
+            let mut out = Vec::new();
+            decoder.decode(&tensor(&rows), &Thresholds::uniform(ALL_PASS), &mut out).unwrap();
+            assert_eq!(out, wanted, "{first}: {rows:?}");
+        }
+    }
+    // Of several outputs each has as many.
+    let tensors = |count: i64| {
+        let boxes = [6.0, 4.0, 14.0, 16.0].repeat(count as usize);
+        [
+            Tensor::from_slice("labels", &[1, count], &vec![1i64; count as usize]),
+            f32s("boxes", &[1, count, 4], &boxes),
+            f32s("scores", &[1, count], &vec![0.375; count as usize]),
+        ]
+    };
+    let decoder = Decoder::new(None, &descs(&tensors(0)), &small()).unwrap();
+    for count in [2, 0, 3] {
+        let mut out = Vec::new();
+        decoder.decode(&tensors(count), &Thresholds::uniform(ALL_PASS), &mut out).unwrap();
+        assert_eq!(out, (0..count as u32).map(centered).collect::<Vec<_>>());
+    }
+    // Scores for fewer rows than there are boxes give fewer objects.
+    let [labels, boxes, _] = tensors(3);
+    let mut out = Vec::new();
+    decoder
+        .decode(&[labels, boxes, f32s("scores", &[1, 1], &[0.375])], &Thresholds::uniform(ALL_PASS), &mut out)
+        .unwrap();
+    assert_eq!(out, [centered(0)]);
 }
 
 #[test]

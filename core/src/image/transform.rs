@@ -81,6 +81,18 @@ impl Default for InputTransform {
 }
 
 impl InputTransform {
+    /// The same for a tensor of that type, with so many channels.
+    #[doc(hidden)]
+    pub fn of_tensor(mut self, dtype: DType, channels: usize) -> Self {
+        if channels == 1 {
+            self.colors = Colors::Gray;
+        }
+        if dtype == DType::U8 {
+            self.scale = 1.0; // such models normalise by themselves
+        }
+        self
+    }
+
     /// Factor and addend of each channel: element = sample × factor + addend.
     #[doc(hidden)]
     pub fn normalisation(&self) -> [(f32, f32); 3] {

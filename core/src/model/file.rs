@@ -7,9 +7,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 use bytes::Bytes;
 use prost::Message;
 
-use super::contents;
+use super::unusable;
 use crate::error::{Error, ErrorKind, Result};
+use crate::files;
 use crate::onnx::{GraphProto, ModelProto};
+
+/// ONNX files cannot be larger than 2 GiB, and engines of detectors are smaller than that.
+const MAX_FILE: u64 = 8 << 30;
 
 /// A model file, read once for all that loading asks of it. It is not mapped: another process may write to it meanwhile.
 pub struct ModelFile {
@@ -155,6 +159,55 @@ pub(super) fn broken(cause: &str) -> Error {
     Error::new(ErrorKind::Model, "this is not a whole ONNX model")
         .cause(cause)
         .remedy("Check that it is an ONNX file and was copied or exported completely")
+}
+
+/// What to do with a file of another framework.
+fn export_of(path: &Path) -> Option<&'static str> {
+    Some(match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+        "pt" | "pth" => "Export it to ONNX first, with Ultralytics: yolo export model=FILE.pt format=onnx",
+        "safetensors" | "ckpt" | "pkl" => {
+            "These are weights without the network: export the model to ONNX with the program that trained it"
+        }
+        "tflite" | "pb" | "h5" | "keras" => "Convert it to ONNX first, with tf2onnx",
+        "mlmodel" | "mlpackage" | "xml" | "param" => "Export the original model to ONNX instead",
+        _ => return None,
+    })
+}
+
+/// All bytes of a model file.
+fn contents(path: &Path) -> Result<Vec<u8>> {
+    if let Some(export) = export_of(path).filter(|_| path.exists()) {
+        return Err(Error::new(ErrorKind::Model, unusable(path))
+            .cause("it is neither ONNX nor a TensorRT engine")
+            .remedy(export));
+    }
+    let bytes = files::read_regular(path, MAX_FILE).map_err(|error| unreadable(path, error))?;
+    if bytes.is_empty() {
+        return Err(Error::new(ErrorKind::Model, format!("The model file {} is empty", path.display()))
+            .remedy("Export or copy the model again"));
+    }
+    Ok(bytes)
+}
+
+/// A model file that is not there or cannot be read.
+pub fn unreadable(path: &Path, error: std::io::Error) -> Error {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            let missing = Error::new(ErrorKind::NotFound, format!("There is no model file {}", path.display()));
+            match std::env::current_dir() {
+                _ if path.to_str().is_some_and(|path| path.contains("://")) => {
+                    missing.remedy("Give a path as model-file, not a URI")
+                }
+                Ok(folder) if path.is_relative() => {
+                    missing.cause(format!("in {}", folder.display())).remedy("Check the path given as model-file")
+                }
+                _ => missing.remedy("Check the path given as model-file"),
+            }
+        }
+        _ => Error::new(ErrorKind::Read, format!("Cannot read the model file {}", path.display()))
+            .cause(error)
+            .remedy("Check that it is a file that this user may read"),
+    }
 }
 
 #[cfg(test)]

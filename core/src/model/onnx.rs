@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use super::file::broken;
 use super::{FileContents, FileHeader};
 use crate::error::{Error, ErrorKind, Result};
-use crate::onnx::{BFLOAT16, FLOAT16, GraphProto, ValueInfoProto};
+use crate::onnx::{BFLOAT16, FLOAT16, GraphProto, MetadataEntry, ValueInfoProto};
 use crate::tensor::{DType, Dims, TensorDesc};
 
 /// The header of an ONNX file. Errors have a cause; the caller adds the file's name.
@@ -22,7 +22,7 @@ pub fn header(file: &FileContents) -> Result<FileHeader> {
         producer: format!("{} {}", model.producer_name, model.producer_version).trim().to_string(),
         inputs: inputs.map(describe).collect::<Result<_>>()?,
         outputs: graph.output.iter().map(describe).collect::<Result<_>>()?,
-        metadata: model.metadata_props.iter().map(|entry| (entry.key.clone(), entry.value.clone())).collect(),
+        metadata: model.metadata_props.iter().map(MetadataEntry::texts).collect(),
         operators: graph.node.iter().map(|node| node.op_type.clone()).collect(),
         probabilities: Some(probabilities(graph)),
     })

@@ -75,7 +75,7 @@ pub struct ModelProto {
     #[prost(message, repeated, tag = "8")]
     pub opset_import: Vec<OperatorSetIdProto>,
     #[prost(message, repeated, tag = "14")]
-    pub metadata_props: Vec<StringStringEntryProto>,
+    pub metadata_props: Vec<MetadataEntry>,
     #[prost(message, repeated, tag = "25")]
     pub functions: Vec<FunctionProto>,
 }
@@ -98,6 +98,44 @@ pub struct OperatorSetIdProto {
     pub domain: String,
     #[prost(int64, tag = "2")]
     pub version: i64,
+}
+
+/// `StringStringEntryProto` of the metadata. Whoever wrote it may have known nothing of UTF-8, and the model is none the worse.
+#[derive(Clone, PartialEq, Message)]
+pub struct MetadataEntry {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub key: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub value: Bytes,
+}
+
+impl MetadataEntry {
+    /// Key and value, with U+FFFD in place of what is no text.
+    pub fn texts(&self) -> (String, String) {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (text(&self.key), text(&self.value))
+    }
+
+    pub fn is_text(&self) -> bool {
+        [&self.key, &self.value].iter().all(|bytes| std::str::from_utf8(bytes).is_ok())
+    }
+}
+
+/// A file without its metadata, for readers that refuse metadata that are no text.
+pub fn without_metadata(file: Bytes) -> Vec<u8> {
+    /// `ModelProto`, whose parts stay the bytes that they are.
+    #[derive(Clone, PartialEq, Message)]
+    struct BareModel {
+        #[prost(int64, tag = "1")]
+        ir_version: i64,
+        #[prost(bytes = "bytes", tag = "7")]
+        graph: Bytes,
+        #[prost(bytes = "bytes", repeated, tag = "8")]
+        opset_import: Vec<Bytes>,
+        #[prost(bytes = "bytes", repeated, tag = "25")]
+        functions: Vec<Bytes>,
+    }
+    BareModel::decode(file).unwrap_or_default().encode_to_vec()
 }
 
 #[derive(Clone, PartialEq, Message)]

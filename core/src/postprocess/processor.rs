@@ -13,7 +13,7 @@ use super::suppress::device::DeviceDecoder;
 use super::{Instances, PostprocessOptions};
 use crate::cuda::driver::{Context, Fence, Stream, StreamRole};
 use crate::error::{Error, ErrorKind, Result};
-use crate::heads::{BackgroundClass, Decoder, Thresholds};
+use crate::heads::{BackgroundClass, Decoder, Task, Thresholds};
 use crate::image::detections::DeviceDetections;
 use crate::image::geometry::Letterbox;
 use crate::image::keypoints::Keypoints;
@@ -26,7 +26,6 @@ use crate::tensor::{DType, Tensor, TensorDesc, Tensors};
 /// Made for one model; made again when its outputs change.
 pub struct Postprocessor {
     model: Arc<ModelInfo>,
-    outputs: Vec<TensorDesc>,
     /// Width and height of the model's input; boxes may be relative to it.
     input: (u32, u32),
     pub labels: Vec<String>,
@@ -68,7 +67,10 @@ impl Postprocessor {
         hints.background = options.background_class;
         let outputs: Vec<TensorDesc> = tensors.iter().map(|tensor| tensor.desc().clone()).collect();
         model.check_task()?;
-        let decoder = Decoder::new(options.layout, &outputs, &hints)?;
+        let needs_keypoints = hints.task == "pose" || options.layout.is_some_and(|layout| layout.task == Task::Pose);
+        let keypoints_error = model.keypoints_error().filter(|_| needs_keypoints);
+        let decoder =
+            Decoder::new(options.layout, &outputs, &hints).map_err(|error| keypoints_error.unwrap_or(error))?;
         let keypoints = match (decoder.keypoints(), &model.keypoints) {
             (Some(_), Some(keypoints)) => Some(Keypoints { model: Arc::new(keypoints.clone()), values: Vec::new() }),
             _ => None,
@@ -87,7 +89,6 @@ impl Postprocessor {
         let instances = Instances { rotated, keypoints, masks: found, classes, map, ..Instances::default() };
         let mut processor = Postprocessor {
             model: model.clone(),
-            outputs,
             input,
             labels,
             decoder,
@@ -112,8 +113,7 @@ impl Postprocessor {
     pub fn matches(&self, model: &Arc<ModelInfo>, tensors: &[Tensor], letterbox: &Letterbox) -> bool {
         Arc::ptr_eq(&self.model, model)
             && self.input == (letterbox.tensor_width, letterbox.tensor_height)
-            && self.outputs.len() == tensors.len()
-            && self.outputs.iter().zip(tensors).all(|(desc, tensor)| desc == tensor.desc())
+            && self.decoder.pick(tensors).is_ok()
     }
 
     /// Takes over options that changed while playing. On errors everything stays as it was.
@@ -122,7 +122,8 @@ impl Postprocessor {
         self.thresholds =
             thresholds(options.score_threshold, &options.classes, &options.class_thresholds, &self.labels, count)?;
         self.nms.iou_threshold = options.iou_threshold;
-        self.nms.max_detections = (options.max_detections as usize).min(self.decoder.rows());
+        let limit = options.max_detections as usize;
+        self.nms.max_detections = self.decoder.rows().map_or(limit, |rows| limit.min(rows));
         self.nms.class_agnostic = options.class_agnostic;
         if let Some(maps) = &mut self.maps {
             maps.keep(&self.thresholds);
@@ -195,7 +196,8 @@ impl Postprocessor {
     /// What the user may have to set, if neither the model file nor the user contains it.
     pub fn hints(&self, transform: &InputTransform) -> impl Iterator<Item = Error> {
         let names = self.labels.is_empty().then(|| self.model.names_error()).flatten();
-        self.input_hint(transform).into_iter().chain(self.background_hint()).chain(self.layout_hint()).chain(names)
+        let unread = names.into_iter().chain(self.model.metadata_errors());
+        self.input_hint(transform).into_iter().chain(self.background_hint()).chain(self.layout_hint()).chain(unread)
     }
 
     /// For the input.

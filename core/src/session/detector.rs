@@ -139,7 +139,10 @@ impl Detector {
 
     /// The same without a check of the task, for applications that check it later.
     #[doc(hidden)]
-    pub fn unchecked(session: Session, options: PostprocessOptions) -> Self {
+    pub fn unchecked(mut session: Session, options: PostprocessOptions) -> Self {
+        if options.layout.is_some() {
+            session.prepare_for(options.layout);
+        }
         Detector { session, fitted: None, is_fitted: false, options, preprocessor: None, postprocessor: None }
     }
 
@@ -151,7 +154,8 @@ impl Detector {
         &mut self.session
     }
 
-    /// How a frame is converted to the model's input; by default as the model file has it.
+    /// How a frame is converted to the model's input; by default as the model file has it, or as models of the layout in the
+    /// options want it.
     pub fn transform(&self) -> &InputTransform {
         &self.session.request.spec.transform
     }
@@ -163,8 +167,12 @@ impl Detector {
         (self.preprocessor, self.fitted, self.is_fitted) = (None, None, false);
     }
 
-    /// Changes the options from the next frame on.
+    /// Changes the options from the next frame on. Another layout brings the conversion that its models want.
     pub fn set_options(&mut self, options: PostprocessOptions) {
+        if options.layout != self.options.layout {
+            self.session.prepare_for(options.layout);
+            (self.preprocessor, self.fitted, self.is_fitted) = (None, None, false);
+        }
         self.options = options;
     }
 

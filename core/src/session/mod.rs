@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex};
 use crate::backends::{LoadRequest, ModelInstance};
 use crate::cuda::driver::Context;
 use crate::error::{Error, ErrorKind, Result};
+use crate::heads::{HeadFormat, recognise};
 use crate::image::transform::InputSpec;
 use crate::memory::{DevicePool, Pool};
 use crate::tensor::{Element, Tensor, TensorDesc, Tensors, list};
@@ -99,6 +100,7 @@ pub struct Session {
     // Drop order: the backend first, because it waits for the work that uses the other fields.
     backend: Box<dyn ModelInstance>,
     request: LoadRequest,
+    wishes: InputWishes,
     outputs: Vec<TensorDesc>,
     warnings: Vec<Error>,
     pool: Pool,
@@ -109,6 +111,24 @@ pub struct Session {
     buffers: Option<Buffers>,
     /// The caller's addresses that passed the last check.
     checked: Vec<u64>,
+}
+
+/// What the options say of how pictures are prepared.
+#[derive(Clone, Copy)]
+struct InputWishes {
+    chroma: Chroma,
+    mean: Option<[f32; 3]>,
+    std: Option<[f32; 3]>,
+    shortest_edge: u32,
+}
+
+impl InputWishes {
+    fn apply(&self, transform: &mut InputTransform) {
+        transform.chroma = self.chroma;
+        transform.mean = self.mean.unwrap_or(transform.mean);
+        transform.std = self.std.unwrap_or(transform.std);
+        transform.shortest_edge = self.shortest_edge;
+    }
 }
 
 impl Session {
@@ -152,21 +172,19 @@ impl Session {
         } = options;
         let cuda = || Context::of_process(*cuda_device_id);
         let mut request = LoadRequest::new(path.as_ref(), *backend, *input_size, 1, options.clone(), cuda)?;
-        let transform = &mut request.spec.transform;
-        transform.chroma = *chroma_sampling;
-        transform.mean = mean.unwrap_or(transform.mean);
-        transform.std = std.unwrap_or(transform.std);
-        transform.shortest_edge = *shortest_edge;
-        Session::load(request, *upload, loading)
+        let wishes = InputWishes { chroma: *chroma_sampling, mean: *mean, std: *std, shortest_edge: *shortest_edge };
+        wishes.apply(&mut request.spec.transform);
+        Session::load(request, wishes, *upload, loading)
     }
 
-    fn load(request: LoadRequest, upload: Upload, loading: &LoadContext) -> Result<Self> {
+    fn load(request: LoadRequest, wishes: InputWishes, upload: Upload, loading: &LoadContext) -> Result<Self> {
         let backend = request.load(loading)?;
         let device = request.cuda.as_ref().map(DevicePool::new);
         let outputs = request.model().outputs.clone();
         let mut session = Session {
             backend,
             request,
+            wishes,
             outputs,
             warnings: Vec::new(),
             pool: Pool::default(),
@@ -185,7 +203,19 @@ impl Session {
 
     /// The same model for another input size, without reports.
     fn for_tensor(&self, spec: InputSpec) -> Result<Self> {
-        Session::load(self.request.for_tensor(spec), self.upload, &LoadContext::silent())
+        Session::load(self.request.for_tensor(spec), self.wishes, self.upload, &LoadContext::silent())
+    }
+
+    /// Pictures are prepared as models of that layout want them, but for what the options say; without one as the file says.
+    fn prepare_for(&mut self, layout: Option<&HeadFormat>) {
+        let request = &mut self.request;
+        let (_, height, width) = request.spec.chw();
+        let model = request.model();
+        let hints = model.hints((width as u32, height as u32));
+        let layout = layout.or_else(|| recognise(None, &model.outputs, &hints).ok());
+        let mut transform = model.transform(layout);
+        self.wishes.apply(&mut transform);
+        request.spec.transform = transform;
     }
 
     /// The description in the file: labels, task, metadata.

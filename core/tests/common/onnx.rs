@@ -74,6 +74,12 @@ impl Graph {
         self
     }
 
+    /// So that others can be declared.
+    pub fn without_outputs(mut self) -> Self {
+        self.graph().output.clear();
+        self
+    }
+
     pub fn node(mut self, op_type: &str, inputs: &[&str], outputs: &[&str], attributes: Vec<AttributeProto>) -> Self {
         let strings = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
         self.graph().node.push(NodeProto {
@@ -178,8 +184,13 @@ impl Graph {
         self
     }
 
-    pub fn metadata(mut self, key: &str, text: &str) -> Self {
-        self.model.metadata_props.push(StringStringEntryProto { key: key.into(), value: text.into() });
+    pub fn metadata(self, key: &str, text: &str) -> Self {
+        self.metadata_bytes(key, text.as_bytes())
+    }
+
+    /// The same in any encoding.
+    pub fn metadata_bytes(mut self, key: &str, text: &[u8]) -> Self {
+        self.model.metadata_props.push(MetadataEntry { key: key.into(), value: text.into() });
         self
     }
 
@@ -272,7 +283,7 @@ struct ModelProto {
     #[prost(message, optional, tag = "7")]
     graph: Option<GraphProto>,
     #[prost(message, repeated, tag = "14")]
-    metadata_props: Vec<StringStringEntryProto>,
+    metadata_props: Vec<MetadataEntry>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -281,6 +292,14 @@ struct OperatorSetIdProto {
     domain: String,
     #[prost(int64, tag = "2")]
     version: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct MetadataEntry {
+    #[prost(string, tag = "1")]
+    key: String,
+    #[prost(bytes = "vec", tag = "2")]
+    value: Vec<u8>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -15,7 +15,7 @@ use super::threads;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{FileContents, ModelInfo};
 use crate::onnx::cut::{self, Suppression};
-use crate::onnx::{limits, weights};
+use crate::onnx::{MetadataEntry, limits, weights, without_metadata};
 
 pub struct Net {
     parts: Vec<LoadedSubgraph>,
@@ -39,7 +39,11 @@ impl Net {
             cut::cut(file.bytes().clone(), graph)?
         } else {
             let (inputs, outputs) = (names(&model.inputs), names(&model.outputs));
-            vec![cut::Subgraph { onnx: file.into_vec(), inputs, outputs, suppressions: Vec::new() }]
+            let onnx = match file.onnx()?.metadata_props.iter().all(MetadataEntry::is_text) {
+                true => file.into_vec(),
+                false => without_metadata(file.bytes().clone()),
+            };
+            vec![cut::Subgraph { onnx, inputs, outputs, suppressions: Vec::new() }]
         };
         on_a_deep_stack(nodes, || {
             let mut options = ModelOptions::with_all_ops();

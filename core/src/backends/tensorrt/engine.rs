@@ -325,7 +325,8 @@ impl ExecutionContext {
             )
             .cause(format!("how large it is ({dims}) is only known after each run"))
             .remedy(
-                "Export the model without suppression in its graph, which trtnms does, or with outputs of fixed size",
+                "Export the model without suppression in its graph, which trtnms does, or with outputs of fixed size; or run it \
+                 with backend=cpu",
             )),
             None => {
                 Err(heard

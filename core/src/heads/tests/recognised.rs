@@ -4,6 +4,18 @@
 use super::*;
 use crate::image::masks::PrototypeShape;
 
+/// As by paddle2onnx: the scores of four strides, then the distributions, whose names say nothing.
+const PICODET: [&str; 8] = [
+    "transpose_0.tmp_0 f32 1x1600x80",
+    "transpose_2.tmp_0 f32 1x400x80",
+    "transpose_4.tmp_0 f32 1x100x80",
+    "transpose_6.tmp_0 f32 1x25x80",
+    "transpose_1.tmp_0 f32 1x1600x32",
+    "transpose_3.tmp_0 f32 1x400x32",
+    "transpose_5.tmp_0 f32 1x100x32",
+    "transpose_7.tmp_0 f32 1x25x32",
+];
+
 #[test]
 fn models_are_recognised() {
     let e2e = ModelHints { end_to_end: true, ..ultralytics(80, "v10Detect") };
@@ -92,6 +104,24 @@ fn models_are_recognised() {
         (&segment::HEAD, &["output0 f32 1x116x8400", "output1 f32 1x32x160x160"], at(640)),
         (&segment::HEAD, &["output0 f32 1x116x8400", "output1 f32 1x32x160x160"], labelled(80, 640)),
         (&segment_end_to_end::HEAD, &["output0 f32 1x300x38", "output1 f32 1x32x160x160"], at(640)),
+        // YOLOv7 with its own suppression: as declared, and as it comes with 3 objects, with 1 and with none; with 7 labels too.
+        (&yolov7_end_to_end::HEAD, &["output f32 ?x7"], chooses(at(640))),
+        (&yolov7_end_to_end::HEAD, &["output f32 ?x7"], chooses(labelled(7, 640))),
+        (&yolov7_end_to_end::HEAD, &["output f32 3x7"], chooses(at(640))),
+        (&yolov7_end_to_end::HEAD, &["output f32 3x7"], ModelHints { batch: Some(1), ..labelled(80, 640) }),
+        (&yolov7_end_to_end::HEAD, &["output f32 1x7"], chooses(labelled(7, 640))),
+        (&yolov7_end_to_end::HEAD, &["output f32 0x7"], chooses(labelled(80, 640))),
+        (&openvino_ssd::HEAD, &["detection_out f32 1x1x200x7"], at(300)),
+        (&openvino_ssd::HEAD, &["boxes f32 1x1x?x7"], at(300)),
+        (&torchvision::HEAD, &["boxes f32 ?x4", "labels i64 ?", "scores f32 ?"], at(640)),
+        (&torchvision::HEAD, &["boxes f32 0x4", "labels i64 0", "scores f32 0"], at(640)),
+        (&torchvision::HEAD, &["boxes f32 3x4", "labels i64 3", "scores f32 3", "masks f32 3x1x28x28"], at(640)),
+        (&mmdeploy::HEAD, &["dets f32 1x100x5", "labels i64 1x100"], at(640)),
+        (&mmdeploy::HEAD, &["dets f32 ?x?x5", "labels i64 ?x?"], labelled(80, 640)),
+        (&picodet::HEAD, &PICODET, at(320)),
+        (&picodet::HEAD, &PICODET, labelled(80, 320)),
+        // No object in this frame.
+        (&end_to_end::HEAD, &["output0 f32 1x0x6"], ultralytics(80, "Detect")),
         // By their names.
         (
             &efficientnms::HEAD,
@@ -217,18 +247,36 @@ fn models_that_are_not_recognised() {
              the scores of DETR and YOLOS are a softmax, which is not supported.",
         ),
         (&["graph2_flat_predictions f32 ?x7"], at(640), "Export YOLO-NAS with postprocessing=False."),
-        (&["dets f32 1x100x5", "labels i64 1x100"], at(640), "No layout fits"),
+        (&["dets f32 1x100x6", "labels i64 1x100"], at(640), "No layout fits"),
+        // Of one picture, by names of no meaning.
+        (&["2628 f32 ?x4", "2631 i64 ?", "2630 f32 ?"], at(640), "set layout=torchvision on trtnms"),
+        (&["batchno_classid_score_x1y1x2y2 f32 ?x7"], at(640), "without it"),
         // NanoDet's demo for one class, or YOLOX.
         (
             &["output f32 1x3549x33"],
             at(416),
             "fits two layouts: yolox with 28 classes and nanodet with 1 class. Set layout=yolox or layout=nanodet on trtnms.",
         ),
-        // YOLOv7 with its own suppression, as declared, and as it comes with 3 objects and with 1.
-        (&["output f32 ?x7"], ModelHints { batch: Some(1), ..at(640) }, "export it without --end2end"),
-        (&["output f32 3x7"], ModelHints { batch: Some(1), ..at(640) }, "export it without --end2end"),
-        (&["output f32 1x7"], ModelHints { batch: Some(1), ..labelled(80, 640) }, "export it without --end2end"),
-        (&["output f32 3x7"], ModelHints { batch: Some(1), ..labelled(7, 640) }, "export it without --end2end"),
+        (&PICODET[..7], at(320), "No layout fits"),
+        (&PICODET, at(416), "No layout fits"),
+        (
+            &PICODET,
+            labelled(3, 320),
+            "Output transpose_0.tmp_0 f32 1x1600x80 has 80 classes as picodet, against 3 labels.",
+        ),
+        // It may be YOLOv7 with its own suppression, but nothing else speaks for it.
+        (
+            &["output f32 ?x7"],
+            at(640),
+            "--end2end for ONNX Runtime, whose rows are as many as objects, set layout=yolov7-end-to-end",
+        ),
+        (
+            &["output f32 1x7"],
+            ModelHints { batch: Some(1), ..labelled(80, 640) },
+            "set layout=yolov7-end-to-end on trtnms",
+        ),
+        // The same in an order of their own.
+        (&["batchno_classid_score_x1y1x2y2 f32 ?x7"], chooses(at(640)), "No layout fits"),
         // Embeddings.
         (&["output f32 1x128"], at(112), "set layout=classify on trtnms, or a label file with a line for each."),
         (&["features f32 ?x512"], at(112), "an embedding, nothing is to be detected in it"),

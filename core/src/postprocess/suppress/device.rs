@@ -110,10 +110,14 @@ impl DeviceDecoder {
     /// For the tensors that `decoder` reads.
     ///
     /// # Errors
-    /// `Run`, where the GPU has no memory left or cannot load the kernels.
+    /// `Run`, where the GPU has no memory left or cannot load the kernels; `Settings`, for layouts of the CPU alone.
     pub fn new(context: &Context, decoder: &Decoder) -> Result<Self> {
         let head = decoder.head();
         let format = decoder.format();
+        if format.is_for_host() {
+            let what = format!("The layout {format} is decoded on the CPU only, and the model runs on a GPU");
+            return Err(Error::new(ErrorKind::Settings, what).remedy("Set backend=cpu on trtinfer"));
+        }
         let kernel = format.kernel();
         let dtypes: Vec<DType> = decoder.dtypes().collect();
         // Rows with many scores are read by several threads.
@@ -163,7 +167,7 @@ impl DeviceDecoder {
         let mut candidates =
             || CandidateArrays { keys: room(capacity * 8), boxes: room(capacity * 16), classes: room(capacity * 4) };
         let from = candidates();
-        let of_row = (capacity / head.rows) as u32;
+        let of_row = (capacity / head.rows.max(1)) as u32;
         let mut nms_params = NmsParams { from, capacity: capacity as u32, of_row, ..NmsParams::default() };
         if suppress.is_some() {
             nms_params.sorted = candidates();

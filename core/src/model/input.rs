@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What goes into a model: which input takes the picture, the tensor that it wants for a frame, and what the other inputs
+//! hold.
+
+use std::ops::RangeInclusive;
+
+use super::{ModelInfo, unusable};
+use crate::device::Device;
+use crate::error::{Error, ErrorKind, Result};
+use crate::heads::{self, HeadFormat};
+use crate::image::transform::{InputSpec, InputTransform, TensorLayout};
+use crate::tensor::{self, DType, Dims, Element, Tensor, TensorDesc};
+
+/// Widths and heights of inputs that can be served.
+const SIDES: RangeInclusive<u32> = 1..=16384;
+
+/// Pixels of an input: those of an 8K frame, whose tensor takes 400 MiB in f32. A size that is only in the file's
+/// metadata must not be enough to fill the memory.
+const MAX_PIXELS: u64 = 1 << 25;
+
+impl ModelInfo {
+    /// The input that takes the picture.
+    #[doc(hidden)]
+    pub fn image_input(&self) -> &TensorDesc {
+        &self.inputs[self.image]
+    }
+
+    /// What the model wants of a picture's tensor, where that one does not fit.
+    #[doc(hidden)]
+    pub fn misfit(&self, tensor: &TensorDesc) -> Option<&TensorDesc> {
+        let wanted = self.image_input();
+        let mut dims = wanted.dims.clone();
+        dims.0[0] = 1;
+        (tensor.dtype != wanted.dtype || !tensor.dims.fits(&dims)).then_some(wanted)
+    }
+
+    /// The tensor that the model wants for a frame, on that device, if it can be run on `batch` frames at once.
+    ///
+    /// `size` is the user's width and height, needed where the file leaves them open and has no metadata on the size
+    /// it was made for.
+    #[doc(hidden)]
+    pub fn input_spec(&self, size: Option<(u32, u32)>, batch: usize, device: Device) -> Result<InputSpec> {
+        let input = self.image_input();
+        let (h, w) = self.order.sides();
+        let fixed = |i: usize| (input.dims[i] != Dims::DYNAMIC).then_some(input.dims[i]);
+        let wanted = size.or(self.image_size);
+        let width = fixed(w).or(wanted.map(|(width, _)| width.into()));
+        let height = fixed(h).or(wanted.map(|(_, height)| height.into()));
+        let (Some(width), Some(height)) = (width, height) else {
+            return Err(Error::new(
+                ErrorKind::Settings,
+                format!("The model leaves the size of its input open ({input})"),
+            )
+            .remedy({
+                // A side that is fixed stays what it is.
+                let [width, height] = [width, height].map(|side| side.unwrap_or(640));
+                format!("Set input-size, such as input-size={width}x{height}")
+            }));
+        };
+        let side = |length: i64| u32::try_from(length).ok().filter(|length| SIDES.contains(length));
+        let (Some(width), Some(height)) = (side(width), side(height)) else {
+            return Err(Error::new(ErrorKind::Model, format!("it wants an input of {width}x{height} ({input})"))
+                .remedy(format!("Export it with a width and a height from {} to {}", SIDES.start(), SIDES.end()))
+                .about(&unusable(&self.path)));
+        };
+        if u64::from(width) * u64::from(height) > MAX_PIXELS {
+            return Err(Error::new(ErrorKind::Model, format!("it wants an input of {width}x{height} ({input})"))
+                .cause(format!("no input may have more than {MAX_PIXELS} pixels"))
+                .remedy("Set input-size where the model leaves its size open, or export it with a smaller one")
+                .about(&unusable(&self.path)));
+        }
+        if let Some(wish) = size.filter(|&wish| wish != (width, height)) {
+            return Err(Error::new(
+                ErrorKind::Settings,
+                format!("input-size is {}x{}, but the model's input is fixed ({input})", wish.0, wish.1),
+            )
+            .remedy(match fixed(w).and(fixed(h)) {
+                Some(_) => {
+                    "Leave input-size unset, or export the model with that size or with dynamic dimensions".into()
+                }
+                None => format!("Set input-size={width}x{height}, or export the model with dynamic dimensions"),
+            }));
+        }
+        // A size that is fixed in the graph suits the graph.
+        let stride = self.stride.filter(|&stride| stride > 0 && fixed(w).and(fixed(h)).is_none()).unwrap_or(1);
+        if !width.is_multiple_of(stride) || !height.is_multiple_of(stride) {
+            return Err(Error::new(
+                ErrorKind::Settings,
+                format!("An input of {width}x{height} does not suit the model, whose stride is {stride}"),
+            )
+            .remedy("Set input-size to multiples of the stride"));
+        }
+        let batches = input.dims[0];
+        if batches != Dims::DYNAMIC && usize::try_from(batches) != Ok(batch) {
+            return Err(Error::new(
+                ErrorKind::Settings,
+                format!("batch-size is {batch}, but the model takes batches of {batches} ({input})"),
+            )
+            .remedy(format!("Set batch-size={batches} on trtinfer, or export the model with a dynamic batch"))
+            .about(&unusable(&self.path)));
+        }
+
+        let mut dims = input.dims.clone();
+        (dims.0[0], dims.0[h], dims.0[w]) = (1, height.into(), width.into());
+        // What fits no head is for trtnms to complain about, with its properties; the tensors may have another reader.
+        let mut outputs = self.outputs.clone();
+        let rows = outputs.iter_mut().filter_map(|output| output.dims.0.first_mut());
+        // As trtnms gets them.
+        rows.filter(|rows| batch > 1 && **rows == batches).for_each(|rows| *rows = 1);
+        let head = heads::recognise(None, &outputs, &self.hints((width, height))).ok();
+        Ok(InputSpec {
+            device,
+            desc: TensorDesc { name: input.name.clone(), dtype: input.dtype, dims },
+            order: self.order,
+            transform: self.transform(head),
+        })
+    }
+
+    /// What the sides of its input must be multiples of, where it takes any width and height, and so the smallest that
+    /// a frame needs. The file must say so: models that it does not describe may only work at the size they were
+    /// trained for.
+    #[doc(hidden)]
+    pub fn adaptive_stride(&self) -> Option<u32> {
+        let (h, w) = self.order.sides();
+        let dims = &self.image_input().dims;
+        let open = self.inputs.len() == 1 && [h, w].iter().all(|&side| dims[side] == Dims::DYNAMIC);
+        self.stride.filter(|&stride| open && stride > 0)
+    }
+
+    /// How the picture is prepared for this model, should it have that head.
+    #[doc(hidden)]
+    pub fn transform(&self, head: Option<&HeadFormat>) -> InputTransform {
+        let input = self.image_input();
+        let channels = match self.order {
+            TensorLayout::Nchw => input.dims[1],
+            TensorLayout::Nhwc => input.dims[3],
+        };
+        let usual = head.map_or_else(InputTransform::default, |head| head.input);
+        usual.of_tensor(input.dtype, usize::try_from(channels).unwrap_or(0))
+    }
+
+    /// Tensors for the inputs other than the picture, for so many pictures, in the order of `inputs`; `None` for the picture.
+    #[doc(hidden)]
+    pub fn side_inputs(&self, spec: &InputSpec, rows: usize) -> Result<Vec<Option<Tensor>>> {
+        let (_, height, width) = spec.chw();
+        let tensor = |(i, input)| {
+            if i == self.image { Ok(None) } else { side_input(input, rows, width, height).map(Some) }
+        };
+        let tensors: Result<_> = self.inputs.iter().enumerate().map(tensor).collect();
+        tensors.map_err(|error| error.about(&unusable(&self.path)))
+    }
+}
+
+/// Finds the input that takes a picture: 4 dimensions, of which one is 1 or 3 channels.
+pub(super) fn of_pictures(inputs: &[TensorDesc]) -> Result<(usize, TensorLayout)> {
+    let order = |desc: &TensorDesc| {
+        let channels = |i: usize| matches!(desc.dims[i], 1 | 3);
+        let picture = desc.dims.len() == 4 && matches!(desc.dtype, DType::F32 | DType::F16 | DType::U8);
+        match picture {
+            true if channels(1) => Some(TensorLayout::Nchw),
+            true if channels(3) => Some(TensorLayout::Nhwc),
+            _ => None,
+        }
+    };
+    let none = || {
+        let found =
+            if inputs.is_empty() { "and no other".to_string() } else { format!("only {}", tensor::list(inputs)) };
+        Error::new(ErrorKind::Model, format!("it has no input for a picture, {found}"))
+            .remedy("It needs one of f32, f16 or u8 with 4 dimensions, 1x3xHxW or 1xHxWx3")
+    };
+    let (image, order) = inputs.iter().enumerate().find_map(|(i, desc)| Some((i, order(desc)?))).ok_or_else(none)?;
+    match inputs.iter().find(|desc| desc.dims.contains(&0)) {
+        Some(empty) => Err(Error::new(ErrorKind::Model, format!("its input {empty} has no elements"))
+            .remedy("Export it with the size of real pictures, or with dynamic dimensions")),
+        None => Ok((image, order)),
+    }
+}
+
+/// The few other inputs that exported detectors have. Sizes are those of the model's input, so that boxes come back in its
+/// pixels and are mapped to the frame like any others.
+fn side_input(desc: &TensorDesc, rows: usize, width: usize, height: usize) -> Result<Tensor> {
+    let values = match desc.name.as_str() {
+        "orig_target_sizes" => [width, height], // RT-DETR, D-FINE
+        "im_shape" => [height, width],          // PaddleDetection
+        "scale_factor" => [1, 1],
+        _ => {
+            return Err(Error::new(ErrorKind::Model, format!("it has an input whose content is not known, {desc}"))
+                .remedy("Export it with the picture as its only input"));
+        }
+    };
+    if !matches!(desc.dims.first(), Some(&first) if first == Dims::DYNAMIC || usize::try_from(first) == Ok(rows)) {
+        return Err(Error::new(ErrorKind::Model, format!("its input {desc} is not for batches of {rows}"))
+            .remedy("Export it with a dynamic batch in all of its inputs, or set batch-size=1"));
+    }
+    fn fill<T: Element>(name: &str, rows: usize, row: [T; 2]) -> Result<Tensor> {
+        Ok(Tensor::from_slice(name, &[rows as i64, 2], &row.repeat(rows)))
+    }
+    match desc.dtype {
+        DType::I64 => fill(&desc.name, rows, values.map(|value| value as i64)),
+        DType::I32 => fill(&desc.name, rows, values.map(|value| value as i32)),
+        DType::F32 => fill(&desc.name, rows, values.map(|value| value as f32)),
+        _ => Err(Error::new(ErrorKind::Model, format!("its input {desc} is of an unexpected type"))
+            .remedy("Export it with i64, i32 or f32 there")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_picture_is_found_among_inputs() {
+        let sizes = TensorDesc::new("orig_target_sizes", DType::I64, &[-1, 2]);
+        let nchw = TensorDesc::new("images", DType::F32, &[1, 3, 64, 64]);
+        let nhwc = TensorDesc::new("image", DType::U8, &[-1, 64, 64, 3]);
+        assert_eq!(of_pictures(&[sizes.clone(), nchw]).unwrap(), (1, TensorLayout::Nchw));
+        assert_eq!(of_pictures(&[nhwc]).unwrap(), (0, TensorLayout::Nhwc));
+        assert!(of_pictures(std::slice::from_ref(&sizes)).unwrap_err().message().contains("orig_target_sizes i64 ?x2"));
+        let rank3 = TensorDesc::new("images", DType::F32, &[3, 64, 64]);
+        assert!(of_pictures(&[rank3]).is_err());
+        let empty = TensorDesc::new("images", DType::F32, &[1, 3, 0, 64]);
+        assert!(of_pictures(&[empty]).unwrap_err().message().contains("no elements"));
+    }
+
+    #[test]
+    fn side_inputs_hold_the_input_size() {
+        let sizes = TensorDesc::new("orig_target_sizes", DType::I64, &[-1, 2]);
+        assert_eq!(side_input(&sizes, 1, 640, 480).unwrap().as_slice::<i64>().unwrap(), [640, 480]);
+        let fixed = TensorDesc::new("orig_target_sizes", DType::I64, &[1, 2]);
+        assert!(side_input(&fixed, 1, 640, 480).is_ok());
+        let error = side_input(&fixed, 4, 640, 480).unwrap_err();
+        assert!(error.message().contains("i64 1x2 is not for batches of 4"), "{error}");
+        assert_eq!(side_input(&sizes, 2, 640, 480).unwrap().as_slice::<i64>().unwrap(), [640, 480, 640, 480]);
+        assert!(side_input(&TensorDesc::new("prompt", DType::I64, &[1, 7]), 1, 1, 1).is_err());
+    }
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Models whose outputs look like those of another layout: what is found is right, or an error says what to do. None of them may be
+//! decoded wrongly without a word.
+
+use std::path::Path;
+
+use gsttrt_core::image::frame::{Frame, PixelFormat, Plane};
+use gsttrt_core::session::{Detector, SessionOptions, parse_options};
+
+use crate::common::boxes::{Found, Line, SIDE};
+use crate::common::onnx::{F16, F32, Graph, I32, I64};
+use crate::common::{launch, scratch};
+
+/// Left, top, width and height in pixels of the frame.
+type Place = (u32, u32, u32, u32);
+
+/// A model over 64x64 in the making.
+fn picture() -> Graph {
+    Graph::new().input("images", F32, &["1", "3", "64", "64"])
+}
+
+/// An output that is always the same, of these declared dimensions.
+fn declared(graph: Graph, name: &str, elem_type: i32, declared: &[&str], dims: &[i64], values: &[f32]) -> Graph {
+    let weight = format!("{name}_value");
+    let raw = values.iter().flat_map(|&value| match elem_type {
+        I64 => (value as i64).to_le_bytes().to_vec(),
+        I32 => (value as i32).to_le_bytes().to_vec(),
+        F16 => half::f16::from_f32(value).to_le_bytes().to_vec(),
+        _ => value.to_le_bytes().to_vec(),
+    });
+    let graph = graph.weight(&weight, elem_type, dims, raw.collect());
+    graph.node("Identity", &[&weight], &[name], vec![]).output(name, elem_type, declared)
+}
+
+fn floats(graph: Graph, name: &str, dims: &[i64], values: &[f32]) -> Graph {
+    graph.constant(name, dims, values)
+}
+
+/// What is found in a frame of 64x64: class, confidence in percent, place.
+fn found(folder: &Path, graph: Graph, nms: &str) -> Vec<(i32, i32, Place)> {
+    let model = graph.save(&folder.join("model.onnx"));
+    let mut line = Line::new(&model, nms);
+    let of = |found: Found| (found.class, (found.confidence * 100.0).round() as i32, found.rect);
+    let all = line.found().into_iter().map(of).collect();
+    assert_eq!(line.said(), [""; 0]);
+    all
+}
+
+/// The error for a frame.
+fn error(folder: &Path, graph: Graph, nms: &str) -> String {
+    let model = graph.save(&folder.join("model.onnx"));
+    let outcome = launch(&format!(
+        "videotestsrc num-buffers=1 ! video/x-raw,format=RGB,width={SIDE},height={SIDE} ! trtpreprocess ! \
+         trtinfer model-file={model} ! trtnms {nms} ! fakesink"
+    ));
+    outcome.error_text().to_string()
+}
+
+/// Two objects for layouts whose rows are objects: (8, 8) to (24, 24) of class 1 with 0.9, (32, 32) to (64, 48) of class 2 with 0.5.
+const FIRST: (i32, i32, Place) = (1, 90, (8, 8, 16, 16));
+const SECOND: (i32, i32, Place) = (2, 50, (32, 32, 32, 16));
+
+#[test]
+fn seven_columns_of_three_kinds() {
+    let folder = scratch("misread-seven");
+    // YOLOv7's rows; as many labels as columns, and as few rows as pictures, do not make classes of them.
+    let yolov7 = [[0.0, 8.0, 8.0, 24.0, 24.0, 1.0, 0.9], [0.0, 32.0, 32.0, 64.0, 48.0, 2.0, 0.5]];
+    for rows in [1, 2] {
+        let graph =
+            declared(picture(), "output", F32, &["rows", "7"], &[rows, 7], &yolov7.concat()[..7 * rows as usize]);
+        let names = "{0: 'a', 1: 'b', 2: 'c', 3: 'd', 4: 'e', 5: 'f', 6: 'g'}";
+        assert_eq!(found(&folder, graph.metadata("names", names), ""), [FIRST, SECOND][..rows as usize], "{rows}");
+    }
+    // DetectionOutput's, with the order of its own.
+    let ssd = [[0.0, 1.0, 0.9, 0.125, 0.125, 0.375, 0.375], [0.0, 2.0, 0.5, 0.5, 0.5, 1.0, 0.75], [-1.0; 7]];
+    let graph = floats(picture(), "detection_out", &[1, 1, 3, 7], &ssd.concat());
+    assert_eq!(found(&folder, graph, ""), [FIRST, SECOND]);
+    // Another one's order is in the name of the output.
+    let pinto = [[0.0, 1.0, 0.9, 8.0, 8.0, 24.0, 24.0]];
+    let name = "batchno_classid_score_x1y1x2y2";
+    let text = error(&folder, declared(picture(), name, F32, &["rows", "7"], &[1, 7], &pinto.concat()), "");
+    assert!(text.contains("No layout fits") && text.contains("take the export without it"), "{text}");
+    // Classes, by their labels.
+    let scores = [0.0, 0.1, 0.9, 0.2, 0.0, 0.0, 0.0];
+    let graph = floats(picture(), "output", &[1, 7], &scores).metadata("names", "['a','b','c','d','e','f','g']");
+    let model = graph.save(&folder.join("classes.onnx"));
+    let postprocess = parse_options(["class-scores=probabilities", "score-threshold=0.5"]).unwrap().1;
+    let mut detector = Detector::open(&model, &SessionOptions::default(), postprocess).unwrap();
+    let pixels = [128; 64 * 64 * 3];
+    let planes = [Plane { data: &pixels, stride: 64 * 3 }].into_iter().collect();
+    let frame = Frame { format: PixelFormat::Rgb, width: 64, height: 64, planes };
+    assert_eq!(detector.detect(&frame, Default::default()).unwrap().len(), 0);
+    assert_eq!(detector.classes().iter().map(|found| found.class_id).collect::<Vec<_>>(), [2]);
+}
+
+#[test]
+fn boxes_labels_and_scores_of_one_picture() {
+    let folder = scratch("misread-torchvision");
+    let boxes = [8.0, 8.0, 24.0, 24.0, 32.0, 32.0, 64.0, 48.0];
+    let graph = |names: [&str; 3]| {
+        let graph = declared(picture(), names[0], F32, &["n", "4"], &[2, 4], &boxes);
+        let graph = declared(graph, names[1], I64, &["n"], &[2], &[1.0, 2.0]);
+        declared(graph, names[2], F32, &["n"], &[2], &[0.9, 0.5])
+    };
+    assert_eq!(found(&folder, graph(["boxes", "labels", "scores"]), ""), [FIRST, SECOND]);
+    let unnamed = ["2628", "2631", "2630"];
+    let text = error(&folder, graph(unnamed), "");
+    assert!(text.contains("set layout=torchvision on trtnms"), "{text}");
+    assert_eq!(found(&folder, graph(unnamed), "layout=torchvision"), [FIRST, SECOND]);
+    // DETR's have the same names, and a batch.
+    let graph = floats(floats(picture(), "boxes", &[1, 2, 4], &boxes), "scores", &[1, 2], &[0.9, 0.5]);
+    let graph = declared(graph, "labels", I64, &["1", "2"], &[1, 2], &[1.0, 2.0]);
+    assert_eq!(found(&folder, graph, ""), [FIRST, SECOND]);
+}
+
+#[test]
+fn dets_and_labels_of_two_projects() {
+    let folder = scratch("misread-dets");
+    let mmdeploy = [[8.0, 8.0, 24.0, 24.0, 0.9], [32.0, 32.0, 64.0, 48.0, 0.5], [0.0, 0.0, 9.0, 9.0, 0.9]];
+    let graph = declared(picture(), "dets", F32, &["1", "n", "5"], &[1, 3, 5], &mmdeploy.concat());
+    let graph = declared(graph, "labels", I64, &["1", "n"], &[1, 3], &[1.0, 2.0, -1.0]); // -1 is padding
+    assert_eq!(found(&folder, graph, ""), [FIRST, SECOND]);
+    // RF-DETR: centres in 0..1, and logits.
+    let graph = floats(picture(), "dets", &[1, 1, 4], &[0.25, 0.25, 0.25, 0.25]);
+    let graph = floats(graph, "labels", &[1, 1, 3], &[-9.0, 2.197_224_6, -9.0]);
+    assert_eq!(found(&folder, graph, "background-class=none"), [(1, 90, (8, 8, 16, 16))]);
+}
+
+#[test]
+fn half_precision_and_whole_numbers_are_read_as_they_are() {
+    let folder = scratch("misread-types");
+    let yolov7 = [[0.0, 8.0, 8.0, 24.0, 24.0, 1.0, 0.9], [0.0, 32.0, 32.0, 64.0, 48.0, 2.0, 0.5]];
+    let graph = declared(picture(), "output", F16, &["rows", "7"], &[2, 7], &yolov7.concat());
+    assert_eq!(found(&folder, graph, ""), [FIRST, SECOND]);
+    let graph = declared(picture(), "num_dets", I32, &["1", "1"], &[1, 1], &[1.0]);
+    let graph = floats(graph, "det_boxes", &[1, 2, 4], &[8.0, 8.0, 24.0, 24.0, 32.0, 32.0, 64.0, 48.0]);
+    let graph = floats(graph, "det_scores", &[1, 2], &[0.9, 0.5]);
+    let graph = declared(graph, "det_classes", I32, &["1", "2"], &[1, 2], &[1.0, 2.0]);
+    assert_eq!(found(&folder, graph, ""), [FIRST], "only as many rows count as num_dets says");
+}
+
+#[test]
+fn rows_of_unknown_columns_are_refused() {
+    let folder = scratch("misread-refused");
+    for (name, dims, parts) in [
+        // Paddle's suppression: class, score, box.
+        ("multiclass_nms3_0.tmp_0", &[2, 6][..], &["exclude_nms=True"][..]),
+        ("output", &[1, 2, 8], &["No layout fits"]),
+        // A vector that tells faces apart.
+        ("features", &[1, 128], &["No layout fits", "embedding"]),
+        // Heat maps of CenterNet.
+        ("hm", &[1, 80, 16, 16], &["No layout fits"]),
+        // Three maps of YOLOv3, each with its anchors.
+        ("output", &[1, 3, 8, 8, 85], &["No layout fits"]),
+    ] {
+        let values = vec![0.5; dims.iter().product::<i64>() as usize];
+        let text = error(&folder, floats(picture(), name, dims, &values), "");
+        assert!(parts.iter().all(|part| text.contains(part)), "{name}: {text}");
+    }
+}
