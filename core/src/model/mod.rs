@@ -57,6 +57,7 @@ struct FileHeader {
 pub struct ModelInfo {
     pub path: PathBuf,
     /// The program that wrote the file, from its metadata; may be empty.
+    #[doc(hidden)]
     pub producer: String,
     pub inputs: Vec<TensorDesc>,
     pub outputs: Vec<TensorDesc>,
@@ -67,6 +68,7 @@ pub struct ModelInfo {
     /// Input width and height must be multiples of this.
     pub stride: Option<u32>,
     /// Width and height the model was trained or exported for.
+    #[doc(hidden)]
     pub image_size: Option<(u32, u32)>,
     /// The keypoints that it finds, where it finds any.
     pub keypoints: Option<KeypointModel>,
@@ -287,6 +289,12 @@ impl ModelInfo {
         })
     }
 
+    /// The number of pictures that it takes at once, where the file fixes that.
+    #[doc(hidden)]
+    pub fn fixed_batch(&self) -> Option<usize> {
+        usize::try_from(self.image_input().dims[0]).ok()
+    }
+
     /// What the sides of its input must be multiples of, where it takes any width and height, and so the smallest that
     /// a frame needs. The file must say so: models that it does not describe may only work at the size they were
     /// trained for.
@@ -365,9 +373,9 @@ pub fn unreadable(path: &Path, error: std::io::Error) -> Error {
                 _ if path.to_str().is_some_and(|path| path.contains("://")) => {
                     missing.remedy("Give a path as model-file, not a URI")
                 }
-                Ok(folder) if path.is_relative() => {
-                    missing.cause(format!("in {}", folder.display())).remedy("Check the path given as model-file")
-                }
+                Ok(folder) if path.is_relative() => missing
+                    .cause(format!("it was looked for in {}", folder.display()))
+                    .remedy("Check the path given as model-file"),
                 _ => missing.remedy("Check the path given as model-file"),
             }
         }
