@@ -79,7 +79,7 @@ class Detector:
     label_file: a text file with a class name a line, for models without names.
     input_size: (width, height) in pixels, or one number for a square, for models that take any size.
     batch_size: how many images of a list are run at once, for models with a dynamic batch; by default as many as the model fixes, else 1.
-        On a GPU more are faster; on the CPU the time is the same.
+        On a GPU more are faster; on the CPU they are not.
     options: any other option of trtinfer and trtnms, with _ for -, such as max_detections=10, class_thresholds={"car": 0.5},
         precision="fp16", execution_providers="openvino", threads=4.
 
