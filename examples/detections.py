@@ -5,8 +5,10 @@
 GST_PLUGIN_PATH=target/release /usr/bin/python3 examples/detections.py tests/data/sample.mp4 tests/models/shapes.onnx
 """
 
+import signal
 import sys
 
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` may end the program
 if len(sys.argv) != 3:
     sys.exit("Usage: detections.py VIDEO MODEL")
 video, model = sys.argv[1:]

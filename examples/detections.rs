@@ -42,6 +42,9 @@ fn detections(video: &str, model: &str) -> Result<(), Box<dyn std::error::Error>
 }
 
 fn main() -> ExitCode {
+    // `| head` may end the program.
+    // SAFETY: no other thread runs yet, and it is what C programs have.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match &arguments[..] {
         [video, model] => detections(video, model),

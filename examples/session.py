@@ -5,6 +5,7 @@
 LIBRARY is the path of libgsttrt-1.so.0, if the system's loader does not find it."""
 import ctypes
 import json
+import signal
 import sys
 
 
@@ -31,6 +32,7 @@ def describe(tensor):
     return f"{tensor_name(tensor).decode()} {dims}, {tensor_bytes(tensor)} bytes"
 
 
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` may end the program
 if not 2 <= len(sys.argv) <= 3:
     sys.exit("Usage: session.py MODEL [LIBRARY]")
 try:

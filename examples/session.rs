@@ -48,6 +48,9 @@ fn read(picture: &str) -> Result<(usize, usize, Vec<u8>), Box<dyn Error>> {
 }
 
 fn main() -> ExitCode {
+    // `| head` may end the program.
+    // SAFETY: no other thread runs yet, and it is what C programs have.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match &arguments[..] {
         [model, picture] => read(picture).and_then(|(width, height, pixels)| detect(model, &pixels, width, height)),

@@ -8,6 +8,7 @@ before 2.1, whose DLPack cannot say that memory must not be written):
 LIBRARY is the C library; GStreamer finds the plugin with GST_PLUGIN_PATH. FRAMEWORK is another module with from_dlpack,
 such as cupy."""
 import ctypes
+import signal
 import sys
 
 try:
@@ -85,6 +86,7 @@ def main(library, clip, model, framework=None):
         sys.exit("Error: " + message.parse_error()[0].message)
 
 
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` may end the program
 if not 4 <= len(sys.argv) <= 5:
     sys.exit("Usage: tensors.py LIBRARY CLIP MODEL [FRAMEWORK]")
 main(*sys.argv[1:])

@@ -3,8 +3,9 @@
 //! of the error and without waiting forever. The same of the examples without a pipeline; tests/capi.rs tests what
 //! those find, and gst-trt/tests run the program.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use crate::common::{launch, path, scratch, shapes};
 
@@ -52,12 +53,16 @@ impl Example {
         Example::new(language, test, |text| text)
     }
 
-    /// `timeout` ends what waits forever with the status 124.
     fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// `timeout` ends what waits forever with the status 124.
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("timeout");
         command.arg("120").arg(&self.program).args(&self.words).args(arguments).current_dir(&self.folder);
         command.env("GST_PLUGIN_PATH", target()).env("GST_REGISTRY", self.folder.join("registry.bin"));
-        command.output().unwrap()
+        command
     }
 
     fn file(&self, name: &str, bytes: &[u8]) -> String {
@@ -219,6 +224,44 @@ fn python_without_bindings_prints_what_is_missing() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("python3-gi") && !said.contains("Traceback"), "{said}");
+}
+
+/// As with `| head -n 1`, whose reader leaves first. That is no failure to talk of.
+#[track_caller]
+fn ends_silently_without_a_reader(command: &mut Command) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    // `timeout` and shells report the signal as a status.
+    let ended = output.status.signal().map_or(output.status.code(), |signal| Some(128 + signal));
+    assert!(matches!(ended, Some(0 | SIGPIPE)), "{command:?}: {:?}, {}", output.status, text(&output.stderr));
+    assert_eq!(text(&output.stderr), "", "{command:?}");
+}
+
+/// 128 and the number of the signal.
+const SIGPIPE: i32 = 141;
+
+#[test]
+fn the_reader_of_an_example_may_leave_first() {
+    let model = shapes();
+    for language in ["py", "c", "rs"] {
+        let example = Example::plain(language, "reader");
+        ends_silently_without_a_reader(example.command(&[&example.clip(), &model]).env("PYTHONUNBUFFERED", "1"));
+    }
+    let example = Example::plain("py", "reader-tensors");
+    let (clip, library) = (example.clip(), target().join("libgsttrt_capi.so").display().to_string());
+    // A white disc on grey.
+    let is_in_disc = |x: usize, y: usize| x.abs_diff(160).pow(2) + y.abs_diff(160).pow(2) < 3600;
+    let pixels = (0..320 * 320).flat_map(|at| [if is_in_disc(at % 320, at / 320) { 255u8 } else { 96 }; 3]);
+    let picture = example.file("disc.ppm", &b"P6 320 320 255\n".iter().copied().chain(pixels).collect::<Vec<_>>());
+    for arguments in
+        [vec!["examples/tensors.py", &library, &clip, &model], vec!["examples/session.py", &model, &library]]
+    {
+        let mut python = Command::new("/usr/bin/python3");
+        python.arg(path(arguments[0])).args(&arguments[1..]).env("GST_PLUGIN_PATH", target());
+        ends_silently_without_a_reader(python.env("GST_REGISTRY", example.folder.join("registry.bin")));
+    }
+    ends_silently_without_a_reader(Command::new(target().join("examples/session")).args([&model, &picture]));
 }
 
 /// What a program prints that must fail.

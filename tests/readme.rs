@@ -78,6 +78,24 @@ fn pages_show_the_examples_as_they_are() {
     }
 }
 
+/// The page has each function of C and each item of Rust in code.
+#[test]
+fn the_page_on_the_library_names_all_of_it() {
+    let page = std::fs::read_to_string(path("docs/library.md")).unwrap();
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let code = page.split('`').skip(1).step_by(2).flat_map(|code| code.split(|c| !is_part(c)));
+    let named: HashSet<&str> = code.collect();
+    let header = std::fs::read_to_string(path("capi/include/gsttrt.h")).unwrap();
+    let functions = header.split(|c| !is_part(c)).filter(|word| word.starts_with("gst_trt_"));
+    let api = std::fs::read_to_string(path("tests/api.txt")).unwrap();
+    let items = api.lines().filter_map(|line| line.split_once(": ")).map(|(path, _)| path);
+    let items = items.filter(|path| path.starts_with("gsttrt_core::") || path.starts_with("gsttrt::"));
+    let all: HashSet<&str> = functions.chain(items.filter_map(|path| path.rsplit("::").next())).collect();
+    let mut missing: Vec<&&str> = all.difference(&named).collect();
+    missing.sort();
+    assert!(all.len() > 120 && missing.is_empty(), "docs/library.md does not name {missing:?}, of {}", all.len());
+}
+
 // ------------------------------------------------------------------------------------------- pages
 
 /// Targets of links to files of this repository, without those in code.

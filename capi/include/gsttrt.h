@@ -90,8 +90,8 @@ const char *gst_trt_last_error (void);
  * builds an engine, which takes seconds to minutes.
  *
  * options: strings such as "backend=cpu" or "score-threshold=0.5", with NULL after the last; or NULL. Names, ranges and
- * defaults are those of the properties of trtinfer and trtnms, except that cuda-device-id is 0 by default; and of trtpreprocess
- * chroma-sampling, mean, std, shortest-edge and upload. */
+ * defaults are those of the properties of trtinfer and trtnms, except that by default cuda-device-id is 0, and batch-size what the
+ * model fixes, else 1; and of trtpreprocess chroma-sampling, mean, std, shortest-edge and upload. */
 GstTrtStatus gst_trt_session_open (const char *model, const char *const *options, GstTrtSession **session);
 
 /* NULL and closed sessions are ignored. */
@@ -102,6 +102,13 @@ const char *gst_trt_session_backend (GstTrtSession *session);
 
 /* Why backend=auto did not select TensorRT; NULL if it did, if a backend was named, and on errors. Valid until the session is closed. */
 const char *gst_trt_session_reason (GstTrtSession *session);
+
+/* What is to be told of a model that runs all the same, such as an option without effect, or after the first detection, that its layout
+ * is guessed. index counts from 0, and NULL is behind the last one. Valid until the session is closed. */
+const char *gst_trt_session_warning (GstTrtSession *session, size_t index);
+
+/* Pictures that are run at once, at most: the option batch-size, or as many as the model fixes, or 1. 0 on errors. */
+size_t gst_trt_session_batch_size (GstTrtSession *session);
 
 /* The number of classes with names, in the model file or the option label-file; 0 on errors too. */
 size_t gst_trt_session_class_count (GstTrtSession *session);
@@ -136,7 +143,10 @@ size_t gst_trt_tensor_info_bytes (const GstTrtTensorInfo *tensor);
 
 /* Runs the model on the bytes of its input and writes all outputs, in the model's order. count is
  * gst_trt_session_output_count(), and output_bytes are the outputs' sizes. Memory needs no alignment. Nothing is written on
- * errors. */
+ * errors.
+ *
+ * The input may be those of several pictures, one behind the other: they are run in batches, and each output is that of the first
+ * picture, then that of the second, and so on. */
 GstTrtStatus gst_trt_session_run (GstTrtSession *session, const void *input, size_t bytes, void *const *outputs,
                                   const size_t *output_bytes, size_t count);
 
@@ -148,6 +158,14 @@ GstTrtStatus gst_trt_session_detect (GstTrtSession *session, const GstTrtFrame *
  * so far, and have been read when this returns. GST_TRT_LIBRARY if the model does not run on a GPU. */
 GstTrtStatus gst_trt_session_detect_device (GstTrtSession *session, const GstTrtFrame *frame, void *stream,
                                             GstTrtResults **results);
+
+/* The same for count frames, which may differ in format and size, in batches of gst_trt_session_batch_size(): of those that come to
+ * the same size of the model's input. Results are in the order of the frames. On errors all are NULL, and the text begins with
+ * "frames[3]" where that frame is wrong. */
+GstTrtStatus gst_trt_session_detect_batch (GstTrtSession *session, const GstTrtFrame *const *frames, size_t count,
+                                           GstTrtResults **results);
+GstTrtStatus gst_trt_session_detect_device_batch (GstTrtSession *session, const GstTrtFrame *const *frames, size_t count,
+                                                  void *stream, GstTrtResults **results);
 
 /* What a model gives. */
 enum {

@@ -12,7 +12,7 @@ use crate::frame::GstTrtFrame;
 use crate::input;
 use crate::memory::{array, give};
 use crate::results::GstTrtResults;
-use crate::session::{GstTrtSession, SESSIONS, detect};
+use crate::session::{GstTrtSession, SESSIONS, detect, read_frames};
 
 /// See `gsttrt.h`.
 ///
@@ -165,9 +165,32 @@ pub unsafe extern "C" fn gst_trt_session_detect_device(
     // C string. `detect_device_instances` checks the planes, and the host waits in it for the boxes, so all is read
     // when it returns; until then the stream stays. `results` is NULL, which `detect` refuses, or room for a pointer.
     unsafe {
-        detect(session, results, |detector| {
+        detect(session, results, 1, |detector, found| {
             let (frame, color) = input::read("frame", frame)?.on_device()?;
-            detector.detect_device_instances(&frame, color, stream)
+            detector.detect_device_instances(&frame, color, stream).map(|detections| found(0, detections))
+        })
+    }
+}
+
+/// See `gsttrt.h`.
+///
+/// # Safety
+/// * `frames` is NULL or `count` pointers, each as for [`gst_trt_session_detect_device`].
+/// * `stream` as there.
+/// * `results` is NULL or room for `count` pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gst_trt_session_detect_device_batch(
+    session: *mut GstTrtSession,
+    frames: *const *const GstTrtFrame,
+    count: usize,
+    stream: *mut c_void,
+    results: *mut *mut GstTrtResults,
+) -> c_int {
+    // SAFETY: as above, for each frame.
+    unsafe {
+        detect(session, results, count, |detector, found| {
+            let frames = read_frames(frames, count, |frame| frame.on_device())?;
+            detector.detect_device_batch_instances(&frames, stream, found)
         })
     }
 }

@@ -39,13 +39,36 @@ pub(crate) unsafe fn array<'a, T>(name: &str, pointer: *const T, count: usize) -
     if count == 0 {
         return Ok(&[]);
     }
+    check(name, pointer, count)?;
+    // SAFETY: it is not NULL, so there are `count` initialised values for `'a`. That it is aligned and no larger than
+    // a slice may be was checked.
+    Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
+}
+
+/// Room for `count` pointers to results, which are NULL from now on.
+///
+/// # Safety
+/// If `count` is not 0, `pointer` is NULL or points to room for that many, which nothing else uses for `'a`.
+pub(crate) unsafe fn room<'a, T>(name: &str, pointer: *mut *mut T, count: usize) -> Result<&'a mut [*mut T]> {
+    if count == 0 {
+        return Ok(&mut []);
+    }
+    check(name, pointer, count)?;
+    // SAFETY: it is not NULL, so there is room for `count` pointers for `'a`, which are initialised before they become a
+    // slice. That it is aligned and no larger than a slice may be was checked.
+    unsafe {
+        (0..count).for_each(|index| pointer.add(index).write(std::ptr::null_mut()));
+        Ok(std::slice::from_raw_parts_mut(pointer, count))
+    }
+}
+
+/// What can be known of an array.
+fn check<T>(name: &str, pointer: *const T, count: usize) -> Result<()> {
     if pointer.is_null() {
         return Err(null(name));
     }
     if !pointer.is_aligned() || count.checked_mul(size_of::<T>()).is_none_or(|bytes| isize::try_from(bytes).is_err()) {
         return Err(wrong(format!("The argument {name} is no array of {count}")));
     }
-    // SAFETY: it is not NULL, so there are `count` initialised values for `'a`. That it is aligned and no larger than
-    // a slice may be was checked.
-    Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
+    Ok(())
 }

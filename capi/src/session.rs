@@ -8,12 +8,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use gsttrt_core::error::Result;
 use gsttrt_core::postprocess::read_labels;
 use gsttrt_core::session::{Detections, Detector, Session, parse_options};
+use gsttrt_core::tensor::Tensor;
 
 use crate::error::{c_string, contained, done, null, wrong};
 use crate::frame::GstTrtFrame;
 use crate::handles::Handles;
 use crate::input;
-use crate::memory::{array, give, text};
+use crate::memory::{array, give, room, text};
 use crate::results::{GstTrtResults, RESULTS, Results};
 use crate::tensor::{GstTrtTensorInfo, TENSORS, TensorInfo};
 
@@ -26,6 +27,9 @@ pub(crate) static SESSIONS: Handles<Open> = Handles::new("session", "gst_trt_ses
 pub(crate) struct Open {
     backend: CString,
     reason: Option<CString>,
+    batch_size: usize,
+    /// Those that were asked for; more may come, and each stays where it is.
+    warnings: Mutex<Vec<CString>>,
     /// The names of all classes, by id; empty if they have none.
     class_labels: Vec<CString>,
     /// Handles of tensors: the input and then the outputs.
@@ -39,6 +43,8 @@ impl Open {
         Open {
             backend: c_string(session.backend()),
             reason: session.reason().map(c_string),
+            batch_size: session.batch_size(),
+            warnings: Mutex::default(),
             class_labels: labels.iter().map(|label| c_string(label)).collect(),
             tensors: std::iter::once(session.input()).chain(session.outputs()).map(info).collect(),
             detector: Mutex::new(detector(session)),
@@ -63,25 +69,51 @@ impl Open {
     }
 }
 
-/// Detects, and gives the results to the program.
+/// What [`detect`] is told of a frame: its number, and what is in it.
+pub(crate) type Found<'a> = dyn FnMut(usize, Detections<'_>) + 'a;
+
+/// Detects in `count` frames, and gives their results to the program.
 ///
 /// # Safety
-/// `results` is NULL or room for a pointer.
+/// `results` is NULL or room for `count` pointers.
 pub(crate) unsafe fn detect(
     session: *mut GstTrtSession,
     results: *mut *mut GstTrtResults,
-    detect: impl FnOnce(&mut Detector) -> Result<Detections<'_>>,
+    count: usize,
+    detect: impl FnOnce(&mut Detector, &mut Found) -> Result<()>,
 ) -> c_int {
     done(contained(|| {
-        // SAFETY: `results` is NULL, which `give` refuses, or room for a pointer.
-        unsafe { give("results", results, ptr::null_mut())? };
+        // SAFETY: `results` is NULL, which `room` refuses, or room for as many pointers.
+        let results = unsafe { room("results", results, count) }?;
         let open = SESSIONS.find(session)?;
         let mut detector = open.detector();
         detector.session().model().check_task()?;
-        let found = Results::new(detect(&mut detector)?);
-        // SAFETY: as above; it is not NULL.
-        unsafe { give("results", results, RESULTS.add(found)) }
+        let mut found: Vec<Option<Results>> = std::iter::repeat_with(|| None).take(count).collect();
+        detect(&mut detector, &mut |index, detections| found[index] = Some(Results::new(detections)))?;
+        for (to, found) in results.iter_mut().zip(found.into_iter().flatten()) {
+            *to = RESULTS.add(found);
+        }
+        Ok(())
     }))
+}
+
+/// Calls `read` with each frame; errors name it.
+///
+/// # Safety
+/// `frames` is NULL or `count` pointers, each NULL or a `GstTrtFrame` of `struct_size` bytes.
+pub(crate) unsafe fn read_frames<T>(
+    frames: *const *const GstTrtFrame,
+    count: usize,
+    read: impl Fn(GstTrtFrame) -> Result<T>,
+) -> Result<Vec<T>> {
+    // SAFETY: `array` refuses NULL, so there are `count` pointers; they are used here only.
+    let frames = unsafe { array("frames", frames, count) }?;
+    let read = |(index, &frame): (usize, &*const GstTrtFrame)| {
+        // SAFETY: it is NULL, which `input::read` refuses, or as many bytes as its `struct_size`.
+        let frame = unsafe { input::read("frame", frame) }.and_then(&read);
+        frame.map_err(|error| error.about(&format!("frames[{index}]")))
+    };
+    frames.iter().enumerate().map(read).collect()
 }
 
 impl Drop for Open {
@@ -148,6 +180,26 @@ pub extern "C" fn gst_trt_session_backend(session: *mut GstTrtSession) -> *const
 pub extern "C" fn gst_trt_session_reason(session: *mut GstTrtSession) -> *const c_char {
     let reason = contained(|| Ok(SESSIONS.find(session)?.reason.as_ref().map(|reason| reason.as_ptr())));
     reason.ok().flatten().unwrap_or(ptr::null())
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_session_warning(session: *mut GstTrtSession, index: usize) -> *const c_char {
+    let warning = || {
+        let open = SESSIONS.find(session)?;
+        let detector = open.detector();
+        let mut texts = open.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = texts.len();
+        texts.extend(detector.session().warnings()[known..].iter().map(|warning| c_string(&warning.message())));
+        Ok(texts.get(index).map(|text| text.as_ptr()))
+    };
+    contained(warning).ok().flatten().unwrap_or(ptr::null())
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_session_batch_size(session: *mut GstTrtSession) -> usize {
+    contained(|| Ok(SESSIONS.find(session)?.batch_size)).unwrap_or(0)
 }
 
 /// See `gsttrt.h`.
@@ -221,21 +273,33 @@ pub unsafe extern "C" fn gst_trt_session_run(
         }
         let mut detector = open.detector();
         let session = detector.session_mut();
-        session.check_input(bytes)?;
+        let one = session.input().bytes().unwrap_or(bytes);
+        if bytes == 0 || !bytes.is_multiple_of(one) {
+            session.check_input(bytes)?;
+        }
         // SAFETY: `input` is NULL, which `array` refuses, or `bytes` initialised bytes. The run has read them when it
         // returns.
-        let tensors = session.run_bytes(unsafe { array("input", input.cast(), bytes)? })?;
-        let results = || tensors.iter().map(|tensor| tensor.bytes().expect("they are on the host"));
-        for ((tensor, bytes), &size) in tensors.iter().zip(results()).zip(sizes) {
-            if bytes.len() != size {
-                let (desc, has) = (tensor.desc(), bytes.len());
-                return Err(wrong(format!("The output {desc} has {has} bytes, and there is room for {size}")));
+        let inputs: Vec<&[u8]> = unsafe { array("input", input.cast(), bytes)? }.chunks(one).collect();
+        let pictures = session.run_batch(&inputs)?;
+        let bytes_of = |tensor: &Tensor| tensor.bytes().expect("they are on the host").len();
+        for (output, &size) in sizes.iter().enumerate() {
+            let has: usize = pictures.iter().map(|tensors| bytes_of(&tensors[output])).sum();
+            if has != size {
+                let desc = pictures[0][output].desc();
+                let of = if pictures.len() > 1 { format!(" of {} pictures", pictures.len()) } else { String::new() };
+                return Err(wrong(format!("The output {desc}{of} has {has} bytes, and there is room for {size}")));
             }
         }
-        for (bytes, &to) in results().zip(outputs) {
-            // SAFETY: `to` is not NULL, so it has room for its number in `output_bytes`, and that is `bytes.len()`:
-            // both were checked. The source is memory of this library, so they do not overlap.
-            unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to.cast(), bytes.len()) };
+        for (output, &to) in outputs.iter().enumerate() {
+            let mut to = to.cast::<u8>();
+            for bytes in pictures.iter().filter_map(|tensors| tensors[output].bytes()) {
+                // SAFETY: `to` is not NULL, so it has room for its number in `output_bytes`, and that is the sum of these
+                // lengths: both were checked. The source is memory of this library, so they do not overlap.
+                unsafe {
+                    ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+                    to = to.add(bytes.len());
+                }
+            }
         }
         Ok(())
     }))
@@ -258,9 +322,30 @@ pub unsafe extern "C" fn gst_trt_session_detect(
     // as `on_host` requires, and stay until this function returns; the detector keeps none of them. `results` is
     // NULL, which `detect` refuses, or room for a pointer.
     unsafe {
-        detect(session, results, |detector| {
+        detect(session, results, 1, |detector, found| {
             let (frame, color) = input::read("frame", frame)?.on_host()?;
-            detector.detect_instances(&frame, color)
+            detector.detect_instances(&frame, color).map(|detections| found(0, detections))
+        })
+    }
+}
+
+/// See `gsttrt.h`.
+///
+/// # Safety
+/// * `frames` is NULL or `count` pointers, each as for [`gst_trt_session_detect`].
+/// * `results` is NULL or room for `count` pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gst_trt_session_detect_batch(
+    session: *mut GstTrtSession,
+    frames: *const *const GstTrtFrame,
+    count: usize,
+    results: *mut *mut GstTrtResults,
+) -> c_int {
+    // SAFETY: as above, for each frame.
+    unsafe {
+        detect(session, results, count, |detector, found| {
+            let frames = read_frames(frames, count, |frame| frame.on_host())?;
+            detector.detect_batch_instances(&frames, found)
         })
     }
 }

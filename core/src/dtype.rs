@@ -72,6 +72,7 @@ impl FromStr for DType {
 /// A Rust type that tensors hold.
 pub trait Element: bytemuck::Pod {
     const DTYPE: DType;
+    #[doc(hidden)]
     fn to_f32(self) -> f32;
 }
 

@@ -143,6 +143,20 @@ macro_rules! field {
 
 field! { bool: Flag i32: Int u32: UInt u64: UInt64 f32: Float Option<PathBuf>: Path String: Text }
 
+/// A number that may be left out; by default that is 0.
+impl SettingField for Option<i32> {
+    fn value(&self) -> OptionValue {
+        OptionValue::Int(self.unwrap_or_default())
+    }
+
+    fn set(&mut self, name: &str, value: OptionValue) -> Result<()> {
+        let mut number = 0;
+        number.set(name, value)?;
+        *self = Some(number);
+        Ok(())
+    }
+}
+
 impl<T: Choices> SettingField for T {
     fn value(&self) -> OptionValue {
         OptionValue::Choice(self.word())

@@ -55,6 +55,7 @@ impl Tensor {
     ///
     /// # Panics
     /// If the buffer is smaller than `desc` says, or `desc` has open dimensions.
+    #[doc(hidden)]
     pub fn in_buffer(desc: TensorDesc, buffer: PooledBuffer) -> Self {
         let bytes = desc.bytes().expect("a tensor has fixed dimensions");
         match buffer.kind() {

@@ -4,7 +4,7 @@
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use common::onnx::{F32, Graph};
 use common::{command, expect_failure, files, launch, lines, sample, scratch, shapes, text};
@@ -56,6 +56,23 @@ fn boxes_become_lines_and_a_video() {
 
     let video = folder.join("sample-boxes.mp4");
     launch(&format!("filesrc location={} ! decodebin ! fakesink", video.display()));
+}
+
+/// As with `| head -n 1`. The video is not whole then, so it is not kept.
+#[test]
+fn a_reader_of_lines_that_leaves_ends_the_program() {
+    let folder = scratch("detect-reader");
+    for sources in [vec![sample()], vec![sample(), sample()]] {
+        let mut detecting = command(&folder);
+        detecting.arg("detect").args(&sources).args(["--model", &shapes(), "--json", "-"]);
+        let mut child = detecting.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(128 + 13), "as if SIGPIPE had ended it: {said}");
+        assert!(!said.contains("Error") && !said.contains("JSON lines"), "{said}");
+        assert!(!files(&folder).iter().any(|file| file.ends_with(".mp4")), "{:?}", files(&folder));
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ import argparse
 import os
 import shlex
 import sys
+from typing import Any
 
 from . import Error, __version__, detect, plugin_path
 
@@ -17,7 +18,7 @@ def env() -> None:
 
 def lines(source: str, model: str, options: list[str]) -> None:
     """A JSON object for each frame, as `gst-trt detect --json` writes them."""
-    settings: dict[str, str] = {}
+    settings: dict[str, Any] = {}
     for option in options:
         name, equals, value = option.partition("=")
         if not equals:

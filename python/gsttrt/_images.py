@@ -7,7 +7,7 @@ import ctypes
 import os
 from ctypes import c_void_p
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Union
+from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Protocol, Union
 
 import numpy
 
@@ -81,13 +81,20 @@ class Image(NamedTuple):
         return frame
 
 
-def read(given: Any, color: str) -> tuple[list[Image], bool]:
-    """The images, and whether a list of them was given."""
+def check_color(color: str) -> None:
     if not isinstance(color, str) or (color, 3) not in FORMATS:
         raise InputError(f'color is {color!r}. Use "bgr", the order of OpenCV, or "rgb".')
-    if isinstance(given, (list, tuple)):
-        return [read_one(each, color) for each in given], True
-    return [read_one(given, color)], False
+
+
+def several(given: Any) -> Iterator[Any]:
+    """The images of a list, a generator and the like; one image is an error."""
+    shape = getattr(given, "shape", None)
+    if isinstance(given, (str, os.PathLike)) or hasattr(given, "convert") or (shape is not None and len(shape) in (2, 3)):
+        raise InputError("One image is given, and a list of images is needed. Use detector(image) for one.")
+    try:
+        return iter(given)
+    except TypeError as error:
+        raise InputError(f"An object of type {type(given).__name__} is no list of images.") from error
 
 
 def read_one(given: Any, color: str) -> Image:
@@ -101,9 +108,10 @@ def read_one(given: Any, color: str) -> Image:
         return of_array(numpy.from_dlpack(given), color)
     if hasattr(given, "convert"):  # Pillow's
         return of_array(numpy.asarray(given.convert("RGB")), "rgb")
+    many = " detector.batch() takes what gives one image after the other." if hasattr(given, "__next__") else ""
     raise InputError(
         f"An object of type {type(given).__name__} is no image. Give an array of uint8 with the shape (height, width, 3), a path, or a "
-        "list of these."
+        f"list of these.{many}"
     )
 
 

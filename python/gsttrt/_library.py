@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import difflib
+import itertools
 import os
 import re
 import sys
@@ -13,6 +14,7 @@ from ctypes import c_char_p, c_float, c_int, c_int64, c_size_t, c_uint32, c_uint
 from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, Mapping, Union
 
+from ._options import OF_TRACKER, AllOptions
 from .errors import BY_STATUS, Error, LibraryError, SettingsError
 
 FOLDER = Path(__file__).resolve().parent / "lib"
@@ -49,6 +51,8 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "session_close": (None, c_void_p),
     "session_backend": (c_char_p, c_void_p),
     "session_reason": (c_char_p, c_void_p),
+    "session_warning": (c_char_p, c_void_p, c_size_t),
+    "session_batch_size": (c_size_t, c_void_p),
     "session_class_count": (c_size_t, c_void_p),
     "session_class_label": (c_char_p, c_void_p, c_uint32),
     "session_input": (c_void_p, c_void_p),
@@ -57,6 +61,8 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "session_run": (c_int, c_void_p, c_void_p, c_size_t, c_void_p, c_void_p, c_size_t),
     "session_detect": (c_int, c_void_p, c_void_p, c_void_p),
     "session_detect_device": (c_int, c_void_p, c_void_p, c_void_p, c_void_p),
+    "session_detect_batch": (c_int, c_void_p, c_void_p, c_size_t, c_void_p),
+    "session_detect_device_batch": (c_int, c_void_p, c_void_p, c_size_t, c_void_p, c_void_p),
     "tensor_info_name": (c_char_p, c_void_p),
     "tensor_info_type": (c_int, c_void_p),
     "tensor_info_rank": (c_size_t, c_void_p),
@@ -174,8 +180,13 @@ ELSEWHERE = {
 NO_OPTION = re.compile(r"There is no option “(.*?)”\. Use (.*?)\.?$", re.S)
 
 
+# Those that are called in another way in the library, where they are not parts of paths and other words.
+HYPHENATED = {name.replace("_", "-"): name for name in AllOptions.__optional_keys__ | OF_TRACKER if "_" in name} | {"model-file": "model"}
+OPTIONS = re.compile(rf"(?<![\w/.-])({'|'.join(sorted(HYPHENATED))})(?![\w/-]|\.\w)")
+
+
 @contextmanager
-def named_as_in_python(given: Iterable[str], hint: str = "") -> Iterator[None]:
+def named_as_in_python() -> Iterator[None]:
     """Lets errors call options as they are called in Python."""
     try:
         yield
@@ -186,12 +197,21 @@ def named_as_in_python(given: Iterable[str], hint: str = "") -> Iterator[None]:
             known = [each.replace("-", "_") for each in re.findall(r"[a-z][a-z0-9-]*", unknown[2])]
             near = ELSEWHERE.get(name) or next(iter(difflib.get_close_matches(name, known, 1)), None)
             meant = f" Did you mean {near}?" if near else ""
-            text = f"There is no option {name}.{meant}{hint} The options are {', '.join(known)}."
-        for option in (*given, "model_file"):
-            python = "model" if option == "model_file" else option
-            # Not in paths and other words.
-            text = re.sub(rf"(?<![\w/.-]){re.escape(option.replace('_', '-'))}(?![\w/-]|\.\w)", python, text)
-        raise type(error)(text) from None
+            text = f"There is no option {name}.{meant} The options are {', '.join(known)}."
+        raise type(error)(renamed(text)) from None
+
+
+def renamed(text: str) -> str:
+    """A text of the library that calls options as they are called in Python, where there are no elements to set them on."""
+    text = OPTIONS.sub(lambda option: HYPHENATED[option[1]], text)
+    text = re.sub(r"\bOn trt[a-z]+, ([a-z])", lambda first: first[1].upper(), text)
+    return re.sub(r" on trt[a-z]+( and trt[a-z]+)*\b", "", text)
+
+
+def told(session: c_void_p, first: int = 0) -> list[str]:
+    """What is to be told of a model that runs all the same, from the one with that number on."""
+    found = (library.session_warning(session, index) for index in itertools.count(first))
+    return [renamed(text.decode()) for text in itertools.takewhile(lambda text: text is not None, found)]
 
 
 def texts(options: Mapping[str, Option | None]) -> Any:

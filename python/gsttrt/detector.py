@@ -4,27 +4,36 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
+import logging
 import os
-from ctypes import c_void_p
-from typing import TYPE_CHECKING, Any, Mapping, Sequence, overload
+import re
+import warnings
+from ctypes import POINTER, c_void_p
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Sequence, cast, overload
 
 import numpy
 
 from . import _images
-from ._library import Handle, Option, library, named_as_in_python, texts
+from ._library import Frame, Handle, Option, library, named_as_in_python, texts, told
 from .errors import Error, InputError, NotFoundError, SettingsError
 from .result import Result
 
 if TYPE_CHECKING:
     from typing import Literal
 
+    from typing_extensions import Unpack
+
     from ._images import ImageLike
-
-    Path = str | os.PathLike[str]
-    Backend = Literal["auto", "tensorrt", "onnxruntime", "rten", "cpu"]
+    from ._options import Backend, DetectorOptions, Path, Size
 
 
-def open_session(model: Path, input_size: tuple[int, int] | int | str | None, options: Mapping[str, Option | None]) -> Handle:
+LOG = logging.getLogger("gsttrt")
+# How an error of the library begins that is about one frame of several.
+OF_FRAME = re.compile(r"frames\[(\d+)\]: ")
+
+
+def open_session(model: Path, input_size: Size | None, options: Mapping[str, Option | None]) -> Handle:
     """Loads a model."""
     try:
         path = os.fsencode(model)
@@ -33,12 +42,12 @@ def open_session(model: Path, input_size: tuple[int, int] | int | str | None, op
     if b"\0" in path:
         raise NotFoundError(f"There is no model file {os.fspath(model)!r}: no path contains a zero byte.")
     given, session = {**options, "input_size": size_text(input_size)}, c_void_p()
-    with named_as_in_python(given):
+    with named_as_in_python():
         library.check(library.session_open(path, texts(given), ctypes.byref(session)))
     return Handle(session, library.session_close)
 
 
-def size_text(size: tuple[int, int] | int | str | None) -> str | None:
+def size_text(size: Size | None) -> str | None:
     if size is None or isinstance(size, str):
         return size
     sides = (size, size) if isinstance(size, (int, numpy.integer)) else size
@@ -69,10 +78,13 @@ class Detector:
     classes: names or ids of the classes that are wanted, such as ["person", "car"].
     label_file: a text file with a class name a line, for models without names.
     input_size: (width, height) in pixels, or one number for a square, for models that take any size.
+    batch_size: how many images of a list are run at once, for models with a dynamic batch; by default as many as the model fixes, else 1.
+        On a GPU more are faster; on the CPU they are not.
     options: any other option of trtinfer and trtnms, with _ for -, such as max_detections=10, class_thresholds={"car": 0.5},
         precision="fp16", execution_providers="openvino", threads=4.
 
-    What is wrong with model and options is raised here: the model runs once on a black image.
+    What is wrong with model and options is raised here: the model runs once on a black image. An option that has no effect where the model
+    runs is a warning, such as precision on the CPU.
 
     A detector may be used by several threads; they take turns. To run in parallel, make a detector for each.
     """
@@ -86,17 +98,19 @@ class Detector:
         iou_threshold: float | None = None,
         classes: str | Sequence[str | int] | None = None,
         label_file: Path | None = None,
-        input_size: tuple[int, int] | int | str | None = None,
-        **options: Option | None,
+        input_size: Size | None = None,
+        batch_size: int | None = None,
+        **options: Unpack[DetectorOptions],
     ) -> None:
-        named = {
+        named: dict[str, Option | None] = {
             "backend": backend,
+            "batch_size": batch_size,
             "score_threshold": score_threshold,
             "iou_threshold": iou_threshold,
             "classes": classes,
             "label_file": label_file,
         }
-        given = {**named, **options}
+        given = {**named, **cast(Any, options)}
         self._session = open_session(model, input_size, given)
         session = self._session.value
         self._path = os.fspath(model)
@@ -106,14 +120,21 @@ class Detector:
         count = library.session_class_count(session)
         self._names = {index: library.session_class_label(session, index).decode() for index in range(count)}
         self._input_shape = dimensions(library.session_input(session))
-        self._try(given)
+        self._batch_size: int = library.session_batch_size(session)
+        without_effect = told(session)
+        for text in without_effect:
+            warnings.warn(text, stacklevel=2)
+        self._try()
+        self._notes = told(session, len(without_effect))
+        for text in self._notes:
+            LOG.info(text)
 
-    def _try(self, given: Mapping[str, Option | None]) -> None:
+    def _try(self) -> None:
         """Detects once, so that what does not fit the model is an error now, and the first image takes no longer than the second."""
         sides = self._input_shape[2:4] if self._input_shape[1:2] in ((1,), (3,), (4,)) else self._input_shape[1:3]
         height, width = sides if len(sides) == 2 else (64, 64)
         try:
-            with named_as_in_python(given):
+            with named_as_in_python():
                 self(numpy.zeros((height, width, 3), numpy.uint8))
         except Error:
             self.close()
@@ -139,13 +160,24 @@ class Detector:
         """The shape of the model's input."""
         return self._input_shape
 
+    @property
+    def notes(self) -> list[str]:
+        """What is guessed because the model's file does not say it, such as its layout. The logger "gsttrt" has it too, as INFO."""
+        return list(self._notes)
+
+    @property
+    def batch_size(self) -> int:
+        """How many images of a list are run at once, at most."""
+        return self._batch_size
+
+    # A text is a sequence of texts too, but the path of one image.
     @overload
-    def __call__(self, image: list[ImageLike] | tuple[ImageLike, ...], *, color: Literal["bgr", "rgb"] = ...) -> list[Result]: ...
+    def __call__(self, image: ImageLike, *, color: Literal["bgr", "rgb"] = ...) -> Result: ...  # type: ignore[overload-overlap]
 
     @overload
-    def __call__(self, image: ImageLike, *, color: Literal["bgr", "rgb"] = ...) -> Result: ...
+    def __call__(self, image: Sequence[ImageLike], *, color: Literal["bgr", "rgb"] = ...) -> list[Result]: ...
 
-    def __call__(self, image: Any, *, color: str = "bgr") -> Result | list[Result]:
+    def __call__(self, image: Any, *, color: Literal["bgr", "rgb"] = "bgr") -> Result | list[Result]:
         """What the model finds.
 
         image: one of
@@ -156,13 +188,54 @@ class Detector:
             the path of an image, or an image of Pillow, which must be installed.
         color: "bgr", the order of OpenCV's channels, or "rgb"; not used for paths and images of Pillow.
 
-        The images of a list are run one after the other. They may have any sizes; the first of another size takes longer.
+        The images of a list are run batch_size at once, and may have any sizes; batch() gives one result after the other.
         """
-        images, is_batch = _images.read(image, color)
-        results = [self._detect(each) for each in images]
-        return results if is_batch else results[0]
+        _images.check_color(color)
+        if isinstance(image, Sequence) and not isinstance(image, (str, bytes)):
+            return list(self.batch(image, color=color))
+        return self._run_one(_images.read_one(image, color))
 
-    def _detect(self, image: _images.Image) -> Result:
+    def batch(self, images: Iterable[ImageLike], *, color: Literal["bgr", "rgb"] = "bgr") -> Iterator[Result]:
+        """What the model finds in each of many images, in their order.
+
+        >>> for path, result in zip(paths, detector.batch(paths)):
+        ...     print(path, result.names)
+
+        images: a list, an array (n, height, width, 3), or anything else that gives images, such as a generator. No more of them are read
+            than are run at once: batch_size, of those that come to the same size of the model's input.
+        color: as of detector(image).
+
+        An image that cannot be used is an error that names it, after the results of those before it.
+        """
+        _images.check_color(color)
+        return self._in_batches(_images.several(images), color, self._batch_size)
+
+    def _in_batches(self, images: Iterator[Any], color: str, size: int) -> Iterator[Result]:
+        first, failed = 0, None
+        while failed is None:
+            read: list[_images.Image] = []
+            try:
+                for given in itertools.islice(images, size):
+                    read.append(self._read(given, color, first + len(read)))
+            except Exception as error:  # of an image, or of what gives them: first come the results of those before
+                failed = error
+            if not read:
+                break
+            # Those on the GPU are ready on streams, of which a call knows one.
+            for _, group in itertools.groupby(read, lambda image: (image.is_on_gpu, image.stream)):
+                together = list(group)
+                yield from self._run(together, first)
+                first += len(together)
+        if failed is not None:
+            raise failed
+
+    def _read(self, given: Any, color: str, index: int) -> _images.Image:
+        try:
+            return _images.read_one(given, color)
+        except Error as error:
+            raise type(error)(f"images[{index}]: {error}") from error
+
+    def _run_one(self, image: _images.Image) -> Result:
         frame, found = image.frame(), c_void_p()
         arguments = (self._session.value, ctypes.byref(frame))
         if image.is_on_gpu:
@@ -171,6 +244,28 @@ class Detector:
             status = library.session_detect(*arguments, ctypes.byref(found))
         library.check(status)
         return Result(Handle(found, library.results_free), image)
+
+    def _run(self, images: list[_images.Image], first: int) -> Iterator[Result]:
+        """Images that are all on the host, or on one stream of the GPU; the number of the first one is for errors."""
+        frames, found = [image.frame() for image in images], (c_void_p * len(images))()
+        pointers = (POINTER(Frame) * len(images))(*(ctypes.pointer(frame) for frame in frames))
+        arguments = (self._session.value, pointers, len(images))
+        if images[0].is_on_gpu:
+            status = library.session_detect_device_batch(*arguments, images[0].stream, found)
+        else:
+            status = library.session_detect_batch(*arguments, found)
+        try:
+            library.check(status)
+        except Error as error:
+            wrong = OF_FRAME.match(str(error))
+            if wrong is None:
+                raise
+            before, cause = int(wrong[1]), str(error)[wrong.end() :]
+            if before:
+                yield from self._run(images[:before], first)
+            raise type(error)(f"images[{first + before}]: {cause}") from None
+        # All of them now: they belong to no one else.
+        yield from [Result(Handle(c_void_p(value), library.results_free), image) for value, image in zip(found, images)]
 
     def close(self) -> None:
         """Frees the model. Its results stay valid."""

@@ -4,19 +4,23 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import warnings
 from ctypes import c_size_t, c_void_p
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy
 
-from ._library import Option, library
+from ._library import Option, library, told
+from ._options import OF_DETECTOR
 from .detector import dimensions, open_session
-from .errors import InputError
+from .errors import InputError, SettingsError
 
 if TYPE_CHECKING:
-    import os
-
     from numpy.typing import NDArray
+    from typing_extensions import Unpack
+
+    from ._options import Backend, ModelOptions, Path, Size
 
 # By GstTrtType.
 DTYPES = ("float32", "float16", "uint8", "int8", "int32", "int64", "bool")
@@ -38,18 +42,26 @@ class Session:
     >>> outputs = session(numpy.zeros(session.input.shape, session.input.dtype))
     >>> outputs["output0"]
 
-    model, input_size and options: as of Detector.
+    model, input_size, batch_size and options: as of Detector, without those for its images and objects, such as score_threshold.
     """
 
     def __init__(
         self,
-        model: str | os.PathLike[str],
+        model: Path,
         *,
-        input_size: tuple[int, int] | int | str | None = None,
-        **options: Option | None,
+        backend: Backend | None = None,
+        input_size: Size | None = None,
+        batch_size: int | None = None,
+        **options: Unpack[ModelOptions],
     ) -> None:
-        self._session = open_session(model, input_size, options)
-        value = self._session.value
+        given: dict[str, Option | None] = {name.replace("-", "_"): value for name, value in cast(Any, options).items()}
+        if useless := [name for name in given if name in OF_DETECTOR]:
+            raise SettingsError(f"{useless[0]} has no effect: a Session gives the outputs as they are. Use Detector, or leave it out.")
+        given.update(backend=backend, batch_size=batch_size)
+        self._session = open_session(model, input_size, given)
+        self._path, value = os.fspath(model), self._session.value
+        for text in told(value):
+            warnings.warn(text, stacklevel=2)
         self.backend: str = library.session_backend(value).decode()
         """What runs the model: "tensorrt", "onnxruntime" or "rten"."""
         self.input: TensorInfo = info(library.session_input(value))
@@ -58,16 +70,26 @@ class Session:
         self.outputs: list[TensorInfo] = [info(library.session_output(value, index)) for index in range(count)]
         """In the model's order. Dimensions that are dynamic have the values of a first run on zeros."""
 
+        self.batch_size: int = library.session_batch_size(value)
+        """How many images are run at once, at most."""
+
     def __call__(self, array: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """The outputs by name. The array has the shape and type of `input`; nothing is scaled or converted."""
+        """The outputs by name. The array has the shape and type of `input`; nothing is scaled or converted.
+
+        The first dimension may also be the number of several images: they are run batch_size at once, and it is that of the outputs then.
+        """
         given = numpy.asarray(array)
-        if (given.shape, str(given.dtype)) != (self.input.shape, self.input.dtype):
+        wanted = self.input
+        if given.shape[1:] != wanted.shape[1:] or not given.shape or not given.shape[0] or str(given.dtype) != wanted.dtype:
             raise InputError(
-                f"The array has the shape {given.shape} and the type {given.dtype}, and the model's input {self.input.name} is "
-                f"{self.input.shape} {self.input.dtype}. Use reshape and astype."
+                f"The array has the shape {given.shape} and the type {given.dtype}, and the model's input {wanted.name} is "
+                f"{wanted.shape} {wanted.dtype}, of which several may be joined. Use reshape and astype."
             )
         given = numpy.ascontiguousarray(given)
-        outputs = {each.name: numpy.empty(each.shape, each.dtype) for each in self.outputs}
+        images = given.shape[0]
+        if images > 1 and (whole := next((each for each in self.outputs if each.shape[:1] != (1,)), None)):
+            raise InputError(f"The output {whole.name} has the shape {whole.shape}, without a row for each image. Give one image at a time.")
+        outputs = {each.name: numpy.empty((images, *each.shape[1:]) if images > 1 else each.shape, each.dtype) for each in self.outputs}
         count = len(outputs)
         addresses = (c_void_p * count)(*(each.ctypes.data for each in outputs.values()))
         sizes = (c_size_t * count)(*(each.nbytes for each in outputs.values()))
@@ -86,6 +108,10 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{each.name} {'x'.join(map(str, each.shape))}" for each in (self.input, *self.outputs))
+        return f"<Session {self._path}: {self.backend}, {shapes}>"
 
 
 def info(tensor: c_void_p) -> TensorInfo:

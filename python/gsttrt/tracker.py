@@ -6,12 +6,18 @@ from __future__ import annotations
 import ctypes
 from ctypes import c_void_p
 from numbers import Real
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy
 
-from ._library import Handle, Option, library, named_as_in_python, texts
+from ._library import Handle, library, named_as_in_python, texts
 from .errors import InputError
 from .result import Result
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._options import TrackerOptions
 
 NANOSECONDS = 1_000_000_000
 # A frame in three years.
@@ -37,11 +43,11 @@ class Tracker:
     A detector with a low score_threshold, such as 0.1, lets faint objects keep their ids.
     """
 
-    def __init__(self, tracker: str | None = None, *, fps: float = 30.0, **options: Option | None) -> None:
+    def __init__(self, tracker: str | None = None, *, fps: float = 30.0, **options: Unpack[TrackerOptions]) -> None:
         if not is_number(fps) or not SLOWEST <= fps < NANOSECONDS:
             raise InputError(f"fps is {fps!r}. Give the frames a second, such as 30.")
-        handle, given = c_void_p(), {"tracker": tracker, **options}
-        with named_as_in_python(given):
+        handle, given = c_void_p(), {"tracker": tracker, **cast(Any, options)}
+        with named_as_in_python():
             library.check(library.tracker_new(texts(given), ctypes.byref(handle)))
         self._handle = Handle(handle, library.tracker_free)
         self._duration = round(NANOSECONDS / fps)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Iterator, Sequence
 from urllib.parse import unquote, urlsplit
@@ -13,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 import numpy
 
 from . import _images
-from ._library import Option
+from ._options import OF_TRACKER
 from .detector import Detector
 from .errors import InputError, LibraryError, NotFoundError, ReadError, SettingsError
 from .result import Result
@@ -21,15 +22,15 @@ from .tracker import Tracker
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from typing_extensions import Unpack
+
+    from ._options import AllOptions
 
     Source = str | os.PathLike[str]
 
 IMAGES = {".jpg", ".jpeg", ".jpe", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pnm", ".jp2"}
 # Schemes of streams that do not wait for their reader.
 LIVE = ("rtsp", "rtp:", "udp:", "srt:", "rist:", "rtmp")
-
-# Options of Tracker that detect() is given by mistake.
-TRACKING = {"track_thresh", "high_thresh", "match_thresh", "iou_thresh", "lost_after", "fps"}
 
 PIPELINE = (
     "uridecodebin name=source ! videoconvert ! video/x-raw,format=BGR ! videoflip video-direction=auto ! appsink name=out sync=false "
@@ -46,7 +47,7 @@ def detect(
     model: Source | Detector,
     *,
     tracker: str | Tracker | None = None,
-    **options: Option | None,
+    **options: Unpack[AllOptions],
 ) -> Iterator[tuple[NDArray[numpy.uint8], Result]]:
     """The frames of a video, or images, and what the model finds in each.
 
@@ -55,34 +56,47 @@ def detect(
 
     source: a video, an address such as rtsp://camera/stream, or 0 for the first camera, which GStreamer with its Python bindings reads, or
         OpenCV where these are missing; or an image, a folder of images, a pattern such as "photos/*.jpg", or a list of images, which
-        Pillow reads. Videos of phones are turned upright. Live streams skip frames where the model
-        is slower.
+        Pillow reads. Videos of phones are turned upright. Live streams skip frames where the model is slower.
     model: as of Detector, or a Detector.
     tracker: "bytetrack" and so on as of Tracker, or a Tracker: then results have track_id.
-    options: as of Detector.
+    options: as of Detector. With batch_size=8, frames of files and images are run 8 at once; those of live streams one by one.
 
     Frames are (height, width, 3) uint8, in the order blue, green, red. What is wrong with source or model is raised here, what is wrong
     with a frame when it is read.
     """
     frames = open_source(source)
-    given = {name.replace("-", "_"): value for name, value in options.items()}
-    if wrong := TRACKING.intersection(given):
+    given: dict[str, Any] = {name.replace("-", "_"): value for name, value in options.items()}
+    if wrong := OF_TRACKER.intersection(given):
         name = sorted(wrong)[0]
         raise SettingsError(f'{name} is an option of the tracker. Give tracker=gsttrt.Tracker("bytetrack", {name}={given[name]!r}).')
-    detector = model if isinstance(model, Detector) else Detector(model, **given)  # type: ignore[arg-type]
+    detector = model if isinstance(model, Detector) else Detector(model, **given)
     if options and detector is model:
         raise InputError(f"There is a detector already, which does not take {', '.join(options)}. Give these options to Detector().")
     following = Tracker(tracker) if isinstance(tracker, str) else tracker
     if following is not None and not isinstance(following, Tracker):
         raise InputError(f'An object of type {type(tracker).__name__} is no tracker. Give "bytetrack", or a Tracker.')
-    return results(frames, detector, following)
+    # A frame of a live stream does not wait for others.
+    return results(frames, detector, following, 1 if is_live(source) else detector.batch_size)
 
 
-def results(frames: Iterator[Any], detector: Detector, tracker: Tracker | None) -> Iterator[tuple[NDArray[numpy.uint8], Result]]:
-    for frame, time in frames:
-        result = detector(frame)
-        result.time = time
+def results(
+    frames: Iterator[Any], detector: Detector, tracker: Tracker | None, together: int
+) -> Iterator[tuple[NDArray[numpy.uint8], Result]]:
+    waiting: deque[tuple[NDArray[numpy.uint8], float | None]] = deque()
+
+    def images() -> Iterator[NDArray[numpy.uint8]]:
+        for frame in frames:
+            waiting.append(frame)
+            yield frame[0]
+
+    for result in detector._in_batches(images(), "bgr", together):
+        frame, result.time = waiting.popleft()
         yield frame, tracker.update(result) if tracker else result
+
+
+def is_live(source: Source | int | Sequence[Source]) -> bool:
+    """Whether it does not wait for its reader."""
+    return isinstance(source, int) or (isinstance(source, str) and source.startswith(LIVE))
 
 
 def open_source(source: Source | int | Sequence[Source]) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
@@ -100,7 +114,7 @@ def open_source(source: Source | int | Sequence[Source]) -> Iterator[tuple[NDArr
         return read_images(paths)
     text = os.fspath(source)
     if "://" in text:
-        return play(text, AHEAD if not text.startswith(LIVE) else NEWEST)
+        return play(text, NEWEST if is_live(text) else AHEAD)
     path = Path(text)
     if path.is_dir():
         return read_images(images_in(path))
@@ -146,10 +160,10 @@ def read_images(paths: list[Path]) -> Iterator[tuple[NDArray[numpy.uint8], None]
 def gstreamer() -> Any:
     """The module Gst, initialised."""
     try:
-        import gi  # type: ignore[import-not-found]
+        import gi
 
         gi.require_version("Gst", "1.0")
-        from gi.repository import Gst  # type: ignore[import-not-found]
+        from gi.repository import Gst  # pyright: ignore[reportAttributeAccessIssue]
     except (ImportError, ValueError) as error:
         raise LibraryError(
             f"Videos are read by GStreamer, whose Python bindings are not here: {error}. On Debian and Ubuntu: apt install python3-gi "

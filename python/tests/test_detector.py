@@ -27,7 +27,7 @@ def test_a_detector_tells_what_it_is(detector):
     assert detector.names == {0: "disc", 1: "box"}
     assert detector.input_shape == (1, 3, 512, 512)
     assert repr(detector).endswith("shapes.onnx: rten, input 1x3x512x512, 2 classes>")
-    with gsttrt.Detector(model("shapes"), backend="auto", execution_providers="cpu") as automatic:
+    with gsttrt.Detector(model("shapes"), backend="auto") as automatic:
         assert automatic.backend in ("rten", "onnxruntime", "tensorrt")
         assert automatic.backend == "tensorrt" or automatic.reason
 
@@ -148,6 +148,8 @@ def test_what_does_not_fit_the_model_is_an_error_at_once(tmp_path):
         gsttrt.Detector(model("shapes"), backend="rten", classes=["person"])
     with pytest.raises(gsttrt.SettingsError, match="layout"):
         gsttrt.Detector(model("shapes"), backend="rten", layout="ssd")
+    with pytest.raises(gsttrt.LibraryError, match="with ort_library or ORT_DYLIB_PATH"):
+        gsttrt.Detector(model("shapes"), backend="onnxruntime", ort_library="/nowhere.so")
     for wrong in (7, None, b"a\0"):
         with pytest.raises(gsttrt.Error):
             gsttrt.Detector(wrong)

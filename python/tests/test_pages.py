@@ -47,6 +47,13 @@ def test_code_of_the_pages_runs(furnished, page, code):
     exec(compile(code.replace('"person", "car"', '"disc"'), page, "exec"), {})
 
 
+def test_the_package_has_right_types(tmp_path):
+    pytest.importorskip("mypy")
+    options = ["--config-file", str(ROOT / "python/pyproject.toml"), "--no-error-summary", "--cache-dir", str(tmp_path / "cache")]
+    run = subprocess.run([sys.executable, "-m", "mypy", *options, "-p", "gsttrt"], capture_output=True, text=True, cwd=tmp_path)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
 def test_code_of_the_pages_has_right_types(tmp_path):
     pytest.importorskip("mypy")
     checked = [code for page, code in PYTHON if "gsttrt" in code and "gi.repository" not in code]
@@ -69,6 +76,26 @@ import gsttrt, numpy
 detector = gsttrt.Detector("a.onnx", input_size=320)
 detector("a.jpg").xyxy, detector(Path("a.jpg")).xyxy, detector(numpy.zeros((9, 9, 3), numpy.uint8)).xyxy
 detector(["a.jpg", Path("b.jpg")])[0].names
+frames = [numpy.zeros((9, 9, 3), numpy.uint8)]
+paths = ("a.jpg", "b.jpg")
+detector(frames)[0].names, detector(paths)[0].names, detector(list(paths), color="rgb")[0].names
+for each in detector.batch(frames):
+    each.names
+for each in detector.batch(Path(path) for path in paths):
+    each.names
+outputs = gsttrt.Session("a.onnx", batch_size=4)(numpy.zeros((4, 3, 9, 9), numpy.float32))
+outputs["a"].shape, gsttrt.Tracker("iou").update(detector("a.jpg")).track_id
+for frame, found in gsttrt.detect(0, detector, tracker="iou"):
+    frame.shape, found.xyxy[0], found.time
+detector.batch(3)  # type: ignore[arg-type]
+detector([3])  # type: ignore[list-item]
+gsttrt.Detector("a.onnx", precision="fp16", score_threshold=0.4, class_thresholds={"car": 0.5}, threads=2)
+gsttrt.Detector("a.onnx", score_thresold=0.4)  # type: ignore[call-arg]
+gsttrt.Detector("a.onnx", threads="two")  # type: ignore[arg-type]
+gsttrt.Session("a.onnx", score_threshold=0.4)  # type: ignore[call-arg]
+gsttrt.Tracker("iou", track_tresh=0.4)  # type: ignore[call-arg]
+gsttrt.detect("a.mp4", "a.onnx", classes=["person"], batch_size=8, mask_output="map")
+gsttrt.detect(1.5, detector)  # type: ignore[arg-type]
 detector("a.jpg")[0].plot().shape
 for each in detector("a.jpg"):
     each.save("a.png")
@@ -76,6 +103,18 @@ detector(3)  # type: ignore[call-overload]
 detector("a.jpg", color="hsv")  # type: ignore[call-overload]
 gsttrt.Detector("a.onnx", backend="gpu")  # type: ignore[arg-type]
 """
+
+
+def test_the_page_names_all_that_is_public():
+    page = (ROOT / "docs/python.md").read_text(encoding="utf-8")
+    code = " ".join([*re.findall(r"```\w*\n(.*?)```", page, re.S), *re.findall(r"`([^`\n]+)`", page)])
+    named = set(re.findall(r"\w+", code))
+    session = gsttrt.Session(model("shapes-cls"), backend="rten")
+    result = gsttrt.Detector(model("shapes"), backend="rten")(numpy.zeros((9, 9, 3), numpy.uint8))
+    public = set(gsttrt.__all__)
+    for each in (gsttrt.Detector, gsttrt.Tracker, gsttrt.Map, gsttrt.Probs, gsttrt.TensorInfo, session, result):
+        public |= {name for name in dir(each) if not name.startswith("_")} - set(dir(tuple))
+    assert len(public) > 50 and sorted(public - named) == []
 
 
 def test_the_commands_of_the_page_run(furnished):

@@ -208,12 +208,8 @@ impl TrtInfer {
     /// Warns of properties that have no effect with this backend; one that must have its effect is an error.
     fn refuse_what_has_no_effect(&self, backend: &dyn Backend) -> Result<()> {
         let settings = self.settings.lock().unwrap().clone();
-        let (names, owners) = settings.without_effect(backend);
-        if let Some(option) = settings.insists(&names) {
-            return Err(messages::not_heeded(option, &owners, backend));
-        }
-        if !names.is_empty() {
-            self.obj().post_warning(&messages::without_effect(&names, &owners, backend));
+        if let Some(warning) = settings.without_effect(backend)? {
+            self.obj().post_warning(&warning);
         }
         Ok(())
     }

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use gsttrt_core::backends::Backend;
-use gsttrt_core::backends::options::BackendOption;
 use gsttrt_core::error::{Error, ErrorKind};
 use gsttrt_core::tensor::{Dims, TensorDesc};
 
@@ -24,31 +23,6 @@ pub fn frames_in_cuda_memory(backend: &dyn Backend, reason: Option<&str>) -> Err
     Error::new(ErrorKind::Negotiation, "Cannot use frames in CUDA memory")
         .cause(format!("the new model would run on {}{reason}", backend.title()))
         .remedy("Put cudadownload before trtpreprocess, or give a model that TensorRT can run")
-}
-
-/// An option that must have an effect has none with this backend.
-pub fn not_heeded(option: &BackendOption, owners: &[&dyn Backend], backend: &dyn Backend) -> Error {
-    let (name, value) = (option.spec.name, option.insists.unwrap_or_default());
-    let what = format!("{name}={value} needs {}, and the model runs on {}", titles(owners), backend.title());
-    Error::new(ErrorKind::Settings, what).remedy(format!("Set {name}={}, or {}", option.default, to_see_why(owners)))
-}
-
-/// Properties that have no effect with this backend.
-pub fn without_effect(names: &[&str], owners: &[&dyn Backend], backend: &dyn Backend) -> Error {
-    let one = names.len() == 1;
-    let (has, they, belong) = if one { ("has", "it", "belongs") } else { ("have", "they", "belong") };
-    Error::new(ErrorKind::Settings, format!("{} {has} no effect", names.join(", ")))
-        .cause(format!("the model runs on {}, and {they} {belong} to {}", backend.title(), titles(owners)))
-        .remedy(format!("Set {}, or leave what is named here unset", to_see_why(owners)))
-}
-
-fn titles(owners: &[&dyn Backend]) -> String {
-    owners.iter().map(|owner| owner.title()).collect::<Vec<_>>().join(" or ")
-}
-
-fn to_see_why(owners: &[&dyn Backend]) -> String {
-    let set = owners.iter().map(|owner| format!("backend={} to see why {} does not run", owner.name(), owner.title()));
-    set.collect::<Vec<_>>().join(", or ")
 }
 
 pub fn missing_tensor() -> Error {

@@ -92,10 +92,7 @@ impl ReplaceRequest {
             in_use.map_or_else(|| element.upgrade().ok_or_else(messages::gone)?.imp().context(), Ok)
         };
         let request = UnreadModel::new(&self.settings, cuda)?.describe()?;
-        let (names, owners) = self.settings.without_effect(request.backend);
-        if let Some(option) = self.settings.insists(&names) {
-            return Err(messages::not_heeded(option, &owners, request.backend));
-        }
+        self.settings.without_effect(request.backend)?;
         // Nothing between would download them.
         let caps = element.upgrade().and_then(|element| element.sink_pad().current_caps());
         if request.backend.device() == Device::Host && caps.is_some_and(|caps| caps::is_cuda(&caps)) {

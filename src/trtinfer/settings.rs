@@ -6,11 +6,11 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use gst::prelude::*;
-use gsttrt_core::backends::options::{BackendOption, Options};
-use gsttrt_core::backends::{self, BACKENDS, Backend, BackendPreference, PREFERENCE, Placement};
-use gsttrt_core::device::Device;
+use gsttrt_core::backends::options::Options;
+use gsttrt_core::backends::{self, Backend, BackendPreference, PREFERENCE, Placement, effect};
+use gsttrt_core::error::{Error, Result};
 use gsttrt_core::image::options::INPUT_SIZE;
-use gsttrt_core::options::{OptionKind, OptionValue, Setting, setting};
+use gsttrt_core::options::{OptionKind, Setting, setting};
 
 use crate::gst::options::{MUTABLE_PLAYING, MUTABLE_READY};
 use crate::gst::property::{PropertyTable, property};
@@ -148,11 +148,6 @@ pub static PROPERTIES: LazyLock<PropertyTable<Settings>> = LazyLock::new(|| {
     PropertyTable::new(properties)
 });
 
-/// The option of a backend that a property is.
-fn option(name: &str) -> Option<&'static BackendOption> {
-    backends::all_options().find(|option| option.spec.name == name)
-}
-
 impl Settings {
     /// How long a frame may wait for others to fill its batch.
     pub fn latency(&self) -> Duration {
@@ -172,28 +167,13 @@ impl Settings {
         file.is_some_and(|file| Placement::is_for_gpu(file, self.backend, &self.options))
     }
 
-    /// Properties that are not at their defaults and have no effect with this backend, and the backends where they have.
-    pub fn without_effect(&self, backend: &dyn Backend) -> (Vec<&'static str>, Vec<&'static dyn Backend>) {
-        let ignored: Vec<&BackendOption> =
-            backends::all_options().filter(|option| self.options.has(option) && !backend.has(option)).collect();
-        let mut names: Vec<&str> = ignored.iter().map(|option| option.spec.name).collect();
-        let is_on_gpu = |other: &dyn Backend| other.device() == Device::Cuda;
-        let wants_gpu = backend.device() == Device::Host && self.cuda_device_id >= 0;
-        if wants_gpu {
-            names.push("cuda-device-id");
-        }
-        let owns = |other: &&dyn Backend| {
-            let is_on_gpu = is_on_gpu(*other);
-            ignored.iter().any(|option| other.has(option)) || wants_gpu && is_on_gpu
-        };
-        (names, BACKENDS.iter().copied().filter(owns).collect())
-    }
-
-    /// The first of these options that must have an effect as it is set.
-    pub fn insists(&self, names: &[&str]) -> Option<&'static BackendOption> {
-        let insists =
-            |option: &&BackendOption| option.insists.map(OptionValue::Choice) == Some(self.options.get(option));
-        names.iter().filter_map(|name| option(name)).find(insists)
+    /// A warning of properties that are not at their defaults and have no effect with this backend, if there are any.
+    ///
+    /// # Errors
+    /// `Settings`, where one of them must have its effect.
+    pub fn without_effect(&self, backend: &dyn Backend) -> Result<Option<Error>> {
+        let for_gpus: &[&str] = if self.cuda_device_id >= 0 { &["cuda-device-id"] } else { &[] };
+        effect::without_effect(&self.options, for_gpus, backend)
     }
 
     /// The first property by which models of these settings are not the same, with both values.
@@ -244,25 +224,19 @@ mod tests {
             assert_eq!(settings.options.get(option), option.spec.parse(text).unwrap(), "{}", option.spec.name);
             assert_eq!(PROPERTIES.get(&settings, option.spec.name).serialize().unwrap(), text);
         }
-        assert!(!with("engine-cache", "").options.has(option("engine-cache").unwrap()), "as if unset");
+        let engine_cache = backends::all_options().find(|option| option.spec.name == "engine-cache").unwrap();
+        assert!(!with("engine-cache", "").options.has(engine_cache), "as if unset");
         assert_eq!(with("backend", "cpu").backend, BackendPreference::Named("cpu"));
     }
 
     #[test]
-    fn options_that_a_backend_ignores_are_named() {
+    fn properties_that_a_backend_ignores_are_named() {
         gst::init().unwrap();
-        let of = |settings: &Settings, backend: &dyn Backend| {
-            let (names, owners) = settings.without_effect(backend);
-            (names.join(" "), owners.iter().map(|owner| owner.name()).collect::<Vec<_>>().join(" "))
-        };
-        assert_eq!(of(&Settings::default(), &rten::Rten), (String::new(), String::new()));
-        let mut settings = with("cuda-graph", "on");
-        settings.cuda_device_id = 0;
-        assert_eq!(of(&settings, &rten::Rten), ("cuda-graph cuda-device-id".into(), "tensorrt".into()));
-        assert_eq!(of(&settings, &tensorrt::TensorRt), (String::new(), String::new()));
-        let names = ["cuda-device-id", "precision", "cuda-graph"];
-        assert_eq!(settings.insists(&names).map(|option| option.spec.name), Some("cuda-graph"));
-        assert!(with("cuda-graph", "off").insists(&names).is_none());
+        let said = |settings: &Settings| settings.without_effect(&rten::Rten).unwrap().map(|text| text.message());
+        assert_eq!(said(&Settings::default()), None);
+        let settings = Settings { cuda_device_id: 0, ..with("precision", "fp16") };
+        assert!(said(&settings).unwrap().starts_with("precision, cuda-device-id have no effect"));
+        assert!(settings.without_effect(&tensorrt::TensorRt).unwrap().is_none());
     }
 
     #[test]

@@ -137,7 +137,11 @@ fn main() -> Result<()> {
     row("copy_input_to_device", copied, run);
     row("copy_output_to_host", read, run);
 
-    let cuda = if session.backend() == "tensorrt" { Some(Context::primary(options.cuda_device_id)?) } else { None };
+    let cuda = if session.backend() == "tensorrt" {
+        Some(Context::primary(options.cuda_device_id.unwrap_or_default())?)
+    } else {
+        None
+    };
     if let Some(cuda) = &cuda {
         let (stream, input) = (Stream::new(cuda)?, Buffer::device(cuda, bytes)?);
         let results = outputs.iter().map(|desc| Buffer::device(cuda, desc.bytes().expect("fixed")));

@@ -246,7 +246,7 @@ fn record_runs(model: &str, properties: &[String], streams: u64) -> gsttrt_core:
     for _ in 1..streams {
         sessions.push(Session::open(model, &options)?);
     }
-    let cuda = Context::primary(options.cuda_device_id)?;
+    let cuda = Context::primary(options.cuda_device_id.unwrap_or_default())?;
     let memory =
         |desc: &TensorDesc| Buffer::device(&cuda, desc.bytes().expect("a session's tensors have fixed dimensions"));
     let inputs = (0..INPUTS).map(|_| memory(sessions[0].input())).collect::<gsttrt_core::error::Result<Vec<_>>>()?;

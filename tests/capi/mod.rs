@@ -24,7 +24,7 @@ use gsttrt_core::dlpack;
 use gsttrt_core::error::ErrorKind;
 use gsttrt_core::tensor::{DType, Tensor};
 
-use crate::common::onnx::{F32, Graph, U8};
+use crate::common::onnx::{F32, Graph, U8, brightness};
 use crate::common::{path, scratch, shapes};
 
 /// Where the library that applications load was built, next to this test.

@@ -150,6 +150,87 @@ fn classes_have_names() {
 }
 
 #[test]
+fn frames_of_a_list_have_results_in_their_order() {
+    let model = brightness("n").metadata("end2end", "True").save(&scratch("capi-list").join("n.onnx"));
+    let session = open(&model, &["backend=rten", "batch-size=2", "score-threshold=0"]).unwrap();
+    assert_eq!(gst_trt_session_batch_size(session), 2);
+    let levels = [10u8, 250, 90, 30, 170];
+    let pixels = levels.map(|level| vec![level; SIDE * SIDE * 3]);
+    let frames = pixels.each_ref().map(|pixels| frame(pixels));
+    let mut pointers = frames.each_ref().map(|frame| &raw const *frame);
+    let mut results = [ptr::dangling_mut(); 5];
+    let detect = |frames: *const *const GstTrtFrame, count, to: &mut [*mut GstTrtResults; 5]| unsafe {
+        gst_trt_session_detect_batch(session, frames, count, to.as_mut_ptr())
+    };
+    assert_eq!(detect(pointers.as_ptr(), 5, &mut results), 0, "{}", last_error());
+    for (results, level) in results.into_iter().zip(levels) {
+        let confidence = gst_trt_results_confidence(results, 0);
+        assert!((confidence - f32::from(level) / 255.0).abs() < 1e-5, "{confidence} of {level}");
+        gst_trt_results_free(results);
+    }
+    assert_eq!(detect(ptr::null(), 0, &mut results), 0, "none of none");
+
+    let mut spoilt = frames[2];
+    spoilt.strides[0] = 9;
+    for (wrong, says) in [(&raw const spoilt, "frames[2]: "), (ptr::null(), "frames[2]: The argument frame is NULL")] {
+        pointers[2] = wrong;
+        results = [ptr::dangling_mut(); 5];
+        assert_eq!(detect(pointers.as_ptr(), 5, &mut results), 7);
+        assert!(last_error().starts_with(says), "{}", last_error());
+        assert_eq!(results, [ptr::null_mut(); 5], "no handle comes with an error");
+    }
+    results = [ptr::dangling_mut(); 5];
+    assert_eq!(detect(ptr::null(), 5, &mut results), 7);
+    assert_eq!((last_error().as_str(), results), ("The argument frames is NULL.", [ptr::null_mut(); 5]));
+    assert_eq!(detect(pointers.as_ptr(), usize::MAX, &mut results), 7);
+    assert!(last_error().contains("no array of"), "{}", last_error());
+    let null = unsafe { gst_trt_session_detect_batch(session, pointers.as_ptr(), 5, ptr::null_mut()) };
+    assert_eq!((null, last_error().as_str()), (7, "The argument results is NULL."));
+    let status = unsafe {
+        gst_trt_session_detect_device_batch(session, pointers.as_ptr(), 2, ptr::null_mut(), results.as_mut_ptr())
+    };
+    assert_eq!((status, results[0]), (5, ptr::null_mut()), "there is no GPU");
+    gst_trt_session_close(session);
+    assert_eq!(gst_trt_session_batch_size(session), 0);
+}
+
+#[test]
+fn several_inputs_run_at_once() {
+    let dims = &["n", "3", "2", "2"];
+    let graph = Graph::new().input("images", U8, dims).output("same", U8, dims);
+    let graph = graph.node("Identity", &["images"], &["same"], Vec::new());
+    let session = open(&graph.save(&scratch("capi-inputs").join("n.onnx")), &["backend=rten", "batch-size=2"]).unwrap();
+    let input: Vec<u8> = (0..36).collect();
+    let mut output = [0u8; 36];
+    let out = output.as_mut_ptr().cast::<c_void>();
+    let run = |bytes: usize, room: usize| unsafe {
+        gst_trt_session_run(session, input.as_ptr().cast(), bytes, &out, &room, 1)
+    };
+    assert_eq!(run(36, 36), 0, "{}", last_error());
+    assert_eq!(output[..], input);
+    for (bytes, room, says) in [(35, 35, "12 elements, and 35 are given"), (0, 12, "0 are given"), (36, 12, "36 bytes")]
+    {
+        assert_eq!(run(bytes, room), 7);
+        assert!(last_error().contains(says), "{}", last_error());
+    }
+    gst_trt_session_close(session);
+}
+
+#[test]
+fn warnings_are_told() {
+    let warning = |session, index| text(gst_trt_session_warning(session, index)).map(str::to_string);
+    let session = open(&one_box("capi-warnings"), &["backend=rten", "precision=fp16"]).unwrap();
+    let said = warning(session, 0).unwrap();
+    assert!(said.starts_with("precision has no effect: the model runs on the CPU (rten)"), "{said}");
+    assert_eq!((warning(session, 1), warning(session, usize::MAX)), (None, None));
+    assert!(finds(session) && warning(session, 0) == Some(said));
+    gst_trt_session_close(session);
+    assert_eq!(warning(session, 0), None);
+    let (code, error) = open(&one_box("capi-insists"), &["backend=rten", "cuda-graph=on"]).unwrap_err();
+    assert!(code == 1 && error.contains("cuda-graph=on needs TensorRT"), "{error}");
+}
+
+#[test]
 fn threads_take_turns() {
     let session = open(&one_box("capi-threads"), &["backend=rten"]).unwrap().addr();
     std::thread::scope(|scope| {

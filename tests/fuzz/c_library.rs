@@ -238,6 +238,8 @@ fn calls_of_the_c_library() {
             9 => {
                 check_text(gst_trt_session_backend(session));
                 check_text(gst_trt_session_reason(session));
+                check_text(gst_trt_session_warning(session, random.one_of(&INDICES)));
+                gst_trt_session_batch_size(session);
                 check_text(gst_trt_session_class_label(session, random.one_of(&SIDES)));
                 let tensor = gst_trt_session_output(session, random.one_of(&INDICES));
                 for tensor in [tensor, gst_trt_session_input(session), ptr::without_provenance(3)] {
@@ -255,6 +257,15 @@ fn calls_of_the_c_library() {
                 if unsafe { check(gst_trt_session_detect(session, frame, &mut given)) } {
                     found += gst_trt_results_count(given);
                     results.add(given);
+                }
+                let (frames, count) = ([frame; 3], random.one_of(&[3, 2, 0, usize::MAX]));
+                let mut list = [ptr::null_mut(); 3];
+                unsafe {
+                    let device = gst_trt_session_detect_device_batch;
+                    check(device(session, frames.as_ptr(), count, ptr::null_mut(), list.as_mut_ptr()));
+                    if check(gst_trt_session_detect_batch(session, frames.as_ptr(), count, list.as_mut_ptr())) {
+                        list.into_iter().take(count).for_each(|given| results.add(given));
+                    }
                 }
             }
         }

@@ -10,6 +10,7 @@
 
 pub mod batcher;
 mod context_pool;
+pub mod effect;
 mod exit;
 mod host;
 pub mod loader;

@@ -96,12 +96,13 @@ impl Placement {
 
     /// Reads the model's description. `size` is the wish for the width and height of an input that leaves them open, by
     /// default the smallest that frames need where the model allows that; `batch` the maximum of frames that are to be
-    /// run at once.
+    /// run at once, 0 for as many as the file fixes, or else one.
     pub fn describe(self, size: Option<(u32, u32)>, batch: usize) -> Result<LoadRequest> {
         let Placement { file, backend, reason, options, cuda } = self;
         let what = format!("Cannot read the model {}", file.path().display());
         let opened = contained(ErrorKind::Model, &what, || backend.describe(&file, &options, cuda.as_ref()))?;
         let model = opened.info();
+        let batch = if batch == 0 { model.fixed_batch().unwrap_or(1) } else { batch };
         let spec = model.input_spec(size, batch, backend.device())?;
         model.side_inputs(&spec, batch)?; // checked here, before the slow part; the backend makes them again
         let stride = model.adaptive_stride().filter(|_| size.is_none());

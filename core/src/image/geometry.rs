@@ -86,6 +86,7 @@ impl BBox {
     }
 
     /// Intersection over union; 0 where the boxes do not meet.
+    #[doc(hidden)]
     pub fn iou(&self, other: &BBox) -> f32 {
         let width = self.x2.min(other.x2) - self.x1.max(other.x1);
         let height = self.y2.min(other.y2) - self.y1.max(other.y1);

@@ -302,6 +302,7 @@ impl Buffer {
     ///
     /// # Errors
     /// `WrongType`, where it has another size; `Run`, where a GPU fails.
+    #[doc(hidden)]
     pub fn copy_from(&mut self, other: &Buffer) -> Result<()> {
         if other.bytes != self.bytes {
             return Err(Error::new(ErrorKind::WrongType, "Cannot copy a buffer to one of another size")

@@ -25,8 +25,10 @@ impl Limits {
     /// No limits: for pipelines, which ask for the same sizes again and again.
     pub const NONE: Limits = Limits { in_use: usize::MAX, idle: usize::MAX };
     /// Keeps no more than a few frames' worth: for sizes that change.
+    #[doc(hidden)]
     pub const LEAN: Limits = Limits { in_use: usize::MAX, idle: 64 << 20 };
     /// Keeps nothing: to look for mistakes with a sanitizer.
+    #[doc(hidden)]
     pub const NO_REUSE: Limits = Limits { in_use: usize::MAX, idle: 0 };
 }
 

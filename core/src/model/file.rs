@@ -198,9 +198,9 @@ pub fn unreadable(path: &Path, error: std::io::Error) -> Error {
                 _ if path.to_str().is_some_and(|path| path.contains("://")) => {
                     missing.remedy("Give a path as model-file, not a URI")
                 }
-                Ok(folder) if path.is_relative() => {
-                    missing.cause(format!("in {}", folder.display())).remedy("Check the path given as model-file")
-                }
+                Ok(folder) if path.is_relative() => missing
+                    .cause(format!("it was looked for in {}", folder.display()))
+                    .remedy("Check the path given as model-file"),
                 _ => missing.remedy("Check the path given as model-file"),
             }
         }

@@ -116,6 +116,12 @@ impl ModelInfo {
         })
     }
 
+    /// The number of pictures that it takes at once, where the file fixes that.
+    #[doc(hidden)]
+    pub fn fixed_batch(&self) -> Option<usize> {
+        usize::try_from(self.image_input().dims[0]).ok()
+    }
+
     /// What the sides of its input must be multiples of, where it takes any width and height, and so the smallest that
     /// a frame needs. The file must say so: models that it does not describe may only work at the size they were
     /// trained for.

@@ -39,6 +39,7 @@ struct FileHeader {
 pub struct ModelInfo {
     pub path: PathBuf,
     /// The program that wrote the file, from its metadata; may be empty.
+    #[doc(hidden)]
     pub producer: String,
     pub inputs: Vec<TensorDesc>,
     pub outputs: Vec<TensorDesc>,
@@ -49,6 +50,7 @@ pub struct ModelInfo {
     /// Input width and height must be multiples of this.
     pub stride: Option<u32>,
     /// Width and height the model was trained or exported for.
+    #[doc(hidden)]
     pub image_size: Option<(u32, u32)>,
     /// The keypoints that it finds, where it finds any.
     pub keypoints: Option<KeypointModel>,

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{PostprocessOptions, Session, SessionOptions};
-use crate::error::Result;
+use crate::cuda::driver::Context;
+use crate::error::{Error, Result};
 use crate::image::device::DevicePlanes;
 use crate::image::frame::{Colorimetry, Frame, PixelFormat};
 use crate::image::geometry::{BBox, Letterbox};
@@ -17,7 +18,7 @@ use crate::image::rotated::RotatedBox;
 use crate::image::transform::{InputSpec, InputTransform};
 use crate::image::{Candidate, label_text};
 use crate::postprocess::{Instances, Postprocessor, RankedClass};
-use crate::tensor::Tensors;
+use crate::tensor::{Dims, Tensors};
 
 /// An object in a frame.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +59,18 @@ pub struct Keypoint {
     pub y: f32,
     /// 0..1; `None` if the model does not report it.
     pub visibility: Option<f32>,
+}
+
+/// What was found in a frame of several.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct FrameResults {
+    /// As of [`Detector::detect`].
+    pub objects: Vec<Object>,
+    /// As of [`Detector::classes`].
+    pub classes: Vec<FrameClass>,
+    /// As of [`Detector::map`].
+    pub map: Option<PixelMap>,
 }
 
 /// The results of a frame, valid until the next one.
@@ -109,6 +122,12 @@ pub struct DeviceFrame {
     pub width: usize,
     pub height: usize,
     pub planes: DevicePlanes,
+}
+
+/// The tensor of a frame, and where the frame is in it.
+struct Picture {
+    tensors: Arc<Tensors>,
+    letterbox: Letterbox,
 }
 
 /// The kind of frames that a preprocessor is made for.
@@ -197,10 +216,52 @@ impl Detector {
     /// As [`Detector::detect`].
     #[doc(hidden)]
     pub fn detect_instances(&mut self, frame: &Frame, color: Colorimetry) -> Result<Detections<'_>> {
-        let preprocessor =
-            self.preprocessor(Source { format: frame.format, size: (frame.width, frame.height), color })?;
-        let (letterbox, picture) = (*preprocessor.letterbox(), preprocessor.of_host(frame)?);
-        self.find(picture, letterbox)
+        self.find_one(Source::of(frame, color), |preprocessor| preprocessor.of_host(frame))
+    }
+
+    /// What is in several frames, which may differ in format and size. They are run in batches of [`Session::batch_size`]:
+    /// those that come to the same size of the model's input, which are all where the file fixes that. The results are in the
+    /// order of the frames, and those of [`Detector::detect`].
+    ///
+    /// ```
+    /// use gsttrt_core::frame::{Colorimetry, Frame, PixelFormat, Plane};
+    /// use gsttrt_core::session::{Detector, parse_options};
+    ///
+    /// # fn main() -> gsttrt_core::error::Result<()> {
+    /// let (options, postprocess) = parse_options(["batch-size=1"])?; // more, where the model has a dynamic batch
+    /// let mut detector = Detector::open("../tests/models/shapes-cls.onnx", &options, postprocess)?;
+    ///
+    /// let pixels = vec![128u8; 640 * 360 * 3];
+    /// let planes = [Plane { data: &pixels, stride: 640 * 3 }].into_iter().collect();
+    /// let frame = Frame { format: PixelFormat::Rgb, width: 640, height: 360, planes };
+    /// let frames = vec![(frame, Colorimetry::default()); 6];
+    /// for results in detector.detect_batch(&frames)? {
+    ///     println!("{} objects, {} classes", results.objects.len(), results.classes.len());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Detector::detect`]; the text begins with `frames[3]` where one of them is wrong. Then there are no results.
+    pub fn detect_batch(&mut self, frames: &[(Frame, Colorimetry)]) -> Result<Vec<FrameResults>> {
+        let mut results = vec![None; frames.len()];
+        self.detect_batch_instances(frames, |index, found| results[index] = Some(found.results()))?;
+        Ok(results.into_iter().flatten().collect())
+    }
+
+    /// The same as structures of arrays: `found` is called with the number of each frame, not in their order.
+    ///
+    /// # Errors
+    /// As [`Detector::detect_batch`].
+    #[doc(hidden)]
+    pub fn detect_batch_instances(
+        &mut self,
+        frames: &[(Frame, Colorimetry)],
+        found: impl FnMut(usize, Detections<'_>),
+    ) -> Result<()> {
+        let sources: Vec<Source> = frames.iter().map(|(frame, color)| Source::of(frame, *color)).collect();
+        self.find_all(&sources, |preprocessor, index| preprocessor.of_host(&frames[index].0), found)
     }
 
     /// The same for a frame in GPU memory, which is read in place, after the work enqueued on `stream` so far. `stream`
@@ -237,43 +298,48 @@ impl Detector {
         color: Colorimetry,
         stream: *mut c_void,
     ) -> Result<Detections<'_>> {
-        let DeviceFrame { format, width, height, ref planes } = *frame;
         let cuda = self.session.cuda()?.clone();
-        let Preprocessor::Device(preprocessor) = self.preprocessor(Source { format, size: (width, height), color })?
-        else {
-            unreachable!("there is a context");
-        };
-        for (plane, (row, rows)) in planes.iter().zip(format.planes(width, height)) {
-            let bytes = plane.stride.saturating_mul(rows.saturating_sub(1)).saturating_add(row);
-            cuda.check_memory(plane.address, bytes)?;
-        }
-        // SAFETY: the stream is of this context, and stays: this function asks for both. The driver knows the planes as
-        // memory of this context. They are read before this function returns: `find` waits for the boxes, and on errors
-        // the drop of `picture` waits for its fence.
-        let picture = unsafe {
-            preprocessor.stream().wait_for(stream)?;
-            preprocessor.of_gpu(planes)?
-        };
-        let letterbox = *preprocessor.letterbox();
-        self.find(picture, letterbox)
+        // SAFETY: this function asks the same of frame and stream as `of_device`; `find_one` waits for the boxes.
+        self.find_one(Source::of_device(frame, color), |made| unsafe { of_device(made, &cuda, frame, stream) })
+    }
+
+    /// As [`Detector::detect_batch_instances`], of frames in GPU memory, which are read in place, after the work enqueued on
+    /// `stream` so far. They have been read when this returns.
+    ///
+    /// # Safety
+    /// As for [`Detector::detect_device`].
+    ///
+    /// # Errors
+    /// As [`Detector::detect_batch`] and [`Detector::detect_device`].
+    #[doc(hidden)]
+    pub unsafe fn detect_device_batch_instances(
+        &mut self,
+        frames: &[(DeviceFrame, Colorimetry)],
+        stream: *mut c_void,
+        found: impl FnMut(usize, Detections<'_>),
+    ) -> Result<()> {
+        let cuda = self.session.cuda()?.clone();
+        let sources: Vec<Source> = frames.iter().map(|(frame, color)| Source::of_device(frame, *color)).collect();
+        // SAFETY: as above; `find_all` waits for the boxes of all frames.
+        self.find_all(&sources, |made, index| unsafe { of_device(made, &cuda, &frames[index].0, stream) }, found)
     }
 
     /// The classes of the last frame as a whole, by descending confidence, if the model is a classifier. Such models find no
     /// objects.
     pub fn classes(&self) -> Vec<FrameClass> {
-        let Some(processor) = &self.postprocessor else { return Vec::new() };
-        let class = |found: &RankedClass| FrameClass {
-            label: label_text(&processor.labels, found.class).into_owned(),
-            class_id: found.class,
-            confidence: found.score,
-        };
-        processor.instances().frame_classes().iter().map(class).collect()
+        self.last().map_or_else(Vec::new, |found| found.classes())
     }
 
     /// The map of the last frame, if the model gives a class or a depth for each pixel, or if the option
     /// `mask-output=map` asks for the objects of pixels.
     pub fn map(&self) -> Option<&PixelMap> {
-        self.postprocessor.as_ref()?.instances().frame_map().filter(|map| !map.is_hidden)
+        self.last()?.map()
+    }
+
+    /// The results of the last frame.
+    fn last(&self) -> Option<Detections<'_>> {
+        let processor = self.postprocessor.as_ref()?;
+        Some(Detections { instances: processor.instances(), labels: &processor.labels })
     }
 
     fn preprocessor(&mut self, source: Source) -> Result<&mut Preprocessor> {
@@ -292,12 +358,17 @@ impl Detector {
         Ok(&mut self.preprocessor.insert(made).1)
     }
 
-    /// The session for frames of that size, and the tensor that they become.
-    fn fit(&mut self, (width, height): (usize, usize)) -> Result<(&Session, InputSpec)> {
-        let request = &self.session.request;
+    /// The tensor that the model wants for frames of that size.
+    fn spec_for(&self, (width, height): (usize, usize)) -> InputSpec {
         // Frames beyond these limits are refused by the preprocessor.
         let side = |side: usize| side.clamp(1, MAX_SIDE) as u32;
-        let spec = request.spec_for((side(width), side(height)));
+        self.session.request.spec_for((side(width), side(height)))
+    }
+
+    /// The session for frames of that size, and the tensor that they become.
+    fn fit(&mut self, size: (usize, usize)) -> Result<(&Session, InputSpec)> {
+        let spec = self.spec_for(size);
+        let request = &self.session.request;
         let needs_another = request.waits_for_frames() && spec != request.spec;
         if needs_another && self.fitted.is_none() {
             self.fitted = Some(self.session.for_tensor(spec.clone())?);
@@ -309,27 +380,141 @@ impl Detector {
         Ok((fitted.unwrap_or(&self.session), spec))
     }
 
-    /// The objects in a picture.
-    fn find(&mut self, picture: Tensors, letterbox: Letterbox) -> Result<Detections<'_>> {
-        let outputs =
-            self.fitted.as_mut().filter(|_| self.is_fitted).unwrap_or(&mut self.session).infer(Arc::new(picture))?;
+    /// What is in one frame.
+    fn find_one(
+        &mut self,
+        source: Source,
+        make: impl FnOnce(&mut Preprocessor) -> Result<Tensors>,
+    ) -> Result<Detections<'_>> {
+        let picture = self.picture(source, make)?;
+        let outputs = self.infer(std::slice::from_ref(&picture.tensors))?.remove(0);
+        self.find(&outputs, &picture.letterbox)
+    }
+
+    /// What is in several frames. `make` makes the tensor of the frame with that number.
+    fn find_all(
+        &mut self,
+        sources: &[Source],
+        mut make: impl FnMut(&mut Preprocessor, usize) -> Result<Tensors>,
+        mut found: impl FnMut(usize, Detections<'_>),
+    ) -> Result<()> {
+        let (order, sizes) = self.order(sources);
+        let batches = order.chunk_by(|&one, &next| sizes[one] == sizes[next]);
+        for batch in batches.flat_map(|group| group.chunks(self.session.batch_size())).collect::<Vec<_>>() {
+            let picture = |&index: &usize| {
+                let picture = self.picture(sources[index], |preprocessor| make(preprocessor, index));
+                picture.map_err(|error| error.about(&format!("frames[{index}]")))
+            };
+            let pictures = batch.iter().map(picture).collect::<Result<Vec<_>>>()?;
+            let (tensors, letterboxes): (Vec<_>, Vec<_>) =
+                pictures.into_iter().map(|picture| (picture.tensors, picture.letterbox)).unzip();
+            let outputs = self.infer(&tensors)?;
+            for ((&index, outputs), letterbox) in batch.iter().zip(&outputs).zip(&letterboxes) {
+                found(index, self.find(outputs, letterbox)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The numbers of the frames in the order in which they are run, and the dimensions of their tensors: those of one size
+    /// side by side, for they can be run together, and among them those of one kind, for which one preprocessor does.
+    fn order(&self, sources: &[Source]) -> (Vec<usize>, Vec<Dims>) {
+        let sizes: Vec<Dims> = sources.iter().map(|source| self.spec_for(source.size).desc.dims).collect();
+        let first = |index: &usize| {
+            let of_size = sizes.iter().position(|size| *size == sizes[*index]);
+            (of_size, sources.iter().position(|source| *source == sources[*index]))
+        };
+        let mut order: Vec<usize> = (0..sources.len()).collect();
+        order.sort_by_cached_key(first);
+        (order, sizes)
+    }
+
+    /// The tensor of a frame.
+    fn picture(&mut self, source: Source, make: impl FnOnce(&mut Preprocessor) -> Result<Tensors>) -> Result<Picture> {
+        let preprocessor = self.preprocessor(source)?;
+        Ok(Picture { letterbox: *preprocessor.letterbox(), tensors: Arc::new(make(preprocessor)?) })
+    }
+
+    /// Runs the model on pictures of the current size.
+    fn infer(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
+        self.fitted.as_mut().filter(|_| self.is_fitted).unwrap_or(&mut self.session).infer(pictures)
+    }
+
+    /// The objects of a picture.
+    fn find(&mut self, outputs: &Tensors, letterbox: &Letterbox) -> Result<Detections<'_>> {
         let model = self.session.request.model().clone();
-        let fits =
-            |made: &Postprocessor| made.matches(&model, &outputs, &letterbox) && made.has_same_head(&self.options);
+        let fits = |made: &Postprocessor| made.matches(&model, outputs, letterbox) && made.has_same_head(&self.options);
         let processor = match self.postprocessor.take().filter(fits) {
             Some(made) => made,
-            None => Postprocessor::new(self.options.clone(), &model, &outputs, &letterbox)?,
+            None => {
+                let made = Postprocessor::new(self.options.clone(), &model, outputs, letterbox)?;
+                let hints: Vec<Error> = made.hints(&self.session.request.spec.transform).collect();
+                self.session.warn(hints);
+                made
+            }
         };
         let processor = self.postprocessor.insert(processor);
         if *processor.options() != self.options {
             processor.adjust(self.options.clone())?;
         }
-        processor.find(&outputs, &letterbox)?;
-        Ok(Detections { instances: processor.instances(), labels: &processor.labels })
+        processor.find(outputs, letterbox)?;
+        Ok(self.last().expect("just found"))
     }
 }
 
-impl Detections<'_> {
+/// The tensor of a frame in GPU memory, made after the work enqueued on `stream` so far.
+///
+/// # Safety
+/// The stream stays until this returns; nothing writes the frame until the tensor is ready, except the work that `stream` already
+/// has.
+unsafe fn of_device(
+    preprocessor: &mut Preprocessor,
+    cuda: &Context,
+    frame: &DeviceFrame,
+    stream: *mut c_void,
+) -> Result<Tensors> {
+    let DeviceFrame { format, width, height, planes } = frame;
+    let Preprocessor::Device(preprocessor) = preprocessor else { unreachable!("there is a context") };
+    for (plane, (row, rows)) in planes.iter().zip(format.planes(*width, *height)) {
+        let bytes = plane.stride.saturating_mul(rows.saturating_sub(1)).saturating_add(row);
+        cuda.check_memory(plane.address, bytes)?;
+    }
+    // SAFETY: the stream is of this context, and stays: this function asks for both. The driver knows the planes as
+    // memory of this context. They are read once the tensor is ready; its drop waits for that.
+    unsafe {
+        preprocessor.stream().wait_for(stream)?;
+        preprocessor.of_gpu(planes)
+    }
+}
+
+impl Source {
+    fn of(frame: &Frame, color: Colorimetry) -> Self {
+        Source { format: frame.format, size: (frame.width, frame.height), color }
+    }
+
+    fn of_device(frame: &DeviceFrame, color: Colorimetry) -> Self {
+        Source { format: frame.format, size: (frame.width, frame.height), color }
+    }
+}
+
+impl<'a> Detections<'a> {
+    fn results(&self) -> FrameResults {
+        FrameResults { objects: self.objects(), classes: self.classes(), map: self.map().cloned() }
+    }
+
+    fn classes(&self) -> Vec<FrameClass> {
+        let class = |found: &RankedClass| FrameClass {
+            label: label_text(self.labels, found.class).into_owned(),
+            class_id: found.class,
+            confidence: found.score,
+        };
+        self.instances.frame_classes().iter().map(class).collect()
+    }
+
+    fn map(&self) -> Option<&'a PixelMap> {
+        self.instances.frame_map().filter(|map| !map.is_hidden)
+    }
+
     fn objects(&self) -> Vec<Object> {
         let Detections { instances, labels } = *self;
         let point = |point: &[f32]| Keypoint { x: point[0], y: point[1], visibility: point.get(2).copied() };

@@ -8,7 +8,7 @@ use super::{Session, wrong};
 use crate::cuda::driver::{Context, Fence};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::{BatchPool, Buffer};
-use crate::tensor::{Element, Tensor, TensorDesc, Tensors, list};
+use crate::tensor::{Element, TensorDesc, Tensors, list};
 
 /// The memory that [`Session::run_buffers`] uses: on the GPU if the model runs there, else on the host.
 #[derive(Debug)]
@@ -232,16 +232,12 @@ impl Session {
         if (given.dtype, &given.dims) != (desc.dtype, &desc.dims) {
             return Err(wrong(format!("the input {desc} is given as {} {}", given.dtype, given.dims)));
         }
-        match (&self.device, tensor.bytes()) {
-            (Some(device), Some(bytes)) => {
-                let mut block = device.take(bytes.len())?;
-                block.write(bytes)?;
-                let copy = Tensor::on_device(desc.clone(), block);
-                self.infer(Arc::new(Tensors::new(vec![copy], None, None)))
-            }
-            (None, None) => Err(wrong("the input is on a GPU, and the model on the CPU".into())),
-            _ => self.infer(Arc::new(picture)),
-        }
+        let picture = match (&self.device, tensor.bytes()) {
+            (Some(_), Some(bytes)) => self.picture(bytes)?,
+            (None, None) => return Err(wrong("the input is on a GPU, and the model on the CPU".into())),
+            _ => Arc::new(picture),
+        };
+        self.infer(&[picture]).map(|mut outputs| outputs.remove(0))
     }
 
     /// The CUDA context that the model runs in.

@@ -14,6 +14,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use crate::backends::effect::without_effect;
 use crate::backends::{LoadRequest, ModelInstance};
 use crate::cuda::driver::Context;
 use crate::error::{Error, ErrorKind, Result};
@@ -34,7 +35,7 @@ pub use crate::image::preprocess::device::Upload;
 pub use crate::image::transform::{Chroma, Colors, InputTransform};
 pub use crate::model::ModelInfo;
 pub use crate::postprocess::{ClassScores, PostprocessOptions};
-pub use detector::{Detections, Detector, DeviceFrame, FrameClass, Keypoint, Object};
+pub use detector::{Detections, Detector, DeviceFrame, FrameClass, FrameResults, Keypoint, Object};
 pub use device::Buffers;
 pub use options::parse_options;
 
@@ -56,8 +57,11 @@ pub struct SessionOptions {
     /// Width and height in pixels, for models with dynamic dimensions. If unset, a [`Session`] takes the size in the
     /// file, and a [`Detector`] the smallest rectangle within it that a frame needs, if the model allows that.
     pub input_size: Option<(u32, u32)>,
-    /// The index of the CUDA device.
-    pub cuda_device_id: i32,
+    /// Pictures that are run at once, at most, by [`Session::run_batch`] and [`Detector::detect_batch`]: for models with a
+    /// dynamic batch. 0 takes as many as the model fixes, else 1.
+    pub batch_size: u32,
+    /// The index of the CUDA device; by default 0.
+    pub cuda_device_id: Option<i32>,
     /// How a [`Detector`] samples the chroma of 4:2:0 formats.
     pub chroma_sampling: Chroma,
     /// What a [`Detector`] subtracts from samples in 0..1 and divides them by, for models whose file does not say it,
@@ -159,9 +163,11 @@ impl Session {
     /// # Errors
     /// As [`Session::open`].
     pub fn open_with(path: impl AsRef<Path>, options: &SessionOptions, loading: &LoadContext) -> Result<Self> {
+        let for_gpus = options::for_gpus(options);
         let SessionOptions {
             backend,
             input_size,
+            batch_size,
             chroma_sampling,
             mean,
             std,
@@ -170,8 +176,12 @@ impl Session {
             upload,
             options,
         } = options;
-        let cuda = || Context::of_process(*cuda_device_id);
-        let mut request = LoadRequest::new(path.as_ref(), *backend, *input_size, 1, options.clone(), cuda)?;
+        let cuda = || Context::of_process(cuda_device_id.unwrap_or_default());
+        let batch = *batch_size as usize;
+        let mut request = LoadRequest::new(path.as_ref(), *backend, *input_size, batch, options.clone(), cuda)?;
+        if let Some(warning) = without_effect(options, &for_gpus, request.backend)? {
+            (loading.report)(LoadEvent::Warning(warning));
+        }
         let wishes = InputWishes { chroma: *chroma_sampling, mean: *mean, std: *std, shortest_edge: *shortest_edge };
         wishes.apply(&mut request.spec.transform);
         Session::load(request, wishes, *upload, loading)
@@ -180,7 +190,12 @@ impl Session {
     fn load(request: LoadRequest, wishes: InputWishes, upload: Upload, loading: &LoadContext) -> Result<Self> {
         let backend = request.load(loading)?;
         let device = request.cuda.as_ref().map(DevicePool::new);
-        let outputs = request.model().outputs.clone();
+        let mut outputs = request.model().outputs.clone();
+        // They are those of one picture, also where the model fixes a batch.
+        if let Some(batch) = request.model().fixed_batch() {
+            let rows = outputs.iter_mut().filter_map(|output| output.dims.0.first_mut());
+            rows.filter(|rows| **rows == batch as i64).for_each(|rows| *rows = 1);
+        }
         let mut session = Session {
             backend,
             request,
@@ -233,9 +248,23 @@ impl Session {
         self.request.reason.as_deref()
     }
 
-    /// Warnings of [`Session::open`].
+    /// Pictures that are run at once, at most.
+    pub fn batch_size(&self) -> usize {
+        self.request.batch
+    }
+
+    /// Warnings of [`Session::open`], such as of options without effect; and of a [`Detector`], what is guessed of its model.
     pub fn warnings(&self) -> &[Error] {
         &self.warnings
+    }
+
+    /// Takes over what is to be told once.
+    fn warn(&mut self, warnings: impl IntoIterator<Item = Error>) {
+        for warning in warnings {
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
     }
 
     /// Name, type and dimensions of the picture's tensor. No dimension is dynamic.
@@ -294,6 +323,48 @@ impl Session {
     /// `WrongType`, if the number of bytes differs; `Run`, if running failed. The session stays usable.
     pub fn run_bytes(&mut self, input: &[u8]) -> Result<Vec<Tensor>> {
         self.check_input(input.len())?;
+        self.run_on_bytes(&[input]).map(|mut outputs| outputs.remove(0))
+    }
+
+    /// The same for several pictures, which are run in batches of [`Session::batch_size`]. The outputs are in the order of the
+    /// inputs.
+    ///
+    /// ```
+    /// use gsttrt_core::session::{Session, SessionOptions};
+    ///
+    /// # fn main() -> gsttrt_core::error::Result<()> {
+    /// let mut session = Session::open("../tests/models/shapes-cls.onnx", &SessionOptions::default())?;
+    /// let picture = vec![0u8; session.input().bytes().unwrap()];
+    /// let outputs = session.run_batch(&[&picture, &picture, &picture])?;
+    /// assert_eq!(outputs.len(), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Session::run_bytes`]; the text begins with `inputs[3]` where one of them is wrong.
+    pub fn run_batch(&mut self, inputs: &[&[u8]]) -> Result<Vec<Vec<Tensor>>> {
+        for (index, input) in inputs.iter().enumerate() {
+            self.check_input(input.len()).map_err(|error| error.about(&format!("inputs[{index}]")))?;
+        }
+        let mut outputs = Vec::with_capacity(inputs.len());
+        for batch in inputs.chunks(self.batch_size()) {
+            outputs.extend(self.run_on_bytes(batch)?);
+        }
+        Ok(outputs)
+    }
+
+    /// Runs the model once.
+    fn run_on_bytes(&mut self, inputs: &[&[u8]]) -> Result<Vec<Vec<Tensor>>> {
+        let pictures = inputs.iter().map(|input| self.picture(input)).collect::<Result<Vec<_>>>()?;
+        let outputs = self.infer(&pictures)?;
+        // The copies are enqueued on another stream than the model, so they need the outputs to be ready.
+        let on_host = |outputs: Tensors| outputs.into_ready()?.into_iter().map(|tensor| self.on_host(tensor)).collect();
+        outputs.into_iter().map(on_host).collect()
+    }
+
+    /// The bytes of an input as a tensor where the backend takes it.
+    fn picture(&self, input: &[u8]) -> Result<Arc<Tensors>> {
         let desc = self.input().clone();
         let picture = match &self.device {
             Some(device) => {
@@ -306,14 +377,12 @@ impl Session {
                 Ok::<_, Error>(())
             })?,
         };
-        let outputs = self.infer(Arc::new(Tensors::new(vec![picture], None, None)))?;
-        // The copies are enqueued on another stream than the model, so they need the outputs to be ready.
-        outputs.into_ready()?.into_iter().map(|tensor| self.on_host(tensor)).collect()
+        Ok(Arc::new(Tensors::new(vec![picture], None, None)))
     }
 
-    /// Runs the model on a tensor in the backend's memory.
-    fn infer(&mut self, picture: Arc<Tensors>) -> Result<Tensors> {
-        self.backend.run(&[picture]).map(|mut outputs| outputs.remove(0))
+    /// Runs the model on tensors in the backend's memory, no more than a batch.
+    fn infer(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
+        self.backend.run(pictures)
     }
 
     fn on_host(&self, tensor: Tensor) -> Result<Tensor> {

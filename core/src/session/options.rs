@@ -8,6 +8,7 @@ use super::{PostprocessOptions, SessionOptions};
 use crate::backends::{self, PREFERENCE};
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::options::{CHROMA_SAMPLING, INPUT_SIZE, MEAN, SHORTEST_EDGE, STD, UPLOAD, check_std};
+use crate::image::preprocess::device::Upload;
 use crate::options::{OptionKind, OptionSpec, Setting, name_and_value};
 use crate::postprocess::options as postprocess;
 
@@ -19,11 +20,20 @@ static CUDA_DEVICE_ID: OptionSpec = OptionSpec {
     kind: OptionKind::Int(0..=i32::MAX),
 };
 
+/// Elements run batches of frames of several streams, and have 1 by default.
+static BATCH_SIZE: OptionSpec = OptionSpec {
+    name: "batch-size",
+    nick: "Batch size",
+    blurb: "Maximum pictures per run, for models with a dynamic batch (0 = as many as the model fixes, else 1)",
+    kind: OptionKind::UInt(0..=1024),
+};
+
 /// The options of trtinfer and trtpreprocess; those of backends are declared there.
-static SETTINGS: LazyLock<[Setting<SessionOptions>; 8]> = LazyLock::new(|| {
+static SETTINGS: LazyLock<[Setting<SessionOptions>; 9]> = LazyLock::new(|| {
     [
         Setting { spec: &PREFERENCE, field: |options| &mut options.backend },
         Setting { spec: &INPUT_SIZE, field: |options| &mut options.input_size },
+        Setting { spec: &BATCH_SIZE, field: |options| &mut options.batch_size },
         Setting { spec: &CUDA_DEVICE_ID, field: |options| &mut options.cuda_device_id },
         Setting { spec: &CHROMA_SAMPLING, field: |options| &mut options.chroma_sampling },
         Setting { spec: &MEAN, field: |options| &mut options.mean },
@@ -39,6 +49,12 @@ static LAYOUT: LazyLock<Setting<PostprocessOptions>> =
 /// The options of trtnms.
 fn postprocess_settings() -> impl Iterator<Item = &'static Setting<PostprocessOptions>> {
     iter::once(&*LAYOUT).chain(&postprocess::SETTINGS)
+}
+
+/// What is set of the options that each backend on a GPU heeds, and no other one.
+pub(super) fn for_gpus(options: &SessionOptions) -> Vec<&'static str> {
+    let set = [(options.cuda_device_id.is_some(), &CUDA_DEVICE_ID), (options.upload != Upload::default(), &UPLOAD)];
+    set.into_iter().filter(|(is_set, _)| *is_set).map(|(_, spec)| spec.name).collect()
 }
 
 /// The names of all options.
@@ -87,7 +103,7 @@ mod tests {
     #[test]
     fn each_option_shows() {
         let own = [
-            "cpu", "64x32", "1", "sited", "0.5", "1,2,4", "256", "copy", "yolox", "/names", "0.5", "a=0.1", "a,b",
+            "cpu", "64x32", "4", "1", "sited", "0.5", "1,2,4", "256", "copy", "yolox", "/names", "0.5", "a=0.1", "a,b",
             "0.6", "7", "true", "none", "3", "logits", "last",
         ];
         let of_backends =
@@ -118,6 +134,7 @@ mod tests {
             ("score-threshold=1.5", "from 0 to 1"),
             ("max-detections=0", "from 1 to 65536"),
             ("cuda-device-id=-1", "from 0"),
+            ("batch-size=1025", "from 0 to 1024"),
             ("class-agnostic=yes", "true, false"),
             ("mask-output=all", "none, objects, map"),
             ("top-k=0", "from 1 to 65536"),

@@ -5,6 +5,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::{Detector, DeviceFrame, Session, SessionOptions};
+
 use crate::backends::options::Options;
 use crate::backends::{BackendPreference, LoadContext, LoadRequest, ModelInstance};
 use crate::cuda::driver::{Context, Stream};
@@ -172,4 +174,59 @@ fn running_engines() {
         }
         fakes.each_call_fails("loading", || load(&fakes, &context, batch));
     }
+}
+
+/// The engine of tests/fakes/tensorrt.c, for batches of two.
+fn session(fakes: &Fakes) -> Session {
+    let mut options = SessionOptions { batch_size: 2, ..SessionOptions::default() };
+    let cuda_graph = crate::backends::all_options().find(|option| option.spec.name == "cuda-graph").unwrap();
+    options.options.set(cuda_graph, cuda_graph.spec.parse("off").unwrap());
+    Session::open(fakes.engine(), &options).unwrap()
+}
+
+#[test]
+fn lists_run_in_batches_on_a_gpu() {
+    let Some(fakes) = Fakes::of(module_path!(), "lists_run_in_batches_on_a_gpu") else { return };
+    let mut session = session(&fakes);
+    assert_eq!((session.batch_size(), session.backend()), (2, "tensorrt"));
+    let pictures: Vec<Vec<f32>> = (0..5).map(|picture| vec![picture as f32; 3 * 8 * 8]).collect();
+    let inputs: Vec<&[u8]> = pictures.iter().map(|picture| bytemuck::cast_slice(picture)).collect();
+    let outputs = session.run_batch(&inputs).unwrap();
+    for (number, (outputs, picture)) in outputs.iter().zip(&pictures).enumerate() {
+        let output = outputs[0].as_slice::<f32>().unwrap();
+        assert_eq!(output[1..], picture[1..], "picture {number}");
+        assert_eq!(output[0], if number == 4 { 1.0 } else { 2.0 }, "run with so many");
+    }
+    assert_eq!(outputs.len(), 5);
+    fakes.each_call_fails("a list of pictures", || session.run_batch(&inputs));
+}
+
+#[test]
+fn detecting_in_lists_of_frames() {
+    let Some(fakes) = Fakes::of(module_path!(), "detecting_in_lists_of_frames") else { return };
+    let options =
+        PostprocessOptions { layout: Some(&crate::heads::semantic_logits::HEAD), ..PostprocessOptions::default() };
+    let mut detector = Detector::new(session(&fakes), options).unwrap();
+    let bytes = vec![128; 64 * 48 * 3];
+    let frame = |width: usize, height: usize| {
+        let planes = [Plane { data: &bytes, stride: width * 3 }].into_iter().collect();
+        (Frame { format: PixelFormat::Rgb, width, height, planes }, Colorimetry::default())
+    };
+    // The first batch has frames of two kinds.
+    let frames = [frame(64, 48), frame(32, 16), frame(32, 16)];
+    let results = detector.detect_batch(&frames).unwrap();
+    assert!(results.len() == 3 && results.iter().all(|results| results.map.is_some()));
+    fakes.each_call_fails("three frames", || detector.detect_batch(&frames));
+    let planes = [DevicePlane { address: bytes.as_ptr().addr() as u64, stride: 64 * 3 }].into_iter().collect();
+    let frame = DeviceFrame { format: PixelFormat::Rgb, width: 64, height: 48, planes };
+    fakes.memory(bytes.as_ptr(), bytes.len(), 0, false);
+    let frames = vec![(frame, Colorimetry::default()); 3];
+    let mut found = Vec::new();
+    // SAFETY: the planes stay, and are of such frames.
+    let mut detect = || unsafe {
+        detector.detect_device_batch_instances(&frames, std::ptr::null_mut(), |number, _| found.push(number))
+    };
+    detect().unwrap();
+    fakes.each_call_fails("three frames of the GPU", &mut detect);
+    assert_eq!(found[..3], [0, 1, 2]);
 }

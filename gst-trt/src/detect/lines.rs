@@ -53,6 +53,12 @@ impl JsonLines {
         }
     }
 
+    /// Whether the reader of stdout has left, as `head` does. That is no failure, but the end.
+    pub fn has_lost_its_reader(&self) -> bool {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        self.path.is_none() && writer.error.as_ref().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    }
+
     /// Gives the file its name.
     pub fn finish(&self) -> Result<(), Failure> {
         self.check()?;

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
+use signal_hook::consts::SIGPIPE;
+
 use crate::chain::{self, InferenceElements};
 use crate::failure::{Failure, Status};
 use crate::model_options::ModelOptions;
@@ -162,6 +164,9 @@ pub fn run(args: &DetectArgs) -> Result<Status, Failure> {
     chain::parse(&format!("fakesrc ! {} ! fakesink", setup.chain.launch_line(true)))?;
     let common = args.json.as_deref().map(JsonLines::create).transpose()?.map(Arc::new);
     let ends = run_all(&jobs, &setup, common.as_ref());
+    if common.as_ref().is_some_and(|lines| lines.has_lost_its_reader()) {
+        return Ok(Status::Interrupted(SIGPIPE));
+    }
     let is_any_done = ends.iter().any(|end| end.as_ref().is_some_and(Result::is_ok));
     match common {
         Some(lines) if is_any_done => lines.finish()?,

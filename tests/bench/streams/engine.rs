@@ -38,7 +38,7 @@ pub struct Engine<'a> {
 impl<'a> Engine<'a> {
     pub fn new(model: &str, options: &SessionOptions, batch: usize, pictures: &'a [Vec<u8>]) -> Result<Self> {
         let SessionOptions { backend, input_size, cuda_device_id, options, .. } = options;
-        let cuda = || Context::primary(*cuda_device_id);
+        let cuda = || Context::primary(cuda_device_id.unwrap_or_default());
         Ok(Engine {
             request: LoadRequest::new(Path::new(model), *backend, *input_size, batch, options.clone(), cuda)?,
             batch,

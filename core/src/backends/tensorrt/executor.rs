@@ -421,6 +421,14 @@ impl ModelInstance for TrtExecutor {
     }
 
     unsafe fn run_at(&mut self, picture: u64, outputs: &[u64], stream: Option<*mut c_void>) -> Result<Fence> {
+        let fewest = *self.rows.start();
+        if fewest > 1 {
+            return Err(Error::new(ErrorKind::Settings, "Cannot run the engine on the memory of one picture")
+                .cause(format!("it takes {fewest} pictures at once"))
+                .remedy(
+                    "Give the pictures in host memory, or export the model with a dynamic batch or a batch of one",
+                ));
+        }
         self.prepare_for(1)?;
         self.addresses.clear();
         self.addresses.push(picture);

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MPL-2.0
+"""Names and types of options, for editors and type checkers. The library checks names and values."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Literal, Mapping, Sequence, TypedDict, Union
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeAlias
+
+Path: TypeAlias = "Union[str, os.PathLike[str]]"
+Size: TypeAlias = "Union[tuple[int, int], int, str]"
+Backend: TypeAlias = 'Literal["auto", "tensorrt", "onnxruntime", "rten", "cpu"]'
+
+
+class ModelOptions(TypedDict, total=False):
+    """How a model runs, besides what Detector and Session name themselves."""
+
+    allow_host_code: bool | None
+    cuda_device_id: int | None
+    cuda_graph: Literal["auto", "on", "off"] | None
+    dla_core: int | None
+    engine_build: Literal["auto", "never"] | None
+    engine_cache: Path | None
+    execution_providers: str | Sequence[str] | None
+    int8_calibration_cache: Path | None
+    optimization_level: int | None
+    ort_library: Path | None
+    precision: str | None
+    threads: int | None
+    trt_library: Path | None
+    workspace_mib: int | None
+
+
+class DetectorOptions(ModelOptions, total=False):
+    """And how images become the model's input, and its outputs objects."""
+
+    background_class: str | None
+    chroma_sampling: str | None
+    class_agnostic: bool | None
+    class_scores: str | None
+    class_thresholds: Mapping[str, float] | str | None
+    layout: str | None
+    mask_output: str | None
+    max_detections: int | None
+    mean: float | Sequence[float] | str | None
+    shortest_edge: int | None
+    std: float | Sequence[float] | str | None
+    top_k: int | None
+    upload: str | None
+
+
+class NamedOptions(TypedDict, total=False):
+    """Those that Detector names."""
+
+    backend: Backend | None
+    batch_size: int | None
+    classes: str | Sequence[str | int] | None
+    input_size: Size | None
+    iou_threshold: float | None
+    label_file: Path | None
+    score_threshold: float | None
+
+
+class AllOptions(DetectorOptions, NamedOptions, total=False):
+    """All that detect() takes for its model."""
+
+
+class TrackerOptions(TypedDict, total=False):
+    """Of Tracker, besides its name and fps."""
+
+    delta_t: int | None
+    det_thresh: float | None
+    fuse_score: bool | None
+    inertia: float | None
+    iou_thresh: float | None
+    lost_after: int | None
+    low_thresh: float | None
+    match_thresh: float | None
+    min_hits: int | None
+    per_class: bool | None
+    track_thresh: float | None
+    use_byte: bool | None
+
+
+# What makes pictures of images and objects of outputs, which a Session does not.
+OF_DETECTOR = AllOptions.__optional_keys__ - ModelOptions.__optional_keys__ - {"backend", "batch_size", "input_size"}
+OF_TRACKER = TrackerOptions.__optional_keys__ | {"fps"}

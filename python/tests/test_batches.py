@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: MPL-2.0
+"""Lists of images, which are run in batches, and streams of them."""
+
+import itertools
+import warnings
+
+import networks
+import numpy
+import pytest
+from conftest import clip, model
+from PIL import Image
+
+import gsttrt
+from gsttrt._options import OF_DETECTOR, AllOptions, TrackerOptions
+
+
+def images(*kinds):
+    """(width, height, brightness) of each"""
+    return [numpy.full((height, width, 3), level, numpy.uint8) for width, height, level in kinds]
+
+
+def counts(results) -> list:
+    """How many were run together, of each."""
+    return [round(result.confidence[0] * 10) for result in results]
+
+
+@pytest.fixture
+def counting(tmp_path):
+    """A detector that tells how many images were run together."""
+
+    def make(batch="n", height=64, width=64, **options) -> gsttrt.Detector:
+        (tmp_path / "counter.onnx").write_bytes(networks.counter(batch, height, width))
+        return gsttrt.Detector(tmp_path / "counter.onnx", backend="rten", score_threshold=0.01, **options)
+
+    return make
+
+
+KINDS = [(64, 64, 10), (90, 40, 200), (64, 64, 30), (20, 60, 90), (90, 40, 50), (64, 64, 250)]
+
+
+@pytest.mark.parametrize(
+    "batch, batch_size, together",
+    [("n", None, [1] * 6), ("n", 1, [1] * 6), ("n", 4, [4, 4, 4, 4, 2, 2]), ("n", 64, [6] * 6), (4, None, [4] * 6), (1, None, [1] * 6)],
+)
+def test_lists_run_in_batches_with_the_results_of_one_by_one(counting, batch, batch_size, together):
+    detector = counting(batch, batch_size=batch_size)
+    assert detector.batch_size == (batch_size or (batch if batch != "n" else 1))
+    given = images(*KINDS)
+    results = detector(given)
+    assert counts(results) == together
+    for result, image in zip(results, given):
+        one = detector(image)
+        assert (result.xyxy == one.xyxy).all() and (result.width, result.height) == (one.width, one.height)
+        assert (result.plot() == one.plot()).all() or batch != 1
+    assert counts(detector.batch(tuple(given))) == counts(detector.batch(each for each in given)) == together
+    stacked = numpy.stack(images(*[(64, 64, level) for level in (10, 200, 30)]))
+    assert [round((result.xyxy[0, 0] - 22) * 25.5) for result in detector.batch(stacked)] == [10, 200, 30]
+    assert detector([]) == detector(()) == list(detector.batch(iter([]))) == []
+
+
+def test_a_fixed_batch_cannot_be_another(counting):
+    with pytest.raises(gsttrt.SettingsError, match="batch_size is 3, but the model takes batches of 4.*Set batch_size=4, or"):
+        counting(4, batch_size=3)
+    with pytest.raises(gsttrt.SettingsError, match="batch_size=0.5"):
+        counting(batch_size=0.5)
+
+
+def test_images_of_one_size_of_the_input_are_run_together(counting):
+    detector = counting(height="h", width="w", batch_size=4)
+    kinds = [(64, 32, 10), (32, 64, 20), (128, 64, 30), (32, 64, 40), (64, 64, 50)]
+    results = detector(images(*kinds))
+    assert counts(results) == [2, 2, 2, 2, 1]
+    for result, (width, height, level) in zip(results, kinds):
+        assert abs(result.xyxy[0, 0] - (22 + 10 * level / 255) * max(width, height) / 64) < 0.01
+
+
+def test_real_models_find_the_same_in_lists(image):
+    given = [image, image[:180, :320], image[::-1], image[:, ::-1]]
+    for name in ("shapes", "shapes-seg", "shapes-cls", "shapes-obb", "figures-pose", "shapes-sem", "rooms-depth"):
+        detector = gsttrt.Detector(model(name), backend="rten")
+        for result, each in zip(detector.batch(given), given):
+            assert result.to_json() == detector(each).to_json(), name
+
+
+def test_no_more_images_are_read_than_are_run_together(counting):
+    detector, read = counting(batch_size=3), []
+
+    def given():
+        for level in itertools.count():  # without end
+            read.append(level)
+            yield numpy.full((8, 8, 3), level % 256, numpy.uint8)
+
+    results = detector.batch(given())
+    assert read == []
+    next(results)
+    assert len(read) == 3
+    assert counts(itertools.islice(results, 3)) == [3] * 3 and len(read) == 6
+    results.close()
+
+
+def test_a_wrong_image_is_named_after_the_results_of_those_before_it(counting, tmp_path):
+    detector = counting(batch_size=4)
+    good = numpy.zeros((8, 8, 3), numpy.uint8)
+    for wrong, error, text in [
+        (numpy.zeros((8, 8, 3)), gsttrt.InputError, r"^images\[5\]: The image has values of float64"),
+        (numpy.zeros((0, 8, 3), numpy.uint8), gsttrt.InputError, r"^images\[5\]: .*8x0"),
+        (tmp_path / "none.png", gsttrt.NotFoundError, r"^images\[5\]: There is no image"),
+        (7, gsttrt.InputError, r"^images\[5\]: An object of type int"),
+    ]:
+        found = []
+        with pytest.raises(error, match=text):
+            for result in detector.batch([good] * 5 + [wrong, good]):
+                found.append(result)
+        assert len(found) == 5
+        with pytest.raises(error, match=text):
+            detector([good] * 5 + [wrong])
+
+    def failing():
+        yield from [good] * 5
+        raise ZeroDivisionError("of the caller")
+
+    found = []
+    with pytest.raises(ZeroDivisionError, match="of the caller"):
+        for result in detector.batch(failing()):
+            found.append(result)
+    assert len(found) == 5 and len(detector([good] * 3)) == 3
+
+
+def test_one_image_is_no_list(detector, image, tmp_path):
+    for one in (image, image[..., 0], "a.jpg", tmp_path / "a.jpg", Image.fromarray(image)):
+        with pytest.raises(gsttrt.InputError, match=r"One image is given.*Use detector\(image\)"):
+            detector.batch(one)
+    with pytest.raises(gsttrt.InputError, match="type int is no list of images"):
+        detector.batch(3)
+    with pytest.raises(gsttrt.InputError, match="color is "):
+        detector.batch([image], color="hsv")
+    with pytest.raises(gsttrt.InputError, match=r"type generator is no image.*detector\.batch\(\)"):
+        detector(each for each in [image])
+
+
+def test_frames_of_a_video_are_run_in_batches(counting):
+    for batch_size in (1, 4):
+        detector = counting(batch_size=batch_size)
+        found = list(itertools.islice(gsttrt.detect(clip("sample"), detector, tracker="iou"), 6))
+        assert counts(result for _, result in found) == [batch_size] * 6
+        times = [result.time for _, result in found]
+        assert times == sorted(set(times)) and times[0] == 0
+        for frame, result in found:
+            assert abs(result.xyxy[0, 0] - detector(frame).xyxy[0, 0]) < 1e-4 and result.track_id is not None
+
+
+def test_a_session_takes_several_images(counting, tmp_path):
+    counting()
+    with gsttrt.Session(tmp_path / "counter.onnx", backend="rten", batch_size=2) as session:
+        assert (session.batch_size, session.input.shape, session.outputs[0].shape) == (2, (1, 3, 64, 64), (1, 1, 6))
+        assert repr(session).endswith("counter.onnx: rten, images 1x3x64x64, output0 1x1x6>")
+        several = numpy.zeros((5, 3, 64, 64), numpy.float32) + numpy.arange(5, dtype=numpy.float32).reshape(5, 1, 1, 1)
+        rows = session(several)["output0"]
+        assert rows.shape == (5, 1, 6)
+        assert numpy.allclose(rows[:, 0, 0], 22 + 10 * numpy.arange(5)) and numpy.allclose(rows[:, 0, 4], [0.2, 0.2, 0.2, 0.2, 0.1])
+        for wrong in (several[:0], several[:, :2], several[0], several.astype(numpy.float64)):
+            with pytest.raises(gsttrt.InputError, match="several may be joined"):
+                session(wrong)
+
+
+def test_options_without_effect_are_warnings(tmp_path):
+    for make in (gsttrt.Detector, gsttrt.Session):
+        for name, value in [("precision", "fp16"), ("cuda_device_id", 0), ("execution_providers", "cpu"), ("workspace_mib", 64)]:
+            with pytest.warns(UserWarning, match=f"^{name} has no effect: the model runs on the CPU") as told:
+                make(model("shapes-cls"), backend="rten", **{name: value})
+            assert len(told) == 1 and told[0].filename == __file__ and "-" not in str(told[0].message).split(":")[0]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            make(model("shapes-cls"), backend="rten", threads=1, batch_size=1, precision="auto")
+        with pytest.raises(gsttrt.SettingsError, match="cuda_graph=on needs TensorRT"):
+            make(model("shapes-cls"), backend="rten", cuda_graph="on")
+    with pytest.warns(UserWarning, match="upload has no effect"):
+        gsttrt.Detector(model("shapes-cls"), backend="rten", upload="mapped")
+    with pytest.raises(gsttrt.SettingsError, match="The options are ") as error:
+        gsttrt.Session(model("shapes-cls"), nonsense=1)
+    known = str(error.value).split("The options are ")[1].rstrip(".").split(", ")
+    assert set(known) == AllOptions.__optional_keys__ > OF_DETECTOR, "what type checkers know is what there is"
+    with pytest.raises(gsttrt.SettingsError, match="The options are ") as error:
+        gsttrt.Tracker(nonsense=1)
+    assert set(str(error.value).split("The options are ")[1].rstrip(".").split(", ")) == TrackerOptions.__optional_keys__ | {"tracker"}
+    for name in (*OF_DETECTOR, "label-file"):
+        with pytest.raises(gsttrt.SettingsError, match="has no effect: a Session gives the outputs as they are"):
+            gsttrt.Session(model("shapes-cls"), **{name: "1"})
+
+
+def test_what_is_guessed_of_a_model_is_told(tmp_path, caplog):
+    (tmp_path / "unknown.onnx").write_bytes(networks.unknown())
+    with caplog.at_level("INFO", "gsttrt"):
+        [note, *_] = gsttrt.Detector(tmp_path / "unknown.onnx", backend="rten").notes
+    assert "by the dimensions of its outputs alone" in note and " set layout;" in note and caplog.messages[0] == note
+    assert gsttrt.Detector(model("shapes"), backend="rten").notes == []
