@@ -182,6 +182,7 @@ fn head(
                     }
                     Column::Mask(_) => {}
                     Column::Depth => unreachable!("of a map"),
+                    Column::Picture => unreachable!("of a head for the host"),
                     Column::Angle => row.push(random.between(-7.0, 7.0)),
                     Column::Coefficients => row.extend((0..PROTOTYPES).map(|_| random.between(-2.0, 2.0))),
                     Column::Count => row.push(random.one_of(&[
@@ -224,6 +225,7 @@ fn head(
                 Dim::Columns => columns as i64,
                 Dim::One => 1,
                 Dim::Prototypes | Dim::Height | Dim::Width => unreachable!("made above, or of a map"),
+                Dim::Cells => unreachable!("of a head for the host"),
             })
             .collect();
         let dtype = if spec.class == ElementClass::Any { ids } else { floats };
