@@ -6,7 +6,7 @@
 //! further properties of trtinfer, such as `trt-library=/opt/tensorrt/lib`.
 
 use std::hash::{DefaultHasher, Hasher};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use cudarc::driver::sys;
@@ -19,7 +19,8 @@ use gsttrt_core::image::transform::InputTransform;
 use gsttrt_core::tensor::{Tensor, Tensors};
 
 use crate::common::gpu::setting;
-use crate::common::{gpu_chain_or_skip, path, run, shapes};
+use crate::common::wait::{LIMIT, wait_until};
+use crate::common::{gpu_chain_or_skip, has_element_or_skip, path, run, shapes};
 
 fn decoder() -> String {
     let clip = setting("GPU_CLIP").unwrap_or_else(|| path("tests/data/sample.mp4"));
@@ -254,10 +255,19 @@ fn cuda_elements_may_be_on_either_side() {
     assert_eq!(plain, with("cudadownload ! cudaupload ! video/x-raw(memory:CUDAMemory) !", "cudadownload !"));
     // In system memory, as software decoders give them.
     assert_eq!(plain, with("cudadownload ! video/x-raw !", ""));
-    if gst::ElementFactory::find("cudaconvert").is_none() {
-        println!("{} objects in {} frames; there is no cudaconvert", total(&plain), plain.len());
+    println!("{} objects in {} frames", total(&plain), plain.len());
+}
+
+#[test]
+fn cuda_converters_may_be_on_either_side() {
+    if !gpu_chain_or_skip() || !has_element_or_skip("cudaconvert") {
         return;
     }
+    let with = |before: &str, after: &str| {
+        objects(&format!("{} ! {before} {} ! {after} fakesink sync=false", decoder(), detector("")))
+    };
+    let plain = with("", "");
+    let total = |frames: &[Vec<_>]| frames.iter().map(Vec::len).sum::<usize>();
     for format in ["I420", "BGRA", "RGB", "P010_10LE"] {
         let caps = format!("video/x-raw(memory:CUDAMemory),format={format}");
         let found =
@@ -429,23 +439,35 @@ fn frames_stay_until_the_gpu_has_read_them() {
         let mut buffer = gst::Buffer::with_size(4).unwrap();
         TensorMeta::set(buffer.get_mut().unwrap(), payload.clone());
 
-        let (released, is_released) = std::sync::mpsc::channel();
+        let releasing = AtomicI32::new(0);
         let was_open = std::thread::scope(|scope| {
-            let gate = &gate;
+            let (gate, releasing) = (&gate, &releasing);
             let thread = scope.spawn(move || {
+                // SAFETY: asks for a number.
+                releasing.store(unsafe { libc::gettid() }, Ordering::SeqCst);
                 release(buffer);
-                let was_open = gate.is_open();
-                let _ = released.send(());
-                was_open
+                gate.is_open()
             });
-            // Nothing comes as long as the gate is closed, unless the thread does not wait.
-            let early = is_released.recv_timeout(std::time::Duration::from_millis(200)).is_ok();
+            wait_until("the thread to wait for the GPU, or not to", LIMIT, || {
+                let thread_id = releasing.load(Ordering::SeqCst);
+                thread.is_finished() || thread_id != 0 && waits(thread_id)
+            });
             gate.open();
-            thread.join().unwrap() && !early
+            thread.join().unwrap()
         });
         assert!(was_open, "the frame was given back while the GPU was reading it");
         drop(payload);
     }
+}
+
+/// Whether a thread of this process sleeps, or has taken time of the processor, as waits for a GPU do that look again and again.
+fn waits(thread_id: i32) -> bool {
+    const TICKS: u64 = 5;
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread_id}/stat")).unwrap_or_default();
+    let Some((_, stat)) = stat.rsplit_once(") ") else { return false };
+    let fields: Vec<&str> = stat.split(' ').collect();
+    let ticks: u64 = fields[11..13].iter().map(|ticks| ticks.parse::<u64>().unwrap()).sum();
+    ["S", "D"].contains(&fields[0]) || ticks > TICKS
 }
 
 /// What is queued behind it waits until it is opened.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The life of trtinfer's model in whole pipelines: branches that come and go, other files, flushes and states, in any order.
 
+use std::cell::Cell;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 
-use crate::common::boxes::{Line, SIDE, grey};
+use crate::common::boxes::{Line, SIDE, found, grey};
 use crate::common::onnx::{F32, Graph, int, ints};
 use crate::common::wait::{LIMIT, wait_until};
 use crate::common::{init, scratch};
@@ -42,30 +43,24 @@ fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
 struct Branch {
     bin: gst::Bin,
     from_tee: gst::Pad,
-    frames: Arc<AtomicU64>,
+    /// At its end.
+    tally: Arc<Tally>,
     /// Frames that have come to trtnms.
-    entered: Arc<AtomicU64>,
+    entered: Arc<Tally>,
 }
 
 impl Branch {
-    fn add(pipeline: &gst::Pipeline) -> Self {
+    /// `made` counts the frames that the source makes, where all of them are to come out.
+    fn add(pipeline: &gst::Pipeline, made: Option<&Arc<Tally>>) -> Self {
         let line = "queue max-size-buffers=4 ! trtnms name=nms draw=false ! fakesink name=end sync=false async=false";
         let bin = gst::parse::bin_from_description(line, true).unwrap();
-        let counted = |name: &str| {
-            let (frames, counted) = (Arc::<AtomicU64>::default(), bin.by_name(name).unwrap());
-            let into = frames.clone();
-            counted.static_pad("sink").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, _| {
-                into.fetch_add(1, Ordering::SeqCst);
-                gst::PadProbeReturn::Ok
-            });
-            frames
-        };
-        let (frames, entered) = (counted("end"), counted("nms"));
+        let at = |name: &str| bin.by_name(name).unwrap().static_pad("sink").unwrap();
+        let (tally, entered) = (Tally::at(&at("end"), made.cloned()), Tally::at(&at("nms"), None));
         pipeline.add(&bin).unwrap();
         bin.sync_state_with_parent().unwrap();
         let from_tee = pipeline.by_name("tee").unwrap().request_pad_simple("src_%u").unwrap();
         from_tee.link(&bin.static_pad("sink").unwrap()).unwrap();
-        Branch { bin, from_tee, frames, entered }
+        Branch { bin, from_tee, tally, entered }
     }
 
     /// As an application takes a branch out: between two frames, and then to NULL.
@@ -85,7 +80,7 @@ impl Branch {
     }
 
     fn frames(&self) -> u64 {
-        self.frames.load(Ordering::SeqCst)
+        self.tally.frames()
     }
 }
 
@@ -112,7 +107,7 @@ fn two_branches(folder: &str) -> (gst::Pipeline, [Branch; 2]) {
         "appsrc name=source format=time caps=video/x-raw,format=RGB,width=64,height=64,framerate=30/1 ! trtpreprocess \
          ! trtinfer model-file={model} batch-size=4 batch-timeout=10000000 ! tee name=tee"
     ));
-    let branches = [(); 2].map(|()| Branch::add(&pipeline));
+    let branches = [(); 2].map(|()| Branch::add(&pipeline, None));
     pipeline.set_state(gst::State::Playing).unwrap();
     (pipeline, branches)
 }
@@ -129,7 +124,7 @@ fn a_branch_that_leaves_does_not_end_the_other_one() {
     let push = |count: usize| push(&pipeline, count);
     push(2);
     for branch in [&leaves, &stays] {
-        wait_until("the first frame at trtnms", LIMIT, || branch.entered.load(Ordering::SeqCst) > 0);
+        wait_until("the first frame at trtnms", LIMIT, || branch.entered.frames() > 0);
     }
     leaves.remove(&pipeline);
     push(2);
@@ -147,7 +142,7 @@ fn a_flush_of_a_branch_ends_its_wait() {
     let push = |count: usize| push(&pipeline, count);
     push(1);
     for branch in [&flushed, &stays] {
-        wait_until("the first frame at trtnms", LIMIT, || branch.entered.load(Ordering::SeqCst) > 0);
+        wait_until("the first frame at trtnms", LIMIT, || branch.entered.frames() > 0);
     }
     let sink = flushed.bin.static_pad("sink").unwrap();
     in_time(move || {
@@ -228,6 +223,19 @@ fn late_frames_are_not_inferred_where_qos_is_on() {
         for seconds in [2, 3, 4] {
             frame(&mut line, seconds);
         }
+        // As elements that drop late frames say it, though these are only not inferred.
+        let said = line.messages_of(gst::MessageType::Qos);
+        assert_eq!(said.len(), if qos { 2 } else { 0 }, "{said:?}");
+        for (message, (seconds, dropped)) in said.iter().zip([(2, 1), (3, 2)]) {
+            let gst::MessageView::Qos(qos) = message.view() else { unreachable!("filtered") };
+            assert_eq!(message.src(), Some(line.element("trtinfer").upcast_ref()));
+            let (_, running, _, timestamp, _) = qos.get();
+            assert_eq!([running, timestamp], [Some(gst::ClockTime::from_seconds(seconds)); 2]);
+            let (jitter, proportion, _) = qos.values();
+            assert_eq!((jitter, proportion), ((3 - seconds as i64) * 1_000_000_000, 3.0));
+            let (processed, not_inferred) = qos.stats();
+            assert_eq!((processed.value(), not_inferred.value()), (1, dropped));
+        }
         let stats: gst::Structure = line.element("trtinfer").property("stats");
         let count = |name: &str| stats.get::<u64>(name).unwrap();
         assert_eq!((count("inferred"), count("skipped"), count("late")), expected, "qos={qos}");
@@ -251,6 +259,47 @@ fn lateness_ends_with_a_flush() {
     line.push(buffer);
     let stats: gst::Structure = line.element("trtinfer").property("stats");
     assert_eq!(["inferred", "late"].map(|name| stats.get::<u64>(name).unwrap()), [2, 0]);
+}
+
+/// A first model that is never loaded, in the thread that frames wait for it in.
+#[test]
+fn frames_that_wait_for_a_model_go_to_the_one_that_takes_its_place() {
+    let folder = scratch("life-superseded");
+    let held = folder.join("held.onnx");
+    std::fs::copy(finds(&folder, "cat", 64), &held).unwrap();
+    for (side, shared) in
+        [(64, ""), (32, ""), (64, "shared-model=life-superseded"), (32, "shared-model=life-superseded")]
+    {
+        let pipeline = launch(&format!(
+            "videotestsrc name=source ! video/x-raw,format=RGB,width=64,height=64,framerate=30/1 ! trtpreprocess \
+             ! queue ! trtinfer name=infer model-file={} {shared} ! trtnms ! fakesink name=end",
+            held.display()
+        ));
+        let pad = |element: &str, pad: &str| pipeline.by_name(element).unwrap().static_pad(pad).unwrap();
+        let made = Tally::at(&pad("source", "src"), None);
+        let (entered, ended) =
+            (Tally::at(&pad("infer", "sink"), None), Tally::at(&pad("end", "sink"), Some(made.clone())));
+        let _held = HeldLoads::of(&pipeline.bus().unwrap(), made);
+        pipeline.set_state(gst::State::Playing).unwrap();
+        wait_until("a frame that waits", LIMIT, || entered.frames() > 0);
+        let infer = pipeline.by_name("infer").unwrap();
+        infer.set_property("model-file", finds(&folder, "dog", side));
+        let unseen = || ended.unseen.load(Ordering::SeqCst);
+        wait_until("frames with the other model", LIMIT, || ended.frames() > unseen() + 3);
+        let skipped: u64 = infer.property::<gst::Structure>("stats").get("skipped").unwrap();
+        assert_eq!(unseen(), skipped, "those whose tensors were for the first model");
+        assert!(side == 64 || skipped > 0);
+        assert_eq!(*ended.faults.lock().unwrap(), <[&str; 0]>::default());
+        assert_eq!(problems(&pipeline), <[&str; 0]>::default());
+        pipeline.set_state(gst::State::Null).unwrap();
+        // The name is free, whatever the thread does that still loads the first model.
+        let other = Line::parse(&format!(
+            "trtpreprocess ! trtinfer model-file={} {shared} ! trtnms",
+            finds(&folder, "bird", 64)
+        ));
+        assert_eq!({ other }.labels(), ["bird"]);
+        assert!(entered.frames() - ended.frames() <= 1, "{} frames came, {} went on", entered.frames(), ended.frames());
+    }
 }
 
 /// A handler of the bus may do anything with the element that posts, in the thread of the stream.
@@ -281,9 +330,77 @@ fn nothing_is_locked_when_a_message_is_posted() {
     assert_eq!(posted.load(Ordering::SeqCst), 6);
 }
 
+/// Frames by their numbers, which begin at 0 with each start and each seek, from where they are made to the end of a branch.
+#[derive(Default)]
+struct Tally {
+    /// Of the last frame, until the stream begins again.
+    last: Mutex<Option<u64>>,
+    frames: AtomicU64,
+    /// Those without a result.
+    unseen: AtomicU64,
+    /// The pipeline has said why frames do not go on.
+    has_failed: AtomicBool,
+    /// What must not be.
+    faults: Mutex<Vec<String>>,
+}
+
+impl Tally {
+    /// Counts what passes a pad. Frames must follow each other, and before the end of the stream the last one that was made.
+    fn at(pad: &gst::Pad, made: Option<Arc<Tally>>) -> Arc<Self> {
+        let tally = Arc::<Tally>::default();
+        let into = tally.clone();
+        let kinds = gst::PadProbeType::BUFFER | gst::PadProbeType::EVENT_DOWNSTREAM | gst::PadProbeType::EVENT_FLUSH;
+        pad.add_probe(kinds, move |_, info| {
+            match &info.data {
+                Some(gst::PadProbeData::Buffer(buffer)) => into.frame(buffer, made.is_some()),
+                Some(gst::PadProbeData::Event(event)) => into.event(event, made.as_deref()),
+                _ => {}
+            }
+            gst::PadProbeReturn::Ok
+        });
+        tally
+    }
+
+    fn frame(&self, buffer: &gst::BufferRef, has_result: bool) {
+        let number = buffer.offset();
+        let last = self.last.lock().unwrap().replace(number);
+        if last.is_some_and(|last| has_result && number != last + 1) {
+            self.faults.lock().unwrap().push(format!("frame {number} after {last:?}"));
+        }
+        self.frames.fetch_add(1, Ordering::SeqCst);
+        let found = if has_result { found(buffer).len() } else { 1 };
+        self.unseen.fetch_add((found == 0).into(), Ordering::SeqCst);
+        if found > 1 {
+            self.faults.lock().unwrap().push(format!("frame {number} has {found} results"));
+        }
+    }
+
+    fn event(&self, event: &gst::EventRef, made: Option<&Tally>) {
+        match event.type_() {
+            gst::EventType::FlushStop | gst::EventType::StreamStart => {
+                *self.last.lock().unwrap() = None;
+                self.has_failed.store(false, Ordering::SeqCst);
+            }
+            gst::EventType::Eos if made.is_some_and(|made| !made.has_failed.load(Ordering::SeqCst)) => {
+                let (last, made) = (*self.last.lock().unwrap(), made.and_then(|made| *made.last.lock().unwrap()));
+                if let (Some(made), true) = (made, last.is_some())
+                    && last != Some(made)
+                {
+                    self.faults.lock().unwrap().push(format!("the end after frame {last:?} of {made}"));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn frames(&self) -> u64 {
+        self.frames.load(Ordering::SeqCst)
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// One of the files, the last of which is no model.
+    /// One of the files: three models, one that is never loaded, and one that is no model.
     File(usize),
     Play,
     Pause,
@@ -299,7 +416,7 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        5 => (0..4usize).prop_map(Step::File),
+        5 => (0..5usize).prop_map(Step::File),
         3 => Just(Step::Play),
         1 => Just(Step::Pause),
         1 => Just(Step::Ready),
@@ -313,10 +430,50 @@ fn step() -> impl Strategy<Value = Step> {
 
 struct Script {
     pipeline: gst::Pipeline,
+    /// At the source.
+    made: Arc<Tally>,
     branches: Vec<Branch>,
+    /// Of branches that were taken out.
+    former: Vec<Arc<Tally>>,
     /// It has been sent the end of the stream, or has failed: only a start from READY brings more frames.
     has_ended: bool,
-    is_playing: bool,
+    /// Its model is the one that is never loaded.
+    is_held: bool,
+    state: gst::State,
+    /// Frames that were not inferred, before the last start.
+    skipped: u64,
+    _held: HeldLoads,
+}
+
+/// Loads of a file called `held.onnx`, which wait until this is dropped.
+struct HeldLoads(Arc<(Mutex<bool>, Condvar)>);
+
+impl HeldLoads {
+    /// The loader says that it begins, in its own thread.
+    fn of(bus: &gst::Bus, made: Arc<Tally>) -> Self {
+        let released = Arc::<(Mutex<bool>, Condvar)>::default();
+        let held = HeldLoads(released.clone());
+        bus.set_sync_handler(move |_, message| {
+            if message.type_() == gst::MessageType::Error {
+                made.has_failed.store(true, Ordering::SeqCst);
+            }
+            if let gst::MessageView::Progress(progress) = message.view()
+                && progress.structure().unwrap().get::<&str>("text").unwrap().starts_with("Loading held.onnx for")
+            {
+                let (is_released, changed) = &*released;
+                drop(changed.wait_while(is_released.lock().unwrap(), |released| !*released).unwrap());
+            }
+            gst::BusSyncReply::Pass
+        });
+        held
+    }
+}
+
+impl Drop for HeldLoads {
+    fn drop(&mut self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_all();
+    }
 }
 
 impl Script {
@@ -325,19 +482,48 @@ impl Script {
             "videotestsrc name=source ! video/x-raw,format=RGB,width=64,height=64,framerate=30/1 ! trtpreprocess \
              ! trtinfer name=infer model-file={file} batch-size=2 batch-timeout=2000 ! tee name=tee allow-not-linked=true"
         ));
-        let branches = vec![Branch::add(&pipeline)];
-        Script { pipeline, branches, has_ended: false, is_playing: false }
+        let made = Tally::at(&pipeline.by_name("source").unwrap().static_pad("src").unwrap(), None);
+        let branches = vec![Branch::add(&pipeline, Some(&made))];
+        let (_held, state) = (HeldLoads::of(&pipeline.bus().unwrap(), made.clone()), gst::State::Null);
+        Script {
+            pipeline,
+            made,
+            branches,
+            former: Vec::new(),
+            has_ended: false,
+            is_held: false,
+            state,
+            skipped: 0,
+            _held,
+        }
+    }
+
+    fn infer(&self) -> gst::Element {
+        self.pipeline.by_name("infer").unwrap()
+    }
+
+    fn skipped_now(&self) -> u64 {
+        self.infer().property::<gst::Structure>("stats").get("skipped").unwrap()
     }
 
     fn set_state(&mut self, state: gst::State) {
+        if self.state <= gst::State::Ready && state > gst::State::Ready {
+            self.skipped += self.skipped_now(); // which a start sets back
+            let file: String = self.infer().property("model-file");
+            self.is_held = file.ends_with("held.onnx");
+        }
+        self.state = state;
         let pipeline = self.pipeline.clone();
         // A failure to start is said on the bus.
         let changed = in_time(move || pipeline.set_state(state));
-        self.is_playing = state == gst::State::Playing;
         if state == gst::State::Ready {
             while self.failed() {}
         }
         self.has_ended = changed.is_err() || self.has_ended && state > gst::State::Ready;
+    }
+
+    fn is_playing(&self) -> bool {
+        self.state == gst::State::Playing
     }
 
     fn failed(&self) -> bool {
@@ -346,21 +532,36 @@ impl Script {
 
     fn frames(&mut self, count: u64) {
         let Some(branch) = self.branches.last() else { return };
-        if self.has_ended || !self.is_playing {
+        if self.has_ended || self.is_held || !self.is_playing() {
             return;
         }
-        let (frames, until) = (branch.frames.clone(), branch.frames() + count);
+        let (tally, until) = (branch.tally.clone(), branch.frames() + count);
         let mut failed = false;
         wait_until("frames, or why there are none", LIMIT, || {
             failed = failed || self.failed();
-            failed || frames.load(Ordering::SeqCst) >= until
+            failed || tally.frames() >= until
         });
         self.has_ended = failed;
     }
 
+    /// Each frame came out, in its order and once, unless a flush, a change of state, an error or the end of its branch took it,
+    /// and has a result, unless it is counted as one that was not inferred.
+    fn check(&self) {
+        for tally in self.branches.iter().map(|branch| &branch.tally).chain(&self.former).chain([&self.made]) {
+            let faults = tally.faults.lock().unwrap();
+            assert!(faults.is_empty(), "{faults:?}");
+            let unseen = tally.unseen.load(Ordering::SeqCst);
+            let skipped = self.skipped + self.skipped_now();
+            assert!(unseen <= skipped, "{unseen} frames without a result, and {skipped} were not inferred");
+        }
+    }
+
     fn take(&mut self, step: Step, files: &[String]) {
         match step {
-            Step::File(at) => self.pipeline.by_name("infer").unwrap().set_property("model-file", &files[at]),
+            Step::File(at) => {
+                self.infer().set_property("model-file", &files[at]);
+                self.is_held &= at > 2; // a good one takes its place
+            }
             Step::Play => self.set_state(gst::State::Playing),
             Step::Pause => self.set_state(gst::State::Paused),
             Step::Ready => self.set_state(gst::State::Ready),
@@ -368,16 +569,18 @@ impl Script {
                 let pipeline = self.pipeline.clone();
                 drop(in_time(move || pipeline.seek_simple(gst::SeekFlags::FLUSH, gst::ClockTime::ZERO)));
             }
-            Step::BranchIn if self.branches.len() < 3 && self.is_playing && !self.has_ended => {
-                self.branches.push(Branch::add(&self.pipeline));
+            Step::BranchIn if self.branches.len() < 3 && self.is_playing() && !self.has_ended => {
+                self.branches.push(Branch::add(&self.pipeline, Some(&self.made)));
             }
             // While it is paused the sink holds a frame, and there is no moment between two.
-            Step::BranchOut if self.branches.len() > 1 && self.is_playing && !self.has_ended => {
-                self.branches.remove(0).remove(&self.pipeline);
+            Step::BranchOut if self.branches.len() > 1 && self.is_playing() && !self.has_ended => {
+                let branch = self.branches.remove(0);
+                self.former.push(branch.tally.clone());
+                branch.remove(&self.pipeline);
             }
             Step::Frames(count) => self.frames(count),
             // A source that does not run would keep it for its next start.
-            Step::End if self.is_playing && !self.has_ended => {
+            Step::End if self.is_playing() && !self.has_ended && !self.is_held => {
                 self.pipeline.by_name("source").unwrap().send_event(gst::event::Eos::new());
                 self.has_ended = true;
             }
@@ -385,15 +588,18 @@ impl Script {
         }
     }
 
-    /// Whatever came before, a start from READY with a good model plays.
-    fn end(mut self, good: &str) {
+    /// Whatever came before, a start from READY with a good model plays. Gives how many frames came out of branches.
+    fn end(mut self, good: &str) -> u64 {
         self.set_state(gst::State::Ready);
         self.has_ended = false;
-        self.pipeline.by_name("infer").unwrap().set_property("model-file", good);
+        self.infer().set_property("model-file", good);
         self.set_state(gst::State::Playing);
         self.frames(3);
         assert!(!self.has_ended, "it plays no more: {:?}", problems(&self.pipeline));
+        self.check();
         self.set_state(gst::State::Null);
+        let tallies = self.branches.iter().map(|branch| &branch.tally).chain(&self.former);
+        tallies.map(|tally| tally.frames()).sum()
     }
 }
 
@@ -408,18 +614,23 @@ fn whatever_comes_a_pipeline_plays_or_says_why_not() {
     let broken = folder.join("broken.onnx");
     std::fs::write(&broken, "not a model").unwrap();
     let files = [finds(&folder, "cat", 64), finds(&folder, "dog", 64), finds(&folder, "bird", 32)];
-    let files = [&files[..], &[broken.to_str().unwrap().to_string()]].concat();
+    let held = folder.join("held.onnx");
+    std::fs::copy(&files[1], &held).unwrap();
+    let files = [&files[..], &[held, broken].map(|file| file.to_str().unwrap().to_string())].concat();
     // A shorter script that hangs would take a minute each time it is tried.
     let config =
         ProptestConfig { failure_persistence: None, max_shrink_iters: 0, ..ProptestConfig::with_cases(scripts()) };
     let steps = proptest::collection::vec(step(), 1..14);
+    let frames = Cell::new(0);
     let outcome = TestRunner::new(config).run(&steps, |steps| {
         let mut script = Script::new(&files[0]);
         for step in steps {
             script.take(step, &files);
+            script.check();
         }
-        script.end(&files[1]);
+        frames.set(frames.get() + script.end(&files[1]));
         Ok(())
     });
+    println!("{} frames in {} scripts", frames.get(), scripts());
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
 }

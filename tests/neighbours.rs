@@ -5,8 +5,8 @@
 use std::sync::mpsc::channel;
 
 use crate::common::boxes::{Found, GREY, found, model};
-use crate::common::gpu::{setting, skip};
-use crate::common::{Outcome, gpu_chain_or_skip, path, run, scratch, shapes};
+use crate::common::gpu::setting;
+use crate::common::{Outcome, gpu_chain_or_skip, has_element_or_skip, path, run, scratch, shapes};
 use gst::prelude::*;
 
 /// Left, top, right and bottom in 0..1 of the picture.
@@ -221,6 +221,15 @@ fn neighbours_are_followed_or_refused_part_5() {
 
 #[test]
 fn cuda_neighbours_are_followed_or_refused() {
+    try_cuda_neighbours(&["cudaupload", "cudadownload"]);
+}
+
+#[test]
+fn cuda_converters_are_followed_or_refused() {
+    try_cuda_neighbours(&["cudaconvert", "cudascale"]);
+}
+
+fn try_cuda_neighbours(factories: &[&str]) {
     if !gpu_chain_or_skip() {
         return;
     }
@@ -228,8 +237,7 @@ fn cuda_neighbours_are_followed_or_refused() {
     let infer = format!("model-file={model} backend=tensorrt {}", setting("TRT_PROPERTIES").unwrap_or_default());
     for (source, neighbour, effect) in CUDA_NEIGHBOURS {
         let factory = neighbour.split(' ').next().unwrap();
-        if gst::ElementFactory::find(factory).is_none() {
-            skip(format!("{factory} is missing"));
+        if !factories.contains(&factory) || !has_element_or_skip(factory) {
             continue;
         }
         let (reference, outcome) = detect(source, &infer, [""; 4]);

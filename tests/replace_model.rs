@@ -308,6 +308,29 @@ fn a_model_on_objects_is_replaced() {
     assert!(seen.last().unwrap().contains("label=(string)day"), "{seen:?}");
 }
 
+/// An element that gets no frames switches to none of them.
+#[test]
+fn models_that_nobody_has_switched_to_do_not_stay_loaded() {
+    let folder = scratch("replace-idle");
+    let models = [finds(&folder, "cat", 64), finds(&folder, "dog", 64)];
+    let shared = "shared-model=replace-idle";
+    let [mut active, mut idle] = [(); 2].map(|()| line(&models[0], shared));
+    let mut alone = line(&models[0], "");
+    for line in [&mut active, &mut idle, &mut alone] {
+        assert_eq!(line.labels(), ["cat"]);
+    }
+    for model in models.iter().cycle().skip(1).take(21) {
+        replace(&mut active, model);
+        active.labels();
+        replace(&mut alone, model);
+    }
+    // Each of the two that wait has the first model and the one that it is to switch to.
+    until("runners of models between", || heap::threads("trt-run") <= 4);
+    until("threads that free former models", || heap::threads("trt-replace") <= 2);
+    assert_eq!([active.labels(), idle.labels(), alone.labels()], [["dog"]; 3]);
+    until("runners of former models", || heap::threads("trt-run") == 2);
+}
+
 #[test]
 fn a_hundred_models_leave_nothing_behind() {
     if let Err(error) = heap::without_caches() {

@@ -3,9 +3,11 @@
 
 mod common;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use common::onnx::endless as endless_model;
 use common::service::{Service, ask, free_address};
+use common::wait::{LIMIT, wait_until};
 use common::{sample, scratch, shapes};
 use serde_json::{Value, json};
 
@@ -146,6 +148,106 @@ fn sources_come_and_go_over_http_and_others_lose_nothing() {
     watched.expect("POST", "/sources", json!({"name": "other", "adress": "none.mp4"}), 400);
     watched.expect_no_gap(30);
     watched.end();
+}
+
+/// A service whose first model is never loaded, with a source that waits for it.
+fn never_loaded(folder: &Path) -> (Service, String, PathBuf) {
+    let endless = folder.join("endless.onnx");
+    endless_model("1", "64", true).save(&endless);
+    let address = free_address();
+    let config = format!(
+        "[[model]]\nname = \"shapes\"\nfile = \"{}\"\nbackend = \"rten\"\ninfer = \"threads=1\"\n\n\
+         [[publish]]\nlocation = \"-\"\nadd-empty-results = true\n\n[http]\nlisten = \"{address}\"\ntoken = \"{TOKEN}\"\n\n\
+         [[source]]\nname = \"stays\"\naddress = \"{}\"\nloop = true\nsync = true\n",
+        endless.display(),
+        sample()
+    );
+    let service = Service::start(folder, &config);
+    service.said("Started.");
+    service.said("Loading endless.onnx");
+    (service, address, endless)
+}
+
+fn put(address: &str, file: &Path) {
+    let body = json!({"file": file}).to_string();
+    assert_eq!(ask(address, "PUT", "/models/shapes", TOKEN, &body).0, 202);
+}
+
+fn model(address: &str) -> Value {
+    let (status, answer) = ask(address, "GET", "/models", TOKEN, "");
+    assert_eq!(status, 200);
+    serde_json::from_slice::<Value>(&answer).unwrap()[0].take()
+}
+
+#[test]
+fn another_file_takes_over_while_the_first_one_is_still_loaded() {
+    let folder = scratch("serve-first-load");
+    let (service, address, _) = never_loaded(&folder);
+    let shapes = PathBuf::from(shapes());
+    put(&address, &shapes);
+    wait_until("the other model", LIMIT, || model(&address)["loaded"] == true);
+    let now = model(&address);
+    assert_eq!((&now["file"], &now["error"]), (&json!(shapes), &Value::Null), "{now}");
+    service.result("stays");
+    assert_eq!(ask(&address, "GET", "/readyz", TOKEN, "").0, 200);
+    // One that comes now has the new file at once.
+    let keys = json!({"name": "guest", "address": sample(), "loop": true}).to_string();
+    assert_eq!(ask(&address, "POST", "/sources", TOKEN, &keys).0, 201);
+    service.result("guest");
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    assert!(!journal.contains("in use with"), "{journal}");
+}
+
+/// A file that cannot be used, and then two that can, at once.
+#[test]
+fn files_that_follow_each_other_while_the_first_one_is_loaded() {
+    let folder = scratch("serve-first-files");
+    let (service, address, endless) = never_loaded(&folder);
+    let broken = folder.join("broken.onnx");
+    std::fs::write(&broken, "not a model").unwrap();
+    put(&address, &broken);
+    wait_until("why it cannot be used", LIMIT, || model(&address)["error"].is_string());
+    let now = model(&address);
+    assert_eq!((&now["file"], &now["loaded"]), (&json!(endless), &json!(false)), "{now}");
+    assert!(now["error"].as_str().unwrap().contains("broken.onnx"), "{now}");
+    let [one, two] = ["one.onnx", "two.onnx"].map(|name| folder.join(name));
+    for file in [&one, &two] {
+        std::fs::copy(shapes(), file).unwrap();
+        put(&address, file);
+    }
+    wait_until("the last one", LIMIT, || model(&address)["loaded"] == true && model(&address)["file"] == json!(two));
+    assert_eq!(model(&address)["error"], Value::Null);
+    service.result("stays");
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    assert!(!journal.contains("in use with"), "{journal}");
+}
+
+/// It was asked for while it was still being copied.
+#[test]
+fn a_file_that_failed_may_be_asked_for_again() {
+    let folder = scratch("serve-first-fails");
+    let address = free_address();
+    let [late, other] = ["late.onnx", "other.onnx"].map(|name| folder.join(name));
+    std::fs::copy(shapes(), &other).unwrap();
+    std::fs::write(&late, "half of a mod").unwrap();
+    let config = format!(
+        "[[model]]\nname = \"shapes\"\nfile = \"{}\"\nbackend = \"rten\"\n\n[http]\nlisten = \"{address}\"\ntoken = \"{TOKEN}\"\n",
+        other.display()
+    );
+    let service = Service::start(&folder, &config);
+    service.said("Started.");
+    wait_until("the first file", LIMIT, || model(&address)["loaded"] == true);
+    put(&address, &late);
+    wait_until("why it cannot be used", LIMIT, || model(&address)["error"].is_string());
+    let now = model(&address);
+    assert_eq!((&now["file"], &now["loaded"]), (&json!(other), &json!(true)), "{now}");
+    std::fs::copy(shapes(), &late).unwrap();
+    put(&address, &late);
+    wait_until("the other file", LIMIT, || model(&address)["file"] == json!(late));
+    assert_eq!(model(&address)["error"], Value::Null);
+    assert_eq!(service.end().0.code(), Some(0));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
+mod frames;
 mod takeover;
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
@@ -17,24 +17,24 @@ use gsttrt_core::backends::{Backend, Interrupted, LoadRequest};
 use gsttrt_core::counters::{Span, Stats};
 use gsttrt_core::cuda::driver::Context;
 use gsttrt_core::error::{Error, ErrorKind, Result};
-use gsttrt_core::tensor::{Dims, Tensor};
+use gsttrt_core::tensor::Tensor;
 
-use super::life::{self, ModelLife, OpeningTicket, Reading};
+use super::life::{ModelLife, OpeningTicket, Reading};
+use super::qos::Qos;
 use super::settings::{PROPERTIES, Settings};
 use super::sharing::{self, SharedModel};
-use super::started::{StartOutcome, StartedModel};
+use super::started::{ReadOutcome, StartedModel};
 use super::{loading, messages};
 use crate::gst::batch_pool;
 use crate::gst::caps;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::log;
-use crate::gst::meta::tensor::{Payload, TensorMeta};
+use crate::gst::meta::tensor::{ModelInputs, Payload, TensorMeta};
 use crate::gst::model_query;
 use crate::gst::range::RefusedValues;
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
-use crate::gst::stream::CurrentSegment;
 
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("trtinfer", gst::DebugColorFlags::empty(), Some("Models on tensors")));
@@ -66,39 +66,12 @@ pub struct TrtInfer {
     settings: Mutex<Settings>,
     refused: RefusedValues,
     cuda: CudaContextSlot,
-    pub(super) life: ModelLife,
+    pub(super) life: ModelLife<StartedModel>,
     running: Mutex<Running>,
     /// Ends the wait for outputs that are published.
     waits: CancelToken,
-    lateness: Lateness,
-    segment: Mutex<CurrentSegment>,
+    qos: Qos,
     stats: Stats,
-}
-
-/// What sinks say of frames that reach them too late, where `qos=true`.
-#[derive(Default)]
-struct Lateness {
-    /// Frames of an earlier running time are too late already.
-    earliest: Mutex<Option<gst::ClockTime>>,
-    frames: AtomicU64,
-}
-
-impl Lateness {
-    /// As the base class counts it, which would drop such frames.
-    fn learn(&self, event: &gst::event::Qos) {
-        let (_, _, jitter, timestamp) = event.get();
-        let earliest = timestamp.map(|timestamp| timestamp.nseconds().saturating_add_signed(jitter));
-        *self.earliest.lock().unwrap() = earliest.map(gst::ClockTime::from_nseconds);
-    }
-
-    fn reset(&self) {
-        *self.earliest.lock().unwrap() = None;
-    }
-
-    fn is_late(&self, frame: Option<gst::ClockTime>) -> bool {
-        let earliest = *self.earliest.lock().unwrap();
-        frame.zip(earliest).is_some_and(|(frame, earliest)| frame <= earliest)
-    }
 }
 
 impl Running {
@@ -146,8 +119,8 @@ impl TrtInfer {
     /// Reads the model where that is quick; else begins to.
     fn open_model(&self, settings: &Settings, ticket: OpeningTicket) -> Result<()> {
         let cuda = || self.cuda.ensure(&*self.obj(), settings.cuda_device_id);
-        match StartedModel::begin(settings, cuda)? {
-            StartOutcome::Open(session) => {
+        match StartedModel::read(settings, &cuda, &ticket, false)? {
+            ReadOutcome::Read(session) => {
                 self.share_context(&session.model, settings);
                 self.announce(&session)?;
                 if self.life.finish(&ticket, Ok(session.clone())) {
@@ -155,15 +128,21 @@ impl TrtInfer {
                 }
                 Ok(())
             }
-            StartOutcome::Unread(model) => life::open(&self.obj(), ticket, |ticket| {
-                Some((model.read_in_turn(|| ticket.is_wanted())?, Reading::First))
-            }),
+            ReadOutcome::TakesLong => self.open_in_background(settings.clone(), ticket),
+            ReadOutcome::Unwanted => Ok(()), // another file was set meanwhile
         }
+    }
+
+    fn open_in_background(&self, settings: Settings, ticket: OpeningTicket) -> Result<()> {
+        let element = self.obj().downgrade();
+        let cuda = move || element.upgrade().ok_or_else(messages::gone)?.imp().context();
+        let read = move |ticket: &OpeningTicket| StartedModel::read(&settings, &cuda, ticket, true);
+        loading::open(&self.obj(), ticket, Reading::First, read)
     }
 
     /// The model is where all threads find it: starts loading it in the background.
     fn proceed(&self, session: &StartedModel, reading: Reading) {
-        if !session.waits && session.model.begin_loading() {
+        if !session.waits && session.model.loader.begin() {
             loading::load(&self.obj(), &session.model);
         }
         if reading == Reading::First && !session.is_reader {
@@ -244,63 +223,9 @@ impl TrtInfer {
         self.obj().post_warning(&messages::unfinished(&session.model.request.model().path, RUN_LIMIT));
     }
 
-    /// Where the tensor lies in another CUDA context than the model, the model is loaded there: that context is the
-    /// decoder's, and the others must follow. To a model that others use too, the tensor is copied.
-    ///
-    /// # Errors
-    /// [`Interrupted::Flushing`], where the wait for it ends early.
-    fn follow(&self, tensor: &Tensor) -> std::result::Result<(), Interrupted> {
-        let Some(session) = self.session() else { return Ok(()) };
-        let (Some(have), Some(memory)) = (&session.model.request.cuda, tensor.device()) else { return Ok(()) };
-        let settings = self.settings.lock().unwrap().clone();
-        if have == memory.context() {
-            return Ok(());
-        }
-        let is_shared = !settings.shared_model.is_empty();
-        if is_shared && have.device() == memory.context().device() {
-            let has_warned = std::mem::replace(&mut self.running.lock().unwrap().warned_copied, true);
-            if !has_warned {
-                self.obj().post_warning(&messages::copied());
-            }
-            return Ok(());
-        }
-        self.cuda.follow(memory.context(), settings.cuda_device_id)?;
-        gst::info!(CAT, imp = self, "going on with the model in the context of its tensors");
-        self.running.lock().unwrap().let_go(&session);
-        let ticket = self.life.reopen().ok_or(Interrupted::Flushing)?;
-        // An engine is deserialised there again.
-        let context = memory.context().clone();
-        life::open(&self.obj(), ticket, move |_| {
-            let again = match is_shared {
-                true => session.shared_on_gpu_of(&context, &settings),
-                false => session.in_context(&context),
-            };
-            Some((again, Reading::Again))
-        })?;
-        self.life.wait().map(drop)
-    }
-
-    fn running_time(&self, buffer: &gst::BufferRef) -> Option<gst::ClockTime> {
-        self.segment.lock().unwrap().running_time(buffer.pts())
-    }
-
     /// Whether outputs were thrown away, and none was ever read.
     fn is_unread(&self) -> bool {
         !self.settings.lock().unwrap().own.tensor_meta && self.running.lock().unwrap().usage.is_none()
-    }
-
-    /// Loads the model for tensors of that size, where that was left to the frames.
-    fn fit(&self, dims: &Dims) {
-        let Some((former, fitted)) = self.life.replace(|session| session.fitted(dims)) else { return };
-        gst::info!(CAT, imp = self, "loading the model for {dims}");
-        if !former.waits {
-            self.obj().post_warning(&messages::loaded_again(&former.tensor.desc.dims, dims));
-        }
-        self.running.lock().unwrap().let_go(&former);
-        former.handle.leave();
-        if fitted.model.begin_loading() {
-            loading::load(&self.obj(), &fitted.model);
-        }
     }
 
     fn infer(&self, buffer: &mut gst::BufferRef) -> std::result::Result<(), Interrupted> {
@@ -324,15 +249,17 @@ impl TrtInfer {
         };
         let passed = running.passed.map_or(interval, |passed| passed + 1);
         let is_due = passed >= interval;
-        let is_late = is_due && self.obj().property::<bool>("qos") && self.lateness.is_late(self.running_time(buffer));
-        if !is_due || is_late {
+        let heeds_qos = is_due && self.obj().property::<bool>("qos");
+        let late = heeds_qos.then(|| self.qos.late_frame(&self.obj(), buffer, || self.stats.read().done)).flatten();
+        if !is_due || late.is_some() {
             running.passed = Some(passed);
-            self.lateness.frames.fetch_add(is_late.into(), Ordering::Relaxed);
-            self.stats.skip();
-            TensorMeta::set(buffer, Arc::new(Payload::Skipped(inputs.clone())));
+            drop(running); // a handler of the bus may do anything with this element
+            self.pass(buffer, inputs.clone());
+            if let Some(late) = late {
+                let _ = self.obj().post_message(late);
+            }
             return Ok(());
         }
-        running.passed = Some(0);
 
         if let Some(desc) = tensor.map(Tensor::desc)
             && let Some(wanted) = model.request.model().misfit(desc)
@@ -342,8 +269,16 @@ impl TrtInfer {
 
         let batcher = match &running.batcher {
             Some(batcher) => batcher.clone(),
-            None => running.batcher.insert(handle.wait()?).clone(),
+            None => match handle.wait()? {
+                Some(batcher) => running.batcher.insert(batcher).clone(),
+                None => {
+                    drop(running);
+                    let inputs = inputs.clone();
+                    return self.infer_with_successor(buffer, inputs);
+                }
+            },
         };
+        running.passed = Some(0);
         if measure {
             batcher.measure();
         }
@@ -367,6 +302,12 @@ impl TrtInfer {
         let (inputs, model) = (inputs.clone(), model.request.model().clone());
         TensorMeta::set(buffer, Arc::new(Payload::Output { outputs, inputs, model }));
         Ok(())
+    }
+
+    /// Lets a frame go on without being inferred.
+    fn pass(&self, buffer: &mut gst::BufferRef, inputs: Arc<ModelInputs>) {
+        self.stats.skip();
+        TensorMeta::set(buffer, Arc::new(Payload::Skipped(inputs)));
     }
 
     fn prepare_state(&self, transition: gst::StateChange) {
@@ -429,7 +370,7 @@ impl Properties for TrtInfer {
                     ("frames", inferred + skipped),
                     ("inferred", inferred),
                     ("skipped", skipped),
-                    ("late", self.lateness.frames.load(Ordering::Relaxed)),
+                    ("late", self.qos.late()),
                     ("batches", batches),
                     ("batched", frames),
                     ("batches-late", late),
@@ -466,8 +407,7 @@ impl BaseTransformImpl for TrtInfer {
         let opened = self.open_model(&settings, self.life.start());
         opened.inspect_err(|_| drop(self.life.stop())).map_err(|error| error_message(&error))?;
         self.stats.reset();
-        self.lateness.frames.store(0, Ordering::Relaxed);
-        self.lateness.reset();
+        self.qos.start();
         // Upstream may have negotiated with another model, of another input size.
         self.obj().reconfigure_sink();
         Ok(())
@@ -478,7 +418,7 @@ impl BaseTransformImpl for TrtInfer {
         let _ = self.life.wait(); // without a model, the first frame says why
         let tensor = caps::tensor_of(incaps).map_err(|error| gst::loggable_error!(CAT, "{error}"))?;
         if let Some(tensor) = tensor {
-            self.take_over_for(&tensor);
+            self.take_over_for(&tensor).map_err(|error| gst::loggable_error!(CAT, "{error}"))?;
             self.fit(&tensor.desc.dims);
             self.life.replace(|session| Some(StartedModel { tensor: Arc::new(tensor), ..session.clone() }));
         }
@@ -487,6 +427,7 @@ impl BaseTransformImpl for TrtInfer {
 
     fn stop(&self) -> std::result::Result<(), gst::ErrorMessage> {
         let session = self.life.stop();
+        sharing::left();
         let running = std::mem::take(&mut *self.running.lock().unwrap());
         if let (Some(session), Some(batcher)) = (&session, &running.batcher) {
             self.abandon(session, batcher);
@@ -568,7 +509,7 @@ impl BaseTransformImpl for TrtInfer {
     }
 
     fn sink_event(&self, event: gst::Event) -> bool {
-        self.segment.lock().unwrap().is_cut(&event);
+        self.qos.see(&event);
         match event.view() {
             gst::EventView::FlushStart(_) => {
                 self.life.set_flushing(true);
@@ -577,7 +518,6 @@ impl BaseTransformImpl for TrtInfer {
             gst::EventView::FlushStop(_) => {
                 self.life.set_flushing(false);
                 self.waits.set_flushing(false);
-                self.lateness.reset();
             }
             // Nothing comes that would fill the batch.
             gst::EventView::Eos(_) | gst::EventView::Caps(_) | gst::EventView::Gap(_) => {
@@ -598,13 +538,12 @@ impl BaseTransformImpl for TrtInfer {
     /// The base class is not told of late frames, or it would drop them: they pass without being inferred.
     fn src_event(&self, event: gst::Event) -> bool {
         let gst::EventView::Qos(qos) = event.view() else { return self.parent_src_event(event) };
-        self.lateness.learn(qos);
+        self.qos.learn(qos);
         self.obj().sink_pad().push_event(event)
     }
 
     fn transform_ip(&self, buffer: &mut gst::BufferRef) -> std::result::Result<gst::FlowSuccess, gst::FlowError> {
-        self.take_over();
-        match self.infer(buffer) {
+        match self.take_over().map_err(Interrupted::from).and_then(|()| self.infer(buffer)) {
             Ok(()) => Ok(gst::FlowSuccess::Ok),
             Err(Interrupted::Flushing) => Err(gst::FlowError::Flushing),
             Err(Interrupted::Failed(error)) => {

@@ -12,39 +12,10 @@
 //! are of the element, not of its model: they stay while one model takes the place of another.
 
 use std::sync::{Arc, Condvar, Mutex, Weak};
-use std::thread;
 
-use gst::prelude::*;
-use gst::subclass::prelude::*;
 use gsttrt_core::backends::Interrupted;
 use gsttrt_core::backends::loader::ModelHandle;
-use gsttrt_core::error::{Error, ErrorKind, Result};
-
-use super::TrtInfer;
-use super::sharing::SharedModel;
-use super::started::StartedModel;
-
-/// Reads a model in a thread of its own, which has the element only for a moment at its end: reading may never end. `read` gives
-/// nothing where the model is not wanted any more.
-///
-/// # Errors
-/// `Library`, where a thread cannot be started.
-pub fn open(
-    element: &TrtInfer,
-    ticket: OpeningTicket,
-    read: impl FnOnce(&OpeningTicket) -> Option<(Result<StartedModel>, Reading)> + Send + 'static,
-) -> Result<()> {
-    let element = element.downgrade();
-    let open = move || {
-        let Some((outcome, reading)) = read(&ticket) else { return };
-        if let Some(element) = element.upgrade() {
-            element.imp().finish_opening(&ticket, outcome, reading);
-        }
-    };
-    let spawned = thread::Builder::new().name("trt-open".into()).spawn(open);
-    let failed = |error| Error::new(ErrorKind::Library, "Cannot start a thread to read the model in").cause(error);
-    spawned.map(drop).map_err(failed)
-}
+use gsttrt_core::error::{Error, Result};
 
 /// Why a model is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,11 +27,17 @@ pub enum Reading {
 }
 
 /// Tells a thread that reads a model whether the model is still wanted.
+#[derive(Clone)]
 pub struct OpeningTicket(Weak<()>);
 
 impl OpeningTicket {
     pub fn is_wanted(&self) -> bool {
         self.0.strong_count() > 0
+    }
+
+    /// Whether both are of the same opening.
+    pub fn is(&self, other: &OpeningTicket) -> bool {
+        self.0.ptr_eq(&other.0)
     }
 }
 
@@ -69,6 +46,9 @@ pub type Replacement = Arc<Mutex<Option<ModelHandle>>>;
 
 /// A model that is read.
 pub trait OpenModel: Clone {
+    /// What is to take its place.
+    type Next: Clone;
+
     /// Between flush-start and flush-stop no thread may wait for it.
     fn set_flushing(&self, flushing: bool);
 
@@ -76,28 +56,18 @@ pub trait OpenModel: Clone {
     fn leave(&self);
 }
 
-impl OpenModel for StartedModel {
-    fn set_flushing(&self, flushing: bool) {
-        self.handle.set_flushing(flushing);
-    }
-
-    fn leave(&self) {
-        self.handle.leave();
-    }
-}
-
 /// What is known of a model: nothing while it is read and may be waited for, else as [`ModelLife::wait`] gives it.
 pub type Known<M> = Option<std::result::Result<Option<M>, Interrupted>>;
 
 /// Where an element has its model.
-pub struct ModelLife<M = StartedModel> {
+pub struct ModelLife<M: OpenModel> {
     state: Mutex<LifeState<M>>,
     changed: Condvar,
     #[cfg(test)]
     pub waiters: crate::test::Waiters,
 }
 
-struct LifeState<M> {
+struct LifeState<M: OpenModel> {
     phase: LifePhase<M>,
     flushing: bool,
     /// Since the element goes back to READY.
@@ -105,7 +75,7 @@ struct LifeState<M> {
     /// Models that are to take the place of this one, while they are loaded: once for each GPU that has it.
     replacements: Vec<Replacement>,
     /// The model that takes over with the first caps for its tensors, which upstream was asked for.
-    offered: Option<Arc<SharedModel>>,
+    offered: Option<M::Next>,
     /// Width and height of the frames that tensors were last asked for.
     frame: Option<(u32, u32)>,
 }
@@ -119,14 +89,14 @@ enum LifePhase<M> {
     Failed(Error),
 }
 
-impl<M> Default for LifeState<M> {
+impl<M: OpenModel> Default for LifeState<M> {
     fn default() -> Self {
         let (flushing, left, replacements, offered, frame) = Default::default();
         LifeState { phase: LifePhase::Stopped, flushing, left, replacements, offered, frame }
     }
 }
 
-impl<M> Default for ModelLife<M> {
+impl<M: OpenModel> Default for ModelLife<M> {
     fn default() -> Self {
         ModelLife {
             state: Mutex::default(),
@@ -304,20 +274,26 @@ impl<M: OpenModel> ModelLife<M> {
     }
 
     /// Offers upstream another model's tensors; false, where one is offered already.
-    pub fn offer(&self, model: &Arc<SharedModel>) -> bool {
+    pub fn offer(&self, model: M::Next) -> bool {
         let mut state = self.state.lock().unwrap();
-        let is_free = state.offered.is_none();
-        state.offered.get_or_insert_with(|| model.clone());
-        is_free
+        let unwanted = match &state.offered {
+            None => {
+                state.offered = Some(model);
+                None
+            }
+            Some(_) => Some(model),
+        };
+        drop(state); // a model that is released may wait for the GPU
+        unwanted.is_none()
     }
 
     /// The model that upstream makes tensors for.
-    pub fn offered(&self) -> Option<Arc<SharedModel>> {
+    pub fn offered(&self) -> Option<M::Next> {
         self.state.lock().unwrap().offered.clone()
     }
 
     /// The same, which is not offered any more, where it meets the condition.
-    pub fn take_offered(&self, condition: impl FnOnce(&SharedModel) -> bool) -> Option<Arc<SharedModel>> {
+    pub fn take_offered(&self, condition: impl FnOnce(&M::Next) -> bool) -> Option<M::Next> {
         self.state.lock().unwrap().offered.take_if(|model| condition(model))
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Loads a model in a thread of its own, and posts its progress on the bus.
+//! Reads and loads a model in threads of their own, and posts the progress on the bus.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -8,20 +8,57 @@ use std::time::Instant;
 
 use gst::glib;
 use gst::prelude::*;
+use gst::subclass::prelude::*;
 use gsttrt_core::backends::batcher::Batcher;
 use gsttrt_core::backends::{LoadContext, LoadEvent};
 use gsttrt_core::error::{Error, ErrorKind, Result};
 
 use super::TrtInfer;
+use super::life::{OpeningTicket, Reading};
 use super::sharing::SharedModel;
+use super::started::ReadOutcome;
 use crate::gst::report::Report;
+
+/// Reads a model in a thread of its own, which has the element only for a moment at its end: reading may never end.
+///
+/// # Errors
+/// `Library`, where a thread cannot be started.
+pub fn open(
+    element: &TrtInfer,
+    ticket: OpeningTicket,
+    reading: Reading,
+    read: impl FnOnce(&OpeningTicket) -> Result<ReadOutcome> + Send + 'static,
+) -> Result<()> {
+    let element = element.downgrade();
+    let open = move || {
+        let outcome = match read(&ticket) {
+            Ok(ReadOutcome::Read(model)) => Ok(model),
+            Ok(ReadOutcome::Unwanted | ReadOutcome::TakesLong) => return,
+            Err(error) => Err(error),
+        };
+        if let Some(element) = element.upgrade() {
+            element.imp().finish_opening(&ticket, outcome, reading);
+        }
+    };
+    spawn("trt-open", open)
+}
+
+/// A thread that reads or loads a model.
+///
+/// # Errors
+/// `Library`, where it cannot be started.
+pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
+    let spawned = thread::Builder::new().name(name.into()).spawn(work);
+    let failed = |error| Error::new(ErrorKind::Library, "Cannot start a thread to load the model in").cause(error);
+    spawned.map(drop).map_err(failed)
+}
 
 /// Loads the model in a thread of its own, so that the application stays responsive. It is not one of GStreamer's pool,
 /// which `gst_deinit()` waits for: computing the constants of a model may never end.
 pub fn load(element: &TrtInfer, model: &Arc<SharedModel>) {
     let loader = model.loader.clone();
     let loading = Loading::new(element.downgrade(), model);
-    let model = model.clone();
+    let model = model.to_load();
     let load = move || match loading.run(&model) {
         Ok(true) => loading.complete(),
         Ok(false) => {}
@@ -30,8 +67,7 @@ pub fn load(element: &TrtInfer, model: &Arc<SharedModel>) {
             model.loader.finish(Err(error));
         }
     };
-    if let Err(error) = thread::Builder::new().name("trt-load".into()).spawn(load) {
-        let error = Error::new(ErrorKind::Library, "Cannot start a thread to load the model in").cause(error);
+    if let Err(error) = spawn("trt-load", load) {
         element.post_error(&error);
         loader.finish(Err(error));
     }

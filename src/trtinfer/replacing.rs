@@ -6,8 +6,7 @@
 //! upstream is asked for. That thread frees the former one when all have left it. A model that cannot be loaded changes
 //! nothing.
 
-use std::sync::Arc;
-use std::thread;
+use std::sync::{Arc, Weak};
 
 use gst::glib;
 use gst::prelude::*;
@@ -17,13 +16,13 @@ use gsttrt_core::backends::LoadRequest;
 use gsttrt_core::backends::loader::ModelHandle;
 use gsttrt_core::cuda::driver::Context;
 use gsttrt_core::device::Device;
-use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_core::error::Result;
 
 use super::life::Replacement;
-use super::loading::Loading;
+use super::loading::{self, Loading};
 use super::settings::Settings;
-use super::sharing::{SharedModel, Successor};
-use super::started::UnreadModel;
+use super::sharing::{self, SharedModel};
+use super::started;
 use super::{TrtInfer, messages};
 use crate::gst::caps;
 
@@ -31,8 +30,10 @@ use crate::gst::caps;
 pub struct ReplaceRequest {
     /// Of the element, with the new model.
     pub settings: Settings,
-    /// The model in use.
-    pub former: Arc<SharedModel>,
+    /// The model in use. A load that never ends does not keep it.
+    pub former: Weak<SharedModel>,
+    /// Of that one; `None` on the CPU.
+    pub gpu: Option<i32>,
     /// Width and height of the frames that tensors were last asked for.
     pub frame: Option<(u32, u32)>,
 }
@@ -46,52 +47,58 @@ pub fn begin(element: &TrtInfer, request: ReplaceRequest) -> Result<Replacement>
     let (wanted, element) = (Arc::downgrade(&replacement), element.downgrade());
     let work = move || {
         let outcome = request.load_request(&element).and_then(|load_request| {
-            let model = Arc::new(request.former.another(load_request, &request.settings));
+            let Some(former) = request.former(&element) else { return Ok(None) };
+            let model = Arc::new(former.another(load_request, &request.settings));
+            drop(former);
             let handle = ModelHandle::take(&model.loader).expect("it is new");
             // Held only for a moment: the element may cancel it while the model is loaded.
             let Some(replacement) = wanted.upgrade() else { return Ok(None) };
             *replacement.lock().unwrap() = Some(handle);
             drop(replacement);
-            model.begin_loading();
+            model.loader.begin();
             let loading = Loading::new(element.clone(), &model);
             Ok(loading.run(&model)?.then_some((model, loading)))
         });
         let Some(handle) = wanted.upgrade().map(|replacement| replacement.lock().unwrap().take()) else { return };
-        let Some(element) = element.upgrade() else { return };
+        let Some((former, element)) = request.former(&element).zip(element.upgrade()) else { return };
         match outcome {
             Ok(Some((model, loading))) => {
                 element.imp().report_backend(&model.request);
                 let handle = handle.expect("only this thread takes it");
-                element.imp().set_successor(&request.former, Successor::new(model, handle));
+                let replaced = element.imp().set_successor(&former, model, handle);
+                // A former model owns what keeps the one loaded that takes its place, so only its loader stays here.
+                let replaced = replaced.map(|replaced| replaced.loader.clone());
+                drop(former);
                 loading.complete();
-                drop(element); // it may end meanwhile
-                free(request.former);
+                drop(element);
+                // Freed here: TensorRT takes some 40 ms to free an engine, in which a streaming thread would hold its frame back,
+                // and with it the first batch of the new model.
+                drop(replaced.and_then(|loader| loader.take_once_left()));
             }
             Ok(None) => {}
             Err(error) => element.imp().keep_former(&request, &error),
         }
     };
-    let spawned = thread::Builder::new().name("trt-replace".into()).spawn(work);
-    let failed = |error| Error::new(ErrorKind::Library, "Cannot start a thread to load the model in").cause(error);
-    spawned.map(|_| replacement).map_err(failed)
-}
-
-/// Frees a former model once all have left it: here, because TensorRT takes some 40 ms to free an engine, in which a streaming
-/// thread would hold its frame back, and with it the first batch of the new model.
-fn free(former: Arc<SharedModel>) {
-    let loader = former.loader.clone();
-    drop(former); // it owns what keeps its successor loaded
-    drop(loader.take_once_left());
+    loading::spawn("trt-replace", work).map(|()| replacement)
 }
 
 impl ReplaceRequest {
+    /// The model in use; another one, where that has taken its place in the meantime. Nothing, where nobody has it any more.
+    fn former(&self, element: &glib::WeakRef<TrtInfer>) -> Option<Arc<SharedModel>> {
+        let latest = || match self.settings.shared_model.is_empty() {
+            true => element.upgrade()?.imp().model(),
+            false => sharing::find(&self.settings, self.gpu),
+        };
+        self.former.upgrade().or_else(latest)
+    }
+
     /// Reads the description, and checks what can be checked before the model is loaded.
     fn load_request(&self, element: &glib::WeakRef<TrtInfer>) -> Result<LoadRequest> {
         let cuda = || -> Result<Context> {
-            let in_use = self.former.request.cuda.clone();
+            let in_use = self.former.upgrade().and_then(|former| former.request.cuda.clone());
             in_use.map_or_else(|| element.upgrade().ok_or_else(messages::gone)?.imp().context(), Ok)
         };
-        let request = UnreadModel::new(&self.settings, cuda)?.describe()?;
+        let request = started::describe(&self.settings, started::place(&self.settings, cuda)?)?;
         self.settings.without_effect(request.backend)?;
         // Nothing between would download them.
         let caps = element.upgrade().and_then(|element| element.sink_pad().current_caps());

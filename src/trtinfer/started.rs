@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A model that an element has, from its start to its stop.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use gsttrt_core::backends::loader::ModelHandle;
 use gsttrt_core::backends::{LoadRequest, Placement};
@@ -12,9 +12,10 @@ use gsttrt_core::image::options::parse_input_size;
 use gsttrt_core::image::transform::InputSpec;
 use gsttrt_core::tensor::{Dims, TensorDesc};
 
+use super::life::{OpenModel, OpeningTicket};
 use super::messages;
 use super::settings::Settings;
-use super::sharing::{self, SharedHandle, SharedModel, Successor};
+use super::sharing::{self, NextModel, ReadingTurn, SharedHandle, SharedModel};
 use crate::gst::meta::gst_tensor::PublishedOutputs;
 
 /// What was read of a model; does not change until stop(), unless another CUDA context takes the place of this one.
@@ -33,86 +34,85 @@ pub struct StartedModel {
     pub published: Option<Arc<PublishedOutputs>>,
 }
 
-/// What start() knows when it returns.
-pub enum StartOutcome {
-    /// Everything is known.
-    Open(StartedModel),
-    /// The model is still to be read, which takes long.
-    Unread(UnreadModel),
+impl OpenModel for StartedModel {
+    type Next = NextModel;
+
+    fn set_flushing(&self, flushing: bool) {
+        self.handle.set_flushing(flushing);
+    }
+
+    fn leave(&self) {
+        self.handle.leave();
+    }
 }
 
-/// A model of which only is known where it will run.
-pub struct UnreadModel {
-    settings: Settings,
-    size: Option<(u32, u32)>,
-    placement: Placement,
+/// What comes of reading a model.
+pub enum ReadOutcome {
+    Read(StartedModel),
+    /// That takes long, and is for a thread of its own.
+    TakesLong,
+    /// The element does not want it any more.
+    Unwanted,
 }
 
-impl UnreadModel {
-    /// Decides where the model runs. `cuda` is asked for a context where a backend on a GPU is to run it.
-    pub fn new(settings: &Settings, cuda: impl FnOnce() -> Result<Context>) -> Result<Self> {
-        let path = settings.model_file.as_deref().ok_or_else(messages::no_model)?;
-        let size = parse_input_size(&settings.input_size)?;
-        let placement = Placement::new(path, settings.backend, settings.options.clone(), cuda)?;
-        Ok(UnreadModel { settings: settings.clone(), size, placement })
-    }
+/// Decides where the model runs. `cuda` is asked for a context where a backend on a GPU is to run it.
+pub fn place(settings: &Settings, cuda: impl FnOnce() -> Result<Context>) -> Result<Placement> {
+    let path = settings.model_file.as_deref().ok_or_else(messages::no_model)?;
+    Placement::new(path, settings.backend, settings.options.clone(), cuda)
+}
 
-    /// Reads the description.
-    pub fn describe(self) -> Result<LoadRequest> {
-        let UnreadModel { settings, size, placement } = self;
-        let request = placement.describe(size, settings.batch_size as usize)?;
-        let request = request.with_parallel_runs(settings.parallel_runs as usize);
-        // Frames of several streams are batched, so their tensors have one size whatever the frames have.
-        Ok(if settings.shared_model.is_empty() { request } else { request.with_one_size() })
-    }
-
-    fn read(self) -> Result<StartedModel> {
-        let (settings, device) = (self.settings.clone(), self.placement.gpu());
-        StartedModel::joined(&settings, sharing::join_or_open(&settings, device, || self.describe())?)
-    }
-
-    /// Reads the description, unless another element that shares the model does so first; nothing, where it is not
-    /// wanted any more once that one is done.
-    pub fn read_in_turn(self, is_wanted: impl FnOnce() -> bool) -> Option<Result<StartedModel>> {
-        let turn = sharing::turn(&self.settings);
-        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
-        is_wanted().then(|| self.read())
-    }
+/// Reads the description.
+pub fn describe(settings: &Settings, placement: Placement) -> Result<LoadRequest> {
+    let size = parse_input_size(&settings.input_size)?;
+    let request = placement.describe(size, settings.batch_size as usize)?;
+    let request = request.with_parallel_runs(settings.parallel_runs as usize);
+    // Frames of several streams are batched, so their tensors have one size whatever the frames have.
+    Ok(if settings.shared_model.is_empty() { request } else { request.with_one_size() })
 }
 
 impl StartedModel {
-    /// Reads the model however long that takes; nothing, where it is not wanted any more.
+    /// Decides where the model runs, and reads its description, unless another element that shares it has done so. `may_take_long`
+    /// says whether this thread is there for that.
     pub fn read(
         settings: &Settings,
-        cuda: impl Fn() -> Result<Context>,
-        is_wanted: impl FnOnce() -> bool,
-    ) -> Option<Result<Self>> {
-        match StartedModel::begin(settings, cuda) {
-            Ok(StartOutcome::Open(session)) => Some(Ok(session)),
-            Ok(StartOutcome::Unread(model)) => model.read_in_turn(is_wanted),
-            Err(error) => Some(Err(error)),
+        cuda: &impl Fn() -> Result<Context>,
+        ticket: &OpeningTicket,
+        may_take_long: bool,
+    ) -> Result<ReadOutcome> {
+        loop {
+            // Another model may have taken the place of the one that the element was made with.
+            let settings = sharing::current(settings);
+            if settings.model_file.is_none() {
+                return Err(messages::no_model());
+            }
+            parse_input_size(&settings.input_size)?;
+            // One that is on a GPU is joined where the frames are.
+            let is_on_gpu = sharing::find(&settings, None).is_some_and(|model| model.request.cuda.is_some());
+            let gpu = if is_on_gpu { Some(cuda()?.device()) } else { None };
+            if let Some(joined) = sharing::join(&settings, gpu)? {
+                return StartedModel::joined(&settings, joined).map(ReadOutcome::Read);
+            }
+            let placement = place(&settings, cuda)?;
+            let takes_long = placement.loads_to_describe();
+            if takes_long && !may_take_long {
+                sharing::want(&settings, ticket)?;
+                return Ok(ReadOutcome::TakesLong);
+            }
+            let turn = if takes_long { ReadingTurn::wait(&settings, ticket) } else { None };
+            if takes_long && turn.is_none() {
+                return Ok(ReadOutcome::Unwanted);
+            }
+            let gpu = placement.gpu();
+            let joined = sharing::join_or_open(&settings, gpu, ticket, || describe(&settings, placement))?;
+            match joined {
+                Some(joined) => return StartedModel::joined(&settings, joined).map(ReadOutcome::Read),
+                None if ticket.is_wanted() => {}
+                None => return Ok(ReadOutcome::Unwanted),
+            }
         }
     }
 
-    /// Decides where the model runs, and reads its description where that is quick. `cuda` is asked for a context where
-    /// a backend on a GPU is to run it.
-    pub fn begin(settings: &Settings, cuda: impl Fn() -> Result<Context>) -> Result<StartOutcome> {
-        if settings.model_file.is_none() {
-            return Err(messages::no_model());
-        }
-        parse_input_size(&settings.input_size)?;
-        // One that is on a GPU is joined where the frames are.
-        let is_on_gpu = sharing::find(settings, None).is_some_and(|model| model.request.cuda.is_some());
-        let device = if is_on_gpu { Some(cuda()?.device()) } else { None };
-        if let Some(joined) = sharing::join(settings, device)? {
-            return StartedModel::joined(settings, joined).map(StartOutcome::Open);
-        }
-        let model = UnreadModel::new(settings, cuda)?;
-        let takes_long = model.placement.loads_to_describe();
-        if takes_long { Ok(StartOutcome::Unread(model)) } else { model.read().map(StartOutcome::Open) }
-    }
-
-    fn joined(settings: &Settings, (model, handle, is_reader): SharedHandle) -> Result<Self> {
+    pub fn joined(settings: &Settings, (model, handle, is_reader): SharedHandle) -> Result<Self> {
         let (waits, tensor) = (model.request.waits_for_frames(), Arc::new(model.request.spec.clone()));
         let published = if settings.own.tensor_meta {
             let (_, height, width) = tensor.chw();
@@ -120,7 +120,7 @@ impl StartedModel {
         } else {
             None
         };
-        Ok(StartedModel { model, handle: Arc::new(handle), is_reader, waits, tensor, published })
+        Ok(StartedModel { model, handle, is_reader, waits, tensor, published })
     }
 
     /// The same model in another CUDA context, to be loaded there.
@@ -129,10 +129,15 @@ impl StartedModel {
     }
 
     /// The same model on another GPU, shared with all that have it there.
-    pub fn shared_on_gpu_of(&self, cuda: &Context, settings: &Settings) -> Result<Self> {
+    pub fn shared_on_gpu_of(&self, cuda: &Context, settings: &Settings, ticket: &OpeningTicket) -> Result<ReadOutcome> {
         let open = || self.model.request.in_context(cuda);
-        let (model, handle, is_reader) = sharing::join_or_open(settings, Some(cuda.device()), open)?;
-        Ok(StartedModel { model, handle: Arc::new(handle), is_reader, ..self.clone() })
+        match sharing::join_or_open(settings, Some(cuda.device()), ticket, open)? {
+            Some((model, handle, is_reader)) => {
+                let again = StartedModel { model, handle, is_reader, ..self.clone() };
+                Ok(ReadOutcome::Read(again))
+            }
+            None => StartedModel::read(settings, &|| Ok(cuda.clone()), ticket, true),
+        }
     }
 
     /// The same model for tensors of that size, to be loaded for them; `None` where it need not be, or cannot.
@@ -153,9 +158,8 @@ impl StartedModel {
     }
 
     /// The model that takes the place of this one, for such tensors.
-    pub fn succeeded(by: &Successor, settings: &Settings, tensor: Arc<InputSpec>) -> Result<Self> {
-        let handle = ModelHandle::take(&by.model.loader).expect("its successor keeps it loaded");
-        let joined = StartedModel::joined(settings, (by.model.clone(), handle, false))?;
+    pub fn succeeded(by: NextModel, settings: &Settings, tensor: Arc<InputSpec>) -> Result<Self> {
+        let joined = StartedModel::joined(settings, (by.model, by.handle, false))?;
         Ok(StartedModel { waits: false, tensor, ..joined })
     }
 

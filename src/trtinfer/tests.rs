@@ -245,8 +245,112 @@ fn an_engine_to_share_is_deserialised_for_those_that_are_left() {
     fakes.hold(false);
     assert_eq!(third.end(), []);
     assert_eq!(third.frames(), 3);
-    assert!(fakes.engines(1) <= 2, "the first one's, and the third one's where the first one's was dropped before");
+    assert!(fakes.engines(1) <= 3, "nobody waits for what one reads that has left");
     third.set_state(gst::State::Null);
+}
+
+/// Whichever element is given the file, all of them come to it, also those that are made with the former file, and whatever
+/// becomes of that.
+#[test]
+fn another_file_takes_the_place_of_a_shared_engine_that_is_still_read() {
+    let Some(fakes) = held("another_file_takes_the_place_of_a_shared_engine_that_is_still_read") else { return };
+    let mut engines = 0;
+    for (by, fails) in [(0, false), (1, false), (0, true)] {
+        fakes.hold(true);
+        let other = fakes.engine_named("other.engine", fails);
+        let stream = || {
+            let stream = Stream::new(fakes, "num-buffers=3", &format!("shared-model=superseded-{by}-{fails}"));
+            stream.set_state(gst::State::Playing);
+            stream.wait_for_waiters();
+            stream
+        };
+        let [first, second] = [stream(), stream()];
+        engines += 1;
+        fakes.wait_for_engines(engines);
+        [&first, &second][by].infer.set_property("model-file", &other);
+        engines += 1;
+        fakes.wait_for_engines(engines);
+        let late = Stream::new(fakes, "num-buffers=3", &format!("shared-model=superseded-{by}-{fails}"));
+        late.set_state(gst::State::Playing);
+        fakes.hold(false);
+        for stream in [&first, &second, &late] {
+            assert_eq!(stream.end(), []);
+            assert_eq!(stream.frames(), 3);
+            let file: String = stream.info().unwrap().get("file").unwrap();
+            assert_eq!(file, other.display().to_string());
+            wait_until("the property", LIMIT, || stream.infer.property::<String>("model-file") == file);
+        }
+        assert_eq!(fakes.engines(0), engines, "each is read once");
+        for stream in [first, second, late] {
+            stream.set_state(gst::State::Null);
+        }
+    }
+}
+
+/// The first engine is never read to its end.
+#[test]
+fn another_file_does_not_wait_for_a_shared_engine_that_is_never_read() {
+    let Some(fakes) = held("another_file_does_not_wait_for_a_shared_engine_that_is_never_read") else { return };
+    let [first, second] = [(); 2].map(|()| Stream::new(fakes, "num-buffers=3", "shared-model=one"));
+    for (stream, engines) in [(&first, 1), (&second, 1)] {
+        stream.set_state(gst::State::Playing);
+        stream.wait_for_waiters();
+        fakes.wait_for_engines(engines);
+    }
+    let other = fakes.engine_named("other.engine", true);
+    first.infer.set_property("model-file", &other);
+    for stream in [&first, &second] {
+        assert_eq!(stream.end(), []);
+        assert_eq!(stream.frames(), 3);
+        stream.set_state(gst::State::Null);
+    }
+    // The name is free again, whatever its threads do.
+    let third = Stream::new(fakes, "num-buffers=3", "shared-model=one batch-size=2");
+    third.infer.set_property("model-file", &other);
+    third.set_state(gst::State::Playing);
+    assert_eq!(third.end(), []);
+    third.set_state(gst::State::Null);
+    fakes.hold(false);
+}
+
+/// An engine for each shape of a folder of pictures would take minutes each time: there are two, and the second one is said.
+#[test]
+fn a_model_is_loaded_for_two_sizes_at_most_and_the_second_one_is_said() {
+    let Some(fakes) = held("a_model_is_loaded_for_two_sizes_at_most_and_the_second_one_is_said") else { return };
+    fakes.hold(false);
+    let pictures = |width: u32, height: u32| {
+        format!(
+            "videotestsrc num-buffers=2 ! video/x-raw,format=RGB,width={width},height={height},framerate=30/1 ! all. "
+        )
+    };
+    let line = format!(
+        "{} {} {} {} concat name=all ! trtpreprocess ! trtinfer name=infer model-file={} ! fakesink name=source",
+        pictures(64, 32),
+        pictures(32, 64),
+        pictures(640, 480),
+        pictures(64, 32),
+        fakes.open_engine().display()
+    );
+    let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
+    let infer = pipeline.by_name("infer").unwrap().downcast().unwrap();
+    let stream = Stream { pipeline, infer };
+    let (sender, said) = mpsc::channel();
+    stream.pipeline.bus().unwrap().set_sync_handler(move |_, message| {
+        if let gst::MessageView::Warning(warning) = message.view() {
+            let _ = sender.send(warning.error().to_string());
+        }
+        gst::BusSyncReply::Pass
+    });
+    stream.set_state(gst::State::Playing);
+    assert_eq!(stream.end(), []);
+    assert_eq!(stream.frames(), 8);
+    let warnings: Vec<String> = said.try_iter().filter(|text| text.contains("is loaded once more")).collect();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(
+        warnings[0].contains("1x3x64x64 in place of 1x3x32x64") && warnings[0].contains("input-size"),
+        "{warnings:?}"
+    );
+    stream.set_state(gst::State::Null);
 }
 
 /// An application may ask for caps, and set another file, at any time.

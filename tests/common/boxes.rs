@@ -122,6 +122,11 @@ impl Line {
         assert!(self.harness.push_event(event));
     }
 
+    /// Messages of that type on the bus since the last call.
+    pub fn messages_of(&self, kind: gst::MessageType) -> Vec<gst::Message> {
+        std::iter::from_fn(|| self.bus.pop_filtered(&[kind])).collect()
+    }
+
     /// Notes on the bus since the last call.
     pub fn notes(&self) -> Vec<String> {
         let pop = || self.bus.pop_filtered(&[gst::MessageType::Info]);

@@ -32,6 +32,18 @@ pub fn gpu_chain_or_skip() -> bool {
     false
 }
 
+/// Whether there is an element of GStreamer's CUDA plugin, or a word that it is missing.
+pub fn has_element_or_skip(factory: &str) -> bool {
+    let is_there = gst::ElementFactory::find(factory).is_some();
+    if !is_there {
+        gpu::skip(format!(
+            "{factory} is missing: GStreamer's nvcodec registers it where it finds an NVRTC that it can use. Install libnvrtc of \
+             CUDA 12 (GStreamer before 1.24 takes none of CUDA 13)."
+        ));
+    }
+    is_there
+}
+
 /// What a pipeline said until it ended.
 #[derive(Debug, Default)]
 pub struct Outcome {

@@ -17,6 +17,7 @@
 
 typedef struct
 {
+  void *context;
   int in_use, capturing;
   long enqueued, done;
   /* Work of other streams that this one's waits for. */
@@ -24,10 +25,10 @@ typedef struct
   struct { int stream; long position; } wait[WAITS];
 } Stream;
 
-typedef struct { int stream; long position; } Event;
+typedef struct { void *context; int stream; long position; } Event;
 
-/* Addresses that a graph's work uses. */
-typedef struct { int count; char *address[WAITS]; } Graph;
+/* Addresses that a graph's work uses. A module is one too, of no work. */
+typedef struct { void *context; int count; char *address[WAITS]; } Graph;
 
 /* An address that enqueued work uses. */
 typedef struct { char *address; int stream; long position; } Use;
@@ -41,6 +42,11 @@ static long busy_frees, frees_beside_work;
 static Use uses[1024];
 static unsigned used;
 static Graph captured;
+
+/* Where memory of a GPU was allocated. */
+typedef struct { char *start, *end; void *context; } Allocation;
+static Allocation allocations[4096];
+static long mixed;
 
 /* One thread at a time. */
 static pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
@@ -95,6 +101,28 @@ fake_frees_during_work (void)
   return frees_beside_work;
 }
 
+/* How often work of one context was given what is of another one, which a GPU refuses, or does wrong. */
+long
+fake_mixed (void)
+{
+  return mixed;
+}
+
+static _Thread_local void *entered_contexts[64];
+static _Thread_local int entered;
+
+static void *
+current (void)
+{
+  return entered > 0 ? entered_contexts[entered - 1] : NULL;
+}
+
+static void
+must_be_same (void *one, void *other)
+{
+  mixed += one && other && one != other;
+}
+
 static int
 fails (const char *name)
 {
@@ -117,12 +145,24 @@ number (void *stream)
   return (uintptr_t) stream < 4096 ? 0 : (int) ((Stream *) stream - streams);
 }
 
+/* Of the default stream, the calling thread's. */
+static void *
+context_of (void *stream)
+{
+  int n = number (stream);
+  return n ? streams[n].context : current ();
+}
+
 /* Work that uses so many addresses. */
 static int
 enqueue (void *stream, int count, void *const *address)
 {
   int n = number (stream);
   Stream *on = &streams[n];
+  for (int i = 0; i < count; i++)
+    for (Allocation *one = allocations; one < allocations + 4096; one++)
+      if ((char *) address[i] >= one->start && (char *) address[i] < one->end)
+        must_be_same (one->context, context_of (stream));
   on->enqueued += !on->capturing;
   for (int i = 0; i < count; i++)
     if (!on->capturing)
@@ -132,11 +172,13 @@ enqueue (void *stream, int count, void *const *address)
   return 0;
 }
 
-/* As TensorRT does. */
+/* As TensorRT does, with what was made in that context. */
 int
-fake_enqueue (void *stream, int count, void *const *address)
+fake_enqueue (void *stream, int count, void *const *address, void *of)
 {
   CALL;
+  must_be_same (of, context_of (stream));
+  must_be_same (of, current ());
   return enqueue (stream, count, address);
 }
 
@@ -156,7 +198,10 @@ static int
 give (void **to)
 {
   *to = calloc (1, sizeof (Graph));
-  return *to ? 0 : FAILED;
+  if (!*to)
+    return FAILED;
+  **(Graph **) to = (Graph) { .context = current () };
+  return 0;
 }
 
 static int
@@ -164,6 +209,9 @@ release (char *memory)
 {
   char *end = memory + malloc_usable_size (memory);
   frees_beside_work += fake_pending () > 0;
+  for (Allocation *one = allocations; one < allocations + 4096; one++)
+    if (one->start == memory)
+      *one = (Allocation) { 0 };
   for (int i = 0; i < 1024; i++)
     if (uses[i].address >= memory && uses[i].address < end)
       {
@@ -176,9 +224,8 @@ release (char *memory)
 
 /* The driver, its device and its context */
 
-static _Thread_local void *entered_contexts[64];
-static _Thread_local int entered;
-static int context;
+#define GPUS 16
+static int contexts[GPUS];
 
 int cuInit (unsigned flags) { return 0; }
 int cuDriverGetVersion (int *version) { *version = 12020; return 0; }
@@ -197,7 +244,7 @@ cuDeviceGetCount (int *count)
 int cuDeviceGet (int *device, int ordinal) { *device = ordinal; return 0; }
 int cuDeviceGetName (char *name, int size, int device) { strncpy (name, "Fake", size); return 0; }
 int cuDeviceGetAttribute (int *value, int attribute, int device) { *value = attribute == 75 ? 9 : 0; return 0; }
-int cuDevicePrimaryCtxRetain (void **to, int device) { *to = &context; return 0; }
+int cuDevicePrimaryCtxRetain (void **to, int device) { *to = &contexts[device % GPUS]; return 0; }
 int cuDevicePrimaryCtxRelease_v2 (int device) { return 0; }
 
 int
@@ -220,7 +267,8 @@ cuCtxPopCurrent_v2 (void **it)
   return 0;
 }
 
-int cuCtxGetCurrent (void **it) { *it = entered > 0 ? entered_contexts[entered - 1] : NULL; return 0; }
+int cuCtxGetCurrent (void **it) { *it = current (); return 0; }
+void *fake_current (void) { return current (); }
 int cuCtxGetFlags (unsigned *flags) { *flags = 0; return 0; }
 int cuCtxSetFlags (unsigned flags) { return 0; }
 int cuCtxGetStreamPriorityRange (int *least, int *greatest) { *least = 0; *greatest = -5; return 0; }
@@ -244,6 +292,7 @@ cuStreamCreateWithPriority (void **stream, unsigned flags, int priority)
     if (!streams[i].in_use)
       {
         streams[i].in_use = 1;
+        streams[i].context = current ();
         *stream = &streams[i];
         return 0;
       }
@@ -271,6 +320,7 @@ cuStreamEndCapture (void *stream, void **graph)
     return FAILED;
   if (give (graph))
     return FAILED;
+  captured.context = streams[number (stream)].context;
   **(Graph **) graph = captured;
   return 0;
 }
@@ -282,7 +332,7 @@ cuStreamWaitEvent (void *stream, void *event, unsigned flags)
   Stream *on = &streams[number (stream)];
   Event *of = event;
   if (on->waits == WAITS)
-    return FAILED;
+    finish (number (stream), on->done); /* as a GPU that gets on */
   on->wait[on->waits].stream = of->stream;
   on->wait[on->waits++].position = of->position;
   return 0;
@@ -290,14 +340,28 @@ cuStreamWaitEvent (void *stream, void *event, unsigned flags)
 
 static long events;
 long fake_events (void) { return events; }
-int cuEventCreate (void **event, unsigned flags) { CALL; events++; return give (event); }
+
+int
+cuEventCreate (void **event, unsigned flags)
+{
+  CALL;
+  events++;
+  *event = calloc (1, sizeof (Event));
+  if (!*event)
+    return FAILED;
+  ((Event *) *event)->context = current ();
+  return 0;
+}
+
 int cuEventDestroy_v2 (void *event) { LOCK; events--; free (event); return 0; }
 
 int
 cuEventRecord (void *event, void *stream)
 {
   CALL;
-  *(Event *) event = (Event) { number (stream), streams[number (stream)].enqueued };
+  void *of = ((Event *) event)->context;
+  must_be_same (of, context_of (stream));
+  *(Event *) event = (Event) { of, number (stream), streams[number (stream)].enqueued };
   return 0;
 }
 
@@ -329,7 +393,21 @@ allocate (void **to, size_t bytes)
   return 0;
 }
 
-int cuMemAlloc_v2 (void **to, size_t bytes) { CALL; return allocate (to, bytes); }
+int
+cuMemAlloc_v2 (void **to, size_t bytes)
+{
+  CALL;
+  if (allocate (to, bytes))
+    return FAILED;
+  for (Allocation *one = allocations; one < allocations + 4096; one++)
+    if (!one->start)
+      {
+        *one = (Allocation) { *to, (char *) *to + bytes, current () };
+        break;
+      }
+  return 0;
+}
+
 int cuMemAllocManaged (void **to, size_t bytes, unsigned flags) { CALL; return allocate (to, bytes); }
 int cuMemHostAlloc (void **to, size_t bytes, unsigned flags) { CALL; return allocate (to, bytes); }
 int cuMemHostGetDevicePointer_v2 (void **to, void *host, unsigned flags) { CALL; *to = host; return 0; }
@@ -359,7 +437,7 @@ cuPointerGetAttribute (void *data, int attribute, char *pointer)
   LOCK;
   if (pointer < foreign || pointer >= foreign + foreign_size || (attribute != 1 && attribute != 3))
     return 1;
-  *(void **) data = attribute == 3 ? (void *) pointer : is_of_another ? (void *) &foreign : (void *) &context;
+  *(void **) data = attribute == 3 ? (void *) pointer : is_of_another ? (void *) &foreign : (void *) &contexts[foreign_device % GPUS];
   return 0;
 }
 
@@ -435,7 +513,15 @@ typedef struct { unsigned size[7]; void *stream; } LaunchConfig;
 int cuModuleLoadData (void **module, const void *image) { CALL; return give (module); }
 int cuModuleUnload (void *module) { free (module); return 0; }
 int cuModuleGetFunction (void **function, void *module, const char *name) { CALL; *function = module; return 0; }
-int cuLaunchKernelEx (const LaunchConfig *config, void *f, void **p, void **e) { CALL; return enqueue (config->stream, 0, NULL); }
+
+int
+cuLaunchKernelEx (const LaunchConfig *config, void *f, void **p, void **e)
+{
+  CALL;
+  must_be_same (((Graph *) f)->context, context_of (config->stream));
+  return enqueue (config->stream, 0, NULL);
+}
+
 int cuGraphCreate (void **graph, unsigned flags) { CALL; return give (graph); }
 int cuGraphDestroy (void *graph) { free (graph); return 0; }
 int cuGraphAddKernelNode_v2 (void **node, void *g, const void *d, size_t n, const void *p) { CALL; *node = g; return 0; }
@@ -463,5 +549,6 @@ cuGraphLaunch (void *executable, void *stream)
 {
   CALL;
   Graph *graph = executable;
+  must_be_same (graph->context, context_of (stream));
   return enqueue (stream, graph->count, (void *const *) graph->address);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MPL-2.0 */
-/* TensorRT 10 for the driver of cuda.c: any plan is a model of up to two pictures. Its output is them, but for the first number of
- * each, which says how many were run together; a run from a CUDA graph computes nothing. Functions stand in the tables of virtual
- * functions as src/backends/tensorrt/abi has them; those that are not called there are NULL. */
+/* TensorRT 10 for the driver of cuda.c: any plan is a model of up to two pictures of 8x8, or where its last byte but one says so of
+ * 32x32 to 64x64. Its output is them, but for the first number of each, which says how many were run together; a run from a CUDA graph
+ * computes nothing. Functions stand in the tables of virtual functions as src/backends/tensorrt/abi has them; those that are not called
+ * there are NULL. */
 
 #include <pthread.h>
 #include <stddef.h>
@@ -10,12 +11,13 @@
 #include <string.h>
 
 /* Of cuda.c. */
-int fake_enqueue (void *stream, int count, void *const *address);
+int fake_enqueue (void *stream, int count, void *const *address, void *context);
+void *fake_current (void);
 
 typedef struct { int32_t count; int64_t dims[8]; } Dims;
 
 /* A public object is a table and its implementation, which has a table too. */
-typedef struct { void **table; void **implementation; void **own; int64_t pictures; void *address[2]; } Object;
+typedef struct { void **table; void **implementation; void **own; Dims dims; int64_t is_open; void *address[2]; void *context; } Object;
 
 #define SLOTS 64
 static void *deletes[SLOTS], *runtime[SLOTS], *engine[SLOTS], *context[SLOTS];
@@ -27,7 +29,7 @@ object (void **own)
   object->table = deletes;
   object->own = own;
   object->implementation = (void **) &object->own;
-  object->pictures = -1;
+  object->context = fake_current ();
   return object;
 }
 
@@ -38,9 +40,19 @@ of (void *implementation)
 }
 
 static Dims
-dims (int64_t pictures)
+dims (int64_t pictures, int64_t side)
 {
-  return (Dims) { 4, { pictures, 3, 8, 8 } };
+  return (Dims) { 4, { pictures, 3, side, side } };
+}
+
+/* One that is made of another, for pictures of the same size. */
+static void *
+object_of (void *implementation, void **own)
+{
+  Object *made = object (own);
+  made->is_open = of (implementation)->is_open;
+  made->dims = dims (-1, made->is_open ? -1 : 8);
+  return made;
 }
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -56,7 +68,7 @@ set (long *what, long value)
   pthread_mutex_unlock (&mutex);
 }
 
-/* Whether deserialising waits. */
+/* Whether deserialising waits, but of plans that end with a 1. */
 void fake_hold (long hold) { set (&held, hold); }
 /* Whether it fails. */
 void fake_refuse (long refuse) { set (&refused, refuse); }
@@ -76,17 +88,23 @@ fake_engines (long at_least)
 static void *
 deserialize (void *this, const void *plan, size_t size, void *none)
 {
+  int is_quick = ((const char *) plan)[size - 1];
   pthread_mutex_lock (&mutex);
   begun++;
   pthread_cond_broadcast (&changed);
-  while (held)
+  while (held && !is_quick)
     pthread_cond_wait (&changed, &mutex);
-  void *made = refused ? NULL : object (engine);
+  Object *made = refused ? NULL : object_of (this, engine);
+  if (made && ((const char *) plan)[size - 2])
+    {
+      made->is_open = 1;
+      made->dims = dims (-1, -1);
+    }
   pthread_mutex_unlock (&mutex);
   return made;
 }
 
-static void *create_context (void *this, int32_t strategy) { return object (context); }
+static void *create_context (void *this, int32_t strategy) { return object_of (this, context); }
 static void delete (void *this) { free (this); }
 
 static int32_t io_tensors (void *this) { return 2; }
@@ -94,17 +112,21 @@ static const char *io_name (void *this, int32_t index) { return index ? "output0
 static int32_t io_mode (void *this, const char *name) { return strcmp (name, "images") ? 2 : 1; }
 static int32_t zero (void *this) { return 0; }
 static int32_t one (void *this) { return 1; }
-static Dims shape (void *this, const char *name) { return dims (-1); }
-static Dims profile_shape (void *this, const char *name, int32_t profile, int32_t which) { return dims (which ? 2 : 1); }
+static Dims shape (void *this, const char *name) { return of (this)->dims; }
+
+static Dims
+profile_shape (void *this, const char *name, int32_t profile, int32_t which)
+{
+  return dims (which ? 2 : 1, of (this)->is_open ? (which ? 64 : 32) : 8);
+}
+
 static size_t device_memory (void *this) { return 0; }
 
 static _Bool set_profile (void *this, int32_t profile, void *stream) { return 1; }
-static Dims context_shape (void *this, const char *name) { return dims (of (this)->pictures); }
-
 static _Bool
 set_shape (void *this, const char *name, const Dims *dims)
 {
-  of (this)->pictures = dims->dims[0];
+  of (this)->dims = *dims;
   return 1;
 }
 
@@ -119,12 +141,13 @@ static _Bool
 enqueue (void *this, void *stream)
 {
   Object *context = of (this);
-  if (fake_enqueue (stream, 2, context->address))
+  if (fake_enqueue (stream, 2, context->address, context->context))
     return 0;
-  float (*output)[3 * 8 * 8] = context->address[1];
-  memmove (output, context->address[0], context->pictures * sizeof *output);
-  for (int64_t picture = 0; picture < context->pictures; picture++)
-    output[picture][0] = context->pictures;
+  int64_t pictures = context->dims.dims[0], numbers = 3 * context->dims.dims[2] * context->dims.dims[3];
+  float *output = context->address[1];
+  memmove (output, context->address[0], pictures * numbers * sizeof *output);
+  for (int64_t picture = 0; picture < pictures; picture++)
+    output[picture * numbers] = pictures;
   return 1;
 }
 
@@ -150,7 +173,7 @@ createInferRuntime_INTERNAL (void *logger, int32_t version)
   engine[33] = zero; /* streams of its own */
   context[17] = set_profile;
   context[21] = set_shape;
-  context[22] = context_shape;
+  context[22] = shape;
   context[24] = set_address;
   context[37] = enqueue;
   return object (runtime);

@@ -401,8 +401,14 @@ row_chain() {
         [ "$gst" != in26 ] || judge "the decoder's own surfaces" "$gst" "same pixels" run_test "$gst" "$WORK/elements" gpu_chain::surfaces_of
         judge "held frames: drawn on where they are" "$gst" "all" run_test "$gst" "$WORK/elements" gpu_chain::frames_that_were_held
         judge "tee: nothing drawn on others'" "$gst" "same pixels" run_test "$gst" "$WORK/elements" gpu_chain::frames_that_others
-        judge "cudaupload, cudaconvert, cudadownload" "$gst" "same objects" run_test "$gst" "$WORK/elements" gpu_chain::cuda_elements
+        judge "cudaupload, cudadownload" "$gst" "same objects" run_test "$gst" "$WORK/elements" gpu_chain::cuda_elements
         judge "neighbours between our elements" "$gst" "same objects or an error" run_test "$gst" "$WORK/elements" neighbours::cuda_neighbours
+        if "$gst" gst-launch-1.0 -q videotestsrc num-buffers=1 ! cudaupload ! cudaconvert ! fakesink >/dev/null 2>&1; then
+            judge "cudaconvert" "$gst" "same objects" run_test "$gst" "$WORK/elements" gpu_chain::cuda_converters
+            judge "converters between our elements" "$gst" "same objects or an error" run_test "$gst" "$WORK/elements" neighbours::cuda_converters
+        else
+            skip "cudaconvert, cudascale ($gst)" "nvcodec finds no NVRTC that it can use: libnvrtc of CUDA 12 (before 1.24, none of CUDA 13)"
+        fi
         judge "wrong GPUs, several GPUs" "$gst" "named; same objects" run_test "$gst" "$WORK/elements" gpu_chain::one_pipeline
         judge "frames of another CUDA context" "$gst" "reported" run_test "$gst" "$WORK/elements" gpu_chain::frames_of_another
         judge "40 flushing seeks" "$gst" "no error" run_test "$gst" "$WORK/elements" gpu_chain::seeks

@@ -24,6 +24,9 @@ pub struct ModelLoader {
 struct LoadState {
     outcome: Option<Result<Arc<Batcher>, Error>>,
     handles: usize,
+    has_begun: bool,
+    /// Another model takes its place.
+    is_superseded: bool,
 }
 
 /// An element's share in a model.
@@ -36,6 +39,11 @@ pub struct ModelHandle {
 }
 
 impl ModelLoader {
+    /// Whether the caller is the one to load it. This need not be the element that read it, which may have stopped since.
+    pub fn begin(&self) -> bool {
+        !std::mem::replace(&mut self.state.lock().unwrap().has_begun, true)
+    }
+
     /// Stores the result of loading.
     pub fn finish(&self, outcome: Result<Arc<Batcher>, Error>) {
         self.state.lock().unwrap().outcome = Some(outcome);
@@ -49,6 +57,17 @@ impl ModelLoader {
 
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Whether elements can still join: it is wanted, and has not failed.
+    pub fn is_live(&self) -> bool {
+        !self.is_cancelled() && !matches!(self.state.lock().unwrap().outcome, Some(Err(_)))
+    }
+
+    /// Another model, which is loaded, takes its place: threads that wait for this one go to that.
+    pub fn supersede(&self) {
+        self.state.lock().unwrap().is_superseded = true;
+        self.changed.notify_all();
     }
 
     /// Waits until all handles have left, and takes the model, if it was loaded: it is the caller's to free.
@@ -88,17 +107,19 @@ impl ModelHandle {
         self.loader.state.lock().unwrap().outcome.as_ref()?.as_ref().ok().cloned()
     }
 
-    /// Waits for the model.
-    pub fn wait(&self) -> Result<Arc<Batcher>, Interrupted> {
+    /// Waits for the model; nothing, where another takes its place before it is loaded.
+    pub fn wait(&self) -> Result<Option<Arc<Batcher>>, Interrupted> {
         let may_not_wait = || self.flushing.load(Ordering::Relaxed) || self.left.load(Ordering::Relaxed);
         let state = self.loader.state.lock().unwrap();
         #[cfg(test)]
         let _waiting = self.loader.waiters.enter();
-        let waiting = |state: &mut LoadState| state.outcome.is_none() && !may_not_wait();
+        let waiting = |state: &mut LoadState| state.outcome.is_none() && !state.is_superseded && !may_not_wait();
         let state = self.loader.changed.wait_while(state, waiting).unwrap();
         match &state.outcome {
             _ if may_not_wait() => Err(Interrupted::Flushing),
-            Some(outcome) => outcome.clone().map_err(Interrupted::Failed),
+            Some(Ok(batcher)) => Ok(Some(batcher.clone())),
+            _ if state.is_superseded => Ok(None),
+            Some(Err(error)) => Err(Interrupted::Failed(error.clone())),
             None => Err(Interrupted::Flushing),
         }
     }
@@ -171,7 +192,8 @@ mod tests {
     /// `model`, `flushing` or the error.
     fn end(handle: &ModelHandle) -> String {
         match handle.wait() {
-            Ok(_) => "model".into(),
+            Ok(Some(_)) => "model".into(),
+            Ok(None) => "superseded".into(),
             Err(Interrupted::Flushing) => "flushing".into(),
             Err(Interrupted::Failed(error)) => error.message(),
         }
@@ -215,6 +237,27 @@ mod tests {
         assert!(alone.loader.take_once_left().is_none());
     }
 
+    /// One that fails after another has taken its place fails for nobody.
+    #[test]
+    fn a_model_whose_place_is_taken_is_not_waited_for() {
+        let [failing] = handles();
+        failing.loader.supersede();
+        assert_eq!(end(&failing), "superseded");
+        failing.loader.finish(failed());
+        assert_eq!(end(&failing), "superseded");
+        assert!(!failing.loader.is_live());
+        let [other] = handles();
+        other.loader.finish(loaded());
+        other.loader.supersede();
+        assert_eq!(end(&other), "model", "frames whose tensors are for it");
+    }
+
+    #[test]
+    fn one_of_all_loads_it() {
+        let [one, other] = handles();
+        assert_eq!([one.loader.begin(), other.loader.begin()], [true, false]);
+    }
+
     #[test]
     fn a_failure_stays() {
         let [one, other] = handles();
@@ -234,9 +277,10 @@ mod tests {
 
     #[test]
     fn each_change_wakes_the_waiters() {
-        let changes: [(fn(&ModelHandle), _); 4] = [
+        let changes: [(fn(&ModelHandle), _); 5] = [
             (|handle| handle.loader.finish(loaded()), "model"),
             (|handle| handle.loader.finish(failed()), "It is broken."),
+            (|handle| handle.loader.supersede(), "superseded"),
             (|handle| handle.set_flushing(true), "flushing"),
             (ModelHandle::leave, "flushing"),
         ];

@@ -131,11 +131,27 @@ impl Fakes {
 
     /// Writes an engine for the fake TensorRT.
     pub fn engine(&self) -> PathBuf {
+        self.engine_named("any.engine", false)
+    }
+
+    /// The same with that name. One that is quick is deserialised at once, even where others wait.
+    pub fn engine_named(&self, name: &str, is_quick: bool) -> PathBuf {
         let mut plan = [0; 64];
         plan[..4].copy_from_slice(b"ftrt");
-        (plan[16], plan[24], plan[25]) = (64, 10, 16);
-        let file = self.folder.join("any.engine");
+        (plan[16], plan[24], plan[25], plan[63]) = (64, 10, 16, is_quick.into());
+        let file = self.folder.join(name);
         fs::write(&file, plan).unwrap();
+        file
+    }
+
+    /// An engine for pictures whose sides are 32 or 64, and which says that any multiple of 32 will do.
+    pub fn open_engine(&self) -> PathBuf {
+        let file = self.engine_named("open.engine", false);
+        let mut plan = fs::read(&file).unwrap();
+        plan[62] = 1;
+        let metadata = br#"{"stride": 32, "imgsz": [64, 64], "task": "detect"}"#;
+        let prefix = (metadata.len() as u32).to_le_bytes();
+        fs::write(&file, [&prefix[..], metadata, &plan].concat()).unwrap();
         file
     }
 

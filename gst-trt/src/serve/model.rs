@@ -25,6 +25,7 @@ pub struct ServedModel {
     /// `shared-model` of the elements. With other settings it is another model, so it has a number.
     name: String,
     state: Mutex<ModelState>,
+    events: Mutex<Sender<ModelEvent>>,
 }
 
 struct ModelState {
@@ -32,7 +33,8 @@ struct ModelState {
     backend: Option<String>,
     is_loaded: bool,
     progress: Option<f64>,
-    error: Option<String>,
+    /// What is wrong, and with which file.
+    error: Option<(PathBuf, String)>,
     /// Called once the model's own element was started; `None` since then.
     waiting: Option<Vec<Wake>>,
     /// What an element said last.
@@ -43,6 +45,8 @@ type Wake = Box<dyn FnOnce() + Send>;
 
 enum ModelEvent {
     Message(gst::Message),
+    /// Whichever element came first has loaded this file.
+    Loaded(PathBuf),
     /// `model-file` of the element has changed.
     File(Option<PathBuf>),
     Replace(PathBuf),
@@ -52,7 +56,6 @@ enum ModelEvent {
 /// A model, and what can be done with it.
 pub struct Model {
     pub shared: Arc<ServedModel>,
-    events: Sender<ModelEvent>,
 }
 
 impl ServedModel {
@@ -77,7 +80,7 @@ impl ServedModel {
             backend: backend.clone(),
             loaded: *is_loaded,
             progress: *progress,
-            error: error.clone(),
+            error: error.as_ref().map(|(_, text)| text.clone()),
         }
     }
 
@@ -86,6 +89,10 @@ impl ServedModel {
     pub fn is_to_start(&self, wake: impl FnOnce() + Send + 'static) -> bool {
         let mut state = self.lock();
         state.waiting.as_mut().map(|waiting| waiting.push(Box::new(wake))).is_some()
+    }
+
+    fn send(&self, event: ModelEvent) {
+        let _ = self.events.lock().unwrap_or_else(PoisonError::into_inner).send(event); // its thread has ended
     }
 
     fn has_started(&self) {
@@ -110,6 +117,10 @@ impl ServedModel {
             gst::ProgressType::Continue => state.progress = percent(text).map(|percent| percent / 100.0),
             gst::ProgressType::Complete => {
                 (state.is_loaded, state.progress) = (true, None);
+                if let Some(file) = file_of(message) {
+                    state.error.take_if(|(of, _)| *of == file); // it is tried again until it is there
+                    self.send(ModelEvent::Loaded(file));
+                }
             }
             gst::ProgressType::Error | gst::ProgressType::Canceled => state.progress = None,
             _ => {}
@@ -120,11 +131,9 @@ impl ServedModel {
     }
 }
 
-/// Whether the message says that this file is loaded.
-fn is_complete(message: &gst::message::Progress, file: &Path) -> bool {
-    let is_of_file = |structure: &gst::StructureRef| structure.get("file").is_ok_and(|of: &str| Path::new(of) == file);
-    bus::progress(message).is_some_and(|(kind, _)| kind == gst::ProgressType::Complete)
-        && message.structure().is_some_and(is_of_file)
+/// The file that is loaded.
+fn file_of(message: &gst::message::Progress) -> Option<PathBuf> {
+    message.structure()?.get::<&str>("file").ok().map(PathBuf::from)
 }
 
 /// The number in `… (42 %)`.
@@ -140,19 +149,19 @@ impl Model {
         let waiting = Some(Vec::new());
         let state =
             ModelState { config, backend: None, is_loaded: false, progress: None, error: None, waiting, told: None };
-        let shared = Arc::new(ServedModel { name, state: Mutex::new(state) });
         let (sender, events) = channel();
-        let thread = ModelThread { shared: shared.clone(), events, sender: sender.clone(), replacing: None };
+        let shared = Arc::new(ServedModel { name, state: Mutex::new(state), events: Mutex::new(sender) });
+        let thread = ModelThread { shared: shared.clone(), events, replacing: None, former: None };
         threads.spawn(thread_name, &subject, move || thread.work())?;
-        Ok(Model { shared, events: sender })
+        Ok(Model { shared })
     }
 
     pub fn replace(&self, file: &Path) {
-        let _ = self.events.send(ModelEvent::Replace(file.into())); // it has ended
+        self.shared.send(ModelEvent::Replace(file.into()));
     }
 
     pub fn stop(&self) {
-        let _ = self.events.send(ModelEvent::Stop);
+        self.shared.send(ModelEvent::Stop);
     }
 }
 
@@ -175,9 +184,10 @@ impl Drop for ModelElement {
 struct ModelThread {
     shared: Arc<ServedModel>,
     events: Receiver<ModelEvent>,
-    sender: Sender<ModelEvent>,
     /// The file that is to take over, and the last warning about it.
     replacing: Option<(PathBuf, Option<String>)>,
+    /// The file to go back to, where the one that is tried fails.
+    former: Option<PathBuf>,
 }
 
 impl ModelThread {
@@ -196,13 +206,16 @@ impl ModelThread {
                     if !element.as_ref().is_some_and(|element| element.is_source_of(&message)) => {}
                 Ok(ModelEvent::Message(message)) => {
                     if self.is_failure(&message) {
-                        element = None;
+                        drop(element.take());
+                        element = self.other_file().and_then(|()| self.start_element());
                     }
-                    if self.has_taken_over(&message) {
+                }
+                Ok(ModelEvent::Loaded(file)) => {
+                    backoff = Backoff::between(RETRY.0, RETRY.1);
+                    if self.has_taken_over(&file) {
                         // The one that takes its place has the new model alone, and lets the former one go.
                         let next = self.start_element();
                         element = next;
-                        backoff = Backoff::between(RETRY.0, RETRY.1);
                     }
                 }
                 Ok(ModelEvent::File(file)) => self.file_changed(file),
@@ -236,15 +249,15 @@ impl ModelThread {
         let infer = made.inspect_err(|failure| self.fail(&failure.to_string())).ok()?;
         infer.set_property("shared-model", self.shared.shared_name());
         let bus = gst::Bus::new();
-        let to = Mutex::new(self.sender.clone());
-        let send = move |event| drop(to.lock().unwrap_or_else(PoisonError::into_inner).send(event));
-        let messages = self.sender.clone();
+        let (messages, files) = (self.shared.clone(), self.shared.clone());
         bus.set_sync_handler(move |_, message| {
-            let _ = messages.send(ModelEvent::Message(message.clone()));
+            messages.send(ModelEvent::Message(message.clone()));
             gst::BusSyncReply::Drop
         });
         infer.set_bus(Some(&bus));
-        infer.connect_notify(Some("model-file"), move |infer, _| send(ModelEvent::File(infer.property("model-file"))));
+        infer.connect_notify(Some("model-file"), move |infer, _| {
+            files.send(ModelEvent::File(infer.property("model-file")));
+        });
         // What is wrong is on the bus.
         let _ = infer.set_state(gst::State::Paused);
         Some(ModelElement(infer))
@@ -254,7 +267,22 @@ impl ModelThread {
         let mut state = self.shared.lock();
         log(&state.config.name, error);
         (state.is_loaded, state.progress) = (false, None);
-        state.error = Some(error.into());
+        state.error = Some((state.config.file.clone(), error.into()));
+    }
+
+    /// Another file was to take over when the element failed, whichever of both that was because of: that one is tried, and then
+    /// the former one again.
+    fn other_file(&mut self) -> Option<()> {
+        let mut state = self.shared.lock();
+        let next = match self.replacing.take() {
+            Some((wanted, _)) => {
+                self.former = Some(state.config.file.clone());
+                wanted
+            }
+            None => self.former.take()?,
+        };
+        state.config.file = next;
+        Some(())
     }
 
     /// Whether the element can do no more.
@@ -283,47 +311,32 @@ impl ModelThread {
         false
     }
 
-    /// Whether the message says that the file that is to take over has done so.
-    fn has_taken_over(&mut self, message: &gst::Message) -> bool {
-        let gst::MessageView::Progress(progress) = message.view() else { return false };
-        // The one that was there before may be loaded only now.
-        if !self.replacing.as_ref().is_some_and(|(file, _)| is_complete(progress, file)) {
+    /// Whether this is the file that is to take over. The one that was there before may be loaded only now.
+    fn has_taken_over(&mut self, file: &Path) -> bool {
+        self.former = None;
+        if self.replacing.take_if(|(wanted, _)| wanted == file).is_none() {
             return false;
         }
-        let Some((file, _)) = self.replacing.take() else { return false };
         let mut state = self.shared.lock();
-        state.config.file = file;
+        state.config.file = file.into();
         state.error = None;
         true
     }
 
     /// An element that keeps its model sets its file back.
     fn file_changed(&mut self, file: Option<PathBuf>) {
-        let is_kept = self.replacing.as_ref().is_some_and(|(wanted, _)| file.as_ref() != Some(wanted));
-        if is_kept && let Some((_, Some(problem))) = self.replacing.take() {
-            self.shared.lock().error = Some(problem);
-        }
+        let Some((wanted, Some(_))) = &self.replacing else { return };
+        let Some(kept) = file.filter(|file| file != wanted) else { return };
+        let problem = self.replacing.take().and_then(|(wanted, problem)| Some((wanted, problem?)));
+        let mut state = self.shared.lock();
+        state.config.file = kept;
+        state.error = problem;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A file is set while the first one is still loaded, which then says that it is.
-    #[test]
-    fn another_file_has_not_taken_over_when_the_first_one_is_loaded() {
-        gst::init().unwrap();
-        let says = |kind, file: &str| {
-            let message = gst::message::Progress::builder(kind, "model-load", "Loaded");
-            let message = message.other_field("file", file).build();
-            let gst::MessageView::Progress(message) = message.view() else { panic!("{message:?}") };
-            is_complete(message, Path::new("/m/new.onnx"))
-        };
-        assert!(!says(gst::ProgressType::Complete, "/m/old.onnx"));
-        assert!(!says(gst::ProgressType::Start, "/m/new.onnx"));
-        assert!(says(gst::ProgressType::Complete, "/m/new.onnx"));
-    }
 
     #[test]
     fn the_share_that_is_built_is_in_the_text() {

@@ -6,38 +6,32 @@ use std::sync::Arc;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::prelude::*;
-use gsttrt_core::error::Error;
+use gsttrt_core::backends::Interrupted;
+use gsttrt_core::backends::loader::ModelHandle;
+use gsttrt_core::error::{Error, Result};
 use gsttrt_core::image::transform::InputSpec;
 
-use super::super::life::{self, OpeningTicket, Reading};
-use super::super::messages;
+use super::super::life::Reading;
 use super::super::replacing::{self, ReplaceRequest};
-use super::super::sharing::{self, SharedModel, Successor};
+use super::super::settings::Settings;
+use super::super::sharing::{self, NextModel, SharedModel};
 use super::super::started::StartedModel;
 use super::TrtInfer;
 use crate::gst::caps;
+use crate::gst::meta::tensor::ModelInputs;
 use crate::gst::report::Report;
 
 impl TrtInfer {
     /// `model-file` was set: loads the model in the background. If the first one is not even read, its place is taken at once.
     pub fn replace_model(&self) {
         let settings = self.settings.lock().unwrap().clone();
-        let Some(session) = self.session() else {
-            // The one that is being read is not wanted any more.
-            let Some(ticket) = self.life.reopen() else { return };
-            let (wanted, element) = (settings, self.obj().downgrade());
-            let cuda = move || element.upgrade().ok_or_else(messages::gone)?.imp().context();
-            let read = move |ticket: &OpeningTicket| StartedModel::read(&wanted, cuda, || ticket.is_wanted());
-            if let Err(error) = life::open(&self.obj(), ticket, move |ticket| Some((read(ticket)?, Reading::First))) {
-                self.obj().post_error(&error);
-            }
-            return;
-        };
+        let Some(session) = self.session().or_else(|| self.open_another(&settings)) else { return };
         let frame = self.life.frame();
         let mut formers = sharing::on_other_gpus(&settings, &session.model);
         formers.push(session.model.clone());
         let begun = formers.into_iter().map(|former| {
-            let request = ReplaceRequest { settings: settings.clone(), former, frame };
+            let (gpu, former) = (former.gpu(), Arc::downgrade(&former));
+            let request = ReplaceRequest { settings: settings.clone(), former, gpu, frame };
             replacing::begin(&self.obj(), request)
         });
         match begun.collect() {
@@ -47,11 +41,45 @@ impl TrtInfer {
         }
     }
 
-    /// The model is loaded.
-    pub fn set_successor(&self, former: &SharedModel, successor: Successor) {
-        if self.life.is_started() {
-            sharing::succeed(former, successor);
+    /// The one that is being read is not wanted any more. Gives the model that is to be replaced, where others have it already.
+    fn open_another(&self, settings: &Settings) -> Option<StartedModel> {
+        let ticket = self.life.reopen()?;
+        let there = sharing::supersede(settings, &ticket);
+        sharing::left();
+        let opened = match there {
+            Some(joined) => StartedModel::joined(settings, joined).map(Some),
+            None => self.open_in_background(settings.clone(), ticket.clone()).map(|()| None),
+        };
+        match opened {
+            Ok(None) => None,
+            Ok(Some(session)) => {
+                if !self.life.finish(&ticket, Ok(session.clone())) {
+                    return None;
+                }
+                self.proceed(&session, Reading::Again);
+                Some(session)
+            }
+            Err(error) => {
+                self.obj().post_error(&error);
+                self.life.finish(&ticket, Err(error));
+                None
+            }
         }
+    }
+
+    /// The model in use.
+    pub fn model(&self) -> Option<Arc<SharedModel>> {
+        self.session().map(|session| session.model)
+    }
+
+    /// The model is loaded. Gives the one whose place it takes.
+    pub fn set_successor(
+        &self,
+        former: &Arc<SharedModel>,
+        model: Arc<SharedModel>,
+        handle: ModelHandle,
+    ) -> Option<Arc<SharedModel>> {
+        self.life.is_started().then(|| sharing::succeed(former, model, handle))
     }
 
     /// The model cannot be loaded.
@@ -71,47 +99,63 @@ impl TrtInfer {
     /// Between two frames: switches to the model that has been loaded in the background. If it wants other tensors,
     /// upstream is asked for them; until caps for them arrive, nothing else is asked for, since frames of both kinds may
     /// be under way.
-    pub(super) fn take_over(&self) {
-        let Some(session) = self.session() else { return };
-        let Some(successor) = session.model.successor() else { return };
+    ///
+    /// # Errors
+    /// As [`StartedModel::succeeded`].
+    pub(super) fn take_over(&self) -> Result<()> {
+        let Some(session) = self.session() else { return Ok(()) };
         if self.life.offered().is_some() {
-            return;
+            return Ok(());
         }
-        let (request, frame) = (&successor.model.request, self.life.frame());
+        let Some(next) = session.model.next() else { return Ok(()) };
+        let (request, frame) = (&next.model.request, self.life.frame());
         if *session.tensor == frame.map_or_else(|| request.spec.clone(), |frame| request.next_spec_for(frame)) {
-            self.switch_to(&session, successor, session.tensor.clone());
-        } else if self.life.offer(&successor.model) {
+            return self.switch_to(&session, next, session.tensor.clone());
+        }
+        if self.life.offer(next) {
             caps::ask_for_other_tensors(self.obj().sink_pad());
         }
+        Ok(())
     }
 
     /// Frames have such tensors from now on: switches to the model that upstream was asked to make them for.
-    pub(super) fn take_over_for(&self, tensor: &InputSpec) {
-        let Some(session) = self.session() else { return };
-        let Some(offered) = self.life.take_offered(|model| model.request.wants(tensor)) else { return };
-        if let Some(successor) = session.model.successors().find(|successor| Arc::ptr_eq(&successor.model, &offered)) {
-            self.switch_to(&session, successor, Arc::new(tensor.clone()));
+    ///
+    /// # Errors
+    /// As [`StartedModel::succeeded`].
+    pub(super) fn take_over_for(&self, tensor: &InputSpec) -> Result<()> {
+        let offered = self.life.take_offered(|next| next.model.request.wants(tensor));
+        match self.session().zip(offered) {
+            Some((session, next)) => self.switch_to(&session, next, Arc::new(tensor.clone())),
+            None => Ok(()),
         }
+    }
+
+    /// Another model has taken the place of the one that this frame waits for, and that is still not loaded.
+    pub(super) fn infer_with_successor(
+        &self,
+        buffer: &mut gst::BufferRef,
+        inputs: Arc<ModelInputs>,
+    ) -> std::result::Result<(), Interrupted> {
+        self.take_over()?;
+        if self.life.offered().is_none() {
+            return self.infer(buffer);
+        }
+        self.pass(buffer, inputs); // its tensor is for the former one, and upstream has been asked for others
+        Ok(())
     }
 
     /// The model that upstream makes tensors for.
     pub(super) fn offered(&self, model: &Arc<SharedModel>) -> Arc<SharedModel> {
-        self.life.offered().unwrap_or_else(|| model.clone())
+        self.life.offered().map_or_else(|| model.clone(), |next| next.model)
     }
 
-    fn switch_to(&self, session: &StartedModel, successor: &Successor, tensor: Arc<InputSpec>) {
+    fn switch_to(&self, session: &StartedModel, next: NextModel, tensor: Arc<InputSpec>) -> Result<()> {
         let settings = {
             let mut settings = self.settings.lock().unwrap();
-            settings.follow(&successor.model.settings);
+            settings.follow(&next.model.settings);
             settings.clone()
         };
-        let next = match StartedModel::succeeded(successor, &settings, tensor) {
-            Ok(next) => next,
-            Err(error) => {
-                self.obj().post_error(&error);
-                return;
-            }
-        };
+        let next = StartedModel::succeeded(next, &settings, tensor)?;
         let mut running = self.running.lock().unwrap();
         running.let_go(session);
         running.warned_starved = false;
@@ -125,5 +169,6 @@ impl TrtInfer {
             self.obj().post_warning(&error);
         }
         ["model-file", "model-info"].iter().for_each(|name| self.obj().notify(name));
+        Ok(())
     }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
+use gsttrt_core::error::ErrorKind;
 use proptest::prelude::*;
 
 use super::*;
@@ -15,6 +17,8 @@ struct Flags {
 struct FakeModel(Arc<Flags>);
 
 impl OpenModel for FakeModel {
+    type Next = ();
+
     fn set_flushing(&self, flushing: bool) {
         self.0.flushing.store(flushing, Ordering::SeqCst);
     }
@@ -38,6 +42,8 @@ enum Step {
     /// Another one that is loaded takes its place.
     Replace,
     Flush(bool),
+    /// A frame comes, in a thread of its own.
+    Frame,
     /// PAUSED to READY.
     Leave,
     Stop,
@@ -50,6 +56,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(Step::Reopen),
         2 => Just(Step::Replace),
         4 => any::<bool>().prop_map(Step::Flush),
+        4 => Just(Step::Frame),
         1 => Just(Step::Leave),
         1 => Just(Step::Stop),
     ]
@@ -58,15 +65,36 @@ fn step() -> impl Strategy<Value = Step> {
 /// An element that takes these steps, and what is true of it whatever they are.
 #[derive(Default)]
 struct Element {
-    life: ModelLife<FakeModel>,
+    life: Arc<ModelLife<FakeModel>>,
     reading: Vec<OpeningTicket>,
     models: Vec<Weak<Flags>>,
     is_started: bool,
     is_flushing: bool,
     has_left: bool,
+    /// Threads of frames that have not gone on yet.
+    waiting: Vec<thread::JoinHandle<FrameOutcome>>,
+    frames: usize,
+    outcomes: [usize; 4],
+}
+
+/// What becomes of a frame.
+#[derive(Clone, Copy)]
+enum FrameOutcome {
+    HasModel,
+    NotStarted,
+    Flushed,
+    Failed,
 }
 
 impl Element {
+    /// Frames that wait no longer, each with what became of it.
+    fn count_frames(&mut self) {
+        for frame in self.waiting.drain(..) {
+            self.outcomes[frame.join().unwrap() as usize] += 1;
+        }
+        assert_eq!(self.outcomes.iter().sum::<usize>(), self.frames, "a frame is lost without a word");
+    }
+
     fn model(&mut self) -> FakeModel {
         let model = FakeModel::default();
         self.models.push(Arc::downgrade(&model.0));
@@ -96,6 +124,20 @@ impl Element {
                 self.life.set_flushing(flushing);
                 self.is_flushing = flushing;
             }
+            Step::Frame => {
+                let (life, waiting) = (self.life.clone(), self.life.waiters.count());
+                self.frames += 1;
+                self.waiting.push(thread::spawn(move || match life.wait() {
+                    Ok(Some(_)) => FrameOutcome::HasModel,
+                    Ok(None) => FrameOutcome::NotStarted,
+                    Err(Interrupted::Flushing) => FrameOutcome::Flushed,
+                    Err(Interrupted::Failed(_)) => FrameOutcome::Failed,
+                }));
+                // Where it waits, it does before the next step.
+                if self.life.state.lock().unwrap().waits() {
+                    self.life.waiters.wait_for(waiting + 1);
+                }
+            }
             Step::Leave if self.is_started => {
                 self.life.leave();
                 self.has_left = true;
@@ -108,7 +150,10 @@ impl Element {
         }
     }
 
-    fn check(&self) {
+    fn check(&mut self) {
+        if !self.life.state.lock().unwrap().waits() {
+            self.count_frames();
+        }
         let state = self.life.state.lock().unwrap();
         let waits = state.waits();
         assert!(!waits || self.is_started && !self.is_flushing && !self.has_left, "a thread waits that may not");
