@@ -7,6 +7,7 @@ import argparse
 import os
 import shlex
 import sys
+import warnings
 from typing import Any
 
 from . import Error, __version__, detect, plugin_path
@@ -38,6 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     detecting.add_argument("model", help="an ONNX file or a TensorRT engine")
     detecting.add_argument("options", nargs="*", metavar="name=value", help="such as score-threshold=0.5 classes=person,car")
     given = parser.parse_args(arguments)
+    warnings.showwarning = lambda message, *_, **__: print(f"Warning: {message}", file=sys.stderr)
     try:
         if given.command == "env":
             env()

@@ -9,13 +9,14 @@ import itertools
 import os
 import re
 import sys
+import warnings
 from contextlib import contextmanager
 from ctypes import c_char_p, c_float, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, Mapping, Union
 
 from ._options import OF_TRACKER, AllOptions
-from .errors import BY_STATUS, Error, LibraryError, SettingsError
+from .errors import BY_STATUS, Error, InputError, LibraryError, SettingsError
 
 FOLDER = Path(__file__).resolve().parent / "lib"
 NAME = "libgsttrt-1.so.0"
@@ -140,22 +141,29 @@ library = Library(find())
 class Handle:
     """A handle of the library, freed with this object."""
 
-    __slots__ = ("value", "_free")
+    __slots__ = ("_value", "_free", "_is_freed")
 
     def __init__(self, value: c_void_p, free: Callable[[c_void_p], None]) -> None:
-        self.value, self._free = value, free
+        self._value, self._free, self._is_freed = value, free, False
+
+    @property
+    def value(self) -> c_void_p:
+        if self._is_freed:
+            raise InputError("This model is closed already. Load it again.")
+        return self._value
 
     def __reduce__(self) -> str:
         raise TypeError("A model or a tracker belongs to its process and cannot be copied or pickled. Make one in each process.")
 
     def free(self) -> None:
         """The library ignores the second time."""
-        self._free(self.value)
+        self._is_freed = True
+        self._free(self._value)
 
     def __del__(self) -> None:
         # An object that was never initialised has nothing to free.
         if hasattr(self, "_free"):
-            self._free(self.value)
+            self._free(self._value)
 
 
 # What other packages call the options.
@@ -206,6 +214,14 @@ def renamed(text: str) -> str:
     text = OPTIONS.sub(lambda option: HYPHENATED[option[1]], text)
     text = re.sub(r"\bOn trt[a-z]+, ([a-z])", lambda first: first[1].upper(), text)
     return re.sub(r" on trt[a-z]+( and trt[a-z]+)*\b", "", text)
+
+
+def warn(text: str) -> None:
+    """Warns of the line that called this package."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and Path(frame.f_code.co_filename).parent == FOLDER.parent:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=level)
 
 
 def told(session: c_void_p, first: int = 0) -> list[str]:

@@ -8,14 +8,13 @@ import itertools
 import logging
 import os
 import re
-import warnings
 from ctypes import POINTER, c_void_p
 from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Sequence, cast, overload
 
 import numpy
 
 from . import _images
-from ._library import Frame, Handle, Option, library, named_as_in_python, texts, told
+from ._library import Frame, Handle, Option, library, named_as_in_python, texts, told, warn
 from .errors import Error, InputError, NotFoundError, SettingsError
 from .result import Result
 
@@ -123,7 +122,7 @@ class Detector:
         self._batch_size: int = library.session_batch_size(session)
         without_effect = told(session)
         for text in without_effect:
-            warnings.warn(text, stacklevel=2)
+            warn(text)
         self._try()
         self._notes = told(session, len(without_effect))
         for text in self._notes:

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-import warnings
 from ctypes import c_size_t, c_void_p
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy
 
-from ._library import Option, library, told
+from ._library import Option, library, told, warn
 from ._options import OF_DETECTOR
 from .detector import dimensions, open_session
 from .errors import InputError, SettingsError
@@ -61,7 +60,7 @@ class Session:
         self._session = open_session(model, input_size, given)
         self._path, value = os.fspath(model), self._session.value
         for text in told(value):
-            warnings.warn(text, stacklevel=2)
+            warn(text)
         self.backend: str = library.session_backend(value).decode()
         """What runs the model: "tensorrt", "onnxruntime" or "rten"."""
         self.input: TensorInfo = info(library.session_input(value))

@@ -174,8 +174,9 @@ def test_options_without_effect_are_warnings(tmp_path):
             make(model("shapes-cls"), backend="rten", threads=1, batch_size=1, precision="auto")
         with pytest.raises(gsttrt.SettingsError, match="cuda_graph=on needs TensorRT"):
             make(model("shapes-cls"), backend="rten", cuda_graph="on")
-    with pytest.warns(UserWarning, match="upload has no effect"):
-        gsttrt.Detector(model("shapes-cls"), backend="rten", upload="mapped")
+    with pytest.warns(UserWarning, match="upload has no effect") as told:
+        gsttrt.detect(clip("sample"), model("shapes-cls"), backend="rten", upload="mapped")
+    assert told[0].filename == __file__, "the line that asked for it"
     with pytest.raises(gsttrt.SettingsError, match="The options are ") as error:
         gsttrt.Session(model("shapes-cls"), nonsense=1)
     known = str(error.value).split("The options are ")[1].rstrip(".").split(", ")

@@ -270,8 +270,9 @@ def test_a_closed_detector_is_an_error_and_its_results_stay(image):
     result = detector(image)
     detector.close()
     detector.close()
-    with pytest.raises(gsttrt.InputError, match="closed already"):
-        detector(image)
+    for use in (lambda: detector(image), lambda: detector([image])):
+        with pytest.raises(gsttrt.InputError, match="^This model is closed already. Load it again.$"):
+            use()
     assert len(result.names) == len(result) > 0
 
 

@@ -132,6 +132,12 @@ def test_the_program_prints_json(tmp_path, image, capsys):
     assert run("--version").stdout == f"gsttrt {gsttrt.__version__}\n"
 
 
+def test_the_program_tells_warnings_in_a_line(tmp_path, image):
+    Image.fromarray(image).save(tmp_path / "a.png")
+    ran = run("detect", str(tmp_path / "a.png"), model("shapes-cls"), "backend=rten", "precision=fp16")
+    assert ran.returncode == 0 and re.fullmatch(r"Warning: precision has no effect: .*\.\n", ran.stderr), ran.stderr
+
+
 def test_a_reader_may_stop_reading():
     script = f"'{sys.executable}' -m gsttrt detect '{clip('sample')}' '{model('shapes')}' backend=rten | head -n 1"
     shell = subprocess.run(["sh", "-c", script], capture_output=True, text=True)

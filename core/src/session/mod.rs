@@ -335,7 +335,7 @@ impl Session {
     /// # fn main() -> gsttrt_core::error::Result<()> {
     /// let mut session = Session::open("../tests/models/shapes-cls.onnx", &SessionOptions::default())?;
     /// let picture = vec![0u8; session.input().bytes().unwrap()];
-    /// let outputs = session.run_batch(&[&picture, &picture, &picture])?;
+    /// let outputs = session.run_batch(&[&picture[..]; 3])?;
     /// assert_eq!(outputs.len(), 3);
     /// # Ok(())
     /// # }
