@@ -181,8 +181,7 @@ fn head(
                         row.extend((0..KEYPOINTS.numbers()).map(|_| random.between(-9.0, size as f32 + 9.0)));
                     }
                     Column::Mask(_) => {}
-                    Column::Depth => unreachable!("of a map"),
-                    Column::Picture => unreachable!("of a head for the host"),
+                    Column::Depth | Column::Picture => unreachable!("of a map, or decoded on the host"),
                     Column::Angle => row.push(random.between(-7.0, 7.0)),
                     Column::Coefficients => row.extend((0..PROTOTYPES).map(|_| random.between(-2.0, 2.0))),
                     Column::Count => row.push(random.one_of(&[
@@ -224,8 +223,9 @@ fn head(
                 Dim::Rows => rows as i64,
                 Dim::Columns => columns as i64,
                 Dim::One => 1,
-                Dim::Prototypes | Dim::Height | Dim::Width => unreachable!("made above, or of a map"),
-                Dim::Cells => unreachable!("of a head for the host"),
+                Dim::Prototypes | Dim::Height | Dim::Width | Dim::Cells => {
+                    unreachable!("made above, of a map, or decoded on the host")
+                }
             })
             .collect();
         let dtype = if spec.class == ElementClass::Any { ids } else { floats };
