@@ -145,7 +145,7 @@ impl TrtInfer {
         if !session.waits && session.model.loader.begin() {
             loading::load(&self.obj(), &session.model);
         }
-        if reading == Reading::First && !session.is_reader {
+        if reading == Reading::First {
             self.follow_settings(&session.model);
         }
         self.obj().notify("model-info");
