@@ -422,6 +422,7 @@ fn nothing_is_said_again_and_again() {
     let config = model + &format!("[http]\nlisten = \"{address}\"\n\n") + &source + &endless("stays");
     let service = Service::start(&folder, &config);
     service.said("shapes: Running the model on the CPU");
+    service.said("Started.");
     let restarts = || {
         let (_, gate) = ask(&address, "GET", "/sources/gate", "", "");
         serde_json::from_slice::<serde_json::Value>(&gate).unwrap()["restarts"].as_u64().unwrap()

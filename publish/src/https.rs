@@ -60,12 +60,15 @@ impl Encrypted {
     /// What the server has said before it closed the connection, such as that it wants a certificate.
     fn last_words(&mut self) -> Option<io::Error> {
         let StreamOwned { conn, sock } = &mut self.stream;
-        while conn.read_tls(sock).ok()? > 0 {
+        loop {
+            let count = conn.read_tls(sock);
             if let Err(error) = conn.process_new_packets() {
                 return Some(io::Error::other(error));
             }
+            if !count.is_ok_and(|count| count > 0) {
+                return None;
+            }
         }
-        None
     }
 }
 
@@ -82,7 +85,9 @@ impl Transport for Encrypted {
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
         self.stream.sock.set_timeout(timeout);
-        let count = self.stream.read(self.buffers.input_append_buf())?;
+        // What could not be written is told here, too.
+        let count = self.stream.read(self.buffers.input_append_buf());
+        let count = count.map_err(|error| self.last_words().unwrap_or(error))?;
         self.buffers.input_appended(count);
         Ok(count > 0)
     }
