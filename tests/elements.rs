@@ -38,7 +38,6 @@ mod onnxruntime;
 mod open_rows;
 mod pipeline;
 mod pose;
-mod ranges;
 mod readme;
 mod reference;
 mod regions;

@@ -89,8 +89,8 @@ pub trait Properties {
     fn was_set(&self, _name: &str) {}
 }
 
-/// Makes the GObject class of a structure in `imp` that has `settings`, their table `PROPERTIES`, `refused` values, the debug
-/// category `CAT`, and [`Properties`]. The module above has the wrapper, under the same name. `signals` is a function that
+/// Makes the GObject class of a structure in `imp` that has `settings`, their table `PROPERTIES`, the debug category
+/// `CAT`, and [`Properties`]. The module above has the wrapper, under the same name. `signals` is a function that
 /// returns its signals, `before_state_change` a method that is called with each change of state, and `element` has more
 /// methods of `ElementImpl`.
 macro_rules! element_class {
@@ -115,7 +115,7 @@ macro_rules! element_class {
             fn properties() -> &'static [gst::glib::ParamSpec] {
                 static SPECS: LazyLock<Vec<gst::glib::ParamSpec>> = LazyLock::new(|| {
                     let read_only = <$imp as $crate::gst::element::Properties>::read_only();
-                    PROPERTIES.specs().map($crate::gst::range::taking_all).chain(read_only).collect()
+                    PROPERTIES.specs().chain(read_only).collect()
                 });
                 &SPECS
             }
@@ -125,11 +125,8 @@ macro_rules! element_class {
             })?
 
             fn set_property(&self, _id: usize, value: &gst::glib::Value, property: &gst::glib::ParamSpec) {
-                let name = property.name();
-                if let Some(error) = $crate::gst::range::beyond(value, property) {
-                    self.refused.note(&*self.obj(), name, error);
-                } else if $crate::gst::report::may_set(&*self.obj(), property) {
-                    self.refused.forget(name);
+                if $crate::gst::report::may_set(&*self.obj(), property) {
+                    let name = property.name();
                     let shown = {
                         let mut settings = self.settings.lock().unwrap();
                         PROPERTIES.set(&mut settings, name, value);
@@ -163,16 +160,13 @@ macro_rules! element_class {
                 $pads
             }
 
-            fn change_state(
+            $(fn change_state(
                 &self,
                 transition: gst::StateChange,
             ) -> std::result::Result<gst::StateChangeSuccess, gst::StateChangeError> {
-                if transition == gst::StateChange::ReadyToPaused {
-                    self.refused.check(&*self.obj())?;
-                }
-                $(self.$before(transition);)?
+                self.$before(transition);
                 self.parent_change_state(transition)
-            }
+            })?
 
             $($element)*
         }

@@ -17,7 +17,6 @@ pub mod options;
 pub mod overlay;
 pub(crate) mod path;
 pub mod property;
-pub(crate) mod range;
 pub mod report;
 pub mod stats;
 pub mod stream;

@@ -16,7 +16,6 @@ use crate::gst::meta::events;
 use crate::gst::meta::read::{self, MetaObjects};
 use crate::gst::meta::zones::{self, ZoneStructures};
 use crate::gst::meta_filter::{MetaFilter, meta_filter};
-use crate::gst::range::RefusedValues;
 use crate::gst::report::Report;
 use crate::gst::stats;
 use crate::gst::stream::{StreamFrame, VideoStream};
@@ -48,7 +47,6 @@ pub struct AnalyticsState {
 #[derive(Default)]
 pub struct TrtAnalytics {
     settings: Mutex<AnalyticsSettings>,
-    refused: RefusedValues,
     state: Mutex<Option<AnalyticsState>>,
     stats: Stats,
 }

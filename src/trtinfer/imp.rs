@@ -32,7 +32,6 @@ use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::log;
 use crate::gst::meta::tensor::{ModelInputs, Payload, TensorMeta};
 use crate::gst::model_query;
-use crate::gst::range::RefusedValues;
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 
@@ -64,7 +63,6 @@ pub struct Running {
 #[derive(Default)]
 pub struct TrtInfer {
     settings: Mutex<Settings>,
-    refused: RefusedValues,
     cuda: CudaContextSlot,
     pub(super) life: ModelLife<StartedModel>,
     running: Mutex<Running>,

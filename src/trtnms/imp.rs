@@ -32,7 +32,6 @@ use crate::gst::meta::tensor::{ModelInput, ObjectRegions, Payload, TensorMeta, T
 use crate::gst::meta::{detection, read, track};
 use crate::gst::overlay::{OverlayRenderer, is_drawable};
 use crate::gst::path::{PathCheck, lost_tensors};
-use crate::gst::range::RefusedValues;
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 use crate::gst::stream::CurrentSegment;
@@ -59,7 +58,6 @@ struct NmsState {
 #[derive(Default)]
 pub struct TrtNms {
     settings: Mutex<NmsSettings>,
-    refused: RefusedValues,
     /// Of the streaming thread, which takes it out for each frame.
     state: Mutex<Option<NmsState>>,
     segment: Mutex<CurrentSegment>,

@@ -25,7 +25,6 @@ use crate::gst::overlay::{
     OverlayRenderer, context_of, draw_labels_property, line_width_property, mask_alpha_property,
 };
 use crate::gst::property::{PropertyTable, property};
-use crate::gst::range::RefusedValues;
 use crate::gst::report::Report;
 use crate::gst::stats;
 use crate::gst::stream::CurrentSegment;
@@ -64,7 +63,6 @@ struct OverlayState {
 #[derive(Default)]
 pub struct TrtOverlay {
     settings: Mutex<OverlaySettings>,
-    refused: RefusedValues,
     state: Mutex<Option<OverlayState>>,
     segment: Mutex<CurrentSegment>,
     refusal: DrawRefusal,

@@ -30,7 +30,6 @@ use crate::gst::held_frame::HeldFrames;
 use crate::gst::meta::geometry::{self, TensorSource};
 use crate::gst::meta::read;
 use crate::gst::meta::tensor::{ModelInput, ModelInputs, Payload, TensorMeta, Tiles};
-use crate::gst::range::RefusedValues;
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 use crate::gst::video::{Format, FrameLocation};
@@ -75,7 +74,6 @@ const FRAMES_WITHOUT: u64 = 100;
 #[derive(Default)]
 pub struct TrtPreprocess {
     settings: Mutex<PreprocessSettings>,
-    refused: RefusedValues,
     /// The settings as start() found them. Those that change later wait for the next start, so that a tensor is never
     /// half of each.
     overrides: Mutex<Option<Overrides>>,

@@ -18,7 +18,6 @@ use super::settings::{PROPERTIES, PublishSettings, Wanted};
 use crate::gst::element::Properties;
 use crate::gst::meta::record;
 use crate::gst::meta_filter::{MetaFilter, meta_filter};
-use crate::gst::range::RefusedValues;
 use crate::gst::report::Report;
 use crate::gst::stats;
 use crate::gst::stream::{StreamFrame, VideoStream};
@@ -40,7 +39,6 @@ pub struct PublishState {
 #[derive(Default)]
 pub struct TrtPublish {
     settings: Mutex<PublishSettings>,
-    refused: RefusedValues,
     state: Mutex<Option<PublishState>>,
     publisher: Mutex<Option<Arc<Publisher<Record>>>>,
     /// The counts when the last publisher was closed.

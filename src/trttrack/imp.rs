@@ -15,7 +15,6 @@ use crate::gst::element::Properties;
 use crate::gst::meta::read::{self, MetaObjects};
 use crate::gst::meta::track::{self, RegionFacts, Tracking};
 use crate::gst::meta_filter::{MetaFilter, meta_filter};
-use crate::gst::range::RefusedValues;
 use crate::gst::report::Report;
 use crate::gst::stats;
 use crate::gst::stream::VideoStream;
@@ -41,7 +40,6 @@ pub struct TrackingState {
 #[derive(Default)]
 pub struct TrtTrack {
     settings: Mutex<TrackSettings>,
-    refused: RefusedValues,
     state: Mutex<Option<TrackingState>>,
     stats: Stats,
 }
