@@ -2,7 +2,7 @@
 //! Names of classes: from the metadata of the model or a label file, in any script, attached, drawn and published.
 
 use crate::common::boxes::{GREY, Line, drawn, graph, model};
-use crate::common::scratch;
+use crate::common::{init, scratch};
 
 /// One box on even pixels.
 const ONE: [[f32; 6]; 1] = [[20.0, 24.0, 44.0, 40.0, 0.9, 0.0]];
@@ -97,7 +97,7 @@ fn names_in_any_script_are_attached_and_published_as_they_are() {
             ));
             assert_eq!(line.labels(), [*name], "{how}");
             let posted = line.messages().into_iter().find(|message| message.name() == "trt-detections").unwrap();
-            let detections: gst::List = posted.get("detections").unwrap();
+            let detections: gst::Array = posted.get("detections").unwrap();
             let detection: gst::Structure = detections[0].get().unwrap();
             assert_eq!(detection.get::<String>("label").as_deref(), Ok(*name), "{how}");
             line.push_event(gst::event::Eos::new());
@@ -111,6 +111,7 @@ fn names_in_any_script_are_attached_and_published_as_they_are() {
 /// Letters that the font lacks are drawn as question marks, one for each.
 #[test]
 fn what_the_font_lacks_is_drawn_as_question_marks() {
+    init();
     let folder = scratch("glyphs");
     let picture = |name: &str| {
         let graph = graph("output0", &[[4.0, 40.0, 60.0, 60.0, 0.9, 0.0]]).metadata("names", &format!("['{name}']"));

@@ -46,12 +46,12 @@ fn suppressed(graph: Graph, apart: &str, [iou, score]: [f32; 2]) -> Graph {
         vec![],
     );
     let graph = part(part(graph, "selected", "picture", 1, 0, 1), "selected", "row", 1, 2, 3)
-        .node("Concat", &["picture", "row"], &["places"], vec![int("axis", 1)])
+        .node("Concat", &["picture", "row"], &["indices"], vec![int("axis", 1)])
         .node("Cast", &["picture"], &["of_picture"], vec![int("to", F32.into())]);
     let chosen = [("boxes", "of_box"), ("class", "of_class"), ("best", "of_score")];
     let graph = chosen
         .into_iter()
-        .fold(graph, |graph, (all, own)| graph.node("GatherND", &[all, "places"], &[own], vec![int("batch_dims", 0)]));
+        .fold(graph, |graph, (all, own)| graph.node("GatherND", &[all, "indices"], &[own], vec![int("batch_dims", 0)]));
     graph.node("Concat", &["of_picture", "of_box", "of_class", "of_score"], &["output"], vec![int("axis", 1)]).output(
         "output",
         F32,

@@ -15,7 +15,7 @@ pub(crate) const MAX_LABEL: usize = 1024;
 
 /// An entry of the metadata.
 #[derive(Clone, Copy)]
-pub(super) struct Entry {
+pub(super) struct MetadataKey {
     key: &'static str,
     /// What it is called in errors.
     what: &'static str,
@@ -23,21 +23,22 @@ pub(super) struct Entry {
     expected: &'static str,
 }
 
-pub(super) const NAMES: Entry = Entry {
+pub(super) const NAMES: MetadataKey = MetadataKey {
     key: "names",
     what: "class names",
     expected: "a Python dictionary like {0: 'person', 1: 'car'}, without gaps",
 };
-pub(super) const STRIDE: Entry = Entry { key: "stride", what: "stride", expected: "a positive whole number like 32" };
-pub(super) const IMAGE_SIZE: Entry =
-    Entry { key: "imgsz", what: "input size", expected: "height and width, like [480, 640]" };
-pub(super) const KEYPOINTS: Entry = Entry {
+pub(super) const STRIDE: MetadataKey =
+    MetadataKey { key: "stride", what: "stride", expected: "a positive whole number like 32" };
+pub(super) const IMAGE_SIZE: MetadataKey =
+    MetadataKey { key: "imgsz", what: "input size", expected: "height and width, like [480, 640]" };
+pub(super) const KEYPOINTS: MetadataKey = MetadataKey {
     key: "kpt_shape",
     what: "shape of keypoints",
     expected: "the number of keypoints and 2 or 3 numbers for each, like [17, 3]",
 };
 
-impl Entry {
+impl MetadataKey {
     /// Its value, if there is one.
     fn read<T>(
         &self,

@@ -337,7 +337,7 @@ fn models_that_are_not_recognised() {
             "with output1 f32 1x32x80x80 as the prototypes of its masks, one for each coefficient",
         ),
         // Names without the dimensions that go with them.
-        (&["labels i64 300", "boxes f32 300x4", "scores f32 300"], at(640), "No layout fits"),
+        (&["labels i64 300", "boxes f32 200x4", "scores f32 300"], at(640), "No layout fits"),
         (&["labels i64 1x300", "boxes f32 1x200x4", "scores f32 1x300"], at(640), "No layout fits"),
     ];
     for (outputs, hints, wanted) in table {
