@@ -437,7 +437,9 @@ struct Script {
     former: Vec<Arc<Tally>>,
     /// It has been sent the end of the stream, or has failed: only a start from READY brings more frames.
     has_ended: bool,
-    /// Its model is the one that is never loaded.
+    /// Its first model is the one that is never loaded, and no frame has come since.
+    began_held: bool,
+    /// No other model is on its way, or the last one that was set has taken the place of that too, and is no model.
     is_held: bool,
     state: gst::State,
     /// Frames that were not inferred, before the last start.
@@ -491,6 +493,7 @@ impl Script {
             branches,
             former: Vec::new(),
             has_ended: false,
+            began_held: false,
             is_held: false,
             state,
             skipped: 0,
@@ -510,7 +513,8 @@ impl Script {
         if self.state <= gst::State::Ready && state > gst::State::Ready {
             self.skipped += self.skipped_now(); // which a start sets back
             let file: String = self.infer().property("model-file");
-            self.is_held = file.ends_with("held.onnx");
+            self.began_held = file.ends_with("held.onnx");
+            self.is_held = self.began_held;
         }
         self.state = state;
         let pipeline = self.pipeline.clone();
@@ -542,6 +546,7 @@ impl Script {
             failed || tally.frames() >= until
         });
         self.has_ended = failed;
+        self.began_held = false;
     }
 
     /// Each frame came out, in its order and once, unless a flush, a change of state, an error or the end of its branch took it,
@@ -560,7 +565,7 @@ impl Script {
         match step {
             Step::File(at) => {
                 self.infer().set_property("model-file", &files[at]);
-                self.is_held &= at > 2; // a good one takes its place
+                self.is_held = self.began_held && at > 2;
             }
             Step::Play => self.set_state(gst::State::Playing),
             Step::Pause => self.set_state(gst::State::Paused),
