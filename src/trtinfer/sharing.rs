@@ -170,9 +170,10 @@ impl SharedName {
         self.wanted.retain(OpeningTicket::is_wanted);
         self.models.retain(|model| {
             model.upgrade().is_some_and(|model| {
-                let is_live = model.loader.is_live();
+                // One that has failed has done so for all that come while an element has it: it is said once.
+                let is_wanted = !model.loader.is_cancelled();
                 seen.push(model);
-                is_live
+                is_wanted
             })
         });
         !self.models.is_empty() || !self.wanted.is_empty()

@@ -59,11 +59,6 @@ impl ModelLoader {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    /// Whether elements can still join: it is wanted, and has not failed.
-    pub fn is_live(&self) -> bool {
-        !self.is_cancelled() && !matches!(self.state.lock().unwrap().outcome, Some(Err(_)))
-    }
-
     /// Another model, which is loaded, takes its place: threads that wait for this one go to that.
     pub fn supersede(&self) {
         self.state.lock().unwrap().is_superseded = true;
@@ -245,7 +240,6 @@ mod tests {
         assert_eq!(end(&failing), "superseded");
         failing.loader.finish(failed());
         assert_eq!(end(&failing), "superseded");
-        assert!(!failing.loader.is_live());
         let [other] = handles();
         other.loader.finish(loaded());
         other.loader.supersede();
