@@ -323,6 +323,7 @@ fn a_missing_library_says_what_to_install() {
     let wrong = ["backend=onnxruntime", "ort-library=/nowhere/libonnxruntime.so"];
     let error = run(&shapes(), &wrong).unwrap_err();
     assert!(error.kind() == ErrorKind::Library && error.message().contains("pip install onnxruntime"), "{error}");
+    assert!(error.message().contains("activate the virtual environment that has it"), "{error}");
     let session = |options: &[&str]| {
         let (options, _) = parse_options(options.iter().copied()).unwrap();
         Session::open(shapes(), &options).map(|session| (session.backend(), session.reason().map(str::to_string)))

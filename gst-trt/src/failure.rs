@@ -3,7 +3,6 @@
 
 use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
-use std::process::ExitCode;
 
 /// What is printed behind `Error: `: what failed, why, and what to do.
 #[derive(Clone, Debug)]
@@ -61,13 +60,13 @@ pub enum Status {
     Interrupted(i32),
 }
 
-impl From<Status> for ExitCode {
-    fn from(status: Status) -> Self {
-        match status {
-            Status::Done => ExitCode::SUCCESS,
-            Status::Failed => ExitCode::FAILURE,
-            // As shells report it.
-            Status::Interrupted(signal) => ExitCode::from(128 + signal as u8),
+impl Status {
+    /// The exit status.
+    pub fn code(self) -> u8 {
+        match self {
+            Status::Done => 0,
+            Status::Failed => 1,
+            Status::Interrupted(signal) => 128 + signal as u8, // as shells report it
         }
     }
 }

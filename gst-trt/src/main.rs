@@ -3,11 +3,14 @@
 //!
 //! * `detect`: one file for each subcommand; `detect` and `serve` are folders.
 //! * `source`, `chain`, `model_options`: what is read, and what runs on it, for every subcommand that has a pipeline.
-//! * `results`: from the metas of a frame to JSON. `progress`, `signals`, `failure`, `terminal`: the program and its terminal.
+//!   `cause`: why it cannot be read.
+//! * `threads`, `running`: what a source, a model or a disk can hold up, and what is left behind at the end.
+//! * `progress`, `signals`, `failure`, `terminal`: the program and its terminal.
 
 mod bench;
 mod build;
 mod bus;
+mod cause;
 mod chain;
 mod completions;
 mod detect;
@@ -16,17 +19,21 @@ mod failure;
 mod info;
 mod model_options;
 mod progress;
+mod running;
 mod serve;
 mod signals;
 mod source;
-mod teardown;
 mod terminal;
+mod threads;
 
+use std::io::Write;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
 use failure::{Failure, Status};
+use threads::Threads;
 
 /// Objects, masks, poses, classes and maps in videos, cameras and images, with TensorRT or on the CPU.
 #[derive(Parser)]
@@ -58,21 +65,32 @@ enum Command {
     Completions(completions::CompletionsArgs),
 }
 
+/// How long the threads of pipelines that have stopped may take to end.
+const LAST_THREADS: Duration = Duration::from_millis(250);
+
 fn main() -> ExitCode {
+    let threads = Threads::default();
     let outcome: Result<Status, Failure> = match Program::parse().command {
-        Command::Detect(args) => detect::run(&args),
+        Command::Detect(args) => detect::run(&args, &threads),
         Command::Info(args) => info::run(&args),
         Command::Build(args) => build::run(&args),
         Command::Bench(args) => bench::run(&args),
-        Command::Serve(args) => serve::run(&args),
+        Command::Serve(args) => serve::run(&args, &threads),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => completions::run(&args, Program::command()),
     };
-    match outcome {
-        Ok(status) => status.into(),
-        Err(failure) => {
-            terminal::print_error(&format!("Error: {failure}"));
-            Status::Failed.into()
-        }
+    let left = threads.wait(LAST_THREADS);
+    if !left.is_empty() {
+        terminal::print_error(&format!("Left behind, as it does not end: {}. What it had is lost.", left.join(", ")));
     }
+    let status = outcome.unwrap_or_else(|failure| {
+        terminal::print_error(&format!("Error: {failure}"));
+        Status::Failed
+    });
+    if left.is_empty() {
+        return ExitCode::from(status.code());
+    }
+    let _ = std::io::stdout().flush(); // nobody reads it
+    // SAFETY: it takes a number, and does not return. Destructors must not run beneath the threads that are left.
+    unsafe { libc::_exit(status.code().into()) }
 }

@@ -9,10 +9,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
+use std::time::{Duration, Instant};
 
-use common::service::Service;
-use common::wait::LIMIT;
-use common::{command, expect_failure, files, picture, run, sample, scratch, shapes, text};
+use common::hostile_cameras::{self, HostileCamera};
+use common::hostile_peer::{Act, HostilePeer};
+use common::service::{RtspServer, Service, ask, free_address};
+use common::wait::{LIMIT, wait_until};
+use common::{command, expect_failure, files, jpeg, launch, lines, path, run, sample, scratch, shapes, succeed, text};
 use serde_json::Value;
 
 /// A server that answers each connection in a thread, one after the other. Its port.
@@ -54,14 +57,7 @@ fn camera(pictures: Vec<Vec<u8>>, boundary: &'static str, has_length: bool, next
 }
 
 fn pictures(folder: &Path, sizes: &[(u32, u32)]) -> Vec<Vec<u8>> {
-    let file = folder.join("picture.jpg");
-    let pictures = sizes.iter().map(|&(width, height)| {
-        picture(&file, width, height);
-        std::fs::read(&file).unwrap()
-    });
-    let pictures = pictures.collect();
-    std::fs::remove_file(&file).unwrap();
-    pictures
+    sizes.iter().map(|&(width, height)| jpeg::of(folder, width, height)).collect()
 }
 
 fn detect(folder: &Path, address: &str, more: &[&str]) -> Child {
@@ -108,6 +104,181 @@ fn pictures_over_http_come_at_once_and_have_times() {
     }
 }
 
+/// A camera that sends its picture again and again, as fast as it is read. Its port.
+fn sender(head: String, mut part: Vec<u8>, has_chunks: bool) -> u16 {
+    if has_chunks {
+        part = [format!("{:x}\r\n", part.len()).as_bytes(), &part, b"\r\n"].concat();
+    }
+    serve(move |mut connection| {
+        request(&connection);
+        let _ = connection.write_all(head.as_bytes()); // it has gone
+        while connection.write_all(&part).is_ok() {}
+    })
+}
+
+#[test]
+fn cameras_over_http_of_many_makes_are_understood() {
+    const OK: &str = "HTTP/1.1 200 OK\r\n";
+    const KIND: &str = "Content-Type: multipart/x-mixed-replace";
+    let folder = scratch("camera-makes");
+    let picture = jpeg::of(&folder, 320, 180);
+    let whole = |before: &str, picture: &[u8], behind: &str| [before.as_bytes(), picture, behind.as_bytes()].concat();
+    let length = picture.len();
+    let plain =
+        || whole(&format!("--a\r\nContent-Type: image/jpeg\r\nContent-Length: {length}\r\n\r\n"), &picture, "\r\n");
+    let made = |name: &str| std::fs::read(path(&format!("gst-trt/tests/data/pictures/{name}"))).unwrap();
+    let of_picture =
+        |kind: &str, picture: &[u8]| whole(&format!("--a\r\nContent-Type: {kind}\r\n\r\n"), picture, "\r\n");
+    let thumbnail =
+        [&picture[..2], &[0xFF, 0xE1, 0, 8, 0xFF, 0xD8, 0xFF, 0xD9, 1, 2], &picture[2..], &[0; 64]].concat();
+    let cases = [
+        ("quotes", format!("{OK}{KIND}; boundary=\"a\"\r\n\r\n"), plain(), 320),
+        ("capitals", format!("{OK}{}; Boundary=a\r\n\r\n", KIND.to_uppercase()), plain(), 320),
+        ("more parameters", format!("{OK}{KIND}; boundary=a; charset=utf-8\r\n\r\n"), plain(), 320),
+        ("mixed", format!("{OK}Content-Type: multipart/mixed; boundary=a\r\n\r\n"), plain(), 320),
+        ("HTTP/1.0", format!("HTTP/1.0 200 OK\r\n{KIND};boundary=a\r\n\r\n"), plain(), 320),
+        ("chunks", format!("{OK}Transfer-Encoding: chunked\r\n{KIND};boundary=a\r\n\r\n"), plain(), 320),
+        (
+            "line feeds",
+            format!("{OK}{KIND};boundary=a\r\n\r\n"),
+            whole(&format!("--a\nContent-Type: image/jpeg\nContent-Length: {length}\n\n"), &picture, "\n"),
+            320,
+        ),
+        (
+            "further headers",
+            format!("{OK}Server: c\r\nCache-Control: no-cache\r\n{KIND};boundary=a\r\n\r\n"),
+            whole(
+                &format!("--a\r\nX-Time: 1.5\r\ncontent-type: image/jpeg\r\ncontent-length: {length}\r\n\r\n"),
+                &picture,
+                "\r\n",
+            ),
+            320,
+        ),
+        (
+            "no length, a thumbnail and zeros",
+            format!("{OK}{KIND};boundary=a\r\n\r\n"),
+            of_picture("image/jpeg", &thumbnail),
+            320,
+        ),
+        ("grey", format!("{OK}{KIND};boundary=a\r\n\r\n"), of_picture("image/jpeg", &made("grey.jpg")), 64),
+        (
+            "progressive",
+            format!("{OK}{KIND};boundary=a\r\n\r\n"),
+            of_picture("image/jpeg", &made("colour-progressive.jpg")),
+            64,
+        ),
+        ("PNG", format!("{OK}{KIND};boundary=a\r\n\r\n"), of_picture("image/png", &made("colour-alpha.png")), 64),
+        (
+            "one picture",
+            format!("{OK}Content-Type: image/jpeg\r\nContent-Length: {length}\r\n\r\n"),
+            picture.clone(),
+            320,
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (name, head, part, width) in cases {
+        let port = sender(head, part, name == "chunks");
+        let child =
+            detect(&folder, &format!("http://127.0.0.1:{port}/"), &["--no-video", "--json", "-", "--frames", "3"]);
+        let output = child.wait_with_output().unwrap();
+        let lines: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        // How often one picture is sent depends on when the connection is closed.
+        let is_enough = if name == "one picture" { !lines.is_empty() } else { lines.len() == 3 };
+        if !is_enough || lines.iter().any(|line| line["width"] != width) || !output.status.success() {
+            wrong.push(format!("{name}: {} lines: {}", lines.len(), text(&output.stderr)));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    // GStreamer looks at the first bytes alone.
+    let port = sender(format!("{OK}{KIND};boundary=a\r\n\r\nThis is a camera.\r\n"), plain(), false);
+    let address = format!("http://127.0.0.1:{port}/");
+    let args = ["detect", &address, "--model", &shapes(), "--backend", "cpu", "--no-video"];
+    expect_failure(
+        &run(&folder, &args),
+        &args,
+        &["Cannot read http://127.0.0.1:", "Could not determine type of stream"],
+    );
+}
+
+#[test]
+fn pictures_that_cannot_be_decoded_are_said() {
+    let folder = scratch("camera-damaged");
+    let (next, told) = channel();
+    let pictures = vec![jpeg::of(&folder, 320, 180), b"no picture".to_vec()];
+    let port = camera(pictures, "frame", true, told);
+    let mut child = detect(&folder, &format!("http://127.0.0.1:{port}/"), &["--no-video", "--json", "-"]);
+    let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
+    for _ in 0..3 {
+        // Good ones have a result, the others have none.
+        next.send(()).unwrap();
+        out.next().expect("a line").unwrap();
+        next.send(()).unwrap();
+    }
+    drop(next);
+    assert_eq!(out.count(), 0);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let said = format!("Warning: A frame of http://127.0.0.1:{port}/ cannot be decoded, or is damaged.");
+    assert!(text(&output.stderr).contains(&said), "{}", text(&output.stderr));
+}
+
+/// Of HTTP only the answer tells that it is no camera.
+#[test]
+fn a_file_of_the_network_that_stalls_is_started_again() {
+    let folder = scratch("camera-stalls");
+    let clip = folder.join("clip.ts");
+    launch(&format!(
+        "filesrc location={} ! qtdemux ! h264parse ! mpegtsmux ! filesink location={}",
+        sample(),
+        clip.display()
+    ));
+    let clip = std::fs::read(clip).unwrap();
+    let head = b"HTTP/1.1 200 OK\r\nContent-Type: video/mp2t\r\nConnection: close\r\n\r\n";
+    let acts = vec![Act::Hear, Act::Say([head, &clip[..clip.len() / 2]].concat()), Act::Hang];
+    let peer = HostilePeer::new("stalls", "http://127.0.0.1:PORT/", acts);
+    let config = format!(
+        "[[model]]\nname = \"shapes\"\nfile = \"{}\"\nbackend = \"cpu\"\ninfer = \"interval=30\"\n\n\
+         [[publish]]\nlocation = \"-\"\nadd-empty-results = true\n\n\
+         [[source]]\nname = \"held\"\naddress = \"{}\"\ntimeout = 1\nbackoff-min = 0.1\n",
+        shapes(),
+        peer.location
+    );
+    let service = Service::start(&folder, &config);
+    service.result("held");
+    service.said("gave no frame for 1 s.");
+    wait_until("it is read again", LIMIT, || peer.connections() > 1);
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+}
+
+#[test]
+fn why_a_camera_is_not_reached_is_said() {
+    let folder = scratch("camera-unreached");
+    for scheme in ["rtspt", "http", "https"] {
+        let address = format!("{scheme}://{}/x", free_address());
+        let args = ["detect", &address, "--model", &shapes(), "--backend", "cpu", "--no-video"];
+        let output = run(&folder, &args);
+        expect_failure(
+            &output,
+            &args,
+            &["Cannot read ", "(connection refused: nothing listens at port ", " of 127.0.0.1)."],
+        );
+    }
+}
+
+#[test]
+fn of_two_videos_of_a_camera_the_first_is_read() {
+    let folder = scratch("camera-two");
+    let server = RtspServer::start(0, &["two"]);
+    for _ in 0..3 {
+        let address = format!("rtspt://127.0.0.1:{}/two", server.port);
+        let args = ["detect", &address, "--model", &shapes(), "--backend", "cpu", "--no-video", "--frames", "2"];
+        succeed(&folder, &[&args[..], &["--json", "out.jsonl"]].concat());
+        let lines = lines(&folder.join("out.jsonl"));
+        assert!(lines.iter().all(|line| line["width"] == 640), "{lines:?}");
+    }
+}
+
 #[test]
 fn a_camera_over_http_that_breaks_off_is_started_again() {
     let folder = scratch("camera-restart");
@@ -149,7 +320,7 @@ fn a_picture_without_an_end_is_refused() {
     });
     let address = format!("http://127.0.0.1:{port}/");
     let args = ["detect", &address, "--model", &shapes(), "--backend", "cpu", "--no-video"];
-    expect_failure(&run(&folder, &args), &args, &["Cannot read http://127.0.0.1:", "more than 64 MiB"]);
+    expect_failure(&run(&folder, &args), &args, &["Cannot read http://127.0.0.1:", "more than 16 MiB"]);
 }
 
 /// What is limited are the bytes of one picture, not those of all.
@@ -238,6 +409,10 @@ fn ctrl_c_ends_a_pipe_that_nobody_writes_to() {
         signal(&child, libc::SIGINT);
         let rest: Vec<String> = errors.collect();
         assert_eq!(child.wait().unwrap().code(), Some(130), "{rest:?}");
+        assert!(
+            rest.iter().any(|line| *line == format!("Left behind, as it does not end: {name}. What it had is lost.")),
+            "{rest:?}"
+        );
         let mut out = String::new();
         child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
         assert_eq!(out, "");
@@ -245,48 +420,110 @@ fn ctrl_c_ends_a_pipe_that_nobody_writes_to() {
     }
 }
 
-/// Cameras that answer without an end, or with what they must not, next to a source that loses nothing by them.
+/// Next to sources that lose nothing by them. `HOSTILE_SECONDS=60` goes on for so long, and prints figures.
 #[test]
 fn hostile_cameras_take_nothing_from_others() {
+    const TOKEN: &str = "0123456789abcdef-test";
+    /// Bytes that a source may take.
+    const MEMORY: u64 = 64 << 20;
+    let seconds = std::env::var("HOSTILE_SECONDS").map_or(0, |text| text.parse().expect("a number of seconds"));
     let folder = scratch("camera-hostile");
-    let (asked_for, is_asked_for) = channel();
-    let endless = endless(asked_for);
-    let silent = serve(|connection| {
-        request(&connection);
-        let _ = (&connection).read(&mut [0]); // until it goes
-    });
-    let large = serve(|mut connection| {
-        thread::spawn(move || {
-            request(&connection);
-            let head = "HTTP/1.1 200 OK\r\nContent-Type: multipart/x-mixed-replace;boundary=a\r\n\r\n--a\r\n\
-                        Content-Type: image/jpeg\r\nContent-Length: 2147483647\r\n\r\n";
-            let _ = connection.write_all(head.as_bytes());
-            while connection.write_all(&[7; 1 << 16]).is_ok() {}
-        });
-    });
+    let (address, server) = (free_address(), RtspServer::start(0, &["gate"]));
+    let times: Vec<u64> = {
+        let args = ["detect", &sample(), "--model", &shapes(), "--backend", "cpu", "--infer", "interval=300"];
+        succeed(&folder, &[&args[..], &["--no-video", "--json", "times.jsonl"]].concat());
+        lines(&folder.join("times.jsonl")).iter().map(|line| line["stream-time"].as_u64().unwrap()).collect()
+    };
     let mut config = format!(
-        "[[model]]\nname = \"shapes\"\nfile = \"{}\"\nbackend = \"cpu\"\ninfer = \"interval=30\"\n\n\
+        "[[model]]\nname = \"shapes\"\nfile = \"{}\"\nbackend = \"cpu\"\ninfer = \"interval=300\"\n\n\
          [[publish]]\nlocation = \"-\"\nadd-empty-results = true\n\n\
-         [[source]]\nname = \"good\"\naddress = \"{}\"\nloop = true\nsync = true\n\n",
+         [http]\nlisten = \"{address}\"\ntoken = \"{TOKEN}\"\n\n\
+         [[source]]\nname = \"good-camera\"\naddress = \"rtspt://127.0.0.1:{}/gate\"\n\n",
         shapes(),
-        sample()
+        server.port
     );
-    for (name, address) in [
-        ("endless", format!("rtspt://127.0.0.1:{endless}/v")),
-        ("silent", format!("http://127.0.0.1:{silent}/")),
-        ("large", format!("http://127.0.0.1:{large}/")),
-    ] {
-        config +=
-            &format!("[[source]]\nname = \"{name}\"\naddress = \"{address}\"\ntimeout = 1\nbackoff-min = 0.1\n\n");
+    let good = ["good-1", "good-2", "good-3"];
+    for name in good {
+        config += &format!("[[source]]\nname = \"{name}\"\naddress = \"{}\"\nloop = true\nsync = true\n\n", sample());
     }
     let service = Service::start(&folder, &config);
-    is_asked_for.recv_timeout(LIMIT).unwrap();
-    service.said("endless: rtspt://127.0.0.1");
-    service.said("more than 64 MiB");
-    for number in 0..60 {
-        assert_eq!(service.result("good")["frame"], number);
+    let mut taken = 0;
+    let mut take = || {
+        for name in good {
+            let line = service.result(name);
+            assert_eq!(line["stream-time"], times[taken % times.len()], "{name}: frame {taken}: {line}");
+        }
+        taken += 1;
+    };
+    (0..30).for_each(|_| take());
+    let mut last = service.result("good-camera")["stream-time"].as_u64();
+    let memory = |name: &str| {
+        let status = std::fs::read_to_string(service.proc("status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    };
+    let before = memory("VmRSS");
+    std::fs::write(service.proc("clear_refs"), "5").unwrap();
+
+    let cameras = hostile_cameras::all(&folder);
+    for HostileCamera { name, address, .. } in &cameras {
+        config += &format!(
+            "[[source]]\nname = \"{name}\"\naddress = \"{address}\"\ntimeout = 1\nbackoff-min = 0.1\nbackoff-max = 1\n\n"
+        );
     }
+    service.reload(&config);
+    service.said("was read again");
+    let (begun, mut longest) = (Instant::now(), Duration::ZERO);
+    let mut sources = Value::Null;
+    let limit = LIMIT * 2 + Duration::from_secs(seconds);
+    let has_failed = |source: &Value| !source["error"].is_null() || source["restarts"] != 0;
+    wait_until("each hostile camera fails", limit, || {
+        (0..10).for_each(|_| take());
+        let asked = Instant::now();
+        let (status, body) = ask(&address, "GET", "/sources", TOKEN, "");
+        longest = longest.max(asked.elapsed());
+        assert_eq!(status, 200);
+        sources = serde_json::from_slice(&body).unwrap();
+        let hostile =
+            || sources.as_array().unwrap().iter().filter(|source| cameras.iter().any(|c| source["name"] == *c.name));
+        if begun.elapsed() > LIMIT {
+            let well: Vec<_> = hostile().filter(|source| !has_failed(source)).collect();
+            assert!(well.is_empty(), "{well:#?}");
+        }
+        hostile().count() == cameras.len() && hostile().all(has_failed) && begun.elapsed().as_secs() >= seconds
+    });
+    for _ in 0..30 {
+        let time = service.result("good-camera")["stream-time"].as_u64();
+        assert!(last <= time, "{last:?}, {time:?}");
+        last = time;
+    }
+    let status_of = |name: &str| sources.as_array().unwrap().iter().find(|source| source["name"] == name).unwrap();
+    let camera = status_of("good-camera");
+    assert_eq!((&camera["state"], &camera["restarts"]), (&"running".into(), &0.into()), "{camera}");
+    let highest = memory("VmHWM").saturating_sub(before);
+    let ending = Instant::now();
     let (status, journal) = service.end();
+    if seconds > 0 {
+        for camera in &cameras {
+            let source = status_of(&camera.name);
+            println!(
+                "{}: {} restarts, {} left behind, {}",
+                camera.name, source["restarts"], source["left-behind"], source["error"]
+            );
+        }
+        println!(
+            "{} hostile cameras, {taken} frames of each good file in {:.1} s, {} MiB more at most, {} MiB for each; longest answer \
+             {:.1} ms; ended after {:.2} s",
+            cameras.len(),
+            begun.elapsed().as_secs_f64(),
+            highest >> 20,
+            (highest >> 20) / cameras.len() as u64,
+            longest.as_secs_f64() * 1e3,
+            ending.elapsed().as_secs_f64(),
+        );
+        println!("{journal}");
+    }
     assert_eq!(status.code(), Some(0), "{journal}");
-    assert!(!journal.contains("CRITICAL"), "{journal}");
+    assert!(!journal.contains("CRITICAL") && !journal.contains("panicked"), "{journal}");
+    assert!(highest < MEMORY * cameras.len() as u64, "{} MiB more", highest >> 20);
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use common::service::{Service, ask, free_address};
 use common::wait::{LIMIT, wait_until};
-use common::{sample, scratch, shapes};
+use common::{path, sample, scratch, shapes};
 use serde_json::{Value, json};
 
 const TOKEN: &str = "0123456789abcdef-test";
@@ -110,4 +110,20 @@ fn a_source_that_does_not_open_is_left_behind() {
     let (status, journal) = service.end();
     assert_eq!(status.code(), Some(0), "{journal}");
     assert!(journal.contains("Left behind, as it does not end: the source one, the source two."), "{journal}");
+}
+
+/// GStreamer's demuxer of GIF would read its end again and again.
+#[test]
+fn a_gif_file_ends() {
+    let folder = scratch("serve-gif");
+    let address = free_address();
+    let file = path("gst-trt/tests/data/pictures/colour-animated.gif");
+    let keys = format!("[[source]]\nname = \"moves\"\naddress = \"{file}\"\n\n");
+    let service = Service::start(&folder, &(config(&address) + &keys));
+    let state = || get(&address, "/sources")[1]["state"].clone();
+    service.said("Started.");
+    wait_until("it has ended", LIMIT, || state() == "ended");
+    assert_eq!(get(&address, "/sources")[1]["frames"], 2);
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
 }

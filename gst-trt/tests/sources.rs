@@ -131,6 +131,55 @@ fn broken_images_are_named_and_left_out() {
 }
 
 #[test]
+fn a_video_that_is_cut_off_is_said() {
+    let folder = scratch("cut-off");
+    launch(&format!(
+        "filesrc location={} ! qtdemux ! h264parse ! mp4mux faststart=true ! filesink location={}",
+        sample(),
+        folder.join("whole.mp4").display()
+    ));
+    let whole = std::fs::read(folder.join("whole.mp4")).unwrap();
+    let there = whole.len() / 2;
+    std::fs::write(folder.join("half.mp4"), &whole[..there]).unwrap();
+    let output = detect(&folder, &["half.mp4", "--no-video", "--infer", "interval=100"]);
+    let said = format!("Warning: half.mp4 is cut off: {there} of {} bytes are there.", whole.len());
+    assert!(text(&output.stderr).contains(&said), "{}", text(&output.stderr));
+    let count = lines(&folder.join("half-boxes.jsonl")).len();
+    assert!((100..300).contains(&count), "{count}");
+    let output = detect(&folder, &["whole.mp4", "--no-video", "--infer", "interval=100"]);
+    assert!(!text(&output.stderr).contains("Warning"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn frames_of_another_size_are_scaled_to_that_of_the_first() {
+    let folder = scratch("sizes");
+    let sizes = [(640, 360), (320, 180), (642, 358)];
+    let parts: String = sizes
+        .iter()
+        .map(|(width, height)| {
+            format!("videotestsrc num-buffers=15 ! video/x-raw,width={width},height={height},framerate=15/1 ! c. ")
+        })
+        .collect();
+    let file = folder.join("sizes.ts");
+    launch(&format!("concat name=c ! x264enc bframes=0 ! mpegtsmux ! filesink location={} {parts}", file.display()));
+    for output in ["a.mp4", "b.mkv"] {
+        detect(&folder, &["sizes.ts", "--output", output, "--json", "found.jsonl"]);
+        let lines = lines(&folder.join("found.jsonl"));
+        let seen: BTreeSet<_> = lines.iter().map(|line| (line["width"].as_u64(), line["height"].as_u64())).collect();
+        assert_eq!(seen, BTreeSet::from(sizes.map(|(width, height)| (Some(width), Some(height)))), "{output}");
+        let video = folder.join(output);
+        let frames = video.with_extension("jsonl");
+        launch(&format!(
+            "filesrc location={} ! decodebin ! video/x-raw,width=640,height=360 ! trtpublish location={} \
+             add-empty-results=true ! fakesink",
+            video.display(),
+            frames.display()
+        ));
+        assert_eq!(std::fs::read_to_string(frames).unwrap().lines().count(), lines.len(), "{output}");
+    }
+}
+
+#[test]
 fn several_sources_have_results_of_their_own() {
     let folder = scratch("several");
     for name in ["one", "two"] {

@@ -8,6 +8,7 @@ pub mod brokers;
 mod core;
 pub mod elements;
 pub mod hostile_brokers;
+mod hostile_peer;
 pub mod nvmm;
 pub mod pipeline;
 pub mod preprocess;

@@ -16,9 +16,8 @@ use super::{Broken, Ended, Job, Setup, ending, part};
 use crate::chain::{self, element};
 use crate::failure::Failure;
 use crate::progress::TaskProgress;
-use crate::signals::Signals;
+use crate::running::RunningPipeline;
 use crate::source::VideoAddress;
-use crate::teardown;
 
 /// Time from one image to the next, for trackers.
 const STEP: gst::ClockTime = gst::ClockTime::from_mseconds(40);
@@ -119,7 +118,7 @@ impl ImageRun<'_> {
             if self.setup.signals.signal().is_some() || self.setup.frames.is_some_and(|limit| good >= limit) {
                 break;
             }
-            let sample = match decode(file, &formats, &self.setup.signals) {
+            let sample = match decode(file, &formats, self.setup) {
                 Err(_) if self.setup.signals.signal().is_some() => break,
                 Ok(sample) => sample,
                 Err(failure) if self.files.len() == 1 => return Err(failure),
@@ -200,7 +199,7 @@ impl ImageRun<'_> {
 }
 
 /// The picture in a file, upright, in a format that trtpreprocess takes.
-fn decode(file: &Path, formats: &gst::Caps, signals: &Signals) -> Result<gst::Sample, Failure> {
+fn decode(file: &Path, formats: &gst::Caps, setup: &Setup) -> Result<gst::Sample, Failure> {
     let address = VideoAddress::File(file.into());
     let pipeline = gst::Pipeline::new();
     let out = gst_app::AppSink::builder().name("out").caps(formats).sync(false).max_buffers(1).build();
@@ -208,20 +207,22 @@ fn decode(file: &Path, formats: &gst::Caps, signals: &Signals) -> Result<gst::Sa
     pipeline.add(&out)?;
     let input = out.static_pad("sink").expect("an always pad");
     address.connect(&pipeline, input.clone())?;
-    let sample = picture(&pipeline, &address, &out, &input, signals);
-    teardown::stop(&pipeline); // of one that does not stop there is no sample either
+    let running = RunningPipeline::new(pipeline, &setup.threads, address.shown());
+    let sample = picture(&running, &address, &out, &input, setup);
+    running.stop_in_time(); // one that does not is named at the end
     sample
 }
 
 fn picture(
-    pipeline: &gst::Pipeline,
+    running: &RunningPipeline,
     address: &VideoAddress,
     out: &gst_app::AppSink,
     input: &gst::Pad,
-    signals: &Signals,
+    setup: &Setup,
 ) -> Result<gst::Sample, Failure> {
+    let RunningPipeline { pipeline, .. } = running;
     let bus = pipeline.bus().expect("a pipeline has a bus");
-    let mut starting = teardown::start(pipeline);
+    let mut starting = running.starting();
     let (begun, mut quiet) = (Instant::now(), 0);
     loop {
         // Before the bus, on which the reason is.
@@ -236,7 +237,7 @@ fn picture(
             }
         }
         let what = |why: &str| Failure::from(format!("Cannot read {}: {why}.", address.shown()));
-        if signals.signal().is_some() {
+        if setup.signals.signal().is_some() {
             return Err(what("it was stopped"));
         }
         quiet = if started == Some(true) && address.gave_up(pipeline, input) { quiet + 1 } else { 0 };

@@ -19,6 +19,7 @@ use crate::progress::Display;
 use crate::signals::Signals;
 use crate::source::{InputSource, sources};
 use crate::terminal::{print, print_error};
+use crate::threads::Threads;
 use lines::JsonLines;
 use report::DetectReport;
 
@@ -77,6 +78,7 @@ struct Setup {
     frames: Option<u64>,
     signals: Signals,
     display: Display,
+    threads: Threads,
 }
 
 /// A source, and where its results go.
@@ -142,7 +144,7 @@ fn ending(path: &Path) -> String {
     path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase()
 }
 
-pub fn run(args: &DetectArgs) -> Result<Status, Failure> {
+pub fn run(args: &DetectArgs, threads: &Threads) -> Result<Status, Failure> {
     args.model.check()?;
     let signals = Signals::listen()?;
     chain::start_gstreamer()?;
@@ -159,7 +161,7 @@ pub fn run(args: &DetectArgs) -> Result<Status, Failure> {
         nms: args.nms.clone(),
     };
     let jobs = jobs(args, sources(&args.sources)?)?;
-    let setup = Setup { chain, frames: args.frames, signals, display: Display::default() };
+    let setup = Setup { chain, frames: args.frames, signals, display: Display::default(), threads: threads.clone() };
     // The launch line's mistakes first, before a file is made.
     chain::parse(&format!("fakesrc ! {} ! fakesink", setup.chain.launch_line(true)))?;
     let common = args.json.as_deref().map(JsonLines::create).transpose()?.map(Arc::new);

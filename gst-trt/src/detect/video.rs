@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 
@@ -12,11 +12,18 @@ use super::lines::JsonLines;
 use super::report::{DetectReport, Watched, watch};
 use super::{Broken, Ended, Job, Setup, ending, part};
 use crate::bus;
+use crate::cause;
 use crate::chain::{self, element};
 use crate::failure::Failure;
 use crate::progress::TaskProgress;
+use crate::running::RunningPipeline;
 use crate::source::VideoAddress;
-use crate::teardown;
+
+/// How long a source may give no frame until that is said.
+const SILENCE_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long frames that are under way may take until one of them has its results.
+const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 
 pub fn run(
     job: &Job,
@@ -33,11 +40,10 @@ pub fn run(
     let origin = move |pad: &gst::Pad, buffer: &gst::BufferRef| (shown.clone(), stream_time(pad, buffer));
     let report = watch(&pipeline, setup, lines.clone(), Box::new(origin));
     let closed = gate(&pipeline, setup.frames);
+    let running = RunningPipeline::new(pipeline, &setup.threads, address.shown());
     let outcome =
-        VideoRun { pipeline: &pipeline, address, setup, report: &report, lines: &lines, closed }.to_the_end(name);
-    if !teardown::stop(&pipeline) {
-        setup.display.line(&format!("Warning: {} does not stop. It is left behind.", address.shown()));
-    }
+        VideoRun { running: &running, address, setup, report: &report, lines: &lines, closed }.to_the_end(name);
+    running.stop_in_time(); // one that does not is named at the end
     let finish = || -> Result<(), Failure> {
         if let Some(output) = output {
             std::fs::rename(part(output), output)
@@ -61,8 +67,8 @@ fn pipeline(address: &VideoAddress, output: Option<&Path>, setup: &Setup) -> Res
         Some(output) => {
             let muxer = if ending(output) == "mkv" { "matroskamux" } else { "mp4mux" };
             &format!(
-                "videoconvert ! videoscale add-borders=false ! video/x-raw,width=[2,16384,2],height=[2,16384,2] \
-                 ! x264enc speed-preset=veryfast ! h264parse ! {muxer} ! filesink name=sink"
+                "videoconvert ! videoscale add-borders=false \
+                 ! capsfilter name=size caps=video/x-raw,width=[2,16384,2],height=[2,16384,2] ! x264enc speed-preset=veryfast ! h264parse ! {muxer} ! filesink name=sink"
             )
         }
         None => "fakesink name=sink sync=false",
@@ -82,9 +88,28 @@ fn pipeline(address: &VideoAddress, output: Option<&Path>, setup: &Setup) -> Res
     chain.configure(&pipeline)?;
     if let Some(output) = output {
         element(&pipeline, "sink").set_property("location", part(output));
+        keep_size(&element(&pipeline, "size"));
     }
     address.connect(&pipeline, input(&pipeline))?;
     Ok(pipeline)
+}
+
+/// A file has one size, from its first frame to its last; frames that come in another one are scaled.
+fn keep_size(filter: &gst::Element) {
+    const KEPT: [&str; 6] = ["format", "width", "height", "pixel-aspect-ratio", "colorimetry", "chroma-site"];
+    let out = filter.static_pad("src").expect("an always pad");
+    let filter = filter.downgrade();
+    out.add_probe(gst::PadProbeType::EVENT_DOWNSTREAM, move |_, info| {
+        let Some(gst::EventView::Caps(caps)) = info.event().map(|event| event.view()) else {
+            return gst::PadProbeReturn::Ok;
+        };
+        if let (Some(filter), Some(caps)) = (filter.upgrade(), caps.caps().structure(0)) {
+            let kept = caps.iter().filter(|(name, _)| KEPT.iter().any(|kept| name.as_str() == *kept));
+            let kept = gst::Structure::from_iter("video/x-raw", kept.map(|(name, value)| (name, value.clone())));
+            filter.set_property("caps", gst::Caps::from(kept));
+        }
+        gst::PadProbeReturn::Remove
+    });
 }
 
 /// Where the frames go in.
@@ -114,8 +139,15 @@ fn gate(pipeline: &gst::Pipeline, limit: Option<u64>) -> Arc<AtomicBool> {
     closed
 }
 
+/// Since when there is no further frame than so many.
+struct Silence {
+    frames: u64,
+    since: Instant,
+    is_said: bool,
+}
+
 struct VideoRun<'a> {
-    pipeline: &'a gst::Pipeline,
+    running: &'a RunningPipeline,
     address: &'a VideoAddress,
     setup: &'a Setup,
     report: &'a Watched,
@@ -127,11 +159,13 @@ impl VideoRun<'_> {
     /// Runs to the end of the source, to the number of frames that the user wants, or to a signal, which is returned
     /// where it came before the end. The error is the first that an element posts.
     fn to_the_end(&self, name: &str) -> Result<Option<i32>, Broken> {
-        let bus = self.pipeline.bus().expect("a pipeline has a bus");
+        let pipeline = &self.running.pipeline;
+        let bus = pipeline.bus().expect("a pipeline has a bus");
         // An error message is more specific than the failed state change, so it is looked for first.
-        let mut starting = teardown::start(self.pipeline);
+        let mut starting = self.running.starting();
         let mut task = self.setup.display.task(name);
-        let (mut quiet, mut signal, mut is_ending) = (0, None, false);
+        let (mut quiet, mut signal, mut ending) = (0, None, None);
+        let mut silence = Silence { frames: 0, since: Instant::now(), is_said: false };
         loop {
             let started = starting.outcome(Duration::ZERO);
             let message = bus.timed_pop(gst::ClockTime::from_mseconds(100));
@@ -139,16 +173,14 @@ impl VideoRun<'_> {
                 Some(gst::MessageView::Eos(_)) => break,
                 Some(gst::MessageView::Error(error)) => {
                     return Err(if self.address.is_of_reading(error) {
-                        Broken::unreadable(self.address.sentence(error))
+                        Broken::unreadable(self.explained(error))
                     } else {
                         self.address.sentence(error).into()
                     });
                 }
                 None if started == Some(false) => return Err("The pipeline does not start.".into()),
                 // Once may be just before its last message.
-                None if started == Some(true) && self.address.gave_up(self.pipeline, &input(self.pipeline)) => {
-                    quiet += 1
-                }
+                None if started == Some(true) && self.address.gave_up(pipeline, &input(pipeline)) => quiet += 1,
                 _ => {
                     quiet = 0;
                     message.iter().for_each(|message| show_message(&task, message));
@@ -162,17 +194,30 @@ impl VideoRun<'_> {
             let report = self.report.lock().clone();
             let is_enough = self.setup.frames.is_some_and(|limit| report.frames >= limit);
             let number = self.setup.signals.signal();
-            if !is_ending && (is_enough || number.is_some()) {
+            if ending.is_none() && (is_enough || number.is_some()) {
                 if report.frames == 0 {
                     return Err(Broken::stopped(&self.address.shown()));
                 }
-                is_ending = true;
+                ending = Some((report.frames, Instant::now()));
                 // A camera is ended so, which is no failure.
-                signal = number.filter(|_| !is_enough && !self.address.runs_live(self.pipeline));
+                signal = number.filter(|_| !is_enough && !self.address.runs_live(pipeline));
                 self.closed.store(true, Ordering::Relaxed);
-                // The decoder may not look for events, and its queue holds frames that are not needed.
-                input(self.pipeline).send_event(gst::event::Eos::new());
+                // The decoder may not look for events, and its queue holds frames that are not needed. The pad may be blocked
+                // by frames that wait.
+                let end = |pipeline: &gst::Pipeline| {
+                    input(pipeline).send_event(gst::event::Eos::new());
+                };
+                self.running.ask("end", end)?;
             }
+            if let Some((frames, since)) = &mut ending {
+                if *frames != report.frames {
+                    (*frames, *since) = (report.frames, Instant::now());
+                }
+                if since.elapsed() > DRAIN_LIMIT {
+                    return Err(format!("{} does not come to its end.", self.address.shown()).into());
+                }
+            }
+            self.note_silence(&task, &report, &mut silence);
             self.show(&mut task, &report);
         }
         match self.report.lock().frames {
@@ -181,11 +226,32 @@ impl VideoRun<'_> {
         }
     }
 
+    /// Says once that it waits for the source, and for nothing else.
+    fn note_silence(&self, task: &TaskProgress, report: &DetectReport, silence: &mut Silence) {
+        let named = |name| element(&self.running.pipeline, name);
+        let is_loaded = named("infer").property::<Option<gst::Structure>>("model-info").is_some();
+        let waits = is_loaded && named("frames").property::<u32>("current-level-buffers") == 0;
+        if silence.frames != report.frames || !waits {
+            *silence = Silence { frames: report.frames, since: Instant::now(), is_said: false };
+        }
+        if !silence.is_said && silence.since.elapsed() > SILENCE_LIMIT {
+            silence.is_said = true;
+            let seconds = SILENCE_LIMIT.as_secs();
+            task.line(&format!("Warning: {} has given no frame for {seconds} s.", self.address.shown()));
+        }
+    }
+
+    fn explained(&self, error: &gst::message::Error) -> String {
+        let sentence = self.address.sentence(error);
+        cause::explained(sentence, self.address, &self.setup.threads, &self.address.shown())
+    }
+
     fn show(&self, task: &mut TaskProgress, report: &DetectReport) {
-        let position = self.pipeline.query_position::<gst::ClockTime>();
-        let duration = self.pipeline.query_duration::<gst::ClockTime>();
+        let pipeline = &self.running.pipeline;
+        let position = pipeline.query_position::<gst::ClockTime>();
+        let duration = pipeline.query_duration::<gst::ClockTime>();
         let part = match (position, duration) {
-            (Some(position), Some(duration)) if !duration.is_zero() && !self.address.runs_live(self.pipeline) => {
+            (Some(position), Some(duration)) if !duration.is_zero() && !self.address.runs_live(pipeline) => {
                 Some(position.nseconds() as f64 / duration.nseconds() as f64)
             }
             _ => None,

@@ -4,7 +4,7 @@
 //! * `config`: the file. `service`: all sources and models. `control`: what others may ask of it.
 //!   `http`: how they ask.
 //! * `model`: a model that sources share. `stream`: a source. `record`, `view`: what becomes of its frames besides
-//!   publishing. `threads`: what is waited for at the end. `heap`: what keeps memory flat while sources come and go.
+//!   publishing. `heap`: what keeps memory flat while sources come and go.
 
 mod config;
 mod control;
@@ -15,10 +15,8 @@ mod model;
 mod record;
 mod service;
 mod stream;
-mod threads;
 mod view;
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -30,6 +28,7 @@ use signal_hook::iterator::Signals;
 use crate::chain;
 use crate::failure::{Failure, Status, contain};
 use crate::terminal::{print, print_error};
+use crate::threads::Threads;
 use config::Config;
 use log::log;
 use service::Service;
@@ -52,7 +51,7 @@ pub struct ServeArgs {
     check: bool,
 }
 
-pub fn run(args: &ServeArgs) -> Result<Status, Failure> {
+pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     heap::limit_arenas();
     // Before all that takes time: without a handler SIGHUP ends a program, and whoever has just started it may send one.
     let mut signals = Signals::new([SIGHUP]).map_err(no_signals)?;
@@ -66,7 +65,7 @@ pub fn run(args: &ServeArgs) -> Result<Status, Failure> {
     chain::prefer_gpu_decoders();
     let http = config.http.clone();
     config.warnings.iter().for_each(|warning| log("serve", warning));
-    let service = Arc::new(Service::start(config)?);
+    let service = Arc::new(Service::start(config, threads)?);
     // Dropped, it answers no more; what it has asked for is done then.
     let server = http.as_ref().map(|settings| http::start(settings, service.clone())).transpose()?;
     let listens = server.as_ref().map_or(String::new(), |server| format!(" http://{}/", server.address()));
@@ -92,14 +91,8 @@ pub fn run(args: &ServeArgs) -> Result<Status, Failure> {
     }
     log("serve", "Ending.");
     drop(server);
-    let left = service.stop();
-    if !left.is_empty() {
-        log("serve", &format!("Left behind, as it does not end: {}. What it had is lost.", left.join(", ")));
-        let _ = std::io::stdout().flush();
-        // SAFETY: it takes a number, and does not return. Destructors must not run beneath the threads that are left.
-        unsafe { libc::_exit(0) };
-    }
-    Ok(Status::Done)
+    service.stop();
+    Ok(Status::Done) // it ends whatever is left behind
 }
 
 /// Says whether the file is right. What keeps a part of it from working does not keep the service from starting.

@@ -13,10 +13,10 @@ use gsttrt_publish::backoff::Backoff;
 use super::config::ModelConfig;
 use super::control::ModelStatus;
 use super::log::log;
-use super::threads::Threads;
 use crate::bus;
 use crate::chain;
 use crate::failure::Failure;
+use crate::threads::Threads;
 
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
@@ -82,6 +82,10 @@ impl ServedModel {
             progress: *progress,
             error: error.as_ref().map(|(_, text)| text.clone()),
         }
+    }
+
+    pub fn is_loaded(&self) -> bool {
+        self.lock().is_loaded
     }
 
     /// Whether its own element is still to be started, so that it is the first to have the model. What waits for that is

@@ -16,10 +16,10 @@ use super::control::{Control, ModelStatus, Refused, SourceStatus};
 use super::log::log;
 use super::model::{Model, ServedModel};
 use super::stream::SourceStream;
-use super::threads::Threads;
 use super::view;
 use crate::failure::Failure;
 use crate::model_options::check_file;
+use crate::threads::Threads;
 
 /// How long all sources together may take to end, with recordings and publishing. A service manager is to see the end
 /// within 5 s.
@@ -44,7 +44,7 @@ struct ServiceState {
 }
 
 impl Service {
-    pub fn start(config: Config) -> Result<Self, Failure> {
+    pub fn start(config: Config, threads: &Threads) -> Result<Self, Failure> {
         let state = ServiceState {
             config: Arc::new(config.without_sources()),
             models: Vec::new(),
@@ -52,7 +52,7 @@ impl Service {
             number: 0,
             is_ending: false,
         };
-        let service = Service { state: Mutex::new(state), threads: Threads::default() };
+        let service = Service { state: Mutex::new(state), threads: threads.clone() };
         service.reload(config)?;
         Ok(service)
     }
@@ -317,7 +317,7 @@ mod tests {
         let text = "[[model]]\nname = \"m\"\nMODEL\n[[publish]]\nname = \"p\"\nlocation = \"all.jsonl\"\n\
                     [[publish]]\nname = \"own\"\nlocation = \"{source}.jsonl\"\n\
                     [[source]]\nname = \"a\"\naddress = \"a.mp4\"\n";
-        let service = Service::start(config(&folder, text)).unwrap();
+        let service = Service::start(config(&folder, text), &Threads::default()).unwrap();
         let add = |publish: &str| {
             let keys = serde_json::json!({"name": "b", "address": "b.mp4", "publish": [publish]});
             service.add_source(&keys)
@@ -345,7 +345,7 @@ mod tests {
                 .to_string()
                 + &source("comes", "n")
                 + &source("stays", "m");
-        let service = Service::start(config(&folder, &first)).unwrap();
+        let service = Service::start(config(&folder, &first), &Threads::default()).unwrap();
         let before = (vec!["m".to_string()], vec!["stays".to_string(), "goes".to_string()]);
         assert_eq!(names(&service), before);
         for more in 0..3 {

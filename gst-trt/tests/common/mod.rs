@@ -2,6 +2,10 @@
 //! What the tests of the program share: running it, and what it is run on.
 #![allow(dead_code)] // each test binary uses a part
 
+pub mod hostile_cameras;
+#[path = "../../../tests/common/hostile_peer.rs"]
+pub mod hostile_peer;
+pub mod jpeg;
 #[path = "../../../core/tests/common/onnx.rs"]
 pub mod onnx;
 pub mod service;
@@ -109,6 +113,23 @@ pub fn launch(line: &str) -> Vec<gst::Structure> {
     }
     pipeline.set_state(gst::State::Null).unwrap();
     found
+}
+
+/// Width, height, and the pixels of a PNG file as RGB.
+pub fn pixels(file: &Path) -> (usize, usize, Vec<u8>) {
+    init();
+    let line = format!(
+        "filesrc location={} ! pngdec ! videoconvert ! appsink name=out caps=video/x-raw,format=RGB",
+        file.display()
+    );
+    let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let out = pipeline.by_name("out").unwrap().downcast::<gst_app::AppSink>().unwrap();
+    let sample = out.try_pull_sample(gst::ClockTime::from_seconds(60)).unwrap();
+    pipeline.set_state(gst::State::Null).unwrap();
+    let size = sample.caps().unwrap().structure(0).unwrap();
+    let side = |name| size.get::<i32>(name).unwrap() as usize;
+    (side("width"), side("height"), sample.buffer().unwrap().map_readable().unwrap().to_vec())
 }
 
 /// A picture of that size, in a format by its ending.

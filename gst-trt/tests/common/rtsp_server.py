@@ -3,7 +3,7 @@
 
   rtsp_server.py PORT CLIP NAME…        PORT 0 takes a free one; the port is printed once it listens
 
-The clip is H.264 in MP4. Frames come at their own time; nothing is encoded.
+A name that begins with "two" has a second, small video. The clip is H.264 in MP4. Frames come at their own time; nothing is encoded.
 """
 
 import sys
@@ -60,7 +60,11 @@ def main():
     server.set_service(port)
     for name in names:
         factory = GstRtspServer.RTSPMediaFactory()
-        factory.set_launch("( appsrc name=source format=time ! h264parse ! rtph264pay name=pay0 pt=96 )")
+        line = "appsrc name=source format=time ! h264parse ! rtph264pay name=pay0 pt=96"
+        if name.startswith("two"):
+            small = "videotestsrc is-live=true ! video/x-raw,width=160,height=120,framerate=15/1"
+            line += f" {small} ! x264enc tune=zerolatency key-int-max=5 ! rtph264pay name=pay1 pt=97"
+        factory.set_launch(f"( {line} )")
         factory.connect("media-configure", lambda _, media: Round(clip, media.get_element().get_by_name("source")))
         server.get_mount_points().add_factory(f"/{name}", factory)
     if not server.attach(None):

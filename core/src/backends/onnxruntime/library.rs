@@ -19,7 +19,7 @@ const VARIABLE: &str = "ORT_DYLIB_PATH";
 const NAMES: [&str; 2] = ["libonnxruntime.so.1", "libonnxruntime.so"];
 
 const REMEDY: &str = "Install ONNX Runtime 1.18 or later (pip install onnxruntime, or Microsoft's archive unpacked in \
-                      /opt), or point to its libonnxruntime.so with ort-library or ORT_DYLIB_PATH";
+                      /opt), activate the virtual environment that has it, or point to its libonnxruntime.so with ort-library or ORT_DYLIB_PATH";
 
 /// An opened ONNX Runtime.
 pub struct OrtLibrary {

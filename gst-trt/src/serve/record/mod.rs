@@ -20,8 +20,8 @@ use gsttrt::gst::meta::events;
 use self::ring::{Encoded, Ring};
 use self::writer::{Disk, FileWriter};
 use super::config::RecordConfig;
-use super::threads::Threads;
 use crate::chain::element;
+use crate::threads::Threads;
 
 /// Records one run of a source.
 #[derive(Clone)]

@@ -12,7 +12,7 @@ use super::file::RecordingFile;
 use super::ring::Encoded;
 use crate::failure::Failure;
 use crate::serve::log::log;
-use crate::serve::threads::Threads;
+use crate::threads::Threads;
 
 /// Bytes of encoded frames that wait for the disk: a minute and more of a camera.
 const MAX_WAITING: usize = 64 << 20;

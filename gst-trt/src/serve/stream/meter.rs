@@ -78,6 +78,7 @@ struct MeteredRun {
     waiting: VecDeque<Arrival>,
     /// Those between that queue and their results.
     under_way: VecDeque<Arrival>,
+    arrived: u64,
     frames: u64,
     begun: Instant,
     last_arrival: Option<Instant>,
@@ -109,6 +110,7 @@ impl Meter {
             elements,
             waiting: VecDeque::new(),
             under_way: VecDeque::new(),
+            arrived: 0,
             frames: 0,
             begun: Instant::now(),
             last_arrival: None,
@@ -141,6 +143,7 @@ impl Meter {
         let Some(run) = &mut counts.run else { return };
         let now = Instant::now();
         run.last_arrival = Some(now);
+        run.arrived += 1;
         run.waiting.push_back((time, now));
         if run.waiting.len() > KEPT {
             run.waiting.pop_front();
@@ -206,6 +209,11 @@ impl Meter {
     /// Frames with results in this run.
     pub fn frames_of_run(&self) -> u64 {
         self.lock().run.as_ref().map_or(0, |run| run.frames)
+    }
+
+    /// Whether frames that have come do not have their results: what reads a file waits for them then.
+    pub fn is_busy(&self) -> bool {
+        self.lock().run.as_ref().is_some_and(|run| run.arrived > run.frames)
     }
 
     /// How long no frame has come.

@@ -2,11 +2,9 @@
 //! A source: a thread that runs its pipeline, starts it again when it fails, and stops it. Whatever one source does, it
 //! blocks no other.
 //!
-//! That thread waits for events alone. Calls that a camera or a disk can hold up, such as the change to NULL, are made in
-//! threads of their own, and what does not return from them is left behind.
+//! That thread waits for events alone. Calls that a camera or a disk can hold up are made in others: `running`.
 
 mod capture;
-mod cause;
 pub mod meter;
 mod pace;
 mod pipeline;
@@ -26,17 +24,17 @@ use super::control::State;
 use super::heap;
 use super::log::log;
 use super::model::ServedModel;
-use super::threads::Threads;
 use super::view::Pictures;
+use crate::cause;
 use crate::chain;
 use crate::failure::Failure;
+use crate::running::STOP_LIMIT;
+use crate::threads::Threads;
 
 /// How often a pipeline without messages is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How long frames that are under way may take when a source is changed, and what is to be published.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
-/// After this a pipeline that is being stopped is left behind.
-const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// With so many pipelines left behind, a source is not started again until one of them has ended.
 const MOST_LEFT: usize = 3;
 
@@ -183,11 +181,6 @@ impl StreamThread {
         format!("the source {}", self.config.name)
     }
 
-    /// Does something in a thread of its own, as a camera or a disk may hold it up.
-    fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
-        self.threads.spawn(name.into(), &self.subject(), work)
-    }
-
     fn backoff(&self) -> Backoff {
         Backoff::between(self.config.backoff.0, self.config.backoff.1)
     }
@@ -237,7 +230,9 @@ impl StreamThread {
             self.finish(&end, None);
             return end;
         }
-        let built = StreamPipeline::build(&self.config, &self.model, &self.pictures, &self.meter, &self.threads);
+        let subject = self.subject();
+        let built =
+            StreamPipeline::build(&self.config, &self.model, &self.pictures, &self.meter, &self.threads, subject);
         let (end, built) = match built {
             Ok(built) => {
                 built.listen(self.run, self.sender.clone());
@@ -284,18 +279,17 @@ impl StreamThread {
     /// Stops a pipeline, and waits for that unless it is the last one. One that does not stop is left behind.
     fn stop(&mut self, built: StreamPipeline, is_last: bool) {
         let (run, stopped) = (self.run, self.sender.clone());
-        let work = move || {
-            built.stop();
+        let asked = built.stop(move || {
             heap::trim();
             let _ = stopped.send(StreamEvent::Stopped(run));
-        };
-        if let Err(failure) = self.spawn("src-stop", work) {
+        });
+        if let Err(failure) = asked {
             return log(&self.config.name, &failure.to_string());
         }
         if is_last {
             return; // the end of the service waits for that thread
         }
-        let until = Instant::now() + STOP_TIMEOUT;
+        let until = Instant::now() + STOP_LIMIT;
         loop {
             match self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(StreamEvent::Stopped(stopped)) if stopped == run => return,
@@ -319,34 +313,27 @@ impl StreamThread {
         self.meter.leave_behind(self.left.len());
     }
 
-    /// Asks something of the pipeline that it may not come back from. Where it fails, an error message is more specific, and
-    /// has come before.
-    fn ask(
-        &self,
-        pipeline: &gst::Pipeline,
-        name: &str,
-        failure: String,
-        ask: impl FnOnce(&gst::Pipeline) -> bool + Send + 'static,
-    ) -> Result<(), Failure> {
-        let (pipeline, run, failed) = (pipeline.clone(), self.run, self.sender.clone());
-        self.spawn(name, move || {
-            if !ask(&pipeline) {
+    /// What to do with the outcome of something that was asked of the pipeline.
+    fn unless_done(&self, failure: String) -> impl FnOnce(bool) + Send + use<> {
+        let (run, failed) = (self.run, self.sender.clone());
+        move |is_done| {
+            if !is_done {
                 let _ = failed.send(StreamEvent::Failed(run, failure));
             }
-        })
+        }
     }
 
     fn follow(&mut self, built: &StreamPipeline) -> PlayEnd {
-        let StreamPipeline { pipeline, .. } = built;
-        let start = built.starter();
-        if let Err(failure) = self.ask(pipeline, "src-start", "The pipeline does not start.".into(), start) {
+        let StreamPipeline { running, .. } = built;
+        if let Err(failure) = running.start(self.unless_done("The pipeline does not start.".into())) {
             return PlayEnd::Failed(failure.to_string());
         }
         let mut quiet = 0;
         let mut rounds_from = 0;
+        let mut watched_from = Instant::now();
         loop {
             let event = self.events.recv_timeout(POLL_INTERVAL);
-            let is_live = self.config.address.runs_live(pipeline); // HTTP's answer tells it
+            let is_live = self.config.address.runs_live(&running.pipeline); // HTTP's answer tells it
             match event {
                 Ok(StreamEvent::Message(run, message)) if run == self.run => match message.view() {
                     gst::MessageView::Error(error) => {
@@ -367,9 +354,11 @@ impl StreamThread {
                         rounds_from = self.meter.frames_of_run();
                         let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT;
                         let failure = format!("Cannot go back to the beginning of {}.", self.config.address.shown());
-                        let seek =
-                            move |pipeline: &gst::Pipeline| pipeline.seek_simple(flags, gst::ClockTime::ZERO).is_ok();
-                        if let Err(failure) = self.ask(pipeline, "src-seek", failure, seek) {
+                        let then = self.unless_done(failure);
+                        let seek = move |pipeline: &gst::Pipeline| {
+                            then(pipeline.seek_simple(flags, gst::ClockTime::ZERO).is_ok());
+                        };
+                        if let Err(failure) = running.ask("seek", seek) {
                             return PlayEnd::Failed(failure.to_string());
                         }
                     }
@@ -381,7 +370,9 @@ impl StreamThread {
                 Ok(StreamEvent::Stopped(run)) => self.has_stopped(run),
                 Ok(command) => return PlayEnd::Command(command),
                 Err(RecvTimeoutError::Timeout) => {
-                    quiet = if self.config.address.gave_up(pipeline, &built.input()) { quiet + 1 } else { 0 };
+                    let has_ended =
+                        running.is_started() && self.config.address.gave_up(&running.pipeline, &built.input());
+                    quiet = if has_ended { quiet + 1 } else { 0 };
                     if quiet > 2 {
                         return PlayEnd::Failed(format!(
                             "Cannot read {}: it is damaged, or cut off.",
@@ -391,7 +382,11 @@ impl StreamThread {
                 }
                 Err(RecvTimeoutError::Disconnected) => return PlayEnd::Command(StreamEvent::Stop(Duration::ZERO)),
             }
-            if is_live && self.meter.silence() > self.config.timeout {
+            // The first frame may wait for the model.
+            if !is_live && built.is_busy(&self.meter) || !self.model.is_loaded() {
+                watched_from = Instant::now();
+            }
+            if self.meter.silence().min(watched_from.elapsed()) > self.config.timeout {
                 let seconds = self.config.timeout.as_secs_f64();
                 return PlayEnd::Failed(format!("{} gave no frame for {seconds} s.", self.config.address.shown()));
             }
@@ -434,10 +429,10 @@ impl StreamThread {
         }
         // The pad may be blocked by frames that wait. Stopping the pipeline ends that.
         let input = built.input();
-        let end = move || {
+        let end = move |_: &gst::Pipeline| {
             input.send_event(gst::event::Eos::new());
         };
-        if self.spawn("src-drain", end).is_err() {
+        if built.running.ask("drain", end).is_err() {
             return;
         }
         let until = Instant::now() + time;

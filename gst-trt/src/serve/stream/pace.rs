@@ -24,6 +24,8 @@ struct PaceState {
     begun: Option<Instant>,
     /// No frame may wait.
     open: bool,
+    /// A frame waits.
+    is_waiting: bool,
 }
 
 impl PaceState {
@@ -88,6 +90,7 @@ impl Pace {
             (state.first, state.begun) = (Some(time), begun);
             return;
         }
+        state.is_waiting = true;
         while !state.open {
             let Some(due) = state.due(time) else {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -95,10 +98,16 @@ impl Pace {
             };
             let left = due.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return;
+                break;
             }
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+        state.is_waiting = false;
+    }
+
+    /// Whether a frame waits until it is time for it.
+    pub fn is_waiting(&self) -> bool {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_waiting
     }
 }
 
@@ -118,13 +127,17 @@ mod tests {
         pace.wait(at(1000));
         let waiting = pace.clone();
         let due = |time| pace.state.lock().unwrap().due(at(time));
-        assert_eq!(due(1040), None, "a model is loaded");
+        assert_eq!((due(1040), pace.is_waiting()), (None, false), "a model is loaded");
         let second = thread::spawn(move || waiting.wait(at(1040)));
+        while !pace.is_waiting() {
+            thread::park_timeout(Duration::from_millis(1));
+        }
         pace.begin();
         let begun = due(1000).unwrap();
         pace.begin(); // later results change nothing
         assert_eq!(due(1040), Some(begun + Duration::from_millis(40)));
         second.join().unwrap();
+        assert!(!pace.is_waiting());
         pace.wait(at(1000)); // it is late, and does not wait
     }
 

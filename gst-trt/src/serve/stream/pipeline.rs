@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The elements of a source: from its decoder over the chain to destinations, recordings and pictures.
 
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use gst::prelude::*;
 use gsttrt::gst::cuda::registry;
@@ -11,7 +11,6 @@ use super::super::config::SourceConfig;
 use super::super::log::log;
 use super::super::model::ServedModel;
 use super::super::record::{self, Recorder};
-use super::super::threads::Threads;
 use super::super::view::{self, Pictures};
 use super::StreamEvent;
 use super::capture;
@@ -19,13 +18,13 @@ use super::meter::{Meter, MeteredElements};
 use super::pace::Pace;
 use crate::chain::{self, element};
 use crate::failure::Failure;
+use crate::running::RunningPipeline;
+use crate::threads::Threads;
 
 /// A source that runs.
 pub struct StreamPipeline {
-    pub pipeline: gst::Pipeline,
-    pub recorder: Option<Recorder>,
-    /// Whether it has been stopped. Locked while it changes from and to NULL.
-    is_stopped: Arc<Mutex<bool>>,
+    pub running: RunningPipeline,
+    recorder: Option<Recorder>,
     /// Of a file that is read at its own.
     pace: Option<Arc<Pace>>,
 }
@@ -37,6 +36,7 @@ impl StreamPipeline {
         pictures: &Arc<Pictures>,
         meter: &Arc<Meter>,
         threads: &Threads,
+        subject: String,
     ) -> Result<Self, Failure> {
         let tracker = config.track.as_ref().map(|track| track.get("tracker").unwrap_or("bytetrack").to_string());
         let chain = model.config().chain(tracker);
@@ -57,23 +57,33 @@ impl StreamPipeline {
         if config.has_view {
             view::connect(&pipeline, pictures);
         }
-        let mut built = StreamPipeline { pipeline, recorder, is_stopped: Arc::default(), pace: None };
+        let running = RunningPipeline::new(pipeline, threads, subject);
+        let mut built = StreamPipeline { running, recorder, pace: None };
         // Before frames are counted.
         if config.sync && !config.address.is_live() {
-            built.pace = Some(Pace::keep(&built.input(), &pad(&element(&built.pipeline, "out"), "sink")));
+            built.pace = Some(Pace::keep(&built.input(), &pad(&built.element("out"), "sink")));
         }
         built.measure(&config.name, publish, meter);
-        config.address.connect(&built.pipeline, built.input())?;
+        config.address.connect(&built.running.pipeline, built.input())?;
         Ok(built)
     }
 
     /// The pad that takes the frames.
     pub fn input(&self) -> gst::Pad {
-        pad(&element(&self.pipeline, "frames"), "sink")
+        pad(&self.element("frames"), "sink")
+    }
+
+    /// Whether frames have come that are kept waiting here: no silence of the source.
+    pub fn is_busy(&self, meter: &Meter) -> bool {
+        meter.is_busy() || self.pace.as_ref().is_some_and(|pace| pace.is_waiting())
+    }
+
+    fn element(&self, name: &str) -> gst::Element {
+        element(&self.running.pipeline, name)
     }
 
     fn measure(&self, name: &str, publish: Vec<gst::Element>, meter: &Arc<Meter>) {
-        let named = |name| element(&self.pipeline, name);
+        let named = |name| self.element(name);
         let frames = named("frames");
         let buffers = gst::PadProbeType::BUFFER;
         let arrivals = meter.clone();
@@ -97,13 +107,13 @@ impl StreamPipeline {
             gst::PadProbeReturn::Ok
         });
         let recorder = self.recorder.clone();
-        let analytics = self.pipeline.by_name("analytics");
+        let analytics = self.running.pipeline.by_name("analytics");
         meter.begin(MeteredElements { frames, infer: named("infer"), analytics, publish, recorder });
     }
 
     /// Sends on what the thread of the source looks at.
     pub fn listen(&self, run: u64, to: Sender<StreamEvent>) {
-        self.pipeline.bus().expect("a pipeline has a bus").set_sync_handler(move |_, message| {
+        self.bus().set_sync_handler(move |_, message| {
             use gst::MessageView::*;
             registry::answer_message(message);
             let is_wanted = match message.view() {
@@ -118,25 +128,19 @@ impl StreamPipeline {
         });
     }
 
-    /// What starts it, unless it has been stopped before that is called. Returns false where it does not start.
-    pub fn starter(&self) -> impl FnOnce(&gst::Pipeline) -> bool + Send + use<> {
-        let is_stopped = self.is_stopped.clone();
-        move |pipeline: &gst::Pipeline| {
-            let is_stopped = is_stopped.lock().unwrap_or_else(PoisonError::into_inner);
-            *is_stopped || pipeline.set_state(gst::State::Playing).is_ok()
-        }
+    fn bus(&self) -> gst::Bus {
+        self.running.pipeline.bus().expect("a pipeline has a bus")
     }
 
     /// Stops all its threads. What is recorded is completed in the background.
-    pub fn stop(self) {
+    pub fn stop(self, then: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
         self.pace.iter().for_each(|pace| pace.end()); // a pad is not deactivated while a frame waits in it
-        {
-            let mut is_stopped = self.is_stopped.lock().unwrap_or_else(PoisonError::into_inner);
-            *is_stopped = true;
-            let _ = self.pipeline.set_state(gst::State::Null);
-        }
-        self.pipeline.bus().expect("a pipeline has a bus").unset_sync_handler();
-        self.recorder.iter().for_each(Recorder::finish);
+        let running = self.running.clone();
+        running.stop(move || {
+            self.bus().unset_sync_handler();
+            self.recorder.iter().for_each(Recorder::finish);
+            then();
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The threads of the service that a source, a model or a disk can hold up. Each is known by what it works for until it
-//! ends, so that the end of the service waits for those that end, and says which it leaves behind.
+//! The threads that a source, a model or a disk can hold up. Each is known by what it works for until it ends, so that the
+//! end of the program waits for those that end, and says which it leaves behind.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;

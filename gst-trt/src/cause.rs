@@ -7,8 +7,8 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use crate::serve::threads::Threads;
 use crate::source::VideoAddress;
+use crate::threads::Threads;
 
 /// How long a name and a host may take to answer, until nothing more is said.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -50,7 +50,10 @@ fn host(address: &VideoAddress) -> Option<(String, u16)> {
         "rtmp" => 1935,
         _ => return None,
     };
-    let host = rest.split(['/', '?', '#']).next()?;
+    let (host, behind) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    if behind.contains('@') {
+        return None; // a password may have a slash, and then this is no host
+    }
     let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
     let (name, given) = match host.rsplit_once(':') {
         Some((name, given)) if !given.ends_with(']') => (name, given.parse().ok()?),
@@ -101,6 +104,7 @@ mod tests {
         assert_eq!(said("The pipeline does not start.", "rtsp://h/".into()), "The pipeline does not start.");
         for (uri, expected) in [
             ("rtsp://me:p:w@host/a:5", Some(("host", 554))),
+            ("rtsp://me:5/w@host/a", None),
             ("https://[::1]:8443/", Some(("::1", 8443))),
             ("http://[::1]/", Some(("::1", 80))),
             ("udp://host:1", None),

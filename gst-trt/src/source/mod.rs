@@ -1,23 +1,32 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What to look at: files, folders of images, globs, URIs, cameras, standard input; and the elements that read them.
 
+mod guard;
+mod jpeg;
+mod picture;
+mod whole;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-use gst::glib::ValueArray;
 use gst::prelude::*;
 use gsttrt::gst::cuda::registry;
 use gsttrt_core::redact::redacted;
 
 use crate::chain;
 use crate::failure::Failure;
+use crate::terminal::print_error;
 
 /// Endings of files that hold one picture.
 const IMAGES: [&str; 12] = ["jpg", "jpeg", "jpe", "png", "bmp", "webp", "tif", "tiff", "ppm", "pgm", "pnm", "jp2"];
+
+/// Endings of files that hold videos, of those that people have next to their pictures.
+const VIDEOS: [&str; 16] = [
+    "mp4", "mkv", "mov", "avi", "webm", "ts", "m4v", "mpg", "mpeg", "mts", "m2ts", "3gp", "wmv", "flv", "h264", "h265",
+];
 
 /// Schemes whose frames come at their own time, and do not wait.
 const LIVE: [&str; 12] =
@@ -25,9 +34,6 @@ const LIVE: [&str; 12] =
 
 /// Schemes that reach into this process: its own descriptors and sources.
 const OF_THE_PROCESS: [&str; 2] = ["fd", "appsrc"];
-
-/// The bytes that one picture of a camera over HTTP may have.
-const PICTURE_LIMIT: u64 = 64 << 20;
 
 /// Something to look at, with a name for the files of its results.
 #[derive(Debug)]
@@ -130,8 +136,12 @@ fn stem(path: &Path) -> String {
 }
 
 fn is_image(path: &Path) -> bool {
+    has_ending(path, &IMAGES)
+}
+
+fn has_ending(path: &Path, endings: &[&str]) -> bool {
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    IMAGES.iter().any(|image| ending.eq_ignore_ascii_case(image))
+    endings.iter().any(|one| ending.eq_ignore_ascii_case(one))
 }
 
 /// A file that can be read at once, which a pipe is not.
@@ -196,8 +206,16 @@ fn images_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
         entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file()).collect();
     let mut images: Vec<PathBuf> = files.iter().filter(|path| is_image(path)).cloned().collect();
     images.sort_by_cached_key(|path| natural(path));
+    let videos = files.iter().filter(|path| has_ending(path, &VIDEOS)).count();
     match (images.is_empty(), files.len()) {
-        (false, _) => Ok(images),
+        (false, _) => {
+            if videos > 0 {
+                let these = if videos == 1 { "A video is".into() } else { format!("{videos} videos are") };
+                let how = format!("Give videos one by one, such as '{shown}/*.mp4'.");
+                print_error(&format!("Warning: {these} left out of the folder {shown}: its images are read. {how}"));
+            }
+            Ok(images)
+        }
         (true, 0) => Err(format!("The folder {shown} is empty. Give one with images, or a video.").into()),
         (true, count) => {
             let found = if count == 1 { "1 file is" } else { "files are" };
@@ -307,13 +325,17 @@ impl VideoAddress {
             let element = gst::ElementFactory::make(factory).name(name).build();
             element.map_err(|_| Failure::from(format!("GStreamer has no element {factory}: install its plugin.")))
         };
+        let picture = match self {
+            VideoAddress::File(path) => Some(path).filter(|path| is_picture(path)),
+            _ => None,
+        };
         let decode = match self {
             VideoAddress::Uri(uri) => {
                 let decode = make("uridecodebin", "decode")?;
                 decode.set_property("uri", uri);
-                note_time_of_capture(&decode);
+                look_after_rtsp(&decode);
                 if self.is_http() {
-                    look_after_http(decode.downcast_ref().expect("it is a bin"), &sink);
+                    guard::look_after_http(decode.downcast_ref().expect("it is a bin"), &sink);
                 }
                 pipeline.add(&decode)?;
                 decode
@@ -326,6 +348,9 @@ impl VideoAddress {
                         source
                     }
                     VideoAddress::File(path) if is_picture(path) => {
+                        if let Some(missing) = whole::missing(path) {
+                            return Err(format!("Cannot read {}: it is cut off, {missing}.", self.shown()).into());
+                        }
                         // Some decoders want a picture whole. The location is a pattern for numbers.
                         let source = make("multifilesrc", "source")?;
                         let location = path
@@ -342,15 +367,28 @@ impl VideoAddress {
                     }
                     _ => make("fdsrc", "source")?,
                 };
+                if picture.is_some_and(|path| picture::needs_pixbuf(path)) {
+                    let decode = make(picture::PIXBUF, "decode")?;
+                    guard::refuse_large(&decode, &decode, self.is_remote());
+                    pipeline.add_many([&source, &decode])?;
+                    source.link(&decode)?;
+                    return convert(pipeline, &decode.static_pad("src").expect("an always pad"), &sink, false);
+                }
                 let decode = make("decodebin", "decode")?;
-                if matches!(self, VideoAddress::File(path) if is_picture(path)) {
-                    read_orientation(&decode);
+                if let VideoAddress::File(path) = self
+                    && path.is_file()
+                    && !is_picture(path)
+                    && let Some(missing) = whole::missing(path)
+                {
+                    guard::warn_of_missing(&decode, format!("{} is cut off: {missing}.", self.shown()));
                 }
                 pipeline.add_many([&source, &decode])?;
                 source.link(&decode)?;
                 decode
             }
         };
+        picture::put_parser_first(&decode, picture.is_some());
+        guard::look_after_frames(decode.downcast_ref().expect("it is a bin"), &self.shown(), self.is_remote());
         take_video(pipeline, &decode, sink);
         Ok(())
     }
@@ -366,7 +404,7 @@ impl VideoAddress {
         let Some(decode) = pipeline.by_name("decode").and_downcast::<gst::Bin>() else { return false };
         let elements = decode.children().into_iter().chain(pipeline.by_name("source"));
         let mut pads = elements.flat_map(|element| element.pads());
-        let reads = pads.any(|pad| pad.task_state() == gst::TaskState::Started);
+        let reads = pads.any(|pad| pad.task_state() == gst::TaskState::Started || is_streaming(&pad));
         !reads && !sink.is_linked()
     }
 
@@ -383,6 +421,20 @@ impl VideoAddress {
     pub fn is_of_reading(&self, error: &gst::message::Error) -> bool {
         let path = error.src().map(|source| source.path_string()).unwrap_or_default();
         [":decode", ":source"].iter().any(|name| path.contains(name))
+    }
+}
+
+/// Whether a thread streams through the pad. A source pauses its task before it pushes the end of the stream, with which
+/// decoders may only begin.
+fn is_streaming(pad: &gst::Pad) -> bool {
+    // SAFETY: the pad and its lock live during the calls, and the lock is given back by the thread that has taken it.
+    unsafe {
+        let lock = &raw mut (*pad.as_ptr()).stream_rec_lock;
+        let is_free = gst::glib::ffi::g_rec_mutex_trylock(lock) != 0;
+        if is_free {
+            gst::glib::ffi::g_rec_mutex_unlock(lock);
+        }
+        !is_free
     }
 }
 
@@ -413,91 +465,26 @@ fn take_video(pipeline: &gst::Pipeline, decode: &gst::Element, sink: gst::Pad) {
     });
 }
 
-/// Lets sources that know when frames were captured, as those of RTSP by the reports of the camera, note it on them.
-fn note_time_of_capture(decode: &gst::Element) {
+/// Of RTSP: the time of capture, as the reports of the camera have it, is noted on frames. Of several videos only the first
+/// is asked for, which is the one that cameras have in full size.
+fn look_after_rtsp(decode: &gst::Element) {
     decode.connect("source-setup", false, |values| {
         let source = values.get(1)?.get::<gst::Element>().ok()?;
+        if source.factory().is_some_and(|factory| factory.name() == "rtspsrc") {
+            let first = Mutex::new(None);
+            source.connect("select-stream", false, move |values| {
+                let (number, caps) = (values.get(1)?.get::<u32>().ok()?, values.get(2)?.get::<gst::Caps>().ok()?);
+                let is_video =
+                    caps.structure(0).is_some_and(|caps| caps.get("media").is_ok_and(|media: &str| media == "video"));
+                let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+                Some((!is_video || *first.get_or_insert(number) == number).to_value())
+            });
+        }
         // From GStreamer 1.22 on.
         if source.find_property("add-reference-timestamp-meta").is_some() {
             source.set_property("add-reference-timestamp-meta", true);
         }
         None
-    });
-}
-
-/// Lets the parser of JPEG come before the decoder: it reads how the camera was held, which decoders do not.
-fn read_orientation(decode: &gst::Element) {
-    decode.connect("autoplug-sort", false, |values| {
-        let sorted = || {
-            let (caps, factories) = (values.get(2)?.get::<gst::Caps>().ok()?, values.get(3)?.get::<ValueArray>().ok()?);
-            caps.structure(0).filter(|caps| caps.name() == "image/jpeg" && !caps.has_field("parsed"))?;
-            let parser = gst::ElementFactory::find("jpegparse")?;
-            Some(ValueArray::new(std::iter::once(parser.to_value()).chain(factories.iter().cloned())))
-        };
-        Some(sorted().to_value()) // none leaves them as they are
-    });
-}
-
-/// Of HTTP: cameras that send picture after picture give each at once, with the time at which it came, and are live. A
-/// playlist leads only to addresses of HTTP, and not to files of this machine.
-fn look_after_http(decode: &gst::Bin, sink: &gst::Pad) {
-    let frames = sink.parent_element().map(|queue| queue.downgrade());
-    decode.connect_deep_element_added(move |decode, _, element| {
-        if element.factory().is_some_and(|factory| factory.name() == "multipartdemux") {
-            // Old frames make room for new ones, as those of other cameras.
-            if let Some(queue) = frames.as_ref().and_then(|queue| queue.upgrade()) {
-                queue.set_property_from_str("leaky", "downstream");
-            }
-            take_pictures(decode, element);
-        }
-        let handler = element.dynamic_cast_ref::<gst::URIHandler>();
-        let Some(handler) = handler.filter(|handler| handler.uri_type() == gst::URIType::Src) else { return };
-        let uri = handler.uri().unwrap_or_default();
-        if uri.starts_with("http://") || uri.starts_with("https://") {
-            return;
-        }
-        element.src_pads().iter().for_each(|pad| {
-            pad.add_probe(gst::PadProbeType::BUFFER | gst::PadProbeType::BUFFER_LIST, |_, _| gst::PadProbeReturn::Drop);
-        });
-        gst::element_error!(
-            decode,
-            gst::ResourceError::Settings,
-            ("it leads to {}, and what comes over the network may lead only to http:// and https://.", redacted(&uri))
-        );
-    });
-}
-
-/// Lets the demuxer of a camera over HTTP give its pictures without waiting for further streams.
-fn take_pictures(decode: &gst::Bin, demuxer: &gst::Element) {
-    demuxer.set_property("single-stream", true);
-    let bytes = Arc::new(AtomicU64::new(0));
-    let (read, decode) = (bytes.clone(), decode.downgrade());
-    let input = demuxer.static_pad("sink").expect("an always pad");
-    input.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
-        let size = info.buffer().map_or(0, |buffer| buffer.size() as u64);
-        let before = read.fetch_add(size, Ordering::Relaxed);
-        if before + size <= PICTURE_LIMIT {
-            return gst::PadProbeReturn::Ok;
-        }
-        if let Some(decode) = decode.upgrade() {
-            let limit = PICTURE_LIMIT >> 20;
-            gst::element_error!(decode, gst::StreamError::Demux, ("a picture of it has more than {limit} MiB."));
-        }
-        info.flow_res = Err(gst::FlowError::Error); // no more of it is read
-        gst::PadProbeReturn::Handled
-    });
-    demuxer.connect_pad_added(move |demuxer, pad| {
-        let (bytes, demuxer) = (bytes.clone(), demuxer.downgrade());
-        pad.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
-            bytes.store(0, Ordering::Relaxed);
-            // Before the clock runs it is the picture that the pipeline starts with.
-            let playing = demuxer.upgrade().filter(|demuxer| demuxer.current_state() == gst::State::Playing);
-            let now = playing.and_then(|demuxer| demuxer.current_running_time()).unwrap_or_default();
-            if let Some(buffer) = info.buffer_mut() {
-                buffer.make_mut().set_pts(now);
-            }
-            gst::PadProbeReturn::Ok
-        });
     });
 }
 

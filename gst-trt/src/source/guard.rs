@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What is watched in the elements that read a source, as it may be hostile or damaged: how large its frames are, which of
+//! them cannot be decoded, and where a source of the network leads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use gst::glib::translate::FromGlibPtrBorrow;
+use gst::prelude::*;
+use gsttrt_core::redact::redacted;
+
+use super::jpeg;
+
+/// The bytes that one picture of a camera over HTTP may have.
+const PICTURE_LIMIT: u64 = 16 << 20;
+
+/// The pixels that a frame may have. Those of files are the user's own choice.
+const FRAME_LIMIT_OF_NETWORK: u64 = 8192 * 8192;
+const FRAME_LIMIT_OF_FILE: u64 = 32768 * 32768;
+
+/// Of HTTP: cameras that send picture after picture give each at once, with the time at which it came, and are live. A
+/// playlist leads only to addresses of HTTP, and not to files of this machine.
+pub fn look_after_http(decode: &gst::Bin, sink: &gst::Pad) {
+    let frames = sink.parent_element().map(|queue| queue.downgrade());
+    decode.connect_deep_element_added(move |decode, _, element| {
+        if element.factory().is_some_and(|factory| factory.name() == "multipartdemux") {
+            // Old frames make room for new ones, as those of other cameras.
+            if let Some(queue) = frames.as_ref().and_then(|queue| queue.upgrade()) {
+                queue.set_property_from_str("leaky", "downstream");
+            }
+            take_pictures(decode, element);
+        }
+        let handler = element.dynamic_cast_ref::<gst::URIHandler>();
+        let Some(handler) = handler.filter(|handler| handler.uri_type() == gst::URIType::Src) else { return };
+        let uri = handler.uri().unwrap_or_default();
+        if uri.starts_with("http://") || uri.starts_with("https://") {
+            return;
+        }
+        element.src_pads().iter().for_each(|pad| {
+            pad.add_probe(gst::PadProbeType::BUFFER | gst::PadProbeType::BUFFER_LIST, |_, _| gst::PadProbeReturn::Drop);
+        });
+        gst::element_error!(
+            decode,
+            gst::ResourceError::Settings,
+            ("it leads to {}, and what comes over the network may lead only to http:// and https://.", redacted(&uri))
+        );
+    });
+}
+
+/// Lets the demuxer of a camera over HTTP give its pictures without waiting for further streams.
+fn take_pictures(decode: &gst::Bin, demuxer: &gst::Element) {
+    demuxer.set_property("single-stream", true);
+    let bytes = Arc::new(AtomicU64::new(0));
+    let (read, decode) = (bytes.clone(), decode.downgrade());
+    let input = demuxer.static_pad("sink").expect("an always pad");
+    input.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
+        let size = info.buffer().map_or(0, |buffer| buffer.size() as u64);
+        let before = read.fetch_add(size, Ordering::Relaxed);
+        if before + size <= PICTURE_LIMIT {
+            return gst::PadProbeReturn::Ok;
+        }
+        if let Some(decode) = decode.upgrade() {
+            let limit = PICTURE_LIMIT >> 20;
+            gst::element_error!(decode, gst::StreamError::Demux, ("a picture of it has more than {limit} MiB."));
+        }
+        info.flow_res = Err(gst::FlowError::Error); // no more of it is read
+        gst::PadProbeReturn::Handled
+    });
+    demuxer.connect_pad_added(move |demuxer, pad| {
+        let (bytes, demuxer) = (bytes.clone(), demuxer.downgrade());
+        pad.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
+            bytes.store(0, Ordering::Relaxed);
+            // Before the clock runs it is the picture that the pipeline starts with.
+            let playing = demuxer.upgrade().filter(|demuxer| demuxer.current_state() == gst::State::Playing);
+            let now = playing.and_then(|demuxer| demuxer.current_running_time()).unwrap_or_default();
+            if let Some(buffer) = info.buffer_mut() {
+                buffer.make_mut().set_pts(now);
+            }
+            gst::PadProbeReturn::Ok
+        });
+    });
+}
+
+/// Says it once the file is open.
+pub fn warn_of_missing(decode: &gst::Element, text: String) {
+    decode.connect_no_more_pads(move |decode| {
+        gst::element_warning!(decode, gst::ResourceError::Read, ("{text}"));
+    });
+}
+
+/// Watches the decoders that come into the bin.
+pub fn look_after_frames(decode: &gst::Bin, shown: &str, is_remote: bool) {
+    let shown = shown.to_string();
+    decode.connect_deep_element_added(move |decode, _, element| {
+        let kind = element.metadata("klass").unwrap_or_default();
+        if kind.contains("Decoder") && (kind.contains("Video") || kind.contains("Image")) {
+            refuse_large(decode.upcast_ref(), element, is_remote);
+            count_damaged(decode, element, &shown);
+        }
+        match element.factory().map(|factory| factory.name()).as_deref() {
+            Some("avdemux_gif") => end_with_file(element),
+            Some("avdec_gif") => count_time(element),
+            _ => {}
+        }
+    });
+}
+
+/// GStreamer 1.22 gives FFmpeg nothing at the end of a file, and its demuxer of GIF reads that again and again. A failure
+/// behind the last byte is an end to both.
+fn end_with_file(demuxer: &gst::Element) {
+    unsafe extern "C" fn fail_at_end(
+        pad: *mut gst::ffi::GstPad,
+        info: *mut gst::ffi::GstPadProbeInfo,
+        _: gst::glib::ffi::gpointer,
+    ) -> gst::ffi::GstPadProbeReturn {
+        // SAFETY: GStreamer calls it with a pad and a structure that live during the call.
+        let (pad, offset) = unsafe { (gst::Pad::from_glib_borrow(pad), (*info).offset) };
+        match pad.peer_query_duration::<gst::format::Bytes>() {
+            Some(length) if offset >= *length => gst::ffi::GST_PAD_PROBE_HANDLED,
+            _ => gst::ffi::GST_PAD_PROBE_PASS,
+        }
+    }
+    let Some(input) = demuxer.static_pad("sink") else { return };
+    let pulls = gst::ffi::GST_PAD_PROBE_TYPE_PULL | gst::ffi::GST_PAD_PROBE_TYPE_BLOCK;
+    // SAFETY: the pad is one, and the callback has no data that could end before it. The safe call refuses to answer a
+    // pull, which has no data yet.
+    unsafe { gst::ffi::gst_pad_add_probe(input.as_ptr(), pulls, Some(fail_at_end), std::ptr::null_mut(), None) };
+}
+
+/// The frames of a GIF file have their durations, and all of them the same time.
+fn count_time(decoder: &gst::Element) {
+    /// Of frames without a duration, as browsers have it.
+    const DURATION: gst::ClockTime = gst::ClockTime::from_mseconds(100);
+    let Some(output) = decoder.static_pad("src") else { return };
+    let next = AtomicU64::new(0);
+    output.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
+        if let Some(buffer) = info.buffer_mut().map(|buffer| buffer.make_mut()) {
+            let duration = buffer.duration().filter(|duration| !duration.is_zero()).unwrap_or(DURATION);
+            let time = next.fetch_add(duration.nseconds(), Ordering::Relaxed);
+            buffer.set_pts(gst::ClockTime::from_nseconds(time));
+        }
+        gst::PadProbeReturn::Ok
+    });
+}
+
+/// Ends the source before memory is taken for frames that are too large.
+pub fn refuse_large(decode: &gst::Element, decoder: &gst::Element, is_remote: bool) {
+    let limit = if is_remote { FRAME_LIMIT_OF_NETWORK } else { FRAME_LIMIT_OF_FILE };
+    let is_refused = AtomicBool::new(false);
+    let decode = decode.downgrade();
+    let Some(input) = decoder.static_pad("sink") else { return };
+    let mask = gst::PadProbeType::BUFFER | gst::PadProbeType::EVENT_DOWNSTREAM;
+    input.add_probe(mask, move |_, info| {
+        let size = match &info.data {
+            Some(gst::PadProbeData::Event(event)) => match event.view() {
+                gst::EventView::Caps(caps) => size_of_caps(caps.caps()),
+                _ => None,
+            },
+            Some(gst::PadProbeData::Buffer(buffer)) => size_of_picture(buffer),
+            _ => None,
+        };
+        let is_large = size.is_some_and(|(width, height)| width * height > limit);
+        if is_large
+            && !is_refused.swap(true, Ordering::Relaxed)
+            && let (Some(decode), Some((width, height))) = (decode.upgrade(), size)
+        {
+            gst::element_error!(
+                decode,
+                gst::StreamError::Decode,
+                ("its frames have {width}x{height} pixels, and at most {limit} are read.")
+            );
+        }
+        if info.buffer().is_none() || !is_refused.load(Ordering::Relaxed) {
+            return gst::PadProbeReturn::Ok;
+        }
+        info.flow_res = Err(gst::FlowError::Error);
+        gst::PadProbeReturn::Handled
+    });
+}
+
+fn size_of_caps(caps: &gst::CapsRef) -> Option<(u64, u64)> {
+    let caps = caps.structure(0)?;
+    let side = |name| u64::try_from(caps.get::<i32>(name).ok()?).ok();
+    Some((side("width")?, side("height")?))
+}
+
+/// Of JPEG.
+fn size_of_picture(buffer: &gst::BufferRef) -> Option<(u64, u64)> {
+    let header = jpeg::read(&buffer.map_readable().ok()?)?;
+    Some((header.width.into(), header.height.into()))
+}
+
+fn is_jpeg(pad: &gst::Pad) -> bool {
+    pad.current_caps().is_some_and(|caps| caps.structure(0).is_some_and(|caps| caps.name() == "image/jpeg"))
+}
+
+/// Says how many frames are damaged, with the first, the tenth, and so on.
+fn count_damaged(decode: &gst::Bin, decoder: &gst::Element, shown: &str) {
+    let (Some(input), Some(output)) = (decoder.static_pad("sink"), decoder.static_pad("src")) else { return };
+    let counts = Arc::new(DamageCounts { shown: shown.into(), decode: decode.downgrade(), ..DamageCounts::default() });
+    let entered = counts.clone();
+    let mask = gst::PadProbeType::BUFFER | gst::PadProbeType::EVENT_DOWNSTREAM;
+    input.add_probe(mask, move |pad, info| {
+        let is_end = info.event().is_some_and(|event| event.type_() == gst::EventType::Eos);
+        // Of other formats, not each buffer becomes a frame; nor do those of a file that is read in blocks.
+        if (is_end || info.buffer().is_some()) && is_jpeg(pad) && is_framed(pad) {
+            entered.enter(!is_end);
+        }
+        gst::PadProbeReturn::Ok
+    });
+    output.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
+        counts.left.fetch_add(1, Ordering::Relaxed);
+        if info.buffer().is_some_and(|buffer| buffer.flags().contains(gst::BufferFlags::CORRUPTED)) {
+            counts.damage();
+        }
+        gst::PadProbeReturn::Ok
+    });
+}
+
+/// Whether each buffer that comes in is a picture.
+fn is_framed(pad: &gst::Pad) -> bool {
+    let before = pad.peer().and_then(|peer| peer.parent_element()).and_then(|element| element.factory());
+    before.is_some_and(|factory| factory.name() != "typefind")
+}
+
+#[derive(Default)]
+struct DamageCounts {
+    shown: String,
+    decode: gst::glib::WeakRef<gst::Bin>,
+    entered: AtomicU64,
+    /// As frames, or as nothing.
+    left: AtomicU64,
+    damaged: AtomicU64,
+}
+
+impl DamageCounts {
+    /// A picture comes, or the end. The one before has come out already, if it could be decoded.
+    fn enter(&self, is_picture: bool) {
+        let entered = self.entered.fetch_add(u64::from(is_picture), Ordering::Relaxed);
+        if self.left.load(Ordering::Relaxed) < entered {
+            self.left.store(entered, Ordering::Relaxed);
+            self.damage();
+        }
+    }
+
+    fn damage(&self) {
+        let count = self.damaged.fetch_add(1, Ordering::Relaxed) + 1;
+        let is_power_of_ten = 10u64.pow(count.ilog10()) == count;
+        if let Some(decode) = self.decode.upgrade().filter(|_| is_power_of_ten) {
+            let what = if count == 1 { "A frame".into() } else { format!("{count} frames") };
+            gst::element_warning!(
+                decode,
+                gst::StreamError::Decode,
+                ("{what} of {} cannot be decoded, or is damaged.", self.shown)
+            );
+        }
+    }
+}
