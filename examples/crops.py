@@ -61,5 +61,7 @@ while not (end := bus.pop_filtered(Gst.MessageType.ERROR)) and started and not o
     frame += 1
 pipeline.set_state(Gst.State.NULL)
 if end or not started:
-    sys.exit(f"Error: {end.parse_error()[0].message if end else 'The pipeline does not start.'}")
+    error, debug = end.parse_error() if end else (None, None)
+    detail = " ".join((debug or "").splitlines()[1:])  # such as which file is not there
+    sys.exit(f"Error: {error.message if error else 'The pipeline does not start.'} {detail}")
 # README: end

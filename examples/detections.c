@@ -7,6 +7,7 @@
 #include <gst/app/gstappsink.h>
 #include <gst/gst.h>
 #include <gst/video/gstvideometa.h>
+#include <string.h>
 
 /* README: begin */
 static void
@@ -45,10 +46,13 @@ play (GstElement *pipeline, GstAppSink *out)
   gboolean succeeded = end && GST_MESSAGE_TYPE (end) == GST_MESSAGE_EOS;
   if (!succeeded) {
     GError *error = NULL;
+    char *debug = NULL;
     if (end)
-      gst_message_parse_error (end, &error, NULL);
-    g_printerr ("Error: %s\n", error ? error->message : "The pipeline does not start.");
+      gst_message_parse_error (end, &error, &debug);
+    const char *detail = debug ? strchr (debug, '\n') : NULL; /* such as which file is not there */
+    g_printerr ("Error: %s%s\n", error ? error->message : "The pipeline does not start.", detail ? detail : "");
     g_clear_error (&error);
+    g_free (debug);
   }
   g_clear_pointer (&end, gst_message_unref);
   gst_object_unref (bus);

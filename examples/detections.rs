@@ -35,7 +35,11 @@ fn detections(video: &str, model: &str) -> Result<(), Box<dyn std::error::Error>
     pipeline.set_state(gst::State::Null)?;
     match end.as_ref().map(|message| message.view()) {
         Some(gst::MessageView::Eos(_)) => Ok(()),
-        Some(gst::MessageView::Error(error)) => Err(error.error().to_string().into()),
+        Some(gst::MessageView::Error(error)) => {
+            let debug = error.debug().unwrap_or_default();
+            let detail = debug.split_once('\n').map_or("", |(_, detail)| detail); // such as which file is not there
+            Err(format!("{} {detail}", error.error()).into())
+        }
         _ => Err("The pipeline does not start.".into()),
     }
     // README: end

@@ -83,7 +83,8 @@ def main(library, clip, model, framework=None):
         frames += 1
     pipeline.set_state(Gst.State.NULL)
     if message:
-        sys.exit("Error: " + message.parse_error()[0].message)
+        error, debug = message.parse_error()
+        sys.exit(" ".join(["Error:", error.message, *(debug or "").splitlines()[1:]]))
 
 
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` may end the program

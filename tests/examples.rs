@@ -115,7 +115,7 @@ fn failures_are_said(language: &str) {
         (&[&sample], "Usage: detections"),
         (&[&sample, "nope.onnx"], "There is no model file nope.onnx"),
         (&[&sample, &junk], "junk.onnx"),
-        (&["nope.mp4", &model], "Resource not found"),
+        (&["nope.mp4", &model], "No such file \"nope.mp4\""),
         (&[&words, &model], "type of stream"),
         (&[&damaged, &model], "No valid frames"),
     ] {
@@ -206,7 +206,7 @@ fn crops_are_written_as_pictures() {
     for (arguments, expected_text) in [
         (&[] as &[&str], "Usage: crops.py VIDEO MODEL FOLDER"),
         (&[&clip, "nope.onnx", "crops"], "There is no model file nope.onnx"),
-        (&["nope.mp4", &shapes(), "crops"], "Resource not found"),
+        (&["nope.mp4", &shapes(), "crops"], "No such file \"nope.mp4\""),
     ] {
         let output = example.run(arguments);
         let said = text(&output.stderr);
