@@ -2,7 +2,7 @@
 //! Models that suppress boxes in their graph, and so have as many rows as objects: other ones in each frame, and those of a
 //! batch in one tensor.
 
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 
 use gst::prelude::*;
 use gsttrt_core::image::frame::{Frame, PixelFormat, Plane};
@@ -147,6 +147,17 @@ fn a_session_reads_them_too() {
     }
 }
 
+/// What is found in each frame that comes to the element called `sink`.
+fn results(pipeline: &gst::Pipeline) -> Receiver<Vec<Found>> {
+    let (send, out) = channel();
+    let pad = pipeline.by_name("sink").unwrap().static_pad("sink").unwrap();
+    pad.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
+        let _ = send.send(found(info.buffer().unwrap()));
+        gst::PadProbeReturn::Ok
+    });
+    out
+}
+
 /// Frames of these levels through a model for batches of four, which are waited for.
 fn batched(model: &str, levels: &[u8]) -> Vec<Vec<Found>> {
     init();
@@ -156,12 +167,7 @@ fn batched(model: &str, levels: &[u8]) -> Vec<Vec<Found>> {
          batch-timeout=10000000 ! {ROOM} ! trtnms score-threshold=0 ! fakesink name=sink sync=false"
     );
     let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
-    let (send, out) = channel();
-    let pad = pipeline.by_name("sink").unwrap().static_pad("sink").unwrap();
-    pad.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
-        let _ = send.send(found(info.buffer().unwrap()));
-        gst::PadProbeReturn::Ok
-    });
+    let out = results(&pipeline);
     let source = pipeline.by_name("src").unwrap();
     pipeline.set_state(gst::State::Paused).unwrap();
     for (at, &level) in (0..).zip(levels) {
@@ -199,12 +205,7 @@ fn suppression_in_the_graph_finds_what_trtnms_finds() {
         );
         init();
         let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
-        let (send, out) = channel();
-        let pad = pipeline.by_name("sink").unwrap().static_pad("sink").unwrap();
-        pad.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
-            let _ = send.send(found(info.buffer().unwrap()));
-            gst::PadProbeReturn::Ok
-        });
+        let out = results(&pipeline);
         run(&pipeline).expect_success();
         out.try_iter().take(6).collect()
     };
