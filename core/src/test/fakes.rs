@@ -139,8 +139,14 @@ impl Fakes {
         let mut plan = [0; 64];
         plan[..4].copy_from_slice(b"ftrt");
         (plan[16], plan[24], plan[25], plan[63]) = (64, 10, 16, is_quick.into());
-        let file = self.folder.join(name);
-        fs::write(&file, plan).unwrap();
+        self.written(name, &plan)
+    }
+
+    /// In one step: an element may be reading what the file was before.
+    fn written(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let (file, unfinished) = (self.folder.join(name), self.folder.join("unfinished"));
+        fs::write(&unfinished, bytes).unwrap();
+        fs::rename(&unfinished, &file).unwrap();
         file
     }
 
@@ -151,8 +157,7 @@ impl Fakes {
         plan[62] = 1;
         let metadata = br#"{"stride": 32, "imgsz": [64, 64], "task": "detect"}"#;
         let prefix = (metadata.len() as u32).to_le_bytes();
-        fs::write(&file, [&prefix[..], metadata, &plan].concat()).unwrap();
-        file
+        self.written("open.engine", &[&prefix[..], metadata, &plan].concat())
     }
 
     /// Whether deserialising an engine waits.
