@@ -409,8 +409,11 @@ fn cancelling_amid_chunks_ends_all_waits() {
         };
         thread::scope(|scope| {
             let sender = scope.spawn(sender);
-            let user = scope.spawn(|| while receiver.take().map(drop).is_ok() {});
-            (0..round * 5).for_each(|_| thread::yield_now());
+            let (took, taken) = std::sync::mpsc::channel();
+            let receiver = &receiver;
+            let user = scope.spawn(move || while receiver.take().map(drop).is_ok_and(|()| took.send(()).is_ok()) {});
+            // While the next ones are on their way.
+            taken.iter().take(round % 10).for_each(drop);
             receiver.cancel("enough");
             assert!(sender.join().unwrap().unwrap_err().message().contains("enough"));
             user.join().unwrap();

@@ -419,10 +419,7 @@ fn threads_that_want_to_queue_a_run_are_not_woken_by_other_runs() {
             }
             other
         });
-        (0..100).for_each(|_| {
-            assert_eq!(bench.batcher.queue.waiters.count(), 0, "they wait for the model itself");
-            thread::yield_now();
-        });
+        assert_eq!(bench.batcher.queue.waiters.count(), 0, "they wait for the model itself");
         (0..3).for_each(|_| bench.go.send(()).unwrap());
         for (other, value) in joined.into_iter().zip([0.0, 1.0, 2.0]) {
             assert_eq!(other.join().unwrap(), Ok(value));
