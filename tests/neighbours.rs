@@ -29,7 +29,7 @@ const SIZE: (f64, f64) = (640.0, 360.0);
 const NEIGHBOURS: &[(&str, Effect)] = &[
     ("videoconvert ! video/x-raw,format=BGRx", Follows),
     ("videoscale ! video/x-raw,width=320,height=180", Follows),
-    ("videoscale ! video/x-raw,width=320,height=360", Follows), // the pixels' aspect ratio changes
+    ("videoscale ! video/x-raw,width=480,height=360", Follows), // the pixels' aspect ratio changes
     ("videoscale add-borders=false ! video/x-raw,width=640,height=320,pixel-aspect-ratio=1/1", Follows),
     ("videoscale ! video/x-raw,width=1280,height=360,pixel-aspect-ratio=1/1", Moves(bordered, "borders")),
     // Twice scaled, and it is the size of before.

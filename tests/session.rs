@@ -225,12 +225,12 @@ fn what_is_guessed_of_a_model_is_told_once() {
 fn a_session_describes_itself() {
     let mut session = open(&shapes());
     assert_eq!((session.backend(), session.reason(), session.warnings()), ("rten", None, &[][..]));
-    assert_eq!(session.input().to_string(), "images f32 1x3x512x512");
-    assert_eq!(session.outputs().iter().map(|desc| desc.to_string()).collect::<Vec<_>>(), ["output0 f32 1x16128x7"]);
+    assert_eq!(session.input().to_string(), "images f32 1x3x320x320");
+    assert_eq!(session.outputs().iter().map(|desc| desc.to_string()).collect::<Vec<_>>(), ["output0 f32 1x6300x7"]);
     assert_eq!(session.model().labels, ["disc", "box"]);
     // The same numbers whether they are asked for as such or as bytes.
-    let picture: Vec<f32> = (0..3 * 512 * 512).map(|i| (i % 251) as f32 / 250.0).collect();
-    let mut rows = vec![0f32; 16128 * 7];
+    let picture: Vec<f32> = (0..3 * 320 * 320).map(|i| (i % 251) as f32 / 250.0).collect();
+    let mut rows = vec![0f32; 6300 * 7];
     session.run(&picture, &mut rows).unwrap();
     let tensors = session.run_bytes(bytemuck::cast_slice(&picture)).unwrap();
     assert_eq!(tensors[0].as_slice::<f32>().unwrap(), rows);

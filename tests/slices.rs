@@ -13,7 +13,7 @@ use crate::common::boxes::{Line, found, grey, model};
 use crate::common::onnx::{F32, Graph, I32, I64, brightness, int};
 use crate::common::preprocess::{Bench, info, video};
 use crate::common::random::Random;
-use crate::common::{launch, scratch, shapes};
+use crate::common::{launch, path, scratch};
 
 type Place = (u32, u32, u32, u32);
 
@@ -404,7 +404,7 @@ fn recall(preprocess: &str) -> (f32, usize) {
     let (pixels, centres) = discs(120);
     let mut line = Line::parse(&format!(
         "trtpreprocess {preprocess} ! trtinfer model-file={} ! trtnms draw=false classes=disc",
-        shapes()
+        path("tests/models/shapes.onnx")
     ));
     line.caps("RGB", 3840, 2160);
     let objects = found(&line.push(gst::Buffer::from_slice(pixels)));

@@ -107,8 +107,8 @@ fn assert_close(found: &[f32], wanted: &[f32], tolerance: f32) {
 fn the_trained_model_runs() {
     let outcome = infer(&format!("model-file={}", shapes()));
     outcome.expect_success();
-    assert!(outcome.progress[0].starts_with("Loading shapes.onnx for the rten backend"), "{outcome:?}");
-    assert!(outcome.progress[1].starts_with("Loaded shapes.onnx in "), "{outcome:?}");
+    assert!(outcome.progress[0].starts_with("Loading shapes-320.onnx for the rten backend"), "{outcome:?}");
+    assert!(outcome.progress[1].starts_with("Loaded shapes-320.onnx in "), "{outcome:?}");
     assert_eq!(outcome.progress.len(), 2);
 }
 

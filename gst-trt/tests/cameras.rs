@@ -405,7 +405,7 @@ fn ctrl_c_ends_a_pipe_that_nobody_writes_to() {
         assert!(Command::new("mkfifo").arg(folder.join(name)).status().unwrap().success());
         let mut child = detect(&folder, name, &["--no-video"]);
         let mut errors = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-        assert!(errors.any(|line| line.starts_with("Loaded shapes.onnx")), "it waits for its input now");
+        assert!(errors.any(|line| line.starts_with("Loaded shapes-320.onnx")), "it waits for its input now");
         signal(&child, libc::SIGINT);
         let rest: Vec<String> = errors.collect();
         assert_eq!(child.wait().unwrap().code(), Some(130), "{rest:?}");

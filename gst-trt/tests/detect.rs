@@ -312,7 +312,7 @@ fn failures_are_one_sentence_and_leave_nothing() {
         ("/dev/video99", model, &[], &["There is no file /dev/video99", "Cameras are /dev/video0"]),
         (sample, model, &["--json", "/nowhere/x.jsonl"], &["/nowhere/x.jsonl"]),
         (sample, model, &["--output", sample], &["sample.mp4 would be overwritten"]),
-        (sample, model, &["--json", model], &["shapes.onnx would be overwritten"]),
+        (sample, model, &["--json", model], &["shapes-320.onnx would be overwritten"]),
     ] {
         let output = detect(&folder, source, model, more);
         let args = [&[source, model], more].concat();

@@ -9,7 +9,7 @@ fn the_python_example_runs_a_model_and_detects() {
     let run = |model: &str| Command::new("/usr/bin/python3").arg(&script).arg(model).arg(library()).output().unwrap();
     let text = printed(run(&shapes()));
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines[..2], ["in  images 1x3x512x512, 3145728 bytes", "out output0 1x16128x7, 451584 bytes"]);
+    assert_eq!(lines[..2], ["in  images 1x3x320x320, 1228800 bytes", "out output0 1x6300x7, 176400 bytes"]);
     assert!(lines[2].starts_with("greatest ") && lines[2] != "greatest 0.0", "{text}");
     assert!(lines.len() == 4 && lines[3].starts_with("disc 0.") && lines[3].contains(" at "), "{text}");
     let error = String::from_utf8(run("/nowhere.onnx").stderr).unwrap();

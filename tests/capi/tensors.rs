@@ -147,10 +147,10 @@ fn tensors_are_described_until_the_session_is_closed() {
         let dim = |axis| gst_trt_tensor_info_dim(tensor, axis);
         (0..gst_trt_tensor_info_rank(tensor)).map(dim).collect::<Vec<_>>()
     };
-    assert_eq!((dims(input), dims(output)), (vec![1, 3, 512, 512], vec![1, 16128, 7]));
-    assert_eq!((gst_trt_tensor_info_bytes(input), gst_trt_tensor_info_bytes(output)), (3145728, 451584));
+    assert_eq!((dims(input), dims(output)), (vec![1, 3, 320, 320], vec![1, 6300, 7]));
+    assert_eq!((gst_trt_tensor_info_bytes(input), gst_trt_tensor_info_bytes(output)), (1228800, 176400));
     assert_eq!(gst_trt_tensor_info_dim(input, 4), 0);
-    assert!(last_error().contains("no axis 4: images f32 1x3x512x512 has 4"), "{}", last_error());
+    assert!(last_error().contains("no axis 4: images f32 1x3x320x320 has 4"), "{}", last_error());
     gst_trt_session_close(session);
     for tensor in [input, output, ptr::null(), session.cast_const().cast()] {
         assert!(gst_trt_tensor_info_name(tensor).is_null());

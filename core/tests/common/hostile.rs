@@ -4,8 +4,8 @@
 use std::ops::Range;
 
 use super::onnx::{BOOL, F32, Graph, I64, endless, int, ints};
+use super::path;
 use super::random::Random;
-use super::shapes;
 
 /// Pieces of the texts that exporters write into the metadata of a model.
 pub const LITERALS: [&str; 24] = [
@@ -100,7 +100,7 @@ fn chosen(random: &mut Random, may_be_endless: bool) -> Vec<u8> {
 /// One of the trained detectors of this project.
 fn detector(random: &mut Random) -> Vec<u8> {
     let name = random.one_of(&["shapes-e2e.onnx", "shapes-f16.onnx", "shapes-v8.onnx"]);
-    std::fs::read(shapes().replace("shapes.onnx", name)).unwrap()
+    std::fs::read(path(&format!("tests/models/{name}"))).unwrap()
 }
 
 /// A detector with damaged bytes: 19 of 20 are not of its weights, which are nearly the whole file.

@@ -25,7 +25,7 @@ pub fn path(relative: &str) -> String {
 
 /// The trained detector of discs and boxes.
 pub fn shapes() -> String {
-    path("tests/models/shapes.onnx")
+    path("tests/models/shapes-320.onnx")
 }
 
 pub fn sample() -> String {
