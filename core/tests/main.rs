@@ -11,3 +11,4 @@ mod preprocess_gold;
 mod tensorrt_build;
 mod tensorrt_gpu;
 mod tensorrt_rtx;
+mod verify;

@@ -20,6 +20,7 @@ pub mod options;
 mod request;
 pub mod rten;
 pub mod tensorrt;
+pub mod verify;
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};

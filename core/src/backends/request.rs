@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use super::options::Options;
 use super::{
-    BACKENDS, Backend, BackendPreference, LoadContext, ModelInstance, OpenedModel, Selection, choose, contained,
+    BACKENDS, Backend, BackendPreference, LoadContext, ModelInstance, OpenedModel, Selection, Unsupported, choose,
+    contained,
 };
 use crate::cuda::driver::{self, Context};
 use crate::device::Device;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::image::geometry::{Letterbox, ResizeMode};
 use crate::image::transform::InputSpec;
 use crate::model::{ModelFile, ModelInfo};
@@ -186,6 +187,44 @@ impl LoadRequest {
 
     pub fn model(&self) -> &Arc<ModelInfo> {
         self.opened.info()
+    }
+
+    /// The tensor that the model wants for a frame, in host memory.
+    pub(super) fn spec_on_host(&self) -> InputSpec {
+        InputSpec { device: Device::Host, ..self.spec.clone() }
+    }
+
+    /// The same model for another backend, on the CPU, whose outputs are those that the file describes.
+    ///
+    /// # Errors
+    /// Where none can run it, as of an engine.
+    pub(super) fn on_cpu(&self) -> Result<Self> {
+        let is_other =
+            |backend: &&&'static dyn Backend| backend.device() == Device::Host && backend.name() != self.backend.name();
+        let options = Options::default();
+        let mut refused = None;
+        for &backend in BACKENDS.iter().filter(is_other) {
+            match backend.probe(&self.file, &options) {
+                Ok(()) => {
+                    let opened = backend.describe(&self.file, &options, None)?;
+                    let batch = opened.info().fixed_batch().unwrap_or(1);
+                    return Ok(LoadRequest {
+                        opened,
+                        backend,
+                        reason: None,
+                        options,
+                        cuda: None,
+                        spec: self.spec_on_host(),
+                        batch,
+                        parallel_runs: 1,
+                        adaptive: None,
+                        file: self.file.clone(),
+                    });
+                }
+                Err(Unsupported::Kind(error) | Unsupported::Missing(error)) => refused = Some(error),
+            }
+        }
+        Err(refused.unwrap_or_else(|| Error::new(ErrorKind::Library, "There is no other backend on the CPU")))
     }
 
     /// The same in another context, where an engine has to be loaded again.

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The pictures that engines are tried on: scenes of shaded and patterned shapes before a gradient, the same on every machine.
+//! Noise alone would excite no feature of a trained model.
+
+use smallvec::smallvec;
+
+use crate::error::Result;
+use crate::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
+use crate::image::geometry::Letterbox;
+use crate::image::preprocess::Preprocessor;
+use crate::image::transform::InputSpec;
+use crate::tensor::Tensor;
+
+/// How many there are.
+pub const COUNT: usize = 4;
+const WIDTH: usize = 640;
+const HEIGHT: usize = 480;
+const SHAPES: usize = 14;
+
+/// The tensors that the model gets of them, in host memory, and where the pictures are in those.
+pub fn tensors(spec: &InputSpec) -> Result<(Vec<Tensor>, Letterbox)> {
+    let color = Colorimetry::default();
+    let mut preprocessor = Preprocessor::new(None, PixelFormat::Rgb, (WIDTH, HEIGHT), color, spec)?;
+    let mut made = Vec::with_capacity(COUNT);
+    for number in 0..COUNT {
+        let pixels = scene(number as u32);
+        let planes = smallvec![Plane { data: &pixels, stride: 3 * WIDTH }];
+        let frame = Frame { format: PixelFormat::Rgb, width: WIDTH, height: HEIGHT, planes };
+        made.extend(preprocessor.of_host(&frame)?.into_ready()?);
+    }
+    Ok((made, *preprocessor.letterbox()))
+}
+
+/// Numbers that look random, by xorshift.
+struct Numbers(u32);
+
+impl Numbers {
+    fn next(&mut self) -> u32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 17;
+        self.0 ^= self.0 << 5;
+        self.0
+    }
+
+    fn below(&mut self, limit: usize) -> i32 {
+        (self.next() as usize % limit) as i32
+    }
+}
+
+struct Shape {
+    is_disc: bool,
+    centre: (i32, i32),
+    radii: (i32, i32),
+    color: [i32; 3],
+    /// Width of its stripes, and whether they cross.
+    stripe: i32,
+    is_checked: bool,
+}
+
+impl Shape {
+    fn of(numbers: &mut Numbers) -> Self {
+        Shape {
+            is_disc: numbers.below(2) == 0,
+            centre: (numbers.below(WIDTH), numbers.below(HEIGHT)),
+            radii: (12 + numbers.below(110), 12 + numbers.below(90)),
+            color: [(); 3].map(|()| 20 + numbers.below(216)),
+            stripe: 3 + numbers.below(24),
+            is_checked: numbers.below(3) == 0,
+        }
+    }
+
+    /// The colour of a pixel inside it: striped, and darker towards the lower edge.
+    fn pixel(&self, x: i32, y: i32) -> Option<[i32; 3]> {
+        let (dx, dy) = (x - self.centre.0, y - self.centre.1);
+        let is_inside = match self.is_disc {
+            true => (dx * dx * 256 / self.radii.0.pow(2)) + (dy * dy * 256 / self.radii.1.pow(2)) <= 256,
+            false => dx.abs() <= self.radii.0 && dy.abs() <= self.radii.1,
+        };
+        let row = if self.is_checked { y.div_euclid(self.stripe) } else { 0 };
+        let is_dark = (x.div_euclid(self.stripe) + row) % 2 != 0;
+        let shade = 256 - 70 * (dy + self.radii.1) / (2 * self.radii.1) - if is_dark { 60 } else { 0 };
+        is_inside.then(|| self.color.map(|part| part * shade / 256))
+    }
+}
+
+/// RGB, row by row.
+fn scene(number: u32) -> Vec<u8> {
+    let mut numbers = Numbers(0x9e37_79b9 ^ (number + 1).wrapping_mul(0x85eb_ca6b));
+    let corners = [(); 2].map(|()| [(); 3].map(|()| numbers.below(256)));
+    let shapes: Vec<Shape> = (0..SHAPES).map(|_| Shape::of(&mut numbers)).collect();
+    let mut pixels = Vec::with_capacity(3 * WIDTH * HEIGHT);
+    for y in 0..HEIGHT as i32 {
+        for x in 0..WIDTH as i32 {
+            let at = (x * 128 / WIDTH as i32) + (y * 128 / HEIGHT as i32);
+            let ground = [0, 1, 2].map(|part| (corners[0][part] * (256 - at) + corners[1][part] * at) / 256);
+            let color = shapes.iter().rev().find_map(|shape| shape.pixel(x, y)).unwrap_or(ground);
+            let grain = numbers.below(9) - 4;
+            pixels.extend(color.map(|part| (part + grain).clamp(0, 255) as u8));
+        }
+    }
+    pixels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_are_always_the_same_and_differ_from_each_other() {
+        let scenes: Vec<Vec<u8>> = (0..COUNT as u32).map(scene).collect();
+        for (number, pixels) in scenes.iter().enumerate() {
+            assert_eq!(*pixels, scene(number as u32));
+            let (low, high) = (pixels.iter().min().unwrap(), pixels.iter().max().unwrap());
+            assert!(high - low > 150, "{number}: {low} to {high}");
+            for other in &scenes[..number] {
+                let unlike = pixels.iter().zip(other).filter(|(a, b)| a.abs_diff(**b) > 16).count();
+                assert!(unlike > pixels.len() / 2, "{unlike} of {}", pixels.len());
+            }
+        }
+    }
+}

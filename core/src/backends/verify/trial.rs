@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The runs of an engine that is tried.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::results::{Found, Reader, compare};
+use super::{Difference, OutputFigures, Tolerance, Verdict, pictures};
+use crate::backends::{LoadContext, LoadEvent, LoadRequest, ModelInstance};
+use crate::error::{Error, ErrorKind, Result};
+use crate::image::geometry::Letterbox;
+use crate::memory::{DevicePool, Pool};
+use crate::postprocess::Instances;
+use crate::tensor::{Tensor, Tensors};
+
+/// Runs of one batch: a CUDA graph is captured in the second one, and launched from the third one on.
+const REPEATS: usize = 3;
+/// It computes as the first one does.
+const CAPTURED: usize = 1;
+/// Of batches up to this size each is tried, of larger ones some.
+const EACH_SIZE: usize = 16;
+/// The reference computes one picture in any case, and the next ones for so long.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Tries a model that is loaded for a request. `reference` makes the outputs that it is compared with; where it cannot, its
+/// runs are compared with each other.
+///
+/// # Errors
+/// `Run`, where a run failed, or where it was cancelled. What is wrong with the outputs is in the verdict.
+pub fn verify(
+    request: &LoadRequest,
+    candidate: &mut dyn ModelInstance,
+    reference: Result<LoadRequest>,
+    tolerance: &Tolerance,
+    loading: &LoadContext,
+) -> Result<Verdict> {
+    let begin = Instant::now();
+    let step = |what: &str, percent| (loading.report)(LoadEvent::Progress(what, Some(percent)));
+    step("verifying the engine: the model on the CPU", 0);
+    let (inputs, letterbox) = pictures::tensors(&request.spec_on_host())?;
+    let (title, wanted) = match reference.and_then(|reference| wanted_of(&reference, &inputs, loading)) {
+        Ok((title, wanted)) => (Ok(title), wanted),
+        Err(error) if loading.cancelled.load(Ordering::Relaxed) => return Err(error),
+        Err(error) => (Err(error.as_clause()), Vec::new()),
+    };
+    let mut trial = Trial {
+        candidate,
+        pool: Pool::default(),
+        inputs: inputs.iter().map(|input| input_of(request, input)).collect::<Result<_>>()?,
+        first: inputs.iter().map(|_| None).collect(),
+        reader: None,
+        judge: Judge {
+            tolerance,
+            of_runs: tolerance.of_runs(),
+            outputs: Vec::new(),
+            results: None,
+            faults: Vec::new(),
+        },
+        wanted: wanted.into_iter().map(|outputs| (outputs, None)).collect(),
+        runs: 0,
+    };
+    if let Some((outputs, _)) = trial.wanted.first() {
+        trial.reader = Reader::new(request.model(), outputs, &letterbox);
+    }
+    let batches = batches(request.batch, trial.inputs.len());
+    for (at, batch) in batches.iter().enumerate() {
+        if loading.cancelled.load(Ordering::Relaxed) {
+            let what = format!("Verifying the engine of {} was cancelled", request.model().path.display());
+            return Err(Error::new(ErrorKind::Run, what));
+        }
+        step("verifying the engine: its runs", (10 + 90 * at / batches.len()) as u32);
+        trial.run(request, &letterbox, batch)?;
+    }
+    let compared = trial.wanted.len();
+    let Trial { judge, runs, .. } = trial;
+    Ok(Verdict {
+        faults: judge.faults,
+        reference: title,
+        precision: tolerance.precision.into(),
+        pictures: compared,
+        runs,
+        largest_batch: request.batch,
+        outputs: judge.outputs,
+        results: judge.results.map(|found| (found.sought, found.found)),
+        repair: None,
+        milliseconds: begin.elapsed().as_millis() as u64,
+    })
+}
+
+/// The batches that are tried, by the numbers of their pictures: each alone, then each size, and the first picture again behind
+/// the largest one. In some run of the largest size, any two places have other pictures.
+fn batches(largest: usize, count: usize) -> Vec<Vec<usize>> {
+    let is_tried = |size: &usize| largest <= EACH_SIZE || size.is_power_of_two() || *size + 1 == largest;
+    let digits = (0..).scan(1, |weight, _| Some(std::mem::replace(weight, *weight * count)));
+    let digits: Vec<usize> = digits.take_while(|&weight| weight < largest).collect();
+    let sum = |place: usize| digits.iter().map(|weight| place / weight).sum::<usize>() % count;
+    let alone = (0..count).map(|number| vec![number]);
+    let sizes = (2..largest).filter(is_tried).map(|size| (0..size).map(sum).collect());
+    let full = digits.iter().map(|weight| (0..largest).map(|place| place / weight % count).collect());
+    let again = (largest > 1).then(|| vec![0]);
+    alone.chain(sizes).chain(full).chain(again).collect()
+}
+
+/// The outputs of pictures by another backend, and its name.
+fn wanted_of(reference: &LoadRequest, inputs: &[Tensor], loading: &LoadContext) -> Result<(String, Vec<Tensors>)> {
+    let mut model = reference.load(&LoadContext { report: &|_| {}, slots: None, contexts: 1, ..*loading })?;
+    let begin = Instant::now();
+    let mut wanted = Vec::new();
+    for pictures in inputs.chunks(reference.batch) {
+        if !wanted.is_empty() && begin.elapsed() > PATIENCE {
+            break;
+        }
+        // A model that fixes its batch gets a whole one.
+        let pictures: Vec<_> = (0..reference.batch).map(|at| &pictures[at % pictures.len()]).collect();
+        let share = |picture: &&Tensor| Arc::new(Tensors::new(vec![picture.row(0)], None, None));
+        wanted.extend(model.run(&pictures.iter().map(share).collect::<Vec<_>>())?);
+    }
+    wanted.truncate(inputs.len());
+    Ok((reference.backend.title().to_string(), wanted))
+}
+
+/// A picture where the backend takes it.
+fn input_of(request: &LoadRequest, picture: &Tensor) -> Result<Arc<Tensors>> {
+    let tensor = match &request.cuda {
+        Some(cuda) => {
+            let bytes = picture.bytes().expect("it was made on the host");
+            let mut block = DevicePool::new(cuda).take(bytes.len())?;
+            block.write(bytes)?;
+            Tensor::on_device(picture.desc().clone(), block)
+        }
+        None => picture.row(0),
+    };
+    Ok(Arc::new(Tensors::new(vec![tensor], None, None)))
+}
+
+struct Trial<'a> {
+    candidate: &'a mut dyn ModelInstance,
+    pool: Pool,
+    inputs: Vec<Arc<Tensors>>,
+    /// The outputs of the first run of each picture, and what is read in them.
+    first: Vec<Option<(Tensors, Option<Instances>)>>,
+    wanted: Vec<(Tensors, Option<Instances>)>,
+    reader: Option<Reader>,
+    judge: Judge<'a>,
+    runs: usize,
+}
+
+impl Trial<'_> {
+    /// Runs a batch of these pictures several times.
+    fn run(&mut self, request: &LoadRequest, letterbox: &Letterbox, numbers: &[usize]) -> Result<()> {
+        let size = numbers.len();
+        let batch: Vec<Arc<Tensors>> = numbers.iter().map(|&number| self.inputs[number].clone()).collect();
+        for repeat in 0..REPEATS {
+            let outputs = self.candidate.run(&batch)?;
+            self.runs += 1;
+            if repeat == CAPTURED {
+                continue;
+            }
+            for (place, (outputs, &number)) in outputs.into_iter().zip(numbers).enumerate() {
+                let outputs = self.on_host(outputs)?;
+                if self.reader.is_none() && self.first.iter().all(Option::is_none) {
+                    self.reader = Reader::new(request.model(), &outputs, letterbox);
+                }
+                let read = self.reader.as_mut().and_then(|reader| reader.read(&outputs));
+                let at = Place { size, place, repeat };
+                if let Some((wanted, expected)) = self.wanted.get_mut(number) {
+                    if expected.is_none() {
+                        *expected = self.reader.as_mut().and_then(|reader| reader.read(wanted));
+                    }
+                    self.judge.against_reference(&outputs, wanted, read.as_ref().zip(expected.as_ref()), at);
+                }
+                match &self.first[number] {
+                    Some((first, expected)) => {
+                        self.judge.against_itself(&outputs, first, read.as_ref().zip(expected.as_ref()), at);
+                    }
+                    None => {
+                        self.judge.finite(&outputs);
+                        self.first[number] = Some((outputs, read));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn on_host(&self, outputs: Tensors) -> Result<Tensors> {
+        let on_host = |tensor: Tensor| match tensor.device() {
+            Some(block) => Tensor::fill(&self.pool, tensor.desc().clone(), |bytes| block.read_into(bytes)),
+            None => Ok(tensor),
+        };
+        Ok(Tensors::new(outputs.into_ready()?.into_iter().map(on_host).collect::<Result<_>>()?, None, None))
+    }
+}
+
+/// Which picture of which run.
+#[derive(Clone, Copy)]
+struct Place {
+    size: usize,
+    place: usize,
+    repeat: usize,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Place { size, place, repeat } = self;
+        let run = ["the first run", "the second run", "the third run"][*repeat];
+        match size {
+            1 => write!(f, "{run} of one picture"),
+            _ => write!(f, "picture {} of {run} of a batch of {size}", place + 1),
+        }
+    }
+}
+
+struct Judge<'a> {
+    tolerance: &'a Tolerance,
+    of_runs: Tolerance,
+    outputs: Vec<OutputFigures>,
+    results: Option<Found>,
+    faults: Vec<String>,
+}
+
+impl Judge<'_> {
+    fn against_reference(
+        &mut self,
+        outputs: &Tensors,
+        wanted: &Tensors,
+        read: Option<(&Instances, &Instances)>,
+        at: Place,
+    ) {
+        let differences = self.differences(outputs, wanted);
+        let found = read.map(|(found, wanted)| compare(found, wanted, self.tolerance));
+        if let Some(found) = found {
+            self.results = Some(self.results.unwrap_or_default().plus(found));
+        }
+        for (name, difference) in &differences {
+            let figures = self.figures(name);
+            let error = figures.error.unwrap_or(0.0).max(difference.relative);
+            figures.error = Some(error);
+        }
+        let is = |difference: f32| format!("differs by {} from the CPU's", percent(difference));
+        self.judge(&differences, found, self.tolerance.outputs, self.tolerance.results, at, is);
+    }
+
+    fn against_itself(
+        &mut self,
+        outputs: &Tensors,
+        first: &Tensors,
+        read: Option<(&Instances, &Instances)>,
+        at: Place,
+    ) {
+        let differences = self.differences(outputs, first);
+        let found = read.map(|(found, first)| compare(found, first, &self.of_runs));
+        for (name, difference) in &differences {
+            let figures = self.figures(name);
+            figures.runs = figures.runs.max(difference.relative);
+        }
+        let is = |difference: f32| format!("differs by {} from the same picture's in another run", percent(difference));
+        self.judge(&differences, found, self.of_runs.outputs, self.of_runs.results, at, is);
+    }
+
+    /// Numbers of an engine without a reference.
+    fn finite(&mut self, outputs: &Tensors) {
+        for output in outputs.iter() {
+            let count = Difference::between(output, &zeros_like(output)).not_finite;
+            if count > 0 && self.outputs.iter().all(|figures| figures.error.is_none()) {
+                self.fault(format!("{} has {count} numbers that are not finite", output.desc().name));
+            }
+        }
+    }
+
+    /// By the name of the output.
+    fn differences(&self, outputs: &Tensors, wanted: &Tensors) -> Vec<(String, Difference)> {
+        let difference = |wanted: &Tensor| {
+            let name = &wanted.desc().name;
+            let output = outputs.iter().find(|output| output.desc().name == *name);
+            let missing = Difference { relative: f32::INFINITY, not_finite: 0 };
+            (name.clone(), output.map_or(missing, |output| Difference::between(output, wanted)))
+        };
+        wanted.iter().map(difference).collect()
+    }
+
+    /// Wrong is what is neither near in its numbers nor in what is read in them.
+    fn judge(
+        &mut self,
+        differences: &[(String, Difference)],
+        found: Option<Found>,
+        near: f32,
+        share: f32,
+        at: Place,
+        is: impl Fn(f32) -> String,
+    ) {
+        for (name, difference) in differences.iter().filter(|(_, difference)| difference.not_finite > 0) {
+            self.fault(format!("{name} has {} numbers that are not finite, in {at}", difference.not_finite));
+        }
+        let worst = differences.iter().max_by(|(_, one), (_, other)| one.relative.total_cmp(&other.relative));
+        let Some((name, worst)) = worst.filter(|(_, worst)| worst.relative > near) else { return };
+        let is_same = found.and_then(|found| Some((found, found.share()?)));
+        match is_same {
+            Some((_, found)) if found >= share => {}
+            Some((found, _)) => self.fault(format!(
+                "{} of {} results are there again, and {name} {}, in {at}",
+                found.found,
+                found.sought,
+                is(worst.relative)
+            )),
+            None => self.fault(format!("{name} {}, in {at}", is(worst.relative))),
+        }
+    }
+
+    fn figures(&mut self, name: &str) -> &mut OutputFigures {
+        let at = self.outputs.iter().position(|figures| figures.name == name).unwrap_or_else(|| {
+            self.outputs.push(OutputFigures { name: name.into(), error: None, runs: 0.0 });
+            self.outputs.len() - 1
+        });
+        &mut self.outputs[at]
+    }
+
+    /// The first ones say enough.
+    fn fault(&mut self, fault: String) {
+        const MOST: usize = 4;
+        if self.faults.len() < MOST {
+            self.faults.push(fault);
+        }
+    }
+}
+
+fn percent(part: f32) -> String {
+    if part.is_finite() { format!("{:.3} %", 100.0 * part) } else { "its dimensions".into() }
+}
+
+fn zeros_like(tensor: &Tensor) -> Tensor {
+    let fill = |bytes: &mut [u8]| {
+        bytes.fill(0);
+        Ok::<_, Error>(())
+    };
+    Tensor::fill(&Pool::default(), tensor.desc().clone(), fill).expect("as large as one that is there")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_two_places_of_the_largest_batch_have_other_pictures_in_some_run() {
+        for largest in [1, 2, 4, 5, 16, 17, 64] {
+            let batches = batches(largest, 4);
+            let full: Vec<_> = batches.iter().filter(|batch| batch.len() == largest).collect();
+            for place in 0..largest {
+                for other in 0..place {
+                    assert!(full.iter().any(|batch| batch[place] != batch[other]), "{place} and {other} of {largest}");
+                }
+            }
+            let sizes: Vec<usize> = batches.iter().map(Vec::len).collect();
+            assert!((1..=largest.min(EACH_SIZE)).all(|size| largest > EACH_SIZE || sizes.contains(&size)), "{sizes:?}");
+            assert_eq!(sizes[..4], [1; 4]);
+            assert!(batches.iter().flatten().all(|&number| number < 4) && batches.len() < 24, "{sizes:?}");
+        }
+    }
+}

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Engines that compute something else than their models are found, and those that are right are not accused.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::path::Path;
+use std::sync::Arc;
+
+use gsttrt_core::backends::options::Options;
+use gsttrt_core::backends::verify::{Tolerance, Verdict, verify};
+use gsttrt_core::backends::{BackendPreference, LoadContext, LoadRequest, ModelInstance};
+use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_core::tensor::{Tensor, Tensors};
+use half::f16;
+
+use crate::common::onnx::Graph;
+use crate::common::{path, scratch, shapes};
+
+fn request(model: &str, batch: usize) -> LoadRequest {
+    let cpu = BackendPreference::Named("rten");
+    LoadRequest::new(Path::new(model), cpu, None, batch, Options::default(), || unreachable!("it is no GPU")).unwrap()
+}
+
+/// The pictures of a run, and what is known of earlier ones.
+struct Run<'a> {
+    /// How many pictures the runs before had.
+    former: &'a [usize],
+    /// The same batch again, so often.
+    repeat: usize,
+    number: usize,
+}
+
+type Change = fn(&mut Vec<Vec<Vec<f32>>>, &Run, &[Vec<Vec<f32>>]);
+
+/// A model that is right, and what spoils it: its outputs, in f32, by picture and output. It gets those of the run before too.
+struct Spoiled {
+    model: Box<dyn ModelInstance>,
+    /// It computes each picture once.
+    known: HashMap<*const Tensors, Tensors>,
+    change: Change,
+    sizes: Vec<usize>,
+    last: (Vec<*const Tensors>, usize),
+    before: Vec<Vec<Vec<f32>>>,
+}
+
+// SAFETY: the addresses are compared only.
+unsafe impl Send for Spoiled {}
+
+impl ModelInstance for Spoiled {
+    fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
+        for picture in pictures {
+            if let Entry::Vacant(entry) = self.known.entry(Arc::as_ptr(picture)) {
+                entry.insert(self.model.run(std::slice::from_ref(picture))?.remove(0));
+            }
+        }
+        let outputs: Vec<&Tensors> = pictures.iter().map(|picture| &self.known[&Arc::as_ptr(picture)]).collect();
+        let numbers = |tensor: &Tensor| tensor.as_slice::<f32>().unwrap().to_vec();
+        let mut found: Vec<Vec<Vec<f32>>> =
+            outputs.iter().map(|outputs| outputs.iter().map(numbers).collect()).collect();
+        let right = found.clone();
+        let addresses: Vec<_> = pictures.iter().map(Arc::as_ptr).collect();
+        let repeat = if self.last.0 == addresses { self.last.1 + 1 } else { 0 };
+        self.last = (addresses, repeat);
+        (self.change)(&mut found, &Run { former: &self.sizes, repeat, number: self.sizes.len() }, &self.before);
+        self.sizes.push(pictures.len());
+        self.before = right;
+        let tensors = outputs.iter().zip(found).map(|(outputs, found)| {
+            let tensor = |(output, numbers): (&Tensor, Vec<f32>)| {
+                let dims: Vec<i64> = match numbers.len() == output.bytes().unwrap().len() / 4 {
+                    true => output.desc().dims.to_vec(),
+                    false => vec![1, numbers.len() as i64],
+                };
+                Tensor::from_slice(&output.desc().name, &dims, &numbers)
+            };
+            Tensors::new(outputs.iter().zip(found).map(tensor).collect(), None, None)
+        });
+        Ok(tensors.collect())
+    }
+}
+
+fn spoiled(subject: &LoadRequest, change: Change) -> Spoiled {
+    let model = subject.load(&LoadContext::silent()).unwrap();
+    let (known, sizes, last, before) = Default::default();
+    Spoiled { model, known, change, sizes, last, before }
+}
+
+fn verdict(model: &str, batch: usize, change: Change, tolerance: &Tolerance) -> Verdict {
+    let subject = request(model, batch);
+    let silent = LoadContext::silent();
+    let mut spoiled = spoiled(&subject, change);
+    let reference = request(&subject.model().path.display().to_string(), 1);
+    verify(&subject, &mut spoiled, Ok(reference), tolerance, &silent).unwrap()
+}
+
+fn batched(test: &str) -> String {
+    Graph::load(&shapes()).with_batch("n").save(&scratch(test).join("shapes.onnx"))
+}
+
+/// Rows of the detector: cx, cy, w, h, objectness, two scores.
+fn rows(outputs: &mut [Vec<f32>]) -> impl Iterator<Item = &mut [f32]> {
+    outputs[0].chunks_exact_mut(7)
+}
+
+const KINDS: &[(&str, Change)] = &[
+    ("the last place of a batch is empty", |found, _, _| {
+        if found.len() > 1 {
+            found.last_mut().unwrap()[0].fill(0.0);
+        }
+    }),
+    ("two places are exchanged", |found, _, _| {
+        if found.len() > 2 {
+            found.swap(1, 2);
+        }
+    }),
+    ("one place has the outputs of the run before", |found, run, before| {
+        if run.number > 0 && found.len() > 1 {
+            found[1] = before[0].clone();
+        }
+    }),
+    ("batches of three are wrong", |found, _, _| {
+        if found.len() == 3 {
+            found.iter_mut().for_each(|outputs| outputs[0].rotate_left(7 * 40 + 2));
+        }
+    }),
+    ("batches above one are wrong", |found, _, _| {
+        if found.len() > 1 {
+            found.iter_mut().for_each(|outputs| outputs[0].iter_mut().for_each(|number| *number *= 0.5));
+        }
+    }),
+    ("the largest batch is wrong in its last place", |found, _, _| {
+        if found.len() == 5 {
+            found[4] = found[0].clone();
+        }
+    }),
+    ("scores have four steps", |found, _, _| {
+        found.iter_mut().flat_map(|outputs| rows(outputs)).for_each(|row| row[4] = (row[4] * 4.0).round() / 4.0);
+    }),
+    ("boxes are shifted", |found, _, _| {
+        found.iter_mut().flat_map(|outputs| rows(outputs)).for_each(|row| row[0] += 12.0);
+    }),
+    ("boxes are too small", |found, _, _| {
+        found.iter_mut().flat_map(|outputs| rows(outputs)).for_each(|row| row[2] *= 0.6);
+    }),
+    ("classes are exchanged", |found, _, _| {
+        found.iter_mut().flat_map(|outputs| rows(outputs)).for_each(|row| row.swap(5, 6));
+    }),
+    ("one kind of numbers is zero", |found, _, _| {
+        found.iter_mut().flat_map(|outputs| rows(outputs)).for_each(|row| row[6] = 0.0);
+    }),
+    ("a number is none", |found, _, _| found[0][0][4000] = f32::NAN),
+    ("a number is infinite in a large batch", |found, _, _| {
+        if found.len() == 4 {
+            found[3][0][11] = f32::INFINITY;
+        }
+    }),
+    ("the replay of a graph has what the run before had", |found, run, before| {
+        if run.repeat == 2 {
+            found.clone_from_slice(before);
+            found.iter_mut().for_each(|outputs| outputs[0].rotate_right(1));
+        }
+    }),
+    ("the replay of a graph computes nothing", |found, run, _| {
+        if run.repeat == 2 {
+            found.iter_mut().for_each(|outputs| outputs[0].fill(0.0));
+        }
+    }),
+    ("one picture is wrong after a larger batch", |found, run, _| {
+        if found.len() == 1 && run.former.iter().any(|&size| size > 1) {
+            found[0][0].iter_mut().for_each(|number| *number *= 0.7);
+        }
+    }),
+    ("a place has something of its neighbour", |found, _, _| {
+        if found.len() > 1 {
+            let other = found[1][0].clone();
+            found[0][0].iter_mut().zip(other).for_each(|(number, other)| *number = 0.8 * *number + 0.2 * other);
+        }
+    }),
+    ("each run has other noise", |found, run, _| {
+        for (index, number) in found.iter_mut().flat_map(|outputs| &mut outputs[0]).enumerate() {
+            let noise = ((index * 7919 + run.number * 104_729) % 1000) as f32 / 1000.0 - 0.5;
+            *number *= 1.0 + 0.4 * noise;
+        }
+    }),
+    ("all is zero", |found, _, _| found.iter_mut().for_each(|outputs| outputs[0].fill(0.0))),
+    ("scores are all 1", |found, _, _| {
+        found.iter_mut().flat_map(|outputs| rows(outputs)).for_each(|row| row[4..].fill(1.0));
+    }),
+    ("every tenth row is lost", |found, _, _| {
+        found.iter_mut().flat_map(|outputs| rows(outputs).step_by(10)).for_each(|row| row[4] = 0.0);
+    }),
+    ("it has other dimensions", |found, _, _| found.iter_mut().for_each(|outputs| outputs[0].truncate(7 * 100))),
+];
+
+#[test]
+fn each_kind_of_wrongness_is_found() {
+    assert!(KINDS.len() >= 20);
+    let model = batched("verify-kinds");
+    for (kind, change) in KINDS {
+        let found = verdict(&model, 5, *change, &Tolerance::HALF);
+        println!("{kind}: {found}");
+        assert!(!found.passed(), "{kind}: {found:?}");
+    }
+}
+
+/// In the numbers of the precision that it has.
+fn halved(found: &mut Vec<Vec<Vec<f32>>>, _: &Run, _: &[Vec<Vec<f32>>]) {
+    let round = |number: &mut f32| *number = f16::from_f32(*number).to_f32();
+    found.iter_mut().flatten().flatten().for_each(round);
+}
+
+#[test]
+fn what_is_right_passes() {
+    let files = ["", "-v8", "-e2e", "-seg", "-obb", "-cls", "-sem"].map(|kind| format!("shapes{kind}.onnx"));
+    let files = files.into_iter().chain(["figures-pose.onnx".into(), "rooms-depth.onnx".into()]);
+    for file in files {
+        let model = path(&format!("tests/models/{file}"));
+        let exact = verdict(&model, 1, |_, _, _| (), &Tolerance::SINGLE);
+        println!("{file}: {exact}");
+        assert!(exact.passed() && exact.worst().is_some_and(|(_, error)| error == 0.0), "{file}: {exact:?}");
+        assert!(exact.results.is_none_or(|(sought, found)| sought == found), "{file}: {exact:?}");
+        let half = verdict(&model, 1, halved, &Tolerance::HALF);
+        println!("{file} in f16: {half}");
+        assert!(half.passed() && half.worst().is_some_and(|(_, error)| error > 0.0), "{file}: {half:?}");
+    }
+    let batches = verdict(&batched("verify-right"), 5, |_, _, _| (), &Tolerance::SINGLE);
+    assert!(batches.passed() && batches.largest_batch == 5 && batches.runs == 3 * 10, "{batches:?}");
+}
+
+/// The same weights in f16, with all numbers in between in f32.
+#[test]
+fn an_engine_of_half_precision_passes_and_says_by_how_much_it_differs() {
+    let subject = request(&path("tests/models/shapes-f16.onnx"), 1);
+    let silent = LoadContext::silent();
+    let mut model = subject.load(&silent).unwrap();
+    let reference = request(&path("tests/models/shapes-f16.onnx"), 1);
+    let found = verify(&subject, model.as_mut(), Ok(reference), &Tolerance::HALF, &silent).unwrap();
+    assert!(found.passed() && found.precision == "fp16", "{found:?}");
+}
+
+#[test]
+fn without_a_reference_an_engine_is_compared_with_itself() {
+    let subject = request(&batched("verify-alone"), 5);
+    let silent = LoadContext::silent();
+    let alone = |change: Change| {
+        let mut spoiled = spoiled(&subject, change);
+        let none = Err(Error::new(ErrorKind::Model, "There is no ONNX file"));
+        verify(&subject, &mut spoiled, none, &Tolerance::HALF, &silent).unwrap()
+    };
+    let right = alone(|_, _, _| ());
+    assert!(right.passed() && right.reference == Err("There is no ONNX file".into()), "{right:?}");
+    assert!(right.to_string().contains("but not compared: There is no ONNX file"), "{right}");
+    let seen = KINDS.iter().filter(|(_, change)| !alone(*change).passed()).count();
+    assert!(seen >= 12, "{seen} of {}: what differs from run to run, and what is not finite", KINDS.len());
+}
+
+#[test]
+fn a_verdict_is_kept_as_json() {
+    for change in [KINDS[0].1, |_: &mut Vec<Vec<Vec<f32>>>, _: &Run, _: &[Vec<Vec<f32>>]| ()] {
+        let mut found = verdict(&batched("verify-json"), 2, change, &Tolerance::SINGLE);
+        found.repair = Some("built in fp32".into());
+        assert_eq!(Verdict::from_json(&found.to_json()).as_ref(), Some(&found));
+        let mut damaged = found.to_json();
+        damaged["passed"] = serde_json::json!(!found.passed());
+        assert_eq!(Verdict::from_json(&damaged), None);
+    }
+    assert_eq!(Verdict::from_json(&serde_json::json!({"passed": true})), None);
+}
