@@ -112,6 +112,28 @@ fn both_backends_compute_the_same() {
 }
 
 /// Outputs that are memory of the input are copied, and others stay as they are when the model runs again.
+/// `verify=always` has the outputs compared with rten's when a model is loaded.
+#[test]
+fn verified_models_are_right() {
+    let Some(options) = ort::options(ort::NEWEST) else { return };
+    let files = ["shapes-320", "shapes-e2e", "shapes-seg", "rooms-depth"];
+    for file in files.map(|name| path(&format!("tests/models/{name}.onnx"))) {
+        for verify in [None, Some("verify=always")] {
+            let texts = options.iter().map(AsRef::as_ref).chain(verify);
+            let (options, _) = parse_options(texts).unwrap();
+            let session = Session::open(&file, &options).unwrap();
+            let Some(verdict) = session.verdict() else {
+                assert_eq!(verify, None, "{file}");
+                continue;
+            };
+            assert!(verify.is_some() && verdict.passed(), "{file}: {verdict}");
+            assert_eq!(verdict.reference.as_deref(), Ok("the CPU (rten)"));
+            assert!(verdict.worst().is_some_and(|(_, error)| error < 1e-3), "{file}: {verdict}");
+            assert!(verdict.results.is_some_and(|(sought, found)| sought > 0 && sought == found), "{file}: {verdict}");
+        }
+    }
+}
+
 #[test]
 fn outputs_stay() {
     let Some(options) = ort::options(ort::NEWEST) else { return };

@@ -30,7 +30,7 @@ struct Run<'a> {
     number: usize,
 }
 
-type Change = fn(&mut Vec<Vec<Vec<f32>>>, &Run, &[Vec<Vec<f32>>]);
+type Change = fn(&mut [Vec<Vec<f32>>], &Run, &[Vec<Vec<f32>>]);
 
 /// A model that is right, and what spoils it: its outputs, in f32, by picture and output. It gets those of the run before too.
 struct Spoiled {
@@ -203,7 +203,7 @@ fn each_kind_of_wrongness_is_found() {
 }
 
 /// In the numbers of the precision that it has.
-fn halved(found: &mut Vec<Vec<Vec<f32>>>, _: &Run, _: &[Vec<Vec<f32>>]) {
+fn halved(found: &mut [Vec<Vec<f32>>], _: &Run, _: &[Vec<Vec<f32>>]) {
     let round = |number: &mut f32| *number = f16::from_f32(*number).to_f32();
     found.iter_mut().flatten().flatten().for_each(round);
 }
@@ -255,7 +255,7 @@ fn without_a_reference_an_engine_is_compared_with_itself() {
 
 #[test]
 fn a_verdict_is_kept_as_json() {
-    for change in [KINDS[0].1, |_: &mut Vec<Vec<Vec<f32>>>, _: &Run, _: &[Vec<Vec<f32>>]| ()] {
+    for change in [KINDS[0].1, |_: &mut [Vec<Vec<f32>>], _: &Run, _: &[Vec<Vec<f32>>]| ()] {
         let mut found = verdict(&batched("verify-json"), 2, change, &Tolerance::SINGLE);
         found.repair = Some("built in fp32".into());
         assert_eq!(Verdict::from_json(&found.to_json()).as_ref(), Some(&found));

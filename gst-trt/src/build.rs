@@ -77,7 +77,7 @@ pub fn run(args: &BuildArgs) -> Result<Status, Failure> {
         request = request.for_tensor(request.spec_for(frame));
     }
     let display = Display::default();
-    let task = Mutex::new((display.task("building"), false));
+    let task = Mutex::new((display.task("building"), false, None));
     let report = |event: LoadEvent<'_>| {
         let mut task = task.lock().expect("nothing panics with it");
         match event {
@@ -89,6 +89,7 @@ pub fn run(args: &BuildArgs) -> Result<Status, Failure> {
                 }
                 task.0.show(percent.map(|percent| f64::from(percent) / 100.0), || step.to_string());
             }
+            LoadEvent::Verified(verdict) => task.2 = Some(verdict.to_string()),
             // What later releases of the core may add.
             _ => {}
         }
@@ -100,12 +101,13 @@ pub fn run(args: &BuildArgs) -> Result<Status, Failure> {
         return Ok(Status::Interrupted(signal));
     }
     loaded?;
-    let (bar, is_built) = task.into_inner().expect("nothing panics with it");
+    let (bar, is_built, verdict) = task.into_inner().expect("nothing panics with it");
     drop(bar);
     let what = if is_built { "built" } else { "found in the cache and loaded" };
     let folder = args.engine_cache.clone().map(PathBuf::from).or_else(cache::default_folder).unwrap_or_default();
     print(&format!("engine      {what} in {:.1} s", begun.elapsed().as_secs_f64()))?;
     print(&format!("input       {}, batches of {batch}", request.spec))?;
+    print(&format!("verified    {}", verdict.as_deref().unwrap_or("no, verify=off or it could not be")))?;
     print(&format!("cache       {}", folder.display()))?;
     Ok(Status::Done)
 }

@@ -25,6 +25,7 @@ mod signals;
 mod source;
 mod terminal;
 mod threads;
+mod verify;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -55,6 +56,8 @@ enum Command {
     Info(info::InfoArgs),
     /// Build the TensorRT engine of a model ahead of time
     Build(build::BuildArgs),
+    /// Compare what runs a model with the CPU, number by number and result by result
+    Verify(verify::VerifyArgs),
     /// Measure throughput and latency of a model
     Bench(bench::BenchArgs),
     /// Run many cameras and files by a configuration, for months
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Command::Detect(args) => detect::run(&args, &threads),
         Command::Info(args) => info::run(&args),
         Command::Build(args) => build::run(&args),
+        Command::Verify(args) => verify::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Serve(args) => serve::run(&args, &threads),
         Command::Doctor(args) => doctor::run(&args),

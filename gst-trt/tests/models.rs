@@ -95,7 +95,7 @@ fn wrong_files_are_told_apart() {
     let (engine, weights) = (file("junk.engine", b"junk"), file("m.pt", b"PK"));
     let before = files(&folder);
     let folder_name = folder.display().to_string();
-    for command in ["info", "build", "bench"] {
+    for command in ["info", "build", "bench", "verify"] {
         for (file, says) in [
             ("/nowhere.onnx", &["There is no file /nowhere.onnx"][..]),
             (&folder_name, &["is a folder"]),
@@ -125,6 +125,9 @@ fn wrong_options_are_named() {
         (&["build", model, "--precision", "fp8"], 2, &["fp8", "fp16"]),
         (&["build", model, "--batch-size", "0"], 2, &["--batch-size"]),
         (&["build", model, "--optimization-level", "9"], 2, &["--optimization-level"]),
+        (&["verify", model, "--batch-size", "0"], 2, &["--batch-size"]),
+        (&["verify", model, "--batch-size", "2"], 1, &["batch-size is 2", "batches of 1"]),
+        (&["verify", model, "--infer", "precision=fp7"], 1, &["fp7", "fp16"]),
         (&["build", model, "--input-size", "640"], 2, &["--input-size", "1920x1080"]),
         (&["build", model, "--frame", "0x0"], 2, &["--frame"]),
         (&["build", model, "--frame", "64x64", "--input-size", "64x64"], 2, &["--frame", "--input-size"]),
@@ -143,6 +146,36 @@ fn wrong_options_are_named() {
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(status), "{args:?}: {stderr}");
         assert!(says.iter().all(|part| stderr.contains(part)) && !stderr.contains("panicked"), "{args:?}: {stderr}");
+    }
+}
+
+/// On a machine with one backend there is nothing to compare with but the model itself.
+#[test]
+fn a_model_is_verified() {
+    let folder = scratch("verify");
+    let args = ["verify", &shapes(), "--backend", "rten"];
+    let shown = succeed(&folder, &args);
+    let shown = text(&shown.stdout);
+    for part in ["runs on     rten", "with itself only", "output0     from run to run by 0.000 %", "verdict     right"]
+    {
+        assert!(shown.contains(part), "{shown}");
+    }
+    let output = succeed(&folder, &[&args[..], &["--json"]].concat());
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&found["passed"], &found["backend"], &found["faults"]), (&json!(true), &json!("rten"), &json!([])));
+    assert!(found["runs"].as_u64() >= Some(12) && found["not-compared"].is_string(), "{found:#}");
+
+    let graph = Graph::new().input("images", F32, &["1", "3", "32", "32"]);
+    let graph = graph.node("Sub", &["images", "images"], &["zero"], vec![]);
+    let graph = graph.node("Div", &["zero", "zero"], &["output0"], vec![]);
+    let file = graph.output("output0", F32, &["1", "3", "32", "32"]).save(&folder.join("none.onnx"));
+    let output = run(&folder, &["verify", &file, "--backend", "rten"]);
+    let said = [text(&output.stdout), text(&output.stderr)].concat();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for part in
+        ["verdict     wrong", "output0 has 3072 numbers that are not finite", "none.onnx computes something else"]
+    {
+        assert!(said.contains(part), "{said}");
     }
 }
 

@@ -10,6 +10,7 @@ use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gsttrt_core::backends::batcher::Batcher;
+use gsttrt_core::backends::verify::Verdict;
 use gsttrt_core::backends::{LoadContext, LoadEvent};
 use gsttrt_core::error::{Error, ErrorKind, Result};
 
@@ -81,6 +82,7 @@ pub struct Loading {
     name: String,
     /// The last step that was posted.
     posted: Mutex<String>,
+    verdict: Mutex<Option<Verdict>>,
     begun: Instant,
 }
 
@@ -88,7 +90,7 @@ impl Loading {
     pub fn new(element: glib::WeakRef<TrtInfer>, model: &SharedModel) -> Self {
         let file = model.request.model().path.clone();
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Loading { element, file, name, posted: Mutex::default(), begun: Instant::now() }
+        Loading { element, file, name, posted: Mutex::default(), verdict: Mutex::default(), begun: Instant::now() }
     }
 
     /// Loads the model, and hands it to the threads that wait for it; false if it is not wanted any more. A failure is
@@ -101,7 +103,8 @@ impl Loading {
             LoadContext { report: &report, cancelled: loader.cancelled(), slots: slots.as_ref(), contexts: *contexts };
         let outcome = request
             .load(&loading)
-            .and_then(|model| Batcher::new(model, request.batch, settings.batch_timeout()).map(Arc::new));
+            .and_then(|model| Batcher::new(model, request.batch, settings.batch_timeout()))
+            .map(|batcher| Arc::new(batcher.with_verdict(self.verdict.lock().unwrap().take())));
         if loader.is_cancelled() {
             self.progress(gst::ProgressType::Canceled, &format!("Loading {name} was cancelled"));
             return Ok(false);
@@ -130,6 +133,7 @@ impl Loading {
                     *self.posted.lock().unwrap() = text;
                 }
             }
+            LoadEvent::Verified(verdict) => *self.verdict.lock().unwrap() = Some(verdict.clone()),
             // What later releases of the core may add.
             _ => {}
         }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use gsttrt_core::backends::loader::ModelHandle;
+use gsttrt_core::backends::verify::Verdict;
 use gsttrt_core::backends::{LoadRequest, Placement};
 use gsttrt_core::cuda::driver::Context;
 use gsttrt_core::device::Device;
@@ -194,6 +195,27 @@ impl StartedModel {
             .field("outputs", descs(&model.outputs))
             .field("tensor", self.tensor.to_string())
             .field("metadata", metadata)
+            .field_if_some("verified", self.handle.batcher().and_then(|batcher| batcher.verdict().map(verified)))
             .build()
     }
+}
+
+/// What was found out about the outputs of a model.
+fn verified(verdict: &Verdict) -> gst::Structure {
+    let count = |count: usize| count as u32;
+    gst::Structure::builder("verified")
+        .field("passed", verdict.passed())
+        .field("faults", gst::Array::new(&verdict.faults))
+        .field("precision", &verdict.precision)
+        .field("pictures", count(verdict.pictures))
+        .field("runs", count(verdict.runs))
+        .field("largest-batch", count(verdict.largest_batch))
+        .field("milliseconds", verdict.milliseconds)
+        .field_if_some("reference", verdict.reference.as_ref().ok())
+        .field_if_some("not-compared", verdict.reference.as_ref().err())
+        .field_if_some("error", verdict.worst().map(|(_, error)| error))
+        .field_if_some("results-sought", verdict.results.map(|(sought, _)| count(sought)))
+        .field_if_some("results-found", verdict.results.map(|(_, found)| count(found)))
+        .field_if_some("repair", verdict.repair.as_ref())
+        .build()
 }

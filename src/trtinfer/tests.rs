@@ -374,3 +374,47 @@ fn an_application_does_not_wait_while_an_engine_is_read() {
     assert_eq!(stream.frames(), 3);
     stream.set_state(gst::State::Null);
 }
+
+/// There is no ONNX file to compare with; but its runs can be compared with each other.
+#[test]
+fn an_engine_that_is_wrong_by_itself_is_told() {
+    let Some(fakes) = held("an_engine_that_is_wrong_by_itself_is_told") else { return };
+    fakes.hold(false);
+    let kinds = [None, Some("in picture 2 of"), Some("not finite"), Some("in the third run"), Some("in another run")];
+    for (kind, fault) in kinds.into_iter().enumerate() {
+        for verify in ["", "verify=off"] {
+            fakes.wrong(kind as c_long);
+            let stream = Stream::new(fakes, "num-buffers=4", &format!("batch-size=2 {verify}"));
+            stream.set_state(gst::State::Playing);
+            let (patience, bus) = (gst::ClockTime::try_from(HANG).unwrap(), stream.pipeline.bus().unwrap());
+            let wanted = [gst::MessageType::Eos, gst::MessageType::Error, gst::MessageType::Warning];
+            let mut warnings = Vec::new();
+            loop {
+                let message = bus.timed_pop_filtered(patience, &wanted).expect("it hangs");
+                match message.view() {
+                    gst::MessageView::Warning(warning) => warnings.push(warning.error().to_string()),
+                    gst::MessageView::Eos(_) => break,
+                    _ => panic!("{message:?}"),
+                }
+            }
+            warnings.retain(|warning| warning.contains("computes something else than the model"));
+            let verdict = stream.info().unwrap().get::<gst::Structure>("verified").ok();
+            match (verify, fault) {
+                ("", Some(fault)) => {
+                    assert!(warnings.len() == 1 && warnings[0].contains(fault), "{kind}: {warnings:?}");
+                    assert!(warnings[0].contains("verify=off"), "{kind}: {warnings:?}");
+                }
+                _ => assert_eq!(warnings, [""; 0], "{kind}"),
+            }
+            match &verdict {
+                Some(verdict) => {
+                    assert_eq!(verdict.get::<bool>("passed").unwrap(), fault.is_none(), "{kind}: {verdict:?}");
+                    assert!(verdict.get::<&str>("not-compared").unwrap().contains("engine"), "{verdict:?}");
+                    assert_eq!(verdict.get::<u32>("largest-batch").unwrap(), 2);
+                }
+                None => assert_eq!(verify, "verify=off"),
+            }
+            stream.set_state(gst::State::Null);
+        }
+    }
+}

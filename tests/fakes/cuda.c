@@ -28,7 +28,8 @@ typedef struct
 typedef struct { void *context; int stream; long position; } Event;
 
 /* Addresses that a graph's work uses. A module is one too, of no work. */
-typedef struct { void *context; int count; char *address[WAITS]; } Graph;
+typedef void (*Work) (const void *data, int is_of_graph);
+typedef struct { void *context; int count; char *address[WAITS]; Work work; long data[8]; } Graph;
 
 /* An address that enqueued work uses. */
 typedef struct { char *address; int stream; long position; } Use;
@@ -172,14 +173,22 @@ enqueue (void *stream, int count, void *const *address)
   return 0;
 }
 
-/* As TensorRT does, with what was made in that context. */
+/* As TensorRT does, with what was made in that context. What is captured is done when the graph is launched, with these data. */
 int
-fake_enqueue (void *stream, int count, void *const *address, void *of)
+fake_enqueue (void *stream, int count, void *const *address, void *of, Work work, const long data[8])
 {
   CALL;
   must_be_same (of, context_of (stream));
   must_be_same (of, current ());
-  return enqueue (stream, count, address);
+  int failed = enqueue (stream, count, address);
+  if (!failed && streams[number (stream)].capturing)
+    {
+      captured.work = work;
+      memcpy (captured.data, data, sizeof captured.data);
+    }
+  else if (!failed)
+    work (data, 0);
+  return failed;
 }
 
 static void
@@ -308,6 +317,7 @@ cuStreamBeginCapture_v2 (void *stream, int mode)
   CALL;
   streams[number (stream)].capturing = 1;
   captured.count = 0;
+  captured.work = NULL;
   return 0;
 }
 
@@ -550,5 +560,8 @@ cuGraphLaunch (void *executable, void *stream)
   CALL;
   Graph *graph = executable;
   must_be_same (graph->context, context_of (stream));
-  return enqueue (stream, graph->count, (void *const *) graph->address);
+  int failed = enqueue (stream, graph->count, (void *const *) graph->address);
+  if (!failed && graph->work)
+    graph->work (graph->data, 1);
+  return failed;
 }

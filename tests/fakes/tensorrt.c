@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MPL-2.0 */
 /* TensorRT 10 for the driver of cuda.c: any plan is a model of up to two pictures of 8x8, or where its last byte but one says so of
- * 32x32 to 64x64. Its output is them, but for the first number of each, which says how many were run together; a run from a CUDA graph
- * computes nothing. Functions stand in the tables of virtual functions as src/backends/tensorrt/abi has them; those that are not called
- * there are NULL. */
+ * 32x32 to 64x64. Its output is them, but for the first number of each, which says how many were run together, divided by 1024; or
+ * fake_wrong() says what is wrong with them. Functions stand in the tables of virtual functions as core/src/backends/tensorrt/abi has
+ * them; those that are not called there are NULL. */
 
+#include <math.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -11,7 +12,7 @@
 #include <string.h>
 
 /* Of cuda.c. */
-int fake_enqueue (void *stream, int count, void *const *address, void *context);
+int fake_enqueue (void *stream, int count, void *const *address, void *context, void (*work) (const long *, int), const long data[8]);
 void *fake_current (void);
 
 typedef struct { int32_t count; int64_t dims[8]; } Dims;
@@ -57,7 +58,7 @@ object_of (void *implementation, void **own)
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static long held, refused, begun;
+static long held, refused, begun, wrong, runs;
 
 static void
 set (long *what, long value)
@@ -70,6 +71,10 @@ set (long *what, long value)
 
 /* Whether deserialising waits, but of plans that end with a 1. */
 void fake_hold (long hold) { set (&held, hold); }
+/* What is wrong with the outputs: nothing, the last picture of two, a number that is none, a graph's run, or each run in another way. */
+enum { RIGHT, PLACE, NOT_FINITE, REPLAY, UNSTEADY };
+void fake_wrong (long kind) { set (&wrong, kind); }
+
 /* Whether it fails. */
 void fake_refuse (long refuse) { set (&refused, refuse); }
 
@@ -137,18 +142,33 @@ set_address (void *this, const char *name, void *address)
   return 1;
 }
 
+static void
+compute (const long *data, int is_of_graph)
+{
+  long pictures = data[2], numbers = data[3];
+  float *output = (float *) data[1];
+  memmove (output, (void *) data[0], pictures * numbers * sizeof *output);
+  runs++;
+  for (long picture = 0; picture < pictures; picture++, output += numbers)
+    {
+      output[0] = pictures / 1024.0f;
+      for (long i = 0; i < numbers; i++)
+        if (wrong == PLACE ? picture == 1 : wrong == REPLAY && is_of_graph)
+          output[i] = 0;
+        else if (wrong == UNSTEADY)
+          output[i] += (runs + i) % 7;
+      if (wrong == NOT_FINITE)
+        output[5] = NAN;
+    }
+}
+
 static _Bool
 enqueue (void *this, void *stream)
 {
   Object *context = of (this);
-  if (fake_enqueue (stream, 2, context->address, context->context))
-    return 0;
-  int64_t pictures = context->dims.dims[0], numbers = 3 * context->dims.dims[2] * context->dims.dims[3];
-  float *output = context->address[1];
-  memmove (output, context->address[0], pictures * numbers * sizeof *output);
-  for (int64_t picture = 0; picture < pictures; picture++)
-    output[picture * numbers] = pictures;
-  return 1;
+  long numbers = 3 * context->dims.dims[2] * context->dims.dims[3];
+  long data[8] = { (long) context->address[0], (long) context->address[1], context->dims.dims[0], numbers };
+  return !fake_enqueue (stream, 2, context->address, context->context, compute, data);
 }
 
 int32_t getInferLibVersion (void) { return 101600; }

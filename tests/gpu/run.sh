@@ -8,6 +8,7 @@
 #   boxes       the GPU's boxes against the CPU's on both clips, f32 and f16
 #   score       precision and recall on the 1080p clip
 #   build       the same with an engine that trtinfer builds from the ONNX file   (needs TensorRT with its builder)
+#   verify      engines that are built here compute what their models say, in f32, f16 and as auto   (needs TensorRT with its builder)
 #   engines     tests of engines: profiles, types, several outputs, INT8, broken files   (needs TensorRT with its builder)
 #   properties  what trtinfer's properties of TensorRT do   (needs TensorRT with its builder)
 #   lean        lean runtimes against the full one, on a version-compatible engine
@@ -232,6 +233,20 @@ row_build() {
     local gst
     for gst in $GSTREAMERS; do
         judge "engine built by trtinfer" "$gst" "≥ 0.98" built_and_scored "$gst"
+    done
+}
+
+# verified GST PRECISION: the verdict on an engine of a cache of its own.
+verified() {
+    rm -rf "$WORK/cache-verified"
+    "$1" "$WORK/gst-trt" verify "$MODEL" --backend tensorrt --infer \
+        "${TRT:+trt-library=$TRT} engine-cache=$WORK/cache-verified optimization-level=${LEVEL:-3} precision=$2 ${INFER:-}"
+}
+
+row_verify() {
+    local gst=${GSTREAMERS%% *} precision
+    for precision in auto fp32 fp16; do
+        judge "verify: $precision" "$gst" "right" verified "$gst" "$precision"
     done
 }
 
@@ -689,7 +704,7 @@ row_sanitize() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(plans boxes score build engines properties lean copies frames batches units chain download program serve gpus start zoo kernels library tensors regular memcheck sanitize)
+[ $# -gt 0 ] || ROWS=(plans boxes score build verify engines properties lean copies frames batches units chain download program serve gpus start zoo kernels library tensors regular memcheck sanitize)
 GSTREAMERS=${GSTREAMERS:-$(gstreamers_here | tr '\n' ' ')}
 setup || exit 1
 for each in "${ROWS[@]}"; do

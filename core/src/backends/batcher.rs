@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
+use super::verify::Verdict;
 use super::{Interrupted, Interrupter, ModelInstance, contained};
 use crate::counters::{self, Span, Stats, ThreadCounters};
 use crate::error::{Error, ErrorKind, Result};
@@ -31,6 +32,7 @@ pub struct Batcher {
     runner: BatchRunner,
     size: usize,
     batch_timeout: Duration,
+    verdict: Option<Verdict>,
 }
 
 /// What runs batches.
@@ -171,7 +173,16 @@ impl Batcher {
             BatchRunner::Threads(threads) => threads.len(),
         };
         queue.state.lock().unwrap().running.resize_with(runners, RunningBatch::default);
-        Ok(Batcher { queue, runner, size: size.max(1), batch_timeout })
+        Ok(Batcher { queue, runner, size: size.max(1), batch_timeout, verdict: None })
+    }
+
+    /// What was found out about the model when it was loaded.
+    pub fn with_verdict(self, verdict: Option<Verdict>) -> Self {
+        Batcher { verdict, ..self }
+    }
+
+    pub fn verdict(&self) -> Option<&Verdict> {
+        self.verdict.as_ref()
     }
 
     /// Takes the GPU's time for each batch from now on.

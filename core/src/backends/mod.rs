@@ -294,6 +294,8 @@ pub enum LoadEvent<'a> {
     Progress(&'a str, Option<u32>),
     /// Loading goes on.
     Warning(Error),
+    /// What was found out about the model that is loaded, now or earlier.
+    Verified(&'a verify::Verdict),
 }
 
 /// How and for whom a model is loaded.
@@ -323,6 +325,10 @@ impl LoadContext<'_> {
     /// context takes memory to work in.
     #[doc(hidden)]
     pub const SHARED_CONTEXTS: usize = 4;
+
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(std::sync::atomic::Ordering::Relaxed)
+    }
 }
 
 /// Outputs without a row for each picture of a batch cannot be divided among the pictures.

@@ -175,6 +175,11 @@ impl LoadRequest {
         LoadRequest { parallel_runs, ..self.clone() }
     }
 
+    /// The same for that many pictures at once.
+    pub(super) fn with_batch(&self, batch: usize) -> Self {
+        LoadRequest { batch, ..self.clone() }
+    }
+
     /// Execution contexts on a GPU: as many as runs are asked for. One picture seldom fills a GPU, so a model that streams share
     /// without batches has several in any case.
     pub fn contexts(&self, is_shared: bool) -> usize {
@@ -198,7 +203,7 @@ impl LoadRequest {
     ///
     /// # Errors
     /// Where none can run it, as of an engine.
-    pub(super) fn on_cpu(&self) -> Result<Self> {
+    pub fn on_cpu(&self) -> Result<Self> {
         let is_other =
             |backend: &&&'static dyn Backend| backend.device() == Device::Host && backend.name() != self.backend.name();
         let options = Options::default();

@@ -15,6 +15,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use crate::backends::effect::without_effect;
+use crate::backends::verify::Verdict;
 use crate::backends::{LoadRequest, ModelInstance};
 use crate::cuda::driver::Context;
 use crate::error::{Error, ErrorKind, Result};
@@ -107,6 +108,7 @@ pub struct Session {
     wishes: InputWishes,
     outputs: Vec<TensorDesc>,
     warnings: Vec<Error>,
+    verdict: Option<Verdict>,
     pool: Pool,
     /// Memory for inputs of a model on a GPU.
     device: Option<DevicePool>,
@@ -150,7 +152,7 @@ impl Session {
         let warnings = Mutex::default();
         let report = |event: LoadEvent<'_>| match event {
             LoadEvent::Warning(warning) => Vec::push(&mut warnings.lock().unwrap(), warning),
-            LoadEvent::Progress(..) => {}
+            LoadEvent::Progress(..) | LoadEvent::Verified(_) => {}
         };
         let loading = LoadContext { report: &report, ..LoadContext::silent() };
         let mut session = Session::open_with(path, options, &loading)?;
@@ -188,7 +190,14 @@ impl Session {
     }
 
     fn load(request: LoadRequest, wishes: InputWishes, upload: Upload, loading: &LoadContext) -> Result<Self> {
-        let backend = request.load(loading)?;
+        let verdict = Mutex::default();
+        let report = |event: LoadEvent<'_>| {
+            if let LoadEvent::Verified(found) = &event {
+                *verdict.lock().unwrap() = Some(Verdict::clone(found));
+            }
+            (loading.report)(event);
+        };
+        let backend = request.load(&LoadContext { report: &report, ..*loading })?;
         let device = request.cuda.as_ref().map(DevicePool::new);
         let mut outputs = request.model().outputs.clone();
         // They are those of one picture, also where the model fixes a batch.
@@ -202,6 +211,7 @@ impl Session {
             wishes,
             outputs,
             warnings: Vec::new(),
+            verdict: verdict.into_inner().unwrap(),
             pool: Pool::default(),
             device,
             upload,
@@ -256,6 +266,12 @@ impl Session {
     /// Warnings of [`Session::open`], such as of options without effect; and of a [`Detector`], what is guessed of its model.
     pub fn warnings(&self) -> &[Error] {
         &self.warnings
+    }
+
+    /// What was found out about the model's outputs, where the option `verify` had that found out.
+    #[doc(hidden)]
+    pub fn verdict(&self) -> Option<&Verdict> {
+        self.verdict.as_ref()
     }
 
     /// Takes over what is to be told once.

@@ -107,7 +107,7 @@ mod tests {
             "0.6", "7", "true", "none", "3", "logits", "last",
         ];
         let of_backends =
-            ["/lib", "true", "1", "fp16", "/table", "100", "2", "never", "/cache", "off", "/lib", "cpu", "2"];
+            ["/lib", "true", "1", "fp16", "/table", "100", "2", "never", "/cache", "off", "always", "/lib", "cpu", "2"];
         let values = || own.into_iter().chain(of_backends);
         assert_eq!(names().count(), values().count());
         let defaults = format!("{:?}", (SessionOptions::default(), PostprocessOptions::default()));

@@ -172,6 +172,12 @@ impl Fakes {
         unsafe { self.tensorrt.get::<unsafe extern "C" fn(c_long)>(c"fake_refuse").unwrap()(refuse.into()) }
     }
 
+    /// What is wrong with outputs, by the number that tests/fakes/tensorrt.c has for it.
+    pub fn wrong(&self, kind: c_long) {
+        // SAFETY: as above.
+        unsafe { self.tensorrt.get::<unsafe extern "C" fn(c_long)>(c"fake_wrong").unwrap()(kind) }
+    }
+
     /// Returns once so many engines have been asked for, and says how many.
     pub fn engines(&self, at_least: c_long) -> c_long {
         // SAFETY: as above.

@@ -156,6 +156,8 @@ pub struct ModelStatus {
     /// `tensorrt`, `onnxruntime` or `rten`, once it is loaded.
     pub backend: Option<String>,
     pub loaded: bool,
+    /// Whether its outputs are right; `null` where they were not compared with those of the model on the CPU.
+    pub verified: Option<bool>,
     /// Share of the engine that is built, 0 to 1, while one is built.
     pub progress: Option<f64>,
     /// Why the last replacement failed.

@@ -32,6 +32,7 @@ struct ModelState {
     config: ModelConfig,
     backend: Option<String>,
     is_loaded: bool,
+    is_verified: Option<bool>,
     progress: Option<f64>,
     /// What is wrong, and with which file.
     error: Option<(PathBuf, String)>,
@@ -73,12 +74,13 @@ impl ServedModel {
     }
 
     pub fn status(&self) -> ModelStatus {
-        let ModelState { config, backend, is_loaded, progress, error, .. } = &*self.lock();
+        let ModelState { config, backend, is_loaded, is_verified, progress, error, .. } = &*self.lock();
         ModelStatus {
             name: config.name.clone(),
             file: config.file.clone(),
             backend: backend.clone(),
             loaded: *is_loaded,
+            verified: *is_verified,
             progress: *progress,
             error: error.as_ref().map(|(_, text)| text.clone()),
         }
@@ -151,8 +153,16 @@ impl Model {
         let (name, subject) = (format!("{}#{number}", config.name), format!("the model {}", config.name));
         let thread_name = format!("model-{}", config.name);
         let waiting = Some(Vec::new());
-        let state =
-            ModelState { config, backend: None, is_loaded: false, progress: None, error: None, waiting, told: None };
+        let state = ModelState {
+            config,
+            backend: None,
+            is_loaded: false,
+            is_verified: None,
+            progress: None,
+            error: None,
+            waiting,
+            told: None,
+        };
         let (sender, events) = channel();
         let shared = Arc::new(ServedModel { name, state: Mutex::new(state), events: Mutex::new(sender) });
         let thread = ModelThread { shared: shared.clone(), events, replacing: None, former: None };
@@ -310,7 +320,11 @@ impl ModelThread {
         if let Some(source) = message.src().and_then(|source| source.downcast_ref::<gst::Element>())
             && let Some(info) = source.property::<Option<gst::Structure>>("model-info")
         {
-            self.shared.lock().backend = info.get("backend").ok();
+            let mut state = self.shared.lock();
+            state.backend = info.get("backend").ok();
+            let verified =
+                info.get::<gst::Structure>("verified").ok().filter(|verified| verified.has_field("reference"));
+            state.is_verified = verified.and_then(|verified| verified.get("passed").ok());
         }
         false
     }

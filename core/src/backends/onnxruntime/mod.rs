@@ -13,10 +13,13 @@ use self::net::OrtNet;
 use self::providers::ExecutionProvider;
 use super::host::{HostModel, THREADS, parallel_runs, usual_threads, wanted_threads};
 use super::options::{BackendOption, Options};
-use super::{Backend, LoadContext, LoadRequest, ModelInstance, OpenedModel, Unsupported, contained, refuse_engine};
+use super::verify::{self, Tolerance, VERIFY, Verification};
+use super::{
+    Backend, LoadContext, LoadEvent, LoadRequest, ModelInstance, OpenedModel, Unsupported, contained, refuse_engine,
+};
 use crate::cuda::driver::Context;
 use crate::device::Device;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::model::{ModelFile, ModelInfo};
 use crate::options::{OptionKind, OptionSpec, OptionValue};
 
@@ -71,7 +74,7 @@ impl Backend for OnnxRuntime {
     }
 
     fn options(&self) -> &'static [&'static BackendOption] {
-        static OPTIONS: [&BackendOption; 3] = [&LIBRARY, &PROVIDERS, &THREADS];
+        static OPTIONS: [&BackendOption; 4] = [&LIBRARY, &PROVIDERS, &THREADS, &VERIFY];
         &OPTIONS
     }
 
@@ -84,7 +87,8 @@ impl Backend for OnnxRuntime {
         let library = library(options)?;
         let providers = providers::parse(&options.text(&PROVIDERS), library)?;
         let info = Arc::new(ModelInfo::of_onnx(&*file.contents()?)?);
-        Ok(Arc::new(OrtModel { info, library, threads: wanted_threads(options), providers }))
+        let is_verified = Verification::of(options) == Verification::Always;
+        Ok(Arc::new(OrtModel { info, library, threads: wanted_threads(options), providers, is_verified }))
     }
 
     fn takes_any_size(&self) -> bool {
@@ -98,6 +102,7 @@ struct OrtModel {
     library: &'static OrtLibrary,
     threads: Option<usize>,
     providers: Vec<ExecutionProvider>,
+    is_verified: bool,
 }
 
 impl OpenedModel for OrtModel {
@@ -105,8 +110,8 @@ impl OpenedModel for OrtModel {
         &self.info
     }
 
-    fn load(&self, request: &LoadRequest, _: &LoadContext) -> Result<Box<dyn ModelInstance>> {
-        let OrtModel { info, library, threads, providers } = self;
+    fn load(&self, request: &LoadRequest, loading: &LoadContext) -> Result<Box<dyn ModelInstance>> {
+        let OrtModel { info, library, threads, providers, is_verified } = self;
         let (runs, cores) = (parallel_runs(request), usual_threads());
         let of_a_run = threads.unwrap_or((cores / runs).max(1));
         // A run computes in its own thread too, and the others are for all.
@@ -117,6 +122,18 @@ impl OpenedModel for OrtModel {
                 .map_err(|error| error.about(&what))
         };
         let net = contained(ErrorKind::Model, &what, load)?;
-        Ok(Box::new(HostModel::new(info, net, request)?))
+        let mut model = HostModel::new(info, net, request)?;
+        if *is_verified {
+            // As much as for files in f16, which this computes in f16.
+            let verdict = verify::verify(request, &mut model, request.on_cpu(), &Tolerance::HALF, loading)?;
+            (loading.report)(LoadEvent::Verified(&verdict));
+            if !verdict.passed() {
+                let file = info.path.display();
+                let what = format!("ONNX Runtime computes something else of {file} than another backend on the CPU");
+                let remedy = "Use another of execution-providers, or backend=rten";
+                return Err(Error::new(ErrorKind::Model, what).cause(verdict).remedy(remedy));
+            }
+        }
+        Ok(Box::new(model))
     }
 }

@@ -110,10 +110,22 @@ impl fmt::Display for Shape {
     }
 }
 
+/// Which layers are in f32 where others may be in f16.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExactLayers {
+    /// Those behind the last convolutions and products of matrices.
+    #[default]
+    Head,
+    /// And those that lose most in f16: softmax and the scores before it, normalisations, reductions, unary functions, and what is
+    /// next to them.
+    Sensitive,
+}
+
 /// How to build; the default is what TensorRT does by itself, at the precision that suits the GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BuildOptions {
     pub precision: Precision,
+    pub exact: ExactLayers,
     /// The file of a calibrator, for int8 without quantization in the model.
     pub calibration: Option<PathBuf>,
     /// Maximum GPU memory for temporary results, in MiB; `None` for all there is.
@@ -140,7 +152,10 @@ impl BuildOptions {
     pub fn key(&self, library: &Library, onnx: &Onnx, gpu: &str, cancelled: &AtomicBool) -> Result<Key> {
         let mut precision = self.precision.to_string();
         if !library.abi().is_strongly_typed() && self.precision != Precision::Fp32 {
-            precision += ", head in fp32";
+            precision += match self.exact {
+                ExactLayers::Head => ", head in fp32",
+                ExactLayers::Sensitive => ", head, softmax, normalisations and reductions in fp32",
+            };
         }
         if let Some(path) = &self.calibration {
             precision += &format!(", calibrated by {}", &cache::hex(Sha256::new_with_prefix(calibration(path)?))[..16]);
@@ -513,7 +528,11 @@ fn set_precision(
     let _ = config.set(BuilderFlag::Int8, quantized || options.precision == Precision::Int8);
     if half {
         let _ = config.set(BuilderFlag::PreferPrecisionConstraints, true);
-        keep_head_exact(network);
+        let mut layers = Layers::of(network);
+        layers.keep_head_exact(network);
+        if options.exact == ExactLayers::Sensitive {
+            layers.keep_sensitive_exact();
+        }
     }
     let table = options.calibration.as_deref().filter(|_| options.precision == Precision::Int8 && !quantized);
     table
@@ -527,29 +546,77 @@ fn set_precision(
         .transpose()
 }
 
-/// What follows the last convolutions makes boxes and scores of their results. In f16, scores near 1 are 1/2048 apart,
-/// so that neighbours become equal and suppression keeps another one, and corners move by up to a quarter of a pixel.
-/// It is a small part of the work, so it is done in f32; a model whose own numbers are f16 keeps them.
-fn keep_head_exact(network: &Network) {
-    let mut layers: Vec<Layer<'_>> = network.steps().collect();
-    let producers: HashMap<usize, usize> = layers
-        .iter()
-        .enumerate()
-        .flat_map(|(producer, layer)| layer.outputs().map(move |tensor| (tensor.identity(), producer)))
-        .collect();
-    let producer = |tensor: &usize| producers.get(tensor).copied();
-    let mut seen = vec![false; layers.len()];
-    let mut left: Vec<usize> = network.outputs().filter_map(|tensor| producer(&tensor.identity())).collect();
-    while let Some(index) = left.pop() {
-        let layer = &mut layers[index];
-        if seen[index] || layer.kind() == LayerKind::Heavy {
-            continue;
-        }
-        seen[index] = true;
-        left.extend(layer.inputs().filter_map(|tensor| producer(&tensor.identity())));
-        let exact = layer.outputs().all(|tensor| tensor.data_type() == DataType::from(DType::F32));
-        if layer.kind() == LayerKind::Light && exact {
+/// The layers of a network, and which of them makes a tensor.
+struct Layers<'a> {
+    all: Vec<Layer<'a>>,
+    producers: HashMap<usize, usize>,
+}
+
+impl<'a> Layers<'a> {
+    fn of(network: &'a Network) -> Self {
+        let all: Vec<Layer<'_>> = network.steps().collect();
+        let tensors = all
+            .iter()
+            .enumerate()
+            .flat_map(|(producer, layer)| layer.outputs().map(move |tensor| (tensor.identity(), producer)));
+        let producers = tensors.collect();
+        Layers { all, producers }
+    }
+
+    /// Those that make what goes into a layer.
+    fn before(&self, index: usize) -> Vec<usize> {
+        self.all[index].inputs().filter_map(|tensor| self.producers.get(&tensor.identity()).copied()).collect()
+    }
+
+    /// It computes in f32, unless the numbers of the file itself are others.
+    fn keep_exact(&mut self, index: usize) {
+        let layer = &mut self.all[index];
+        if layer.outputs().all(|tensor| tensor.data_type() == DataType::from(DType::F32)) {
             layer.prefer(DType::F32);
+        }
+    }
+
+    /// What follows the last convolutions makes boxes and scores of their results. In f16, scores near 1 are 1/2048 apart,
+    /// so that neighbours become equal and suppression keeps another one, and corners move by up to a quarter of a pixel.
+    /// It is a small part of the work, so it is done in f32; a model whose own numbers are f16 keeps them.
+    fn keep_head_exact(&mut self, network: &Network) {
+        let mut seen = vec![false; self.all.len()];
+        let mut left: Vec<usize> =
+            network.outputs().filter_map(|tensor| self.producers.get(&tensor.identity()).copied()).collect();
+        while let Some(index) = left.pop() {
+            if seen[index] || self.all[index].kind() == LayerKind::Heavy {
+                continue;
+            }
+            seen[index] = true;
+            left.extend(self.before(index));
+            if self.all[index].kind() == LayerKind::Light {
+                self.keep_exact(index);
+            }
+        }
+    }
+
+    /// Sums of many numbers, their squares and exponentials leave the range of f16, or its 11 bits. What is next to them is a part
+    /// of the same function, such as the differences and products of a normalisation, or the product that makes attention scores.
+    fn keep_sensitive_exact(&mut self) {
+        let mut wanted = vec![false; self.all.len()];
+        for index in 0..self.all.len() {
+            let before = self.before(index);
+            if self.all[index].is_sensitive() {
+                wanted[index] = true;
+                before.iter().for_each(|&before| wanted[before] = true);
+                // The scores may be scaled and masked before the softmax.
+                let scaled = before.iter().filter(|&&before| self.all[before].kind() == LayerKind::Light);
+                let products: Vec<usize> = scaled.flat_map(|&scaled| self.before(scaled)).collect();
+                products.into_iter().for_each(|product| wanted[product] = true);
+            } else if self.all[index].kind() == LayerKind::Light {
+                wanted[index] |= before.iter().any(|&before| self.all[before].is_sensitive());
+            }
+        }
+        let is_wanted = |(index, wanted): (usize, bool)| wanted.then_some(index);
+        for index in wanted.into_iter().enumerate().filter_map(is_wanted).collect::<Vec<_>>() {
+            if self.all[index].kind() != LayerKind::Other || self.all[index].is_sensitive() {
+                self.keep_exact(index);
+            }
         }
     }
 }

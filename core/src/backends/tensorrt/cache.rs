@@ -10,6 +10,7 @@
 //! ~/.cache/gst-plugin-trt/engines/
 //!     yolo11n-0123456789abcdef.engine     the engine
 //!     yolo11n-0123456789abcdef.txt        its label
+//!     yolo11n-0123456789abcdef.verdict    whether it computes what the model says, as JSON
 //!     yolo11n-0123456789abcdef.lock       held by the process that builds it; empty
 //!     timing-….cache                      TensorRT's own measurements, which make the next build shorter
 //! ```
@@ -26,13 +27,18 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::backends::verify::Verdict;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files;
 
 /// First line of every label; another number here invalidates all earlier entries.
 const TITLE: &str = "gst-plugin-trt engine 1";
+
+/// Another number here has all engines verified again.
+const VERDICT_VERSION: u32 = 1;
 
 /// How often a process that waits for another's build checks whether it is done or waiting has become pointless.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -226,9 +232,26 @@ impl Cache {
 
     /// Removes an engine that TensorRT does not take, though it is what was stored; the next search misses it.
     pub fn forget(&self, key: &Key) {
-        for extension in ["txt", "engine"] {
+        for extension in ["verdict", "txt", "engine"] {
             let _ = fs::remove_file(self.path(key, extension));
         }
+    }
+
+    /// What was found out about an engine of this key with that SHA-256, if anything.
+    pub fn verdict(&self, key: &Key, sha256: &str) -> Option<Verdict> {
+        let text = read(&self.path(key, "verdict"), MAX_LABEL).ok()?;
+        let value: Value = serde_json::from_slice(&text).ok()?;
+        let is_of_it = value["engine"] == sha256 && value["version"] == VERDICT_VERSION;
+        is_of_it.then(|| Verdict::from_json(&value["verdict"]))?
+    }
+
+    /// Keeps it for the next time.
+    ///
+    /// # Errors
+    /// No reason not to use the engine: it is only verified again.
+    pub fn keep_verdict(&self, key: &Key, sha256: &str, verdict: &Verdict) -> io::Result<()> {
+        let value = json!({"version": VERDICT_VERSION, "engine": sha256, "verdict": verdict.to_json()});
+        write(&self.path(key, "verdict"), value.to_string().as_bytes())
     }
 
     /// TensorRT's measurements for a library and a GPU, as [`Key`] writes them.
@@ -306,7 +329,7 @@ impl Cache {
         for (path, label) in self.labels(key) {
             let only_contents = matches!(label.differences(key)[..], [("contents", ..)]);
             if only_contents && label.model == key.model_path() {
-                for extension in ["txt", "engine", "lock"] {
+                for extension in ["verdict", "txt", "engine", "lock"] {
                     let _ = fs::remove_file(path.with_extension(extension));
                 }
             }

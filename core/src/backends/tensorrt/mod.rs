@@ -14,23 +14,26 @@ pub mod interfaces;
 pub mod library;
 pub mod onnx;
 mod options;
+mod repair;
 mod shared;
 pub mod version;
 
 use std::ptr;
 use std::sync::Arc;
 
-use self::builder::{BuildOptions, Shape};
-use self::cache::{Cache, EngineFile, Lookup};
+use self::builder::{BuildOptions, Precision, Shape};
+use self::cache::{Cache, EngineFile, Key, Lookup};
 use self::engine::{Engine, RuntimeOptions, TensorBinding};
 use self::executor::TrtExecutor;
 use self::header::Header;
 use self::library::Library;
-use self::onnx::Onnx;
+use self::onnx::{Onnx, WeightType};
+use self::repair::{OneByOne, Step};
 use self::shared::InUse;
 use super::context_pool::ContextPool;
 use super::exit::ExitGuard;
 use super::options::{BackendOption, Options};
+use super::verify::{self, Tolerance, Verdict, Verification};
 use super::{Backend, LoadContext, LoadEvent, LoadRequest, ModelInstance, OpenedModel, Unsupported};
 use crate::cuda::driver::Context;
 use crate::device::Device;
@@ -114,29 +117,20 @@ impl OpenedModel for TrtModel {
         input.is_some_and(|input| engine.profile_for(input, &with_rows(&spec.desc.dims, batch)).is_some())
     }
 
-    /// With as many execution contexts as asked for, if there is memory for them.
     fn load(&self, request: &LoadRequest, loading: &LoadContext) -> Result<Box<dyn ModelInstance>> {
         let _inside = ExitGuard::enter();
         let cuda = request.cuda.as_ref().expect("a backend on a GPU is given its context");
-        let engine = match &self.engine {
-            Some(engine) => engine.clone(),
-            None => self.engine_of_onnx(request, cuda, loading)?,
-        };
-        let what = format!("Cannot run {} with {}", self.info.path.display(), self.library.name());
-        let open = || TrtExecutor::open(request, &engine, cuda, self.options.graphs, loading, &what);
-        let mut contexts = vec![open()?];
-        while contexts.len() < loading.contexts {
-            match open() {
-                Ok(context) => contexts.push(context),
-                // It runs all the same, only less fast.
-                Err(error) => {
-                    let runs = format!("{} runs of it are on the GPU side by side", contexts.len());
-                    interfaces::log(interfaces::Level::Warning, &format!("{}; so {runs}", error.as_clause()));
-                    break;
-                }
+        match &self.engine {
+            Some(engine) => {
+                let entry = LoadedEngine { engine: engine.clone(), kept: None };
+                let verdict = self.verdict(&entry, request, &self.options.build, cuda, loading)?;
+                // Nothing can be built instead: the file is an engine.
+                let file = self.info.path.display().to_string();
+                let loaded = |_| Ok((self.open(request, &entry.engine, cuda, loading)?, verdict.clone()));
+                repair::settle(&[Step::Wanted], &file, loading, loaded)
             }
+            None => self.load_onnx(request, cuda, loading),
         }
-        Ok(ContextPool::of(contexts))
     }
 }
 
@@ -178,13 +172,135 @@ pub fn load_engine(
     Ok((model, engine))
 }
 
+/// An engine, and where a verdict on it is kept.
+struct LoadedEngine {
+    engine: Arc<Engine>,
+    kept: Option<(Cache, Key, String)>,
+}
+
+impl LoadedEngine {
+    fn verdict(&self) -> Option<Verdict> {
+        self.kept.as_ref().and_then(|(cache, key, sha256)| cache.verdict(key, sha256))
+    }
+
+    fn keep(&self, verdict: &Verdict) {
+        if let Some((cache, key, sha256)) = &self.kept {
+            let _ = cache.keep_verdict(key, sha256, verdict); // it is only verified again
+        }
+    }
+}
+
 impl TrtModel {
+    /// With as many execution contexts as asked for, if there is memory for them.
+    fn open(
+        &self,
+        request: &LoadRequest,
+        engine: &Arc<Engine>,
+        cuda: &Context,
+        loading: &LoadContext,
+    ) -> Result<Box<dyn ModelInstance>> {
+        let what = format!("Cannot run {} with {}", self.info.path.display(), self.library.name());
+        let open = || TrtExecutor::open(request, engine, cuda, self.options.graphs, loading, &what);
+        let mut contexts = vec![open()?];
+        while contexts.len() < loading.contexts {
+            match open() {
+                Ok(context) => contexts.push(context),
+                // It runs all the same, only less fast.
+                Err(error) => {
+                    let runs = format!("{} runs of it are on the GPU side by side", contexts.len());
+                    interfaces::log(interfaces::Level::Warning, &format!("{}; so {runs}", error.as_clause()));
+                    break;
+                }
+            }
+        }
+        Ok(ContextPool::of(contexts))
+    }
+
+    /// The model of an ONNX file, by the first engine that computes what it says.
+    fn load_onnx(
+        &self,
+        request: &LoadRequest,
+        cuda: &Context,
+        loading: &LoadContext,
+    ) -> Result<Box<dyn ModelInstance>> {
+        let is_weak = !self.library.abi().is_strongly_typed();
+        let steps = Step::of(&self.options.build, is_weak, request.batch);
+        let make = |step: Step| {
+            let build = step.options(&self.options.build, is_weak);
+            let one_by_one = step == Step::OneByOne && self.info.fixed_batch().is_none();
+            let request = if one_by_one { request.with_batch(1) } else { request.clone() };
+            let entry = self.engine_of_onnx(&request, &build, cuda, loading)?;
+            let mut verdict = self.verdict(&entry, &request, &build, cuda, loading)?;
+            if let Some(verdict) = &mut verdict {
+                verdict.repair = step.repair().map(str::to_string);
+            }
+            let model = self.open(&request, &entry.engine, cuda, loading)?;
+            Ok((if one_by_one { Box::new(OneByOne(model)) } else { model }, verdict))
+        };
+        repair::settle(&steps, &self.info.path.display().to_string(), loading, make)
+    }
+
+    /// What is known of an engine, or what its runs show now. Nothing where it is not wanted, or cannot be found out.
+    fn verdict(
+        &self,
+        entry: &LoadedEngine,
+        request: &LoadRequest,
+        build: &BuildOptions,
+        cuda: &Context,
+        loading: &LoadContext,
+    ) -> Result<Option<Verdict>> {
+        match self.options.verification {
+            Verification::Off => return Ok(None),
+            Verification::Auto => match entry.verdict() {
+                None => {}
+                known => return Ok(known),
+            },
+            Verification::Always => {}
+        }
+        let what = format!("Cannot verify {} with {}", self.info.path.display(), self.library.name());
+        let alone = LoadContext { slots: None, contexts: 1, ..*loading };
+        let tried = TrtExecutor::open(request, &entry.engine, cuda, self.options.graphs, &alone, &what).and_then(
+            |mut model| verify::verify(request, &mut model, request.on_cpu(), self.tolerance(build, request)?, loading),
+        );
+        match tried {
+            Ok(verdict) => {
+                entry.keep(&verdict);
+                Ok(Some(verdict))
+            }
+            Err(error) if loading.is_cancelled() => Err(error),
+            Err(error) => {
+                (loading.report)(LoadEvent::Warning(error.about(&what)));
+                Ok(None)
+            }
+        }
+    }
+
+    /// By the types in which the engine computes.
+    fn tolerance(&self, build: &BuildOptions, request: &LoadRequest) -> Result<&'static Tolerance> {
+        if self.engine.is_some() {
+            return Ok(&Tolerance::HALF); // which it has is not to be seen
+        }
+        let numbers = Onnx::from(request.file.contents()?).numbers();
+        Ok(match (build.precision, numbers) {
+            (Precision::Int8, _) | (_, WeightType::Quantized) => &Tolerance::EIGHT,
+            (Precision::Fp16, _) | (_, WeightType::Half) => &Tolerance::HALF,
+            (Precision::Auto, _) if !self.library.abi().is_strongly_typed() => &Tolerance::HALF,
+            _ => &Tolerance::SINGLE,
+        })
+    }
+
     /// An engine for an ONNX file: from the cache, else built.
-    fn engine_of_onnx(&self, request: &LoadRequest, cuda: &Context, loading: &LoadContext) -> Result<Arc<Engine>> {
+    fn engine_of_onnx(
+        &self,
+        request: &LoadRequest,
+        build: &BuildOptions,
+        cuda: &Context,
+        loading: &LoadContext,
+    ) -> Result<LoadedEngine> {
         let TrtModel { info: model, library, options, .. } = self;
         let LoadRequest { spec, batch, .. } = request;
         let onnx = Onnx::from(request.file.contents()?);
-        let build = BuildOptions { shapes: shapes(model, spec, *batch)?, ..options.build.clone() };
+        let build = BuildOptions { shapes: shapes(model, spec, *batch)?, ..build.clone() };
         let (major, minor) = cuda.compute_capability()?;
         let gpu = format!("{}, compute capability {major}.{minor}", cuda.device_name()?);
         let key = build.key(library, &onnx, &gpu, loading.cancelled)?;
@@ -193,15 +309,21 @@ impl TrtModel {
 
         let waiting = || (loading.report)(LoadEvent::Progress("another process builds this engine", None));
         let find = |cache: &Cache| cache.find(&key, loading.cancelled, waiting);
+        let entry = |engine, file: &EngineFile| LoadedEngine {
+            engine,
+            kept: cache.as_ref().map(|cache| (cache.clone(), key.clone(), file.sha256.clone())),
+        };
         let slot = match cache.as_ref().map(|cache| Ok((cache, find(cache)?))).transpose()? {
             Some((cache, Lookup::Hit(file))) => match load(&file, model, library, options, cuda) {
-                Ok(engine) => return Ok(engine),
+                Ok(engine) => return Ok(entry(engine, &file)),
                 // It was valid once; something has changed that the key does not include, such as the driver.
                 Err(error) if error.kind() == ErrorKind::Model && !error.is_out_of_memory() => {
                     (loading.report)(LoadEvent::Warning(error));
                     cache.forget(&key);
                     match find(cache)? {
-                        Lookup::Hit(file) => return load(&file, model, library, options, cuda),
+                        Lookup::Hit(file) => {
+                            return load(&file, model, library, options, cuda).map(|engine| entry(engine, &file));
+                        }
                         Lookup::Miss(slot) => Some(slot),
                     }
                 }
@@ -235,7 +357,7 @@ impl TrtModel {
         if let Some(Err(error)) = slot.map(|slot| slot.store(&file)) {
             (loading.report)(LoadEvent::Warning(error));
         }
-        load(&file, model, library, options, cuda)
+        load(&file, model, library, options, cuda).map(|engine| entry(engine, &file))
     }
 }
 

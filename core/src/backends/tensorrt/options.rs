@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::builder::{BuildOptions, Precision};
 use super::engine::RuntimeOptions;
 use crate::backends::options::{BackendOption, Options};
+use crate::backends::verify::{VERIFY, Verification};
 use crate::options::{Choice, OptionKind, OptionSpec, OptionValue};
 
 static LIBRARY: BackendOption = BackendOption {
@@ -156,7 +157,7 @@ static CUDA_GRAPH: BackendOption = BackendOption {
     insists: Some("on"),
 };
 
-pub(super) static OPTIONS: [&BackendOption; 10] = [
+pub(super) static OPTIONS: [&BackendOption; 11] = [
     &LIBRARY,
     &ALLOW_HOST_CODE,
     &DLA_CORE,
@@ -167,6 +168,7 @@ pub(super) static OPTIONS: [&BackendOption; 10] = [
     &ENGINE_BUILD,
     &ENGINE_CACHE,
     &CUDA_GRAPH,
+    &VERIFY,
 ];
 
 /// The options as TensorRT takes them.
@@ -182,6 +184,7 @@ pub struct TrtOptions {
     /// The user's own by default.
     pub cache: Option<PathBuf>,
     pub graphs: GraphMode,
+    pub verification: Verification,
 }
 
 /// Whether runs are captured as CUDA graphs, which cost the host one call each instead of one for each kernel.
@@ -216,6 +219,7 @@ impl From<&Options> for TrtOptions {
                 "off" => GraphMode::Off,
                 _ => GraphMode::Auto,
             },
+            verification: Verification::of(options),
         }
     }
 }

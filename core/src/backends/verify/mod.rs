@@ -7,12 +7,13 @@
 //!
 //! - against another backend in 32-bit floats on the CPU, where the model's ONNX file is there: by its [`outputs`], and by
 //!   the [`results`] that its head reads in them;
-//! - against itself: each place of each size of a batch, beside other pictures, the first run and those after it, which may be a
+//! - against itself: each place of each size of a batch, next to other pictures, the first run and those after it, which may be a
 //!   CUDA graph's, and after runs of another size.
 //!
 //! How much may differ is in [`Tolerance`]. What an output holds is right where its numbers are near, or where all that is read in
 //! it is the same: rows that are nearly as good as each other may change places.
 
+mod option;
 mod outputs;
 mod pictures;
 mod results;
@@ -20,6 +21,7 @@ mod tolerance;
 mod trial;
 mod verdict;
 
+pub use option::{VERIFY, Verification};
 pub use outputs::Difference;
 pub use tolerance::Tolerance;
 pub use trial::verify;

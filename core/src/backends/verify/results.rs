@@ -23,14 +23,14 @@ const FEWEST: usize = 8;
 
 /// Results that were looked for, and those that were found.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Found {
+pub struct Recall {
     pub sought: usize,
     pub found: usize,
 }
 
-impl Found {
+impl Recall {
     pub fn plus(self, other: Self) -> Self {
-        Found { sought: self.sought + other.sought, found: self.found + other.found }
+        Recall { sought: self.sought + other.sought, found: self.found + other.found }
     }
 
     /// The part that was found, where there is something to say.
@@ -68,13 +68,13 @@ impl Reader {
 }
 
 /// What is found again of the results of a picture.
-pub fn compare(found: &Instances, wanted: &Instances, tolerance: &Tolerance) -> Found {
+pub fn compare(found: &Instances, wanted: &Instances, tolerance: &Tolerance) -> Recall {
     if let (Some(classes), Some(wanted)) = (&found.classes, &wanted.classes) {
         let is_found = |wanted: &&crate::postprocess::RankedClass| {
             classes.iter().any(|class| class.class == wanted.class && is_near(class.score, wanted.score, tolerance))
         };
         let certain = wanted.iter().filter(|class| class.score > Tolerance::SMALL_SCORE / 10.0);
-        return Found { sought: certain.clone().count(), found: certain.filter(is_found).count() };
+        return Recall { sought: certain.clone().count(), found: certain.filter(is_found).count() };
     }
     if let (Some(map), Some(wanted)) = (&found.map, &wanted.map) {
         return compare_maps(map, wanted, tolerance);
@@ -94,7 +94,7 @@ pub fn compare(found: &Instances, wanted: &Instances, tolerance: &Tolerance) -> 
         let at = (0..found.len()).find(is_it);
         at.inspect(|&at| taken[at] = true).is_some()
     });
-    Found { sought: wanted_count, found: again.count() }
+    Recall { sought: wanted_count, found: again.count() }
 }
 
 fn is_near(score: f32, other: f32, tolerance: &Tolerance) -> bool {
@@ -141,10 +141,10 @@ fn mask_overlap(mask: &Mask, other: &Mask) -> f32 {
 }
 
 /// Each pixel is a result.
-fn compare_maps(map: &PixelMap, wanted: &PixelMap, tolerance: &Tolerance) -> Found {
+fn compare_maps(map: &PixelMap, wanted: &PixelMap, tolerance: &Tolerance) -> Recall {
     let (values, others) = (map.values(), wanted.values());
     if values.len() != others.len() {
-        return Found { sought: others.len().max(FEWEST), found: 0 };
+        return Recall { sought: others.len().max(FEWEST), found: 0 };
     }
     let found = match (map.kind(), wanted.kind()) {
         (MapKind::Depth { minimum, maximum }, MapKind::Depth { minimum: lowest, maximum: highest }) => {
@@ -157,5 +157,5 @@ fn compare_maps(map: &PixelMap, wanted: &PixelMap, tolerance: &Tolerance) -> Fou
         }
         _ => values.iter().zip(others).filter(|(value, other)| value == other).count(),
     };
-    Found { sought: others.len(), found }
+    Recall { sought: others.len(), found }
 }

@@ -2,10 +2,9 @@
 //! The runs of an engine that is tried.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::results::{Found, Reader, compare};
+use super::results::{Reader, Recall, compare};
 use super::{Difference, OutputFigures, Tolerance, Verdict, pictures};
 use crate::backends::{LoadContext, LoadEvent, LoadRequest, ModelInstance};
 use crate::error::{Error, ErrorKind, Result};
@@ -41,7 +40,7 @@ pub fn verify(
     let (inputs, letterbox) = pictures::tensors(&request.spec_on_host())?;
     let (title, wanted) = match reference.and_then(|reference| wanted_of(&reference, &inputs, loading)) {
         Ok((title, wanted)) => (Ok(title), wanted),
-        Err(error) if loading.cancelled.load(Ordering::Relaxed) => return Err(error),
+        Err(error) if loading.is_cancelled() => return Err(error),
         Err(error) => (Err(error.as_clause()), Vec::new()),
     };
     let mut trial = Trial {
@@ -65,7 +64,7 @@ pub fn verify(
     }
     let batches = batches(request.batch, trial.inputs.len());
     for (at, batch) in batches.iter().enumerate() {
-        if loading.cancelled.load(Ordering::Relaxed) {
+        if loading.is_cancelled() {
             let what = format!("Verifying the engine of {} was cancelled", request.model().path.display());
             return Err(Error::new(ErrorKind::Run, what));
         }
@@ -216,7 +215,7 @@ struct Judge<'a> {
     tolerance: &'a Tolerance,
     of_runs: Tolerance,
     outputs: Vec<OutputFigures>,
-    results: Option<Found>,
+    results: Option<Recall>,
     faults: Vec<String>,
 }
 
@@ -284,7 +283,7 @@ impl Judge<'_> {
     fn judge(
         &mut self,
         differences: &[(String, Difference)],
-        found: Option<Found>,
+        found: Option<Recall>,
         near: f32,
         share: f32,
         at: Place,

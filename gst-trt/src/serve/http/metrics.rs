@@ -53,6 +53,8 @@ fn write_models(text: &mut Exposition, models: &[ModelStatus]) {
         model.progress
     });
     each("model_failed", "1 when the last replacement failed.", &|model| Some(f64::from(model.error.is_some())));
+    let help = "1 when the outputs of the loaded model were compared with the CPU's and are right, 0 when they differ.";
+    each("model_verified", help, &|model| model.verified.map(f64::from));
     text.family("model_info", "gauge", "1, with the file and what runs it.");
     for model in models {
         let (file, backend) = (model.file.to_string_lossy(), model.backend.as_deref().unwrap_or_default());

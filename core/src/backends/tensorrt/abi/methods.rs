@@ -371,6 +371,12 @@ impl<'a> Layer<'a> {
         LayerKind::from_number(unsafe { self.get_type() }, self.abi())
     }
 
+    /// Whether it loses most in 16 bits, as a softmax or a normalisation does.
+    pub fn is_sensitive(&self) -> bool {
+        // SAFETY: takes nothing.
+        values::is_sensitive(unsafe { self.get_type() }, self.abi())
+    }
+
     pub fn inputs(&self) -> impl Iterator<Item = NetworkTensor<'a>> {
         // SAFETY: takes nothing; tensors are the network's. Inputs that are left out are null.
         let count = unsafe { self.get_nb_inputs() };

@@ -148,6 +148,16 @@ pub enum LayerKind {
     Other,
 }
 
+/// Whether layers of that type lose most in 16 bits: softmax, unary functions such as exponentials and roots, reductions and
+/// normalisations. By `LayerType` as above.
+pub(super) fn is_sensitive(number: i32, abi: AbiVersion) -> bool {
+    const SOFTMAX: i32 = 6;
+    const UNARY: i32 = 11;
+    const REDUCE: i32 = 14;
+    let normalization = if abi == AbiVersion::V8 { 46 } else { 45 };
+    [SOFTMAX, UNARY, REDUCE, normalization].contains(&number)
+}
+
 impl LayerKind {
     /// Those of weakly typed families, by `LayerType` of NvInfer.h 8.6 and 10.0 to 10.16.
     pub(super) fn from_number(number: i32, abi: AbiVersion) -> Self {

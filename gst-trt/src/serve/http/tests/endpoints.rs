@@ -51,7 +51,7 @@ fn models_are_listed_and_replaced() {
     let server = serve(&service);
     let models = get(&server, "/models").expect(200).json();
     let expected = json!([{
-        "name": "yolo", "file": "yolo11n.onnx", "backend": "tensorrt", "loaded": true, "progress": null, "error": null,
+        "name": "yolo", "file": "yolo11n.onnx", "backend": "tensorrt", "loaded": true, "verified": true, "progress": null, "error": null,
     }]);
     assert_eq!(models, expected);
     let answer = change(&server, "PUT", "/models/yolo", r#"{"file": "other.onnx"}"#).expect(202);

@@ -49,6 +49,7 @@ fn metrics_tell_what_the_service_does() {
         ("cuda_contexts", "gauge", &[" 0"]),
         ("model_loaded", "gauge", &["{model=\"yolo\"} 1"]),
         ("model_build_progress", "gauge", &[]),
+        ("model_verified", "gauge", &["{model=\"yolo\"} 1"]),
         ("model_failed", "gauge", &["{model=\"yolo\"} 0"]),
         ("model_info", "gauge", &["{model=\"yolo\",file=\"yolo11n.onnx\",backend=\"tensorrt\"} 1"]),
         ("source_info", "gauge", &["{source=\"door\",model=\"yolo\"} 1"]),
@@ -122,7 +123,7 @@ fn metrics_tell_what_the_service_does() {
         assert_eq!(families[&format!("gst_trt_{family}")], (kind.to_string(), expected), "{family}");
     }
     let (ours, process): (Vec<_>, Vec<_>) = families.keys().partition(|name| name.starts_with("gst_trt_"));
-    assert_eq!(ours.len(), 27, "each is in the table above: {ours:?}");
+    assert_eq!(ours.len(), 28, "each is in the table above: {ours:?}");
     assert!(process.len() == 7 && process.iter().all(|name| name.starts_with("process_")), "{process:?}");
 }
 

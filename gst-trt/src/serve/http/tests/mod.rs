@@ -57,6 +57,7 @@ impl FakeService {
             file: "yolo11n.onnx".into(),
             backend: Some("tensorrt".into()),
             loaded: true,
+            verified: Some(true),
             progress: None,
             error: None,
         };

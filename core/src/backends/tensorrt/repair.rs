@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Engines that compute what their models say: what does not is built again with more numbers in f32.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use super::builder::{BuildOptions, ExactLayers, Precision};
+use crate::backends::verify::Verdict;
+use crate::backends::{LoadContext, LoadEvent, ModelInstance};
+use crate::cuda::driver::Fence;
+use crate::error::{Error, ErrorKind, Result};
+use crate::tensor::Tensors;
+
+/// How an engine is built, where the step before it does not do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// As the options say.
+    Wanted,
+    /// With the layers in f32 that lose most in f16.
+    SensitiveInSingle,
+    AllInSingle,
+    /// The same, one picture at a time.
+    OneByOne,
+}
+
+impl Step {
+    /// The steps for a model. Where the user chose a precision with fewer bits, there is one, and what differs is said only.
+    pub fn of(options: &BuildOptions, is_weakly_typed: bool, batch: usize) -> Vec<Step> {
+        let mut steps = vec![Step::Wanted];
+        if options.precision == Precision::Auto && is_weakly_typed {
+            steps.extend([Step::SensitiveInSingle, Step::AllInSingle]);
+        }
+        if batch > 1 && matches!(options.precision, Precision::Auto | Precision::Fp32) {
+            steps.push(Step::OneByOne);
+        }
+        steps
+    }
+
+    pub fn options(self, options: &BuildOptions, is_weakly_typed: bool) -> BuildOptions {
+        let precision = match self {
+            Step::AllInSingle | Step::OneByOne if is_weakly_typed => Precision::Fp32,
+            _ => options.precision,
+        };
+        let exact = if self == Step::SensitiveInSingle { ExactLayers::Sensitive } else { options.exact };
+        BuildOptions { precision, exact, ..options.clone() }
+    }
+
+    /// What it does, in a clause; nothing for the first one.
+    pub fn repair(self) -> Option<&'static str> {
+        match self {
+            Step::Wanted => None,
+            Step::SensitiveInSingle => Some("softmax, normalisations and reductions are in fp32"),
+            Step::AllInSingle => Some("all is in fp32"),
+            Step::OneByOne => Some("pictures are run one by one"),
+        }
+    }
+}
+
+/// Takes the first step whose model is right, or that is the last one where nothing else is tried. `make` builds and loads the
+/// model of a step, and says what was found out about it.
+///
+/// # Errors
+/// Of `make`; `Model`, where no step gives a model that is right.
+pub fn settle<M>(
+    steps: &[Step],
+    file: &str,
+    loading: &LoadContext,
+    mut make: impl FnMut(Step) -> Result<(M, Option<Verdict>)>,
+) -> Result<M> {
+    let mut first = None;
+    for (at, &step) in steps.iter().enumerate() {
+        let (model, verdict) = make(step)?;
+        let Some(verdict) = verdict else { return Ok(model) };
+        (loading.report)(LoadEvent::Verified(&verdict));
+        if verdict.passed() {
+            return Ok(model);
+        }
+        let what = format!("The engine of {file} computes something else than the model in {}", verdict.precision);
+        let wrong = Error::new(ErrorKind::Model, what).cause(&verdict);
+        match steps.get(at + 1).and_then(|next| next.repair()) {
+            Some(repair) => {
+                first.get_or_insert(verdict);
+                let next = format!("It is built again so that {repair}");
+                (loading.report)(LoadEvent::Warning(wrong.remedy(next)));
+            }
+            None if steps.len() == 1 => {
+                let remedy = "Set precision=auto, which repairs that where it can, or verify=off if it may be so";
+                (loading.report)(LoadEvent::Warning(wrong.remedy(remedy)));
+                return Ok(model);
+            }
+            None => {}
+        }
+    }
+    let what = format!("No engine of {file} computes what the model says");
+    let cause = first.map(|verdict| verdict.to_string()).unwrap_or_default();
+    let remedy = "Use backend=cpu, another release of TensorRT or another export; verify=off runs it all the same";
+    Err(Error::new(ErrorKind::Model, what).cause(cause).remedy(remedy))
+}
+
+/// A model that is right with one picture only.
+pub struct OneByOne(pub Box<dyn ModelInstance>);
+
+impl ModelInstance for OneByOne {
+    fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
+        let mut outputs = Vec::with_capacity(pictures.len());
+        for picture in pictures {
+            outputs.extend(self.0.run(std::slice::from_ref(picture))?);
+        }
+        Ok(outputs)
+    }
+
+    fn only_queues(&self) -> bool {
+        self.0.only_queues()
+    }
+
+    unsafe fn run_at(&mut self, picture: u64, outputs: &[u64], stream: Option<*mut c_void>) -> Result<Fence> {
+        // SAFETY: the caller promises the same.
+        unsafe { self.0.run_at(picture, outputs, stream) }
+    }
+
+    fn working_bytes(&self) -> u64 {
+        self.0.working_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    fn verdict(fault: Option<&str>) -> Verdict {
+        Verdict {
+            faults: fault.map(str::to_string).into_iter().collect(),
+            reference: Ok("the CPU".into()),
+            precision: "fp16".into(),
+            pictures: 4,
+            runs: 30,
+            largest_batch: 4,
+            outputs: Vec::new(),
+            results: None,
+            repair: None,
+            milliseconds: 1,
+        }
+    }
+
+    /// What is taken of those steps where the first so many are wrong, and what was said.
+    fn settled(steps: &[Step], wrong: usize) -> (Result<Step>, Vec<String>) {
+        let said = Mutex::default();
+        let report = |event: LoadEvent<'_>| match event {
+            LoadEvent::Warning(warning) => Vec::push(&mut said.lock().unwrap(), warning.message()),
+            LoadEvent::Verified(verdict) => said.lock().unwrap().push(format!("passed: {}", verdict.passed())),
+            LoadEvent::Progress(..) => {}
+        };
+        let cancelled = AtomicBool::new(false);
+        let loading = LoadContext { report: &report, cancelled: &cancelled, slots: None, contexts: 1 };
+        let mut made = 0;
+        let make = |step| {
+            made += 1;
+            Ok((step, Some(verdict((made <= wrong).then_some("output0 differs by 90 %")))))
+        };
+        let taken = settle(steps, "m.onnx", &loading, make);
+        (taken, said.into_inner().unwrap())
+    }
+
+    #[test]
+    fn the_first_step_that_is_right_is_taken_and_each_is_said() {
+        use Step::{AllInSingle, OneByOne, SensitiveInSingle, Wanted};
+        let steps = Step::of(&BuildOptions::default(), true, 4);
+        assert_eq!(steps, [Wanted, SensitiveInSingle, AllInSingle, OneByOne]);
+        for (wrong, expected) in steps.iter().enumerate() {
+            let (taken, said) = settled(&steps, wrong);
+            assert_eq!((taken.unwrap(), said.len()), (*expected, 2 * wrong + 1), "{said:?}");
+            assert_eq!(said.last().unwrap(), "passed: true");
+        }
+        let (taken, said) = settled(&steps, 4);
+        let error = taken.unwrap_err().message();
+        let begin = "No engine of m.onnx computes what the model says: output0 differs by 90 %. Use backend=cpu";
+        assert!(error.starts_with(begin), "{error}");
+        assert_eq!(
+            said[1],
+            "The engine of m.onnx computes something else than the model in fp16: output0 differs by 90 %. It is built again \
+             so that softmax, normalisations and reductions are in fp32."
+        );
+    }
+
+    #[test]
+    fn a_precision_that_was_chosen_is_kept_with_a_warning() {
+        for precision in [Precision::Fp16, Precision::Int8] {
+            let options = BuildOptions { precision, ..BuildOptions::default() };
+            let steps = Step::of(&options, true, 4);
+            assert_eq!(steps, [Step::Wanted]);
+            let (taken, said) = settled(&steps, 1);
+            assert_eq!(taken.unwrap(), Step::Wanted);
+            assert!(said[1].contains("differs by 90 %. Set precision=auto"), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn steps_are_other_engines() {
+        let options = BuildOptions::default();
+        let of = |step: Step, is_weak| {
+            let built = step.options(&options, is_weak);
+            (built.precision, built.exact)
+        };
+        assert_eq!(of(Step::Wanted, true), (Precision::Auto, ExactLayers::Head));
+        assert_eq!(of(Step::SensitiveInSingle, true), (Precision::Auto, ExactLayers::Sensitive));
+        assert_eq!(of(Step::AllInSingle, true).0, Precision::Fp32);
+        assert_eq!(of(Step::OneByOne, false).0, Precision::Auto, "types are those of the file");
+        assert_eq!(Step::of(&options, false, 1), [Step::Wanted]);
+        let single = BuildOptions { precision: Precision::Fp32, ..BuildOptions::default() };
+        assert_eq!(Step::of(&single, true, 8), [Step::Wanted, Step::OneByOne]);
+    }
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MPL-2.0
+//! `gst-trt verify`: whether a model's outputs are what its file says, wherever it runs.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use gsttrt_core::backends::verify::{Tolerance, VERIFY, Verdict, verify};
+use gsttrt_core::backends::{BackendPreference, LoadContext, LoadEvent, LoadRequest};
+use gsttrt_core::cuda::driver::Context;
+use gsttrt_core::options::OptionValue;
+use serde_json::{Value, json};
+
+use crate::failure::{Failure, Status};
+use crate::model_options::{backend_words, backends, check_file, parse_size, session_options};
+use crate::progress::Display;
+use crate::signals::Signals;
+use crate::terminal::print;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Pictures of our own go through the model where it will run, and through another backend on the CPU in 32-bit floats. Each \
+place of each size of a batch is tried, next to other pictures, and again and again. With another precision, batch size or \
+GPU it is another engine. Exit status 1 where the results are others.")]
+pub struct VerifyArgs {
+    /// The ONNX model or the TensorRT engine
+    model: PathBuf,
+    /// What runs the model [default: auto, the GPU if it can]
+    #[arg(long, value_name = "NAME", value_parser = backends())]
+    backend: Option<String>,
+    /// Maximum frames per run, as batch-size of trtinfer [default: as the model fixes it, else 1]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    batch_size: Option<u32>,
+    /// Width and height of the model's input, where the file leaves them open, as input-size of trtinfer
+    #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = parse_size)]
+    input_size: Option<(u32, u32)>,
+    /// The GPU, as CUDA counts them
+    #[arg(long, value_name = "INDEX", default_value_t = 0)]
+    cuda_device_id: u16,
+    /// Further properties of trtinfer, such as "precision=fp16"
+    #[arg(long, value_name = "PROPERTIES", default_value = "", hide_default_value = true)]
+    infer: String,
+    /// The verdict as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &VerifyArgs) -> Result<Status, Failure> {
+    check_file(&args.model)?;
+    let own: Vec<String> = args.input_size.map(|(w, h)| format!("input-size={w}x{h}")).into_iter().collect();
+    let (mut options, _) = session_options(&own, &[&args.infer])?;
+    options.options.set(&VERIFY, OptionValue::Choice("always"));
+    let signals = Signals::listen()?;
+    let word = backend_words().find(|word| args.backend.as_deref() == Some(word));
+    let backend = word.map_or(BackendPreference::Auto, BackendPreference::from);
+    let cuda = || Context::primary(args.cuda_device_id.into());
+    let batch = args.batch_size.unwrap_or(0) as usize;
+    let request = LoadRequest::new(&args.model, backend, options.input_size, batch, options.options, cuda)?;
+    let display = Display::default();
+    let seen = Mutex::new((display.task("verifying"), None));
+    let report = |event: LoadEvent<'_>| {
+        let mut seen = seen.lock().expect("nothing panics with it");
+        match event {
+            LoadEvent::Warning(warning) => seen.0.line(&format!("Warning: {}", warning.message())),
+            LoadEvent::Progress(step, percent) => {
+                seen.0.show(percent.map(|percent| f64::from(percent) / 100.0), || step.to_string());
+            }
+            LoadEvent::Verified(verdict) => seen.1 = Some(verdict.clone()),
+            // What later releases of the core may add.
+            _ => {}
+        }
+    };
+    let loading = LoadContext { report: &report, cancelled: signals.flag(), slots: None, contexts: 1 };
+    let loaded = request.load(&loading).and_then(|mut model| match request.backend.has(&VERIFY) {
+        true => Ok(None),
+        false => verify(&request, model.as_mut(), request.on_cpu(), &Tolerance::SINGLE, &loading).map(Some),
+    });
+    if let Some(signal) = signals.signal() {
+        return Ok(Status::Interrupted(signal));
+    }
+    let (bar, seen) = seen.into_inner().expect("nothing panics with it");
+    drop(bar);
+    // Of one that no engine can run, the verdict says more than the error.
+    let verdict = match (loaded, seen) {
+        (Ok(Some(found)), _) => found,
+        (_, Some(seen)) => seen,
+        (Err(error), None) => return Err(error.into()),
+        (Ok(None), None) => return Err(format!("{} could not be verified.", args.model.display()).into()),
+    };
+    let mut found = verdict.to_json();
+    found["model"] = json!(args.model.display().to_string());
+    found["backend"] = json!(request.backend.name());
+    match args.json {
+        true => print(&format!("{found:#}"))?,
+        false => print(&text(&verdict, &found))?,
+    }
+    match verdict.passed() {
+        true => Ok(Status::Done),
+        false => Err(format!("{} computes something else than its file says: {verdict}.", args.model.display()).into()),
+    }
+}
+
+fn text(verdict: &Verdict, found: &Value) -> String {
+    let word = |name: &str| found[name].as_str().unwrap_or_default().to_string();
+    let compared = match &verdict.reference {
+        Ok(reference) => format!("with {reference}: {} pictures", verdict.pictures),
+        Err(why) => format!("with itself only: {why}"),
+    };
+    let percent = |part: f32| format!("{:.3} %", 100.0 * part);
+    let mut lines = vec![
+        format!("model       {}", word("model")),
+        format!("runs on     {}, with the tolerance of {}", word("backend"), verdict.precision),
+        format!("compared    {compared}, {} runs of batches of 1 to {}", verdict.runs, verdict.largest_batch),
+    ];
+    for output in &verdict.outputs {
+        let error = output.error.map_or(String::new(), |error| format!("differs by {}, ", percent(error)));
+        lines.push(format!("{:<11} {error}from run to run by {}", output.name, percent(output.runs)));
+    }
+    if let Some((sought, same)) = verdict.results {
+        lines.push(format!("results     {same} of {sought} are the same"));
+    }
+    lines.extend(verdict.repair.iter().map(|repair| format!("repaired    {repair}")));
+    lines.extend(verdict.faults.iter().map(|fault| format!("wrong       {fault}")));
+    let word = if verdict.passed() { "right" } else { "wrong" };
+    lines.push(format!("verdict     {word}, in {:.1} s", verdict.milliseconds as f64 / 1000.0));
+    lines.join("\n")
+}
