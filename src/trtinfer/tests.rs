@@ -375,44 +375,47 @@ fn an_application_does_not_wait_while_an_engine_is_read() {
     stream.set_state(gst::State::Null);
 }
 
-/// There is no ONNX file to compare with; but its runs can be compared with each other.
+/// There is no ONNX file to compare with; but its runs can be compared with each other. The second time the verdict is known.
 #[test]
 fn an_engine_that_is_wrong_by_itself_is_told() {
     let Some(fakes) = held("an_engine_that_is_wrong_by_itself_is_told") else { return };
     fakes.hold(false);
-    let kinds = [None, Some("in picture 2 of"), Some("not finite"), Some("in the third run"), Some("in another run")];
+    let kinds = [None, Some("in picture 2 of"), Some("not finite"), Some("a later run"), Some("in another run")];
     for (kind, fault) in kinds.into_iter().enumerate() {
-        for verify in ["", "verify=off"] {
+        for (verify, is_tried) in [("auto", true), ("auto", false), ("always", true), ("off", false)] {
+            let case = format!("{kind}, {verify}");
             fakes.wrong(kind as c_long);
-            let stream = Stream::new(fakes, "num-buffers=4", &format!("batch-size=2 {verify}"));
+            let cache = fakes.folder.join(format!("cache-{kind}"));
+            let infer = format!("batch-size=2 verify={verify} engine-cache={}", cache.display());
+            let stream = Stream::new(fakes, "num-buffers=4", &infer);
             stream.set_state(gst::State::Playing);
             let (patience, bus) = (gst::ClockTime::try_from(HANG).unwrap(), stream.pipeline.bus().unwrap());
-            let wanted = [gst::MessageType::Eos, gst::MessageType::Error, gst::MessageType::Warning];
-            let mut warnings = Vec::new();
+            let (mut warnings, mut steps) = (Vec::new(), Vec::new());
             loop {
-                let message = bus.timed_pop_filtered(patience, &wanted).expect("it hangs");
+                let message = bus.timed_pop(patience).expect("it hangs");
                 match message.view() {
                     gst::MessageView::Warning(warning) => warnings.push(warning.error().to_string()),
+                    gst::MessageView::Progress(progress) => steps.push(progress.get().2.to_string()),
                     gst::MessageView::Eos(_) => break,
-                    _ => panic!("{message:?}"),
+                    gst::MessageView::Error(_) => panic!("{message:?}"),
+                    _ => {}
                 }
             }
+            assert_eq!(steps.iter().any(|step| step.contains("verifying the engine")), is_tried, "{case}: {steps:?}");
             warnings.retain(|warning| warning.contains("computes something else than the model"));
-            let verdict = stream.info().unwrap().get::<gst::Structure>("verified").ok();
-            match (verify, fault) {
-                ("", Some(fault)) => {
-                    assert!(warnings.len() == 1 && warnings[0].contains(fault), "{kind}: {warnings:?}");
-                    assert!(warnings[0].contains("verify=off"), "{kind}: {warnings:?}");
+            match fault.filter(|_| verify != "off") {
+                Some(fault) => {
+                    assert!(warnings.len() == 1 && warnings[0].contains(fault), "{case}: {warnings:?}");
+                    assert!(warnings[0].contains("verify=off"), "{case}: {warnings:?}");
                 }
-                _ => assert_eq!(warnings, [""; 0], "{kind}"),
+                None => assert_eq!(warnings, [""; 0], "{case}"),
             }
-            match &verdict {
-                Some(verdict) => {
-                    assert_eq!(verdict.get::<bool>("passed").unwrap(), fault.is_none(), "{kind}: {verdict:?}");
-                    assert!(verdict.get::<&str>("not-compared").unwrap().contains("engine"), "{verdict:?}");
-                    assert_eq!(verdict.get::<u32>("largest-batch").unwrap(), 2);
-                }
-                None => assert_eq!(verify, "verify=off"),
+            let verdict = stream.info().unwrap().get::<gst::Structure>("verified").ok();
+            assert_eq!(verdict.is_some(), verify != "off", "{case}");
+            if let Some(verdict) = verdict {
+                assert_eq!(verdict.get::<bool>("passed").unwrap(), fault.is_none(), "{case}: {verdict:?}");
+                assert!(verdict.get::<&str>("not-compared").unwrap().contains("engine"), "{verdict:?}");
+                assert_eq!(verdict.get::<u32>("largest-batch").unwrap(), 2);
             }
             stream.set_state(gst::State::Null);
         }

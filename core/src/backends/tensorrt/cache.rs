@@ -174,7 +174,7 @@ pub struct EngineFile {
 
 impl EngineFile {
     pub fn new(bytes: Vec<u8>) -> Self {
-        let sha256 = hex(Sha256::new_with_prefix(&bytes));
+        let sha256 = sha256(&bytes);
         EngineFile { bytes, sha256 }
     }
 }
@@ -237,21 +237,15 @@ impl Cache {
         }
     }
 
-    /// What was found out about an engine of this key with that SHA-256, if anything.
-    pub fn verdict(&self, key: &Key, sha256: &str) -> Option<Verdict> {
-        let text = read(&self.path(key, "verdict"), MAX_LABEL).ok()?;
-        let value: Value = serde_json::from_slice(&text).ok()?;
-        let is_of_it = value["engine"] == sha256 && value["version"] == VERDICT_VERSION;
-        is_of_it.then(|| Verdict::from_json(&value["verdict"]))?
+    /// Where the verdict on an engine of this key is, by the engine's SHA-256.
+    pub fn verdict(&self, key: &Key, sha256: &str) -> VerdictFile {
+        VerdictFile { path: self.path(key, "verdict"), engine: sha256.into() }
     }
 
-    /// Keeps it for the next time.
-    ///
-    /// # Errors
-    /// No reason not to use the engine: it is only verified again.
-    pub fn keep_verdict(&self, key: &Key, sha256: &str, verdict: &Verdict) -> io::Result<()> {
-        let value = json!({"version": VERDICT_VERSION, "engine": sha256, "verdict": verdict.to_json()});
-        write(&self.path(key, "verdict"), value.to_string().as_bytes())
+    /// The same of an engine that came as a file, on that GPU with that library.
+    pub fn verdict_of_file(&self, sha256: &str, library: &str, gpu: &str) -> VerdictFile {
+        let hash = hex(Sha256::new_with_prefix(format!("{sha256}\n{library}\n{gpu}")));
+        VerdictFile { path: self.folder.join(format!("engine-{}.verdict", &hash[..16])), engine: sha256.into() }
     }
 
     /// TensorRT's measurements for a library and a GPU, as [`Key`] writes them.
@@ -367,6 +361,29 @@ impl BuildLock {
             })?;
         self.cache.remove_former(&self.key);
         Ok(())
+    }
+}
+
+/// What was found out about an engine.
+pub struct VerdictFile {
+    path: PathBuf,
+    /// Its SHA-256: another one of the same name has no verdict.
+    engine: String,
+}
+
+impl VerdictFile {
+    /// If there is one, of this version, and whole.
+    pub fn load(&self) -> Option<Verdict> {
+        let value: Value = serde_json::from_slice(&read(&self.path, MAX_LABEL).ok()?).ok()?;
+        let is_of_it = value["engine"] == self.engine.as_str() && value["version"] == VERDICT_VERSION;
+        is_of_it.then(|| Verdict::from_json(&value["verdict"]))?
+    }
+
+    /// # Errors
+    /// No reason not to use the engine: it is only verified again.
+    pub fn save(&self, verdict: &Verdict) -> io::Result<()> {
+        let value = json!({"version": VERDICT_VERSION, "engine": self.engine, "verdict": verdict.to_json()});
+        write(&self.path, value.to_string().as_bytes())
     }
 }
 
@@ -520,6 +537,11 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
             Err(error)
         }
     }
+}
+
+/// Of all bytes, in hexadecimal digits.
+pub(super) fn sha256(bytes: &[u8]) -> String {
+    hex(Sha256::new_with_prefix(bytes))
 }
 
 pub(super) fn hex(hash: Sha256) -> String {

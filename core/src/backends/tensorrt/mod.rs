@@ -22,7 +22,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use self::builder::{BuildOptions, Precision, Shape};
-use self::cache::{Cache, EngineFile, Key, Lookup};
+use self::cache::{Cache, EngineFile, Lookup, VerdictFile};
 use self::engine::{Engine, RuntimeOptions, TensorBinding};
 use self::executor::TrtExecutor;
 use self::header::Header;
@@ -76,15 +76,17 @@ impl Backend for TensorRt {
     fn describe(&self, file: &ModelFile, options: &Options, cuda: Option<&Context>) -> Result<Arc<dyn OpenedModel>> {
         let options = TrtOptions::from(options);
         let library = library_for(file, &options)?;
-        let (info, engine) = if file.is_engine() {
+        let (info, engine, sha256) = if file.is_engine() {
             let cuda = cuda.expect("a backend on a GPU is given its context");
+            let is_verified = options.verification != Verification::Off;
+            let sha256 = is_verified.then(|| file.contents().map(|file| cache::sha256(file.bytes()))).transpose()?;
             let (info, engine) = load_engine(file, library, &options, cuda)?;
             file.release(); // the engine has all of it
-            (info, Some(engine))
+            (info, Some(engine), sha256)
         } else {
-            (ModelInfo::of_onnx(&*file.contents()?)?, None)
+            (ModelInfo::of_onnx(&*file.contents()?)?, None, None)
         };
-        Ok(Arc::new(TrtModel { info: Arc::new(info), library, options, engine }))
+        Ok(Arc::new(TrtModel { info: Arc::new(info), library, options, engine, sha256 }))
     }
 
     fn loads_to_describe(&self, file: &ModelFile) -> bool {
@@ -103,6 +105,8 @@ struct TrtModel {
     library: &'static Library,
     options: TrtOptions,
     engine: Option<Arc<Engine>>,
+    /// Of that file, where its verdict is looked for.
+    sha256: Option<String>,
 }
 
 impl OpenedModel for TrtModel {
@@ -122,7 +126,8 @@ impl OpenedModel for TrtModel {
         let cuda = request.cuda.as_ref().expect("a backend on a GPU is given its context");
         match &self.engine {
             Some(engine) => {
-                let entry = LoadedEngine { engine: engine.clone(), kept: None };
+                let verdict = self.verdict_file(cuda)?;
+                let entry = LoadedEngine { engine: engine.clone(), verdict };
                 let verdict = self.verdict(&entry, request, &self.options.build, cuda, loading)?;
                 // Nothing can be built instead: the file is an engine.
                 let file = self.info.path.display().to_string();
@@ -172,22 +177,10 @@ pub fn load_engine(
     Ok((model, engine))
 }
 
-/// An engine, and where a verdict on it is kept.
+/// An engine, and where the verdict on it is kept, if it can be.
 struct LoadedEngine {
     engine: Arc<Engine>,
-    kept: Option<(Cache, Key, String)>,
-}
-
-impl LoadedEngine {
-    fn verdict(&self) -> Option<Verdict> {
-        self.kept.as_ref().and_then(|(cache, key, sha256)| cache.verdict(key, sha256))
-    }
-
-    fn keep(&self, verdict: &Verdict) {
-        if let Some((cache, key, sha256)) = &self.kept {
-            let _ = cache.keep_verdict(key, sha256, verdict); // it is only verified again
-        }
-    }
+    verdict: Option<VerdictFile>,
 }
 
 impl TrtModel {
@@ -240,6 +233,14 @@ impl TrtModel {
         repair::settle(&steps, &self.info.path.display().to_string(), loading, make)
     }
 
+    /// Where the verdict on the engine is that came as a file.
+    fn verdict_file(&self, cuda: &Context) -> Result<Option<VerdictFile>> {
+        let (Ok(cache), Some(sha256)) = (Cache::open(self.options.cache.as_deref()), &self.sha256) else {
+            return Ok(None);
+        };
+        Ok(Some(cache.verdict_of_file(sha256, &self.library.name(), &gpu_name(cuda)?)))
+    }
+
     /// What is known of an engine, or what its runs show now. Nothing where it is not wanted, or cannot be found out.
     fn verdict(
         &self,
@@ -251,7 +252,7 @@ impl TrtModel {
     ) -> Result<Option<Verdict>> {
         match self.options.verification {
             Verification::Off => return Ok(None),
-            Verification::Auto => match entry.verdict() {
+            Verification::Auto => match entry.verdict.as_ref().and_then(VerdictFile::load) {
                 None => {}
                 known => return Ok(known),
             },
@@ -264,7 +265,9 @@ impl TrtModel {
         );
         match tried {
             Ok(verdict) => {
-                entry.keep(&verdict);
+                if let Some(file) = &entry.verdict {
+                    let _ = file.save(&verdict); // it is only verified again
+                }
                 Ok(Some(verdict))
             }
             Err(error) if loading.is_cancelled() => Err(error),
@@ -301,8 +304,7 @@ impl TrtModel {
         let LoadRequest { spec, batch, .. } = request;
         let onnx = Onnx::from(request.file.contents()?);
         let build = BuildOptions { shapes: shapes(model, spec, *batch)?, ..build.clone() };
-        let (major, minor) = cuda.compute_capability()?;
-        let gpu = format!("{}, compute capability {major}.{minor}", cuda.device_name()?);
+        let gpu = gpu_name(cuda)?;
         let key = build.key(library, &onnx, &gpu, loading.cancelled)?;
         let cache =
             Cache::open(options.cache.as_deref()).map_err(|error| (loading.report)(LoadEvent::Warning(error))).ok();
@@ -311,7 +313,7 @@ impl TrtModel {
         let find = |cache: &Cache| cache.find(&key, loading.cancelled, waiting);
         let entry = |engine, file: &EngineFile| LoadedEngine {
             engine,
-            kept: cache.as_ref().map(|cache| (cache.clone(), key.clone(), file.sha256.clone())),
+            verdict: cache.as_ref().map(|cache| cache.verdict(&key, &file.sha256)),
         };
         let slot = match cache.as_ref().map(|cache| Ok((cache, find(cache)?))).transpose()? {
             Some((cache, Lookup::Hit(file))) => match load(&file, model, library, options, cuda) {
@@ -384,6 +386,12 @@ fn engine_in_use(
     static LOADED: InUse<Source, Engine> = InUse::new();
     let source = (ptr::from_ref(library) as usize, cuda.raw() as usize, options, file.sha256.clone());
     LOADED.get(source, || Engine::load(cuda, library, &file.bytes, &Header::read(&file.bytes)?, &options))
+}
+
+/// As in [`cache::Key::gpu`].
+fn gpu_name(cuda: &Context) -> Result<String> {
+    let (major, minor) = cuda.compute_capability()?;
+    Ok(format!("{}, compute capability {major}.{minor}", cuda.device_name()?))
 }
 
 /// The dimensions of all inputs that the file leaves open, fastest where batches are full.

@@ -425,3 +425,40 @@ fn timing_is_kept_for_each_library_and_gpu() {
     fs::write(&file, b"short").unwrap();
     assert_eq!(timing.load(), None);
 }
+
+fn verdict(pictures: usize) -> Verdict {
+    Verdict {
+        faults: Vec::new(),
+        reference: Ok("the CPU (rten)".into()),
+        precision: "fp16".into(),
+        pictures,
+        runs: 30,
+        largest_batch: 4,
+        outputs: Vec::new(),
+        results: Some((200, 199)),
+        repair: None,
+        milliseconds: 900,
+    }
+}
+
+#[test]
+fn a_verdict_is_kept_for_one_engine_and_goes_with_it() {
+    let folder = Folder::new("verdict");
+    let cache = folder.cache();
+    let engine = EngineFile::new(b"an engine".to_vec());
+    miss(&cache, &key()).store(&engine).unwrap();
+    let kept = cache.verdict(&key(), &engine.sha256);
+    assert_eq!(kept.load(), None);
+    kept.save(&verdict(4)).unwrap();
+    assert_eq!((kept.load(), mode(&folder.file("verdict"))), (Some(verdict(4)), 0o600));
+    assert_eq!(cache.verdict(&key(), &EngineFile::new(b"another".to_vec()).sha256).load(), None);
+    fs::write(folder.file("verdict"), "{").unwrap();
+    assert_eq!(kept.load(), None, "damaged");
+    kept.save(&verdict(4)).unwrap();
+    cache.forget(&key());
+    assert_eq!(kept.load(), None);
+
+    let of_file = |gpu: &str| cache.verdict_of_file(&engine.sha256, "TensorRT 8.6.0", gpu);
+    of_file("one").save(&verdict(2)).unwrap();
+    assert_eq!([of_file("one").load(), of_file("other").load()], [Some(verdict(2)), None]);
+}
