@@ -103,9 +103,12 @@ const char *gst_trt_session_backend (GstTrtSession *session);
 /* Why backend=auto did not select TensorRT; NULL if it did, if a backend was named, and on errors. Valid until the session is closed. */
 const char *gst_trt_session_reason (GstTrtSession *session);
 
-/* What is to be told of a model that runs all the same, such as an option without effect, or after the first detection, that its layout
- * is guessed. index counts from 0, and NULL is behind the last one. Valid until the session is closed. */
+/* Options without effect: where the model runs, and after the first detection on what the model gives. index counts from 0, and NULL is
+ * behind the last one. Valid until the session is closed. */
 const char *gst_trt_session_warning (GstTrtSession *session, size_t index);
+
+/* The same of what is guessed of the model because its file does not say it, such as its layout, after the first detection. */
+const char *gst_trt_session_note (GstTrtSession *session, size_t index);
 
 /* Pictures that are run at once, at most: the option batch-size, or as many as the model fixes, or 1. 0 on errors. */
 size_t gst_trt_session_batch_size (GstTrtSession *session);

@@ -5,7 +5,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use gsttrt_core::error::Result;
+use gsttrt_core::error::{Error, Result};
 use gsttrt_core::postprocess::read_labels;
 use gsttrt_core::session::{Detections, Detector, Session, parse_options};
 use gsttrt_core::tensor::Tensor;
@@ -28,13 +28,27 @@ pub(crate) struct Open {
     backend: CString,
     reason: Option<CString>,
     batch_size: usize,
-    /// Those that were asked for; more may come, and each stays where it is.
-    warnings: Mutex<Vec<CString>>,
+    warnings: Told,
+    notes: Told,
     /// The names of all classes, by id; empty if they have none.
     class_labels: Vec<CString>,
     /// Handles of tensors: the input and then the outputs.
     tensors: Vec<usize>,
     detector: Mutex<Detector>,
+}
+
+/// Texts that were asked for; more may come, and each stays where it is.
+#[derive(Default)]
+struct Told(Mutex<Vec<CString>>);
+
+impl Told {
+    /// The text with that number of all that there are now.
+    fn get(&self, all: &[Error], index: usize) -> Option<*const c_char> {
+        let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = texts.len();
+        texts.extend(all[known..].iter().map(|each| c_string(&each.message())));
+        texts.get(index).map(|text| text.as_ptr())
+    }
 }
 
 impl Open {
@@ -44,7 +58,8 @@ impl Open {
             backend: c_string(session.backend()),
             reason: session.reason().map(c_string),
             batch_size: session.batch_size(),
-            warnings: Mutex::default(),
+            warnings: Told::default(),
+            notes: Told::default(),
             class_labels: labels.iter().map(|label| c_string(label)).collect(),
             tensors: std::iter::once(session.input()).chain(session.outputs()).map(info).collect(),
             detector: Mutex::new(detector(session)),
@@ -187,13 +202,19 @@ pub extern "C" fn gst_trt_session_reason(session: *mut GstTrtSession) -> *const 
 pub extern "C" fn gst_trt_session_warning(session: *mut GstTrtSession, index: usize) -> *const c_char {
     let warning = || {
         let open = SESSIONS.find(session)?;
-        let detector = open.detector();
-        let mut texts = open.warnings.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = texts.len();
-        texts.extend(detector.session().warnings()[known..].iter().map(|warning| c_string(&warning.message())));
-        Ok(texts.get(index).map(|text| text.as_ptr()))
+        Ok(open.warnings.get(open.detector().session().warnings(), index))
     };
     contained(warning).ok().flatten().unwrap_or(ptr::null())
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_session_note(session: *mut GstTrtSession, index: usize) -> *const c_char {
+    let note = || {
+        let open = SESSIONS.find(session)?;
+        Ok(open.notes.get(open.detector().session().notes(), index))
+    };
+    contained(note).ok().flatten().unwrap_or(ptr::null())
 }
 
 /// See `gsttrt.h`.

@@ -53,6 +53,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "session_backend": (c_char_p, c_void_p),
     "session_reason": (c_char_p, c_void_p),
     "session_warning": (c_char_p, c_void_p, c_size_t),
+    "session_note": (c_char_p, c_void_p, c_size_t),
     "session_batch_size": (c_size_t, c_void_p),
     "session_class_count": (c_size_t, c_void_p),
     "session_class_label": (c_char_p, c_void_p, c_uint32),
@@ -224,10 +225,10 @@ def warn(text: str) -> None:
     warnings.warn(text, stacklevel=level)
 
 
-def told(session: c_void_p, first: int = 0) -> list[str]:
-    """What is to be told of a model that runs all the same, from the one with that number on."""
-    found = (library.session_warning(session, index) for index in itertools.count(first))
-    return [renamed(text.decode()) for text in itertools.takewhile(lambda text: text is not None, found)]
+def told(of: Callable[[c_void_p, int], bytes | None], session: c_void_p) -> list[str]:
+    """What is to be told of a model that runs all the same."""
+    found = (of(session, index) for index in itertools.count())
+    return [renamed(text.decode()) for text in itertools.takewhile(lambda text: text is not None, found) if text]
 
 
 def texts(options: Mapping[str, Option | None]) -> Any:

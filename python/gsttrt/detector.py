@@ -82,8 +82,8 @@ class Detector:
     options: any other option of trtinfer and trtnms, with _ for -, such as max_detections=10, class_thresholds={"car": 0.5},
         precision="fp16", execution_providers="openvino", threads=4.
 
-    What is wrong with model and options is raised here: the model runs once on a black image. An option that has no effect where the model
-    runs is a warning, such as precision on the CPU.
+    What is wrong with model and options is raised here: the model runs once on a black image. An option without effect is a warning,
+    such as precision on the CPU or top_k of a model that is no classifier.
 
     A detector may be used by several threads; they take turns. To run in parallel, make a detector for each.
     """
@@ -120,11 +120,10 @@ class Detector:
         self._names = {index: library.session_class_label(session, index).decode() for index in range(count)}
         self._input_shape = dimensions(library.session_input(session))
         self._batch_size: int = library.session_batch_size(session)
-        without_effect = told(session)
-        for text in without_effect:
-            warn(text)
         self._try()
-        self._notes = told(session, len(without_effect))
+        for text in told(library.session_warning, session):
+            warn(text)
+        self._notes = told(library.session_note, session)
         for text in self._notes:
             LOG.info(text)
 

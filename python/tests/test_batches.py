@@ -174,6 +174,20 @@ def test_options_without_effect_are_warnings(tmp_path):
             make(model("shapes-cls"), backend="rten", threads=1, batch_size=1, precision="auto")
         with pytest.raises(gsttrt.SettingsError, match="cuda_graph=on needs TensorRT"):
             make(model("shapes-cls"), backend="rten", cuda_graph="on")
+    for name, options, without in [
+        ("shapes", {"top_k": 3}, "top_k has no effect: .* top_k is for classifiers. Leave it unset"),
+        ("shapes", {"mask_output": "map", "class_scores": "logits"}, "mask_output, class_scores have no effect: .*Leave them unset"),
+        ("shapes-cls", {"iou_threshold": 0.7}, "iou_threshold has no effect: .* boxes repeat each other"),
+        ("rooms-depth", {"score_threshold": 0.5}, "score_threshold has no effect: .* give scores"),
+    ]:
+        with pytest.warns(UserWarning, match=without) as told:
+            detector = gsttrt.Detector(model(name), backend="rten", **options)
+        assert len(told) == 1 and told[0].filename == __file__ and not any("no effect" in note for note in detector.notes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gsttrt.Detector(model("shapes"), backend="rten", top_k=5, iou_threshold=0.3, max_detections=3, class_agnostic=True)
+        gsttrt.Detector(model("shapes-seg"), backend="rten", mask_output="map")
+        gsttrt.Detector(model("shapes-cls"), backend="rten", top_k=1, score_threshold=0.5, class_scores="logits")
     with pytest.warns(UserWarning, match="upload has no effect") as told:
         gsttrt.detect(clip("sample"), model("shapes-cls"), backend="rten", upload="mapped")
     assert told[0].filename == __file__, "the line that asked for it"

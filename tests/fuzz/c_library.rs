@@ -239,6 +239,7 @@ fn calls_of_the_c_library() {
                 check_text(gst_trt_session_backend(session));
                 check_text(gst_trt_session_reason(session));
                 check_text(gst_trt_session_warning(session, random.one_of(&INDICES)));
+                check_text(gst_trt_session_note(session, random.one_of(&INDICES)));
                 gst_trt_session_batch_size(session);
                 check_text(gst_trt_session_class_label(session, random.one_of(&SIDES)));
                 let tensor = gst_trt_session_output(session, random.one_of(&INDICES));

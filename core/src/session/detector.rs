@@ -5,9 +5,9 @@ use std::ffi::c_void;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{PostprocessOptions, Session, SessionOptions};
+use super::{PostprocessOptions, Session, SessionOptions, tell};
 use crate::cuda::driver::Context;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::image::device::DevicePlanes;
 use crate::image::frame::{Colorimetry, Frame, PixelFormat};
 use crate::image::geometry::{BBox, Letterbox};
@@ -448,14 +448,16 @@ impl Detector {
             Some(made) => made,
             None => {
                 let made = Postprocessor::new(self.options.clone(), &model, outputs, letterbox)?;
-                let hints: Vec<Error> = made.hints(&self.session.request.spec.transform).collect();
-                self.session.warn(hints);
+                let hints = made.hints(&self.session.request.spec.transform);
+                tell(&mut self.session.notes, hints);
+                tell(&mut self.session.warnings, made.without_effect(false));
                 made
             }
         };
         let processor = self.postprocessor.insert(processor);
         if *processor.options() != self.options {
             processor.adjust(self.options.clone())?;
+            tell(&mut self.session.warnings, processor.without_effect(false));
         }
         processor.find(outputs, letterbox)?;
         Ok(self.last().expect("just found"))

@@ -107,6 +107,7 @@ pub struct Session {
     wishes: InputWishes,
     outputs: Vec<TensorDesc>,
     warnings: Vec<Error>,
+    notes: Vec<Error>,
     pool: Pool,
     /// Memory for inputs of a model on a GPU.
     device: Option<DevicePool>,
@@ -202,6 +203,7 @@ impl Session {
             wishes,
             outputs,
             warnings: Vec::new(),
+            notes: Vec::new(),
             pool: Pool::default(),
             device,
             upload,
@@ -253,18 +255,14 @@ impl Session {
         self.request.batch
     }
 
-    /// Warnings of [`Session::open`], such as of options without effect; and of a [`Detector`], what is guessed of its model.
+    /// Options without effect: where the model runs, and after the first frame of a [`Detector`] on what the model gives.
     pub fn warnings(&self) -> &[Error] {
         &self.warnings
     }
 
-    /// Takes over what is to be told once.
-    fn warn(&mut self, warnings: impl IntoIterator<Item = Error>) {
-        for warning in warnings {
-            if !self.warnings.contains(&warning) {
-                self.warnings.push(warning);
-            }
-        }
+    /// What is guessed of the model because its file does not say it, after the first frame of a [`Detector`].
+    pub fn notes(&self) -> &[Error] {
+        &self.notes
     }
 
     /// Name, type and dimensions of the picture's tensor. No dimension is dynamic.
@@ -422,6 +420,15 @@ impl Session {
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Session({} on {}: {})", self.model().path.display(), self.backend(), self.request.spec)
+    }
+}
+
+/// Takes over what is to be told once.
+fn tell(told: &mut Vec<Error>, more: impl IntoIterator<Item = Error>) {
+    for each in more {
+        if !told.contains(&each) {
+            told.push(each);
+        }
     }
 }
 
