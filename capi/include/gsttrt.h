@@ -113,6 +113,10 @@ const char *gst_trt_session_note (GstTrtSession *session, size_t index);
 /* Pictures that are run at once, at most: the option batch-size, or as many as the model fixes, or 1. 0 on errors. */
 size_t gst_trt_session_batch_size (GstTrtSession *session);
 
+/* The size of the model's input for frames of that width and height: frames with the same one can be run together. */
+GstTrtStatus gst_trt_session_input_size (GstTrtSession *session, uint32_t width, uint32_t height, uint32_t *input_width,
+                                         uint32_t *input_height);
+
 /* The number of classes with names, in the model file or the option label-file; 0 on errors too. */
 size_t gst_trt_session_class_count (GstTrtSession *session);
 

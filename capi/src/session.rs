@@ -224,6 +224,29 @@ pub extern "C" fn gst_trt_session_batch_size(session: *mut GstTrtSession) -> usi
 }
 
 /// See `gsttrt.h`.
+///
+/// # Safety
+/// As `gsttrt.h` says of the arguments.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gst_trt_session_input_size(
+    session: *mut GstTrtSession,
+    width: u32,
+    height: u32,
+    input_width: *mut u32,
+    input_height: *mut u32,
+) -> c_int {
+    done(contained(|| {
+        let open = SESSIONS.find(session)?;
+        let (width, height) = open.detector().input_size_for((width as usize, height as usize));
+        // SAFETY: the caller gives room for each.
+        unsafe {
+            give("input_width", input_width, width as u32)?;
+            give("input_height", input_height, height as u32)
+        }
+    }))
+}
+
+/// See `gsttrt.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn gst_trt_session_class_count(session: *mut GstTrtSession) -> usize {
     contained(|| Ok(SESSIONS.find(session)?.class_labels.len())).unwrap_or(0)

@@ -4,16 +4,16 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 import logging
 import os
 import re
-from ctypes import POINTER, c_void_p
+from ctypes import POINTER, c_uint32, c_void_p
 from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Sequence, cast, overload
 
 import numpy
 
 from . import _images
+from ._batches import WrongImage, in_batches
 from ._library import Frame, Handle, Option, library, named_as_in_python, texts, told, warn
 from .errors import Error, InputError, NotFoundError, SettingsError
 from .result import Result
@@ -199,8 +199,9 @@ class Detector:
         >>> for path, result in zip(paths, detector.batch(paths)):
         ...     print(path, result.names)
 
-        images: a list, an array (n, height, width, 3), or anything else that gives images, such as a generator. No more of them are read
-            than are run at once: batch_size, of those that come to the same size of the model's input.
+        images: a list, an array (n, height, width, 3), or anything else that gives images, such as a generator. They are run batch_size
+            at once, of those that come to the same size of the model's input, and no more are read than that needs: batch_size, or up
+            to four times as many where these sizes differ.
         color: as of detector(image).
 
         An image that cannot be used is an error that names it, after the results of those before it.
@@ -209,29 +210,22 @@ class Detector:
         return self._in_batches(_images.several(images), color, self._batch_size)
 
     def _in_batches(self, images: Iterator[Any], color: str, size: int) -> Iterator[Result]:
-        first, failed = 0, None
-        while failed is None:
-            read: list[_images.Image] = []
-            try:
-                for given in itertools.islice(images, size):
-                    read.append(self._read(given, color, first + len(read)))
-            except Exception as error:  # of an image, or of what gives them: first come the results of those before
-                failed = error
-            if not read:
-                break
-            # Those on the GPU are ready on streams, of which a call knows one.
-            for _, group in itertools.groupby(read, lambda image: (image.is_on_gpu, image.stream)):
-                together = list(group)
-                yield from self._run(together, first)
-                first += len(together)
-        if failed is not None:
-            raise failed
+        read = (self._read(given, color, index) for index, given in enumerate(images))
+        return in_batches(read, size, self._kind, self._run)
 
     def _read(self, given: Any, color: str, index: int) -> _images.Image:
         try:
             return _images.read_one(given, color)
         except Error as error:
             raise type(error)(f"images[{index}]: {error}") from error
+
+    def _kind(self, image: _images.Image) -> tuple[object, ...]:
+        """What images that are run together have in common."""
+        width, height = c_uint32(), c_uint32()
+        arguments = (self._session.value, image.width, image.height, ctypes.byref(width), ctypes.byref(height))
+        library.check(library.session_input_size(*arguments))
+        # Those on the GPU are ready on streams, of which a call knows one.
+        return width.value, height.value, image.is_on_gpu, image.stream
 
     def _run_one(self, image: _images.Image) -> Result:
         frame, found = image.frame(), c_void_p()
@@ -243,8 +237,8 @@ class Detector:
         library.check(status)
         return Result(Handle(found, library.results_free), image)
 
-    def _run(self, images: list[_images.Image], first: int) -> Iterator[Result]:
-        """Images that are all on the host, or on one stream of the GPU; the number of the first one is for errors."""
+    def _run(self, images: list[_images.Image]) -> list[Result]:
+        """Images that are all on the host, or on one stream of the GPU."""
         frames, found = [image.frame() for image in images], (c_void_p * len(images))()
         pointers = (POINTER(Frame) * len(images))(*(ctypes.pointer(frame) for frame in frames))
         arguments = (self._session.value, pointers, len(images))
@@ -255,15 +249,10 @@ class Detector:
         try:
             library.check(status)
         except Error as error:
-            wrong = OF_FRAME.match(str(error))
-            if wrong is None:
-                raise
-            before, cause = int(wrong[1]), str(error)[wrong.end() :]
-            if before:
-                yield from self._run(images[:before], first)
-            raise type(error)(f"images[{first + before}]: {cause}") from None
-        # All of them now: they belong to no one else.
-        yield from [Result(Handle(c_void_p(value), library.results_free), image) for value, image in zip(found, images)]
+            if wrong := OF_FRAME.match(str(error)):
+                raise WrongImage(int(wrong[1]), type(error), str(error)[wrong.end() :]) from None
+            raise
+        return [Result(Handle(c_void_p(value), library.results_free), image) for value, image in zip(found, images)]
 
     def close(self) -> None:
         """Frees the model. Its results stay valid."""

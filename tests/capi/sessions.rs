@@ -154,6 +154,10 @@ fn frames_of_a_list_have_results_in_their_order() {
     let model = brightness("n").metadata("end2end", "True").save(&scratch("capi-list").join("n.onnx"));
     let session = open(&model, &["backend=rten", "batch-size=2", "score-threshold=0"]).unwrap();
     assert_eq!(gst_trt_session_batch_size(session), 2);
+    let (mut width, mut height) = (0, 0);
+    assert_eq!(unsafe { gst_trt_session_input_size(session, 640, 360, &mut width, &mut height) }, 0);
+    assert_eq!((width, height), (64, 64), "of a file with one size");
+    assert_eq!(unsafe { gst_trt_session_input_size(session, 640, 360, &mut width, ptr::null_mut()) }, 7);
     let levels = [10u8, 250, 90, 30, 170];
     let pixels = levels.map(|level| vec![level; SIDE * SIDE * 3]);
     let frames = pixels.each_ref().map(|pixels| frame(pixels));
