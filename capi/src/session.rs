@@ -15,6 +15,7 @@ use crate::frame::GstTrtFrame;
 use crate::handles::Handles;
 use crate::input;
 use crate::memory::{array, give, room, text};
+use crate::process;
 use crate::results::{GstTrtResults, RESULTS, Results};
 use crate::tensor::{GstTrtTensorInfo, TENSORS, TensorInfo};
 
@@ -67,8 +68,12 @@ impl Open {
     }
 
     /// Locks the detector for this thread.
-    pub fn detector(&self) -> MutexGuard<'_, Detector> {
-        self.detector.lock().unwrap_or_else(PoisonError::into_inner)
+    ///
+    /// # Errors
+    /// `Library`, in a process that was forked since.
+    pub fn detector(&self) -> Result<MutexGuard<'_, Detector>> {
+        process::check()?;
+        Ok(self.detector.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn output_count(&self) -> usize {
@@ -101,7 +106,7 @@ pub(crate) unsafe fn detect(
         // SAFETY: `results` is NULL, which `room` refuses, or room for as many pointers.
         let results = unsafe { room("results", results, count) }?;
         let open = SESSIONS.find(session)?;
-        let mut detector = open.detector();
+        let mut detector = open.detector()?;
         detector.session().model().check_task()?;
         let mut found: Vec<Option<Results>> = std::iter::repeat_with(|| None).take(count).collect();
         detect(&mut detector, &mut |index, detections| found[index] = Some(Results::new(detections)))?;
@@ -159,6 +164,7 @@ pub unsafe extern "C" fn gst_trt_session_open(
         // and the texts are not used later.
         unsafe {
             give("session", session, ptr::null_mut())?;
+            process::check()?;
             let model = text("model", model)?;
             let mut texts = Vec::new();
             while !options.is_null() && !(*options.add(texts.len())).is_null() {
@@ -167,6 +173,7 @@ pub unsafe extern "C" fn gst_trt_session_open(
             let (options, postprocess) = parse_options(texts)?;
             let file = postprocess.label_file.as_deref().map(read_labels).transpose()?;
             let opened = Session::open(model, &options)?;
+            process::has_loaded();
             let labels = file.unwrap_or_else(|| opened.model().labels.clone());
             let opened = Open::new(opened, &labels, |session| Detector::unchecked(session, postprocess));
             give("session", session, SESSIONS.add(opened))
@@ -178,6 +185,7 @@ pub unsafe extern "C" fn gst_trt_session_open(
 #[unsafe(no_mangle)]
 pub extern "C" fn gst_trt_session_close(session: *mut GstTrtSession) {
     let _ = contained(|| {
+        process::check()?; // a fork has no threads that could end
         let closed = SESSIONS.remove(session);
         drop(closed); // without the lock, because it may take long
         Ok(())
@@ -202,7 +210,7 @@ pub extern "C" fn gst_trt_session_reason(session: *mut GstTrtSession) -> *const 
 pub extern "C" fn gst_trt_session_warning(session: *mut GstTrtSession, index: usize) -> *const c_char {
     let warning = || {
         let open = SESSIONS.find(session)?;
-        Ok(open.warnings.get(open.detector().session().warnings(), index))
+        Ok(open.warnings.get(open.detector()?.session().warnings(), index))
     };
     contained(warning).ok().flatten().unwrap_or(ptr::null())
 }
@@ -212,7 +220,7 @@ pub extern "C" fn gst_trt_session_warning(session: *mut GstTrtSession, index: us
 pub extern "C" fn gst_trt_session_note(session: *mut GstTrtSession, index: usize) -> *const c_char {
     let note = || {
         let open = SESSIONS.find(session)?;
-        Ok(open.notes.get(open.detector().session().notes(), index))
+        Ok(open.notes.get(open.detector()?.session().notes(), index))
     };
     contained(note).ok().flatten().unwrap_or(ptr::null())
 }
@@ -237,7 +245,7 @@ pub unsafe extern "C" fn gst_trt_session_input_size(
 ) -> c_int {
     done(contained(|| {
         let open = SESSIONS.find(session)?;
-        let (width, height) = open.detector().input_size_for((width as usize, height as usize));
+        let (width, height) = open.detector()?.input_size_for((width as usize, height as usize));
         // SAFETY: the caller gives room for each.
         unsafe {
             give("input_width", input_width, width as u32)?;
@@ -315,7 +323,7 @@ pub unsafe extern "C" fn gst_trt_session_run(
         if outputs.contains(&ptr::null_mut()) {
             return Err(null("outputs"));
         }
-        let mut detector = open.detector();
+        let mut detector = open.detector()?;
         let session = detector.session_mut();
         let one = session.input().bytes().unwrap_or(bytes);
         if bytes == 0 || !bytes.is_multiple_of(one) {

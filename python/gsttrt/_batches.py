@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Callable, Generic, Hashable, Iterator, TypeVar
 if TYPE_CHECKING:
     from .errors import Error
 
-One, Found = TypeVar("One"), TypeVar("Found")
+One = TypeVar("One")
+Found = TypeVar("Found")
 
 # So many batches are read at most before the oldest image is run, where images of several kinds take turns.
 AHEAD = 4

@@ -15,6 +15,8 @@ from ctypes import c_char_p, c_float, c_int, c_int64, c_size_t, c_uint32, c_uint
 from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, Mapping, Union
 
+import numpy
+
 from ._options import OF_TRACKER, AllOptions
 from .errors import BY_STATUS, Error, InputError, LibraryError, SettingsError
 
@@ -186,6 +188,19 @@ ELSEWHERE = {
     "agnostic_nms": "class_agnostic",
     "names": "label_file",
     "labels": "label_file",
+    "fp16": 'precision="fp16"',
+    "nms_threshold": "iou_threshold",
+    "nms_thresh": "iou_threshold",
+    "size": "input_size",
+    "task": "layout",
+    "retina_masks": 'mask_output="objects"',
+    "workers": "threads",
+    "stream": "detector.batch(images), which gives one result after the other",
+    "verbose": 'logging.getLogger("gsttrt").setLevel(level)',
+    "save": "result.save(path)",
+    "show": "result.show()",
+    "tracker": "gsttrt.detect(source, model, tracker=name)",
+    "color": "detector(image, color=name)",
 }
 NO_OPTION = re.compile(r"There is no option “(.*?)”\. Use (.*?)\.?$", re.S)
 
@@ -243,7 +258,7 @@ def texts(options: Mapping[str, Option | None]) -> Any:
 
 def text(value: Option) -> str:
     """The value of an option: `true` and `false`; lists with commas; `{"disc": 0.5}` as `disc=0.5`."""
-    if isinstance(value, bool):
+    if isinstance(value, (bool, numpy.bool_)):
         return "true" if value else "false"
     if isinstance(value, (str, int, float)):
         return str(value)

@@ -14,7 +14,7 @@ import numpy
 
 from . import _images
 from ._batches import WrongImage, in_batches
-from ._library import Frame, Handle, Option, library, named_as_in_python, texts, told, warn
+from ._library import ELSEWHERE, Frame, Handle, Option, library, named_as_in_python, texts, told, warn
 from .errors import Error, InputError, NotFoundError, SettingsError
 from .result import Result
 
@@ -101,6 +101,8 @@ class Detector:
         batch_size: int | None = None,
         **options: Unpack[DetectorOptions],
     ) -> None:
+        if classes is not None and not isinstance(classes, str) and hasattr(classes, "__len__") and len(classes) == 0:
+            raise SettingsError("classes is empty, so nothing could be found. Leave it out for all classes.")
         named: dict[str, Option | None] = {
             "backend": backend,
             "batch_size": batch_size,
@@ -175,7 +177,7 @@ class Detector:
     @overload
     def __call__(self, image: Sequence[ImageLike], *, color: Literal["bgr", "rgb"] = ...) -> list[Result]: ...
 
-    def __call__(self, image: Any, *, color: Literal["bgr", "rgb"] = "bgr") -> Result | list[Result]:
+    def __call__(self, image: Any, *, color: Literal["bgr", "rgb"] = "bgr", **options: Any) -> Result | list[Result]:
         """What the model finds.
 
         image: one of
@@ -188,8 +190,11 @@ class Detector:
 
         The images of a list are run batch_size at once, and may have any sizes; batch() gives one result after the other.
         """
+        for name in options:
+            meant = f" Did you mean {ELSEWHERE[name]}?" if name in ELSEWHERE else ""
+            raise SettingsError(f"detector(image) takes no option {name}.{meant} Options are given to Detector(model, …), once.")
         _images.check_color(color)
-        if isinstance(image, Sequence) and not isinstance(image, (str, bytes)):
+        if isinstance(image, Sequence) and not isinstance(image, (str, bytes, bytearray, memoryview)):
             return list(self.batch(image, color=color))
         return self._run_one(_images.read_one(image, color))
 
