@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Processes that were forked from one with models. They have neither the threads that run these nor a usable GPU, and a call
-//! would wait for ever.
+//! would never end.
 
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,15 +13,13 @@ static OWNER: AtomicU32 = AtomicU32::new(0);
 /// Refuses to load and to run models in a process that was forked after one was loaded.
 pub(crate) fn check() -> Result<()> {
     match OWNER.load(Ordering::Relaxed) {
-        owner if owner != 0 && owner != process::id() => {
-            Err(Error::new(ErrorKind::Library, "Models cannot be used in this process")
-                .cause("it was forked from one that had loaded a model, and has not that one's threads")
-                .remedy(
-                    "Load no model before the fork, or start processes anew: in Python by \
+        owner if owner == 0 || owner == process::id() => Ok(()),
+        _ => Err(Error::new(ErrorKind::Library, "Models cannot be used in this process")
+            .cause("it was forked from one that had loaded a model, and does not have its threads")
+            .remedy(
+                "Load no model before the fork, or spawn processes: in Python by \
                  multiprocessing.set_start_method(\"spawn\")",
-                ))
-        }
-        _ => Ok(()),
+            )),
     }
 }
 

@@ -218,7 +218,7 @@ print(status, gsttrt.Detector(path, backend="rten")(image) if detector is None e
 """
 
 
-def test_a_forked_process_is_refused_and_does_not_wait_for_ever():
+def test_a_forked_process_is_refused_and_does_not_hang():
     def run(when: str) -> list:
         command = [sys.executable, "-c", FORKED, model("shapes"), when]
         ran = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONUNBUFFERED": "1"})
