@@ -136,6 +136,59 @@ fn properties_without_effect_on_the_cpu_are_named() {
 }
 
 #[test]
+fn properties_without_effect_on_what_the_model_gives_are_named() {
+    let boxes = model(&scratch("purposes"), &ROW);
+    let scores = Graph::new()
+        .input("images", F32, &["1", "3", "32", "32"])
+        .constant("scores", &[1, 3], &[0.5, 0.25, 0.25])
+        .metadata("task", "classify")
+        .save(&scratch("purposes-classes").join("classes.onnx"));
+    let run = |file: &str, pre: &str, nms: &str| {
+        let preprocess = format!("{FRAMES} ! trtpreprocess {pre}");
+        let outcome =
+            launch(&format!("{preprocess} ! trtinfer model-file={file} backend=rten ! trtnms {nms} ! fakesink"));
+        outcome.expect_success();
+        outcome.warnings.clone()
+    };
+    for (file, pre, nms, named) in [
+        (&boxes, "", "top-k=3", "top-k has no effect"),
+        (&boxes, "", "iou-threshold=0.7", "iou-threshold has no effect"),
+        (&boxes, "", "mask-output=none", "mask-output has no effect"),
+        (&boxes, "", "merge=nms class-agnostic=true", "class-agnostic, merge have no effect"),
+        (&boxes, "slices=2x1", "iou-threshold=0.7", "iou-threshold has no effect"),
+        (&scores, "", "iou-threshold=0.7 max-detections=3", "iou-threshold, max-detections have no effect"),
+        (&boxes, "upload=mapped", "", "upload has no effect: the model runs on the CPU"),
+    ] {
+        let said = run(file, pre, nms);
+        let [warning] = &said[..] else { panic!("{pre} {nms}: {said:?}") };
+        assert!(warning.contains(named), "{warning}");
+    }
+    for (file, pre, nms) in [
+        (&boxes, "upload=auto", "top-k=5 score-threshold=0.5 max-detections=3"),
+        (&boxes, "slices=2x1", "merge=nms class-agnostic=true"),
+        (&scores, "", "top-k=1 score-threshold=0.1 class-scores=probabilities"),
+    ] {
+        assert_eq!(run(file, pre, nms), [""; 0], "{pre} {nms}");
+    }
+}
+
+#[test]
+fn a_property_without_effect_is_told_when_it_is_set_and_once() {
+    let mut line = Line::new(&model(&scratch("told-once"), &ROW), "");
+    let mut push = |property: &str, value: &str| {
+        line.nms().set_property_from_str(property, value);
+        drop(line.push(grey(SIDE * SIDE * 3)));
+        drop(line.push(grey(SIDE * SIDE * 3)));
+        line.messages_of(gst::MessageType::Warning).len()
+    };
+    assert_eq!(push("score-threshold", "0.5"), 0);
+    assert_eq!(push("top-k", "3"), 1);
+    assert_eq!(push("score-threshold", "0.6"), 0);
+    assert_eq!(push("top-k", "5"), 0);
+    assert_eq!(push("mask-output", "none"), 1);
+}
+
+#[test]
 fn frames_of_another_format_end_in_an_error_behind_decodebin_too() {
     init();
     let folder = scratch("formats");

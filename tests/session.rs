@@ -199,6 +199,39 @@ fn options_without_effect_are_told() {
     assert!(error.kind() == ErrorKind::Settings && error.message().contains("cuda-graph=on needs TensorRT"), "{error}");
 }
 
+#[test]
+fn options_without_effect_on_what_the_model_gives_are_told_with_the_first_frame() {
+    let model = one_box(&scratch("session-useless"));
+    let warnings = |texts: &[&str]| {
+        let (options, postprocess) = parse_options([&["backend=rten"], texts].concat()).unwrap();
+        let mut detector = Detector::open(&model, &options, postprocess.clone()).unwrap();
+        for _ in 0..2 {
+            detect(&mut detector, 64, 64, &[128; 64 * 64 * 3]).unwrap();
+        }
+        detector.set_options(with(postprocess, |options| options.score_threshold = 0.1));
+        detect(&mut detector, 64, 64, &[128; 64 * 64 * 3]).unwrap();
+        detector.session().warnings().iter().map(|warning| warning.message()).collect::<Vec<_>>()
+    };
+    for (options, named) in [
+        (&["top-k=3"][..], "top-k has no effect: "),
+        (&["mask-output=none"], "mask-output has no effect: "),
+        (&["top-k=3", "class-scores=logits", "background-class=last"], "top-k, class-scores, background-class have no"),
+    ] {
+        let [warning] = <[String; 1]>::try_from(warnings(options)).unwrap();
+        assert!(warning.starts_with(named) && warning.contains("Leave "), "{warning}");
+    }
+    for options in
+        [&["top-k=5"][..], &["mask-output=objects"], &["max-detections=3", "score-threshold=0.5", "classes=1"]]
+    {
+        assert_eq!(warnings(options), [""; 0], "{options:?}");
+    }
+    let mut detector = Detector::open(&model, &on_cpu(), PostprocessOptions::default()).unwrap();
+    detect(&mut detector, 64, 64, &[128; 64 * 64 * 3]).unwrap();
+    detector.set_options(with(PostprocessOptions::default(), |options| options.top_k = 3));
+    detect(&mut detector, 64, 64, &[128; 64 * 64 * 3]).unwrap();
+    assert_eq!(detector.session().warnings().len(), 1, "set later");
+}
+
 /// What the elements tell as INFO messages.
 #[test]
 fn what_is_guessed_of_a_model_is_told_once() {
@@ -207,14 +240,15 @@ fn what_is_guessed_of_a_model_is_told_once() {
         .constant("output0", &[1, 1, 6], &[0.0, 0.0, 32.0, 32.0, 0.9, 1.0])
         .save(&scratch("session-guess").join("guess.onnx"));
     let mut detector = Detector::open(&model, &on_cpu(), PostprocessOptions::default()).unwrap();
-    assert!(detector.session().warnings().is_empty(), "no frame was seen");
+    assert!(detector.session().notes().is_empty(), "no frame was seen");
     let grey = [128; 64 * 64 * 3];
     for _ in 0..2 {
         detect(&mut detector, 64, 64, &grey).unwrap();
-        let warnings = detector.session().warnings();
-        assert!(warnings.iter().any(|warning| warning.message().contains("by the dimensions of its outputs")));
-        let texts: std::collections::BTreeSet<String> = warnings.iter().map(|warning| warning.message()).collect();
-        assert_eq!(texts.len(), warnings.len());
+        assert!(detector.session().warnings().is_empty());
+        let notes = detector.session().notes();
+        assert!(notes.iter().any(|note| note.message().contains("by the dimensions of its outputs")));
+        let texts: std::collections::BTreeSet<String> = notes.iter().map(|note| note.message()).collect();
+        assert_eq!(texts.len(), notes.len());
         detector.set_options(with(PostprocessOptions::default(), |options| options.score_threshold = 0.1));
     }
 }

@@ -11,6 +11,8 @@
  * Threads: any function may be called from any thread. A session runs one call at a time: a second thread waits for the
  * first. To run in parallel, open several sessions. A session that is closed while it runs is freed when the run is done.
  *
+ * Processes: a process that is forked after a model was loaded can use no model, which is an error there. Results stay valid.
+ *
  * Handles (GstTrtSession, GstTrtResults, GstTrtTensorInfo) are opaque: they are not addresses, and no value is used twice.
  *
  * Later versions add functions, enumeration values, and fields at the end of structures whose first field is struct_size.
@@ -103,12 +105,19 @@ const char *gst_trt_session_backend (GstTrtSession *session);
 /* Why backend=auto did not select TensorRT; NULL if it did, if a backend was named, and on errors. Valid until the session is closed. */
 const char *gst_trt_session_reason (GstTrtSession *session);
 
-/* What is to be told of a model that runs all the same, such as an option without effect, or after the first detection, that its layout
- * is guessed. index counts from 0, and NULL is behind the last one. Valid until the session is closed. */
+/* Options without effect: where the model runs, and after the first detection on what the model gives. index counts from 0, and NULL is
+ * behind the last one. Valid until the session is closed. */
 const char *gst_trt_session_warning (GstTrtSession *session, size_t index);
+
+/* The same of what is guessed of the model because its file does not say it, such as its layout, after the first detection. */
+const char *gst_trt_session_note (GstTrtSession *session, size_t index);
 
 /* Pictures that are run at once, at most: the option batch-size, or as many as the model fixes, or 1. 0 on errors. */
 size_t gst_trt_session_batch_size (GstTrtSession *session);
+
+/* The size of the model's input for frames of that width and height: frames with the same one can be run together. */
+GstTrtStatus gst_trt_session_input_size (GstTrtSession *session, uint32_t width, uint32_t height, uint32_t *input_width,
+                                         uint32_t *input_height);
 
 /* The number of classes with names, in the model file or the option label-file; 0 on errors too. */
 size_t gst_trt_session_class_count (GstTrtSession *session);

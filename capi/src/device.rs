@@ -47,7 +47,7 @@ pub unsafe extern "C" fn gst_trt_session_buffers(
         if outputs.is_null() {
             return Err(null("outputs"));
         }
-        let mut detector = open.detector();
+        let mut detector = open.detector()?;
         let session = detector.session_mut();
         session.cuda()?;
         let buffers = session.buffers()?;
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn gst_trt_session_copy_input(
 ) -> c_int {
     done(contained(|| {
         let open = SESSIONS.find(session)?;
-        let mut detector = open.detector();
+        let mut detector = open.detector()?;
         let session = detector.session_mut();
         session.check_input(bytes)?;
         // SAFETY: `input` is NULL, which `array` refuses, or `bytes` initialised bytes. The copy has read them when it
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn gst_trt_session_copy_input(
 /// See `gsttrt.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn gst_trt_session_run_buffers(session: *mut GstTrtSession) -> c_int {
-    done(contained(|| SESSIONS.find(session)?.detector().session_mut().run_buffers().map(drop)))
+    done(contained(|| SESSIONS.find(session)?.detector()?.session_mut().run_buffers().map(drop)))
 }
 
 /// See `gsttrt.h`.
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn gst_trt_session_copy_output(
         if output.is_null() {
             return Err(null("output"));
         }
-        let mut detector = open.detector();
+        let mut detector = open.detector()?;
         let session = detector.session_mut();
         session.check_output(index, bytes)?;
         // SAFETY: `output` is not NULL, so it has room for `bytes` bytes that nothing else uses. They may be
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn gst_trt_session_run_device(
         // SAFETY: `outputs` is NULL, which `array` refuses, or `count` pointers, which stay until this returns.
         let outputs: Vec<u64> =
             unsafe { array("outputs", outputs, count)? }.iter().map(|output| output.addr() as u64).collect();
-        let mut detector = open.detector();
+        let mut detector = open.detector()?;
         // SAFETY: this function requires the same of memory and stream as `run_device` does. That checks the addresses.
         unsafe { detector.session_mut().run_device(input.addr() as u64, &outputs, stream) }.map(drop)
     }))

@@ -48,7 +48,7 @@ pub unsafe extern "C" fn gst_trt_session_run_dlpack(
             }
             (None, _) => None,
         };
-        let made = open.detector().session_mut().run_tensor(Tensors::new(vec![input], ready, None))?;
+        let made = open.detector()?.session_mut().run_tensor(Tensors::new(vec![input], ready, None))?;
         let made = Arc::new(made);
         // SAFETY: the outputs are in the GPU's primary context too, and the stream stays until their deleters have been
         // called.

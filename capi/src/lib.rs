@@ -12,6 +12,7 @@ mod frame;
 mod handles;
 mod input;
 mod memory;
+mod process;
 mod results;
 mod session;
 mod tensor;

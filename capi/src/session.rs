@@ -5,7 +5,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use gsttrt_core::error::Result;
+use gsttrt_core::error::{Error, Result};
 use gsttrt_core::postprocess::read_labels;
 use gsttrt_core::session::{Detections, Detector, Session, parse_options};
 use gsttrt_core::tensor::Tensor;
@@ -15,6 +15,7 @@ use crate::frame::GstTrtFrame;
 use crate::handles::Handles;
 use crate::input;
 use crate::memory::{array, give, room, text};
+use crate::process;
 use crate::results::{GstTrtResults, RESULTS, Results};
 use crate::tensor::{GstTrtTensorInfo, TENSORS, TensorInfo};
 
@@ -28,13 +29,27 @@ pub(crate) struct Open {
     backend: CString,
     reason: Option<CString>,
     batch_size: usize,
-    /// Those that were asked for; more may come, and each stays where it is.
-    warnings: Mutex<Vec<CString>>,
+    warnings: Told,
+    notes: Told,
     /// The names of all classes, by id; empty if they have none.
     class_labels: Vec<CString>,
     /// Handles of tensors: the input and then the outputs.
     tensors: Vec<usize>,
     detector: Mutex<Detector>,
+}
+
+/// Texts that were asked for; more may come, and each stays where it is.
+#[derive(Default)]
+struct Told(Mutex<Vec<CString>>);
+
+impl Told {
+    /// The text with that number of all that there are now.
+    fn get(&self, all: &[Error], index: usize) -> Option<*const c_char> {
+        let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = texts.len();
+        texts.extend(all[known..].iter().map(|each| c_string(&each.message())));
+        texts.get(index).map(|text| text.as_ptr())
+    }
 }
 
 impl Open {
@@ -44,7 +59,8 @@ impl Open {
             backend: c_string(session.backend()),
             reason: session.reason().map(c_string),
             batch_size: session.batch_size(),
-            warnings: Mutex::default(),
+            warnings: Told::default(),
+            notes: Told::default(),
             class_labels: labels.iter().map(|label| c_string(label)).collect(),
             tensors: std::iter::once(session.input()).chain(session.outputs()).map(info).collect(),
             detector: Mutex::new(detector(session)),
@@ -52,8 +68,12 @@ impl Open {
     }
 
     /// Locks the detector for this thread.
-    pub fn detector(&self) -> MutexGuard<'_, Detector> {
-        self.detector.lock().unwrap_or_else(PoisonError::into_inner)
+    ///
+    /// # Errors
+    /// `Library`, in a process that was forked since.
+    pub fn detector(&self) -> Result<MutexGuard<'_, Detector>> {
+        process::check()?;
+        Ok(self.detector.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn output_count(&self) -> usize {
@@ -86,7 +106,7 @@ pub(crate) unsafe fn detect(
         // SAFETY: `results` is NULL, which `room` refuses, or room for as many pointers.
         let results = unsafe { room("results", results, count) }?;
         let open = SESSIONS.find(session)?;
-        let mut detector = open.detector();
+        let mut detector = open.detector()?;
         detector.session().model().check_task()?;
         let mut found: Vec<Option<Results>> = std::iter::repeat_with(|| None).take(count).collect();
         detect(&mut detector, &mut |index, detections| found[index] = Some(Results::new(detections)))?;
@@ -144,6 +164,7 @@ pub unsafe extern "C" fn gst_trt_session_open(
         // and the texts are not used later.
         unsafe {
             give("session", session, ptr::null_mut())?;
+            process::check()?;
             let model = text("model", model)?;
             let mut texts = Vec::new();
             while !options.is_null() && !(*options.add(texts.len())).is_null() {
@@ -152,6 +173,7 @@ pub unsafe extern "C" fn gst_trt_session_open(
             let (options, postprocess) = parse_options(texts)?;
             let file = postprocess.label_file.as_deref().map(read_labels).transpose()?;
             let opened = Session::open(model, &options)?;
+            process::has_loaded();
             let labels = file.unwrap_or_else(|| opened.model().labels.clone());
             let opened = Open::new(opened, &labels, |session| Detector::unchecked(session, postprocess));
             give("session", session, SESSIONS.add(opened))
@@ -163,6 +185,7 @@ pub unsafe extern "C" fn gst_trt_session_open(
 #[unsafe(no_mangle)]
 pub extern "C" fn gst_trt_session_close(session: *mut GstTrtSession) {
     let _ = contained(|| {
+        process::check()?; // a fork has no threads that could end
         let closed = SESSIONS.remove(session);
         drop(closed); // without the lock, because it may take long
         Ok(())
@@ -187,19 +210,48 @@ pub extern "C" fn gst_trt_session_reason(session: *mut GstTrtSession) -> *const 
 pub extern "C" fn gst_trt_session_warning(session: *mut GstTrtSession, index: usize) -> *const c_char {
     let warning = || {
         let open = SESSIONS.find(session)?;
-        let detector = open.detector();
-        let mut texts = open.warnings.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = texts.len();
-        texts.extend(detector.session().warnings()[known..].iter().map(|warning| c_string(&warning.message())));
-        Ok(texts.get(index).map(|text| text.as_ptr()))
+        Ok(open.warnings.get(open.detector()?.session().warnings(), index))
     };
     contained(warning).ok().flatten().unwrap_or(ptr::null())
 }
 
 /// See `gsttrt.h`.
 #[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_session_note(session: *mut GstTrtSession, index: usize) -> *const c_char {
+    let note = || {
+        let open = SESSIONS.find(session)?;
+        Ok(open.notes.get(open.detector()?.session().notes(), index))
+    };
+    contained(note).ok().flatten().unwrap_or(ptr::null())
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
 pub extern "C" fn gst_trt_session_batch_size(session: *mut GstTrtSession) -> usize {
     contained(|| Ok(SESSIONS.find(session)?.batch_size)).unwrap_or(0)
+}
+
+/// See `gsttrt.h`.
+///
+/// # Safety
+/// As `gsttrt.h` says of the arguments.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gst_trt_session_input_size(
+    session: *mut GstTrtSession,
+    width: u32,
+    height: u32,
+    input_width: *mut u32,
+    input_height: *mut u32,
+) -> c_int {
+    done(contained(|| {
+        let open = SESSIONS.find(session)?;
+        let (width, height) = open.detector()?.input_size_for((width as usize, height as usize));
+        // SAFETY: the caller gives room for each.
+        unsafe {
+            give("input_width", input_width, width as u32)?;
+            give("input_height", input_height, height as u32)
+        }
+    }))
 }
 
 /// See `gsttrt.h`.
@@ -271,7 +323,7 @@ pub unsafe extern "C" fn gst_trt_session_run(
         if outputs.contains(&ptr::null_mut()) {
             return Err(null("outputs"));
         }
-        let mut detector = open.detector();
+        let mut detector = open.detector()?;
         let session = detector.session_mut();
         let one = session.input().bytes().unwrap_or(bytes);
         if bytes == 0 || !bytes.is_multiple_of(one) {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use clap::builder::PossibleValuesParser;
 use gsttrt_core::backends::{BACKENDS, BackendPreference};
 use gsttrt_core::device::Device;
-use gsttrt_core::error::Result as TrtResult;
+use gsttrt_core::error::{Error, Result as TrtResult};
 use gsttrt_core::frame::{Colorimetry, DevicePlane, Frame, Matrix, PixelFormat, Plane};
 use gsttrt_core::memory::Buffer;
 use gsttrt_core::session::{Detector, DeviceFrame, PostprocessOptions, Session, SessionOptions};
@@ -112,9 +112,11 @@ fn measure(
 ) -> Result<Value, Failure> {
     let begun = Instant::now();
     let mut session = Session::open(&args.model, options)?;
-    for warning in session.warnings() {
-        print_error(&format!("Warning: {}", warning.message()));
-    }
+    let warn = |warnings: &[Error]| {
+        warnings.iter().for_each(|warning| print_error(&format!("Warning: {}", warning.message())));
+    };
+    warn(session.warnings());
+    let told = session.warnings().len();
     if let Some(reason) = session.reason() {
         print_error(&format!("Running the model on the CPU: {reason}."));
     }
@@ -134,6 +136,7 @@ fn measure(
     for &size in &args.frame {
         chains.extend(chain(&mut detector, format, size, clock)?);
     }
+    warn(&detector.session().warnings()[told..]); // what the first frame has shown
     found["chain"] = chains.into();
     Ok(found)
 }

@@ -14,7 +14,7 @@ use crate::failure::{Failure, Status};
 use crate::model_options::{check_file, parse_size, session_options};
 use crate::progress::Display;
 use crate::signals::Signals;
-use crate::terminal::print;
+use crate::terminal::{print, print_error};
 
 #[derive(clap::Args)]
 #[command(
@@ -97,7 +97,7 @@ pub fn run(args: &BuildArgs) -> Result<Status, Failure> {
     let begun = Instant::now();
     let loaded = request.load(&LoadContext { report: &report, cancelled: signals.flag(), slots: None, contexts: 1 });
     if let Some(signal) = signals.signal() {
-        eprintln!("The build was stopped; nothing is in the cache.");
+        print_error("The build was stopped; nothing is in the cache.");
         return Ok(Status::Interrupted(signal));
     }
     loaded?;

@@ -219,4 +219,13 @@ fn figures_are_in_order() {
     assert!(text(&shown.stdout).contains("model, host to host") && !text(&shown.stdout).contains("chain"));
     let shown = succeed(&folder, &["bench", &shapes, "--duration", "0.05", "--format", "rgb", "--frame", "65x33"]);
     assert!(text(&shown.stdout).contains("chain, 65x33 RGB in system"), "{}", text(&shown.stdout));
+    let wishes =
+        ["bench", &shapes, "--backend", "rten", "--duration", "0.05", "--infer", "precision=fp16", "--nms", "top-k=3"];
+    let output = succeed(&folder, &wishes);
+    let said = text(&output.stderr);
+    let warnings: Vec<&str> = said.lines().filter(|line| line.starts_with("Warning: ")).collect();
+    assert!(
+        matches!(warnings[..], [one, other] if one.contains("precision has no effect") && other.contains("top-k has no effect")),
+        "{said}"
+    );
 }

@@ -56,6 +56,16 @@ FORMATS = {
 }
 
 
+# Arrays of other types as bytes: astype() alone keeps the lower bits of a number, and the whole part of a fraction.
+OF_BYTES = "image.astype(numpy.uint8) where they are 0..255"
+OF_SHARES = f"(255 * image).astype(numpy.uint8) where they are 0..1, and {OF_BYTES}"
+IN_BYTES = {
+    "bool": "255 * image.astype(numpy.uint8)",
+    "uint16": f"(image >> 8).astype(numpy.uint8) where they are 0..65535, and {OF_BYTES}",
+    **{f"float{bits}": OF_SHARES for bits in (16, 32, 64)},
+}
+
+
 class Image(NamedTuple):
     """An image in memory that stays as long as this object."""
 
@@ -89,7 +99,7 @@ def check_color(color: str) -> None:
 def several(given: Any) -> Iterator[Any]:
     """The images of a list, a generator and the like; one image is an error."""
     shape = getattr(given, "shape", None)
-    if isinstance(given, (str, os.PathLike)) or hasattr(given, "convert") or (shape is not None and len(shape) in (2, 3)):
+    if isinstance(given, (str, bytes, bytearray, os.PathLike)) or hasattr(given, "convert") or (shape is not None and len(shape) in (2, 3)):
         raise InputError("One image is given, and a list of images is needed. Use detector(image) for one.")
     try:
         return iter(given)
@@ -107,7 +117,7 @@ def read_one(given: Any, color: str) -> Image:
     if hasattr(given, "__dlpack__"):
         return of_array(numpy.from_dlpack(given), color)
     if hasattr(given, "convert"):  # Pillow's
-        return of_array(numpy.asarray(given.convert("RGB")), "rgb")
+        return of_array(rgb(given, getattr(given, "format", None)), "rgb")
     many = " detector.batch() takes what gives one image after the other." if hasattr(given, "__next__") else ""
     raise InputError(
         f"An object of type {type(given).__name__} is no image. Give an array of uint8 with the shape (height, width, 3), a path, or a "
@@ -118,8 +128,7 @@ def read_one(given: Any, color: str) -> Image:
 def format_of(shape: tuple[int, ...], dtype: str, color: str) -> str:
     """The format of an image with that shape."""
     if dtype != "uint8":
-        remedy = "Scale them to 0..255 and use .astype(numpy.uint8)" if dtype.startswith("float") else "Use .astype(numpy.uint8)"
-        raise InputError(f"The image has values of {dtype}, and uint8 is needed. {remedy}.")
+        raise InputError(f"The image has values of {dtype}, and uint8 is needed. Use {IN_BYTES.get(dtype, OF_BYTES)}.")
     channels = 1 if len(shape) == 2 else shape[-1] if shape else 0
     if len(shape) == 4:
         raise InputError(f"An array with the shape {shape} is several images. Give them as a list: detector(list(images)).")
@@ -163,6 +172,18 @@ def of_gpu(array: _device.Array, color: str) -> Image:
     return Image(name, width, height, array.address, array.strides[0], row, array.owner, True, array.stream)
 
 
+def rgb(image: Any, file: str | None) -> NDArray[numpy.uint8]:
+    """The pixels of an image of Pillow, whose convert() makes white of all numbers above 255."""
+    mode = getattr(image, "mode", "RGB")
+    # Some versions have gray of 16 bits as whole numbers.
+    if mode.startswith("I;16") or (mode == "I" and file in ("PNG", "PPM")):
+        gray = (numpy.asarray(image) >> 8).astype(numpy.uint8)
+        return numpy.repeat(gray[..., None], 3, axis=2)
+    if mode in ("I", "F"):
+        raise InputError(f"The image has numbers without a range (mode {mode} of Pillow). Give an array that is scaled to 0..255, of uint8.")
+    return numpy.asarray(image.convert("RGB"))
+
+
 def load(path: str | os.PathLike[str]) -> NDArray[numpy.uint8]:
     """The pixels of an image file, RGB, upright as its EXIF data says."""
     text = os.fspath(path)
@@ -184,7 +205,9 @@ def load(path: str | os.PathLike[str]) -> NDArray[numpy.uint8]:
         ) from error
     try:
         with pillow.open(path) as image:
-            return numpy.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+            return rgb(ImageOps.exif_transpose(image), image.format)
+    except InputError as error:
+        raise InputError(f"Cannot use the image {os.fspath(path)}: {error}") from error
     except FileNotFoundError as error:
         raise NotFoundError(f"There is no image {os.fspath(path)}. Check the path.") from error
     except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:

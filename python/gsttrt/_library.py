@@ -15,6 +15,8 @@ from ctypes import c_char_p, c_float, c_int, c_int64, c_size_t, c_uint32, c_uint
 from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, Mapping, Union
 
+import numpy
+
 from ._options import OF_TRACKER, AllOptions
 from .errors import BY_STATUS, Error, InputError, LibraryError, SettingsError
 
@@ -53,7 +55,9 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "session_backend": (c_char_p, c_void_p),
     "session_reason": (c_char_p, c_void_p),
     "session_warning": (c_char_p, c_void_p, c_size_t),
+    "session_note": (c_char_p, c_void_p, c_size_t),
     "session_batch_size": (c_size_t, c_void_p),
+    "session_input_size": (c_int, c_void_p, c_uint32, c_uint32, c_void_p, c_void_p),
     "session_class_count": (c_size_t, c_void_p),
     "session_class_label": (c_char_p, c_void_p, c_uint32),
     "session_input": (c_void_p, c_void_p),
@@ -184,6 +188,19 @@ ELSEWHERE = {
     "agnostic_nms": "class_agnostic",
     "names": "label_file",
     "labels": "label_file",
+    "fp16": 'precision="fp16"',
+    "nms_threshold": "iou_threshold",
+    "nms_thresh": "iou_threshold",
+    "size": "input_size",
+    "task": "layout",
+    "retina_masks": 'mask_output="objects"',
+    "workers": "threads",
+    "stream": "detector.batch(images), which gives one result after the other",
+    "verbose": 'logging.getLogger("gsttrt").setLevel(level)',
+    "save": "result.save(path)",
+    "show": "result.show()",
+    "tracker": "gsttrt.detect(source, model, tracker=name)",
+    "color": "detector(image, color=name)",
 }
 NO_OPTION = re.compile(r"There is no option “(.*?)”\. Use (.*?)\.?$", re.S)
 
@@ -224,10 +241,10 @@ def warn(text: str) -> None:
     warnings.warn(text, stacklevel=level)
 
 
-def told(session: c_void_p, first: int = 0) -> list[str]:
-    """What is to be told of a model that runs all the same, from the one with that number on."""
-    found = (library.session_warning(session, index) for index in itertools.count(first))
-    return [renamed(text.decode()) for text in itertools.takewhile(lambda text: text is not None, found)]
+def told(of: Callable[[c_void_p, int], bytes | None], session: c_void_p) -> list[str]:
+    """What is to be told of a model that runs all the same."""
+    found = (of(session, index) for index in itertools.count())
+    return [renamed(text.decode()) for text in itertools.takewhile(lambda text: text is not None, found) if text]
 
 
 def texts(options: Mapping[str, Option | None]) -> Any:
@@ -241,7 +258,7 @@ def texts(options: Mapping[str, Option | None]) -> Any:
 
 def text(value: Option) -> str:
     """The value of an option: `true` and `false`; lists with commas; `{"disc": 0.5}` as `disc=0.5`."""
-    if isinstance(value, bool):
+    if isinstance(value, (bool, numpy.bool_)):
         return "true" if value else "false"
     if isinstance(value, (str, int, float)):
         return str(value)

@@ -4,17 +4,17 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 import logging
 import os
 import re
-from ctypes import POINTER, c_void_p
+from ctypes import POINTER, c_uint32, c_void_p
 from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Sequence, cast, overload
 
 import numpy
 
 from . import _images
-from ._library import Frame, Handle, Option, library, named_as_in_python, texts, told, warn
+from ._batches import WrongImage, in_batches
+from ._library import ELSEWHERE, Frame, Handle, Option, library, named_as_in_python, texts, told, warn
 from .errors import Error, InputError, NotFoundError, SettingsError
 from .result import Result
 
@@ -82,8 +82,8 @@ class Detector:
     options: any other option of trtinfer and trtnms, with _ for -, such as max_detections=10, class_thresholds={"car": 0.5},
         precision="fp16", execution_providers="openvino", threads=4.
 
-    What is wrong with model and options is raised here: the model runs once on a black image. An option that has no effect where the model
-    runs is a warning, such as precision on the CPU.
+    What is wrong with model and options is raised here: the model runs once on a black image. An option without effect is a warning,
+    such as precision on the CPU or top_k of a model that is no classifier.
 
     A detector may be used by several threads; they take turns. To run in parallel, make a detector for each.
     """
@@ -101,6 +101,8 @@ class Detector:
         batch_size: int | None = None,
         **options: Unpack[DetectorOptions],
     ) -> None:
+        if classes is not None and not isinstance(classes, str) and hasattr(classes, "__len__") and len(classes) == 0:
+            raise SettingsError("classes is empty, so nothing could be found. Leave it out for all classes.")
         named: dict[str, Option | None] = {
             "backend": backend,
             "batch_size": batch_size,
@@ -120,11 +122,10 @@ class Detector:
         self._names = {index: library.session_class_label(session, index).decode() for index in range(count)}
         self._input_shape = dimensions(library.session_input(session))
         self._batch_size: int = library.session_batch_size(session)
-        without_effect = told(session)
-        for text in without_effect:
-            warn(text)
         self._try()
-        self._notes = told(session, len(without_effect))
+        for text in told(library.session_warning, session):
+            warn(text)
+        self._notes = told(library.session_note, session)
         for text in self._notes:
             LOG.info(text)
 
@@ -176,7 +177,7 @@ class Detector:
     @overload
     def __call__(self, image: Sequence[ImageLike], *, color: Literal["bgr", "rgb"] = ...) -> list[Result]: ...
 
-    def __call__(self, image: Any, *, color: Literal["bgr", "rgb"] = "bgr") -> Result | list[Result]:
+    def __call__(self, image: Any, *, color: Literal["bgr", "rgb"] = "bgr", **options: Any) -> Result | list[Result]:
         """What the model finds.
 
         image: one of
@@ -189,8 +190,11 @@ class Detector:
 
         The images of a list are run batch_size at once, and may have any sizes; batch() gives one result after the other.
         """
+        for name in options:
+            meant = f" Did you mean {ELSEWHERE[name]}?" if name in ELSEWHERE else ""
+            raise SettingsError(f"detector(image) takes no option {name}.{meant} Options are given to Detector(model, …), once.")
         _images.check_color(color)
-        if isinstance(image, Sequence) and not isinstance(image, (str, bytes)):
+        if isinstance(image, Sequence) and not isinstance(image, (str, bytes, bytearray, memoryview)):
             return list(self.batch(image, color=color))
         return self._run_one(_images.read_one(image, color))
 
@@ -200,8 +204,9 @@ class Detector:
         >>> for path, result in zip(paths, detector.batch(paths)):
         ...     print(path, result.names)
 
-        images: a list, an array (n, height, width, 3), or anything else that gives images, such as a generator. No more of them are read
-            than are run at once: batch_size, of those that come to the same size of the model's input.
+        images: a list, an array (n, height, width, 3), or anything else that gives images, such as a generator. They are run batch_size
+            at once, of those that come to the same size of the model's input, and no more are read than that needs: batch_size, or up
+            to four times as many where these sizes differ.
         color: as of detector(image).
 
         An image that cannot be used is an error that names it, after the results of those before it.
@@ -210,29 +215,22 @@ class Detector:
         return self._in_batches(_images.several(images), color, self._batch_size)
 
     def _in_batches(self, images: Iterator[Any], color: str, size: int) -> Iterator[Result]:
-        first, failed = 0, None
-        while failed is None:
-            read: list[_images.Image] = []
-            try:
-                for given in itertools.islice(images, size):
-                    read.append(self._read(given, color, first + len(read)))
-            except Exception as error:  # of an image, or of what gives them: first come the results of those before
-                failed = error
-            if not read:
-                break
-            # Those on the GPU are ready on streams, of which a call knows one.
-            for _, group in itertools.groupby(read, lambda image: (image.is_on_gpu, image.stream)):
-                together = list(group)
-                yield from self._run(together, first)
-                first += len(together)
-        if failed is not None:
-            raise failed
+        read = (self._read(given, color, index) for index, given in enumerate(images))
+        return in_batches(read, size, self._kind, self._run)
 
     def _read(self, given: Any, color: str, index: int) -> _images.Image:
         try:
             return _images.read_one(given, color)
         except Error as error:
             raise type(error)(f"images[{index}]: {error}") from error
+
+    def _kind(self, image: _images.Image) -> tuple[object, ...]:
+        """What images that are run together have in common."""
+        width, height = c_uint32(), c_uint32()
+        arguments = (self._session.value, image.width, image.height, ctypes.byref(width), ctypes.byref(height))
+        library.check(library.session_input_size(*arguments))
+        # Those on the GPU are ready on streams, of which a call knows one.
+        return width.value, height.value, image.is_on_gpu, image.stream
 
     def _run_one(self, image: _images.Image) -> Result:
         frame, found = image.frame(), c_void_p()
@@ -244,8 +242,8 @@ class Detector:
         library.check(status)
         return Result(Handle(found, library.results_free), image)
 
-    def _run(self, images: list[_images.Image], first: int) -> Iterator[Result]:
-        """Images that are all on the host, or on one stream of the GPU; the number of the first one is for errors."""
+    def _run(self, images: list[_images.Image]) -> list[Result]:
+        """Images that are all on the host, or on one stream of the GPU."""
         frames, found = [image.frame() for image in images], (c_void_p * len(images))()
         pointers = (POINTER(Frame) * len(images))(*(ctypes.pointer(frame) for frame in frames))
         arguments = (self._session.value, pointers, len(images))
@@ -256,15 +254,10 @@ class Detector:
         try:
             library.check(status)
         except Error as error:
-            wrong = OF_FRAME.match(str(error))
-            if wrong is None:
-                raise
-            before, cause = int(wrong[1]), str(error)[wrong.end() :]
-            if before:
-                yield from self._run(images[:before], first)
-            raise type(error)(f"images[{first + before}]: {cause}") from None
-        # All of them now: they belong to no one else.
-        yield from [Result(Handle(c_void_p(value), library.results_free), image) for value, image in zip(found, images)]
+            if wrong := OF_FRAME.match(str(error)):
+                raise WrongImage(int(wrong[1]), type(error), str(error)[wrong.end() :]) from None
+            raise
+        return [Result(Handle(c_void_p(value), library.results_free), image) for value, image in zip(found, images)]
 
     def close(self) -> None:
         """Frees the model. Its results stay valid."""

@@ -345,11 +345,13 @@ class Result:
         return written.getvalue()
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A row for each object, with the fields of json()."""
+        """A row for each object, with the fields of json(); of classifiers, for each class."""
         try:
             import pandas
         except ImportError as error:
             raise LibraryError("pandas, which makes tables, is not installed. Use pip install pandas, or json().") from error
+        if probs := self.probs:
+            return pandas.DataFrame({"label": probs.names, "class-id": probs.class_id, "confidence": probs.confidence})
         rows = self.json()
         return pandas.DataFrame(rows) if rows else pandas.DataFrame(columns=["label", "class-id", "confidence", *"xywh"])
 

@@ -59,7 +59,7 @@ class Session:
         given.update(backend=backend, batch_size=batch_size)
         self._session = open_session(model, input_size, given)
         self._path, value = os.fspath(model), self._session.value
-        for text in told(value):
+        for text in told(library.session_warning, value):
             warn(text)
         self.backend: str = library.session_backend(value).decode()
         """What runs the model: "tensorrt", "onnxruntime" or "rten"."""

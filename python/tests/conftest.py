@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
+import functools
 import itertools
 import json
 import os
@@ -20,6 +21,7 @@ def clip(name: str) -> str:
     return str(TESTS / "data" / f"{name}.mp4")
 
 
+@functools.cache
 def pipeline(clip_name: str, model_name: str, frames: int, elements: str = "") -> list:
     """What the plugin in the wheel publishes of a clip's first frames, in BGR as detect() has them."""
     line = (
@@ -42,6 +44,15 @@ def results(clip_name: str, model_name: str, frames: int, **options) -> list:
 @pytest.fixture(scope="session")
 def detector() -> gsttrt.Detector:
     return gsttrt.Detector(model("shapes"), backend="rten")
+
+
+@pytest.fixture(scope="session")
+def short_clip(tmp_path_factory) -> Path:
+    """The first frames of a clip, for what only has to be played to its end."""
+    short = tmp_path_factory.mktemp("clip") / "short.mp4"
+    cut = f"filesrc location={clip('classes')} ! qtdemux ! h264parse ! identity eos-after=6 ! mp4mux ! filesink location={short}"
+    subprocess.run(["gst-launch-1.0", "-q", *cut.split()], check=True)
+    return short
 
 
 @pytest.fixture(scope="session")

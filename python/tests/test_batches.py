@@ -74,6 +74,56 @@ def test_images_of_one_size_of_the_input_are_run_together(counting):
         assert abs(result.xyxy[0, 0] - (22 + 10 * level / 255) * max(width, height) / 64) < 0.01
 
 
+def runs(results) -> float:
+    return sum(1 / count for count in counts(results))
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 4])
+def test_batches_are_full_but_for_the_last_one(counting, batch_size):
+    detector = counting(height="h", width="w", batch_size=batch_size)
+    for count in range(1, 14):
+        given = images(*[(64, 32, level) for level in range(count)])
+        for results in (detector(given), detector.batch(given), detector.batch(iter(given))):
+            assert round(runs(results), 9) == -(-count // batch_size)
+
+
+def test_batches_of_sizes_that_take_turns_are_full(counting):
+    detector = counting(height="h", width="w", batch_size=4)
+    kinds = [((64, 32), (32, 64), (64, 64))[number % 3] + (number * 5,) for number in range(48)]
+    for results in (detector(images(*kinds)), detector.batch(each for each in images(*kinds))):
+        results = list(results)
+        assert counts(results) == [4] * 48
+        for result, (width, height, level) in zip(results, kinds):
+            assert (result.width, result.height) == (width, height)
+            assert abs(result.xyxy[0, 0] - (22 + 10 * level / 255) * max(width, height) / 64) < 0.01
+
+
+def test_a_rare_size_does_not_hold_up_the_others(counting):
+    detector, read = counting(height="h", width="w", batch_size=2), []
+
+    def given():
+        for number in itertools.count():  # without end
+            read.append(number)
+            yield numpy.full((64, 32, 3) if number % 100 == 0 else (32, 64, 3), number % 256, numpy.uint8)
+
+    results = detector.batch(given())
+    assert counts([next(results)]) == [1] and len(read) == 8, "four batches at most are read before it is run alone"
+    assert counts(itertools.islice(results, 6)) == [2] * 6
+    assert max(read) < 8 + 6 + 2
+    assert counts(itertools.islice(results, 293))[92:96] == [2, 1, 2, 2] and len(read) <= 300 + 8
+
+
+def test_wrong_images_of_sizes_that_take_turns_are_named_in_order(counting, monkeypatch):
+    detector = counting(height="h", width="w", batch_size=3)
+    given = images(*[((64, 32), (32, 64))[number % 2] + (number * 20,) for number in range(10)])
+    for wrong in range(10):
+        found = []
+        with pytest.raises(gsttrt.InputError, match=rf"^images\[{wrong}\]: "):
+            for result in detector.batch([*given[:wrong], numpy.zeros((0, 8, 3), numpy.uint8), *given[wrong:]]):
+                found.append(result.height)
+        assert found == [each.shape[0] for each in given[:wrong]]
+
+
 def test_real_models_find_the_same_in_lists(image):
     given = [image, image[:180, :320], image[::-1], image[:, ::-1]]
     for name in ("shapes", "shapes-seg", "shapes-cls", "shapes-obb", "figures-pose", "shapes-sem", "rooms-depth"):
@@ -174,6 +224,20 @@ def test_options_without_effect_are_warnings(tmp_path):
             make(model("shapes-cls"), backend="rten", threads=1, batch_size=1, precision="auto")
         with pytest.raises(gsttrt.SettingsError, match="cuda_graph=on needs TensorRT"):
             make(model("shapes-cls"), backend="rten", cuda_graph="on")
+    for name, options, without in [
+        ("shapes", {"top_k": 3}, "top_k has no effect: .* top_k is for classifiers. Leave it unset"),
+        ("shapes", {"mask_output": "map", "class_scores": "logits"}, "mask_output, class_scores have no effect: .*Leave them unset"),
+        ("shapes-cls", {"iou_threshold": 0.7}, "iou_threshold has no effect: .* boxes repeat each other"),
+        ("rooms-depth", {"score_threshold": 0.5}, "score_threshold has no effect: .* give scores"),
+    ]:
+        with pytest.warns(UserWarning, match=without) as told:
+            detector = gsttrt.Detector(model(name), backend="rten", **options)
+        assert len(told) == 1 and told[0].filename == __file__ and not any("no effect" in note for note in detector.notes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gsttrt.Detector(model("shapes"), backend="rten", top_k=5, iou_threshold=0.3, max_detections=3, class_agnostic=True)
+        gsttrt.Detector(model("shapes-seg"), backend="rten", mask_output="map")
+        gsttrt.Detector(model("shapes-cls"), backend="rten", top_k=1, score_threshold=0.5, class_scores="logits")
     with pytest.warns(UserWarning, match="upload has no effect") as told:
         gsttrt.detect(clip("sample"), model("shapes-cls"), backend="rten", upload="mapped")
     assert told[0].filename == __file__, "the line that asked for it"

@@ -134,6 +134,8 @@ def test_options_are_those_of_the_elements(image):
         ({"device": "cuda"}, "backend or cuda_device_id"),
         ({"score_thresold": 0.4}, "score_threshold"),
         ({"max_detection": 4}, "max_detections"),
+        ({"nms_threshold": 0.4}, "iou_threshold"),
+        ({"stream": True}, r"detector\.batch\(images\), which gives one result after the other"),
     ],
 )
 def test_near_names_of_options_are_said(option, meant):
@@ -141,6 +143,22 @@ def test_near_names_of_options_are_said(option, meant):
     with pytest.raises(gsttrt.SettingsError, match=f"^There is no option {name}. Did you mean {meant}\\? The options are ") as error:
         gsttrt.Detector(model("shapes"), **option)
     assert "score-threshold" not in str(error.value) and "class_agnostic" in str(error.value)
+
+
+def test_options_of_an_image_are_options_of_the_detector(detector, image):
+    with pytest.raises(gsttrt.SettingsError, match=r"takes no option conf\. Did you mean score_threshold\? .*Detector\(model"):
+        detector(image, conf=0.5)
+    with pytest.raises(gsttrt.SettingsError, match=r"takes no option score_threshold\. Options are given to Detector"):
+        detector(image, score_threshold=0.5)
+
+
+def test_no_class_is_not_all_classes(image):
+    for none in ([], (), numpy.array([], int)):
+        with pytest.raises(gsttrt.SettingsError, match="classes is empty.*Leave it out for all"):
+            gsttrt.Detector(model("shapes"), backend="rten", classes=none)
+    for one in (1, "1", "box", [1], numpy.array([1]), ["box"]):
+        found = gsttrt.Detector(model("shapes"), backend="rten", classes=one, class_agnostic=numpy.bool_(True))(image)
+        assert set(found.names) == {"box"}
 
 
 def test_what_does_not_fit_the_model_is_an_error_at_once(tmp_path):
@@ -177,6 +195,42 @@ def test_a_session_gives_the_outputs_as_they_are():
         gsttrt.Session(model("shapes"), device=0)
 
 
+FORKED = """
+import os, sys, numpy, gsttrt
+
+path, image = sys.argv[1], numpy.full((64, 64, 3), 128, numpy.uint8)
+detector = gsttrt.Detector(path, backend="rten") if sys.argv[2] == "before" else None
+result = detector and detector(image)
+if os.fork() == 0:
+    if detector is None:
+        print(gsttrt.Detector(path, backend="rten")(image))
+    else:
+        for use in (lambda: detector(image), lambda: gsttrt.Detector(path, backend="rten"), lambda: gsttrt.Session(path)):
+            try:
+                use()
+            except gsttrt.LibraryError as error:
+                print("refused:", error)
+        print(result, len(result.json()))
+        detector.close()
+    sys.exit(0)
+status = os.wait()[1]
+print(status, gsttrt.Detector(path, backend="rten")(image) if detector is None else detector(image))
+"""
+
+
+def test_a_forked_process_is_refused_and_does_not_hang():
+    def run(when: str) -> list:
+        command = [sys.executable, "-c", FORKED, model("shapes"), when]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+        assert ran.stderr == "", ran.stderr
+        return ran.stdout.splitlines()
+
+    *refused, result, parent = run("before")
+    assert len(refused) == 3 and all("was forked" in line and 'set_start_method("spawn")' in line for line in refused), refused
+    assert (result, parent) == ("<Result 64x64: nothing> 0", "0 <Result 64x64: nothing>")
+    assert run("after") == ["<Result 64x64: nothing>", "0 <Result 64x64: nothing>"]
+
+
 def test_models_and_trackers_cannot_be_copied(detector, capfd):
     for each in (detector, gsttrt.Tracker()):
         with pytest.raises(TypeError, match="Make one in each process"):
@@ -194,6 +248,19 @@ def test_labels_of_a_file(tmp_path, image):
         gsttrt.Detector(model("shapes"), label_file=tmp_path / "none.txt")
 
 
+def test_images_of_sixteen_bits_are_not_white(detector, image, tmp_path):
+    gray = image.mean(axis=2).astype(numpy.uint8)
+    deep = gray.astype(numpy.uint16) << 8
+    Image.fromarray(deep).save(tmp_path / "deep.png")
+    Image.fromarray(deep).save(tmp_path / "deep.tiff")
+    for given in (tmp_path / "deep.png", tmp_path / "deep.tiff", Image.fromarray(deep)):
+        assert same(detector(given), detector(gray)), given
+    Image.fromarray(gray / numpy.float32(255)).save(tmp_path / "shares.tiff")
+    for given in (tmp_path / "shares.tiff", Image.fromarray(gray.astype(numpy.int32))):
+        with pytest.raises(gsttrt.InputError, match="numbers without a range.*scaled to 0..255"):
+            detector(given)
+
+
 def test_wrong_models_are_errors(tmp_path):
     with pytest.raises(FileNotFoundError, match="There is no model file"):
         gsttrt.Detector(tmp_path / "none.onnx")
@@ -207,7 +274,9 @@ def test_wrong_models_are_errors(tmp_path):
 @pytest.mark.parametrize(
     "image, text",
     [
-        (numpy.zeros((8, 8, 3), numpy.float32), r"float32.*Scale them to 0\.\.255"),
+        (numpy.zeros((8, 8, 3), numpy.float32), r"float32.*\(255 \* image\)\.astype\(numpy\.uint8\) where they are 0\.\.1"),
+        (numpy.zeros((8, 8, 3), numpy.uint16), r"uint16.*\(image >> 8\)\.astype"),
+        (numpy.zeros((8, 8, 3), bool), r"bool.*255 \* image\.astype"),
         (numpy.zeros((8, 8, 3), numpy.int64), r"int64.*astype"),
         (numpy.zeros((3, 8, 9), numpy.uint8), r"\(3, 8, 9\).*channels come first.*transpose"),
         (numpy.zeros((8, 8, 2), numpy.uint8), r"\(8, 8, 2\) is no image"),
@@ -219,6 +288,8 @@ def test_wrong_models_are_errors(tmp_path):
         (7, "type int is no image"),
         (None, "type NoneType is no image"),
         (b"bytes", "type bytes is no image"),
+        (bytearray(b"bytes"), "type bytearray is no image"),
+        (memoryview(b"bytes"), "type memoryview is no image"),
     ],
 )
 def test_wrong_images_are_errors_and_break_nothing(detector, image, text):

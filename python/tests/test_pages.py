@@ -7,11 +7,12 @@ import shutil
 import subprocess
 import sys
 import types
+import zipfile
 from pathlib import Path
 
 import numpy
 import pytest
-from conftest import TESTS, clip, model
+from conftest import TESTS, model
 from PIL import Image
 
 import gsttrt
@@ -24,11 +25,11 @@ def blocks(page: str, language: str) -> list:
 
 
 @pytest.fixture
-def furnished(tmp_path, image, monkeypatch):
+def furnished(tmp_path, image, short_clip, monkeypatch):
     """A folder with what the reader has, and the packages of others that the pages use: cv2 reads images, supervision takes arrays."""
     Image.fromarray(image[..., ::-1]).save(tmp_path / "street.jpg")
     shutil.copy(model("shapes"), tmp_path / "yolo11n.onnx")
-    shutil.copy(clip("classes"), tmp_path / "a.mp4")
+    shutil.copy(short_clip, tmp_path / "a.mp4")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
     cv2, supervision = types.ModuleType("cv2"), types.ModuleType("supervision")
@@ -131,6 +132,16 @@ def test_the_page_on_installing_names_what_is_there():
     assert "x86_64" not in wheel.name or wheel.name in page
     for script in re.findall(r"^((?:packaging|python)/[a-z.]+)", "\n".join(blocks("docs/install.md", "sh")), re.M):
         assert os.access(ROOT / script, os.X_OK), script
+
+
+def test_pip_builds_the_wheel_that_is_tested(tmp_path):
+    pytest.importorskip("mypy", reason="pip gets what builds it from the network, so this is for released wheels")
+    [wheel] = (Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "wheels").glob("gsttrt-*.whl")
+    pip = ["-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT / "python")]
+    subprocess.run([sys.executable, *pip], check=True)
+    [built] = tmp_path.iterdir()
+    contents = [{each.filename: each.CRC for each in zipfile.ZipFile(file).infolist()} for file in (wheel, built)]
+    assert built.name == wheel.name and contents[0] == contents[1]
 
 
 def test_files_of_the_container_are_there():

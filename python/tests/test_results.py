@@ -235,6 +235,8 @@ def test_a_table_for_pandas(detector, image):
     result = detector(image)
     table = result.to_pandas()
     assert isinstance(table, pandas.DataFrame) and list(table["label"]) == result.names
+    classes = gsttrt.Detector(model("shapes-cls"), backend="rten", score_threshold=0)(image)
+    assert list(classes.to_pandas()["label"]) == classes.probs.names and len(classes.probs.names) == 3
     assert len(detector(image[:50, :50]).to_pandas()) == len(detector(image[:50, :50]))
 
 

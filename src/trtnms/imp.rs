@@ -52,6 +52,8 @@ struct NmsState {
     can_hold: bool,
     /// Of objects of another model.
     object_classes: ObjectClasses,
+    /// The last warning of properties without effect: frames of another size need another postprocessor.
+    without_effect: Option<Error>,
 }
 
 /// No two of these are locked at a time, and none while a frame is handled.
@@ -254,17 +256,23 @@ impl TrtNms {
         if let Some(memory) = first.first().and_then(Tensor::device) {
             self.cuda.follow(memory.context(), settings.cuda_device_id)?;
         }
-        let NmsState { postprocessor, names, renderer, .. } = state;
-        match postprocessor {
+        let NmsState { postprocessor, names, renderer, without_effect, .. } = state;
+        let options_changed = match postprocessor {
             Some(postprocessor) if postprocessor.matches(model, first, &letterbox) => {
-                self.adjust(postprocessor, settings.options.clone().with_head_of(postprocessor.options()));
+                self.adjust(postprocessor, settings.options.clone().with_head_of(postprocessor.options()))
             }
-            other => {
+            _ => {
                 let options = settings.options_for_model()?;
                 *names = detection::LabelQuarks::default();
                 renderer.labels_change();
-                *other = Some(self.postprocessor(options, model, first, &letterbox, &inputs.transform)?);
+                *postprocessor = Some(self.postprocessor(options, model, first, &letterbox, &inputs.transform)?);
+                true
             }
+        };
+        if options_changed && let Some(postprocessor) = postprocessor {
+            let warning = postprocessor.without_effect(matches!(inputs.tiles, Tiles::Slices));
+            warning.iter().filter(|_| warning != *without_effect).for_each(|warning| self.obj().post_warning(warning));
+            *without_effect = warning;
         }
         Ok(found)
     }
@@ -302,12 +310,12 @@ impl TrtNms {
     }
 
     /// Passes settings that changed while playing to the postprocessor. A wrong value must not end a running pipeline:
-    /// one warning is posted, and the properties return to the values in use.
-    fn adjust(&self, postprocessor: &mut Postprocessor, options: PostprocessOptions) {
+    /// one warning is posted, and the properties return to the values in use. Returns whether others are in use now.
+    fn adjust(&self, postprocessor: &mut Postprocessor, options: PostprocessOptions) -> bool {
         if *postprocessor.options() == options {
-            return;
+            return false;
         }
-        let Err(error) = postprocessor.adjust(options.clone()) else { return };
+        let Err(error) = postprocessor.adjust(options.clone()) else { return true };
         let mut settings = self.settings.lock().unwrap();
         let wanted = settings.options.clone();
         if wanted.clone().with_head_of(&options) == options {
@@ -315,6 +323,7 @@ impl TrtNms {
         }
         drop(settings);
         self.obj().post_warning(&error.and_remedy("The settings stay as they were"));
+        false
     }
 
     fn report(&self, error: Error) -> gst::FlowError {
@@ -454,7 +463,8 @@ impl BaseTransformImpl for TrtNms {
         let draw = self.settings.lock().unwrap().draw;
         let format = self.format(*CAT, incaps, draw)?;
         let mut state = self.state.lock().unwrap();
-        let (postprocessor, frames) = state.take().map_or((None, 0), |old| (old.postprocessor, old.frames));
+        let (postprocessor, frames, without_effect) =
+            state.take().map_or((None, 0, None), |old| (old.postprocessor, old.frames, old.without_effect));
         let (names, renderer) = (detection::LabelQuarks::default(), OverlayRenderer::new(format));
         let path = PathCheck::default();
         *state = Some(NmsState {
@@ -465,6 +475,7 @@ impl BaseTransformImpl for TrtNms {
             frames,
             can_hold: false,
             object_classes: ObjectClasses::default(),
+            without_effect,
         });
         Ok(())
     }

@@ -15,6 +15,7 @@ use gsttrt_core::device::Device;
 use gsttrt_core::error::{Error, ErrorKind, Result};
 use gsttrt_core::image::geometry::Rect;
 use gsttrt_core::image::preprocess::Preprocessor;
+use gsttrt_core::image::preprocess::device::Upload;
 use gsttrt_core::image::transform::InputSpec;
 use gsttrt_core::tensor::Tensors;
 use smallvec::SmallVec;
@@ -85,6 +86,7 @@ pub struct TrtPreprocess {
     cuda: CudaContextSlot,
     stats: Stats,
     counts: Mutex<ObjectCounts>,
+    has_warned_of_upload: AtomicBool,
     /// The error about caps that was posted last. Upstream tries caps again with each event and frame; it is posted once.
     last_caps_error: Mutex<Option<String>>,
 }
@@ -246,6 +248,22 @@ impl TrtPreprocess {
         );
     }
 
+    /// Warns once where `upload` is set and frames are not uploaded.
+    fn warn_of_upload(&self, state: &PreprocessState, caps: &gst::CapsRef) {
+        let (cause, remedy) = match (state.is_on_gpu(), caps::is_cuda(caps)) {
+            (false, _) => {
+                ("the model runs on the CPU", "Set backend=tensorrt on trtinfer to see why TensorRT does not run")
+            }
+            (true, true) => ("frames come in CUDA memory", "Leave upload unset"),
+            (true, false) => return,
+        };
+        let is_set = self.settings.lock().unwrap().upload != Upload::default();
+        if is_set && !self.has_warned_of_upload.swap(true, Ordering::Relaxed) {
+            let what = Error::new(ErrorKind::Settings, "upload has no effect").cause(cause);
+            self.obj().post_warning(&what.remedy(remedy));
+        }
+    }
+
     /// The context of the frame's memory, else the pipeline's.
     fn context_for(&self, location: &FrameLocation) -> Result<Context> {
         let device = self.settings.lock().unwrap().cuda_device_id;
@@ -403,6 +421,7 @@ impl BaseTransformImpl for TrtPreprocess {
             gst::loggable_error!(CAT, "{error}")
         })?;
         gst::info!(CAT, imp = self, "{} of {} into {}", state.format.pixels.name(), incaps, state.spec);
+        self.warn_of_upload(&state, incaps);
         *self.state.lock().unwrap() = Some(state);
         *self.last_caps_error.lock().unwrap() = None;
         Ok(())
@@ -466,6 +485,7 @@ impl BaseTransformImpl for TrtPreprocess {
         *self.overrides.lock().unwrap() = Some(overrides);
         self.stats.reset();
         *self.counts.lock().unwrap() = ObjectCounts::default();
+        self.has_warned_of_upload.store(false, Ordering::Relaxed);
         *self.last_caps_error.lock().unwrap() = None;
         Ok(())
     }

@@ -11,9 +11,9 @@
 
 use std::error::Error;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-use std::io::{BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::thread;
+use std::{process, thread};
 
 use gsttrt_core::memory::Pool;
 use gsttrt_core::session::{Session, parse_options};
@@ -108,9 +108,17 @@ fn grant(mut line: &TcpStream, receiver: &Receiver) -> Result<()> {
 /// Runs the model on tensors as they come.
 fn detect(session: &mut Session, receiver: &Receiver) -> Result<()> {
     while let Some(tensor) = receiver.take()? {
-        println!("tensor {}: {}, {}", tensor.sequence(), tensor.desc(), best(session, &tensor)?);
+        print(&format!("tensor {}: {}, {}", tensor.sequence(), tensor.desc(), best(session, &tensor)?))?;
     } // its credits go back to the sender here
     Ok(())
+}
+
+/// Prints a line. A reader that has gone, such as `head`, ends the program.
+fn print(line: &str) -> Result<()> {
+    match writeln!(io::stdout(), "{line}") {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => process::exit(0),
+        written => Ok(written?),
+    }
 }
 
 /// The row with the highest score. The model's rows are cx, cy, w, h, objectness, and a score for each class.

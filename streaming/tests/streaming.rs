@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: MPL-2.0
 //! examples/streaming as a program: what was sent in chunks is what the model sees.
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/models/shapes.onnx");
 
 /// `cargo test` and `cargo nextest` build examples along with the tests; a run of this file alone may have to make it first.
-fn run(arguments: &[&str]) -> Output {
+fn program() -> Command {
     let program = std::env::current_exe().unwrap().parent().unwrap().join("../examples/streaming");
     if !program.exists() {
         let built =
             Command::new(env!("CARGO")).args(["build", "--package=gsttrt-streaming", "--example=streaming"]).status();
         assert!(built.unwrap().success());
     }
-    Command::new(program).args(arguments).output().unwrap()
+    Command::new(program)
+}
+
+fn run(arguments: &[&str]) -> Output {
+    program().args(arguments).output().unwrap()
 }
 
 #[test]
@@ -30,6 +34,15 @@ fn the_example_finds_the_disc_in_every_tensor() {
         let right = 128 + 51 * sequence as i32; // as the sender draws it
         assert!((x - right).abs() < 4 && (y - 256).abs() < 4, "{line}");
     }
+}
+
+/// As with `| head -n 1`, whose reader leaves first.
+#[test]
+fn the_example_ends_silently_without_a_reader() {
+    let mut child = program().arg(MODEL).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap().as_str()), (Some(0), ""));
 }
 
 #[test]

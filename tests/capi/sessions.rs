@@ -154,6 +154,10 @@ fn frames_of_a_list_have_results_in_their_order() {
     let model = brightness("n").metadata("end2end", "True").save(&scratch("capi-list").join("n.onnx"));
     let session = open(&model, &["backend=rten", "batch-size=2", "score-threshold=0"]).unwrap();
     assert_eq!(gst_trt_session_batch_size(session), 2);
+    let (mut width, mut height) = (0, 0);
+    assert_eq!(unsafe { gst_trt_session_input_size(session, 640, 360, &mut width, &mut height) }, 0);
+    assert_eq!((width, height), (64, 64), "of a file with one size");
+    assert_eq!(unsafe { gst_trt_session_input_size(session, 640, 360, &mut width, ptr::null_mut()) }, 7);
     let levels = [10u8, 250, 90, 30, 170];
     let pixels = levels.map(|level| vec![level; SIDE * SIDE * 3]);
     let frames = pixels.each_ref().map(|pixels| frame(pixels));
@@ -224,10 +228,31 @@ fn warnings_are_told() {
     assert!(said.starts_with("precision has no effect: the model runs on the CPU (rten)"), "{said}");
     assert_eq!((warning(session, 1), warning(session, usize::MAX)), (None, None));
     assert!(finds(session) && warning(session, 0) == Some(said));
+    assert_eq!(warning(session, 1), None);
+    gst_trt_session_close(session);
+    let session = open(&one_box("capi-useless"), &["backend=rten", "top-k=3"]).unwrap();
+    assert!(warning(session, 0).is_none() && finds(session), "what the model gives is known after the first frame");
+    let said = warning(session, 0).unwrap();
+    assert!(said.starts_with("top-k has no effect: ") && said.contains("is for classifiers"), "{said}");
+    assert_eq!(warning(session, 1), None);
     gst_trt_session_close(session);
     assert_eq!(warning(session, 0), None);
     let (code, error) = open(&one_box("capi-insists"), &["backend=rten", "cuda-graph=on"]).unwrap_err();
     assert!(code == 1 && error.contains("cuda-graph=on needs TensorRT"), "{error}");
+}
+
+#[test]
+fn what_is_guessed_is_noted() {
+    let note = |session, index| text(gst_trt_session_note(session, index)).map(str::to_string);
+    let graph = Graph::new().input("images", F32, &["1", "3", "64", "64"]);
+    let graph = graph.constant("output0", &[1, 1, 6], &[0.0, 0.0, 32.0, 32.0, 0.9, 1.0]);
+    let session = open(&graph.save(&scratch("capi-notes").join("guess.onnx")), &["backend=rten"]).unwrap();
+    assert!(note(session, 0).is_none() && !finds(session), "its class has no name");
+    let notes: Vec<String> = (0..).map_while(|index| note(session, index)).collect();
+    assert!(notes.iter().any(|note| note.contains("by the dimensions of its outputs")), "{notes:?}");
+    assert_eq!(text(gst_trt_session_warning(session, 0)), None);
+    gst_trt_session_close(session);
+    assert_eq!(note(session, 0), None);
 }
 
 #[test]

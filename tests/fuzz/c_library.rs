@@ -239,7 +239,12 @@ fn calls_of_the_c_library() {
                 check_text(gst_trt_session_backend(session));
                 check_text(gst_trt_session_reason(session));
                 check_text(gst_trt_session_warning(session, random.one_of(&INDICES)));
+                check_text(gst_trt_session_note(session, random.one_of(&INDICES)));
                 gst_trt_session_batch_size(session);
+                let mut size = [0; 2];
+                let sides = [random.one_of(&SIDES), random.one_of(&SIDES)];
+                let [width, height] = &mut size;
+                unsafe { gst_trt_session_input_size(session, sides[0], sides[1], width, height) };
                 check_text(gst_trt_session_class_label(session, random.one_of(&SIDES)));
                 let tensor = gst_trt_session_output(session, random.one_of(&INDICES));
                 for tensor in [tensor, gst_trt_session_input(session), ptr::without_provenance(3)] {

@@ -5,6 +5,7 @@
 
 mod classes;
 mod classify;
+mod effect;
 pub mod fields;
 mod map;
 mod masks;

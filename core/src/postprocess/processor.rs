@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::classes::{read_labels, thresholds};
 use super::classify::{ClassSelection, Classifier, RankedClass};
+use super::effect;
 use super::map::MapFinder;
 use super::merge::Merger;
 use super::refine::{MaskFinder, gather};
@@ -191,6 +192,12 @@ impl Postprocessor {
     /// Whether the model gives boxes. If not, there is nothing to [`queue`](Self::queue).
     pub fn has_boxes(&self) -> bool {
         self.decoder.format().has_boxes()
+    }
+
+    /// A warning of options that have no effect on what the model gives, if there are any. `slices` is whether the model sees
+    /// several slices of a frame.
+    pub fn without_effect(&self, slices: bool) -> Option<Error> {
+        effect::without_effect(&self.options, self.decoder.format(), &self.model, slices)
     }
 
     /// What the user may have to set, if neither the model file nor the user contains it.

@@ -5,9 +5,9 @@ use std::ffi::c_void;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{PostprocessOptions, Session, SessionOptions};
+use super::{PostprocessOptions, Session, SessionOptions, tell};
 use crate::cuda::driver::Context;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::image::device::DevicePlanes;
 use crate::image::frame::{Colorimetry, Frame, PixelFormat};
 use crate::image::geometry::{BBox, Letterbox};
@@ -104,7 +104,9 @@ pub struct Detections<'a> {
 /// ```
 pub struct Detector {
     session: Session,
-    /// For the input size that frames needed first, where that is not the size of `session`.
+    /// The tensor that frames needed first, where that is not the one of `session`, and where the backend is loaded for one size.
+    fitted_spec: Option<InputSpec>,
+    /// For that tensor, once there was such a frame.
     fitted: Option<Session>,
     /// Whether it runs the model for the current kind of frames.
     is_fitted: bool,
@@ -162,7 +164,15 @@ impl Detector {
         if options.layout.is_some() {
             session.prepare_for(options.layout);
         }
-        Detector { session, fitted: None, is_fitted: false, options, preprocessor: None, postprocessor: None }
+        Detector {
+            session,
+            fitted_spec: None,
+            fitted: None,
+            is_fitted: false,
+            options,
+            preprocessor: None,
+            postprocessor: None,
+        }
     }
 
     pub fn session(&self) -> &Session {
@@ -183,16 +193,28 @@ impl Detector {
     /// trtpreprocess do.
     pub fn set_transform(&mut self, transform: InputTransform) {
         self.session.request.spec.transform = transform;
-        (self.preprocessor, self.fitted, self.is_fitted) = (None, None, false);
+        self.forget_input();
+    }
+
+    /// What was made for frames so far is for another conversion.
+    fn forget_input(&mut self) {
+        (self.preprocessor, self.fitted_spec, self.fitted, self.is_fitted) = (None, None, None, false);
     }
 
     /// Changes the options from the next frame on. Another layout brings the conversion that its models want.
     pub fn set_options(&mut self, options: PostprocessOptions) {
         if options.layout != self.options.layout {
             self.session.prepare_for(options.layout);
-            (self.preprocessor, self.fitted, self.is_fitted) = (None, None, false);
+            self.forget_input();
         }
         self.options = options;
+    }
+
+    /// Width and height of the model's input for frames of that size. Frames with the same one can be run together.
+    #[doc(hidden)]
+    pub fn input_size_for(&mut self, frame: (usize, usize)) -> (usize, usize) {
+        let (_, height, width) = self.spec_for(frame).chw();
+        (width, height)
     }
 
     /// The objects in a frame, by descending confidence. `color` is used for YUV and gray formats.
@@ -358,26 +380,28 @@ impl Detector {
         Ok(&mut self.preprocessor.insert(made).1)
     }
 
-    /// The tensor that the model wants for frames of that size.
-    fn spec_for(&self, (width, height): (usize, usize)) -> InputSpec {
+    /// The tensor that frames of that size become.
+    fn spec_for(&mut self, (width, height): (usize, usize)) -> InputSpec {
         // Frames beyond these limits are refused by the preprocessor.
         let side = |side: usize| side.clamp(1, MAX_SIDE) as u32;
-        self.session.request.spec_for((side(width), side(height)))
+        let request = &self.session.request;
+        let spec = request.spec_for((side(width), side(height)));
+        if !request.waits_for_frames() || spec == request.spec {
+            return spec;
+        }
+        // It is loaded for one more size. Frames of a third shape are scaled to the size that takes all.
+        let fitted = self.fitted_spec.get_or_insert_with(|| spec.clone());
+        if *fitted == spec { spec } else { request.spec.clone() }
     }
 
     /// The session for frames of that size, and the tensor that they become.
     fn fit(&mut self, size: (usize, usize)) -> Result<(&Session, InputSpec)> {
         let spec = self.spec_for(size);
-        let request = &self.session.request;
-        let needs_another = request.waits_for_frames() && spec != request.spec;
-        if needs_another && self.fitted.is_none() {
+        self.is_fitted = self.fitted_spec.as_ref() == Some(&spec);
+        if self.is_fitted && self.fitted.is_none() {
             self.fitted = Some(self.session.for_tensor(spec.clone())?);
         }
-        // It is loaded for one size. Frames of a third shape are scaled to the size that takes all.
-        let fitted = self.fitted.as_ref().filter(|fitted| needs_another && fitted.request.spec == spec);
-        self.is_fitted = fitted.is_some();
-        let spec = if needs_another && !self.is_fitted { request.spec.clone() } else { spec };
-        Ok((fitted.unwrap_or(&self.session), spec))
+        Ok((self.fitted.as_ref().filter(|_| self.is_fitted).unwrap_or(&self.session), spec))
     }
 
     /// What is in one frame.
@@ -418,7 +442,7 @@ impl Detector {
 
     /// The numbers of the frames in the order in which they are run, and the dimensions of their tensors: those of one size
     /// side by side, for they can be run together, and among them those of one kind, for which one preprocessor does.
-    fn order(&self, sources: &[Source]) -> (Vec<usize>, Vec<Dims>) {
+    fn order(&mut self, sources: &[Source]) -> (Vec<usize>, Vec<Dims>) {
         let sizes: Vec<Dims> = sources.iter().map(|source| self.spec_for(source.size).desc.dims).collect();
         let first = |index: &usize| {
             let of_size = sizes.iter().position(|size| *size == sizes[*index]);
@@ -448,14 +472,16 @@ impl Detector {
             Some(made) => made,
             None => {
                 let made = Postprocessor::new(self.options.clone(), &model, outputs, letterbox)?;
-                let hints: Vec<Error> = made.hints(&self.session.request.spec.transform).collect();
-                self.session.warn(hints);
+                let hints = made.hints(&self.session.request.spec.transform);
+                tell(&mut self.session.notes, hints);
+                tell(&mut self.session.warnings, made.without_effect(false));
                 made
             }
         };
         let processor = self.postprocessor.insert(processor);
         if *processor.options() != self.options {
             processor.adjust(self.options.clone())?;
+            tell(&mut self.session.warnings, processor.without_effect(false));
         }
         processor.find(outputs, letterbox)?;
         Ok(self.last().expect("just found"))

@@ -109,6 +109,7 @@ pub struct Session {
     outputs: Vec<TensorDesc>,
     warnings: Vec<Error>,
     verdict: Option<Verdict>,
+    notes: Vec<Error>,
     pool: Pool,
     /// Memory for inputs of a model on a GPU.
     device: Option<DevicePool>,
@@ -212,6 +213,7 @@ impl Session {
             outputs,
             warnings: Vec::new(),
             verdict: verdict.into_inner().unwrap(),
+            notes: Vec::new(),
             pool: Pool::default(),
             device,
             upload,
@@ -263,7 +265,7 @@ impl Session {
         self.request.batch
     }
 
-    /// Warnings of [`Session::open`], such as of options without effect; and of a [`Detector`], what is guessed of its model.
+    /// Options without effect: where the model runs, and after the first frame of a [`Detector`] on what the model gives.
     pub fn warnings(&self) -> &[Error] {
         &self.warnings
     }
@@ -274,13 +276,9 @@ impl Session {
         self.verdict.as_ref()
     }
 
-    /// Takes over what is to be told once.
-    fn warn(&mut self, warnings: impl IntoIterator<Item = Error>) {
-        for warning in warnings {
-            if !self.warnings.contains(&warning) {
-                self.warnings.push(warning);
-            }
-        }
+    /// What is guessed of the model because its file does not say it, after the first frame of a [`Detector`].
+    pub fn notes(&self) -> &[Error] {
+        &self.notes
     }
 
     /// Name, type and dimensions of the picture's tensor. No dimension is dynamic.
@@ -438,6 +436,15 @@ impl Session {
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Session({} on {}: {})", self.model().path.display(), self.backend(), self.request.spec)
+    }
+}
+
+/// Takes over what is to be told once.
+fn tell(told: &mut Vec<Error>, more: impl IntoIterator<Item = Error>) {
+    for each in more {
+        if !told.contains(&each) {
+            told.push(each);
+        }
     }
 }
 

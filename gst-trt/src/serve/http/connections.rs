@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
 
 use super::{ServerState, routes};
+use crate::terminal::print_error;
 
 /// Bytes of a request's first line and headers.
 const HEAD: usize = 16 << 10;
@@ -22,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub async fn serve(listener: std::net::TcpListener, context: Arc<ServerState>, stopped: oneshot::Receiver<()>) {
     let listener = match TcpListener::from_std(listener) {
         Ok(listener) => listener,
-        Err(error) => return eprintln!("HTTP is not served: {error}."),
+        Err(error) => return print_error(&format!("HTTP is not served: {error}.")),
     };
     tokio::spawn(accept(listener, context));
     let _ = stopped.await;
