@@ -20,6 +20,9 @@ mod info;
 mod model_options;
 mod progress;
 mod running;
+#[cfg(test)]
+#[path = "../../core/tests/common/scratch.rs"]
+mod scratch;
 mod serve;
 mod signals;
 mod source;
