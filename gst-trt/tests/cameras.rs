@@ -279,12 +279,10 @@ fn of_two_videos_of_a_camera_the_first_is_read() {
     }
 }
 
-#[test]
-fn a_camera_over_http_that_breaks_off_is_started_again() {
-    let folder = scratch("camera-restart");
-    let picture = pictures(&folder, &[(320, 180)]).remove(0);
-    // Each connection has three pictures.
-    let port = serve(move |mut connection| {
+/// A camera over HTTP that breaks off after a few pictures, each time. Its port.
+fn breaking_off(folder: &Path) -> u16 {
+    let picture = pictures(folder, &[(320, 180)]).remove(0);
+    serve(move |mut connection| {
         request(&connection);
         let head = "HTTP/1.1 200 OK\r\nContent-Type: multipart/x-mixed-replace;boundary=a\r\n\r\n";
         let mut bytes = head.as_bytes().to_vec();
@@ -293,7 +291,13 @@ fn a_camera_over_http_that_breaks_off_is_started_again() {
             bytes.extend([part.as_bytes(), &picture, b"\r\n"].concat());
         }
         let _ = connection.write_all(&bytes); // it has gone
-    });
+    })
+}
+
+#[test]
+fn a_camera_over_http_that_breaks_off_is_started_again() {
+    let folder = scratch("camera-restart");
+    let port = breaking_off(&folder);
     let config = format!(
         "[[model]]\nname = \"shapes\"\nfile = \"{}\"\nbackend = \"cpu\"\n\n[[publish]]\nlocation = \"-\"\n\
          add-empty-results = true\n\n[[source]]\nname = \"gate\"\naddress = \"HTTP://127.0.0.1:{port}/\"\n\
@@ -306,6 +310,40 @@ fn a_camera_over_http_that_breaks_off_is_started_again() {
     service.said("has ended.");
     let (status, journal) = service.end();
     assert_eq!(status.code(), Some(0), "{journal}");
+}
+
+/// Each run of the camera has an event that is to be recorded. That nothing can be is said once, as long as it is so.
+#[test]
+fn a_source_that_starts_again_does_not_tell_of_its_disk_again() {
+    let folder = scratch("camera-disk");
+    let port = breaking_off(&folder);
+    let config = format!(
+        "[[model]]\nname = \"shapes\"\nfile = \"{}\"\nbackend = \"cpu\"\n\n[track]\n\n[analytics]\n\
+         config = '{{\"zones\": [{{\"id\": \"all\", \"points\": [[0,0],[1,0],[1,1],[0,1]], \"hysteresis\": 0}}]}}'\n\n\
+         [record]\nfolder = \"events\"\npre-roll = 0\npost-roll = 0.1\n\n\
+         [[source]]\nname = \"gate\"\naddress = \"http://127.0.0.1:{port}/\"\nbackoff-min = 0.1\nbackoff-max = 0.1\n",
+        shapes()
+    );
+    // In one step, so that nothing is written in between.
+    let point_to = |target: &str| {
+        std::os::unix::fs::symlink(target, folder.join("next")).unwrap();
+        std::fs::rename(folder.join("next"), folder.join("events")).unwrap();
+    };
+    std::fs::create_dir(folder.join("good")).unwrap();
+    std::fs::write(folder.join("bad"), "no folder").unwrap();
+    point_to("good");
+    let service = Service::start(&folder, &config);
+    for _ in 0..2 {
+        service.said("gate: Recorded ");
+        point_to("bad");
+        service.said("gate: Cannot ");
+        (0..4).for_each(|_| drop(service.said("has ended.")));
+        point_to("good");
+    }
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    // What was waited for is not in the rest.
+    assert!(!journal.contains("gate: Cannot "), "{journal}");
 }
 
 #[test]

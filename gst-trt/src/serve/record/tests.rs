@@ -75,7 +75,7 @@ fn frames_of_file(folder: &Path) -> u64 {
 fn recorded(test: &str, happen: &'static [u64], pre_roll: f64, post_roll: f64) -> u64 {
     let config = config(test, pre_roll, post_roll);
     let threads = Threads::default();
-    play(&config, &Recorder::new(&config, "gate", &threads), happen);
+    play(&config, &Recorder::new(Disk::new(&config.folder, "gate", &threads), &config), happen);
     assert!(threads.wait(LIMIT).is_empty());
     frames_of_file(&config.folder)
 }
@@ -93,7 +93,7 @@ fn a_disk_that_does_not_answer_holds_up_no_frame() {
         drop(std::fs::File::open(&disk).unwrap()); // returns once somebody writes to it
         RecordingFile::create(folder, source, caps, first)
     });
-    let recorder = Recorder::on(disk, &config);
+    let recorder = Recorder::new(disk, &config);
     play(&config, &recorder, &[60]);
     assert_eq!(threads.wait(Duration::ZERO), ["a recording of gate"]);
     assert!(config.folder.read_dir().unwrap().next().is_none());
