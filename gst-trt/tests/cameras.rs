@@ -437,20 +437,50 @@ fn ctrl_c_ends_a_camera_whose_answer_has_no_end() {
 }
 
 #[test]
+fn a_camera_whose_answer_has_no_end_is_left_behind() {
+    const TOKEN: &str = "0123456789abcdef-test";
+    let folder = scratch("camera-left-behind");
+    let (address, (asked_for, is_asked_for)) = (free_address(), channel());
+    let mut config = format!(
+        "[[model]]\nname = \"shapes\"\nfile = \"{}\"\nbackend = \"cpu\"\ninfer = \"interval=30\"\n\n\
+         [[publish]]\nlocation = \"-\"\nadd-empty-results = true\n\n[http]\nlisten = \"{address}\"\ntoken = \"{TOKEN}\"\n\n\
+         [[source]]\nname = \"street\"\naddress = \"{}\"\nloop = true\nsync = true\n\n",
+        shapes(),
+        sample()
+    );
+    for name in ["one", "two"] {
+        let port = endless(asked_for.clone());
+        config += &format!("[[source]]\nname = \"{name}\"\naddress = \"rtspt://127.0.0.1:{port}/v\"\n\n");
+    }
+    let service = Service::start(&folder, &config);
+    (0..2).for_each(|_| is_asked_for.recv_timeout(LIMIT).unwrap());
+    assert_eq!(ask(&address, "DELETE", "/sources/one", TOKEN, "").0, 204);
+    assert_eq!(ask(&address, "GET", "/sources/one", TOKEN, "").0, 404);
+    service.result("street");
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    assert!(journal.contains("Left behind, as it does not end: the source one, the source two."), "{journal}");
+}
+
+/// Of a video it is said after a while that it waits. Nothing of it is left behind.
+#[test]
 fn ctrl_c_ends_a_pipe_that_nobody_writes_to() {
-    for name in ["a.ts", "a.jpg"] {
+    for (name, said) in [("a.ts", Some("Warning: a.ts has given no frame for 10 s.")), ("a.jpg", None)] {
         let folder = scratch(&format!("camera-pipe-{name}"));
         assert!(Command::new("mkfifo").arg(folder.join(name)).status().unwrap().success());
         let mut child = detect(&folder, name, &["--no-video"]);
         let mut errors = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
         assert!(errors.any(|line| line.starts_with("Loaded shapes.onnx")), "it waits for its input now");
+        assert!(said.is_none_or(|said| errors.any(|line| line == said)), "{said:?}");
         signal(&child, libc::SIGINT);
         let rest: Vec<String> = errors.collect();
         assert_eq!(child.wait().unwrap().code(), Some(130), "{rest:?}");
+        let (last, before) = rest.split_last().unwrap();
         assert!(
-            rest.iter().any(|line| *line == format!("Left behind, as it does not end: {name}. What it had is lost.")),
+            last.starts_with("Error: ") && last.ends_with(" was stopped before its first frame was done."),
             "{rest:?}"
         );
+        assert!(!before.iter().any(|line| line.contains("eft behind")), "{rest:?}");
         let mut out = String::new();
         child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
         assert_eq!(out, "");

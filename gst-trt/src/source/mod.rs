@@ -7,8 +7,10 @@ mod picture;
 mod whole;
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::FileTypeExt;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -147,6 +149,11 @@ fn has_ending(path: &Path, endings: &[&str]) -> bool {
 /// A file that can be read at once, which a pipe is not.
 fn is_picture(path: &Path) -> bool {
     is_image(path) && path.is_file()
+}
+
+/// Which has what it is given once.
+fn is_pipe(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
 }
 
 fn is_camera(path: &Path) -> bool {
@@ -360,6 +367,11 @@ impl VideoAddress {
                         source.set_property("num-buffers", 1);
                         source
                     }
+                    VideoAddress::File(path) if is_pipe(path) => {
+                        let source = make("fdsrc", "source")?;
+                        read_pipe(&source, path).map_err(|error| format!("Cannot read {}: {error}.", self.shown()))?;
+                        source
+                    }
                     VideoAddress::File(path) => {
                         let source = make("filesrc", "source")?;
                         source.set_property("location", path);
@@ -422,6 +434,15 @@ impl VideoAddress {
         let path = error.src().map(|source| source.path_string()).unwrap_or_default();
         [":decode", ":source"].iter().any(|name| path.contains(name))
     }
+}
+
+/// Lets an fdsrc read from a named pipe, which is opened here, once, and closed with the element: filesrc opens a file for
+/// each way in which it could be read, and what a writer has given to a pipe before is lost. It does not wait for a writer.
+fn read_pipe(source: &gst::Element, path: &Path) -> io::Result<()> {
+    let pipe = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    source.set_property("fd", pipe.as_raw_fd());
+    source.add_weak_ref_notify(move || drop(pipe));
+    Ok(())
 }
 
 /// Whether a thread streams through the pad. A source pauses its task before it pushes the end of the stream, with which
