@@ -17,6 +17,7 @@ mod detect;
 mod doctor;
 mod failure;
 mod info;
+mod local;
 mod model_options;
 mod progress;
 mod running;

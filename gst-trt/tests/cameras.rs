@@ -392,10 +392,53 @@ fn a_playlist_of_the_network_reads_no_file() {
         let head = "HTTP/1.1 200 OK\r\nContent-Type: application/vnd.apple.mpegurl\r\nConnection: close\r\n\r\n";
         let _ = connection.write_all((head.to_string() + &list).as_bytes());
     });
-    let address = format!("http://127.0.0.1:{port}/v");
-    let args = ["detect", &address, "--model", &shapes(), "--backend", "cpu", "--no-video"];
-    expect_failure(&run(&folder, &args), &args, &["it leads to file://", "only to http:// and https://"]);
-    assert_eq!(files(&folder), [""; 0]);
+    for scheme in ["http", "HTTP", "icy"] {
+        let address = format!("{scheme}://127.0.0.1:{port}/v");
+        let args = ["detect", &address, "--model", &shapes(), "--backend", "cpu", "--no-video"];
+        expect_failure(&run(&folder, &args), &args, &["it leads to file://", "only to http:// and https://"]);
+        assert_eq!(files(&folder), [""; 0]);
+    }
+}
+
+/// Lists are read by elements of which GStreamer tells nothing.
+#[test]
+fn a_playlist_of_the_network_leads_to_no_playlist_of_this_machine() {
+    let folder = scratch("camera-playlists");
+    let clip = folder.join("clip.ts");
+    launch(&format!(
+        "filesrc location={} ! qtdemux ! h264parse ! mpegtsmux ! filesink location={}",
+        sample(),
+        clip.display()
+    ));
+    let (clip, list) = (std::fs::read(clip).unwrap(), folder.join("list.m3u8"));
+    let variant = |list: &str| format!("#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=100000\n{list}\n");
+    let here = variant(&format!("file://{}", list.display()));
+    let segments = "#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:10,\n/clip.ts\n#EXT-X-ENDLIST\n";
+    let port = serve(move |mut connection| {
+        let (_, path) =
+            request(&connection).split_once(' ').map(|(_, rest)| ((), rest.to_string())).unwrap_or_default();
+        let (kind, body) = match path.split(' ').next().unwrap_or_default() {
+            "/clip.ts" => ("video/mp2t", clip.clone()),
+            "/list.m3u8" => ("application/vnd.apple.mpegurl", segments.into()),
+            "/there" => ("application/vnd.apple.mpegurl", variant("/list.m3u8").into_bytes()),
+            _ => ("application/vnd.apple.mpegurl", here.clone().into_bytes()),
+        };
+        let length = body.len();
+        let head =
+            format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+        let _ = connection.write_all(&[head.as_bytes(), &body].concat());
+    });
+    std::fs::write(&list, segments.replace("/clip", &format!("http://127.0.0.1:{port}/clip"))).unwrap();
+    let args = |path: &str| {
+        let more = ["--no-video", "--frames", "2", "--json", "out.jsonl"].map(String::from);
+        let args = ["detect", &format!("http://127.0.0.1:{port}/{path}"), "--model", &shapes(), "--backend", "cpu"];
+        args.map(String::from).into_iter().chain(more).collect::<Vec<_>>()
+    };
+    let there = args("there");
+    succeed(&folder, &there.iter().map(String::as_str).collect::<Vec<_>>());
+    let here = args("here");
+    let here: Vec<_> = here.iter().map(String::as_str).collect();
+    expect_failure(&run(&folder, &here), &here, &["Cannot read http://127.0.0.1:"]);
 }
 
 /// An RTSP server whose answer has a header without an end. It says when it was asked for it.

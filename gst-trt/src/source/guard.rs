@@ -33,7 +33,7 @@ pub fn look_after_http(decode: &gst::Bin, sink: &gst::Pad) {
         let handler = element.dynamic_cast_ref::<gst::URIHandler>();
         let Some(handler) = handler.filter(|handler| handler.uri_type() == gst::URIType::Src) else { return };
         let uri = handler.uri().unwrap_or_default();
-        if uri.starts_with("http://") || uri.starts_with("https://") {
+        if super::is_http(&uri) {
             return;
         }
         element.src_pads().iter().for_each(|pad| {
