@@ -465,6 +465,55 @@ fn endless(asked_for: Sender<()>) -> u16 {
     })
 }
 
+/// A camera with that many streams, the first of which is that one. It says how many it was asked for when they are to play.
+fn of_streams(first: &'static str, count: usize, asked_for: Sender<usize>) -> u16 {
+    let more = (0..count).map(|number| format!("m=audio 0 RTP/AVP 0\r\na=control:s{number}\r\n")).collect::<String>();
+    let described = format!("v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=x\r\nt=0 0\r\n{first}{more}");
+    serve(move |mut connection| {
+        let mut asked = 0;
+        loop {
+            let request = request(&connection);
+            let number = request.lines().find_map(|line| line.strip_prefix("CSeq: ")).unwrap_or("0");
+            let (header, body) = match request.split(' ').next().unwrap_or_default() {
+                "OPTIONS" => ("Public: OPTIONS, DESCRIBE, SETUP, PLAY".into(), ""),
+                "DESCRIBE" => {
+                    (format!("Content-Type: application/sdp\r\nContent-Length: {}", described.len()), &*described)
+                }
+                "SETUP" => {
+                    asked += 1;
+                    ("Session: 1\r\nTransport: RTP/AVP/TCP;unicast;interleaved=0-1".into(), "")
+                }
+                "PLAY" => {
+                    let _ = asked_for.send(asked); // only the first one is waited for
+                    ("Session: 1".into(), "")
+                }
+                _ => ("Session: 1".into(), ""),
+            };
+            let answer = format!("RTSP/1.0 200 OK\r\nCSeq: {number}\r\n{header}\r\n\r\n{body}");
+            if request.is_empty() || connection.write_all(answer.as_bytes()).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+/// Each stream would take a thread.
+#[test]
+fn a_camera_is_asked_for_one_stream_whatever_it_has() {
+    let folder = scratch("camera-streams");
+    let (asked_for, is_asked_for) = channel();
+    let port = of_streams("m=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\na=control:v\r\n", 100, asked_for.clone());
+    let child = detect(&folder, &format!("rtspt://127.0.0.1:{port}/v"), &["--no-video"]);
+    assert_eq!(is_asked_for.recv_timeout(LIMIT), Ok(1));
+    signal(&child, libc::SIGINT);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    // One without a video has nothing to give.
+    let address = format!("rtspt://127.0.0.1:{}/v", of_streams("", 2, asked_for));
+    let args = ["detect", &address, "--model", &shapes(), "--backend", "cpu", "--no-video"];
+    expect_failure(&run(&folder, &args), &args, &["Cannot read rtspt://127.0.0.1:", "there is no video in it."]);
+}
+
 #[test]
 fn ctrl_c_ends_a_camera_whose_answer_has_no_end() {
     let folder = scratch("camera-endless");

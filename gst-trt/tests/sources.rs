@@ -179,6 +179,29 @@ fn frames_of_another_size_are_scaled_to_that_of_the_first() {
     }
 }
 
+/// The first is read. Each takes a decoder.
+#[test]
+fn a_file_has_so_many_videos_and_no_more() {
+    let folder = scratch("videos");
+    for (count, is_read) in [(3, true), (40, false)] {
+        let file = folder.join(format!("{count}.mkv"));
+        let size = |number: usize| if number == 0 { "width=320,height=180" } else { "width=64,height=48" };
+        let videos = (0..count).map(|number| {
+            format!("videotestsrc num-buffers=5 ! video/x-raw,{} ! jpegenc ! m.video_{number} ", size(number))
+        });
+        launch(&format!("matroskamux name=m ! filesink location={} {}", file.display(), videos.collect::<String>()));
+        let file = file.display().to_string();
+        let args = ["detect", &file, "--model", &shapes(), "--backend", "cpu", "--no-video", "--json", "out.jsonl"];
+        let output = run(&folder, &args);
+        if is_read {
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            assert!(lines(&folder.join("out.jsonl")).iter().all(|line| line["width"] == 320));
+        } else {
+            expect_failure(&output, &args, &["it has more than 16 videos."]);
+        }
+    }
+}
+
 #[test]
 fn several_sources_have_results_of_their_own() {
     let folder = scratch("several");

@@ -448,6 +448,9 @@ impl VideoAddress {
                 decode
             }
         };
+        // No thread and no decoder for sound, of which there may be any number.
+        decode.set_property("expose-all-streams", false);
+        decode.set_property("caps", gst::Caps::builder("video/x-raw").any_features().build());
         picture::put_parser_first(&decode, picture.is_some());
         guard::look_after_frames(decode.downcast_ref().expect("it is a bin"), &self.shown(), self.is_remote());
         take_video(pipeline, &decode, sink);
@@ -472,6 +475,12 @@ impl VideoAddress {
     /// The text of an error message, in one sentence.
     pub fn sentence(&self, error: &gst::message::Error) -> String {
         let mut text = error.error().to_string();
+        if error.error().matches(gst::CoreError::MissingPlugin) && self.is_of_reading(error) {
+            text = match missing_decoder(&error.debug().unwrap_or_default()) {
+                Some(format) => format!("GStreamer has no decoder for {format} here: install its plugin."),
+                None => "there is no video in it.".into(),
+            };
+        }
         if let VideoAddress::Uri(uri) = self {
             text = text.replace(uri, &self.shown());
         }
@@ -483,6 +492,14 @@ impl VideoAddress {
         let path = error.src().map(|source| source.path_string()).unwrap_or_default();
         [":decode", ":source"].iter().any(|name| path.contains(name))
     }
+}
+
+/// The first format of videos or pictures among those that decodebin has listed. It wants none for sounds, and lists them
+/// too.
+fn missing_decoder(listed: &str) -> Option<&str> {
+    let missing = listed.lines().filter_map(|line| line.strip_prefix("Missing decoder: ")?.rsplit_once(" ("));
+    let mut seen = missing.filter(|(_, caps)| caps.starts_with("video/") || caps.starts_with("image/"));
+    seen.next().map(|(format, _)| format)
 }
 
 /// Lets an fdsrc read from a named pipe, which is opened here, once, and closed with the element: filesrc opens a file for
@@ -535,8 +552,8 @@ fn take_video(pipeline: &gst::Pipeline, decode: &gst::Element, sink: gst::Pad) {
     });
 }
 
-/// Of RTSP: the time of capture, as the reports of the camera have it, is noted on frames. Of several videos only the first
-/// is asked for, which is the one that cameras have in full size.
+/// Of RTSP: the time of capture, as the reports of the camera have it, is noted on frames. Of all streams only the first video
+/// is asked for, which is the one that cameras have in full size: each stream takes a thread, and a camera may have any number.
 fn look_after_rtsp(decode: &gst::Element) {
     decode.connect("source-setup", false, |values| {
         let source = values.get(1)?.get::<gst::Element>().ok()?;
@@ -547,7 +564,7 @@ fn look_after_rtsp(decode: &gst::Element) {
                 let is_video =
                     caps.structure(0).is_some_and(|caps| caps.get("media").is_ok_and(|media: &str| media == "video"));
                 let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
-                Some((!is_video || *first.get_or_insert(number) == number).to_value())
+                Some((is_video && *first.get_or_insert(number) == number).to_value())
             });
         }
         // From GStreamer 1.22 on.
@@ -649,6 +666,16 @@ mod tests {
                 assert!(error.contains(said) && !error.contains("hush"), "{address}: {error}");
             }
         }
+    }
+
+    #[test]
+    fn the_decoder_that_is_missing_is_one_of_videos() {
+        let sound =
+            "no suitable plugins found:\nMissing decoder: A-Law (audio/x-alaw, rate=(int)8000, channels=(int)1)\n";
+        let video = "Missing decoder: VP9 (video/x-vp9, width=(int)320, framerate=(fraction)30/1)\n";
+        assert_eq!(missing_decoder(sound), None);
+        assert_eq!(missing_decoder(&format!("{sound}{video}")), Some("VP9"));
+        assert_eq!(missing_decoder(""), None);
     }
 
     #[test]
