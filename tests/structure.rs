@@ -347,30 +347,55 @@ fn collect(folder: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
     }
 }
 
-/// A test that sleeps waits too long, or passes by chance.
-#[test]
-fn no_test_waits_by_the_clock() {
+/// The lines of tests that are no comments, and the files that have them.
+fn lines_of_tests() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
     let tests = ["tests", "core/tests", "gst-trt/tests", "streaming/tests", "python/tests"];
     for folder in CRATES.into_iter().chain(tests) {
         collect(&root.join(folder), &["rs", "py", "c", "sh"], &mut files);
     }
-    let word = concat!("sle", "ep");
-    let mut sleeping = Vec::new();
+    assert!(files.len() > 500, "{}", files.len());
+    let mut found = Vec::new();
     for file in &files {
         let text = fs::read_to_string(file).unwrap();
-        let is_test = file.strip_prefix(root).unwrap().iter().any(|part| part == "tests" || part == "tests.rs");
+        let is_test = file
+            .strip_prefix(root)
+            .unwrap()
+            .iter()
+            .any(|part| ["test", "test.rs", "tests", "tests.rs"].iter().any(|known| part == *known));
         // Of other files, the tests are at the end.
         let tests = if is_test { Some(&*text) } else { text.split_once("\nmod tests {").map(|(_, tests)| tests) };
         let lines = tests.into_iter().flat_map(str::lines).filter(|line| !line.trim_start().starts_with("//"));
-        let call = format!("{word}{}", if file.extension().is_some_and(|ending| ending == "sh") { ' ' } else { '(' });
-        sleeping.extend(
-            lines.filter(|line| line.contains(&call)).map(|line| format!("{}: {}", file.display(), line.trim())),
-        );
+        found.extend(lines.map(|line| (file.strip_prefix(root).unwrap().into(), line.trim().to_string())));
     }
-    assert!(files.len() > 500, "{}", files.len());
+    found
+}
+
+/// A test that sleeps waits too long, or passes by chance.
+#[test]
+fn no_test_waits_by_the_clock() {
+    let word = concat!("sle", "ep");
+    let sleeps = |(file, line): &(PathBuf, String)| {
+        let is_script = file.extension().is_some_and(|ending| ending == "sh");
+        line.contains(&format!("{word}{}", if is_script { ' ' } else { '(' }))
+    };
+    let sleeping: Vec<_> = lines_of_tests().into_iter().filter(sleeps).collect();
     assert!(sleeping.is_empty(), "{sleeping:#?}");
+}
+
+/// What a test leaves is under target/, by `scratch`.
+#[test]
+fn no_test_leaves_files_in_the_temporary_folder() {
+    // Engines are kept only where no other user may write, and are removed at the end.
+    let exceptions =
+        ["core/tests/common/scratch.rs", "core/src/backends/tensorrt/cache/tests.rs", "tests/fuzz/engine_cache.rs"];
+    let call = concat!("temp_", "dir()");
+    let leaves = |(file, line): &(PathBuf, String)| {
+        line.contains(call) && !exceptions.iter().any(|exception| file == Path::new(exception))
+    };
+    let leaving: Vec<_> = lines_of_tests().into_iter().filter(leaves).collect();
+    assert!(leaving.is_empty(), "{leaving:#?}");
 }
 
 /// A streaming thread holds that lock while it waits for room downstream, so an event that is to free it would wait too.

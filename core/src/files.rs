@@ -55,11 +55,11 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+    use crate::test::scratch;
 
     #[test]
     fn only_regular_files_of_a_bounded_size_are_read() {
-        let folder = std::env::temp_dir().join(format!("gsttrt-files-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = scratch("files");
         let (pipe, file) = (folder.join("pipe"), folder.join("file"));
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         std::fs::write(&file, [7; 2048]).unwrap();
@@ -75,6 +75,5 @@ mod tests {
         // A hole takes no space on the disk.
         File::create(&file).unwrap().set_len(1 << 40).unwrap();
         assert_eq!(read_regular(&file, 1 << 33).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

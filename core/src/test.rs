@@ -9,6 +9,11 @@ use crate::cuda::driver::Context;
 mod wait;
 #[allow(unused_imports)] // each crate uses a part
 pub(crate) use wait::{LIMIT, wait_until};
+#[allow(dead_code)]
+#[path = "../tests/common/scratch.rs"]
+mod scratch;
+#[allow(unused_imports)]
+pub(crate) use scratch::scratch;
 
 /// A GPU for a test; where there is none, the test prints that it is skipped, and fails if there has to be one
 /// (`REQUIRE_GPU`).

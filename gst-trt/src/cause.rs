@@ -7,7 +7,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use crate::source::VideoAddress;
+use crate::source::{RemoteHost, VideoAddress};
 use crate::threads::Threads;
 
 /// How long a name and a host may take to answer, until nothing more is said.
@@ -23,7 +23,7 @@ pub fn explained(sentence: String, address: &VideoAddress, threads: &Threads, su
     if !UNREACHED.iter().any(|text| sentence.contains(text)) {
         return sentence;
     }
-    let Some(host) = host(address) else { return sentence };
+    let Some(host) = address.host() else { return sentence };
     let (sender, found) = channel();
     // The system's search for a name cannot be stopped.
     let search = move || {
@@ -38,32 +38,8 @@ pub fn explained(sentence: String, address: &VideoAddress, threads: &Threads, su
     }
 }
 
-/// Host and port of an address over TCP.
-fn host(address: &VideoAddress) -> Option<(String, u16)> {
-    let VideoAddress::Uri(uri) = address else { return None };
-    let (scheme, rest) = uri.split_once("://")?;
-    let port = match scheme {
-        "rtsp" | "rtspt" | "rtspu" => 554,
-        "rtsps" => 322,
-        "http" => 80,
-        "https" => 443,
-        "rtmp" => 1935,
-        _ => return None,
-    };
-    let (host, behind) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    if behind.contains('@') {
-        return None; // a password may have a slash, and then this is no host
-    }
-    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-    let (name, given) = match host.rsplit_once(':') {
-        Some((name, given)) if !given.ends_with(']') => (name, given.parse().ok()?),
-        _ => (host, port),
-    };
-    Some((name.trim_start_matches('[').trim_end_matches(']').into(), given))
-}
-
 /// What is wrong with the way to a host; `None` where nothing is.
-fn search((name, port): &(String, u16)) -> Option<String> {
+fn search(RemoteHost { name, port }: &RemoteHost) -> Option<String> {
     let Ok(mut found) = (name.as_str(), *port).to_socket_addrs() else {
         return Some(format!("there is no host {name}: check the name, and the DNS server"));
     };
@@ -102,16 +78,6 @@ mod tests {
         assert_eq!(there, RTSP);
         assert!(said("Unauthorized.", "rtsp://h/".into()).ends_with("Check user and password in the address."));
         assert_eq!(said("The pipeline does not start.", "rtsp://h/".into()), "The pipeline does not start.");
-        for (uri, expected) in [
-            ("rtsp://me:p:w@host/a:5", Some(("host", 554))),
-            ("rtsp://me:5/w@host/a", None),
-            ("https://[::1]:8443/", Some(("::1", 8443))),
-            ("http://[::1]/", Some(("::1", 80))),
-            ("udp://host:1", None),
-        ] {
-            let expected = expected.map(|(name, port): (&str, u16)| (name.to_string(), port));
-            assert_eq!(host(&VideoAddress::Uri(uri.into())), expected, "{uri}");
-        }
         assert!(threads.wait(Duration::from_secs(60)).is_empty());
     }
 }

@@ -5,13 +5,14 @@ use gst::prelude::*;
 use gsttrt_core::words::nearest;
 
 use crate::failure::Failure;
+use crate::local;
 use crate::model_options::ModelOptions;
 
 /// GStreamer with the elements of this project, which are part of the program.
 pub fn start_gstreamer() -> Result<(), Failure> {
     gst::init().map_err(|error| format!("GStreamer does not start: {error}."))?;
     gsttrt::plugin_register_static()?;
-    Ok(())
+    local::refuse()
 }
 
 /// The GPU's decoders before all others: in GStreamer 1.22 they rank like those of the CPU, and come later in the alphabet.

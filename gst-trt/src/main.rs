@@ -17,9 +17,13 @@ mod detect;
 mod doctor;
 mod failure;
 mod info;
+mod local;
 mod model_options;
 mod progress;
 mod running;
+#[cfg(test)]
+#[path = "../../core/tests/common/scratch.rs"]
+mod scratch;
 mod serve;
 mod signals;
 mod source;

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
-//! A pipeline that a camera, a pipe or a disk can hold up without an end: whatever is asked of it is asked in a thread of its
+//! A pipeline that a camera or a disk can hold up without an end: whatever is asked of it is asked in a thread of its
 //! own, and what does not come back is left behind.
 //!
-//! Where it is held up:
-//!
-//! * A camera whose RTSP answer has a header without an end: the task of rtspsrc is in `gst_rtsp_connection_receive_usec`,
-//!   which reads byte by byte, cannot be cancelled within a message, and has a time limit for each read alone. In the change
-//!   from PAUSED to READY, rtspsrc waits for the lock that this task holds.
-//! * A named pipe that nobody writes to: `open` of filesrc, in the change from NULL to READY.
+//! Where it is held up: by a camera whose RTSP answer has a header without an end. The task of rtspsrc is in
+//! `gst_rtsp_connection_receive_usec` then, which reads byte by byte, cannot be cancelled within a message, and has a time
+//! limit for each read alone. In the change from PAUSED to READY, rtspsrc waits for the lock that this task holds.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};

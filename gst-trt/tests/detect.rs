@@ -307,7 +307,7 @@ fn failures_are_one_sentence_and_leave_nothing() {
         (&broken, model, &["--output", "x.mp4"], &["Cannot write images to the video x.mp4: give a folder"]),
         (&all_broken, model, &["--output", "x.jpg"], &["Cannot write 2 images to the file x.jpg: give a folder"]),
         (&broken, model, &["--output", "/nowhere/x.jpg"], &["/nowhere/x.jpg", "its folder is not there"]),
-        ("fd://0", model, &[], &["Cannot read fd://0", "inside of this process"]),
+        ("fd://0", model, &[], &["Cannot read fd://0", "fd:// is on this machine"]),
         ("0", model, &[], &["There is no file 0", "Cameras are /dev/video0"]),
         ("/dev/video99", model, &[], &["There is no file /dev/video99", "Cameras are /dev/video0"]),
         (sample, model, &["--json", "/nowhere/x.jsonl"], &["/nowhere/x.jsonl"]),

@@ -221,6 +221,20 @@ fn a_full_disk_is_told_of_once() {
     assert_eq!(files(&folder.join("events")), Vec::<String>::new(), "what is not whole is not left there");
 }
 
+/// A file of strangers may have any number of them.
+#[test]
+fn a_sound_takes_no_thread() {
+    let folder = scratch("serve-sounds");
+    let sounds = "audiotestsrc num-buffers=5 ! audio/x-raw,rate=8000,channels=1 ! alawenc ! m. ".repeat(100);
+    let video = format!("filesrc location={} ! qtdemux ! h264parse ! queue ! m.", sample());
+    launch(&format!("matroskamux name=m ! filesink location={} {video} {sounds}", folder.join("sounds.mkv").display()));
+    let service = Service::start(&folder, &(head() + &source("gate", "sounds.mkv", "loop = true\nsync = true")));
+    service.result("gate");
+    let threads = service.proc("task").read_dir().unwrap().count();
+    assert!(threads < 50, "{threads}");
+    assert_eq!(service.end().0.code(), Some(0));
+}
+
 #[test]
 fn what_waits_for_its_file_begins_once_it_is_there() {
     let folder = scratch("serve-later");

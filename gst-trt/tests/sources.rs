@@ -6,7 +6,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use gst::prelude::*;
 
@@ -179,6 +179,29 @@ fn frames_of_another_size_are_scaled_to_that_of_the_first() {
     }
 }
 
+/// The first is read. Each takes a decoder.
+#[test]
+fn a_file_has_so_many_videos_and_no_more() {
+    let folder = scratch("videos");
+    for (count, is_read) in [(3, true), (40, false)] {
+        let file = folder.join(format!("{count}.mkv"));
+        let size = |number: usize| if number == 0 { "width=320,height=180" } else { "width=64,height=48" };
+        let videos = (0..count).map(|number| {
+            format!("videotestsrc num-buffers=5 ! video/x-raw,{} ! jpegenc ! m.video_{number} ", size(number))
+        });
+        launch(&format!("matroskamux name=m ! filesink location={} {}", file.display(), videos.collect::<String>()));
+        let file = file.display().to_string();
+        let args = ["detect", &file, "--model", &shapes(), "--backend", "cpu", "--no-video", "--json", "out.jsonl"];
+        let output = run(&folder, &args);
+        if is_read {
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            assert!(lines(&folder.join("out.jsonl")).iter().all(|line| line["width"] == 320));
+        } else {
+            expect_failure(&output, &args, &["it has more than 16 videos."]);
+        }
+    }
+}
+
 #[test]
 fn several_sources_have_results_of_their_own() {
     let folder = scratch("several");
@@ -281,6 +304,30 @@ fn a_video_comes_in_and_lines_go_out_by_pipes() {
     assert!(lines.len() > 290, "{}", lines.len());
     assert!(text(&output.stderr).contains("frames      "), "the summary is no line: {}", text(&output.stderr));
     assert_eq!(files(&folder), ["clip.ts"]);
+}
+
+/// A writer that opens a pipe once, writes to it and closes it, as `ffmpeg … pipe.h264` does, is read from its first byte to
+/// its last.
+#[test]
+fn a_named_pipe_gives_all_that_is_written_to_it_once() {
+    let folder = scratch("named-pipe");
+    let frames = format!("filesrc location={} ! qtdemux ! h264parse config-interval=-1", sample());
+    for (kind, chain) in [
+        ("h264", "video/x-h264,stream-format=byte-stream,alignment=au"),
+        ("ts", "mpegtsmux"),
+        ("mjpeg", "avdec_h264 ! videoscale ! video/x-raw,width=64,height=48 ! jpegenc"),
+    ] {
+        let (clip, pipe) = (folder.join("clip").with_extension(kind), folder.join("pipe").with_extension(kind));
+        launch(&format!("{frames} ! {chain} ! filesink location={}", clip.display()));
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let bytes = std::fs::read(&clip).unwrap();
+        let to = pipe.clone();
+        let writer = std::thread::spawn(move || std::fs::write(to, bytes));
+        let pipe = pipe.file_name().unwrap().to_str().unwrap();
+        detect(&folder, &[pipe, "--no-video", "--json", "out.jsonl", "--infer", "interval=300"]);
+        writer.join().unwrap().unwrap_or_else(|error| panic!("{kind}: {error}"));
+        assert_eq!(lines(&folder.join("out.jsonl")).len(), 300, "{kind}");
+    }
 }
 
 /// Ctrl+C in the middle of a video, after its first lines.

@@ -20,13 +20,9 @@ use super::queue::{Next, PublishQueue};
 #[path = "../../core/tests/common/wait.rs"]
 pub(super) mod wait;
 
-/// A folder of its own for a test, empty.
-pub(super) fn scratch(test: &str) -> std::path::PathBuf {
-    let folder = std::env::temp_dir().join(format!("gsttrt-{test}-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
-}
+#[path = "../../core/tests/common/scratch.rs"]
+mod scratch;
+pub(super) use scratch::scratch;
 
 const SCHEMES: [&str; 4] = ["mqtt", "http", "nats", "redis"];
 const LONG: Duration = Duration::from_secs(30);

@@ -10,6 +10,10 @@ use gst_video::prelude::*;
 use gst_video::{VideoFrameRef, VideoInfo};
 use libloading::Library;
 
+#[allow(clippy::duplicate_mod)] // of the unit tests, too
+#[path = "../../core/tests/common/scratch.rs"]
+mod scratch;
+
 /// `NVBUF_MEM_*`
 pub const PINNED: c_int = 1;
 pub const DEVICE: c_int = 2;
@@ -30,14 +34,15 @@ pub const NO_IMAGE: c_int = 5;
 fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
     LIBRARY.get_or_init(|| {
-        let file = std::env::temp_dir().join(format!("gsttrt-nvbufsurface-{}.so", std::process::id()));
+        let folder = scratch::scratch(&format!("nvbufsurface-{}", std::process::id()));
+        let file = folder.join("libnvbufsurface.so");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fakes/nvbufsurface.c");
         let mut cc = Command::new("cc");
         cc.args(["-shared", "-fPIC", "-pthread", "-std=gnu11", "-Wl,-soname,libnvbufsurface.so", "-o"]);
         assert!(cc.arg(&file).arg(source).status().unwrap().success());
         // SAFETY: it does nothing when it is loaded.
         let library = unsafe { Library::new(&file) }.unwrap();
-        std::fs::remove_file(file).unwrap();
+        std::fs::remove_dir_all(folder).unwrap();
         library
     })
 }

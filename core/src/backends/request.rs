@@ -249,6 +249,7 @@ impl LoadRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test::scratch;
 
     /// A file that leaves the size of its input open.
     struct AnySize(Arc<ModelInfo>);
@@ -304,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_file_is_read_once_for_description_and_load_and_not_kept() {
-        let path = std::env::temp_dir().join(format!("gsttrt-request-{}.onnx", std::process::id()));
+        let path = scratch("request").join("model.onnx");
         std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/models/shapes.onnx"), &path).unwrap();
         let cpu = BackendPreference::Named("rten");
         let request =

@@ -214,10 +214,11 @@ pub fn unreadable(path: &Path, error: std::io::Error) -> Error {
 mod tests {
     use super::*;
     use crate::onnx::TensorProto;
+    use crate::test::scratch;
 
     #[test]
     fn a_file_is_read_once_for_each_load() {
-        let path = std::env::temp_dir().join(format!("gsttrt-file-{}.onnx", std::process::id()));
+        let path = scratch("model-file").join("model.onnx");
         let file = ModelFile::new(&path);
         assert_eq!(file.contents().err().map(|error| error.kind()), Some(ErrorKind::NotFound), "it may come yet");
         std::fs::write(&path, b"first").unwrap();
@@ -227,7 +228,6 @@ mod tests {
         assert_eq!(first.bytes(), &b"first"[..]);
         file.release();
         assert_eq!(file.contents().unwrap().bytes(), &b"second"[..]);
-        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

@@ -123,6 +123,7 @@ fn abridged(labels: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test::scratch;
 
     fn labels() -> Vec<String> {
         ["person", "car", "traffic light"].map(String::from).to_vec()
@@ -137,8 +138,7 @@ mod tests {
 
     #[test]
     fn label_files_are_read_or_refused() {
-        let folder = std::env::temp_dir().join(format!("gsttrt-labels-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = scratch("labels");
         let file = folder.join("labels.txt");
         let read = |text: &str| {
             std::fs::write(&file, text).unwrap();
@@ -165,7 +165,6 @@ mod tests {
         }
         std::fs::File::create(&file).unwrap().set_len(1 << 40).unwrap();
         assert!(read_labels(&file).unwrap_err().message().contains("it is larger than 16 MiB"));
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

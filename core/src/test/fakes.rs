@@ -10,6 +10,7 @@ use libloading::Library;
 
 use crate::cuda::driver::Context;
 use crate::error::Result;
+use crate::test::scratch;
 
 /// CUDA and TensorRT of tests/fakes, which need no GPU.
 pub(crate) struct Fakes {
@@ -38,8 +39,7 @@ impl Fakes {
                 ["libcuda.so", "libnvinfer.so.10"].map(|name| unsafe { Library::new(name) }.unwrap());
             return Some(Fakes { folder: folder.into(), driver, tensorrt });
         }
-        let folder = env::temp_dir().join(format!("gsttrt-fakes-{test}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        let folder = scratch(&format!("fakes-{test}"));
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|folder| folder.join("tests/fakes"));
         let sources = sources.into_iter().find(|folder| folder.is_dir()).expect("tests run in a checkout");
         let compile = |files: &[&str], library: &str, needed: &[&str]| {
@@ -66,7 +66,6 @@ impl Fakes {
         let registry = caches.join(format!("gstreamer-1.0/registry.{}.bin", env::consts::ARCH));
         again.env("XDG_CACHE_HOME", &folder).env("GST_REGISTRY", registry);
         let output = again.env(FOLDER, &folder).env("LD_LIBRARY_PATH", paths).output().unwrap();
-        fs::remove_dir_all(&folder).unwrap();
         let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
         assert!(output.status.success() && said.contains("1 passed"), "{said}");
         println!("{said}");

@@ -249,7 +249,7 @@ fn picture(
             return Err(what("there is no picture in it"));
         }
         if begun.elapsed() > TIMEOUT {
-            return Err(what("its decoder does not end"));
+            return Err(what(&format!("no picture came of it within {} s", TIMEOUT.as_secs())));
         }
     }
 }

@@ -292,6 +292,7 @@ mod tests {
 
     use super::*;
     use crate::chain;
+    use crate::scratch::scratch;
 
     const LIMIT: Duration = Duration::from_secs(60);
 
@@ -313,7 +314,7 @@ mod tests {
     /// Lines of two sources in one file could not be told from each other, and one would rename it under the other.
     #[test]
     fn a_source_that_is_added_does_not_write_to_the_file_of_another() {
-        let folder = std::env::temp_dir().join(format!("gst-trt-added-{}", std::process::id()));
+        let folder = scratch("service-added");
         let text = "[[model]]\nname = \"m\"\nMODEL\n[[publish]]\nname = \"p\"\nlocation = \"all.jsonl\"\n\
                     [[publish]]\nname = \"own\"\nlocation = \"{source}.jsonl\"\n\
                     [[source]]\nname = \"a\"\naddress = \"a.mp4\"\n";
@@ -327,13 +328,12 @@ mod tests {
         assert_eq!(names(&service).1, ["a"]);
         add("own").unwrap_or_else(|_| panic!("it has a file of its own"));
         assert!(service.stop().is_empty());
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     /// Neither a model nor a source of a configuration is there if one of them cannot be started.
     #[test]
     fn a_configuration_is_applied_as_a_whole_or_not_at_all() {
-        let folder = std::env::temp_dir().join(format!("gst-trt-service-{}", std::process::id()));
+        let folder = scratch("service-applied");
         let source = |name: &str, model: &str| {
             format!(
                 "[[source]]\nname = \"{name}\"\naddress = \"{name}.mp4\"\nmodel = \"{model}\"\nbackoff-min = \"1h\"\nbackoff-max = \"1h\"\n"
@@ -373,6 +373,5 @@ mod tests {
         assert_eq!(service.add_source(&later), Ok(()));
         assert!(service.stop().is_empty());
         assert!(service.reload(config(&folder, &next)).unwrap_err().to_string().contains("The service ends"));
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -33,7 +33,7 @@ pub fn look_after_http(decode: &gst::Bin, sink: &gst::Pad) {
         let handler = element.dynamic_cast_ref::<gst::URIHandler>();
         let Some(handler) = handler.filter(|handler| handler.uri_type() == gst::URIType::Src) else { return };
         let uri = handler.uri().unwrap_or_default();
-        if uri.starts_with("http://") || uri.starts_with("https://") {
+        if super::is_http(&uri) {
             return;
         }
         element.src_pads().iter().for_each(|pad| {
@@ -88,12 +88,23 @@ pub fn warn_of_missing(decode: &gst::Element, text: String) {
     });
 }
 
+/// The videos that a source may have at a time. Each takes a decoder and threads, and the first is read.
+const MOST_VIDEOS: usize = 16;
+
+fn decodes_video(element: &gst::Element) -> bool {
+    let kind = element.metadata("klass").unwrap_or_default();
+    kind.contains("Decoder") && (kind.contains("Video") || kind.contains("Image"))
+}
+
 /// Watches the decoders that come into the bin.
 pub fn look_after_frames(decode: &gst::Bin, shown: &str, is_remote: bool) {
     let shown = shown.to_string();
     decode.connect_deep_element_added(move |decode, _, element| {
-        let kind = element.metadata("klass").unwrap_or_default();
-        if kind.contains("Decoder") && (kind.contains("Video") || kind.contains("Image")) {
+        if decodes_video(element) {
+            let videos = decode.iterate_recurse().into_iter().flatten().filter(decodes_video).count();
+            if videos > MOST_VIDEOS {
+                gst::element_error!(decode, gst::StreamError::Demux, ("it has more than {MOST_VIDEOS} videos."));
+            }
             refuse_large(decode.upcast_ref(), element, is_remote);
             count_damaged(decode, element, &shown);
         }

@@ -2,13 +2,16 @@
 //! What to look at: files, folders of images, globs, URIs, cameras, standard input; and the elements that read them.
 
 mod guard;
+mod host;
 mod jpeg;
 mod picture;
 mod whole;
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::FileTypeExt;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -18,7 +21,10 @@ use gsttrt_core::redact::redacted;
 
 use crate::chain;
 use crate::failure::Failure;
+use crate::local;
 use crate::terminal::print_error;
+
+pub use host::RemoteHost;
 
 /// Endings of files that hold one picture.
 const IMAGES: [&str; 12] = ["jpg", "jpeg", "jpe", "png", "bmp", "webp", "tif", "tiff", "ppm", "pgm", "pnm", "jp2"];
@@ -29,11 +35,13 @@ const VIDEOS: [&str; 16] = [
 ];
 
 /// Schemes whose frames come at their own time, and do not wait.
-const LIVE: [&str; 12] =
-    ["rtsp", "rtsps", "rtspt", "rtspu", "rtsph", "rtsp-sdp", "rtp", "udp", "srt", "rist", "rtmp", "v4l2"];
+const LIVE: [&str; 16] = [
+    "rtsp", "rtspt", "rtspu", "rtsph", "rtsps", "rtspst", "rtspsu", "rtspsh", "rtsp-sdp", "rtp", "udp", "srt", "rist",
+    "rtmp", "rtmps", "v4l2",
+];
 
-/// Schemes that reach into this process: its own descriptors and sources.
-const OF_THE_PROCESS: [&str; 2] = ["fd", "appsrc"];
+/// Schemes that are HTTP, of which only the answer tells what comes.
+const OF_HTTP: [&str; 4] = ["http", "https", "icy", "icyx"];
 
 /// Something to look at, with a name for the files of its results.
 #[derive(Debug)]
@@ -98,6 +106,7 @@ fn add(sources: &mut Vec<InputSource>, argument: &str) -> Result<(), Failure> {
             add_file(sources, &file, kind.file_type())?;
         }
     } else {
+        refuse_mistyped(argument)?;
         let is_camera = argument.starts_with("/dev/") || argument.bytes().all(|byte| byte.is_ascii_digit());
         let cameras = if is_camera && !argument.is_empty() { format!(" {}", cameras()) } else { String::new() };
         return Err(format!("There is no file {}.{cameras}", redacted(argument)).into());
@@ -149,9 +158,24 @@ fn is_picture(path: &Path) -> bool {
     is_image(path) && path.is_file()
 }
 
+fn is_http(uri: &str) -> bool {
+    uri.split_once("://").is_some_and(|(scheme, _)| OF_HTTP.iter().any(|one| one.eq_ignore_ascii_case(scheme)))
+}
+
+/// Which has what it is given once.
+fn is_pipe(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
+}
+
 fn is_camera(path: &Path) -> bool {
     let target = path.canonicalize().unwrap_or_else(|_| path.into()); // /dev/v4l/by-id has links
     target.file_name().is_some_and(|name| name.to_string_lossy().starts_with("video"))
+}
+
+/// Whether it is a device, even if it is not there now. Files in memory are in this folder, too.
+fn is_in_dev(path: &Path) -> bool {
+    let is_file = fs::metadata(path).is_ok_and(|found| found.is_file() || found.file_type().is_fifo());
+    path.starts_with("/dev") && !path.starts_with("/dev/shm") && !is_file
 }
 
 /// Which cameras there are, in a sentence.
@@ -167,19 +191,38 @@ fn cameras() -> String {
 }
 
 fn path_of(uri: &str) -> Result<String, Failure> {
-    let wrong = |what: &str| format!("Cannot use {}: {what}.", redacted(uri));
-    let (path, _) =
+    let wrong = |what: &str| Failure::from(format!("Cannot use {}: {what}.", redacted(uri)));
+    let (path, host) =
         gst::glib::filename_from_uri(uri).map_err(|error| wrong(&error.to_string().replace(uri, &redacted(uri))))?;
-    path.into_os_string().into_string().map_err(|_| wrong("its path is no text").into())
+    if host.is_some_and(|host| !host.is_empty() && host != "localhost") {
+        return Err(wrong("it is a file of another host. Such an address begins with file:///"));
+    }
+    path.into_os_string().into_string().map_err(|_| wrong("its path is no text"))
+}
+
+/// What is no file, and has a part of `rtsp://`.
+fn refuse_mistyped(text: &str) -> Result<(), Failure> {
+    let is_begun =
+        |word: &&str| text.strip_prefix(*word).is_some_and(|rest| rest.starts_with(':') || rest.starts_with("//"));
+    match host::schemes().find(is_begun) {
+        Some(word) => Err(format!("Cannot read {}: such an address begins with {word}://.", redacted(text)).into()),
+        None => Ok(()),
+    }
 }
 
 /// A stream, named after the last part of its path. The scheme is in small letters.
 fn stream(scheme: &str, rest: &str) -> Result<InputSource, Failure> {
     let uri = &*format!("{scheme}://{rest}");
     let shown = redacted(uri);
-    if OF_THE_PROCESS.contains(&scheme) {
-        return Err(format!("Cannot read {shown}: {scheme}:// is inside of this process, and not an address.").into());
+    if local::SCHEMES.contains(&scheme) {
+        return Err(format!("Cannot read {shown}: {scheme}:// is on this machine. Give the path of a file.").into());
     }
+    if rest.contains("***") {
+        return Err(
+            format!("Cannot read {shown}: *** stands for what is not shown of an address. Write it as it is.").into()
+        );
+    }
+    host::host(scheme, rest).map_err(|what| format!("Cannot read {shown}: {what}."))?;
     if gst::Element::make_from_uri(gst::URIType::Src, uri, None).is_err() {
         return Err(
             format!("Cannot read {shown}: GStreamer has no element here for such an address ({scheme}://).").into()
@@ -277,9 +320,15 @@ impl VideoAddress {
                     "Give a file, an address such as rtsp://camera/stream, or a camera such as /dev/video0.".into()
                 );
             }
-            None => folder.join(text),
+            None => {
+                let path = folder.join(text);
+                if !path.exists() {
+                    refuse_mistyped(text)?;
+                }
+                path
+            }
         };
-        Ok(if path.starts_with("/dev") { VideoAddress::Camera(path) } else { VideoAddress::File(path) })
+        Ok(if is_in_dev(&path) { VideoAddress::Camera(path) } else { VideoAddress::File(path) })
     }
 
     /// Whether its frames come at their own time, so that those which come too early for the model are lost. Of HTTP only
@@ -305,7 +354,14 @@ impl VideoAddress {
     }
 
     fn is_http(&self) -> bool {
-        matches!(self, VideoAddress::Uri(uri) if uri.starts_with("http://") || uri.starts_with("https://"))
+        matches!(self, VideoAddress::Uri(uri) if is_http(uri))
+    }
+
+    /// What it connects to, by TCP, where that is clear.
+    pub fn host(&self) -> Option<RemoteHost> {
+        let VideoAddress::Uri(uri) = self else { return None };
+        let (scheme, rest) = uri.split_once("://")?;
+        host::host(scheme, rest).ok()?
     }
 
     /// As messages show it: without a password.
@@ -360,6 +416,11 @@ impl VideoAddress {
                         source.set_property("num-buffers", 1);
                         source
                     }
+                    VideoAddress::File(path) if is_pipe(path) => {
+                        let source = make("fdsrc", "source")?;
+                        read_pipe(&source, path).map_err(|error| format!("Cannot read {}: {error}.", self.shown()))?;
+                        source
+                    }
                     VideoAddress::File(path) => {
                         let source = make("filesrc", "source")?;
                         source.set_property("location", path);
@@ -387,6 +448,9 @@ impl VideoAddress {
                 decode
             }
         };
+        // No thread and no decoder for sound, of which there may be any number.
+        decode.set_property("expose-all-streams", false);
+        decode.set_property("caps", gst::Caps::builder("video/x-raw").any_features().build());
         picture::put_parser_first(&decode, picture.is_some());
         guard::look_after_frames(decode.downcast_ref().expect("it is a bin"), &self.shown(), self.is_remote());
         take_video(pipeline, &decode, sink);
@@ -411,6 +475,12 @@ impl VideoAddress {
     /// The text of an error message, in one sentence.
     pub fn sentence(&self, error: &gst::message::Error) -> String {
         let mut text = error.error().to_string();
+        if error.error().matches(gst::CoreError::MissingPlugin) && self.is_of_reading(error) {
+            text = match missing_decoder(&error.debug().unwrap_or_default()) {
+                Some(format) => format!("GStreamer has no decoder for {format} here: install its plugin."),
+                None => "there is no video in it.".into(),
+            };
+        }
         if let VideoAddress::Uri(uri) = self {
             text = text.replace(uri, &self.shown());
         }
@@ -422,6 +492,23 @@ impl VideoAddress {
         let path = error.src().map(|source| source.path_string()).unwrap_or_default();
         [":decode", ":source"].iter().any(|name| path.contains(name))
     }
+}
+
+/// The first format of videos or pictures among those that decodebin has listed. It wants none for sounds, and lists them
+/// too.
+fn missing_decoder(listed: &str) -> Option<&str> {
+    let missing = listed.lines().filter_map(|line| line.strip_prefix("Missing decoder: ")?.rsplit_once(" ("));
+    let mut seen = missing.filter(|(_, caps)| caps.starts_with("video/") || caps.starts_with("image/"));
+    seen.next().map(|(format, _)| format)
+}
+
+/// Lets an fdsrc read from a named pipe, which is opened here, once, and closed with the element: filesrc opens a file for
+/// each way in which it could be read, and what a writer has given to a pipe before is lost. It does not wait for a writer.
+fn read_pipe(source: &gst::Element, path: &Path) -> io::Result<()> {
+    let pipe = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    source.set_property("fd", pipe.as_raw_fd());
+    source.add_weak_ref_notify(move || drop(pipe));
+    Ok(())
 }
 
 /// Whether a thread streams through the pad. A source pauses its task before it pushes the end of the stream, with which
@@ -465,8 +552,8 @@ fn take_video(pipeline: &gst::Pipeline, decode: &gst::Element, sink: gst::Pad) {
     });
 }
 
-/// Of RTSP: the time of capture, as the reports of the camera have it, is noted on frames. Of several videos only the first
-/// is asked for, which is the one that cameras have in full size.
+/// Of RTSP: the time of capture, as the reports of the camera have it, is noted on frames. Of all streams only the first video
+/// is asked for, which is the one that cameras have in full size: each stream takes a thread, and a camera may have any number.
 fn look_after_rtsp(decode: &gst::Element) {
     decode.connect("source-setup", false, |values| {
         let source = values.get(1)?.get::<gst::Element>().ok()?;
@@ -477,7 +564,7 @@ fn look_after_rtsp(decode: &gst::Element) {
                 let is_video =
                     caps.structure(0).is_some_and(|caps| caps.get("media").is_ok_and(|media: &str| media == "video"));
                 let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
-                Some((!is_video || *first.get_or_insert(number) == number).to_value())
+                Some((is_video && *first.get_or_insert(number) == number).to_value())
             });
         }
         // From GStreamer 1.22 on.
@@ -547,8 +634,59 @@ mod tests {
         assert_eq!(names(&["RTSP://Camera/A"]), ["A: rtsp://Camera/A live true"]);
         assert_eq!(names(&[&format!("FILE://{file}")]), [format!("Cargo: {file} live false")]);
         assert_eq!(names(&["rtsp://me:p%2Fw@host/"]), ["host: rtsp://***@host/ live true"]);
-        assert_eq!(names(&["rtsp://me:p/w@host/a"]), ["a: rtsp://***@host/a live true"]);
+        assert_eq!(names(&["rtsp://me:5/w@host/a"]), ["a: rtsp://***@host/a live true"]);
         assert_eq!(names(&["rtsp://host/user=me&password=x&channel=1"]), ["user----: rtsp://host/user=*** live true"]);
+    }
+
+    #[test]
+    fn what_no_element_can_read_is_refused() {
+        gst::init().unwrap();
+        for (address, said) in [
+            ("rtsp://h:99999/x", "Cannot read rtsp://h:99999/x: its port is no number from 1 to 65535."),
+            ("HTTP://", "Cannot read http://: it has no host."),
+            (
+                "rtsp://me:hu/sh@h/x",
+                "Cannot read rtsp://***@h/x: its port is no number from 1 to 65535. In a password, ",
+            ),
+            ("rtsp://***@h/x", "Cannot read rtsp://***@h/x: *** stands for what is not shown of an address."),
+            ("rtsp:/me:hush@h/x", "Cannot read ***@h/x: such an address begins with rtsp://."),
+            ("rtsp//h/x", "Cannot read rtsp//h/x: such an address begins with rtsp://."),
+            ("http:h", "Cannot read http:h: such an address begins with http://."),
+            ("fd://0", "Cannot read fd://0: fd:// is on this machine. Give the path of a file."),
+            ("multifile:///a.jpg", "is on this machine"),
+            ("resource:///a", "is on this machine"),
+            ("xyz://h/x", "no element here for such an address (xyz://)"),
+            (" rtsp://h/x", "no element here for such an address"),
+            ("file://h/x", "Cannot use file://h/x: it is a file of another host."),
+        ] {
+            for error in [
+                sources(&[address.to_string()]).map(drop).expect_err(address).to_string(),
+                VideoAddress::parse(address, Path::new("/nowhere")).map(drop).expect_err(address).to_string(),
+            ] {
+                assert!(error.contains(said) && !error.contains("hush"), "{address}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_decoder_that_is_missing_is_one_of_videos() {
+        let sound =
+            "no suitable plugins found:\nMissing decoder: A-Law (audio/x-alaw, rate=(int)8000, channels=(int)1)\n";
+        let video = "Missing decoder: VP9 (video/x-vp9, width=(int)320, framerate=(fraction)30/1)\n";
+        assert_eq!(missing_decoder(sound), None);
+        assert_eq!(missing_decoder(&format!("{sound}{video}")), Some("VP9"));
+        assert_eq!(missing_decoder(""), None);
+    }
+
+    #[test]
+    fn cameras_and_files_in_memory_are_told_apart() {
+        let parse = |text: &str| VideoAddress::parse(text, Path::new("/nowhere")).unwrap();
+        for path in ["/dev/video0", "/dev/video99", "/dev/v4l/by-id/usb-x"] {
+            assert_eq!(parse(path), VideoAddress::Camera(path.into()));
+        }
+        for path in ["/dev/shm/a.mp4", "/dev/shm"] {
+            assert_eq!(parse(path), VideoAddress::File(path.into()));
+        }
     }
 
     #[test]

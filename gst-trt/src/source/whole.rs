@@ -171,11 +171,9 @@ mod tests {
     use super::*;
 
     fn check(name: &str, bytes: &[u8]) -> Option<String> {
-        let path = std::env::temp_dir().join(format!("gst-trt-whole-{}-{name}", std::process::id()));
+        let path = crate::scratch::scratch("whole").join(name);
         std::fs::write(&path, bytes).unwrap();
-        let missing = missing(&path);
-        std::fs::remove_file(&path).unwrap();
-        missing
+        missing(&path)
     }
 
     #[test]

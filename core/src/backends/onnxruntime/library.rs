@@ -215,7 +215,7 @@ mod tests {
             error.message().contains("/nowhere/libonnxruntime.so") && error.message().contains("pip install"),
             "{error}"
         );
-        let empty = std::env::temp_dir();
+        let empty = crate::test::scratch("no-onnxruntime");
         let error = OrtLibrary::open(Some(&empty)).unwrap_err();
         assert!(error.message().contains("no usable ONNX Runtime in"), "{error}");
     }

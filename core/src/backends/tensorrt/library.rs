@@ -500,7 +500,7 @@ mod tests {
         assert!(error.message().contains("it is not TensorRT's core library"), "{error}");
         let error = Library::open(Some(Path::new("/nowhere/libnvinfer.so.10")), None).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
-        let empty = std::env::temp_dir();
+        let empty = crate::test::scratch("no-tensorrt");
         let error = Library::open(Some(&empty), None).unwrap_err();
         assert!(error.cause_text().contains("libnvinfer_lean.so.8: not in this folder"), "{}", error.cause_text());
     }

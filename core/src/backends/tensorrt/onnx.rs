@@ -113,6 +113,7 @@ mod tests {
     use prost::Message;
 
     use crate::onnx::{GraphProto, ModelProto, StringStringEntryProto};
+    use crate::test::scratch;
 
     static GO_ON: AtomicBool = AtomicBool::new(false);
 
@@ -126,8 +127,7 @@ mod tests {
 
     #[test]
     fn a_fingerprint_covers_weights_in_other_files() {
-        let folder = std::env::temp_dir().join(format!("gsttrt-fingerprint-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        let folder = scratch("fingerprint");
         let entry = |key: &str, value: &str| StringStringEntryProto { key: key.into(), value: value.into() };
         let external_data = vec![entry("location", "weights.data"), entry("offset", "0")];
         let weight = TensorProto { external_data, data_type: 1, ..Default::default() };
@@ -142,7 +142,6 @@ mod tests {
         };
         assert_eq!(with(b"one"), with(b"one"));
         assert_ne!(with(b"one"), with(b"two"));
-        fs::remove_dir_all(&folder).unwrap();
 
         let nothing = Onnx::new(Path::new("model.onnx"), Vec::new()).fingerprint(&GO_ON).unwrap();
         assert_eq!(nothing, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
@@ -150,10 +149,8 @@ mod tests {
 
     #[test]
     fn weights_are_regular_files_next_to_the_model() {
-        let folder = std::env::temp_dir().join(format!("gsttrt-external-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        let folder = scratch("external");
         let pipe = folder.join("pipe.data");
-        let _ = fs::remove_file(&pipe);
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let of = |location: &str, cancelled: bool| {
             let external_data = vec![StringStringEntryProto { key: "location".into(), value: location.into() }];
@@ -168,7 +165,6 @@ mod tests {
         assert!(of("pipe.data", false).message().contains("it is a folder or a device"));
         fs::File::create(folder.join("hole.data")).unwrap().set_len(1 << 40).unwrap();
         assert!(of("hole.data", true).message().contains("was cancelled"));
-        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

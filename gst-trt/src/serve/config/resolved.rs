@@ -328,7 +328,7 @@ impl Config {
     }
 
     fn address(&self, keys: &SourceKeys) -> Result<VideoAddress, KeyError> {
-        let wrong = |text: String| problem("address", text);
+        let wrong = |text: String| problem("address", format!("source “{}”: {text}", keys.name.0));
         let mut address = secrets::expand_address(&keys.address).map_err(wrong)?;
         if let Some(file) = &keys.password_file {
             let password = self.secret("password-file", file)?;

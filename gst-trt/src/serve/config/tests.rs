@@ -1,28 +1,21 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What is wrong in a file, and what is said about it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::Config;
 use crate::chain;
+use crate::scratch::scratch;
 
 fn shapes() -> String {
     format!("{}/../tests/models/shapes.onnx", env!("CARGO_MANIFEST_DIR"))
 }
 
-fn folder() -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("gst-trt-config-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
-}
-
-fn load(name: &str, config: &[u8]) -> Result<Config, String> {
+fn load(folder: &Path, name: &str, config: &[u8]) -> Result<Config, String> {
     chain::start_gstreamer().unwrap();
-    let file = folder().join(name);
+    let file = folder.join(name);
     std::fs::write(&file, config).unwrap();
-    let loaded = Config::load(&file).map_err(|failure| failure.to_string());
-    std::fs::remove_file(&file).unwrap();
-    loaded
+    Config::load(&file).map_err(|failure| failure.to_string())
 }
 
 /// A configuration that is right.
@@ -38,26 +31,27 @@ fn right() -> String {
 
 #[test]
 fn defaults_and_names_are_resolved() {
-    let config = load("right.toml", right().as_bytes()).unwrap();
+    let folder = scratch("config-defaults_and_names_are_resolved");
+    let config = load(&folder, "right.toml", right().as_bytes()).unwrap();
     let source = &config.sources[0];
     assert_eq!((source.model.as_str(), source.address.shown().as_str()), ("m", "rtsp://***@camera/1"));
     assert_eq!(source.publish[0].name.as_deref(), Some("p"));
     let publish = &source.publish[0].properties;
-    assert_eq!(publish.get("location"), Some(folder().join("s.jsonl").to_str().unwrap()));
+    assert_eq!(publish.get("location"), Some(folder.join("s.jsonl").to_str().unwrap()));
     assert_eq!((publish.get("source-id"), publish.get("name")), (Some("s"), None));
     assert!(source.track.is_some() && source.analytics.is_some() && source.has_view);
-    assert_eq!(source.record.as_ref().unwrap().folder, folder().join("r"));
+    assert_eq!(source.record.as_ref().unwrap().folder, folder.join("r"));
     assert_eq!(config.http.unwrap().listen.to_string(), "127.0.0.1:8090");
 
     let off = right() + "track = false\nanalytics = false\nrecord = false\npublish = []\n";
-    let config = load("off.toml", off.as_bytes()).unwrap();
+    let config = load(&folder, "off.toml", off.as_bytes()).unwrap();
     let source = &config.sources[0];
     assert!(
         source.track.is_none() && source.analytics.is_none() && source.record.is_none() && source.publish.is_empty()
     );
 
     let own = right() + "track = {tracker = \"iou\"}\n[source.record]\nfolder = \"/own\"\npre-roll = 0.5\n";
-    let config = load("own.toml", own.as_bytes()).unwrap();
+    let config = load(&folder, "own.toml", own.as_bytes()).unwrap();
     let source = &config.sources[0];
     assert_eq!(source.track.as_ref().unwrap().get("tracker"), Some("iou"));
     assert_eq!(source.record.as_ref().unwrap().folder, Path::new("/own"));
@@ -66,18 +60,19 @@ fn defaults_and_names_are_resolved() {
 /// The folder that a service is started in may be any.
 #[test]
 fn files_of_destinations_are_in_the_folder_of_the_configuration() {
+    let folder = scratch("config-files_of_destinations_are_in_the_folder_of_the_configuration");
     let with = |keys: &str| {
         right().replace("location = \"{source}.jsonl\"\n", &format!("location = \"mqtts://me@server/t\"\n{keys}"))
     };
-    std::fs::write(folder().join("secret"), "hush").unwrap();
-    let config = load("files.toml", with("password-file = \"secret\"\n").as_bytes()).unwrap();
+    std::fs::write(folder.join("secret"), "hush").unwrap();
+    let config = load(&folder, "files.toml", with("password-file = \"secret\"\n").as_bytes()).unwrap();
     let publish = &config.sources[0].publish[0].properties;
     assert_eq!(publish.get("location"), Some("mqtts://me@server/t"));
-    assert_eq!(publish.get("password-file"), folder().join("secret").to_str());
+    assert_eq!(publish.get("password-file"), folder.join("secret").to_str());
     for keys in ["password-file = \"tls/none\"\n", "ca-file = \"tls/none\"\n"] {
-        let error = load("files.toml", with(keys).as_bytes()).unwrap_err();
+        let error = load(&folder, "files.toml", with(keys).as_bytes()).unwrap_err();
         assert!(
-            error.contains("line 12, location: ") && error.contains(folder().join("tls/none").to_str().unwrap()),
+            error.contains("line 12, location: ") && error.contains(folder.join("tls/none").to_str().unwrap()),
             "{error}"
         );
     }
@@ -85,6 +80,7 @@ fn files_of_destinations_are_in_the_folder_of_the_configuration() {
 
 #[test]
 fn a_mistake_is_named_with_its_line() {
+    let folder = scratch("config-a_mistake_is_named_with_its_line");
     // Each replaces a part of the right one: what is said, and in which line.
     for (number, (old, new, line, said)) in [
         ("[[model]]", "[[modle]]", 1, "no key “modle” here; did you mean “model”?"),
@@ -186,6 +182,14 @@ fn a_mistake_is_named_with_its_line() {
         ("[http]", "[http]\ntokn = \"here\"", 18, "did you mean “token”?"),
         ("address = \"rtsp://me:secret@camera/1\"", "", 19, "the key address is missing"),
         ("rtsp://me", "rstp://me", 21, "no element here for such an address"),
+        (
+            "camera/1",
+            "camera:99999/1",
+            21,
+            "source “s”: Cannot read rtsp://***@camera:99999/1: its port is no number from 1 to 65535.",
+        ),
+        ("@camera/1", "@", 21, "source “s”: Cannot read rtsp://***@: it has no host."),
+        ("rtsp://", "rtsp:/", 21, "source “s”: Cannot read ***@camera/1: such an address begins with rtsp://."),
         ("rtsp://me:secret@camera/1", "", 21, "Give a file"),
         ("name = \"s\"", "name = \"s\"\nmodel = \"n\"", 21, "no model “n”"),
         ("name = \"s\"", "name = \"s\"\nmodel = [1]", 21, "it is a list. Write a text in quotes"),
@@ -215,7 +219,7 @@ fn a_mistake_is_named_with_its_line() {
     {
         let config = right().replacen(old, new, 1);
         assert_ne!(config, right(), "{old}");
-        let error = load(&format!("wrong-{number}.toml"), config.as_bytes()).expect_err(new);
+        let error = load(&folder, &format!("wrong-{number}.toml"), config.as_bytes()).expect_err(new);
         assert!(
             [":", ","].iter().any(|end| error.contains(&format!("wrong-{number}.toml: line {line}{end}"))),
             "{new}: line {line}: {error}"
@@ -227,29 +231,33 @@ fn a_mistake_is_named_with_its_line() {
 
 #[test]
 fn names_are_given_once() {
+    let folder = scratch("config-names_are_given_once");
     let twice = right() + "\n[[source]]\nname = \"s\"\naddress = \"b.mp4\"\n";
-    assert!(load("twice.toml", twice.as_bytes()).unwrap_err().contains("line 24, name: there are two sources “s”"));
+    assert!(
+        load(&folder, "twice.toml", twice.as_bytes()).unwrap_err().contains("line 24, name: there are two sources “s”")
+    );
     let one_file = right().replace("{source}", "all") + "\n[[source]]\nname = \"t\"\naddress = \"b.mp4\"\n";
-    let error = load("one-file.toml", one_file.as_bytes()).unwrap_err();
+    let error = load(&folder, "one-file.toml", one_file.as_bytes()).unwrap_err();
     assert!(error.contains("line 12") && error.contains("write {source}"), "{error}");
     // By other names.
-    std::os::unix::fs::symlink("all.jsonl", folder().join("link.jsonl")).unwrap();
-    std::fs::create_dir(folder().join("sub")).unwrap();
+    std::os::unix::fs::symlink("all.jsonl", folder.join("link.jsonl")).unwrap();
+    std::fs::create_dir(folder.join("sub")).unwrap();
     for other in ["./all.jsonl", "sub/../all.jsonl", "file:all.jsonl", "nowhere/.//x.jsonl", "link.jsonl"] {
         let first = if other.starts_with("nowhere") { "nowhere/x.jsonl" } else { "all.jsonl" };
         if other == "link.jsonl" {
-            std::fs::write(folder().join("all.jsonl"), "").unwrap();
+            std::fs::write(folder.join("all.jsonl"), "").unwrap();
         }
         let aliases = right().replace("{source}.jsonl", first)
             + &format!("publish = [\"p\"]\n\n[[publish]]\nname = \"q\"\nlocation = \"{other}\"\n")
             + "\n[[source]]\nname = \"t\"\naddress = \"b.mp4\"\npublish = [\"q\"]\n";
-        let error = load("aliases.toml", aliases.as_bytes()).expect_err(other);
+        let error = load(&folder, "aliases.toml", aliases.as_bytes()).expect_err(other);
         assert!(error.contains("write {source}"), "{other}: {error}");
     }
 }
 
 #[test]
 fn random_bytes_are_an_error() {
+    let folder = scratch("config-random_bytes_are_an_error");
     let right = right().into_bytes();
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = move || {
@@ -270,7 +278,7 @@ fn random_bytes_are_an_error() {
                 bytes
             }
         };
-        if let Err(error) = load(&format!("random-{round}.toml"), &bytes) {
+        if let Err(error) = load(&folder, &format!("random-{round}.toml"), &bytes) {
             assert!(
                 error.starts_with("Cannot use ") && error.ends_with(['.', '?']) || error.contains("The keys are"),
                 "{error}"
@@ -281,7 +289,8 @@ fn random_bytes_are_an_error() {
 
 #[test]
 fn a_source_that_comes_later_is_checked_alike() {
-    let config = load("later.toml", right().as_bytes()).unwrap();
+    let folder = scratch("config-a_source_that_comes_later_is_checked_alike");
+    let config = load(&folder, "later.toml", right().as_bytes()).unwrap();
     let source = config.source(&serde_json::json!({"name": "new", "address": "a.mp4", "loop": true})).unwrap();
     assert_eq!((source.name.as_str(), source.model.as_str(), source.is_loop), ("new", "m", true));
     for (keys, said) in [
@@ -300,13 +309,14 @@ fn a_source_that_comes_later_is_checked_alike() {
 
 #[test]
 fn a_time_has_one_unit_wherever_it_is_written() {
+    let folder = scratch("config-a_time_has_one_unit_wherever_it_is_written");
     let config = right()
         .replace("[track]", "[track]\nlost-after = \"2s\"")
         .replace("name = \"p\"", "name = \"p\"\npublish-every = \"500ms\"\ntimeout = \"1.5s\"")
         .replace("folder = \"r\"", "folder = \"r\"\npre-roll = \"0.1min\"\npost-roll = 3")
         .replace("name = \"m\"", "name = \"m\"\ninfer = \"batch-timeout=20ms\"")
         + "timeout = \"2500ms\"\nbackoff-min = 0\n";
-    let config = load("times.toml", config.as_bytes()).unwrap();
+    let config = load(&folder, "times.toml", config.as_bytes()).unwrap();
     let source = &config.sources[0];
     assert_eq!(source.track.as_ref().unwrap().get("lost-after"), Some("2000000000"));
     let publish = &source.publish[0].properties;
@@ -320,14 +330,15 @@ fn a_time_has_one_unit_wherever_it_is_written() {
 /// Secrets come from files and the environment, and are in no error.
 #[test]
 fn secrets_need_not_stand_in_the_file() {
-    std::fs::write(folder().join("password"), "p@ss/word\n").unwrap();
-    std::fs::write(folder().join("token"), "0123456789abcdef-file\n").unwrap();
+    let folder = scratch("config-secrets_need_not_stand_in_the_file");
+    std::fs::write(folder.join("password"), "p@ss/word\n").unwrap();
+    std::fs::write(folder.join("token"), "0123456789abcdef-file\n").unwrap();
     let config = right()
         .replace("rtsp://me:secret@", "rtsp://me@")
         .replace("[http]", "[http]\ntoken-file = \"token\"")
         .replace("{source}.jsonl", "${CARGO_MANIFEST_DIR}/{source}.jsonl")
         + "password-file = \"password\"\n";
-    let config = load("secrets.toml", config.as_bytes()).unwrap();
+    let config = load(&folder, "secrets.toml", config.as_bytes()).unwrap();
     let source = &config.sources[0];
     assert_eq!(source.address, crate::source::VideoAddress::Uri("rtsp://me:p%40ss%2Fword@camera/1".into()));
     assert_eq!(source.address.shown(), "rtsp://***@camera/1");
@@ -339,7 +350,9 @@ fn secrets_need_not_stand_in_the_file() {
 /// What may come later does not keep the service from starting, and is told.
 #[test]
 fn what_is_not_there_yet_is_a_warning() {
-    let config = |old: &str, new: &str| load("later.toml", right().replace(old, new).as_bytes()).unwrap().warnings;
+    let folder = scratch("config-what_is_not_there_yet_is_a_warning");
+    let config =
+        |old: &str, new: &str| load(&folder, "later.toml", right().replace(old, new).as_bytes()).unwrap().warnings;
     assert_eq!(config("[http]", "[http]"), Vec::<String>::new());
     for (old, new, line, said) in [
         ("rtsp://me:secret@camera/1", "nofile.mp4", "line 21, address: ", "there is no file"),
@@ -353,7 +366,7 @@ fn what_is_not_there_yet_is_a_warning() {
         let warnings = config(old, new);
         assert!(matches!(&warnings[..], [only] if only.contains(line) && only.contains(said)), "{warnings:?}");
     }
-    std::fs::write(folder().join("labels.txt"), "one\ntwo\nthree\n").unwrap();
+    std::fs::write(folder.join("labels.txt"), "one\ntwo\nthree\n").unwrap();
     let warnings = config("name = \"m\"", "name = \"m\"\nlabels = \"labels.txt\"");
     assert!(
         matches!(&warnings[..], [only] if only.contains("line 3: ") && only.contains("against 3 labels")),
@@ -363,15 +376,17 @@ fn what_is_not_there_yet_is_a_warning() {
 
 #[test]
 fn a_model_is_read() {
-    std::fs::write(folder().join("random.onnx"), [7; 3000]).unwrap();
-    let error = load("random.toml", right().replace(&shapes(), "random.onnx").as_bytes()).unwrap_err();
+    let folder = scratch("config-a_model_is_read");
+    std::fs::write(folder.join("random.onnx"), [7; 3000]).unwrap();
+    let error = load(&folder, "random.toml", right().replace(&shapes(), "random.onnx").as_bytes()).unwrap_err();
     assert!(error.contains("line 3: ") && error.contains("random.onnx"), "{error}");
 }
 
 #[test]
 fn an_empty_file_is_nothing_to_do() {
+    let folder = scratch("config-an_empty_file_is_nothing_to_do");
     for text in ["", "\n# later\n", "[track]\n"] {
-        let error = load("empty.toml", text.as_bytes()).unwrap_err();
+        let error = load(&folder, "empty.toml", text.as_bytes()).unwrap_err();
         assert!(error.contains("there is nothing to do"), "{error}");
     }
 }

@@ -18,10 +18,11 @@ use gst::prelude::*;
 use gsttrt::gst::meta::events;
 
 use self::ring::{Encoded, Ring};
-use self::writer::{Disk, FileWriter};
+use self::writer::FileWriter;
 use super::config::RecordConfig;
 use crate::chain::element;
-use crate::threads::Threads;
+
+pub use self::writer::Disk;
 
 /// Records one run of a source.
 #[derive(Clone)]
@@ -62,11 +63,7 @@ pub fn launch_line(config: &RecordConfig, is_live: bool, download: &str) -> Stri
 }
 
 impl Recorder {
-    pub fn new(config: &RecordConfig, source: &str, threads: &Threads) -> Self {
-        Self::on(Disk::new(&config.folder, source, threads), config)
-    }
-
-    fn on(disk: Disk, config: &RecordConfig) -> Self {
+    pub fn new(disk: Disk, config: &RecordConfig) -> Self {
         Recorder(Arc::new(Mutex::new(Recording {
             config: config.clone(),
             disk,

@@ -6,6 +6,8 @@ use std::time::Duration;
 use super::file::RecordingFile;
 use super::*;
 use crate::chain;
+use crate::scratch::scratch;
+use crate::threads::Threads;
 
 /// After this something hangs.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -21,10 +23,9 @@ fn run(pipeline: &gst::Pipeline) {
 fn config(test: &str, pre_roll: f64, post_roll: f64) -> RecordConfig {
     chain::start_gstreamer().unwrap();
     events::register();
-    let folder = std::env::temp_dir().join(format!("gst-trt-record-{test}-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder);
     RecordConfig {
-        folder,
+        // It is made with the first file.
+        folder: scratch(&format!("record-{test}")).join("files"),
         events: vec!["entered".into()],
         pre_roll: Duration::from_secs_f64(pre_roll),
         post_roll: Duration::from_secs_f64(post_roll),
@@ -67,7 +68,6 @@ fn frames_of_file(folder: &Path) -> u64 {
     run(&reader);
     let frames = element(&reader, "end").property::<gst::Structure>("stats").get("rendered").unwrap();
     reader.set_state(gst::State::Null).unwrap();
-    std::fs::remove_dir_all(folder).unwrap();
     frames
 }
 
@@ -75,7 +75,7 @@ fn frames_of_file(folder: &Path) -> u64 {
 fn recorded(test: &str, happen: &'static [u64], pre_roll: f64, post_roll: f64) -> u64 {
     let config = config(test, pre_roll, post_roll);
     let threads = Threads::default();
-    play(&config, &Recorder::new(&config, "gate", &threads), happen);
+    play(&config, &Recorder::new(Disk::new(&config.folder, "gate", &threads), &config), happen);
     assert!(threads.wait(LIMIT).is_empty());
     frames_of_file(&config.folder)
 }
@@ -85,8 +85,7 @@ fn recorded(test: &str, happen: &'static [u64], pre_roll: f64, post_roll: f64) -
 fn a_disk_that_does_not_answer_holds_up_no_frame() {
     let config = config("disk", 0.0, 0.1);
     std::fs::create_dir_all(&config.folder).unwrap();
-    let pipe = std::env::temp_dir().join(format!("gst-trt-record-pipe-{}", std::process::id()));
-    let _ = std::fs::remove_file(&pipe);
+    let pipe = config.folder.with_file_name("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let threads = Threads::default();
     let disk = pipe.clone();
@@ -94,14 +93,13 @@ fn a_disk_that_does_not_answer_holds_up_no_frame() {
         drop(std::fs::File::open(&disk).unwrap()); // returns once somebody writes to it
         RecordingFile::create(folder, source, caps, first)
     });
-    let recorder = Recorder::on(disk, &config);
+    let recorder = Recorder::new(disk, &config);
     play(&config, &recorder, &[60]);
     assert_eq!(threads.wait(Duration::ZERO), ["a recording of gate"]);
     assert!(config.folder.read_dir().unwrap().next().is_none());
     drop(std::fs::OpenOptions::new().write(true).open(&pipe).unwrap());
     assert!(threads.wait(LIMIT).is_empty());
     assert_eq!(frames_of_file(&config.folder), 4, "what was recorded meanwhile is not lost");
-    std::fs::remove_file(&pipe).unwrap();
 }
 
 #[test]

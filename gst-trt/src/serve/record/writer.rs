@@ -22,7 +22,8 @@ const MAX_FILES: usize = 4;
 /// How a file is made, by its first frame.
 type Create = dyn Fn(&Path, &str, &gst::Caps, &Encoded) -> Result<RecordingFile, Failure> + Send + Sync;
 
-/// Where the recordings of a source go.
+/// Where the recordings of a source go, over all its restarts: what is said, and how many files wait, is not of one run.
+#[derive(Clone)]
 pub struct Disk {
     target: Arc<DiskTarget>,
     threads: Threads,
@@ -57,6 +58,11 @@ impl Disk {
             std::fs::create_dir_all(folder).map_err(|error| format!("Cannot make the folder {shown}: {error}."))?;
             RecordingFile::create(folder, source, caps, first)
         })
+    }
+
+    /// Whether it is that folder.
+    pub fn is_at(&self, folder: &Path) -> bool {
+        self.target.folder == folder
     }
 
     pub fn by(

@@ -24,11 +24,12 @@ use super::control::State;
 use super::heap;
 use super::log::log;
 use super::model::ServedModel;
+use super::record::Disk;
 use super::view::Pictures;
 use crate::cause;
 use crate::chain;
 use crate::failure::Failure;
-use crate::running::STOP_LIMIT;
+use crate::running::{RunningPipeline, STOP_LIMIT};
 use crate::threads::Threads;
 
 /// How often a pipeline without messages is checked.
@@ -74,6 +75,7 @@ impl SourceStream {
             meter: stream.meter.clone(),
             pictures: stream.pictures.clone(),
             threads: threads.clone(),
+            disk: None,
             events,
             sender: stream.events.clone(),
             run: 0,
@@ -111,6 +113,7 @@ struct StreamThread {
     meter: Arc<Meter>,
     pictures: Arc<Pictures>,
     threads: Threads,
+    disk: Option<Disk>,
     events: Receiver<StreamEvent>,
     sender: Sender<StreamEvent>,
     /// The number of the pipeline.
@@ -181,6 +184,14 @@ impl StreamThread {
         format!("the source {}", self.config.name)
     }
 
+    /// Where it records, the same in each run.
+    fn disk(&mut self) -> Option<Disk> {
+        let folder = &self.config.record.as_ref()?.folder;
+        let kept = self.disk.take().filter(|disk| disk.is_at(folder));
+        self.disk = Some(kept.unwrap_or_else(|| Disk::new(folder, &self.config.name, &self.threads)));
+        self.disk.clone()
+    }
+
     fn backoff(&self) -> Backoff {
         Backoff::between(self.config.backoff.0, self.config.backoff.1)
     }
@@ -230,9 +241,9 @@ impl StreamThread {
             self.finish(&end, None);
             return end;
         }
-        let subject = self.subject();
-        let built =
-            StreamPipeline::build(&self.config, &self.model, &self.pictures, &self.meter, &self.threads, subject);
+        let disk = self.disk();
+        let running = |pipeline| RunningPipeline::new(pipeline, &self.threads, self.subject());
+        let built = StreamPipeline::build(&self.config, &self.model, &self.pictures, &self.meter, disk, running);
         let (end, built) = match built {
             Ok(built) => {
                 built.listen(self.run, self.sender.clone());

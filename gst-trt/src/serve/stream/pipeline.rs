@@ -10,7 +10,7 @@ use gsttrt::gst::cuda::registry;
 use super::super::config::SourceConfig;
 use super::super::log::log;
 use super::super::model::ServedModel;
-use super::super::record::{self, Recorder};
+use super::super::record::{self, Disk, Recorder};
 use super::super::view::{self, Pictures};
 use super::StreamEvent;
 use super::capture;
@@ -19,7 +19,6 @@ use super::pace::Pace;
 use crate::chain::{self, element};
 use crate::failure::Failure;
 use crate::running::RunningPipeline;
-use crate::threads::Threads;
 
 /// A source that runs.
 pub struct StreamPipeline {
@@ -35,8 +34,8 @@ impl StreamPipeline {
         model: &ServedModel,
         pictures: &Arc<Pictures>,
         meter: &Arc<Meter>,
-        threads: &Threads,
-        subject: String,
+        disk: Option<Disk>,
+        running: impl FnOnce(gst::Pipeline) -> RunningPipeline,
     ) -> Result<Self, Failure> {
         let tracker = config.track.as_ref().map(|track| track.get("tracker").unwrap_or("bytetrack").to_string());
         let chain = model.config().chain(tracker);
@@ -52,13 +51,12 @@ impl StreamPipeline {
         let publish: Vec<_> =
             (0..config.publish.len()).map(|number| element(&pipeline, &format!("publish{number}"))).collect();
         config.publish.iter().zip(&publish).for_each(|(publish, element)| publish.properties.apply(element));
-        let recorder = config.record.as_ref().map(|record| Recorder::new(record, &config.name, threads));
+        let recorder = config.record.as_ref().zip(disk).map(|(record, disk)| Recorder::new(disk, record));
         recorder.iter().for_each(|recorder| recorder.connect(&pipeline));
         if config.has_view {
             view::connect(&pipeline, pictures);
         }
-        let running = RunningPipeline::new(pipeline, threads, subject);
-        let mut built = StreamPipeline { running, recorder, pace: None };
+        let mut built = StreamPipeline { running: running(pipeline), recorder, pace: None };
         // Before frames are counted.
         if config.sync && !config.address.is_live() {
             built.pace = Some(Pace::keep(&built.input(), &pad(&built.element("out"), "sink")));

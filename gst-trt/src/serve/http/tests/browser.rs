@@ -29,7 +29,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Its pipes and its profile are in that folder.
+    /// Its pipes, its profile and all that it leaves behind are in that folder.
     pub fn start(folder: &Path) -> Option<Self> {
         let chromium = installed()?;
         let (commands, answers) = (folder.join("commands"), folder.join("answers"));
@@ -42,7 +42,7 @@ impl Browser {
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe"])
             .arg(format!("--user-data-dir={}", folder.join("profile").display()))
             .arg("about:blank")
-            .envs([("COMMANDS", &commands), ("ANSWERS", &answers)])
+            .envs([("COMMANDS", commands.as_path()), ("ANSWERS", &answers), ("TMPDIR", folder)])
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .spawn()

@@ -7,17 +7,7 @@ use serde_json::json;
 
 use super::browser::Browser;
 use super::*;
-
-/// An empty folder under target/, with a short path.
-fn scratch(test: &str) -> PathBuf {
-    let program = std::env::current_exe().unwrap();
-    let folder =
-        program.ancestors().find(|folder| folder.ends_with("target") || folder.join("CACHEDIR.TAG").exists()).unwrap();
-    let folder = folder.join("tmp").join(test);
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
-}
+use crate::scratch::scratch;
 
 /// Frames of a video test source as JPEG.
 fn pictures(pattern: &str) -> Vec<Bytes> {

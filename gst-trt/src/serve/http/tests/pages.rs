@@ -4,6 +4,7 @@
 use std::process::Command;
 
 use super::*;
+use crate::scratch::scratch;
 
 fn page() -> String {
     std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/http.md")).unwrap()
@@ -14,8 +15,7 @@ fn the_commands_run() {
     let service = FakeService::new(&["door"]);
     let _camera = Camera::new(service.frames("door"), |_| Bytes::from(vec![7; 50_000]));
     let server = serve(&service);
-    let folder = std::env::temp_dir().join(format!("gst-trt-http-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = scratch("http-commands");
     let page = page().replace("\\\n", " ");
     let blocks = page.split("```sh\n").skip(1).flat_map(|rest| rest.split("```").next().unwrap().lines());
     let commands: Vec<_> = blocks.filter(|line| line.starts_with("curl ")).collect();
@@ -33,7 +33,6 @@ fn the_commands_run() {
     assert_eq!(std::fs::read(folder.join("door.jpg")).unwrap().len(), 50_000);
     assert_eq!(service.names(), ["door"], "what was added was removed");
     assert_eq!(service.models()[0].file, Path::new("better.onnx"));
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
