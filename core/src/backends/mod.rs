@@ -295,6 +295,7 @@ pub enum LoadEvent<'a> {
     /// Loading goes on.
     Warning(Error),
     /// What was found out about the model that is loaded, now or earlier.
+    #[doc(hidden)]
     Verified(&'a verify::Verdict),
 }
 

@@ -3,10 +3,10 @@
 //!
 //! Libraries that build engines choose kernels and precisions by themselves, and nobody looks at what comes out: half precision
 //! that made maps of a SegFormer unlike those of the model, and rows of a batch that were another picture's, were returned without
-//! a word. So each engine is tried before it is used, on [`pictures`] of our own:
+//! a word. So each engine is tried before it is used, on pictures of our own:
 //!
-//! - against another backend in 32-bit floats on the CPU, where the model's ONNX file is there: by its [`outputs`], and by
-//!   the [`results`] that its head reads in them;
+//! - against another backend in 32-bit floats on the CPU, where the model's ONNX file is there: by its outputs, and by
+//!   the results that its head reads in them;
 //! - against itself: each place of each size of a batch, next to other pictures, the first run and those after it, which may be a
 //!   CUDA graph's, and after runs of another size.
 //!

@@ -6,7 +6,7 @@
 pub struct Tolerance {
     /// The precision, in messages.
     pub precision: &'static str,
-    /// [`Difference::relative`](super::Difference) of each output.
+    /// `Difference::relative` of each output.
     pub outputs: f32,
     /// The same of one picture's outputs from run to run, whatever place the picture has in whatever batch.
     pub runs: f32,

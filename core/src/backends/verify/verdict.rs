@@ -26,7 +26,7 @@ pub struct Verdict {
     pub milliseconds: u64,
 }
 
-/// An output, by [`Difference::relative`](super::Difference).
+/// An output, by `Difference::relative`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutputFigures {
     pub name: String,
