@@ -34,11 +34,6 @@ impl OpeningTicket {
     pub fn is_wanted(&self) -> bool {
         self.0.strong_count() > 0
     }
-
-    /// Whether both are of the same opening.
-    pub fn is(&self, other: &OpeningTicket) -> bool {
-        self.0.ptr_eq(&other.0)
-    }
 }
 
 /// The handle of a model that is to take the place of another, once it is read. Dropping this cancels that.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Reads and loads a model in threads of their own, and posts the progress on the bus.
+//! Loads a model in a thread of its own, and posts the progress on the bus.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -8,40 +8,13 @@ use std::time::Instant;
 
 use gst::glib;
 use gst::prelude::*;
-use gst::subclass::prelude::*;
 use gsttrt_core::backends::batcher::Batcher;
 use gsttrt_core::backends::{LoadContext, LoadEvent};
 use gsttrt_core::error::{Error, ErrorKind, Result};
 
 use super::TrtInfer;
-use super::life::{OpeningTicket, Reading};
-use super::sharing::SharedModel;
-use super::started::ReadOutcome;
+use super::model::SharedModel;
 use crate::gst::report::Report;
-
-/// Reads a model in a thread of its own, which has the element only for a moment at its end: reading may never end.
-///
-/// # Errors
-/// `Library`, where a thread cannot be started.
-pub fn open(
-    element: &TrtInfer,
-    ticket: OpeningTicket,
-    reading: Reading,
-    read: impl FnOnce(&OpeningTicket) -> Result<ReadOutcome> + Send + 'static,
-) -> Result<()> {
-    let element = element.downgrade();
-    let open = move || {
-        let outcome = match read(&ticket) {
-            Ok(ReadOutcome::Read(model)) => Ok(model),
-            Ok(ReadOutcome::Unwanted | ReadOutcome::TakesLong) => return,
-            Err(error) => Err(error),
-        };
-        if let Some(element) = element.upgrade() {
-            element.imp().finish_opening(&ticket, outcome, reading);
-        }
-    };
-    spawn("trt-open", open)
-}
 
 /// A thread that reads or loads a model.
 ///
@@ -63,7 +36,7 @@ pub fn load(element: &TrtInfer, model: &Arc<SharedModel>) {
         Ok(true) => loading.complete(),
         Ok(false) => {}
         Err(error) => {
-            loading.with_element(|element| element.post_error(&error));
+            loading.with_element(|element| element.post_error_of(&error, &loading.file));
             model.loader.finish(Err(error));
         }
     };

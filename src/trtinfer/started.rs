@@ -14,8 +14,9 @@ use gsttrt_core::tensor::{Dims, TensorDesc};
 
 use super::life::{OpenModel, OpeningTicket};
 use super::messages;
+use super::model::{NextModel, SharedModel};
 use super::settings::Settings;
-use super::sharing::{self, NextModel, ReadingTurn, SharedHandle, SharedModel};
+use super::sharing::{self, SharedHandle};
 use crate::gst::meta::gst_tensor::PublishedOutputs;
 
 /// What was read of a model; does not change until stop(), unless another CUDA context takes the place of this one.
@@ -98,12 +99,12 @@ impl StartedModel {
                 sharing::want(&settings, ticket)?;
                 return Ok(ReadOutcome::TakesLong);
             }
-            let turn = if takes_long { ReadingTurn::wait(&settings, ticket) } else { None };
-            if takes_long && turn.is_none() {
-                return Ok(ReadOutcome::Unwanted);
-            }
-            let gpu = placement.gpu();
-            let joined = sharing::join_or_open(&settings, gpu, ticket, || describe(&settings, placement))?;
+            let (gpu, of) = (placement.gpu(), settings.clone());
+            let open = move || describe(&of, placement);
+            let joined = match takes_long {
+                true => sharing::join_or_read(&settings, gpu, ticket, open)?,
+                false => sharing::join_or_open(&settings, gpu, ticket, open)?,
+            };
             match joined {
                 Some(joined) => return StartedModel::joined(&settings, joined).map(ReadOutcome::Read),
                 None if ticket.is_wanted() => {}
@@ -130,8 +131,9 @@ impl StartedModel {
 
     /// The same model on another GPU, shared with all that have it there.
     pub fn shared_on_gpu_of(&self, cuda: &Context, settings: &Settings, ticket: &OpeningTicket) -> Result<ReadOutcome> {
-        let open = || self.model.request.in_context(cuda);
-        match sharing::join_or_open(settings, Some(cuda.device()), ticket, open)? {
+        let (request, context) = (self.model.request.clone(), cuda.clone());
+        let open = move || request.in_context(&context);
+        match sharing::join_or_read(settings, Some(cuda.device()), ticket, open)? {
             Some((model, handle, is_reader)) => {
                 let again = StartedModel { model, handle, is_reader, ..self.clone() };
                 Ok(ReadOutcome::Read(again))

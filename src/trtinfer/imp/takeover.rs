@@ -12,9 +12,10 @@ use gsttrt_core::error::{Error, Result};
 use gsttrt_core::image::transform::InputSpec;
 
 use super::super::life::Reading;
+use super::super::model::{NextModel, SharedModel};
 use super::super::replacing::{self, ReplaceRequest};
 use super::super::settings::Settings;
-use super::super::sharing::{self, NextModel, SharedModel};
+use super::super::sharing;
 use super::super::started::StartedModel;
 use super::TrtInfer;
 use crate::gst::caps;
