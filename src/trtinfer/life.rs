@@ -185,10 +185,7 @@ impl<M: OpenModel> ModelLife<M> {
 
     /// The model, where it is read; while it is read again, as it was.
     pub fn get(&self) -> Option<M> {
-        match &self.state.lock().unwrap().phase {
-            LifePhase::Open(model) | LifePhase::Opening(_, Some(model)) => Some(model.clone()),
-            _ => None,
-        }
+        self.state.lock().unwrap().known().ok().flatten()
     }
 
     /// The model, once it is there; nothing, where the element has not started.

@@ -29,6 +29,9 @@ pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
 /// Loads the model in a thread of its own, so that the application stays responsive. It is not one of GStreamer's pool,
 /// which `gst_deinit()` waits for: computing the constants of a model may never end.
 pub fn load(element: &TrtInfer, model: &Arc<SharedModel>) {
+    if !model.loader.begin() {
+        return; // another element does
+    }
     let loader = model.loader.clone();
     let loading = Loading::new(element.downgrade(), model);
     let model = model.to_load();

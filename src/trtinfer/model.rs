@@ -12,6 +12,7 @@ use gsttrt_core::memory::BatchPool;
 use super::settings::Settings;
 
 /// A model and the state of its loading, of one element or of several.
+#[derive(Clone)]
 pub struct SharedModel {
     pub request: LoadRequest,
     /// With which it is loaded. What is an element's own does not count.
@@ -25,14 +26,29 @@ pub struct SharedModel {
     successor: Arc<OnceLock<Arc<SharedModel>>>,
     /// Keeps one that takes the place of another loaded until each element has switched to it, or another one takes its own place:
     /// an element without frames would keep all of them loaded.
-    kept: Mutex<Option<ModelHandle>>,
+    kept: Arc<Mutex<Option<ModelHandle>>>,
 }
 
-/// A model that an element is to switch to, and its handle in it.
+/// A model, and an element's handle in it.
 #[derive(Clone)]
-pub struct NextModel {
+pub struct SharedHandle {
     pub model: Arc<SharedModel>,
     pub handle: Arc<ModelHandle>,
+    /// Whether the element reports where the model runs: one of those that have it does.
+    pub is_reporter: bool,
+}
+
+impl SharedHandle {
+    /// Nothing, where all others have left the model.
+    pub fn take(model: &Arc<SharedModel>, is_reporter: bool) -> Option<Self> {
+        let handle = Arc::new(ModelHandle::take(&model.loader)?);
+        Some(SharedHandle { model: model.clone(), handle, is_reporter })
+    }
+
+    /// In a model that nobody has yet.
+    pub fn first(model: SharedModel) -> Self {
+        SharedHandle::take(&Arc::new(model), true).expect("it is new")
+    }
 }
 
 impl SharedModel {
@@ -50,7 +66,7 @@ impl SharedModel {
             loader: Arc::default(),
             contexts,
             successor: Arc::default(),
-            kept: Mutex::default(),
+            kept: Arc::default(),
         }
     }
 
@@ -73,17 +89,7 @@ impl SharedModel {
 
     /// The same to be loaded, without what takes its place: a load that never ends must keep no other model.
     pub fn to_load(&self) -> Self {
-        let SharedModel { request, settings, slots, loader, contexts, .. } = self;
-        let (request, settings, slots, loader) = (request.clone(), settings.clone(), slots.clone(), loader.clone());
-        SharedModel {
-            request,
-            settings,
-            slots,
-            loader,
-            contexts: *contexts,
-            successor: Arc::default(),
-            kept: Mutex::default(),
-        }
+        SharedModel { successor: Arc::default(), kept: Arc::default(), ..self.clone() }
     }
 
     /// The same model made again has the same successor.
@@ -102,12 +108,11 @@ impl SharedModel {
     }
 
     /// The same, with a handle in it.
-    pub fn next(&self) -> Option<NextModel> {
+    pub fn next(&self) -> Option<SharedHandle> {
         loop {
-            let model = self.successor()?.clone();
             // Else another has taken its place in the meantime.
-            if let Some(handle) = ModelHandle::take(&model.loader) {
-                return Some(NextModel { model, handle: Arc::new(handle) });
+            if let Some(next) = SharedHandle::take(self.successor()?, false) {
+                return Some(next);
             }
         }
     }

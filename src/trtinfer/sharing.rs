@@ -10,7 +10,7 @@ use gsttrt_core::error::{Error, ErrorKind, Result};
 
 use super::life::OpeningTicket;
 use super::loading;
-use super::model::SharedModel;
+use super::model::{SharedHandle, SharedModel};
 use super::settings::Settings;
 
 /// What a name stands for, as long as an element has such a model or waits for it to be read.
@@ -30,6 +30,9 @@ struct SharedName {
 static NAMES: Mutex<Vec<SharedName>> = Mutex::new(Vec::new());
 /// A model is read, a name stands for another one, or an element does not wait any more.
 static CHANGED: Condvar = Condvar::new();
+/// Elements whose threads wait for a model that is read.
+#[cfg(test)]
+pub static WAITING: std::sync::LazyLock<crate::test::Waiters> = std::sync::LazyLock::new(Default::default);
 
 /// All names, and models that were looked at: these are released after the lock, since that may wait for the GPU.
 struct Names {
@@ -73,8 +76,7 @@ impl SharedName {
     fn handle(&self, gpu: Option<i32>, seen: &mut Vec<Arc<SharedModel>>) -> Option<SharedHandle> {
         let model = self.model(gpu)?;
         seen.push(model.clone());
-        let handle = ModelHandle::take(&model.loader)?;
-        Some((model, Arc::new(handle), false))
+        SharedHandle::take(&model, false)
     }
 
     /// The name stands for another model since.
@@ -147,9 +149,6 @@ pub fn on_other_gpus(settings: &Settings, model: &SharedModel) -> Vec<Arc<Shared
     models.filter(|other| other.gpu() != model.gpu()).collect()
 }
 
-/// A model, an element's handle in it, and whether this element is the first to have one.
-pub type SharedHandle = (Arc<SharedModel>, Arc<ModelHandle>, bool);
-
 /// A handle in the model that these settings name, where another element has it.
 ///
 /// # Errors
@@ -172,13 +171,8 @@ pub fn join_or_open(
     ticket: &OpeningTicket,
     open: impl FnOnce() -> Result<LoadRequest>,
 ) -> Result<Option<SharedHandle>> {
-    let first = |model: SharedModel| {
-        let model = Arc::new(model);
-        let handle = ModelHandle::take(&model.loader).expect("it is new");
-        (model, Arc::new(handle), true)
-    };
     if settings.shared_model.is_empty() {
-        return Ok(Some(first(SharedModel::new(open()?, settings))));
+        return Ok(Some(SharedHandle::first(SharedModel::new(open()?, settings))));
     }
     // Reading the file may take long and must not hold up other models. Of two elements that start together, both read
     // it then, unless they take turns.
@@ -199,8 +193,8 @@ pub fn join_or_open(
             return Ok(Some(joined));
         }
     }
-    let joined = first(SharedModel::shared(opened?, settings));
-    names.find_or_add(settings).0.models.push(Arc::downgrade(&joined.0));
+    let joined = SharedHandle::first(SharedModel::shared(opened?, settings));
+    names.find_or_add(settings).0.models.push(Arc::downgrade(&joined.model));
     Ok(Some(joined))
 }
 
@@ -277,7 +271,7 @@ pub fn succeed(former: &Arc<SharedModel>, model: Arc<SharedModel>, handle: Model
 #[derive(Default)]
 struct SharedReading {
     /// The handle keeps the model until each of them has its own.
-    outcome: OnceLock<Result<(Arc<SharedModel>, ModelHandle)>>,
+    outcome: OnceLock<Result<SharedHandle>>,
     has_reporter: AtomicBool,
 }
 
@@ -287,17 +281,13 @@ impl SharedReading {
         let reading = Arc::new(SharedReading::default());
         let (settings, wanted) = (settings.clone(), Arc::downgrade(&reading));
         loading::spawn("trt-read", move || {
-            let outcome = open().map(|request| {
-                let model = Arc::new(SharedModel::shared(request, &settings));
-                let handle = ModelHandle::take(&model.loader).expect("it is new");
-                (model, handle)
-            });
+            let outcome = open().map(|request| SharedHandle::first(SharedModel::shared(request, &settings)));
             let mut names = Names::lock();
             let name = names.named(&settings).filter(|name| name.reads(&wanted));
             // What nobody waits for is released after the lock.
             let Some((name, reading)) = name.zip(wanted.upgrade()) else { return };
-            if let Ok((model, _)) = &outcome {
-                name.models.push(Arc::downgrade(model));
+            if let Ok(first) = &outcome {
+                name.models.push(Arc::downgrade(&first.model));
             }
             let _ = reading.outcome.set(outcome); // it has none yet: only this thread sets it
             drop(names);
@@ -310,6 +300,8 @@ impl SharedReading {
     fn wait(self: &Arc<Self>, settings: &Settings, ticket: &OpeningTicket) -> Result<Option<SharedHandle>> {
         let this = Arc::downgrade(self);
         let mut names = Names::lock().all;
+        #[cfg(test)]
+        let _waiting = WAITING.enter();
         let outcome = loop {
             if !ticket.is_wanted() {
                 return Ok(None);
@@ -323,9 +315,9 @@ impl SharedReading {
             names = CHANGED.wait(names).unwrap_or_else(PoisonError::into_inner);
         };
         drop(names);
-        let (model, _) = outcome.as_ref().map_err(Error::clone)?;
-        let handle = ModelHandle::take(&model.loader).expect("there is another one, so it is not cancelled");
-        Ok(Some((model.clone(), Arc::new(handle), !self.has_reporter.swap(true, Ordering::Relaxed))))
+        let first = outcome.as_ref().map_err(Error::clone)?;
+        let is_reporter = !self.has_reporter.swap(true, Ordering::Relaxed);
+        Ok(SharedHandle::take(&first.model, is_reporter)) // there is another one, so it is not cancelled
     }
 }
 

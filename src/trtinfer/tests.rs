@@ -10,7 +10,7 @@ use std::time::Duration;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 
-use super::TrtInfer;
+use super::{TrtInfer, sharing};
 use crate::fakes::Fakes;
 use crate::test::{LIMIT, wait_until};
 
@@ -240,6 +240,7 @@ fn an_engine_to_share_is_deserialised_for_those_that_are_left() {
         stream.set_state(gst::State::Playing);
         stream.wait_for_waiters();
     }
+    in_time(|| sharing::WAITING.wait_for(3));
     first.set_state(gst::State::Null);
     second.set_state(gst::State::Null);
     fakes.hold(false);
@@ -333,6 +334,7 @@ fn a_shared_engine_that_cannot_be_read_is_tried_once() {
         stream.set_state(gst::State::Playing);
         stream.wait_for_waiters();
     }
+    in_time(|| sharing::WAITING.wait_for(3));
     fakes.wait_for_engines(1);
     fakes.hold(false);
     for stream in &streams {

@@ -55,8 +55,6 @@ impl TrtInfer {
         }
         self.running.lock().unwrap().let_go(&former);
         former.handle.leave();
-        if fitted.model.loader.begin() {
-            loading::load(&self.obj(), &fitted.model);
-        }
+        loading::load(&self.obj(), &fitted.model);
     }
 }

@@ -21,7 +21,7 @@ impl TrtInfer {
     pub(super) fn announce(&self, session: &StartedModel) -> Result<()> {
         gst::info!(CAT, imp = self, "{}", session.info());
         let request = &session.model.request;
-        if session.is_reader {
+        if session.is_reporter {
             self.report_backend(request);
         }
         self.refuse_what_has_no_effect(request.backend)?;
@@ -90,7 +90,7 @@ impl TrtInfer {
 
     /// The model is where all threads find it: starts loading it in the background.
     pub(super) fn proceed(&self, session: &StartedModel, reading: Reading) {
-        if !session.waits && session.model.loader.begin() {
+        if !session.waits {
             loading::load(&self.obj(), &session.model);
         }
         if reading == Reading::First {

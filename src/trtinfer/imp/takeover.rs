@@ -12,7 +12,7 @@ use gsttrt_core::error::{Error, Result};
 use gsttrt_core::image::transform::InputSpec;
 
 use super::super::life::Reading;
-use super::super::model::{NextModel, SharedModel};
+use super::super::model::{SharedHandle, SharedModel};
 use super::super::replacing::{self, ReplaceRequest};
 use super::super::settings::Settings;
 use super::super::sharing;
@@ -150,7 +150,7 @@ impl TrtInfer {
         self.life.offered().map_or_else(|| model.clone(), |next| next.model)
     }
 
-    fn switch_to(&self, session: &StartedModel, next: NextModel, tensor: Arc<InputSpec>) -> Result<()> {
+    fn switch_to(&self, session: &StartedModel, next: SharedHandle, tensor: Arc<InputSpec>) -> Result<()> {
         let settings = {
             let mut settings = self.settings.lock().unwrap();
             settings.follow(&next.model.settings);
