@@ -325,3 +325,37 @@ fn loading_that_never_ends_is_abandoned() {
     // The load does not keep its element: it has it only for the moment in which it posts a message.
     wait_until("the end of the element", LIMIT, || gone.upgrade().is_none());
 }
+
+/// rten loads all models in the same threads, as many as there are cores.
+#[test]
+fn models_that_never_end_keep_no_other_from_being_loaded() {
+    let folder = scratch("loading-endless-good");
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let good = Graph::new().input("images", F32, &["1", "3", "8", "8"]).constant("output0", &[1, 1, 6], &[0.0; 6]);
+    let good = good.save(&folder.join("good.onnx"));
+    let expect_good = || {
+        let line = format!(
+            "videotestsrc num-buffers=1 ! video/x-raw,format=RGB,width=8,height=8 ! trtpreprocess \
+             ! trtinfer name=infer model-file={good} backend=rten ! trtnms ! fakesink"
+        );
+        run(&gst::parse::launch(&line).unwrap().downcast().unwrap()).expect_success();
+    };
+    let many = |constant: bool| -> Vec<gst::Pipeline> {
+        let source = "videotestsrc ! video/x-raw";
+        let pipelines = (0..=cores).map(|_| endless_pipeline("loading-endless-many", "1", constant, source, ""));
+        pipelines.inspect(|pipeline| set_state(pipeline, gst::State::Playing)).collect()
+    };
+    let stop = |pipelines: Vec<gst::Pipeline>| {
+        let each =
+            pipelines.into_iter().map(|pipeline| std::thread::spawn(move || set_state(&pipeline, gst::State::Null)));
+        each.collect::<Vec<_>>().into_iter().for_each(|stopped| stopped.join().unwrap());
+    };
+    let loading = many(true);
+    loading.iter().for_each(|pipeline| assert!(progress(pipeline).1.starts_with("Loading")));
+    expect_good();
+    stop(loading);
+    let running = many(false);
+    running.iter().for_each(wait_for_a_run);
+    stop(running);
+    expect_good();
+}

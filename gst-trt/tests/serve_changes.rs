@@ -4,11 +4,12 @@
 mod common;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use common::onnx::endless as endless_model;
 use common::service::{Service, ask, free_address};
 use common::wait::{LIMIT, wait_until};
-use common::{sample, scratch, shapes};
+use common::{path, sample, scratch, shapes};
 use serde_json::{Value, json};
 
 const TOKEN: &str = "0123456789abcdef-test";
@@ -222,6 +223,55 @@ fn files_that_follow_each_other_while_the_first_one_is_loaded() {
     let (status, journal) = service.end();
     assert_eq!(status.code(), Some(0), "{journal}");
     assert!(!journal.contains("in use with"), "{journal}");
+}
+
+/// The driver and TensorRT of tests/fakes, in that folder.
+fn fakes(folder: &Path) {
+    for (source, library, needed) in
+        [("cuda.c", "libcuda.so", &[][..]), ("tensorrt.c", "libnvinfer.so.10", &["-L.", "-lcuda"])]
+    {
+        let mut cc = Command::new("cc");
+        cc.args(["-shared", "-fPIC", "-pthread", "-std=gnu11", "-o", library, &format!("-Wl,-soname,{library}")]);
+        cc.arg(std::fs::canonicalize(path(&format!("tests/fakes/{source}"))).unwrap()).args(needed);
+        assert!(cc.current_dir(folder).status().unwrap().success(), "{source}");
+    }
+}
+
+/// An engine of the fakes: one that is read at once, or never to its end.
+fn engine(folder: &Path, name: &str, ends: bool) -> PathBuf {
+    let mut plan = [0; 64];
+    plan[..4].copy_from_slice(b"ftrt");
+    (plan[16], plan[24], plan[25], plan[63]) = (64, 10, 16, if ends { 1 } else { 2 });
+    let file = folder.join(name);
+    std::fs::write(&file, plan).unwrap();
+    file
+}
+
+#[test]
+fn a_file_that_fails_while_the_first_engine_is_read_is_tried_once() {
+    let folder = scratch("serve-first-engine");
+    fakes(&folder);
+    let (never, good) = (engine(&folder, "never.engine", false), engine(&folder, "good.engine", true));
+    let broken = folder.join("broken.engine");
+    std::fs::write(&broken, "not an engine").unwrap();
+    let address = free_address();
+    let config = format!(
+        "[[model]]\nname = \"shapes\"\nfile = \"{}\"\n\n[http]\nlisten = \"{address}\"\ntoken = \"{TOKEN}\"\n",
+        never.display()
+    );
+    let service = Service::with(&folder, &config, &[("LD_LIBRARY_PATH", folder.to_str().unwrap())]);
+    service.said("Started.");
+    put(&address, &broken);
+    wait_until("why it cannot be used", LIMIT, || model(&address)["error"].is_string());
+    let now = model(&address);
+    assert_eq!((&now["file"], &now["loaded"]), (&json!(never), &json!(false)), "{now}");
+    assert!(now["error"].as_str().unwrap().contains("broken.engine"), "{now}");
+    put(&address, &good);
+    wait_until("the other file", LIMIT, || model(&address)["loaded"] == true && model(&address)["file"] == json!(good));
+    assert_eq!(model(&address)["error"], Value::Null);
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    assert_eq!(journal.matches("broken.engine").count(), 1, "{journal}");
 }
 
 /// It was asked for while it was still being copied.

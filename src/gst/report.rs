@@ -2,6 +2,7 @@
 //! Errors, warnings and notes of ours on the bus. This is the only place that maps an [`ErrorKind`] to GStreamer's
 //! domains and codes.
 
+use std::path::Path;
 use std::sync::Mutex;
 
 use gst::glib::WeakRef;
@@ -40,45 +41,6 @@ fn is_new(pipeline: &gst::Object, error: &Error) -> bool {
     !is_there
 }
 
-/// Posts messages about an element.
-pub trait Report: IsA<gst::Element> {
-    /// The element cannot go on. Where another element of this pipeline has posted this same error, it is not posted again.
-    fn post_error(&self, error: &Error) {
-        let element = self.upcast_ref::<gst::Element>();
-        if is_new(&pipeline_of(element), error) {
-            element.post_error_message(error_message(error));
-        }
-    }
-
-    /// The element was stopped: once its pipeline is started again, an error that is still there is posted again.
-    fn forget_errors(&self) {
-        let pipeline = pipeline_of(self.upcast_ref());
-        let mut others = Vec::new();
-        let mut posted = POSTED.lock().unwrap();
-        posted.retain(|(by, _)| {
-            by.upgrade().is_some_and(|by| {
-                let is_other = by != pipeline;
-                others.push(by);
-                is_other
-            })
-        });
-        drop(posted);
-    }
-
-    /// Something is not as configured, and the element goes on.
-    fn post_warning(&self, warning: &Error) {
-        post(self.upcast_ref(), gst::ElementMessageType::Warning, warning);
-    }
-
-    /// Worth knowing. gst-launch-1.0 prints only the debug part of such a message, so the text is there too.
-    fn post_info(&self, note: &Error) {
-        let text = note.message();
-        post(self.upcast_ref(), gst::ElementMessageType::Info, &note.clone().cause("").with_debug(text));
-    }
-}
-
-impl<T: IsA<gst::Element>> Report for T {}
-
 /// Domain and code of a kind, as `$code`.
 macro_rules! by_kind {
     ($kind:expr, $code:ident => $work:expr) => {
@@ -115,6 +77,58 @@ macro_rules! by_kind {
         }
     };
 }
+
+/// Posts messages about an element.
+pub trait Report: IsA<gst::Element> {
+    /// The element cannot go on. Where another element of this pipeline has posted this same error, it is not posted again.
+    fn post_error(&self, error: &Error) {
+        let element = self.upcast_ref::<gst::Element>();
+        if is_new(&pipeline_of(element), error) {
+            element.post_error_message(error_message(error));
+        }
+    }
+
+    /// The same for a model file, which is the field `file` of the message's details.
+    fn post_error_of(&self, error: &Error, model: &Path) {
+        let element = self.upcast_ref::<gst::Element>();
+        if !is_new(&pipeline_of(element), error) {
+            return;
+        }
+        let details = gst::Structure::builder("details").field("file", model.display().to_string()).build();
+        let (kind, text, (file, line)) = (gst::ElementMessageType::Error, error.message(), location(error));
+        by_kind!(error.kind(), code => {
+            element.message_full_with_details(kind, code, Some(&text), error.debug_text(), file, "", line, details);
+        });
+    }
+
+    /// The element was stopped: once its pipeline is started again, an error that is still there is posted again.
+    fn forget_errors(&self) {
+        let pipeline = pipeline_of(self.upcast_ref());
+        let mut others = Vec::new();
+        let mut posted = POSTED.lock().unwrap();
+        posted.retain(|(by, _)| {
+            by.upgrade().is_some_and(|by| {
+                let is_other = by != pipeline;
+                others.push(by);
+                is_other
+            })
+        });
+        drop(posted);
+    }
+
+    /// Something is not as configured, and the element goes on.
+    fn post_warning(&self, warning: &Error) {
+        post(self.upcast_ref(), gst::ElementMessageType::Warning, warning);
+    }
+
+    /// Worth knowing. gst-launch-1.0 prints only the debug part of such a message, so the text is there too.
+    fn post_info(&self, note: &Error) {
+        let text = note.message();
+        post(self.upcast_ref(), gst::ElementMessageType::Info, &note.clone().cause("").with_debug(text));
+    }
+}
+
+impl<T: IsA<gst::Element>> Report for T {}
 
 /// Where an error was noticed, within the crate: the debug part begins with it, and the machine that built the plugin is no
 /// concern of its users.

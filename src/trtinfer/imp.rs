@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 mod frames;
+mod opening;
 mod takeover;
 
 use std::sync::{Arc, LazyLock, Mutex};
@@ -12,19 +13,19 @@ use gst::{Caps, PadDirection};
 use gst_base::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
+use gsttrt_core::backends::Interrupted;
 use gsttrt_core::backends::batcher::{Batcher, CancelToken, Counts, Usage};
-use gsttrt_core::backends::{Backend, Interrupted, LoadRequest};
 use gsttrt_core::counters::{Span, Stats};
 use gsttrt_core::cuda::driver::Context;
-use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_core::error::Result;
 use gsttrt_core::tensor::Tensor;
 
-use super::life::{ModelLife, OpeningTicket, Reading};
+use super::life::ModelLife;
+use super::messages;
 use super::qos::Qos;
 use super::settings::{PROPERTIES, Settings};
-use super::sharing::{self, SharedModel};
-use super::started::{ReadOutcome, StartedModel};
-use super::{loading, messages};
+use super::sharing;
+use super::started::StartedModel;
 use crate::gst::batch_pool;
 use crate::gst::caps;
 use crate::gst::cuda::CudaContextSlot;
@@ -90,112 +91,6 @@ impl TrtInfer {
     /// The CUDA context that the pipeline has.
     pub(super) fn context(&self) -> Result<Context> {
         self.cuda.ensure(&*self.obj(), self.settings.lock().unwrap().cuda_device_id)
-    }
-
-    /// The model is read: posts messages about it.
-    fn announce(&self, session: &StartedModel) -> Result<()> {
-        gst::info!(CAT, imp = self, "{}", session.info());
-        let request = &session.model.request;
-        if session.is_reader {
-            self.report_backend(request);
-        }
-        self.refuse_what_has_no_effect(request.backend)?;
-        if let Some(warning) = session.published.as_ref().and_then(|published| published.warning()) {
-            self.obj().post_warning(&warning);
-        }
-        Ok(())
-    }
-
-    /// Posts why the model does not run on a better backend.
-    pub(super) fn report_backend(&self, request: &LoadRequest) {
-        if let Some(reason) = &request.reason {
-            let what = format!("Running the model on {}: {reason}", request.backend.title());
-            self.obj().post_info(&Error::new(ErrorKind::Library, what));
-        }
-    }
-
-    /// Reads the model where that is quick; else begins to.
-    fn open_model(&self, settings: &Settings, ticket: OpeningTicket) -> Result<()> {
-        let cuda = || self.cuda.ensure(&*self.obj(), settings.cuda_device_id);
-        match StartedModel::read(settings, &cuda, &ticket, false)? {
-            ReadOutcome::Read(session) => {
-                self.share_context(&session.model, settings);
-                self.announce(&session)?;
-                if self.life.finish(&ticket, Ok(session.clone())) {
-                    self.proceed(&session, Reading::First);
-                }
-                Ok(())
-            }
-            ReadOutcome::TakesLong => self.open_in_background(settings.clone(), ticket),
-            ReadOutcome::Unwanted => Ok(()), // another file was set meanwhile
-        }
-    }
-
-    fn open_in_background(&self, settings: Settings, ticket: OpeningTicket) -> Result<()> {
-        let element = self.obj().downgrade();
-        let cuda = move || element.upgrade().ok_or_else(messages::gone)?.imp().context();
-        let read = move |ticket: &OpeningTicket| StartedModel::read(&settings, &cuda, ticket, true);
-        loading::open(&self.obj(), ticket, Reading::First, read)
-    }
-
-    /// The model is where all threads find it: starts loading it in the background.
-    fn proceed(&self, session: &StartedModel, reading: Reading) {
-        if !session.waits && session.model.loader.begin() {
-            loading::load(&self.obj(), &session.model);
-        }
-        if reading == Reading::First {
-            self.follow_settings(&session.model);
-        }
-        self.obj().notify("model-info");
-    }
-
-    /// A shared model may have been replaced since the application named its file.
-    fn follow_settings(&self, model: &SharedModel) {
-        let mut settings = self.settings.lock().unwrap();
-        if settings.difference(&model.settings).is_none() {
-            return;
-        }
-        settings.follow(&model.settings);
-        drop(settings);
-        self.obj().notify("model-file");
-        self.post_latency();
-    }
-
-    /// Takes the outcome of reading the model, in the thread that read it. A failure is on the bus before any thread goes
-    /// on.
-    pub(super) fn finish_opening(&self, ticket: &OpeningTicket, outcome: Result<StartedModel>, reading: Reading) {
-        if !ticket.is_wanted() {
-            return;
-        }
-        let outcome = outcome.and_then(|session| match reading {
-            Reading::First => self.announce(&session).map(|()| session),
-            Reading::Again => Ok(session),
-        });
-        if let Err(error) = &outcome {
-            self.obj().post_error(error);
-        }
-        let session = outcome.as_ref().ok().cloned();
-        if self.life.finish(ticket, outcome)
-            && let Some(session) = session
-        {
-            self.proceed(&session, reading);
-        }
-    }
-
-    /// Warns of properties that have no effect with this backend; one that must have its effect is an error.
-    fn refuse_what_has_no_effect(&self, backend: &dyn Backend) -> Result<()> {
-        let settings = self.settings.lock().unwrap().clone();
-        if let Some(warning) = settings.without_effect(backend)? {
-            self.obj().post_warning(&warning);
-        }
-        Ok(())
-    }
-
-    /// Where the pipeline has no CUDA context yet, that of a shared model will do for this pipeline too.
-    fn share_context(&self, model: &SharedModel, settings: &Settings) {
-        if let Some(context) = &model.request.cuda {
-            self.cuda.offer(context, settings.cuda_device_id);
-        }
     }
 
     /// How long a frame may wait for others: in the model that is running, whatever the next one is to have.

@@ -34,11 +34,6 @@ impl OpeningTicket {
     pub fn is_wanted(&self) -> bool {
         self.0.strong_count() > 0
     }
-
-    /// Whether both are of the same opening.
-    pub fn is(&self, other: &OpeningTicket) -> bool {
-        self.0.ptr_eq(&other.0)
-    }
 }
 
 /// The handle of a model that is to take the place of another, once it is read. Dropping this cancels that.
@@ -190,10 +185,7 @@ impl<M: OpenModel> ModelLife<M> {
 
     /// The model, where it is read; while it is read again, as it was.
     pub fn get(&self) -> Option<M> {
-        match &self.state.lock().unwrap().phase {
-            LifePhase::Open(model) | LifePhase::Opening(_, Some(model)) => Some(model.clone()),
-            _ => None,
-        }
+        self.state.lock().unwrap().known().ok().flatten()
     }
 
     /// The model, once it is there; nothing, where the element has not started.

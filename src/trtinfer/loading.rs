@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Reads and loads a model in threads of their own, and posts the progress on the bus.
+//! Loads a model in a thread of its own, and posts the progress on the bus.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -8,41 +8,14 @@ use std::time::Instant;
 
 use gst::glib;
 use gst::prelude::*;
-use gst::subclass::prelude::*;
 use gsttrt_core::backends::batcher::Batcher;
 use gsttrt_core::backends::verify::Verdict;
 use gsttrt_core::backends::{LoadContext, LoadEvent};
 use gsttrt_core::error::{Error, ErrorKind, Result};
 
 use super::TrtInfer;
-use super::life::{OpeningTicket, Reading};
-use super::sharing::SharedModel;
-use super::started::ReadOutcome;
+use super::model::SharedModel;
 use crate::gst::report::Report;
-
-/// Reads a model in a thread of its own, which has the element only for a moment at its end: reading may never end.
-///
-/// # Errors
-/// `Library`, where a thread cannot be started.
-pub fn open(
-    element: &TrtInfer,
-    ticket: OpeningTicket,
-    reading: Reading,
-    read: impl FnOnce(&OpeningTicket) -> Result<ReadOutcome> + Send + 'static,
-) -> Result<()> {
-    let element = element.downgrade();
-    let open = move || {
-        let outcome = match read(&ticket) {
-            Ok(ReadOutcome::Read(model)) => Ok(model),
-            Ok(ReadOutcome::Unwanted | ReadOutcome::TakesLong) => return,
-            Err(error) => Err(error),
-        };
-        if let Some(element) = element.upgrade() {
-            element.imp().finish_opening(&ticket, outcome, reading);
-        }
-    };
-    spawn("trt-open", open)
-}
 
 /// A thread that reads or loads a model.
 ///
@@ -57,6 +30,9 @@ pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
 /// Loads the model in a thread of its own, so that the application stays responsive. It is not one of GStreamer's pool,
 /// which `gst_deinit()` waits for: computing the constants of a model may never end.
 pub fn load(element: &TrtInfer, model: &Arc<SharedModel>) {
+    if !model.loader.begin() {
+        return; // another element does
+    }
     let loader = model.loader.clone();
     let loading = Loading::new(element.downgrade(), model);
     let model = model.to_load();
@@ -64,7 +40,7 @@ pub fn load(element: &TrtInfer, model: &Arc<SharedModel>) {
         Ok(true) => loading.complete(),
         Ok(false) => {}
         Err(error) => {
-            loading.with_element(|element| element.post_error(&error));
+            loading.with_element(|element| element.post_error_of(&error, &loading.file));
             model.loader.finish(Err(error));
         }
     };

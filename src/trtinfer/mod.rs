@@ -19,6 +19,7 @@ mod imp;
 mod life;
 mod loading;
 mod messages;
+mod model;
 mod qos;
 mod replacing;
 mod settings;

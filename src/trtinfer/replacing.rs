@@ -20,8 +20,9 @@ use gsttrt_core::error::Result;
 
 use super::life::Replacement;
 use super::loading::{self, Loading};
+use super::model::SharedModel;
 use super::settings::Settings;
-use super::sharing::{self, SharedModel};
+use super::sharing;
 use super::started;
 use super::{TrtInfer, messages};
 use crate::gst::caps;

@@ -1,134 +1,17 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Models that elements share: those with the same `shared-model`, anywhere in the process.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::Duration;
 
 use gsttrt_core::backends::LoadRequest;
-use gsttrt_core::backends::loader::{ModelHandle, ModelLoader};
-use gsttrt_core::cuda::driver::Context;
+use gsttrt_core::backends::loader::ModelHandle;
 use gsttrt_core::error::{Error, ErrorKind, Result};
-use gsttrt_core::memory::BatchPool;
 
 use super::life::OpeningTicket;
+use super::loading;
+use super::model::{SharedHandle, SharedModel};
 use super::settings::Settings;
-
-/// A model and the state of its loading, of one element or of several.
-pub struct SharedModel {
-    pub request: LoadRequest,
-    /// With which it is loaded. What is an element's own does not count.
-    pub settings: Settings,
-    /// Where pictures lie, those of a batch side by side.
-    pub slots: Option<BatchPool>,
-    pub loader: Arc<ModelLoader>,
-    /// As for [`LoadContext`](gsttrt_core::backends::LoadContext).
-    pub contexts: usize,
-    /// The model that takes its place. The same for this model made again: for frames of another size, or in another CUDA context.
-    successor: Arc<OnceLock<Arc<SharedModel>>>,
-    /// Keeps one that takes the place of another loaded until each element has switched to it, or another one takes its own place:
-    /// an element without frames would keep all of them loaded.
-    kept: Mutex<Option<ModelHandle>>,
-}
-
-/// A model that an element is to switch to, and its handle in it.
-#[derive(Clone)]
-pub struct NextModel {
-    pub model: Arc<SharedModel>,
-    pub handle: Arc<ModelHandle>,
-}
-
-impl SharedModel {
-    /// Of one element.
-    pub fn new(request: LoadRequest, settings: &Settings) -> Self {
-        let contexts = request.contexts(false);
-        let slots = request.cuda.as_ref().map(|cuda| {
-            let bytes = request.spec.desc.bytes().expect("the specification has fixed dimensions");
-            BatchPool::new(cuda, bytes, request.batch)
-        });
-        SharedModel {
-            request,
-            settings: settings.clone(),
-            slots,
-            loader: Arc::default(),
-            contexts,
-            successor: Arc::default(),
-            kept: Mutex::default(),
-        }
-    }
-
-    /// Of all that name it.
-    fn shared(request: LoadRequest, settings: &Settings) -> Self {
-        let contexts = request.contexts(true);
-        SharedModel { contexts, ..SharedModel::new(request, settings) }
-    }
-
-    /// One that is to take the place of this one.
-    pub fn another(&self, request: LoadRequest, settings: &Settings) -> Self {
-        let another = match settings.shared_model.is_empty() {
-            true => SharedModel::new(request, settings),
-            false => SharedModel::shared(request, settings),
-        };
-        // Tensors that are made already lie in these.
-        let slots = self.slots.clone().filter(|slots| another.slots.as_ref().is_some_and(|new| new.is_like(slots)));
-        SharedModel { slots: slots.or(another.slots), ..another }
-    }
-
-    /// The same to be loaded, without what takes its place: a load that never ends must keep no other model.
-    pub fn to_load(&self) -> Self {
-        let SharedModel { request, settings, slots, loader, contexts, .. } = self;
-        let (request, settings, slots, loader) = (request.clone(), settings.clone(), slots.clone(), loader.clone());
-        SharedModel {
-            request,
-            settings,
-            slots,
-            loader,
-            contexts: *contexts,
-            successor: Arc::default(),
-            kept: Mutex::default(),
-        }
-    }
-
-    /// The same model made again has the same successor.
-    pub fn inherit(self, former: &SharedModel) -> Self {
-        SharedModel { successor: former.successor.clone(), ..self }
-    }
-
-    /// The model that is to take the place of this one, else this one.
-    pub fn latest(&self) -> &SharedModel {
-        self.successor().map_or(self, |successor| successor)
-    }
-
-    /// The model that is to take the place of this one.
-    fn successor(&self) -> Option<&Arc<SharedModel>> {
-        std::iter::successors(self.successor.get(), |successor| successor.successor.get()).last()
-    }
-
-    /// The same, with a handle in it.
-    pub fn next(&self) -> Option<NextModel> {
-        loop {
-            let model = self.successor()?.clone();
-            // Else another has taken its place in the meantime.
-            if let Some(handle) = ModelHandle::take(&model.loader) {
-                return Some(NextModel { model, handle: Arc::new(handle) });
-            }
-        }
-    }
-
-    fn keep(&self, handle: Option<ModelHandle>) {
-        let former = std::mem::replace(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner), handle);
-        drop(former); // not under the lock: it may be the last one
-    }
-
-    /// How long a frame may wait for others to fill its batch.
-    pub fn latency(&self) -> Duration {
-        self.settings.latency()
-    }
-
-    /// The GPU that it is on; `None` on the CPU.
-    pub fn gpu(&self) -> Option<i32> {
-        self.request.cuda.as_ref().map(Context::device)
-    }
-}
 
 /// What a name stands for, as long as an element has such a model or waits for it to be read.
 struct SharedName {
@@ -140,13 +23,16 @@ struct SharedName {
     models: Vec<Weak<SharedModel>>,
     /// Of elements that wait for the model to be read.
     wanted: Vec<OpeningTicket>,
-    /// Of the one whose thread reads it.
-    reader: Option<OpeningTicket>,
+    /// Those that are being read, by the GPU that they are to be on.
+    readings: Vec<(Option<i32>, Weak<SharedReading>)>,
 }
 
 static NAMES: Mutex<Vec<SharedName>> = Mutex::new(Vec::new());
-/// A thread no longer reads the model of a name, or it is another one.
+/// A model is read, a name stands for another one, or an element does not wait any more.
 static CHANGED: Condvar = Condvar::new();
+/// Elements whose threads wait for a model that is read.
+#[cfg(test)]
+pub static WAITING: std::sync::LazyLock<crate::test::Waiters> = std::sync::LazyLock::new(Default::default);
 
 /// All names, and models that were looked at: these are released after the lock, since that may wait for the GPU.
 struct Names {
@@ -162,12 +48,13 @@ impl Settings {
 
 impl SharedName {
     fn new(settings: &Settings) -> Self {
-        let (former, models, wanted, reader) = Default::default();
-        SharedName { settings: settings.clone(), former, models, wanted, reader }
+        let (former, models, wanted, readings) = Default::default();
+        SharedName { settings: settings.clone(), former, models, wanted, readings }
     }
 
     fn is_in_use(&mut self, seen: &mut Vec<Arc<SharedModel>>) -> bool {
         self.wanted.retain(OpeningTicket::is_wanted);
+        self.readings.retain(|(_, reading)| reading.strong_count() > 0);
         self.models.retain(|model| {
             model.upgrade().is_some_and(|model| {
                 // One that has failed has done so for all that come while an element has it: it is said once.
@@ -189,8 +76,7 @@ impl SharedName {
     fn handle(&self, gpu: Option<i32>, seen: &mut Vec<Arc<SharedModel>>) -> Option<SharedHandle> {
         let model = self.model(gpu)?;
         seen.push(model.clone());
-        let handle = ModelHandle::take(&model.loader)?;
-        Some((model, Arc::new(handle), false))
+        SharedHandle::take(&model, false)
     }
 
     /// The name stands for another model since.
@@ -213,8 +99,13 @@ impl SharedName {
         let former = std::mem::replace(&mut self.settings, settings.clone());
         self.former.retain(|other| other.difference(&former).is_some());
         self.former.push(former);
-        self.reader = None;
+        self.readings.clear();
         CHANGED.notify_all();
+    }
+
+    /// Whether that model is still read for this name.
+    fn reads(&self, reading: &Weak<SharedReading>) -> bool {
+        self.readings.iter().any(|(_, other)| other.ptr_eq(reading))
     }
 }
 
@@ -229,11 +120,12 @@ impl Names {
         Some((name, &mut self.seen))
     }
 
-    fn find_or_add(&mut self, settings: &Settings) -> &mut SharedName {
+    fn find_or_add(&mut self, settings: &Settings) -> (&mut SharedName, &mut Vec<Arc<SharedModel>>) {
         if self.find(settings).is_none() {
             self.all.push(SharedName::new(settings));
         }
-        self.named(settings).expect("it was found or added")
+        let name = self.all.iter_mut().find(|name| name.settings.names_the_same(settings));
+        (name.expect("it was found or added"), &mut self.seen)
     }
 
     /// The name, whether or not it is in use.
@@ -257,9 +149,6 @@ pub fn on_other_gpus(settings: &Settings, model: &SharedModel) -> Vec<Arc<Shared
     models.filter(|other| other.gpu() != model.gpu()).collect()
 }
 
-/// A model, an element's handle in it, and whether this element is the first to have one.
-pub type SharedHandle = (Arc<SharedModel>, Arc<ModelHandle>, bool);
-
 /// A handle in the model that these settings name, where another element has it.
 ///
 /// # Errors
@@ -282,13 +171,8 @@ pub fn join_or_open(
     ticket: &OpeningTicket,
     open: impl FnOnce() -> Result<LoadRequest>,
 ) -> Result<Option<SharedHandle>> {
-    let first = |model: SharedModel| {
-        let model = Arc::new(model);
-        let handle = ModelHandle::take(&model.loader).expect("it is new");
-        (model, Arc::new(handle), true)
-    };
     if settings.shared_model.is_empty() {
-        return Ok(Some(first(SharedModel::new(open()?, settings))));
+        return Ok(Some(SharedHandle::first(SharedModel::new(open()?, settings))));
     }
     // Reading the file may take long and must not hold up other models. Of two elements that start together, both read
     // it then, unless they take turns.
@@ -309,8 +193,8 @@ pub fn join_or_open(
             return Ok(Some(joined));
         }
     }
-    let joined = first(SharedModel::shared(opened?, settings));
-    names.find_or_add(settings).models.push(Arc::downgrade(&joined.0));
+    let joined = SharedHandle::first(SharedModel::shared(opened?, settings));
+    names.find_or_add(settings).0.models.push(Arc::downgrade(&joined.model));
     Ok(Some(joined))
 }
 
@@ -332,7 +216,7 @@ pub fn want(settings: &Settings, ticket: &OpeningTicket) -> Result<()> {
         return Ok(());
     }
     let mut names = Names::lock();
-    let name = names.find_or_add(settings);
+    let (name, _) = names.find_or_add(settings);
     name.check(settings)?;
     name.wanted.push(ticket.clone());
     Ok(())
@@ -367,69 +251,110 @@ pub fn supersede(settings: &Settings, ticket: &OpeningTicket) -> Option<SharedHa
 /// former one before. The handle is in the new one.
 pub fn succeed(former: &Arc<SharedModel>, model: Arc<SharedModel>, handle: ModelHandle) -> Arc<SharedModel> {
     let mut names = Names::lock();
-    let last = former.successor().unwrap_or(former).clone();
+    let last = former.latest().clone();
     if !model.settings.shared_model.is_empty() {
-        let name = names.find_or_add(&model.settings);
+        let (name, _) = names.find_or_add(&model.settings);
         name.models.retain(|model| !std::ptr::eq(model.as_ptr(), &*last));
         name.models.push(Arc::downgrade(&model));
         if name.settings.difference(&model.settings).is_some() {
             name.change(&model.settings);
         }
     }
-    model.keep(Some(handle));
-    let taken = last.successor.set(model);
-    debug_assert!(taken.is_ok(), "the last one has none, and the list is locked");
-    last.loader.supersede();
+    last.succeed(model, handle);
     drop(names);
-    last.keep(None);
+    last.let_go();
     last
 }
 
-/// An element reads a model that takes long to read: others that are to share it wait, each in a thread of its own, and find it
-/// read.
-pub struct ReadingTurn<'a> {
-    settings: &'a Settings,
-    ticket: &'a OpeningTicket,
+/// A model that takes long to read, in a thread that is of no element: whichever of those that wait for it leaves, the others get
+/// it, and where the name comes to stand for another file, none of them waits for this one.
+#[derive(Default)]
+struct SharedReading {
+    /// The handle keeps the model until each of them has its own.
+    outcome: OnceLock<Result<SharedHandle>>,
+    has_reporter: AtomicBool,
 }
 
-impl<'a> ReadingTurn<'a> {
-    /// Waits until no other element reads the model; nothing, where this one does not want it any more. With other settings it
-    /// cannot be shared: another file does not wait for one that never ends.
-    pub fn wait(settings: &'a Settings, ticket: &'a OpeningTicket) -> Option<Self> {
-        let turn = ReadingTurn { settings, ticket };
-        if settings.shared_model.is_empty() {
-            return ticket.is_wanted().then_some(turn);
-        }
-        let mut names = Names::lock().all;
-        loop {
-            if !ticket.is_wanted() {
-                return None;
+impl SharedReading {
+    /// Begins to read a model for all that name it.
+    fn begin(settings: &Settings, open: impl FnOnce() -> Result<LoadRequest> + Send + 'static) -> Result<Arc<Self>> {
+        let reading = Arc::new(SharedReading::default());
+        let (settings, wanted) = (settings.clone(), Arc::downgrade(&reading));
+        loading::spawn("trt-read", move || {
+            let outcome = open().map(|request| SharedHandle::first(SharedModel::shared(request, &settings)));
+            let mut names = Names::lock();
+            let name = names.named(&settings).filter(|name| name.reads(&wanted));
+            // What nobody waits for is released after the lock.
+            let Some((name, reading)) = name.zip(wanted.upgrade()) else { return };
+            if let Ok(first) = &outcome {
+                name.models.push(Arc::downgrade(&first.model));
             }
-            let name = names.iter_mut().find(|name| name.settings.names_the_same(settings));
-            // Only the reader of these settings is waited for.
-            let Some(name) = name.filter(|name| name.settings.difference(settings).is_none()) else {
-                return Some(turn);
-            };
-            if !name.reader.as_ref().is_some_and(OpeningTicket::is_wanted) {
-                name.reader = Some(ticket.clone());
-                return Some(turn);
+            let _ = reading.outcome.set(outcome); // it has none yet: only this thread sets it
+            drop(names);
+            CHANGED.notify_all();
+        })?;
+        Ok(reading)
+    }
+
+    /// Waits for the model; nothing, where the name comes to stand for another one, or the element does not want it any more.
+    fn wait(self: &Arc<Self>, settings: &Settings, ticket: &OpeningTicket) -> Result<Option<SharedHandle>> {
+        let this = Arc::downgrade(self);
+        let mut names = Names::lock().all;
+        #[cfg(test)]
+        let _waiting = WAITING.enter();
+        let outcome = loop {
+            if !ticket.is_wanted() {
+                return Ok(None);
+            }
+            if let Some(outcome) = self.outcome.get() {
+                break outcome;
+            }
+            if !names.iter().any(|name| name.settings.names_the_same(settings) && name.reads(&this)) {
+                return Ok(None);
             }
             names = CHANGED.wait(names).unwrap_or_else(PoisonError::into_inner);
-        }
+        };
+        drop(names);
+        let first = outcome.as_ref().map_err(Error::clone)?;
+        let is_reporter = !self.has_reporter.swap(true, Ordering::Relaxed);
+        Ok(SharedHandle::take(&first.model, is_reporter)) // there is another one, so it is not cancelled
     }
 }
 
-impl Drop for ReadingTurn<'_> {
-    fn drop(&mut self) {
-        let mut names = Names::lock();
-        if let Some(name) = names.named(self.settings)
-            && name.reader.as_ref().is_some_and(|reader| reader.is(self.ticket))
-        {
-            name.reader = None;
-        }
-        drop(names);
-        CHANGED.notify_all();
+/// The same for a model that takes long to read, for the thread of an element that is there for that.
+///
+/// # Errors
+/// As [`join_or_open`], and `Library`, where a thread cannot be started.
+pub fn join_or_read(
+    settings: &Settings,
+    gpu: Option<i32>,
+    ticket: &OpeningTicket,
+    open: impl FnOnce() -> Result<LoadRequest> + Send + 'static,
+) -> Result<Option<SharedHandle>> {
+    if settings.shared_model.is_empty() {
+        return join_or_open(settings, gpu, ticket, open);
     }
+    let mut names = Names::lock();
+    let (name, seen) = names.find_or_add(settings);
+    if name.is_former(settings) || !ticket.is_wanted() {
+        return Ok(None);
+    }
+    name.check(settings)?;
+    if let Some(joined) = name.handle(gpu, seen) {
+        return Ok(Some(joined));
+    }
+    let there = name.readings.iter().find(|(of, _)| *of == gpu).and_then(|(_, reading)| reading.upgrade());
+    let reading = match there {
+        Some(reading) => reading,
+        None => {
+            let reading = SharedReading::begin(settings, open)?;
+            name.readings.push((gpu, Arc::downgrade(&reading)));
+            reading
+        }
+    };
+    name.wanted.push(ticket.clone());
+    drop(names);
+    reading.wait(settings, ticket)
 }
 
 /// An element does not want its model any more: threads that wait for it to be read look again.

@@ -15,8 +15,9 @@ use gsttrt_core::tensor::{Dims, TensorDesc};
 
 use super::life::{OpenModel, OpeningTicket};
 use super::messages;
+use super::model::{SharedHandle, SharedModel};
 use super::settings::Settings;
-use super::sharing::{self, NextModel, ReadingTurn, SharedHandle, SharedModel};
+use super::sharing;
 use crate::gst::meta::gst_tensor::PublishedOutputs;
 
 /// What was read of a model; does not change until stop(), unless another CUDA context takes the place of this one.
@@ -25,8 +26,8 @@ use crate::gst::meta::gst_tensor::PublishedOutputs;
 pub struct StartedModel {
     pub model: Arc<SharedModel>,
     pub handle: Arc<ModelHandle>,
-    /// Whether this element read the model, and reports where it runs.
-    pub is_reader: bool,
+    /// As for [`SharedHandle`].
+    pub is_reporter: bool,
     /// Whether it still has to: for tensors whose size is known only with the first frame.
     pub waits: bool,
     /// What frames become, as far as is known yet.
@@ -36,7 +37,7 @@ pub struct StartedModel {
 }
 
 impl OpenModel for StartedModel {
-    type Next = NextModel;
+    type Next = SharedHandle;
 
     fn set_flushing(&self, flushing: bool) {
         self.handle.set_flushing(flushing);
@@ -99,12 +100,12 @@ impl StartedModel {
                 sharing::want(&settings, ticket)?;
                 return Ok(ReadOutcome::TakesLong);
             }
-            let turn = if takes_long { ReadingTurn::wait(&settings, ticket) } else { None };
-            if takes_long && turn.is_none() {
-                return Ok(ReadOutcome::Unwanted);
-            }
-            let gpu = placement.gpu();
-            let joined = sharing::join_or_open(&settings, gpu, ticket, || describe(&settings, placement))?;
+            let (gpu, of) = (placement.gpu(), settings.clone());
+            let open = move || describe(&of, placement);
+            let joined = match takes_long {
+                true => sharing::join_or_read(&settings, gpu, ticket, open)?,
+                false => sharing::join_or_open(&settings, gpu, ticket, open)?,
+            };
             match joined {
                 Some(joined) => return StartedModel::joined(&settings, joined).map(ReadOutcome::Read),
                 None if ticket.is_wanted() => {}
@@ -113,7 +114,8 @@ impl StartedModel {
         }
     }
 
-    pub fn joined(settings: &Settings, (model, handle, is_reader): SharedHandle) -> Result<Self> {
+    pub fn joined(settings: &Settings, joined: SharedHandle) -> Result<Self> {
+        let SharedHandle { model, handle, is_reporter } = joined;
         let (waits, tensor) = (model.request.waits_for_frames(), Arc::new(model.request.spec.clone()));
         let published = if settings.own.tensor_meta {
             let (_, height, width) = tensor.chw();
@@ -121,7 +123,7 @@ impl StartedModel {
         } else {
             None
         };
-        Ok(StartedModel { model, handle, is_reader, waits, tensor, published })
+        Ok(StartedModel { model, handle, is_reporter, waits, tensor, published })
     }
 
     /// The same model in another CUDA context, to be loaded there.
@@ -131,11 +133,11 @@ impl StartedModel {
 
     /// The same model on another GPU, shared with all that have it there.
     pub fn shared_on_gpu_of(&self, cuda: &Context, settings: &Settings, ticket: &OpeningTicket) -> Result<ReadOutcome> {
-        let open = || self.model.request.in_context(cuda);
-        match sharing::join_or_open(settings, Some(cuda.device()), ticket, open)? {
-            Some((model, handle, is_reader)) => {
-                let again = StartedModel { model, handle, is_reader, ..self.clone() };
-                Ok(ReadOutcome::Read(again))
+        let (request, context) = (self.model.request.clone(), cuda.clone());
+        let open = move || request.in_context(&context);
+        match sharing::join_or_read(settings, Some(cuda.device()), ticket, open)? {
+            Some(SharedHandle { model, handle, is_reporter }) => {
+                Ok(ReadOutcome::Read(StartedModel { model, handle, is_reporter, ..self.clone() }))
             }
             None => StartedModel::read(settings, &|| Ok(cuda.clone()), ticket, true),
         }
@@ -155,12 +157,12 @@ impl StartedModel {
         }
         let mut spec = request.spec.clone();
         spec.desc.dims = dims.clone();
-        Some(StartedModel { is_reader: true, waits: false, ..self.of(request.for_tensor(spec)) })
+        Some(StartedModel { is_reporter: true, waits: false, ..self.of(request.for_tensor(spec)) })
     }
 
     /// The model that takes the place of this one, for such tensors.
-    pub fn succeeded(by: NextModel, settings: &Settings, tensor: Arc<InputSpec>) -> Result<Self> {
-        let joined = StartedModel::joined(settings, (by.model, by.handle, false))?;
+    pub fn succeeded(by: SharedHandle, settings: &Settings, tensor: Arc<InputSpec>) -> Result<Self> {
+        let joined = StartedModel::joined(settings, by)?;
         Ok(StartedModel { waits: false, tensor, ..joined })
     }
 

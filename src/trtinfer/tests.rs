@@ -10,7 +10,7 @@ use std::time::Duration;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 
-use super::TrtInfer;
+use super::{TrtInfer, sharing};
 use crate::fakes::Fakes;
 use crate::test::{LIMIT, wait_until};
 
@@ -240,12 +240,13 @@ fn an_engine_to_share_is_deserialised_for_those_that_are_left() {
         stream.set_state(gst::State::Playing);
         stream.wait_for_waiters();
     }
+    in_time(|| sharing::WAITING.wait_for(3));
     first.set_state(gst::State::Null);
     second.set_state(gst::State::Null);
     fakes.hold(false);
     assert_eq!(third.end(), []);
     assert_eq!(third.frames(), 3);
-    assert!(fakes.engines(1) <= 3, "nobody waits for what one reads that has left");
+    assert_eq!(fakes.engines(1), 1, "that the one which came first has left changes nothing");
     third.set_state(gst::State::Null);
 }
 
@@ -287,30 +288,66 @@ fn another_file_takes_the_place_of_a_shared_engine_that_is_still_read() {
     }
 }
 
-/// The first engine is never read to its end.
+/// The first engine is never read to its end. Whichever element is given another file, all of them go on with that.
 #[test]
 fn another_file_does_not_wait_for_a_shared_engine_that_is_never_read() {
     let Some(fakes) = held("another_file_does_not_wait_for_a_shared_engine_that_is_never_read") else { return };
-    let [first, second] = [(); 2].map(|()| Stream::new(fakes, "num-buffers=3", "shared-model=one"));
-    for (stream, engines) in [(&first, 1), (&second, 1)] {
+    let other = fakes.engine_named("other.engine", true);
+    let mut engines = 0;
+    for by in 0..3 {
+        let streams = [(); 3].map(|()| {
+            let stream = Stream::new(fakes, "num-buffers=3", "shared-model=one");
+            stream.set_state(gst::State::Playing);
+            stream.wait_for_waiters();
+            stream
+        });
+        engines += 1;
+        fakes.wait_for_engines(engines);
+        streams[by].infer.set_property("model-file", &other);
+        for stream in &streams {
+            assert_eq!(stream.end(), []);
+            assert_eq!(stream.frames(), 3);
+        }
+        engines += 1;
+        assert_eq!(fakes.engines(0), engines, "each is read once");
+        for stream in &streams {
+            stream.set_state(gst::State::Null);
+        }
+        // The name is free again, whatever its threads do.
+        let another = Stream::new(fakes, "num-buffers=3", "shared-model=one batch-size=2");
+        another.infer.set_property("model-file", &other);
+        another.set_state(gst::State::Playing);
+        assert_eq!(another.end(), []);
+        another.set_state(gst::State::Null);
+        engines += 1;
+    }
+    fakes.hold(false);
+}
+
+/// All of them say so, and it is read once; a later one reads it again.
+#[test]
+fn a_shared_engine_that_cannot_be_read_is_tried_once() {
+    let Some(fakes) = held("a_shared_engine_that_cannot_be_read_is_tried_once") else { return };
+    fakes.refuse(true);
+    let streams = [(); 3].map(|()| Stream::new(fakes, "num-buffers=3", "shared-model=one"));
+    for stream in &streams {
         stream.set_state(gst::State::Playing);
         stream.wait_for_waiters();
-        fakes.wait_for_engines(engines);
     }
-    let other = fakes.engine_named("other.engine", true);
-    first.infer.set_property("model-file", &other);
-    for stream in [&first, &second] {
-        assert_eq!(stream.end(), []);
-        assert_eq!(stream.frames(), 3);
+    in_time(|| sharing::WAITING.wait_for(3));
+    fakes.wait_for_engines(1);
+    fakes.hold(false);
+    for stream in &streams {
+        let errors = stream.end();
+        assert!(errors[0].1.starts_with("Cannot load the engine "), "{errors:?}");
         stream.set_state(gst::State::Null);
     }
-    // The name is free again, whatever its threads do.
-    let third = Stream::new(fakes, "num-buffers=3", "shared-model=one batch-size=2");
-    third.infer.set_property("model-file", &other);
-    third.set_state(gst::State::Playing);
-    assert_eq!(third.end(), []);
-    third.set_state(gst::State::Null);
-    fakes.hold(false);
+    assert_eq!(fakes.engines(1), 1);
+    fakes.refuse(false);
+    streams[1].set_state(gst::State::Playing);
+    assert_eq!(streams[1].end(), []);
+    assert_eq!(fakes.engines(1), 2);
+    streams[1].set_state(gst::State::Null);
 }
 
 /// An engine for each shape of a folder of pictures would take minutes each time: there are two, and the second one is said.

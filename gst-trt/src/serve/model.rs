@@ -260,7 +260,7 @@ impl ModelThread {
             pipeline.remove(&infer)?;
             Ok(infer)
         });
-        let infer = made.inspect_err(|failure| self.fail(&failure.to_string())).ok()?;
+        let infer = made.inspect_err(|failure| self.fail(self.shared.config().file, &failure.to_string())).ok()?;
         infer.set_property("shared-model", self.shared.shared_name());
         let bus = gst::Bus::new();
         let (messages, files) = (self.shared.clone(), self.shared.clone());
@@ -277,18 +277,19 @@ impl ModelThread {
         Some(ModelElement(infer))
     }
 
-    fn fail(&self, error: &str) {
+    fn fail(&self, file: PathBuf, error: &str) {
         let mut state = self.shared.lock();
         log(&state.config.name, error);
         (state.is_loaded, state.progress) = (false, None);
-        state.error = Some((state.config.file.clone(), error.into()));
+        state.error = Some((file, error.into()));
     }
 
-    /// Another file was to take over when the element failed, whichever of both that was because of: that one is tried, and then
-    /// the former one again.
+    /// Another file was to take over when the element failed: that one is tried, unless it is what has failed, and then the former
+    /// one again.
     fn other_file(&mut self) -> Option<()> {
         let mut state = self.shared.lock();
         let next = match self.replacing.take() {
+            Some((wanted, _)) if state.error.as_ref().is_some_and(|(file, _)| *file == wanted) => return Some(()),
             Some((wanted, _)) => {
                 self.former = Some(state.config.file.clone());
                 wanted
@@ -303,7 +304,8 @@ impl ModelThread {
     fn is_failure(&mut self, message: &gst::Message) -> bool {
         match message.view() {
             gst::MessageView::Error(error) => {
-                self.fail(&error.error().to_string());
+                let of = error.details().and_then(|details| details.get::<&str>("file").ok()).map(PathBuf::from);
+                self.fail(of.unwrap_or_else(|| self.shared.config().file), &error.error().to_string());
                 return true;
             }
             gst::MessageView::Warning(warning) => {

@@ -38,7 +38,8 @@ impl TrtInfer {
         let ticket = self.life.reopen().ok_or(Interrupted::Flushing)?;
         // An engine is deserialised there again.
         let context = memory.context().clone();
-        loading::open(&self.obj(), ticket, Reading::Again, move |ticket| match is_shared {
+        let file = session.model.request.model().path.clone();
+        self.read(ticket, Reading::Again, file, move |ticket| match is_shared {
             true => session.shared_on_gpu_of(&context, &settings, ticket),
             false => session.in_context(&context).map(ReadOutcome::Read),
         })?;
@@ -54,8 +55,6 @@ impl TrtInfer {
         }
         self.running.lock().unwrap().let_go(&former);
         former.handle.leave();
-        if fitted.model.loader.begin() {
-            loading::load(&self.obj(), &fitted.model);
-        }
+        loading::load(&self.obj(), &fitted.model);
     }
 }

@@ -12,9 +12,10 @@ use gsttrt_core::error::{Error, Result};
 use gsttrt_core::image::transform::InputSpec;
 
 use super::super::life::Reading;
+use super::super::model::{SharedHandle, SharedModel};
 use super::super::replacing::{self, ReplaceRequest};
 use super::super::settings::Settings;
-use super::super::sharing::{self, NextModel, SharedModel};
+use super::super::sharing;
 use super::super::started::StartedModel;
 use super::TrtInfer;
 use crate::gst::caps;
@@ -149,7 +150,7 @@ impl TrtInfer {
         self.life.offered().map_or_else(|| model.clone(), |next| next.model)
     }
 
-    fn switch_to(&self, session: &StartedModel, next: NextModel, tensor: Arc<InputSpec>) -> Result<()> {
+    fn switch_to(&self, session: &StartedModel, next: SharedHandle, tensor: Arc<InputSpec>) -> Result<()> {
         let settings = {
             let mut settings = self.settings.lock().unwrap();
             settings.follow(&next.model.settings);

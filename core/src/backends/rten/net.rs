@@ -15,7 +15,7 @@ use super::threads;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{FileContents, ModelInfo};
 use crate::onnx::cut::{self, Suppression};
-use crate::onnx::{MetadataEntry, limits, weights, without_metadata};
+use crate::onnx::{GraphProto, MetadataEntry, limits, weights, without_metadata};
 
 pub struct Net {
     parts: Vec<LoadedSubgraph>,
@@ -32,7 +32,7 @@ struct LoadedSubgraph {
 impl Net {
     pub fn load(model: &ModelInfo, file: Arc<FileContents>) -> Result<Self> {
         let graph = file.graph()?;
-        let nodes = limits::check(graph)?;
+        let (nodes, has_loops) = (limits::check(graph)?, has_loops(graph));
         let names = |descs: &[crate::tensor::TensorDesc]| descs.iter().map(|desc| desc.name.clone()).collect();
         let weights = weights::read(&model.path, graph.initializer.iter().flat_map(|weight| &weight.external_data))?;
         let parts = if model.operators.contains(cut::OPERATOR) {
@@ -48,11 +48,17 @@ impl Net {
         on_a_deep_stack(nodes, || {
             let mut options = ModelOptions::with_all_ops();
             options.prepack_weights(true);
+            // It would compute what depends on constants alone, and in threads that all loads share: as many loops that never end as
+            // there are cores would stop each load that comes later.
+            options.enable_optimization(!has_loops);
             for (name, weights) in weights {
                 options.external_data(&name, weights);
             }
             let parts = parts.into_iter().map(|part| {
                 let net = options.load(part.onnx).map_err(unloadable)?;
+                if has_loops {
+                    check_constants(&net)?;
+                }
                 LoadedSubgraph::new(net, part.inputs, part.outputs, part.suppressions)
             });
             Ok(Net { parts: parts.collect::<Result<_>>()?, nodes })
@@ -81,7 +87,7 @@ impl Net {
                 Some((*node, ValueOrView::from(value)))
             });
             let nodes: Vec<NodeId> = part.outputs.iter().map(|(_, node)| *node).collect();
-            let made = part.net.run(given.collect(), &nodes, threads::options(threads)).map_err(|error| {
+            let made = part.net.run(given.collect(), &nodes, Some(threads::options(threads))).map_err(|error| {
                 Error::new(ErrorKind::Run, "the model does not run")
                     .cause(error)
                     .remedy("Check that the model was exported correctly and runs with inputs of this size")
@@ -102,6 +108,18 @@ impl Net {
         }
         Ok(values)
     }
+}
+
+/// Computes what depends on constants alone, in threads of its own: a model that would never end is never loaded.
+fn check_constants(net: &rten::Model) -> Result<()> {
+    let computed = net.partial_run(Vec::new(), net.output_ids(), Some(threads::own()));
+    let failed = |error| Error::new(ErrorKind::Model, "its constants do not go together").cause(error);
+    computed.map(drop).map_err(|error| failed(error).remedy("Export the model again; this file contradicts itself"))
+}
+
+/// Whether something in it may never end.
+fn has_loops(graph: &GraphProto) -> bool {
+    graph.node.iter().any(|node| node.op_type == "Loop" || node.graphs().any(has_loops))
 }
 
 /// rten recurses for each node on the longest path, so large graphs get a larger stack. Others run on the
