@@ -47,7 +47,7 @@ impl Numbers {
     }
 }
 
-struct Shape {
+struct DrawnShape {
     is_disc: bool,
     centre: (i32, i32),
     radii: (i32, i32),
@@ -57,9 +57,9 @@ struct Shape {
     is_checked: bool,
 }
 
-impl Shape {
+impl DrawnShape {
     fn of(numbers: &mut Numbers) -> Self {
-        Shape {
+        DrawnShape {
             is_disc: numbers.below(2) == 0,
             centre: (numbers.below(WIDTH), numbers.below(HEIGHT)),
             radii: (12 + numbers.below(110), 12 + numbers.below(90)),
@@ -87,7 +87,7 @@ impl Shape {
 fn scene(number: u32) -> Vec<u8> {
     let mut numbers = Numbers(0x9e37_79b9 ^ (number + 1).wrapping_mul(0x85eb_ca6b));
     let corners = [(); 2].map(|()| [(); 3].map(|()| numbers.below(256)));
-    let shapes: Vec<Shape> = (0..SHAPES).map(|_| Shape::of(&mut numbers)).collect();
+    let shapes: Vec<DrawnShape> = (0..SHAPES).map(|_| DrawnShape::of(&mut numbers)).collect();
     let mut pixels = Vec::with_capacity(3 * WIDTH * HEIGHT);
     for y in 0..HEIGHT as i32 {
         for x in 0..WIDTH as i32 {

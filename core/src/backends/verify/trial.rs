@@ -20,7 +20,7 @@ const REPEATS_UNTIL_CAPTURED: usize = 20;
 /// Of batches up to this size each is tried, of larger ones some.
 const EACH_SIZE: usize = 16;
 /// The reference computes one picture in any case, and the next ones for so long.
-const PATIENCE: Duration = Duration::from_secs(2);
+const REFERENCE_TIME: Duration = Duration::from_secs(2);
 
 /// Tries a model that is loaded for a request. `reference` makes the outputs that it is compared with; where it cannot, its
 /// runs are compared with each other.
@@ -69,7 +69,7 @@ pub fn verify(
             return Err(Error::new(ErrorKind::Run, what));
         }
         step("verifying the engine: its runs", (10 + 90 * at / batches.len()) as u32);
-        let is_captured = batch.len() == request.batch || at + 1 == batches.len();
+        let is_captured = [1, request.batch].contains(&batch.len()) && trial.candidate.only_queues();
         trial.run(request, &letterbox, batch, if is_captured { REPEATS_UNTIL_CAPTURED } else { REPEATS })?;
     }
     let compared = trial.wanted.len();
@@ -108,7 +108,7 @@ fn wanted_of(reference: &LoadRequest, inputs: &[Tensor], loading: &LoadContext) 
     let begin = Instant::now();
     let mut wanted = Vec::new();
     for pictures in inputs.chunks(reference.batch) {
-        if !wanted.is_empty() && begin.elapsed() > PATIENCE {
+        if !wanted.is_empty() && begin.elapsed() > REFERENCE_TIME {
             break;
         }
         // A model that fixes its batch gets a whole one.
