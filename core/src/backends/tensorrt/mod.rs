@@ -132,7 +132,7 @@ impl OpenedModel for TrtModel {
                 // Nothing can be built instead: the file is an engine.
                 let file = self.info.path.display().to_string();
                 let loaded = |_| Ok((self.open(request, &entry.engine, cuda, loading)?, verdict.clone()));
-                repair::settle(&[Step::Wanted], &file, loading, loaded)
+                repair::settle(&[Step::Wanted], true, &file, loading, loaded)
             }
             None => self.load_onnx(request, cuda, loading),
         }
@@ -217,9 +217,10 @@ impl TrtModel {
         loading: &LoadContext,
     ) -> Result<Box<dyn ModelInstance>> {
         let is_weak = !self.library.abi().is_strongly_typed();
-        let steps = Step::of(&self.options.build, is_weak, request.batch);
+        let numbers = Onnx::from(request.file.contents()?).numbers();
+        let steps = Step::of(&self.options.build, is_weak, numbers, request.batch);
         let make = |step: Step| {
-            let build = step.options(&self.options.build, is_weak);
+            let build = step.options(&self.options.build, is_weak, numbers);
             let one_by_one = step == Step::OneByOne && self.info.fixed_batch().is_none();
             let request = if one_by_one { request.with_batch(1) } else { request.clone() };
             let entry = self.engine_of_onnx(&request, &build, cuda, loading)?;
@@ -230,7 +231,8 @@ impl TrtModel {
             let model = self.open(&request, &entry.engine, cuda, loading)?;
             Ok((if one_by_one { Box::new(OneByOne(model)) } else { model }, verdict))
         };
-        repair::settle(&steps, &self.info.path.display().to_string(), loading, make)
+        let is_chosen = matches!(self.options.build.precision, Precision::Fp16 | Precision::Int8);
+        repair::settle(&steps, is_chosen, &self.info.path.display().to_string(), loading, make)
     }
 
     /// Where the verdict on the engine is that came as a file.

@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use super::builder::{BuildOptions, ExactLayers, Precision};
+use super::onnx::WeightType;
 use crate::backends::verify::Verdict;
 use crate::backends::{LoadContext, LoadEvent, ModelInstance};
 use crate::cuda::driver::Fence;
@@ -24,10 +25,11 @@ pub enum Step {
 }
 
 impl Step {
-    /// The steps for a model. Where the user chose a precision with fewer bits, there is one, and what differs is said only.
-    pub fn of(options: &BuildOptions, is_weakly_typed: bool, batch: usize) -> Vec<Step> {
+    /// The steps for a model. Where the user chose a precision with fewer bits, there is one, and what differs is said only. The
+    /// numbers of a file that has others than f32 itself cannot be made more exact.
+    pub fn of(options: &BuildOptions, is_weakly_typed: bool, numbers: WeightType, batch: usize) -> Vec<Step> {
         let mut steps = vec![Step::Wanted];
-        if options.precision == Precision::Auto && is_weakly_typed {
+        if options.precision == Precision::Auto && is_weakly_typed && numbers == WeightType::F32 {
             steps.extend([Step::SensitiveInSingle, Step::AllInSingle]);
         }
         if batch > 1 && matches!(options.precision, Precision::Auto | Precision::Fp32) {
@@ -36,9 +38,9 @@ impl Step {
         steps
     }
 
-    pub fn options(self, options: &BuildOptions, is_weakly_typed: bool) -> BuildOptions {
+    pub fn options(self, options: &BuildOptions, is_weakly_typed: bool, numbers: WeightType) -> BuildOptions {
         let precision = match self {
-            Step::AllInSingle | Step::OneByOne if is_weakly_typed => Precision::Fp32,
+            Step::AllInSingle | Step::OneByOne if is_weakly_typed && numbers == WeightType::F32 => Precision::Fp32,
             _ => options.precision,
         };
         let exact = if self == Step::SensitiveInSingle { ExactLayers::Sensitive } else { options.exact };
@@ -56,13 +58,14 @@ impl Step {
     }
 }
 
-/// Takes the first step whose model is right, or that is the last one where nothing else is tried. `make` builds and loads the
-/// model of a step, and says what was found out about it.
+/// Takes the first step whose model is right; or where the user chose how exact it is, the only one, with a warning. `make` builds
+/// and loads the model of a step, and says what was found out about it.
 ///
 /// # Errors
 /// Of `make`; `Model`, where no step gives a model that is right.
 pub fn settle<M>(
     steps: &[Step],
+    is_chosen: bool,
     file: &str,
     loading: &LoadContext,
     mut make: impl FnMut(Step) -> Result<(M, Option<Verdict>)>,
@@ -83,12 +86,14 @@ pub fn settle<M>(
                 let next = format!("It is built again so that {repair}");
                 (loading.report)(LoadEvent::Warning(wrong.remedy(next)));
             }
-            None if steps.len() == 1 => {
-                let remedy = "Set precision=auto, which repairs that where it can, or verify=off if it may be so";
+            None if is_chosen => {
+                let remedy = "Use the ONNX file with precision=auto, which repairs that where it can, or verify=off if it may be so";
                 (loading.report)(LoadEvent::Warning(wrong.remedy(remedy)));
                 return Ok(model);
             }
-            None => {}
+            None => {
+                first.get_or_insert(verdict);
+            }
         }
     }
     let what = format!("No engine of {file} computes what the model says");
@@ -146,7 +151,7 @@ mod tests {
     }
 
     /// What is taken of those steps where the first so many are wrong, and what was said.
-    fn settled(steps: &[Step], wrong: usize) -> (Result<Step>, Vec<String>) {
+    fn settled(steps: &[Step], is_chosen: bool, wrong: usize) -> (Result<Step>, Vec<String>) {
         let said = Mutex::default();
         let report = |event: LoadEvent<'_>| match event {
             LoadEvent::Warning(warning) => Vec::push(&mut said.lock().unwrap(), warning.message()),
@@ -160,24 +165,26 @@ mod tests {
             made += 1;
             Ok((step, Some(verdict((made <= wrong).then_some("output0 differs by 90 %")))))
         };
-        let taken = settle(steps, "m.onnx", &loading, make);
+        let taken = settle(steps, is_chosen, "m.onnx", &loading, make);
         (taken, said.into_inner().unwrap())
     }
 
     #[test]
     fn the_first_step_that_is_right_is_taken_and_each_is_said() {
         use Step::{AllInSingle, OneByOne, SensitiveInSingle, Wanted};
-        let steps = Step::of(&BuildOptions::default(), true, 4);
+        let steps = Step::of(&BuildOptions::default(), true, WeightType::F32, 4);
         assert_eq!(steps, [Wanted, SensitiveInSingle, AllInSingle, OneByOne]);
         for (wrong, expected) in steps.iter().enumerate() {
-            let (taken, said) = settled(&steps, wrong);
+            let (taken, said) = settled(&steps, false, wrong);
             assert_eq!((taken.unwrap(), said.len()), (*expected, 2 * wrong + 1), "{said:?}");
             assert_eq!(said.last().unwrap(), "passed: true");
         }
-        let (taken, said) = settled(&steps, 4);
-        let error = taken.unwrap_err().message();
         let begin = "No engine of m.onnx computes what the model says: output0 differs by 90 %. Use backend=cpu";
-        assert!(error.starts_with(begin), "{error}");
+        for steps in [&steps[..1], &steps] {
+            let error = settled(steps, false, 4).0.unwrap_err().message();
+            assert!(error.starts_with(begin), "{error}");
+        }
+        let (_, said) = settled(&steps, false, 4);
         assert_eq!(
             said[1],
             "The engine of m.onnx computes something else than the model in fp16: output0 differs by 90 %. It is built again \
@@ -189,11 +196,11 @@ mod tests {
     fn a_precision_that_was_chosen_is_kept_with_a_warning() {
         for precision in [Precision::Fp16, Precision::Int8] {
             let options = BuildOptions { precision, ..BuildOptions::default() };
-            let steps = Step::of(&options, true, 4);
+            let steps = Step::of(&options, true, WeightType::F32, 4);
             assert_eq!(steps, [Step::Wanted]);
-            let (taken, said) = settled(&steps, 1);
+            let (taken, said) = settled(&steps, true, 1);
             assert_eq!(taken.unwrap(), Step::Wanted);
-            assert!(said[1].contains("differs by 90 %. Set precision=auto"), "{said:?}");
+            assert!(said[1].contains("differs by 90 %. Use the ONNX file with precision=auto"), "{said:?}");
         }
     }
 
@@ -201,15 +208,19 @@ mod tests {
     fn steps_are_other_engines() {
         let options = BuildOptions::default();
         let of = |step: Step, is_weak| {
-            let built = step.options(&options, is_weak);
+            let built = step.options(&options, is_weak, WeightType::F32);
             (built.precision, built.exact)
         };
         assert_eq!(of(Step::Wanted, true), (Precision::Auto, ExactLayers::Head));
         assert_eq!(of(Step::SensitiveInSingle, true), (Precision::Auto, ExactLayers::Sensitive));
         assert_eq!(of(Step::AllInSingle, true).0, Precision::Fp32);
         assert_eq!(of(Step::OneByOne, false).0, Precision::Auto, "types are those of the file");
-        assert_eq!(Step::of(&options, false, 1), [Step::Wanted]);
+        assert_eq!(Step::of(&options, false, WeightType::F32, 1), [Step::Wanted]);
+        for numbers in [WeightType::Quantized, WeightType::Half] {
+            assert_eq!(Step::of(&options, true, numbers, 8), [Step::Wanted, Step::OneByOne], "the file says how exact");
+            assert_eq!(Step::OneByOne.options(&options, true, numbers), options);
+        }
         let single = BuildOptions { precision: Precision::Fp32, ..BuildOptions::default() };
-        assert_eq!(Step::of(&single, true, 8), [Step::Wanted, Step::OneByOne]);
+        assert_eq!(Step::of(&single, true, WeightType::F32, 8), [Step::Wanted, Step::OneByOne]);
     }
 }

@@ -187,7 +187,7 @@ function showModels(models) {
     const state = model.loaded ? "loaded" : model.error ? "failed" : "loading";
     setText($(".file", row), model.file);
     const verdicts = new Map([[true, ", verified"], [false, ", wrong results"]]);
-    setText($(".backend", row), (model.backend ?? "–") + (verdicts.get(model.verified) ?? ""));
+    setText($(".backend", row), (model.backend ?? "–") + (model.loaded && verdicts.get(model.verified) || ""));
     setText($(".state", row), isBusy ? `building ${Math.round(model.progress * 100)} %` : state);
     $(".state", row).className = `state ${state}`;
     $("progress", row).hidden = !isBusy;
