@@ -13,7 +13,7 @@ use gsttrt_core::error::{Error, ErrorKind, Result};
 use gsttrt_core::tensor::{Tensor, Tensors};
 use half::f16;
 
-use crate::common::onnx::Graph;
+use crate::common::onnx::{F32, Graph};
 use crate::common::{path, scratch, shapes};
 
 fn request(model: &str, batch: usize) -> LoadRequest {
@@ -264,4 +264,36 @@ fn a_verdict_is_kept_as_json() {
         assert_eq!(Verdict::from_json(&damaged), None);
     }
     assert_eq!(Verdict::from_json(&serde_json::json!({"passed": true})), None);
+}
+
+/// An image restored, normals, features: what looks like a map of classes may be anything, and small or without numbers in places.
+#[test]
+fn numbers_count_where_the_head_is_guessed() {
+    let model = |name: &str, factor: f32, operator: &str| {
+        let graph = Graph::new().input("images", F32, &["n", "3", "32", "32"]);
+        let graph = graph.weight("factor", F32, &[1], factor.to_le_bytes().to_vec());
+        let graph = graph.node("Mul", &["images", "factor"], &["scaled"], vec![]);
+        let graph = graph.node(operator, &["scaled"], &["output0"], vec![]);
+        graph.output("output0", F32, &["n", "3", "32", "32"]).save(&scratch(name).join("m.onnx"))
+    };
+    let scaled: Change = |found, _, _| {
+        if found.len() > 1 {
+            found.iter_mut().flat_map(|outputs| &mut outputs[0]).for_each(|number| *number *= 3.0);
+        }
+    };
+    let finite: Change = |found, _, _| {
+        let numbers = found.iter_mut().flat_map(|outputs| &mut outputs[0]);
+        numbers.filter(|number| number.is_nan()).for_each(|number| *number = 0.0);
+    };
+    for (name, factor, operator, change) in [
+        ("verify-picture", 1.0, "Identity", scaled),
+        ("verify-small", 1e-4, "Identity", scaled),
+        ("verify-none", -1.0, "Log", finite),
+    ] {
+        let file = model(name, factor, operator);
+        let right = verdict(&file, 4, |_, _, _| (), &Tolerance::HALF);
+        assert!(right.passed() && right.results.is_none(), "{name}: {right:?}");
+        let wrong = verdict(&file, 4, change, &Tolerance::HALF);
+        assert!(!wrong.passed(), "{name}: {wrong:?}");
+    }
 }

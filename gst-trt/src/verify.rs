@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Mutex;
 
+use gsttrt_core::backends::effect::without_effect;
 use gsttrt_core::backends::verify::{Tolerance, VERIFY, Verdict, verify};
 use gsttrt_core::backends::{BackendPreference, LoadContext, LoadEvent, LoadRequest};
 use gsttrt_core::cuda::driver::Context;
@@ -18,9 +19,9 @@ use crate::terminal::print;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Pictures of our own go through the model where it will run, and through another backend on the CPU in 32-bit floats. Each \
-place of each size of a batch is tried, next to other pictures, and again and again. With another precision, batch size or \
-GPU it is another engine. Exit status 1 where the results are others.")]
+Four pictures that are in the program are run by the backend, and by another backend on the CPU in 32-bit floats. Batches \
+have each picture in several places, next to others, and are run several times. With another precision, batch size or GPU it \
+is another engine. Exit status 1 where the results are others.")]
 pub struct VerifyArgs {
     /// The ONNX model or the TensorRT engine
     model: PathBuf,
@@ -34,8 +35,8 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = parse_size)]
     input_size: Option<(u32, u32)>,
     /// The GPU, as CUDA counts them
-    #[arg(long, value_name = "INDEX", default_value_t = 0)]
-    cuda_device_id: u16,
+    #[arg(long, value_name = "INDEX")]
+    cuda_device_id: Option<u16>,
     /// Further properties of trtinfer, such as "precision=fp16"
     #[arg(long, value_name = "PROPERTIES", default_value = "", hide_default_value = true)]
     infer: String,
@@ -48,14 +49,19 @@ pub fn run(args: &VerifyArgs) -> Result<Status, Failure> {
     check_file(&args.model)?;
     let own: Vec<String> = args.input_size.map(|(w, h)| format!("input-size={w}x{h}")).into_iter().collect();
     let (mut options, _) = session_options(&own, &[&args.infer])?;
-    options.options.set(&VERIFY, OptionValue::Choice("always"));
     let signals = Signals::listen()?;
     let word = backend_words().find(|word| args.backend.as_deref() == Some(word));
-    let backend = word.map_or(BackendPreference::Auto, BackendPreference::from);
-    let cuda = || Context::primary(args.cuda_device_id.into());
-    let batch = args.batch_size.unwrap_or(0) as usize;
+    let backend = word.map_or(options.backend, BackendPreference::from);
+    let device = args.cuda_device_id.map_or(options.cuda_device_id.unwrap_or(0), i32::from);
+    let cuda = || Context::primary(device);
+    let batch = args.batch_size.unwrap_or(options.batch_size) as usize;
+    let set = options.options.clone();
+    options.options.set(&VERIFY, OptionValue::Choice("always"));
     let request = LoadRequest::new(&args.model, backend, options.input_size, batch, options.options, cuda)?;
     let display = Display::default();
+    if let Some(warning) = without_effect(&set, &[], request.backend)? {
+        eprintln!("Warning: {}", warning.message());
+    }
     let seen = Mutex::new((display.task("verifying"), None));
     let report = |event: LoadEvent<'_>| {
         let mut seen = seen.lock().expect("nothing panics with it");
@@ -103,24 +109,33 @@ fn text(verdict: &Verdict, found: &Value) -> String {
     let word = |name: &str| found[name].as_str().unwrap_or_default().to_string();
     let compared = match &verdict.reference {
         Ok(reference) => format!("with {reference}: {} pictures", verdict.pictures),
-        Err(why) => format!("with itself only: {why}"),
+        Err(why) => format!("with itself only, for lack of another backend on the CPU: {why}"),
+    };
+    let batches = match verdict.largest_batch {
+        1 => String::new(),
+        largest => format!(" of batches up to {largest}"),
     };
     let percent = |part: f32| format!("{:.3} %", 100.0 * part);
     let mut lines = vec![
         format!("model       {}", word("model")),
         format!("runs on     {}, with the tolerance of {}", word("backend"), verdict.precision),
-        format!("compared    {compared}, {} runs of batches of 1 to {}", verdict.runs, verdict.largest_batch),
+        format!("compared    {compared}; {} runs{batches}", verdict.runs),
     ];
     for output in &verdict.outputs {
         let error = output.error.map_or(String::new(), |error| format!("differs by {}, ", percent(error)));
-        lines.push(format!("{:<11} {error}from run to run by {}", output.name, percent(output.runs)));
+        let name = output.name.escape_debug().to_string();
+        lines.push(format!("{name:<11} {error}from run to run by {}", percent(output.runs)));
     }
     if let Some((sought, same)) = verdict.results {
         lines.push(format!("results     {same} of {sought} are the same"));
     }
     lines.extend(verdict.repair.iter().map(|repair| format!("repaired    {repair}")));
     lines.extend(verdict.faults.iter().map(|fault| format!("wrong       {fault}")));
-    let word = if verdict.passed() { "right" } else { "wrong" };
+    let word = match (verdict.passed(), &verdict.reference) {
+        (false, _) => "wrong",
+        (true, Ok(_)) => "right",
+        (true, Err(_)) => "not compared; the same in each run",
+    };
     lines.push(format!("verdict     {word}, in {:.1} s", verdict.milliseconds as f64 / 1000.0));
     lines.join("\n")
 }

@@ -156,8 +156,12 @@ fn a_model_is_verified() {
     let args = ["verify", &shapes(), "--backend", "rten"];
     let shown = succeed(&folder, &args);
     let shown = text(&shown.stdout);
-    for part in ["runs on     rten", "with itself only", "output0     from run to run by 0.000 %", "verdict     right"]
-    {
+    for part in [
+        "runs on     rten",
+        "with itself only",
+        "output0     from run to run by 0.000 %",
+        "verdict     not compared; the same",
+    ] {
         assert!(shown.contains(part), "{shown}");
     }
     let output = succeed(&folder, &[&args[..], &["--json"]].concat());

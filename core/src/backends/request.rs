@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::options::Options;
+use super::verify::VERIFY;
 use super::{
     BACKENDS, Backend, BackendPreference, LoadContext, ModelInstance, OpenedModel, Selection, Unsupported, choose,
     contained,
@@ -206,7 +207,8 @@ impl LoadRequest {
     pub fn on_cpu(&self) -> Result<Self> {
         let is_other =
             |backend: &&&'static dyn Backend| backend.device() == Device::Host && backend.name() != self.backend.name();
-        let options = Options::default();
+        let mut options = self.options.clone();
+        options.set(&VERIFY, VERIFY.default.clone());
         let mut refused = None;
         for &backend in BACKENDS.iter().filter(is_other) {
             match backend.probe(&self.file, &options) {

@@ -6,32 +6,27 @@ use std::borrow::Cow;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
-use crate::tensor::{Dims, Tensor};
+use crate::tensor::{DType, Dims, Tensor};
 
 /// Axes with more entries are pixels or rows, not kinds of numbers.
 const MAX_CHANNELS: usize = 512;
-/// A channel whose numbers are less than this in the mean is nearly silent: its differences are measured by this.
-const FLOOR: f64 = 0.01;
+/// Numbers of a kind that are less than this in the mean are nearly none: their differences are measured by this.
+const FLOOR: f64 = 1e-5;
 
 /// The difference of a tensor's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Difference {
     /// The root of the mean square of the differences, as a part of that of the numbers themselves. Numbers of one kind are
-    /// taken together, such as the scores of a class; this is that of the kind that differs most. Infinite where the tensors
-    /// have other dimensions.
+    /// taken together, such as the scores of a class; this is that of the kind that differs most. Of integers, no more than the
+    /// part of them that differs. Infinite where there are more or fewer numbers.
     pub relative: f32,
-    /// How many numbers are not finite, and should be.
+    /// How many numbers are not finite where the others are, or are finite where they are not.
     pub not_finite: usize,
 }
 
 impl Difference {
     pub fn between(found: &Tensor, wanted: &Tensor) -> Self {
-        let (Some(numbers), Some(others)) = (floats(found), floats(wanted)) else {
-            // Integers and booleans: each that differs is wholly wrong.
-            let (Some(found), Some(wanted)) = (found.bytes(), wanted.bytes()) else { return Difference::default() };
-            let unlike = found.len() != wanted.len() || found != wanted;
-            return Difference { relative: if unlike { 1.0 } else { 0.0 }, not_finite: 0 };
-        };
+        let (Some(numbers), Some(others)) = (numbers(found), numbers(wanted)) else { return Difference::default() };
         if numbers.len() != others.len() {
             return Difference { relative: f32::INFINITY, not_finite: 0 };
         }
@@ -39,11 +34,9 @@ impl Difference {
         let mut sums = vec![(0.0f64, 0.0f64, 0usize); count];
         let mut not_finite = 0;
         for (index, (number, other)) in numbers.iter().zip(others.iter()).enumerate() {
-            if !other.is_finite() {
-                continue;
-            }
-            if !number.is_finite() {
-                not_finite += 1;
+            if !(number.is_finite() && other.is_finite()) {
+                let is_same = number == other || number.is_nan() && other.is_nan();
+                not_finite += usize::from(!is_same);
                 continue;
             }
             let (differences, squares, numbers) = &mut sums[index / inner % count];
@@ -55,7 +48,13 @@ impl Difference {
             let root = |sum: f64| (sum / numbers.max(1) as f64).sqrt();
             root(differences) / root(squares).max(FLOOR)
         };
-        Difference { relative: sums.iter().map(relative).fold(0.0, f64::max) as f32, not_finite }
+        let relative = sums.iter().map(relative).fold(0.0, f64::max) as f32;
+        if matches!(wanted.desc().dtype, DType::F32 | DType::F16) {
+            return Difference { relative, not_finite };
+        }
+        // Of ids each is wholly another one, however near; of rounded numbers each may be the next one.
+        let unlike = numbers.iter().zip(others.iter()).filter(|(number, other)| number != other).count();
+        Difference { relative: relative.min(unlike as f32 / others.len().max(1) as f32), not_finite }
     }
 
     /// The larger one of both.
@@ -79,11 +78,22 @@ fn channels(dims: &Dims) -> (usize, usize) {
     }
 }
 
-fn floats(tensor: &Tensor) -> Option<Cow<'_, [f32]>> {
-    match tensor.as_slice::<f32>() {
-        Some(numbers) => Some(numbers.into()),
-        None => tensor.as_slice::<f16>().map(|numbers| numbers.to_f32_vec().into()),
+/// `None` of a tensor in GPU memory.
+fn numbers(tensor: &Tensor) -> Option<Cow<'_, [f32]>> {
+    if let Some(numbers) = tensor.as_slice::<f32>() {
+        return Some(numbers.into());
     }
+    if let Some(numbers) = tensor.as_slice::<f16>() {
+        return Some(numbers.to_f32_vec().into());
+    }
+    if let Some(numbers) = tensor.as_slice::<i64>() {
+        return Some(numbers.iter().map(|&number| number as f32).collect());
+    }
+    if let Some(numbers) = tensor.as_slice::<i32>() {
+        return Some(numbers.iter().map(|&number| number as f32).collect());
+    }
+    // Of one byte each, or as bytes.
+    tensor.bytes().map(|bytes| bytes.iter().map(|&byte| byte.into()).collect())
 }
 
 #[cfg(test)]
@@ -113,19 +123,25 @@ mod tests {
     fn numbers_that_are_not_finite_are_counted_where_they_should_be() {
         let wanted = rows(|row, _, number| if row == 7 { f32::INFINITY } else { number });
         let found = rows(|row, column, number| match (row, column) {
-            (7, _) | (9, 0) => f32::NAN,
+            (7, 0) | (9, 0) => f32::NAN,
             (10, 1) => f32::INFINITY,
             _ => number,
         });
-        assert_eq!(Difference::between(&found, &wanted), Difference { relative: 0.0, not_finite: 2 });
+        let four = Difference { relative: 0.0, not_finite: 4 };
+        assert_eq!(Difference::between(&found, &wanted), four, "one is not even the same infinity");
+        assert_eq!(Difference::between(&wanted, &found), four, "the same the other way round");
+        assert_eq!(Difference::between(&found, &found), Difference::default());
     }
 
     #[test]
     fn other_dimensions_and_other_integers_are_wrong() {
         let [two, three] = [2, 3].map(|count| Tensor::from_slice("t", &[1, count], &vec![0.0f32; count as usize]));
         assert_eq!(Difference::between(&two, &three).relative, f32::INFINITY);
-        let [one, other] = [1i64, 2].map(|value| Tensor::from_slice("t", &[1, 1], &[value]));
-        assert_eq!([&one, &other].map(|found| Difference::between(found, &one).relative), [0.0, 1.0]);
+        let ids = |change: i64| Tensor::from_slice("t", &[1, 4], &[7, 900, 3 + change, 40]);
+        let of = |found: &Tensor, wanted: &Tensor| Difference::between(found, wanted).relative;
+        assert_eq!([of(&ids(0), &ids(0)), of(&ids(5000), &ids(0))], [0.0, 0.25], "one of four ids");
+        let rounded = |by: u8| Tensor::from_slice("t", &[1, 3], &[200 + by, 100 + by, 50 + by]);
+        assert!(of(&rounded(1), &rounded(0)) < 0.01);
     }
 
     #[test]

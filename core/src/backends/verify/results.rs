@@ -46,7 +46,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// `None` where the head is not known: then only the numbers can be compared.
+    /// `None` where the head is not known, or guessed: then only the numbers can be compared.
     pub fn new(model: &Arc<ModelInfo>, outputs: &[Tensor], letterbox: &Letterbox) -> Option<Self> {
         // Without suppression: of boxes that are nearly as good as each other, it keeps one by the last bit of a score.
         let options = PostprocessOptions {
@@ -57,7 +57,8 @@ impl Reader {
             ..PostprocessOptions::default()
         };
         let processor = Postprocessor::new(options, model, outputs, letterbox).ok()?;
-        Some(Reader { processor, letterbox: *letterbox })
+        let is_certain = processor.decoder.doubt().is_none();
+        is_certain.then_some(Reader { processor, letterbox: *letterbox })
     }
 
     /// `None` where these outputs cannot be read, such as of other dimensions.

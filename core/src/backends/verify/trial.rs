@@ -21,6 +21,8 @@ const REPEATS_UNTIL_CAPTURED: usize = 20;
 const EACH_SIZE: usize = 16;
 /// The reference computes one picture in any case, and the next ones for so long.
 const REFERENCE_TIME: Duration = Duration::from_secs(2);
+/// Pictures alone and the largest batch are tried in any case, and the sizes between for so long.
+const SIZES_TIME: Duration = Duration::from_secs(3);
 
 /// Tries a model that is loaded for a request. `reference` makes the outputs that it is compared with; where it cannot, its
 /// runs are compared with each other.
@@ -63,14 +65,14 @@ pub fn verify(
         trial.reader = Reader::new(request.model(), outputs, &letterbox);
     }
     let batches = batches(request.batch, trial.inputs.len());
+    let begin_of_runs = Instant::now();
     for (at, batch) in batches.iter().enumerate() {
-        if loading.is_cancelled() {
-            let what = format!("Verifying the engine of {} was cancelled", request.model().path.display());
-            return Err(Error::new(ErrorKind::Run, what));
+        if ![1, request.batch].contains(&batch.len()) && begin_of_runs.elapsed() > SIZES_TIME {
+            continue;
         }
         step("verifying the engine: its runs", (10 + 90 * at / batches.len()) as u32);
         let is_captured = [1, request.batch].contains(&batch.len()) && trial.candidate.only_queues();
-        trial.run(request, &letterbox, batch, if is_captured { REPEATS_UNTIL_CAPTURED } else { REPEATS })?;
+        trial.run((request, loading), &letterbox, batch, if is_captured { REPEATS_UNTIL_CAPTURED } else { REPEATS })?;
     }
     let compared = trial.wanted.len();
     let Trial { judge, runs, .. } = trial;
@@ -88,8 +90,13 @@ pub fn verify(
     })
 }
 
-/// The batches that are tried, by the numbers of their pictures: each alone, then each size, and the first picture again behind
-/// the largest one. In some run of the largest size, any two places have other pictures.
+fn go_on(request: &LoadRequest, loading: &LoadContext) -> Result<()> {
+    let what = || format!("Verifying the engine of {} was cancelled", request.model().path.display());
+    if loading.is_cancelled() { Err(Error::new(ErrorKind::Run, what())) } else { Ok(()) }
+}
+
+/// The batches that are tried, by the numbers of their pictures: each alone, then the largest size, the first picture again behind
+/// that, and the sizes between. In some run of the largest size, any two places have other pictures.
 fn batches(largest: usize, count: usize) -> Vec<Vec<usize>> {
     let is_tried = |size: &usize| largest <= EACH_SIZE || size.is_power_of_two() || *size + 1 == largest;
     let digits = (0..).scan(1, |weight, _| Some(std::mem::replace(weight, *weight * count)));
@@ -99,7 +106,7 @@ fn batches(largest: usize, count: usize) -> Vec<Vec<usize>> {
     let sizes = (2..largest).filter(is_tried).map(|size| (0..size).map(sum).collect());
     let full = digits.iter().map(|weight| (0..largest).map(|place| place / weight % count).collect());
     let again = (largest > 1).then(|| vec![0]);
-    alone.chain(sizes).chain(full).chain(again).collect()
+    alone.chain(full).chain(again).chain(sizes).collect()
 }
 
 /// The outputs of pictures by another backend, and its name.
@@ -111,6 +118,7 @@ fn wanted_of(reference: &LoadRequest, inputs: &[Tensor], loading: &LoadContext) 
         if !wanted.is_empty() && begin.elapsed() > REFERENCE_TIME {
             break;
         }
+        go_on(reference, loading)?;
         // A model that fixes its batch gets a whole one.
         let pictures: Vec<_> = (0..reference.batch).map(|at| &pictures[at % pictures.len()]).collect();
         let share = |picture: &&Tensor| Arc::new(Tensors::new(vec![picture.row(0)], None, None));
@@ -148,10 +156,17 @@ struct Trial<'a> {
 
 impl Trial<'_> {
     /// Runs a batch of these pictures several times.
-    fn run(&mut self, request: &LoadRequest, letterbox: &Letterbox, numbers: &[usize], repeats: usize) -> Result<()> {
+    fn run(
+        &mut self,
+        (request, loading): (&LoadRequest, &LoadContext),
+        letterbox: &Letterbox,
+        numbers: &[usize],
+        repeats: usize,
+    ) -> Result<()> {
         let size = numbers.len();
         let batch: Vec<Arc<Tensors>> = numbers.iter().map(|&number| self.inputs[number].clone()).collect();
         for repeat in 0..repeats {
+            go_on(request, loading)?;
             let outputs = self.candidate.run(&batch)?;
             self.runs += 1;
             // Those between compute as the first one or the last one.
@@ -292,7 +307,10 @@ impl Judge<'_> {
         is: impl Fn(f32) -> String,
     ) {
         for (name, difference) in differences.iter().filter(|(_, difference)| difference.not_finite > 0) {
-            self.fault(format!("{name} has {} numbers that are not finite, in {at}", difference.not_finite));
+            let count = difference.not_finite;
+            self.fault(format!(
+                "{name} has {count} numbers that are not finite and should be, or the reverse, in {at}"
+            ));
         }
         let worst = differences.iter().max_by(|(_, one), (_, other)| one.relative.total_cmp(&other.relative));
         let Some((name, worst)) = worst.filter(|(_, worst)| worst.relative > near) else { return };
@@ -320,7 +338,7 @@ impl Judge<'_> {
     /// The first ones say enough.
     fn fault(&mut self, fault: String) {
         const MOST: usize = 4;
-        if self.faults.len() < MOST {
+        if self.faults.len() < MOST && !self.faults.contains(&fault) {
             self.faults.push(fault);
         }
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// What was found out about an engine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// What is wrong, the worst first; empty where nothing is.
+    /// What is wrong, in the order in which it was seen; empty where nothing is.
     pub faults: Vec<String>,
     /// What computed the outputs that it was compared with; or why there are none, and its runs were compared with each other
     /// only.
