@@ -139,6 +139,7 @@ mod published {
             DType::I8 => TensorDataType::Int8,
             DType::I32 => TensorDataType::Int32,
             DType::I64 => TensorDataType::Int64,
+            _ => unreachable!("the core of this release has no other types"),
         }
     }
 
@@ -151,6 +152,7 @@ mod published {
             DType::I8 => "int8",
             DType::I32 => "int32",
             DType::I64 => "int64",
+            _ => unreachable!("the core of this release has no other types"),
         }
     }
 

@@ -42,7 +42,7 @@ pub fn add_map(
     let (kind, background) = match map.kind() {
         MapKind::Classes => (ffi::GST_SEGMENTATION_TYPE_SEMANTIC, None),
         MapKind::Objects => (ffi::GST_SEGMENTATION_TYPE_INSTANCE, Some(0)),
-        MapKind::Depth { .. } => return None,
+        _ => return None, // depths are no segmentation
     };
     let mut regions: Vec<u32> =
         background.into_iter().chain(map.regions().iter().map(|region| region.id.into())).collect();
