@@ -27,15 +27,16 @@ set -euo pipefail
 SUITES=("$@")
 [ $# != 0 ] || SUITES=(trixie sid)
 
-# Metas, caps and neighbours, which differ between any two versions.
+# Rooms of tests/elements.rs. Metas, caps and neighbours, which differ between any two versions.
 EACH_VERSION=(tensor_meta pipeline trtinfer trtnms analytics neighbours)
-# Everything else that puts frames through elements, from the launch lines of the pages to gst-trt.
+# Everything else that puts frames through elements, and the launch lines of the pages.
 PIPELINES=(
     trtpreprocess trttrack trtoverlay trtanalytics trtpublish
     classify detr maps obb pose segment
     batching frames inspect loading nvmm readme regions replace_model slices stats two_models
-    detect serve sources
 )
+# Programs of gst-trt's tests.
+GST_TRT=(detect serve sources)
 
 # choose SUITE: what the functions of the second part work on.
 choose() {
@@ -43,11 +44,11 @@ choose() {
     case $1 in
         trixie)
             NAME="Debian 13" FEATURE=v1_26
-            TESTS=("${EACH_VERSION[@]}" "${PIPELINES[@]}") UNIT_TESTS=(--lib)
+            ROOMS=("${EACH_VERSION[@]}" "${PIPELINES[@]}") PROGRAMS=("${GST_TRT[@]}") UNIT_TESTS=(--lib)
             ;;
         sid)
             NAME="Debian sid" FEATURE=v1_28
-            TESTS=("${EACH_VERSION[@]}") UNIT_TESTS=()
+            ROOMS=("${EACH_VERSION[@]}") PROGRAMS=() UNIT_TESTS=()
             ;;
         arm64)
             NAME="Debian sid for 64-bit ARM" RELEASE=sid FEATURE=aarch64
@@ -138,15 +139,19 @@ furnish_folder() {
 }
 
 run_tests() {
-    local chosen=("${TESTS[@]/#/--test=}")
+    local chosen=(--test=elements "${PROGRAMS[@]/#/--test=}") rooms
+    rooms=$(IFS='|'; echo "${ROOMS[*]}")
     # Tests load target/debug/libgsttrt.so as applications do; the test runner alone does not put it there. All commands
     # name the whole workspace and something that is tested: others would have their own features, and builds.
     inside cargo build --locked --workspace --features "$FEATURE" --lib --bins "${chosen[@]}"
     if inside cargo-nextest --version >/dev/null 2>&1; then
-        inside cargo nextest run --locked --workspace --features "$FEATURE" "${UNIT_TESTS[@]}" "${chosen[@]}"
+        inside cargo nextest run --locked --workspace --features "$FEATURE" "${UNIT_TESTS[@]}" "${chosen[@]}" --retries 1 \
+            --filterset "not binary(elements) + test(/^($rooms)::/)"
     else
         echo "This machine's cargo-nextest does not run in $NAME; cargo test does the same, slower."
-        inside cargo test --locked --workspace --features "$FEATURE" "${UNIT_TESTS[@]}" "${chosen[@]}"
+        inside cargo test --locked --workspace --features "$FEATURE" --test elements -- "${ROOMS[@]/%/::}"
+        [ "${#PROGRAMS[@]}" = 0 ] ||
+            inside cargo test --locked --workspace --features "$FEATURE" "${UNIT_TESTS[@]}" "${PROGRAMS[@]/#/--test=}"
     fi
 }
 
@@ -190,10 +195,8 @@ ARM_FILES=(
     liborc-0.4-dev:arm64 libstd-rust-dev:arm64
 )
 # What the architecture can change: arithmetic on vectors, the order of memory accesses, layouts, what C and Rust pass to each other.
-ARM_TESTS=(--lib)
-for test in session nms models_refused preprocess_gold capi frames tensor_meta trtpreprocess trtnms trttrack; do
-    ARM_TESTS+=(--test "$test")
-done
+ARM_ROOMS=(session nms models_refused preprocess_gold capi frames tensor_meta trtpreprocess trtnms trttrack)
+ARM_TESTS=(--lib --test elements --test core)
 
 fill_arm64() {
     local missing
@@ -252,7 +255,7 @@ on_arm() {
 }
 
 # One build for all that runs: with the features of the tests, and without the network's, which bring TLS.
-ARM_BUILD=(--locked --package gst-plugin-trt --no-default-features --features "gstreamer,internals")
+ARM_BUILD=(--locked --package gst-plugin-trt --package gsttrt-core --no-default-features)
 
 build_for_arm() {
     for_arm cargo test "${ARM_BUILD[@]}" "${ARM_TESTS[@]}" --no-run
@@ -269,8 +272,9 @@ ARM_SKIP=(
 
 # One after the other: tests of one process share what TensorRT says of errors.
 test_on_arm() {
-    on_arm env PROPTEST_CASES=16 cargo test "${ARM_BUILD[@]}" "${ARM_TESTS[@]}" -- \
-        --test-threads 1 "${ARM_SKIP[@]/#/--skip=}"
+    local options=(--test-threads 1 "${ARM_SKIP[@]/#/--skip=}")
+    on_arm env PROPTEST_CASES=16 cargo test "${ARM_BUILD[@]}" --lib -- "${options[@]}"
+    on_arm env PROPTEST_CASES=16 cargo test "${ARM_BUILD[@]}" --test elements --test core -- "${options[@]}" "${ARM_ROOMS[@]/%/::}"
 }
 
 # The first five frames.  They are decoded on this machine: FFmpeg for ARM is a hundred packages.

@@ -30,7 +30,12 @@ fn fakes(test: &str, gpus: u32) -> Option<&'static Fakes> {
             return None;
         }
     }
-    available().expect("it takes the driver of tests/fakes");
+    if let Err(error) = available() {
+        let (major, minor, ..) = gst::version();
+        assert!((major, minor) > (1, 22), "it takes the driver of tests/fakes: {error}");
+        crate::test::skip(&format!("GStreamer {major}.{minor} takes more of a driver than tests/fakes has: {error}"));
+        return None;
+    }
     Some(fakes)
 }
 
