@@ -6,7 +6,6 @@
 //! 11 on, and in RTX, networks have the types that the file gives, and no flag changes that. Progress and cancelling
 //! come with TensorRT 10; 8 can be cancelled only between its phases.
 
-use std::collections::HashMap;
 use std::ffi::CString;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -18,16 +17,16 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 use sha2::{Digest, Sha256};
 
 use super::abi::{
-    AbiVersion, Builder, BuilderFlag, Config, DataType, Hardware, Layer, LayerKind, Network, OptProfileSelector,
-    Parser, TimingCache,
+    AbiVersion, Builder, BuilderFlag, Config, Hardware, Network, OptProfileSelector, Parser, TimingCache,
 };
 use super::cache::{self, Key};
+use super::exact::Layers;
 use super::interfaces::{BuildProgress, Calibrator, ErrorListener, Monitor};
 use super::library::Library;
 use super::onnx::{Onnx, WeightType};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files;
-use crate::tensor::{DType, Dims};
+use crate::tensor::Dims;
 
 /// The types in which an engine computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -544,81 +543,6 @@ fn set_precision(
             Ok(calibrator)
         })
         .transpose()
-}
-
-/// The layers of a network, and which of them makes a tensor.
-struct Layers<'a> {
-    all: Vec<Layer<'a>>,
-    producers: HashMap<usize, usize>,
-}
-
-impl<'a> Layers<'a> {
-    fn of(network: &'a Network) -> Self {
-        let all: Vec<Layer<'_>> = network.steps().collect();
-        let tensors = all
-            .iter()
-            .enumerate()
-            .flat_map(|(producer, layer)| layer.outputs().map(move |tensor| (tensor.identity(), producer)));
-        let producers = tensors.collect();
-        Layers { all, producers }
-    }
-
-    /// Those that make what goes into a layer.
-    fn before(&self, index: usize) -> Vec<usize> {
-        self.all[index].inputs().filter_map(|tensor| self.producers.get(&tensor.identity()).copied()).collect()
-    }
-
-    /// It computes in f32, unless the numbers of the file itself are others.
-    fn keep_exact(&mut self, index: usize) {
-        let layer = &mut self.all[index];
-        if layer.outputs().all(|tensor| tensor.data_type() == DataType::from(DType::F32)) {
-            layer.prefer(DType::F32);
-        }
-    }
-
-    /// What follows the last convolutions makes boxes and scores of their results. In f16, scores near 1 are 1/2048 apart,
-    /// so that neighbours become equal and suppression keeps another one, and corners move by up to a quarter of a pixel.
-    /// It is a small part of the work, so it is done in f32; a model whose own numbers are f16 keeps them.
-    fn keep_head_exact(&mut self, network: &Network) {
-        let mut seen = vec![false; self.all.len()];
-        let mut left: Vec<usize> =
-            network.outputs().filter_map(|tensor| self.producers.get(&tensor.identity()).copied()).collect();
-        while let Some(index) = left.pop() {
-            if seen[index] || self.all[index].kind() == LayerKind::Heavy {
-                continue;
-            }
-            seen[index] = true;
-            left.extend(self.before(index));
-            if self.all[index].kind() == LayerKind::Light {
-                self.keep_exact(index);
-            }
-        }
-    }
-
-    /// Sums of many numbers, their squares and exponentials leave the range of f16, or its 11 bits. What is next to them is a part
-    /// of the same function, such as the differences and products of a normalisation, or the product that makes attention scores.
-    fn keep_sensitive_exact(&mut self) {
-        let mut wanted = vec![false; self.all.len()];
-        for index in 0..self.all.len() {
-            let before = self.before(index);
-            if self.all[index].is_sensitive() {
-                wanted[index] = true;
-                before.iter().for_each(|&before| wanted[before] = true);
-                // The scores may be scaled and masked before the softmax.
-                let scaled = before.iter().filter(|&&before| self.all[before].kind() == LayerKind::Light);
-                let products: Vec<usize> = scaled.flat_map(|&scaled| self.before(scaled)).collect();
-                products.into_iter().for_each(|product| wanted[product] = true);
-            } else if self.all[index].kind() == LayerKind::Light {
-                wanted[index] |= before.iter().any(|&before| self.all[before].is_sensitive());
-            }
-        }
-        let is_wanted = |(index, wanted): (usize, bool)| wanted.then_some(index);
-        for index in wanted.into_iter().enumerate().filter_map(is_wanted).collect::<Vec<_>>() {
-            if self.all[index].kind() != LayerKind::Other || self.all[index].is_sensitive() {
-                self.keep_exact(index);
-            }
-        }
-    }
 }
 
 fn calibration(path: &Path) -> Result<Vec<u8>> {

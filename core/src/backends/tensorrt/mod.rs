@@ -7,6 +7,7 @@ pub mod abi;
 pub mod builder;
 pub mod cache;
 pub mod engine;
+mod exact;
 mod executor;
 mod graph_cache;
 pub mod header;
