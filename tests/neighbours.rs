@@ -291,7 +291,10 @@ fn neighbours_that_start_while_playing_are_noticed() {
     ));
     assert_eq!(line.found().len(), 1);
     line.element("videoflip").set_property_from_str("video-direction", "horiz");
-    assert_eq!(line.try_push(crate::common::boxes::grey(64 * 64 * 3)), Err(gst::FlowError::Error));
+    // From GStreamer 1.28 on the next frame still passes.
+    let mut is_refused = || line.try_push(crate::common::boxes::grey(64 * 64 * 3)) == Err(gst::FlowError::Error);
+    let still_pass = usize::from(gst::version() >= (1, 28, 0, 0));
+    assert_eq!((0..3).find(|_| is_refused()), Some(still_pass));
     let said = line.said();
     assert!(said.len() == 1 && said[0].contains("flip (videoflip)"), "{said:?}");
 }
