@@ -64,6 +64,13 @@ check_headers() {
     return "$status"
 }
 
+# What was written among the sources by accident, such as a video, stays in the history for good.
+check_sizes() {
+    local large
+    large=$(cd "$ROOT" && git ls-files -z --cached --others --exclude-standard | xargs -0 sh -c 'find "$@" -maxdepth 0 -size +2M' sh)
+    [ -z "$large" ] || { echo "More than 2 MiB: $large"; return 1; }
+}
+
 lint() {
     local feature
     cargo clippy --locked --workspace --all-targets -- --deny warnings
@@ -135,6 +142,7 @@ test_all() {
     step "shell scripts" check_scripts
     step "Python scripts" check_python
     step "SPDX lines" check_headers
+    step "sizes of files" check_sizes
     step "dependencies" check_dependencies
     step_of "kernels are what their sources give" core/kernels core/kernels/build.sh --check
     step "clippy" lint
