@@ -9,6 +9,8 @@
 #   score       precision and recall on the 1080p clip
 #   build       the same with an engine that trtinfer builds from the ONNX file   (needs TensorRT with its builder)
 #   verify      engines that are built here compute what their models say, in f32, f16 and as auto   (needs TensorRT with its builder)
+#   networks    the same of other packages' networks in batches of 16, as auto and in f16   (needs TensorRT with its builder, and what
+#               tests/zoo/batches.py made in NETWORKS)
 #   engines     tests of engines: profiles, types, several outputs, INT8, broken files   (needs TensorRT with its builder)
 #   properties  what trtinfer's properties of TensorRT do   (needs TensorRT with its builder)
 #   lean        lean runtimes against the full one, on a version-compatible engine
@@ -48,6 +50,8 @@
 #   SERVE_SOURCES, SERVE_SECONDS, SERVE_RTSP
 #                of the row serve: how many sources, with commas between, for how long, and whether they are cameras by RTSP, of a
 #                server on this machine (default: 16; 30; false)
+#   NETWORKS, ONLY_NETWORKS
+#                of the row networks: the folder            (default: WORK/networks; without it the row is left out), and some of its names
 #   WORK         folder for what is made here           (default: /root/k/proof where the GStreamers of a bundle are, else a new one)
 set -uo pipefail
 
@@ -248,6 +252,21 @@ row_verify() {
     for precision in auto fp32 fp16; do
         judge "verify: $precision" "$gst" "right" verified "$gst" "$precision"
     done
+}
+
+networks() {
+    scripts "$1"
+    # shellcheck disable=SC2086  # words
+    python3 tests/gpu/networks.py "$WORK/start-$1/gst-trt" "$NETWORKS" "$WORK/networks.jsonl" \
+        --infer "$(full)optimization-level=${LEVEL:-3}" ${ONLY_NETWORKS:+--only $ONLY_NETWORKS}
+}
+
+row_networks() {
+    local gst=${GSTREAMERS%% *}
+    NETWORKS=${NETWORKS:-$WORK/networks}
+    [ -d "$NETWORKS" ] || { skip networks "tests/zoo/batches.py makes $NETWORKS"; return; }
+    judge "networks of other packages" "$gst" "right or refused; ≥ 0.95 of f16 where that is right" networks "$gst"
+    sed 's/^/      /' "$WORK/log-networks-of-other-packages-$gst"
 }
 
 lean_and_full() {
@@ -704,7 +723,7 @@ row_sanitize() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(plans boxes score build verify engines properties lean copies frames batches units chain download program serve gpus start zoo kernels library tensors regular memcheck sanitize)
+[ $# -gt 0 ] || ROWS=(plans boxes score build verify networks engines properties lean copies frames batches units chain download program serve gpus start zoo kernels library tensors regular memcheck sanitize)
 GSTREAMERS=${GSTREAMERS:-$(gstreamers_here | tr '\n' ' ')}
 setup || exit 1
 for each in "${ROWS[@]}"; do
