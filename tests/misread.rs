@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use gst::prelude::*;
 use gsttrt_core::image::frame::{Frame, PixelFormat, Plane};
 use gsttrt_core::session::{Detector, SessionOptions, parse_options};
 
@@ -157,4 +158,39 @@ fn rows_of_unknown_columns_are_refused() {
         let text = error(&folder, floats(picture(), name, dims, &values), "");
         assert!(parts.iter().all(|part| text.contains(part)), "{name}: {text}");
     }
+}
+
+/// What overflows in half precision finds nothing. That is said once, and counted.
+#[test]
+fn scores_that_are_not_finite_are_told() {
+    let folder = scratch("misread-not-finite");
+    let rows = [[0.0, 8.0, 8.0, 24.0, 24.0, 1.0, f32::NAN], [0.0, 32.0, 32.0, 64.0, 48.0, 2.0, 0.5]];
+    let graph = floats(picture(), "output", &[2, 7], &rows.concat());
+    let model = graph.save(&folder.join("model.onnx"));
+    let mut line = Line::new(&model, "");
+    for frame in 0..3 {
+        let found: Vec<i32> = line.found().into_iter().map(|found| found.class).collect();
+        assert_eq!(found, [2], "the other row has no score");
+        let said = line.said();
+        assert_eq!(said.len(), usize::from(frame == 0), "{said:?}");
+        for text in said {
+            let parts = [
+                "model.onnx gives scores that are not finite, in 1 rows of a frame",
+                "precision=fp32",
+                "gst-trt verify",
+            ];
+            assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+        }
+    }
+    assert_eq!(line.nms().property::<gst::Structure>("stats").get::<u64>("not-finite"), Ok(3));
+
+    let mut detector = Detector::open(&model, &SessionOptions::default(), Default::default()).unwrap();
+    let pixels = [128; 64 * 64 * 3];
+    for _ in 0..2 {
+        let planes = [Plane { data: &pixels[..], stride: 64 * 3 }].into_iter().collect();
+        let frame = Frame { format: PixelFormat::Rgb, width: 64, height: 64, planes };
+        assert_eq!(detector.detect(&frame, Default::default()).unwrap().len(), 1);
+    }
+    let warnings: Vec<String> = detector.session().warnings().iter().map(|warning| warning.message()).collect();
+    assert_eq!(warnings.iter().filter(|text| text.contains("not finite")).count(), 1, "{warnings:?}");
 }

@@ -2,7 +2,8 @@
 // decode_*: a head's outputs -> candidates in no order.
 //   in   sources  the tensors that the layout reads, item 0 of the batch: boxes and scores for dense heads, which may lie in one
 //                 tensor, else one for each part
-//   out  to       candidates; *count is 0 before, and their number after
+//   out  to       candidates; *count is 0 before, and their number after; count[NOT_FINITE] likewise, the rows (decode_logits: the
+//                 logits) whose scores as they were read are not all finite
 //   grid decode_rows     a group of 2^lanes_log2 threads for each row, DECODE_THREADS in a block
 //        decode_columns  32 rows in a block, each by SLICES threads, SLICES * 32 in a block
 //        decode_logits   a thread for each logit, DECODE_THREADS in a block
@@ -120,9 +121,10 @@ __device__ __forceinline__ bool is_box(float4 box) {
     return width > 0 && height > 0 && is_finite(width) && is_finite(height);
 }
 
-// Called by all threads of a warp, which reserve space with one atomic.
-__device__ void append(const DecodeParams& p, bool passes, u32 index, float4 box, float score, u32 cls) {
-    const u32 passing = __ballot_sync(FULL_WARP_MASK, passes), lane = threadIdx.x % 32;
+// Called by all threads of a warp, which reserve space with one atomic. `is_lost` is whether scores are not finite.
+__device__ void append(const DecodeParams& p, bool passes, bool is_lost, u32 index, float4 box, float score, u32 cls) {
+    const u32 passing = __ballot_sync(FULL_WARP_MASK, passes), lost = __ballot_sync(FULL_WARP_MASK, is_lost), lane = threadIdx.x % 32;
+    if (lost && lane == 0) atomicAdd(p.count + NOT_FINITE, __popc(lost));
     if (!passing) return;
     const int leader = __ffs(passing) - 1;
     u32 start = 0;
@@ -139,20 +141,22 @@ __device__ void append(const DecodeParams& p, bool passes, u32 index, float4 box
 struct Best {
     float score;
     u32 cls;
+    bool is_lost;  // whether a score is not finite
 
     // For classes in ascending order.
     __device__ __forceinline__ void update(float other, u32 other_cls) {
-        if (other > score) *this = {other, other_cls};
+        if (other > score) score = other, cls = other_cls;
     }
 
     // For classes in any order.
     __device__ __forceinline__ void merge(Best other) {
-        if (other.score > score || (other.score == score && other.cls < cls)) *this = other;
+        if (other.score > score || (other.score == score && other.cls < cls)) score = other.score, cls = other.cls;
+        is_lost |= other.is_lost;
     }
 };
 
 __device__ __forceinline__ Best empty() {
-    return {-infinity(), NONE};
+    return {-infinity(), NONE, false};
 }
 
 // Takes the scores number(first), number(first + step), … below `end`. UNROLL loads are in flight at a time.
@@ -163,10 +167,14 @@ __device__ __forceinline__ void scan(Best& best, u32 first, u32 step, u32 end, N
 #pragma unroll
         for (u32 i = 0; i < UNROLL; i++) {
             const u32 at = start + i * step;
-            scores[i] = at < end ? number(at) : -infinity();
+            scores[i] = at < end ? number(at) : 0.0f;
         }
 #pragma unroll
-        for (u32 i = 0; i < UNROLL; i++) best.update(scores[i], start + i * step);
+        for (u32 i = 0; i < UNROLL; i++) {
+            const u32 at = start + i * step;
+            best.is_lost |= !is_finite(scores[i]);
+            if (at < end) best.update(scores[i], at);
+        }
     }
 }
 
@@ -234,11 +242,12 @@ __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
     const T* scores = static_cast<const T*>(source.data) + source.first + static_cast<size_t>(row) * source.stride;
     bool passes = row < p.rows;
     float objectness = 1;
+    Best best = empty();
     if (passes && p.objectness) {
         objectness = element<T>(p.sources[0], row, 4);
         passes = objectness >= p.least;
+        best.is_lost = !is_finite(objectness);
     }
-    Best best = empty();
     float4 box = {};
     if (passes) {
         box = numbers_of<T>(p.sources[0], row);
@@ -248,6 +257,7 @@ __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
         Best other;
         other.score = __shfl_xor_sync(FULL_WARP_MASK, best.score, offset);
         other.cls = __shfl_xor_sync(FULL_WARP_MASK, best.cls, offset);
+        other.is_lost = __shfl_xor_sync(FULL_WARP_MASK, best.is_lost, offset);
         best.merge(other);
     }
     const float score = p.objectness ? objectness * best.score : best.score;
@@ -256,7 +266,7 @@ __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
         box = box_of(p, row, box);
         passes = is_box(box);
     }
-    append(p, passes, row, box, score, best.cls);
+    append(p, passes, lane == 0 && best.is_lost, row, box, score, best.cls);
 }
 
 // [a score for each class][rows]; the boxes before them or in a tensor of their own.
@@ -279,7 +289,7 @@ __device__ __forceinline__ void decode_columns(const DecodeParams& p) {
         box = box_of(p, row, numbers_of<T>(p.sources[0], row));
         passes = is_box(box);
     }
-    append(p, passes, row, box, best.score, best.cls);
+    append(p, passes, best.is_lost, row, box, best.score, best.cls);
 }
 
 // [rows][logits], of which several may pass in a row; the boxes in a tensor of their own.
@@ -287,11 +297,13 @@ template <typename T>
 __device__ __forceinline__ void decode_logits(const DecodeParams& p) {
     const u32 index = blockIdx.x * DECODE_THREADS + threadIdx.x, row = index / p.classes, slot = index % p.classes;
     bool passes = row < p.rows && slot != p.background;
+    bool is_lost = false;
     float score = 0;
     u32 cls = 0;
     if (passes) {
         const float logit = widen(static_cast<const T*>(p.sources[1].data)[index]);
         passes = logit >= p.least_logit;
+        is_lost = !(logit < infinity());  // minus infinity is the logit of 0
         if (passes) {
             cls = slot - (slot > p.background);
             score = static_cast<float>(1.0 / (1.0 + exp(-static_cast<double>(logit))));
@@ -303,7 +315,7 @@ __device__ __forceinline__ void decode_logits(const DecodeParams& p) {
         box = box_of(p, row, numbers_of<T>(p.sources[0], row));
         passes = is_box(box);
     }
-    append(p, passes, index, box, score, cls);
+    append(p, passes, is_lost, index, box, score, cls);
 }
 
 extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_rows_f32(DecodeParams p) {
@@ -339,15 +351,18 @@ extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_ids(DecodePa
         const float count = number(p.sources[3], 0);
         passes = count >= 1 && row < __float2ull_rz(count);
     }
+    bool is_lost = false;
     float score = 0;
     u32 cls = 0;
     if (passes) {
         const float id = number(p.sources[2], row) - p.first_class;
         passes = id >= 0 && id < static_cast<float>(p.classes);
+        is_lost = !is_finite(id);
         if (passes) {
             cls = static_cast<u32>(id);
             score = number(p.sources[1], row);
             passes = reaches(p, score, cls);
+            is_lost = !is_finite(score);
         }
     }
     float4 box = {};
@@ -355,5 +370,5 @@ extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_ids(DecodePa
         box = box_of(p, row, numbers_of<float>(p.sources[0], row));
         passes = is_box(box);
     }
-    append(p, passes, row, box, score, cls);
+    append(p, passes, is_lost, row, box, score, cls);
 }

@@ -12,8 +12,8 @@ inline constexpr u32 TILE = 2048;  // keys that a block compares at a time
 struct NmsParams {
     Candidates from;
     Candidates sorted;
-    u32* count;       // of candidates
-    u32* next_count;  // of the next frame, to be cleared
+    u32* count;        // of candidates, and behind it of scores that are not finite
+    u32* next_count;   // of the next frame, to be cleared
     u32* blocks_done;  // 0 before and after
     u32* kept;         // [capacity] indices of kept boxes among the sorted
     u64* matrix;       // which boxes one repeats: a row for each of min(*count, WINDOW), see matrix_row
@@ -69,5 +69,8 @@ __device__ __forceinline__ void rank(const NmsParams& p, Take take) {
         for (u32 offset = 16; offset > 0; offset /= 2) smaller += __shfl_xor_sync(FULL_WARP_MASK, smaller, offset);
         if (first + warp < n && lane == 0) take(key, box, cls, smaller);
     }
-    if (blockIdx.x == 0 && threadIdx.x == 0) *p.next_count = 0;
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        p.next_count[0] = p.next_count[NOT_FINITE] = 0;
+        p.results->not_finite = p.count[NOT_FINITE];
+    }
 }

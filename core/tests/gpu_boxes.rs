@@ -66,6 +66,12 @@ impl Pair {
         let uploaded = self.upload(tensors);
         let read = self.decoder.pick(&uploaded).unwrap();
         self.boxes.launch(&self.stream, &read, thresholds, nms).unwrap();
+        let not_finite = self.boxes.not_finite().unwrap();
+        assert_eq!(
+            not_finite,
+            self.decoder.not_finite(tensors, thresholds).unwrap(),
+            "{what}: scores that are not finite"
+        );
         let have = self.boxes.detections().unwrap();
         let about = || {
             let (iou_threshold, max_detections, class_agnostic) =

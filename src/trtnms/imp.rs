@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use gst::glib;
@@ -54,6 +55,8 @@ struct NmsState {
     object_classes: ObjectClasses,
     /// The last warning of properties without effect: frames of another size need another postprocessor.
     without_effect: Option<Error>,
+    /// Whether it was said that scores are not finite.
+    has_told_of_scores: bool,
 }
 
 /// No two of these are locked at a time, and none while a frame is handled.
@@ -66,6 +69,8 @@ pub struct TrtNms {
     refusal: DrawRefusal,
     cuda: CudaContextSlot,
     stats: Stats,
+    /// Frames with scores that are not finite.
+    not_finite: AtomicU64,
     /// Ends the wait of the streaming thread for outputs.
     waits: CancelToken,
 }
@@ -99,10 +104,12 @@ impl TrtNms {
         }
         if let Tiles::Objects(objects) = &payload.inputs().tiles {
             let found = self.find_in_objects(state, &settings, &payload, objects, &mut frame)?;
+            self.check_scores(state);
             self.stats.add(stage, found);
             return Ok(frame);
         }
         let drawing = self.find(state, &settings, &payload, &frame)?;
+        self.check_scores(state);
         let is_held = drawing.is_none();
         let has_objects = !is_held || settings.hold_detections && state.can_hold;
         let NmsState { postprocessor, names, renderer, .. } = state;
@@ -140,6 +147,15 @@ impl TrtNms {
             self.stats.add(stage, instances.len());
         }
         Ok(frame)
+    }
+
+    /// Counts a frame whose scores are not all finite. It is said once.
+    fn check_scores(&self, state: &mut NmsState) {
+        let Some(warning) = state.postprocessor.as_mut().and_then(Postprocessor::not_finite) else { return };
+        self.not_finite.fetch_add(1, Ordering::Relaxed);
+        if !std::mem::replace(&mut state.has_told_of_scores, true) {
+            self.obj().post_warning(&warning.and_remedy("It is said once; not-finite in stats counts the frames"));
+        }
     }
 
     /// Finds a frame's objects, and paints them where all of that is done on the GPU. If trtinfer skipped the
@@ -370,8 +386,8 @@ fn not_inferred() -> Error {
 impl Properties for TrtNms {
     fn read_only() -> Vec<glib::ParamSpec> {
         vec![stats::property(
-            "Frames, objects, and what finding and drawing them costs: time on the host, waits for the GPU, bytes \
-             copied, use of the pool",
+            "Frames, objects, frames with scores that are not finite, and what finding and drawing them costs: time on the \
+             host, waits for the GPU, bytes copied, use of the pool",
         )]
     }
 
@@ -379,7 +395,9 @@ impl Properties for TrtNms {
         (name == "stats").then(|| {
             let totals = self.stats.read();
             let (frames, skipped) = (totals.done + totals.skipped, totals.skipped);
-            let counts = [("frames", frames), ("skipped", skipped), ("objects", totals.objects)];
+            let not_finite = self.not_finite.load(Ordering::Relaxed);
+            let counts =
+                [("frames", frames), ("skipped", skipped), ("objects", totals.objects), ("not-finite", not_finite)];
             stats::structure(&totals, counts).to_value()
         })
     }
@@ -407,6 +425,7 @@ impl BaseTransformImpl for TrtNms {
 
     fn start(&self) -> Result<(), gst::ErrorMessage> {
         self.stats.reset();
+        self.not_finite.store(0, Ordering::Relaxed);
         self.refusal.reset();
         self.waits.set_stopped(false);
         self.settings.lock().unwrap().options_for_model().map(drop).map_err(|error| error_message(&error))
@@ -463,8 +482,10 @@ impl BaseTransformImpl for TrtNms {
         let draw = self.settings.lock().unwrap().draw;
         let format = self.format(*CAT, incaps, draw)?;
         let mut state = self.state.lock().unwrap();
-        let (postprocessor, frames, without_effect) =
-            state.take().map_or((None, 0, None), |old| (old.postprocessor, old.frames, old.without_effect));
+        let (postprocessor, frames, without_effect, has_told_of_scores) =
+            state.take().map_or((None, 0, None, false), |old| {
+                (old.postprocessor, old.frames, old.without_effect, old.has_told_of_scores)
+            });
         let (names, renderer) = (detection::LabelQuarks::default(), OverlayRenderer::new(format));
         let path = PathCheck::default();
         *state = Some(NmsState {
@@ -476,6 +497,7 @@ impl BaseTransformImpl for TrtNms {
             can_hold: false,
             object_classes: ObjectClasses::default(),
             without_effect,
+            has_told_of_scores,
         });
         Ok(())
     }

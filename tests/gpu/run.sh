@@ -549,7 +549,7 @@ row_serve() {
 two_gpus() {
     local gst=$1 log=$WORK/gpus-$1.txt line decoder lines=() number
     rm -f "$WORK"/gpus-*.jsonl
-    detector "draw=false" >"$WORK/gpus-detector"
+    INFER="${INFER:-} optimization-level=${LEVEL:-3}" detector "draw=false" >"$WORK/gpus-detector"
     for number in alone 0 1; do
         decoder=nvh264dec
         [ "$number" != 1 ] || decoder=nvh264device1dec

@@ -126,6 +126,8 @@ trait Float: Element + PartialEq {
     /// The least key of the values that are at least `least`.
     fn key_from(least: f32) -> Self::Key;
     fn reaches(self, least: Self::Key) -> bool;
+    /// Neither NaN nor infinite.
+    fn is_number(self) -> bool;
 }
 
 impl Float for f32 {
@@ -152,6 +154,11 @@ impl Float for f32 {
 
     fn reaches(self, least: f32) -> bool {
         self >= least
+    }
+
+    #[inline(always)]
+    fn is_number(self) -> bool {
+        self.is_finite()
     }
 }
 
@@ -184,6 +191,11 @@ impl Float for f16 {
     #[inline(always)]
     fn reaches(self, least: i16) -> bool {
         self.key() >= least
+    }
+
+    #[inline(always)]
+    fn is_number(self) -> bool {
+        self.is_finite()
     }
 }
 
@@ -329,6 +341,57 @@ pub(super) fn decode(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
     }
 }
 
+/// In how many rows a score that [`decode`] reads is not finite; of logits, how many are not.
+pub(super) fn not_finite(head: &Head, outputs: &[&Tensor], least: f32, classes: usize) -> usize {
+    let scores = head.view(|column| column.are_scores()).map_or(0, |view| view.output);
+    let mut count = 0;
+    match head.format.kernel() {
+        DecodeKernel::Rows { objectness } => {
+            float!(outputs[scores], values => count = lost_rows(head, values, objectness.then_some(least)));
+        }
+        DecodeKernel::Columns => float!(outputs[scores], values => count = lost_columns(head, values)),
+        DecodeKernel::Logits => float!(outputs[scores], values => count = lost_logits(head, values)),
+        DecodeKernel::Ids => {
+            let [_, scores, ids] = ID_COLUMNS.map(|is_it| head.view(is_it).expect("a head of ids has them"));
+            let first_class = f32::from(head.format.first_class());
+            let is_lost = |row: &usize| {
+                let id = viewed(outputs, &ids, *row, 0) - first_class;
+                let is_of_class = id >= 0.0 && id < classes as f32;
+                !id.is_finite() || is_of_class && !viewed(outputs, &scores, *row, 0).is_finite()
+            };
+            count = rows_that_count(head, outputs).filter(is_lost).count();
+        }
+    }
+    count
+}
+
+/// With the least objectness, where there is one: only rows that reach it are read.
+fn lost_rows<T: Float>(head: &Head, values: &[T], least: Option<f32>) -> usize {
+    let scores = head.range(|column| column == Column::Classes);
+    let least = least.map(T::key_from);
+    let is_lost = |row: &&[T]| {
+        let is_read = least.is_none_or(|least| row[4].reaches(least));
+        least.is_some() && !row[4].is_number() || is_read && row[scores.clone()].iter().any(|score| !score.is_number())
+    };
+    values.chunks_exact(head.columns).filter(is_lost).count()
+}
+
+fn lost_columns<T: Float>(head: &Head, values: &[T]) -> usize {
+    let classes = head.range(|column| column == Column::Classes);
+    let mut are_lost = vec![false; head.rows];
+    for scores in values[classes.start * head.rows..classes.end * head.rows].chunks_exact(head.rows) {
+        are_lost.iter_mut().zip(scores).for_each(|(is_lost, score)| *is_lost |= !score.is_number());
+    }
+    are_lost.into_iter().filter(|is_lost| *is_lost).count()
+}
+
+fn lost_logits<T: Float>(head: &Head, values: &[T]) -> usize {
+    // Minus infinity is the logit of 0.
+    let is_number = |logit: &T| logit.is_number() || logit.to_f32() < 0.0;
+    let is_lost = |(at, logit): &(usize, &T)| Some(at % head.classes) != head.background && !is_number(logit);
+    values.iter().enumerate().filter(is_lost).count()
+}
+
 /// Sets the angles of the candidates from `first` on; those whose angle is NaN are left out.
 pub(super) fn turn(view: &TensorView, outputs: &[&Tensor], candidates: &mut Vec<Candidate>, first: usize) {
     for candidate in &mut candidates[first..] {
@@ -460,18 +523,23 @@ fn apart(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
     let encoding = head.format.encoding();
     let first_class = f32::from(head.format.first_class());
     let [boxes, scores, classes] = ID_COLUMNS.map(|is_it| head.view(is_it).expect("a head of ids has them"));
+    for row in rows_that_count(head, outputs) {
+        let numbers = four(outputs, &boxes, row);
+        let (score, id) = (viewed(outputs, &scores, row, 0), viewed(outputs, &classes, row, 0));
+        sink.push_id(row, box_of(encoding, head, None, row, numbers), score, id - first_class);
+    }
+}
+
+/// The rows of a head of ids: so many as it says, or of this picture.
+fn rows_that_count(head: &Head, outputs: &[&Tensor]) -> impl Iterator<Item = usize> {
+    let boxes = head.view(ID_COLUMNS[0]).expect("a head has boxes");
     let rows = head.rows_of(boxes.output, outputs[boxes.output].desc());
     let rows = head.view(is_count).map_or(rows, |view| {
         rows.min(viewed(outputs, &view, 0, 0) as usize) // the cast maps NaN and negative values to 0
     });
     let pictures = head.view(|column| column == Column::Picture);
     // Of those of other pictures none is here: the backend has divided them.
-    let is_of_a_picture = |row| pictures.is_none_or(|view| viewed(outputs, &view, row, 0) >= 0.0);
-    for row in (0..rows).take_while(|&row| is_of_a_picture(row)) {
-        let numbers = four(outputs, &boxes, row);
-        let (score, id) = (viewed(outputs, &scores, row, 0), viewed(outputs, &classes, row, 0));
-        sink.push_id(row, box_of(encoding, head, None, row, numbers), score, id - first_class);
-    }
+    (0..rows).take_while(move |&row| pictures.is_none_or(|view| viewed(outputs, &view, row, 0) >= 0.0))
 }
 
 /// Boxes, scores and classes of a head whose rows name their class, in the order in which the kernel takes them.

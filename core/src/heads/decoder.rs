@@ -237,21 +237,37 @@ impl Decoder {
     /// # Errors
     /// [`ErrorKind::WrongType`] where an output is not what [`Decoder::new`] was shown.
     pub fn decode(&self, outputs: &[Tensor], thresholds: &Thresholds, out: &mut Vec<Candidate>) -> Result<()> {
-        let joined;
-        let mut read = self.pick(outputs)?;
+        self.joined(outputs, |read| {
+            let before = out.len();
+            decode::decode(&self.head, read, &mut Sink { thresholds, classes: self.class_limit(), out });
+            if let Some(view) = self.angles() {
+                decode::turn(&view, read, out, before);
+            }
+        })
+        .map(Option::unwrap_or_default)
+    }
+
+    /// In how many of the rows that [`Decoder::decode`] reads a score is not finite; of heads whose logits are candidates each, how
+    /// many logits are not. An engine whose numbers overflow finds nothing, and does not say why.
+    ///
+    /// # Errors
+    /// As [`Decoder::decode`].
+    pub fn not_finite(&self, outputs: &[Tensor], thresholds: &Thresholds) -> Result<usize> {
+        let count = |read: &[&Tensor]| decode::not_finite(&self.head, read, thresholds.least(), self.class_limit());
+        self.joined(outputs, count).map(Option::unwrap_or_default)
+    }
+
+    /// Calls a function with what the head reads, in one tensor for each of its outputs. `None` for heads without boxes.
+    fn joined<T>(&self, outputs: &[Tensor], read: impl FnOnce(&[&Tensor]) -> T) -> Result<Option<T>> {
+        let picked = self.pick(outputs)?;
         if !self.format().has_boxes() {
-            return Ok(());
+            return Ok(None);
         }
         if self.format().has_levels() {
-            joined = levels::join(self.format(), &read, &self.pool)?;
-            read = joined.iter().collect();
+            let joined = levels::join(self.format(), &picked, &self.pool)?;
+            return Ok(Some(read(&joined.iter().collect::<Vec<_>>())));
         }
-        let before = out.len();
-        decode::decode(&self.head, &read, &mut Sink { thresholds, classes: self.class_limit(), out });
-        if let Some(view) = self.angles() {
-            decode::turn(&view, &read, out, before);
-        }
-        Ok(())
+        Ok(Some(read(&picked)))
     }
 
     /// Of a model's outputs those that this head consists of, in its own order.

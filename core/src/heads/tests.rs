@@ -295,6 +295,40 @@ fn what_is_no_box_is_left_out() {
     assert_eq!(found, [candidate(3, 1, 0.25, [7.0, 7.0, 11.0, 11.0])]);
 }
 
+/// An engine whose numbers overflow finds nothing: that is counted, and numbers that no score is read from are not.
+#[test]
+fn scores_that_are_not_finite_are_counted() {
+    const NAN: f32 = f32::NAN;
+    const INF: f32 = f32::INFINITY;
+    let count = |format, tensors: &[Tensor], least| {
+        let decoder = Decoder::new(Some(format), &descs(tensors), &ModelHints { classes: Some(2), ..small() }).unwrap();
+        decoder.not_finite(tensors, &Thresholds::uniform(least)).unwrap()
+    };
+    let dense = |scores: [f32; 2]| (5, [9.0, 9.0, 4.0, 4.0, scores[0], scores[1]]);
+    for (scores, wanted) in [([0.5, 0.25], 0), ([NAN, 0.25], 1), ([NAN, INF], 1), ([0.0, -INF], 1)] {
+        let (at, row) = dense(scores);
+        for other in [0.5, NAN] {
+            let others = [row[0], row[1], other, row[3], row[4], row[5]];
+            let tall = [columns(f32s, 21, &[(at, &others), (7, &row)])];
+            assert_eq!(count(&yolov8::HEAD, &tall, 0.25), 2 * wanted, "{scores:?}: of a box only the scores count");
+            let wide = [rows(f16s, 21, &[(at, &others), (7, &row)])];
+            assert_eq!(count(&yolov8_transposed::HEAD, &wide, 0.25), 2 * wanted, "f16 {scores:?}");
+        }
+    }
+    for (objectness, score, wanted) in [(0.5, NAN, 1), (0.1, NAN, 0), (NAN, 0.5, 1), (INF, 0.5, 1), (0.5, 0.5, 0)] {
+        let tensors = [rows(f32s, 63, &[(3, &[9.0, 9.0, 4.0, 4.0, objectness, 0.25, score])])];
+        assert_eq!(count(&yolov5::HEAD, &tensors, 0.25), wanted, "{objectness} {score}");
+    }
+    for (score, id, wanted) in [(0.5, 0.0, 0), (NAN, 1.0, 1), (NAN, 5.0, 0), (0.5, NAN, 1), (INF, 0.0, 1)] {
+        let tensors = [rows(f32s, 10, &[(3, &[5.0, 5.0, 9.0, 9.0, score, id])])];
+        assert_eq!(count(&end_to_end::HEAD, &tensors, 0.25), wanted, "{score} {id}");
+    }
+    let logits = [NAN, INF, -INF, 1000.0, 0.0, NAN];
+    let tensors =
+        [Tensor::from_slice("dets", &[1, 2, 4], &[0.5f32; 8]), Tensor::from_slice("labels", &[1, 2, 3], &logits)];
+    assert_eq!(count(&rf_detr::HEAD, &tensors, 0.25), 2, "the last of three is the background's");
+}
+
 #[test]
 fn logits_of_all_kinds() {
     // A query with logits at the ends of what floats hold, of which NaN is none.

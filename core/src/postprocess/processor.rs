@@ -49,6 +49,8 @@ pub struct Postprocessor {
     device: Option<DeviceDecoder>,
     /// The stream for that, if not the one of the model.
     stream: Option<Arc<Stream>>,
+    /// Rows whose scores were not finite, until they are asked for.
+    not_finite: usize,
 }
 
 impl Postprocessor {
@@ -104,6 +106,7 @@ impl Postprocessor {
             maps,
             device: None,
             stream: None,
+            not_finite: 0,
             options: options.clone(),
         };
         processor.adjust(options)?;
@@ -268,6 +271,7 @@ impl Postprocessor {
                 self.instances.clear();
                 let boxes = &mut self.instances.boxes;
                 self.decoder.decode(tensors, &self.thresholds, boxes)?;
+                self.not_finite += self.decoder.not_finite(tensors, &self.thresholds)?;
                 self.nms.run(self.decoder.format().suppress(), boxes);
                 if let (Some((_, view)), Some(keypoints)) = (self.decoder.keypoints(), &mut self.instances.keypoints) {
                     gather(&view, self.decoder.pick(tensors)?[view.output], boxes, &mut keypoints.values);
@@ -449,6 +453,7 @@ impl Postprocessor {
         self.instances.clear();
         if let Some(device) = &mut self.device {
             self.instances.boxes.extend_from_slice(device.detections()?);
+            self.not_finite += device.not_finite()?;
             if let Some(keypoints) = &mut self.instances.keypoints {
                 keypoints.values.extend_from_slice(device.gathered()?);
             }
@@ -498,6 +503,21 @@ impl Postprocessor {
             map.find_objects(masks, boxes.iter().map(|object| object.class), letterbox);
         }
         Ok(())
+    }
+
+    /// A warning where scores that were read since this was last asked for are not finite: objects there are not found.
+    pub fn not_finite(&mut self) -> Option<Error> {
+        let rows = std::mem::take(&mut self.not_finite);
+        let what =
+            || format!("{} gives scores that are not finite, in {rows} rows of a frame", self.model.path.display());
+        let warning = || {
+            Error::new(ErrorKind::Model, what())
+                .cause(
+                    "numbers have left the range of its precision, or the file is damaged; objects there are not found",
+                )
+                .remedy("Set precision=fp32 on trtinfer, or try the model with gst-trt verify")
+        };
+        (rows > 0).then(warning)
     }
 
     /// The objects in pixels of the frame, the best score first.

@@ -110,6 +110,8 @@ pub struct Detector {
     fitted: Option<Session>,
     /// Whether it runs the model for the current kind of frames.
     is_fitted: bool,
+    /// Whether there is a warning of scores that are not finite.
+    has_told_of_scores: bool,
     options: PostprocessOptions,
     /// The preprocessor for the current kind of frames.
     preprocessor: Option<(Source, Preprocessor)>,
@@ -169,6 +171,7 @@ impl Detector {
             fitted_spec: None,
             fitted: None,
             is_fitted: false,
+            has_told_of_scores: false,
             options,
             preprocessor: None,
             postprocessor: None,
@@ -484,6 +487,11 @@ impl Detector {
             tell(&mut self.session.warnings, processor.without_effect(false));
         }
         processor.find(outputs, letterbox)?;
+        if let Some(warning) = processor.not_finite()
+            && !std::mem::replace(&mut self.has_told_of_scores, true)
+        {
+            tell(&mut self.session.warnings, [warning]);
+        }
         Ok(self.last().expect("just found"))
     }
 }

@@ -361,6 +361,16 @@ impl DeviceDecoder {
         Ok(detections)
     }
 
+    /// In how many rows of the last frame a score was not finite, as [`Decoder::not_finite`] counts them. Waits too.
+    ///
+    /// # Errors
+    /// As [`DeviceDecoder::detections`].
+    pub fn not_finite(&mut self) -> Result<usize> {
+        self.finish()?;
+        let count: u32 = bytemuck::pod_read_unaligned(&self.results.host()[4..8]);
+        Ok(count as usize)
+    }
+
     fn kept(&self) -> &[Candidate] {
         let (header, detections) = self.results.host().split_at(HEADER);
         let count: u32 = bytemuck::pod_read_unaligned(&header[..4]);
@@ -461,8 +471,9 @@ impl Kernel {
     }
 }
 
-/// Bytes of the counters: candidates of even frames, candidates of odd ones, blocks that are done.
-const COUNTERS: Range<usize> = 0..12;
+/// Bytes of the counters: candidates of even frames, candidates of odd ones, blocks that are done; scores that are not finite
+/// of even frames, and of odd ones.
+const COUNTERS: Range<usize> = 0..24;
 
 /// Rows of a step have a bit for each box from the step's first one on, in words of 64.
 fn matrix_bytes(boxes: usize) -> usize {
