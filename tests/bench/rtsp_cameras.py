@@ -131,10 +131,10 @@ class Clip:
         )
 
 
-def report(begun, packets, octets):
-    """A sender report for now, as channel 1."""
+def report(begun, packets, octets, clock=0.0):
+    """A sender report for now, as channel 1, of a camera whose clock is wrong by so many seconds."""
     now = time.time()
-    ntp = int((now + FROM_1900) * (1 << 32))
+    ntp = int((now + clock + FROM_1900) * (1 << 32))
     body = struct.pack(">BBHIQIII", 0x80, 200, 6, 1, ntp, int((now - begun) * CLOCK) & 0xFFFFFFFF, packets & 0xFFFFFFFF, octets & 0xFFFFFFFF)
     return struct.pack(">cBH", b"$", 1, len(body)) + body
 
@@ -158,44 +158,53 @@ async def play(clip, writer):
             await writer.drain()
 
 
-async def serve(clip, reader, writer):
-    playing, received = None, b""
-    try:
-        while data := await reader.read(1 << 16):
-            received += data
-            while received:
-                if received[:1] == b"$":  # the client's own reports
-                    if len(received) < 4 or len(received) < 4 + struct.unpack_from(">H", received, 2)[0]:
-                        break
-                    received = received[4 + struct.unpack_from(">H", received, 2)[0] :]
-                    continue
-                request = REQUEST.match(received)
-                if not request:
+async def requests(reader):
+    """Method, address and headers of a client's requests. Its own reports are left out."""
+    received = b""
+    while data := await reader.read(1 << 16):
+        received += data
+        while received:
+            if received[:1] == b"$":
+                if len(received) < 4 or len(received) < 4 + struct.unpack_from(">H", received, 2)[0]:
                     break
-                received = received[request.end() :]
-                method, address = request[1], request[2].decode()
-                number = re.search(rb"CSeq: *(\d+)", request[3], re.I)[1].decode()
-                headers, body, status = [], "", "200 OK"
-                if method == b"OPTIONS":
-                    headers = ["Public: OPTIONS, DESCRIBE, SETUP, PLAY, GET_PARAMETER, TEARDOWN"]
-                elif method == b"DESCRIBE":
-                    body = clip.description()
-                    headers = ["Content-Type: application/sdp", f"Content-Base: {address.rstrip('/')}/", f"Content-Length: {len(body)}"]
-                elif method == b"SETUP":
-                    if b"interleaved" in request[3]:
-                        headers = ["Transport: RTP/AVP/TCP;unicast;interleaved=0-1;ssrc=00000001", "Session: 1;timeout=60"]
-                    else:
-                        status = "461 Unsupported Transport"
-                elif method in (b"PLAY", b"GET_PARAMETER", b"TEARDOWN"):
-                    headers = ["Session: 1"]
-                else:
-                    status = "501 Not Implemented"
-                answer = [f"RTSP/1.0 {status}", f"CSeq: {number}", *headers, "", body]
-                writer.write("\r\n".join(answer).encode())
-                if method == b"PLAY" and not playing:
-                    playing = asyncio.create_task(play(clip, writer))
-                elif method == b"TEARDOWN":
-                    return
+                received = received[4 + struct.unpack_from(">H", received, 2)[0] :]
+                continue
+            request = REQUEST.match(received)
+            if not request:
+                break
+            received = received[request.end() :]
+            yield request[1].decode(), request[2].decode(), request[3]
+
+
+def answer(clip, method, address, headers):
+    number = re.search(rb"CSeq: *(\d+)", headers, re.I)[1].decode()
+    own, body, status = [], "", "200 OK"
+    if method == "OPTIONS":
+        own = ["Public: OPTIONS, DESCRIBE, SETUP, PLAY, GET_PARAMETER, TEARDOWN"]
+    elif method == "DESCRIBE":
+        body = clip.description()
+        own = ["Content-Type: application/sdp", f"Content-Base: {address.rstrip('/')}/", f"Content-Length: {len(body)}"]
+    elif method == "SETUP":
+        if b"interleaved" in headers:
+            own = ["Transport: RTP/AVP/TCP;unicast;interleaved=0-1;ssrc=00000001", "Session: 1;timeout=60"]
+        else:
+            status = "461 Unsupported Transport"
+    elif method in ("PLAY", "GET_PARAMETER", "TEARDOWN"):
+        own = ["Session: 1"]
+    else:
+        status = "501 Not Implemented"
+    return "\r\n".join([f"RTSP/1.0 {status}", f"CSeq: {number}", *own, "", body]).encode()
+
+
+async def serve(clip, reader, writer):
+    playing = None
+    try:
+        async for method, address, headers in requests(reader):
+            writer.write(answer(clip, method, address, headers))
+            if method == "PLAY" and not playing:
+                playing = asyncio.create_task(play(clip, writer))
+            elif method == "TEARDOWN":
+                return
     except ConnectionError:
         pass
     finally:
@@ -213,4 +222,5 @@ async def main():
     await server.serve_forever()
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())
