@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
+use gst::prelude::*;
 use gsttrt_core::backends::{LoadContext, LoadRequest, ModelInstance};
 use gsttrt_core::error::{ErrorKind, Result};
 use gsttrt_core::memory::Pool;
@@ -132,6 +133,26 @@ fn verified_models_are_right() {
             assert!(verdict.results.is_some_and(|(sought, found)| sought > 0 && sought == found), "{file}: {verdict}");
         }
     }
+}
+
+/// While it plays, rten runs a frame each second too.
+#[test]
+fn frames_that_play_are_compared() {
+    let Some(options) = ort::options(ort::NEWEST) else { return };
+    let line = format!(
+        "videotestsrc pattern=ball ! video/x-raw,format=RGB,width=320,height=240 ! trtpreprocess ! trtinfer name=infer \
+         model-file={} verify-every=1 {} ! trtnms ! fakesink",
+        shapes(),
+        options.join(" ")
+    );
+    crate::common::init();
+    let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
+    let infer = pipeline.by_name("infer").unwrap();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let count = |name| infer.property::<gst::Structure>("stats").get::<u64>(name).unwrap();
+    wait_until("two frames are compared", LIMIT, || count("compared") >= 2);
+    assert_eq!(count("differing"), 0);
+    pipeline.set_state(gst::State::Null).unwrap();
 }
 
 #[test]
@@ -455,7 +476,6 @@ mod pipelines {
     use std::sync::Mutex;
 
     use crate::common::boxes::{Found, found};
-    use gst::prelude::*;
 
     /// The objects of each frame of a clip, of which every fifth is inferred.
     fn objects(infer: &str) -> Vec<Vec<Found>> {

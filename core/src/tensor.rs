@@ -137,6 +137,17 @@ impl Tensor {
     }
 }
 
+impl Tensor {
+    /// The same memory, which both keep.
+    pub(crate) fn share(&self) -> Tensor {
+        let storage = match &self.storage {
+            Storage::Host(block) => Storage::Host(block.part(0, block.bytes().len())),
+            Storage::Device(block) => Storage::Device(block.share()),
+        };
+        Tensor { desc: self.desc.clone(), storage }
+    }
+}
+
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let side = if self.device().is_some() { "on the GPU" } else { "on the host" };
@@ -182,6 +193,11 @@ impl Tensors {
 
     pub fn ready(&self) -> Option<&Fence> {
         self.ready.as_ref()
+    }
+
+    /// The same memory, which both keep.
+    pub(crate) fn share(&self) -> Tensors {
+        Tensors::new(self.list.iter().map(Tensor::share).collect(), self.ready.clone(), None)
     }
 
     /// Waits on the host until they are there.

@@ -5,15 +5,17 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gsttrt_core::backends::options::Options;
-use gsttrt_core::backends::verify::{Tolerance, Verdict, verify};
+use gsttrt_core::backends::verify::{Reference, Tolerance, Verdict, verify, watch_by};
 use gsttrt_core::backends::{BackendPreference, LoadContext, LoadRequest, ModelInstance};
 use gsttrt_core::error::{Error, ErrorKind, Result};
 use gsttrt_core::tensor::{Tensor, Tensors};
 use half::f16;
 
 use crate::common::onnx::{F32, Graph};
+use crate::common::wait::wait_until;
 use crate::common::{path, scratch, shapes};
 
 fn request(model: &str, batch: usize) -> LoadRequest {
@@ -296,4 +298,50 @@ fn numbers_count_where_the_head_is_guessed() {
         let wrong = verdict(&file, 4, change, &Tolerance::HALF);
         assert!(!wrong.passed(), "{name}: {wrong:?}");
     }
+}
+
+/// A wave for each seed.
+fn picture(request: &LoadRequest, seed: usize) -> Arc<Tensors> {
+    let desc = &request.spec.desc;
+    let wave = |at: usize| 0.5 + 0.5 * (at as f32 / (31.0 + 7.0 * seed as f32)).sin();
+    let values: Vec<f32> = (0..desc.bytes().unwrap() / 4).map(wave).collect();
+    Arc::new(Tensors::new(vec![Tensor::from_slice(&desc.name, &desc.dims, &values)], None, None))
+}
+
+/// The outputs of each run are compared with the CPU's, one picture of a batch after the other.
+fn watched(model: &str, batch: usize, change: Change, runs: u64) -> (u64, Option<Error>) {
+    let subject = request(model, batch);
+    let reference = request(&subject.model().path.display().to_string(), 1);
+    let reference = Reference::load(&subject, reference, &LoadContext::silent()).unwrap();
+    let mut model = watch_by(Box::new(spoiled(&subject, change)), reference, Duration::ZERO).unwrap();
+    let watch = model.watch().unwrap().clone();
+    let pictures: Vec<Arc<Tensors>> = (0..batch).map(|seed| picture(&subject, seed)).collect();
+    for run in 1..=runs {
+        drop(model.run(&pictures).unwrap());
+        wait_until("the frame is compared", Duration::from_secs(60), || watch.compared() == run);
+    }
+    (watch.differing(), watch.take_warning())
+}
+
+#[test]
+fn what_is_wrong_once_in_many_runs_is_seen_while_it_plays() {
+    let (differing, warning) = watched(&shapes(), 1, |_, _, _| {}, 5);
+    assert!(differing == 0 && warning.is_none(), "{warning:?}");
+    let once: Change = |found, run, _| {
+        if run.number == 20 {
+            found[0][0].fill(0.0);
+        }
+    };
+    let (differing, warning) = watched(&shapes(), 1, once, 25);
+    let text = warning.unwrap().message();
+    assert!(
+        differing == 1 && text.contains("while it plays") && text.contains("gst-trt verify"),
+        "{differing}: {text}"
+    );
+    let place: Change = |found, _, _| found[1][0].fill(f32::NAN);
+    let (differing, warning) = watched(&batched("watched"), 3, place, 6);
+    assert!(
+        differing == 2 && warning.unwrap().message().contains("not finite"),
+        "each place has its turn: {differing}"
+    );
 }

@@ -25,6 +25,7 @@ class ModelOptions(TypedDict, total=False):
     engine_cache: Path | None
     execution_providers: str | Sequence[str] | None
     verify: Literal["auto", "always", "off"] | None
+    verify_every: int | None
     int8_calibration_cache: Path | None
     optimization_level: int | None
     ort_library: Path | None

@@ -191,6 +191,9 @@ impl TrtInfer {
             running.warned_starved = true;
             self.obj().post_warning(&messages::starved());
         }
+        if let Some(warning) = batcher.watch().and_then(|watch| watch.take_warning()) {
+            self.obj().post_warning(&warning);
+        }
 
         let (inputs, model) = (inputs.clone(), model.request.model().clone());
         TensorMeta::set(buffer, Arc::new(Payload::Output { outputs, inputs, model }));
@@ -255,6 +258,8 @@ impl Properties for TrtInfer {
                 let batcher = self.session().and_then(|session| session.handle.batcher());
                 let counts = batcher.as_ref().map(|batcher| batcher.counts());
                 let Counts { batches, frames, late } = counts.unwrap_or_default();
+                let watch = batcher.as_ref().and_then(|batcher| batcher.watch());
+                let (compared, differing) = watch.map_or((0, 0), |watch| (watch.compared(), watch.differing()));
                 let totals = match batcher {
                     Some(batcher) => totals.with_gpu_of(batcher.stats().read()),
                     None => totals,
@@ -267,6 +272,8 @@ impl Properties for TrtInfer {
                     ("batches", batches),
                     ("batched", frames),
                     ("batches-late", late),
+                    ("compared", compared),
+                    ("differing", differing),
                 ];
                 Some(stats::structure(&totals, counts).to_value())
             }

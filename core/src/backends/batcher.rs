@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
-use super::verify::Verdict;
+use super::verify::{Verdict, Watch};
 use super::{Interrupted, Interrupter, ModelInstance, contained};
 use crate::counters::{self, Span, Stats, ThreadCounters};
 use crate::error::{Error, ErrorKind, Result};
@@ -33,6 +33,7 @@ pub struct Batcher {
     size: usize,
     batch_timeout: Duration,
     verdict: Option<Verdict>,
+    watch: Option<Arc<Watch>>,
 }
 
 /// What runs batches.
@@ -159,6 +160,7 @@ impl Batcher {
     /// `Library`, where a thread cannot be started to run it.
     pub fn new(mut model: Box<dyn ModelInstance>, size: usize, batch_timeout: Duration) -> Result<Self> {
         let queue = Arc::<BatchQueue>::default();
+        let watch = model.watch().cloned();
         let runner = if model.only_queues() {
             BatchRunner::Caller(Mutex::new(model))
         } else {
@@ -173,7 +175,7 @@ impl Batcher {
             BatchRunner::Threads(threads) => threads.len(),
         };
         queue.state.lock().unwrap().running.resize_with(runners, RunningBatch::default);
-        Ok(Batcher { queue, runner, size: size.max(1), batch_timeout, verdict: None })
+        Ok(Batcher { queue, runner, size: size.max(1), batch_timeout, verdict: None, watch })
     }
 
     /// What was found out about the model when it was loaded.
@@ -183,6 +185,11 @@ impl Batcher {
 
     pub fn verdict(&self) -> Option<&Verdict> {
         self.verdict.as_ref()
+    }
+
+    /// What is found in frames that are compared while they play.
+    pub fn watch(&self) -> Option<&Watch> {
+        self.watch.as_deref()
     }
 
     /// Takes the GPU's time for each batch from now on.

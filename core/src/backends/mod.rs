@@ -95,6 +95,12 @@ pub trait OpenedModel: Send + Sync {
         true
     }
 
+    /// How much its outputs may differ from those of another backend in 32-bit floats.
+    #[doc(hidden)]
+    fn tolerance(&self, _request: &LoadRequest) -> Result<&'static verify::Tolerance> {
+        Ok(&verify::Tolerance::HALF)
+    }
+
     /// Loads it; this is the slow part.
     fn load(&self, request: &LoadRequest, loading: &LoadContext) -> Result<Box<dyn ModelInstance>>;
 }
@@ -127,6 +133,12 @@ pub trait ModelInstance: Send {
     /// GPU memory that its runs work in, tensors included, in addition to the model's own.
     fn working_bytes(&self) -> u64 {
         0
+    }
+
+    /// What was found in frames that are compared while they play, where some are.
+    #[doc(hidden)]
+    fn watch(&self) -> Option<&Arc<verify::Watch>> {
+        None
     }
 
     /// What ends the run that is in progress, with an error; `None` where it cannot be ended.

@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::options::Options;
-use super::verify::VERIFY;
+use super::options::{BackendOption, Options};
+use super::verify::{Tolerance, VERIFY, VERIFY_EVERY, watched};
 use super::{
     BACKENDS, Backend, BackendPreference, LoadContext, ModelInstance, OpenedModel, Selection, Unsupported, choose,
     contained,
@@ -208,7 +208,9 @@ impl LoadRequest {
         let is_other =
             |backend: &&&'static dyn Backend| backend.device() == Device::Host && backend.name() != self.backend.name();
         let mut options = self.options.clone();
-        options.set(&VERIFY, VERIFY.default.clone());
+        for option in [&VERIFY, &VERIFY_EVERY] {
+            options.set(option, option.default.clone());
+        }
         let mut refused = None;
         for &backend in BACKENDS.iter().filter(is_other) {
             match backend.probe(&self.file, &options) {
@@ -240,9 +242,20 @@ impl LoadRequest {
         Ok(LoadRequest { opened, cuda: Some(cuda.clone()), ..self.clone() })
     }
 
+    /// An option's number; 0 where the backend has no such option.
+    pub(super) fn number(&self, option: &BackendOption) -> u32 {
+        let number = if self.backend.has(option) { self.options.number(option) } else { 0 };
+        u32::try_from(number).unwrap_or_default()
+    }
+
+    /// How much outputs may differ from those of another backend.
+    pub(super) fn tolerance(&self) -> Result<&'static Tolerance> {
+        self.opened.tolerance(self)
+    }
+
     /// Loads the model; this is the slow part. The memory of the file is given back.
     pub fn load(&self, loading: &LoadContext) -> Result<Box<dyn ModelInstance>> {
-        let loaded = self.opened.load(self, loading);
+        let loaded = self.opened.load(self, loading).and_then(|model| watched(model, self, loading));
         self.file.release();
         loaded
     }

@@ -396,7 +396,9 @@ impl Session {
 
     /// Runs the model on tensors in the backend's memory, no more than a batch.
     fn infer(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
-        self.backend.run(pictures)
+        let outputs = self.backend.run(pictures)?;
+        tell(&mut self.warnings, self.backend.watch().and_then(|watch| watch.take_warning()));
+        Ok(outputs)
     }
 
     fn on_host(&self, tensor: Tensor) -> Result<Tensor> {

@@ -106,8 +106,10 @@ mod tests {
             "cpu", "64x32", "4", "1", "sited", "0.5", "1,2,4", "256", "copy", "yolox", "/names", "0.5", "a=0.1", "a,b",
             "0.6", "7", "true", "none", "3", "logits", "last",
         ];
-        let of_backends =
-            ["/lib", "true", "1", "fp16", "/table", "100", "2", "never", "/cache", "off", "always", "/lib", "cpu", "2"];
+        let of_backends = [
+            "/lib", "true", "1", "fp16", "/table", "100", "2", "never", "/cache", "off", "always", "60", "/lib", "cpu",
+            "2",
+        ];
         let values = || own.into_iter().chain(of_backends);
         assert_eq!(names().count(), values().count());
         let defaults = format!("{:?}", (SessionOptions::default(), PostprocessOptions::default()));

@@ -13,7 +13,7 @@ use self::net::OrtNet;
 use self::providers::ExecutionProvider;
 use super::host::{HostModel, THREADS, parallel_runs, usual_threads, wanted_threads};
 use super::options::{BackendOption, Options};
-use super::verify::{self, Tolerance, VERIFY, Verification};
+use super::verify::{self, Tolerance, VERIFY, VERIFY_EVERY, Verification};
 use super::{
     Backend, LoadContext, LoadEvent, LoadRequest, ModelInstance, OpenedModel, Unsupported, contained, refuse_engine,
 };
@@ -74,7 +74,7 @@ impl Backend for OnnxRuntime {
     }
 
     fn options(&self) -> &'static [&'static BackendOption] {
-        static OPTIONS: [&BackendOption; 4] = [&LIBRARY, &PROVIDERS, &THREADS, &VERIFY];
+        static OPTIONS: [&BackendOption; 5] = [&LIBRARY, &PROVIDERS, &THREADS, &VERIFY, &VERIFY_EVERY];
         &OPTIONS
     }
 

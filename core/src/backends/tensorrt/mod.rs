@@ -122,6 +122,10 @@ impl OpenedModel for TrtModel {
         input.is_some_and(|input| engine.profile_for(input, &with_rows(&spec.desc.dims, batch)).is_some())
     }
 
+    fn tolerance(&self, request: &LoadRequest) -> Result<&'static Tolerance> {
+        self.tolerance_of(&self.options.build, request)
+    }
+
     fn load(&self, request: &LoadRequest, loading: &LoadContext) -> Result<Box<dyn ModelInstance>> {
         let _inside = ExitGuard::enter();
         let cuda = request.cuda.as_ref().expect("a backend on a GPU is given its context");
@@ -264,7 +268,9 @@ impl TrtModel {
         let what = format!("Cannot verify {} with {}", self.info.path.display(), self.library.name());
         let alone = LoadContext { slots: None, contexts: 1, ..*loading };
         let tried = TrtExecutor::open(request, &entry.engine, cuda, self.options.graphs, &alone, &what).and_then(
-            |mut model| verify::verify(request, &mut model, request.on_cpu(), self.tolerance(build, request)?, loading),
+            |mut model| {
+                verify::verify(request, &mut model, request.on_cpu(), self.tolerance_of(build, request)?, loading)
+            },
         );
         match tried {
             Ok(verdict) => {
@@ -282,7 +288,7 @@ impl TrtModel {
     }
 
     /// By the types in which the engine computes.
-    fn tolerance(&self, build: &BuildOptions, request: &LoadRequest) -> Result<&'static Tolerance> {
+    fn tolerance_of(&self, build: &BuildOptions, request: &LoadRequest) -> Result<&'static Tolerance> {
         if self.engine.is_some() {
             return Ok(&Tolerance::HALF); // which it has is not to be seen
         }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::builder::{BuildOptions, Precision};
 use super::engine::RuntimeOptions;
 use crate::backends::options::{BackendOption, Options};
-use crate::backends::verify::{VERIFY, Verification};
+use crate::backends::verify::{VERIFY, VERIFY_EVERY, Verification};
 use crate::options::{Choice, OptionKind, OptionSpec, OptionValue};
 
 static LIBRARY: BackendOption = BackendOption {
@@ -157,7 +157,7 @@ static CUDA_GRAPH: BackendOption = BackendOption {
     insists: Some("on"),
 };
 
-pub(super) static OPTIONS: [&BackendOption; 11] = [
+pub(super) static OPTIONS: [&BackendOption; 12] = [
     &LIBRARY,
     &ALLOW_HOST_CODE,
     &DLA_CORE,
@@ -169,6 +169,7 @@ pub(super) static OPTIONS: [&BackendOption; 11] = [
     &ENGINE_CACHE,
     &CUDA_GRAPH,
     &VERIFY,
+    &VERIFY_EVERY,
 ];
 
 /// The options as TensorRT takes them.

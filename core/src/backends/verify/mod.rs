@@ -10,9 +10,12 @@
 //! - against itself: each place of each size of a batch, next to other pictures, the first run and those after it, which may be a
 //!   CUDA graph's, and after runs of another size.
 //!
+//! While it plays, a frame may be compared from time to time ([`VERIFY_EVERY`]): what goes wrong once in a thousand runs is seen then.
+//!
 //! How much may differ is in [`Tolerance`]. What an output holds is right where its numbers are near, or where all that is read in
 //! it is the same: rows that are nearly as good as each other may change places.
 
+mod judge;
 mod option;
 mod outputs;
 mod pictures;
@@ -20,9 +23,11 @@ mod results;
 mod tolerance;
 mod trial;
 mod verdict;
+mod watch;
 
 pub use option::{VERIFY, Verification};
 pub use outputs::Difference;
 pub use tolerance::Tolerance;
 pub use trial::verify;
 pub use verdict::{OutputFigures, Verdict};
+pub use watch::{Reference, VERIFY_EVERY, Watch, watch_by, watched};
