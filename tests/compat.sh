@@ -267,7 +267,7 @@ ARM_SKIP=(
     python_example c_and_rust_examples
     files_that_others_wrote folders_that_others_may_change
     every_format_equals great_frames_equal numbers_that_no_head_writes any_size_of_frame the_detector_finds
-    thousands_of_boxes_at_one_place
+    thousands_of_boxes_at_one_place each_task_has_its_results_in_lists
 )
 
 # One after the other: tests of one process share what TensorRT says of errors.
