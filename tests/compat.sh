@@ -147,6 +147,7 @@ run_tests() {
     if inside cargo-nextest --version >/dev/null 2>&1; then
         inside cargo nextest run --locked --workspace --features "$FEATURE" "${UNIT_TESTS[@]}" "${chosen[@]}" --retries 1 \
             --filterset "not binary(elements) + test(/^($rooms)::/)"
+        CARGO_TARGET_DIR=$FOLDER/build "$ROOT/tests/skipped.py"
     else
         echo "This machine's cargo-nextest does not run in $NAME; cargo test does the same, slower."
         inside cargo test --locked --workspace --features "$FEATURE" --test elements -- "${ROOMS[@]/%/::}"

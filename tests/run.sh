@@ -208,6 +208,7 @@ on_demand() {
     fi
     cargo clippy --locked --workspace --all-targets --features "$features" -- --deny warnings
     cargo nextest run --locked --workspace --features "$features" -E 'package(gsttrt-publish) or test(/^trtpublish/)'
+    tests/skipped.py
 }
 
 # As it is released, with its size.
