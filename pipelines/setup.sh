@@ -27,8 +27,8 @@ TEST_PACKAGES=(
 # Servers that trtpublish publishes to, their clients, and certificates for them.
 BROKER_PACKAGES=(mosquitto mosquitto-clients redis-server redis-tools nats-server openssl)
 LINT_PACKAGES=(shellcheck valgrind)
-# To build cargo-c.
-CARGO_C_PACKAGES=(libssl-dev)
+# To build cargo-c, and Kafka with TLS.
+OPENSSL_PACKAGES=(libssl-dev)
 # The analytics library for the features v1_24 and later. It depends on OpenCV, so it is installed only for them.
 ANALYTICS_PACKAGES=(libgstreamer-plugins-bad1.0-dev)
 
@@ -168,7 +168,7 @@ need_cargo_tools() {
 # cargo-c installs the plugin and the C library. It is large; without optimisation the build takes a third of the time.
 need_cargo_c() {
     ! cargo cinstall --version >/dev/null 2>&1 || return 0
-    [ "${TRT_SETUP:-}" = skip ] || need_packages "what cargo-c is built with" "${CARGO_C_PACKAGES[@]}"
+    [ "${TRT_SETUP:-}" = skip ] || need_packages "what cargo-c is built with" "${OPENSSL_PACKAGES[@]}"
     quietly "Installing cargo-c, which installs plugin and C library (some minutes)" \
         env -u CARGO_TARGET_DIR CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0 \
         cargo install --locked --debug cargo-c --version 0.10.24+cargo-0.98.0

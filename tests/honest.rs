@@ -166,6 +166,13 @@ fn properties_without_effect_on_what_the_model_gives_are_named() {
         (&boxes, "slices=2x1", "iou-threshold=0.7", "iou-threshold has no effect"),
         (&scores, "", "iou-threshold=0.7 max-detections=3", "iou-threshold, max-detections have no effect"),
         (&boxes, "upload=mapped", "", "upload has no effect: the model runs on the CPU"),
+        (&boxes, "slice-overlap=0.3", "", "slice-overlap has no effect: slice-overlap needs slices or slice-size"),
+        (&boxes, "slice-frame=false region-list=0,0,1,1", "", "slice-frame, region-list have no effect"),
+        (&boxes, "slices=2x1 max-objects=3", "", "max-objects has no effect: max-objects needs regions=objects"),
+        (&boxes, "object-classes=a min-object-size=3 object-padding=1", "", "object-padding have no effect"),
+        (&boxes, "reclassify-interval=5", "", "reclassify-interval has no effect"),
+        (&boxes, "shortest-edge=64", "", "shortest-edge has no effect: shortest-edge needs resize=center-crop"),
+        (&boxes, "resize=stretch pad-value=0", "", "pad-value has no effect: pad-value needs resize=letterbox"),
     ] {
         let said = run(file, pre, nms);
         let [warning] = &said[..] else { panic!("{pre} {nms}: {said:?}") };
@@ -174,6 +181,9 @@ fn properties_without_effect_on_what_the_model_gives_are_named() {
     for (file, pre, nms) in [
         (&boxes, "upload=auto", "top-k=5 score-threshold=0.5 max-detections=3"),
         (&boxes, "slices=2x1", "merge=nms class-agnostic=true"),
+        (&boxes, "slice-size=32x32 slice-overlap=0.3 slice-frame=false", ""),
+        (&boxes, "regions=list region-list=0,0,1,1 pad-value=0", ""),
+        (&boxes, "resize=center-crop shortest-edge=64", ""),
         (&scores, "", "top-k=1 score-threshold=0.1 class-scores=probabilities"),
     ] {
         assert_eq!(run(file, pre, nms), [""; 0], "{pre} {nms}");

@@ -269,7 +269,7 @@ fn a_detector_gives_rotated_boxes() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(crate::common::cases(60))]
 
     /// For any rows, drawn or not: boxes inside the frame, angles below a quarter turn, and the best box is kept.
     #[test]

@@ -204,7 +204,7 @@ fn a_detector_gives_points() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(crate::common::cases(60))]
 
     /// For any rows, each box has the points of its own row, for any suppression and any order.
     #[test]

@@ -171,10 +171,11 @@ detect_1080p() {
     detect_and_score hd "$SCRATCH/hd-clip.mp4" "$SCRATCH/hd-clip.json"
 }
 
-# Frames from avcodec look uninitialised to valgrind, and are left out.
+# Frames from avcodec look uninitialised to valgrind, so tests that take such are left out.
 under_valgrind() {
-    cargo test --locked --quiet --workspace --config 'target."cfg(unix)".runner="valgrind --quiet --error-exitcode=9"' \
-        "$@" --test-threads 1 --skip examples --skip the_detector_finds --skip on_the_gpu
+    PROPTEST_CASES=16 cargo test --locked --quiet --workspace --config 'target."cfg(unix)".runner="valgrind --quiet --error-exitcode=9"' \
+        --no-fail-fast "$@" --test-threads 1 --skip examples --skip on_the_gpu \
+        --skip the_detector_finds --skip each_task_has_its_results_in_lists
 }
 
 # Tests of what is unsafe, in two groups at the same time: valgrind uses one core.
@@ -199,10 +200,15 @@ installed() {
 
 # Destinations that no other step builds. Kafka's is librdkafka, in C; its tests have a cluster of its own inside.
 on_demand() {
-    local features=nats,websocket,kafka
-    command -v make >/dev/null || { echo "SKIP Kafka: librdkafka is built with make, which is not installed."; features=nats,websocket; }
+    local features=nats,websocket,kafka-tls
+    [ "${TRT_SETUP:-}" = skip ] || need_packages "what Kafka with TLS is built with" "${OPENSSL_PACKAGES[@]}"
+    if ! command -v make >/dev/null || ! pkg-config --exists openssl; then
+        echo "SKIP Kafka: librdkafka is built with make and OpenSSL's headers (libssl-dev), which are not installed."
+        features=nats,websocket
+    fi
     cargo clippy --locked --workspace --all-targets --features "$features" -- --deny warnings
     cargo nextest run --locked --workspace --features "$features" -E 'package(gsttrt-publish) or test(/^trtpublish/)'
+    tests/skipped.py
 }
 
 # As it is released, with its size.
@@ -231,10 +237,10 @@ TOUCHES=(
     "the book:^docs/|^tests/book.py:2:book"
     "crates pack:Cargo.toml$|README.md$:5:publish"
     "Debian package:^packaging/|^docs/|^gst-trt/Cargo|^pipelines/setup.sh|^tests/(packages|folders).sh:5:debian_package"
-    "destinations that are built on demand:^publish/|^src/trtpublish|^tests/trtpublish|^Cargo.lock$:8:on_demand"
+    "destinations that are built on demand:^publish/|^src/trtpublish|^tests/(trtpublish|common/kafka)|^Cargo.lock$:8:on_demand"
     "installed plugin and C library:^capi/|Cargo.toml$|build.rs$|^examples/|^tests/install:10:installed"
     "Debian 13, Debian sid:^src/gst/|^src/trt|^tests/(compat|folders).sh|Cargo.lock$:9:tests/compat.sh"
-    "memory errors:^core/src/(cuda|memory|dlpack|tensor|image)|^capi/src|^src/gst/(memory|meta):6:check_memory"
+    "memory errors:^core/src/(backends|cuda|memory|dlpack|tensor|image)|^capi/src|^src/gst/(cuda|memory|meta):6:check_memory"
     "detect.sh as people build it:^pipelines/|Cargo.(toml|lock)$:5:build_release"
     "detect.sh on a 1080p clip:^core/src/(image|postprocess)|^gst-trt/src/detect:1:detect_1080p"
     "wheel as it is released:^python/|^packaging/build.sh:6:wheel"
@@ -258,6 +264,8 @@ test_touched() {
     # Where there is none, such as in a clone without history, all has changed.
     changed=$(if [ -n "$since" ]; then git diff --name-only "$since"; else git ls-files; fi)
     echo "Changes since ${since:-the beginning}: $(wc -l <<<"$changed") files"
+    # Of what tests/run.sh has built, nothing is left to do.
+    step "build" build
     for row in "${TOUCHES[@]}"; do
         IFS=: read -r heading paths minutes command <<<"$row"
         grep -qE "$paths" <<<"$changed" || continue

@@ -408,7 +408,7 @@ fn masks_are_those_of_the_formula() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(crate::common::cases(60))]
 
     /// For any rows, drawn or not: a mask for each kept object, inside its box.
     #[test]

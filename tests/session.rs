@@ -215,6 +215,10 @@ fn options_without_effect_on_what_the_model_gives_are_told_with_the_first_frame(
     for (options, named) in [
         (&["top-k=3"][..], "top-k has no effect: "),
         (&["mask-output=none"], "mask-output has no effect: "),
+        (
+            &["shortest-edge=64"],
+            "shortest-edge has no effect: it is for center-crop, and pictures are prepared by letterbox",
+        ),
         (&["top-k=3", "class-scores=logits", "background-class=last"], "top-k, class-scores, background-class have no"),
     ] {
         let [warning] = <[String; 1]>::try_from(warnings(options)).unwrap();

@@ -67,6 +67,14 @@ pub struct Setting<S> {
     pub field: fn(&mut S) -> &mut dyn SettingField,
 }
 
+/// The names of the settings that do not have their default.
+pub fn names_of_set<S: Default>(settings: &'static [Setting<S>], mut set: S) -> impl Iterator<Item = &'static str> {
+    let mut defaults = S::default();
+    let differs =
+        move |setting: &&Setting<S>| (setting.field)(&mut set).value() != (setting.field)(&mut defaults).value();
+    settings.iter().filter(differs).map(|setting| setting.spec.name)
+}
+
 /// The type of a field that has an option's value.
 pub trait SettingField {
     fn value(&self) -> OptionValue;

@@ -114,7 +114,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 10_000 }, ..ProptestConfig::default() })]
+        #![proptest_config(crate::test::cases(10_000))]
         #[test]
         fn no_character_of_a_secret_is_shown(
             // Each part of it can be found again.

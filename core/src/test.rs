@@ -14,6 +14,11 @@ pub(crate) use wait::{LIMIT, wait_until};
 mod scratch;
 #[allow(unused_imports)]
 pub(crate) use scratch::scratch;
+#[allow(dead_code)]
+#[path = "../tests/common/cases.rs"]
+mod cases;
+#[allow(unused_imports)]
+pub(crate) use cases::cases;
 
 /// A GPU for a test; where there is none, the test prints that it is skipped, and fails if there has to be one
 /// (`REQUIRE_GPU`).

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The tests of the core that need more than one of its modules, in one program. Nothing here needs GStreamer.
 
+#[path = "common/cases.rs"]
+mod cases;
 mod common;
 
 mod gpu_boxes;

@@ -95,7 +95,7 @@ fn settings() -> impl Strategy<Value = Nms> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(crate::cases::cases(1000))]
 
     #[test]
     fn ties_and_identical_boxes(mut nms in settings(), detections in prop::collection::vec(coarse(), 0..60)) {

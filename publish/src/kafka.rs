@@ -22,16 +22,24 @@ type Answer = (usize, Option<KafkaError>);
 
 /// What brokers have answered.
 #[derive(Clone, Default)]
-struct Answers(Arc<Mutex<Vec<Answer>>>);
+struct Answers {
+    of_messages: Arc<Mutex<Vec<Answer>>>,
+    /// What was first wrong with a connection, in words. The call that waited for it tells only that it failed.
+    no_connection: Arc<Mutex<Option<String>>>,
+}
 
-impl ClientContext for Answers {}
+impl ClientContext for Answers {
+    fn error(&self, _: KafkaError, reason: &str) {
+        self.no_connection.lock().unwrap().get_or_insert_with(|| reason.to_owned());
+    }
+}
 
 impl ProducerContext for Answers {
     type DeliveryOpaque = Box<usize>;
 
     fn delivery(&self, result: &DeliveryResult<'_>, number: Box<usize>) {
         let error = result.as_ref().err().map(|(error, _)| error.clone());
-        self.0.lock().unwrap().push((*number, error));
+        self.of_messages.lock().unwrap().push((*number, error));
     }
 }
 
@@ -135,7 +143,7 @@ impl Kafka {
     fn take_answers(&mut self, delivered: &mut usize) -> std::result::Result<(), KafkaError> {
         let Some(producer) = &self.producer else { return Ok(()) };
         producer.poll(Duration::from_millis(100));
-        for (number, error) in std::mem::take(&mut *self.answers.0.lock().unwrap()) {
+        for (number, error) in std::mem::take(&mut *self.answers.of_messages.lock().unwrap()) {
             match error {
                 Some(error) => return Err(error),
                 // They come in order.
@@ -165,7 +173,13 @@ impl Destination for Kafka {
             self.producer = Some(self.producer().map_err(io::Error::other)?);
         }
         let producer = self.producer.as_ref().expect("just made");
-        producer.client().fetch_metadata(Some(&self.topic), self.timeout).map(drop).map_err(io::Error::other)
+        *self.answers.no_connection.lock().unwrap() = None;
+        producer.client().fetch_metadata(Some(&self.topic), self.timeout).map(drop).map_err(|error| {
+            // As many events as wait: with no time at all it would be one.
+            producer.poll(Duration::from_millis(10));
+            let reason = self.answers.no_connection.lock().unwrap().take();
+            reason.map_or_else(|| io::Error::other(error), io::Error::other)
+        })
     }
 
     fn send(&mut self, messages: &[String]) -> std::result::Result<(), Undelivered> {
@@ -250,6 +264,104 @@ mod tests {
         let undelivered = kafka.send(&["x".repeat(2 << 20)]).unwrap_err();
         assert_eq!((undelivered.delivered, undelivered.rejected), (0, 1), "{}", undelivered.error);
         assert!(kafka.send(&["{}".into()]).is_ok());
+    }
+
+    #[test]
+    fn a_server_that_cannot_be_reached_is_named() {
+        // Nobody listens there, since it is ours.
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let location = format!("kafka://127.0.0.2:{}/boxes", taken.local_addr().unwrap().port());
+        let options =
+            PublishOptions { location: location.into(), timeout: Duration::from_secs(1), ..PublishOptions::default() };
+        let mut kafka = super::super::destinations::open(&options).unwrap().destination;
+        let error = kafka.connect().unwrap_err().to_string();
+        assert!(error.contains("127.0.0.2") && error.contains("refused"), "{error}");
+    }
+
+    #[cfg(feature = "kafka-tls")]
+    mod tls {
+        use std::io::{BufRead, BufReader, Lines};
+        use std::path::Path;
+        use std::process::{Child, ChildStdout, Command, Stdio};
+
+        use super::super::super::tests::scratch;
+        use super::*;
+
+        /// TLS before the mock cluster, which has none. It wants a certificate of its clients.
+        struct Front {
+            child: Child,
+            lines: Lines<BufReader<ChildStdout>>,
+            port: u16,
+        }
+
+        impl Front {
+            fn new(folder: &Path, cluster: &MockCluster<'_, impl ClientContext>) -> Self {
+                let servers = cluster.bootstrap_servers();
+                let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/common/kafka_tls.py");
+                let mut command = Command::new("python3");
+                command.args([script, servers.rsplit(':').next().unwrap(), "own.pem", "own.key"]).current_dir(folder);
+                let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+                let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+                let port = lines.next().unwrap().unwrap().parse().unwrap();
+                Front { child, lines, port }
+            }
+        }
+
+        impl Drop for Front {
+            fn drop(&mut self) {
+                let _ = self.child.kill();
+                self.child.wait().unwrap();
+            }
+        }
+
+        /// As `openssl req -x509` makes it for a server: `NAME.pem` and `NAME.key`. Nothing where there is no openssl.
+        fn make_certificate(folder: &Path, name: &str) -> Option<()> {
+            let arguments = format!(
+                "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN={name} \
+                 -addext subjectAltName=DNS:localhost -keyout {name}.key -out {name}.pem"
+            );
+            let output = Command::new("openssl").args(arguments.split(' ')).current_dir(folder).output().ok()?;
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            Some(())
+        }
+
+        #[test]
+        fn messages_are_encrypted_and_servers_are_checked() {
+            let folder = scratch("publish-kafka-tls");
+            if make_certificate(&folder, "own").and_then(|()| make_certificate(&folder, "other")).is_none() {
+                println!("SKIP: openssl is not installed.");
+                return;
+            }
+            let cluster = MockCluster::new(1).unwrap();
+            cluster.create_topic("boxes", 1, 1).unwrap();
+            let mut front = Front::new(&folder, &cluster);
+            let connected = |host: &str, authority: Option<&str>, own: Option<&str>, seconds: u64| {
+                let file = |name: &str, ending: &str| Some(folder.join(format!("{name}.{ending}")));
+                let options = PublishOptions {
+                    location: format!("kafkas://{host}:{}/boxes", front.port).into(),
+                    ca_file: authority.and_then(|name| file(name, "pem")),
+                    cert_file: own.and_then(|name| file(name, "pem")),
+                    key_file: own.and_then(|name| file(name, "key")),
+                    timeout: Duration::from_secs(seconds),
+                    ..PublishOptions::default()
+                };
+                let mut kafka = super::super::super::destinations::open(&options).unwrap().destination;
+                kafka.connect().map(|()| kafka).map_err(|error| error.to_string())
+            };
+            let mut kafka = connected("localhost", Some("own"), Some("own"), 30).unwrap();
+            kafka.send(&["{}".into(), "{}".into()]).unwrap();
+            assert_eq!(front.lines.next().unwrap().unwrap(), "own");
+            // Of an unknown authority, of another name, and without a certificate of the client, which the server does not explain.
+            for (host, authority, own, says) in [
+                ("localhost", Some("other"), Some("own"), "certificate"),
+                ("localhost", None, Some("own"), "certificate"),
+                ("127.0.0.1", Some("own"), Some("own"), "certificate"),
+                ("localhost", Some("own"), None, ""),
+            ] {
+                let error = connected(host, authority, own, 3).map(drop).unwrap_err();
+                assert!(error.contains(says), "{host} {authority:?} {own:?}: {error}");
+            }
+        }
     }
 
     #[test]

@@ -20,8 +20,11 @@ use super::queue::{Next, PublishQueue};
 #[path = "../../core/tests/common/wait.rs"]
 pub(super) mod wait;
 
+#[path = "../../core/tests/common/cases.rs"]
+mod cases;
 #[path = "../../core/tests/common/scratch.rs"]
 mod scratch;
+use cases::cases;
 pub(super) use scratch::scratch;
 
 const SCHEMES: [&str; 4] = ["mqtt", "http", "nats", "redis"];
@@ -130,7 +133,7 @@ fn seen(location: &str, cause: &str) -> Vec<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 10_000 }, ..ProptestConfig::default() })]
+    #![proptest_config(cases(10_000))]
     #[test]
     fn no_character_of_a_secret_is_told(
         // Each part of it can be found again.

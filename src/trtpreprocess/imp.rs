@@ -20,6 +20,7 @@ use gsttrt_core::image::transform::InputSpec;
 use gsttrt_core::tensor::Tensors;
 use smallvec::SmallVec;
 
+use super::effect;
 use super::objects::{ObjectSelection, ObjectSelector};
 use super::overrides::{Overrides, Tiling};
 use super::settings::{PROPERTIES, PreprocessSettings};
@@ -87,6 +88,7 @@ pub struct TrtPreprocess {
     stats: Stats,
     counts: Mutex<ObjectCounts>,
     has_warned_of_upload: AtomicBool,
+    has_warned_of_effect: AtomicBool,
     /// The error about caps that was posted last. Upstream tries caps again with each event and frame; it is posted once.
     last_caps_error: Mutex<Option<String>>,
 }
@@ -264,6 +266,16 @@ impl TrtPreprocess {
         }
     }
 
+    /// Warns once of properties without effect.
+    fn warn_of_effect(&self, state: &PreprocessState) {
+        let settings = self.settings.lock().unwrap().clone();
+        if let Some(warning) = effect::without_effect(&settings, &state.tiling, state.spec.transform.fit)
+            && !self.has_warned_of_effect.swap(true, Ordering::Relaxed)
+        {
+            self.obj().post_warning(&warning);
+        }
+    }
+
     /// The context of the frame's memory, else the pipeline's.
     fn context_for(&self, location: &FrameLocation) -> Result<Context> {
         let device = self.settings.lock().unwrap().cuda_device_id;
@@ -422,6 +434,7 @@ impl BaseTransformImpl for TrtPreprocess {
         })?;
         gst::info!(CAT, imp = self, "{} of {} into {}", state.format.pixels.name(), incaps, state.spec);
         self.warn_of_upload(&state, incaps);
+        self.warn_of_effect(&state);
         *self.state.lock().unwrap() = Some(state);
         *self.last_caps_error.lock().unwrap() = None;
         Ok(())
@@ -486,6 +499,7 @@ impl BaseTransformImpl for TrtPreprocess {
         self.stats.reset();
         *self.counts.lock().unwrap() = ObjectCounts::default();
         self.has_warned_of_upload.store(false, Ordering::Relaxed);
+        self.has_warned_of_effect.store(false, Ordering::Relaxed);
         *self.last_caps_error.lock().unwrap() = None;
         Ok(())
     }

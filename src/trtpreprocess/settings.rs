@@ -99,7 +99,7 @@ impl Default for PreprocessSettings {
     }
 }
 
-static SETTINGS: [Setting<PreprocessSettings>; 23] = [
+pub static SETTINGS: [Setting<PreprocessSettings>; 23] = [
     setting!("resize", "Resize", "How the frame is laid into the tensor", <Option<ResizeMode>>::KIND, resize),
     Setting { spec: &SHORTEST_EDGE, field: |settings| &mut settings.shortest_edge },
     setting!(

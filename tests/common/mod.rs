@@ -4,6 +4,8 @@
 
 pub mod boxes;
 pub mod brokers;
+#[path = "../../core/tests/common/cases.rs"]
+mod cases;
 #[path = "../../core/tests/common/mod.rs"]
 mod core;
 pub mod elements;
@@ -13,6 +15,8 @@ pub mod nvmm;
 pub mod pipeline;
 pub mod preprocess;
 
+#[allow(unused_imports)]
+pub use cases::cases;
 #[allow(unused_imports)]
 pub use core::*;
 #[allow(unused_imports)]

@@ -6,7 +6,7 @@ use super::options::{MERGE_SETTINGS, SETTINGS};
 use crate::error::{Error, ErrorKind};
 use crate::heads::{HeadFormat, Suppress, Task};
 use crate::model::ModelInfo;
-use crate::options::Setting;
+use crate::options::names_of_set;
 
 /// What the options of that name are for.
 struct Purpose {
@@ -65,7 +65,7 @@ pub(super) fn without_effect(
     model: &ModelInfo,
     slices: bool,
 ) -> Option<Error> {
-    let set = set_of(&SETTINGS, options.clone()).chain(set_of(&MERGE_SETTINGS, options.merge));
+    let set = names_of_set(&SETTINGS, options.clone()).chain(names_of_set(&MERGE_SETTINGS, options.merge));
     let purpose = |name| PURPOSES.iter().chain([&OF_SLICES]).find(|purpose| purpose.options.contains(&name));
     let ignored: Vec<(&str, &str)> = set
         .filter_map(|name| Some((name, purpose(name)?)))
@@ -85,14 +85,6 @@ pub(super) fn without_effect(
             .cause(cause)
             .remedy(format!("Leave {them} unset, or set layout on trtnms if that is another")),
     )
-}
-
-/// The names of options that do not have their default.
-fn set_of<S: Default>(settings: &'static [Setting<S>], mut set: S) -> impl Iterator<Item = &'static str> {
-    let mut defaults = S::default();
-    let differs =
-        move |setting: &&Setting<S>| (setting.field)(&mut set).value() != (setting.field)(&mut defaults).value();
-    settings.iter().filter(differs).map(|setting| setting.spec.name)
 }
 
 #[cfg(test)]

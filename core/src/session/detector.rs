@@ -478,6 +478,8 @@ impl Detector {
                 let hints = made.hints(&self.session.request.spec.transform);
                 tell(&mut self.session.notes, hints);
                 tell(&mut self.session.warnings, made.without_effect(false));
+                let unused = self.session.wishes.without_effect(&self.session.request.spec.transform);
+                tell(&mut self.session.warnings, unused);
                 made
             }
         };

@@ -136,6 +136,15 @@ impl InputWishes {
         transform.std = self.std.unwrap_or(transform.std);
         transform.shortest_edge = self.shortest_edge;
     }
+
+    /// A warning that names the option without effect on pictures that are prepared so, if there is one.
+    fn without_effect(&self, transform: &InputTransform) -> Option<Error> {
+        (self.shortest_edge != 0 && transform.fit != ResizeMode::CenterCrop).then(|| {
+            Error::new(ErrorKind::Settings, "shortest-edge has no effect")
+                .cause(format!("it is for center-crop, and pictures are prepared by {}", transform.fit.name()))
+                .remedy("Leave it unset")
+        })
+    }
 }
 
 impl Session {

@@ -6,6 +6,7 @@ use gsttrt_core::error::ErrorKind;
 use proptest::prelude::*;
 
 use super::*;
+use crate::test::cases;
 
 #[derive(Default)]
 struct Flags {
@@ -193,8 +194,8 @@ impl Element {
 
 /// How many scripts are tried: `LIFE_SCRIPTS`, or as many as take a moment.
 fn scripts() -> ProptestConfig {
-    let cases = std::env::var("LIFE_SCRIPTS").ok().and_then(|count| count.parse().ok()).unwrap_or(3000);
-    ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) }
+    let asked = std::env::var("LIFE_SCRIPTS").ok().and_then(|count| count.parse().ok());
+    ProptestConfig { failure_persistence: None, ..asked.map_or_else(|| cases(3000), ProptestConfig::with_cases) }
 }
 
 proptest! {

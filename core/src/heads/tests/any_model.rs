@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::memory::Pool;
+use crate::test::cases;
 use proptest::prelude::*;
 
 fn output() -> impl Strategy<Value = TensorDesc> {
@@ -19,7 +20,7 @@ fn choice() -> impl Strategy<Value = Option<&'static HeadFormat>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(10_000))]
+    #![proptest_config(cases(10_000))]
 
     /// For any outputs with any contents: an error or detections, and those are boxes.
     #[test]

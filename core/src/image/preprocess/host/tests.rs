@@ -172,7 +172,7 @@ fn crop(picture: &Picture, source: &Rect) -> Picture {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(crate::test::cases(600))]
 
     #[test]
     fn a_part_of_a_frame_is_the_frame_cropped(

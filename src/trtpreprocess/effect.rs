@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What is set of trtpreprocess, and has no effect on the tensors that it makes.
+
+use gsttrt_core::error::{Error, ErrorKind};
+use gsttrt_core::image::geometry::ResizeMode;
+use gsttrt_core::options::names_of_set;
+
+use super::overrides::Tiling;
+use super::settings::{PreprocessSettings, SETTINGS};
+
+/// What properties of that name need to have an effect.
+struct Need {
+    properties: &'static [&'static str],
+    what: &'static str,
+    is_met: fn(&Tiling, ResizeMode) -> bool,
+}
+
+const NEEDS: [Need; 5] = [
+    Need { properties: &["shortest-edge"], what: "resize=center-crop", is_met: |_, fit| fit == ResizeMode::CenterCrop },
+    Need {
+        properties: &["pad-value"],
+        what: "resize=letterbox or letterbox-top-left",
+        is_met: |_, fit| matches!(fit, ResizeMode::Letterbox | ResizeMode::LetterboxTopLeft),
+    },
+    Need {
+        properties: &["slice-overlap", "slice-frame"],
+        what: "slices or slice-size",
+        is_met: |tiling, _| matches!(tiling, Tiling::Slices(_)),
+    },
+    Need { properties: &["region-list"], what: "regions=list", is_met: |tiling, _| matches!(tiling, Tiling::List(_)) },
+    Need {
+        properties: &["object-classes", "min-object-size", "object-padding", "max-objects", "reclassify-interval"],
+        what: "regions=objects",
+        is_met: |tiling, _| matches!(tiling, Tiling::Objects(_)),
+    },
+];
+
+/// A warning that names the properties without effect, if there are any. `fit` is how frames are laid into tensors.
+pub fn without_effect(settings: &PreprocessSettings, tiling: &Tiling, fit: ResizeMode) -> Option<Error> {
+    let unmet = |name| NEEDS.iter().find(|need| need.properties.contains(&name) && !(need.is_met)(tiling, fit));
+    let (names, needs): (Vec<_>, Vec<_>) = names_of_set(&SETTINGS, settings.clone())
+        .filter_map(|name| Some((name, format!("{name} needs {}", unmet(name)?.what))))
+        .unzip();
+    let (has, them) = match names.len() {
+        0 => return None,
+        1 => ("has", "it"),
+        _ => ("have", "them"),
+    };
+    Some(
+        Error::new(ErrorKind::Settings, format!("{} {has} no effect", names.join(", ")))
+            .cause(needs.join(", "))
+            .remedy(format!("Set what is needed, or leave {them} unset")),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_need_is_of_properties_and_can_be_met() {
+        for name in NEEDS.iter().flat_map(|need| need.properties) {
+            assert!(SETTINGS.iter().any(|setting| setting.spec.name == *name), "{name}");
+        }
+        let tilings = ["slices=2x1", "regions=list", "regions=objects"].map(|text| {
+            let mut settings = PreprocessSettings { region_list: "0,0,1,1".into(), ..PreprocessSettings::default() };
+            let (name, value) = text.split_once('=').unwrap();
+            let setting = SETTINGS.iter().find(|setting| setting.spec.name == name).unwrap();
+            setting.parse(&mut settings, value).unwrap();
+            settings.read().unwrap().tiling
+        });
+        let fits = [ResizeMode::Letterbox, ResizeMode::LetterboxTopLeft, ResizeMode::Stretch, ResizeMode::CenterCrop];
+        for need in &NEEDS {
+            let met = tilings.iter().flat_map(|tiling| fits.map(|fit| (need.is_met)(tiling, fit)));
+            let met = met.filter(|is_met| *is_met).count();
+            assert!(met > 0 && met < tilings.len() * fits.len(), "{}", need.what);
+        }
+    }
+}
