@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gsttrt_core::backends::tensorrt::abi::AbiVersion;
-use gsttrt_core::backends::tensorrt::builder::{self, BuildOptions, Precision, Shape};
+use gsttrt_core::backends::tensorrt::builder::{self, BuildOptions, ExactLayers, Half, Precision, Shape};
 use gsttrt_core::backends::tensorrt::cache::{Cache, EngineFile, Lookup};
 use gsttrt_core::backends::tensorrt::header::Header;
 use gsttrt_core::backends::tensorrt::library::Library;
@@ -19,7 +19,7 @@ use gsttrt_core::tensor::Dims;
 use crate::common::onnx::{F16, F32, Graph, I8, ints};
 
 /// What is there to be tested.
-fn libraries() -> Vec<&'static Library> {
+pub fn libraries() -> Vec<&'static Library> {
     if let Some(chosen) = std::env::var_os("TRT_LIBRARY") {
         return vec![Library::open(Some(Path::new(&chosen)), None).unwrap()];
     }
@@ -36,7 +36,7 @@ fn libraries() -> Vec<&'static Library> {
 }
 
 /// For a GPU that need not be here, where the library can do so. Quickly.
-fn options(library: &Library) -> BuildOptions {
+pub fn options(library: &Library) -> BuildOptions {
     let capabilities = if library.abi().is_rtx() { vec![120] } else { Vec::new() };
     BuildOptions { capabilities, level: Some(1), ..Default::default() }
 }
@@ -89,6 +89,37 @@ fn models_become_engines_for_the_gpu_chosen() {
         } else {
             assert!(built.unwrap_err().message().contains("other libraries for this machine's GPU only"));
         }
+    }
+}
+
+/// Where the file decides, it is cast: each precision is another engine, and another key.
+#[test]
+fn files_are_cast_where_no_flag_does_it() {
+    for library in libraries().into_iter().filter(|library| library.abi().is_strongly_typed()) {
+        let onnx = file("tests/models/shapes.onnx");
+        let built = |precision, half, exact| {
+            let options = BuildOptions { precision, half, exact, ..options(library) };
+            let key = options.key(library, &onnx, "a GPU", &AtomicBool::new(false)).unwrap();
+            (build(library, &onnx, &options).unwrap().len(), key.precision)
+        };
+        let single = built(Precision::Fp32, Half::F16, ExactLayers::Head);
+        let half = built(Precision::Auto, Half::F16, ExactLayers::Head);
+        let products = built(Precision::Auto, Half::F16, ExactLayers::AllButWeighted);
+        let short = built(Precision::Fp16, Half::Bf16, ExactLayers::Head);
+        println!("{}: {single:?}, {half:?}, {products:?}, {short:?}", library.name());
+        // Kernels are in it too, so that its size says only that it is another one.
+        assert!(half.0 != single.0 && short.0 != single.0);
+        assert_eq!(single.1, "fp32");
+        assert_eq!(half.1, "auto, head, softmax, normalisations and reductions in fp32, the file cast to fp16");
+        assert_eq!(short.1, "fp16, head, softmax, normalisations and reductions in fp32, the file cast to bf16");
+        assert_ne!(products.1, half.1);
+        // What is in the file may contradict itself.
+        let broken = network(&["1", "3", "32", "32"]).weight("first", F32, &[1], vec![0; 4]);
+        let error = build(library, &graph(&broken), &options(library)).unwrap_err();
+        assert!(
+            error.message().starts_with("Cannot convert graph.onnx to fp16: the value “first” is made twice"),
+            "{error}"
+        );
     }
 }
 
@@ -243,12 +274,10 @@ fn precisions_are_those_of_the_file() {
         };
         let single = graph(&network(&["1", "3", "32", "32"]));
         with(&single, Precision::Fp32).unwrap();
-        refused(&single, Precision::Int8, "Q/DQ nodes");
+        refused(&single, Precision::Int8, "gst-trt quantize");
+        with(&single, Precision::Fp16).unwrap();
         let strongly = library.abi().is_strongly_typed();
-        if strongly {
-            refused(&single, Precision::Fp16, "python3 -m modelopt.onnx.autocast");
-        } else {
-            with(&single, Precision::Fp16).unwrap();
+        if !strongly {
             let missing = BuildOptions {
                 precision: Precision::Int8,
                 calibration: Some("nowhere/table".into()),

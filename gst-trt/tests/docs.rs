@@ -8,13 +8,14 @@ use std::path::Path;
 use common::{command, path, picture, sample, scratch, shapes, text};
 
 /// The pages that show how to call it.
-const PAGES: [&str; 8] = [
+const PAGES: [&str; 9] = [
     "README.md",
     "docs/install.md",
     "docs/models.md",
     "docs/program.md",
     "docs/ultralytics.md",
     "docs/tasks/own-model.md",
+    "docs/tasks/precision.md",
     "docs/tasks/results.md",
     "docs/tasks/sources.md",
 ];

@@ -15,16 +15,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use gsttrt_core::backends::options::Options;
+use gsttrt_core::backends::tensorrt::builder::{ExactLayers, Half};
 use gsttrt_core::backends::tensorrt::header::Header;
+use gsttrt_core::backends::tensorrt::onnx::Onnx;
 use gsttrt_core::backends::{BackendPreference, LoadContext, LoadRequest};
 use gsttrt_core::device::Device;
 use gsttrt_core::dlpack::{self, DlDataType, DlDevice, DlTensor, Managed};
 use gsttrt_core::error::Result;
 use gsttrt_core::memory::Pool;
-use gsttrt_core::model::ModelInfo;
+use gsttrt_core::model::{FileContents, ModelInfo};
 use gsttrt_core::session::{Detector, parse_options};
 use gsttrt_core::tensor::{Tensor, Tensors};
 
@@ -169,6 +172,14 @@ fn models_named_in_the_environment() {
     for file in std::env::var("FUZZ_FILES").iter().flat_map(|files| files.split(':')) {
         let outcome = run_once(Path::new(file));
         println!("{file}: {}", outcome.map_or_else(|error| error.message(), |_| "runs".into()));
+        for half in [Half::F16, Half::Bf16] {
+            let go_on = AtomicBool::new(false);
+            let cast = Onnx::read(Path::new(file)).and_then(|onnx| onnx.cast(half, ExactLayers::Head, &go_on));
+            if let (Ok(Some(cast)), Ok(_)) = (cast, ModelInfo::read(Path::new(file))) {
+                let cast = FileContents::of(Path::new(file), cast);
+                ModelInfo::of_onnx(&cast).expect("what can be read can be read again");
+            }
+        }
     }
 }
 

@@ -3,12 +3,17 @@
 //! of weights stay in the bytes of the file.
 //!
 //! [`limits`] refuses files that would end the process, [`weights`] reads what lies in files next to the model, [`cut`] cuts
-//! a graph where a backend cannot go on.
+//! a graph where a backend cannot go on, [`cast`] makes a model compute in 16 bits, but for what [`exact`] names.
 //!
 //! Names and field numbers are those of onnx.proto3 (<https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3>).
 
+pub mod cast;
 pub mod cut;
+pub mod exact;
 pub mod limits;
+mod numbers;
+mod operators;
+mod raw;
 pub mod weights;
 
 use std::collections::BTreeSet;
@@ -59,6 +64,7 @@ pub fn unreadable(file: &Path, model: &Path, error: io::Error) -> Error {
 }
 
 /// `TensorProto.DataType`.
+pub const FLOAT: i32 = 1;
 pub const FLOAT16: i32 = 10;
 pub const BFLOAT16: i32 = 16;
 

@@ -3,7 +3,7 @@
 //!
 //! What differs between the families is here, so that callers ask for what they want and get an error for what is not
 //! available. In TensorRT 8 and 10 a network is weakly typed: flags say to which types the builder may lower it. From
-//! 11 on, and in RTX, networks have the types that the file gives, and no flag changes that. Progress and cancelling
+//! 11 on, and in RTX, networks have the types that the file gives, so the file is cast. Progress and cancelling
 //! come with TensorRT 10; 8 can be cancelled only between its phases.
 
 use std::ffi::CString;
@@ -20,18 +20,20 @@ use super::abi::{
     AbiVersion, Builder, BuilderFlag, Config, Hardware, Network, OptProfileSelector, Parser, TimingCache,
 };
 use super::cache::{self, Key};
-use super::exact::Layers;
+use super::exact::keep_exact;
 use super::interfaces::{BuildProgress, Calibrator, ErrorListener, Monitor};
 use super::library::Library;
 use super::onnx::{Onnx, WeightType};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files;
+pub use crate::onnx::cast::Half;
+pub use crate::onnx::exact::ExactLayers;
 use crate::tensor::Dims;
 
 /// The types in which an engine computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
-    /// f16 where the GPU is fast at it, else f32; the file's own types where the file decides, and where it is quantized.
+    /// f16 where the GPU is fast at it, else f32; the file's own types where it has others than f32.
     #[default]
     Auto,
     /// f32 without TF32, whose products have 10 bits.
@@ -109,22 +111,13 @@ impl fmt::Display for Shape {
     }
 }
 
-/// Which layers are in f32 where others may be in f16.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ExactLayers {
-    /// Those behind the last convolutions and products of matrices.
-    #[default]
-    Head,
-    /// And those that lose most in f16: softmax and the scores before it, normalisations, reductions, unary functions, and what is
-    /// next to them.
-    Sensitive,
-}
-
 /// How to build; the default is what TensorRT does by itself, at the precision that suits the GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BuildOptions {
     pub precision: Precision,
     pub exact: ExactLayers,
+    /// The type in which others are, where a precision has 16 bits. TensorRT 8 has no bf16.
+    pub half: Half,
     /// The file of a calibrator, for int8 without quantization in the model.
     pub calibration: Option<PathBuf>,
     /// Maximum GPU memory for temporary results, in MiB; `None` for all there is.
@@ -150,11 +143,17 @@ impl BuildOptions {
     /// `NotFound`, when the calibration cannot be read; `Model`, when weights cannot; `Run`, when it was cancelled.
     pub fn key(&self, library: &Library, onnx: &Onnx, gpu: &str, cancelled: &AtomicBool) -> Result<Key> {
         let mut precision = self.precision.to_string();
-        if !library.abi().is_strongly_typed() && self.precision != Precision::Fp32 {
-            precision += match self.exact {
+        let cast = self.casts(library.abi(), onnx);
+        if cast || !library.abi().is_strongly_typed() && self.precision != Precision::Fp32 {
+            let exact = if cast { self.exact.at_least_sensitive() } else { self.exact };
+            precision += match exact {
                 ExactLayers::Head => ", head in fp32",
                 ExactLayers::Sensitive => ", head, softmax, normalisations and reductions in fp32",
+                ExactLayers::AllButWeighted => ", all but convolutions and products with weights in fp32",
             };
+        }
+        if cast {
+            precision += &format!(", the file cast to {}", self.half.name());
         }
         if let Some(path) = &self.calibration {
             precision += &format!(", calibrated by {}", &cache::hex(Sha256::new_with_prefix(calibration(path)?))[..16]);
@@ -175,6 +174,13 @@ impl BuildOptions {
         })
     }
 
+    /// Whether the file itself is given 16-bit types: where no flag does that, and for bf16.
+    fn casts(&self, abi: AbiVersion, onnx: &Onnx) -> bool {
+        let has_half = matches!(self.precision, Precision::Auto | Precision::Fp16);
+        let is_typed = abi.is_strongly_typed() || self.half == Half::Bf16 && abi != AbiVersion::V8;
+        has_half && is_typed && onnx.numbers() == WeightType::F32
+    }
+
     /// Refuses options that are not available, before anything slow is done.
     fn check(&self, library: &Library, onnx: &Onnx) -> Result<()> {
         let (precision, numbers) = (self.precision, onnx.numbers());
@@ -183,19 +189,15 @@ impl BuildOptions {
         if self.level.is_some_and(|level| level > 5) {
             return Err(Error::new(ErrorKind::Settings, "The optimization level is 0 to 5"));
         }
-        if abi.is_strongly_typed() && !precision.is_of(numbers) {
+        let is_cast = precision == Precision::Fp16 && numbers == WeightType::F32;
+        if abi.is_strongly_typed() && !precision.is_of(numbers) && !is_cast {
             let has = match numbers {
                 WeightType::F32 => "f32",
                 WeightType::Half => "f16 or bf16",
                 WeightType::Quantized => "quantized",
             };
             let convert = match precision {
-                Precision::Fp16 => {
-                    "Convert the model with NVIDIA's ModelOpt AutoCast (python3 -m modelopt.onnx.autocast --onnx_path …)"
-                }
-                Precision::Int8 => {
-                    "Give the model Q/DQ nodes with NVIDIA's ModelOpt (python3 -m modelopt.onnx.quantization --onnx_path …)"
-                }
+                Precision::Int8 => "Give the model Q/DQ nodes: gst-trt quantize MODEL PICTURE…",
                 _ => "Export the model in f32",
             };
             return Err(Error::new(
@@ -214,8 +216,8 @@ impl BuildOptions {
             return Err(Error::new(ErrorKind::Settings, format!("Cannot build {name} with precision=int8"))
                 .cause("the model is not quantized, and there is no calibration")
                 .remedy(
-                    "Set int8-calibration-cache to the file that a calibrator wrote for this model, or give the model Q/DQ \
-                     nodes with NVIDIA's ModelOpt (python3 -m modelopt.onnx.quantization --onnx_path …)",
+                    "Give the model Q/DQ nodes: gst-trt quantize MODEL PICTURE…; or set int8-calibration-cache to the file that \
+                     a calibrator wrote for this model",
                 ));
         }
         Ok(())
@@ -296,13 +298,16 @@ pub fn build(
         turn(cancelled, || progress(BuildProgress { phase: "waiting for another engine to be built", fraction: 0.0 }))
             .ok_or_else(|| stopped(onnx))?;
     step("reading the model", 0.0)?;
+    let is_cast = options.casts(library.abi(), onnx);
+    let cast = if is_cast { onnx.cast(options.half, options.exact, cancelled)? } else { None };
     // In this order, since each is dropped before those that it was made by, and the network's weights are the parser's.
     let mut builder = library.builder()?;
     // SAFETY: the builder is dropped after the network.
-    let mut network = unsafe { builder.network(false) }.ok_or_else(|| impossible("make a network"))?;
+    let mut network = unsafe { builder.network(is_cast) }.ok_or_else(|| impossible("make a network"))?;
     // SAFETY: the network is dropped after the parser.
     let mut parser = unsafe { library.parser(&network) }?;
-    parse(&mut parser, onnx, &heard)?;
+    parse(&mut parser, onnx, cast.as_deref().unwrap_or(onnx.bytes()), &heard)?;
+    drop(cast); // the parser has all of it
     // Empty files are valid protobuf, and the parser accepts them.
     if network.output_count() == 0 {
         return Err(Error::new(ErrorKind::Model, format!("TensorRT cannot read the model {}", onnx.path().display()))
@@ -365,9 +370,9 @@ fn stopped(onnx: &Onnx) -> Error {
 }
 
 /// Reads the model into the network.
-fn parse(parser: &mut Parser, onnx: &Onnx, heard: &ErrorListener) -> Result<()> {
+fn parse(parser: &mut Parser, onnx: &Onnx, bytes: &[u8], heard: &ErrorListener) -> Result<()> {
     let path = CString::new(onnx.path().as_os_str().as_bytes()).unwrap_or_default();
-    if parser.parse(onnx.bytes(), &path) {
+    if parser.parse(bytes, &path) {
         return Ok(());
     }
     let name = onnx.path().display();
@@ -513,8 +518,8 @@ fn set_precision(
     if options.precision == Precision::Fp32 {
         let _ = config.set(BuilderFlag::Tf32, false); // every ABI version has it
     }
-    if abi.is_strongly_typed() {
-        return Ok(None);
+    if abi.is_strongly_typed() || options.casts(abi, onnx) {
+        return Ok(None); // there are no such flags
     }
     let quantized = onnx.numbers() == WeightType::Quantized;
     let half = match options.precision {
@@ -527,11 +532,7 @@ fn set_precision(
     let _ = config.set(BuilderFlag::Int8, quantized || options.precision == Precision::Int8);
     if half {
         let _ = config.set(BuilderFlag::PreferPrecisionConstraints, true);
-        let mut layers = Layers::of(network);
-        layers.keep_head_exact(network);
-        if options.exact == ExactLayers::Sensitive {
-            layers.keep_sensitive_exact();
-        }
+        keep_exact(network, options.exact);
     }
     let table = options.calibration.as_deref().filter(|_| options.precision == Precision::Int8 && !quantized);
     table

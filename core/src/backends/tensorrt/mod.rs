@@ -22,14 +22,14 @@ pub mod version;
 use std::ptr;
 use std::sync::Arc;
 
-use self::builder::{BuildOptions, Precision, Shape};
+use self::builder::{BuildOptions, Half, Precision, Shape};
 use self::cache::{Cache, EngineFile, Lookup, VerdictFile};
 use self::engine::{Engine, RuntimeOptions, TensorBinding};
 use self::executor::TrtExecutor;
 use self::header::Header;
 use self::library::Library;
 use self::onnx::{Onnx, WeightType};
-use self::repair::{OneByOne, Step};
+use self::repair::{Case, OneByOne, Step};
 use self::shared::InUse;
 use super::context_pool::ContextPool;
 use super::exit::ExitGuard;
@@ -221,11 +221,12 @@ impl TrtModel {
         cuda: &Context,
         loading: &LoadContext,
     ) -> Result<Box<dyn ModelInstance>> {
-        let is_weak = !self.library.abi().is_strongly_typed();
         let numbers = Onnx::from(request.file.contents()?).numbers();
-        let steps = Step::of(&self.options.build, is_weak, numbers, request.batch);
+        let has_bf16 = cuda.compute_capability()? >= (8, 0);
+        let case = Case { abi: self.library.abi(), has_bf16, numbers, batch: request.batch };
+        let steps = Step::of(&self.options.build, case);
         let make = |step: Step| {
-            let build = step.options(&self.options.build, is_weak, numbers);
+            let build = step.options(&self.options.build, numbers);
             let one_by_one = step == Step::OneByOne && self.info.fixed_batch().is_none();
             let request = if one_by_one { request.with_batch(1) } else { request.clone() };
             let entry = self.engine_of_onnx(&request, &build, cuda, loading)?;
@@ -295,9 +296,9 @@ impl TrtModel {
         let numbers = Onnx::from(request.file.contents()?).numbers();
         Ok(match (build.precision, numbers) {
             (Precision::Int8, _) | (_, WeightType::Quantized) => &Tolerance::EIGHT,
-            (Precision::Fp16, _) | (_, WeightType::Half) => &Tolerance::HALF,
-            (Precision::Auto, _) if !self.library.abi().is_strongly_typed() => &Tolerance::HALF,
-            _ => &Tolerance::SINGLE,
+            (Precision::Fp32, WeightType::F32) => &Tolerance::SINGLE,
+            (_, WeightType::F32) if build.half == Half::Bf16 => &Tolerance::BFLOAT,
+            _ => &Tolerance::HALF,
         })
     }
 

@@ -8,9 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sha2::{Digest, Sha256};
 
+use super::interfaces::{Level, log};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files;
 use crate::model::FileContents;
+use crate::onnx::cast::{Casting, Half, cast};
+use crate::onnx::exact::ExactLayers;
 use crate::onnx::{BFLOAT16, ExternalFile, FLOAT16, NodeProto, TensorProto, external_files};
 
 /// A file that was read once, so that what is hashed is what is built.
@@ -86,6 +89,31 @@ impl Onnx {
             }
         }
         Ok(super::cache::hex(hash))
+    }
+
+    /// The file with steps in 16 bits, where it has any that can be so. What is no ONNX file is left to TensorRT's parser.
+    ///
+    /// # Errors
+    /// `Model`, when the file contradicts itself, or weights cannot be read; `Run`, when it was cancelled.
+    pub fn cast(&self, half: Half, exact: ExactLayers, cancelled: &AtomicBool) -> Result<Option<Vec<u8>>> {
+        if self.0.graph().is_err() {
+            return Ok(None);
+        }
+        let (path, how) = (self.path(), half.name());
+        let casting = Casting { half, exact, path, cancelled };
+        let what = |error: Error| error.about(&format!("Cannot convert {} to {how}", path.display()));
+        let Some(casted) = cast(self.0.bytes().clone(), self.0.onnx()?, &casting).map_err(what)? else {
+            return Ok(None);
+        };
+        let kept = match &casted.kept[..] {
+            [] => String::new(),
+            [first, rest @ ..] => {
+                format!("; {first} and {} other constants are not, they would lose too much", rest.len())
+            }
+        };
+        let done = format!("{} of {} nodes of {} are in {how}{kept}", casted.nodes, casted.of, path.display());
+        log(Level::Info, &done);
+        Ok(Some(casted.onnx))
     }
 
     /// Name and operator of a node; the name may be empty.

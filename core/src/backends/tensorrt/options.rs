@@ -56,13 +56,13 @@ static PRECISION: BackendOption = BackendOption {
             choices: &[
                 Choice {
                     word: Precision::Auto.name(),
-                    blurb: "FP16 where TensorRT may choose and the GPU is fast at it, else the types in the file",
+                    blurb: "FP16 where the file is in FP32 and the GPU is fast at it, else the types in the file",
                 },
                 Choice { word: Precision::Fp32.name(), blurb: "32-bit float" },
                 Choice { word: Precision::Fp16.name(), blurb: "16-bit float where it is faster" },
                 Choice {
                     word: Precision::Int8.name(),
-                    blurb: "8-bit integers where they are faster, by a calibration cache",
+                    blurb: "8-bit integers where they are faster, by the model's Q/DQ nodes or a calibration cache",
                 },
             ],
         },

@@ -4,7 +4,8 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use super::builder::{BuildOptions, ExactLayers, Precision};
+use super::abi::AbiVersion;
+use super::builder::{BuildOptions, ExactLayers, Half, Precision};
 use super::onnx::WeightType;
 use crate::backends::verify::Verdict;
 use crate::backends::{LoadContext, LoadEvent, ModelInstance};
@@ -19,32 +20,56 @@ pub enum Step {
     Wanted,
     /// With the layers in f32 that lose most in f16.
     SensitiveInSingle,
+    /// With all in f32 but convolutions and products with weights.
+    OnlyWeightedInHalf,
+    /// With the range of f32 and fewer bits than f16.
+    Bfloat,
     AllInSingle,
     /// The same, one picture at a time.
     OneByOne,
 }
 
+/// What steps depend on.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    pub abi: AbiVersion,
+    /// The GPU multiplies such numbers.
+    pub has_bf16: bool,
+    /// Of the model file.
+    pub numbers: WeightType,
+    pub batch: usize,
+}
+
 impl Step {
     /// The steps for a model. Where the user chose a precision with fewer bits, there is one, and what differs is said only. The
     /// numbers of a file that has others than f32 itself cannot be made more exact.
-    pub fn of(options: &BuildOptions, is_weakly_typed: bool, numbers: WeightType, batch: usize) -> Vec<Step> {
+    pub fn of(options: &BuildOptions, case: Case) -> Vec<Step> {
         let mut steps = vec![Step::Wanted];
-        if options.precision == Precision::Auto && is_weakly_typed && numbers == WeightType::F32 {
-            steps.extend([Step::SensitiveInSingle, Step::AllInSingle]);
+        if options.precision == Precision::Auto && case.numbers == WeightType::F32 {
+            // A file that is cast has its sensitive layers in f32 from the first.
+            let more = if case.abi.is_strongly_typed() { Step::OnlyWeightedInHalf } else { Step::SensitiveInSingle };
+            steps.push(more);
+            steps.extend((case.has_bf16 && case.abi != AbiVersion::V8).then_some(Step::Bfloat));
+            steps.push(Step::AllInSingle);
         }
-        if batch > 1 && matches!(options.precision, Precision::Auto | Precision::Fp32) {
+        if case.batch > 1 && matches!(options.precision, Precision::Auto | Precision::Fp32) {
             steps.push(Step::OneByOne);
         }
         steps
     }
 
-    pub fn options(self, options: &BuildOptions, is_weakly_typed: bool, numbers: WeightType) -> BuildOptions {
+    pub fn options(self, options: &BuildOptions, numbers: WeightType) -> BuildOptions {
         let precision = match self {
-            Step::AllInSingle | Step::OneByOne if is_weakly_typed && numbers == WeightType::F32 => Precision::Fp32,
+            Step::AllInSingle | Step::OneByOne if numbers == WeightType::F32 => Precision::Fp32,
             _ => options.precision,
         };
-        let exact = if self == Step::SensitiveInSingle { ExactLayers::Sensitive } else { options.exact };
-        BuildOptions { precision, exact, ..options.clone() }
+        let exact = match self {
+            Step::SensitiveInSingle => ExactLayers::Sensitive,
+            Step::OnlyWeightedInHalf => ExactLayers::AllButWeighted,
+            _ => options.exact,
+        };
+        let half = if self == Step::Bfloat { Half::Bf16 } else { options.half };
+        BuildOptions { precision, exact, half, ..options.clone() }
     }
 
     /// What it does, in a clause; nothing for the first one.
@@ -52,6 +77,8 @@ impl Step {
         match self {
             Step::Wanted => None,
             Step::SensitiveInSingle => Some("softmax, normalisations and reductions are in fp32"),
+            Step::OnlyWeightedInHalf => Some("all but convolutions and products with weights is in fp32"),
+            Step::Bfloat => Some("it is in bf16"),
             Step::AllInSingle => Some("all is in fp32"),
             Step::OneByOne => Some("pictures are run one by one"),
         }
@@ -169,10 +196,19 @@ mod tests {
         (taken, said.into_inner().unwrap())
     }
 
+    const CASE: Case = Case { abi: AbiVersion::V8, has_bf16: false, numbers: WeightType::F32, batch: 4 };
+
     #[test]
     fn the_first_step_that_is_right_is_taken_and_each_is_said() {
-        use Step::{AllInSingle, OneByOne, SensitiveInSingle, Wanted};
-        let steps = Step::of(&BuildOptions::default(), true, WeightType::F32, 4);
+        use Step::{AllInSingle, Bfloat, OneByOne, OnlyWeightedInHalf, SensitiveInSingle, Wanted};
+        let of = |abi, has_bf16| Step::of(&BuildOptions::default(), Case { abi, has_bf16, ..CASE });
+        assert_eq!(of(AbiVersion::V10, true), [Wanted, SensitiveInSingle, Bfloat, AllInSingle, OneByOne]);
+        for abi in [AbiVersion::V11, AbiVersion::RtxOld, AbiVersion::RtxNew] {
+            assert_eq!(of(abi, true), [Wanted, OnlyWeightedInHalf, Bfloat, AllInSingle, OneByOne]);
+            assert_eq!(of(abi, false), [Wanted, OnlyWeightedInHalf, AllInSingle, OneByOne]);
+        }
+        assert_eq!(of(AbiVersion::V8, false), of(AbiVersion::V8, true), "it has no bf16");
+        let steps = of(AbiVersion::V8, true);
         assert_eq!(steps, [Wanted, SensitiveInSingle, AllInSingle, OneByOne]);
         for (wrong, expected) in steps.iter().enumerate() {
             let (taken, said) = settled(&steps, false, wrong);
@@ -196,7 +232,7 @@ mod tests {
     fn a_precision_that_was_chosen_is_kept_with_a_warning() {
         for precision in [Precision::Fp16, Precision::Int8] {
             let options = BuildOptions { precision, ..BuildOptions::default() };
-            let steps = Step::of(&options, true, WeightType::F32, 4);
+            let steps = Step::of(&options, CASE);
             assert_eq!(steps, [Step::Wanted]);
             let (taken, said) = settled(&steps, true, 1);
             assert_eq!(taken.unwrap(), Step::Wanted);
@@ -207,20 +243,22 @@ mod tests {
     #[test]
     fn steps_are_other_engines() {
         let options = BuildOptions::default();
-        let of = |step: Step, is_weak| {
-            let built = step.options(&options, is_weak, WeightType::F32);
-            (built.precision, built.exact)
+        let of = |step: Step| {
+            let built = step.options(&options, WeightType::F32);
+            (built.precision, built.exact, built.half)
         };
-        assert_eq!(of(Step::Wanted, true), (Precision::Auto, ExactLayers::Head));
-        assert_eq!(of(Step::SensitiveInSingle, true), (Precision::Auto, ExactLayers::Sensitive));
-        assert_eq!(of(Step::AllInSingle, true).0, Precision::Fp32);
-        assert_eq!(of(Step::OneByOne, false).0, Precision::Auto, "types are those of the file");
-        assert_eq!(Step::of(&options, false, WeightType::F32, 1), [Step::Wanted]);
+        assert_eq!(of(Step::Wanted), (Precision::Auto, ExactLayers::Head, Half::F16));
+        assert_eq!(of(Step::SensitiveInSingle), (Precision::Auto, ExactLayers::Sensitive, Half::F16));
+        assert_eq!(of(Step::OnlyWeightedInHalf), (Precision::Auto, ExactLayers::AllButWeighted, Half::F16));
+        assert_eq!(of(Step::Bfloat), (Precision::Auto, ExactLayers::Head, Half::Bf16));
+        assert_eq!((of(Step::AllInSingle).0, of(Step::OneByOne).0), (Precision::Fp32, Precision::Fp32));
         for numbers in [WeightType::Quantized, WeightType::Half] {
-            assert_eq!(Step::of(&options, true, numbers, 8), [Step::Wanted, Step::OneByOne], "the file says how exact");
-            assert_eq!(Step::OneByOne.options(&options, true, numbers), options);
+            let steps = Step::of(&options, Case { numbers, ..CASE });
+            assert_eq!(steps, [Step::Wanted, Step::OneByOne], "the file says how exact");
+            assert_eq!(Step::OneByOne.options(&options, numbers), options);
         }
         let single = BuildOptions { precision: Precision::Fp32, ..BuildOptions::default() };
-        assert_eq!(Step::of(&single, true, WeightType::F32, 8), [Step::Wanted, Step::OneByOne]);
+        assert_eq!(Step::of(&single, CASE), [Step::Wanted, Step::OneByOne]);
+        assert_eq!(Step::of(&single, Case { batch: 1, ..CASE }), [Step::Wanted]);
     }
 }

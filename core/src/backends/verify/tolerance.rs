@@ -28,6 +28,8 @@ impl Tolerance {
     /// Of 16-bit floats.
     pub const HALF: Self =
         Tolerance { precision: "fp16", outputs: 0.05, runs: 0.02, results: 0.95, overlap: 0.8, score: 0.15 };
+    /// Of those with 8 bits: as far from the model as the others may be.
+    pub const BFLOAT: Self = Tolerance { precision: "bf16", ..Self::HALF };
     /// Of 8-bit integers.
     pub const EIGHT: Self =
         Tolerance { precision: "int8", outputs: 0.3, runs: 0.05, results: 0.75, overlap: 0.6, score: 0.4 };

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 
 use super::values::{LINEAR, LINEAR_BIT, WORKSPACE};
 use super::*;
+use crate::onnx::exact::Work;
 use crate::tensor::{DType, Dims};
 
 /// # Safety
@@ -366,15 +367,9 @@ impl Network {
 }
 
 impl<'a> Layer<'a> {
-    pub fn kind(&self) -> LayerKind {
+    pub fn work(&self) -> Work {
         // SAFETY: takes nothing.
-        LayerKind::from_number(unsafe { self.get_type() }, self.abi())
-    }
-
-    /// Whether it loses most in 16 bits, as a softmax or a normalisation does.
-    pub fn is_sensitive(&self) -> bool {
-        // SAFETY: takes nothing.
-        values::is_sensitive(unsafe { self.get_type() }, self.abi())
+        values::work_of_layer(unsafe { self.get_type() }, self.abi())
     }
 
     pub fn inputs(&self) -> impl Iterator<Item = NetworkTensor<'a>> {

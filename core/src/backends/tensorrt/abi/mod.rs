@@ -20,7 +20,7 @@ use std::ffi::{c_char, c_void};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-pub use values::{BuilderFlag, DataType, Hardware, IoMode, LayerKind, OptProfileSelector};
+pub use values::{BuilderFlag, DataType, Hardware, IoMode, OptProfileSelector};
 use values::{Dims32, RawDims};
 
 /// Releases of TensorRT that share their numbers.

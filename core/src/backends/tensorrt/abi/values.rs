@@ -2,6 +2,7 @@
 //! Numbers and structures that C++ functions take and return, and what they are to us.
 
 use super::{AbiVersion, X, number, same};
+use crate::onnx::exact::Work;
 use crate::tensor::{DType, Dims};
 
 /// Dims of 8.
@@ -137,40 +138,23 @@ impl BuilderFlag {
     }
 }
 
-/// What a layer does, as far as precision cares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LayerKind {
-    /// Convolutions and products of matrices: the bulk of the work.
-    Heavy,
-    /// Element by element, or along one axis.
-    Light,
-    /// Shapes, constants, plugins, control flow, and all that is not known.
-    Other,
-}
-
-/// Whether layers of that type lose most in 16 bits: softmax, unary functions such as exponentials and roots, reductions and
-/// normalisations. By `LayerType` as above.
-pub(super) fn is_sensitive(number: i32, abi: AbiVersion) -> bool {
+/// What layers of a weakly typed family do, by `LayerType` of NvInfer.h 8.6 and 10.0 to 10.16.
+pub(super) fn work_of_layer(number: i32, abi: AbiVersion) -> Work {
     const SOFTMAX: i32 = 6;
     const UNARY: i32 = 11;
     const REDUCE: i32 = 14;
-    let normalization = if abi == AbiVersion::V8 { 46 } else { 45 };
-    [SOFTMAX, UNARY, REDUCE, normalization].contains(&number)
-}
-
-impl LayerKind {
-    /// Those of weakly typed families, by `LayerType` of NvInfer.h 8.6 and 10.0 to 10.16.
-    pub(super) fn from_number(number: i32, abi: AbiVersion) -> Self {
-        let slice = if abi == AbiVersion::V8 { 23 } else { 22 };
-        match number {
-            // Convolution, deconvolution, matrix multiplication; 1 is fully connected in 8, and a cast in 10.
-            0 | 7 | 17 => LayerKind::Heavy,
-            1 if abi == AbiVersion::V8 => LayerKind::Heavy,
-            // Activation, scale, softmax, concatenation, elementwise, unary, shuffle, reduction.
-            2 | 5 | 6 | 8 | 9 | 11 | 13 | 14 => LayerKind::Light,
-            number if number == slice => LayerKind::Light,
-            _ => LayerKind::Other,
-        }
+    let (slice, normalization) = if abi == AbiVersion::V8 { (23, 46) } else { (22, 45) };
+    match number {
+        // Convolution, deconvolution, matrix multiplication; 1 is fully connected in 8, and a cast in 10. Which of them have weights
+        // is not looked at.
+        0 | 7 | 17 => Work::Product,
+        1 if abi == AbiVersion::V8 => Work::Product,
+        SOFTMAX | UNARY | REDUCE => Work::Sensitive,
+        // Activation, scale, concatenation, elementwise, shuffle.
+        2 | 5 | 8 | 9 | 13 => Work::Light,
+        number if number == slice => Work::Light,
+        number if number == normalization => Work::Sensitive,
+        _ => Work::Other,
     }
 }
 
