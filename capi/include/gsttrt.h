@@ -38,7 +38,8 @@ typedef enum {
   GST_TRT_RUN = 6,         /* running the model failed */
   GST_TRT_WRONG_TYPE = 7,  /* an argument is NULL, or of another size or type than required */
   GST_TRT_NEGOTIATION = 8, /* a frame cannot be converted to the model's input */
-  GST_TRT_PANIC = 9        /* a bug in this library */
+  GST_TRT_PANIC = 9,       /* a bug in this library */
+  GST_TRT_DEVICE_LOST = 10 /* this process can use the GPU no more: start the program again */
 } GstTrtStatus;
 
 typedef enum {

@@ -30,6 +30,9 @@ pub enum ErrorKind {
     WrongType = 7,
     /// Formats that cannot go together: `core/negotiation`.
     Negotiation = 8,
+    /// This process can use the GPU no more, and no call that needs it will succeed: start the program again. Other failures
+    /// are of one call. `resource/failed`.
+    DeviceLost = 10,
 }
 
 /// What failed, the cause, and the remedy.
@@ -133,11 +136,17 @@ impl Error {
         Error { what: bounded(what.to_string()), cause: bounded(cause), ..self }
     }
 
+    /// What failed, alone.
+    pub(crate) fn what(&self) -> &str {
+        &self.what
+    }
+
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
     /// The cause alone, where a message puts it into words of its own.
+    #[doc(hidden)]
     pub fn cause_text(&self) -> &str {
         &self.cause
     }

@@ -58,6 +58,8 @@ pub enum Status {
     Failed,
     /// By that signal, before all was done.
     Interrupted(i32),
+    /// This process can use a GPU no more, another one may.
+    GpuLost,
 }
 
 impl Status {
@@ -67,6 +69,7 @@ impl Status {
             Status::Done => 0,
             Status::Failed => 1,
             Status::Interrupted(signal) => 128 + signal as u8, // as shells report it
+            Status::GpuLost => 75,                             // EX_TEMPFAIL of sysexits.h: try again
         }
     }
 }

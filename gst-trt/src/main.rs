@@ -36,6 +36,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use gsttrt::gst::cuda::registry;
 
 use failure::{Failure, Status};
 use threads::Threads;
@@ -49,8 +50,9 @@ struct Program {
 }
 
 const STATUS: &str = "\
-Exit status: 0 done; 1 failed, and the last line on stderr says why; 2 the command line is wrong; 130 and 143 ended by
-Ctrl+C and SIGTERM before the end of a file, what was found until then is written; 141 the reader of --json - has left.";
+Exit status: 0 done; 1 failed, and the last line on stderr says why; 2 the command line is wrong; 75 the GPU is lost to this
+process, start it again; 130 and 143 ended by Ctrl+C and SIGTERM before the end of a file, what was found until then is
+written; 141 the reader of --json - has left.";
 
 #[derive(Subcommand)]
 enum Command {
@@ -95,10 +97,13 @@ fn main() -> ExitCode {
         terminal::print_error(&format!("Error: {failure}"));
         Status::Failed
     });
-    if left.is_empty() {
+    let is_lost = status == Status::GpuLost || status == Status::Failed && registry::lost().is_some();
+    let status = if is_lost { Status::GpuLost } else { status };
+    if left.is_empty() && !is_lost {
         return ExitCode::from(status.code());
     }
     let _ = std::io::stdout().flush(); // nobody reads it
-    // SAFETY: it takes a number, and does not return. Destructors must not run beneath the threads that are left.
+    // SAFETY: it takes a number, and does not return. Destructors must not run beneath the threads that are left, nor those of
+    // libraries that would free what they have on a GPU that is lost.
     unsafe { libc::_exit(status.code().into()) }
 }

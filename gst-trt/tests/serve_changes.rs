@@ -4,12 +4,12 @@
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
+use common::fakes::Fakes;
 use common::onnx::endless as endless_model;
 use common::service::{Service, ask, free_address};
 use common::wait::{LIMIT, wait_until};
-use common::{path, sample, scratch, shapes};
+use common::{sample, scratch, shapes};
 use serde_json::{Value, json};
 
 const TOKEN: &str = "0123456789abcdef-test";
@@ -225,33 +225,11 @@ fn files_that_follow_each_other_while_the_first_one_is_loaded() {
     assert!(!journal.contains("in use with"), "{journal}");
 }
 
-/// The driver and TensorRT of tests/fakes, in that folder.
-fn fakes(folder: &Path) {
-    for (source, library, needed) in
-        [("cuda.c", "libcuda.so", &[][..]), ("tensorrt.c", "libnvinfer.so.10", &["-L.", "-lcuda"])]
-    {
-        let mut cc = Command::new("cc");
-        cc.args(["-shared", "-fPIC", "-pthread", "-std=gnu11", "-o", library, &format!("-Wl,-soname,{library}")]);
-        cc.arg(std::fs::canonicalize(path(&format!("tests/fakes/{source}"))).unwrap()).args(needed);
-        assert!(cc.current_dir(folder).status().unwrap().success(), "{source}");
-    }
-}
-
-/// An engine of the fakes: one that is read at once, or never to its end.
-fn engine(folder: &Path, name: &str, ends: bool) -> PathBuf {
-    let mut plan = [0; 64];
-    plan[..4].copy_from_slice(b"ftrt");
-    (plan[16], plan[24], plan[25], plan[63]) = (64, 10, 16, if ends { 1 } else { 2 });
-    let file = folder.join(name);
-    std::fs::write(&file, plan).unwrap();
-    file
-}
-
 #[test]
 fn a_file_that_fails_while_the_first_engine_is_read_is_tried_once() {
     let folder = scratch("serve-first-engine");
-    fakes(&folder);
-    let (never, good) = (engine(&folder, "never.engine", false), engine(&folder, "good.engine", true));
+    let fakes = Fakes::new(&folder);
+    let (never, good) = (fakes.engine("never.engine", false), fakes.engine("good.engine", true));
     let broken = folder.join("broken.engine");
     std::fs::write(&broken, "not an engine").unwrap();
     let address = free_address();
@@ -259,7 +237,7 @@ fn a_file_that_fails_while_the_first_engine_is_read_is_tried_once() {
         "[[model]]\nname = \"shapes\"\nfile = \"{}\"\n\n[http]\nlisten = \"{address}\"\ntoken = \"{TOKEN}\"\n",
         never.display()
     );
-    let service = Service::with(&folder, &config, &[("LD_LIBRARY_PATH", folder.to_str().unwrap())]);
+    let service = Service::with(&folder, &config, &fakes.variables());
     service.said("Started.");
     put(&address, &broken);
     wait_until("why it cannot be used", LIMIT, || model(&address)["error"].is_string());

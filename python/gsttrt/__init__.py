@@ -18,6 +18,7 @@ from ._library import FOLDER
 from .detector import Detector
 from .errors import (
     Bug,
+    DeviceLostError,
     Error,
     InputError,
     LibraryError,
@@ -40,6 +41,7 @@ except PackageNotFoundError:  # the folder of the source
 __all__ = [
     "Bug",
     "Detector",
+    "DeviceLostError",
     "Error",
     "InputError",
     "LibraryError",

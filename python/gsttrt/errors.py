@@ -32,6 +32,10 @@ class RunError(Error, RuntimeError):
     """Running the model failed."""
 
 
+class DeviceLostError(RunError):
+    """This process can use the GPU no more, and every further call on it fails: start the program again."""
+
+
 class InputError(Error, ValueError):
     """An image has a wrong type, shape or size, or what is given is no image."""
 
@@ -51,4 +55,5 @@ BY_STATUS = {
     7: InputError,
     8: InputError,
     9: Bug,
+    10: DeviceLostError,
 }

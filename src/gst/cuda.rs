@@ -160,8 +160,9 @@ impl<'a> CudaMemoryRef<'a> {
         // SAFETY: known to be CUDA memory; `info` is written on success.
         let mapped = unsafe { ffi::gst_memory_map(self.memory.as_mut_ptr(), info.as_mut_ptr(), flags) };
         if mapped == glib::ffi::GFALSE {
-            return Err(Error::new(ErrorKind::Run, "Cannot map a frame in CUDA memory")
-                .remedy("Look at GST_DEBUG=cuda*:5 for the reason"));
+            let failed = Error::new(ErrorKind::Run, "Cannot map a frame in CUDA memory")
+                .remedy("Look at GST_DEBUG=cuda*:5 for the reason");
+            return Err(self.context()?.or_lost(failed));
         }
         // SAFETY: mapping succeeded. The stream belongs to the memory.
         unsafe {

@@ -69,6 +69,10 @@ macro_rules! by_kind {
                 let $code = gst::CoreError::Negotiation;
                 $work
             }
+            ErrorKind::DeviceLost => {
+                let $code = gst::ResourceError::Failed;
+                $work
+            }
             // Run, and what later releases of the core may add.
             _ => {
                 let $code = gst::LibraryError::Failed;

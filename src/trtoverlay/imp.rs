@@ -9,7 +9,7 @@ use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::base_transform::GenerateOutputSuccess;
 use gst_base::subclass::prelude::*;
 use gsttrt_core::counters::{Span, Stats};
-use gsttrt_core::error::Result;
+use gsttrt_core::error::{ErrorKind, Result};
 use gsttrt_core::image::map::PixelMap;
 use gsttrt_core::image::overlay::{Annotation, Style};
 
@@ -201,9 +201,14 @@ impl BaseTransformImpl for TrtOverlay {
         renderer.bound(boundaries(&frame, renderer.size()));
         if !(annotations.is_empty() && maps.is_empty() && !renderer.has_boundaries())
             && let Err(error) = self.draw(renderer, &mut frame, &annotations, &maps, &settings)
-            && !std::mem::replace(has_warned, true)
         {
-            self.obj().post_warning(&error.and_remedy("Frames that cannot be drawn on pass as they are"));
+            if error.kind() == ErrorKind::DeviceLost {
+                self.obj().post_error(&error);
+                return Err(gst::FlowError::Error);
+            }
+            if !std::mem::replace(has_warned, true) {
+                self.obj().post_warning(&error.and_remedy("Frames that cannot be drawn on pass as they are"));
+            }
         }
         self.stats.add(stage, annotations.len());
         drop((annotations, maps));

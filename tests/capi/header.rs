@@ -40,6 +40,7 @@ fn structures_and_numbers_are_those_of_the_header() {
         ("RUN", ErrorKind::Run),
         ("WRONG_TYPE", ErrorKind::WrongType),
         ("NEGOTIATION", ErrorKind::Negotiation),
+        ("DEVICE_LOST", ErrorKind::DeviceLost),
     ];
     let mut wanted: Vec<usize> = members.map(|(_, offset)| offset).to_vec();
     wanted.push(size_of::<GstTrtFrame>());

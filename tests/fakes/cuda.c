@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: MPL-2.0 */
 /* A CUDA driver without a GPU, for tests of what happens when one of its calls fails. Its memory is the host's, its kernels do
- * nothing, and work that is enqueued is done once something waits for it. fake_fail() chooses the call that fails. */
+ * nothing, and work that is enqueued is done once something waits for it. fake_fail() chooses the call that fails, fake_break() the
+ * end of the GPU, fake_lack() allocations that find no memory, and fake_stick() makes work that is never done. Other processes are
+ * told by a file, see plan(). */
 
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define STREAMS 64
 #define WAITS 64
+#define NO_MEMORY 2
 #define NOT_READY 600
-#define FAILED 999
+#define FAILED 304 /* of that call alone */
 
 typedef struct
 {
@@ -77,6 +82,73 @@ fake_last_call (void)
   return last_call;
 }
 
+/* The error that every call returns from now on; 0 as long as all is well. */
+static int dead;
+static int breaking;
+static long works_left = -1;
+/* Calls since one has returned it. */
+static long calls_when_dead;
+static int is_known_dead;
+
+enum { NOW, AT_A_RUN = -1 };
+
+/* The GPU is lost with that error: now, at TensorRT's next run, or with the work after so many. */
+void
+fake_break (int error, long after)
+{
+  LOCK;
+  breaking = error;
+  works_left = after;
+  if (after == NOW)
+    dead = error;
+}
+
+/* How often a lost GPU was used by those who knew. */
+long
+fake_calls_when_dead (void)
+{
+  LOCK;
+  return calls_when_dead;
+}
+
+static int
+lost (void)
+{
+  calls_when_dead += is_known_dead;
+  is_known_dead = 1;
+  return dead;
+}
+
+/* Allocations that find no memory from now on. */
+static long lacking;
+void fake_lack (long allocations) { LOCK; lacking = allocations; }
+
+/* Whether work that is enqueued is never done. Who waits for it, waits for as long. */
+static int is_stuck;
+static pthread_cond_t moved = PTHREAD_COND_INITIALIZER;
+void fake_stick (long stuck) { LOCK; is_stuck = stuck != 0; pthread_cond_broadcast (&moved); }
+
+/* What the file $GSTTRT_FAKE_PLAN says, for as long as it does: "break NUMBER", "lack" or "stick". It is looked at with each piece of
+ * work and with each allocation. */
+static void
+plan (void)
+{
+  const char *path = getenv ("GSTTRT_FAKE_PLAN");
+  FILE *file = path ? fopen (path, "r") : NULL;
+  char word[16] = "";
+  int error = 0;
+  if (!path)
+    return;
+  if (file && fscanf (file, "%15s %d", word, &error) < 1)
+    word[0] = 0;
+  if (file)
+    fclose (file);
+  if (!strcmp (word, "break"))
+    dead = error;
+  lacking = !strcmp (word, "lack") ? 1 : 0;
+  is_stuck = !strcmp (word, "stick");
+}
+
 /* How many pieces of work nothing has waited for. */
 long
 fake_pending (void)
@@ -137,7 +209,8 @@ fails (const char *name)
 }
 
 /* Of what asks the GPU for something. Waits and frees do not fail: a GPU that cannot even be waited for is gone. */
-#define CALL LOCK; if (fails (__func__)) return FAILED
+#define CALL ALIVE; if (fails (__func__)) return FAILED
+#define ALIVE LOCK; if (dead) return lost ()
 
 /* Those that need not be made, CU_STREAM_PER_THREAD too, are the default one. */
 static int
@@ -160,6 +233,9 @@ enqueue (void *stream, int count, void *const *address)
 {
   int n = number (stream);
   Stream *on = &streams[n];
+  plan ();
+  if (works_left > 0 && --works_left == 0)
+    dead = breaking;
   for (int i = 0; i < count; i++)
     for (Allocation *one = allocations; one < allocations + 4096; one++)
       if ((char *) address[i] >= one->start && (char *) address[i] < one->end)
@@ -178,6 +254,11 @@ int
 fake_enqueue (void *stream, int count, void *const *address, void *of, Work work, const long data[8])
 {
   CALL;
+  if (works_left == AT_A_RUN && breaking)
+    {
+      dead = breaking;
+      return dead;
+    }
   must_be_same (of, context_of (stream));
   must_be_same (of, current ());
   int failed = enqueue (stream, count, address);
@@ -194,6 +275,8 @@ fake_enqueue (void *stream, int count, void *const *address, void *of, Work work
 static void
 finish (int stream, long position)
 {
+  if (is_stuck)
+    return;
   Stream *on = &streams[stream];
   int waits = on->waits;
   if (on->done < position)
@@ -201,6 +284,21 @@ finish (int stream, long position)
   on->waits = 0;
   for (int i = 0; i < waits; i++)
     finish (on->wait[i].stream, on->wait[i].position);
+}
+
+static void
+wait_while_stuck (void)
+{
+  while (is_stuck && !dead)
+    {
+      struct timespec until;
+      clock_gettime (CLOCK_REALTIME, &until);
+      until.tv_nsec += 20000000;
+      until.tv_sec += until.tv_nsec / 1000000000;
+      until.tv_nsec %= 1000000000;
+      pthread_cond_timedwait (&moved, &mutex, &until);
+      plan (); /* a file does not wake */
+    }
 }
 
 static int
@@ -238,7 +336,14 @@ static int contexts[GPUS];
 
 int cuInit (unsigned flags) { return 0; }
 int cuDriverGetVersion (int *version) { *version = 12020; return 0; }
-int cuGetErrorName (int error, const char **text) { *text = "FAKE"; return 0; }
+int
+cuGetErrorName (int error, const char **text)
+{
+  *text = error == NO_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+    : error == 719 ? "CUDA_ERROR_LAUNCH_FAILED" : "FAKE";
+  return 0;
+}
+
 int cuGetErrorString (int error, const char **text) { *text = "a test lets it fail"; return 0; }
 
 /* One, but where the environment says otherwise. */
@@ -253,12 +358,14 @@ cuDeviceGetCount (int *count)
 int cuDeviceGet (int *device, int ordinal) { *device = ordinal; return 0; }
 int cuDeviceGetName (char *name, int size, int device) { strncpy (name, "Fake", size); return 0; }
 int cuDeviceGetAttribute (int *value, int attribute, int device) { *value = attribute == 75 ? 9 : 0; return 0; }
-int cuDevicePrimaryCtxRetain (void **to, int device) { *to = &contexts[device % GPUS]; return 0; }
-int cuDevicePrimaryCtxRelease_v2 (int device) { return 0; }
+int cuDevicePrimaryCtxRetain (void **to, int device) { ALIVE; *to = &contexts[device % GPUS]; return 0; }
+int cuDevicePrimaryCtxRelease_v2 (int device) { ALIVE; return 0; }
 
 int
 cuCtxPushCurrent_v2 (void *it)
 {
+  LOCK;
+  calls_when_dead += is_known_dead; /* it asks nothing of the GPU */
   if (entered == 64)
     return FAILED;
   entered_contexts[entered++] = it;
@@ -285,7 +392,8 @@ int cuCtxGetStreamPriorityRange (int *least, int *greatest) { *least = 0; *great
 int
 cuCtxSynchronize (void)
 {
-  LOCK;
+  ALIVE;
+  wait_while_stuck ();
   for (int i = 0; i < STREAMS; i++)
     finish (i, streams[i].enqueued);
   return 0;
@@ -308,8 +416,18 @@ cuStreamCreateWithPriority (void **stream, unsigned flags, int priority)
   return FAILED;
 }
 
-int cuStreamDestroy_v2 (void *stream) { LOCK; streams[number (stream)].in_use = 0; return 0; }
-int cuStreamSynchronize (void *stream) { LOCK; finish (number (stream), streams[number (stream)].enqueued); return 0; }
+int cuStreamDestroy_v2 (void *stream) { ALIVE; streams[number (stream)].in_use = 0; return 0; }
+
+int
+cuStreamSynchronize (void *stream)
+{
+  ALIVE;
+  wait_while_stuck ();
+  if (dead)
+    return lost ();
+  finish (number (stream), streams[number (stream)].enqueued);
+  return 0;
+}
 
 int
 cuStreamBeginCapture_v2 (void *stream, int mode)
@@ -324,7 +442,7 @@ cuStreamBeginCapture_v2 (void *stream, int mode)
 int
 cuStreamEndCapture (void *stream, void **graph)
 {
-  LOCK;
+  ALIVE;
   streams[number (stream)].capturing = 0;
   if (fails (__func__))
     return FAILED;
@@ -363,7 +481,7 @@ cuEventCreate (void **event, unsigned flags)
   return 0;
 }
 
-int cuEventDestroy_v2 (void *event) { LOCK; events--; free (event); return 0; }
+int cuEventDestroy_v2 (void *event) { ALIVE; events--; free (event); return 0; }
 
 int
 cuEventRecord (void *event, void *stream)
@@ -379,7 +497,10 @@ cuEventRecord (void *event, void *stream)
 int
 cuEventQuery (void *event)
 {
-  LOCK;
+  ALIVE;
+  plan ();
+  if (dead)
+    return lost ();
   Event *of = event;
   Stream *on = &streams[of->stream];
   int is_done = on->done >= of->position;
@@ -387,7 +508,18 @@ cuEventQuery (void *event)
   return is_done ? 0 : NOT_READY;
 }
 
-int cuEventSynchronize (void *event) { LOCK; finish (((Event *) event)->stream, ((Event *) event)->position); return 0; }
+
+int
+cuEventSynchronize (void *event)
+{
+  ALIVE;
+  wait_while_stuck ();
+  if (dead)
+    return lost ();
+  finish (((Event *) event)->stream, ((Event *) event)->position);
+  return 0;
+}
+
 int cuEventElapsedTime (float *ms, void *begin, void *end) { *ms = 1; return 0; }
 int cuEventElapsedTime_v2 (float *ms, void *begin, void *end) { *ms = 1; return 0; }
 
@@ -396,6 +528,12 @@ int cuEventElapsedTime_v2 (float *ms, void *begin, void *end) { *ms = 1; return 
 static int
 allocate (void **to, size_t bytes)
 {
+  plan ();
+  if (lacking > 0)
+    {
+      lacking--;
+      return NO_MEMORY;
+    }
   *to = aligned_alloc (512, (bytes + 511) / 512 * 512);
   if (!*to)
     return FAILED;
@@ -407,8 +545,9 @@ int
 cuMemAlloc_v2 (void **to, size_t bytes)
 {
   CALL;
-  if (allocate (to, bytes))
-    return FAILED;
+  int failed = allocate (to, bytes);
+  if (failed)
+    return failed;
   for (Allocation *one = allocations; one < allocations + 4096; one++)
     if (!one->start)
       {
@@ -421,9 +560,9 @@ cuMemAlloc_v2 (void **to, size_t bytes)
 int cuMemAllocManaged (void **to, size_t bytes, unsigned flags) { CALL; return allocate (to, bytes); }
 int cuMemHostAlloc (void **to, size_t bytes, unsigned flags) { CALL; return allocate (to, bytes); }
 int cuMemHostGetDevicePointer_v2 (void **to, void *host, unsigned flags) { CALL; *to = host; return 0; }
-int cuMemFree_v2 (void *memory) { LOCK; return release (memory); }
-int cuMemFreeHost (void *memory) { LOCK; return release (memory); }
-int cuMemGetInfo_v2 (size_t *free, size_t *total) { *free = *total = 1 << 30; return 0; }
+int cuMemFree_v2 (void *memory) { ALIVE; return release (memory); }
+int cuMemFreeHost (void *memory) { ALIVE; return release (memory); }
+int cuMemGetInfo_v2 (size_t *free, size_t *total) { ALIVE; *free = *total = 1 << 30; return 0; }
 
 /* Memory that a test says is a GPU's, of the primary context or of another one. */
 static char *foreign;
@@ -444,7 +583,7 @@ fake_memory (char *start, size_t bytes, int device, int another)
 int
 cuPointerGetAttribute (void *data, int attribute, char *pointer)
 {
-  LOCK;
+  ALIVE;
   if (pointer < foreign || pointer >= foreign + foreign_size || (attribute != 1 && attribute != 3))
     return 1;
   *(void **) data = attribute == 3 ? (void *) pointer : is_of_another ? (void *) &foreign : (void *) &contexts[foreign_device % GPUS];
@@ -455,7 +594,7 @@ cuPointerGetAttribute (void *data, int attribute, char *pointer)
 int
 cuPointerGetAttributes (unsigned count, int *attributes, void **data, char *pointer)
 {
-  LOCK;
+  ALIVE;
   if (pointer < foreign || pointer >= foreign + foreign_size)
     return 1;
   for (unsigned i = 0; i < count; i++)
@@ -476,7 +615,7 @@ static long registered;
 long fake_registered (void) { return registered; }
 int cuGraphicsEGLRegisterImage (void **resource, void *image, unsigned flags) { CALL; *resource = image; registered++; return 0; }
 int cuGraphicsResourceGetMappedEglFrame (void *frame, void *resource, unsigned i, unsigned level) { CALL; memcpy (frame, resource, 64); return 0; }
-int cuGraphicsUnregisterResource (void *resource) { LOCK; registered--; return 0; }
+int cuGraphicsUnregisterResource (void *resource) { ALIVE; registered--; return 0; }
 
 
 int cuMemcpyHtoD_v2 (void *to, const void *from, size_t bytes) { CALL; memcpy (to, from, bytes); return 0; }
@@ -521,7 +660,7 @@ cuMemsetD8Async (void *to, unsigned char value, size_t bytes, void *stream)
 typedef struct { unsigned size[7]; void *stream; } LaunchConfig;
 
 int cuModuleLoadData (void **module, const void *image) { CALL; return give (module); }
-int cuModuleUnload (void *module) { free (module); return 0; }
+int cuModuleUnload (void *module) { ALIVE; free (module); return 0; }
 int cuModuleGetFunction (void **function, void *module, const char *name) { CALL; *function = module; return 0; }
 
 int
@@ -533,7 +672,7 @@ cuLaunchKernelEx (const LaunchConfig *config, void *f, void **p, void **e)
 }
 
 int cuGraphCreate (void **graph, unsigned flags) { CALL; return give (graph); }
-int cuGraphDestroy (void *graph) { free (graph); return 0; }
+int cuGraphDestroy (void *graph) { ALIVE; free (graph); return 0; }
 int cuGraphAddKernelNode_v2 (void **node, void *g, const void *d, size_t n, const void *p) { CALL; *node = g; return 0; }
 int cuGraphKernelNodeSetAttribute (void *node, int attribute, const void *value) { CALL; return 0; }
 
@@ -552,7 +691,7 @@ cuGraphInstantiateWithFlags (void **executable, void *graph, unsigned long long 
 
 int cuGraphExecKernelNodeSetParams_v2 (void *executable, void *node, const void *parameters) { CALL; return 0; }
 /* One that runs is freed once it is done. */
-int cuGraphExecDestroy (void *executable) { free (executable); return 0; }
+int cuGraphExecDestroy (void *executable) { ALIVE; free (executable); return 0; }
 
 int
 cuGraphLaunch (void *executable, void *stream)

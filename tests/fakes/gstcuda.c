@@ -10,6 +10,7 @@
 #define NONE 999
 
 int cuCtxPushCurrent_v2 (void *context);
+int cuDevicePrimaryCtxRetain (void **to, int device);
 int cuMemAlloc_v2 (void **to, size_t bytes);
 int cuMemHostAlloc (void **to, size_t bytes, unsigned flags);
 int cuStreamCreateWithPriority (void **stream, unsigned flags, int priority);
@@ -24,6 +25,10 @@ long fake_contexts (void) { return created - destroyed; }
 int
 cuCtxCreate_v2 (void **context, unsigned flags, int device)
 {
+  void *primary;
+  int dead = cuDevicePrimaryCtxRetain (&primary, device);
+  if (dead)
+    return dead;
   *context = calloc (1, 64);
   created++;
   return *context ? cuCtxPushCurrent_v2 (*context) : NONE;

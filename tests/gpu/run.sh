@@ -22,6 +22,7 @@
 #   download    … trtnms ! cudadownload ! x264enc gives a file
 #   program     gst-trt: what doctor finds and tries, an engine built ahead, figures   (needs TensorRT with its builder)
 #   serve       gst-trt serve: SERVE_SOURCES clips at their own pace, or cameras, share a model; fps of each, CUDA contexts, latency, memory
+#   dead        the GPU is lost to gst-trt serve, gst-trt detect and a pipeline: what they say, and that they end
 #   gpus        one pipeline whose decoders are on two GPUs, one shared model: an instance and a CUDA context for each   (needs two GPUs)
 #   start       gst-trt from its start to the first boxes, with the engine in the cache
 #   zoo         what other packages' exporters gave, as tests/zoo/play.py plays it   (needs TensorRT with its builder, and numpy)
@@ -128,9 +129,12 @@ build_counter() {
         return 1
     fi
     cp -L "$lib" "$WORK/$(basename "$lib" | cut -d. -f1-3)"
-    cc -shared -fPIC -O2 -I"$(dirname "$include")" -I/usr/local/cuda/include tests/gpu/copies.c \
-        -L"$WORK" -l:"$(basename "$lib" | cut -d. -f1-3)" -o "$WORK/libcopies.so" &&
-        cc -O2 tests/gpu/copies_known.c -ldl -o "$WORK/copies_known"
+    local library
+    for library in copies break; do
+        cc -shared -fPIC -O2 -pthread -I"$(dirname "$include")" -I/usr/local/cuda/include "tests/gpu/$library.c" \
+            -L"$WORK" -l:"$(basename "$lib" | cut -d. -f1-3)" -ldl -o "$WORK/lib$library.so" || return
+    done
+    cc -O2 tests/gpu/copies_known.c -ldl -o "$WORK/copies_known"
 }
 
 # The model for a precision: an engine that was brought along or built by the row plans, else the ONNX file.
@@ -545,6 +549,33 @@ row_serve() {
     done
 }
 
+# The scripts set CUDA_INJECTION64_PATH for the program alone.
+dead() {
+    local gst=$1 program words
+    mkdir -p "$WORK/dead-$gst"
+    for program in gst-launch-1.0 "$WORK/gst-trt"; do
+        cat >"$WORK/dead-$gst/$(basename "$program")" <<END
+#!/usr/bin/env bash
+$(declare -p K LIBS WORK)
+$(declare -f native bundle in26)
+$gst env CUDA_INJECTION64_PATH="\$DEAD_INJECTION" BREAK_WHEN="\$BREAK_WHEN" BREAK_BY="\$BREAK_BY" $program "\$@"
+END
+        chmod +x "$WORK/dead-$gst/$(basename "$program")"
+    done
+    words=$(full)$(precision 16)
+    python3 tests/gpu/dead.py "$2" "program=$WORK/dead-$gst/gst-trt" "launch=$WORK/dead-$gst/gst-launch-1.0" "library=$WORK/libbreak.so" \
+        "clip=$WORK/hd.mp4" "model=$(model 16)" "infer=$words" "folder=$WORK/dead-$gst"
+}
+
+row_dead() {
+    local gst
+    for gst in $GSTREAMERS; do
+        judge "a lost GPU: serve" "$gst" "503, all published, status 75" dead "$gst" serve
+        judge "a lost GPU: detect" "$gst" "status 75" dead "$gst" detect
+        judge "a lost GPU: a pipeline" "$gst" "one error, no hang" dead "$gst" launch
+    done
+}
+
 # Two clips of two GPUs find what one finds alone, frame by frame, and libgstcuda made two contexts.
 two_gpus() {
     local gst=$1 log=$WORK/gpus-$1.txt line decoder lines=() number
@@ -723,7 +754,7 @@ row_sanitize() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(plans boxes score build verify networks engines properties lean copies frames batches units chain download program serve gpus start zoo kernels library tensors regular memcheck sanitize)
+[ $# -gt 0 ] || ROWS=(plans boxes score build verify networks engines properties lean copies frames batches units chain download program serve dead gpus start zoo kernels library tensors regular memcheck sanitize)
 GSTREAMERS=${GSTREAMERS:-$(gstreamers_here | tr '\n' ' ')}
 setup || exit 1
 for each in "${ROWS[@]}"; do

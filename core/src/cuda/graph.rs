@@ -33,7 +33,7 @@ impl Stream {
         queue()?;
         let captured = capture.end()?;
         // SAFETY: the graph is alive and of this context, which is current.
-        unsafe { replace_memsets(&context, captured.0) }?;
+        unsafe { replace_memsets(&context, captured.raw) }?;
         captured.instantiate(&context)
     }
 }
@@ -45,7 +45,10 @@ const CAPTURING: &str = "Cannot capture GPU work";
 struct Capture<'a>(&'a Stream);
 
 /// The captured graph; destroyed when dropped.
-struct Captured(sys::CUgraph);
+struct Captured {
+    context: Context,
+    raw: sys::CUgraph,
+}
 
 impl<'a> Capture<'a> {
     fn begin(stream: &'a Stream) -> Result<Self> {
@@ -59,31 +62,44 @@ impl<'a> Capture<'a> {
     fn end(self) -> Result<Captured> {
         let stream = std::mem::ManuallyDrop::new(self).0;
         // SAFETY: the stream is alive and captures; the graph is ours.
-        unsafe { result::stream::end_capture(stream.raw().cast()) }.map(Captured).or_fail(CAPTURING)
+        unsafe { Captured::end(stream) }
     }
 }
 
 impl Drop for Capture<'_> {
     fn drop(&mut self) {
         // SAFETY: as in `end`, which was not called. The error of the capture was returned already.
-        let _ = unsafe { result::stream::end_capture(self.0.raw().cast()) }.map(Captured);
+        let _ = unsafe { Captured::end(self.0) };
     }
 }
 
 impl Captured {
+    /// Ends a capture.
+    ///
+    /// # Safety
+    /// The stream captures.
+    unsafe fn end(stream: &Stream) -> Result<Self> {
+        let context = stream.context().clone();
+        let _entered = context.enter()?;
+        // SAFETY: the stream is alive and captures; the graph is ours.
+        let raw = unsafe { result::stream::end_capture(stream.raw().cast()) }.or_fail(CAPTURING)?;
+        Ok(Captured { context: stream.context().clone(), raw })
+    }
+
     fn instantiate(&self, context: &Context) -> Result<Graph> {
         let _entered = context.enter()?;
         let mut raw = ptr::null_mut();
         // SAFETY: the captured graph is alive, and not needed once it is instantiated.
-        unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, self.0, 0) }.result().or_fail(CAPTURING)?;
+        unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, self.raw, 0) }.result().or_fail(CAPTURING)?;
         Ok(Graph { context: context.clone(), raw })
     }
 }
 
 impl Drop for Captured {
     fn drop(&mut self) {
+        let Ok(_entered) = self.context.enter() else { return };
         // SAFETY: it is ours. Where nothing was captured it is null, which CUDA refuses.
-        let _ = unsafe { sys::cuGraphDestroy(self.0) };
+        let _ = unsafe { sys::cuGraphDestroy(self.raw) };
     }
 }
 
@@ -262,9 +278,9 @@ mod tests {
             fill(&stream, blocks[1].address()).unwrap();
             let captured = capture.end().unwrap();
             // SAFETY: the graph is alive and of this context, which is current.
-            assert_eq!(unsafe { replace_memsets(&context, captured.0) }.unwrap(), 4);
+            assert_eq!(unsafe { replace_memsets(&context, captured.raw) }.unwrap(), 4);
             // SAFETY: as above.
-            assert_eq!(unsafe { replace_memsets(&context, captured.0) }.unwrap(), 0);
+            assert_eq!(unsafe { replace_memsets(&context, captured.raw) }.unwrap(), 0);
             captured
         };
         let mut graph = captured.instantiate(&context).unwrap();

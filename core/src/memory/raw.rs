@@ -105,7 +105,7 @@ impl Drop for DeviceMemory {
     fn drop(&mut self) {
         if let Ok(_entered) = self.context.enter() {
             // SAFETY: allocated in new, and idle.
-            let _ = unsafe { result::free_sync(self.address) };
+            let _ = unsafe { result::free_sync(self.address) }.or_fail("Cannot free GPU memory");
         }
     }
 }
@@ -216,7 +216,7 @@ impl Drop for Mapped {
     fn drop(&mut self) {
         if let Ok(_entered) = self.context.enter() {
             // SAFETY: allocated in `allocate`.
-            let _ = unsafe { result::free_host(self.host.as_ptr().cast()) };
+            let _ = unsafe { result::free_host(self.host.as_ptr().cast()) }.or_fail("Cannot free pinned memory");
         }
     }
 }
@@ -273,7 +273,7 @@ impl Drop for Unified {
     fn drop(&mut self) {
         if let Ok(_entered) = self.context.enter() {
             // SAFETY: allocated in new, and idle.
-            let _ = unsafe { result::free_sync(self.address) };
+            let _ = unsafe { result::free_sync(self.address) }.or_fail("Cannot free GPU memory");
         }
     }
 }

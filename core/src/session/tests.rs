@@ -12,7 +12,7 @@ use crate::backends::{BackendPreference, LoadContext, LoadRequest, ModelInstance
 use crate::cuda::driver::{Context, Stream};
 use crate::device::Device;
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::fakes::Fakes;
 use crate::heads::{Decoder, ModelHints, Thresholds, end_to_end};
 use crate::image::device::DevicePlane;
@@ -229,4 +229,30 @@ fn detecting_in_lists_of_frames() {
     detect().unwrap();
     fakes.each_call_fails("three frames of the GPU", &mut detect);
     assert_eq!(found[..3], [0, 1, 2]);
+}
+
+/// What fails within TensorRT, which does not say so. Without a look at the GPU, an engine would be built again, and a good one be
+/// thrown out of the cache.
+#[test]
+fn a_gpu_that_is_lost_in_an_engine() {
+    let Some(fakes) = Fakes::of(module_path!(), "a_gpu_that_is_lost_in_an_engine") else { return };
+    let context = fakes.context();
+    let desc = TensorDesc::new("images", DType::F32, &[1, 3, 8, 8]);
+    let tensor = Tensor::on_device(desc.clone(), block(&context, desc.bytes().unwrap()));
+    let picture = Arc::new(Tensors::new(vec![tensor], None, None));
+    let (mut model, mut never_used) = (load(&fakes, &context, 2).unwrap(), load(&fakes, &context, 1).unwrap());
+    let outputs = model.run(std::slice::from_ref(&picture)).unwrap();
+    fakes.break_gpu(719, -1);
+    let error = model.run(&[picture.clone(), picture.clone()]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DeviceLost);
+    let text = error.message();
+    assert!(
+        text.starts_with("TensorRT 10.16.0 (lean) failed to run the engine: this process can use GPU 0 no more"),
+        "{text}"
+    );
+    assert!(text.contains("CUDA_ERROR_LAUNCH_FAILED"), "{text}");
+    assert_eq!(never_used.run(std::slice::from_ref(&picture)).unwrap_err().id(), error.id());
+    assert_eq!(load(&fakes, &context, 1).map(drop).unwrap_err().kind(), ErrorKind::DeviceLost);
+    drop((outputs, model, never_used, picture, context));
+    assert_eq!(fakes.calls_when_dead(), 0);
 }

@@ -84,6 +84,23 @@ impl Fakes {
         unsafe { self.driver.get::<unsafe extern "C" fn(c_long)>(c"fake_fail").unwrap()(after) }
     }
 
+    /// The GPU is lost with that error: at once with 0, at TensorRT's next run with -1, else with so many pieces of work.
+    pub fn break_gpu(&self, error: c_int, after: c_long) {
+        // SAFETY: as above.
+        unsafe { self.driver.get::<unsafe extern "C" fn(c_int, c_long)>(c"fake_break").unwrap()(error, after) }
+    }
+
+    /// How often a lost GPU was used by those who knew.
+    pub fn calls_when_dead(&self) -> c_long {
+        self.count(c"fake_calls_when_dead")
+    }
+
+    /// So many allocations find no memory.
+    pub fn lack(&self, allocations: c_long) {
+        // SAFETY: as above.
+        unsafe { self.driver.get::<unsafe extern "C" fn(c_long)>(c"fake_lack").unwrap()(allocations) }
+    }
+
     pub fn has_failed(&self) -> bool {
         // SAFETY: as above.
         unsafe { self.driver.get::<unsafe extern "C" fn() -> c_int>(c"fake_has_failed").unwrap()() != 0 }

@@ -31,6 +31,9 @@ pub trait Control: Send + Sync {
 
     /// Whether all models are loaded, and each source has given a frame or was found to fail.
     fn is_ready(&self) -> bool;
+
+    /// Why this process can use a GPU no more. It ends then.
+    fn lost_gpu(&self) -> Option<String>;
 }
 
 /// Why a request is not carried out: what failed, why, and what to do.

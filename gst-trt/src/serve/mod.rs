@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use gsttrt_core::cuda::driver;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
@@ -38,7 +39,8 @@ Examples:
   gst-trt serve --check config.toml
   gst-trt serve config.toml
 
-SIGHUP reads the file again, SIGTERM and Ctrl+C end it cleanly. The file is described in docs/serve.md.";
+SIGHUP reads the file again, SIGTERM and Ctrl+C end it cleanly. It ends by itself, with status 75, where the GPU is lost to this
+process, so that whoever started it starts it again. The file is described in docs/serve.md.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -65,13 +67,18 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     chain::prefer_gpu_decoders();
     let http = config.http.clone();
     config.warnings.iter().for_each(|warning| log("serve", warning));
+    // Whichever source meets it first. The loop below ends then.
+    let handle = signals.handle();
+    driver::when_lost(move |_| handle.close());
     let service = Arc::new(Service::start(config, threads)?);
     // Dropped, it answers no more; what it has asked for is done then.
     let server = http.as_ref().map(|settings| http::start(settings, service.clone())).transpose()?;
     let listens = server.as_ref().map_or(String::new(), |server| format!(" http://{}/", server.address()));
     log("serve", &format!("Started.{listens}"));
+    let mut is_asked_to_end = false;
     for signal in signals.forever() {
         if signal != SIGHUP {
+            is_asked_to_end = true;
             break;
         }
         let load = || {
@@ -88,6 +95,12 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
             ),
             Err(failure) => log("serve", &format!("{failure} Everything goes on as before.")),
         }
+    }
+    if let Some(error) = driver::lost().filter(|_| !is_asked_to_end) {
+        log("serve", &format!("{error} Ending with status {}.", Status::GpuLost.code()));
+        service.stop();
+        drop(server); // until then, it tells why
+        return Ok(Status::GpuLost);
     }
     log("serve", "Ending.");
     drop(server);

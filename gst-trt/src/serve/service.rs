@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use gsttrt_core::cuda::driver;
 use tokio::sync::watch;
 
 use super::config::{Config, ModelConfig, check_files};
@@ -283,6 +284,11 @@ impl Control for Service {
         let state = self.lock();
         state.models.iter().all(|model| model.shared.status().loaded)
             && state.streams.iter().all(|stream| stream.meter.is_settled())
+            && self.lost_gpu().is_none()
+    }
+
+    fn lost_gpu(&self) -> Option<String> {
+        driver::lost().map(|error| error.message())
     }
 }
 

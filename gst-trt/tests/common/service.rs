@@ -122,8 +122,13 @@ impl Service {
     }
 
     /// Ends it as systemd does, and returns all that was still to be read of stderr.
-    pub fn end(mut self) -> (ExitStatus, String) {
+    pub fn end(self) -> (ExitStatus, String) {
         self.signal(libc::SIGTERM);
+        self.ended()
+    }
+
+    /// The same of one that ends by itself.
+    pub fn ended(mut self) -> (ExitStatus, String) {
         let status = self.child.wait().unwrap();
         (status, self.journal.rest())
     }

@@ -34,6 +34,16 @@ fn alive() -> SmallVec<[Context; 4]> {
     seen().iter().filter_map(WeakContext::upgrade).collect()
 }
 
+/// What has failed where a context that is there is of no use: whoever else works in it.
+const UNFIT: &str = "GPU work failed";
+
+/// The first GPU that this process can use no more. Also those are asked that only others have worked on since, such as
+/// decoders, which do not tell.
+pub fn lost() -> Option<Error> {
+    alive().iter().for_each(|context| drop(context.check(UNFIT)));
+    driver::lost()
+}
+
 /// Lets sessions of this process work in the context that its pipelines have.
 pub fn offer_to_sessions() {
     driver::find_contexts_by(find);
@@ -86,9 +96,8 @@ fn wrap(library: &GstCudaLibrary, object: &gst::Object) -> Result<Context> {
 
 /// A context on that GPU which somebody in this process works in already, and which can be given to GStreamer's elements.
 pub fn find(device: i32) -> Option<Context> {
-    // After a failed kernel every call in a context fails, this one too; a new pipeline then gets a new context.
     let is_fit = |context: &Context| {
-        context.device() == device && context.owner::<ContextOwner>().is_some() && context.memory().is_ok()
+        context.device() == device && context.owner::<ContextOwner>().is_some() && context.check(UNFIT).is_ok()
     };
     alive().into_iter().find(is_fit)
 }
@@ -114,7 +123,8 @@ fn make(library: &GstCudaLibrary, device: i32) -> Result<Context> {
         return Err(driver::no_device(device, count));
     }
     // A session, or another user of the driver in this library, has the primary one.
-    let primary = Context::primary_in_use(device).filter(|context| context.memory().is_ok());
+    let primary = Context::primary_in_use(device).filter(|context| context.check(UNFIT).is_ok());
+    driver::check(device)?;
     let object = match &primary {
         // SAFETY: the library is loaded, and the context is on that device. The object keeps it, see below.
         Some(primary) => unsafe { (library.context_new_wrapped)(primary.raw(), device as c_int) },

@@ -262,9 +262,8 @@ fn fits(context: &Context, device: i32) -> bool {
     device < 0 || context.device() == device
 }
 
-/// After a failed kernel, every call in a context fails.
 fn is_usable(context: &Context) -> bool {
-    context.memory().is_ok()
+    context.check("GPU work failed").is_ok()
 }
 
 /// What the elements behind these pads answer.

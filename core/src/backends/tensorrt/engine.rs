@@ -147,7 +147,8 @@ impl Engine {
                 .remedy("Build it again for this GPU, or give the .onnx file"));
         }
         let entered = cuda.enter()?;
-        let loaded = InContext::new(Loaded::new(library, file, header, options)?, cuda);
+        let loaded = Loaded::new(library, file, header, options).map_err(|error| cuda.or_lost(error))?;
+        let loaded = InContext::new(loaded, cuda);
         drop(entered);
         let (inputs, outputs) = tensors(&loaded.engine)?;
         Ok(Arc::new(Engine { loaded, library, cuda: cuda.clone(), inputs, outputs }))
@@ -212,9 +213,9 @@ impl Engine {
         // SAFETY: the context holds the engine, which holds the CUDA context.
         let raw = unsafe { self.raw().create_context() }.ok_or_else(|| {
             let mebibytes = self.device_memory().div_ceil(1 << 20);
-            heard
-                .error(ErrorKind::Run, format!("{} cannot make ready for running", self.library.name()))
-                .remedy(format!("Free memory of the GPU, {mebibytes} MiB are needed, or use a smaller model"))
+            let failed = heard.error(ErrorKind::Run, format!("{} cannot make ready for running", self.library.name()));
+            let remedy = format!("Free memory of the GPU, {mebibytes} MiB are needed, or use a smaller model");
+            self.cuda.or_lost(failed.remedy(remedy))
         })?;
         Ok(ExecutionContext { raw: InContext::new(raw, &self.cuda), engine: self.clone() })
     }
@@ -288,9 +289,11 @@ impl ExecutionContext {
         // SAFETY: the stream is alive, and its context is current.
         match self.is_in_own_context(stream) && unsafe { self.raw.set_profile(profile, stream.raw()) } {
             true => Ok(()),
-            false => Err(heard
-                .error(ErrorKind::Run, format!("Cannot choose the engine's profile {profile}"))
-                .remedy("Build the engine again, with one profile that holds all sizes of input")),
+            false => {
+                let failed = heard.error(ErrorKind::Run, format!("Cannot choose the engine's profile {profile}"));
+                let remedy = "Build the engine again, with one profile that holds all sizes of input";
+                Err(self.engine.cuda.or_lost(failed.remedy(remedy)))
+            }
         }
     }
 
@@ -367,9 +370,12 @@ impl ExecutionContext {
         // that stays.
         match self.is_in_own_context(stream) && unsafe { self.raw.enqueue(stream.raw()) } {
             true => Ok(()),
-            false => Err(heard
-                .error(ErrorKind::Run, format!("{} failed to run the engine", self.engine.library.name()))
-                .remedy("Build the engine again on this GPU; if that does not help, use backend=cpu")),
+            false => {
+                let what = format!("{} failed to run the engine", self.engine.library.name());
+                let failed = heard.error(ErrorKind::Run, what);
+                let remedy = "Build the engine again on this GPU; if that does not help, use backend=cpu";
+                Err(self.engine.cuda.or_lost(failed.remedy(remedy)))
+            }
         }
     }
 

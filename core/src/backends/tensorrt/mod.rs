@@ -361,7 +361,8 @@ impl TrtModel {
             (loading.report)(LoadEvent::Progress(progress.phase, Some((progress.fraction * 100.0) as u32)));
         };
         let _entered = cuda.enter()?;
-        let built = builder::build(library, &onnx, &build, known.as_deref(), &progress, loading.cancelled)?;
+        let built = builder::build(library, &onnx, &build, known.as_deref(), &progress, loading.cancelled)
+            .map_err(|error| cuda.or_lost(error))?;
         if let (Some(timing), Some(measured)) = (timing, &built.timing) {
             let _ = timing.save(measured); // the next build only takes longer
         }

@@ -115,6 +115,7 @@ impl Drop for EglPicture {
     fn drop(&mut self) {
         let Ok(_entered) = self.context.enter() else { return };
         // SAFETY: it was registered, in this context. An error only comes where the context is lost.
-        let _ = unsafe { sys::cuGraphicsUnregisterResource(self.resource) };
+        let freed = unsafe { sys::cuGraphicsUnregisterResource(self.resource) };
+        let _ = freed.result().or_fail("Cannot give back a frame of the video hardware");
     }
 }

@@ -128,7 +128,13 @@ impl Fence {
     pub fn is_passed(&self) -> bool {
         let Ok(_entered) = self.0.context.enter() else { return true };
         // SAFETY: the event is alive and was recorded.
-        !matches!(unsafe { sys::cuEventQuery(self.0.event.raw) }, sys::CUresult::CUDA_ERROR_NOT_READY)
+        match unsafe { sys::cuEventQuery(self.0.event.raw) } {
+            sys::CUresult::CUDA_ERROR_NOT_READY => false,
+            outcome => {
+                let _ = outcome.result().or_fail("GPU work failed"); // whoever waits for it is told
+                true
+            }
+        }
     }
 
     /// Waits on the host.
@@ -257,7 +263,8 @@ impl counters::GpuTime for Timing {
         let (begin, end) = (&self.begin.0, &self.end.0);
         let _entered = end.context.enter().ok()?;
         // SAFETY: both events are alive and were recorded.
-        let ms = unsafe { result::event::elapsed(begin.event.raw, end.event.raw) }.ok()?;
+        let ms = unsafe { result::event::elapsed(begin.event.raw, end.event.raw) };
+        let ms = ms.or_fail("Cannot take the GPU's time").ok()?;
         Some(Duration::from_secs_f64(f64::from(ms.max(0.0)) / 1e3))
     }
 }

@@ -11,6 +11,7 @@ mod egl;
 #[cfg(test)]
 pub(crate) mod faults;
 mod fence;
+mod lost;
 mod pointers;
 mod queued;
 mod shared;
@@ -31,6 +32,8 @@ use crate::error::{Error, ErrorKind, Result};
 pub use egl::EglPicture;
 use fence::{Event, EventKind};
 pub use fence::{Fence, TimedEvent, Timing, WaitHistory};
+use lost::OnGpu;
+pub use lost::{check, lost, when_lost};
 pub use shared::{ContextFinder, find_contexts_by};
 use stream::RawStream;
 pub use stream::{Launch, Stream, StreamRole};
@@ -111,7 +114,8 @@ fn describe(error: DriverError) -> String {
     }
 }
 
-/// Converts CUDA's error to ours: `what` is what failed.
+/// Converts CUDA's error to ours: `what` is what failed. Every result of the driver passes here, so that one after which the
+/// GPU is [`lost`] is noticed wherever it comes first.
 pub(crate) trait Check<T> {
     fn or_fail(self, what: &str) -> Result<T>;
 }
@@ -123,8 +127,12 @@ impl<T> Check<T> for std::result::Result<T, DriverError> {
         match self {
             Ok(value) => Ok(value),
             Err(error) => {
+                if let Some(lost) = lost::note(error, what) {
+                    return Err(lost);
+                }
+                let is_out_of_memory = error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY;
                 let remedy = match error.0 {
-                    sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+                    _ if is_out_of_memory => {
                         "Free memory of the GPU: end other programs, or use a smaller model, fewer streams or shorter queues"
                     }
                     sys::CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION | sys::CUresult::CUDA_ERROR_INVALID_PTX => {
@@ -133,7 +141,8 @@ impl<T> Check<T> for std::result::Result<T, DriverError> {
                     sys::CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU => "Use a GPU of the Turing generation or later",
                     _ => "Look into the kernel's log for messages of the NVIDIA driver",
                 };
-                Err(Error::new(ErrorKind::Run, what).cause(describe(error)).remedy(remedy))
+                let error = Error::new(ErrorKind::Run, what).cause(describe(error)).remedy(remedy);
+                Err(error.out_of_memory(is_out_of_memory))
             }
         }
     }
@@ -161,6 +170,8 @@ enum Owner {
     Primary(sys::CUdevice),
     /// This value, while it lives.
     Foreign(Box<dyn Any + Send + Sync>),
+    /// The GPU is lost.
+    Nobody,
 }
 
 // SAFETY: CUDA contexts, events and modules may be used by any thread.
@@ -175,6 +186,7 @@ impl Context {
         if !(0..count).contains(&device) {
             return Err(no_device(device, count));
         }
+        let _on_gpu = lost::check(device).map(|()| OnGpu::enter(device))?;
         let handle = result::device::get(device).or_fail("Cannot open the GPU")?;
         // SAFETY: the handle is a device; the reference taken here is given back when the context is dropped.
         let raw = unsafe { result::primary_ctx::retain(handle) }.or_fail("Cannot start CUDA on the GPU")?;
@@ -189,6 +201,7 @@ impl Context {
     /// `raw` is a context on that device and lives as long as `owner`.
     pub unsafe fn wrap(raw: *mut c_void, device: i32, owner: Box<dyn Any + Send + Sync>) -> Result<Self> {
         available()?;
+        lost::check(device)?;
         Ok(Context::new(raw.cast(), device, Owner::Foreign(owner)))
     }
 
@@ -206,7 +219,7 @@ impl Context {
     /// What was given to [`Context::wrap`], if it is a `T`.
     pub fn owner<T: Any>(&self) -> Option<&T> {
         match &self.0.owner {
-            Owner::Primary(_) => None,
+            Owner::Primary(_) | Owner::Nobody => None,
             Owner::Foreign(owner) => owner.downcast_ref(),
         }
     }
@@ -250,10 +263,36 @@ impl Context {
     /// Makes this the calling thread's context until the guard is dropped. Guards nest, and each must be dropped before
     /// the one that was made before it. So they are only ever local variables, and for this crate alone; others have
     /// [`Context::with`].
+    ///
+    /// # Errors
+    /// `DeviceLost`, where the GPU cannot be used any more. So what frees something there leaves it instead.
     pub(crate) fn enter(&self) -> Result<Entered<'_>> {
+        let on_gpu = self.on_gpu()?;
         // SAFETY: the context is alive.
         unsafe { sys::cuCtxPushCurrent_v2(self.0.raw) }.result().or_fail("Cannot enter the CUDA context")?;
-        Ok(Entered { context: self, _of_this_thread: PhantomData })
+        Ok(Entered { context: self, _on_gpu: on_gpu, _of_this_thread: PhantomData })
+    }
+
+    /// The driver is asked about the GPU, and what it says is of that one.
+    fn on_gpu(&self) -> Result<OnGpu> {
+        lost::check(self.0.device).map(|()| OnGpu::enter(self.0.device))
+    }
+
+    /// Whether it can be used.
+    ///
+    /// # Errors
+    /// `DeviceLost`, where the GPU cannot be used any more; `Run`, where the context alone cannot. `what` is what has failed.
+    pub fn check(&self, what: &str) -> Result<()> {
+        let _entered = self.enter()?;
+        // After a failed kernel every call fails, this one too.
+        result::mem_get_info().or_fail(what).map(drop)
+    }
+
+    /// What has failed in code that is not ours, such as TensorRT or a decoder, which does not tell when the GPU is lost:
+    /// then it is that.
+    pub fn or_lost(&self, error: Error) -> Error {
+        let lost = self.check(error.what()).err().filter(|lost| lost.kind() == ErrorKind::DeviceLost);
+        lost.unwrap_or(error)
     }
 
     /// Lets threads sleep while they wait for this context's work, unless the application has chosen another way.
@@ -288,6 +327,7 @@ impl Context {
 
     /// "NVIDIA H200"
     pub fn device_name(&self) -> Result<String> {
+        let _on_gpu = self.on_gpu()?;
         let device = result::device::get(self.0.device).or_fail("Cannot open the GPU")?;
         result::device::get_name(device).or_fail("Cannot ask for the GPU's name")
     }
@@ -303,6 +343,7 @@ impl Context {
 
     /// An attribute of the GPU, from CUDA.
     pub(crate) fn attribute(&self, attribute: sys::CUdevice_attribute) -> Result<i32> {
+        let _on_gpu = self.on_gpu()?;
         let device = result::device::get(self.0.device).or_fail("Cannot open the GPU")?;
         // SAFETY: the device was just opened.
         unsafe { result::device::get_attribute(device, attribute) }.or_fail("Cannot ask what the GPU can do")
@@ -358,8 +399,18 @@ impl fmt::Debug for Context {
     }
 }
 
+impl Inner {
+    /// What has the context of a GPU that is lost would free it.
+    fn leave_owner(&mut self) {
+        std::mem::forget(std::mem::replace(&mut self.owner, Owner::Nobody));
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
+        let Ok(_on_gpu) = lost::check(self.device).map(|()| OnGpu::enter(self.device)) else {
+            return self.leave_owner();
+        };
         // SAFETY: this is the last reference to the context, so its events and modules are not in use. Errors are
         // ignored: they only come while the process ends.
         unsafe {
@@ -384,6 +435,7 @@ impl Drop for Inner {
 /// The calling thread works in a context.
 pub(crate) struct Entered<'a> {
     context: &'a Context,
+    _on_gpu: OnGpu,
     _of_this_thread: PhantomData<*const ()>,
 }
 

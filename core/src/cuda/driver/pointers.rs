@@ -8,6 +8,17 @@ use cudarc::driver::sys;
 use super::{Check, Context};
 use crate::error::{Error, ErrorKind, Result};
 
+/// Whether the driver knows the memory that it was asked about.
+///
+/// # Errors
+/// `DeviceLost`.
+fn is_known(answer: sys::CUresult) -> Result<bool> {
+    match answer.result().or_fail("Cannot ask what memory that is") {
+        Err(error) if error.kind() == ErrorKind::DeviceLost => Err(error),
+        answer => Ok(answer.is_ok()),
+    }
+}
+
 impl Context {
     /// Whether the GPU reads host memory as fast as its own: it shares it (Jetson), or a coherent link (Grace Hopper, GB10).
     pub fn reads_host_memory_well(&self) -> Result<bool> {
@@ -30,14 +41,14 @@ impl Context {
         let _entered = self.enter()?;
         let mut address = 0u64;
         // SAFETY: writes an address; any may be asked for.
-        let known = unsafe {
+        let known = is_known(unsafe {
             sys::cuPointerGetAttribute(
                 (&raw mut address).cast(),
                 sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
                 host as u64,
             )
-        };
-        Ok((known == sys::CUresult::CUDA_SUCCESS && address != 0).then_some(address))
+        })?;
+        Ok((known && address != 0).then_some(address))
     }
 
     /// Whether memory at an address was allocated in another context, whose memory this one cannot access. Where that
@@ -46,14 +57,14 @@ impl Context {
         let _entered = self.enter()?;
         let mut owner: sys::CUcontext = std::ptr::null_mut();
         // SAFETY: writes a handle; any address may be asked for.
-        let known = unsafe {
+        let known = is_known(unsafe {
             sys::cuPointerGetAttribute(
                 (&raw mut owner).cast(),
                 sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_CONTEXT,
                 address,
             )
-        };
-        Ok(known == sys::CUresult::CUDA_SUCCESS && !owner.is_null() && owner.cast() != self.raw())
+        })?;
+        Ok(known && !owner.is_null() && owner.cast() != self.raw())
     }
 
     /// Whether there are so many bytes of this GPU's memory.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cudarc::driver::result;
 
 use super::stream::RawStream;
-use super::{Context, Fence, Stream, WaitHistory};
+use super::{Check, Context, Fence, Stream, WaitHistory};
 use crate::error::Result;
 
 /// Work is being queued on a stream. Before there is a [`Fence`] for it, it is not known when the memory that it uses
@@ -38,7 +38,7 @@ impl WorkQueue for OnStream {
         super::faults::synchronized();
         if let Ok(_entered) = self.context.enter() {
             // SAFETY: the stream is ours and kept, or alive as the caller of `Context::queuing_on` said.
-            let _ = unsafe { result::stream::synchronize(self.raw.cast()) };
+            let _ = unsafe { result::stream::synchronize(self.raw.cast()) }.or_fail("GPU work failed");
         }
     }
 }

@@ -47,7 +47,7 @@ impl Drop for RawStream {
     fn drop(&mut self) {
         if let Ok(_entered) = self.context.enter() {
             // SAFETY: the handle is ours, and not used after this.
-            let _ = unsafe { result::stream::destroy(self.raw) };
+            let _ = unsafe { result::stream::destroy(self.raw) }.or_fail("Cannot end a CUDA stream");
         }
     }
 }

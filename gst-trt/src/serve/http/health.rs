@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! `/healthz`: it answers. `/readyz`: all models are loaded, and each source has given a frame or was found to fail.
+//! `/healthz`: it answers, and can use its GPUs. `/readyz`: all models are loaded, and each source has given a frame or was found to fail.
 
 use std::sync::Arc;
 
@@ -15,7 +15,10 @@ use crate::serve::control::{Control, State as SourceState};
 /// Asks the service, so that one that is stuck does not pass for healthy.
 pub async fn healthz(State(context): State<Arc<ServerState>>) -> Response {
     context.service.is_ready();
-    answer::json(StatusCode::OK, &json!({ "status": "ok" }))
+    match context.service.lost_gpu() {
+        Some(error) => answer::json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "error": error })),
+        None => answer::json(StatusCode::OK, &json!({ "status": "ok" })),
+    }
 }
 
 pub async fn readyz(State(context): State<Arc<ServerState>>, headers: HeaderMap) -> Response {
@@ -41,5 +44,7 @@ fn reasons(service: &dyn Control) -> Vec<String> {
             (None, None) => format!("the model “{}” is being loaded", model.name),
         });
     let sources = service.sources().into_iter().filter(|source| source.state == SourceState::Connecting);
-    models.chain(sources.map(|source| format!("the source “{}” has given no frame yet", source.name))).collect()
+    let sources = sources.map(|source| format!("the source “{}” has given no frame yet", source.name));
+    let lost = service.lost_gpu().map(|error| error.trim_end_matches('.').to_string());
+    lost.into_iter().chain(models).chain(sources).collect()
 }

@@ -15,6 +15,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
+use gsttrt::gst::cuda::registry;
 use gsttrt_publish::backoff::Backoff;
 use meter::Meter;
 use pipeline::StreamPipeline;
@@ -265,6 +266,8 @@ impl StreamThread {
         let (state, mut error) = match end {
             PlayEnd::Ended => (State::Ended, None),
             PlayEnd::Failed(error) => {
+                // A decoder may be the first to meet a GPU that is lost, and does not tell. The service ends then.
+                let _ = registry::lost();
                 let is_news = self.meter.frames_of_run() > 0 || self.logged.as_ref() != Some(error);
                 if is_news {
                     log(&self.config.name, error);

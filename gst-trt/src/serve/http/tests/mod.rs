@@ -176,6 +176,10 @@ impl Control for FakeService {
     fn is_ready(&self) -> bool {
         !self.is_unready.load(Ordering::Relaxed)
     }
+
+    fn lost_gpu(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Gives frames until it is dropped, each another picture.

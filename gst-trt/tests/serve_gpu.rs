@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What becomes of the program where a GPU fails, with the driver and TensorRT of tests/fakes, which fail as they are told.
+
+mod common;
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use common::fakes::Fakes;
+use common::service::{Service, ask, free_address};
+use common::wait::{LIMIT, wait_until};
+use common::{command, sample, scratch, text};
+use serde_json::Value;
+
+const CAMERAS: [&str; 3] = ["door", "gate", "yard"];
+const FRAME: u64 = 1_000_000_000 / 30;
+
+/// A model on the GPU, cameras that publish to a pipe each, and HTTP.
+fn config(fakes: &Fakes, address: &str) -> String {
+    let cameras = CAMERAS.map(|name| camera(name, "gpu")).concat();
+    format!(
+        "[[model]]\nname = \"gpu\"\nfile = \"{}\"\nnms = \"layout=semantic-logits\"\n\n\
+         [[publish]]\nlocation = \"{{source}}.pipe\"\nadd-empty-results = true\nmax-queued = 5000\n\n\
+         [http]\nlisten = \"{address}\"\n\n{cameras}",
+        fakes.engine("good.engine", true).display()
+    )
+}
+
+fn camera(name: &str, model: &str) -> String {
+    format!(
+        "[[source]]\nname = \"{name}\"\naddress = \"{}\"\nmodel = \"{model}\"\nloop = true\nsync = true\n\n",
+        sample()
+    )
+}
+
+/// A named pipe that holds a few lines, so that the others wait in the service.
+fn pipe(folder: &Path, camera: &str) -> File {
+    let file = folder.join(format!("{camera}.pipe"));
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    let pipe = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(file).unwrap();
+    // SAFETY: they take a file that is open, and numbers.
+    unsafe {
+        assert_eq!(libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, 4096), 4096);
+        assert_eq!(libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, 0), 0);
+    }
+    pipe
+}
+
+fn get(address: &str, path: &str) -> (u16, Value) {
+    let (status, answer) = ask(address, "GET", path, "", "");
+    (status, serde_json::from_slice(&answer).unwrap_or_default())
+}
+
+fn frames(address: &str, camera: &str) -> u64 {
+    get(address, &format!("/sources/{camera}")).1["frames"].as_u64().unwrap_or(0)
+}
+
+/// The results that come out of a pipe until its writer has ended, of frames that follow each other.
+fn results(pipe: File) -> Vec<Value> {
+    let lines = BufReader::new(pipe).lines().map(|line| serde_json::from_str(&line.unwrap()).unwrap());
+    let lines: Vec<Value> = lines.collect();
+    let times: Vec<u64> = lines.iter().map(|line| line["stream-time"].as_u64().unwrap()).collect();
+    let follows = |pair: &[u64]| pair[1].abs_diff(pair[0] + FRAME) < FRAME / 2 || pair[1] == 0 && pair[0] > 290 * FRAME;
+    assert!(times.windows(2).all(follows), "{times:?}");
+    lines
+}
+
+/// What was found until then is not lost, and whoever asks is told why, until the end.
+#[test]
+fn a_lost_gpu_ends_the_service_once_all_is_published() {
+    let folder = scratch("serve-gpu-lost");
+    let (fakes, address) = (Fakes::new(&folder), free_address());
+    let pipes = CAMERAS.map(|camera| pipe(&folder, camera));
+    let service = Service::with(&folder, &config(&fakes, &address), &fakes.variables());
+    service.said("Started.");
+    for camera in CAMERAS {
+        wait_until("frames", LIMIT, || frames(&address, camera) > 60);
+    }
+    assert_eq!(get(&address, "/healthz").0, 200);
+    fakes.plan("break 700");
+    wait_until("503", LIMIT, || get(&address, "/healthz").0 == 503);
+    let (_, answer) = get(&address, "/healthz");
+    let said = answer["error"].as_str().unwrap();
+    assert!(said.contains("this process can use GPU 0 no more, after CUDA_ERROR_ILLEGAL_ADDRESS"), "{said}");
+    assert_eq!(get(&address, "/readyz").0, 503);
+    let counts = CAMERAS.map(|camera| frames(&address, camera));
+    for (pipe, count) in pipes.into_iter().zip(counts) {
+        let results = results(pipe);
+        assert!(results.len() as u64 >= count, "{} of {count}", results.len());
+    }
+    let (status, journal) = service.ended();
+    assert_eq!(status.code(), Some(75), "{journal}");
+    assert_eq!(journal.matches("Ending with status 75").count(), 1, "{journal}");
+    for camera in CAMERAS {
+        let told =
+            journal.lines().filter(|line| line.contains(camera) && line.contains("can use GPU 0 no more")).count();
+        assert!(told <= 1, "{camera}: {journal}");
+    }
+    assert!(!journal.contains("panicked") && !journal.contains("Left behind"), "{journal}");
+}
+
+#[test]
+fn a_lost_gpu_has_a_status_of_its_own() {
+    let folder = scratch("program-gpu-lost");
+    let fakes = Fakes::new(&folder);
+    let engine = fakes.engine("good.engine", true);
+    let engine = engine.to_str().unwrap();
+    fakes.plan("break 719");
+    let (clip, infer) = (sample(), ["--infer", "verify=off"]);
+    let detect =
+        ["detect", &clip, "--model", engine, "--no-video", "--json", "out.jsonl", "--nms", "layout=semantic-logits"];
+    for args in [&detect[..], &["verify", engine], &["bench", engine]] {
+        let mut program = command(&folder);
+        program.envs(fakes.variables()).args(args);
+        if args[0] != "verify" {
+            program.args(infer);
+        }
+        let output = program.output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(75), "{args:?}: {said}");
+        assert!(said.contains("can use GPU 0 no more, after CUDA_ERROR_LAUNCH_FAILED"), "{args:?}: {said}");
+        assert!(said.contains("Start the program again"), "{args:?}: {said}");
+    }
+    fakes.plan("");
+    let output = command(&folder).envs(fakes.variables()).args(detect).args(infer).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
