@@ -13,6 +13,7 @@
 //! How much may differ is in [`Tolerance`]. What an output holds is right where its numbers are near, or where all that is read in
 //! it is the same: rows that are nearly as good as each other may change places.
 
+mod drift;
 mod option;
 mod outputs;
 mod pictures;
@@ -21,6 +22,7 @@ mod tolerance;
 mod trial;
 mod verdict;
 
+pub use drift::{ClassDrift, Drift, drift};
 pub use option::{VERIFY, Verification};
 pub use outputs::Difference;
 pub use tolerance::Tolerance;
