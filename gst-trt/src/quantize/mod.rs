@@ -61,7 +61,7 @@ pub struct QuantizeArgs {
     #[arg(long, value_name = "NAME", value_parser = ["cpu", "gpu"])]
     device: Option<String>,
     /// How the ranges of values are chosen
-    #[arg(long, value_name = "NAME", default_value = "percentile", value_parser = ["entropy", "percentile", "minmax"])]
+    #[arg(long, value_name = "NAME", default_value = "entropy", value_parser = ["entropy", "percentile", "minmax"])]
     calibration: String,
     /// The part of the values that a range by percentile holds, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 99.99)]
