@@ -172,7 +172,6 @@ fn commands_are_run_by_tests() {
         "gst-trt ",                           // gst-trt/tests/docs.rs and serve.rs
         "curl --fail",                        // gst-trt/src/serve/http/tests/pages.rs
         "/usr/bin/python3 examples/crops.py", // tests/examples.rs
-        "examples/quantize.py",               // tests/zoo/run.sh
         "pipelines/detect.sh",                // tests/run.sh
         "tests/",
         "gst-inspect-1.0 trt", // tests/install.sh

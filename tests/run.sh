@@ -232,6 +232,11 @@ publish() {
     cargo publish --locked --workspace --dry-run --allow-dirty --quiet --target-dir "$target"
 }
 
+# Each model cast to 16 bits: computed by ONNX Runtime, and built by TensorRT-RTX, which needs no GPU for that.
+half_precision() {
+    HALF_MODELS=$ROOT/tests/models cargo nextest run --locked --workspace -E 'test(/^half::/)'
+}
+
 # What only "full" runs, with the paths that it depends on (a regular expression) and its minutes on two cores.
 TOUCHES=(
     "the book:^docs/|^tests/book.py:2:book"
@@ -245,6 +250,7 @@ TOUCHES=(
     "detect.sh on a 1080p clip:^core/src/(image|postprocess)|^gst-trt/src/detect:1:detect_1080p"
     "wheel as it is released:^python/|^packaging/build.sh:6:wheel"
     "64-bit ARM:^core/src/(backends|cuda|dlpack)|^capi/:30:tests/compat.sh arm64"
+    "half precision:^core/src/onnx/|^core/src/backends/tensorrt/|^tests/models/:4:half_precision"
     "model zoo:^tests/zoo/:60:tests/zoo/run.sh $PROGRAM"
 )
 

@@ -115,7 +115,8 @@ fn files_are_cast_where_no_flag_does_it() {
         assert_ne!(products.1, half.1);
         // What is in the file may contradict itself.
         let broken = network(&["1", "3", "32", "32"]).weight("first", F32, &[1], vec![0; 4]);
-        let error = build(library, &graph(&broken), &options(library)).unwrap_err();
+        let half = BuildOptions { precision: Precision::Fp16, ..options(library) };
+        let error = build(library, &graph(&broken), &half).unwrap_err();
         assert!(
             error.message().starts_with("Cannot convert graph.onnx to fp16: the value “first” is made twice"),
             "{error}"

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gsttrt_core::backends::options::Options;
-use gsttrt_core::backends::verify::{Reference, Tolerance, Verdict, verify, watch_by};
+use gsttrt_core::backends::verify::{Reference, Tolerance, Verdict, drift, verify, watch_by};
 use gsttrt_core::backends::{BackendPreference, LoadContext, LoadRequest, ModelInstance};
 use gsttrt_core::error::{Error, ErrorKind, Result};
 use gsttrt_core::tensor::{Tensor, Tensors};
@@ -266,6 +266,34 @@ fn a_verdict_is_kept_as_json() {
         assert_eq!(Verdict::from_json(&damaged), None);
     }
     assert_eq!(Verdict::from_json(&serde_json::json!({"passed": true})), None);
+}
+
+/// What is read in outputs of each kind is compared by class; a copy that is the same loses nothing.
+#[test]
+fn a_copy_is_compared_by_what_its_results_are() {
+    for file in ["shapes-320", "shapes-cls", "shapes-sem", "rooms-depth"] {
+        let request = request(&path(&format!("tests/models/{file}.onnx")), 1);
+        let letterbox = request.spec.letterbox((640, 480));
+        let picture = |seed: usize| {
+            let (_, height, width) = request.spec.chw();
+            let numbers = (0..3 * height * width).map(|at| {
+                let (y, x) = (at / width % height, at % width);
+                if (x / 60 + y / 50 + seed).is_multiple_of(3) { 0.9 } else { 0.2 }
+            });
+            let dims = request.spec.desc.dims.to_vec();
+            Ok((Tensor::from_slice("images", &dims, &numbers.collect::<Vec<f32>>()), letterbox))
+        };
+        let found = drift(&request, &request, (0..2).map(picture), &LoadContext::silent()).unwrap();
+        println!("{file}: {found:?}");
+        assert_eq!(
+            (found.pictures, found.loss(), found.all().lost + found.all().new),
+            (2, 0.0, 0),
+            "{file}: {found:?}"
+        );
+        assert_eq!(found.all().wanted, found.all().found, "{file}");
+        assert!(found.has_results() && found.outputs.values().all(|&error| error == 0.0), "{file}: {found:?}");
+        assert_eq!(found.depths.is_some(), file == "rooms-depth", "{file}");
+    }
 }
 
 /// An image restored, normals, features: what looks like a map of classes may be anything, and small or without numbers in places.

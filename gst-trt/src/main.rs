@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `gst-trt`: detection without a launch line.
 //!
-//! * `detect`: one file for each subcommand; `detect` and `serve` are folders.
+//! * `detect`: one file for each subcommand; `detect`, `quantize` and `serve` are folders.
 //! * `source`, `chain`, `model_options`: what is read, and what runs on it, for every subcommand that has a pipeline.
 //!   `cause`: why it cannot be read.
 //! * `threads`, `running`: what a source, a model or a disk can hold up, and what is left behind at the end.
@@ -20,6 +20,7 @@ mod info;
 mod local;
 mod model_options;
 mod progress;
+mod quantize;
 mod running;
 #[cfg(test)]
 #[path = "../../core/tests/common/scratch.rs"]
@@ -64,6 +65,8 @@ enum Command {
     Build(build::BuildArgs),
     /// Compare what runs a model with the CPU, number by number and result by result
     Verify(verify::VerifyArgs),
+    /// Make a copy of a model in 8 bits, and tell what that costs
+    Quantize(quantize::QuantizeArgs),
     /// Measure throughput and latency of a model
     Bench(bench::BenchArgs),
     /// Run many cameras and files by a configuration, for months
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
         Command::Info(args) => info::run(&args),
         Command::Build(args) => build::run(&args),
         Command::Verify(args) => verify::run(&args),
+        Command::Quantize(args) => quantize::run(&args, &threads),
         Command::Bench(args) => bench::run(&args),
         Command::Serve(args) => serve::run(&args, &threads),
         Command::Doctor(args) => doctor::run(&args),

@@ -5,7 +5,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{command, path, picture, sample, scratch, shapes, text};
+use common::{command, path, picture, quantizer, sample, scratch, shapes, text};
 
 /// The pages that show how to call it.
 const PAGES: [&str; 9] = [
@@ -53,6 +53,8 @@ fn furnish(folder: &Path) {
     std::fs::create_dir(folder.join("photos")).unwrap();
     picture(&folder.join("photos/1.jpg"), 320, 180);
     picture(&folder.join("photos/2.jpg"), 200, 200);
+    std::fs::create_dir(folder.join("bin")).unwrap();
+    quantizer(&folder.join("bin/python3"), &shapes());
 }
 
 /// No page that shows how to call it is left out above.
@@ -76,7 +78,7 @@ fn pages_with_commands_are_known() {
 #[test]
 fn commands_in_the_pages_run() {
     let commands = documented();
-    for name in ["detect", "info", "build", "bench", "doctor"] {
+    for name in ["detect", "info", "build", "quantize", "bench", "doctor"] {
         assert!(
             commands.iter().any(|(_, words)| words.first().is_some_and(|word| word == name)),
             "{name}: {commands:?}"
@@ -102,7 +104,10 @@ fn commands_in_the_pages_run() {
                 *word = word.replace("person", "disc");
             }
         }
-        let output = command(&folder).args(&words).env("CUDA_VISIBLE_DEVICES", "").output().unwrap();
+        // Where the quantizer is not installed, one that copies the model takes its place; quantize.rs tests what it makes.
+        let search = format!("{}:{}", folder.join("bin").display(), std::env::var("PATH").unwrap());
+        let output =
+            command(&folder).args(&words).env("CUDA_VISIBLE_DEVICES", "").env("PATH", search).output().unwrap();
         let status = if needs_gpu { Some(1) } else { Some(0) };
         assert_eq!(output.status.code(), status, "{line}: {}{}", text(&output.stdout), text(&output.stderr));
     }

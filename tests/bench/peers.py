@@ -5,7 +5,7 @@
   tests/bench/peers.py [--rounds 5] [--threads 1 2] [--clip CLIP] [--gstreamer FOLDER] [--programs NAME,…] [MODEL...]
 
   gst-trt       `gst-trt detect --no-video`, with the ONNX Runtime of the others
-  int8          the same with an INT8 copy of the model by examples/quantize.py, which is compared with it
+  int8          the same with an INT8 copy of the model by gst-trt quantize, which is compared with it
   rten          the same with backend=rten, which needs nothing
   ultralytics   `YOLO(model).predict(clip, stream=True)`
   opencv        VideoCapture, letterbox, ONNX Runtime, NMSBoxes
@@ -75,7 +75,8 @@ def quantized(clip, model):
             line = f"{frames} ! multifilesink location={folder}/%03d.jpg"
             subprocess.run(["gst-launch-1.0", "--quiet", *line.split()], check=True)
             images = sorted(Path(folder).glob("*.jpg"))
-            subprocess.run([VENV / "bin/python", "-W", "ignore", ROOT / "examples/quantize.py", model, path, *images], check=True)
+            options = ["--output", path, "--python", VENV / "bin/python"]
+            subprocess.run([PROGRAM, "quantize", model, *images, *options], check=True)
     return path
 
 

@@ -61,7 +61,7 @@ if [ $# = 0 ]; then
     echo "zoo: an INT8 copy of our own model, by rten and by ONNX Runtime"
     gst-launch-1.0 --quiet filesrc location="$here/../data/sample.mp4" ! decodebin ! videorate ! video/x-raw,framerate=3/1 ! videoconvert \
         ! jpegenc ! multifilesink location="$videos/%03d.jpg"
-    "$python" -W ignore "$here/../../examples/quantize.py" "$here/../models/shapes-v8.onnx" "$videos/int8.onnx" "$videos"/*.jpg
+    "$program" quantize "$here/../models/shapes-v8.onnx" "$videos"/*.jpg --output "$videos/int8.onnx" --python "$python"
     library=$(ls "$venv"/lib/python3*/site-packages/onnxruntime/capi/libonnxruntime.so.*)
     for backend in rten onnxruntime; do
         ORT_DYLIB_PATH=$library "$program" detect "$here/../data/sample.mp4" --model "$videos/int8.onnx" --backend "$backend" --no-video \

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use half::{bf16, f16};
 use prost::Message;
 
-use super::exact::{ExactLayers, Steps, Work};
+use super::exact::{ExactLayers, StepWork, Steps};
 use super::numbers;
 use super::operators::{Operator, constant, is_of_onnx, operator, type_made};
 use super::raw::{self, Part, RawGraph, RawModel, RawNode, RawValueInfo};
@@ -99,7 +99,7 @@ const MAX_FILE: usize = i32::MAX as usize;
 /// `Model`, where the file contradicts itself, or weights cannot be read; `Run`, when it was cancelled.
 pub fn cast(file: Bytes, decoded: &ModelProto, how: &Casting<'_>) -> Result<Option<Casted>> {
     let Some(graph) = &decoded.graph else { return Ok(None) };
-    let plan = Plan::of(graph, how)?;
+    let plan = CastPlan::of(graph, how)?;
     let nodes = plan.half.iter().filter(|&&half| half).count();
     if nodes == 0 {
         return Ok(None);
@@ -160,7 +160,7 @@ impl<'a> Constants<'a> {
 
 /// Whether a node is in 16 bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Choice {
+enum NodeType {
     Single,
     Half,
     /// It computes with constants only: as those that use it.
@@ -168,13 +168,13 @@ enum Choice {
 }
 
 /// What is cast in a graph.
-struct Plan<'a> {
+struct CastPlan<'a> {
     graph: &'a GraphProto,
     how: &'a Casting<'a>,
     operators: Vec<Option<Operator>>,
-    types: HashMap<&'a str, i32>,
+    types: Types<'a>,
     /// Which node makes a value.
-    makers: HashMap<&'a str, usize>,
+    makers: Makers<'a>,
     constants: Constants<'a>,
     /// Which nodes compute in 16 bits.
     half: Vec<bool>,
@@ -186,10 +186,10 @@ struct Plan<'a> {
     kept: Vec<String>,
 }
 
-impl<'a> Plan<'a> {
+impl<'a> CastPlan<'a> {
     fn of(graph: &'a GraphProto, how: &'a Casting<'a>) -> Result<Self> {
         let (types, makers) = types(graph)?;
-        let mut plan = Plan {
+        let mut plan = CastPlan {
             graph,
             how,
             operators: graph.node.iter().map(operator).collect(),
@@ -245,15 +245,17 @@ impl<'a> Plan<'a> {
         /// Such as the mean of YOLO's distribution of a side: no work to speak of, and the last one before a box.
         const FEW_WEIGHTS: usize = 64;
         let work = |index: usize| {
-            let Some(operator) = self.operators[index].filter(|_| self.is_single(index)) else { return Work::Other };
-            if operator.work != Work::Weighted {
+            let Some(operator) = self.operators[index].filter(|_| self.is_single(index)) else {
+                return StepWork::Other;
+            };
+            if operator.work != StepWork::Weighted {
                 return operator.work;
             }
             let weights = self.inputs(index).filter_map(|name| self.constants.root(name));
             match weights.map(|name| numbers::count(&self.constants.tensors[name]).unwrap_or(usize::MAX)).max() {
-                Some(count) if count <= FEW_WEIGHTS => Work::Light,
-                Some(_) => Work::Weighted,
-                None => Work::Product,
+                Some(count) if count <= FEW_WEIGHTS => StepWork::Light,
+                Some(_) => StepWork::Weighted,
+                None => StepWork::Product,
             }
         };
         let maker = |name: &String| self.makers.get(name.as_str()).copied();
@@ -269,7 +271,7 @@ impl<'a> Plan<'a> {
         let mut fits: HashMap<&str, bool> = HashMap::new();
         let mut able = vec![false; exact.len()];
         for index in (0..exact.len()).filter(|&index| !exact[index]) {
-            let is_light = self.operators[index].is_some_and(|operator| operator.work != Work::Sensitive);
+            let is_light = self.operators[index].is_some_and(|operator| operator.work != StepWork::Sensitive);
             if !is_light || !self.is_single(index) {
                 continue;
             }
@@ -288,33 +290,33 @@ impl<'a> Plan<'a> {
     }
 
     fn choose(&self, able: &[bool]) -> Vec<bool> {
-        let mut choices = vec![Choice::Single; able.len()];
+        let mut choices = vec![NodeType::Single; able.len()];
         for index in (0..able.len()).filter(|&index| able[index]) {
-            let is_heavy = self.operators[index].is_some_and(|operator| operator.work == Work::Weighted);
+            let is_heavy = self.operators[index].is_some_and(|operator| operator.work == StepWork::Weighted);
             let computed = self.inputs(index).filter(|name| self.constants.root(name).is_none());
-            let made = |name: &str| self.makers.get(name).map_or(Choice::Single, |&maker| choices[maker]);
-            let made: Vec<Choice> = computed.map(made).collect();
-            choices[index] = match made.iter().all(|&choice| choice == Choice::AsUsed) {
-                true => Choice::AsUsed,
-                false if is_heavy || !made.contains(&Choice::Single) => Choice::Half,
-                false => Choice::Single,
+            let made = |name: &str| self.makers.get(name).map_or(NodeType::Single, |&maker| choices[maker]);
+            let made: Vec<NodeType> = computed.map(made).collect();
+            choices[index] = match made.iter().all(|&choice| choice == NodeType::AsUsed) {
+                true => NodeType::AsUsed,
+                false if is_heavy || !made.contains(&NodeType::Single) => NodeType::Half,
+                false => NodeType::Single,
             };
         }
         // From the last to the first, so that those that use a value are known.
         let mut in_single: HashSet<&str> = self.named_in_single().collect();
         let mut in_half: HashSet<&str> = HashSet::new();
         for index in (0..able.len()).rev() {
-            if choices[index] == Choice::AsUsed {
+            if choices[index] == NodeType::AsUsed {
                 let uses_half = self.outputs(index).any(|name| in_half.contains(name));
                 let uses_single = self.outputs(index).any(|name| in_single.contains(name));
-                choices[index] = if uses_half && !uses_single { Choice::Half } else { Choice::Single };
+                choices[index] = if uses_half && !uses_single { NodeType::Half } else { NodeType::Single };
             }
             for (place, name) in self.graph.node[index].input.iter().enumerate() {
-                let is_half = choices[index] == Choice::Half && self.computes(index, place);
+                let is_half = choices[index] == NodeType::Half && self.computes(index, place);
                 if is_half { &mut in_half } else { &mut in_single }.insert(name);
             }
         }
-        choices.into_iter().map(|choice| choice == Choice::Half).collect()
+        choices.into_iter().map(|choice| choice == NodeType::Half).collect()
     }
 
     /// What the outputs of the graph, and branches and loops, name.
@@ -485,13 +487,17 @@ fn inside(node: &NodeProto) -> Vec<&str> {
     names
 }
 
+/// By the names of values.
+type Types<'a> = HashMap<&'a str, i32>;
+type Makers<'a> = HashMap<&'a str, usize>;
+
 /// The types of values, and the nodes that make them. What is not known has none.
-fn types(graph: &GraphProto) -> Result<(HashMap<&str, i32>, HashMap<&str, usize>)> {
+fn types(graph: &GraphProto) -> Result<(Types<'_>, Makers<'_>)> {
     fn declared(value: &ValueInfoProto) -> Option<(&str, i32)> {
         Some((value.name.as_str(), value.r#type.as_ref()?.tensor_type.as_ref()?.elem_type))
     }
-    let named: HashMap<&str, i32> = graph.value_info.iter().filter_map(declared).collect();
-    let mut types: HashMap<&str, i32> = graph.input.iter().filter_map(declared).collect();
+    let named: Types = graph.value_info.iter().filter_map(declared).collect();
+    let mut types: Types = graph.input.iter().filter_map(declared).collect();
     let twice = |name: &str| {
         Error::new(ErrorKind::Model, format!("the value “{name}” is made twice"))
             .remedy("Export the model again; this file contradicts itself")

@@ -13,6 +13,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use bytes::Bytes;
 use prost::Message;
 
+use super::raw::{RawGraph, RawModel};
 use super::{GraphProto, NodeProto, ValueInfoProto};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -46,8 +47,10 @@ pub struct Suppression {
 /// Cuts a whole ONNX file, whose graph is `decoded`. Errors have a cause; the caller adds the file's name.
 pub fn cut(file: Bytes, decoded: &GraphProto) -> Result<Vec<Subgraph>> {
     let broken = |error: prost::DecodeError| Error::new(ErrorKind::Model, "the graph cannot be read").cause(error);
-    let mut model = RawModel::decode(file).map_err(broken)?;
-    let graph = model.graph.take().unwrap_or_default();
+    // Its texts are of no use here, and rten refuses those that are none.
+    let RawModel { ir_version, graph, opset_import, functions, .. } = RawModel::decode(file).map_err(broken)?;
+    let model = RawModel { ir_version, opset_import, functions, ..Default::default() };
+    let graph = graph.unwrap_or_default();
     let nodes = &decoded.node;
     if nodes.iter().flat_map(inner).any(|node| node.op_type == OPERATOR) {
         return Err(Error::new(
@@ -112,6 +115,7 @@ pub fn cut(file: Bytes, decoded: &GraphProto) -> Result<Vec<Subgraph>> {
                 .map(|name| inputs.get(name).map_or_else(|| untyped(name), |&raw| raw.clone()))
                 .collect(),
             output: outputs.iter().map(untyped).collect(),
+            ..Default::default()
         };
         parts[part].onnx = RawModel { graph: Some(graph), ..model.clone() }.encode_to_vec();
         parts[part].inputs = given.into_iter().cloned().collect();
@@ -152,32 +156,4 @@ fn suppression(node: &NodeProto) -> Suppression {
         selected: node.output.first().cloned().unwrap_or_default(),
         centers: node.attribute.iter().any(|attribute| attribute.name == "center_point_box" && attribute.i == Some(1)),
     }
-}
-
-/// `ModelProto` whose parts stay the bytes that they are.
-#[derive(Clone, PartialEq, Message)]
-struct RawModel {
-    #[prost(int64, tag = "1")]
-    ir_version: i64,
-    #[prost(message, optional, tag = "7")]
-    graph: Option<RawGraph>,
-    #[prost(bytes = "bytes", repeated, tag = "8")]
-    opset_import: Vec<Bytes>,
-    #[prost(bytes = "bytes", repeated, tag = "25")]
-    functions: Vec<Bytes>,
-}
-
-/// `GraphProto`, likewise.
-#[derive(Clone, PartialEq, Message)]
-struct RawGraph {
-    #[prost(bytes = "bytes", repeated, tag = "1")]
-    node: Vec<Bytes>,
-    #[prost(string, tag = "2")]
-    name: String,
-    #[prost(bytes = "bytes", repeated, tag = "5")]
-    initializer: Vec<Bytes>,
-    #[prost(bytes = "bytes", repeated, tag = "11")]
-    input: Vec<Bytes>,
-    #[prost(bytes = "bytes", repeated, tag = "12")]
-    output: Vec<Bytes>,
 }

@@ -4,7 +4,7 @@
 
 /// What a step is to 16-bit floats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+pub enum StepWork {
     /// A convolution or a product with weights: the bulk of the work.
     Weighted,
     /// A product whose factors are all computed, such as attention scores; or one of which that is not known.
@@ -40,7 +40,7 @@ impl ExactLayers {
 /// A network as far as this matters.
 #[derive(Debug, Default)]
 pub struct Steps {
-    pub work: Vec<Work>,
+    pub work: Vec<StepWork>,
     /// Those that make what goes into each.
     pub before: Vec<Vec<usize>>,
     /// Those that make the outputs of the network.
@@ -55,10 +55,10 @@ impl Steps {
             ExactLayers::Head => {}
             ExactLayers::Sensitive => self.add_sensitive(&mut exact),
             ExactLayers::AllButWeighted => exact.iter_mut().zip(&self.work).for_each(|(exact, &work)| {
-                *exact |= work != Work::Weighted;
+                *exact |= work != StepWork::Weighted;
             }),
         }
-        exact.iter_mut().zip(&self.work).for_each(|(exact, &work)| *exact &= work != Work::Other);
+        exact.iter_mut().zip(&self.work).for_each(|(exact, &work)| *exact &= work != StepWork::Other);
         exact
     }
 
@@ -69,7 +69,7 @@ impl Steps {
         let mut head = vec![false; self.work.len()];
         let mut left = self.last.clone();
         while let Some(step) = left.pop() {
-            if head[step] || matches!(self.work[step], Work::Weighted | Work::Product) {
+            if head[step] || matches!(self.work[step], StepWork::Weighted | StepWork::Product) {
                 continue;
             }
             head[step] = true;
@@ -81,21 +81,23 @@ impl Steps {
     /// Sums of many numbers, their squares and exponentials leave the range of f16, or its 11 bits. What is next to them is a part
     /// of the same function, such as the differences and products of a normalisation, or the product that makes attention scores.
     fn add_sensitive(&self, exact: &mut [bool]) {
-        let is_part = |step: &usize| self.work[*step] != Work::Weighted;
+        let is_part = |step: &usize| self.work[*step] != StepWork::Weighted;
         let mut seen = vec![false; self.work.len()];
         for (step, before) in self.before.iter().enumerate() {
-            if self.work[step] == Work::Sensitive {
+            if self.work[step] == StepWork::Sensitive {
                 exact[step] = true;
                 before.iter().copied().filter(is_part).for_each(|before| exact[before] = true);
                 // The scores may be scaled and masked before the softmax.
-                for &scaled in before.iter().filter(|&&step| matches!(self.work[step], Work::Light | Work::Sensitive)) {
+                for &scaled in
+                    before.iter().filter(|&&step| matches!(self.work[step], StepWork::Light | StepWork::Sensitive))
+                {
                     if !std::mem::replace(&mut seen[scaled], true) {
                         let products = self.before[scaled].iter().copied().filter(is_part);
                         products.for_each(|product| exact[product] = true);
                     }
                 }
-            } else if self.work[step] == Work::Light {
-                exact[step] |= before.iter().any(|&before| self.work[before] == Work::Sensitive);
+            } else if self.work[step] == StepWork::Light {
+                exact[step] |= before.iter().any(|&before| self.work[before] == StepWork::Sensitive);
             }
         }
     }
@@ -103,16 +105,16 @@ impl Steps {
 
 #[cfg(test)]
 mod tests {
-    use super::Work::{Light, Other, Product, Sensitive, Weighted};
+    use super::StepWork::{Light, Other, Product, Sensitive, Weighted};
     use super::*;
 
     /// Steps in a row, each behind the one before it.
-    fn row(work: &[Work]) -> Steps {
+    fn row(work: &[StepWork]) -> Steps {
         let before = (0..work.len()).map(|step| step.checked_sub(1).into_iter().collect()).collect();
         Steps { work: work.to_vec(), before, last: vec![work.len() - 1] }
     }
 
-    fn exact(work: &[Work], layers: ExactLayers) -> Vec<usize> {
+    fn exact(work: &[StepWork], layers: ExactLayers) -> Vec<usize> {
         let exact = row(work).exact(layers);
         (0..work.len()).filter(|&step| exact[step]).collect()
     }

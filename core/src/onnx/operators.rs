@@ -5,21 +5,21 @@
 //! What is not in the table keeps its types: other domains, control flow, recurrent networks, and all whose numbers are
 //! coordinates, such as GridSample's.
 
-use super::exact::Work;
+use super::exact::StepWork;
 use super::{FLOAT, NodeProto, TensorProto};
 
 /// Inputs or outputs of an operator.
 #[derive(Clone, Copy, Debug)]
-pub enum Places {
+pub enum Operands {
     All,
     Only(&'static [usize]),
 }
 
-impl Places {
+impl Operands {
     pub fn contains(self, place: usize) -> bool {
         match self {
-            Places::All => true,
-            Places::Only(places) => places.contains(&place),
+            Operands::All => true,
+            Operands::Only(places) => places.contains(&place),
         }
     }
 }
@@ -27,23 +27,23 @@ impl Places {
 /// An operator that computes in the type of its inputs.
 #[derive(Clone, Copy, Debug)]
 pub struct Operator {
-    pub work: Work,
+    pub work: StepWork,
     /// Those that have the type in which it computes.
-    pub inputs: Places,
-    pub outputs: Places,
+    pub inputs: Operands,
+    pub outputs: Operands,
 }
 
-const FIRST: Places = Places::Only(&[0]);
+const FIRST: Operands = Operands::Only(&[0]);
 
-/// Work, inputs, outputs, names.
-type Row = (Work, Places, Places, &'static [&'static str]);
+/// StepWork, inputs, outputs, names.
+type Row = (StepWork, Operands, Operands, &'static [&'static str]);
 
 const TABLE: &[Row] = &[
-    (Work::Weighted, Places::Only(&[0, 1, 2]), FIRST, &["Conv", "ConvTranspose", "Gemm"]),
-    (Work::Weighted, Places::All, FIRST, &["MatMul", "Einsum"]),
+    (StepWork::Weighted, Operands::Only(&[0, 1, 2]), FIRST, &["Conv", "ConvTranspose", "Gemm"]),
+    (StepWork::Weighted, Operands::All, FIRST, &["MatMul", "Einsum"]),
     (
-        Work::Light,
-        Places::All,
+        StepWork::Light,
+        Operands::All,
         FIRST,
         &[
             "Abs",
@@ -71,7 +71,7 @@ const TABLE: &[Row] = &[
         ],
     ),
     (
-        Work::Light,
+        StepWork::Light,
         FIRST,
         FIRST,
         &[
@@ -95,12 +95,12 @@ const TABLE: &[Row] = &[
             "Upsample",
         ],
     ),
-    (Work::Light, FIRST, Places::All, &["Split"]),
-    (Work::Light, Places::Only(&[0, 1, 2]), FIRST, &["Clip"]),
-    (Work::Light, Places::Only(&[1, 2]), FIRST, &["Where"]),
-    (Work::Light, Places::Only(&[0, 2]), FIRST, &["Pad"]),
+    (StepWork::Light, FIRST, Operands::All, &["Split"]),
+    (StepWork::Light, Operands::Only(&[0, 1, 2]), FIRST, &["Clip"]),
+    (StepWork::Light, Operands::Only(&[1, 2]), FIRST, &["Where"]),
+    (StepWork::Light, Operands::Only(&[0, 2]), FIRST, &["Pad"]),
     (
-        Work::Sensitive,
+        StepWork::Sensitive,
         FIRST,
         FIRST,
         &[
@@ -181,8 +181,8 @@ pub fn type_made(node: &NodeProto, place: usize, of_input: impl Fn(usize) -> Opt
     let attribute = |name: &str| node.attribute.iter().find(|attribute| attribute.name == name);
     if let Some(operator) = operator(node) {
         let input = match operator.inputs {
-            Places::All => 0,
-            Places::Only(places) => places[0],
+            Operands::All => 0,
+            Operands::Only(places) => places[0],
         };
         return if operator.outputs.contains(place) { of_input(input) } else { None };
     }
@@ -192,7 +192,8 @@ pub fn type_made(node: &NodeProto, place: usize, of_input: impl Fn(usize) -> Opt
             Some(attribute("value").and_then(|value| value.t.as_ref()).map_or(FLOAT, |value| value.data_type))
         }
         ("Cast", 0) => attribute("to").and_then(|to| i32::try_from(to.i?).ok()),
-        ("CastLike" | "OneHot", place) if place == 0 => of_input(if node.op_type == "OneHot" { 2 } else { 1 }),
+        ("CastLike", 0) => of_input(1),
+        ("OneHot", 0) => of_input(2),
         (
             "DeformConv" | "GridSample" | "GRU" | "LSTM" | "Mod" | "Range" | "RNN" | "ReverseSequence" | "RoiAlign"
             | "Round" | "Floor" | "Ceil" | "Sign" | "ScatterElements" | "ScatterND" | "TopK" | "Trilu" | "Unique",

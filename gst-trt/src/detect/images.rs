@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Images of any size: each is decoded by a pipeline of its own, and all go through one chain.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 
@@ -16,17 +15,10 @@ use super::{Broken, Ended, Job, Setup, ending, part};
 use crate::chain::{self, element};
 use crate::failure::Failure;
 use crate::progress::TaskProgress;
-use crate::running::RunningPipeline;
-use crate::source::VideoAddress;
+use crate::source::still;
 
 /// Time from one image to the next, for trackers.
 const STEP: gst::ClockTime = gst::ClockTime::from_mseconds(40);
-
-/// No image takes so long to read.
-const TIMEOUT: Duration = Duration::from_secs(60);
-
-/// How often a picture that does not come is looked after.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 pub fn run(
     job: &Job,
@@ -118,7 +110,7 @@ impl ImageRun<'_> {
             if self.setup.signals.signal().is_some() || self.setup.frames.is_some_and(|limit| good >= limit) {
                 break;
             }
-            let sample = match decode(file, &formats, self.setup) {
+            let sample = match still::decode(file, &formats, &self.setup.threads, &self.setup.signals) {
                 Err(_) if self.setup.signals.signal().is_some() => break,
                 Ok(sample) => sample,
                 Err(failure) if self.files.len() == 1 => return Err(failure),
@@ -195,61 +187,5 @@ impl ImageRun<'_> {
         let bytes = encoded.buffer().and_then(|buffer| buffer.map_readable().ok());
         let bytes = bytes.ok_or_else(|| failed(&"the encoder gave nothing"))?;
         std::fs::write(part(&to), &bytes).and_then(|()| std::fs::rename(part(&to), &to)).map_err(|error| failed(&error))
-    }
-}
-
-/// The picture in a file, upright, in a format that trtpreprocess takes.
-fn decode(file: &Path, formats: &gst::Caps, setup: &Setup) -> Result<gst::Sample, Failure> {
-    let address = VideoAddress::File(file.into());
-    let pipeline = gst::Pipeline::new();
-    let out = gst_app::AppSink::builder().name("out").caps(formats).sync(false).max_buffers(1).build();
-    out.set_property("enable-last-sample", false);
-    pipeline.add(&out)?;
-    let input = out.static_pad("sink").expect("an always pad");
-    address.connect(&pipeline, input.clone())?;
-    let running = RunningPipeline::new(pipeline, &setup.threads, address.shown());
-    let sample = picture(&running, &address, &out, &input, setup);
-    running.stop_in_time(); // one that does not is named at the end
-    sample
-}
-
-fn picture(
-    running: &RunningPipeline,
-    address: &VideoAddress,
-    out: &gst_app::AppSink,
-    input: &gst::Pad,
-    setup: &Setup,
-) -> Result<gst::Sample, Failure> {
-    let RunningPipeline { pipeline, .. } = running;
-    let bus = pipeline.bus().expect("a pipeline has a bus");
-    let mut starting = running.starting();
-    let (begun, mut quiet) = (Instant::now(), 0);
-    loop {
-        // Before the bus, on which the reason is.
-        let started = starting.outcome(POLL_INTERVAL);
-        let sample = out.try_pull_sample(gst::ClockTime::try_from(POLL_INTERVAL).ok());
-        if let Some(sample) = sample {
-            return Ok(sample);
-        }
-        while let Some(message) = bus.pop() {
-            if let gst::MessageView::Error(error) = message.view() {
-                return Err(address.sentence(error).into());
-            }
-        }
-        let what = |why: &str| Failure::from(format!("Cannot read {}: {why}.", address.shown()));
-        if setup.signals.signal().is_some() {
-            return Err(what("it was stopped"));
-        }
-        quiet = if started == Some(true) && address.gave_up(pipeline, input) { quiet + 1 } else { 0 };
-        if started == Some(false) || quiet > 2 {
-            return Err(what("it is damaged, or cut off"));
-        }
-        // Before it is started it says so, too.
-        if started.is_some() && out.is_eos() {
-            return Err(what("there is no picture in it"));
-        }
-        if begun.elapsed() > TIMEOUT {
-            return Err(what(&format!("no picture came of it within {} s", TIMEOUT.as_secs())));
-        }
     }
 }

@@ -6,6 +6,7 @@ mod guard;
 mod host;
 mod jpeg;
 mod picture;
+pub mod still;
 mod whole;
 
 use std::collections::BTreeMap;
@@ -241,7 +242,7 @@ fn stream(scheme: &str, rest: &str) -> Result<InputSource, Failure> {
 }
 
 /// The images of a folder, not of folders in it, in the order of numbers in their names.
-fn images_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+pub fn images_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let shown = folder.display();
     let entries = fs::read_dir(folder).map_err(|error| format!("Cannot read the folder {shown}: {error}."))?;
     let files: Vec<PathBuf> =

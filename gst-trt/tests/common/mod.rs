@@ -74,6 +74,17 @@ pub fn expect_failure(output: &Output, args: &[&str], parts: &[&str]) {
     assert!(stderr.ends_with(&format!("{}\n", errors[0])), "{args:?}: it is the last word: {stderr}");
 }
 
+/// Writes a program in the place of Python, whose quantizer makes that file of any model.
+pub fn quantizer(program: &Path, made: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    let script = format!(
+        "#!/usr/bin/python3\nimport json, shutil, sys\nshutil.copy({made:?}, json.loads(sys.argv[-1])['output'])\n\
+         print(json.dumps({{'quantized': 3, 'products': 5}}))\n"
+    );
+    std::fs::write(program, script).unwrap();
+    std::fs::set_permissions(program, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
 /// The names in a folder.
 pub fn files(folder: &Path) -> Vec<String> {
     let mut names: Vec<_> =

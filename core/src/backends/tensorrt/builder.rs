@@ -21,7 +21,7 @@ use super::abi::{
 };
 use super::cache::{self, Key};
 use super::exact::keep_exact;
-use super::interfaces::{BuildProgress, Calibrator, ErrorListener, Monitor};
+use super::interfaces::{self, BuildProgress, Calibrator, ErrorListener, Level, Monitor};
 use super::library::Library;
 use super::onnx::{Onnx, WeightType};
 use crate::error::{Error, ErrorKind, Result};
@@ -181,6 +181,17 @@ impl BuildOptions {
         has_half && is_typed && onnx.numbers() == WeightType::F32
     }
 
+    /// With `auto`, a file that cannot be cast, such as one of too many bytes, is built as it is.
+    fn cast(&self, onnx: &Onnx, cancelled: &AtomicBool) -> Result<Option<Vec<u8>>> {
+        match onnx.cast(self.half, self.exact, cancelled) {
+            Err(error) if self.precision == Precision::Auto && error.kind() == ErrorKind::Model => {
+                interfaces::log(Level::Warning, &format!("{}; so it is built in fp32", error.as_clause()));
+                Ok(None)
+            }
+            cast => cast,
+        }
+    }
+
     /// Refuses options that are not available, before anything slow is done.
     fn check(&self, library: &Library, onnx: &Onnx) -> Result<()> {
         let (precision, numbers) = (self.precision, onnx.numbers());
@@ -299,7 +310,7 @@ pub fn build(
             .ok_or_else(|| stopped(onnx))?;
     step("reading the model", 0.0)?;
     let is_cast = options.casts(library.abi(), onnx);
-    let cast = if is_cast { onnx.cast(options.half, options.exact, cancelled)? } else { None };
+    let cast = if is_cast { options.cast(onnx, cancelled)? } else { None };
     // In this order, since each is dropped before those that it was made by, and the network's weights are the parser's.
     let mut builder = library.builder()?;
     // SAFETY: the builder is dropped after the network.

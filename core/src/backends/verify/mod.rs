@@ -15,6 +15,7 @@
 //! How much may differ is in [`Tolerance`]. What an output holds is right where its numbers are near, or where all that is read in
 //! it is the same: rows that are nearly as good as each other may change places.
 
+mod drift;
 mod judge;
 mod option;
 mod outputs;
@@ -25,6 +26,7 @@ mod trial;
 mod verdict;
 mod watch;
 
+pub use drift::{ClassDrift, Drift, drift};
 pub use option::{VERIFY, Verification};
 pub use outputs::Difference;
 pub use tolerance::Tolerance;

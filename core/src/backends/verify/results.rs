@@ -80,9 +80,15 @@ pub fn compare(found: &Instances, wanted: &Instances, tolerance: &Tolerance) -> 
     if let (Some(map), Some(wanted)) = (&found.map, &wanted.map) {
         return compare_maps(map, wanted, tolerance);
     }
-    let mut taken = vec![false; found.len()];
     let wanted_count = wanted.len().min(BEST);
-    let again = (0..wanted_count).filter(|&index| {
+    let again = again(found, wanted, tolerance, wanted_count);
+    Recall { sought: wanted_count, found: again.into_iter().filter(|again| *again).count() }
+}
+
+/// Whether each of the first objects is found again.
+pub fn again(found: &Instances, wanted: &Instances, tolerance: &Tolerance, count: usize) -> Vec<bool> {
+    let mut taken = vec![false; found.len()];
+    let again = (0..count).map(|index| {
         let other = &wanted.boxes[index];
         let is_it = |at: &usize| {
             let candidate = &found.boxes[*at];
@@ -95,7 +101,7 @@ pub fn compare(found: &Instances, wanted: &Instances, tolerance: &Tolerance) -> 
         let at = (0..found.len()).find(is_it);
         at.inspect(|&at| taken[at] = true).is_some()
     });
-    Recall { sought: wanted_count, found: again.count() }
+    again.collect()
 }
 
 fn is_near(score: f32, other: f32, tolerance: &Tolerance) -> bool {
@@ -142,7 +148,7 @@ fn mask_overlap(mask: &Mask, other: &Mask) -> f32 {
 }
 
 /// Each pixel is a result.
-fn compare_maps(map: &PixelMap, wanted: &PixelMap, tolerance: &Tolerance) -> Recall {
+pub fn compare_maps(map: &PixelMap, wanted: &PixelMap, tolerance: &Tolerance) -> Recall {
     let (values, others) = (map.values(), wanted.values());
     if values.len() != others.len() {
         return Recall { sought: others.len().max(FEWEST), found: 0 };

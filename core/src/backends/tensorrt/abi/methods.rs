@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 use super::values::{LINEAR, LINEAR_BIT, WORKSPACE};
 use super::*;
-use crate::onnx::exact::Work;
+use crate::onnx::exact::StepWork;
 use crate::tensor::{DType, Dims};
 
 /// # Safety
@@ -367,7 +367,7 @@ impl Network {
 }
 
 impl<'a> Layer<'a> {
-    pub fn work(&self) -> Work {
+    pub fn work(&self) -> StepWork {
         // SAFETY: takes nothing.
         values::work_of_layer(unsafe { self.get_type() }, self.abi())
     }

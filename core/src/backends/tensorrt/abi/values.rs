@@ -2,7 +2,7 @@
 //! Numbers and structures that C++ functions take and return, and what they are to us.
 
 use super::{AbiVersion, X, number, same};
-use crate::onnx::exact::Work;
+use crate::onnx::exact::StepWork;
 use crate::tensor::{DType, Dims};
 
 /// Dims of 8.
@@ -139,7 +139,7 @@ impl BuilderFlag {
 }
 
 /// What layers of a weakly typed family do, by `LayerType` of NvInfer.h 8.6 and 10.0 to 10.16.
-pub(super) fn work_of_layer(number: i32, abi: AbiVersion) -> Work {
+pub(super) fn work_of_layer(number: i32, abi: AbiVersion) -> StepWork {
     const SOFTMAX: i32 = 6;
     const UNARY: i32 = 11;
     const REDUCE: i32 = 14;
@@ -147,14 +147,14 @@ pub(super) fn work_of_layer(number: i32, abi: AbiVersion) -> Work {
     match number {
         // Convolution, deconvolution, matrix multiplication; 1 is fully connected in 8, and a cast in 10. Which of them have weights
         // is not looked at.
-        0 | 7 | 17 => Work::Product,
-        1 if abi == AbiVersion::V8 => Work::Product,
-        SOFTMAX | UNARY | REDUCE => Work::Sensitive,
+        0 | 7 | 17 => StepWork::Product,
+        1 if abi == AbiVersion::V8 => StepWork::Product,
+        SOFTMAX | UNARY | REDUCE => StepWork::Sensitive,
         // Activation, scale, concatenation, elementwise, shuffle.
-        2 | 5 | 8 | 9 | 13 => Work::Light,
-        number if number == slice => Work::Light,
-        number if number == normalization => Work::Sensitive,
-        _ => Work::Other,
+        2 | 5 | 8 | 9 | 13 => StepWork::Light,
+        number if number == slice => StepWork::Light,
+        number if number == normalization => StepWork::Sensitive,
+        _ => StepWork::Other,
     }
 }
 

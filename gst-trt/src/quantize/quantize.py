@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: MPL-2.0
+"""Makes an INT8 or FP8 copy (Q/DQ) of an ONNX model by ONNX Runtime's quantizer. `gst-trt quantize` runs it: its only argument is a
+JSON object, and it prints one."""
+
+import json
+import sys
+import tempfile
+
+try:
+    import numpy as np
+    import onnx
+    from onnx import helper
+    from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, QuantFormat, QuantType, quantize_static
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+except ImportError as error:
+    print(json.dumps({"missing": str(error.name or error)}))
+    sys.exit(0)
+
+PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+METHODS = {
+    "entropy": CalibrationMethod.Entropy,
+    "percentile": CalibrationMethod.Percentile,
+    "minmax": CalibrationMethod.MinMax,
+}
+
+
+class Pictures(CalibrationDataReader):
+    """The inputs of the model that gst-trt made of the pictures, one at a time."""
+
+    def __init__(self, name, values):
+        self.name, self.values = name, values
+        self.set_range(0, len(values))
+
+    def __len__(self):
+        return len(self.values)
+
+    def set_range(self, start_index, end_index):
+        self.left = iter(range(start_index, end_index))
+
+    def get_next(self):
+        at = next(self.left, None)
+        return None if at is None else {self.name: np.ascontiguousarray(self.values[at])}
+
+
+def kept_nodes(graph):
+    """The names of the nodes that stay as they are: those of the picture itself, the last with weights, and all behind these."""
+    weights = {weight.name: weight.dims for weight in graph.initializer}
+
+    def learns(node):  # the single channel is the mean of YOLO's distribution of a side
+        shapes = [weights[name] for name in node.input if name in weights]
+        return node.op_type in PRODUCTS and any(len(dims) > 1 and (dims[0] > 1 or node.op_type != "Conv") for dims in shapes)
+
+    leads = set()  # values that something with weights comes behind
+    kept = []
+    for node in reversed(graph.node):
+        is_led = leads.intersection(node.output)
+        if learns(node) or is_led:
+            leads.update(node.input)
+        if not is_led:
+            kept.append(node.name)
+    inputs = {value.name for value in graph.input}
+    # What prepares the picture comes before the first convolution.
+    fresh = set(inputs)
+    for node in graph.node:
+        if fresh.intersection(node.input):
+            kept.append(node.name)
+            if not learns(node):
+                fresh.update(node.output)
+    return kept
+
+
+def spell_out_softmax(model):
+    """ONNX Runtime moves the whole tensor for a Softmax over another dimension than the last, which YOLO's boxes have.
+    That takes longer than a convolution in INT8; the same in simple nodes does not."""
+    opset = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+    nodes = []
+    for node in model.graph.node:
+        axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), -1)
+        if node.op_type != "Softmax" or axis == -1 or opset < 13:
+            nodes.append(node)
+            continue
+        (source,), (output,), name = node.input, node.output, node.name
+        axes = f"{name}/axes"
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([axis]), axes))
+        largest = {"inputs": [source, axes]} if opset >= 18 else {"inputs": [source], "axes": [axis]}
+        nodes += [
+            helper.make_node("ReduceMax", outputs=[f"{name}/max"], name=f"{name}/ReduceMax", **largest),
+            helper.make_node("Sub", [source, f"{name}/max"], [f"{name}/below"], f"{name}/Sub"),
+            helper.make_node("Exp", [f"{name}/below"], [f"{name}/exp"], f"{name}/Exp"),
+            helper.make_node("ReduceSum", [f"{name}/exp", axes], [f"{name}/sum"], f"{name}/ReduceSum"),
+            helper.make_node("Div", [f"{name}/exp", f"{name}/sum"], [output], f"{name}/Div"),
+        ]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+
+
+def quantize(settings):
+    original = onnx.load(settings["model"], load_external_data=False)
+    values = np.memmap(settings["pictures"], np.float32, "r").reshape(-1, *settings["shape"])
+    is_float = settings["format"] == "fp8"
+    with tempfile.TemporaryDirectory(dir=settings["folder"]) as folder:
+        prepared = f"{folder}/prepared.onnx"
+        quant_pre_process(settings["model"], prepared, skip_symbolic_shape=True)
+        model = onnx.load(prepared)
+        if settings["device"] == "cpu":
+            spell_out_softmax(model)
+        for at, node in enumerate(model.graph.node):
+            node.name = node.name or f"node {at}"
+        kept = kept_nodes(model.graph)
+        onnx.save(model, prepared)
+        products = [node.name for node in model.graph.node if node.op_type in PRODUCTS]
+        if not set(products) - set(kept):
+            return {"error": "the model has no layers with weights between its first and its last"}
+        integers = QuantType.QInt8 if settings["device"] == "gpu" else QuantType.QUInt8
+        options = {
+            "CalibStridedMinMax": 1,  # one picture after the other, by any method, so that only the tensors of one are in memory
+            "CalibPercentile": settings["percentile"],
+            "WeightSymmetric": True,
+            "ActivationSymmetric": settings["device"] == "gpu",  # TensorRT has no zero points, ...
+            "QuantizeBias": settings["device"] == "cpu",  # ... and no integers of 32 bits
+            "AddQDQPairToWeight": False,
+        }
+        quantize_static(
+            prepared,
+            settings["output"],
+            Pictures(settings["input"], values),
+            quant_format=QuantFormat.QDQ,
+            op_types_to_quantize=None if settings["device"] == "cpu" else list(PRODUCTS),
+            per_channel=not is_float,
+            activation_type=QuantType.QFLOAT8E4M3FN if is_float else integers,
+            weight_type=QuantType.QFLOAT8E4M3FN if is_float else QuantType.QInt8,
+            nodes_to_exclude=kept,
+            calibrate_method=CalibrationMethod.Distribution if is_float else METHODS[settings["calibration"]],
+            extra_options=options,
+        )
+    result = onnx.load(settings["output"])
+    helper.set_model_props(result, {entry.key: entry.value for entry in original.metadata_props})
+    onnx.save(result, settings["output"])
+    quantized = sum(node.op_type in PRODUCTS and node.name not in kept for node in result.graph.node)
+    return {"quantized": quantized, "products": len(products)}
+
+
+if __name__ == "__main__":
+    said = sys.stdout
+    sys.stdout = sys.stderr  # what libraries print is not the result
+    try:
+        found = quantize(json.loads(sys.argv[1]))
+    except Exception as error:
+        found = {"error": f"{type(error).__name__}: {error}"}
+    print(json.dumps(found), file=said)

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MPL-2.0
+//! `gst-trt quantize`: what a copy costs, which copies are kept, and what is said where something is missing.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use common::onnx::{F32, Graph};
+use common::{command, expect_failure, files, path, picture, quantizer, run, scratch, shapes, succeed, text};
+use serde_json::{Value, json};
+
+/// A Python that has ONNX Runtime's quantizer: that of the zoo, or the one that is named.
+fn python() -> Option<PathBuf> {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
+    let named = std::env::var_os("QUANTIZE_PYTHON").map(PathBuf::from);
+    let python = named.unwrap_or_else(|| cache.join("gst-plugin-trt/zoo/venv/bin/python"));
+    if python.exists() {
+        return Some(python);
+    }
+    println!("SKIP: no Python with ONNX Runtime; tests/zoo/run.sh installs one, QUANTIZE_PYTHON names one");
+    None
+}
+
+/// Frames of the sample, as pictures in a folder.
+fn frames(folder: &Path) {
+    std::fs::create_dir(folder.join("photos")).unwrap();
+    let line = "decodebin ! videorate ! video/x-raw,framerate=3/1 ! videoconvert ! jpegenc ! multifilesink location=photos/%03d.jpg";
+    let sample = format!("location={}", path("tests/data/sample.mp4"));
+    let words = ["--quiet", "filesrc", &sample, "!"].into_iter().chain(line.split(' '));
+    assert!(Command::new("gst-launch-1.0").current_dir(folder).args(words).status().unwrap().success());
+}
+
+fn json_of(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
+}
+
+#[test]
+fn a_copy_is_made_and_compared() {
+    let Some(python) = python() else { return };
+    let folder = scratch("quantize");
+    frames(&folder);
+    std::os::unix::fs::symlink(shapes(), folder.join("m.onnx")).unwrap();
+    let python = python.display().to_string();
+    let quantize = |more: &[&str]| {
+        let args = [&["quantize", "m.onnx", "photos", "--python", &python, "--json"], more].concat();
+        succeed(&folder, &args)
+    };
+    let found = json_of(&quantize(&[]));
+    println!("{found:#}");
+    let (quantized, products) = (found["quantized"].as_u64().unwrap(), found["products"].as_u64().unwrap());
+    assert!(products - quantized >= 4 && quantized > 30, "first and last layers stay: {found}");
+    assert!(found["loss"].as_f64().unwrap() < 0.05 && found["has-results"] == true, "{found}");
+    let classes = found["classes"].as_array().unwrap();
+    let labels: Vec<_> = classes.iter().map(|class| class["label"].as_str().unwrap()).collect();
+    assert_eq!(labels, ["disc", "box"]);
+    assert!(classes.iter().all(|class| class["wanted"].as_u64().unwrap() > 10), "{found}");
+    assert_eq!(found["output"], "m-int8.onnx");
+    let info: Value = serde_json::from_slice(&succeed(&folder, &["info", "m-int8.onnx", "--json"]).stdout).unwrap();
+    assert_eq!(info["labels"], json!(["disc", "box"]), "the metadata are there");
+    for (device, calibration) in [("gpu", "entropy"), ("cpu", "minmax")] {
+        let more = ["--device", device, "--calibration", calibration, "--output", "other.onnx"];
+        let found = json_of(&quantize(&more));
+        assert_eq!(
+            (&found["device"], &found["calibration"], &found["output"]),
+            (&json!(device), &json!(calibration), &json!("other.onnx"))
+        );
+        assert!(found["loss"].as_f64().unwrap() < 0.05, "{found}");
+    }
+    assert_eq!(files(&folder), ["m-int8.onnx", "m.onnx", "other.onnx", "photos"], "nothing is left over");
+}
+
+/// The detector with other weights in one layer.
+fn spoiled(file: &Path) -> String {
+    let graph = Graph::load(&shapes());
+    let name = graph.inputs_of("Conv", 1)[20].clone();
+    let (dims, values) = graph.floats(&name);
+    let values = values.iter().flat_map(|value| (value * -0.5).to_le_bytes()).collect();
+    graph.without_weight(&name).weight(&name, F32, &dims, values).save(file)
+}
+
+#[test]
+fn a_copy_that_costs_too_much_is_not_written() {
+    let folder = scratch("quantize-loss");
+    frames(&folder);
+    let python = folder.join("python3").display().to_string();
+    let model = shapes();
+    let args = ["quantize", &model, "photos", "--output", "copy.onnx", "--python", &python];
+    quantizer(Path::new(&python), &shapes());
+    let same = succeed(&folder, &args);
+    let shown = text(&same.stdout);
+    for part in [
+        "3 of 5 with weights in int8",
+        "output0     differs by 0.00 %",
+        "disc        0 of ",
+        "loss        0.00 %",
+        "written     copy.onnx",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    std::fs::remove_file(folder.join("copy.onnx")).unwrap();
+
+    quantizer(Path::new(&python), &spoiled(&folder.join("spoiled.onnx")));
+    let strict = [&args[..], &["--max-loss", "1"]].concat();
+    let output = run(&folder, &strict);
+    expect_failure(
+        &output,
+        &strict,
+        &["other results, and --max-loss is 1 %: nothing is written", "Give more pictures"],
+    );
+    assert!(text(&output.stdout).contains("loss        "), "the report is there all the same");
+    assert_eq!(files(&folder), ["photos", "python3", "spoiled.onnx"]);
+    // Whoever wants it has it.
+    succeed(&folder, &args);
+    assert_eq!(files(&folder), ["copy.onnx", "photos", "python3", "spoiled.onnx"]);
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let folder = scratch("quantize-missing");
+    std::fs::create_dir(folder.join("photos")).unwrap();
+    std::fs::create_dir(folder.join("none")).unwrap();
+    picture(&folder.join("photos/1.jpg"), 320, 180);
+    std::fs::write(folder.join("photos/2.jpg"), "no picture").unwrap();
+    let program = |name: &str, script: &str| {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::write(folder.join(name), script).unwrap();
+        std::fs::set_permissions(folder.join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+        folder.join(name).display().to_string()
+    };
+    let model = shapes();
+    let bare = program("bare", "#!/bin/sh\necho '{\"missing\": \"onnxruntime\"}'\n");
+    let broken = program("broken", "#!/bin/sh\necho 'a library is broken' >&2\nexit 3\n");
+    let failing = program("failing", "#!/bin/sh\necho '{\"error\": \"ValueError: such nodes\"}'\n");
+    for (more, parts) in [
+        (
+            vec!["photos", "--python", "/nowhere/python"],
+            vec!["Cannot run /nowhere/python", "-m pip install onnx onnxruntime"],
+        ),
+        (vec!["photos", "--python", &bare], vec!["has no onnxruntime", "-m pip install onnx onnxruntime", "--python"]),
+        (vec!["photos", "--python", &broken], vec!["failed (exit status: 3): a library is broken"]),
+        (vec!["photos", "--python", &failing], vec!["cannot quantize the model: ValueError: such nodes."]),
+        (vec!["none"], vec!["The folder none is empty"]),
+        (vec!["photos/3.jpg"], vec!["There is no file photos/3.jpg"]),
+        (vec!["photos/2.jpg"], vec!["None of the pictures can be read"]),
+        (vec!["photos", "--max-loss", "101"], vec!["--max-loss is 0 to 100"]),
+        (vec!["photos", "--format", "fp8", "--device", "cpu"], vec!["No CPU computes in fp8"]),
+        (vec!["photos", "--output", "/nowhere/copy.onnx"], vec!["Cannot make the folder /nowhere/.copy.onnx"]),
+    ] {
+        let output: &[&str] = if more.contains(&"--output") { &[] } else { &["--output", "copy.onnx"] };
+        let args = [&["quantize", &model], output, &more].concat();
+        expect_failure(&run(&folder, &args), &args, &parts);
+    }
+    let half = path("tests/models/shapes-f16.onnx");
+    let args = ["quantize", &half, "photos"];
+    let output = command(&folder).args(args).output().unwrap();
+    expect_failure(&output, &args, &["Give a model in 32-bit floats"]);
+    assert_eq!(files(&folder), ["bare", "broken", "failing", "none", "photos"]);
+}
