@@ -27,9 +27,15 @@ pub struct PathCheck {
 struct CheckedPath {
     source: TensorSource,
     told: Option<Geometry>,
-    /// Where nothing is told: the elements that may begin to change frames, and what they do now.
+    watched: Watched,
+}
+
+/// Elements between that may do something else with the next frame.
+#[derive(Default)]
+struct Watched {
+    /// Where nothing is told: those that may begin to change frames, and what they do now.
     silent: Vec<(gst_base::BaseTransform, Work)>,
-    /// Where something is told: the elements that may flip or rotate, and how they do it.
+    /// Where something is told: those that may flip or rotate, and how they do it.
     turners: Vec<(gst_base::BaseTransform, i32)>,
 }
 
@@ -49,15 +55,16 @@ impl PathCheck {
         let told = geometry::told(frame, source);
         if let Some(last) = self.last.as_ref().filter(|last| (last.source, last.told) == (*source, told)) {
             // GStreamer's videoflip tells what it did to the frame before, and then begins to turn.
-            if let Some((element, _)) = last.turners.iter().find(|(element, way)| way_of(element) != Some(*way)) {
+            if let Some((element, _)) = last.watched.turners.iter().find(|(element, way)| way_of(element) != Some(*way))
+            {
                 return Err(moved(element.upcast_ref(), "flips or rotates the picture"));
             }
-            if last.silent.iter().all(|(element, work)| Work::of(element) == *work) {
+            if last.watched.silent.iter().all(|(element, work)| Work::of(element) == *work) {
                 return Ok(());
             }
         }
-        let (silent, turners) = check(pad, told.as_ref(), info, source)?;
-        self.last = Some(CheckedPath { source: *source, told, silent, turners });
+        let watched = check(pad, told.as_ref(), info, source)?;
+        self.last = Some(CheckedPath { source: *source, told, watched });
         Ok(())
     }
 
@@ -67,12 +74,7 @@ impl PathCheck {
     }
 }
 
-fn check(
-    pad: &gst::Pad,
-    told: Option<&Geometry>,
-    info: &VideoInfo,
-    source: &TensorSource,
-) -> Result<(Vec<(gst_base::BaseTransform, Work)>, Vec<(gst_base::BaseTransform, i32)>)> {
+fn check(pad: &gst::Pad, told: Option<&Geometry>, info: &VideoInfo, source: &TensorSource) -> Result<Watched> {
     let size = (info.width(), info.height());
     let path = ElementPath::to(pad, |element| element.as_ptr().addr() == source.element);
     // From 1.28 on these keep the tensors of the frames that they get.
@@ -100,10 +102,12 @@ fn check(
         return Err(moved(scaler, "adds borders to the picture"));
     }
     let others = path.foreign().into_iter().filter_map(|element| element.downcast_ref::<gst_base::BaseTransform>());
-    Ok(match told {
-        None => (others.map(|element| (element.clone(), Work::of(element))).collect(), Vec::new()),
-        Some(_) => (Vec::new(), others.filter_map(|element| Some((element.clone(), way_of(element)?))).collect()),
-    })
+    let mut watched = Watched::default();
+    match told {
+        None => watched.silent.extend(others.map(|element| (element.clone(), Work::of(element)))),
+        Some(_) => watched.turners.extend(others.filter_map(|element| Some((element.clone(), way_of(element)?)))),
+    }
+    Ok(watched)
 }
 
 /// Why a frame that arrives at `pad` has no tensors, where an element on the way has lost them.
