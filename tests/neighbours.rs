@@ -291,19 +291,8 @@ fn neighbours_that_start_while_playing_are_noticed() {
     ));
     assert_eq!(line.found().len(), 1);
     line.element("videoflip").set_property_from_str("video-direction", "vert");
-    // The first row is white, which shows whether a frame was turned.
-    let frame = || gst::Buffer::from_mut_slice([[255; 64 * 3].as_slice(), &[GREY; 63 * 64 * 3]].concat());
-    let mut outcome = line.try_push(frame());
-    // From GStreamer 1.28 on it begins a frame later.
-    if gst::version() >= (1, 28, 0, 0) {
-        assert_eq!(outcome, Ok(gst::FlowSuccess::Ok));
-        let passed = line.pull();
-        let bytes = passed.map_readable().unwrap();
-        assert_eq!((bytes[0], bytes[bytes.len() - 1]), (255, GREY), "it is not turned");
-        assert_eq!(found(&passed)[0].rect, (16, 8, 32, 16));
-        outcome = line.try_push(frame());
-    }
-    assert_eq!(outcome, Err(gst::FlowError::Error));
+    // GStreamer 1.28 still tells of this frame that it was not turned.
+    assert_eq!(line.try_push(crate::common::boxes::grey(64 * 64 * 3)), Err(gst::FlowError::Error));
     let said = line.said();
     assert!(said.len() == 1 && said[0].contains("flip (videoflip)"), "{said:?}");
 }

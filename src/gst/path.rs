@@ -27,8 +27,16 @@ pub struct PathCheck {
 struct CheckedPath {
     source: TensorSource,
     told: Option<Geometry>,
-    /// Where nothing is told: the elements that may begin to change frames, and what they do now.
+    watched: Watched,
+}
+
+/// Elements between that may do something else with the next frame.
+#[derive(Default)]
+struct Watched {
+    /// Where nothing is told: those that may begin to change frames, and what they do now.
     silent: Vec<(gst_base::BaseTransform, Work)>,
+    /// Where something is told: those that may flip or rotate, and how they do it.
+    turners: Vec<(gst_base::BaseTransform, i32)>,
 }
 
 impl PathCheck {
@@ -45,14 +53,18 @@ impl PathCheck {
         source: &TensorSource,
     ) -> Result<()> {
         let told = geometry::told(frame, source);
-        let is_known = |checked: &CheckedPath| {
-            (checked.source, checked.told) == (*source, told)
-                && checked.silent.iter().all(|(element, work)| Work::of(element) == *work)
-        };
-        if !self.last.as_ref().is_some_and(is_known) {
-            let silent = check(pad, told.as_ref(), info, source)?;
-            self.last = Some(CheckedPath { source: *source, told, silent });
+        if let Some(last) = self.last.as_ref().filter(|last| (last.source, last.told) == (*source, told)) {
+            // GStreamer's videoflip tells what it did to the frame before, and then begins to turn.
+            if let Some((element, _)) = last.watched.turners.iter().find(|(element, way)| way_of(element) != Some(*way))
+            {
+                return Err(moved(element.upcast_ref(), "flips or rotates the picture"));
+            }
+            if last.watched.silent.iter().all(|(element, work)| Work::of(element) == *work) {
+                return Ok(());
+            }
         }
+        let watched = check(pad, told.as_ref(), info, source)?;
+        self.last = Some(CheckedPath { source: *source, told, watched });
         Ok(())
     }
 
@@ -62,12 +74,7 @@ impl PathCheck {
     }
 }
 
-fn check(
-    pad: &gst::Pad,
-    told: Option<&Geometry>,
-    info: &VideoInfo,
-    source: &TensorSource,
-) -> Result<Vec<(gst_base::BaseTransform, Work)>> {
+fn check(pad: &gst::Pad, told: Option<&Geometry>, info: &VideoInfo, source: &TensorSource) -> Result<Watched> {
     let size = (info.width(), info.height());
     let path = ElementPath::to(pad, |element| element.as_ptr().addr() == source.element);
     // From 1.28 on these keep the tensors of the frames that they get.
@@ -94,9 +101,13 @@ fn check(
     if may_have_borders && let Some(scaler) = path.elements.iter().find(adds) {
         return Err(moved(scaler, "adds borders to the picture"));
     }
-    let others = if told.is_none() { path.foreign() } else { Vec::new() };
-    let transforms = others.into_iter().filter_map(|element| element.downcast_ref::<gst_base::BaseTransform>());
-    Ok(transforms.map(|transform| (transform.clone(), Work::of(transform))).collect())
+    let others = path.foreign().into_iter().filter_map(|element| element.downcast_ref::<gst_base::BaseTransform>());
+    let mut watched = Watched::default();
+    match told {
+        None => watched.silent.extend(others.map(|element| (element.clone(), Work::of(element)))),
+        Some(_) => watched.turners.extend(others.filter_map(|element| Some((element.clone(), way_of(element)?)))),
+    }
+    Ok(watched)
 }
 
 /// Why a frame that arrives at `pad` has no tensors, where an element on the way has lost them.
@@ -199,17 +210,16 @@ struct Work {
 impl Work {
     fn of(transform: &gst_base::BaseTransform) -> Self {
         let makes_frames = !transform.is_passthrough() && !transform.is_in_place();
-        Work { makes_frames, turns: if makes_frames { turns(transform) } else { None } }
+        // The first value of each such type leaves the picture as it is.
+        Work { makes_frames, turns: way_of(transform).filter(|_| makes_frames).map(|way| way != 0) }
     }
 }
 
-/// Whether it is set to flip or to rotate; nothing where it has no property for that.
-fn turns(element: &gst_base::BaseTransform) -> Option<bool> {
+/// How it is set to flip or to rotate; nothing where it has no property for that.
+fn way_of(element: &gst_base::BaseTransform) -> Option<i32> {
     ["video-direction", "flip-method"].into_iter().find_map(|name| {
         element.find_property(name).filter(|property| property.value_type().is_a(glib::Type::ENUM))?;
-        let value = element.property_value(name);
-        // The first value of each such type leaves the picture as it is.
-        glib::EnumValue::from_value(&value).map(|(_, way)| way.value() != 0)
+        glib::EnumValue::from_value(&element.property_value(name)).map(|(_, way)| way.value())
     })
 }
 

@@ -117,11 +117,6 @@ impl Line {
         self.harness.push(buffer)
     }
 
-    /// The frame that one of them has become.
-    pub fn pull(&mut self) -> gst::Buffer {
-        self.harness.pull().unwrap()
-    }
-
     /// What comes before the next frame.
     pub fn push_event(&mut self, event: gst::Event) {
         assert!(self.harness.push_event(event));
