@@ -28,6 +28,7 @@ use crate::gst::caps;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{DrawRefusal, Properties, VideoFilter, video_filter};
 use crate::gst::layout_query;
+use crate::gst::memory_wait::MemoryWait;
 use crate::gst::meta::tensor::{ModelInput, ObjectRegions, Payload, TensorMeta, Tiles};
 use crate::gst::meta::{detection, read, track};
 use crate::gst::overlay::{OverlayRenderer, is_drawable};
@@ -66,8 +67,9 @@ pub struct TrtNms {
     refusal: DrawRefusal,
     cuda: CudaContextSlot,
     stats: Stats,
-    /// Ends the wait of the streaming thread for outputs.
+    /// Ends the wait of the streaming thread for outputs, and for memory.
     waits: CancelToken,
+    memory_wait: MemoryWait,
 }
 
 impl TrtNms {
@@ -98,11 +100,12 @@ impl TrtNms {
             TensorMeta::wait_for_readers(&frame, Some(&payload));
         }
         if let Tiles::Objects(objects) = &payload.inputs().tiles {
+            self.retry(|| self.prepare_outputs(state, &settings, &payload, &frame).map(drop))?;
             let found = self.find_in_objects(state, &settings, &payload, objects, &mut frame)?;
             self.stats.add(stage, found);
             return Ok(frame);
         }
-        let drawing = self.find(state, &settings, &payload, &frame)?;
+        let drawing = self.retry(|| self.find(state, &settings, &payload, &frame))?;
         let is_held = drawing.is_none();
         let has_objects = !is_held || settings.hold_detections && state.can_hold;
         let NmsState { postprocessor, names, renderer, .. } = state;
@@ -140,6 +143,11 @@ impl TrtNms {
             self.stats.add(stage, instances.len());
         }
         Ok(frame)
+    }
+
+    /// Does something again until the GPU has memory for it.
+    fn retry<T>(&self, work: impl FnMut() -> Result<T, Interrupted>) -> Result<T, Interrupted> {
+        self.memory_wait.retry(&*self.obj(), &self.waits, work)
     }
 
     /// Finds a frame's objects, and paints them where all of that is done on the GPU. If trtinfer skipped the
@@ -379,7 +387,9 @@ impl Properties for TrtNms {
         (name == "stats").then(|| {
             let totals = self.stats.read();
             let (frames, skipped) = (totals.done + totals.skipped, totals.skipped);
-            let counts = [("frames", frames), ("skipped", skipped), ("objects", totals.objects)];
+            let lacked = self.memory_wait.count();
+            let counts =
+                [("frames", frames), ("skipped", skipped), ("objects", totals.objects), ("out-of-memory", lacked)];
             stats::structure(&totals, counts).to_value()
         })
     }
@@ -408,6 +418,7 @@ impl BaseTransformImpl for TrtNms {
     fn start(&self) -> Result<(), gst::ErrorMessage> {
         self.stats.reset();
         self.refusal.reset();
+        self.memory_wait.reset();
         self.waits.set_stopped(false);
         self.settings.lock().unwrap().options_for_model().map(drop).map_err(|error| error_message(&error))
     }
