@@ -292,6 +292,36 @@ fn a_run_that_never_ends_is_abandoned_with_one_warning() {
     }
 }
 
+/// The state change that follows does not wait for it again, and the next start loads the model again.
+#[test]
+fn a_run_that_takes_too_long_is_an_error() {
+    for (source, infer) in [
+        ("videotestsrc ! video/x-raw", ""),
+        ("videotestsrc ! video/x-raw", "parallel-runs=2 ! queue"),
+        ("videotestsrc is-live=true ! video/x-raw,framerate=1/10", "batch-size=2 batch-timeout=1 ! queue"),
+    ] {
+        let infer = format!("run-timeout=50000000 {infer}");
+        let pipeline = endless_pipeline("loading-run-timeout", "n", false, source, &infer);
+        pipeline.set_auto_flush_bus(false);
+        for _ in 0..2 {
+            set_state(&pipeline, gst::State::Playing);
+            let bus = pipeline.bus().unwrap();
+            let limit = gst::ClockTime::try_from(LIMIT).unwrap();
+            let message = bus.timed_pop_filtered(limit, &[gst::MessageType::Error]).expect("it hangs");
+            let gst::MessageView::Error(error) = message.view() else { unreachable!() };
+            let text = error.error().to_string();
+            assert!(text.contains("endless.onnx has not ended within 0.05 s"), "{text}");
+            assert!(text.contains("set run-timeout to more"), "{text}");
+            assert!(error.error().matches(gst::LibraryError::Failed), "{text}");
+            set_state(&pipeline, gst::State::Null);
+            let again = std::iter::from_fn(|| bus.pop_filtered(&[gst::MessageType::Error]));
+            let again = again.filter(|message| format!("{message:?}").contains("has not ended"));
+            assert_eq!(again.count(), 0, "it is said once");
+            assert_eq!(abandoned(&pipeline), [""; 0], "that was said already");
+        }
+    }
+}
+
 /// The model never ends, so a batch for each runner is all that there can be.
 #[test]
 fn runs_on_the_cpu_go_on_at_the_same_time() {

@@ -100,7 +100,8 @@ impl Error {
     }
 
     /// Whether the cause is too little memory.
-    pub(crate) fn is_out_of_memory(&self) -> bool {
+    #[doc(hidden)]
+    pub fn is_out_of_memory(&self) -> bool {
         self.is_out_of_memory
     }
 

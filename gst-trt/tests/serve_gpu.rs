@@ -11,10 +11,11 @@ use std::path::Path;
 use std::process::Command;
 
 use common::fakes::Fakes;
+use common::onnx::endless;
 use common::service::{Service, ask, free_address};
 use common::wait::{LIMIT, wait_until};
-use common::{command, sample, scratch, text};
-use serde_json::Value;
+use common::{command, sample, scratch, shapes, text};
+use serde_json::{Value, json};
 
 const CAMERAS: [&str; 3] = ["door", "gate", "yard"];
 const FRAME: u64 = 1_000_000_000 / 30;
@@ -128,4 +129,105 @@ fn a_lost_gpu_has_a_status_of_its_own() {
     fakes.plan("");
     let output = command(&folder).envs(fakes.variables()).args(detect).args(infer).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+/// A model in the fakes' GPU with further properties, and one on the CPU. Cameras publish to standard output.
+fn two_models(fakes: &Fakes, address: &str, infer: &str) -> String {
+    format!(
+        "[[model]]\nname = \"gpu\"\nfile = \"{}\"\nnms = \"layout=semantic-logits\"\ninfer = \"{infer}\"\n\n\
+         [[model]]\nname = \"cpu\"\nfile = \"{}\"\nbackend = \"rten\"\ninfer = \"interval=30 threads=1\"\n\n\
+         [[publish]]\nlocation = \"-\"\nadd-empty-results = true\n\n[http]\nlisten = \"{address}\"\n\n",
+        fakes.engine("good.engine", true).display(),
+        shapes()
+    )
+}
+
+/// The next results of a camera follow each other.
+fn expect_no_gap(service: &Service, camera: &str, last: &mut Option<u64>) {
+    for _ in 0..30 {
+        let time = service.result(camera)["stream-time"].as_u64().unwrap();
+        let follows = |last: u64| time.abs_diff(last + FRAME) < FRAME / 2 || time == 0 && last > 290 * FRAME;
+        assert!(last.is_none_or(follows), "{camera}: {time} after {last:?}");
+        *last = Some(time);
+    }
+}
+
+/// It waits, and all others play on.
+#[test]
+fn a_camera_that_finds_no_memory_waits_for_it() {
+    let folder = scratch("serve-gpu-memory");
+    let (fakes, address) = (Fakes::new(&folder), free_address());
+    let config = two_models(&fakes, &address, "") + &camera("door", "gpu") + &camera("gate", "cpu");
+    let service = Service::with(&folder, &config, &fakes.variables());
+    service.said("Started.");
+    let mut last = [None; 2];
+    let mut play_on = || {
+        expect_no_gap(&service, "door", &mut last[0]);
+        expect_no_gap(&service, "gate", &mut last[1]);
+    };
+    play_on();
+    fakes.plan("lack");
+    service.reload(&(config.clone() + &camera("yard", "gpu")));
+    service.said("yard: Frames wait until the GPU has memory for them: Cannot allocate");
+    (0..3).for_each(|_| play_on());
+    assert_eq!(frames(&address, "yard"), 0);
+    fakes.plan("");
+    wait_until("frames once there is memory", LIMIT, || frames(&address, "yard") > 30);
+    play_on();
+    for name in ["door", "gate", "yard"] {
+        let status = get(&address, &format!("/sources/{name}")).1;
+        assert_eq!((&status["restarts"], &status["dropped"]), (&json!(0), &json!(0)), "{status}");
+    }
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    assert!(!journal.contains("Frames wait"), "it was said once: {journal}");
+}
+
+#[test]
+fn a_gpu_that_does_not_get_on_ends_the_service() {
+    let folder = scratch("serve-gpu-stuck");
+    let (fakes, address) = (Fakes::new(&folder), free_address());
+    let config =
+        two_models(&fakes, &address, "run-timeout=300000000") + &camera("door", "gpu") + &camera("yard", "gpu");
+    let service = Service::with(&folder, &config, &fakes.variables());
+    service.said("Started.");
+    for camera in ["door", "yard"] {
+        wait_until("frames", LIMIT, || frames(&address, camera) > 30);
+    }
+    fakes.plan("stick");
+    service.said("Ending with status 75");
+    let (status, journal) = service.ended();
+    assert_eq!(status.code(), Some(75), "{journal}");
+    assert!(!journal.contains("panicked") && !journal.contains("Left behind"), "{journal}");
+}
+
+/// Its cameras are started again, with the model loaded again, and the others do not notice.
+#[test]
+fn a_model_whose_run_does_not_end_is_loaded_again() {
+    let folder = scratch("serve-run-timeout");
+    let address = free_address();
+    let file = endless("1", "64", false).save(&folder.join("endless.onnx"));
+    let config = format!(
+        "[[model]]\nname = \"endless\"\nfile = \"{file}\"\nbackend = \"rten\"\ninfer = \"run-timeout=200000000 threads=2\"\n\n\
+         [[model]]\nname = \"good\"\nfile = \"{}\"\nbackend = \"rten\"\ninfer = \"interval=30 threads=1\"\n\n\
+         [[publish]]\nlocation = \"-\"\nadd-empty-results = true\n\n[http]\nlisten = \"{address}\"\n\n\
+         {}backoff-max = 0.5\n\n{}",
+        shapes(),
+        camera("stuck", "endless").trim_end().to_owned() + "\n",
+        camera("gate", "good")
+    );
+    let service = Service::start(&folder, &config);
+    service.said("Started.");
+    let mut last = None;
+    expect_no_gap(&service, "gate", &mut last);
+    for _ in 0..2 {
+        service.said("endless.onnx has not ended within 0.2 s");
+        service.said("Loaded endless.onnx");
+        expect_no_gap(&service, "gate", &mut last);
+    }
+    let gate = get(&address, "/sources/gate").1;
+    assert_eq!((&gate["restarts"], &gate["dropped"]), (&json!(0), &json!(0)), "{gate}");
+    assert_eq!(get(&address, "/healthz").0, 200);
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
 }

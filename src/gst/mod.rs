@@ -10,6 +10,7 @@ pub mod held_frame;
 pub(crate) mod layout_query;
 pub mod log;
 pub mod memory;
+pub mod memory_wait;
 pub mod meta;
 pub mod meta_filter;
 pub(crate) mod model_query;

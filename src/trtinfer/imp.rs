@@ -22,6 +22,7 @@ use gsttrt_core::tensor::Tensor;
 
 use super::life::ModelLife;
 use super::messages;
+use super::model::SharedModel;
 use super::qos::Qos;
 use super::settings::{PROPERTIES, Settings};
 use super::sharing;
@@ -106,9 +107,30 @@ impl TrtInfer {
         let _ = self.obj().post_message(gst::message::Latency::builder().src(&*self.obj()).build());
     }
 
+    /// A run takes no longer than `run-timeout` from now on.
+    fn limit_runs(&self, batcher: &Batcher, model: &SharedModel) {
+        let Some(limit) = self.settings.lock().unwrap().own.run_limit(|| self.is_live()) else { return };
+        batcher.limit_runs(limit);
+        // There a run is only queued, and elements behind wait for it.
+        model.request.cuda.iter().for_each(|cuda| cuda.limit_waits(limit));
+    }
+
+    /// Whether frames come from a live source.
+    fn is_live(&self) -> bool {
+        let mut query = gst::query::Latency::new();
+        self.obj().sink_pad().peer_query(&mut query) && query.result().0
+    }
+
     /// Releases a model of which a run may never end.
     fn abandon(&self, session: &StartedModel, batcher: &Batcher) {
         let stream = session.handle.stream();
+        if batcher.given_up().is_some() {
+            // That was said, and waited for.
+            if !batcher.interrupt_within(stream, INTERRUPT_LIMIT) && !batcher.is_idle_within(stream, Duration::ZERO) {
+                session.model.request.backend.run_was_abandoned();
+            }
+            return;
+        }
         if batcher.is_idle_within(stream, RUN_LIMIT) || batcher.interrupt_within(stream, INTERRUPT_LIMIT) {
             return;
         }
@@ -163,7 +185,10 @@ impl TrtInfer {
         let batcher = match &running.batcher {
             Some(batcher) => batcher.clone(),
             None => match handle.wait()? {
-                Some(batcher) => running.batcher.insert(batcher).clone(),
+                Some(batcher) => {
+                    self.limit_runs(&batcher, &model);
+                    running.batcher.insert(batcher).clone()
+                }
                 None => {
                     drop(running);
                     let inputs = inputs.clone();
@@ -257,7 +282,7 @@ impl Properties for TrtInfer {
                 let (inferred, skipped) = (totals.done, totals.skipped);
                 let batcher = self.session().and_then(|session| session.handle.batcher());
                 let counts = batcher.as_ref().map(|batcher| batcher.counts());
-                let Counts { batches, frames, late } = counts.unwrap_or_default();
+                let Counts { batches, frames, late, out_of_memory } = counts.unwrap_or_default();
                 let watch = batcher.as_ref().and_then(|batcher| batcher.watch());
                 let (compared, differing) = watch.map_or((0, 0), |watch| (watch.compared(), watch.differing()));
                 let totals = match batcher {
@@ -274,6 +299,7 @@ impl Properties for TrtInfer {
                     ("batches-late", late),
                     ("compared", compared),
                     ("differing", differing),
+                    ("out-of-memory", out_of_memory),
                 ];
                 Some(stats::structure(&totals, counts).to_value())
             }

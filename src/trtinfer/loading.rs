@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Loads a model in a thread of its own, and posts the progress on the bus.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
@@ -50,6 +50,16 @@ pub fn load(element: &TrtInfer, model: &Arc<SharedModel>) {
     }
 }
 
+/// What has come up while a model runs: it waits for memory, or is given up.
+fn tell(element: &glib::WeakRef<TrtInfer>, error: &Error, file: &Path) {
+    let Some(element) = element.upgrade() else { return };
+    if error.is_out_of_memory() {
+        element.post_warning(error);
+    } else {
+        element.post_error_of(error, file);
+    }
+}
+
 /// A model that is being loaded, and the element that reports on it.
 pub struct Loading {
     element: glib::WeakRef<TrtInfer>,
@@ -80,7 +90,12 @@ impl Loading {
         let outcome = request
             .load(&loading)
             .and_then(|model| Batcher::new(model, request.batch, settings.batch_timeout()))
-            .map(|batcher| Arc::new(batcher.with_verdict(self.verdict.lock().unwrap().take())));
+            .map(|batcher| {
+                let (element, file) = (self.element.clone(), self.file.clone());
+                let batcher =
+                    batcher.with_owner(self.file.display().to_string(), move |error| tell(&element, error, &file));
+                Arc::new(batcher.with_verdict(self.verdict.lock().unwrap().take()))
+            });
         if loader.is_cancelled() {
             self.progress(gst::ProgressType::Canceled, &format!("Loading {name} was cancelled"));
             return Ok(false);

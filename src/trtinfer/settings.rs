@@ -45,7 +45,14 @@ pub struct OwnSettings {
     pub measure: bool,
     /// Publishes outputs as GstTensorMeta.
     pub tensor_meta: bool,
+    /// Nanoseconds; 0 for no limit, [`AS_LIVE`] for one in live streams.
+    pub run_timeout: u64,
 }
+
+/// `GST_CLOCK_TIME_NONE`
+const AS_LIVE: u64 = u64::MAX;
+/// Of live streams. A run takes milliseconds, on a slow CPU seconds.
+const LIVE_LIMIT: Duration = Duration::from_secs(30);
 
 impl Default for Settings {
     fn default() -> Self {
@@ -59,7 +66,7 @@ impl Default for Settings {
             shared_model: String::new(),
             cuda_device_id: -1,
             options: Options::default(),
-            own: OwnSettings { interval: 1, measure: false, tensor_meta: false },
+            own: OwnSettings { interval: 1, measure: false, tensor_meta: false, run_timeout: AS_LIVE },
         }
     }
 }
@@ -109,6 +116,15 @@ static SHARED_MODEL: Setting<Settings> = setting!(
     shared_model
 );
 
+static RUN_TIMEOUT: Setting<Settings> = setting!(
+    "run-timeout",
+    "Run timeout",
+    "Maximum nanoseconds that a run of the model may take. Then the element posts an error, and the model is given up \
+     (0 = no maximum, 18446744073709551615 = 30 s in live pipelines, none in others)",
+    OptionKind::UInt64,
+    own.run_timeout
+);
+
 static INTERVAL: Setting<Settings> = setting!(
     "interval",
     "Interval",
@@ -137,6 +153,7 @@ pub static PROPERTIES: LazyLock<PropertyTable<Settings>> = LazyLock::new(|| {
         live(&BATCH_TIMEOUT),
         live(&PARALLEL_RUNS),
         ready(&SHARED_MODEL),
+        ready(&RUN_TIMEOUT),
         live(&INTERVAL),
         property!(cuda::device_id_property(), cuda_device_id),
     ];
@@ -147,6 +164,17 @@ pub static PROPERTIES: LazyLock<PropertyTable<Settings>> = LazyLock::new(|| {
     properties.push(property!(stats::measure_property(), own.measure));
     PropertyTable::new(properties)
 });
+
+impl OwnSettings {
+    /// How long a run may take.
+    pub fn run_limit(&self, is_live: impl FnOnce() -> bool) -> Option<Duration> {
+        match self.run_timeout {
+            0 => None,
+            AS_LIVE => is_live().then_some(LIVE_LIMIT),
+            nanoseconds => Some(Duration::from_nanos(nanoseconds)),
+        }
+    }
+}
 
 impl Settings {
     /// How long a frame may wait for others to fill its batch.
@@ -257,6 +285,15 @@ mod tests {
             PROPERTIES.set(&mut changed, name, &PROPERTIES.get(&with(name, value), name));
             assert_eq!(settings.difference(&changed).map(|(property, ..)| property), Some(name));
         }
+    }
+
+    #[test]
+    fn runs_are_limited_in_live_streams_or_where_that_is_asked_for() {
+        let limit = |run_timeout, is_live| OwnSettings { run_timeout, ..Settings::default().own }.run_limit(|| is_live);
+        let default = Settings::default().own.run_timeout;
+        assert_eq!([limit(default, true), limit(default, false)], [Some(Duration::from_secs(30)), None]);
+        assert_eq!([limit(0, true), limit(0, false)], [None; 2]);
+        assert_eq!([limit(7, true), limit(7, false)], [Some(Duration::from_nanos(7)); 2]);
     }
 
     #[test]

@@ -58,7 +58,8 @@ impl SharedName {
         self.models.retain(|model| {
             model.upgrade().is_some_and(|model| {
                 // One that has failed has done so for all that come while an element has it: it is said once.
-                let is_wanted = !model.loader.is_cancelled();
+                // One of which a run does not end is loaded again for those who come.
+                let is_wanted = !model.loader.is_cancelled() && !model.loader.is_given_up();
                 seen.push(model);
                 is_wanted
             })

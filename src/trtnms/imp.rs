@@ -29,6 +29,7 @@ use crate::gst::caps;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{DrawRefusal, Properties, VideoFilter, video_filter};
 use crate::gst::layout_query;
+use crate::gst::memory_wait::MemoryWait;
 use crate::gst::meta::tensor::{ModelInput, ObjectRegions, Payload, TensorMeta, Tiles};
 use crate::gst::meta::{detection, read, track};
 use crate::gst::overlay::{OverlayRenderer, is_drawable};
@@ -71,8 +72,9 @@ pub struct TrtNms {
     stats: Stats,
     /// Frames with scores that are not finite.
     not_finite: AtomicU64,
-    /// Ends the wait of the streaming thread for outputs.
+    /// Ends the wait of the streaming thread for outputs, and for memory.
     waits: CancelToken,
+    memory_wait: MemoryWait,
 }
 
 impl TrtNms {
@@ -103,12 +105,13 @@ impl TrtNms {
             TensorMeta::wait_for_readers(&frame, Some(&payload));
         }
         if let Tiles::Objects(objects) = &payload.inputs().tiles {
+            self.retry(|| self.prepare_outputs(state, &settings, &payload, &frame).map(drop))?;
             let found = self.find_in_objects(state, &settings, &payload, objects, &mut frame)?;
             self.check_scores(state);
             self.stats.add(stage, found);
             return Ok(frame);
         }
-        let drawing = self.find(state, &settings, &payload, &frame)?;
+        let drawing = self.retry(|| self.find(state, &settings, &payload, &frame))?;
         self.check_scores(state);
         let is_held = drawing.is_none();
         let has_objects = !is_held || settings.hold_detections && state.can_hold;
@@ -156,6 +159,11 @@ impl TrtNms {
         if !std::mem::replace(&mut state.has_told_of_scores, true) {
             self.obj().post_warning(&warning.and_remedy("It is said once; not-finite in stats counts the frames"));
         }
+    }
+
+    /// Does something again until the GPU has memory for it.
+    fn retry<T>(&self, work: impl FnMut() -> Result<T, Interrupted>) -> Result<T, Interrupted> {
+        self.memory_wait.retry(&*self.obj(), &self.waits, work)
     }
 
     /// Finds a frame's objects, and paints them where all of that is done on the GPU. If trtinfer skipped the
@@ -395,9 +403,14 @@ impl Properties for TrtNms {
         (name == "stats").then(|| {
             let totals = self.stats.read();
             let (frames, skipped) = (totals.done + totals.skipped, totals.skipped);
-            let not_finite = self.not_finite.load(Ordering::Relaxed);
-            let counts =
-                [("frames", frames), ("skipped", skipped), ("objects", totals.objects), ("not-finite", not_finite)];
+            let (not_finite, lacked) = (self.not_finite.load(Ordering::Relaxed), self.memory_wait.count());
+            let counts = [
+                ("frames", frames),
+                ("skipped", skipped),
+                ("objects", totals.objects),
+                ("not-finite", not_finite),
+                ("out-of-memory", lacked),
+            ];
             stats::structure(&totals, counts).to_value()
         })
     }
@@ -427,6 +440,7 @@ impl BaseTransformImpl for TrtNms {
         self.stats.reset();
         self.not_finite.store(0, Ordering::Relaxed);
         self.refusal.reset();
+        self.memory_wait.reset();
         self.waits.set_stopped(false);
         self.settings.lock().unwrap().options_for_model().map(drop).map_err(|error| error_message(&error))
     }

@@ -9,6 +9,8 @@ use gst::{Caps, PadDirection};
 use gst_base::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
+use gsttrt_core::backends::Interrupted;
+use gsttrt_core::backends::batcher::CancelToken;
 use gsttrt_core::counters::{Span, Stats};
 use gsttrt_core::cuda::driver::{self, Context};
 use gsttrt_core::device::Device;
@@ -29,6 +31,7 @@ use crate::gst::caps;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::held_frame::HeldFrames;
+use crate::gst::memory_wait::MemoryWait;
 use crate::gst::meta::geometry::{self, TensorSource};
 use crate::gst::meta::read;
 use crate::gst::meta::tensor::{ModelInput, ModelInputs, Payload, TensorMeta, Tiles};
@@ -91,6 +94,9 @@ pub struct TrtPreprocess {
     has_warned_of_effect: AtomicBool,
     /// The error about caps that was posted last. Upstream tries caps again with each event and frame; it is posted once.
     last_caps_error: Mutex<Option<String>>,
+    memory_wait: MemoryWait,
+    /// Ends the wait of the streaming thread for memory.
+    waits: CancelToken,
 }
 
 impl TrtPreprocess {
@@ -342,6 +348,16 @@ fn cuda_for_the_cpu() -> Error {
         .remedy("Put cudadownload before trtpreprocess, or let the model run on the GPU with backend=tensorrt")
 }
 
+impl TrtPreprocess {
+    fn prepare_state(&self, transition: gst::StateChange) {
+        VideoFilter::prepare_state(self, transition);
+        // The pads are deactivated once the streaming thread has returned.
+        if transition == gst::StateChange::PausedToReady {
+            self.waits.set_stopped(true);
+        }
+    }
+}
+
 impl Properties for TrtPreprocess {
     fn read_only() -> Vec<glib::ParamSpec> {
         vec![stats::property(
@@ -354,7 +370,9 @@ impl Properties for TrtPreprocess {
         (name == "stats").then(|| {
             let totals = self.stats.read();
             let ObjectCounts { objects, left_out, .. } = *self.counts.lock().unwrap();
-            let counts = [("frames", totals.done), ("objects", objects), ("left-out", left_out)];
+            let lacked = self.memory_wait.count();
+            let counts =
+                [("frames", totals.done), ("objects", objects), ("left-out", left_out), ("out-of-memory", lacked)];
             stats::structure(&totals, counts).to_value()
         })
     }
@@ -401,6 +419,8 @@ impl BaseTransformImpl for TrtPreprocess {
     fn sink_event(&self, event: gst::Event) -> bool {
         match event.type_() {
             gst::EventType::Eos => self.warn_without_objects(),
+            gst::EventType::FlushStart => self.waits.set_flushing(true),
+            gst::EventType::FlushStop => self.waits.set_flushing(false),
             // Which tensor the model wants has to be known before caps are agreed on.
             gst::EventType::Caps => {
                 if let Some(pad) = self.obj().static_pad("src") {
@@ -475,16 +495,20 @@ impl BaseTransformImpl for TrtPreprocess {
         let state = self.state.lock().unwrap().take();
         let payload = match state {
             Some(mut state) => {
-                let payload = self.payload(&mut state, buffer);
+                let make = || self.payload(&mut state, buffer).map_err(Interrupted::from);
+                let payload = self.memory_wait.retry(&*self.obj(), &self.waits, make);
                 *self.state.lock().unwrap() = Some(state);
                 payload
             }
             None if self.passthrough.load(Ordering::Relaxed) => return Ok(gst::FlowSuccess::Ok),
             None => return Err(gst::FlowError::NotNegotiated),
         };
-        let payload = payload.map_err(|error: Error| {
-            self.obj().post_error(&error);
-            gst::FlowError::Error
+        let payload = payload.map_err(|interrupted| match interrupted {
+            Interrupted::Flushing => gst::FlowError::Flushing,
+            Interrupted::Failed(error) => {
+                self.obj().post_error(&error);
+                gst::FlowError::Error
+            }
         })?;
         let source = payload.inputs().source;
         TensorMeta::set(buffer, Arc::new(payload));
@@ -497,6 +521,8 @@ impl BaseTransformImpl for TrtPreprocess {
         let overrides = self.settings.lock().unwrap().read().map_err(|error| error_message(&error))?;
         *self.overrides.lock().unwrap() = Some(overrides);
         self.stats.reset();
+        self.memory_wait.reset();
+        self.waits.set_stopped(false);
         *self.counts.lock().unwrap() = ObjectCounts::default();
         self.has_warned_of_upload.store(false, Ordering::Relaxed);
         self.has_warned_of_effect.store(false, Ordering::Relaxed);

@@ -9,6 +9,9 @@
 //! Where a run only queues work on a GPU, the calling thread does that. Where it computes, a thread of its own does it: a model
 //! may have a loop that never ends, and then that thread is abandoned while the others go on. A model that was loaded for
 //! several runs at the same time has a thread for each; a frame that makes a batch full then waits only until one of them is free.
+//!
+//! A run that finds no memory on the GPU is no failure of its frames: they wait, and it is tried again. A run that takes longer than
+//! it may is one: its frames fail, and the model is given up, since nothing else can be run with it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,6 +28,9 @@ use super::{Interrupted, Interrupter, ModelInstance, contained};
 use crate::counters::{self, Span, Stats, ThreadCounters};
 use crate::error::{Error, ErrorKind, Result};
 use crate::tensor::Tensors;
+
+/// How long a run that found no memory waits before it is tried again: at first, and at most.
+pub const MEMORY_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// The queue before a model.
 pub struct Batcher {
@@ -61,9 +67,13 @@ struct BatchQueue {
     measure: AtomicBool,
     /// What runs have counted in the thread of the model, until the thread that asked for them takes it over.
     counted: Mutex<ThreadCounters>,
+    /// The name of the model, and who is told what it does not survive or waits for.
+    owner: OnceLock<(String, Notify)>,
     #[cfg(test)]
     waiters: crate::test::Waiters,
 }
+
+type Notify = Box<dyn Fn(&Error) + Send + Sync>;
 
 #[derive(Default)]
 struct BatchQueueState {
@@ -73,13 +83,31 @@ struct BatchQueueState {
     running: Vec<RunningBatch>,
     /// Frames that were submitted.
     submitted: u64,
+    /// Batches that were begun.
+    begun: u64,
     counts: Counts,
+    /// The last run found no memory.
+    pause: Option<Pause>,
+    /// How long a run may take.
+    limit: Option<Duration>,
+    /// The run that took longer.
+    given_up: Option<Error>,
+    /// What the owner is still to be told, without a lock.
+    untold: Vec<Error>,
+}
+
+/// No batch is due until then.
+#[derive(Clone, Copy)]
+struct Pause {
+    until: Instant,
+    length: Duration,
 }
 
 /// A batch that is being run.
 #[derive(Default)]
 struct RunningBatch {
     number: u64,
+    since: Option<Instant>,
     requests: Vec<Arc<Request>>,
 }
 
@@ -98,6 +126,8 @@ pub struct Counts {
     pub frames: u64,
     /// Batches that were not full when the timeout of a frame expired.
     pub late: u64,
+    /// Runs that found no memory, and were tried again.
+    pub out_of_memory: u64,
 }
 
 /// A frame's claim to its outputs.
@@ -114,6 +144,7 @@ pub struct CancelToken {
     stopped: AtomicBool,
     /// Where threads of the element wait.
     waits: Mutex<Vec<Arc<BatchQueue>>>,
+    changed: Condvar,
 }
 
 /// Whether the outputs of a stream are used.
@@ -134,6 +165,8 @@ struct Request {
     /// Not kept: a frame should not keep the model.
     batcher: Weak<Batcher>,
     stream: u64,
+    /// The number of the frame that its picture is of.
+    frame: u64,
     submitted: Instant,
     picture: Arc<Tensors>,
     outcome: OnceLock<std::result::Result<Tensors, Interrupted>>,
@@ -192,6 +225,27 @@ impl Batcher {
         self.watch.as_deref()
     }
 
+    /// The name of the model, and who is told, once, that runs wait for memory, or that the model is given up.
+    pub fn with_owner(self, name: String, notify: impl Fn(&Error) + Send + Sync + 'static) -> Self {
+        let _ = self.queue.owner.set((name, Box::new(notify))); // the first one
+        self
+    }
+
+    /// A run that takes longer is given up from now on, and the model with it. Of several limits the shortest counts.
+    pub fn limit_runs(&self, limit: Duration) {
+        let mut queue = self.queue.state.lock().unwrap();
+        if queue.limit.is_none_or(|before| limit < before) {
+            queue.limit = Some(limit);
+            drop(queue);
+            self.queue.moved.notify_all();
+        }
+    }
+
+    /// Why nothing is run any more, where a run did not end.
+    pub fn given_up(&self) -> Option<Error> {
+        self.queue.state.lock().unwrap().given_up.clone()
+    }
+
     /// Takes the GPU's time for each batch from now on.
     pub fn measure(&self) {
         self.queue.measure.store(true, Ordering::Relaxed);
@@ -213,15 +267,19 @@ impl Batcher {
         usage: &Arc<Usage>,
     ) -> Result<SmallVec<[PendingOutput; 1]>> {
         let submitted = Instant::now();
-        let request = |picture| {
-            Arc::new(Request { batcher: Arc::downgrade(self), stream, submitted, picture, outcome: OnceLock::new() })
-        };
-        let requests: SmallVec<[Arc<Request>; 1]> = pictures.map(request).collect();
+        let pictures: SmallVec<[Arc<Tensors>; 1]> = pictures.collect();
         let mut queue = self.queue.state.lock().unwrap();
+        if let Some(error) = &queue.given_up {
+            return Err(error.clone());
+        }
         queue.submitted += 1;
-        let frame = queue.submitted;
-        let waiting = |request| QueuedRequest { stream, frame, request: Arc::downgrade(request) };
-        queue.waiting.extend(requests.iter().map(waiting));
+        let (batcher, frame) = (Arc::downgrade(self), queue.submitted);
+        let request = |picture| {
+            let (batcher, outcome) = (batcher.clone(), OnceLock::new());
+            Arc::new(Request { batcher, stream, frame, submitted, picture, outcome })
+        };
+        let requests: SmallVec<[Arc<Request>; 1]> = pictures.into_iter().map(request).collect();
+        queue.waiting.extend(requests.iter().map(QueuedRequest::of));
         drop(queue);
         if let Some(last) = requests.last() {
             while self.run(FlushReason::Full(last)) {}
@@ -309,6 +367,7 @@ impl Batcher {
                 let ended = self.queue.complete(0, outcome);
                 drop(model); // before frames that may wait for the GPU
                 drop(ended);
+                self.queue.tell();
             }
             BatchRunner::Threads(threads) => {
                 let mut queue =
@@ -321,7 +380,7 @@ impl Batcher {
                 threads[runner].batches.send(pictures).expect("it goes on as long as this sender is there");
                 if threads.len() == 1 || matches!(due, FlushReason::Late(..)) {
                     let runs = |queue: &BatchQueueState| {
-                        let RunningBatch { number: now, requests } = &queue.running[runner];
+                        let RunningBatch { number: now, requests, .. } = &queue.running[runner];
                         *now == number && !requests.is_empty()
                     };
                     drop(self.queue.wait_while(|queue| runs(queue) && queue.is_wanted(due)));
@@ -343,6 +402,7 @@ impl RunnerThread {
                 let (outcome, counted) = counters::counted(|| queue.execute(&mut *model, pictures));
                 queue.counted.lock().unwrap().add(counted);
                 drop(queue.complete(at, outcome));
+                queue.tell();
             });
         };
         thread::Builder::new().name("trt-run".into()).spawn(run).map_err(|error| {
@@ -353,15 +413,55 @@ impl RunnerThread {
 }
 
 impl BatchQueue {
-    /// Waits while the condition holds.
+    /// Waits while the condition holds. Whoever waits sees where a run takes too long.
     fn wait_while(&self, mut condition: impl FnMut(&mut BatchQueueState) -> bool) -> MutexGuard<'_, BatchQueueState> {
         let mut queue = self.state.lock().unwrap();
-        if condition(&mut queue) {
+        #[cfg(test)]
+        let mut waiting = None;
+        while condition(&mut queue) {
             #[cfg(test)]
-            let _waiting = self.waiters.enter();
-            queue = self.moved.wait_while(queue, condition).unwrap();
+            let _ = waiting.get_or_insert_with(|| self.waiters.enter());
+            queue = match queue.time_left() {
+                None => self.moved.wait(queue).unwrap(),
+                Some(Duration::ZERO) => {
+                    drop(queue);
+                    self.abandon();
+                    self.state.lock().unwrap()
+                }
+                Some(left) => self.moved.wait_timeout(queue, left).unwrap().0,
+            };
         }
         queue
+    }
+
+    /// A run does not end: what waits for the model has failed.
+    fn abandon(&self) {
+        let mut queue = self.state.lock().unwrap();
+        let Some(limit) = queue.limit.filter(|_| queue.time_left() == Some(Duration::ZERO)) else { return };
+        let name = self.owner.get().map_or("the model", |(name, _)| name);
+        let error = Error::new(ErrorKind::Run, format!("A run of {name} has not ended within {} s", limit.as_secs_f64()))
+            .cause("the model is given up; there may be no way to end the run, and then its thread and its memory stay in use")
+            .remedy(
+                "Start the pipeline again, which loads the model again. A model with a loop may never end: check it. Where a run may \
+                 take so long, set run-timeout to more, or to 0",
+            );
+        queue.given_up = Some(error.clone());
+        queue.untold.push(error.clone());
+        let waiting = std::mem::take(&mut queue.waiting);
+        let failed: Vec<Arc<Request>> = waiting.iter().filter_map(|waiting| waiting.request.upgrade()).collect();
+        queue.running_requests().chain(&failed).for_each(|request| {
+            let _ = request.outcome.set(Err(Interrupted::Failed(error.clone()))); // unless it has an outcome
+        });
+        drop(queue);
+        self.moved.notify_all();
+        drop(failed); // frames may wait for the GPU
+        self.tell();
+    }
+
+    /// Tells the owner of the model what has come up. No lock of this queue is held.
+    fn tell(&self) {
+        let untold = std::mem::take(&mut self.state.lock().unwrap().untold);
+        untold.iter().for_each(|error| self.owner.get().into_iter().for_each(|(_, notify)| notify(error)));
     }
 
     /// Runs the model on a batch, and drops its pictures.
@@ -376,6 +476,7 @@ impl BatchQueue {
     /// Returns what was cancelled in the meantime, to be dropped without a lock.
     fn complete(&self, runner: usize, outcome: Result<Vec<Tensors>>) -> Vec<EndedRequest> {
         let (mut outputs, error) = match outcome {
+            Err(error) if error.is_out_of_memory() => return self.put_back(runner, error),
             Ok(outputs) => {
                 (outputs.into_iter(), Error::new(ErrorKind::Run, "The model gave no outputs for this frame"))
             }
@@ -383,6 +484,7 @@ impl BatchQueue {
         };
         let mut ended = Vec::new();
         let mut queue = self.state.lock().unwrap();
+        queue.pause = None;
         for request in std::mem::take(&mut queue.running[runner].requests) {
             let outcome = outputs.next().ok_or_else(|| Interrupted::Failed(error.clone()));
             let refused = request.outcome.set(outcome).err();
@@ -397,7 +499,42 @@ impl BatchQueue {
     }
 }
 
+impl BatchQueue {
+    /// The frames of a batch that found no memory wait again, before those that came later.
+    fn put_back(&self, runner: usize, error: Error) -> Vec<EndedRequest> {
+        let mut queue = self.state.lock().unwrap();
+        let requests = std::mem::take(&mut queue.running[runner].requests);
+        let length = queue.pause.map_or(MEMORY_PAUSE.0, |pause| (2 * pause.length).min(MEMORY_PAUSE.1));
+        queue.counts.batches -= 1;
+        queue.counts.frames -= requests.len() as u64;
+        queue.counts.out_of_memory += 1;
+        if queue.pause.is_none() {
+            queue.untold.push(error.about("Frames wait until the GPU has memory for a run of the model"));
+        }
+        queue.pause = Some(Pause { until: Instant::now() + length, length });
+        if queue.given_up.is_none() {
+            let unfinished = requests.iter().filter(|request| request.outcome.get().is_none());
+            queue.waiting.splice(0..0, unfinished.map(QueuedRequest::of).collect::<Vec<_>>());
+        }
+        drop(queue);
+        self.moved.notify_all();
+        requests.into_iter().map(|request| (None, Arc::into_inner(request))).collect()
+    }
+}
+
 impl BatchQueueState {
+    /// Until when the run that is to be given up first may take; `None`, where all may take as long as they want.
+    fn time_left(&self) -> Option<Duration> {
+        let limit = self.limit.filter(|_| self.given_up.is_none())?;
+        let running = self.running.iter().filter(|batch| !batch.requests.is_empty());
+        running.filter_map(|batch| Some(limit.saturating_sub(batch.since?.elapsed()))).min()
+    }
+
+    /// How long no batch is run, because the last one found no memory.
+    fn pause_left(&self) -> Duration {
+        self.pause.map_or(Duration::ZERO, |pause| pause.until.saturating_duration_since(Instant::now()))
+    }
+
     /// Takes the next batch for a runner: its number and pictures. `None` if its frames have just ended.
     fn begin(&mut self, runner: usize, size: usize, due: FlushReason) -> Option<(u64, Vec<Arc<Tensors>>)> {
         let requests = self.next(size);
@@ -408,8 +545,9 @@ impl BatchQueueState {
         self.counts.batches += 1;
         self.counts.frames += requests.len() as u64;
         self.counts.late += u64::from(requests.len() < size && matches!(due, FlushReason::Late(..)));
-        let number = self.counts.batches;
-        self.running[runner] = RunningBatch { number, requests };
+        self.begun += 1;
+        let number = self.begun;
+        self.running[runner] = RunningBatch { number, since: Some(Instant::now()), requests };
         Some((number, pictures))
     }
 
@@ -424,6 +562,9 @@ impl BatchQueueState {
 
     fn is_due(&mut self, due: FlushReason, size: usize) -> bool {
         self.waiting.retain(QueuedRequest::is_there);
+        if !self.pause_left().is_zero() || self.given_up.is_some() {
+            return false;
+        }
         match due {
             FlushReason::Full(request) => request.outcome.get().is_none() && self.waiting.len() >= size,
             FlushReason::Late(request, token) => {
@@ -463,6 +604,10 @@ impl BatchQueueState {
 }
 
 impl QueuedRequest {
+    fn of(request: &Arc<Request>) -> Self {
+        QueuedRequest { stream: request.stream, frame: request.frame, request: Arc::downgrade(request) }
+    }
+
     /// Whether the frame has not ended, and was not taken.
     fn is_there(&self) -> bool {
         self.request.strong_count() > 0
@@ -490,9 +635,17 @@ impl CancelToken {
         [&self.flushing, &self.stopped].iter().any(|flag| flag.load(Ordering::SeqCst))
     }
 
+    /// Waits so long; false, where the element may not.
+    pub fn pause(&self, time: Duration) -> bool {
+        let waits = self.waits.lock().unwrap();
+        drop(self.changed.wait_timeout_while(waits, time, |_| !self.is_cancelled()).unwrap());
+        !self.is_cancelled()
+    }
+
     fn set(&self, flag: &AtomicBool, value: bool) {
         flag.store(value, Ordering::SeqCst);
         let waits = self.waits.lock().unwrap().clone();
+        self.changed.notify_all();
         for queue in waits {
             // A thread that has just seen no flag waits by now.
             drop(queue.state.lock().unwrap());
@@ -539,13 +692,22 @@ impl PendingOutput {
             if token.is_cancelled() {
                 return Err(Interrupted::Flushing);
             }
-            let left = batcher.batch_timeout.saturating_sub(request.submitted.elapsed());
+            let queue = batcher.queue.state.lock().unwrap();
+            let pause = queue.pause.map(|pause| pause.until);
+            // A batch that found no memory was due already.
+            let left = match pause {
+                Some(_) => queue.pause_left(),
+                None => batcher.batch_timeout.saturating_sub(request.submitted.elapsed()),
+            };
+            let waits = |queue: &mut BatchQueueState| waits(queue) && queue.pause.map(|pause| pause.until) == pause;
             if !left.is_zero() {
-                let queue = batcher.queue.state.lock().unwrap();
                 #[cfg(test)]
                 let _waiting = batcher.queue.waiters.enter();
                 drop(batcher.queue.moved.wait_timeout_while(queue, left, waits).unwrap());
-            } else if !batcher.run(FlushReason::Late(request, token)) {
+                continue;
+            }
+            drop(queue);
+            if !batcher.run(FlushReason::Late(request, token)) {
                 drop(batcher.queue.wait_while(waits)); // it is just being run
             }
         }

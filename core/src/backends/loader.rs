@@ -59,6 +59,13 @@ impl ModelLoader {
         self.cancelled.load(Ordering::Relaxed)
     }
 
+    /// Whether a run of it did not end.
+    pub fn is_given_up(&self) -> bool {
+        let state = self.state.lock().unwrap();
+        let Some(Ok(batcher)) = &state.outcome else { return false };
+        batcher.given_up().is_some()
+    }
+
     /// Another model, which is loaded, takes its place: threads that wait for this one go to that.
     pub fn supersede(&self) {
         self.state.lock().unwrap().is_superseded = true;

@@ -95,9 +95,9 @@ impl DeviceMemory {
                 false => sys::cuMemcpyPeer(self.address, to_context, from.address, from_context, bytes),
             }
             .result()
-            .and_then(|()| result::stream::synchronize(ptr::null_mut()))
+            .or_fail("Cannot copy GPU memory")?;
+            self.context.finish(ptr::null_mut())
         }
-        .or_fail("Cannot copy GPU memory")
     }
 }
 
@@ -119,8 +119,10 @@ pub(super) unsafe fn write(context: &Context, address: u64, bytes: &[u8]) -> Res
     counters::uploaded(bytes.len());
     // SAFETY: so many bytes are there, and used by nothing else. The copy is on the null stream; of pageable memory it
     // returns once all is staged, so that stream is waited for.
-    unsafe { result::memcpy_htod_sync(address, bytes).and_then(|()| result::stream::synchronize(ptr::null_mut())) }
-        .or_fail("Cannot write GPU memory")
+    unsafe {
+        result::memcpy_htod_sync(address, bytes).or_fail("Cannot write GPU memory")?;
+        context.finish(ptr::null_mut())
+    }
 }
 
 /// Copies GPU memory to the host, and waits for that.
@@ -134,9 +136,9 @@ pub(super) unsafe fn read(context: &Context, address: u64, bytes: &mut [u8]) -> 
     let _entered = context.enter()?;
     // SAFETY: so many bytes are there. The host's stay until the stream is waited for.
     unsafe {
-        result::memcpy_dtoh_async(bytes, address, OF_THREAD).and_then(|()| result::stream::synchronize(OF_THREAD))
+        result::memcpy_dtoh_async(bytes, address, OF_THREAD).or_fail("Cannot read GPU memory")?;
+        context.finish(OF_THREAD.cast())?;
     }
-    .or_fail("Cannot read GPU memory")?;
     counters::downloaded(bytes.len());
     Ok(())
 }

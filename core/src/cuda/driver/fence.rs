@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::{result, sys};
 
-use super::{Check, Context};
+use super::{Check, Context, lost};
 use crate::counters;
 use crate::error::Result;
 
@@ -57,7 +57,9 @@ impl Context {
     /// # Safety
     /// As for [`Context::fence_on`].
     pub(super) unsafe fn awaited_on(&self, stream: *mut c_void, history: &WaitHistory) -> Result<Fence> {
-        let kind = if history.longest() > LONG { EventKind::Await } else { EventKind::Ordering };
+        // A wait for an interrupt has no limit.
+        let sleeps = history.longest() > LONG && self.wait_limit().is_none();
+        let kind = if sleeps { EventKind::Await } else { EventKind::Ordering };
         // SAFETY: the stream is of this context, and alive.
         unsafe { self.record(kind, stream) }.map(|event| Fence(Arc::new(event)))
     }
@@ -74,6 +76,20 @@ impl Context {
             result::stream::wait_event(stream.cast(), fence.0.event.raw, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
         }
         .or_fail("Cannot order GPU work")
+    }
+
+    /// Waits on the host until all is done that is enqueued so far on a stream; NULL is the default one.
+    ///
+    /// # Safety
+    /// As for [`Context::fence_on`].
+    pub(crate) unsafe fn finish(&self, stream: *mut c_void) -> Result<()> {
+        if self.wait_limit().is_some() {
+            // SAFETY: the stream is of this context, and alive.
+            return unsafe { self.fence_on(stream) }?.wait();
+        }
+        let _entered = self.enter()?;
+        // SAFETY: as above.
+        unsafe { result::stream::synchronize(stream.cast()) }.or_fail("GPU work failed")
     }
 
     /// Marks a point whose time will be known.
@@ -140,7 +156,8 @@ impl Fence {
     /// Waits on the host.
     ///
     /// # Errors
-    /// `Run`, also for work queued earlier that failed only now.
+    /// `Run`, also for work queued earlier that failed only now; `DeviceLost`, where it takes longer than
+    /// [`Context::limit_waits`] allows, too.
     pub fn wait(&self) -> Result<()> {
         self.wait_again(&mut WaitHistory::default())
     }
@@ -163,6 +180,7 @@ impl Fence {
         const SHORT: Duration = Duration::from_micros(80);
         let event = &self.0.event;
         let _entered = self.0.context.enter()?;
+        let limit = self.0.context.wait_limit();
         loop {
             // SAFETY: the event is alive and was recorded.
             match unsafe { sys::cuEventQuery(event.raw) } {
@@ -170,6 +188,9 @@ impl Fence {
                 outcome => return outcome.result().or_fail("GPU work failed"),
             }
             let waited = begun.elapsed();
+            if let Some(limit) = limit.filter(|limit| waited > *limit) {
+                return Err(lost::abandon(self.0.context.device(), limit));
+            }
             if waited.max(history.longest()) < SHORT {
                 std::hint::spin_loop();
             } else if event.kind == EventKind::Await {

@@ -6,8 +6,9 @@
 //! that GPU is used again, nothing is freed on it, and no new context is tried.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUresult::*;
@@ -94,14 +95,51 @@ pub(super) fn note(error: DriverError, what: &str) -> Option<Error> {
         .remedy(
             "Start the program again, CUDA does not recover within it; `dmesg | grep Xid` may tell what is wrong with the GPU",
         );
+    Some(keep(gpu, first))
+}
+
+/// Keeps the first error of a GPU, and returns it.
+fn keep(gpu: i32, error: Error) -> Error {
     let mut lost = lock();
     if let Some((_, known)) = lost.errors.iter().find(|(lost, _)| *lost == gpu) {
-        return Some(known.clone());
+        return known.clone();
     }
-    lost.errors.push((gpu, first.clone()));
+    lost.errors.push((gpu, error.clone()));
     ANY.store(true, Ordering::Relaxed);
-    lost.notify.iter().for_each(|notify| notify(&first));
-    Some(first)
+    lost.notify.iter().for_each(|notify| notify(&error));
+    error
+}
+
+/// Nanoseconds that a wait on the host may take, by CUDA's number of the GPU; 0 for no limit.
+static WAIT_LIMITS: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+
+/// Of a GPU beyond those none is kept.
+fn limit_of(gpu: i32) -> Option<&'static AtomicU64> {
+    WAIT_LIMITS.get(usize::try_from(gpu).ok()?)
+}
+
+pub(super) fn limit_waits(gpu: i32, limit: Duration) {
+    let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX).max(1);
+    let shorter = |before| (before == 0 || limit < before).then_some(limit);
+    if let Some(of_gpu) = limit_of(gpu) {
+        let _ = of_gpu.fetch_update(Ordering::Relaxed, Ordering::Relaxed, shorter); // else it is the shorter one
+    }
+}
+
+pub(super) fn wait_limit(gpu: i32) -> Option<Duration> {
+    let limit = limit_of(gpu)?.load(Ordering::Relaxed);
+    (limit > 0).then(|| Duration::from_nanos(limit))
+}
+
+/// Work on that GPU has not ended in that time. There is no way to end it, and what follows waits for it.
+pub(super) fn abandon(gpu: i32, limit: Duration) -> Error {
+    let stuck = Error::new(ErrorKind::DeviceLost, format!("GPU work has not ended within {} s", limit.as_secs_f64()))
+        .cause(format!("this process can use GPU {gpu} no more, since what is queued there waits for that work"))
+        .remedy(
+            "Start the program again. A model with a loop may never end: check it, and the GPU by `dmesg | grep Xid`. Where a run \
+             may take so long, set run-timeout of trtinfer to more, or to 0",
+        );
+    keep(gpu, stuck)
 }
 
 /// The first error after which this process could not use a GPU any more. `None` as long as it can use all of them.

@@ -24,6 +24,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ptr;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
 
 use cudarc::driver::{DriverError, result, sys};
 
@@ -276,6 +277,16 @@ impl Context {
     /// The driver is asked about the GPU, and what it says is of that one.
     fn on_gpu(&self) -> Result<OnGpu> {
         lost::check(self.0.device).map(|()| OnGpu::enter(self.0.device))
+    }
+
+    /// From now on the host waits no longer than that for work on this GPU, and takes the GPU for [lost](lost()) then. Of
+    /// several limits the shortest counts.
+    pub fn limit_waits(&self, limit: Duration) {
+        lost::limit_waits(self.0.device, limit);
+    }
+
+    fn wait_limit(&self) -> Option<Duration> {
+        lost::wait_limit(self.0.device)
     }
 
     /// Whether it can be used.

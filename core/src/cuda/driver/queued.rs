@@ -4,10 +4,8 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use cudarc::driver::result;
-
 use super::stream::RawStream;
-use super::{Check, Context, Fence, Stream, WaitHistory};
+use super::{Context, Fence, Stream, WaitHistory};
 use crate::error::Result;
 
 /// Work is being queued on a stream. Before there is a [`Fence`] for it, it is not known when the memory that it uses
@@ -36,10 +34,8 @@ impl WorkQueue for OnStream {
     fn finish(&self) {
         #[cfg(test)]
         super::faults::synchronized();
-        if let Ok(_entered) = self.context.enter() {
-            // SAFETY: the stream is ours and kept, or alive as the caller of `Context::queuing_on` said.
-            let _ = unsafe { result::stream::synchronize(self.raw.cast()) }.or_fail("GPU work failed");
-        }
+        // SAFETY: the stream is ours and kept, or alive as the caller of `Context::queuing_on` said.
+        let _ = unsafe { self.context.finish(self.raw) };
     }
 }
 

@@ -183,9 +183,8 @@ impl Stream {
 
     /// Waits on the host until all that was queued is done.
     pub fn synchronize(&self) -> Result<()> {
-        let _entered = self.context.enter()?;
         // SAFETY: the handle is alive.
-        counters::waiting(|| unsafe { result::stream::synchronize(self.handle()) }).or_fail("GPU work failed")
+        counters::waiting(|| unsafe { self.context.finish(self.raw()) })
     }
 
     /// Queues setting bytes to 0.
