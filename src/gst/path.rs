@@ -27,12 +27,12 @@ pub struct PathCheck {
 struct CheckedPath {
     source: TensorSource,
     told: Option<Geometry>,
-    watched: Watched,
+    watched: WatchedElements,
 }
 
 /// Elements between that may do something else with the next frame.
 #[derive(Default)]
-struct Watched {
+struct WatchedElements {
     /// Where nothing is told: those that may begin to change frames, and what they do now.
     silent: Vec<(gst_base::BaseTransform, Work)>,
     /// Where something is told: those that may flip or rotate, and how they do it.
@@ -74,7 +74,7 @@ impl PathCheck {
     }
 }
 
-fn check(pad: &gst::Pad, told: Option<&Geometry>, info: &VideoInfo, source: &TensorSource) -> Result<Watched> {
+fn check(pad: &gst::Pad, told: Option<&Geometry>, info: &VideoInfo, source: &TensorSource) -> Result<WatchedElements> {
     let size = (info.width(), info.height());
     let path = ElementPath::to(pad, |element| element.as_ptr().addr() == source.element);
     // From 1.28 on these keep the tensors of the frames that they get.
@@ -102,7 +102,7 @@ fn check(pad: &gst::Pad, told: Option<&Geometry>, info: &VideoInfo, source: &Ten
         return Err(moved(scaler, "adds borders to the picture"));
     }
     let others = path.foreign().into_iter().filter_map(|element| element.downcast_ref::<gst_base::BaseTransform>());
-    let mut watched = Watched::default();
+    let mut watched = WatchedElements::default();
     match told {
         None => watched.silent.extend(others.map(|element| (element.clone(), Work::of(element)))),
         Some(_) => watched.turners.extend(others.filter_map(|element| Some((element.clone(), way_of(element)?)))),
