@@ -37,6 +37,9 @@ fn other_value(element: &gst::Element, property: &gst::glib::ParamSpec) -> gst::
     if let Ok(number) = value.get::<u32>() {
         return if number > 1 { number - 1 } else { number + 1 }.to_value();
     }
+    if let Ok(number) = value.get::<u64>() {
+        return number.wrapping_sub(1).to_value();
+    }
     if let Ok(number) = value.get::<f32>() {
         return (number + 0.5).to_value();
     }

@@ -71,7 +71,7 @@ struct Sample {
 }
 
 /// A model some of whose runs are compared.
-struct Watched {
+struct WatchedModel {
     model: Box<dyn ModelInstance>,
     samples: Sender<Sample>,
     watch: Arc<Watch>,
@@ -182,10 +182,10 @@ pub fn watch_by(
         .name("trt-verify".into())
         .spawn(move || reference.compare(&taken, &of_thread))
         .map_err(|error| Error::new(ErrorKind::Library, "Cannot start a thread that compares frames").cause(error))?;
-    Ok(Box::new(Watched { model, samples, watch, every, next: Instant::now() + every, turn: 0 }))
+    Ok(Box::new(WatchedModel { model, samples, watch, every, next: Instant::now() + every, turn: 0 }))
 }
 
-impl ModelInstance for Watched {
+impl ModelInstance for WatchedModel {
     fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
         let outputs = self.model.run(pictures)?;
         let now = Instant::now();
