@@ -26,7 +26,7 @@ fn python() -> Option<PathBuf> {
 /// Frames of the sample, as pictures in a folder.
 fn frames(folder: &Path) {
     std::fs::create_dir(folder.join("photos")).unwrap();
-    let line = "decodebin ! videorate ! video/x-raw,framerate=3/1 ! videoconvert ! jpegenc ! multifilesink location=photos/%03d.jpg";
+    let line = "decodebin ! videorate ! video/x-raw,framerate=1/1 ! videoconvert ! jpegenc ! multifilesink location=photos/%03d.jpg";
     let sample = format!("location={}", path("tests/data/sample.mp4"));
     let words = ["--quiet", "filesrc", &sample, "!"].into_iter().chain(line.split(' '));
     assert!(Command::new("gst-launch-1.0").current_dir(folder).args(words).status().unwrap().success());

@@ -109,10 +109,22 @@ impl TrtInfer {
 
     /// A run takes no longer than `run-timeout` from now on.
     fn limit_runs(&self, batcher: &Batcher, model: &SharedModel) {
-        let Some(limit) = self.settings.lock().unwrap().own.run_limit(|| self.is_live()) else { return };
-        batcher.limit_runs(limit);
-        // There a run is only queued, and elements behind wait for it.
-        model.request.cuda.iter().for_each(|cuda| cuda.limit_waits(limit));
+        let own = self.settings.lock().unwrap().own.clone();
+        match &model.request.cuda {
+            None => {
+                if let Some(limit) = own.run_limit(|| self.is_live()) {
+                    batcher.limit_runs(limit);
+                }
+            }
+            // There a run is only queued, and elements behind wait for it. They look for its end then, in place of sleeping until
+            // it comes, which takes of the CPU: so not unless that is asked for.
+            Some(cuda) => {
+                if let Some(limit) = own.run_limit(|| false) {
+                    batcher.limit_runs(limit);
+                    cuda.limit_waits(limit);
+                }
+            }
+        }
     }
 
     /// Whether frames come from a live source.

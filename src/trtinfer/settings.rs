@@ -120,7 +120,7 @@ static RUN_TIMEOUT: Setting<Settings> = setting!(
     "run-timeout",
     "Run timeout",
     "Maximum nanoseconds that a run of the model may take. Then the element posts an error, and the model is given up \
-     (0 = no maximum, 18446744073709551615 = 30 s in live pipelines, none in others)",
+     (0 = no maximum, 18446744073709551615 = 30 s for live frames on the CPU, else none)",
     OptionKind::UInt64,
     own.run_timeout
 );
