@@ -103,10 +103,9 @@ async def answers_are_garbage(world, camera, seconds):
 @kind("camera")
 async def source_is_removed_and_added(world, camera, seconds):
     with world.disturbed(camera):
-        body = {"name": camera.name, "address": world.service.addresses[camera.name], "record": False, "timeout": "5s"}
         await world.ask(f"/sources/{camera.name}", "DELETE", expect=(204,))
         await asyncio.sleep(min(seconds, 3))
-        await world.ask("/sources", "POST", body, expect=(201,))
+        await world.ask("/sources", "POST", world.service.source(camera.name), expect=(201,))
 
 
 # ---------------------------------------------------------------------------- brokers and disks

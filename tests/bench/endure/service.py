@@ -124,13 +124,18 @@ class Service:
         )
         for name, location, more in publish:
             text += f"[[publish]]\nname = {quoted(name)}\nlocation = {quoted(location)}\n{more}\n\n"
-        for number, (name, address) in enumerate(self.addresses.items()):
+        for name in self.addresses:
             if name not in without:
-                # Encoding is what recording costs, so a few are recorded.
-                record = "" if number < options.recorded else "record = false\n"
-                text += f'[[source]]\nname = "{name}"\naddress = {quoted(address)}\ntimeout = "{options.timeout}s"\n'
-                text += f'backoff-min = "200ms"\nbackoff-max = "{options.backoff}s"\n{record}\n'
+                text += "[[source]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in self.source(name).items()) + "\n"
         (self.folder / "config.toml").write_text(text, encoding="utf-8")
+
+    def source(self, name):
+        """The keys of a source, the same in the file and over HTTP: a source that a reload finds changed is started again."""
+        options = self.options
+        keys = {"name": name, "address": self.addresses[name], "timeout": f"{options.timeout:g}s", "backoff-min": "200ms", "backoff-max": f"{options.backoff:g}s"}
+        # Encoding is what recording costs, so a few are recorded.
+        is_recorded = list(self.addresses).index(name) < options.recorded
+        return keys if is_recorded else {**keys, "record": False}
 
     def start(self):
         self.starts += 1
