@@ -13,7 +13,9 @@
 //! A run that finds no memory on the GPU is no failure of its frames: they wait, and it is tried again. A run that takes longer than
 //! it may is one: its frames fail, and the model is given up, since nothing else can be run with it.
 
-use std::collections::HashMap;
+mod cancel;
+mod queue;
+
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -22,6 +24,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
+
+pub use cancel::CancelToken;
+use cancel::Wake;
+pub use queue::Counts;
+use queue::{BatchQueueState, FlushReason, Pause, QueuedRequest, Request, RunningBatch};
 
 use super::verify::{Verdict, Watch};
 use super::{Interrupted, Interrupter, ModelInstance, contained};
@@ -75,76 +82,12 @@ struct BatchQueue {
 
 type Notify = Box<dyn Fn(&Error) + Send + Sync>;
 
-#[derive(Default)]
-struct BatchQueueState {
-    /// In the order of arrival.
-    waiting: Vec<QueuedRequest>,
-    /// The batch that each runner runs; empty if there is none. Apart from this, only those that want its outputs keep its frames.
-    running: Vec<RunningBatch>,
-    /// Frames that were submitted.
-    submitted: u64,
-    /// Batches that were begun.
-    begun: u64,
-    counts: Counts,
-    /// The last run found no memory.
-    pause: Option<Pause>,
-    /// How long a run may take.
-    limit: Option<Duration>,
-    /// The run that took longer.
-    given_up: Option<Error>,
-    /// What the owner is still to be told, without a lock.
-    untold: Vec<Error>,
-}
-
-/// No batch is due until then.
-#[derive(Clone, Copy)]
-struct Pause {
-    until: Instant,
-    length: Duration,
-}
-
-/// A batch that is being run.
-#[derive(Default)]
-struct RunningBatch {
-    number: u64,
-    since: Option<Instant>,
-    requests: Vec<Arc<Request>>,
-}
-
-/// A frame that waits for its batch. It is not kept, for a frame that ends under the lock of the queue may wait for the GPU there.
-struct QueuedRequest {
-    stream: u64,
-    /// The number of the frame that its picture is of.
-    frame: u64,
-    request: Weak<Request>,
-}
-
-/// What was run so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    pub batches: u64,
-    pub frames: u64,
-    /// Batches that were not full when the timeout of a frame expired.
-    pub late: u64,
-    /// Runs that found no memory, and were tried again.
-    pub out_of_memory: u64,
-}
-
 /// A frame's claim to its outputs.
 pub struct PendingOutput {
+    /// Not kept: a frame should not keep the model.
+    batcher: Weak<Batcher>,
     request: Arc<Request>,
     usage: Arc<Usage>,
-}
-
-/// Ends the waits of one element, which may not wait while it is flushed or once it stops. Others that wait for the same outputs
-/// get them.
-#[derive(Default)]
-pub struct CancelToken {
-    flushing: AtomicBool,
-    stopped: AtomicBool,
-    /// Where threads of the element wait.
-    waits: Mutex<Vec<Arc<BatchQueue>>>,
-    changed: Condvar,
 }
 
 /// Whether the outputs of a stream are used.
@@ -161,30 +104,8 @@ impl Usage {
     }
 }
 
-struct Request {
-    /// Not kept: a frame should not keep the model.
-    batcher: Weak<Batcher>,
-    stream: u64,
-    /// The number of the frame that its picture is of.
-    frame: u64,
-    submitted: Instant,
-    picture: Arc<Tensors>,
-    outcome: OnceLock<std::result::Result<Tensors, Interrupted>>,
-}
-
 /// An outcome that was not taken, and a frame that nothing else keeps.
 type EndedRequest = (Option<std::result::Result<Tensors, Interrupted>>, Option<Request>);
-
-/// Which batches are run.
-#[derive(Clone, Copy)]
-enum FlushReason<'a> {
-    /// Full ones, as long as this frame waits.
-    Full(&'a Request),
-    /// Those that are not full, too, until the one who waits may not do so any more.
-    Late(&'a Request, &'a CancelToken),
-    /// All, as long as frames of this stream wait.
-    Last(u64),
-}
 
 impl Batcher {
     /// Runs up to `size` frames at once. A frame that is waited for is run after `batch_timeout` even if there are fewer.
@@ -273,11 +194,8 @@ impl Batcher {
             return Err(error.clone());
         }
         queue.submitted += 1;
-        let (batcher, frame) = (Arc::downgrade(self), queue.submitted);
-        let request = |picture| {
-            let (batcher, outcome) = (batcher.clone(), OnceLock::new());
-            Arc::new(Request { batcher, stream, frame, submitted, picture, outcome })
-        };
+        let frame = queue.submitted;
+        let request = |picture| Arc::new(Request { stream, frame, submitted, picture, outcome: OnceLock::new() });
         let requests: SmallVec<[Arc<Request>; 1]> = pictures.into_iter().map(request).collect();
         queue.waiting.extend(requests.iter().map(QueuedRequest::of));
         drop(queue);
@@ -286,7 +204,7 @@ impl Batcher {
         }
         let pending = |request: Arc<Request>| match request.outcome.get() {
             Some(Err(Interrupted::Failed(error))) => Err(error.clone()),
-            _ => Ok(PendingOutput { request, usage: usage.clone() }),
+            _ => Ok(PendingOutput { batcher: Arc::downgrade(self), request, usage: usage.clone() }),
         };
         requests.into_iter().map(pending).collect()
     }
@@ -412,6 +330,13 @@ impl RunnerThread {
     }
 }
 
+impl Wake for BatchQueue {
+    fn wake(&self) {
+        drop(self.state.lock().unwrap());
+        self.moved.notify_all();
+    }
+}
+
 impl BatchQueue {
     /// Waits while the condition holds. Whoever waits sees where a run takes too long.
     fn wait_while(&self, mut condition: impl FnMut(&mut BatchQueueState) -> bool) -> MutexGuard<'_, BatchQueueState> {
@@ -497,9 +422,7 @@ impl BatchQueue {
         self.moved.notify_all();
         ended
     }
-}
 
-impl BatchQueue {
     /// The frames of a batch that found no memory wait again, before those that came later.
     fn put_back(&self, runner: usize, error: Error) -> Vec<EndedRequest> {
         let mut queue = self.state.lock().unwrap();
@@ -522,152 +445,6 @@ impl BatchQueue {
     }
 }
 
-impl BatchQueueState {
-    /// Until when the run that is to be given up first may take; `None`, where all may take as long as they want.
-    fn time_left(&self) -> Option<Duration> {
-        let limit = self.limit.filter(|_| self.given_up.is_none())?;
-        let running = self.running.iter().filter(|batch| !batch.requests.is_empty());
-        running.filter_map(|batch| Some(limit.saturating_sub(batch.since?.elapsed()))).min()
-    }
-
-    /// How long no batch is run, because the last one found no memory.
-    fn pause_left(&self) -> Duration {
-        self.pause.map_or(Duration::ZERO, |pause| pause.until.saturating_duration_since(Instant::now()))
-    }
-
-    /// Takes the next batch for a runner: its number and pictures. `None` if its frames have just ended.
-    fn begin(&mut self, runner: usize, size: usize, due: FlushReason) -> Option<(u64, Vec<Arc<Tensors>>)> {
-        let requests = self.next(size);
-        if requests.is_empty() {
-            return None;
-        }
-        let pictures = requests.iter().map(|request| request.picture.clone()).collect();
-        self.counts.batches += 1;
-        self.counts.frames += requests.len() as u64;
-        self.counts.late += u64::from(requests.len() < size && matches!(due, FlushReason::Late(..)));
-        self.begun += 1;
-        let number = self.begun;
-        self.running[runner] = RunningBatch { number, since: Some(Instant::now()), requests };
-        Some((number, pictures))
-    }
-
-    fn free_runner(&self) -> Option<usize> {
-        self.running.iter().position(|batch| batch.requests.is_empty())
-    }
-
-    /// Frames whose batch is being run.
-    fn running_requests(&self) -> impl Iterator<Item = &Arc<Request>> {
-        self.running.iter().flat_map(|batch| &batch.requests)
-    }
-
-    fn is_due(&mut self, due: FlushReason, size: usize) -> bool {
-        self.waiting.retain(QueuedRequest::is_there);
-        if !self.pause_left().is_zero() || self.given_up.is_some() {
-            return false;
-        }
-        match due {
-            FlushReason::Full(request) => request.outcome.get().is_none() && self.waiting.len() >= size,
-            FlushReason::Late(request, token) => {
-                !token.is_cancelled() && request.outcome.get().is_none() && !self.waiting.is_empty()
-            }
-            FlushReason::Last(stream) => self.waiting.iter().any(|waiting| waiting.stream == stream),
-        }
-    }
-
-    /// Whether batches that are being run are still waited for.
-    fn is_wanted(&self, due: FlushReason) -> bool {
-        match due {
-            FlushReason::Full(request) => request.outcome.get().is_none(),
-            FlushReason::Late(request, token) => !token.is_cancelled() && request.outcome.get().is_none(),
-            FlushReason::Last(stream) => {
-                self.running_requests().any(|request| request.stream == stream && request.outcome.get().is_none())
-            }
-        }
-    }
-
-    /// Takes the next batch from the queue: each stream's first frame before any stream's second, so that a fast one does not
-    /// delay the others. The pictures of a frame stay together, for it waits for the last of them.
-    fn next(&mut self, size: usize) -> Vec<Arc<Request>> {
-        let mut seen: HashMap<u64, (usize, u64)> = HashMap::new();
-        let turn = |(at, waiting): (usize, &QueuedRequest)| {
-            let (turn, frame) = seen.entry(waiting.stream).or_default();
-            *turn += usize::from(std::mem::replace(frame, waiting.frame) != waiting.frame);
-            (*turn, at)
-        };
-        let mut turns: Vec<(usize, usize)> = self.waiting.iter().enumerate().map(turn).collect();
-        turns.sort_unstable();
-        let next = turns.into_iter().filter_map(|(_, at)| std::mem::take(&mut self.waiting[at].request).upgrade());
-        let batch = next.take(size).collect();
-        self.waiting.retain(QueuedRequest::is_there);
-        batch
-    }
-}
-
-impl QueuedRequest {
-    fn of(request: &Arc<Request>) -> Self {
-        QueuedRequest { stream: request.stream, frame: request.frame, request: Arc::downgrade(request) }
-    }
-
-    /// Whether the frame has not ended, and was not taken.
-    fn is_there(&self) -> bool {
-        self.request.strong_count() > 0
-    }
-}
-
-impl Request {
-    fn cancel(&self) {
-        let _ = self.outcome.set(Err(Interrupted::Flushing)); // unless it has an outcome
-    }
-}
-
-impl CancelToken {
-    /// Between flush-start and flush-stop the element may not wait.
-    pub fn set_flushing(&self, flushing: bool) {
-        self.set(&self.flushing, flushing);
-    }
-
-    /// Nor may it once it stops, until it starts again.
-    pub fn set_stopped(&self, stopped: bool) {
-        self.set(&self.stopped, stopped);
-    }
-
-    pub fn is_cancelled(&self) -> bool {
-        [&self.flushing, &self.stopped].iter().any(|flag| flag.load(Ordering::SeqCst))
-    }
-
-    /// Waits so long; false, where the element may not.
-    pub fn pause(&self, time: Duration) -> bool {
-        let waits = self.waits.lock().unwrap();
-        drop(self.changed.wait_timeout_while(waits, time, |_| !self.is_cancelled()).unwrap());
-        !self.is_cancelled()
-    }
-
-    fn set(&self, flag: &AtomicBool, value: bool) {
-        flag.store(value, Ordering::SeqCst);
-        let waits = self.waits.lock().unwrap().clone();
-        self.changed.notify_all();
-        for queue in waits {
-            // A thread that has just seen no flag waits by now.
-            drop(queue.state.lock().unwrap());
-            queue.moved.notify_all();
-        }
-    }
-
-    /// Threads of the element wait there until the result is dropped.
-    fn waits_at<'a>(&'a self, queue: &Arc<BatchQueue>) -> impl Drop + use<'a> {
-        struct Wait<'a>(&'a CancelToken, Arc<BatchQueue>);
-        impl Drop for Wait<'_> {
-            fn drop(&mut self) {
-                let mut waits = self.0.waits.lock().unwrap();
-                let at = waits.iter().position(|queue| Arc::ptr_eq(queue, &self.1));
-                waits.swap_remove(at.expect("it is there until now"));
-            }
-        }
-        self.waits.lock().unwrap().push(queue.clone());
-        Wait(self, queue.clone())
-    }
-}
-
 impl PendingOutput {
     /// Waits for the outputs of the frame: until its batch was run, or queued where a GPU runs it.
     ///
@@ -681,14 +458,14 @@ impl PendingOutput {
             if let Some(outcome) = request.outcome.get() {
                 // The thread that hands it out holds the frame until it gives up the lock.
                 if Arc::strong_count(&self.request) > 1
-                    && let Some(batcher) = request.batcher.upgrade()
+                    && let Some(batcher) = self.batcher.upgrade()
                 {
                     drop(batcher.queue.state.lock().unwrap());
                 }
                 return outcome.as_ref().map_err(Interrupted::clone);
             }
-            let batcher = request.batcher.upgrade().ok_or(Interrupted::Flushing)?;
-            let _wait = token.waits_at(&batcher.queue);
+            let batcher = self.batcher.upgrade().ok_or(Interrupted::Flushing)?;
+            let _wait = token.waits_at(batcher.queue.clone());
             if token.is_cancelled() {
                 return Err(Interrupted::Flushing);
             }

@@ -237,28 +237,37 @@ impl Decoder {
     /// # Errors
     /// [`ErrorKind::WrongType`] where an output is not what [`Decoder::new`] was shown.
     pub fn decode(&self, outputs: &[Tensor], thresholds: &Thresholds, out: &mut Vec<Candidate>) -> Result<()> {
-        self.joined(outputs, |read| {
-            let before = out.len();
-            decode::decode(&self.head, read, &mut Sink { thresholds, classes: self.class_limit(), out });
-            if let Some(view) = self.angles() {
-                decode::turn(&view, read, out, before);
-            }
-        })
-        .map(Option::unwrap_or_default)
+        self.read(outputs, |read| self.candidates(read, thresholds, out)).map(Option::unwrap_or_default)
     }
 
-    /// In how many of the rows that [`Decoder::decode`] reads a score is not finite; of heads whose logits are candidates each, how
-    /// many logits are not. An engine whose numbers overflow finds nothing, and does not say why.
+    /// The same. Returns in how many of the rows that were read a score is not finite; of heads whose logits are candidates each, how
+    /// many logits are not. A model whose numbers overflow finds nothing, and does not say why.
     ///
     /// # Errors
     /// As [`Decoder::decode`].
-    pub fn not_finite(&self, outputs: &[Tensor], thresholds: &Thresholds) -> Result<usize> {
-        let count = |read: &[&Tensor]| decode::not_finite(&self.head, read, thresholds.least(), self.class_limit());
-        self.joined(outputs, count).map(Option::unwrap_or_default)
+    pub fn decode_counted(
+        &self,
+        outputs: &[Tensor],
+        thresholds: &Thresholds,
+        out: &mut Vec<Candidate>,
+    ) -> Result<usize> {
+        let decode = |read: &[&Tensor]| {
+            self.candidates(read, thresholds, out);
+            decode::not_finite(&self.head, read, thresholds.least(), self.class_limit())
+        };
+        self.read(outputs, decode).map(Option::unwrap_or_default)
+    }
+
+    fn candidates(&self, read: &[&Tensor], thresholds: &Thresholds, out: &mut Vec<Candidate>) {
+        let before = out.len();
+        decode::decode(&self.head, read, &mut Sink { thresholds, classes: self.class_limit(), out });
+        if let Some(view) = self.angles() {
+            decode::turn(&view, read, out, before);
+        }
     }
 
     /// Calls a function with what the head reads, in one tensor for each of its outputs. `None` for heads without boxes.
-    fn joined<T>(&self, outputs: &[Tensor], read: impl FnOnce(&[&Tensor]) -> T) -> Result<Option<T>> {
+    fn read<T>(&self, outputs: &[Tensor], read: impl FnOnce(&[&Tensor]) -> T) -> Result<Option<T>> {
         let picked = self.pick(outputs)?;
         if !self.format().has_boxes() {
             return Ok(None);

@@ -270,8 +270,7 @@ impl Postprocessor {
             None => {
                 self.instances.clear();
                 let boxes = &mut self.instances.boxes;
-                self.decoder.decode(tensors, &self.thresholds, boxes)?;
-                self.not_finite += self.decoder.not_finite(tensors, &self.thresholds)?;
+                self.not_finite += self.decoder.decode_counted(tensors, &self.thresholds, boxes)?;
                 self.nms.run(self.decoder.format().suppress(), boxes);
                 if let (Some((_, view)), Some(keypoints)) = (self.decoder.keypoints(), &mut self.instances.keypoints) {
                     gather(&view, self.decoder.pick(tensors)?[view.output], boxes, &mut keypoints.values);

@@ -361,7 +361,7 @@ impl DeviceDecoder {
         Ok(detections)
     }
 
-    /// In how many rows of the last frame a score was not finite, as [`Decoder::not_finite`] counts them. Waits too.
+    /// In how many rows of the last frame a score was not finite, as [`Decoder::decode_counted`] counts them. Waits too.
     ///
     /// # Errors
     /// As [`DeviceDecoder::detections`].

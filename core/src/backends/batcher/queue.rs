@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Which frames wait for a model, which are run next, and which are being run. All of it is changed under the lock of
+//! the batcher.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use super::cancel::CancelToken;
+use crate::backends::Interrupted;
+use crate::error::Error;
+use crate::tensor::Tensors;
+
+#[derive(Default)]
+pub(super) struct BatchQueueState {
+    /// In the order of arrival.
+    pub(super) waiting: Vec<QueuedRequest>,
+    /// The batch that each runner runs; empty if there is none. Apart from this, only those that want its outputs keep its frames.
+    pub(super) running: Vec<RunningBatch>,
+    /// Frames that were submitted.
+    pub(super) submitted: u64,
+    /// Batches that were begun.
+    pub(super) begun: u64,
+    pub(super) counts: Counts,
+    /// The last run found no memory.
+    pub(super) pause: Option<Pause>,
+    /// How long a run may take.
+    pub(super) limit: Option<Duration>,
+    /// The run that took longer.
+    pub(super) given_up: Option<Error>,
+    /// What the owner is still to be told, without a lock.
+    pub(super) untold: Vec<Error>,
+}
+
+/// No batch is due until then.
+#[derive(Clone, Copy)]
+pub(super) struct Pause {
+    pub(super) until: Instant,
+    pub(super) length: Duration,
+}
+
+/// A batch that is being run.
+#[derive(Default)]
+pub(super) struct RunningBatch {
+    pub(super) number: u64,
+    pub(super) since: Option<Instant>,
+    pub(super) requests: Vec<Arc<Request>>,
+}
+
+/// A frame that waits for its batch. It is not kept, for a frame that ends under the lock of the queue may wait for the GPU there.
+pub(super) struct QueuedRequest {
+    pub(super) stream: u64,
+    /// The number of the frame that its picture is of.
+    pub(super) frame: u64,
+    pub(super) request: Weak<Request>,
+}
+
+/// What was run so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub batches: u64,
+    pub frames: u64,
+    /// Batches that were not full when the timeout of a frame expired.
+    pub late: u64,
+    /// Runs that found no memory, and were tried again.
+    pub out_of_memory: u64,
+}
+
+/// A picture of a frame that is to be run.
+pub(super) struct Request {
+    pub(super) stream: u64,
+    /// The number of the frame that its picture is of.
+    pub(super) frame: u64,
+    pub(super) submitted: Instant,
+    pub(super) picture: Arc<Tensors>,
+    pub(super) outcome: OnceLock<std::result::Result<Tensors, Interrupted>>,
+}
+
+/// Which batches are run.
+#[derive(Clone, Copy)]
+pub(super) enum FlushReason<'a> {
+    /// Full ones, as long as this frame waits.
+    Full(&'a Request),
+    /// Those that are not full, too, until the one who waits may not do so any more.
+    Late(&'a Request, &'a CancelToken),
+    /// All, as long as frames of this stream wait.
+    Last(u64),
+}
+
+impl BatchQueueState {
+    /// Until when the run that is to be given up first may take; `None`, where all may take as long as they want.
+    pub(super) fn time_left(&self) -> Option<Duration> {
+        let limit = self.limit.filter(|_| self.given_up.is_none())?;
+        let running = self.running.iter().filter(|batch| !batch.requests.is_empty());
+        running.filter_map(|batch| Some(limit.saturating_sub(batch.since?.elapsed()))).min()
+    }
+
+    /// How long no batch is run, because the last one found no memory.
+    pub(super) fn pause_left(&self) -> Duration {
+        self.pause.map_or(Duration::ZERO, |pause| pause.until.saturating_duration_since(Instant::now()))
+    }
+
+    /// Takes the next batch for a runner: its number and pictures. `None` if its frames have just ended.
+    pub(super) fn begin(&mut self, runner: usize, size: usize, due: FlushReason) -> Option<(u64, Vec<Arc<Tensors>>)> {
+        let requests = self.next(size);
+        if requests.is_empty() {
+            return None;
+        }
+        let pictures = requests.iter().map(|request| request.picture.clone()).collect();
+        self.counts.batches += 1;
+        self.counts.frames += requests.len() as u64;
+        self.counts.late += u64::from(requests.len() < size && matches!(due, FlushReason::Late(..)));
+        self.begun += 1;
+        let number = self.begun;
+        self.running[runner] = RunningBatch { number, since: Some(Instant::now()), requests };
+        Some((number, pictures))
+    }
+
+    pub(super) fn free_runner(&self) -> Option<usize> {
+        self.running.iter().position(|batch| batch.requests.is_empty())
+    }
+
+    /// Frames whose batch is being run.
+    pub(super) fn running_requests(&self) -> impl Iterator<Item = &Arc<Request>> {
+        self.running.iter().flat_map(|batch| &batch.requests)
+    }
+
+    pub(super) fn is_due(&mut self, due: FlushReason, size: usize) -> bool {
+        self.waiting.retain(QueuedRequest::is_there);
+        if !self.pause_left().is_zero() || self.given_up.is_some() {
+            return false;
+        }
+        match due {
+            FlushReason::Full(request) => request.outcome.get().is_none() && self.waiting.len() >= size,
+            FlushReason::Late(request, token) => {
+                !token.is_cancelled() && request.outcome.get().is_none() && !self.waiting.is_empty()
+            }
+            FlushReason::Last(stream) => self.waiting.iter().any(|waiting| waiting.stream == stream),
+        }
+    }
+
+    /// Whether batches that are being run are still waited for.
+    pub(super) fn is_wanted(&self, due: FlushReason) -> bool {
+        match due {
+            FlushReason::Full(request) => request.outcome.get().is_none(),
+            FlushReason::Late(request, token) => !token.is_cancelled() && request.outcome.get().is_none(),
+            FlushReason::Last(stream) => {
+                self.running_requests().any(|request| request.stream == stream && request.outcome.get().is_none())
+            }
+        }
+    }
+
+    /// Takes the next batch from the queue: each stream's first frame before any stream's second, so that a fast one does not
+    /// delay the others. The pictures of a frame stay together, for it waits for the last of them.
+    pub(super) fn next(&mut self, size: usize) -> Vec<Arc<Request>> {
+        let mut seen: HashMap<u64, (usize, u64)> = HashMap::new();
+        let turn = |(at, waiting): (usize, &QueuedRequest)| {
+            let (turn, frame) = seen.entry(waiting.stream).or_default();
+            *turn += usize::from(std::mem::replace(frame, waiting.frame) != waiting.frame);
+            (*turn, at)
+        };
+        let mut turns: Vec<(usize, usize)> = self.waiting.iter().enumerate().map(turn).collect();
+        turns.sort_unstable();
+        let next = turns.into_iter().filter_map(|(_, at)| std::mem::take(&mut self.waiting[at].request).upgrade());
+        let batch = next.take(size).collect();
+        self.waiting.retain(QueuedRequest::is_there);
+        batch
+    }
+}
+
+impl QueuedRequest {
+    pub(super) fn of(request: &Arc<Request>) -> Self {
+        QueuedRequest { stream: request.stream, frame: request.frame, request: Arc::downgrade(request) }
+    }
+
+    /// Whether the frame has not ended, and was not taken.
+    pub(super) fn is_there(&self) -> bool {
+        self.request.strong_count() > 0
+    }
+}
+
+impl Request {
+    pub(super) fn cancel(&self) {
+        let _ = self.outcome.set(Err(Interrupted::Flushing)); // unless it has an outcome
+    }
+}
