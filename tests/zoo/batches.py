@@ -9,14 +9,15 @@
 import argparse
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
 import torch
 
 import export as ultralytics
+import maps
 from networks import SEED, session_of, spread, to_onnx
+from others import RfDetr
 
 SIZE = 320
 TASKS = ("", "-seg", "-pose", "-obb", "-cls")
@@ -93,30 +94,8 @@ def rt_detr(family):
     return make
 
 
-def rf_detr(path):
-    import rfdetr
-
-    model = rfdetr.RFDETRNano(pretrain_weights=None, device="cpu", num_classes=90)
-    network = model.model.model
-    spread(network.class_embed, 2.0)
-    with torch.no_grad():
-        last = network.bbox_embed.layers[-1]
-        last.weight.copy_(torch.randn(last.weight.shape) * 0.03)
-    with tempfile.TemporaryDirectory(dir=path.parent) as work:
-        os.replace(model.export(output_dir=work, verbose=False, dynamic_batch=True), path)
-
-
 def segformer(path):
-    import transformers
-
-    network = transformers.SegformerForSemanticSegmentation(transformers.SegformerConfig(num_labels=19)).eval()
-    head = network.decode_head
-    spread(head.classifier, 1.0, 0.0)
-    with torch.no_grad():
-        # What is in the picture decides, not what the channels have in common.
-        head.classifier.weight -= head.classifier.weight.mean(dim=1, keepdim=True)
-        head.classifier.bias.zero_()
-    traced(network, lambda found: found.logits, ["logits"])(path)
+    traced(maps.Segformer().network(), lambda found: found.logits, ["logits"])(path)
 
 
 def depth_anything(path):
@@ -142,7 +121,7 @@ ROWS = {
     "rt-detr-v2": rt_detr("RTDetrV2"),
     "d-fine": detr("DFine"),
     "deim-v2": detr("Deimv2"),
-    "rf-detr": rf_detr,
+    "rf-detr": lambda path: RfDetr("RFDETRNano").export(path, dynamic_batch=True),
     **{f"{family}{suffix}": yolo(family, suffix) for family in ("yolov8n", "yolo11n", "yolo26n") for suffix in TASKS},
 }
 

@@ -30,7 +30,8 @@ class Segformer:
     def __init__(self, ids=False):
         self.ids = ids
 
-    def export(self, path):
+    def network(self):
+        """With random weights."""
         import transformers
 
         network = transformers.SegformerForSemanticSegmentation(transformers.SegformerConfig(num_labels=CLASSES)).eval()
@@ -40,6 +41,10 @@ class Segformer:
             # What is in the picture decides, not what the channels have in common.
             head.classifier.weight -= head.classifier.weight.mean(dim=1, keepdim=True)
             head.classifier.bias.zero_()
+        return network
+
+    def export(self, path):
+        network = self.network()
         if self.ids:
             export(network, lambda found: self.ids_of(found.logits), path, SIZE, "classes")
         else:

@@ -46,7 +46,8 @@ class RfDetr:
     def __init__(self, variant, classes=90):
         self.variant, self.classes = variant, classes
 
-    def export(self, path):
+    def model(self):
+        """With random weights."""
         import rfdetr
 
         model = getattr(rfdetr, self.variant)(pretrain_weights=None, device="cpu", num_classes=self.classes)
@@ -55,9 +56,11 @@ class RfDetr:
         with torch.no_grad():
             last = network.bbox_embed.layers[-1]
             last.weight.copy_(torch.randn(last.weight.shape) * 0.03)
+        return model
+
+    def export(self, path, **options):
         with tempfile.TemporaryDirectory(dir=path.parent) as work:
-            made = model.export(output_dir=work, verbose=False)
-            os.replace(made, path)
+            os.replace(self.model().export(output_dir=work, verbose=False, **options), path)
 
     def objects(self, outputs, frame):
         from rfdetr.models.postprocess import PostProcess
