@@ -20,7 +20,7 @@ TORCH_FPS, TORCH_CPU, TORCHVISION, EFFICIENTNMS = 2, 1 / 2, 5, 1.5
 SAHI_FPS, SAHI_RECALL = 4, 0.9
 SECOND, SECOND_ONCE, BYTES = 0.90, 0.97, 16 << 10
 SWAP_GAP_MS, SWAP_MIB = 100, 0
-SERVE_FPS, SERVE_MS, SERVE_MIB = 29.5 / 30, {"0.5": 12, "0.95": 25, "0.99": 40}, {64: 9 << 10, 128: 16 << 10}
+SERVE_FPS, SERVE_MS, SERVE_MIB, FLAT = 29.5 / 30, {"0.5": 12, "0.95": 25, "0.99": 40}, {64: 9 << 10, 128: 16 << 10}, 1.02
 MODELS = {"small": "shapes", "yolov8s": "yolov8s", "segment": "yolov8n-seg"}
 
 
@@ -290,7 +290,11 @@ def serve(table, lines):
             table.add(what + f"decoder to result, ms, quantile {quantile}", middle, None, None, maximum=bar)
         for quantile, (middle, _) in line["camera_ms"].items():
             table.add(what + f"camera to result, ms, quantile {quantile}", middle, None, None)
-        table.add(what + "GPU memory, MiB", max(line["gpu_mib"][1]), None, None, maximum=SERVE_MIB.get(line["sources"]))
+        sizes = [(at, max(gpus)) for at, gpus, _ in line["sizes"]]
+        last = sizes[-1][1]
+        table.add(what + "GPU memory, MiB", last, None, None, maximum=SERVE_MIB.get(line["sources"]))
+        if settled := next((size for at, size in sizes[:-1] if at >= 60), None):
+            table.add(what + "GPU memory, MiB, to that after its first minute", last, settled, last / settled, maximum=FLAT)
 
 
 def main():

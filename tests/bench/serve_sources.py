@@ -31,6 +31,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SERVER = ROOT / "tests/bench/rtsp_cameras.py"
 FPS_SHARE = 29.5 / 30
 CAMERAS_OF_A_SERVER = 16
+EACH = 10.0  # seconds between two looks at memory
 DEFAULTS = {
     "program": "gst-trt", "clip": str(ROOT / "tests/data/sample.mp4"), "model": str(ROOT / "tests/models/shapes.onnx"), "sources": "16",
     "seconds": "30", "settle": "10", "fps": "30", "batch": "16", "backend": "tensorrt", "infer": "", "gpus": "1", "rtsp": "false",
@@ -163,8 +164,11 @@ def measure(options, port, program, journal):
     print(f"{sources} sources run after {started:.1f} s", flush=True)
     time.sleep(float(options["settle"]))
     before, begun = metrics(port), time.monotonic()
-    memory, host = gpu_memory(), resident(program.pid)
-    time.sleep(seconds)
+    sizes = []
+    while (at := time.monotonic() - begun) < seconds:
+        sizes.append([round(at, 1), gpu_memory(), resident(program.pid)])
+        time.sleep(max(0.0, begun + min(len(sizes) * EACH, seconds) - time.monotonic()))
+    sizes.append([round(time.monotonic() - begun, 1), gpu_memory(), resident(program.pid)])
     after, passed = metrics(port), time.monotonic() - begun
     frames = [by_source(found, "frames_total") for found in (before, after)]
     rates = sorted((frames[1][name] - frames[0].get(name, 0)) / passed for name in frames[1])
@@ -175,7 +179,7 @@ def measure(options, port, program, journal):
         "dropped": sum(by_source(after, "dropped_frames_total").values()) - sum(by_source(before, "dropped_frames_total").values()),
         "restarts": sum(by_source(after, "restarts_total").values()), "started": started,
         "latency_ms": quantiles(after, "latency_seconds"), "camera_ms": quantiles(after, "camera_latency_seconds"),
-        "gpu_mib": [memory, gpu_memory()], "host_mib": [host, resident(program.pid)],
+        "sizes": sizes,
         "contexts": devices, "contexts_made": made, "contexts_seen": sum(value for _, value in after.get("cuda_contexts", [])),
     }
 
@@ -187,8 +191,11 @@ def say(found, idle):
         if each := found[key]:
             text = ", ".join(f"p{float(quantile) * 100:.0f} {middle:.1f} ({most:.1f})" for quantile, (middle, most) in each.items())
             print(f"from {name} to results, ms, the median of the sources (the most): {text}")
-    beyond = [[now - was for now, was in zip(each, idle)] for each in found["gpu_mib"]]
-    print(f"memory: GPUs {beyond[0]} MiB, then {beyond[1]}; process {found['host_mib'][0]:.0f} MiB, then {found['host_mib'][1]:.0f}")
+    # What the start still fills is not growth, so a long run has a third reading after its first minute.
+    at = sorted({0, next((place for place, size in enumerate(found["sizes"]) if size[0] >= 60), 0), len(found["sizes"]) - 1})
+    each = "; ".join(f"at {seconds:.0f} s GPUs {[now - was for now, was in zip(gpus, idle)]}, process {host:.0f}"
+                     for seconds, gpus, host in (found["sizes"][place] for place in at))
+    print(f"memory, MiB: {each}")
     print(f"CUDA contexts: of the devices {found['contexts']}, {found['contexts_made']} made with those of nvcodec's own look at the GPUs, "
           f"{found['contexts_seen']:.0f} seen by our elements  [bar: one for each of {found['gpus']} GPUs]")
 

@@ -23,6 +23,7 @@
 #   program     gst-trt: what doctor finds and tries, an engine built ahead, figures   (needs TensorRT with its builder)
 #   serve       gst-trt serve: SERVE_SOURCES clips at their own pace, or cameras, share a model; fps of each, CUDA contexts, latency, memory
 #   dead        the GPU is lost to gst-trt serve, gst-trt detect and a pipeline: what they say, and that they end
+#   endure      tests/bench/endure: gst-trt serve with 64 cameras by RTSP for ENDURE_SECONDS, and faults by its plan
 #   gpus        one pipeline whose decoders are on two GPUs, one shared model: an instance and a CUDA context for each   (needs two GPUs)
 #   start       gst-trt from its start to the first boxes, with the engine in the cache
 #   zoo         what other packages' exporters gave, as tests/zoo/play.py plays it   (needs TensorRT with its builder, and numpy)
@@ -51,6 +52,8 @@
 #   SERVE_SOURCES, SERVE_SECONDS, SERVE_RTSP
 #                of the row serve: how many sources, with commas between, for how long, and whether they are cameras by RTSP, of a
 #                server on this machine (default: 16; 30; false)
+#   ENDURE_SECONDS, ENDURE_FAULTS
+#                of the row endure                     (default: 600; 60)
 #   NETWORKS, ONLY_NETWORKS
 #                of the row networks: the folder            (default: WORK/networks; without it the row is left out), and some of its names
 #   WORK         folder for what is made here           (default: /root/k/proof where the GStreamers of a bundle are, else a new one)
@@ -576,6 +579,36 @@ row_dead() {
     done
 }
 
+# The program is the process that is watched and that signals go to, so that the script becomes it.
+endured() {
+    local gst=$1 program folder=$WORK/endure-$1
+    mkdir -p "$folder"
+    for program in gst-launch-1.0 "$WORK/gst-trt"; do
+        cat >"$folder/$(basename "$program")" <<END
+#!/usr/bin/env bash
+$(declare -p K LIBS WORK)
+$(declare -f native bundle)
+PATH=\${PATH#"$folder:"}
+while IFS= read -r -d '' each; do export "\$each"; done < <($gst env -0)
+exec $program "\$@"
+END
+        chmod +x "$folder/$(basename "$program")"
+    done
+    PATH=$folder:$PATH python3 tests/bench/endure --cameras 64 --fps 15 --seconds "${ENDURE_SECONDS:-600}" --faults "${ENDURE_FAULTS:-60}" \
+        --program "$folder/gst-trt" --backend tensorrt --model "$(model 16)" --infer "$(full)$(precision 16)" \
+        --report "$folder/report.md" --json "$folder/report.json"
+}
+
+row_endure() {
+    local gst
+    for gst in $GSTREAMERS; do
+        # In a root folder of its own the program has another number.
+        [ "$gst" != in26 ] || continue
+        judge "hours of faults, 64 cameras" "$gst" "as tests/bench/endure has it" endured "$gst"
+        sed 's/^/      /' "$WORK/log-hours-of-faults--64-cameras-$gst"
+    done
+}
+
 # Two clips of two GPUs find what one finds alone, frame by frame, and libgstcuda made two contexts.
 two_gpus() {
     local gst=$1 log=$WORK/gpus-$1.txt line decoder lines=() number
@@ -754,7 +787,7 @@ row_sanitize() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(plans boxes score build verify networks engines properties lean copies frames batches units chain download program serve dead gpus start zoo kernels library tensors regular memcheck sanitize)
+[ $# -gt 0 ] || ROWS=(plans boxes score build verify networks engines properties lean copies frames batches units chain download program serve dead endure gpus start zoo kernels library tensors regular memcheck sanitize)
 GSTREAMERS=${GSTREAMERS:-$(gstreamers_here | tr '\n' ' ')}
 setup || exit 1
 for each in "${ROWS[@]}"; do

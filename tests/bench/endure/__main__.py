@@ -119,7 +119,7 @@ async def observe(world):
             seen = time.time()
             world.disk.clear()
             try:
-                world.lives.sizes.add(world.service.size())
+                world.lives.sizes.add(await asyncio.to_thread(world.service.size))
             except OSError:
                 pass  # between two lives
         await asyncio.sleep(0.25)
@@ -228,8 +228,9 @@ def judge(options, world, done, metrics, broken, recordings, seconds):
     row("recordings, not whole", f"{recordings}, {len(broken)}", "0 not whole", not broken)
     row("SIGTERM: status, seconds", ", ".join(f"{status}, {took:.1f}" for status, took in stopped), f"0, ≤ {STOP:g}", all(status == 0 and took <= STOP for status, took in stopped))
     if growth:
-        for name, figures in zip(("memory, MiB", "threads", "open files"), growth):
-            row(f"{name}: early, at the end", f"{figures['before']:.0f}, {figures['after']:.0f}", f"≤ {FLAT}", figures["ratio"] <= FLAT)
+        for name, figures in zip(("memory, MiB", "threads", "open files", "memory of the GPU, MiB"), growth):
+            if figures["after"]:
+                row(f"{name}: early, at the end", f"{figures['before']:.0f}, {figures['after']:.0f}", f"≤ {FLAT}", figures["ratio"] <= FLAT)
     row("what does not hold", len(world.violations) + len(watch.violations), "0", not world.violations and not watch.violations)
     published = {family: sum(metrics.get(f"gst_trt_{family}", {}).values()) for family in ("frames_total", "published_total", "publish_dropped_total", "dropped_frames_total", "restarts_total")}
     return {
@@ -242,6 +243,7 @@ def judge(options, world, done, metrics, broken, recordings, seconds):
         "faults": {name: done[name, "done"] for name in sorted(KINDS)},
         "left out": {name: done[name, "left out"] for name in sorted(KINDS) if done[name, "left out"]},
         "last life": published,
+        "sizes": [[round(figure) for figure in size] for size in world.lives.sizes.rows],
         "violations": (world.violations + watch.violations)[:100],
         "broken": broken,
     }

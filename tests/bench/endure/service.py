@@ -28,6 +28,13 @@ def quoted(text):
     return json.dumps(str(text), ensure_ascii=False)
 
 
+def gpu_memory():
+    if not shutil.which("nvidia-smi"):
+        return 0
+    said = subprocess.run(["nvidia-smi", "--id=0", "--query-gpu=memory.used", "--format=csv,noheader,nounits"], capture_output=True, text=True, check=False)
+    return int(said.stdout) if said.stdout.strip().isdigit() else 0
+
+
 class Broker:
     """A real one, which is killed, stopped and started."""
 
@@ -183,7 +190,7 @@ class Service:
         return {dict(labels)["source"] for labels, value in states.items() if value and dict(labels)["state"] == "running"}
 
     def size(self):
-        """MiB, threads and open files."""
+        """MiB, threads, open files, and MiB of the first GPU, with what others have there."""
         proc = pathlib.Path(f"/proc/{self.process.pid}")
         fields = dict(line.split(":", 1) for line in (proc / "status").read_text().splitlines())
-        return int(fields["VmRSS"].split()[0]) / 1024, int(fields["Threads"]), len(os.listdir(proc / "fd"))
+        return int(fields["VmRSS"].split()[0]) / 1024, int(fields["Threads"]), len(os.listdir(proc / "fd")), gpu_memory()

@@ -96,7 +96,7 @@ class Watch:
 
 
 class Sizes:
-    """MiB, threads and open files of one process over its life."""
+    """What one process takes, over its life."""
 
     def __init__(self):
         self.rows = []
@@ -111,4 +111,4 @@ class Sizes:
         fifth = len(self.rows) // 5
         before, after = self.rows[fifth : 2 * fifth], self.rows[-fifth:]
         medians = [[statistics.median(column) for column in zip(*rows)] for rows in (before, after)]
-        return [{"before": a, "after": b, "ratio": round(b / a, 4)} for a, b in zip(*medians)]
+        return [{"before": a, "after": b, "ratio": round(b / a, 4) if a else 1.0} for a, b in zip(*medians)]
