@@ -54,8 +54,9 @@
 #                server on this machine (default: 16; 30; false)
 #   ENDURE_SECONDS, ENDURE_FAULTS
 #                of the row endure                     (default: 600; 60)
-#   NETWORKS, ONLY_NETWORKS
-#                of the row networks: the folder            (default: WORK/networks; without it the row is left out), and some of its names
+#   NETWORKS, ONLY_NETWORKS, NETWORKS_JOBS
+#                of the row networks: the folder            (default: WORK/networks; without it the row is left out), some of its names,
+#                and how many engines are built at a time   (default: 4)
 #   WORK         folder for what is made here           (default: /root/k/proof where the GStreamers of a bundle are, else a new one)
 set -uo pipefail
 
@@ -265,7 +266,7 @@ networks() {
     scripts "$1"
     # shellcheck disable=SC2086  # words
     python3 tests/gpu/networks.py "$WORK/start-$1/gst-trt" "$NETWORKS" "$WORK/networks.jsonl" \
-        --infer "$(full)optimization-level=${LEVEL:-3}" ${ONLY_NETWORKS:+--only $ONLY_NETWORKS}
+        --infer "$(full)optimization-level=${LEVEL:-3}" --jobs "${NETWORKS_JOBS:-4}" ${ONLY_NETWORKS:+--only $ONLY_NETWORKS}
 }
 
 row_networks() {
@@ -581,22 +582,24 @@ row_dead() {
 
 # The program is the process that is watched and that signals go to, so that the script becomes it.
 endured() {
-    local gst=$1 program folder=$WORK/endure-$1
+    local gst=$1 program folder=$WORK/endure-$1 words
     mkdir -p "$folder"
     for program in gst-launch-1.0 "$WORK/gst-trt"; do
         cat >"$folder/$(basename "$program")" <<END
 #!/usr/bin/env bash
 $(declare -p K LIBS WORK)
 $(declare -f native bundle)
-PATH=\${PATH#"$folder:"}
+PATH=\${PATH//"$folder:"/}
 while IFS= read -r -d '' each; do export "\$each"; done < <($gst env -0)
 exec $program "\$@"
 END
         chmod +x "$folder/$(basename "$program")"
     done
+    words="$(full)precision=fp16 optimization-level=${LEVEL:-3}"
+    "$folder/gst-trt" build "$MODEL" --infer "$words" || return
     PATH=$folder:$PATH python3 tests/bench/endure --cameras 64 --fps 15 --seconds "${ENDURE_SECONDS:-600}" --faults "${ENDURE_FAULTS:-60}" \
-        --program "$folder/gst-trt" --backend tensorrt --model "$(model 16)" --infer "$(full)$(precision 16)" \
-        --report "$folder/report.md" --json "$folder/report.json"
+        --program "$folder/gst-trt" --backend tensorrt --model "$MODEL" --infer "$words" \
+        --report "$folder/report.md" --json "$folder/report.json" --journal "$folder/journal"
 }
 
 row_endure() {

@@ -3,7 +3,7 @@
 """gst-trt serve for hours, with cameras, brokers, disks, models and clients that fail by a plan.
 
   python3 tests/bench/endure [--seconds 7200] [--cameras 24] [--faults 420] [--seed 1] [--fps 10] [--program gst-trt]
-      [--model FILE] [--backend cpu] [--batch 1] [--infer PROPERTIES] [--recorded 2] [--report FILE.md] [--json FILE.json]
+      [--model FILE] [--backend cpu] [--batch 1] [--infer PROPERTIES] [--recorded 2] [--report FILE.md] [--json FILE.json] [--journal FILE]
 
 Cameras are an RTSP server in this program (rtsp_cameras.py), brokers are mosquitto and redis-server where they are installed, and the disk of
 the recordings is a small tmpfs where that may be mounted. All the time it is checked that a camera without a fault has a result at
@@ -282,6 +282,7 @@ def main():
     parser.add_argument("--backoff", type=float, default=2.0)
     parser.add_argument("--report", type=pathlib.Path)
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--journal", type=pathlib.Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="endure-") as folder:
         report = asyncio.run(run(options, pathlib.Path(folder)))
@@ -291,7 +292,7 @@ def main():
         report["rows"][-1]["kept"] = False
     text = page(report)
     print(text)
-    for path, content in ((options.report, text), (options.json, json.dumps(report, indent=1))):
+    for path, content in ((options.report, text), (options.json, json.dumps(report, indent=1)), (options.journal, journal)):
         if path:
             path.write_text(content, encoding="utf-8")
     sys.exit(not all(row["kept"] for row in report["rows"]))
