@@ -84,14 +84,19 @@ static void *wait_and_break(void *none) {
     const char *when = getenv("BREAK_WHEN"), *by = getenv("BREAK_BY");
     while (!when || access(when, F_OK))
         poll(NULL, 0, 20);
-    CUcontext now[CONTEXTS];
-    pthread_mutex_lock(&mutex);
-    memcpy(now, contexts, sizeof now);
-    pthread_mutex_unlock(&mutex);
-    for (int i = 0; i < CONTEXTS; i++)
-        if (now[i])
-            fprintf(stderr, "break: %s in context %p: error %d\n", by ? by : "wild", (void *)now[i],
-                    launch(now[i], by ? by : "wild"));
+    // One that is gone by now, as where a file ends and the next one begins, breaks nothing.
+    for (int broken = 0; !broken; poll(NULL, 0, 20)) {
+        CUcontext now[CONTEXTS];
+        pthread_mutex_lock(&mutex);
+        memcpy(now, contexts, sizeof now);
+        pthread_mutex_unlock(&mutex);
+        for (int i = 0; i < CONTEXTS; i++)
+            if (now[i]) {
+                CUresult result = launch(now[i], by ? by : "wild");
+                broken |= result == CUDA_ERROR_ILLEGAL_ADDRESS || (result == CUDA_SUCCESS && by && !strcmp(by, "endless"));
+                fprintf(stderr, "break: %s in context %p: error %d\n", by ? by : "wild", (void *)now[i], result);
+            }
+    }
     return NULL;
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
+use gsttrt::gst::cuda::registry;
 
 use super::lines::JsonLines;
 use super::report::{DetectReport, Watched, watch};
@@ -43,6 +44,9 @@ pub fn run(
     let running = RunningPipeline::new(pipeline, &setup.threads, address.shown());
     let outcome =
         VideoRun { running: &running, address, setup, report: &report, lines: &lines, closed }.to_the_end(name);
+    // A decoder may be the first to meet a GPU that is lost, and does not tell: that is no fault of the file, and no other one is
+    // tried. It can be seen as long as there is a pipeline.
+    let outcome = outcome.map_err(|broken| registry::lost().map_or(broken, Broken::from));
     running.stop_in_time(); // one that does not is named at the end
     let finish = || -> Result<(), Failure> {
         if let Some(output) = output {

@@ -117,8 +117,8 @@ def quantize(settings):
             "CalibPercentile": settings["percentile"],
             "WeightSymmetric": True,
             "ActivationSymmetric": settings["device"] == "gpu",  # TensorRT has no zero points, ...
-            "QuantizeBias": settings["device"] == "cpu",  # ... and no integers of 32 bits
-            "AddQDQPairToWeight": False,
+            "QuantizeBias": settings["device"] == "cpu",  # ... and no integers of 32 bits; its version 8 ...
+            "AddQDQPairToWeight": settings["device"] == "gpu",  # ... quantizes weights itself, and refuses those that are
         }
         quantize_static(
             prepared,
