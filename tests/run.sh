@@ -137,6 +137,19 @@ detect_shapes() {
     score_shapes classes classes shapes-cls --min-top1 0.98
 }
 
+# Begins what a later step waits for: it uses one core at a time, as do the steps in between. What it prints is kept until then.
+begin() {
+    "$@" </dev/null >"$SCRATCH/begun.log" 2>&1 &
+    BEGUN=$!
+}
+
+begun() {
+    local status=0
+    wait "$BEGUN" || status=$?
+    cat "$SCRATCH/begun.log"
+    return "$status"
+}
+
 test_all() {
     step "format" cargo fmt --all --check
     step "shell scripts" check_scripts
@@ -150,11 +163,12 @@ test_all() {
     step "tests" test_units
     step "examples in the documentation" cargo test --locked --workspace --doc --quiet
     step "documentation and public API" document
+    begin python/test.sh
     step "detect.sh on the sample clip" detect_sample
     step "detect.sh on a clip of figures" detect_poses
     step "detect.sh on clips of shapes" detect_shapes
     step "recordings of other exporters" tests/zoo/play.py "$PROGRAM"
-    step "Python package" python/test.sh
+    step "Python package" begun
 }
 
 # ---------------------------------------------------------------------------- what only some changes can break
