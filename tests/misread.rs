@@ -184,6 +184,28 @@ fn scores_that_are_not_finite_are_told() {
     }
     assert_eq!(line.nms().property::<gst::Structure>("stats").get::<u64>("not-finite"), Ok(3));
 
+    // Classes of a frame, maps of classes and of depths.
+    let map = [&[f32::INFINITY, f32::NAN][..], &[0.5; 126]].concat();
+    for (task, dims, values, said) in [
+        ("classify", &[1, 5][..], &[0.1, 0.2, f32::NAN, 0.3, 0.4][..], "in 1 rows of a frame"),
+        ("semantic", &[1, 2, 8, 8], &map, "pixels of a frame"),
+        ("depth", &[1, 1, 8, 16], &map, "pixels of a frame"),
+    ] {
+        let graph = floats(picture(), "output0", dims, values).metadata("task", task);
+        let model = graph.save(&folder.join(format!("{task}.onnx")));
+        let mut line = Line::new(&model, "");
+        for frame in 0..2 {
+            line.found();
+            let warnings = line.said();
+            assert_eq!(warnings.len(), usize::from(frame == 0), "{task}: {warnings:?}");
+            assert!(
+                warnings.iter().all(|text| text.contains("not finite") && text.contains(said)),
+                "{task}: {warnings:?}"
+            );
+        }
+        assert_eq!(line.nms().property::<gst::Structure>("stats").get::<u64>("not-finite"), Ok(2), "{task}");
+    }
+
     let mut detector = Detector::open(&model, &SessionOptions::default(), Default::default()).unwrap();
     let pixels = [128; 64 * 64 * 3];
     for _ in 0..2 {

@@ -3,10 +3,11 @@
 //
 // find_logits: whether a row holds other values than probabilities
 //   in   rows      [pictures] addresses of [classes] scores each, f32 or f16
-//   out  seen      [pictures] in device memory, and host_seen in mapped host memory
+//   out  seen      [pictures] IS_LOGITS or 0
 // best_classes: logits to probabilities, then the classes that reach their threshold, the best first
 //   in   rows, thresholds [classes], seen if kind is BY_VALUES: a row holds logits if that was seen in it or in one before
 //   out  best      [pictures][top_k] in mapped host memory; behind the last one a class NONE
+//        host_seen [pictures] in mapped host memory: seen, and IS_LOST where a score is not finite
 //        scores    [pictures][classes] scratch
 //   grid a block for each picture
 //   math f64 and f32, in the order of src/postprocess/classify/host.rs, the reference implementation
@@ -16,6 +17,8 @@
 inline constexpr uint32_t THREADS = 256;
 inline constexpr uint32_t FULL_WARP_MASK = 0xffffffff;
 inline constexpr uint32_t NONE = 0xffffffff;
+// Of a picture, in host_seen.
+inline constexpr uint32_t IS_LOGITS = 1, IS_LOST = 2;
 // By how much the sum of probabilities may differ from 1.
 inline constexpr double TOLERANCE = 0.01;
 
@@ -102,7 +105,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) find_logits(const __grid_c
     }
     const bool all_shares = __syncthreads_and(are_shares), all_finite = __syncthreads_and(are_finite);
     const double sum = sum_of(mine);
-    if (threadIdx.x == 0) p.seen[blockIdx.x] = p.host_seen[blockIdx.x] = all_finite && (!all_shares || fabs(sum - 1.0) > TOLERANCE);
+    if (threadIdx.x == 0) p.seen[blockIdx.x] = all_finite && (!all_shares || fabs(sum - 1.0) > TOLERANCE) ? IS_LOGITS : 0;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) best_classes(const __grid_constant__ ClassParams p) {
@@ -130,8 +133,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) best_classes(const __grid_
         }
         sum = sum_of(part);
     }
+    bool is_lost = false;
     for (uint32_t cls = threadIdx.x; cls < p.classes; cls += THREADS) {
         float score = value_at(p, row, cls);
+        is_lost |= !is_finite(score);
         if (are_logits && p.classes == 1)
             score = static_cast<float>(1.0 / (1.0 + exponential(-static_cast<double>(score))));
         else if (are_logits && is_finite(score))
@@ -139,6 +144,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) best_classes(const __grid_
         const bool passes = is_finite(score) && score >= p.thresholds[cls];
         scores[cls] = passes ? score : __uint_as_float(0x7fc00000);
     }
+    const bool any_lost = __syncthreads_or(is_lost);
+    if (threadIdx.x == 0) p.host_seen[blockIdx.x] = (p.kind == BY_VALUES ? p.seen[blockIdx.x] : 0) | (any_lost ? IS_LOST : 0);
 
     RankedClass *best = p.best + static_cast<uint64_t>(blockIdx.x) * p.top_k;
     uint64_t last = ~0ull;

@@ -5,10 +5,11 @@
 //   in   data    [planes][height][width] scores, f32 or f16; or [height][width] class ids, u8, i32 or i64
 //        kept    [count] whether a class is kept
 //   out  values  [map_height][map_width] classes, or NO_CLASS; and host_values in mapped host memory, where the host wants them
-//   io   counts  [count] zeros, to which the pixels of each class are added
+//   io   counts  [count + 1] zeros, to which the pixels of each class are added, and the scores of pixels that are not finite
 // find_depths: the range of depths
 //   in   data    [height][width] depths, f32 or f16
-//   io   counts  [2] zeros; then the minimum and the maximum, as ordered() and in reverse order, or zeros where none is finite
+//   io   counts  [3] zeros; then the minimum and the maximum, as ordered() and in reverse order, or zeros where none is finite; and the
+//                pixels whose depth is not
 // map_depths: depths as 16 bits
 //   in   data, counts
 //   out  values, host_values
@@ -67,12 +68,16 @@ __device__ inline uint32_t nearest(uint32_t at, uint32_t from, uint32_t to) {
     return (2 * uint64_t(at) + 1) * from / (2 * uint64_t(to));
 }
 
-__device__ inline uint16_t greatest(const MapParams &p, uint32_t column, uint32_t row) {
+__device__ inline bool is_finite(float value) { return (__float_as_uint(value) & 0x7f800000) != 0x7f800000; }
+
+// `lost` is how many scores are not finite.
+__device__ inline uint16_t greatest(const MapParams &p, uint32_t column, uint32_t row, uint32_t &lost) {
     const Scaled scaled(p, column, row);
     float best = p.planes == 1 ? 0.0f : -__int_as_float(0x7f800000);
     uint32_t found = NO_CLASS;
     for (uint32_t i = 0; i < p.planes; i++) {
         const float score = scaled.of(p, i);
+        lost += !is_finite(score);
         if (score > best) {
             best = score;
             found = i;
@@ -99,7 +104,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) map_classes(const __grid_c
     const uint32_t inside = __ballot_sync(FULL_WARP_MASK, is_inside);
     if (!is_inside) return;
     const uint32_t column = p.left + pixel % p.map_width, row = p.top + pixel / p.map_width;
-    const long long id = p.dtype <= F16 ? greatest(p, column, row) : id_at(p, column, row);
+    uint32_t lost = 0;
+    const long long id = p.dtype <= F16 ? greatest(p, column, row, lost) : id_at(p, column, row);
+    if (lost > 0) atomicAdd(p.counts + p.count, lost);
     const long long first = p.first;
     uint16_t value = NO_CLASS;
     if (id >= first && uint64_t(id - first) < p.count && p.kept[id - first]) value = id - first;
@@ -129,6 +136,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) find_depths(const __grid_c
         if (fabsf(depth) <= MAX_DEPTH) {
             high = ordered(depth);
             low = ~high;
+        } else {
+            atomicAdd(p.counts + p.count, 1);
         }
     }
     for (uint32_t step = 16; step > 0; step /= 2) {
@@ -154,5 +163,5 @@ extern "C" __global__ void __launch_bounds__(THREADS) map_depths(const __grid_co
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) give_map(const __grid_constant__ MapParams p) {
-    for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < p.count; i += gridDim.x * THREADS) p.host_counts[i] = p.counts[i];
+    for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i <= p.count; i += gridDim.x * THREADS) p.host_counts[i] = p.counts[i];
 }

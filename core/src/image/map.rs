@@ -46,6 +46,8 @@ pub struct PixelMap {
     place: BBox,
     /// Values are less than this; [`PixelMap::NO_CLASS`] is no value.
     limit: u32,
+    /// Scores, or depths, that are not finite.
+    not_finite: usize,
     /// Whether the values are only drawn.
     #[doc(hidden)]
     pub is_hidden: bool,
@@ -91,7 +93,7 @@ impl PixelMap {
     pub fn new(kind: MapKind) -> Self {
         let place = BBox::new(0.0, 0.0, 0.0, 0.0);
         let (regions, values) = (Vec::new(), Vec::new());
-        PixelMap { kind, regions, width: 0, height: 0, values, place, limit: 0, is_hidden: false }
+        PixelMap { kind, regions, width: 0, height: 0, values, place, limit: 0, not_finite: 0, is_hidden: false }
     }
 
     /// Of values that lie there on the frame; `None` where they are not as many. Regions are those that the values have.
@@ -105,7 +107,17 @@ impl PixelMap {
     ) -> Option<Self> {
         let is_whole = u64::from(width) * u64::from(height) == values.len() as u64 && !values.is_empty();
         let limit = regions.iter().map(|region| u32::from(region.id) + 1).max().unwrap_or(0);
-        is_whole.then_some(PixelMap { kind, regions, width, height, values, place, limit, is_hidden: false })
+        is_whole.then_some(PixelMap {
+            kind,
+            regions,
+            width,
+            height,
+            values,
+            place,
+            limit,
+            not_finite: 0,
+            is_hidden: false,
+        })
     }
 
     pub fn kind(&self) -> MapKind {
@@ -181,7 +193,7 @@ impl PixelMap {
 
     #[doc(hidden)]
     pub fn clear(&mut self) {
-        (self.width, self.height) = (0, 0);
+        (self.width, self.height, self.not_finite) = (0, 0, 0);
         self.values.clear();
         self.regions.clear();
     }
@@ -197,6 +209,15 @@ impl PixelMap {
         let &Letterbox { x, y, width, height, place, .. } = letterbox;
         (self.width, self.height, self.place) = (width, height, place);
         [x, y, x + width, y + height]
+    }
+
+    /// Of how many pixels a score is not finite, for each class; or of how many the depth is not, as far as it is known.
+    pub(crate) fn not_finite(&self) -> usize {
+        self.not_finite
+    }
+
+    pub(crate) fn note_not_finite(&mut self, scores: usize) {
+        self.not_finite = scores;
     }
 
     /// The class with the greatest score at each pixel, the first of equals. Of a single class a score must be above 0.
@@ -215,6 +236,7 @@ impl PixelMap {
         let stride = self.width as usize;
         for class in 0..classes {
             scaler.scale(scores, class, |y, row| {
+                let mut lost = 0u32;
                 let best = &mut best[y * stride..][..stride];
                 let ids = &mut self.values[y * stride..][..stride];
                 for ((best, id), &score) in best.iter_mut().zip(ids).zip(row) {
@@ -222,7 +244,9 @@ impl PixelMap {
                     let is_greater = score > *best;
                     *best = if is_greater { score } else { *best };
                     *id = if is_greater { class as u16 } else { *id };
+                    lost += u32::from(!score.is_finite());
                 }
+                self.not_finite += lost as usize;
             });
         }
         for value in &mut self.values {
@@ -295,6 +319,7 @@ impl PixelMap {
         if minimum > maximum {
             (minimum, maximum) = (0.0, 0.0);
         }
+        self.not_finite = found.iter().filter(|depth| !(depth.abs() <= MAX_DEPTH)).count();
         let range = maximum - minimum;
         self.values.extend(found.iter().map(|depth| {
             if range > 0.0 { ((depth.max(minimum).min(maximum) - minimum) / range * 65535.0 + 0.5) as u16 } else { 0 }

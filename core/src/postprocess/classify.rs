@@ -51,6 +51,8 @@ pub(super) struct Classifier {
     saw_logits: bool,
     /// Values per picture.
     count: usize,
+    /// Pictures with a value that is not finite, since this was last asked for.
+    not_finite: usize,
     /// The values of a picture on the host.
     scores: Vec<f32>,
     device: Option<DeviceClassFinder>,
@@ -59,7 +61,7 @@ pub(super) struct Classifier {
 impl Classifier {
     /// `count`: classes of the output.
     pub fn new(has_probabilities: Option<bool>, count: usize) -> Self {
-        Classifier { has_probabilities, saw_logits: false, count, scores: Vec::new(), device: None }
+        Classifier { has_probabilities, saw_logits: false, count, not_finite: 0, scores: Vec::new(), device: None }
     }
 
     /// Of outputs on the host.
@@ -70,6 +72,7 @@ impl Classifier {
             self.scores.clear();
             self.scores.extend((0..self.count).map(|class| number(output, class)));
             let scores = &mut self.scores[..];
+            self.not_finite += usize::from(!scores.iter().all(|score| score.is_finite()));
             self.saw_logits |= kind == RowKind::ByValues && are_logits(scores);
             if kind == RowKind::Logits || (kind == RowKind::ByValues && self.saw_logits) {
                 to_probabilities(scores);
@@ -95,8 +98,15 @@ impl Classifier {
             Some(device) if device.context() == stream.context() => device,
             other => other.insert(DeviceClassFinder::new(stream.context(), self.count)?),
         };
-        self.saw_logits |= device.find(stream, outputs, kind, selection.thresholds, selection.top_k, found)?;
+        let seen = device.find(stream, outputs, kind, selection.thresholds, selection.top_k, found)?;
+        self.saw_logits |= seen.logits;
+        self.not_finite += seen.not_finite;
         Ok(())
+    }
+
+    /// In how many pictures a value was not finite, since this was last asked for.
+    pub fn take_not_finite(&mut self) -> usize {
+        std::mem::take(&mut self.not_finite)
     }
 
     fn kind(&self, scores: ClassScores) -> RowKind {
@@ -249,6 +259,8 @@ mod tests {
                             bits(&expected),
                             "{dtype:?} {count} {file:?} {scores:?} {top_k} {rows:?}"
                         );
+                        let [on_host, on_gpu] = [0, 1].map(|at: usize| classifiers[at].take_not_finite());
+                        assert_eq!(on_gpu, on_host, "{dtype:?} {count} {rows:?}");
                     }
                     assert_eq!(classifiers[0].saw_logits, classifiers[1].saw_logits);
                 }

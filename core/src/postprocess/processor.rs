@@ -308,6 +308,7 @@ impl Postprocessor {
                 classifier.find(&outputs, &selection, found);
             }
         }
+        self.not_finite += classifier.take_not_finite();
         Ok(())
     }
 
@@ -323,7 +324,11 @@ impl Postprocessor {
         let output = self.decoder.pick(tensors)?[0];
         tensors.wait()?;
         match (&self.maps, &mut self.instances.map) {
-            (Some(finder), Some(map)) => finder.find(output, letterbox, map),
+            (Some(finder), Some(map)) => {
+                finder.find(output, letterbox, map)?;
+                self.not_finite += map.not_finite();
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -344,6 +349,7 @@ impl Postprocessor {
     pub fn finish_map(&mut self) {
         if let (Some(finder), Some(map)) = (&self.maps, &mut self.instances.map) {
             finder.finish(map);
+            self.not_finite += map.not_finite();
         }
     }
 
@@ -504,19 +510,17 @@ impl Postprocessor {
         Ok(())
     }
 
-    /// A warning where scores that were read since this was last asked for are not finite: objects there are not found.
+    /// A warning where scores that were read since this was last asked for are not finite: nothing is found there.
     pub fn not_finite(&mut self) -> Option<Error> {
-        let rows = std::mem::take(&mut self.not_finite);
-        let what =
-            || format!("{} gives scores that are not finite, in {rows} rows of a frame", self.model.path.display());
+        let count = std::mem::take(&mut self.not_finite);
+        let (file, of) = (self.model.path.display(), if self.maps.is_some() { "pixels" } else { "rows" });
+        let what = || format!("{file} gives scores that are not finite, in {count} {of} of a frame");
         let warning = || {
             Error::new(ErrorKind::Model, what())
-                .cause(
-                    "numbers have left the range of its precision, or the file is damaged; objects there are not found",
-                )
+                .cause("numbers have left the range of its precision, or the file is damaged; nothing is found there")
                 .remedy("Set precision=fp32 on trtinfer, or try the model with gst-trt verify")
         };
-        (rows > 0).then(warning)
+        (count > 0).then(warning)
     }
 
     /// The objects in pixels of the frame, the best score first.

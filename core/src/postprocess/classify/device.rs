@@ -19,6 +19,9 @@ static CLASSES: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/classes.p
 
 /// Behind the last class of a picture.
 const NONE: u32 = u32::MAX;
+/// What the kernels have seen in a picture.
+const IS_LOGITS: u32 = 1;
+const IS_LOST: u32 = 2;
 
 /// Of `classes.cu`.
 #[derive(Clone, Copy, Default)]
@@ -44,6 +47,15 @@ const _: () = assert!(size_of::<ClassParams>() == 64);
 struct Found {
     class: u32,
     score: f32,
+}
+
+/// What was seen in pictures, besides their classes.
+#[derive(Default)]
+pub(super) struct Seen {
+    /// Values that are no probabilities, where the kind depends on that.
+    pub logits: bool,
+    /// In how many a value is not finite.
+    pub not_finite: usize,
 }
 
 /// Owns the memory for it, which grows with the number of pictures.
@@ -103,8 +115,7 @@ impl DeviceClassFinder {
         self.pool.context()
     }
 
-    /// The best classes of each output, behind what was queued on the stream. Waits once for all of them. Returns whether
-    /// values were seen that are no probabilities, where the kind depends on that.
+    /// The best classes of each output, behind what was queued on the stream. Waits once for all of them.
     ///
     /// # Errors
     /// `WrongType` for tensors that are not on this GPU, `Run` where CUDA fails.
@@ -116,8 +127,8 @@ impl DeviceClassFinder {
         thresholds: &Thresholds,
         top_k: usize,
         found: &mut Vec<Vec<RankedClass>>,
-    ) -> Result<bool> {
-        let Some(first) = outputs.first() else { return Ok(false) };
+    ) -> Result<Seen> {
+        let Some(first) = outputs.first() else { return Ok(Seen::default()) };
         let (pictures, classes, top_k) = (outputs.len(), self.classes, top_k.min(self.classes));
         let (pool, context) = (&self.pool, stream.context());
         if self.buffers.as_ref().is_none_or(|buffers| buffers.pictures < pictures || buffers.top_k < top_k) {
@@ -130,7 +141,9 @@ impl DeviceClassFinder {
             block.write(cast_slice(&table))?;
             self.thresholds = Some((thresholds.clone(), block));
         }
-        let (Some(buffers), Some((_, table))) = (&mut self.buffers, &self.thresholds) else { return Ok(false) };
+        let (Some(buffers), Some((_, table))) = (&mut self.buffers, &self.thresholds) else {
+            return Ok(Seen::default());
+        };
         let rows: &mut [u64] = cast_slice_mut(buffers.rows.host_mut());
         for (row, output) in rows.iter_mut().zip(outputs) {
             *row = address(output, context)?;
@@ -165,11 +178,11 @@ impl DeviceClassFinder {
             let classes = of_picture.iter().take(top_k).take_while(|found| found.class != NONE);
             found.push(classes.map(|&Found { class, score }| RankedClass { class, score }).collect());
         }
-        if kind != RowKind::ByValues {
-            return Ok(false);
-        }
-        let seen: &[u32] = cast_slice(buffers.host_seen.host());
-        counters::downloaded(pictures * size_of::<u32>());
-        Ok(seen[..pictures].iter().any(|&seen| seen != 0))
+        let seen: &[u32] = &cast_slice(buffers.host_seen.host())[..pictures];
+        counters::downloaded(size_of_val(seen));
+        Ok(Seen {
+            logits: seen.iter().any(|seen| seen & IS_LOGITS != 0),
+            not_finite: seen.iter().filter(|&seen| seen & IS_LOST != 0).count(),
+        })
     }
 }

@@ -69,8 +69,9 @@ impl DeviceMapFinder {
         let is_depth = task == Task::Depth;
         let names: &[&str] = if is_depth { &["find_depths", "map_depths"] } else { &["map_classes"] };
         let count = if is_depth { RANGE } else { classes as usize };
-        let counts = pool.take(count * size_of::<u32>())?;
-        let host_counts = Mapped::new(context, count * size_of::<u32>())?;
+        // Behind them is how many scores are not finite.
+        let counts = pool.take((count + 1) * size_of::<u32>())?;
+        let host_counts = Mapped::new(context, (count + 1) * size_of::<u32>())?;
         let params = MapParams {
             counts: counts.address(),
             host_counts: host_counts.address(),
@@ -159,18 +160,20 @@ impl DeviceMapFinder {
         // SAFETY: the kernels take these parameters. Their addresses are of memory that `self` keeps until the work is
         // done, or of a tensor that the caller keeps.
         unsafe {
-            stream.clear(self.counts.address(), self.params.count as usize * size_of::<u32>())?;
+            stream.clear(self.counts.address(), (self.params.count as usize + 1) * size_of::<u32>())?;
             for function in &self.functions {
                 stream.launch(function, shape(pixels), &self.params)?;
             }
-            stream.launch(&self.give, shape(self.params.count), &self.params)?;
+            stream.launch(&self.give, shape(self.params.count + 1), &self.params)?;
         }
         Ok(values)
     }
 
     /// Completes a map that was [begun](PixelMap::begin) for the frame, once the work is done.
     pub fn take(&self, map: &mut PixelMap) {
-        let counts: &[u32] = &cast_slice(self.host_counts.host())[..self.params.count as usize];
+        let all: &[u32] = cast_slice(self.host_counts.host());
+        let (counts, lost) = (&all[..self.params.count as usize], all[self.params.count as usize]);
+        map.note_not_finite(lost as usize);
         match (self.is_depth, counts) {
             (true, &[low, high, ..]) => {
                 let value = |bits: u32| f32::from_bits(if bits >> 31 == 1 { bits & 0x7FFF_FFFF } else { !bits });
@@ -182,7 +185,7 @@ impl DeviceMapFinder {
             Some(host) if self.params.host_values != 0 => &cast_slice(host.host())[..map.pixels()],
             _ => &[],
         };
-        counters::downloaded(size_of_val(counts) + size_of_val(values));
+        counters::downloaded(size_of_val(all) + size_of_val(values));
         map.take_values(values);
     }
 
