@@ -188,8 +188,8 @@ fn scores_that_are_not_finite_are_told() {
     let map = [&[f32::INFINITY, f32::NAN][..], &[0.5; 126]].concat();
     for (task, dims, values, said) in [
         ("classify", &[1, 5][..], &[0.1, 0.2, f32::NAN, 0.3, 0.4][..], "in 1 rows of a frame"),
-        ("semantic", &[1, 2, 8, 8], &map, "pixels of a frame"),
-        ("depth", &[1, 1, 8, 16], &map, "pixels of a frame"),
+        ("semantic", &[1, 2, 8, 8], &map, "values of a frame"),
+        ("depth", &[1, 1, 8, 16], &map, "values of a frame"),
     ] {
         let graph = floats(picture(), "output0", dims, values).metadata("task", task);
         let model = graph.save(&folder.join(format!("{task}.onnx")));

@@ -513,7 +513,7 @@ impl Postprocessor {
     /// A warning where scores that were read since this was last asked for are not finite: nothing is found there.
     pub fn not_finite(&mut self) -> Option<Error> {
         let count = std::mem::take(&mut self.not_finite);
-        let (file, of) = (self.model.path.display(), if self.maps.is_some() { "pixels" } else { "rows" });
+        let (file, of) = (self.model.path.display(), if self.maps.is_some() { "values" } else { "rows" });
         let what = || format!("{file} gives scores that are not finite, in {count} {of} of a frame");
         let warning = || {
             Error::new(ErrorKind::Model, what())
