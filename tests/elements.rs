@@ -54,6 +54,7 @@ mod trtinfer;
 mod trtnms;
 mod trtnms_drawing;
 mod trtoverlay;
+mod trtoverlay_privacy;
 mod trtpreprocess;
 mod trtpublish;
 mod trtpublish_brokers;

@@ -8,6 +8,7 @@ mod common;
 mod gpu_boxes;
 mod gpu_maps;
 mod gpu_pixels;
+mod gpu_privacy;
 mod half;
 mod nms;
 mod preprocess_gold;
