@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
-use super::properties::{AnalyticsElement, ElementProperties, PublishElement, TrackElement};
+use super::properties::{AnalyticsElement, ElementProperties, PrivacyElement, PublishElement, TrackElement};
 use super::time;
 
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]
@@ -21,6 +21,7 @@ pub struct ConfigKeys {
     pub model: Vec<ModelKeys>,
     pub track: Option<ElementProperties<TrackElement>>,
     pub analytics: Option<ElementProperties<AnalyticsElement>>,
+    pub privacy: Option<ElementProperties<PrivacyElement>>,
     #[serde(default)]
     pub publish: Vec<ElementProperties<PublishElement>>,
     pub record: Option<RecordKeys>,
@@ -54,6 +55,8 @@ pub struct SourceKeys {
     pub track: Override<ElementProperties<TrackElement>>,
     #[serde(default)]
     pub analytics: Override<ElementProperties<AnalyticsElement>>,
+    #[serde(default)]
+    pub privacy: Override<ElementProperties<PrivacyElement>>,
     /// Names; all, where it is left out.
     pub publish: Option<Vec<String>>,
     #[serde(default)]

@@ -48,6 +48,9 @@ impl StreamPipeline {
         if let Some(analytics) = &config.analytics {
             analytics.apply(&element(&pipeline, "analytics"));
         }
+        if let Some(privacy) = &config.privacy {
+            privacy.apply(&element(&pipeline, "privacy"));
+        }
         let publish: Vec<_> =
             (0..config.publish.len()).map(|number| element(&pipeline, &format!("publish{number}"))).collect();
         config.publish.iter().zip(&publish).for_each(|(publish, element)| publish.properties.apply(element));
@@ -147,6 +150,8 @@ fn launch_line(config: &SourceConfig, chain: &str) -> String {
     let is_live = config.address.is_live();
     let leaky = if is_live { "leaky=downstream" } else { "" };
     let analytics = if config.analytics.is_some() { "! trtanalytics name=analytics" } else { "" };
+    // Before all that shows, keeps or sends frames.
+    let privacy = if config.privacy.is_some() { "! trtoverlay name=privacy draw=false" } else { "" };
     let publish: String =
         (0..config.publish.len()).map(|number| format!("! trtpublish name=publish{number} ")).collect();
     // Where GPUs decode, frames may come in CUDA memory, of which videoconvert knows nothing.
@@ -155,7 +160,7 @@ fn launch_line(config: &SourceConfig, chain: &str) -> String {
         config.record.as_ref().map_or_else(String::new, |config| record::launch_line(config, is_live, download));
     let view = if config.has_view { view::launch_line(download) } else { String::new() };
     format!(
-        "queue name=frames {leaky} max-size-buffers={} max-size-bytes=0 max-size-time=0 ! {chain} {analytics} {publish} \
+        "queue name=frames {leaky} max-size-buffers={} max-size-bytes=0 max-size-time=0 ! {chain} {analytics} {privacy} {publish} \
          ! tee name=out out. ! fakesink name=sink sync=false enable-last-sample=false {record} {view}",
         config.max_queued
     )
