@@ -30,6 +30,7 @@ mod maps_clips;
 mod misread;
 mod model_life;
 mod models_refused;
+mod motion_gate;
 mod neighbours;
 mod nvenc_caps;
 mod nvmm;

@@ -7,6 +7,7 @@ mod common;
 
 mod gpu_boxes;
 mod gpu_maps;
+mod gpu_motion;
 mod gpu_pixels;
 mod gpu_privacy;
 mod half;

@@ -50,7 +50,7 @@ const INTERRUPT_LIMIT: Duration = Duration::from_secs(2);
 #[derive(Default)]
 pub struct Running {
     pub batcher: Option<Arc<Batcher>>,
-    /// Frames since the last one that was inferred.
+    /// Frames since the last one that was inferred by this model.
     passed: Option<u32>,
     /// Whether the warning that batches do not fill was posted.
     pub warned_starved: bool,
@@ -175,7 +175,10 @@ impl TrtInfer {
             (settings.own.interval, settings.own.measure, !settings.shared_model.is_empty())
         };
         let passed = running.passed.map_or(interval, |passed| passed + 1);
-        let is_due = passed >= interval;
+        if let Some(still) = inputs.still.as_ref().filter(|_| running.passed.is_none()) {
+            still.ask_for_next(); // this model has seen no frame
+        }
+        let is_due = passed >= interval && inputs.still.is_none();
         let heeds_qos = is_due && self.obj().property::<bool>("qos");
         let late = heeds_qos.then(|| self.qos.late_frame(&self.obj(), buffer, || self.stats.read().done)).flatten();
         if !is_due || late.is_some() {

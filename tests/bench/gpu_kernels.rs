@@ -25,6 +25,7 @@ use gsttrt_core::image::device::{DevicePlane, DevicePlanes};
 use gsttrt_core::image::frame::{Colorimetry, Matrix, PixelFormat};
 use gsttrt_core::image::geometry::{BBox, Letterbox, ResizeMode};
 use gsttrt_core::image::masks::{Masks, PrototypeShape, Prototypes};
+use gsttrt_core::image::motion::MotionKernel;
 use gsttrt_core::image::overlay::kernel::OverlayKernel;
 use gsttrt_core::image::overlay::{Style, Target};
 use gsttrt_core::image::preprocess::kernel::PreprocessKernel;
@@ -197,6 +198,24 @@ fn privacy(bench: &Bench, copied: &[DeviceBlock; 2], color: Colorimetry) -> Resu
     Ok(())
 }
 
+/// Motion in a frame, with the wait for the answer.
+fn motion(bench: &Bench, copied: &[DeviceBlock; 2]) -> Result<()> {
+    println!("{:<52}{:>9}", "motion 1920x1080", "1 frame");
+    for format in [PixelFormat::Nv12, PixelFormat::P010, PixelFormat::Rgba] {
+        let (planes, bytes) = layout(format, (WIDTH, HEIGHT));
+        let pictures = bench.blocks(4, bytes)?;
+        let mut kernel = MotionKernel::new(&bench.context, format, (WIDTH, HEIGHT))?;
+        let time = bench.time(copied, |i| {
+            let plane = |&(start, stride)| DevicePlane { address: pictures[i % 4].address() + start as u64, stride };
+            let planes: DevicePlanes = planes.iter().map(plane).collect();
+            // SAFETY: the pictures have their size, and live until the end.
+            unsafe { kernel.changed(&bench.stream, &planes, 12) }.map(drop)
+        })?;
+        println!("{:<52}{time:>9.2}", format.name());
+    }
+    Ok(())
+}
+
 fn main() -> Result<()> {
     let Some(context) = gpu::context() else { return Ok(()) };
     let bench = Bench::new(&context)?;
@@ -273,6 +292,7 @@ fn main() -> Result<()> {
 
     slices(&bench, &copied, bandwidth, color)?;
     privacy(&bench, &copied, color)?;
+    motion(&bench, &copied)?;
     println!("{:<52}{:>9}", "overlay 1920x1080", "1 frame");
     let prototypes = Tensor::from_slice("prototypes", &[1, 1, 4, 4], &[1f32; 16]);
     let shape = PrototypeShape { count: 1, width: 4, height: 4 };

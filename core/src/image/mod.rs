@@ -13,6 +13,7 @@ pub mod geometry;
 pub mod keypoints;
 pub mod map;
 pub mod masks;
+pub mod motion;
 pub mod options;
 pub mod overlay;
 pub mod preprocess;
