@@ -6,6 +6,7 @@ mod common;
 
 mod analytics;
 mod analytics_clips;
+mod auto_interval;
 mod batching;
 mod capi;
 mod classify;
