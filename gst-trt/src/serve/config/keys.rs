@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::properties::{AnalyticsElement, ElementProperties, PrivacyElement, PublishElement, TrackElement};
+use super::schedule::Schedule;
 use super::time;
 
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]
@@ -45,6 +46,10 @@ pub struct SourceKeys {
     /// Frames that wait for the model.
     #[serde(default = "four")]
     pub max_queued: u32,
+    /// Part of the picture that must have changed for a frame to be inferred.
+    pub motion_gate: Option<f32>,
+    /// When it is on; always, where it is left out.
+    pub schedule: Option<Schedule>,
     #[serde(default = "seconds::<10_000>")]
     pub timeout: Seconds,
     #[serde(default = "seconds::<500>")]

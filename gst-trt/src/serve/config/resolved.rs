@@ -19,6 +19,7 @@ use super::places::Places;
 use super::properties::{
     AnalyticsElement, ConfiguredElement, ElementProperties, PrivacyElement, PublishElement, TrackElement,
 };
+use super::schedule::Schedule;
 use super::wording::{KeyError, problem};
 use super::{launch, secrets, wording};
 use crate::chain::InferenceElements;
@@ -69,6 +70,9 @@ pub struct SourceConfig {
     pub is_loop: bool,
     pub sync: bool,
     pub max_queued: u32,
+    pub schedule: Option<Schedule>,
+    /// Frames without motion are not inferred.
+    pub motion_gate: Option<f32>,
     pub timeout: Duration,
     pub backoff: (Duration, Duration),
     pub track: Option<ElementProperties<TrackElement>>,
@@ -312,6 +316,9 @@ impl Config {
         if !(1..=1024).contains(&keys.max_queued) {
             return Err(problem("max-queued", "1 to 1024 frames wait for the model"));
         }
+        if keys.motion_gate.is_some_and(|gate| !(0.0..=1.0).contains(&gate)) {
+            return Err(problem("motion-gate", "it is a part of the picture, from 0 to 1. 0.001 is usual"));
+        }
         let track = keys.track.or(&self.keys.track);
         let analytics = keys.analytics.or(&self.keys.analytics).map(|zones| self.analytics(zones)).transpose()?;
         if analytics.is_some() && track.is_none() {
@@ -336,6 +343,8 @@ impl Config {
             is_loop: keys.r#loop,
             sync: keys.sync,
             max_queued: keys.max_queued,
+            schedule: keys.schedule.clone(),
+            motion_gate: keys.motion_gate,
             timeout: keys.timeout.0,
             backoff,
             track,

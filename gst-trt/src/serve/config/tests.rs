@@ -97,6 +97,26 @@ fn what_is_hidden_is_there() {
     assert!(load(&undrawn).unwrap_err().contains("leave draw-zones = false out"));
 }
 
+#[test]
+fn a_source_has_hours_and_a_gate() {
+    let folder = scratch("config-a_source_has_hours_and_a_gate");
+    let load = |keys: &str| load(&folder, "hours.toml", (right() + keys).as_bytes());
+    let config = load("schedule = \"Mo-Fr 07:00-19:00\"\nmotion-gate = 0.001\n").unwrap();
+    let source = &config.sources[0];
+    assert_eq!(source.schedule.as_ref().unwrap().text(), "Mo-Fr 07:00-19:00");
+    assert_eq!(source.motion_gate, Some(0.001));
+    assert!(load("").unwrap().sources[0].schedule.is_none());
+    for (keys, said) in [
+        ("schedule = \"daily\"\n", "“daily” are no hours: write days and hours such as"),
+        ("schedule = 7\n", "it is the number 7. Write a text in quotes"),
+        ("motion-gate = 1.5\n", "a part of the picture, from 0 to 1"),
+        ("motion-gate = -0.1\n", "a part of the picture, from 0 to 1"),
+    ] {
+        let error = load(keys).unwrap_err();
+        assert!(error.contains(said) && error.contains("line 22"), "{keys}: {error}");
+    }
+}
+
 /// The folder that a service is started in may be any.
 #[test]
 fn files_of_destinations_are_in_the_folder_of_the_configuration() {

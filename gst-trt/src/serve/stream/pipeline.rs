@@ -42,6 +42,9 @@ impl StreamPipeline {
         let pipeline = chain::parse(&launch_line(config, &chain.launch_line(false)))?;
         chain.configure(&pipeline)?;
         element(&pipeline, "infer").set_property("shared-model", model.shared_name());
+        if let Some(gate) = config.motion_gate {
+            element(&pipeline, "preprocess").set_property("motion-gate", gate);
+        }
         if let Some(track) = &config.track {
             track.apply(&element(&pipeline, "track"));
         }
