@@ -434,6 +434,7 @@ fn frames_stay_until_the_gpu_has_read_them() {
             source: TensorSource { element: 0, size: (4, 2), pixel_aspect: (1, 1) },
             transform: InputTransform::default(),
             original: None,
+            still: None,
         };
         let payload = Arc::new(Payload::Skipped(Arc::new(inputs)));
         let mut buffer = gst::Buffer::with_size(4).unwrap();

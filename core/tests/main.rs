@@ -7,7 +7,9 @@ mod common;
 
 mod gpu_boxes;
 mod gpu_maps;
+mod gpu_motion;
 mod gpu_pixels;
+mod gpu_privacy;
 mod half;
 mod nms;
 mod preprocess_gold;

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use common::wait::wait_until;
 use common::{command, sample, scratch, shapes};
+use gst::prelude::*;
 use serde_json::{Value, json};
 
 const TOKEN: &str = "0123456789abcdef-test";
@@ -166,4 +167,108 @@ fn a_running_service_is_watched_and_changed() {
 
     told += &service.end();
     assert!(!told.contains("hush") && !told.contains(TOKEN), "{told}");
+}
+
+/// Mean luma of a JPEG picture.
+fn luma(picture: &[u8], test: &str) -> f64 {
+    let file = scratch(test).join("picture.jpg");
+    std::fs::write(&file, picture).unwrap();
+    luma_of(&file)
+}
+
+/// Mean luma of the first picture of a file.
+fn luma_of(file: &std::path::Path) -> f64 {
+    gst::init().unwrap();
+    let line = format!(
+        "filesrc location={} ! decodebin ! videoconvert ! video/x-raw,format=GRAY8 ! appsink name=out sync=false",
+        file.display()
+    );
+    let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let sink = pipeline.by_name("out").unwrap().downcast::<gst_app::AppSink>().unwrap();
+    let sample = sink.pull_sample().unwrap();
+    let bytes = sample.buffer().unwrap().map_readable().unwrap();
+    let mean = bytes.iter().map(|&byte| f64::from(byte)).sum::<f64>() / bytes.len() as f64;
+    pipeline.set_state(gst::State::Null).unwrap();
+    mean
+}
+
+#[test]
+fn pictures_hide_what_they_are_to_hide() {
+    let source = |name: &str, more: &str| {
+        format!("[[source]]\nname = \"{name}\"\naddress = {:?}\nloop = true\nsync = true\n{more}\n", sample())
+    };
+    let configuration = format!(
+        "[[model]]\nname = \"shapes\"\nfile = {:?}\nbackend = \"rten\"\n{}{}[privacy]\nmask = \"0,0,1,0,1,1,0,1\"\n\
+         [http]\nlisten = \"127.0.0.1:0\"\n",
+        shapes(),
+        source("hidden", "motion-gate = 0.001"),
+        source("seen", "privacy = false"),
+    );
+    let service = Service::start(&configuration, "serve-privacy");
+    service.until("ready", |service| service.ask("GET", "/readyz", "").0 == 200);
+    let [hidden, seen] = ["hidden", "seen"].map(|name| {
+        let (status, picture) = service.ask("GET", &format!("/sources/{name}/snapshot.jpg"), "");
+        assert_eq!(status, 200, "{name}: {}", String::from_utf8_lossy(&picture));
+        luma(&picture, &format!("serve-privacy-{name}"))
+    });
+    // Boxes are drawn on the black: the model sees the picture.
+    assert!(hidden < 40.0 && hidden * 2.0 < seen, "{hidden} and {seen}");
+    service.end();
+}
+
+/// The camera's own stream is not what is written.
+#[test]
+fn recordings_hide_what_they_are_to_hide() {
+    let folder = scratch("serve-privacy-recordings");
+    let configuration = format!(
+        "[[model]]\nname = \"shapes\"\nfile = {:?}\nbackend = \"rten\"\n[track]\n[analytics]\n\
+         config = '{{\"zones\": [{{\"id\": \"all\", \"points\": [[0, 0], [1, 0], [1, 1], [0, 1]]}}]}}'\n\
+         [privacy]\nmask = \"all\"\n[record]\nfolder = {:?}\nevents = [\"entered\"]\npre-roll = 0.5\npost-roll = 0.2\n\
+         [[source]]\nname = \"door\"\naddress = {:?}\nloop = true\nsync = true\n[http]\nlisten = \"127.0.0.1:0\"\n",
+        shapes(),
+        folder,
+        sample()
+    );
+    let service = Service::start(&configuration, "serve-privacy-record");
+    let recording = || {
+        let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+        files.into_iter().find(|path| path.extension().is_some_and(|ending| ending == "mp4"))
+    };
+    service.until("a recording", |_| recording().is_some());
+    service.end();
+    let luma = luma_of(&recording().unwrap());
+    assert!(luma < 20.0, "{luma}");
+}
+
+#[test]
+fn a_source_rests_outside_its_hours() {
+    gst::init().unwrap();
+    let hour = gst::glib::DateTime::now_local().unwrap().hour();
+    let later = format!("{:02}:00-{:02}:00", (hour + 2) % 24, (hour + 3) % 24);
+    let configuration = format!(
+        "[[model]]\nname = \"shapes\"\nfile = {:?}\nbackend = \"rten\"\n\
+         [[source]]\nname = \"night\"\naddress = {:?}\nloop = true\nsync = true\nschedule = \"{later}\"\n\
+         [http]\nlisten = \"127.0.0.1:0\"\ntoken = \"{TOKEN}\"\n",
+        shapes(),
+        sample()
+    );
+    let service = Service::start(&configuration, "serve-hours");
+    service.until("resting", |service| service.json("/sources/night")["state"] == "resting");
+    service.until("ready", |service| service.ask("GET", "/readyz", "").0 == 200);
+    assert_eq!(service.json("/sources/night")["frames"], 0);
+    let metrics = String::from_utf8(service.ask("GET", "/metrics", "").1).unwrap();
+    assert!(metrics.contains("gst_trt_source_state{source=\"night\",state=\"resting\"} 1\n"), "{metrics}");
+    let (status, said) = service.ask("GET", "/sources/night/snapshot.jpg", "");
+    assert!(status == 409 && String::from_utf8_lossy(&said).contains("the source rests"), "{status}");
+    // Another one has other hours.
+    let day = json!({"name": "day", "address": sample(), "loop": true, "sync": true, "schedule": "00:00-24:00"});
+    assert_eq!(service.ask("POST", "/sources", &day.to_string()).0, 201);
+    service.until("frames", |service| service.json("/sources/day")["frames"].as_u64().unwrap() > 3);
+    let wrong = json!({"name": "x", "address": sample(), "schedule": "daily"});
+    let (status, said) = service.ask("POST", "/sources", &wrong.to_string());
+    assert!(status == 400 && String::from_utf8_lossy(&said).contains("are no hours"), "{status}");
+    assert_eq!(service.ask("DELETE", "/sources/night", "").0, 204);
+    let journal = service.end();
+    assert!(journal.contains(&format!("rests outside its hours, {later}.")), "{journal}");
 }

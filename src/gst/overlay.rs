@@ -16,6 +16,8 @@ use gsttrt_core::image::overlay::kernel::OverlayKernel;
 use gsttrt_core::image::overlay::{
     Annotation, Boundary, MapTint, Overlay, Plan, Sample, Style, annotated_tints, found_tints,
 };
+use gsttrt_core::image::privacy::kernel::PrivacyKernel;
+use gsttrt_core::image::privacy::{self, HiddenArea, QuadMask};
 use gsttrt_core::postprocess::{Instances, RankedClass};
 
 use crate::gst::cuda;
@@ -147,6 +149,19 @@ impl OverlayRenderer {
                 return painter_in(gpu, &frame.context, format, &[], None)?.paint_maps(&frame, &tints, style);
             }
             format.draw(buffer, |frame| tints.iter().for_each(|tint| tint.blend(frame, style)))
+        })
+    }
+
+    /// Hides parts of a frame, the last area on top of all, and what a mask has.
+    ///
+    /// # Errors
+    /// As [`OverlayRenderer::draw`].
+    pub fn hide(&mut self, frame: &mut gst::Buffer, areas: &[HiddenArea], mask: Option<&Arc<QuadMask>>) -> Result<()> {
+        self.change(frame, &[], None, |OverlayRenderer { format, gpu, .. }, buffer| {
+            if let Some(frame) = format.on_gpu(buffer, true)? {
+                return painter_in(gpu, &frame.context, format, &[], None)?.hide(&frame, format, areas, mask);
+            }
+            format.draw(buffer, |frame| privacy::hide(frame, areas, mask.map(|mask| &**mask)))
         })
     }
 
@@ -337,12 +352,14 @@ struct GpuPainter {
     /// For what the host found; else the search's own stream does.
     stream: Option<Stream>,
     overlay: OverlayKernel,
+    /// Made where something is hidden.
+    privacy: Option<PrivacyKernel>,
 }
 
 impl GpuPainter {
     fn new(context: &Context, format: &Format, labels: &[String], keypoints: Option<&KeypointModel>) -> Result<Self> {
         let overlay = OverlayKernel::new(context, format.target(), labels, keypoints)?;
-        Ok(GpuPainter { context: context.clone(), overlay, stream: None })
+        Ok(GpuPainter { context: context.clone(), overlay, privacy: None, stream: None })
     }
 
     fn queue(
@@ -414,6 +431,26 @@ impl GpuPainter {
             overlay.launch_tints(stream, &frame.planes, tints, style)?;
             overlay.launch_plan(stream, &frame.planes, plan)
         })
+    }
+
+    /// Hides parts of a frame, or of a copy of it, and waits for that.
+    fn hide(
+        &mut self,
+        frame: &GpuFrame,
+        format: &Format,
+        areas: &[HiddenArea],
+        mask: Option<&Arc<QuadMask>>,
+    ) -> Result<()> {
+        let mut kernel = match self.privacy.take() {
+            Some(kernel) => kernel,
+            None => PrivacyKernel::new(&self.context, format.target())?,
+        };
+        // SAFETY: as above.
+        let hidden = self.wait_for(frame, |_, stream| unsafe { kernel.launch(stream, &frame.planes, areas, mask) });
+        // Where that failed, something may still be queued that uses its memory.
+        self.stream.iter().filter(|_| hidden.is_err()).for_each(|stream| drop(stream.synchronize()));
+        self.privacy = Some(kernel);
+        hidden
     }
 
     fn wait_for(

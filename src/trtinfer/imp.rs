@@ -3,8 +3,9 @@ mod frames;
 mod opening;
 mod takeover;
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gst::glib;
 use gst::prelude::*;
@@ -14,12 +15,13 @@ use gst_base::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
 use gsttrt_core::backends::Interrupted;
-use gsttrt_core::backends::batcher::{Batcher, CancelToken, Counts, Usage};
+use gsttrt_core::backends::batcher::{Batcher, CancelToken, Counts, PendingOutput, RunProbe, Usage};
 use gsttrt_core::counters::{Span, Stats};
 use gsttrt_core::cuda::driver::Context;
 use gsttrt_core::error::Result;
 use gsttrt_core::tensor::Tensor;
 
+use super::auto_interval::AutoInterval;
 use super::life::ModelLife;
 use super::messages;
 use super::model::SharedModel;
@@ -50,8 +52,11 @@ const INTERRUPT_LIMIT: Duration = Duration::from_secs(2);
 #[derive(Default)]
 pub struct Running {
     pub batcher: Option<Arc<Batcher>>,
-    /// Frames since the last one that was inferred.
+    /// Frames since the last one that was inferred by this model.
     passed: Option<u32>,
+    auto: AutoInterval,
+    /// Of the last frame that was inferred.
+    run: Option<RunProbe>,
     /// Whether the warning that batches do not fill was posted.
     pub warned_starved: bool,
     /// Whether outputs of this element are read by an element behind it.
@@ -72,6 +77,18 @@ pub struct TrtInfer {
     waits: CancelToken,
     qos: Qos,
     stats: Stats,
+    /// From one frame that is inferred to the next, lately.
+    interval: AtomicU32,
+    clock: ElementClock,
+}
+
+/// Since the element was made.
+struct ElementClock(Instant);
+
+impl Default for ElementClock {
+    fn default() -> Self {
+        ElementClock(Instant::now())
+    }
 }
 
 impl Running {
@@ -157,6 +174,7 @@ impl TrtInfer {
 
     fn infer(&self, buffer: &mut gst::BufferRef) -> std::result::Result<(), Interrupted> {
         self.life.wait()?;
+        let (pts, came) = (buffer.pts().map(gst::ClockTime::nseconds), self.clock.0.elapsed());
         // It stays on the buffer until another replaces it: the GPU may still read the frame.
         let Some(payload) = TensorMeta::input(buffer) else {
             let is_inferred = TensorMeta::outputs(buffer).is_some();
@@ -175,11 +193,22 @@ impl TrtInfer {
             (settings.own.interval, settings.own.measure, !settings.shared_model.is_empty())
         };
         let passed = running.passed.map_or(interval, |passed| passed + 1);
-        let is_due = passed >= interval;
+        if let Some(still) = inputs.still.as_ref().filter(|_| running.passed.is_none()) {
+            still.ask_for_next(); // this model has seen no frame
+        }
+        let is_due = inputs.still.is_none()
+            && match interval {
+                0 => {
+                    let is_running = running.run.as_ref().is_some_and(|run| !run.is_done());
+                    running.auto.is_due(pts, came, is_running)
+                }
+                _ => passed >= interval,
+            };
         let heeds_qos = is_due && self.obj().property::<bool>("qos");
         let late = heeds_qos.then(|| self.qos.late_frame(&self.obj(), buffer, || self.stats.read().done)).flatten();
         if !is_due || late.is_some() {
             running.passed = Some(passed);
+            running.auto.left(pts, (came, self.clock.0.elapsed()), false);
             drop(running); // a handler of the bus may do anything with this element
             self.pass(buffer, inputs.clone());
             if let Some(late) = late {
@@ -209,6 +238,7 @@ impl TrtInfer {
             },
         };
         running.passed = Some(0);
+        self.interval.store(passed.max(1), Ordering::Relaxed);
         if measure {
             batcher.measure();
         }
@@ -222,6 +252,8 @@ impl TrtInfer {
             let [outputs] = &outputs[..] else { return Err(messages::published_regions(outputs.len()).into()) };
             published.attach(buffer, outputs.wait(&self.waits)?)?;
         }
+        running.run = outputs.last().map(PendingOutput::probe);
+        running.auto.left(pts, (came, self.clock.0.elapsed()), true);
         let took = self.stats.add(stage, 0);
         gst::trace!(CAT, imp = self, "inferred in {took:?}");
         if !running.warned_starved && starves(&batcher.counts()) {
@@ -305,6 +337,7 @@ impl Properties for TrtInfer {
                     ("frames", inferred + skipped),
                     ("inferred", inferred),
                     ("skipped", skipped),
+                    ("interval", self.interval.load(Ordering::Relaxed).into()),
                     ("late", self.qos.late()),
                     ("batches", batches),
                     ("batched", frames),

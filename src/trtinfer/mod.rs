@@ -15,6 +15,7 @@
 //! gst-launch-1.0 videotestsrc ! trtpreprocess ! trtinfer model-file=yolo11n.onnx interval=2 ! trtnms ! videoconvert ! autovideosink
 //! ```
 
+mod auto_interval;
 mod imp;
 mod life;
 mod loading;

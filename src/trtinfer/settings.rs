@@ -40,6 +40,7 @@ pub struct Settings {
 /// The settings of an element, not of its model.
 #[derive(Clone)]
 pub struct OwnSettings {
+    /// 0 is automatic.
     pub interval: u32,
     /// Takes the GPU's time for each batch.
     pub measure: bool,
@@ -128,8 +129,9 @@ static RUN_TIMEOUT: Setting<Settings> = setting!(
 static INTERVAL: Setting<Settings> = setting!(
     "interval",
     "Interval",
-    "Infer every n-th frame; trtnms repeats the last boxes on the others",
-    OptionKind::UInt(1..=u32::MAX),
+    "Infer every n-th frame; trtnms repeats the last boxes on the others (0 = automatic: as many frames as the model can, \
+     an equal part for each stream that shares it)",
+    OptionKind::UInt(0..=u32::MAX),
     own.interval
 );
 

@@ -30,7 +30,8 @@ use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{DrawRefusal, Properties, VideoFilter, video_filter};
 use crate::gst::layout_query;
 use crate::gst::memory_wait::MemoryWait;
-use crate::gst::meta::tensor::{ModelInput, ObjectRegions, Payload, TensorMeta, Tiles};
+use crate::gst::meta::detection::Held;
+use crate::gst::meta::tensor::{ModelInput, ObjectRegions, Payload, StillFrames, TensorMeta, Tiles};
 use crate::gst::meta::{detection, read, track};
 use crate::gst::overlay::{OverlayRenderer, is_drawable};
 use crate::gst::path::{PathCheck, lost_tensors};
@@ -116,6 +117,8 @@ impl TrtNms {
         let is_held = drawing.is_none();
         let has_objects = !is_held || settings.hold_detections && state.can_hold;
         let NmsState { postprocessor, names, renderer, .. } = state;
+        let still = payload.inputs().still.as_ref();
+        still.filter(|_| !has_objects).into_iter().for_each(StillFrames::ask_for_next);
         let Some(postprocessor) = postprocessor.as_mut().filter(|_| has_objects) else {
             TensorMeta::remove(frame.make_mut(), &payload);
             return Ok(frame);
@@ -142,7 +145,12 @@ impl TrtNms {
         }
         let buffer = frame.make_mut();
         TensorMeta::remove(buffer, &payload);
-        detection::attach(buffer, instances, labels, names, size, is_held);
+        let held = match (is_held, still) {
+            (false, _) => Held::No,
+            (true, None) => Held::Skipped,
+            (true, Some(_)) => Held::Still,
+        };
+        detection::attach(buffer, instances, labels, names, size, held);
         if settings.post_messages {
             self.post(detection::message(self.stream_time(buffer), number, size, instances, labels, is_held));
         }
@@ -233,7 +241,7 @@ impl TrtNms {
                 }
                 let buffer = frame.make_mut();
                 TensorMeta::remove(buffer, payload);
-                detection::attach(buffer, instances, labels, names, size, false);
+                detection::attach(buffer, instances, labels, names, size, Held::No);
                 count = instances.len();
                 let stream_time = self.stream_time(buffer);
                 content = Some(detection::message(stream_time, number, size, instances, labels, false));

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex};
 
 use gst::glib;
@@ -13,6 +14,7 @@ use gsttrt_core::error::{ErrorKind, Result};
 use gsttrt_core::image::map::PixelMap;
 use gsttrt_core::image::overlay::{Annotation, Style};
 
+use super::privacy::{Privacy, PrivacySettings};
 use crate::gst::caps;
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
@@ -24,8 +26,8 @@ use crate::gst::meta::zones::boundaries;
 use crate::gst::overlay::{
     OverlayRenderer, context_of, draw_labels_property, line_width_property, mask_alpha_property,
 };
-use crate::gst::property::{PropertyTable, property};
-use crate::gst::report::Report;
+use crate::gst::property::{PropertyTable, property, text_property};
+use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 use crate::gst::stream::CurrentSegment;
 
@@ -34,8 +36,11 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
 });
 
 /// The user's settings.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct OverlaySettings {
+    /// Else only what is hidden changes.
+    draw: bool,
+    privacy: PrivacySettings,
     style: Style,
     draw_ids: bool,
     /// In frames.
@@ -48,7 +53,15 @@ struct OverlaySettings {
 
 impl Default for OverlaySettings {
     fn default() -> Self {
-        OverlaySettings { style: Style::default(), draw_ids: true, trail_length: 0, cuda_device_id: -1, measure: false }
+        OverlaySettings {
+            draw: true,
+            privacy: PrivacySettings::default(),
+            style: Style::default(),
+            draw_ids: true,
+            trail_length: 0,
+            cuda_device_id: -1,
+            measure: false,
+        }
     }
 }
 
@@ -59,18 +72,85 @@ struct OverlayState {
     has_warned: bool,
 }
 
-/// Lock order: settings before state; settings are copied, and never locked while a frame is handled.
+/// Lock order: settings before state; settings are cloned, and never locked while a frame is handled.
 #[derive(Default)]
 pub struct TrtOverlay {
     settings: Mutex<OverlaySettings>,
     state: Mutex<Option<OverlayState>>,
+    /// Since start(). The streaming thread takes it out for each frame.
+    privacy: Mutex<Privacy>,
     segment: Mutex<CurrentSegment>,
     refusal: DrawRefusal,
     cuda: CudaContextSlot,
     stats: Stats,
+    /// Objects that were hidden.
+    hidden: AtomicU64,
 }
 
 impl TrtOverlay {
+    /// Before a frame is changed.
+    fn prepare(&self, frame: &gst::BufferRef, settings: &OverlaySettings) -> Result<()> {
+        if let Some(context) = context_of(frame)? {
+            self.cuda.follow(&context, settings.cuda_device_id)?;
+        }
+        TensorMeta::wait_for_readers(frame, None);
+        Ok(())
+    }
+
+    /// Hides what nobody is to see, below all that is drawn.
+    fn hide(
+        &self,
+        renderer: &mut OverlayRenderer,
+        frame: &mut gst::Buffer,
+        annotations: &[Annotation],
+        settings: &OverlaySettings,
+    ) -> Result<()> {
+        let mut privacy = std::mem::take(&mut *self.privacy.lock().unwrap());
+        if let Err(error) = privacy.follow(&settings.privacy) {
+            let mut typed = self.settings.lock().unwrap();
+            if typed.privacy.mask == settings.privacy.mask {
+                typed.privacy.mask = privacy.settings().mask.clone();
+            }
+            drop(typed);
+            self.obj().post_warning(&error.and_remedy("The mask stays as it was"));
+        }
+        let areas = privacy.areas(annotations, renderer.size());
+        let mask = privacy.mask(frame, renderer.size())?.cloned();
+        *self.privacy.lock().unwrap() = privacy;
+        if areas.is_empty() && mask.is_none() {
+            return Ok(());
+        }
+        self.prepare(frame, settings)?;
+        renderer.hide(frame, &areas, mask.as_ref())?;
+        self.hidden.fetch_add(areas.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Draws what is on a frame. One that cannot be drawn on passes as it is.
+    fn draw_all(
+        &self,
+        OverlayState { renderer, has_warned, .. }: &mut OverlayState,
+        frame: &mut gst::Buffer,
+        annotations: &[Annotation],
+        settings: &OverlaySettings,
+    ) -> std::result::Result<(), gst::FlowError> {
+        let maps = maps(frame, renderer.size());
+        renderer.follow(annotations, settings.trail_length, settings.draw_ids);
+        renderer.bound(boundaries(frame, renderer.size()));
+        if !(annotations.is_empty() && maps.is_empty() && !renderer.has_boundaries())
+            && let Err(error) = self.draw(renderer, frame, annotations, &maps, settings)
+        {
+            if error.kind() == ErrorKind::DeviceLost {
+                self.obj().post_error(&error);
+                return Err(gst::FlowError::Error);
+            }
+            if !std::mem::replace(has_warned, true) {
+                self.obj().post_warning(&error.and_remedy("Frames that cannot be drawn on pass as they are"));
+            }
+        }
+        Ok(())
+    }
+
     fn draw(
         &self,
         renderer: &mut OverlayRenderer,
@@ -79,10 +159,7 @@ impl TrtOverlay {
         maps: &[PixelMap],
         settings: &OverlaySettings,
     ) -> Result<()> {
-        if let Some(context) = context_of(frame)? {
-            self.cuda.follow(&context, settings.cuda_device_id)?;
-        }
-        TensorMeta::wait_for_readers(frame, None);
+        self.prepare(frame, settings)?;
         renderer.draw_maps(frame, maps.iter(), &settings.style)?;
         if annotations.is_empty() && !renderer.has_boundaries() {
             return Ok(());
@@ -93,7 +170,40 @@ impl TrtOverlay {
 
 static PROPERTIES: LazyLock<PropertyTable<OverlaySettings>> = LazyLock::new(|| {
     let default = OverlaySettings::default();
+    let text = |name: &'static str, nick: &'static str, blurb: &'static str| {
+        glib::ParamSpecString::builder(name).nick(nick).blurb(blurb).mutable_playing().build()
+    };
     PropertyTable::new(vec![
+        property!(
+            glib::ParamSpecBoolean::builder("draw")
+                .nick("Draw")
+                .blurb("Draw objects, maps and zones (false = only what blur, pixelate and mask hide)")
+                .default_value(default.draw)
+                .mutable_playing()
+                .build(),
+            draw
+        ),
+        text_property!(
+            text(
+                "blur",
+                "Blur",
+                "Classes of objects to blur, separated by commas: person,face (* = all; unset = none)"
+            ),
+            privacy.blur
+        ),
+        text_property!(
+            text("pixelate", "Pixelate", "Classes of objects to pixelate, as of blur, on top of what is blurred"),
+            privacy.pixelate
+        ),
+        text_property!(
+            text(
+                "mask",
+                "Mask",
+                "Zones of trtanalytics to blacken, separated by commas, or x and y of the corners of polygons, in parts of \
+                 the frame or pixels: 0,0,0.5,0,0.5,0.25;… (unset = none)"
+            ),
+            privacy.mask
+        ),
         property!(draw_labels_property("Write class, score and track at each box, where they are known"), style.labels),
         property!(
             glib::ParamSpecBoolean::builder("draw-ids")
@@ -124,15 +234,17 @@ static PROPERTIES: LazyLock<PropertyTable<OverlaySettings>> = LazyLock::new(|| {
 impl Properties for TrtOverlay {
     fn read_only() -> Vec<glib::ParamSpec> {
         vec![stats::property(
-            "Frames, objects, and what drawing them costs: time on the host, waits for the GPU, bytes copied, use of \
-             the pool",
+            "Frames, objects, those that were hidden, and what drawing costs: time on the host, waits for the GPU, bytes \
+             copied, use of the pool",
         )]
     }
 
     fn read(&self, name: &str) -> Option<glib::Value> {
         (name == "stats").then(|| {
             let totals = self.stats.read();
-            stats::structure(&totals, [("frames", totals.done), ("objects", totals.objects)]).to_value()
+            let hidden = self.hidden.load(Ordering::Relaxed);
+            let counts = [("frames", totals.done), ("objects", totals.objects), ("hidden", hidden)];
+            stats::structure(&totals, counts).to_value()
         })
     }
 }
@@ -141,7 +253,7 @@ video_filter! {
     TrtOverlay: "GstTrtOverlay",
     name: "Object detection: overlay (CUDA or CPU)",
     classification: "Filter/Effect/Video",
-    description: "Draws the objects of metas: boxes, classes, scores and tracks",
+    description: "Draws the objects of metas: boxes, classes, scores and tracks; blurs, pixelates and masks",
 }
 
 impl BaseTransformImpl for TrtOverlay {
@@ -150,7 +262,10 @@ impl BaseTransformImpl for TrtOverlay {
     const TRANSFORM_IP_ON_PASSTHROUGH: bool = false;
 
     fn start(&self) -> std::result::Result<(), gst::ErrorMessage> {
+        let settings = self.settings.lock().unwrap().privacy.clone();
+        *self.privacy.lock().unwrap() = Privacy::new(&settings).map_err(|error| error_message(&error))?;
         self.stats.reset();
+        self.hidden.store(0, Ordering::Relaxed);
         self.refusal.reset();
         Ok(())
     }
@@ -191,27 +306,21 @@ impl BaseTransformImpl for TrtOverlay {
 
     fn generate_output(&self) -> std::result::Result<GenerateOutputSuccess, gst::FlowError> {
         let Some(mut frame) = self.take_queued_buffer() else { return Ok(GenerateOutputSuccess::NoOutput) };
-        let settings = *self.settings.lock().unwrap();
+        let settings = self.settings.lock().unwrap().clone();
         // Taken out, so that it is not locked when a warning is posted.
         let mut state = self.state.lock().unwrap().take().ok_or(gst::FlowError::NotNegotiated)?;
-        let OverlayState { renderer, has_warned } = &mut state;
         let stage = Span::begin(settings.measure);
-        let (annotations, maps) = (annotations(&frame, renderer.size()), maps(&frame, renderer.size()));
-        renderer.follow(&annotations, settings.trail_length, settings.draw_ids);
-        renderer.bound(boundaries(&frame, renderer.size()));
-        if !(annotations.is_empty() && maps.is_empty() && !renderer.has_boundaries())
-            && let Err(error) = self.draw(renderer, &mut frame, &annotations, &maps, &settings)
-        {
-            if error.kind() == ErrorKind::DeviceLost {
-                self.obj().post_error(&error);
-                return Err(gst::FlowError::Error);
-            }
-            if !std::mem::replace(has_warned, true) {
-                self.obj().post_warning(&error.and_remedy("Frames that cannot be drawn on pass as they are"));
-            }
+        let annotations = annotations(&frame, state.renderer.size());
+        if let Err(error) = self.hide(&mut state.renderer, &mut frame, &annotations, &settings) {
+            // No frame passes that shows what is to be hidden.
+            self.obj().post_error(&error);
+            return Err(gst::FlowError::Error);
+        }
+        if settings.draw {
+            self.draw_all(&mut state, &mut frame, &annotations, &settings)?;
         }
         self.stats.add(stage, annotations.len());
-        drop((annotations, maps));
+        drop(annotations);
         *self.state.lock().unwrap() = Some(state);
         Ok(GenerateOutputSuccess::Buffer(frame))
     }

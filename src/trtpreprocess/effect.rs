@@ -12,32 +12,51 @@ use super::settings::{PreprocessSettings, SETTINGS};
 struct Need {
     properties: &'static [&'static str],
     what: &'static str,
-    is_met: fn(&Tiling, ResizeMode) -> bool,
+    is_met: fn(&PreprocessSettings, &Tiling, ResizeMode) -> bool,
 }
 
-const NEEDS: [Need; 5] = [
-    Need { properties: &["shortest-edge"], what: "resize=center-crop", is_met: |_, fit| fit == ResizeMode::CenterCrop },
+const NEEDS: [Need; 7] = [
+    Need {
+        properties: &["shortest-edge"],
+        what: "resize=center-crop",
+        is_met: |_, _, fit| fit == ResizeMode::CenterCrop,
+    },
     Need {
         properties: &["pad-value"],
         what: "resize=letterbox or letterbox-top-left",
-        is_met: |_, fit| matches!(fit, ResizeMode::Letterbox | ResizeMode::LetterboxTopLeft),
+        is_met: |_, _, fit| matches!(fit, ResizeMode::Letterbox | ResizeMode::LetterboxTopLeft),
     },
     Need {
         properties: &["slice-overlap", "slice-frame"],
         what: "slices or slice-size",
-        is_met: |tiling, _| matches!(tiling, Tiling::Slices(_)),
+        is_met: |_, tiling, _| matches!(tiling, Tiling::Slices(_)),
     },
-    Need { properties: &["region-list"], what: "regions=list", is_met: |tiling, _| matches!(tiling, Tiling::List(_)) },
+    Need {
+        properties: &["region-list"],
+        what: "regions=list",
+        is_met: |_, tiling, _| matches!(tiling, Tiling::List(_)),
+    },
     Need {
         properties: &["object-classes", "min-object-size", "object-padding", "max-objects", "reclassify-interval"],
         what: "regions=objects",
-        is_met: |tiling, _| matches!(tiling, Tiling::Objects(_)),
+        is_met: |_, tiling, _| matches!(tiling, Tiling::Objects(_)),
+    },
+    Need {
+        properties: &["motion-gate"],
+        what: "regions=frame or list: objects are looked at by the trtpreprocess of the first model",
+        is_met: |_, tiling, _| !matches!(tiling, Tiling::Objects(_)),
+    },
+    Need {
+        properties: &["motion-threshold", "motion-refresh"],
+        what: "motion-gate",
+        is_met: |settings, tiling, _| settings.motion_gate > 0.0 && !matches!(tiling, Tiling::Objects(_)),
     },
 ];
 
 /// A warning that names the properties without effect, if there are any. `fit` is how frames are laid into tensors.
 pub fn without_effect(settings: &PreprocessSettings, tiling: &Tiling, fit: ResizeMode) -> Option<Error> {
-    let unmet = |name| NEEDS.iter().find(|need| need.properties.contains(&name) && !(need.is_met)(tiling, fit));
+    let unmet =
+        |name| NEEDS.iter().find(|need| need.properties.contains(&name) && !(need.is_met)(settings, tiling, fit));
     let (names, needs): (Vec<_>, Vec<_>) = names_of_set(&SETTINGS, settings.clone())
         .filter_map(|name| Some((name, format!("{name} needs {}", unmet(name)?.what))))
         .unzip();
@@ -62,16 +81,18 @@ mod tests {
         for name in NEEDS.iter().flat_map(|need| need.properties) {
             assert!(SETTINGS.iter().any(|setting| setting.spec.name == *name), "{name}");
         }
-        let tilings = ["slices=2x1", "regions=list", "regions=objects"].map(|text| {
+        let tilings = ["slices=2x1", "regions=list", "regions=objects", "motion-gate=0.5"].map(|text| {
             let mut settings = PreprocessSettings { region_list: "0,0,1,1".into(), ..PreprocessSettings::default() };
             let (name, value) = text.split_once('=').unwrap();
             let setting = SETTINGS.iter().find(|setting| setting.spec.name == name).unwrap();
             setting.parse(&mut settings, value).unwrap();
-            settings.read().unwrap().tiling
+            let tiling = settings.read().unwrap().tiling;
+            (settings, tiling)
         });
         let fits = [ResizeMode::Letterbox, ResizeMode::LetterboxTopLeft, ResizeMode::Stretch, ResizeMode::CenterCrop];
         for need in &NEEDS {
-            let met = tilings.iter().flat_map(|tiling| fits.map(|fit| (need.is_met)(tiling, fit)));
+            let met =
+                tilings.iter().flat_map(|(settings, tiling)| fits.map(|fit| (need.is_met)(settings, tiling, fit)));
             let met = met.filter(|is_met| *is_met).count();
             assert!(met > 0 && met < tilings.len() * fits.len(), "{}", need.what);
         }

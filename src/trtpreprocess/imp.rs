@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use gst::glib;
@@ -16,6 +16,7 @@ use gsttrt_core::cuda::driver::{self, Context};
 use gsttrt_core::device::Device;
 use gsttrt_core::error::{Error, ErrorKind, Result};
 use gsttrt_core::image::geometry::Rect;
+use gsttrt_core::image::motion::MotionGate;
 use gsttrt_core::image::preprocess::Preprocessor;
 use gsttrt_core::image::preprocess::device::Upload;
 use gsttrt_core::image::transform::InputSpec;
@@ -34,7 +35,7 @@ use crate::gst::held_frame::HeldFrames;
 use crate::gst::memory_wait::MemoryWait;
 use crate::gst::meta::geometry::{self, TensorSource};
 use crate::gst::meta::read;
-use crate::gst::meta::tensor::{ModelInput, ModelInputs, Payload, TensorMeta, Tiles};
+use crate::gst::meta::tensor::{ModelInput, ModelInputs, Payload, StillFrames, TensorMeta, Tiles};
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 use crate::gst::video::{Format, FrameLocation};
@@ -52,6 +53,7 @@ struct PreprocessState {
     /// Those that are the same in each frame.
     fixed: Option<Vec<Rect>>,
     selector: ObjectSelector,
+    motion: Option<MotionFilter>,
     /// That of a GPU is made with the first frame, in its context.
     preprocessor: Option<Preprocessor>,
 }
@@ -59,6 +61,27 @@ struct PreprocessState {
 impl PreprocessState {
     fn is_on_gpu(&self) -> bool {
         self.spec.device == Device::Cuda
+    }
+}
+
+/// Which frames are inferred.
+struct MotionFilter {
+    gate: MotionGate,
+    asked: StillFrames,
+    /// Whether there is motion in the frame that is tried again.
+    found: Option<bool>,
+}
+
+impl MotionFilter {
+    /// Whether the frame is to be inferred; `look` looks for motion in it, once for each frame.
+    fn opens(&mut self, look: impl FnOnce(&mut MotionGate) -> Result<bool>) -> Result<bool> {
+        if let Some(found) = self.found {
+            return Ok(found);
+        }
+        // Looked at in any case: it is a part of the background.
+        let opens = look(&mut self.gate)? | self.asked.take();
+        self.found = Some(opens);
+        Ok(opens)
     }
 }
 
@@ -90,6 +113,8 @@ pub struct TrtPreprocess {
     cuda: CudaContextSlot,
     stats: Stats,
     counts: Mutex<ObjectCounts>,
+    /// Frames without motion.
+    still: AtomicU64,
     has_warned_of_upload: AtomicBool,
     has_warned_of_effect: AtomicBool,
     /// The error about caps that was posted last. Upstream tries caps again with each event and frame; it is posted once.
@@ -141,6 +166,9 @@ impl TrtPreprocess {
         Ok(PreprocessState {
             format,
             spec,
+            motion: overrides.motion.filter(|_| !matches!(overrides.tiling, Tiling::Objects(_))).map(|options| {
+                MotionFilter { gate: MotionGate::new(options), asked: StillFrames::default(), found: None }
+            }),
             tiling: overrides.tiling,
             fixed,
             selector: ObjectSelector::default(),
@@ -172,12 +200,19 @@ impl TrtPreprocess {
                 let tiles = Tiles::Objects(selected.map(|selected| selected.objects).unwrap_or_default());
                 let (list, transform) = (SmallVec::new(), state.spec.transform);
                 let original = self.originals.lock().unwrap().of(buffer);
-                return Ok(Payload::Input(Arc::new(ModelInputs { list, tiles, source, transform, original })));
+                return Ok(Payload::Input(Arc::new(ModelInputs {
+                    list,
+                    tiles,
+                    source,
+                    transform,
+                    original,
+                    still: None,
+                })));
             }
         }
         let location = state.format.locate(buffer)?;
         let context = if state.is_on_gpu() { Some(self.context_for(&location)?) } else { None };
-        let PreprocessState { format, spec, fixed, preprocessor, .. } = state;
+        let PreprocessState { format, spec, fixed, motion, preprocessor, .. } = state;
         let preprocessor = match preprocessor.take().filter(|preprocessor| preprocessor.context() == context.as_ref()) {
             Some(made) => preprocessor.insert(made),
             None => preprocessor.insert(self.preprocessor(context.as_ref(), format, spec)?),
@@ -187,6 +222,28 @@ impl TrtPreprocess {
             Preprocessor::Host { .. } => None,
         };
         let sources = selected.as_ref().map(|selected| &selected.sources[..]).or(fixed.as_deref());
+        if let Some(motion) = motion {
+            let opens = motion.opens(|gate| match (&on_gpu, &*preprocessor) {
+                (Some(frame), Preprocessor::Device(device)) => {
+                    frame.order(device.stream())?;
+                    let (width, height) = size_of_frames(format);
+                    // SAFETY: `Format` checked the planes against their memory, and the frame is mapped until this is done.
+                    unsafe { gate.opens_on_gpu(device.stream(), &frame.planes, (format.pixels, width, height)) }
+                }
+                _ => format.read(buffer, &location, |frame| Ok(gate.opens_for(frame))),
+            })?;
+            if !opens {
+                motion.found = None;
+                let still = Some(motion.asked.clone());
+                on_gpu.map_or(Ok(()), |frame| frame.end(None))?;
+                drop(location);
+                self.still.fetch_add(1, Ordering::Relaxed);
+                let tiles = if sources.is_none() { Tiles::Frame } else { Tiles::Slices };
+                let (list, transform) = (SmallVec::new(), spec.transform);
+                let original = self.originals.lock().unwrap().of(buffer);
+                return Ok(Payload::Input(Arc::new(ModelInputs { list, tiles, source, transform, original, still })));
+            }
+        }
         let tensors: SmallVec<[Tensors; 1]> = match (on_gpu, &mut *preprocessor) {
             (Some(frame), Preprocessor::Device(device)) => {
                 frame.order(device.stream())?;
@@ -207,6 +264,7 @@ impl TrtPreprocess {
             })?,
         };
         drop(location);
+        motion.iter_mut().for_each(|motion| motion.found = None);
         let letterbox = |index: usize| sources.map_or(*preprocessor.letterbox(), |all| spec.letterbox(all[index]));
         let input = |(index, tensors)| ModelInput { tensors: Arc::new(tensors), letterbox: letterbox(index) };
         let list = tensors.into_iter().enumerate().map(input).collect();
@@ -217,7 +275,16 @@ impl TrtPreprocess {
             None => Tiles::Slices,
         };
         let original = self.originals.lock().unwrap().of(buffer);
-        Ok(Payload::Input(Arc::new(ModelInputs { list, tiles, source, transform: spec.transform, original })))
+        let (transform, still) = (spec.transform, None);
+        Ok(Payload::Input(Arc::new(ModelInputs { list, tiles, source, transform, original, still })))
+    }
+
+    /// The next frame has nothing to do with those before: it is inferred.
+    fn forget_motion(&self) {
+        if let Some(motion) = self.state.lock().unwrap().as_mut().and_then(|state| state.motion.as_mut()) {
+            motion.gate.reset();
+            motion.found = None;
+        }
     }
 
     /// Counts the objects of a frame, and those of them that were too many.
@@ -361,8 +428,8 @@ impl TrtPreprocess {
 impl Properties for TrtPreprocess {
     fn read_only() -> Vec<glib::ParamSpec> {
         vec![stats::property(
-            "Frames, and what making their tensors costs: time on the host, waits for the GPU, bytes copied, use of \
-             the pool",
+            "Frames, those without motion, and what making their tensors costs: time on the host, waits for the GPU, bytes \
+             copied, use of the pool",
         )]
     }
 
@@ -370,9 +437,14 @@ impl Properties for TrtPreprocess {
         (name == "stats").then(|| {
             let totals = self.stats.read();
             let ObjectCounts { objects, left_out, .. } = *self.counts.lock().unwrap();
-            let lacked = self.memory_wait.count();
-            let counts =
-                [("frames", totals.done), ("objects", objects), ("left-out", left_out), ("out-of-memory", lacked)];
+            let (lacked, still) = (self.memory_wait.count(), self.still.load(Ordering::Relaxed));
+            let counts = [
+                ("frames", totals.done),
+                ("still", still),
+                ("objects", objects),
+                ("left-out", left_out),
+                ("out-of-memory", lacked),
+            ];
             stats::structure(&totals, counts).to_value()
         })
     }
@@ -420,7 +492,11 @@ impl BaseTransformImpl for TrtPreprocess {
         match event.type_() {
             gst::EventType::Eos => self.warn_without_objects(),
             gst::EventType::FlushStart => self.waits.set_flushing(true),
-            gst::EventType::FlushStop => self.waits.set_flushing(false),
+            gst::EventType::FlushStop => {
+                self.waits.set_flushing(false);
+                self.forget_motion();
+            }
+            gst::EventType::Segment => self.forget_motion(),
             // Which tensor the model wants has to be known before caps are agreed on.
             gst::EventType::Caps => {
                 if let Some(pad) = self.obj().static_pad("src") {
@@ -521,6 +597,7 @@ impl BaseTransformImpl for TrtPreprocess {
         let overrides = self.settings.lock().unwrap().read().map_err(|error| error_message(&error))?;
         *self.overrides.lock().unwrap() = Some(overrides);
         self.stats.reset();
+        self.still.store(0, Ordering::Relaxed);
         self.memory_wait.reset();
         self.waits.set_stopped(false);
         *self.counts.lock().unwrap() = ObjectCounts::default();

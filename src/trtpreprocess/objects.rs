@@ -94,10 +94,7 @@ impl ObjectSelector {
 
 impl ObjectOptions {
     fn wants(&self, annotation: &Annotation) -> bool {
-        let is_it = |name: &String| {
-            *name == annotation.label || name.parse().ok().is_some_and(|id: u32| annotation.class == Some(id))
-        };
-        self.classes.is_empty() || self.classes.iter().any(is_it)
+        self.classes.is_empty() || self.classes.iter().any(|name| annotation.is_called(name))
     }
 }
 

@@ -4,6 +4,7 @@
 use gsttrt_core::device::Device;
 use gsttrt_core::error::{Error, ErrorKind, Result};
 use gsttrt_core::image::geometry::{Rect, ResizeMode};
+use gsttrt_core::image::motion::MotionOptions;
 use gsttrt_core::image::options::{MEAN, STD, check_std, parse_channels};
 use gsttrt_core::image::region_list::RegionList;
 use gsttrt_core::image::slices::{Division, Slices};
@@ -28,6 +29,8 @@ pub struct Overrides {
     dtype: Option<DType>,
     size: Option<(u32, u32)>,
     pub tiling: Tiling,
+    /// `None` where all frames are inferred.
+    pub motion: Option<MotionOptions>,
 }
 
 /// Which parts of a frame become tensors.
@@ -81,6 +84,11 @@ impl PreprocessSettings {
             dtype: self.dtype,
             size: parse_size("tensor-size", &self.size)?,
             tiling: self.tiling()?,
+            motion: (self.motion_gate > 0.0).then_some(MotionOptions {
+                gate: self.motion_gate,
+                threshold: self.motion_threshold,
+                refresh: self.motion_refresh,
+            }),
         })
     }
 

@@ -60,6 +60,10 @@ pub struct PreprocessSettings {
     pub object_padding: f32,
     pub max_objects: u32,
     pub reclassify_interval: u32,
+    /// 0 is off.
+    pub motion_gate: f32,
+    pub motion_threshold: u32,
+    pub motion_refresh: u32,
     pub upload: Upload,
     /// -1 follows the pipeline.
     pub cuda_device_id: i32,
@@ -92,6 +96,9 @@ impl Default for PreprocessSettings {
             object_padding: 0.0,
             max_objects: 300,
             reclassify_interval: 1,
+            motion_gate: 0.0,
+            motion_threshold: 12,
+            motion_refresh: 250,
             upload: Upload::Auto,
             cuda_device_id: -1,
             measure: false,
@@ -99,7 +106,7 @@ impl Default for PreprocessSettings {
     }
 }
 
-pub static SETTINGS: [Setting<PreprocessSettings>; 23] = [
+pub static SETTINGS: [Setting<PreprocessSettings>; 26] = [
     setting!("resize", "Resize", "How the frame is laid into the tensor", <Option<ResizeMode>>::KIND, resize),
     Setting { spec: &SHORTEST_EDGE, field: |settings| &mut settings.shortest_edge },
     setting!(
@@ -203,6 +210,28 @@ pub static SETTINGS: [Setting<PreprocessSettings>; 23] = [
          grown by a fifth; their classes are kept in between (0 = once, 1 = each frame)",
         OptionKind::UInt(0..=u32::MAX),
         reclassify_interval
+    ),
+    setting!(
+        "motion-gate",
+        "Motion gate",
+        "Part of the picture that must have changed for a frame to be inferred, like 0.001; the others keep the last \
+         results, marked as held (0 = all frames are inferred)",
+        OptionKind::Float(0.0..=1.0),
+        motion_gate
+    ),
+    setting!(
+        "motion-threshold",
+        "Motion threshold",
+        "With motion-gate: steps of 255 by which the mean luma of 8x8 pixels must differ from that of the frames before",
+        OptionKind::UInt(1..=255),
+        motion_threshold
+    ),
+    setting!(
+        "motion-refresh",
+        "Motion refresh",
+        "With motion-gate: after so many frames without motion one is inferred (0 = never)",
+        OptionKind::UInt(0..=u32::MAX),
+        motion_refresh
     ),
     Setting { spec: &UPLOAD, field: |settings| &mut settings.upload },
 ];

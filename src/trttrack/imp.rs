@@ -76,7 +76,8 @@ impl TrackingState {
             Some(facts) => facts.name,
             None => track::name_of(&objects.annotations[number].label),
         };
-        let is_held = |&number: &usize| facts.get(number).is_some_and(|facts| facts.is_held);
+        // Where nothing moves, objects are seen in their places again.
+        let is_held = |&number: &usize| facts.get(number).is_some_and(|facts| facts.is_held && !facts.is_still);
         let VideoStream { now, frame_duration, .. } = self.stream;
         if !followed.is_empty() && followed.iter().all(is_held) {
             let tracked = tracker.predict(&settings.options, now, frame_duration);

@@ -14,6 +14,7 @@ mod gpu;
 
 use std::ffi::CStr;
 use std::ptr;
+use std::sync::Arc;
 
 use cudarc::driver::{result, sys};
 use gsttrt_core::cuda::driver::{Context, Launch, Stream};
@@ -24,10 +25,13 @@ use gsttrt_core::image::device::{DevicePlane, DevicePlanes};
 use gsttrt_core::image::frame::{Colorimetry, Matrix, PixelFormat};
 use gsttrt_core::image::geometry::{BBox, Letterbox, ResizeMode};
 use gsttrt_core::image::masks::{Masks, PrototypeShape, Prototypes};
+use gsttrt_core::image::motion::MotionKernel;
 use gsttrt_core::image::overlay::kernel::OverlayKernel;
 use gsttrt_core::image::overlay::{Style, Target};
 use gsttrt_core::image::preprocess::kernel::PreprocessKernel;
 use gsttrt_core::image::preprocess::region_kernel::RegionKernel;
+use gsttrt_core::image::privacy::kernel::PrivacyKernel;
+use gsttrt_core::image::privacy::{Effect, HiddenArea, QuadMask};
 use gsttrt_core::image::slices::{Division, Slices};
 use gsttrt_core::image::transform::InputSpec;
 use gsttrt_core::memory::{DeviceBlock, DevicePool};
@@ -159,6 +163,59 @@ fn slices(bench: &Bench, copied: &[DeviceBlock; 2], bandwidth: f64, color: Color
     Ok(())
 }
 
+/// Faces and persons that are blurred, and a polygon over a quarter of the frame: the areas are uploaded each time.
+fn privacy(bench: &Bench, copied: &[DeviceBlock; 2], color: Colorimetry) -> Result<()> {
+    println!("{:<52}{:>9}", "privacy 1920x1080", "1 frame");
+    let size = (WIDTH as u32, HEIGHT as u32);
+    let polygon = vec![[480.0, 270.0], [1440.0, 270.0], [1440.0, 810.0], [480.0, 810.0]];
+    let mask = Arc::new(QuadMask::new(&[polygon], size)?);
+    for format in [PixelFormat::Nv12, PixelFormat::P010, PixelFormat::Rgba] {
+        for (what, count, (width, height), has_mask) in [
+            ("face of 96x96", 1, (96.0, 96.0), false),
+            ("faces of 96x96", 20, (96.0, 96.0), false),
+            ("persons of 200x500", 20, (200.0, 500.0), false),
+            ("faces of 96x96", 300, (96.0, 96.0), false),
+            ("areas and a polygon", 0, (0.0, 0.0), true),
+        ] {
+            let (planes, bytes) = layout(format, (WIDTH, HEIGHT));
+            let picture = &bench.blocks(1, bytes)?[0];
+            let plane = |&(start, stride)| DevicePlane { address: picture.address() + start as u64, stride };
+            let planes: DevicePlanes = planes.iter().map(plane).collect();
+            let areas: Vec<HiddenArea> = (0..count)
+                .filter_map(|i| {
+                    let (x, y) = ((i * 719 % 1700) as f32, (i * 421 % 560) as f32);
+                    HiddenArea::new(BBox::new(x, y, x + width, y + height), Effect::Blur, size)
+                })
+                .collect();
+            let target = Target { format, width: size.0, height: size.1, color };
+            let mut kernel = PrivacyKernel::new(&bench.context, target)?;
+            let mask = has_mask.then_some(&mask);
+            // SAFETY: the picture has its size, and all lives until the end.
+            let time = bench.time(copied, |_| unsafe { kernel.launch(&bench.stream, &planes, &areas, mask) })?;
+            println!("{:<52}{time:>9.2}", format!("{count} {what} on {}", format.name()));
+        }
+    }
+    Ok(())
+}
+
+/// Motion in a frame, with the wait for the answer.
+fn motion(bench: &Bench, copied: &[DeviceBlock; 2]) -> Result<()> {
+    println!("{:<52}{:>9}", "motion 1920x1080", "1 frame");
+    for format in [PixelFormat::Nv12, PixelFormat::P010, PixelFormat::Rgba] {
+        let (planes, bytes) = layout(format, (WIDTH, HEIGHT));
+        let pictures = bench.blocks(4, bytes)?;
+        let mut kernel = MotionKernel::new(&bench.context, format, (WIDTH, HEIGHT))?;
+        let time = bench.time(copied, |i| {
+            let plane = |&(start, stride)| DevicePlane { address: pictures[i % 4].address() + start as u64, stride };
+            let planes: DevicePlanes = planes.iter().map(plane).collect();
+            // SAFETY: the pictures have their size, and live until the end.
+            unsafe { kernel.changed(&bench.stream, &planes, 12) }.map(drop)
+        })?;
+        println!("{:<52}{time:>9.2}", format.name());
+    }
+    Ok(())
+}
+
 fn main() -> Result<()> {
     let Some(context) = gpu::context() else { return Ok(()) };
     let bench = Bench::new(&context)?;
@@ -234,6 +291,8 @@ fn main() -> Result<()> {
     }
 
     slices(&bench, &copied, bandwidth, color)?;
+    privacy(&bench, &copied, color)?;
+    motion(&bench, &copied)?;
     println!("{:<52}{:>9}", "overlay 1920x1080", "1 frame");
     let prototypes = Tensor::from_slice("prototypes", &[1, 1, 4, 4], &[1f32; 16]);
     let shape = PrototypeShape { count: 1, width: 4, height: 4 };

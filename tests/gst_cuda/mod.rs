@@ -232,7 +232,13 @@ fn trtoverlay_draws_the_same_wherever_frames_are() {
     if !gpu_or_skip() {
         return;
     }
-    let overlay = "trtoverlay name=overlay";
+    // What is hidden lies below what is drawn, and is hidden alone in the last.
+    for privacy in ["", "blur=* mask=0.5,0.1,0.9,0.2,0.7,0.8", "draw=false pixelate=*"] {
+        compare_overlays(&format!("trtoverlay name=overlay {privacy}"));
+    }
+}
+
+fn compare_overlays(overlay: &str) {
     // What an appsink that takes any caps would get is in host memory.
     let on_card = "video/x-raw(memory:CUDAMemory)";
     for format in FORMATS {

@@ -446,6 +446,10 @@ impl BatchQueue {
 }
 
 impl PendingOutput {
+    pub fn probe(&self) -> RunProbe {
+        RunProbe(Arc::downgrade(&self.request))
+    }
+
     /// Waits for the outputs of the frame: until its batch was run, or queued where a GPU runs it.
     ///
     /// # Errors
@@ -487,6 +491,22 @@ impl PendingOutput {
             if !batcher.run(FlushReason::Late(request, token)) {
                 drop(batcher.queue.wait_while(waits)); // it is just being run
             }
+        }
+    }
+}
+
+/// Sees whether a frame was run. It keeps nothing of it.
+#[derive(Debug)]
+pub struct RunProbe(Weak<Request>);
+
+impl RunProbe {
+    /// Whether the outputs are there, or are no longer wanted.
+    pub fn is_done(&self) -> bool {
+        let Some(request) = self.0.upgrade() else { return true };
+        match request.outcome.get() {
+            None => false,
+            Some(Ok(tensors)) => tensors.ready().is_none_or(|ready| ready.is_passed()),
+            Some(Err(_)) => true,
         }
     }
 }

@@ -2,7 +2,7 @@
 //! Frames, tensors made of them, and drawing: no GStreamer, no files.
 //!
 //! [`preprocess`] makes the model's input of a [`frame`], by a [`transform`]. [`geometry`] maps boxes
-//! back to the frame, and [`overlay`] draws them. Host code and kernel of one thing lie side by side, and their results are
+//! back to the frame, [`overlay`] draws them, and [`privacy`] hides what nobody is to see. Host code and kernel of one thing lie side by side, and their results are
 //! equal in every bit.
 
 pub mod bilinear;
@@ -13,9 +13,11 @@ pub mod geometry;
 pub mod keypoints;
 pub mod map;
 pub mod masks;
+pub mod motion;
 pub mod options;
 pub mod overlay;
 pub mod preprocess;
+pub mod privacy;
 pub mod region_list;
 pub mod rotated;
 pub mod slices;

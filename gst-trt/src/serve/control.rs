@@ -57,6 +57,8 @@ pub enum State {
     Waiting,
     /// A file that was read to its end.
     Ended,
+    /// It is outside its hours.
+    Resting,
 }
 
 #[derive(Clone, Debug, Serialize)]

@@ -3,7 +3,7 @@
 //!
 //! Always `GstVideoRegionOfInterestMeta`: its type is the label, its id counts the objects of the frame, and a `detection`
 //! structure holds `label_id`, `confidence` and the box in 0..1 of the frame, as DL Streamer's elements write and read
-//! it; `held` is present and true where the box is that of an earlier frame. A rotated box is stored as the upright one
+//! it; `held` is present and true where the box is that of an earlier frame, and `still` too where nothing has moved since. A rotated box is stored as the upright one
 //! around it, and a `rotation` structure holds its angle and its corners. The mask of an object is in a `mask` structure.
 //! With GStreamer 1.24 (feature `v1_24`) also `GstAnalyticsODMtd`, from 1.26 on with its rotation, with a
 //! `GstAnalyticsSegmentationMtd` that it contains where there is a mask. And [`message`], for applications that read
@@ -57,6 +57,16 @@ fn pixels(detection: &Candidate, (width, height): (u32, u32)) -> (u32, u32, u32,
     (x, y, (bbox.x2.ceil() as u32).max(x) - x, (bbox.y2.ceil() as u32).max(y) - y)
 }
 
+/// Whether objects are those of an earlier frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    No,
+    /// The model did not look.
+    Skipped,
+    /// Nothing has moved since.
+    Still,
+}
+
 /// Attaches objects, in pixels of a frame of that size, to the frame's buffer, after those of other models. `names` are
 /// those of `labels`, and empty at first.
 pub fn attach(
@@ -65,8 +75,9 @@ pub fn attach(
     labels: &[String],
     names: &mut LabelQuarks,
     size: (u32, u32),
-    is_held: bool,
+    held: Held,
 ) {
+    let is_held = held != Held::No;
     let (width, height) = (f64::from(size.0), f64::from(size.1));
     let taken = buffer.iter_meta::<VideoRegionOfInterestMeta>().map(|meta| meta.id() + 1).max();
     for (object, detection) in instances.boxes.iter().enumerate() {
@@ -84,6 +95,9 @@ pub fn attach(
         });
         if is_held {
             params.set("held", true);
+        }
+        if held == Held::Still {
+            params.set("still", true);
         }
         let mut meta = add_region(buffer, names.of(labels, detection.class), pixels(detection, size));
         meta.set_id(taken.unwrap_or(0) + object as i32);

@@ -13,6 +13,7 @@
 //! keep the tensors, but not the frame.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use gst::prelude::*;
@@ -35,6 +36,24 @@ pub struct ModelInputs {
     pub source: TensorSource,
     pub transform: InputTransform,
     pub original: Option<HeldFrame>,
+    /// There is no motion in the frame: nothing was made of it, and the results of an earlier frame hold.
+    pub still: Option<StillFrames>,
+}
+
+/// Of a stream whose frames without motion are not inferred. Who has no results that would hold asks for the next frame.
+#[derive(Clone, Debug, Default)]
+pub struct StillFrames(Arc<AtomicBool>);
+
+impl StillFrames {
+    /// The next frame is to be inferred, whether anything moves in it or not.
+    pub fn ask_for_next(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that was asked for since the last call.
+    pub fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
 }
 
 /// Which parts of a frame the inputs show.
@@ -99,7 +118,8 @@ pub enum Payload {
     Input(Arc<ModelInputs>),
     /// The model's outputs for each of the inputs, from trtinfer, or the items of batches where they will be computed.
     Output { outputs: SmallVec<[PendingOutput; 1]>, inputs: Arc<ModelInputs>, model: Arc<ModelInfo> },
-    /// A frame that trtinfer skipped because of its `interval`, with the tensors that the GPU may still be writing.
+    /// A frame that trtinfer skipped because of its `interval` or because nothing moves in it, with the tensors that the GPU
+    /// may still be writing.
     Skipped(Arc<ModelInputs>),
 }
 
@@ -351,6 +371,7 @@ mod tests {
             source: TensorSource { element: 0, size: (4, 2), pixel_aspect: (1, 1) },
             transform: InputTransform::default(),
             original: None,
+            still: None,
         })))
     }
 

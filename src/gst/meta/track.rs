@@ -28,14 +28,16 @@ pub struct RegionFacts {
     pub name: u32,
     /// Whether the box is that of an earlier frame.
     pub is_held: bool,
+    /// And nothing has moved since.
+    pub is_still: bool,
 }
 
 pub fn region_facts(buffer: &gst::BufferRef) -> impl Iterator<Item = RegionFacts> {
     buffer.iter_meta::<VideoRegionOfInterestMeta>().map(|meta| {
-        let held = meta.param("detection").and_then(|param| param.get::<bool>("held").ok());
+        let is = |field| meta.param("detection").is_some_and(|param| param.get::<bool>(field) == Ok(true));
         // SAFETY: a public field of a structure that `meta` keeps.
         let name = unsafe { (*meta.as_ptr()).roi_type };
-        RegionFacts { name, is_held: held.unwrap_or(false) }
+        RegionFacts { name, is_held: is("held"), is_still: is("still") }
     })
 }
 
@@ -115,7 +117,7 @@ fn move_region(region: &mut Region, annotation: &Annotation, (width, height): (u
         let param = unsafe { gst::StructureRef::from_glib_borrow_mut((*next).data.cast()) };
         match param.name().as_str() {
             "detection" => {
-                param.remove_field("held");
+                param.remove_fields(["held", "still"]);
                 param.set("predicted", true);
                 for (name, edge, whole) in
                     [("x_min", x1, width), ("y_min", y1, height), ("x_max", x2, width), ("y_max", y2, height)]

@@ -189,6 +189,20 @@ pub fn boundaries(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<Boundary> {
     zones.chain(tripwires.iter().filter_map(|value| drawn(value, scale, false))).collect()
 }
 
+/// The names and corners of the zones on a frame of that size, in pixels.
+pub fn polygons(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<(String, Vec<[f32; 2]>)> {
+    register();
+    let Ok(meta) = CustomMeta::from_buffer(buffer, NAME) else { return Vec::new() };
+    let Some(scale) = scale(meta.structure(), size) else { return Vec::new() };
+    let zones = meta.structure().get::<gst::Array>("zones").unwrap_or_default();
+    let polygon = |value: &glib::SendValue| {
+        let fields = value.get::<gst::Structure>().ok()?;
+        let numbers = scaled_numbers(&fields, "points", &scale)?;
+        Some((fields.get::<String>("name").ok()?, numbers.as_chunks::<2>().0.to_vec()))
+    };
+    zones.iter().filter_map(polygon).collect()
+}
+
 fn drawn(value: &glib::SendValue, scale: [f32; 2], is_zone: bool) -> Option<Boundary> {
     let fields = value.get::<gst::Structure>().ok()?;
     let numbers = scaled_numbers(&fields, "points", &scale)?;

@@ -159,6 +159,7 @@ impl TrtInfer {
         let next = StartedModel::succeeded(next, &settings, tensor)?;
         let mut running = self.running.lock().unwrap();
         running.let_go(session);
+        running.passed = None;
         running.warned_starved = false;
         drop(running);
         self.life.replace(|_| Some(next.clone()));

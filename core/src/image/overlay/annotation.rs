@@ -66,6 +66,11 @@ impl<'a> Annotation<'a> {
 }
 
 impl Annotation<'_> {
+    /// Whether this is the name of its class, or the number.
+    pub fn is_called(&self, name: &str) -> bool {
+        *name == self.label || name.parse().is_ok_and(|class: u32| self.class == Some(class))
+    }
+
     /// By the id of the class. Without one by the label, so that each label has one colour in every frame and run.
     pub(super) fn color(&self) -> Rgb {
         class_color(self.class.unwrap_or_else(|| fnv1a(&self.label)))

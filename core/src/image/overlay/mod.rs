@@ -29,6 +29,7 @@ mod trails;
 
 pub use annotation::{Annotation, Attribute};
 pub use boundary::Boundary;
+pub(crate) use color::sample;
 pub use color::{Sample, class_color};
 pub use font::Font;
 pub use map::MapTint;
@@ -45,7 +46,6 @@ use super::frame::FrameMut;
 use super::geometry::BBox;
 use super::keypoints::Keypoints;
 use super::masks::{Mask, Masks};
-use color::sample;
 use plan::outline;
 use tint::Tint;
 

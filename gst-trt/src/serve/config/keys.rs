@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
-use super::properties::{AnalyticsElement, ElementProperties, PublishElement, TrackElement};
+use super::properties::{AnalyticsElement, ElementProperties, PrivacyElement, PublishElement, TrackElement};
+use super::schedule::Schedule;
 use super::time;
 
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]
@@ -21,6 +22,7 @@ pub struct ConfigKeys {
     pub model: Vec<ModelKeys>,
     pub track: Option<ElementProperties<TrackElement>>,
     pub analytics: Option<ElementProperties<AnalyticsElement>>,
+    pub privacy: Option<ElementProperties<PrivacyElement>>,
     #[serde(default)]
     pub publish: Vec<ElementProperties<PublishElement>>,
     pub record: Option<RecordKeys>,
@@ -44,6 +46,10 @@ pub struct SourceKeys {
     /// Frames that wait for the model.
     #[serde(default = "four")]
     pub max_queued: u32,
+    /// Part of the picture that must have changed for a frame to be inferred.
+    pub motion_gate: Option<f32>,
+    /// When it is on; always, where it is left out.
+    pub schedule: Option<Schedule>,
     #[serde(default = "seconds::<10_000>")]
     pub timeout: Seconds,
     #[serde(default = "seconds::<500>")]
@@ -54,6 +60,8 @@ pub struct SourceKeys {
     pub track: Override<ElementProperties<TrackElement>>,
     #[serde(default)]
     pub analytics: Override<ElementProperties<AnalyticsElement>>,
+    #[serde(default)]
+    pub privacy: Override<ElementProperties<PrivacyElement>>,
     /// Names; all, where it is left out.
     pub publish: Option<Vec<String>>,
     #[serde(default)]

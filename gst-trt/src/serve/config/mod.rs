@@ -7,6 +7,7 @@ mod model_file;
 mod places;
 mod properties;
 mod resolved;
+pub mod schedule;
 mod secrets;
 #[cfg(test)]
 mod tests;

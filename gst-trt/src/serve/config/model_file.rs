@@ -26,15 +26,16 @@ pub struct ModelSettings<'a> {
 }
 
 impl ModelSettings<'_> {
-    /// Reads the description of the model. What may still be right where it runs is returned as a warning.
-    pub fn check(&self) -> Result<Vec<KeyError>, KeyError> {
+    /// Reads the description of the model. Returns the names of its classes, as far as they are known here, and as warnings
+    /// what may still be right where it runs.
+    pub fn check(&self) -> Result<(Vec<String>, Vec<KeyError>), KeyError> {
         let of_file = |error: Error| problem("file", error.message());
         let file = ModelFile::new(self.file);
         let contents = file.contents().map_err(of_file)?;
         if file.is_engine() {
             Header::read(contents.bytes())
                 .map_err(|error| of_file(error.about(&format!("Cannot use the engine {}", self.file.display()))))?;
-            return Ok(Vec::new()); // only TensorRT can read the rest
+            return Ok(Default::default()); // only TensorRT can read the rest
         }
         let info = ModelInfo::of_onnx(&contents).map_err(of_file)?;
         let mut warnings = Vec::new();
@@ -55,13 +56,16 @@ impl ModelSettings<'_> {
             }
         }
         let labels = self.labels.and_then(|labels| read_regular(labels, MAX_LABELS).ok());
-        let lines = labels.map(|text| String::from_utf8_lossy(&text).trim_end().lines().count());
+        let names = labels.map(|text| -> Vec<String> {
+            String::from_utf8_lossy(&text).trim_end().lines().map(|line| line.trim().into()).collect()
+        });
+        let lines = names.as_ref().map(Vec::len);
         if self.layout == "auto" {
             hints.classes = lines.or(hints.classes);
             if let Err(error) = info.check_task().and_then(|()| heads::explain(&info.outputs, &hints)) {
                 warnings.push(problem(if lines.is_some() { "labels" } else { "file" }, error.message()));
             }
         }
-        Ok(warnings)
+        Ok((names.unwrap_or(info.labels), warnings))
     }
 }

@@ -19,6 +19,8 @@ pub trait ConfiguredElement {
     const MORE: &'static [&'static str] = &[];
     /// Properties that are set here and nowhere else.
     const TAKEN: &'static [&'static str] = &[];
+    /// The only properties that belong in the table; all, where it is empty.
+    const ONLY: &'static [&'static str] = &[];
 }
 
 #[derive(Clone, Debug)]
@@ -27,6 +29,8 @@ pub struct TrackElement;
 pub struct AnalyticsElement;
 #[derive(Clone, Debug)]
 pub struct PublishElement;
+#[derive(Clone, Debug)]
+pub struct PrivacyElement;
 
 impl ConfiguredElement for TrackElement {
     const FACTORY: &'static str = "trttrack";
@@ -40,6 +44,11 @@ impl ConfiguredElement for AnalyticsElement {
 impl ConfiguredElement for PublishElement {
     const FACTORY: &'static str = "trtpublish";
     const MORE: &'static [&'static str] = &["name"];
+}
+
+impl ConfiguredElement for PrivacyElement {
+    const FACTORY: &'static str = "trtoverlay";
+    const ONLY: &'static [&'static str] = &["blur", "pixelate", "mask"];
 }
 
 /// Values by name, as the texts that GStreamer reads.
@@ -95,7 +104,8 @@ impl<O: ConfiguredElement> ElementProperties<O> {
 fn specs<O: ConfiguredElement>() -> Vec<glib::ParamSpec> {
     let Ok(element) = gst::ElementFactory::make(O::FACTORY).build() else { return Vec::new() };
     let specs = element.list_properties().into_iter().filter(|spec| spec.owner_type() == element.type_());
-    specs.filter(|spec| spec.flags().contains(glib::ParamFlags::WRITABLE) && !O::TAKEN.contains(&spec.name())).collect()
+    let is_of_table = |name| !O::TAKEN.contains(&name) && (O::ONLY.is_empty() || O::ONLY.contains(&name));
+    specs.filter(|spec| spec.flags().contains(glib::ParamFlags::WRITABLE) && is_of_table(spec.name())).collect()
 }
 
 fn value(spec: &glib::ParamSpec, text: &str) -> Result<glib::Value, String> {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What runs, made of what is written: names are resolved, paths are absolute, defaults are in place.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gst::prelude::*;
 use gsttrt_core::analytics::parse;
 use gsttrt_core::files::read_regular;
+use gsttrt_core::image::privacy::PolygonList;
 use gsttrt_publish::destinations;
 use gsttrt_publish::options::PublishOptions;
 use serde::Deserialize;
@@ -15,7 +16,10 @@ use serde::Deserialize;
 use super::keys::{ConfigKeys, HttpKeys, ModelKeys, RecordKeys, SourceKeys};
 use super::model_file::ModelSettings;
 use super::places::Places;
-use super::properties::{AnalyticsElement, ElementProperties, PublishElement, TrackElement};
+use super::properties::{
+    AnalyticsElement, ConfiguredElement, ElementProperties, PrivacyElement, PublishElement, TrackElement,
+};
+use super::schedule::Schedule;
 use super::wording::{KeyError, problem};
 use super::{launch, secrets, wording};
 use crate::chain::InferenceElements;
@@ -37,6 +41,8 @@ pub struct Config {
     pub http: Option<HttpSettings>,
     /// What does not work as long as the machine is as it is, such as a file that is not there.
     pub warnings: Vec<String>,
+    /// The names of a model's classes, where they are known.
+    classes: BTreeMap<String, Vec<String>>,
     /// For sources that come later.
     keys: ConfigKeys,
     /// Relative paths begin here.
@@ -64,10 +70,15 @@ pub struct SourceConfig {
     pub is_loop: bool,
     pub sync: bool,
     pub max_queued: u32,
+    pub schedule: Option<Schedule>,
+    /// Frames without motion are not inferred.
+    pub motion_gate: Option<f32>,
     pub timeout: Duration,
     pub backoff: (Duration, Duration),
     pub track: Option<ElementProperties<TrackElement>>,
     pub analytics: Option<ElementProperties<AnalyticsElement>>,
+    /// What is hidden before frames are recorded, published or shown.
+    pub privacy: Option<ElementProperties<PrivacyElement>>,
     pub publish: Vec<PublishConfig>,
     pub record: Option<RecordConfig>,
     /// Whether its pictures can be asked for.
@@ -131,13 +142,21 @@ impl Config {
             let text = "there is nothing to do: it has neither a [[source]] nor [http], by which sources can be added";
             return Err(("source", 0, problem("name", text)));
         }
-        let mut config =
-            Config { sources: Vec::new(), models: Vec::new(), http: None, warnings: Vec::new(), keys, folder };
+        let mut config = Config {
+            sources: Vec::new(),
+            models: Vec::new(),
+            http: None,
+            warnings: Vec::new(),
+            classes: BTreeMap::new(),
+            keys,
+            folder,
+        };
         let mut warnings = Vec::new();
         config.http = config.http_settings().map_err(|problem| ("http", 0, problem))?;
         config.check_track().map_err(|problem| ("analytics", 0, problem))?;
         for (number, model) in config.keys.model.clone().iter().enumerate() {
-            let (model, doubts) = config.model(model).map_err(|problem| ("model", number, problem))?;
+            let (model, classes, doubts) = config.model(model).map_err(|problem| ("model", number, problem))?;
+            config.classes.insert(model.name.clone(), classes);
             config.models.push(model);
             warnings.extend(doubts.into_iter().map(|problem| ("model", number, problem)));
         }
@@ -226,8 +245,8 @@ impl Config {
         self.folder.join(path)
     }
 
-    /// A model, and what may be wrong with it.
-    fn model(&self, keys: &ModelKeys) -> Result<(ModelConfig, Vec<KeyError>), KeyError> {
+    /// A model, its classes, and what may be wrong with it.
+    fn model(&self, keys: &ModelKeys) -> Result<(ModelConfig, Vec<String>, Vec<KeyError>), KeyError> {
         let name = keys.name.0.clone();
         if self.models.iter().any(|other| other.name == name) {
             return Err(problem("name", format!("there are two models “{name}”")));
@@ -268,8 +287,8 @@ impl Config {
             input_size: setting(1, "input-size"),
             layout: setting(2, "layout"),
         };
-        let warnings = settings.check()?;
-        Ok((model, warnings))
+        let (classes, warnings) = settings.check()?;
+        Ok((model, classes, warnings))
     }
 
     fn stream(&self, keys: &SourceKeys) -> Result<SourceConfig, KeyError> {
@@ -297,10 +316,17 @@ impl Config {
         if !(1..=1024).contains(&keys.max_queued) {
             return Err(problem("max-queued", "1 to 1024 frames wait for the model"));
         }
+        if keys.motion_gate.is_some_and(|gate| !(0.0..=1.0).contains(&gate)) {
+            return Err(problem("motion-gate", "it is a part of the picture, from 0 to 1. 0.001 is usual"));
+        }
         let track = keys.track.or(&self.keys.track);
         let analytics = keys.analytics.or(&self.keys.analytics).map(|zones| self.analytics(zones)).transpose()?;
         if analytics.is_some() && track.is_none() {
             return Err(problem("track", NEEDS_TRACK));
+        }
+        let privacy = keys.privacy.or(&self.keys.privacy);
+        if let Some(privacy) = &privacy {
+            self.check_privacy(privacy, analytics.as_ref(), &model)?;
         }
         let record = keys.record.or(&self.keys.record).map(|record| self.record(&record)).transpose()?;
         if record.is_some() && analytics.is_none() {
@@ -317,10 +343,13 @@ impl Config {
             is_loop: keys.r#loop,
             sync: keys.sync,
             max_queued: keys.max_queued,
+            schedule: keys.schedule.clone(),
+            motion_gate: keys.motion_gate,
             timeout: keys.timeout.0,
             backoff,
             track,
             analytics,
+            privacy,
             publish,
             record,
             has_view: self.http.is_some(),
@@ -464,6 +493,61 @@ impl Config {
         parse::parse(&text, stream).map_err(|error| problem(key, format!("{shown}{}", error.message())))?;
         zones.set("config", text);
         Ok(zones)
+    }
+
+    /// Checks that what is to be hidden is there: else it would be seen.
+    fn check_privacy(
+        &self,
+        privacy: &ElementProperties<PrivacyElement>,
+        analytics: Option<&ElementProperties<AnalyticsElement>>,
+        model: &str,
+    ) -> Result<(), KeyError> {
+        let names =
+            |key| privacy.get(key).unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty());
+        if PrivacyElement::ONLY.iter().all(|key| names(key).next().is_none()) {
+            return Err(problem("privacy", "[privacy] hides nothing: write blur, pixelate or mask"));
+        }
+        let classes = self.classes.get(model).filter(|classes| !classes.is_empty());
+        for key in ["blur", "pixelate"] {
+            let is_known = |name: &str| {
+                name == "*"
+                    || name.parse::<u32>().is_ok()
+                    || classes.is_none_or(|classes| classes.iter().any(|class| class == name))
+            };
+            if let Some(unknown) = names(key).find(|name| !is_known(name)) {
+                let known = classes.into_iter().flatten().map(String::as_str);
+                return Err(problem(
+                    key,
+                    format!("model “{model}”: {}", wording::unknown_name("class", unknown, known)),
+                ));
+            }
+        }
+        let mask = privacy.get("mask").unwrap_or_default();
+        if PolygonList::is_meant(mask) {
+            return PolygonList::parse(mask).map(drop).map_err(|error| problem("mask", error.message()));
+        }
+        let mut wanted = names("mask").peekable();
+        if wanted.peek().is_none() {
+            return Ok(());
+        }
+        let Some(analytics) = analytics else {
+            return Err(problem(
+                "mask",
+                "names are those of zones of [analytics], which is not there: add it, or write polygons",
+            ));
+        };
+        if analytics.get("draw-zones") == Some("false") {
+            return Err(problem("mask", "it needs the zones on frames: leave draw-zones = false out of [analytics]"));
+        }
+        // It was read before.
+        let stream = analytics.get("config-stream").and_then(|number| number.parse().ok()).unwrap_or_default();
+        let zones = parse::parse(analytics.get("config").unwrap_or_default(), stream).map(|config| config.zones);
+        let zones = zones.map_err(|error| problem("mask", error.message()))?;
+        let known = || zones.iter().map(|zone| zone.name.as_str());
+        match wanted.find(|name| known().all(|zone| zone != *name)) {
+            Some(unknown) => Err(problem("mask", wording::unknown_name("zone", unknown, known()))),
+            None => Ok(()),
+        }
     }
 
     fn record(&self, keys: &RecordKeys) -> Result<RecordConfig, KeyError> {

@@ -57,6 +57,66 @@ fn defaults_and_names_are_resolved() {
     assert_eq!(source.record.as_ref().unwrap().folder, Path::new("/own"));
 }
 
+#[test]
+fn what_is_hidden_is_there() {
+    let folder = scratch("config-what_is_hidden_is_there");
+    let with = |table: &str| {
+        let zones = "config = '{\"zones\": [{\"id\": \"room\", \"points\": [[0, 0], [1, 0], [1, 1]]}]}'";
+        let start = right().find("config = '").unwrap();
+        let end = start + right()[start..].find('\n').unwrap();
+        right().replace(&right()[start..end], zones).replace("[record]", &format!("[privacy]\n{table}\n[record]"))
+    };
+    let load = |text: &str| load(&folder, "privacy.toml", text.as_bytes());
+    for table in ["blur = \"disc, box\"\nmask = \"room\"", "pixelate = \"*\"", "mask = \"0,0,1,0,1,1\"", "blur = \"7\""]
+    {
+        let config = load(&with(table)).unwrap();
+        assert!(config.sources[0].privacy.is_some(), "{table}");
+    }
+    let off = with("blur = \"disc\"") + "privacy = false\n";
+    assert!(load(&off).unwrap().sources[0].privacy.is_none());
+    let own = with("blur = \"disc\"") + "[source.privacy]\nmask = \"room\"\n";
+    let config = load(&own).unwrap();
+    let privacy = config.sources[0].privacy.as_ref().unwrap();
+    assert_eq!((privacy.get("mask"), privacy.get("blur")), (Some("room"), None));
+    for (table, said) in [
+        ("", "hides nothing: write blur, pixelate or mask"),
+        ("mask = \" , \"", "hides nothing"),
+        ("blur = \"dics\"", "model “m”: there is no class “dics”; did you mean “disc”?"),
+        ("pixelate = \"person\"", "model “m”: there is no class “person”. There are: "),
+        ("mask = \"rom\"", "there is no zone “rom”; did you mean “room”?"),
+        ("mask = \"0,0,1,0\"", "mask=0,0,1,0 cannot be read"),
+        ("draw = false", "there is no key “draw” here"),
+        ("blurr = \"disc\"", "did you mean “blur”?"),
+    ] {
+        let error = load(&with(table)).unwrap_err();
+        assert!(error.contains(said) && error.contains("line "), "{table}: {error}");
+    }
+    let without = with("mask = \"room\"") + "analytics = false\nrecord = false\n";
+    assert!(load(&without).unwrap_err().contains("names are those of zones of [analytics]"));
+    let undrawn = with("mask = \"room\"").replace("[analytics]\n", "[analytics]\ndraw-zones = false\n");
+    assert!(load(&undrawn).unwrap_err().contains("leave draw-zones = false out"));
+}
+
+#[test]
+fn a_source_has_hours_and_a_gate() {
+    let folder = scratch("config-a_source_has_hours_and_a_gate");
+    let load = |keys: &str| load(&folder, "hours.toml", (right() + keys).as_bytes());
+    let config = load("schedule = \"Mo-Fr 07:00-19:00\"\nmotion-gate = 0.001\n").unwrap();
+    let source = &config.sources[0];
+    assert_eq!(source.schedule.as_ref().unwrap().text(), "Mo-Fr 07:00-19:00");
+    assert_eq!(source.motion_gate, Some(0.001));
+    assert!(load("").unwrap().sources[0].schedule.is_none());
+    for (keys, said) in [
+        ("schedule = \"daily\"\n", "“daily” are no hours: write days and hours such as"),
+        ("schedule = 7\n", "it is the number 7. Write a text in quotes"),
+        ("motion-gate = 1.5\n", "a part of the picture, from 0 to 1"),
+        ("motion-gate = -0.1\n", "a part of the picture, from 0 to 1"),
+    ] {
+        let error = load(keys).unwrap_err();
+        assert!(error.contains(said) && error.contains("line 22"), "{keys}: {error}");
+    }
+}
+
 /// The folder that a service is started in may be any.
 #[test]
 fn files_of_destinations_are_in_the_folder_of_the_configuration() {

@@ -33,10 +33,14 @@ fn unknown(what: &str, word: &str, known: &[&str]) -> String {
 /// A name that is used and not defined.
 pub fn unknown_name<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
+    let all = || match known.get(..12) {
+        Some(first) if known.len() > 12 => format!("{} and {} more", first.join(", "), known.len() - 12),
+        _ => known.join(", "),
+    };
     let hint = match (nearest(name, &known), known.is_empty()) {
         (Some(near), _) => format!("; did you mean “{near}”?"),
         (None, true) => format!(", as there is no [[{what}]]."),
-        (None, false) => format!(". There are: {}.", known.join(", ")),
+        (None, false) => format!(". There are: {}.", all()),
     };
     format!("there is no {what} “{name}”{hint}")
 }

@@ -74,6 +74,7 @@ fn write_sources(text: &mut Exposition, sources: &[SourceStatus]) {
             (SourceState::Running, "running"),
             (SourceState::Waiting, "waiting"),
             (SourceState::Ended, "ended"),
+            (SourceState::Resting, "resting"),
         ] {
             let labels = [("source", source.name.as_str()), ("state", name)];
             text.sample("source_state", &labels, (source.state == state) as u8);

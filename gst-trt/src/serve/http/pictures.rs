@@ -32,11 +32,13 @@ async fn next(frames: &mut watch::Receiver<Option<Bytes>>) -> Option<Bytes> {
 
 pub async fn snapshot(State(context): State<Arc<ServerState>>, PathName(name): PathName) -> Result<Response, ApiError> {
     let mut frames = context.service.watch(&name)?;
-    if context.find(&name)?.state == SourceState::Ended {
-        let text = format!(
-            "There is no picture of “{name}”: the file was read to its end. Remove the source, and add it again."
-        );
-        return Err(ApiError::new(StatusCode::CONFLICT, text));
+    let why = match context.find(&name)?.state {
+        SourceState::Ended => Some("the file was read to its end. Remove the source, and add it again"),
+        SourceState::Resting => Some("the source rests. Wait for its hours, or change its schedule"),
+        _ => None,
+    };
+    if let Some(why) = why {
+        return Err(ApiError::new(StatusCode::CONFLICT, format!("There is no picture of “{name}”: {why}.")));
     }
     // One from before the request may be old.
     frames.mark_unchanged();

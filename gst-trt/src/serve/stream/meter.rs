@@ -121,6 +121,9 @@ impl Meter {
     pub fn end(&self, state: State, error: Option<String>) {
         let mut counts = self.lock();
         counts.state = Some(state);
+        if state == State::Resting {
+            (counts.error, counts.failing) = (None, None);
+        }
         if error.is_some() {
             counts.error = error;
             counts.failing = counts.failing.or(Some(Instant::now()));
@@ -225,7 +228,9 @@ impl Meter {
     /// Whether a frame has come, or it is known that none comes.
     pub fn is_settled(&self) -> bool {
         let counts = self.lock();
-        counts.frames > 0 || counts.error.is_some() || matches!(counts.state, Some(State::Waiting | State::Ended))
+        counts.frames > 0
+            || counts.error.is_some()
+            || matches!(counts.state, Some(State::Waiting | State::Ended | State::Resting))
     }
 
     pub fn status(&self, config: &SourceConfig) -> SourceStatus {

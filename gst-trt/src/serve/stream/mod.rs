@@ -21,6 +21,7 @@ use meter::Meter;
 use pipeline::StreamPipeline;
 
 use super::config::SourceConfig;
+use super::config::schedule::Schedule;
 use super::control::State;
 use super::heap;
 use super::log::log;
@@ -33,6 +34,8 @@ use crate::failure::Failure;
 use crate::running::{RunningPipeline, STOP_LIMIT};
 use crate::threads::Threads;
 
+/// How often a source that rests looks at the time. Clocks may be set.
+const REST_INTERVAL: Duration = Duration::from_secs(1);
 /// How often a pipeline without messages is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How long frames that are under way may take when a source is changed, and what is to be published.
@@ -142,6 +145,8 @@ fn name_of(message: &gst::Message) -> String {
 enum PlayEnd {
     /// A file was read to its end.
     Ended,
+    /// Its hours are over.
+    Rests,
     Failed(String),
     Command(StreamEvent),
 }
@@ -151,10 +156,18 @@ impl StreamThread {
         let mut backoff = self.backoff();
         loop {
             let begun = Instant::now();
-            let command = match self.play() {
+            let played = match self.rest() {
+                Some(command) => PlayEnd::Command(command),
+                None => self.play(),
+            };
+            let command = match played {
                 PlayEnd::Command(command) => Some(command),
                 // It came while the pipeline was stopped.
                 _ if !self.pending.is_empty() => Some(self.pending.remove(0)),
+                PlayEnd::Rests => {
+                    backoff = self.backoff();
+                    continue;
+                }
                 PlayEnd::Ended => self.wait(None),
                 PlayEnd::Failed(_) if begun.elapsed() > self.config.timeout + DRAIN_TIMEOUT => {
                     backoff = self.backoff();
@@ -218,6 +231,30 @@ impl StreamThread {
         }
     }
 
+    /// Waits until the hours of the source have begun. Returns a command that comes before.
+    fn rest(&mut self) -> Option<StreamEvent> {
+        let mut has_said = false;
+        while !self.is_on() {
+            if !std::mem::replace(&mut has_said, true) {
+                self.meter.end(State::Resting, None);
+                let hours = self.config.schedule.as_ref().map(Schedule::text).unwrap_or_default();
+                log(&self.config.name, &format!("rests outside its hours, {hours}."));
+            }
+            match self.events.recv_timeout(REST_INTERVAL) {
+                Ok(StreamEvent::Retry | StreamEvent::Message(..) | StreamEvent::Failed(..)) => {}
+                Ok(StreamEvent::Stopped(run)) => self.has_stopped(run),
+                Ok(command) => return Some(command),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Some(StreamEvent::Stop(Duration::ZERO)),
+            }
+        }
+        None
+    }
+
+    fn is_on(&self) -> bool {
+        self.config.schedule.as_ref().is_none_or(Schedule::is_on)
+    }
+
     /// Waits until the model's own element was started. Returns a command that comes before.
     fn wait_for_model(&mut self) -> Option<StreamEvent> {
         loop {
@@ -251,7 +288,7 @@ impl StreamThread {
                 let end = self.follow(&built);
                 match &end {
                     PlayEnd::Command(StreamEvent::Stop(last_frames)) => self.drain(&built, *last_frames),
-                    PlayEnd::Command(_) => self.drain(&built, DRAIN_TIMEOUT),
+                    PlayEnd::Command(_) | PlayEnd::Rests => self.drain(&built, DRAIN_TIMEOUT),
                     _ => {}
                 }
                 (end, Some(built))
@@ -265,6 +302,7 @@ impl StreamThread {
     fn finish(&mut self, end: &PlayEnd, built: Option<StreamPipeline>) {
         let (state, mut error) = match end {
             PlayEnd::Ended => (State::Ended, None),
+            PlayEnd::Rests => (State::Resting, None),
             PlayEnd::Failed(error) => {
                 // A decoder may be the first to meet a GPU that is lost, and does not tell. The service ends then.
                 let _ = registry::lost();
@@ -395,6 +433,9 @@ impl StreamThread {
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => return PlayEnd::Command(StreamEvent::Stop(Duration::ZERO)),
+            }
+            if !self.is_on() {
+                return PlayEnd::Rests;
             }
             // The first frame may wait for the model.
             if !is_live && built.is_busy(&self.meter) || !self.model.is_loaded() {

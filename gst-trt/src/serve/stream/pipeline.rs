@@ -42,11 +42,17 @@ impl StreamPipeline {
         let pipeline = chain::parse(&launch_line(config, &chain.launch_line(false)))?;
         chain.configure(&pipeline)?;
         element(&pipeline, "infer").set_property("shared-model", model.shared_name());
+        if let Some(gate) = config.motion_gate {
+            element(&pipeline, "preprocess").set_property("motion-gate", gate);
+        }
         if let Some(track) = &config.track {
             track.apply(&element(&pipeline, "track"));
         }
         if let Some(analytics) = &config.analytics {
             analytics.apply(&element(&pipeline, "analytics"));
+        }
+        if let Some(privacy) = &config.privacy {
+            privacy.apply(&element(&pipeline, "privacy"));
         }
         let publish: Vec<_> =
             (0..config.publish.len()).map(|number| element(&pipeline, &format!("publish{number}"))).collect();
@@ -147,6 +153,8 @@ fn launch_line(config: &SourceConfig, chain: &str) -> String {
     let is_live = config.address.is_live();
     let leaky = if is_live { "leaky=downstream" } else { "" };
     let analytics = if config.analytics.is_some() { "! trtanalytics name=analytics" } else { "" };
+    // Before all that shows, keeps or sends frames.
+    let privacy = if config.privacy.is_some() { "! trtoverlay name=privacy draw=false" } else { "" };
     let publish: String =
         (0..config.publish.len()).map(|number| format!("! trtpublish name=publish{number} ")).collect();
     // Where GPUs decode, frames may come in CUDA memory, of which videoconvert knows nothing.
@@ -155,7 +163,7 @@ fn launch_line(config: &SourceConfig, chain: &str) -> String {
         config.record.as_ref().map_or_else(String::new, |config| record::launch_line(config, is_live, download));
     let view = if config.has_view { view::launch_line(download) } else { String::new() };
     format!(
-        "queue name=frames {leaky} max-size-buffers={} max-size-bytes=0 max-size-time=0 ! {chain} {analytics} {publish} \
+        "queue name=frames {leaky} max-size-buffers={} max-size-bytes=0 max-size-time=0 ! {chain} {analytics} {privacy} {publish} \
          ! tee name=out out. ! fakesink name=sink sync=false enable-last-sample=false {record} {view}",
         config.max_queued
     )

@@ -4,7 +4,7 @@
 import * as pictures from "/pictures.js";
 
 const $ = (selector, within = document) => within.querySelector(selector);
-const STATES = { connecting: "◌ connecting", running: "● running", waiting: "▲ waiting to retry", ended: "■ ended" };
+const STATES = { connecting: "◌ connecting", running: "● running", waiting: "▲ waiting to retry", ended: "■ ended", resting: "☾ resting" };
 let token = sessionStorage.getItem("token");
 
 // ---- requests

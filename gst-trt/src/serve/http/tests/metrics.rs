@@ -61,6 +61,7 @@ fn metrics_tell_what_the_service_does() {
                 "{source=\"door\",state=\"running\"} 1",
                 "{source=\"door\",state=\"waiting\"} 0",
                 "{source=\"door\",state=\"ended\"} 0",
+                "{source=\"door\",state=\"resting\"} 0",
             ],
         ),
         ("frames_per_second", "gauge", &["{source=\"door\"} 29.97"]),

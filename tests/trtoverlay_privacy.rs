@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: MPL-2.0
+//! trtoverlay: what it blurs, pixelates and masks is not to be seen on any frame that passes.
+
+use gst::prelude::*;
+use gst_video::{VideoFormat, VideoInfo, VideoRegionOfInterestMeta};
+use gsttrt_core::image::frame::PixelFormat;
+
+use crate::common::boxes::{Line, SIDE, address, model};
+use crate::common::scratch;
+
+/// Left, top, width and height.
+type Rect = (u32, u32, u32, u32);
+
+const FACE: Rect = (8, 12, 24, 20);
+const CAR: Rect = (40, 40, 16, 16);
+
+fn bytes(buffer: &gst::BufferRef) -> Vec<u8> {
+    buffer.map_readable().unwrap().to_vec()
+}
+
+/// Bytes of which no two neighbours are equal.
+fn noise(count: usize) -> Vec<u8> {
+    (0..count).map(|at| (at * 89 % 239) as u8).collect()
+}
+
+/// A frame of 64x64 in GRAY8 with a face and a car.
+fn frame() -> gst::Buffer {
+    let mut buffer = gst::Buffer::from_mut_slice(noise((SIDE * SIDE) as usize));
+    for (label, rect) in [("face", FACE), ("car", CAR)] {
+        VideoRegionOfInterestMeta::add(buffer.get_mut().unwrap(), label, rect);
+    }
+    buffer
+}
+
+fn overlay(properties: &str) -> Line {
+    let mut line = Line::parse(&format!("trtoverlay draw=false {properties}"));
+    line.caps("GRAY8", SIDE, SIDE);
+    line
+}
+
+/// The rectangle around all pixels that differ from those of [`frame`], and how many these are.
+fn changed(buffer: &gst::BufferRef) -> (Option<Rect>, usize) {
+    let differ = bytes(buffer).into_iter().zip(noise((SIDE * SIDE) as usize)).zip(0u32..);
+    let places: Vec<(u32, u32)> =
+        differ.filter(|((is, was), _)| is != was).map(|(_, at)| (at % SIDE, at / SIDE)).collect();
+    let (xs, ys) = (places.iter().map(|place| place.0), places.iter().map(|place| place.1));
+    let rect = xs.clone().min().zip(xs.max()).zip(ys.clone().min().zip(ys.max()));
+    (rect.map(|((left, right), (top, bottom))| (left, top, right + 1 - left, bottom + 1 - top)), places.len())
+}
+
+#[test]
+fn only_objects_of_the_named_classes_are_hidden() {
+    for effect in ["blur", "pixelate"] {
+        let rect = |classes: &str| changed(&overlay(&format!("{effect}={classes}")).push(frame())).0;
+        assert_eq!(rect("face"), Some(FACE), "{effect}");
+        assert_eq!(rect("car,person"), Some(CAR), "{effect}");
+        assert_eq!(rect("*"), Some((8, 12, 48, 44)), "{effect}");
+        assert_eq!(rect("person"), None, "{effect}");
+    }
+    assert_eq!(changed(&overlay("").push(frame())).0, None);
+    let stats = |properties: &str| {
+        let mut line = overlay(properties);
+        line.push(frame());
+        line.push(frame());
+        line.element("trtoverlay").property::<gst::Structure>("stats").get::<u64>("hidden").unwrap()
+    };
+    assert_eq!((stats("blur=*"), stats("blur=face pixelate=face"), stats("")), (4, 4, 0));
+}
+
+#[test]
+fn a_face_has_few_values_left() {
+    let picture = bytes(&overlay("pixelate=face").push(frame()));
+    let (x, y, width, height) = FACE;
+    let rows = (y..y + height).map(|y| &picture[(y * SIDE + x) as usize..][..width as usize]);
+    let values: std::collections::BTreeSet<u8> = rows.flatten().copied().collect();
+    // Cells of 8x8 pixels.
+    assert!(values.len() <= 3 * 3, "{values:?}");
+    // Blurred ones differ by little from pixel to pixel, where the noise has steps of 89.
+    let picture = bytes(&overlay("blur=face").push(frame()));
+    for y in y..y + height {
+        let row = &picture[(y * SIDE + x) as usize..][..width as usize];
+        assert!(row.windows(2).all(|pair| pair[0].abs_diff(pair[1]) < 24), "{row:?}");
+    }
+}
+
+#[test]
+fn each_format_is_hidden_and_nothing_outside_the_box() {
+    crate::common::init();
+    for format in PixelFormat::ALL.map(PixelFormat::name) {
+        // Odd sizes: the last sample of chroma has one pixel.
+        let (width, height) = (65, 49);
+        let info = VideoInfo::builder(VideoFormat::from_string(format), width, height).build().unwrap();
+        for (properties, rect) in
+            [("blur=face", FACE), ("mask=8,12,32,12,32,32,8,32", FACE), ("pixelate=*", (60, 40, 5, 9))]
+        {
+            let mut line = Line::parse(&format!("trtoverlay draw=false {properties}"));
+            line.caps(format, width, height);
+            let before = noise(info.size());
+            let mut buffer = gst::Buffer::from_mut_slice(before.clone());
+            VideoRegionOfInterestMeta::add(buffer.get_mut().unwrap(), "face", rect);
+            let after = bytes(&line.push(buffer));
+            assert_eq!(line.said(), [""; 0]);
+            for plane in 0..info.n_planes() as usize {
+                let (stride, offset) = (info.stride()[plane] as usize, info.offset()[plane]);
+                let wide = if format == "P010_10LE" { 2 } else { 1 };
+                let (sample, halved) = match (format, plane) {
+                    ("NV12" | "P010_10LE", 1) => (2 * wide, true),
+                    ("I420", 1..) => (1, true),
+                    _ => (info.format_info().pixel_stride()[0] as usize, false),
+                };
+                let rows = info.comp_height(plane.min(1) as u8) as usize;
+                let places = (0..rows).flat_map(|y| (0..stride / sample).map(move |x| (x as u32, y as u32)));
+                let (mut inside, mut outside) = (0, 0);
+                for (x, y) in places {
+                    let at = offset + y as usize * stride + x as usize * sample;
+                    if before[at..at + sample] == after[at..at + sample] {
+                        continue;
+                    }
+                    let (x, y) = if halved { (x * 2, y * 2) } else { (x, y) };
+                    let (left, top, width, height) = rect;
+                    match (left..left + width).contains(&x) && (top..top + height).contains(&y) {
+                        true => inside += 1,
+                        false => outside += 1,
+                    }
+                }
+                assert!(inside > 0 && outside == 0, "{format} {properties}, plane {plane}: {inside} and {outside}");
+            }
+        }
+    }
+}
+
+#[test]
+fn drawing_lies_on_what_is_hidden() {
+    let mut line = Line::parse("trtoverlay draw-labels=false line-width=1 pixelate=face");
+    line.caps("GRAY8", SIDE, SIDE);
+    let drawn = bytes(&line.push(frame()));
+    let hidden = bytes(&overlay("pixelate=face").push(frame()));
+    let (x, y, ..) = FACE;
+    let (corner, inner) = ((y * SIDE + x) as usize, ((y + 1) * SIDE + x + 1) as usize);
+    assert_ne!(drawn[corner], hidden[corner], "its outline");
+    assert_eq!(drawn[inner], hidden[inner], "and nothing else");
+}
+
+#[test]
+fn polygons_and_zones_are_black() {
+    let black = |line: &mut Line| {
+        let picture = bytes(&line.push(frame()));
+        let places = picture.iter().zip(0u32..).filter(|(byte, _)| **byte == 16).map(|(_, at)| (at % SIDE, at / SIDE));
+        let places: Vec<_> =
+            places.filter(|&(x, y)| noise((SIDE * SIDE) as usize)[(y * SIDE + x) as usize] != 16).collect();
+        assert_eq!(line.said(), [""; 0]);
+        places
+    };
+    let square = black(&mut overlay("mask=8,8,24,8,24,20,8,20"));
+    let is_in = |&(x, y): &(u32, u32)| (8..24).contains(&x) && (8..20).contains(&y);
+    assert!(square.len() > 180 && square.iter().all(is_in), "{square:?}");
+    assert_eq!(black(&mut overlay("mask=0.125,0.125,0.375,0.125,0.375,0.3125,0.125,0.3125")), square);
+    let two = black(&mut overlay("mask=8,8,24,8,24,20,8,20;40,40,64,40,64,64,40,64"));
+    assert!(two.len() > square.len() + 500);
+
+    let folder = scratch("overlay-mask");
+    let zones = r#"{"zones": [{"id": "room", "points": [[8, 8], [24, 8], [24, 20], [8, 20]]},
+                              {"id": "yard", "points": [[0, 40], [64, 40], [64, 64], [0, 64]]}]}"#;
+    let file = folder.join("zones.json");
+    std::fs::write(&file, zones).unwrap();
+    let zoned = |mask: &str| {
+        let mut line = Line::parse(&format!(
+            "trtanalytics config-file={} ! trtoverlay draw=false mask=\"{mask}\"",
+            file.display()
+        ));
+        line.caps("GRAY8", SIDE, SIDE);
+        line
+    };
+    assert_eq!(black(&mut zoned("room")), square);
+    assert!(black(&mut zoned("yard, room")).len() > square.len() + 1000);
+
+    // What is not there would be seen.
+    let mut line = zoned("room,cellar");
+    assert!(line.try_push(frame()).is_err());
+    let said = line.said().join(" ");
+    assert!(said.contains("The zone “cellar” of mask is not on the frame") && said.contains("room, yard"), "{said}");
+    let mut line = overlay("mask=room");
+    assert!(line.try_push(frame()).is_err());
+    assert!(line.said().join(" ").contains("the frame has no zones"));
+    let mut line = overlay("mask=100,100,120,100,120,120");
+    assert!(line.try_push(frame()).is_err());
+    assert!(line.said().join(" ").contains("not in the frame of 64x64"));
+}
+
+#[test]
+fn a_mask_that_cannot_be_read_is_an_error_or_leaves_the_one_of_before() {
+    crate::common::init();
+    let element = gst::ElementFactory::make("trtoverlay").property("mask", "0,0,1,0").build().unwrap();
+    let bus = gst::Bus::new();
+    element.set_bus(Some(&bus));
+    assert!(element.set_state(gst::State::Paused).is_err());
+    let said = bus.pop_filtered(&[gst::MessageType::Error]).expect("an error");
+    let gst::MessageView::Error(error) = said.view() else { unreachable!("filtered") };
+    assert!(error.error().message().contains("mask=0,0,1,0 cannot be read"), "{error:?}");
+    element.set_state(gst::State::Null).unwrap();
+
+    // Before the first frame, and later.
+    let mut line = overlay("mask=0,0,1,0,1,1,0,1");
+    for blur in ["face", "car"] {
+        line.element("trtoverlay").set_property("blur", blur);
+        line.element("trtoverlay").set_property("mask", "0,0,1,0");
+        let all_black = bytes(&line.push(frame())).iter().all(|&byte| byte == 16);
+        let said = line.said().join(" ");
+        assert!(all_black && said.contains("The mask stays as it was"), "{said}");
+        let overlay = line.element("trtoverlay");
+        assert_eq!(overlay.property::<String>("mask"), "0,0,1,0,1,1,0,1");
+        assert_eq!(overlay.property::<String>("blur"), blur);
+    }
+}
+
+#[test]
+fn no_frame_passes_that_cannot_be_hidden() {
+    for properties in ["blur=face", "pixelate=*", "mask=0,0,1,0,1,1"] {
+        let mut line = overlay(properties);
+        let mut short = gst::Buffer::from_mut_slice(noise(100));
+        VideoRegionOfInterestMeta::add(short.get_mut().unwrap(), "face", FACE);
+        assert!(line.try_push(short).is_err(), "{properties}");
+        assert_eq!(line.said().len(), 1, "{properties}");
+    }
+}
+
+#[test]
+fn frames_of_others_stay_as_they_are() {
+    let mut line = overlay("blur=face");
+    let theirs = frame();
+    let ours = line.push(theirs.clone());
+    assert_ne!(address(&ours), address(&theirs));
+    assert_eq!((changed(&ours).0, changed(&theirs).0), (Some(FACE), None));
+    let mine = frame();
+    let place = address(&mine);
+    assert_eq!(address(&line.push(mine)), place, "nothing else references it");
+}
+
+#[test]
+fn properties_change_while_playing() {
+    let mut line = overlay("");
+    let mut rect = |property: &str, value: &str| {
+        line.element("trtoverlay").set_property_from_str(property, value);
+        changed(&line.push(frame())).0
+    };
+    assert_eq!(rect("blur", "face"), Some(FACE));
+    assert_eq!(rect("blur", ""), None);
+    assert_eq!(rect("pixelate", "car"), Some(CAR));
+    assert_eq!(rect("draw", "true").map(|rect| rect.0), Some(8), "outlines of both");
+}
+
+/// Frames that no model has seen have the objects of the last one.
+#[test]
+fn objects_are_hidden_on_skipped_frames() {
+    let model = model(&scratch("overlay-held"), &[[8.0, 12.0, 32.0, 32.0, 0.9, 0.0]]);
+    let mut line = Line::parse(&format!(
+        "trtpreprocess ! trtinfer model-file={model} interval=3 ! trtnms draw=false ! trtoverlay draw=false pixelate=a"
+    ));
+    line.caps("GRAY8", SIDE, SIDE);
+    for number in 0..4 {
+        let picture = line.push(gst::Buffer::from_mut_slice(noise((SIDE * SIDE) as usize)));
+        assert_eq!(changed(&picture).0, Some(FACE), "frame {number}");
+    }
+    assert_eq!(line.element("trtinfer").property::<gst::Structure>("stats").get::<u64>("inferred"), Ok(2));
+}
+
+/// As DL Streamer and others write them: anything may be in a region.
+#[test]
+fn hostile_regions_end_nothing() {
+    let mut line = overlay("blur=* pixelate=x");
+    const MAX: u32 = u32::MAX;
+    for rect in [(0, 0, 0, 0), (5, 5, 0, 9), (MAX, MAX, MAX, MAX), (0, 0, MAX, MAX), (63, 63, MAX, 1), (MAX, 0, 1, 1)] {
+        let mut buffer = frame();
+        VideoRegionOfInterestMeta::add(buffer.get_mut().unwrap(), "x", rect);
+        assert!(changed(&line.push(buffer)).1 > 300, "{rect:?}");
+    }
+    let mut many = gst::Buffer::from_mut_slice(noise((SIDE * SIDE) as usize));
+    for i in 0..2000 {
+        VideoRegionOfInterestMeta::add(many.get_mut().unwrap(), "x", (i % 64, i % 61, 9, 9));
+    }
+    line.push(many);
+    assert_eq!(line.said(), [""; 0]);
+}
