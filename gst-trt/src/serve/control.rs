@@ -9,6 +9,8 @@ use bytes::Bytes;
 use serde::{Serialize, Serializer};
 use tokio::sync::watch;
 
+use crate::cause::Cause;
+
 /// A running service. Loading a model and connecting to a source go on in the background, and their outcome is in the
 /// status. Calls return at once, but for those that say that they look at files.
 pub trait Control: Send + Sync {
@@ -69,6 +71,10 @@ pub struct SourceStatus {
     pub state: State,
     /// Why it failed last, until it runs again.
     pub error: Option<String>,
+    /// The kind of that failure.
+    pub cause: Option<Cause>,
+    /// How often it has failed since the start, by the cause.
+    pub failures: BTreeMap<Cause, u64>,
     /// How often it was started again after a failure.
     pub restarts: u64,
     /// Pipelines of this source that do not stop, and are left behind.

@@ -12,7 +12,7 @@ use gsttrt_publish::backoff::Backoff;
 
 use super::config::ModelConfig;
 use super::control::ModelStatus;
-use super::log::log;
+use super::log::{log, log_error, warn};
 use crate::bus;
 use crate::chain;
 use crate::failure::Failure;
@@ -132,7 +132,8 @@ impl ServedModel {
             _ => {}
         }
         if kind != gst::ProgressType::Continue {
-            log(&state.config.name, &format!("{text}."));
+            let say = if kind == gst::ProgressType::Error { log_error } else { log };
+            say(&state.config.name, &format!("{text}."));
         }
     }
 }
@@ -279,7 +280,7 @@ impl ModelThread {
 
     fn fail(&self, file: PathBuf, error: &str) {
         let mut state = self.shared.lock();
-        log(&state.config.name, error);
+        log_error(&state.config.name, error);
         (state.is_loaded, state.progress) = (false, None);
         state.error = Some((file, error.into()));
     }
@@ -310,7 +311,7 @@ impl ModelThread {
             }
             gst::MessageView::Warning(warning) => {
                 let text = warning.error().to_string();
-                log(&self.shared.config().name, &text);
+                warn(&self.shared.config().name, &text);
                 if let Some((_, last)) = &mut self.replacing {
                     *last = Some(text);
                 }

@@ -11,6 +11,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::properties::{AnalyticsElement, ElementProperties, PublishElement, TrackElement};
 use super::time;
+use crate::serve::log::LogSettings;
 
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -25,6 +26,8 @@ pub struct ConfigKeys {
     pub publish: Vec<ElementProperties<PublishElement>>,
     pub record: Option<RecordKeys>,
     pub http: Option<HttpKeys>,
+    #[serde(default)]
+    pub log: LogSettings,
 }
 
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]

@@ -22,6 +22,7 @@ use crate::chain::InferenceElements;
 use crate::failure::Failure;
 use crate::model_options::{ModelOptions, backend_words, check_file};
 use crate::serve::http::{self, HttpSettings};
+use crate::serve::log::LogSettings;
 use crate::source::VideoAddress;
 
 /// Bytes of a configuration and of a file with zones.
@@ -35,6 +36,7 @@ pub struct Config {
     pub sources: Vec<SourceConfig>,
     pub models: Vec<ModelConfig>,
     pub http: Option<HttpSettings>,
+    pub log: LogSettings,
     /// What does not work as long as the machine is as it is, such as a file that is not there.
     pub warnings: Vec<String>,
     /// For sources that come later.
@@ -131,8 +133,15 @@ impl Config {
             let text = "there is nothing to do: it has neither a [[source]] nor [http], by which sources can be added";
             return Err(("source", 0, problem("name", text)));
         }
-        let mut config =
-            Config { sources: Vec::new(), models: Vec::new(), http: None, warnings: Vec::new(), keys, folder };
+        let mut config = Config {
+            sources: Vec::new(),
+            models: Vec::new(),
+            http: None,
+            log: keys.log,
+            warnings: Vec::new(),
+            keys,
+            folder,
+        };
         let mut warnings = Vec::new();
         config.http = config.http_settings().map_err(|problem| ("http", 0, problem))?;
         config.check_track().map_err(|problem| ("analytics", 0, problem))?;

@@ -79,6 +79,18 @@ fn write_sources(text: &mut Exposition, sources: &[SourceStatus]) {
             text.sample("source_state", &labels, (source.state == state) as u8);
         }
     }
+    text.family("source_failing", "gauge", "1, with the cause, for a source that gives no frames since a failure.");
+    for source in sources {
+        if let Some(cause) = source.cause {
+            text.sample("source_failing", &[("source", &source.name), ("cause", cause.name())], 1);
+        }
+    }
+    text.family("source_failures_total", "counter", "Failures by their cause.");
+    for source in sources {
+        for (cause, number) in &source.failures {
+            text.sample("source_failures_total", &[("source", &source.name), ("cause", cause.name())], number);
+        }
+    }
     let mut each = |name, kind, help, value: &dyn Fn(&SourceStatus) -> f64| {
         text.family(name, kind, help);
         for source in sources {

@@ -10,6 +10,7 @@ use gsttrt_core::redact::redacted;
 
 use super::super::control::{LineStatus, Published, Quantiles, SourceStatus, State, Summary, ZoneStatus};
 use super::super::record::Recorder;
+use crate::cause::{Cause, SourceFailure};
 use crate::serve::config::{PublishConfig, SourceConfig};
 
 /// The newest frames that latency and rate are taken of; and how many may be under way.
@@ -27,7 +28,9 @@ pub struct Meter(Mutex<MeterState>);
 #[derive(Default)]
 struct MeterState {
     state: Option<State>,
-    error: Option<String>,
+    failure: Option<SourceFailure>,
+    /// How often it has failed, by the cause.
+    failures: BTreeMap<Cause, u64>,
     /// Since when there are no frames because of a failure.
     failing: Option<Instant>,
     restarts: u64,
@@ -118,11 +121,12 @@ impl Meter {
     }
 
     /// It has ended: what it has counted stays.
-    pub fn end(&self, state: State, error: Option<String>) {
+    pub fn end(&self, state: State, failure: Option<SourceFailure>) {
         let mut counts = self.lock();
         counts.state = Some(state);
-        if error.is_some() {
-            counts.error = error;
+        if let Some(failure) = failure {
+            *counts.failures.entry(failure.cause).or_default() += 1;
+            counts.failure = Some(failure);
             counts.failing = counts.failing.or(Some(Instant::now()));
         }
         counts.left.clear();
@@ -180,7 +184,7 @@ impl Meter {
         let latency = position.and_then(|position| run.under_way.drain(..=position).next_back());
         let latency = latency.map(|(_, came)| (now - came).as_secs_f64());
         counts.state = Some(State::Running);
-        counts.error = None;
+        counts.failure = None;
         counts.frames += 1;
         counts.objects = objects;
         if counts.left.len() == KEPT {
@@ -225,7 +229,7 @@ impl Meter {
     /// Whether a frame has come, or it is known that none comes.
     pub fn is_settled(&self) -> bool {
         let counts = self.lock();
-        counts.frames > 0 || counts.error.is_some() || matches!(counts.state, Some(State::Waiting | State::Ended))
+        counts.frames > 0 || counts.failure.is_some() || matches!(counts.state, Some(State::Waiting | State::Ended))
     }
 
     pub fn status(&self, config: &SourceConfig) -> SourceStatus {
@@ -249,7 +253,9 @@ impl Meter {
             address: config.address.shown(),
             model: config.model.clone(),
             state: counts.state.unwrap_or(State::Connecting),
-            error: counts.error.clone(),
+            error: counts.failure.as_ref().map(|failure| failure.text.clone()),
+            cause: counts.failure.as_ref().map(|failure| failure.cause),
+            failures: counts.failures.clone(),
             restarts: counts.restarts,
             left_behind: counts.left_behind,
             recording: run.and_then(|run| run.elements.recorder.as_ref()).is_some_and(Recorder::is_recording),

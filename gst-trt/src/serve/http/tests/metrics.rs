@@ -36,6 +36,7 @@ fn metrics_tell_what_the_service_does() {
     let service = FakeService::new(&["door"]);
     service.change("door", |status| {
         status.latency = None;
+        status.cause = Some(Cause::Tls);
         let again = Published { sent: 1, dropped: 2, connected: false, ..status.published[0].clone() };
         status.published.extend([again, published(Some("lines"), "mqtt://me@broker/t")]);
     });
@@ -63,6 +64,8 @@ fn metrics_tell_what_the_service_does() {
                 "{source=\"door\",state=\"ended\"} 0",
             ],
         ),
+        ("source_failing", "gauge", &["{source=\"door\",cause=\"tls\"} 1"]),
+        ("source_failures_total", "counter", &["{source=\"door\",cause=\"unreachable\"} 4"]),
         ("frames_per_second", "gauge", &["{source=\"door\"} 29.97"]),
         ("frames_total", "counter", &["{source=\"door\"} 12345"]),
         ("dropped_frames_total", "counter", &["{source=\"door\"} 6"]),
@@ -123,7 +126,7 @@ fn metrics_tell_what_the_service_does() {
         assert_eq!(families[&format!("gst_trt_{family}")], (kind.to_string(), expected), "{family}");
     }
     let (ours, process): (Vec<_>, Vec<_>) = families.keys().partition(|name| name.starts_with("gst_trt_"));
-    assert_eq!(ours.len(), 28, "each is in the table above: {ours:?}");
+    assert_eq!(ours.len(), 30, "each is in the table above: {ours:?}");
     assert!(process.len() == 7 && process.iter().all(|name| name.starts_with("process_")), "{process:?}");
 }
 

@@ -26,6 +26,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::{ClientLimits, HttpServer, HttpSettings, start_within};
+use crate::cause::Cause;
 use crate::serve::control::*;
 
 const TOKEN: &str = "0123456789abcdef-test";
@@ -89,6 +90,8 @@ fn entry(name: &str) -> FakeSource {
         model: "yolo".into(),
         state: State::Running,
         error: None,
+        cause: None,
+        failures: BTreeMap::from([(Cause::Unreachable, 4)]),
         restarts: 1,
         left_behind: 0,
         recording: false,
