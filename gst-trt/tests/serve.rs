@@ -416,6 +416,10 @@ fn zones_and_lines_are_counted_over_http() {
         "gst_trt_crossings_total{source=\"gate\",line=\"middle\",direction=\"backward\"} ",
         "gst_trt_last_frame_timestamp_seconds{source=\"gate\"} ",
         "gst_trt_latency_seconds_count{source=\"gate\"} ",
+        "gst_trt_latency_seconds_bucket{source=\"gate\",le=\"+Inf\"} ",
+        "gst_trt_zone_passages_total{source=\"gate\",zone=\"all\",direction=\"in\"} ",
+        "gst_trt_zone_dwell_seconds_count{source=\"gate\",zone=\"all\"} ",
+        "gst_trt_model_runs_total{model=\"shapes\"} ",
         "process_resident_memory_bytes ",
     ] {
         assert!(metrics.contains(part), "{part}\n{metrics}");

@@ -5,10 +5,12 @@
 //!   `http`: how they ask.
 //! * `model`: a model that sources share. `stream`: a source. `record`, `view`: what becomes of its frames besides
 //!   publishing. `heap`: what keeps memory flat while sources come and go.
+//!   `log`, `histogram`: what is told of all that.
 
 mod config;
 mod control;
 mod heap;
+mod histogram;
 mod http;
 mod log;
 mod model;

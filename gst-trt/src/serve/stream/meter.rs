@@ -9,6 +9,7 @@ use gst::prelude::*;
 use gsttrt_core::redact::redacted;
 
 use super::super::control::{LineStatus, Published, Quantiles, SourceStatus, State, Summary, ZoneStatus};
+use super::super::histogram::{Histogram, LATENCIES, STAYS};
 use super::super::record::Recorder;
 use crate::cause::{Cause, SourceFailure};
 use crate::serve::config::{PublishConfig, SourceConfig};
@@ -25,7 +26,6 @@ const DIRECTIONS: [&str; 2] = ["forward", "backward"];
 #[derive(Default)]
 pub struct Meter(Mutex<MeterState>);
 
-#[derive(Default)]
 struct MeterState {
     state: Option<State>,
     failure: Option<SourceFailure>,
@@ -42,8 +42,9 @@ struct MeterState {
     events: BTreeMap<String, u64>,
     /// Crossings of lines, forward and backward.
     lines: BTreeMap<String, [u64; 2]>,
-    latency: Total,
-    from_camera: Total,
+    zones: BTreeMap<String, ZonePassage>,
+    latency: Histogram,
+    from_camera: Histogram,
     last_frame: Option<SystemTime>,
     /// Of destinations by their location, before this run.
     published: BTreeMap<String, (u64, u64)>,
@@ -51,17 +52,41 @@ struct MeterState {
     run: Option<MeteredRun>,
 }
 
-/// Of all that was measured.
-#[derive(Default)]
-struct Total {
-    count: u64,
-    sum: f64,
+impl Default for MeterState {
+    fn default() -> Self {
+        MeterState {
+            state: None,
+            failure: None,
+            failures: BTreeMap::new(),
+            failing: None,
+            restarts: 0,
+            left_behind: 0,
+            frames: 0,
+            dropped: 0,
+            objects: 0,
+            events: BTreeMap::new(),
+            lines: BTreeMap::new(),
+            zones: BTreeMap::new(),
+            latency: Histogram::new(LATENCIES),
+            from_camera: Histogram::new(LATENCIES),
+            last_frame: None,
+            published: BTreeMap::new(),
+            left: VecDeque::new(),
+            run: None,
+        }
+    }
 }
 
-impl Total {
-    fn add(&mut self, value: Option<f64>) {
-        self.count += u64::from(value.is_some());
-        self.sum += value.unwrap_or_default();
+/// What has passed through a zone.
+struct ZonePassage {
+    entered: u64,
+    left: u64,
+    dwell: Histogram,
+}
+
+impl Default for ZonePassage {
+    fn default() -> Self {
+        ZonePassage { entered: 0, left: 0, dwell: Histogram::new(STAYS) }
     }
 }
 
@@ -191,8 +216,8 @@ impl Meter {
             counts.left.pop_front();
         }
         let from_camera = from_camera.map(|time| time.as_secs_f64());
-        counts.latency.add(latency);
-        counts.from_camera.add(from_camera);
+        latency.into_iter().for_each(|latency| counts.latency.add(latency));
+        from_camera.into_iter().for_each(|latency| counts.from_camera.add(latency));
         counts.last_frame = Some(SystemTime::now());
         counts.left.push_back(Left { at: now, latency, from_camera });
         counts.failing.take().map(|failing| now - failing)
@@ -205,7 +230,17 @@ impl Meter {
         let name = event.get::<String>("name").unwrap_or_default();
         let direction = event.get::<&str>("direction").ok();
         if let Some(direction) = direction.and_then(|way| DIRECTIONS.iter().position(|name| *name == way)) {
-            counts.lines.entry(name).or_default()[direction] += 1;
+            counts.lines.entry(name.clone()).or_default()[direction] += 1;
+        }
+        match kind.as_str() {
+            "entered" => counts.zones.entry(name).or_default().entered += 1,
+            "left" => {
+                let zone = counts.zones.entry(name).or_default();
+                zone.left += 1;
+                let dwell = event.get::<u64>("dwell").ok().map(Duration::from_nanos);
+                dwell.into_iter().for_each(|dwell| zone.dwell.add(dwell.as_secs_f64()));
+            }
+            _ => {}
         }
         *counts.events.entry(kind).or_default() += 1;
     }
@@ -269,9 +304,10 @@ impl Meter {
             gpu: run.and_then(MeteredRun::gpu),
             objects: counts.objects,
             events: counts.events.clone(),
-            zones: run.map(MeteredRun::zones).unwrap_or_default(),
+            zones: zones(run, &counts.zones),
             lines: lines(run, &counts.lines),
             published,
+            folder: config.record.as_ref().map(|record| record.folder.clone()),
         }
     }
 }
@@ -304,11 +340,12 @@ impl MeteredRun {
         structures(&counts, list)
     }
 
-    fn zones(&self) -> Vec<ZoneStatus> {
+    /// The objects in each zone, by their class.
+    fn zones(&self) -> Vec<(String, BTreeMap<String, u32>)> {
         let zone = |zone: gst::Structure| {
             let classes = structures(&zone, "classes").into_iter();
             let count = |class: gst::Structure| Some((class.get("label").ok()?, class.get::<u32>("current").ok()?));
-            ZoneStatus { name: zone.get("name").unwrap_or_default(), objects: classes.filter_map(count).collect() }
+            (zone.get("name").unwrap_or_default(), classes.filter_map(count).collect())
         };
         self.counted("zones").into_iter().map(zone).collect()
     }
@@ -346,9 +383,22 @@ fn lines(run: Option<&MeteredRun>, crossed: &BTreeMap<String, [u64; 2]>) -> Vec<
     lines.into_iter().map(|(name, [forward, backward])| LineStatus { name, forward, backward }).collect()
 }
 
-fn summary(values: impl Iterator<Item = f64>, total: &Total) -> Option<Summary> {
-    let Quantiles { p50, p95, p99 } = quantiles(values.collect())?;
-    Some(Summary { p50, p95, p99, sum: total.sum, count: total.count })
+/// All zones, also those that nothing has been in, and those that are no longer there.
+fn zones(run: Option<&MeteredRun>, passed: &BTreeMap<String, ZonePassage>) -> Vec<ZoneStatus> {
+    let mut objects: BTreeMap<String, BTreeMap<String, u32>> = run.into_iter().flat_map(MeteredRun::zones).collect();
+    for name in passed.keys() {
+        objects.entry(name.clone()).or_default();
+    }
+    let status = |(name, objects): (String, _)| {
+        let nothing = ZonePassage::default();
+        let ZonePassage { entered, left, dwell } = passed.get(&name).unwrap_or(&nothing);
+        ZoneStatus { objects, entered: *entered, left: *left, dwell: dwell.clone(), name }
+    };
+    objects.into_iter().map(status).collect()
+}
+
+fn summary(values: impl Iterator<Item = f64>, all: &Histogram) -> Option<Summary> {
+    Some(Summary { newest: quantiles(values.collect())?, all: all.clone() })
 }
 
 fn quantiles(mut values: Vec<f64>) -> Option<Quantiles> {
@@ -386,7 +436,13 @@ mod tests {
             meter.event(&event.field("direction", direction).build());
         };
         ["forward", "backward", "forward"].into_iter().for_each(event);
+        for (kind, dwell) in [("entered", None), ("entered", None), ("left", Some(3_500_000_000u64))] {
+            let event = gst::Structure::builder("trt-event").field("event", kind).field("name", "hall");
+            meter.event(&event.field_if_some("dwell", dwell).build());
+        }
         let counts = meter.lock();
+        let [hall] = &zones(None, &counts.zones)[..] else { panic!("one zone") };
+        assert_eq!((hall.entered, hall.left, hall.dwell.sum, hall.dwell.count), (2, 1, 3.5, 1));
         assert_eq!((counts.lines["gate"], counts.events["crossed"]), ([2, 1], 3));
         assert!(counts.last_frame.is_some() && counts.latency.count == 1);
         assert_eq!((counts.frames, counts.dropped, counts.objects), (1, 2, 2));
