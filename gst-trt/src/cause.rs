@@ -396,6 +396,24 @@ mod tests {
         }
     }
 
+    /// rtspsrc waits for a host that does not answer longer than a source may be silent.
+    #[test]
+    fn silence_from_the_start_may_be_that_of_the_way() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = listener.local_addr().unwrap();
+        let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let threads = Threads::default();
+        for (address, has_frames, cause) in
+            [(gone, false, Cause::Unreachable), (gone, true, Cause::Stalled), (there, false, Cause::Stalled)]
+        {
+            let uri = VideoAddress::Uri(format!("rtsp://me:hush@{address}/x"));
+            let failure = SourceFailure::silence(&uri, Duration::from_millis(1500), has_frames, &threads, "the source");
+            assert_eq!(failure.cause, cause, "{failure}");
+            assert!(failure.text.contains("gave no frame for 1.5 s") && !failure.text.contains("hush"), "{failure}");
+        }
+        assert!(threads.wait(Duration::from_secs(60)).is_empty());
+    }
+
     #[test]
     fn what_fails_behind_the_source_is_not_its_own() {
         gst::init().unwrap();
