@@ -122,6 +122,11 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     Ok(Status::Done) // it ends whatever is left behind
 }
 
+/// What does not work now of a file that is right.
+pub fn warnings(file: &Path) -> Result<Vec<String>, Failure> {
+    contain(|| Config::load(file)).map(|config| config.warnings)
+}
+
 /// Says whether the file is right. What keeps a part of it from working does not keep the service from starting.
 fn check(file: &Path, config: &Config) -> Result<Status, Failure> {
     config.warnings.iter().for_each(|warning| print_error(&format!("Warning: {warning}")));
