@@ -78,7 +78,7 @@ impl ServedModel {
     pub fn status(&self) -> ModelStatus {
         // Its element takes locks of its own.
         let element = self.lock().element.upgrade();
-        let batches = element.as_ref().and_then(|element| batches(element));
+        let batches = element.as_ref().and_then(batches);
         let ModelState { config, backend, is_loaded, is_verified, progress, error, .. } = &*self.lock();
         ModelStatus {
             name: config.name.clone(),

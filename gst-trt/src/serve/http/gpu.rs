@@ -123,10 +123,11 @@ impl ManagementLibrary {
             let mut bytes: [c_char; NAME] = [0; NAME];
             // SAFETY: it writes a text with its end, within the length that it is told; the last byte stays zero.
             let is_read = unsafe { read(device, bytes.as_mut_ptr(), NAME as c_uint - 1) } == SUCCESS;
+            if !is_read {
+                return String::new();
+            }
             // SAFETY: the last byte is zero.
-            is_read
-                .then(|| unsafe { CStr::from_ptr(bytes.as_ptr()) }.to_string_lossy().into_owned())
-                .unwrap_or_default()
+            unsafe { CStr::from_ptr(bytes.as_ptr()) }.to_string_lossy().into_owned()
         };
         let number = |read: &dyn Fn(*mut c_uint) -> c_int| {
             let mut value = 0;
