@@ -84,6 +84,8 @@ completions zsh /usr/share/zsh/vendor-completions/_gst-trt
 
 docs=/usr/share/doc/$name
 put packaging/config.toml "$docs/examples/config.toml"
+put packaging/prometheus/gst-trt.rules.yml "$docs/examples/gst-trt.rules.yml"
+put packaging/grafana/gst-trt.json "$docs/examples/gst-trt.grafana.json"
 for page in README.md SECURITY.md CONTRIBUTING.md docs/*.md docs/*.svg docs/*/*.md docs/images/* examples/*; do
     [ ! -f "$page" ] || put "$page" "$docs/$page" # where links from page to page find them
 done

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `gst-trt`: detection without a launch line.
 //!
-//! * `detect`: one file for each subcommand; `detect`, `quantize` and `serve` are folders.
+//! * `detect`: one file for each subcommand; `detect`, `import`, `quantize` and `serve` are folders.
 //! * `source`, `chain`, `model_options`: what is read, and what runs on it, for every subcommand that has a pipeline.
 //!   `cause`: why it cannot be read.
 //! * `threads`, `running`: what a source, a model or a disk can hold up, and what is left behind at the end.
@@ -16,7 +16,9 @@ mod completions;
 mod detect;
 mod doctor;
 mod failure;
+mod import;
 mod info;
+mod init;
 mod local;
 mod model_options;
 mod progress;
@@ -71,6 +73,10 @@ enum Command {
     Bench(bench::BenchArgs),
     /// Run many cameras and files by a configuration, for months
     Serve(serve::ServeArgs),
+    /// Write a first configuration, by three questions
+    Init(init::InitArgs),
+    /// Make a configuration of one of DeepStream
+    Import(import::ImportArgs),
     /// Tell what is on this machine, and what each missing piece costs
     Doctor(doctor::DoctorArgs),
     /// Print a script that completes command lines in a shell
@@ -90,6 +96,8 @@ fn main() -> ExitCode {
         Command::Quantize(args) => quantize::run(&args, &threads),
         Command::Bench(args) => bench::run(&args),
         Command::Serve(args) => serve::run(&args, &threads),
+        Command::Init(args) => init::run(&args),
+        Command::Import(args) => import::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => completions::run(&args, Program::command()),
     };

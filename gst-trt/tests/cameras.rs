@@ -3,6 +3,8 @@
 
 #[path = "cameras/endless.rs"]
 mod answers_without_end;
+#[path = "cameras/causes.rs"]
+mod causes;
 mod common;
 
 use std::io::{BufRead, BufReader, Read, Write};

@@ -53,6 +53,12 @@ fn furnish(folder: &Path) {
     std::fs::create_dir(folder.join("photos")).unwrap();
     picture(&folder.join("photos/1.jpg"), 320, 180);
     picture(&folder.join("photos/2.jpg"), 200, 200);
+    std::fs::write(
+        folder.join("deepstream_app_config.txt"),
+        "[source0]\nuri=rtsp://camera/1\n[primary-gie]\nconfig-file=config_infer.txt\n",
+    )
+    .unwrap();
+    std::fs::write(folder.join("config_infer.txt"), "[property]\nonnx-file=best.onnx\n").unwrap();
     std::fs::create_dir(folder.join("bin")).unwrap();
     quantizer(&folder.join("bin/python3"), &shapes());
 }
@@ -78,7 +84,7 @@ fn pages_with_commands_are_known() {
 #[test]
 fn commands_in_the_pages_run() {
     let commands = documented();
-    for name in ["detect", "info", "build", "quantize", "bench", "doctor"] {
+    for name in ["detect", "info", "build", "quantize", "bench", "init", "import", "doctor"] {
         assert!(
             commands.iter().any(|(_, words)| words.first().is_some_and(|word| word == name)),
             "{name}: {commands:?}"

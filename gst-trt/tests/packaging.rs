@@ -2,6 +2,8 @@
 //! What packages bring besides the program: man pages, completions, a configuration, the unit. tests/packages.sh installs them.
 
 mod common;
+#[path = "packaging/monitoring.rs"]
+mod monitoring;
 
 use std::path::Path;
 use std::process::{Command, Stdio};

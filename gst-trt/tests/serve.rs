@@ -416,11 +416,47 @@ fn zones_and_lines_are_counted_over_http() {
         "gst_trt_crossings_total{source=\"gate\",line=\"middle\",direction=\"backward\"} ",
         "gst_trt_last_frame_timestamp_seconds{source=\"gate\"} ",
         "gst_trt_latency_seconds_count{source=\"gate\"} ",
+        "gst_trt_latency_seconds_bucket{source=\"gate\",le=\"+Inf\"} ",
+        "gst_trt_zone_passages_total{source=\"gate\",zone=\"all\",direction=\"in\"} ",
+        "gst_trt_zone_dwell_seconds_count{source=\"gate\",zone=\"all\"} ",
+        "gst_trt_model_runs_total{model=\"shapes\"} ",
         "process_resident_memory_bytes ",
     ] {
         assert!(metrics.contains(part), "{part}\n{metrics}");
     }
     assert_eq!(service.end().0.code(), Some(0));
+}
+
+/// Where it says what it does: as a person, a program and journald want it.
+#[test]
+fn lines_of_the_log_are_for_their_reader() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = scratch("serve-log");
+    let run = |log: &str, args: &[&str]| {
+        std::fs::write(folder.join("config.toml"), format!("[http]\nlisten = \"127.0.0.1:0\"\n\n{log}")).unwrap();
+        let written = std::fs::File::create(folder.join("written")).unwrap();
+        let place = written.metadata().unwrap();
+        let mut command = common::command(&folder);
+        command.args(["serve", "config.toml"]).args(args).stderr(written);
+        let is_journal = args.is_empty() && log.is_empty();
+        command.env("JOURNAL_STREAM", format!("{}:{}", place.dev(), place.ino() + u64::from(!is_journal)));
+        let mut child = command.spawn().unwrap();
+        let lines = || std::fs::read_to_string(folder.join("written")).unwrap();
+        wait_until("it has started", LIMIT, || lines().contains("Started.") || child.try_wait().unwrap().is_some());
+        // SAFETY: it is our child, which has not been waited for unless it has failed.
+        unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{}", lines());
+        lines()
+    };
+    let text = run("[log]\nlevel = \"info\"\n", &[]);
+    assert!(text.lines().all(|line| line.starts_with("20") && line.contains("Z INFO serve: ")), "{text}");
+    let journal = run("", &[]);
+    assert!(journal.lines().all(|line| line.starts_with("<6>serve: ")), "{journal}");
+    for json in [run("[log]\nformat = \"json\"\n", &[]), run("[log]\nformat = \"text\"\n", &["--log-format", "json"])] {
+        let lines: Vec<serde_json::Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(lines[0]["message"].as_str().unwrap().starts_with("Started. http://127.0.0.1:"), "{json}");
+        assert!(lines.iter().all(|line| line["level"] == "info" && line["name"] == "serve"), "{json}");
+    }
 }
 
 /// What is said of the model has its name, and a broker that is away is told of once, however often a camera is tried.
@@ -444,7 +480,7 @@ fn nothing_is_said_again_and_again() {
     wait_until("attempts", LIMIT, || restarts() > 30);
     let (status, journal) = service.end();
     assert_eq!(status.code(), Some(0), "{journal}");
-    let count = |text: &str| journal.lines().filter(|line| line.starts_with("gate: ") && line.contains(text)).count();
+    let count = |text: &str| journal.lines().filter(|line| line.contains(" gate: ") && line.contains(text)).count();
     assert!(count("mqtt://") <= 1 && count("Cannot read") <= 1, "{journal}");
     assert!(!journal.contains("Running the model"), "it was said once: {journal}");
 }

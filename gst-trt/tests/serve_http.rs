@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use common::service::{ask, free_address};
 use common::wait::wait_until;
-use common::{command, sample, scratch, shapes};
+use common::{command, path, sample, scratch, shapes};
 use gst::prelude::*;
 use serde_json::{Value, json};
 
@@ -271,4 +272,35 @@ fn a_source_rests_outside_its_hours() {
     assert_eq!(service.ask("DELETE", "/sources/night", "").0, 204);
     let journal = service.end();
     assert!(journal.contains(&format!("rests outside its hours, {later}.")), "{journal}");
+}
+
+/// The driver's library, or what stands in its place, is found at run time.
+#[test]
+fn figures_of_gpus_are_those_of_the_library_of_the_driver() {
+    let folder = scratch("serve-nvml");
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-o", "libnvidia-ml.so.1"])
+        .arg(std::fs::canonicalize(path("tests/fakes/nvml.c")).unwrap());
+    assert!(cc.current_dir(&folder).status().unwrap().success());
+    let address = free_address();
+    let config = format!("[http]\nlisten = \"{address}\"\n");
+    let service = common::service::Service::with(&folder, &config, &[("LD_LIBRARY_PATH", folder.to_str().unwrap())]);
+    service.said("Started.");
+    let metrics = String::from_utf8(ask(&address, "GET", "/metrics", "", "").1).unwrap();
+    let found: Vec<_> = metrics.lines().filter(|line| line.starts_with("gst_trt_gpu_")).collect();
+    let expected = [
+        "gst_trt_gpu_info{gpu=\"0\",name=\"Made \\\"up\\\"\",uuid=\"GPU-7\"} 1",
+        "gst_trt_gpu_info{gpu=\"1\",name=\"Quiet\",uuid=\"GPU-8\"} 1",
+        "gst_trt_gpu_busy_ratio{gpu=\"0\"} 0.42",
+        "gst_trt_gpu_decoder_busy_ratio{gpu=\"0\"} 0.8",
+        "gst_trt_gpu_encoder_busy_ratio{gpu=\"0\"} 0.05",
+        "gst_trt_gpu_memory_used_bytes{gpu=\"0\"} 20000000000",
+        "gst_trt_gpu_memory_used_bytes{gpu=\"1\"} 20000000000",
+        "gst_trt_gpu_memory_size_bytes{gpu=\"0\"} 80000000000",
+        "gst_trt_gpu_memory_size_bytes{gpu=\"1\"} 80000000000",
+        "gst_trt_gpu_temperature_celsius{gpu=\"0\"} 61",
+        "gst_trt_gpu_power_watts{gpu=\"0\"} 312.5",
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(service.end().0.code(), Some(0));
 }

@@ -13,6 +13,8 @@ pub mod destination;
 pub mod destinations;
 mod file;
 pub mod formats;
+#[cfg(feature = "tls")]
+pub mod handshake;
 #[cfg(feature = "http")]
 mod http;
 #[cfg(feature = "http")]

@@ -13,7 +13,7 @@ use super::lines::JsonLines;
 use super::report::{DetectReport, Watched, watch};
 use super::{Broken, Ended, Job, Setup, ending, part};
 use crate::bus;
-use crate::cause;
+use crate::cause::SourceFailure;
 use crate::chain::{self, element};
 use crate::failure::Failure;
 use crate::progress::TaskProgress;
@@ -246,8 +246,7 @@ impl VideoRun<'_> {
     }
 
     fn explained(&self, error: &gst::message::Error) -> String {
-        let sentence = self.address.sentence(error);
-        cause::explained(sentence, self.address, &self.setup.threads, &self.address.shown())
+        SourceFailure::posted(error, self.address, &self.setup.threads, &self.address.shown()).text
     }
 
     fn show(&self, task: &mut TaskProgress, report: &DetectReport) {

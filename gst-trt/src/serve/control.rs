@@ -9,6 +9,9 @@ use bytes::Bytes;
 use serde::{Serialize, Serializer};
 use tokio::sync::watch;
 
+use super::histogram::Histogram;
+use crate::cause::Cause;
+
 /// A running service. Loading a model and connecting to a source go on in the background, and their outcome is in the
 /// status. Calls return at once, but for those that say that they look at files.
 pub trait Control: Send + Sync {
@@ -71,6 +74,10 @@ pub struct SourceStatus {
     pub state: State,
     /// Why it failed last, until it runs again.
     pub error: Option<String>,
+    /// The kind of that failure.
+    pub cause: Option<Cause>,
+    /// How often it has failed since the start, by the cause.
+    pub failures: BTreeMap<Cause, u64>,
     /// How often it was started again after a failure.
     pub restarts: u64,
     /// Pipelines of this source that do not stop, and are left behind.
@@ -104,6 +111,9 @@ pub struct SourceStatus {
     pub lines: Vec<LineStatus>,
     /// What publishing has done, one for each destination.
     pub published: Vec<Published>,
+    /// Where it records to.
+    #[serde(skip)]
+    pub folder: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -111,6 +121,11 @@ pub struct ZoneStatus {
     pub name: String,
     /// Objects in it by their class, of those that have been in it.
     pub objects: BTreeMap<String, u32>,
+    /// Objects that have come in, and gone out again, since the start.
+    pub entered: u64,
+    pub left: u64,
+    /// Seconds that those were in it that have left.
+    pub dwell: Histogram,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -125,13 +140,12 @@ fn seconds<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::O
 }
 
 /// Quantiles of the newest values, and all values since the start.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    pub p50: f64,
-    pub p95: f64,
-    pub p99: f64,
-    pub sum: f64,
-    pub count: u64,
+    #[serde(flatten)]
+    pub newest: Quantiles,
+    #[serde(flatten)]
+    pub all: Histogram,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -165,6 +179,19 @@ pub struct ModelStatus {
     pub verified: Option<bool>,
     /// Share of the engine that is built, 0 to 1, while one is built.
     pub progress: Option<f64>,
+    /// What the model that is loaded has run.
+    pub batches: Option<Batches>,
     /// Why the last replacement failed.
     pub error: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Batches {
+    /// Frames that one run takes at most.
+    pub size: u32,
+    pub runs: u64,
+    pub frames: u64,
+    /// Runs that were not full when `batch-timeout` came.
+    pub late: u64,
 }

@@ -5,10 +5,12 @@
 //!   `http`: how they ask.
 //! * `model`: a model that sources share. `stream`: a source. `record`, `view`: what becomes of its frames besides
 //!   publishing. `heap`: what keeps memory flat while sources come and go.
+//!   `log`, `histogram`: what is told of all that.
 
 mod config;
 mod control;
 mod heap;
+mod histogram;
 mod http;
 mod log;
 mod model;
@@ -31,7 +33,7 @@ use crate::failure::{Failure, Status, contain};
 use crate::terminal::{print, print_error};
 use crate::threads::Threads;
 use config::Config;
-use log::log;
+use log::{LogFormat, LogSettings, log, log_error, warn};
 use service::Service;
 
 const EXAMPLES: &str = "\
@@ -51,6 +53,15 @@ pub struct ServeArgs {
     /// Only check the file
     #[arg(long)]
     check: bool,
+    /// How lines of the log are written, instead of what [log] says
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<LogFormat>,
+}
+
+impl ServeArgs {
+    fn log_settings(&self, config: &Config) -> LogSettings {
+        LogSettings { format: self.log_format.unwrap_or(config.log.format), ..config.log }
+    }
 }
 
 pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
@@ -66,7 +77,8 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     listen_to_end(&signals)?;
     chain::prefer_gpu_decoders();
     let http = config.http.clone();
-    config.warnings.iter().for_each(|warning| log("serve", warning));
+    log::configure(args.log_settings(&config));
+    config.warnings.iter().for_each(|warning| warn("serve", warning));
     // Whichever source meets it first. The loop below ends then.
     let handle = signals.handle();
     driver::when_lost(move |_| handle.close());
@@ -84,20 +96,22 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
         let load = || {
             let config = Config::load(&args.config)?;
             let warnings = config.warnings.clone();
+            let settings = args.log_settings(&config);
             service.reload(config)?;
+            log::configure(settings);
             Ok(warnings)
         };
-        let loaded = contain(load).map(|warnings| warnings.iter().for_each(|warning| log("serve", warning)));
+        let loaded = contain(load).map(|warnings| warnings.iter().for_each(|warning| warn("serve", warning)));
         match loaded {
             Ok(()) => log(
                 "serve",
                 &format!("{} was read again. A change of [http] counts from the next start on.", args.config.display()),
             ),
-            Err(failure) => log("serve", &format!("{failure} Everything goes on as before.")),
+            Err(failure) => log_error("serve", &format!("{failure} Everything goes on as before.")),
         }
     }
     if let Some(error) = driver::lost().filter(|_| !is_asked_to_end) {
-        log("serve", &format!("{error} Ending with status {}.", Status::GpuLost.code()));
+        log_error("serve", &format!("{error} Ending with status {}.", Status::GpuLost.code()));
         service.stop();
         drop(server); // until then, it tells why
         return Ok(Status::GpuLost);
@@ -106,6 +120,11 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     drop(server);
     service.stop();
     Ok(Status::Done) // it ends whatever is left behind
+}
+
+/// What does not work now of a file that is right.
+pub fn warnings(file: &Path) -> Result<Vec<String>, Failure> {
+    contain(|| Config::load(file)).map(|config| config.warnings)
 }
 
 /// Says whether the file is right. What keeps a part of it from working does not keep the service from starting.

@@ -11,8 +11,8 @@ use gst::prelude::*;
 use gsttrt_publish::backoff::Backoff;
 
 use super::config::ModelConfig;
-use super::control::ModelStatus;
-use super::log::log;
+use super::control::{Batches, ModelStatus};
+use super::log::{log, log_error, warn};
 use crate::bus;
 use crate::chain;
 use crate::failure::Failure;
@@ -40,6 +40,8 @@ struct ModelState {
     waiting: Option<Vec<Wake>>,
     /// What an element said last.
     told: Option<String>,
+    /// Its own element, which knows what is run.
+    element: gst::glib::WeakRef<gst::Element>,
 }
 
 type Wake = Box<dyn FnOnce() + Send>;
@@ -74,6 +76,9 @@ impl ServedModel {
     }
 
     pub fn status(&self) -> ModelStatus {
+        // Its element takes locks of its own.
+        let element = self.lock().element.upgrade();
+        let batches = element.as_ref().and_then(batches);
         let ModelState { config, backend, is_loaded, is_verified, progress, error, .. } = &*self.lock();
         ModelStatus {
             name: config.name.clone(),
@@ -82,6 +87,7 @@ impl ServedModel {
             loaded: *is_loaded,
             verified: *is_verified,
             progress: *progress,
+            batches,
             error: error.as_ref().map(|(_, text)| text.clone()),
         }
     }
@@ -132,9 +138,18 @@ impl ServedModel {
             _ => {}
         }
         if kind != gst::ProgressType::Continue {
-            log(&state.config.name, &format!("{text}."));
+            let say = if kind == gst::ProgressType::Error { log_error } else { log };
+            say(&state.config.name, &format!("{text}."));
         }
     }
+}
+
+/// What the model has run so far, of all who share it.
+fn batches(infer: &gst::Element) -> Option<Batches> {
+    let stats = infer.property::<gst::Structure>("stats");
+    let count = |name| stats.get::<u64>(name).ok();
+    let (runs, frames, late) = (count("batches")?, count("batched")?, count("batches-late")?);
+    (runs > 0).then(|| Batches { size: infer.property("batch-size"), runs, frames, late })
 }
 
 /// The file that is loaded.
@@ -162,6 +177,7 @@ impl Model {
             error: None,
             waiting,
             told: None,
+            element: gst::glib::WeakRef::new(),
         };
         let (sender, events) = channel();
         let shared = Arc::new(ServedModel { name, state: Mutex::new(state), events: Mutex::new(sender) });
@@ -272,6 +288,7 @@ impl ModelThread {
         infer.connect_notify(Some("model-file"), move |infer, _| {
             files.send(ModelEvent::File(infer.property("model-file")));
         });
+        self.shared.lock().element = infer.downgrade();
         // What is wrong is on the bus.
         let _ = infer.set_state(gst::State::Paused);
         Some(ModelElement(infer))
@@ -279,7 +296,7 @@ impl ModelThread {
 
     fn fail(&self, file: PathBuf, error: &str) {
         let mut state = self.shared.lock();
-        log(&state.config.name, error);
+        log_error(&state.config.name, error);
         (state.is_loaded, state.progress) = (false, None);
         state.error = Some((file, error.into()));
     }
@@ -310,7 +327,7 @@ impl ModelThread {
             }
             gst::MessageView::Warning(warning) => {
                 let text = warning.error().to_string();
-                log(&self.shared.config().name, &text);
+                warn(&self.shared.config().name, &text);
                 if let Some((_, last)) = &mut self.replacing {
                     *last = Some(text);
                 }

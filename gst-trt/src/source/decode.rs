@@ -14,7 +14,7 @@ use crate::failure::Failure;
 
 /// The first format of videos or pictures among those that decodebin has listed. It wants none for sounds, and lists them
 /// too.
-pub(super) fn missing_decoder(listed: &str) -> Option<&str> {
+pub fn missing_decoder(listed: &str) -> Option<&str> {
     let missing = listed.lines().filter_map(|line| line.strip_prefix("Missing decoder: ")?.rsplit_once(" ("));
     let mut seen = missing.filter(|(_, caps)| caps.starts_with("video/") || caps.starts_with("image/"));
     seen.next().map(|(format, _)| format)

@@ -23,7 +23,8 @@ use crate::failure::Failure;
 use crate::local;
 use crate::terminal::print_error;
 
-use decode::{convert, is_streaming, look_after_rtsp, missing_decoder, read_pipe, take_video};
+pub use decode::missing_decoder;
+use decode::{convert, is_streaming, look_after_rtsp, read_pipe, take_video};
 pub use host::RemoteHost;
 
 /// Endings of files that hold one picture.

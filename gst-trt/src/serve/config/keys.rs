@@ -12,6 +12,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use super::properties::{AnalyticsElement, ElementProperties, PrivacyElement, PublishElement, TrackElement};
 use super::schedule::Schedule;
 use super::time;
+use crate::serve::log::LogSettings;
 
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -27,6 +28,8 @@ pub struct ConfigKeys {
     pub publish: Vec<ElementProperties<PublishElement>>,
     pub record: Option<RecordKeys>,
     pub http: Option<HttpKeys>,
+    #[serde(default)]
+    pub log: LogSettings,
 }
 
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]

@@ -26,6 +26,7 @@ use crate::chain::InferenceElements;
 use crate::failure::Failure;
 use crate::model_options::{ModelOptions, backend_words, check_file};
 use crate::serve::http::{self, HttpSettings};
+use crate::serve::log::LogSettings;
 use crate::source::VideoAddress;
 
 /// Bytes of a configuration and of a file with zones.
@@ -39,6 +40,7 @@ pub struct Config {
     pub sources: Vec<SourceConfig>,
     pub models: Vec<ModelConfig>,
     pub http: Option<HttpSettings>,
+    pub log: LogSettings,
     /// What does not work as long as the machine is as it is, such as a file that is not there.
     pub warnings: Vec<String>,
     /// The names of a model's classes, where they are known.
@@ -146,6 +148,7 @@ impl Config {
             sources: Vec::new(),
             models: Vec::new(),
             http: None,
+            log: keys.log,
             warnings: Vec::new(),
             classes: BTreeMap::new(),
             keys,

@@ -225,6 +225,8 @@ fn a_mistake_is_named_with_its_line() {
         ("name = \"p\"", "name = \"p\"\npublish-every = 5", 12, "less than a millisecond"),
         ("[http]", "[http]\nlisten = \"0.0.0.0:8090\"", 17, "without a token everyone"),
         ("[http]", "[http]\ntoken = \"short\"", 18, "16 or more"),
+        ("[http]", "[log]\nformat = \"jsn\"\n[http]", 18, "did you mean “json”? The values are: text, json"),
+        ("[http]", "[log]\nlevle = \"info\"\n[http]", 18, "did you mean “level”?"),
         ("[http]", "[http]\ntoken-file = \"none\"", 18, "cannot read"),
         ("[http]", "[http]\ntoken = \"${NO_SUCH_VARIABLE}\"", 18, "no variable NO_SUCH_VARIABLE"),
         ("rtsp://me:secret", "rtsp://me:${NO_SUCH_VARIABLE}", 21, "no variable NO_SUCH_VARIABLE"),

@@ -1,22 +1,40 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `/metrics`: the text format of Prometheus, version 0.0.4.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 
-use super::{ServerState, process};
-use crate::serve::control::{Control, ModelStatus, Published, Quantiles, SourceStatus, State as SourceState, Summary};
+use super::disk::{self, DiskReading};
+use super::gpu::{self, GpuReading};
+use super::{ServerState, outside, process};
+use crate::serve::control::{
+    Batches, Control, ModelStatus, Published, Quantiles, SourceStatus, State as SourceState, Summary,
+};
+use crate::serve::histogram::Histogram;
+
+/// Classes that a zone has a sample for. The objects of all others are one, so that a model of ten thousand classes does not
+/// fill a database.
+const MOST_CLASSES: usize = 100;
+const OTHER_CLASSES: &str = "(others)";
 
 pub async fn metrics(State(context): State<Arc<ServerState>>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], exposition(&*context.service))
+    static GPUS: AtomicBool = AtomicBool::new(false);
+    static DISKS: AtomicBool = AtomicBool::new(false);
+    let sources = context.service.sources();
+    let folders: BTreeSet<PathBuf> = sources.iter().filter_map(|source| source.folder.clone()).collect();
+    let (gpus, disks) = (outside::read(&GPUS, gpu::read), outside::read(&DISKS, || disk::read(folders)));
+    let text = exposition(&*context.service, &sources, &gpus.await, &disks.await);
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
 }
 
-fn exposition(service: &dyn Control) -> String {
+fn exposition(service: &dyn Control, sources: &[SourceStatus], gpus: &[GpuReading], disks: &[DiskReading]) -> String {
     let mut text = Exposition(String::with_capacity(1 << 16));
     text.family("build_info", "gauge", "1, with the version of the program.");
     text.sample("build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
@@ -29,10 +47,11 @@ fn exposition(service: &dyn Control) -> String {
     text.family("cuda_contexts", "gauge", "CUDA contexts in use; more than one for each GPU are slow.");
     text.sample("cuda_contexts", &[], gsttrt::gst::cuda::registry::count());
     write_models(&mut text, &service.models());
-    let sources = service.sources();
-    write_sources(&mut text, &sources);
-    write_counted(&mut text, &sources);
-    write_published(&mut text, &sources);
+    write_sources(&mut text, sources);
+    write_counted(&mut text, sources);
+    write_published(&mut text, sources);
+    write_gpus(&mut text, gpus);
+    write_disks(&mut text, disks);
     for (name, kind, help, value) in process::metrics() {
         text.whole(name, kind, help, value);
     }
@@ -55,6 +74,19 @@ fn write_models(text: &mut Exposition, models: &[ModelStatus]) {
     each("model_failed", "1 when the last replacement failed.", &|model| Some(f64::from(model.error.is_some())));
     let help = "1 when the outputs of the loaded model were compared with the CPU's and are right, 0 when they differ.";
     each("model_verified", help, &|model| model.verified.map(f64::from));
+    let mut counters = |name, kind, help, value: &dyn Fn(&Batches) -> u64| {
+        text.family(name, kind, help);
+        for model in models {
+            model.batches.iter().for_each(|found| text.sample(name, &[("model", &model.name)], value(found)));
+        }
+    };
+    counters("model_batch_size", "gauge", "Frames that one run of the model takes at most.", &|found| {
+        found.size.into()
+    });
+    counters("model_runs_total", "counter", "Runs of the model that is loaded.", &|found| found.runs);
+    counters("model_frames_total", "counter", "Frames in these runs.", &|found| found.frames);
+    let late = "Runs that were not full when their time had come.";
+    counters("model_late_runs_total", "counter", late, &|found| found.late);
     text.family("model_info", "gauge", "1, with the file and what runs it.");
     for model in models {
         let (file, backend) = (model.file.to_string_lossy(), model.backend.as_deref().unwrap_or_default());
@@ -80,6 +112,18 @@ fn write_sources(text: &mut Exposition, sources: &[SourceStatus]) {
             text.sample("source_state", &labels, (source.state == state) as u8);
         }
     }
+    text.family("source_failing", "gauge", "1, with the cause, for a source that gives no frames since a failure.");
+    for source in sources {
+        if let Some(cause) = source.cause {
+            text.sample("source_failing", &[("source", &source.name), ("cause", cause.name())], 1);
+        }
+    }
+    text.family("source_failures_total", "counter", "Failures by their cause.");
+    for source in sources {
+        for (cause, number) in &source.failures {
+            text.sample("source_failures_total", &[("source", &source.name), ("cause", cause.name())], number);
+        }
+    }
     let mut each = |name, kind, help, value: &dyn Fn(&SourceStatus) -> f64| {
         text.family(name, kind, help);
         for source in sources {
@@ -103,18 +147,15 @@ fn write_sources(text: &mut Exposition, sources: &[SourceStatus]) {
             text.sample("last_frame_timestamp_seconds", &[("source", &source.name)], time.as_secs_f64());
         }
     }
-    let mut summaries = |name: &str, help, value: &dyn Fn(&SourceStatus) -> Option<Summary>| {
-        text.family(name, "summary", help);
+    let mut histograms = |name: &str, help, value: &dyn Fn(&SourceStatus) -> Option<&Summary>| {
+        text.family(name, "histogram", help);
         for source in sources {
-            let Some(found) = value(source) else { continue };
-            write_quantiles(text, name, source, Quantiles { p50: found.p50, p95: found.p95, p99: found.p99 });
-            text.sample(&format!("{name}_sum"), &[("source", &source.name)], found.sum);
-            text.sample(&format!("{name}_count"), &[("source", &source.name)], found.count);
+            value(source).iter().for_each(|found| text.histogram(name, &[("source", &source.name)], &found.all));
         }
     };
-    summaries("latency_seconds", "From the decoder to a frame's results.", &|source| source.latency);
+    histograms("latency_seconds", "From the decoder to a frame's results.", &|source| source.latency.as_ref());
     let from_camera = "From the capture of a frame, where the camera says when that was, to its results.";
-    summaries("camera_latency_seconds", from_camera, &|source| source.latency_from_camera);
+    histograms("camera_latency_seconds", from_camera, &|source| source.latency_from_camera.as_ref());
     // The element knows no sum of it.
     text.family("gpu_seconds", "summary", "The GPU's time for a frame's inference.");
     for source in sources {
@@ -139,13 +180,27 @@ fn write_counted(text: &mut Exposition, sources: &[SourceStatus]) {
         }
     }
     text.family("zone_objects", "gauge", "Objects in a zone now, of the classes that have been in it.");
-    for source in sources {
-        for zone in &source.zones {
-            for (class, number) in &zone.objects {
-                let labels = [("source", source.name.as_str()), ("zone", &zone.name), ("class", class)];
-                text.sample("zone_objects", &labels, number);
-            }
+    let each_zone = || sources.iter().flat_map(|source| source.zones.iter().map(move |zone| (source, zone)));
+    for (source, zone) in each_zone() {
+        let sample = |text: &mut Exposition, class: &str, number| {
+            let labels = [("source", source.name.as_str()), ("zone", &zone.name), ("class", class)];
+            text.sample("zone_objects", &labels, number);
+        };
+        zone.objects.iter().take(MOST_CLASSES).for_each(|(class, number)| sample(text, class, *number));
+        if zone.objects.len() > MOST_CLASSES {
+            sample(text, OTHER_CLASSES, zone.objects.values().skip(MOST_CLASSES).sum());
         }
+    }
+    text.family("zone_passages_total", "counter", "Objects that have come into a zone, and that have left it.");
+    for (source, zone) in each_zone() {
+        for (direction, number) in [("in", zone.entered), ("out", zone.left)] {
+            let labels = [("source", source.name.as_str()), ("zone", &zone.name), ("direction", direction)];
+            text.sample("zone_passages_total", &labels, number);
+        }
+    }
+    text.family("zone_dwell_seconds", "histogram", "How long objects that have left a zone were in it.");
+    for (source, zone) in each_zone() {
+        text.histogram("zone_dwell_seconds", &[("source", &source.name), ("zone", &zone.name)], &zone.dwell);
     }
     text.family("crossings_total", "counter", "Objects that have crossed a line.");
     for source in sources {
@@ -193,12 +248,56 @@ fn destinations(published: &[Published]) -> BTreeMap<&str, Published> {
     found
 }
 
+fn write_gpus(text: &mut Exposition, gpus: &[GpuReading]) {
+    text.family("gpu_info", "gauge", "1, with the name of the GPU.");
+    for gpu in gpus {
+        let index = gpu.index.to_string();
+        text.sample("gpu_info", &[("gpu", &index), ("name", &gpu.name), ("uuid", &gpu.uuid)], 1);
+    }
+    let mut each = |name, help, value: &dyn Fn(&GpuReading) -> Option<f64>| {
+        text.family(name, "gauge", help);
+        for gpu in gpus {
+            let index = gpu.index.to_string();
+            value(gpu).iter().for_each(|value| text.sample(name, &[("gpu", &index)], value));
+        }
+    };
+    each("gpu_busy_ratio", "Share of the time in which the GPU computes, 0 to 1.", &|gpu| gpu.busy);
+    each("gpu_decoder_busy_ratio", "Share of the time in which its decoders work, 0 to 1.", &|gpu| gpu.decoder_busy);
+    each("gpu_encoder_busy_ratio", "Share of the time in which its encoders work, 0 to 1.", &|gpu| gpu.encoder_busy);
+    each("gpu_memory_used_bytes", "Memory of the GPU that is in use.", &|gpu| gpu.memory_used);
+    each("gpu_memory_size_bytes", "All memory of the GPU.", &|gpu| gpu.memory);
+    each("gpu_temperature_celsius", "Temperature of the GPU.", &|gpu| gpu.celsius);
+    each("gpu_power_watts", "Power that the GPU takes.", &|gpu| gpu.watts);
+}
+
+/// Of the folders that recordings are written to.
+fn write_disks(text: &mut Exposition, disks: &[DiskReading]) {
+    let mut each = |name, help, value: &dyn Fn(&DiskReading) -> f64| {
+        text.family(name, "gauge", help);
+        disks.iter().for_each(|disk| text.sample(name, &[("folder", &disk.folder)], value(disk)));
+    };
+    each("disk_free_bytes", "Bytes that may be written where recordings are.", &|disk| disk.free);
+    each("disk_size_bytes", "All bytes there.", &|disk| disk.size);
+}
+
 struct Exposition(String);
 
 /// Writing to a string does not fail.
 impl Exposition {
     fn family(&mut self, name: &str, kind: &str, help: &str) {
         let _ = write!(self.0, "# HELP gst_trt_{name} {help}\n# TYPE gst_trt_{name} {kind}\n");
+    }
+
+    fn histogram(&mut self, name: &str, labels: &[(&str, &str)], found: &Histogram) {
+        let bucket = format!("{name}_bucket");
+        let mut sample = |bound: &str, number| {
+            let labels: Vec<_> = labels.iter().copied().chain([("le", bound)]).collect();
+            self.sample(&bucket, &labels, number);
+        };
+        found.buckets().for_each(|(bound, number)| sample(&bound.to_string(), number));
+        sample("+Inf", found.count);
+        self.sample(&format!("{name}_sum"), labels, found.sum);
+        self.sample(&format!("{name}_count"), labels, found.count);
     }
 
     /// A metric of another family of names, without labels.

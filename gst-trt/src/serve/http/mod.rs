@@ -4,15 +4,18 @@
 //! * `connections`: one thread, on which each connection is a task with limits on time and size. What looks at files goes
 //!   to others.
 //! * `access`: who may ask for what. `routes`: which function answers what. `answer`: bodies and errors.
-//! * `entries`: sources and models. `pictures`, `metrics`, `process`, `health`, `page`: what their
-//!   names say.
+//! * `entries`: sources and models. `pictures`, `metrics`, `health`, `page`: what their names say.
+//! * `process`, `gpu`, `disk`: what metrics tell of the machine; `outside`: where that does not answer.
 
 mod access;
 mod answer;
 mod connections;
+mod disk;
 mod entries;
+mod gpu;
 mod health;
 mod metrics;
+mod outside;
 mod page;
 mod pictures;
 mod process;

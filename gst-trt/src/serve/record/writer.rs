@@ -11,7 +11,7 @@ use gst::ClockTime;
 use super::file::RecordingFile;
 use super::ring::Encoded;
 use crate::failure::Failure;
-use crate::serve::log::log;
+use crate::serve::log::{log, log_error};
 use crate::threads::Threads;
 
 /// Bytes of encoded frames that wait for the disk: a minute and more of a camera.
@@ -42,7 +42,7 @@ impl DiskTarget {
     /// Says once that nothing can be written, until a file is whole: on a full disk each can be opened.
     fn fail(&self, failure: &Failure) {
         if !self.is_broken.swap(true, Ordering::Relaxed) {
-            log(&self.source, &failure.to_string());
+            log_error(&self.source, &failure.to_string());
         }
     }
 

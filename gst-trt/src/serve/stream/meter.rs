@@ -9,7 +9,9 @@ use gst::prelude::*;
 use gsttrt_core::redact::redacted;
 
 use super::super::control::{LineStatus, Published, Quantiles, SourceStatus, State, Summary, ZoneStatus};
+use super::super::histogram::{Histogram, LATENCIES, STAYS};
 use super::super::record::Recorder;
+use crate::cause::{Cause, SourceFailure};
 use crate::serve::config::{PublishConfig, SourceConfig};
 
 /// The newest frames that latency and rate are taken of; and how many may be under way.
@@ -24,10 +26,11 @@ const DIRECTIONS: [&str; 2] = ["forward", "backward"];
 #[derive(Default)]
 pub struct Meter(Mutex<MeterState>);
 
-#[derive(Default)]
 struct MeterState {
     state: Option<State>,
-    error: Option<String>,
+    failure: Option<SourceFailure>,
+    /// How often it has failed, by the cause.
+    failures: BTreeMap<Cause, u64>,
     /// Since when there are no frames because of a failure.
     failing: Option<Instant>,
     restarts: u64,
@@ -39,8 +42,9 @@ struct MeterState {
     events: BTreeMap<String, u64>,
     /// Crossings of lines, forward and backward.
     lines: BTreeMap<String, [u64; 2]>,
-    latency: Total,
-    from_camera: Total,
+    zones: BTreeMap<String, ZonePassage>,
+    latency: Histogram,
+    from_camera: Histogram,
     last_frame: Option<SystemTime>,
     /// Of destinations by their location, before this run.
     published: BTreeMap<String, (u64, u64)>,
@@ -48,17 +52,41 @@ struct MeterState {
     run: Option<MeteredRun>,
 }
 
-/// Of all that was measured.
-#[derive(Default)]
-struct Total {
-    count: u64,
-    sum: f64,
+impl Default for MeterState {
+    fn default() -> Self {
+        MeterState {
+            state: None,
+            failure: None,
+            failures: BTreeMap::new(),
+            failing: None,
+            restarts: 0,
+            left_behind: 0,
+            frames: 0,
+            dropped: 0,
+            objects: 0,
+            events: BTreeMap::new(),
+            lines: BTreeMap::new(),
+            zones: BTreeMap::new(),
+            latency: Histogram::new(LATENCIES),
+            from_camera: Histogram::new(LATENCIES),
+            last_frame: None,
+            published: BTreeMap::new(),
+            left: VecDeque::new(),
+            run: None,
+        }
+    }
 }
 
-impl Total {
-    fn add(&mut self, value: Option<f64>) {
-        self.count += u64::from(value.is_some());
-        self.sum += value.unwrap_or_default();
+/// What has passed through a zone.
+struct ZonePassage {
+    entered: u64,
+    left: u64,
+    dwell: Histogram,
+}
+
+impl Default for ZonePassage {
+    fn default() -> Self {
+        ZonePassage { entered: 0, left: 0, dwell: Histogram::new(STAYS) }
     }
 }
 
@@ -118,14 +146,15 @@ impl Meter {
     }
 
     /// It has ended: what it has counted stays.
-    pub fn end(&self, state: State, error: Option<String>) {
+    pub fn end(&self, state: State, failure: Option<SourceFailure>) {
         let mut counts = self.lock();
         counts.state = Some(state);
         if state == State::Resting {
-            (counts.error, counts.failing) = (None, None);
+            (counts.failure, counts.failing) = (None, None);
         }
-        if error.is_some() {
-            counts.error = error;
+        if let Some(failure) = failure {
+            *counts.failures.entry(failure.cause).or_default() += 1;
+            counts.failure = Some(failure);
             counts.failing = counts.failing.or(Some(Instant::now()));
         }
         counts.left.clear();
@@ -183,15 +212,15 @@ impl Meter {
         let latency = position.and_then(|position| run.under_way.drain(..=position).next_back());
         let latency = latency.map(|(_, came)| (now - came).as_secs_f64());
         counts.state = Some(State::Running);
-        counts.error = None;
+        counts.failure = None;
         counts.frames += 1;
         counts.objects = objects;
         if counts.left.len() == KEPT {
             counts.left.pop_front();
         }
         let from_camera = from_camera.map(|time| time.as_secs_f64());
-        counts.latency.add(latency);
-        counts.from_camera.add(from_camera);
+        latency.into_iter().for_each(|latency| counts.latency.add(latency));
+        from_camera.into_iter().for_each(|latency| counts.from_camera.add(latency));
         counts.last_frame = Some(SystemTime::now());
         counts.left.push_back(Left { at: now, latency, from_camera });
         counts.failing.take().map(|failing| now - failing)
@@ -204,7 +233,17 @@ impl Meter {
         let name = event.get::<String>("name").unwrap_or_default();
         let direction = event.get::<&str>("direction").ok();
         if let Some(direction) = direction.and_then(|way| DIRECTIONS.iter().position(|name| *name == way)) {
-            counts.lines.entry(name).or_default()[direction] += 1;
+            counts.lines.entry(name.clone()).or_default()[direction] += 1;
+        }
+        match kind.as_str() {
+            "entered" => counts.zones.entry(name).or_default().entered += 1,
+            "left" => {
+                let zone = counts.zones.entry(name).or_default();
+                zone.left += 1;
+                let dwell = event.get::<u64>("dwell").ok().map(Duration::from_nanos);
+                dwell.into_iter().for_each(|dwell| zone.dwell.add(dwell.as_secs_f64()));
+            }
+            _ => {}
         }
         *counts.events.entry(kind).or_default() += 1;
     }
@@ -229,7 +268,7 @@ impl Meter {
     pub fn is_settled(&self) -> bool {
         let counts = self.lock();
         counts.frames > 0
-            || counts.error.is_some()
+            || counts.failure.is_some()
             || matches!(counts.state, Some(State::Waiting | State::Ended | State::Resting))
     }
 
@@ -254,7 +293,9 @@ impl Meter {
             address: config.address.shown(),
             model: config.model.clone(),
             state: counts.state.unwrap_or(State::Connecting),
-            error: counts.error.clone(),
+            error: counts.failure.as_ref().map(|failure| failure.text.clone()),
+            cause: counts.failure.as_ref().map(|failure| failure.cause),
+            failures: counts.failures.clone(),
             restarts: counts.restarts,
             left_behind: counts.left_behind,
             recording: run.and_then(|run| run.elements.recorder.as_ref()).is_some_and(Recorder::is_recording),
@@ -268,9 +309,10 @@ impl Meter {
             gpu: run.and_then(MeteredRun::gpu),
             objects: counts.objects,
             events: counts.events.clone(),
-            zones: run.map(MeteredRun::zones).unwrap_or_default(),
+            zones: zones(run, &counts.zones),
             lines: lines(run, &counts.lines),
             published,
+            folder: config.record.as_ref().map(|record| record.folder.clone()),
         }
     }
 }
@@ -303,11 +345,12 @@ impl MeteredRun {
         structures(&counts, list)
     }
 
-    fn zones(&self) -> Vec<ZoneStatus> {
+    /// The objects in each zone, by their class.
+    fn zones(&self) -> Vec<(String, BTreeMap<String, u32>)> {
         let zone = |zone: gst::Structure| {
             let classes = structures(&zone, "classes").into_iter();
             let count = |class: gst::Structure| Some((class.get("label").ok()?, class.get::<u32>("current").ok()?));
-            ZoneStatus { name: zone.get("name").unwrap_or_default(), objects: classes.filter_map(count).collect() }
+            (zone.get("name").unwrap_or_default(), classes.filter_map(count).collect())
         };
         self.counted("zones").into_iter().map(zone).collect()
     }
@@ -345,9 +388,22 @@ fn lines(run: Option<&MeteredRun>, crossed: &BTreeMap<String, [u64; 2]>) -> Vec<
     lines.into_iter().map(|(name, [forward, backward])| LineStatus { name, forward, backward }).collect()
 }
 
-fn summary(values: impl Iterator<Item = f64>, total: &Total) -> Option<Summary> {
-    let Quantiles { p50, p95, p99 } = quantiles(values.collect())?;
-    Some(Summary { p50, p95, p99, sum: total.sum, count: total.count })
+/// All zones, also those that nothing has been in, and those that are no longer there.
+fn zones(run: Option<&MeteredRun>, passed: &BTreeMap<String, ZonePassage>) -> Vec<ZoneStatus> {
+    let mut objects: BTreeMap<String, BTreeMap<String, u32>> = run.into_iter().flat_map(MeteredRun::zones).collect();
+    for name in passed.keys() {
+        objects.entry(name.clone()).or_default();
+    }
+    let status = |(name, objects): (String, _)| {
+        let nothing = ZonePassage::default();
+        let ZonePassage { entered, left, dwell } = passed.get(&name).unwrap_or(&nothing);
+        ZoneStatus { objects, entered: *entered, left: *left, dwell: dwell.clone(), name }
+    };
+    objects.into_iter().map(status).collect()
+}
+
+fn summary(values: impl Iterator<Item = f64>, all: &Histogram) -> Option<Summary> {
+    Some(Summary { newest: quantiles(values.collect())?, all: all.clone() })
 }
 
 fn quantiles(mut values: Vec<f64>) -> Option<Quantiles> {
@@ -385,7 +441,13 @@ mod tests {
             meter.event(&event.field("direction", direction).build());
         };
         ["forward", "backward", "forward"].into_iter().for_each(event);
+        for (kind, dwell) in [("entered", None), ("entered", None), ("left", Some(3_500_000_000u64))] {
+            let event = gst::Structure::builder("trt-event").field("event", kind).field("name", "hall");
+            meter.event(&event.field_if_some("dwell", dwell).build());
+        }
         let counts = meter.lock();
+        let [hall] = &zones(None, &counts.zones)[..] else { panic!("one zone") };
+        assert_eq!((hall.entered, hall.left, hall.dwell.sum, hall.dwell.count), (2, 1, 3.5, 1));
         assert_eq!((counts.lines["gate"], counts.events["crossed"]), ([2, 1], 3));
         assert!(counts.last_frame.is_some() && counts.latency.count == 1);
         assert_eq!((counts.frames, counts.dropped, counts.objects), (1, 2, 2));

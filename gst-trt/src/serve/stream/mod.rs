@@ -24,11 +24,11 @@ use super::config::SourceConfig;
 use super::config::schedule::Schedule;
 use super::control::State;
 use super::heap;
-use super::log::log;
+use super::log::{log, log_error, log_failure, warn};
 use super::model::ServedModel;
 use super::record::Disk;
 use super::view::Pictures;
-use crate::cause;
+use crate::cause::{Cause, SourceFailure};
 use crate::chain;
 use crate::failure::Failure;
 use crate::running::{RunningPipeline, STOP_LIMIT};
@@ -127,7 +127,7 @@ struct StreamThread {
     /// The runs whose pipelines do not stop.
     left: Vec<u64>,
     /// The failure that was logged last: it is not logged twice in a row.
-    logged: Option<String>,
+    logged: Option<SourceFailure>,
     /// Warnings of elements, by their names, since these were last well: the elements of the next pipeline do not
     /// repeat them.
     warned: BTreeSet<(String, String)>,
@@ -147,7 +147,7 @@ enum PlayEnd {
     Ended,
     /// Its hours are over.
     Rests,
-    Failed(String),
+    Failed(SourceFailure),
     Command(StreamEvent),
 }
 
@@ -293,7 +293,7 @@ impl StreamThread {
                 }
                 (end, Some(built))
             }
-            Err(failure) => (PlayEnd::Failed(failure.to_string()), None),
+            Err(failure) => (PlayEnd::Failed(SourceFailure::new(Cause::Other, failure.to_string())), None),
         };
         self.finish(&end, built);
         end
@@ -308,7 +308,7 @@ impl StreamThread {
                 let _ = registry::lost();
                 let is_news = self.meter.frames_of_run() > 0 || self.logged.as_ref() != Some(error);
                 if is_news {
-                    log(&self.config.name, error);
+                    log_failure(&self.config.name, error);
                 }
                 self.logged = Some(error.clone());
                 (State::Waiting, Some(error.clone()))
@@ -320,7 +320,7 @@ impl StreamThread {
             self.stop(built, matches!(end, PlayEnd::Command(StreamEvent::Stop(_))));
         }
         if let Some(error) = error.as_mut().filter(|_| self.left.len() >= MOST_LEFT) {
-            error.push_str(&format!(
+            error.text.push_str(&format!(
                 " It is not started again until one of {} earlier attempts, which do not end, has ended.",
                 self.left.len()
             ));
@@ -336,7 +336,7 @@ impl StreamThread {
             let _ = stopped.send(StreamEvent::Stopped(run));
         });
         if let Err(failure) = asked {
-            return log(&self.config.name, &failure.to_string());
+            return log_error(&self.config.name, &failure.to_string());
         }
         if is_last {
             return; // the end of the service waits for that thread
@@ -356,7 +356,7 @@ impl StreamThread {
         self.left.push(run);
         self.meter.leave_behind(self.left.len());
         let shown = self.config.address.shown();
-        log(&self.config.name, &format!("{shown} does not stop. It is left behind, and another attempt is made."));
+        warn(&self.config.name, &format!("{shown} does not stop. It is left behind, and another attempt is made."));
     }
 
     /// One that was left behind has ended.
@@ -375,10 +375,14 @@ impl StreamThread {
         }
     }
 
+    fn failed(&self, cause: Cause, text: String) -> PlayEnd {
+        PlayEnd::Failed(SourceFailure::new(cause, text))
+    }
+
     fn follow(&mut self, built: &StreamPipeline) -> PlayEnd {
         let StreamPipeline { running, .. } = built;
         if let Err(failure) = running.start(self.unless_done("The pipeline does not start.".into())) {
-            return PlayEnd::Failed(failure.to_string());
+            return self.failed(Cause::Other, failure.to_string());
         }
         let mut quiet = 0;
         let mut rounds_from = 0;
@@ -390,17 +394,14 @@ impl StreamThread {
                 Ok(StreamEvent::Message(run, message)) if run == self.run => match message.view() {
                     gst::MessageView::Error(error) => {
                         let address = &self.config.address;
-                        let sentence = address.sentence(error);
-                        return PlayEnd::Failed(cause::explained(sentence, address, &self.threads, &self.subject()));
+                        return PlayEnd::Failed(SourceFailure::posted(error, address, &self.threads, &self.subject()));
                     }
                     gst::MessageView::Eos(_) if is_live => {
-                        return PlayEnd::Failed(format!("{} has ended.", self.config.address.shown()));
+                        return self.failed(Cause::Disconnected, format!("{} has ended.", self.config.address.shown()));
                     }
                     gst::MessageView::Eos(_) if self.meter.frames_of_run() == rounds_from => {
-                        return PlayEnd::Failed(format!(
-                            "Cannot read {}: there is no video in it.",
-                            self.config.address.shown()
-                        ));
+                        let shown = self.config.address.shown();
+                        return self.failed(Cause::NoVideo, format!("Cannot read {shown}: there is no video in it."));
                     }
                     gst::MessageView::Eos(_) if self.config.is_loop => {
                         rounds_from = self.meter.frames_of_run();
@@ -411,13 +412,13 @@ impl StreamThread {
                             then(pipeline.seek_simple(flags, gst::ClockTime::ZERO).is_ok());
                         };
                         if let Err(failure) = running.ask("seek", seek) {
-                            return PlayEnd::Failed(failure.to_string());
+                            return self.failed(Cause::Other, failure.to_string());
                         }
                     }
                     gst::MessageView::Eos(_) => return PlayEnd::Ended,
                     _ => self.note(&message),
                 },
-                Ok(StreamEvent::Failed(run, failure)) if run == self.run => return PlayEnd::Failed(failure),
+                Ok(StreamEvent::Failed(run, failure)) if run == self.run => return self.failed(Cause::Other, failure),
                 Ok(StreamEvent::Message(..) | StreamEvent::Failed(..) | StreamEvent::Retry) => {}
                 Ok(StreamEvent::Stopped(run)) => self.has_stopped(run),
                 Ok(command) => return PlayEnd::Command(command),
@@ -426,10 +427,8 @@ impl StreamThread {
                         running.is_started() && self.config.address.gave_up(&running.pipeline, &built.input());
                     quiet = if has_ended { quiet + 1 } else { 0 };
                     if quiet > 2 {
-                        return PlayEnd::Failed(format!(
-                            "Cannot read {}: it is damaged, or cut off.",
-                            self.config.address.shown()
-                        ));
+                        let shown = self.config.address.shown();
+                        return self.failed(Cause::Damaged, format!("Cannot read {shown}: it is damaged, or cut off."));
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => return PlayEnd::Command(StreamEvent::Stop(Duration::ZERO)),
@@ -442,8 +441,10 @@ impl StreamThread {
                 watched_from = Instant::now();
             }
             if self.meter.silence().min(watched_from.elapsed()) > self.config.timeout {
-                let seconds = self.config.timeout.as_secs_f64();
-                return PlayEnd::Failed(format!("{} gave no frame for {seconds} s.", self.config.address.shown()));
+                let (address, limit) = (&self.config.address, self.config.timeout);
+                let has_frames = self.meter.frames_of_run() > 0;
+                let subject = self.subject();
+                return PlayEnd::Failed(SourceFailure::silence(address, limit, has_frames, &self.threads, &subject));
             }
         }
     }
@@ -459,7 +460,7 @@ impl StreamThread {
                     self.warned.clear();
                 }
                 if self.warned.insert((name, text.clone())) {
-                    log(&self.config.name, &text);
+                    warn(&self.config.name, &text);
                 }
             }
             gst::MessageView::Info(info) if name == "infer" => self.model.tell(&info.error().to_string()),

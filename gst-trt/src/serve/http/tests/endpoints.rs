@@ -16,16 +16,21 @@ fn sources_are_listed_added_and_removed() {
     let sources = answer.json();
     assert_eq!(sources.as_array().unwrap().len(), 2);
     assert_eq!(sources[0], get(&server, "/sources/door").expect(200).json());
-    let latency = json!({"p50": 0.012, "p95": 0.02, "p99": 0.031, "sum": 150.5, "count": 12_345});
+    let latency = json!({"p50": 0.012, "p95": 0.02, "p99": 0.031, "sum": 16.0546875, "count": 4});
     let published = json!([{"name": null, "location": "mqtt://broker/t", "sent": 99, "dropped": 1, "connected": true}]);
     for (key, value) in [
         ("name", json!("door")),
         ("state", json!("running")),
         ("error", json!(null)),
+        ("cause", json!(null)),
+        ("failures", json!({"unreachable": 4})),
         ("latency", latency),
         ("events", json!({"crossed": 17, "entered": 4})),
         ("last-frame", json!(1_700_000_000.25)),
-        ("zones", json!([{"name": "hall", "objects": {"disc": 3}}])),
+        (
+            "zones",
+            json!([{"name": "hall", "objects": {"disc": 3}, "entered": 4, "left": 1, "dwell": {"sum": 7.5, "count": 1}}]),
+        ),
         ("lines", json!([{"name": "gate", "forward": 5, "backward": 2}])),
         ("published", published),
     ] {
@@ -52,6 +57,7 @@ fn models_are_listed_and_replaced() {
     let models = get(&server, "/models").expect(200).json();
     let expected = json!([{
         "name": "yolo", "file": "yolo11n.onnx", "backend": "tensorrt", "loaded": true, "verified": true, "progress": null, "error": null,
+        "batches": {"size": 8, "runs": 100, "frames": 650, "late": 40},
     }]);
     assert_eq!(models, expected);
     let answer = change(&server, "PUT", "/models/yolo", r#"{"file": "other.onnx"}"#).expect(202);

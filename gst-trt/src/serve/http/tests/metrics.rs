@@ -6,29 +6,103 @@ use std::process::{Command, Stdio};
 
 use super::*;
 
+/// A sample: its name, its labels, its value.
+type Sample<'a> = (&'a str, Vec<(&'a str, String)>, f64);
+
+/// A line, by the grammar of the text format, version 0.0.4.
+fn sample(line: &str) -> Sample<'_> {
+    let is_name = |name: &str| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        !name.is_empty() && name.chars().all(is_plain) && !name.starts_with(|c: char| c.is_ascii_digit())
+    };
+    let end = line.find(['{', ' ']).unwrap_or_else(|| panic!("{line}"));
+    let (name, mut rest) = line.split_at(end);
+    assert!(is_name(name), "{line}");
+    let mut labels = Vec::new();
+    if let Some(begun) = rest.strip_prefix('{') {
+        rest = begun;
+        loop {
+            let (label, behind) = rest.split_once("=\"").unwrap_or_else(|| panic!("{line}"));
+            assert!(is_name(label) && !label.starts_with("__"), "{line}");
+            let (mut value, mut characters) = (String::new(), behind.char_indices());
+            let end = loop {
+                match characters.next().unwrap_or_else(|| panic!("{line}")) {
+                    (at, '"') => break at,
+                    (_, '\\') => value.push(match characters.next() {
+                        Some((_, 'n')) => '\n',
+                        Some((_, c @ ('\\' | '"'))) => c,
+                        other => panic!("{other:?} behind a backslash: {line}"),
+                    }),
+                    (_, c) => value.push(c),
+                }
+            };
+            assert!(labels.iter().all(|(other, _)| *other != label), "{line}");
+            labels.push((label, value));
+            match behind[end + 1..].strip_prefix(',') {
+                Some(next) => rest = next,
+                None => {
+                    rest = behind[end + 1..].strip_prefix('}').unwrap_or_else(|| panic!("{line}"));
+                    break;
+                }
+            }
+        }
+    }
+    let value = rest.strip_prefix(' ').and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{line}"));
+    (name, labels, value)
+}
+
 /// The samples of each family, and its type. The format is checked as strictly as Prometheus' own tools do.
 fn parse(text: &str) -> BTreeMap<String, (String, Vec<String>)> {
     let mut families: BTreeMap<String, (String, Vec<String>)> = BTreeMap::new();
     let (mut name, mut seen) = (String::new(), BTreeSet::new());
+    assert!(text.ends_with('\n'));
     let mut lines = text.split_terminator('\n');
     while let Some(line) = lines.next() {
         if let Some(help) = line.strip_prefix("# HELP ") {
             name = help.split_once(' ').unwrap().0.into();
             let (typed, kind) = lines.next().unwrap().strip_prefix("# TYPE ").unwrap().split_once(' ').unwrap();
             assert_eq!(typed, name);
-            assert!(["gauge", "counter", "summary"].contains(&kind), "{kind}");
+            assert!(["gauge", "counter", "summary", "histogram"].contains(&kind), "{kind}");
             assert_eq!(kind == "counter", name.ends_with("_total"), "{name}");
             assert!(families.insert(name.clone(), (kind.into(), Vec::new())).is_none(), "{name} comes twice");
             continue;
         }
-        let (series, value) = line.rsplit_once(' ').unwrap();
-        let of_family = series.split('{').next().unwrap().trim_end_matches("_sum").trim_end_matches("_count");
-        assert_eq!(of_family, name, "a sample is with its family");
-        assert!(value.parse::<f64>().is_ok(), "{line}");
-        assert!(seen.insert(series.to_string()), "{series} comes twice");
-        families.get_mut(&name).unwrap().1.push(line.into());
+        let (series, labels, value) = sample(line);
+        let (kind, samples) = families.get_mut(&name).unwrap();
+        let suffixes: &[&str] = match kind.as_str() {
+            "histogram" => &["_bucket", "_sum", "_count"],
+            "summary" => &["", "_sum", "_count"],
+            _ => &[""],
+        };
+        let suffix = series.strip_prefix(name.as_str()).expect("a sample is with its family");
+        assert!(suffixes.contains(&suffix), "{line}");
+        assert_eq!(suffix == "_bucket", labels.iter().any(|(label, _)| *label == "le"), "{line}");
+        assert!(!["counter", "histogram"].contains(&kind.as_str()) || value >= 0.0, "{line}");
+        assert!(seen.insert((series.to_string(), labels)), "{line} comes twice");
+        samples.push(line.into());
+    }
+    for (name, (_, samples)) in families.iter().filter(|(_, (kind, _))| kind == "histogram") {
+        check_histogram(name, samples);
     }
     families
+}
+
+/// Buckets of each series grow, and the last one is the count.
+fn check_histogram(name: &str, samples: &[String]) {
+    let mut series: BTreeMap<Vec<(&str, String)>, (Vec<(f64, f64)>, Vec<f64>)> = BTreeMap::new();
+    for line in samples {
+        let (of, labels, value) = sample(line);
+        let (bounds, others): (Vec<_>, Vec<_>) = labels.into_iter().partition(|(label, _)| *label == "le");
+        let (buckets, totals) = series.entry(others).or_default();
+        match bounds.first() {
+            Some((_, bound)) => buckets.push((bound.replace("+Inf", "inf").parse().unwrap(), value)),
+            None => totals.extend(of.ends_with("_count").then_some(value)),
+        }
+    }
+    for (buckets, totals) in series.values() {
+        assert!(buckets.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1), "{name}: {buckets:?}");
+        assert_eq!(buckets.last().map(|(bound, count)| (*bound, *count)), Some((f64::INFINITY, totals[0])), "{name}");
+    }
 }
 
 #[test]
@@ -36,6 +110,7 @@ fn metrics_tell_what_the_service_does() {
     let service = FakeService::new(&["door"]);
     service.change("door", |status| {
         status.latency = None;
+        status.cause = Some(Cause::Tls);
         let again = Published { sent: 1, dropped: 2, connected: false, ..status.published[0].clone() };
         status.published.extend([again, published(Some("lines"), "mqtt://me@broker/t")]);
     });
@@ -51,6 +126,10 @@ fn metrics_tell_what_the_service_does() {
         ("model_build_progress", "gauge", &[]),
         ("model_verified", "gauge", &["{model=\"yolo\"} 1"]),
         ("model_failed", "gauge", &["{model=\"yolo\"} 0"]),
+        ("model_batch_size", "gauge", &["{model=\"yolo\"} 8"]),
+        ("model_runs_total", "counter", &["{model=\"yolo\"} 100"]),
+        ("model_frames_total", "counter", &["{model=\"yolo\"} 650"]),
+        ("model_late_runs_total", "counter", &["{model=\"yolo\"} 40"]),
         ("model_info", "gauge", &["{model=\"yolo\",file=\"yolo11n.onnx\",backend=\"tensorrt\"} 1"]),
         ("source_info", "gauge", &["{source=\"door\",model=\"yolo\"} 1"]),
         (
@@ -64,6 +143,8 @@ fn metrics_tell_what_the_service_does() {
                 "{source=\"door\",state=\"resting\"} 0",
             ],
         ),
+        ("source_failing", "gauge", &["{source=\"door\",cause=\"tls\"} 1"]),
+        ("source_failures_total", "counter", &["{source=\"door\",cause=\"unreachable\"} 4"]),
         ("frames_per_second", "gauge", &["{source=\"door\"} 29.97"]),
         ("frames_total", "counter", &["{source=\"door\"} 12345"]),
         ("dropped_frames_total", "counter", &["{source=\"door\"} 6"]),
@@ -73,16 +154,26 @@ fn metrics_tell_what_the_service_does() {
         ("left_behind_pipelines", "gauge", &["{source=\"door\"} 0"]),
         ("recording", "gauge", &["{source=\"door\"} 0"]),
         ("last_frame_timestamp_seconds", "gauge", &["{source=\"door\"} 1700000000.25"]),
-        ("latency_seconds", "summary", &[]),
+        ("latency_seconds", "histogram", &[]),
         (
             "camera_latency_seconds",
-            "summary",
+            "histogram",
             &[
-                "{source=\"door\",quantile=\"0.5\"} 0.112",
-                "{source=\"door\",quantile=\"0.95\"} 0.02",
-                "{source=\"door\",quantile=\"0.99\"} 0.031",
-                "_sum{source=\"door\"} 150.5",
-                "_count{source=\"door\"} 12345",
+                "_bucket{source=\"door\",le=\"0.001\"} 0",
+                "_bucket{source=\"door\",le=\"0.0025\"} 0",
+                "_bucket{source=\"door\",le=\"0.005\"} 0",
+                "_bucket{source=\"door\",le=\"0.01\"} 1",
+                "_bucket{source=\"door\",le=\"0.025\"} 2",
+                "_bucket{source=\"door\",le=\"0.05\"} 3",
+                "_bucket{source=\"door\",le=\"0.1\"} 3",
+                "_bucket{source=\"door\",le=\"0.25\"} 3",
+                "_bucket{source=\"door\",le=\"0.5\"} 3",
+                "_bucket{source=\"door\",le=\"1\"} 3",
+                "_bucket{source=\"door\",le=\"2.5\"} 3",
+                "_bucket{source=\"door\",le=\"10\"} 3",
+                "_bucket{source=\"door\",le=\"+Inf\"} 4",
+                "_sum{source=\"door\"} 16.0546875",
+                "_count{source=\"door\"} 4",
             ],
         ),
         (
@@ -96,6 +187,14 @@ fn metrics_tell_what_the_service_does() {
         ),
         ("events_total", "counter", &["{source=\"door\",kind=\"crossed\"} 17", "{source=\"door\",kind=\"entered\"} 4"]),
         ("zone_objects", "gauge", &["{source=\"door\",zone=\"hall\",class=\"disc\"} 3"]),
+        (
+            "zone_passages_total",
+            "counter",
+            &[
+                "{source=\"door\",zone=\"hall\",direction=\"in\"} 4",
+                "{source=\"door\",zone=\"hall\",direction=\"out\"} 1",
+            ],
+        ),
         (
             "crossings_total",
             "counter",
@@ -123,9 +222,39 @@ fn metrics_tell_what_the_service_does() {
         let expected: Vec<_> = samples.iter().map(|sample| format!("gst_trt_{family}{sample}")).collect();
         assert_eq!(families[&format!("gst_trt_{family}")], (kind.to_string(), expected), "{family}");
     }
+    let dwell = &families["gst_trt_zone_dwell_seconds"].1;
+    assert!(
+        dwell.contains(&"gst_trt_zone_dwell_seconds_bucket{source=\"door\",zone=\"hall\",le=\"10\"} 1".to_string())
+    );
     let (ours, process): (Vec<_>, Vec<_>) = families.keys().partition(|name| name.starts_with("gst_trt_"));
-    assert_eq!(ours.len(), 28, "each is in the table above: {ours:?}");
+    assert_eq!(ours.len(), 46, "each is in the table above: {ours:?}");
     assert!(process.len() == 7 && process.iter().all(|name| name.starts_with("process_")), "{process:?}");
+}
+
+/// However many classes a model has, a zone has few samples, and no object is lost.
+#[test]
+fn classes_beyond_a_hundred_are_one() {
+    let service = FakeService::new(&["door"]);
+    service.change("door", |status| {
+        status.zones[0].objects = (0..1000).map(|class| (format!("class-{class:04}"), 2)).collect();
+    });
+    let families = parse(get(&serve(&service), "/metrics").expect(200).text());
+    let samples = &families["gst_trt_zone_objects"].1;
+    assert_eq!(samples.len(), 101);
+    assert_eq!(samples[100], "gst_trt_zone_objects{source=\"door\",zone=\"hall\",class=\"(others)\"} 1800");
+}
+
+/// Where it is installed, Prometheus' own tool reads all of it, and has nothing against a name or a text.
+#[test]
+fn promtool_finds_nothing_wrong() {
+    let mut promtool = Command::new("promtool");
+    promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let Ok(mut promtool) = promtool.spawn() else { return println!("SKIP: promtool is not installed.") };
+    let server = serve(&FakeService::new(&["door", "a \"quoted\\name\"\nin two lines}, ä {"]));
+    promtool.stdin.take().unwrap().write_all(&get(&server, "/metrics").body).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success() && said.is_empty(), "{said}");
 }
 
 /// Names with what the format escapes, read by Prometheus' own library.
@@ -155,7 +284,7 @@ for family in text_string_to_metric_families(sys.stdin.read()):
     for line in [
         format!("counter gst_trt_frames_total {quoted} 12345.0"),
         "counter gst_trt_frames_total 'door' 12345.0".into(),
-        format!("summary gst_trt_latency_seconds {quoted} 0.012"),
+        format!("histogram gst_trt_latency_seconds_count {quoted} 4.0"),
         format!("gauge gst_trt_frames_per_second {quoted} 29.97"),
     ] {
         assert!(lines.lines().any(|found| found == line), "{line}\n{lines}");

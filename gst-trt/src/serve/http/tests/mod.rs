@@ -26,7 +26,9 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::{ClientLimits, HttpServer, HttpSettings, start_within};
+use crate::cause::Cause;
 use crate::serve::control::*;
+use crate::serve::histogram::{Histogram, LATENCIES, STAYS};
 
 const TOKEN: &str = "0123456789abcdef-test";
 /// After this something hangs.
@@ -59,6 +61,7 @@ impl FakeService {
             loaded: true,
             verified: Some(true),
             progress: None,
+            batches: Some(Batches { size: 8, runs: 100, frames: 650, late: 40 }),
             error: None,
         };
         service.models.lock().unwrap().push(model);
@@ -82,13 +85,21 @@ impl FakeService {
 }
 
 fn entry(name: &str) -> FakeSource {
-    let times = Summary { p50: 0.012, p95: 0.02, p99: 0.031, sum: 150.5, count: 12_345 };
+    let times = |p50| {
+        let mut all = Histogram::new(LATENCIES);
+        [1.0 / 128.0, 1.0 / 64.0, 1.0 / 32.0, 16.0].into_iter().for_each(|time| all.add(time));
+        Summary { newest: Quantiles { p50, p95: 0.02, p99: 0.031 }, all }
+    };
+    let mut dwell = Histogram::new(STAYS);
+    dwell.add(7.5);
     let status = SourceStatus {
         name: name.into(),
         address: format!("rtsp://{name}/stream"),
         model: "yolo".into(),
         state: State::Running,
         error: None,
+        cause: None,
+        failures: BTreeMap::from([(Cause::Unreachable, 4)]),
         restarts: 1,
         left_behind: 0,
         recording: false,
@@ -97,14 +108,21 @@ fn entry(name: &str) -> FakeSource {
         queued: 2,
         fps: 29.97,
         last_frame: Some(Duration::from_millis(1_700_000_000_250)),
-        latency: Some(times),
-        latency_from_camera: Some(Summary { p50: 0.112, ..times }),
+        latency: Some(times(0.012)),
+        latency_from_camera: Some(times(0.112)),
         gpu: Some(Quantiles { p50: 0.0021, p95: 0.02, p99: 0.031 }),
         objects: 3,
         events: BTreeMap::from([("crossed".into(), 17), ("entered".into(), 4)]),
-        zones: vec![ZoneStatus { name: "hall".into(), objects: BTreeMap::from([("disc".into(), 3)]) }],
+        zones: vec![ZoneStatus {
+            name: "hall".into(),
+            objects: BTreeMap::from([("disc".into(), 3)]),
+            entered: 4,
+            left: 1,
+            dwell,
+        }],
         lines: vec![LineStatus { name: "gate".into(), forward: 5, backward: 2 }],
         published: vec![published(None, "mqtt://broker/t")],
+        folder: None,
     };
     FakeSource { status, frames: Arc::new(watch::Sender::new(None)) }
 }

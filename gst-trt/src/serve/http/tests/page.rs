@@ -81,6 +81,9 @@ fn the_page_shows_and_changes_the_service() {
         let zone = |name: &str, objects: &[(&str, u32)]| ZoneStatus {
             name: name.into(),
             objects: objects.iter().map(|(class, number)| (class.to_string(), *number)).collect(),
+            entered: 0,
+            left: 0,
+            dwell: Histogram::new(STAYS),
         };
         status.zones = vec![zone("the hall", &[("box", 1200), ("bicycle", 0), ("disc", 2)]), zone("<i>yard</i>", &[])];
         status.lines.push(LineStatus { name: "exit".into(), forward: 1_234, backward: 0 });

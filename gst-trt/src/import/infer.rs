@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: MPL-2.0
+//! A model as nvinfer has it: `config_infer_primary.txt`.
+
+use std::path::Path;
+
+use super::ini::IniGroup;
+use super::written::{PropertyTexts, TomlTable, WrittenConfig};
+use crate::failure::Failure;
+
+/// Why keys are not taken over.
+const REASONS: [(&str, &str); 26] = [
+    ("cluster-mode", "boxes are suppressed by their overlap, as with mode 2, unless the model does so itself"),
+    ("custom-lib-path", "the layout of the outputs is recognised; where it is not, set layout in nms"),
+    ("parse-bbox-func-name", "the layout of the outputs is recognised; where it is not, set layout in nms"),
+    (
+        "parse-bbox-instance-mask-func-name",
+        "the layout of the outputs is recognised; where it is not, set layout in nms",
+    ),
+    ("parse-classifier-func-name", "the layout of the outputs is recognised; where it is not, set layout in nms"),
+    ("engine-create-func-name", "engines are built from ONNX"),
+    ("output-blob-names", "all outputs of the model are read"),
+    ("num-detected-classes", "the model tells it"),
+    ("network-type", "it is recognised by the outputs"),
+    ("is-classifier", "it is recognised by the outputs"),
+    ("gie-unique-id", "objects have no number of their model"),
+    ("operate-on-gie-id", "serve has one model for a source: docs/two-models.md"),
+    ("force-implicit-batch-dim", "such models cannot be read"),
+    ("model-file", "Caffe and UFF cannot be read: give an ONNX model"),
+    ("proto-file", "Caffe and UFF cannot be read: give an ONNX model"),
+    ("uff-file", "Caffe and UFF cannot be read: give an ONNX model"),
+    ("tlt-encoded-model", "it cannot be read: export the model as ONNX"),
+    ("tlt-model-key", "it cannot be read: export the model as ONNX"),
+    ("output-tensor-meta", "serve publishes objects; in a pipeline it is tensor-meta of trtinfer"),
+    ("input-tensor-meta", "trtpreprocess makes the tensor"),
+    ("strongly-typed", "it is so with TensorRT 11, and for models cast to 16 bits"),
+    ("scaling-filter", "frames are scaled as in training, bilinear"),
+    ("scaling-compute-hw", "frames are scaled where the model runs"),
+    ("crop-objects-to-roi-boundary", "boxes are cut at the edge of the frame"),
+    ("classifier-threshold", "set score-threshold in nms for a classifier"),
+    ("segmentation-threshold", "masks have the threshold that models are trained with"),
+];
+
+/// What a file says of a model, with what the application sets instead.
+pub struct NvInfer<'a> {
+    /// As notes name it.
+    pub file: &'a str,
+    /// Its relative paths begin there.
+    pub folder: &'a Path,
+    pub groups: &'a [IniGroup],
+    /// `[primary-gie]`, whose keys count more.
+    pub own: Option<&'a IniGroup>,
+}
+
+impl NvInfer<'_> {
+    fn property(&self) -> Result<&IniGroup, Failure> {
+        let found = self.groups.iter().find(|group| group.name == "property");
+        found.ok_or_else(|| format!("{} has no group [property]", self.file).into())
+    }
+
+    fn path(&self, text: &str) -> String {
+        self.folder.join(text.strip_prefix("file://").unwrap_or(text)).to_string_lossy().into_owned()
+    }
+
+    /// The table `[[model]]`, of that name.
+    ///
+    /// # Errors
+    /// There is no model in it, or a value that is no number.
+    pub fn write(&self, name: &str, into: &mut WrittenConfig) -> Result<(), Failure> {
+        let property = self.property()?;
+        // What the application says counts, and the file's is used, too.
+        let text = |key: &str| {
+            let of_file = property.text(key);
+            self.own.and_then(|own| own.text(key)).or(of_file)
+        };
+        let number = |key: &str| -> Result<Option<u32>, Failure> {
+            let of_file = property.number(key)?;
+            Ok(self.own.map(|own| own.number(key)).transpose()?.flatten().or(of_file))
+        };
+        let (onnx, engine) = (property.text("onnx-file"), text("model-engine-file"));
+        let file = onnx.or(engine).ok_or_else(|| {
+            format!("{} has neither onnx-file nor model-engine-file: export the model as ONNX", self.file)
+        })?;
+        let mut table = TomlTable::new("[[model]]");
+        table.text("name", name);
+        table.text("file", &self.path(file));
+        if let (Some(_), Some(engine)) = (onnx, engine) {
+            let why = format!("{engine} is not used: engines are built from the model, and kept in engine-cache");
+            into.note(self.file, "property", "model-engine-file", &why);
+        } else if onnx.is_none() {
+            table.comment("An engine runs with the TensorRT and the GPU that it was built for.");
+        }
+        if let Some(labels) = text("labelfile-path") {
+            table.text("labels", &self.path(labels));
+        }
+        if let Some(size) = number("batch-size")?.filter(|size| *size > 1) {
+            table.value("batch-size", size.min(1024));
+        }
+        let gpu = number("gpu-id")?.filter(|gpu| *gpu > 0);
+        let (mut preprocess, mut infer, mut nms) =
+            (PropertyTexts::default(), PropertyTexts::default(), PropertyTexts::default());
+        for element in [&mut preprocess, &mut infer, &mut nms] {
+            gpu.iter().for_each(|gpu| element.set("cuda-device-id", gpu));
+        }
+        self.write_preprocess(property, &mut preprocess, into)?;
+        if let Some(interval) = number("interval")?.filter(|interval| *interval > 0) {
+            infer.set("interval", interval.saturating_add(1)); // here each n-th frame, there so many are left out
+        }
+        self.write_infer(property, &mut infer, into)?;
+        self.write_classes(property, &mut nms, into)?;
+        preprocess.write(&mut table, "preprocess");
+        infer.write(&mut table, "infer");
+        nms.write(&mut table, "nms");
+        into.push(table);
+        into.note_unused(self.file, property, &REASONS);
+        Ok(())
+    }
+
+    fn write_preprocess(
+        &self,
+        property: &IniGroup,
+        preprocess: &mut PropertyTexts,
+        into: &mut WrittenConfig,
+    ) -> Result<(), Failure> {
+        match property.number::<u32>("model-color-format")? {
+            Some(0) => preprocess.set("tensor-colors", "rgb"),
+            Some(1) => preprocess.set("tensor-colors", "bgr"),
+            Some(2) => preprocess.set("tensor-colors", "gray"),
+            Some(other) => {
+                into.note(self.file, "property", &format!("model-color-format={other}"), "is not known here")
+            }
+            None => {}
+        }
+        match property.number::<u32>("network-input-order")? {
+            Some(0) => preprocess.set("tensor-order", "nchw"),
+            Some(1) => preprocess.set("tensor-order", "nhwc"),
+            Some(other) => {
+                into.note(self.file, "property", &format!("network-input-order={other}"), "is not known here")
+            }
+            None => {}
+        }
+        let factor = property.number::<f64>("net-scale-factor")?;
+        factor.iter().for_each(|factor| preprocess.set("scale", factor));
+        if let Some(offsets) = property.list("offsets") {
+            // There the factor is of the difference.
+            let scaled =
+                |text: &&str| text.parse::<f64>().ok().map(|offset| (offset * factor.unwrap_or(1.0)).to_string());
+            let means: Option<Vec<_>> = offsets.iter().map(scaled).collect();
+            let means = means.ok_or_else(|| format!("{}: offsets are numbers with ; between them", self.file))?;
+            preprocess.set("mean", means.join(","));
+        }
+        let is_symmetric = property.is_on("symmetric-padding").unwrap_or_default();
+        match property.is_on("maintain-aspect-ratio") {
+            Some(false) => preprocess.set("resize", "stretch"),
+            Some(true) => {
+                preprocess.set("resize", if is_symmetric { "letterbox" } else { "letterbox-top-left" });
+                preprocess.set("pad-value", 0); // of models of YOLO, 114 is nearer to their training
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn write_infer(
+        &self,
+        property: &IniGroup,
+        infer: &mut PropertyTexts,
+        into: &mut WrittenConfig,
+    ) -> Result<(), Failure> {
+        match property.number::<u32>("network-mode")? {
+            Some(0) => infer.set("precision", "fp32"),
+            Some(1) => infer.set("precision", "int8"),
+            Some(2) => infer.set("precision", "fp16"),
+            Some(other) => into.note(self.file, "property", &format!("network-mode={other}"), "precision stays auto"),
+            None => {}
+        }
+        if let Some(file) = property.text("int8-calib-file") {
+            infer.set_text("int8-calibration-cache", &self.path(file));
+        }
+        property.number::<u32>("workspace-size")?.iter().for_each(|mib| infer.set("workspace-mib", mib));
+        let core = property.number::<u32>("use-dla-core")?;
+        if property.is_on("enable-dla") == Some(true) {
+            infer.set("dla-core", core.unwrap_or_default());
+        }
+        if let Some(dims) = property.list("infer-dims") {
+            match dims[..] {
+                [_, height, width] => infer.set("input-size", format!("{width}x{height}")),
+                _ => into.note(self.file, "property", "infer-dims", "it has not three numbers"),
+            }
+        }
+        if property.number::<u32>("process-mode")? == Some(2) {
+            into.note(self.file, "property", "process-mode=2", "serve has one model for a source: docs/two-models.md");
+        }
+        Ok(())
+    }
+
+    /// `[class-attrs-all]` and `[class-attrs-N]`.
+    fn write_classes(
+        &self,
+        property: &IniGroup,
+        nms: &mut PropertyTexts,
+        into: &mut WrittenConfig,
+    ) -> Result<(), Failure> {
+        const SIZES: &str = "objects are not filtered by their size or place";
+        const KEYS: [(&str, &str); 8] = [
+            ("detected-min-w", SIZES),
+            ("detected-min-h", SIZES),
+            ("detected-max-w", SIZES),
+            ("detected-max-h", SIZES),
+            ("roi-top-offset", SIZES),
+            ("roi-bottom-offset", SIZES),
+            ("eps", "there is no clustering by DBSCAN"),
+            ("group-threshold", "there is no clustering of boxes"),
+        ];
+        let threshold = |group: &IniGroup| -> Result<Option<f64>, Failure> {
+            let old = group.number("threshold")?;
+            Ok(group.number("pre-cluster-threshold")?.or(old))
+        };
+        let mut of_classes = Vec::new();
+        for group in self.groups {
+            let Some(class) = group.name.strip_prefix("class-attrs-") else { continue };
+            let found = threshold(group)?;
+            if class == "all" {
+                found.iter().for_each(|threshold| nms.set("score-threshold", threshold));
+                group.number::<f64>("nms-iou-threshold")?.iter().for_each(|iou| nms.set("iou-threshold", iou));
+                group
+                    .number::<u32>("topk")?
+                    .filter(|most| *most > 0)
+                    .iter()
+                    .for_each(|most| nms.set("max-detections", most));
+            } else {
+                of_classes.extend(found.map(|threshold| format!("{class}={threshold}")));
+            }
+            into.note_unused(self.file, group, &KEYS);
+        }
+        if !of_classes.is_empty() {
+            nms.set("class-thresholds", of_classes.join(","));
+        }
+        if let Some(out) = property.list("filter-out-class-ids") {
+            // Here those are named that stay.
+            match property.number::<u32>("num-detected-classes")? {
+                Some(classes) => {
+                    let stay = (0..classes.min(10_000)).map(|class| class.to_string());
+                    let stay: Vec<_> = stay.filter(|class| !out.contains(&class.as_str())).collect();
+                    nms.set("classes", stay.join(","));
+                }
+                None => {
+                    into.note(
+                        self.file,
+                        "property",
+                        "filter-out-class-ids",
+                        "write the classes that stay as classes in nms",
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MPL-2.0
+//! `gst-trt import`: a configuration of DeepStream as one of `gst-trt serve`.
+//!
+//! * `ini`: what is read. `written`: what is written. `infer`, `app`: which key becomes which, for a model and for a whole
+//!   application.
+
+mod app;
+mod infer;
+mod ini;
+mod written;
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use gsttrt_core::files::read_regular;
+
+use crate::failure::{Failure, Status};
+use crate::terminal::{print, print_error};
+use app::DeepStreamApp;
+use infer::NvInfer;
+use written::{TomlTable, WrittenConfig};
+
+pub use written::quoted;
+
+/// Bytes of a configuration.
+const MAX_LENGTH: u64 = 4 << 20;
+
+const EXAMPLES: &str = "\
+Examples:
+  gst-trt import deepstream_app_config.txt --output config.toml
+  gst-trt import config_infer_primary.txt
+
+Keys without a counterpart are listed on stderr, and as comments at the end of what is written.";
+
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ImportArgs {
+    /// What deepstream-app or nvinfer reads
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Where to write, instead of stdout
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+pub fn run(args: &ImportArgs) -> Result<Status, Failure> {
+    let shown = args.file.display();
+    let config = imported(&args.file).map_err(|failure| format!("Cannot import {shown}: {failure}."))?;
+    let text = config.to_toml(&shown.to_string());
+    match &args.output {
+        None => print(text.trim_end())?,
+        Some(output) => {
+            write_new(output, &text)?;
+            print(&format!("Wrote {0}. Next: gst-trt serve --check {0}", output.display()))?;
+        }
+    }
+    config.notes().iter().for_each(|note| print_error(&format!("No counterpart: {note}")));
+    Ok(Status::Done)
+}
+
+fn imported(file: &Path) -> Result<WrittenConfig, Failure> {
+    let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    if ["yml", "yaml"].contains(&ending) {
+        return Err("YAML is not read. Give the file with groups in brackets".into());
+    }
+    let text = read(file)?;
+    let groups = ini::parse(&text)?;
+    let shown = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    // Paths of what is written begin at another folder.
+    let path = std::path::absolute(file).map_err(|error| error.to_string())?;
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let mut config = WrittenConfig::default();
+    if app::is_app(&groups) {
+        DeepStreamApp { file: &shown, folder, groups: &groups }.write(&mut config)?;
+    } else if groups.iter().any(|group| group.name == "property") {
+        NvInfer { file: &shown, folder, groups: &groups, own: None }.write("primary", &mut config)?;
+        let mut http = TomlTable::new("[http]");
+        http.comment("By it, sources can be added; or write each as [[source]] with name and address.");
+        config.push(http);
+    } else {
+        return Err("it has neither the groups of deepstream-app nor [property] of nvinfer".into());
+    }
+    Ok(config)
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    let shown = file.display();
+    let bytes = read_regular(file, MAX_LENGTH).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    String::from_utf8(bytes).map_err(|_| format!("{shown} is not a text in UTF-8").into())
+}
+
+/// A configuration may have passwords in it, so other users do not read it; one that is there is not lost.
+pub fn write_new(file: &Path, text: &str) -> Result<(), Failure> {
+    let shown = file.display();
+    let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
+    let written = opened.and_then(|mut opened| opened.write_all(text.as_bytes()));
+    written.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => format!("{shown} is there already. Give another --output.").into(),
+        _ => format!("Cannot write {shown}: {error}.").into(),
+    })
+}

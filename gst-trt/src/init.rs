@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MPL-2.0
+//! `gst-trt init`: a first configuration of `gst-trt serve`, by three questions.
+
+use std::io::{BufRead, Write};
+use std::path::{Path, PathBuf};
+
+use crate::failure::{Failure, Status};
+use crate::import::{quoted, write_new};
+use crate::model_options::check_file;
+use crate::serve;
+use crate::source::VideoAddress;
+use crate::terminal::{print, print_error};
+
+const EXAMPLES: &str = "\
+Examples:
+  gst-trt init
+  gst-trt init --source rtsp://camera.local/stream --model yolo11n.onnx --results {source}.jsonl
+
+What no option says is asked for.";
+
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct InitArgs {
+    /// A camera, a stream or a video; several times for several
+    #[arg(long, value_name = "ADDRESS")]
+    source: Vec<String>,
+    /// The ONNX model or the TensorRT engine
+    #[arg(long, value_name = "FILE")]
+    model: Option<String>,
+    /// Where results go: a file, or an address such as mqtt://broker.local/cameras/{source}
+    #[arg(long, value_name = "LOCATION")]
+    results: Option<String>,
+    /// Where to write
+    #[arg(short, long, value_name = "FILE", default_value = "config.toml")]
+    output: PathBuf,
+}
+
+pub fn run(args: &InitArgs) -> Result<Status, Failure> {
+    let output = &args.output;
+    if output.exists() {
+        return Err(format!("{} is there already. Give another --output.", output.display()).into());
+    }
+    let here = std::env::current_dir().map_err(|error| format!("Cannot find the current folder: {error}."))?;
+    crate::chain::start_gstreamer()?;
+    let is_source = |text: &str| VideoAddress::parse(text, &here).map(drop);
+    let mut sources = args.source.clone();
+    if sources.is_empty() {
+        let question = "Which camera, stream or video, such as rtsp://user:password@camera.local/stream or street.mp4?";
+        sources.push(answer(question, "--source", None, is_source)?);
+    }
+    sources.iter().try_for_each(|source| is_source(source))?;
+    let model = match &args.model {
+        Some(model) => model.clone(),
+        None => answer("Which model, such as yolo11n.onnx?", "--model", None, |text| check_file(Path::new(text)))?,
+    };
+    check_file(Path::new(&model))?;
+    let results = match &args.results {
+        Some(results) => results.clone(),
+        None => {
+            let question = "Where do results go: a file, or an address such as mqtt://broker.local/cameras/{source}?";
+            answer(question, "--results", Some("{source}.jsonl"), |_| Ok(()))?
+        }
+    };
+    write_new(output, &config(&sources, &model, &results, &here))?;
+    match serve::warnings(output) {
+        Ok(warnings) => warnings.iter().for_each(|warning| print_error(&format!("Warning: {warning}"))),
+        Err(failure) => {
+            let _ = std::fs::remove_file(output); // it was made here
+            return Err(failure);
+        }
+    }
+    print(&format!("Wrote {0}. Next: gst-trt serve {0}", output.display()))?;
+    Ok(Status::Done)
+}
+
+/// Asks until the answer is right. Without one, the proposal counts.
+fn answer(
+    question: &str,
+    option: &str,
+    proposal: Option<&str>,
+    check: impl Fn(&str) -> Result<(), Failure>,
+) -> Result<String, Failure> {
+    loop {
+        let proposed = proposal.map_or(String::new(), |proposal| format!(" [{proposal}]"));
+        let _ = write!(std::io::stderr(), "{question}{proposed} "); // without a reader there is no answer either
+        let mut line = String::new();
+        let count =
+            std::io::stdin().lock().read_line(&mut line).map_err(|error| format!("Cannot read an answer: {error}."))?;
+        let text = line.trim();
+        let text = if text.is_empty() { proposal.filter(|_| count > 0).unwrap_or_default() } else { text };
+        if text.is_empty() && count == 0 {
+            return Err(format!("There is no answer. Give it with {option}.").into());
+        }
+        if text.is_empty() {
+            print_error("An answer is needed.");
+            continue;
+        }
+        match check(text) {
+            Ok(()) => return Ok(text.into()),
+            Err(failure) => print_error(&failure.to_string()),
+        }
+    }
+}
+
+/// A path as it is from the folder of any file.
+fn absolute(text: &str, here: &Path) -> String {
+    let is_address = text.contains("://") || text == "-" || text.starts_with("unix:") || text.starts_with("file:");
+    if is_address { text.into() } else { here.join(text).to_string_lossy().into_owned() }
+}
+
+fn config(sources: &[String], model: &str, results: &str, here: &Path) -> String {
+    let mut text = format!(
+        "# What gst-trt serve runs. All keys: docs/serve.md. After a change: gst-trt serve --check FILE, then SIGHUP.\n\n\
+         [[model]]\nname = \"detector\"\nfile = {}\n\
+         # backend = \"cpu\"                # else the GPU, if there is one\n\
+         # batch-size = 4                 # frames of several sources in one run, for models that take batches\n\
+         # infer = \"interval=2\"           # every second frame\n\
+         # nms = \"score-threshold=0.4\"\n\n\
+         # Ids of objects, and what is counted by them:\n\
+         # [track]\n\n\
+         # [analytics]\n\
+         # config-file = \"zones.json\"\n\n\
+         # Videos of what happens in zones and at lines:\n\
+         # [record]\n\
+         # folder = \"events\"\n\n\
+         [[publish]]\nname = \"results\"\nlocation = {}\n\n\
+         # The page, metrics and changes: http://127.0.0.1:8090\n\
+         [http]\nlisten = \"127.0.0.1:8090\"\n\
+         # token-file = \"token\"           # for changes; openssl rand -hex 32 > token\n\n\
+         [log]\nformat = \"text\"             # or \"json\"\n",
+        quoted(&absolute(model, here)),
+        quoted(&absolute(results, here).replace("${", "$${")),
+    );
+    for (source, number) in sources.iter().zip(1..) {
+        let address = quoted(&absolute(source, here).replace("${", "$${"));
+        text += &format!("\n[[source]]\nname = \"source{number}\"\naddress = {address}\n");
+        if number == 1 {
+            text += "# password-file = \"password\"     # of the user in the address\n\
+                     # timeout = \"10s\"              # time without a frame after which it is started again\n";
+        }
+    }
+    text
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Reading what may not answer, such as a driver and a disk, for requests that do not wait for it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What is read within a second, or nothing. What hangs is not asked again until it has come back, of which the flag knows.
+pub async fn read<T: Default + Send + 'static>(
+    is_reading: &'static AtomicBool,
+    read: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    if is_reading.swap(true, Ordering::Acquire) {
+        return T::default();
+    }
+    let reading = tokio::task::spawn_blocking(move || {
+        let found = read();
+        is_reading.store(false, Ordering::Release);
+        found
+    });
+    tokio::time::timeout(TIMEOUT, reading).await.ok().and_then(Result::ok).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn what_hangs_is_left_out_and_not_asked_again() {
+        static IS_READING: AtomicBool = AtomicBool::new(false);
+        let (answer, waits) = channel::<u32>();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let hangs = read(&IS_READING, move || waits.recv().unwrap());
+        assert_eq!(runtime.block_on(hangs), 0);
+        assert_eq!(runtime.block_on(read(&IS_READING, || 7)), 0);
+        answer.send(1).unwrap();
+        runtime.block_on(async {
+            while IS_READING.load(Ordering::Acquire) {
+                tokio::task::yield_now().await;
+            }
+        });
+        assert_eq!(runtime.block_on(read(&IS_READING, || 7)), 7);
+    }
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Why a source gives no frames, as the log, HTTP and metrics name it.
+
+use super::*;
+
+/// An HTTP server with that answer to everything.
+fn web(head: &str, body: Vec<u8>) -> u16 {
+    let answer = format!("HTTP/1.1 {head}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+    serve(move |mut connection| {
+        request(&connection);
+        let _ = connection.write_all(&[answer.as_bytes(), &body].concat()); // it has gone
+    })
+}
+
+/// An RTSP server that describes no stream, and answers that instead.
+fn rtsp(answer: &'static str) -> u16 {
+    serve(move |mut connection| {
+        loop {
+            let asked = request(&connection);
+            let number = asked.lines().find_map(|line| line.strip_prefix("CSeq: ")).unwrap_or("0");
+            let answer =
+                if asked.starts_with("OPTIONS") { "200 OK\r\nPublic: OPTIONS, DESCRIBE, SETUP, PLAY" } else { answer };
+            let answer = format!("RTSP/1.0 {answer}\r\nCSeq: {number}\r\n\r\n");
+            if asked.is_empty() || connection.write_all(answer.as_bytes()).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+/// A server with TLS whose certificate no authority has signed.
+struct UntrustedServer {
+    child: Child,
+    port: u16,
+}
+
+impl UntrustedServer {
+    fn start(folder: &Path) -> Self {
+        let mut openssl = Command::new("openssl");
+        openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30"]);
+        openssl.args([
+            "-subj",
+            "/CN=camera",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-keyout",
+            "key",
+            "-out",
+            "pem",
+        ]);
+        let output = openssl.current_dir(folder).output().expect("openssl is installed");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let mut server = Command::new("/usr/bin/python3");
+        server.arg(path("tests/common/https_server.py")).args(["pem", "key"]).current_dir(folder);
+        let mut child = server.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        UntrustedServer { child, port: line.trim().parse().expect("it prints its port") }
+    }
+}
+
+impl Drop for UntrustedServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn causes_are_one_of_a_few_words_in_log_http_and_metrics() {
+    let folder = scratch("camera-causes");
+    launch(&format!(
+        "audiotestsrc num-buffers=50 ! audio/x-raw,format=S16LE ! wavenc ! filesink location={}",
+        folder.join("sound.wav").display()
+    ));
+    let untrusted = UntrustedServer::start(&folder);
+    let later = free_address();
+    let (next, told) = channel();
+    next.send(()).unwrap(); // one picture, and then no more
+    let frozen = camera(pictures(&folder, &[(320, 180)]), "frame", true, told);
+    const CHALLENGE: &str = "401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"camera\"";
+    let sources = [
+        ("http-401", format!("http://me:hush-hush@127.0.0.1:{}/x", web(CHALLENGE, Vec::new())), "unauthorized"),
+        ("http-403", format!("http://me:hush-hush@127.0.0.1:{}/x", web("403 No", Vec::new())), "unauthorized"),
+        ("rtsp-401", format!("rtspt://me:hush-hush@127.0.0.1:{}/x", rtsp(CHALLENGE)), "unauthorized"),
+        ("rtsp-403", format!("rtspt://me:hush-hush@127.0.0.1:{}/x", rtsp("403 No, hush-hush")), "unauthorized"),
+        ("http-404", format!("http://me:hush-hush@127.0.0.1:{}/x", web("404 Not Found", Vec::new())), "not-found"),
+        ("rtsp-404", format!("rtspt://me:hush-hush@127.0.0.1:{}/x", rtsp("404 Not Found")), "not-found"),
+        ("http-503", format!("http://me:hush-hush@127.0.0.1:{}/x", web("503 Busy", Vec::new())), "rejected"),
+        ("rtsp-503", format!("rtspt://me:hush-hush@127.0.0.1:{}/x", rtsp("503 Busy")), "rejected"),
+        ("file", "gone.mp4".into(), "not-found"),
+        ("http-closed", format!("http://me:hush-hush@{}/x", free_address()), "unreachable"),
+        ("later", format!("rtspt://me:hush-hush@{later}/clip"), "unreachable"),
+        ("no-host", "rtspt://me:hush-hush@camera.invalid/x".into(), "unreachable"),
+        ("https", format!("https://me:hush-hush@127.0.0.1:{}/x", untrusted.port), "tls"),
+        ("rtsps", format!("rtspst://me:hush-hush@127.0.0.1:{}/x", untrusted.port), "tls"),
+        (
+            "sound",
+            format!("http://127.0.0.1:{}/x", web("200 OK", std::fs::read(folder.join("sound.wav")).unwrap())),
+            "no-video",
+        ),
+        ("garbage", format!("http://127.0.0.1:{}/x", web("200 OK", vec![0xA5; 5000])), "unsupported"),
+        ("frozen", format!("http://127.0.0.1:{frozen}/x"), "stalled"),
+    ];
+    let address = free_address();
+    let mut config = format!(
+        "[[model]]\nname = \"shapes\"\nfile = \"{}\"\nbackend = \"cpu\"\n\n[http]\nlisten = \"{address}\"\n\n",
+        shapes()
+    );
+    for (name, location, _) in &sources {
+        let timeout = if *name == "frozen" { "1s" } else { "60s" };
+        config += &format!(
+            "[[source]]\nname = \"{name}\"\naddress = \"{location}\"\ntimeout = \"{timeout}\"\nbackoff-max = \"500ms\"\n\n"
+        );
+    }
+    let service = Service::start(&folder, &config);
+    service.said("Started.");
+    let all = || {
+        let (_, sources) = ask(&address, "GET", "/sources", "", "");
+        text(&sources).to_string()
+    };
+    let source = |name: &str| {
+        let sources: Value = serde_json::from_str(&all()).unwrap();
+        sources.as_array().unwrap().iter().find(|source| source["name"] == name).unwrap().clone()
+    };
+    for (name, _, cause) in &sources {
+        wait_until(&format!("{name} is {cause}"), LIMIT, || source(name)["cause"] == *cause);
+        let found = source(name);
+        assert!(found["failures"][*cause].as_u64() > Some(0), "{found}");
+        let said = service.said(&format!(" ERROR {name}: "));
+        assert!(said.ends_with(&format!("[{cause}]")), "{said}");
+        assert!(!said.contains("hush-hush"), "{said}");
+    }
+    assert!(source("rtsp-503")["error"].as_str().unwrap().contains("(it answers 503 Busy)"), "{}", source("rtsp-503"));
+    let metrics = String::from_utf8(ask(&address, "GET", "/metrics", "", "").1).unwrap();
+    for (name, _, cause) in sources.iter().filter(|(name, ..)| *name != "frozen") {
+        for part in [
+            format!("gst_trt_source_failing{{source=\"{name}\",cause=\"{cause}\"}} 1\n"),
+            format!("gst_trt_source_failures_total{{source=\"{name}\",cause=\"{cause}\"}} "),
+        ] {
+            assert!(metrics.contains(&part), "{part}\n{metrics}");
+        }
+    }
+    let _camera = RtspServer::start(later.rsplit_once(':').unwrap().1.parse().unwrap(), &["clip"]);
+    wait_until("it runs", LIMIT, || source("later")["state"] == "running");
+    let found = source("later");
+    assert_eq!((&found["cause"], &found["error"]), (&Value::Null, &Value::Null), "{found}");
+    assert!(found["failures"]["unreachable"].as_u64() > Some(0), "{found}");
+    let told = all() + &metrics;
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    assert!(![told, journal].iter().any(|text| text.contains("hush-hush")), "a password is told");
+}
