@@ -7,6 +7,7 @@ mod host;
 mod jpeg;
 mod picture;
 pub mod still;
+pub mod tap;
 mod whole;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ use crate::terminal::print_error;
 
 use decode::{convert, is_streaming, look_after_rtsp, missing_decoder, read_pipe, take_video};
 pub use host::RemoteHost;
+use tap::{Tap, VideoTap};
 
 /// Endings of files that hold one picture.
 const IMAGES: [&str; 12] = ["jpg", "jpeg", "jpe", "png", "bmp", "webp", "tif", "tiff", "ppm", "pgm", "pnm", "jp2"];
@@ -55,6 +57,13 @@ pub enum InputSource {
         name: String,
         address: VideoAddress,
     },
+}
+
+/// How a source is read.
+#[derive(Clone, Default)]
+pub struct ReadOptions {
+    /// Who else gets its streams, as they are.
+    pub tap: Option<Tap>,
 }
 
 /// Where a video comes from.
@@ -375,8 +384,10 @@ impl VideoAddress {
 
     /// Adds elements, named `decode` and what is before it, whose first video goes to `sink`. It is an error on the bus
     /// if there is none. The pipeline has the CUDA context of the others of this process then, which the decoder takes.
-    pub fn connect(&self, pipeline: &gst::Pipeline, sink: gst::Pad) -> Result<(), Failure> {
+    pub fn connect(&self, pipeline: &gst::Pipeline, sink: gst::Pad, options: &ReadOptions) -> Result<(), Failure> {
         registry::give(pipeline);
+        let video = options.tap.as_ref().filter(|tap| tap.video).map(|tap| VideoTap::new(&tap.sink));
+        let audio = options.tap.as_ref().filter(|tap| tap.audio);
         let make = |factory: &str, name: &str| {
             let element = gst::ElementFactory::make(factory).name(name).build();
             element.map_err(|_| Failure::from(format!("GStreamer has no element {factory}: install its plugin.")))
@@ -389,7 +400,7 @@ impl VideoAddress {
             VideoAddress::Uri(uri) => {
                 let decode = make("uridecodebin", "decode")?;
                 decode.set_property("uri", uri);
-                look_after_rtsp(&decode);
+                look_after_rtsp(&decode, audio.is_some());
                 if self.is_http() {
                     guard::look_after_http(decode.downcast_ref().expect("it is a bin"), &sink);
                 }
@@ -433,6 +444,7 @@ impl VideoAddress {
                     guard::refuse_large(&decode, &decode, self.is_remote());
                     pipeline.add_many([&source, &decode])?;
                     source.link(&decode)?;
+                    video.iter().for_each(|video| video.choose(pipeline, None));
                     return convert(pipeline, &decode.static_pad("src").expect("an always pad"), &sink, false);
                 }
                 let decode = make("decodebin", "decode")?;
@@ -453,7 +465,10 @@ impl VideoAddress {
         decode.set_property("caps", gst::Caps::builder("video/x-raw").any_features().build());
         picture::put_parser_first(&decode, picture.is_some());
         guard::look_after_frames(decode.downcast_ref().expect("it is a bin"), &self.shown(), self.is_remote());
-        take_video(pipeline, &decode, sink);
+        if let Some(audio) = audio {
+            tap::follow_audio(pipeline, &decode, &audio.sink);
+        }
+        take_video(pipeline, &decode, sink, video);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 
   rtsp_server.py PORT CLIP NAME…        PORT 0 takes a free one; the port is printed once it listens
 
-A name that begins with "two" has a second, small video. The clip is H.264 in MP4. Frames come at their own time; nothing is encoded.
+A name that begins with "two" has a second, small video; one that begins with "sound" has a tone in AAC. The clip is H.264 in MP4. Frames come at their own time; nothing is encoded.
 """
 
 import sys
@@ -64,6 +64,8 @@ def main():
         if name.startswith("two"):
             small = "videotestsrc is-live=true ! video/x-raw,width=160,height=120,framerate=15/1"
             line += f" {small} ! x264enc tune=zerolatency key-int-max=5 ! rtph264pay name=pay1 pt=97"
+        if name.startswith("sound"):
+            line += " audiotestsrc is-live=true ! audio/x-raw,rate=16000,channels=1 ! avenc_aac ! aacparse ! rtpmp4gpay name=pay1 pt=97"
         factory.set_launch(f"( {line} )")
         factory.connect("media-configure", lambda _, media: Round(clip, media.get_element().get_by_name("source")))
         server.get_mount_points().add_factory(f"/{name}", factory)

@@ -8,9 +8,11 @@ mod places;
 mod properties;
 mod resolved;
 mod secrets;
+mod size;
 #[cfg(test)]
 mod tests;
 mod time;
 mod wording;
 
+pub use keys::Container;
 pub use resolved::{Config, ModelConfig, PublishConfig, RecordConfig, SourceConfig, check_files};

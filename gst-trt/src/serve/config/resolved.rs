@@ -12,7 +12,7 @@ use gsttrt_publish::destinations;
 use gsttrt_publish::options::PublishOptions;
 use serde::Deserialize;
 
-use super::keys::{ConfigKeys, HttpKeys, ModelKeys, RecordKeys, SourceKeys};
+use super::keys::{ConfigKeys, Container, HttpKeys, ModelKeys, RecordKeys, SourceKeys};
 use super::model_file::ModelSettings;
 use super::places::Places;
 use super::properties::{AnalyticsElement, ElementProperties, PublishElement, TrackElement};
@@ -21,6 +21,7 @@ use super::{launch, secrets, wording};
 use crate::chain::InferenceElements;
 use crate::failure::Failure;
 use crate::model_options::{ModelOptions, backend_words, check_file};
+use crate::serve::archive::KeepLimits;
 use crate::serve::http::{self, HttpSettings};
 use crate::source::VideoAddress;
 
@@ -86,11 +87,18 @@ pub struct PublishConfig {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordConfig {
     pub folder: PathBuf,
-    /// Kinds; empty for all.
-    pub events: Vec<String>,
+    /// Kinds, empty for all. `None` where events are not recorded.
+    pub events: Option<Vec<String>>,
+    /// The length of files where all is recorded.
+    pub segment: Option<Duration>,
+    pub keep: KeepLimits,
     pub pre_roll: Duration,
     pub post_roll: Duration,
+    /// Bytes in memory for it.
+    pub pre_roll_bytes: usize,
     pub max_length: Duration,
+    pub container: Container,
+    pub audio: bool,
     pub draw: bool,
 }
 
@@ -302,12 +310,14 @@ impl Config {
         if analytics.is_some() && track.is_none() {
             return Err(problem("track", NEEDS_TRACK));
         }
-        let record = keys.record.or(&self.keys.record).map(|record| self.record(&record)).transpose()?;
-        if record.is_some() && analytics.is_none() {
-            return Err(problem(
-                "record",
-                "[record] needs the events of [analytics]: add it, or set record = false here",
-            ));
+        let mut record = keys.record.or(&self.keys.record).map(|record| self.record(&record)).transpose()?;
+        if let Some(record) = record.as_mut().filter(|_| analytics.is_none()) {
+            record.events = None;
+            if record.segment.is_none() {
+                let text = "[record] needs the events of [analytics]: add it, set continuous = true in [record], \
+                            or set record = false here";
+                return Err(problem("record", text));
+            }
         }
         let publish = self.publish(&name, keys.publish.as_deref())?;
         Ok(SourceConfig {
@@ -474,18 +484,42 @@ impl Config {
         if keys.max_length.0 < Duration::from_secs(1) {
             return Err(problem("max-length", "a recording has at least 1 second"));
         }
+        if !(1 << 20..=1 << 32).contains(&keys.pre_roll_bytes.0) {
+            return Err(problem("pre-roll-bytes", "1MiB to 4GiB of a source are kept in memory"));
+        }
         let folder = self.folder.join(&keys.folder);
         // It is made where it is not there.
         let there = folder.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
         if keys.folder.as_os_str().is_empty() || !there.is_dir() {
             return Err(problem("folder", format!("{} is no folder", there.display())));
         }
+        if keys.segment.0 < Duration::from_secs(1) {
+            return Err(problem("segment", "a segment has at least 1 second"));
+        }
+        let keep = KeepLimits {
+            age: keys.keep.map(|age| age.0),
+            bytes: keys.keep_bytes.map(|bytes| bytes.0),
+            total_bytes: keys.total_bytes.map(|bytes| bytes.0),
+            free_bytes: keys.free_bytes.map(|bytes| bytes.0),
+        };
+        if keys.continuous && keep == KeepLimits::default() {
+            let text = "what is recorded all the time fills each disk. Say what is kept: keep, keep-bytes, total-bytes \
+                        or free-bytes";
+            return Err(problem("continuous", text));
+        }
+        // A list without events, in addition to what is recorded all the time.
+        let is_none = keys.continuous && keys.events.as_ref().is_some_and(Vec::is_empty);
         Ok(RecordConfig {
             folder,
-            events,
+            events: (!is_none).then_some(events),
+            segment: keys.continuous.then_some(keys.segment.0),
+            keep,
             pre_roll: keys.pre_roll.0,
             post_roll: keys.post_roll.0,
+            pre_roll_bytes: keys.pre_roll_bytes.0 as usize,
             max_length: keys.max_length.0,
+            container: keys.container,
+            audio: keys.audio,
             draw: keys.draw,
         })
     }

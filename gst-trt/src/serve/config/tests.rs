@@ -2,10 +2,12 @@
 //! What is wrong in a file, and what is said about it.
 
 use std::path::Path;
+use std::time::Duration;
 
-use super::Config;
+use super::{Config, Container};
 use crate::chain;
 use crate::scratch::scratch;
+use crate::serve::archive::KeepLimits;
 
 fn shapes() -> String {
     format!("{}/../tests/models/shapes.onnx", env!("CARGO_MANIFEST_DIR"))
@@ -55,6 +57,45 @@ fn defaults_and_names_are_resolved() {
     let source = &config.sources[0];
     assert_eq!(source.track.as_ref().unwrap().get("tracker"), Some("iou"));
     assert_eq!(source.record.as_ref().unwrap().folder, Path::new("/own"));
+}
+
+#[test]
+fn what_is_recorded_and_kept_is_said_in_one_table() {
+    let folder = scratch("config-recorded_and_kept");
+    let with = |keys: &str| {
+        let text = right().replace("folder = \"r\"", &format!("folder = \"r\"\n{keys}"));
+        load(&folder, "record.toml", text.as_bytes()).unwrap().sources.remove(0).record.unwrap()
+    };
+    let record = with("");
+    assert_eq!((record.events, record.segment, record.keep), (Some(vec![]), None, KeepLimits::default()));
+    assert_eq!((record.container, record.audio, record.pre_roll_bytes), (Container::Mp4, true, 32 << 20));
+    let record = with(
+        "continuous = true\nsegment = \"1min\"\nkeep = \"30d\"\nkeep-bytes = \"20GB\"\ntotal-bytes = \"1TiB\"\n\
+         free-bytes = 5000000000\ncontainer = \"mkv\"\naudio = false\npre-roll-bytes = \"8MiB\"",
+    );
+    let keep = KeepLimits {
+        age: Some(Duration::from_secs(30 * 86_400)),
+        bytes: Some(20_000_000_000),
+        total_bytes: Some(1 << 40),
+        free_bytes: Some(5_000_000_000),
+    };
+    assert_eq!((record.events, record.segment, record.keep), (Some(vec![]), Some(Duration::from_secs(60)), keep));
+    assert_eq!((record.container, record.audio, record.pre_roll_bytes), (Container::Mkv, false, 8 << 20));
+    assert_eq!(with("continuous = true\nkeep = \"12h\"\nevents = []").events, None, "no files of events");
+    // As the page has it.
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/serve.md")).unwrap();
+    let table =
+        page.split("```toml\n").filter_map(|rest| rest.split("```").next()).find(|block| block.starts_with("[record]"));
+    let keys = table.unwrap().split_once("folder = \"/var/lib/gst-trt/recordings\"\n").unwrap().1;
+    assert_eq!(with(keys).keep.free_bytes, Some(20_000_000_000));
+    // What is recorded all the time needs no events.
+    let text =
+        right().replace("folder = \"r\"", "folder = \"r\"\ncontinuous = true\nkeep = \"1d\"") + "analytics = false\n";
+    let record = load(&folder, "all.toml", text.as_bytes()).unwrap().sources.remove(0).record.unwrap();
+    assert_eq!((record.events, record.segment), (None, Some(Duration::from_secs(300))));
+    let text = right() + "analytics = false\n";
+    let error = load(&folder, "none.toml", text.as_bytes()).unwrap_err();
+    assert!(error.contains("set continuous = true in [record]"), "{error}");
 }
 
 /// The folder that a service is started in may be any.
@@ -144,6 +185,13 @@ fn a_mistake_is_named_with_its_line() {
         ("folder = \"r\"", "folder = \"r\"\npre-roll = nan", 16, "0 to 1000000 seconds"),
         ("folder = \"r\"", "folder = \"r\"\nevents = [\"crosed\"]", 16, "did you mean “crossed”?"),
         ("folder = \"r\"", "folder = \"r\"\nmax-length = 0", 16, "at least 1 second"),
+        ("folder = \"r\"", "folder = \"r\"\npre-roll-bytes = 5", 16, "1MiB to 4GiB"),
+        ("folder = \"r\"", "folder = \"r\"\npre-roll-bytes = \"5 boxes\"", 16, "“5 boxes” is no size"),
+        ("folder = \"r\"", "folder = \"r\"\ncontainer = \"avi\"", 16, "The values are: mp4, mkv"),
+        ("folder = \"r\"", "folder = \"r\"\ncontinuous = true", 16, "Say what is kept: keep, keep-bytes,"),
+        ("folder = \"r\"", "folder = \"r\"\ncontinuous = true\nkeep = \"a while\"", 17, "such as \"30d\" or \"12h\""),
+        ("folder = \"r\"", "folder = \"r\"\nkeep = 30", 16, "a time is a text"),
+        ("folder = \"r\"", "folder = \"r\"\nsegment = 0", 16, "at least 1 second"),
         ("folder = \"r\"", "folder = 7", 15, "it is the number 7. Write a path in quotes"),
         ("folder = \"r\"", "folder = \"r\"\npre-roll = \"5 parsecs\"", 16, "“5 parsecs” is no time"),
         ("folder = \"r\"", "folder = \"r\"\npre-roll = \"10us\"", 16, "a millisecond or more"),

@@ -4,7 +4,7 @@
 //! * `connections`: one thread, on which each connection is a task with limits on time and size. What looks at files goes
 //!   to others.
 //! * `access`: who may ask for what. `routes`: which function answers what. `answer`: bodies and errors.
-//! * `entries`: sources and models. `pictures`, `metrics`, `process`, `health`, `page`: what their
+//! * `entries`: sources and models. `recordings`, `pictures`, `metrics`, `process`, `health`, `page`: what their
 //!   names say.
 
 mod access;
@@ -16,6 +16,7 @@ mod metrics;
 mod page;
 mod pictures;
 mod process;
+mod recordings;
 mod routes;
 #[cfg(test)]
 mod tests;
