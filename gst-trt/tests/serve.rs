@@ -286,6 +286,23 @@ fn old_recordings_make_room_for_new_ones() {
     assert!(folder.join("all/holiday.mp4").exists());
 }
 
+/// The camera sends by TCP alone.
+#[test]
+fn a_source_says_how_its_packets_come() {
+    let folder = scratch("serve-transport");
+    let server = RtspServer::start(0, &["tcp"]);
+    let address = format!("rtsp://127.0.0.1:{}/tcp", server.port);
+    let config = head()
+        + &source("by-tcp", &address, "transport = \"tcp\"\nlatency = \"100ms\"")
+        + &source("by-udp", &address, "transport = \"udp\"");
+    let service = Service::start(&folder, &config);
+    service.result("by-tcp");
+    service.said("by-udp: Cannot read rtsp://");
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    assert!(!journal.contains("by-tcp: Cannot"), "{journal}");
+}
+
 /// Where nothing can be recorded that is said once, and once more where it comes again.
 #[test]
 fn a_disk_that_fails_again_is_told_of_again() {

@@ -6,11 +6,13 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gst::prelude::*;
 
 use super::guard::decodes_video;
+use super::options::StreamOptions;
 use super::tap::VideoTap;
 use crate::failure::Failure;
 
@@ -86,9 +88,11 @@ pub(super) fn take_video(pipeline: &gst::Pipeline, decode: &gst::Element, sink: 
 /// Of RTSP: the time of capture, as the reports of the camera have it, is noted on frames. Of all streams only the first video
 /// is asked for, which is the one that cameras have in full size, and the first sound where it is wanted: each stream takes a
 /// thread, and a camera may have any number.
-pub(super) fn look_after_rtsp(decode: &gst::Element, has_audio: bool) {
+pub(super) fn look_after_source(decode: &gst::Element, options: &StreamOptions, has_audio: bool) {
+    let options = options.clone();
     decode.connect("source-setup", false, move |values| {
         let source = values.get(1)?.get::<gst::Element>().ok()?;
+        options.configure_source(&source);
         if source.factory().is_some_and(|factory| factory.name() == "rtspsrc") {
             let first = [Mutex::new(None), Mutex::new(None)];
             source.connect("select-stream", false, move |values| {
@@ -107,6 +111,38 @@ pub(super) fn look_after_rtsp(decode: &gst::Element, has_audio: bool) {
             source.set_property("add-reference-timestamp-meta", true);
         }
         None
+    });
+}
+
+/// Sets decoders up as they come into the bin. A live stream that is joined between two key frames is asked for another.
+pub(super) fn look_after_decoders(decode: &gst::Bin, options: &StreamOptions, is_live: bool) {
+    let options = options.clone();
+    decode.connect_deep_element_added(move |_, _, element| {
+        if decodes_video(element) {
+            options.configure_decoder(element);
+            if is_live {
+                ask_for_key_frame(element);
+            }
+        }
+    });
+}
+
+/// Of a stream that a decoder can only show from the next key frame on, which may be seconds away: asks whoever sends it for
+/// one, at once and from time to time, until it comes.
+fn ask_for_key_frame(decoder: &gst::Element) {
+    /// A request gets lost, or comes while the sender cannot follow it.
+    const FRAMES: u32 = 30;
+    let Some(input) = decoder.static_pad("sink") else { return };
+    let missed = AtomicU32::new(0);
+    input.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
+        let Some(buffer) = info.buffer() else { return gst::PadProbeReturn::Ok };
+        if !buffer.flags().contains(gst::BufferFlags::DELTA_UNIT) {
+            return gst::PadProbeReturn::Remove;
+        }
+        if missed.fetch_add(1, Ordering::Relaxed) % FRAMES == 0 {
+            pad.push_event(gst_video::UpstreamForceKeyUnitEvent::builder().all_headers(true).build());
+        }
+        gst::PadProbeReturn::Ok
     });
 }
 
@@ -141,4 +177,40 @@ pub(super) fn convert(pipeline: &gst::Pipeline, pad: &gst::Pad, sink: &gst::Pad,
     pad.link(&end("sink")).map_err(|error| error.to_string())?;
     convert.sync_state_with_parent()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_that_begins_between_key_frames_is_asked_for_one() {
+        gst::init().unwrap();
+        let line = "appsrc name=camera format=time caps=video/x-h264 ! identity name=decoder ! fakesink sync=false async=false";
+        let pipeline = gst::parse::launch(line).unwrap().downcast::<gst::Pipeline>().unwrap();
+        ask_for_key_frame(&pipeline.by_name("decoder").unwrap());
+        let camera = pipeline.by_name("camera").and_downcast::<gst_app::AppSrc>().unwrap();
+        let asked = Arc::new(AtomicU32::new(0));
+        let count = asked.clone();
+        camera.static_pad("src").unwrap().add_probe(gst::PadProbeType::EVENT_UPSTREAM, move |_, info| {
+            let is_asked = info.event().is_some_and(|event| gst_video::UpstreamForceKeyUnitEvent::parse(event).is_ok());
+            count.fetch_add(u32::from(is_asked), Ordering::Relaxed);
+            gst::PadProbeReturn::Ok
+        });
+        pipeline.set_state(gst::State::Playing).unwrap();
+        // Two requests for 31 frames without one; none once it has come.
+        for number in 0..100 {
+            let mut buffer = gst::Buffer::with_size(1).unwrap();
+            if number != 31 {
+                buffer.make_mut().set_flags(gst::BufferFlags::DELTA_UNIT);
+            }
+            camera.push_buffer(buffer).unwrap();
+        }
+        camera.end_of_stream().unwrap();
+        let end =
+            pipeline.bus().unwrap().timed_pop_filtered(gst::ClockTime::from_seconds(60), &[gst::MessageType::Eos]);
+        assert!(end.is_some());
+        pipeline.set_state(gst::State::Null).unwrap();
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
+    }
 }

@@ -5,6 +5,7 @@ mod decode;
 mod guard;
 mod host;
 mod jpeg;
+pub mod options;
 mod picture;
 pub mod still;
 pub mod tap;
@@ -24,8 +25,9 @@ use crate::failure::Failure;
 use crate::local;
 use crate::terminal::print_error;
 
-use decode::{convert, is_streaming, look_after_rtsp, missing_decoder, read_pipe, take_video};
+use decode::{convert, is_streaming, look_after_decoders, look_after_source, missing_decoder, read_pipe, take_video};
 pub use host::RemoteHost;
+use options::StreamOptions;
 use tap::{Tap, VideoTap};
 
 /// Endings of files that hold one picture.
@@ -62,6 +64,7 @@ pub enum InputSource {
 /// How a source is read.
 #[derive(Clone, Default)]
 pub struct ReadOptions {
+    pub stream: StreamOptions,
     /// Who else gets its streams, as they are.
     pub tap: Option<Tap>,
 }
@@ -362,6 +365,10 @@ impl VideoAddress {
         matches!(self, VideoAddress::Uri(_) | VideoAddress::Camera(_))
     }
 
+    pub fn is_rtsp(&self) -> bool {
+        matches!(self, VideoAddress::Uri(uri) if uri.starts_with("rtsp"))
+    }
+
     fn is_http(&self) -> bool {
         matches!(self, VideoAddress::Uri(uri) if is_http(uri))
     }
@@ -400,7 +407,7 @@ impl VideoAddress {
             VideoAddress::Uri(uri) => {
                 let decode = make("uridecodebin", "decode")?;
                 decode.set_property("uri", uri);
-                look_after_rtsp(&decode, audio.is_some());
+                look_after_source(&decode, &options.stream, audio.is_some());
                 if self.is_http() {
                     guard::look_after_http(decode.downcast_ref().expect("it is a bin"), &sink);
                 }
@@ -465,6 +472,7 @@ impl VideoAddress {
         decode.set_property("caps", gst::Caps::builder("video/x-raw").any_features().build());
         picture::put_parser_first(&decode, picture.is_some());
         guard::look_after_frames(decode.downcast_ref().expect("it is a bin"), &self.shown(), self.is_remote());
+        look_after_decoders(decode.downcast_ref().expect("it is a bin"), &options.stream, self.is_live());
         if let Some(audio) = audio {
             tap::follow_audio(pipeline, &decode, &audio.sink);
         }

@@ -11,6 +11,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::properties::{AnalyticsElement, ElementProperties, PublishElement, TrackElement};
 use super::{size, time};
+use crate::source::options::RtpTransport;
 
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -32,8 +33,17 @@ pub struct ConfigKeys {
 pub struct SourceKeys {
     pub name: ConfigName,
     pub address: String,
-    /// The password of the user in the address.
+    /// Instead of one in the address.
+    pub user: Option<String>,
+    /// The password of the user.
     pub password_file: Option<PathBuf>,
+    pub transport: Option<RtpTransport>,
+    pub latency: Option<Seconds>,
+    pub keep_alive: Option<bool>,
+    pub tls_validation: Option<bool>,
+    pub ca_file: Option<PathBuf>,
+    #[serde(default)]
+    pub low_latency: bool,
     /// The only one, where it is left out.
     pub model: Option<String>,
     #[serde(default)]

@@ -24,6 +24,7 @@ use crate::model_options::{ModelOptions, backend_words, check_file};
 use crate::serve::archive::KeepLimits;
 use crate::serve::http::{self, HttpSettings};
 use crate::source::VideoAddress;
+use crate::source::options::{RtpTransport, StreamOptions, check_ca_file};
 
 /// Bytes of a configuration and of a file with zones.
 const MAX_LENGTH: u64 = 4 << 20;
@@ -61,6 +62,7 @@ pub struct ModelConfig {
 pub struct SourceConfig {
     pub name: String,
     pub address: VideoAddress,
+    pub stream: StreamOptions,
     pub model: String,
     pub is_loop: bool,
     pub sync: bool,
@@ -283,6 +285,7 @@ impl Config {
     fn stream(&self, keys: &SourceKeys) -> Result<SourceConfig, KeyError> {
         let name = keys.name.0.clone();
         let address = self.address(keys)?;
+        let stream = self.stream_options(keys, &address)?;
         let models = || self.models.iter().map(|model| model.name.as_str());
         let model = match (&keys.model, &self.models[..]) {
             (Some(model), _) if models().any(|other| other == model) => model.clone(),
@@ -323,6 +326,7 @@ impl Config {
         Ok(SourceConfig {
             name,
             address,
+            stream,
             model,
             is_loop: keys.r#loop,
             sync: keys.sync,
@@ -340,6 +344,10 @@ impl Config {
     fn address(&self, keys: &SourceKeys) -> Result<VideoAddress, KeyError> {
         let wrong = |text: String| problem("address", format!("source “{}”: {text}", keys.name.0));
         let mut address = secrets::expand_address(&keys.address).map_err(wrong)?;
+        if let Some(user) = &keys.user {
+            let user = secrets::expand(user).map_err(|text| problem("user", text))?;
+            address = secrets::with_user(&address, &user).map_err(|text| problem("user", text))?;
+        }
         if let Some(file) = &keys.password_file {
             let password = self.secret("password-file", file)?;
             address = secrets::with_password(&address, &password).map_err(|text| problem("password-file", text))?;
@@ -353,6 +361,43 @@ impl Config {
             }
             address => Ok(address),
         }
+    }
+
+    /// How it is read, which only what comes over the network lets one choose.
+    fn stream_options(&self, keys: &SourceKeys, address: &VideoAddress) -> Result<StreamOptions, KeyError> {
+        let only = |key, is_given: bool, is_right: bool, what: &str| match is_given && !is_right {
+            true => Err(problem(key, format!("only {what} have {key}, and this is {}", address.shown()))),
+            false => Ok(()),
+        };
+        let (is_rtsp, is_remote) = (address.is_rtsp(), matches!(address, VideoAddress::Uri(_)));
+        only("transport", keys.transport.is_some(), is_rtsp, "addresses of RTSP")?;
+        only("keep-alive", keys.keep_alive.is_some(), is_rtsp, "addresses of RTSP")?;
+        only("latency", keys.latency.is_some(), is_remote, "addresses of the network")?;
+        only("tls-validation", keys.tls_validation.is_some(), is_remote, "addresses of the network")?;
+        only("ca-file", keys.ca_file.is_some(), is_remote, "addresses of the network")?;
+        let plain = ["rtsp://", "rtsps://"].iter().any(|scheme| address.shown().starts_with(scheme));
+        if keys.transport.is_some_and(|transport| transport != RtpTransport::Auto) && !plain {
+            let text = format!("{} says already how it comes. Write rtsp:// or rtsps://", address.shown());
+            return Err(problem("transport", text));
+        }
+        let ca_file = keys.ca_file.as_ref().map(|file| self.folder.join(file));
+        if let Some(file) = &ca_file {
+            check_ca_file(file).map_err(|failure| problem("ca-file", failure.to_string()))?;
+            if keys.tls_validation == Some(false) {
+                return Err(problem(
+                    "ca-file",
+                    "without tls-validation no certificate is looked at: remove one of both",
+                ));
+            }
+        }
+        Ok(StreamOptions {
+            transport: keys.transport.unwrap_or_default(),
+            latency: keys.latency.map(|latency| latency.0),
+            keep_alive: keys.keep_alive.unwrap_or(true),
+            tls_validation: keys.tls_validation.unwrap_or(true),
+            ca_file,
+            low_latency: keys.low_latency,
+        })
     }
 
     /// The destinations of a source.

@@ -8,6 +8,8 @@ use super::{Config, Container};
 use crate::chain;
 use crate::scratch::scratch;
 use crate::serve::archive::KeepLimits;
+use crate::source::VideoAddress;
+use crate::source::options::{RtpTransport, StreamOptions};
 
 fn shapes() -> String {
     format!("{}/../tests/models/shapes.onnx", env!("CARGO_MANIFEST_DIR"))
@@ -57,6 +59,28 @@ fn defaults_and_names_are_resolved() {
     let source = &config.sources[0];
     assert_eq!(source.track.as_ref().unwrap().get("tracker"), Some("iou"));
     assert_eq!(source.record.as_ref().unwrap().folder, Path::new("/own"));
+}
+
+#[test]
+fn how_a_camera_is_read_is_said_by_its_source() {
+    let folder = scratch("config-how_a_camera_is_read");
+    let keys = "user = \"me@site\"\npassword-file = \"secret\"\ntransport = \"tcp\"\nlatency = \"150ms\"\n\
+                keep-alive = false\ntls-validation = false\nlow-latency = true\n";
+    std::fs::write(folder.join("secret"), "hush").unwrap();
+    let text = right().replace("me:secret@", "") + keys;
+    let source = load(&folder, "camera.toml", text.as_bytes()).unwrap().sources.remove(0);
+    assert_eq!(source.address, VideoAddress::Uri("rtsp://me%40site:hush@camera/1".into()));
+    let expected = StreamOptions {
+        transport: RtpTransport::Tcp,
+        latency: Some(Duration::from_millis(150)),
+        keep_alive: false,
+        tls_validation: false,
+        ca_file: None,
+        low_latency: true,
+    };
+    assert_eq!(source.stream, expected);
+    let source = load(&folder, "plain.toml", right().as_bytes()).unwrap().sources.remove(0);
+    assert_eq!(source.stream, StreamOptions::default());
 }
 
 #[test]
@@ -192,6 +216,13 @@ fn a_mistake_is_named_with_its_line() {
         ("folder = \"r\"", "folder = \"r\"\ncontinuous = true\nkeep = \"a while\"", 17, "such as \"30d\" or \"12h\""),
         ("folder = \"r\"", "folder = \"r\"\nkeep = 30", 16, "a time is a text"),
         ("folder = \"r\"", "folder = \"r\"\nsegment = 0", 16, "at least 1 second"),
+        ("name = \"s\"", "name = \"s\"\ntransport = \"pigeon\"", 21, "The values are: auto, tcp, udp"),
+        ("name = \"s\"", "name = \"s\"\nuser = \"me\"", 21, "user needs an address without one"),
+        ("name = \"s\"", "name = \"s\"\nca-file = \"none.pem\"", 21, "cannot use the authorities in"),
+        ("name = \"s\"", "name = \"s\"\nlatency = \"1\"", 21, "“1” is no time"),
+        ("rtsp://me:secret@camera/1\"", "rtspt://camera/1\"\ntransport = \"udp\"", 22, "says already how it comes"),
+        ("rtsp://me:secret@camera/1\"", "a.mp4\"\ntransport = \"udp\"", 22, "only addresses of RTSP have transport"),
+        ("rtsp://me:secret@camera/1\"", "a.mp4\"\ntls-validation = false", 22, "only addresses of the network have"),
         ("folder = \"r\"", "folder = 7", 15, "it is the number 7. Write a path in quotes"),
         ("folder = \"r\"", "folder = \"r\"\npre-roll = \"5 parsecs\"", 16, "“5 parsecs” is no time"),
         ("folder = \"r\"", "folder = \"r\"\npre-roll = \"10us\"", 16, "a millisecond or more"),

@@ -64,7 +64,8 @@ impl StreamPipeline {
             built.pace = Some(Pace::keep(&built.input(), &pad(&built.element("out"), "sink")));
         }
         built.measure(&config.name, publish, meter);
-        let options = ReadOptions { tap: built.recorder.as_ref().map(Recorder::tap) };
+        let tap = built.recorder.as_ref().map(Recorder::tap);
+        let options = ReadOptions { stream: config.stream.clone(), tap };
         config.address.connect(&built.running.pipeline, built.input(), &options)?;
         Ok(built)
     }
