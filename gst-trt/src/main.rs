@@ -33,6 +33,9 @@ mod source;
 mod terminal;
 mod threads;
 mod verify;
+#[cfg(test)]
+#[path = "../../core/tests/common/wait.rs"]
+mod wait;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -18,7 +18,7 @@ use crate::chain::{self, element};
 use crate::failure::Failure;
 use crate::progress::TaskProgress;
 use crate::running::RunningPipeline;
-use crate::source::VideoAddress;
+use crate::source::{ReadOptions, VideoAddress};
 
 /// How long a source may give no frame until that is said.
 const SILENCE_LIMIT: Duration = Duration::from_secs(10);
@@ -94,7 +94,7 @@ fn pipeline(address: &VideoAddress, output: Option<&Path>, setup: &Setup) -> Res
         element(&pipeline, "sink").set_property("location", part(output));
         keep_size(&element(&pipeline, "size"));
     }
-    address.connect(&pipeline, input(&pipeline))?;
+    address.connect(&pipeline, input(&pipeline), &ReadOptions::default())?;
     Ok(pipeline)
 }
 

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use serde::{Serialize, Serializer};
 use tokio::sync::watch;
 
+use super::archive::{Recording, UtcTime};
 use super::histogram::Histogram;
 use crate::cause::Cause;
 
@@ -32,11 +33,48 @@ pub trait Control: Send + Sync {
     /// there is a receiver, which sees the newest one. The channel closes when the source is removed.
     fn watch(&self, source: &str) -> Result<watch::Receiver<Option<Bytes>>, Refused>;
 
+    /// What was recorded, the newest first.
+    fn recordings(&self, filter: &RecordingFilter) -> Vec<Recording>;
+
+    /// Where a recording is.
+    fn recording(&self, file: &str) -> Result<PathBuf, Refused>;
+
     /// Whether all models are loaded, and each source has given a frame or was found to fail.
     fn is_ready(&self) -> bool;
 
     /// Why this process can use a GPU no more. It ends then.
     fn lost_gpu(&self) -> Option<String>;
+}
+
+/// Which recordings are asked for.
+#[derive(Clone, Debug, Default)]
+pub struct RecordingFilter {
+    pub source: Option<String>,
+    /// A kind of event that has happened in it.
+    pub event: Option<String>,
+    /// A part of it is not before, and not after that.
+    pub from: Option<UtcTime>,
+    pub to: Option<UtcTime>,
+    pub limit: usize,
+}
+
+impl RecordingFilter {
+    /// Those of them, the newest first.
+    pub fn of(&self, recordings: Vec<Recording>) -> Vec<Recording> {
+        let has_event = |recording: &Recording, kind: &String| {
+            recording.events.iter().any(|event| event.get("event").and_then(|event| event.as_str()) == Some(kind))
+        };
+        let is_wanted = |recording: &Recording| {
+            self.source.as_ref().is_none_or(|source| *source == recording.source)
+                && self.event.as_ref().is_none_or(|kind| has_event(recording, kind))
+                && self.from.is_none_or(|from| recording.end >= from)
+                && self.to.is_none_or(|to| recording.begin <= to)
+        };
+        let mut found: Vec<_> = recordings.into_iter().filter(is_wanted).collect();
+        found.sort_by(|one, other| (other.begin, &one.file).cmp(&(one.begin, &other.file)));
+        found.truncate(self.limit);
+        found
+    }
 }
 
 /// Why a request is not carried out: what failed, why, and what to do.

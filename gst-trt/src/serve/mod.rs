@@ -4,9 +4,10 @@
 //! * `config`: the file. `service`: all sources and models. `control`: what others may ask of it.
 //!   `http`: how they ask.
 //! * `model`: a model that sources share. `stream`: a source. `record`, `view`: what becomes of its frames besides
-//!   publishing. `heap`: what keeps memory flat while sources come and go.
+//!   publishing. `archive`: what there is of recordings. `heap`: what keeps memory flat while sources come and go.
 //!   `log`, `histogram`: what is told of all that.
 
+mod archive;
 mod config;
 mod control;
 mod heap;

@@ -4,7 +4,7 @@
 //! The lock holds the table alone: what it costs to start something is the cost of a thread. Disks, models and cameras are
 //! waited for in threads of their own, and files are checked before the lock is taken.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,8 +12,9 @@ use bytes::Bytes;
 use gsttrt_core::cuda::driver;
 use tokio::sync::watch;
 
+use super::archive::{Archives, Recording};
 use super::config::{Config, ModelConfig, check_files};
-use super::control::{Control, ModelStatus, Refused, SourceStatus};
+use super::control::{Control, ModelStatus, RecordingFilter, Refused, SourceStatus};
 use super::log::log;
 use super::model::{Model, ServedModel};
 use super::stream::SourceStream;
@@ -32,6 +33,7 @@ const LAST_FRAMES_OF_ONE: Duration = Duration::from_secs(10);
 
 pub struct Service {
     state: Mutex<ServiceState>,
+    archives: Archives,
     threads: Threads,
 }
 
@@ -42,18 +44,21 @@ struct ServiceState {
     /// Of the model that was started last.
     number: u64,
     is_ending: bool,
+    archives: Archives,
 }
 
 impl Service {
     pub fn start(config: Config, threads: &Threads) -> Result<Self, Failure> {
+        let archives = Archives::new(threads);
         let state = ServiceState {
+            archives: archives.clone(),
             config: Arc::new(config.without_sources()),
             models: Vec::new(),
             streams: Vec::new(),
             number: 0,
             is_ending: false,
         };
-        let service = Service { state: Mutex::new(state), threads: threads.clone() };
+        let service = Service { state: Mutex::new(state), archives, threads: threads.clone() };
         service.reload(config)?;
         Ok(service)
     }
@@ -76,6 +81,7 @@ impl Service {
             // They are released by the last source that has them.
             state.models.drain(..).for_each(|model| model.stop());
         }
+        self.archives.close();
         self.threads.wait(STOP_TIMEOUT)
     }
 }
@@ -102,7 +108,7 @@ impl Started {
         for source in &config.sources {
             if !state.streams.iter().any(|stream| stream.config.name == source.name) {
                 let model = self.model(&source.model).map_or_else(|| state.model(&source.model), Ok)?;
-                self.streams.push(SourceStream::start(source.clone(), model, threads)?);
+                self.streams.push(SourceStream::start(source.clone(), model, &state.archives, threads)?);
             }
         }
         Ok(())
@@ -237,7 +243,8 @@ impl Control for Service {
             let all = state.streams.iter().map(|stream| &*stream.config).chain([&config]);
             check_files(all).map_err(|problem| Refused::Invalid(format!("Cannot add it: {}.", problem.text)))?;
             let model = state.model(&config.model).map_err(invalid)?;
-            state.streams.push(SourceStream::start(config, model, &self.threads).map_err(invalid)?);
+            let stream = SourceStream::start(config, model, &self.archives, &self.threads).map_err(invalid)?;
+            state.streams.push(stream);
             return Ok(());
         }
     }
@@ -278,6 +285,16 @@ impl Control for Service {
         } else {
             Err(Refused::Invalid("Pictures need [http] in the configuration.".into()))
         }
+    }
+
+    fn recordings(&self, filter: &RecordingFilter) -> Vec<Recording> {
+        let recordings = self.archives.recordings();
+        filter.of(recordings.into_iter().map(|(_, recording)| recording).collect())
+    }
+
+    fn recording(&self, file: &str) -> Result<PathBuf, Refused> {
+        let unknown = || Refused::Unknown(format!("There is no recording “{file}”. GET /recordings lists them."));
+        self.archives.path(file).ok_or_else(unknown)
     }
 
     fn is_ready(&self) -> bool {

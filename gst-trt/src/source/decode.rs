@@ -6,10 +6,14 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gst::prelude::*;
 
+use super::guard::decodes_video;
+use super::options::StreamOptions;
+use super::tap::VideoTap;
 use crate::failure::Failure;
 
 /// The first format of videos or pictures among those that decodebin has listed. It wants none for sounds, and lists them
@@ -47,14 +51,25 @@ pub(super) fn is_streaming(pad: &gst::Pad) -> bool {
 ///
 /// Frames go straight in, so that those in CUDA memory stay there, unless they lie where the model does not run, are of a
 /// format that needs conversion, or have to be rotated, as those of phones.
-pub(super) fn take_video(pipeline: &gst::Pipeline, decode: &gst::Element, sink: gst::Pad) {
+pub(super) fn take_video(pipeline: &gst::Pipeline, decode: &gst::Element, sink: gst::Pad, tap: Option<Arc<VideoTap>>) {
     let (link, pipeline) = (sink.clone(), pipeline.downgrade());
+    if let Some(tap) = tap.clone() {
+        let decode = decode.downcast_ref::<gst::Bin>().expect("it is a bin");
+        decode.connect_deep_element_added(move |_, _, element| {
+            if let Some(input) = element.static_pad("sink").filter(|_| decodes_video(element)) {
+                tap.follow(&input);
+            }
+        });
+    }
     decode.connect_pad_added(move |decode, pad| {
         let caps = pad.current_caps().unwrap_or_else(|| pad.query_caps(None));
         if link.is_linked() || !caps.structure(0).is_some_and(|caps| caps.name().starts_with("video/")) {
             return;
         }
         let (fits, rotated) = (link.query_caps(None).can_intersect(&caps), is_rotated(pad));
+        if let (Some(tap), Some(pipeline)) = (&tap, pipeline.upgrade()) {
+            tap.choose(&pipeline, element_of(pad).filter(decodes_video).as_ref());
+        }
         let linked = match pipeline.upgrade() {
             Some(pipeline) if rotated || !fits => convert(&pipeline, pad, &link, rotated),
             _ => pad.link(&link).map(drop).map_err(|error| Failure::from(error.to_string())),
@@ -71,18 +86,24 @@ pub(super) fn take_video(pipeline: &gst::Pipeline, decode: &gst::Element, sink: 
 }
 
 /// Of RTSP: the time of capture, as the reports of the camera have it, is noted on frames. Of all streams only the first video
-/// is asked for, which is the one that cameras have in full size: each stream takes a thread, and a camera may have any number.
-pub(super) fn look_after_rtsp(decode: &gst::Element) {
-    decode.connect("source-setup", false, |values| {
+/// is asked for, which is the one that cameras have in full size, and the first sound where it is wanted: each stream takes a
+/// thread, and a camera may have any number.
+pub(super) fn look_after_source(decode: &gst::Element, options: &StreamOptions, has_audio: bool) {
+    let options = options.clone();
+    decode.connect("source-setup", false, move |values| {
         let source = values.get(1)?.get::<gst::Element>().ok()?;
+        options.configure_source(&source);
         if source.factory().is_some_and(|factory| factory.name() == "rtspsrc") {
-            let first = Mutex::new(None);
+            let first = [Mutex::new(None), Mutex::new(None)];
             source.connect("select-stream", false, move |values| {
                 let (number, caps) = (values.get(1)?.get::<u32>().ok()?, values.get(2)?.get::<gst::Caps>().ok()?);
-                let is_video =
-                    caps.structure(0).is_some_and(|caps| caps.get("media").is_ok_and(|media: &str| media == "video"));
+                let first = match caps.structure(0).and_then(|caps| caps.get("media").ok()) {
+                    Some("video") => &first[0],
+                    Some("audio") if has_audio => &first[1],
+                    _ => return Some(false.to_value()),
+                };
                 let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
-                Some((is_video && *first.get_or_insert(number) == number).to_value())
+                Some((*first.get_or_insert(number) == number).to_value())
             });
         }
         // From GStreamer 1.22 on.
@@ -93,20 +114,56 @@ pub(super) fn look_after_rtsp(decode: &gst::Element) {
     });
 }
 
+/// Sets decoders up as they come into the bin. A live stream that is joined between two key frames is asked for another.
+pub(super) fn look_after_decoders(decode: &gst::Bin, options: &StreamOptions, is_live: bool) {
+    let options = options.clone();
+    decode.connect_deep_element_added(move |_, _, element| {
+        if decodes_video(element) {
+            options.configure_decoder(element);
+            if is_live {
+                ask_for_key_frame(element);
+            }
+        }
+    });
+}
+
+/// Of a stream that a decoder can only show from the next key frame on, which may be seconds away: asks whoever sends it for
+/// one, at once and from time to time, until it comes.
+fn ask_for_key_frame(decoder: &gst::Element) {
+    /// A request gets lost, or comes while the sender cannot follow it.
+    const FRAMES: u32 = 30;
+    let Some(input) = decoder.static_pad("sink") else { return };
+    let missed = AtomicU32::new(0);
+    input.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
+        let Some(buffer) = info.buffer() else { return gst::PadProbeReturn::Ok };
+        if !buffer.flags().contains(gst::BufferFlags::DELTA_UNIT) {
+            return gst::PadProbeReturn::Remove;
+        }
+        if missed.fetch_add(1, Ordering::Relaxed) % FRAMES == 0 {
+            pad.push_event(gst_video::UpstreamForceKeyUnitEvent::builder().all_headers(true).build());
+        }
+        gst::PadProbeReturn::Ok
+    });
+}
+
 /// Whether a tag asks for the picture to be rotated or mirrored. decodebin shows a pad as soon as its caps are known, and
 /// decoders pass tags on after the caps, so the tags are looked for where they enter the decoder.
 fn is_rotated(pad: &gst::Pad) -> bool {
-    let mut target = Some(pad.clone());
-    while let Some(inner) = target.as_ref().and_then(|pad| pad.downcast_ref::<gst::GhostPad>()?.target()) {
-        target = Some(inner);
-    }
-    let decoder = target.and_then(|pad| pad.parent_element());
-    let pads = decoder.into_iter().flat_map(|decoder| decoder.sink_pads());
+    let pads = element_of(pad).into_iter().flat_map(|decoder| decoder.sink_pads());
     let mut tags = pads.flat_map(|pad| (0..).map_while(move |index| pad.sticky_event::<gst::event::Tag>(index)));
     tags.any(|event| {
         let orientation = event.tag().get::<gst::tags::ImageOrientation>();
         orientation.is_some_and(|orientation| orientation.get() != "rotate-0")
     })
+}
+
+/// The element in decodebin that gives what the pad gives.
+fn element_of(pad: &gst::Pad) -> Option<gst::Element> {
+    let mut target = Some(pad.clone());
+    while let Some(inner) = target.as_ref().and_then(|pad| pad.downcast_ref::<gst::GhostPad>()?.target()) {
+        target = Some(inner);
+    }
+    target.and_then(|pad| pad.parent_element())
 }
 
 /// Links with a conversion in between, from CUDA memory too where it exists, that turns frames upright where they are not.
@@ -120,4 +177,40 @@ pub(super) fn convert(pipeline: &gst::Pipeline, pad: &gst::Pad, sink: &gst::Pad,
     pad.link(&end("sink")).map_err(|error| error.to_string())?;
     convert.sync_state_with_parent()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_that_begins_between_key_frames_is_asked_for_one() {
+        gst::init().unwrap();
+        let line = "appsrc name=camera format=time caps=video/x-h264 ! identity name=decoder ! fakesink sync=false async=false";
+        let pipeline = gst::parse::launch(line).unwrap().downcast::<gst::Pipeline>().unwrap();
+        ask_for_key_frame(&pipeline.by_name("decoder").unwrap());
+        let camera = pipeline.by_name("camera").and_downcast::<gst_app::AppSrc>().unwrap();
+        let asked = Arc::new(AtomicU32::new(0));
+        let count = asked.clone();
+        camera.static_pad("src").unwrap().add_probe(gst::PadProbeType::EVENT_UPSTREAM, move |_, info| {
+            let is_asked = info.event().is_some_and(|event| gst_video::UpstreamForceKeyUnitEvent::parse(event).is_ok());
+            count.fetch_add(u32::from(is_asked), Ordering::Relaxed);
+            gst::PadProbeReturn::Ok
+        });
+        pipeline.set_state(gst::State::Playing).unwrap();
+        // Two requests for 31 frames without one; none once it has come.
+        for number in 0..100 {
+            let mut buffer = gst::Buffer::with_size(1).unwrap();
+            if number != 31 {
+                buffer.make_mut().set_flags(gst::BufferFlags::DELTA_UNIT);
+            }
+            camera.push_buffer(buffer).unwrap();
+        }
+        camera.end_of_stream().unwrap();
+        let end =
+            pipeline.bus().unwrap().timed_pop_filtered(gst::ClockTime::from_seconds(60), &[gst::MessageType::Eos]);
+        assert!(end.is_some());
+        pipeline.set_state(gst::State::Null).unwrap();
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
+    }
 }

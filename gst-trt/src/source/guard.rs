@@ -91,7 +91,7 @@ pub fn warn_of_missing(decode: &gst::Element, text: String) {
 /// The videos that a source may have at a time. Each takes a decoder and threads, and the first is read.
 const MOST_VIDEOS: usize = 16;
 
-fn decodes_video(element: &gst::Element) -> bool {
+pub fn decodes_video(element: &gst::Element) -> bool {
     let kind = element.metadata("klass").unwrap_or_default();
     kind.contains("Decoder") && (kind.contains("Video") || kind.contains("Image"))
 }

@@ -5,8 +5,10 @@ mod decode;
 mod guard;
 mod host;
 mod jpeg;
+pub mod options;
 mod picture;
 pub mod still;
+pub mod tap;
 mod whole;
 
 use std::collections::BTreeMap;
@@ -24,8 +26,10 @@ use crate::local;
 use crate::terminal::print_error;
 
 pub use decode::missing_decoder;
-use decode::{convert, is_streaming, look_after_rtsp, read_pipe, take_video};
+use decode::{convert, is_streaming, look_after_decoders, look_after_source, read_pipe, take_video};
 pub use host::RemoteHost;
+use options::StreamOptions;
+use tap::{Tap, VideoTap};
 
 /// Endings of files that hold one picture.
 const IMAGES: [&str; 12] = ["jpg", "jpeg", "jpe", "png", "bmp", "webp", "tif", "tiff", "ppm", "pgm", "pnm", "jp2"];
@@ -56,6 +60,14 @@ pub enum InputSource {
         name: String,
         address: VideoAddress,
     },
+}
+
+/// How a source is read.
+#[derive(Clone, Default)]
+pub struct ReadOptions {
+    pub stream: StreamOptions,
+    /// Who else gets its streams, as they are.
+    pub tap: Option<Tap>,
 }
 
 /// Where a video comes from.
@@ -354,6 +366,10 @@ impl VideoAddress {
         matches!(self, VideoAddress::Uri(_) | VideoAddress::Camera(_))
     }
 
+    pub fn is_rtsp(&self) -> bool {
+        matches!(self, VideoAddress::Uri(uri) if uri.starts_with("rtsp"))
+    }
+
     fn is_http(&self) -> bool {
         matches!(self, VideoAddress::Uri(uri) if is_http(uri))
     }
@@ -376,8 +392,10 @@ impl VideoAddress {
 
     /// Adds elements, named `decode` and what is before it, whose first video goes to `sink`. It is an error on the bus
     /// if there is none. The pipeline has the CUDA context of the others of this process then, which the decoder takes.
-    pub fn connect(&self, pipeline: &gst::Pipeline, sink: gst::Pad) -> Result<(), Failure> {
+    pub fn connect(&self, pipeline: &gst::Pipeline, sink: gst::Pad, options: &ReadOptions) -> Result<(), Failure> {
         registry::give(pipeline);
+        let video = options.tap.as_ref().filter(|tap| tap.video).map(|tap| VideoTap::new(&tap.sink));
+        let audio = options.tap.as_ref().filter(|tap| tap.audio);
         let make = |factory: &str, name: &str| {
             let element = gst::ElementFactory::make(factory).name(name).build();
             element.map_err(|_| Failure::from(format!("GStreamer has no element {factory}: install its plugin.")))
@@ -390,7 +408,7 @@ impl VideoAddress {
             VideoAddress::Uri(uri) => {
                 let decode = make("uridecodebin", "decode")?;
                 decode.set_property("uri", uri);
-                look_after_rtsp(&decode);
+                look_after_source(&decode, &options.stream, audio.is_some());
                 if self.is_http() {
                     guard::look_after_http(decode.downcast_ref().expect("it is a bin"), &sink);
                 }
@@ -434,6 +452,7 @@ impl VideoAddress {
                     guard::refuse_large(&decode, &decode, self.is_remote());
                     pipeline.add_many([&source, &decode])?;
                     source.link(&decode)?;
+                    video.iter().for_each(|video| video.choose(pipeline, None));
                     return convert(pipeline, &decode.static_pad("src").expect("an always pad"), &sink, false);
                 }
                 let decode = make("decodebin", "decode")?;
@@ -454,7 +473,11 @@ impl VideoAddress {
         decode.set_property("caps", gst::Caps::builder("video/x-raw").any_features().build());
         picture::put_parser_first(&decode, picture.is_some());
         guard::look_after_frames(decode.downcast_ref().expect("it is a bin"), &self.shown(), self.is_remote());
-        take_video(pipeline, &decode, sink);
+        look_after_decoders(decode.downcast_ref().expect("it is a bin"), &options.stream, self.is_live());
+        if let Some(audio) = audio {
+            tap::follow_audio(pipeline, &decode, &audio.sink);
+        }
+        take_video(pipeline, &decode, sink, video);
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 
-use super::VideoAddress;
+use super::{ReadOptions, VideoAddress};
 use crate::failure::Failure;
 use crate::running::RunningPipeline;
 use crate::signals::Signals;
@@ -26,7 +26,7 @@ pub fn decode(file: &Path, formats: &gst::Caps, threads: &Threads, signals: &Sig
     out.set_property("enable-last-sample", false);
     pipeline.add(&out)?;
     let input = out.static_pad("sink").expect("an always pad");
-    address.connect(&pipeline, input.clone())?;
+    address.connect(&pipeline, input.clone(), &ReadOptions::default())?;
     let running = RunningPipeline::new(pipeline, threads, address.shown());
     let sample = picture(&running, &address, &out, &input, signals);
     running.stop_in_time(); // one that does not is named at the end

@@ -127,6 +127,32 @@ pub fn launch(line: &str) -> Vec<gst::Structure> {
     found
 }
 
+/// The number of packets of a stream in a recording, "video" or "audio", up to where it is cut off.
+pub fn packets(file: &Path, stream: &str) -> usize {
+    init();
+    let demuxer = if file.to_string_lossy().contains(".mp4") { "qtdemux" } else { "matroskademux" };
+    let line = format!(
+        "filesrc location={} ! {demuxer} name=demux demux.{stream}_0 ! queue ! appsink name=out sync=false async=false",
+        file.display()
+    );
+    let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
+    let out = pipeline.by_name("out").unwrap().downcast::<gst_app::AppSink>().unwrap();
+    let bus = pipeline.bus().unwrap();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let (mut count, mut wait) = (0, gst::ClockTime::from_mseconds(20));
+    loop {
+        if out.try_pull_sample(wait).is_some() {
+            count += 1;
+        } else if out.is_eos() || wait >= gst::ClockTime::SECOND {
+            break;
+        } else if bus.pop_filtered(&[gst::MessageType::Error]).is_some() {
+            wait = gst::ClockTime::SECOND; // for what is still under way
+        }
+    }
+    pipeline.set_state(gst::State::Null).unwrap();
+    count
+}
+
 /// Width, height, and the pixels of a PNG file as RGB.
 pub fn pixels(file: &Path) -> (usize, usize, Vec<u8>) {
     init();

@@ -3,7 +3,8 @@
 
   rtsp_server.py PORT CLIP NAME…        PORT 0 takes a free one; the port is printed once it listens
 
-A name that begins with "two" has a second, small video. The clip is H.264 in MP4. Frames come at their own time; nothing is encoded.
+A name that begins with "two" has a second, small video; one that begins with "sound" has a tone in AAC;
+one that begins with "tcp" comes by TCP alone. The clip is H.264 in MP4. Frames come at their own time; nothing is encoded.
 """
 
 import sys
@@ -12,8 +13,9 @@ import gi
 
 gi.require_version("Gst", "1.0")
 gi.require_version("GstApp", "1.0")
+gi.require_version("GstRtsp", "1.0")
 gi.require_version("GstRtspServer", "1.0")
-from gi.repository import GLib, Gst, GstApp, GstRtspServer  # noqa: E402, F401
+from gi.repository import GLib, Gst, GstApp, GstRtsp, GstRtspServer  # noqa: E402, F401
 
 CAPS = "video/x-h264,stream-format=byte-stream,alignment=au"
 
@@ -64,7 +66,11 @@ def main():
         if name.startswith("two"):
             small = "videotestsrc is-live=true ! video/x-raw,width=160,height=120,framerate=15/1"
             line += f" {small} ! x264enc tune=zerolatency key-int-max=5 ! rtph264pay name=pay1 pt=97"
+        if name.startswith("sound"):
+            line += " audiotestsrc is-live=true ! audio/x-raw,rate=16000,channels=1 ! avenc_aac ! aacparse ! rtpmp4gpay name=pay1 pt=97"
         factory.set_launch(f"( {line} )")
+        if name.startswith("tcp"):
+            factory.set_protocols(GstRtsp.RTSPLowerTrans.TCP)
         factory.connect("media-configure", lambda _, media: Round(clip, media.get_element().get_by_name("source")))
         server.get_mount_points().add_factory(f"/{name}", factory)
     if not server.attach(None):

@@ -114,7 +114,7 @@ fn maps(buffer: &gst::BufferRef) -> Option<Vec<Value>> {
 }
 
 /// The events of trtanalytics about this frame.
-fn events(buffer: &gst::BufferRef) -> Vec<Map<String, Value>> {
+pub fn events(buffer: &gst::BufferRef) -> Vec<Map<String, Value>> {
     super::events::read(buffer).iter().map(|event| fields(event)).collect()
 }
 

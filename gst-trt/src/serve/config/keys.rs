@@ -11,8 +11,9 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::properties::{AnalyticsElement, ElementProperties, PrivacyElement, PublishElement, TrackElement};
 use super::schedule::Schedule;
-use super::time;
+use super::{size, time};
 use crate::serve::log::LogSettings;
+use crate::source::options::RtpTransport;
 
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -37,8 +38,17 @@ pub struct ConfigKeys {
 pub struct SourceKeys {
     pub name: ConfigName,
     pub address: String,
-    /// The password of the user in the address.
+    /// Instead of one in the address.
+    pub user: Option<String>,
+    /// The password of the user.
     pub password_file: Option<PathBuf>,
+    pub transport: Option<RtpTransport>,
+    pub latency: Option<Seconds>,
+    pub keep_alive: Option<bool>,
+    pub tls_validation: Option<bool>,
+    pub ca_file: Option<PathBuf>,
+    #[serde(default)]
+    pub low_latency: bool,
     /// The only one, where it is left out.
     pub model: Option<String>,
     #[serde(default)]
@@ -100,9 +110,36 @@ pub struct RecordKeys {
     pub post_roll: Seconds,
     #[serde(default = "seconds::<300_000>")]
     pub max_length: Seconds,
+    /// Whether all is recorded, too, and after what time another file is begun.
+    #[serde(default)]
+    pub continuous: bool,
+    #[serde(default = "seconds::<300_000>")]
+    pub segment: Seconds,
+    /// How long recordings are kept.
+    pub keep: Option<Age>,
+    /// ByteSize of a source, of all in the folder, and of the disk that stay free.
+    pub keep_bytes: Option<ByteSize>,
+    pub total_bytes: Option<ByteSize>,
+    pub free_bytes: Option<ByteSize>,
+    /// ByteSize of a source that are kept in memory for it.
+    #[serde(default = "bytes::<{ 32 << 20 }>")]
+    pub pre_roll_bytes: ByteSize,
+    #[serde(default)]
+    pub container: Container,
+    #[serde(default = "yes")]
+    pub audio: bool,
     /// Whether objects are drawn.
     #[serde(default)]
     pub draw: bool,
+}
+
+/// What recordings are written as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Container {
+    #[default]
+    Mp4,
+    Mkv,
 }
 
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]
@@ -150,6 +187,14 @@ fn one() -> u32 {
 
 fn four() -> u32 {
     4
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn bytes<const BYTES: u64>() -> ByteSize {
+    ByteSize(BYTES)
 }
 
 fn seconds<const MILLISECONDS: u64>() -> Seconds {
@@ -222,6 +267,60 @@ impl Visitor<'_> for SecondsVisitor {
                 Err(E::custom(format!("“{shown}” is no time: {}", time::FORM)))
             }
         }
+    }
+}
+
+/// A time of days: a text with its unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Age(pub Duration);
+
+impl<'de> Deserialize<'de> for Age {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let form = "write it with its unit, such as \"30d\" or \"12h\"";
+        let text =
+            String::deserialize(deserializer).map_err(|_| de::Error::custom(format!("a time is a text: {form}")))?;
+        let shown: String = text.chars().take(64).collect();
+        let days = text.trim().strip_suffix('d').and_then(|days| days.trim().parse::<f64>().ok());
+        let days = days.and_then(|days| Duration::try_from_secs_f64(days * 86_400.0).ok());
+        days.or_else(|| time::parse(&text))
+            .filter(|age| !age.is_zero() && *age <= Duration::from_secs(100 * 366 * 86_400))
+            .map(Age)
+            .ok_or_else(|| de::Error::custom(format!("“{shown}” is no time for which something is kept: {form}")))
+    }
+}
+
+/// A size: a number of bytes, or a text with its unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ByteSize(pub u64);
+
+impl<'de> Deserialize<'de> for ByteSize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ByteSizeVisitor)
+    }
+}
+
+struct ByteSizeVisitor;
+
+impl Visitor<'_> for ByteSizeVisitor {
+    type Value = ByteSize;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a size, such as \"500MB\" or \"20GiB\"")
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<ByteSize, E> {
+        u64::try_from(value).map(ByteSize).map_err(|_| E::custom("a size is 0 or more"))
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<ByteSize, E> {
+        Ok(ByteSize(value))
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<ByteSize, E> {
+        size::parse(value).map(ByteSize).ok_or_else(|| {
+            let shown: String = value.chars().take(64).collect();
+            E::custom(format!("“{shown}” is no size: write it with its unit, such as \"500MB\" or \"20GiB\""))
+        })
     }
 }
 

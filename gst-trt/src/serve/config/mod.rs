@@ -9,9 +9,11 @@ mod properties;
 mod resolved;
 pub mod schedule;
 mod secrets;
+mod size;
 #[cfg(test)]
 mod tests;
 mod time;
 mod wording;
 
+pub use keys::Container;
 pub use resolved::{Config, ModelConfig, PublishConfig, RecordConfig, SourceConfig, check_files};

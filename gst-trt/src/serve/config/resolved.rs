@@ -13,7 +13,7 @@ use gsttrt_publish::destinations;
 use gsttrt_publish::options::PublishOptions;
 use serde::Deserialize;
 
-use super::keys::{ConfigKeys, HttpKeys, ModelKeys, RecordKeys, SourceKeys};
+use super::keys::{ConfigKeys, Container, HttpKeys, ModelKeys, RecordKeys, SourceKeys};
 use super::model_file::ModelSettings;
 use super::places::Places;
 use super::properties::{
@@ -25,9 +25,11 @@ use super::{launch, secrets, wording};
 use crate::chain::InferenceElements;
 use crate::failure::Failure;
 use crate::model_options::{ModelOptions, backend_words, check_file};
+use crate::serve::archive::KeepLimits;
 use crate::serve::http::{self, HttpSettings};
 use crate::serve::log::LogSettings;
 use crate::source::VideoAddress;
+use crate::source::options::{RtpTransport, StreamOptions, check_ca_file};
 
 /// Bytes of a configuration and of a file with zones.
 const MAX_LENGTH: u64 = 4 << 20;
@@ -68,6 +70,7 @@ pub struct ModelConfig {
 pub struct SourceConfig {
     pub name: String,
     pub address: VideoAddress,
+    pub stream: StreamOptions,
     pub model: String,
     pub is_loop: bool,
     pub sync: bool,
@@ -99,12 +102,22 @@ pub struct PublishConfig {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordConfig {
     pub folder: PathBuf,
-    /// Kinds; empty for all.
-    pub events: Vec<String>,
+    /// Kinds, empty for all. `None` where events are not recorded.
+    pub events: Option<Vec<String>>,
+    /// The length of files where all is recorded.
+    pub segment: Option<Duration>,
+    pub keep: KeepLimits,
     pub pre_roll: Duration,
     pub post_roll: Duration,
+    /// Bytes in memory for it.
+    pub pre_roll_bytes: usize,
     pub max_length: Duration,
+    pub container: Container,
+    pub audio: bool,
+    /// Whether objects are drawn.
     pub draw: bool,
+    /// Whether the source's own stream is written: not where it shows other things than the frames.
+    pub copies: bool,
 }
 
 /// A table by its name, the number of it where there are several, and what is wrong in it.
@@ -297,6 +310,7 @@ impl Config {
     fn stream(&self, keys: &SourceKeys) -> Result<SourceConfig, KeyError> {
         let name = keys.name.0.clone();
         let address = self.address(keys)?;
+        let stream = self.stream_options(keys, &address)?;
         let models = || self.models.iter().map(|model| model.name.as_str());
         let model = match (&keys.model, &self.models[..]) {
             (Some(model), _) if models().any(|other| other == model) => model.clone(),
@@ -331,17 +345,23 @@ impl Config {
         if let Some(privacy) = &privacy {
             self.check_privacy(privacy, analytics.as_ref(), &model)?;
         }
-        let record = keys.record.or(&self.keys.record).map(|record| self.record(&record)).transpose()?;
-        if record.is_some() && analytics.is_none() {
-            return Err(problem(
-                "record",
-                "[record] needs the events of [analytics]: add it, or set record = false here",
-            ));
+        let mut record = keys.record.or(&self.keys.record).map(|record| self.record(&record)).transpose()?;
+        if let Some(record) = record.as_mut().filter(|_| analytics.is_none()) {
+            record.events = None;
+            if record.segment.is_none() {
+                let text = "[record] needs the events of [analytics]: add it, set continuous = true in [record], \
+                             or set record = false here";
+                return Err(problem("record", text));
+            }
+        }
+        if let Some(record) = record.as_mut().filter(|_| privacy.is_some()) {
+            record.copies = false;
         }
         let publish = self.publish(&name, keys.publish.as_deref())?;
         Ok(SourceConfig {
             name,
             address,
+            stream,
             model,
             is_loop: keys.r#loop,
             sync: keys.sync,
@@ -362,6 +382,10 @@ impl Config {
     fn address(&self, keys: &SourceKeys) -> Result<VideoAddress, KeyError> {
         let wrong = |text: String| problem("address", format!("source “{}”: {text}", keys.name.0));
         let mut address = secrets::expand_address(&keys.address).map_err(wrong)?;
+        if let Some(user) = &keys.user {
+            let user = secrets::expand(user).map_err(|text| problem("user", text))?;
+            address = secrets::with_user(&address, &user).map_err(|text| problem("user", text))?;
+        }
         if let Some(file) = &keys.password_file {
             let password = self.secret("password-file", file)?;
             address = secrets::with_password(&address, &password).map_err(|text| problem("password-file", text))?;
@@ -375,6 +399,43 @@ impl Config {
             }
             address => Ok(address),
         }
+    }
+
+    /// How it is read, which only what comes over the network lets one choose.
+    fn stream_options(&self, keys: &SourceKeys, address: &VideoAddress) -> Result<StreamOptions, KeyError> {
+        let only = |key, is_given: bool, is_right: bool, what: &str| match is_given && !is_right {
+            true => Err(problem(key, format!("only {what} have {key}, and this is {}", address.shown()))),
+            false => Ok(()),
+        };
+        let (is_rtsp, is_remote) = (address.is_rtsp(), matches!(address, VideoAddress::Uri(_)));
+        only("transport", keys.transport.is_some(), is_rtsp, "addresses of RTSP")?;
+        only("keep-alive", keys.keep_alive.is_some(), is_rtsp, "addresses of RTSP")?;
+        only("latency", keys.latency.is_some(), is_remote, "addresses of the network")?;
+        only("tls-validation", keys.tls_validation.is_some(), is_remote, "addresses of the network")?;
+        only("ca-file", keys.ca_file.is_some(), is_remote, "addresses of the network")?;
+        let plain = ["rtsp://", "rtsps://"].iter().any(|scheme| address.shown().starts_with(scheme));
+        if keys.transport.is_some_and(|transport| transport != RtpTransport::Auto) && !plain {
+            let text = format!("{} says already how it comes. Write rtsp:// or rtsps://", address.shown());
+            return Err(problem("transport", text));
+        }
+        let ca_file = keys.ca_file.as_ref().map(|file| self.folder.join(file));
+        if let Some(file) = &ca_file {
+            check_ca_file(file).map_err(|failure| problem("ca-file", failure.to_string()))?;
+            if keys.tls_validation == Some(false) {
+                return Err(problem(
+                    "ca-file",
+                    "without tls-validation no certificate is looked at: remove one of both",
+                ));
+            }
+        }
+        Ok(StreamOptions {
+            transport: keys.transport.unwrap_or_default(),
+            latency: keys.latency.map(|latency| latency.0),
+            keep_alive: keys.keep_alive.unwrap_or(true),
+            tls_validation: keys.tls_validation.unwrap_or(true),
+            ca_file,
+            low_latency: keys.low_latency,
+        })
     }
 
     /// The destinations of a source.
@@ -561,19 +622,44 @@ impl Config {
         if keys.max_length.0 < Duration::from_secs(1) {
             return Err(problem("max-length", "a recording has at least 1 second"));
         }
+        if !(1 << 20..=1 << 32).contains(&keys.pre_roll_bytes.0) {
+            return Err(problem("pre-roll-bytes", "1MiB to 4GiB of a source are kept in memory"));
+        }
         let folder = self.folder.join(&keys.folder);
         // It is made where it is not there.
         let there = folder.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
         if keys.folder.as_os_str().is_empty() || !there.is_dir() {
             return Err(problem("folder", format!("{} is no folder", there.display())));
         }
+        if keys.segment.0 < Duration::from_secs(1) {
+            return Err(problem("segment", "a segment has at least 1 second"));
+        }
+        let keep = KeepLimits {
+            age: keys.keep.map(|age| age.0),
+            bytes: keys.keep_bytes.map(|bytes| bytes.0),
+            total_bytes: keys.total_bytes.map(|bytes| bytes.0),
+            free_bytes: keys.free_bytes.map(|bytes| bytes.0),
+        };
+        if keys.continuous && keep == KeepLimits::default() {
+            let text = "what is recorded all the time fills each disk. Say what is kept: keep, keep-bytes, total-bytes \
+                        or free-bytes";
+            return Err(problem("continuous", text));
+        }
+        // A list without events, in addition to what is recorded all the time.
+        let is_none = keys.continuous && keys.events.as_ref().is_some_and(Vec::is_empty);
         Ok(RecordConfig {
             folder,
-            events,
+            events: (!is_none).then_some(events),
+            segment: keys.continuous.then_some(keys.segment.0),
+            keep,
             pre_roll: keys.pre_roll.0,
             post_roll: keys.post_roll.0,
+            pre_roll_bytes: keys.pre_roll_bytes.0 as usize,
             max_length: keys.max_length.0,
+            container: keys.container,
+            audio: keys.audio,
             draw: keys.draw,
+            copies: !keys.draw,
         })
     }
 }

@@ -83,6 +83,17 @@ pub fn with_password(address: &str, password: &str) -> Result<String, String> {
     Ok(format!("{scheme}://{user}:{}@{host}{}", encoded(password), &rest[end..]))
 }
 
+/// The address with a user. It has none.
+pub fn with_user(address: &str, user: &str) -> Result<String, String> {
+    let wrong = || "user needs an address without one, such as rtsp://camera/1".to_string();
+    let (scheme, rest) = address.split_once("://").ok_or_else(wrong)?;
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    if user.is_empty() || rest[..end].contains('@') {
+        return Err(wrong());
+    }
+    Ok(format!("{scheme}://{}@{rest}", encoded(user)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,6 +109,16 @@ mod tests {
         assert!(is_in_userinfo("rtsp://me:${A}@host/1", 10) && !is_in_userinfo("rtsp://${A}:554/a@b", 7));
         assert!(!is_in_userinfo("${A}", 0));
         assert_eq!(expand_address("rtsp://me:${PATH}@h/${PATH}"), Ok(format!("rtsp://me:{}@h/{home}", encoded(&home))));
+    }
+
+    #[test]
+    fn a_user_is_written_into_the_address() {
+        assert_eq!(with_user("rtsp://host:554/a@b", "me@site"), Ok("rtsp://me%40site@host:554/a@b".into()));
+        let both = with_user("rtsp://host/", "me").and_then(|address| with_password(&address, "pw"));
+        assert_eq!(both, Ok("rtsp://me:pw@host/".into()));
+        for (address, user) in [("rtsp://you@host/", "me"), ("video.mp4", "me"), ("rtsp://host/", "")] {
+            assert!(with_user(address, user).is_err(), "{address}");
+        }
     }
 
     #[test]

@@ -2,10 +2,14 @@
 //! What is wrong in a file, and what is said about it.
 
 use std::path::Path;
+use std::time::Duration;
 
-use super::Config;
+use super::{Config, Container};
 use crate::chain;
 use crate::scratch::scratch;
+use crate::serve::archive::KeepLimits;
+use crate::source::VideoAddress;
+use crate::source::options::{RtpTransport, StreamOptions};
 
 fn shapes() -> String {
     format!("{}/../tests/models/shapes.onnx", env!("CARGO_MANIFEST_DIR"))
@@ -117,6 +121,67 @@ fn a_source_has_hours_and_a_gate() {
     }
 }
 
+#[test]
+fn how_a_camera_is_read_is_said_by_its_source() {
+    let folder = scratch("config-how_a_camera_is_read");
+    let keys = "user = \"me@site\"\npassword-file = \"secret\"\ntransport = \"tcp\"\nlatency = \"150ms\"\n\
+                keep-alive = false\ntls-validation = false\nlow-latency = true\n";
+    std::fs::write(folder.join("secret"), "hush").unwrap();
+    let text = right().replace("me:secret@", "") + keys;
+    let source = load(&folder, "camera.toml", text.as_bytes()).unwrap().sources.remove(0);
+    assert_eq!(source.address, VideoAddress::Uri("rtsp://me%40site:hush@camera/1".into()));
+    let expected = StreamOptions {
+        transport: RtpTransport::Tcp,
+        latency: Some(Duration::from_millis(150)),
+        keep_alive: false,
+        tls_validation: false,
+        ca_file: None,
+        low_latency: true,
+    };
+    assert_eq!(source.stream, expected);
+    let source = load(&folder, "plain.toml", right().as_bytes()).unwrap().sources.remove(0);
+    assert_eq!(source.stream, StreamOptions::default());
+}
+
+#[test]
+fn what_is_recorded_and_kept_is_said_in_one_table() {
+    let folder = scratch("config-recorded_and_kept");
+    let with = |keys: &str| {
+        let text = right().replace("folder = \"r\"", &format!("folder = \"r\"\n{keys}"));
+        load(&folder, "record.toml", text.as_bytes()).unwrap().sources.remove(0).record.unwrap()
+    };
+    let record = with("");
+    assert_eq!((record.events, record.segment, record.keep), (Some(vec![]), None, KeepLimits::default()));
+    assert_eq!((record.container, record.audio, record.pre_roll_bytes), (Container::Mp4, true, 32 << 20));
+    let record = with(
+        "continuous = true\nsegment = \"1min\"\nkeep = \"30d\"\nkeep-bytes = \"20GB\"\ntotal-bytes = \"1TiB\"\n\
+         free-bytes = 5000000000\ncontainer = \"mkv\"\naudio = false\npre-roll-bytes = \"8MiB\"",
+    );
+    let keep = KeepLimits {
+        age: Some(Duration::from_secs(30 * 86_400)),
+        bytes: Some(20_000_000_000),
+        total_bytes: Some(1 << 40),
+        free_bytes: Some(5_000_000_000),
+    };
+    assert_eq!((record.events, record.segment, record.keep), (Some(vec![]), Some(Duration::from_secs(60)), keep));
+    assert_eq!((record.container, record.audio, record.pre_roll_bytes), (Container::Mkv, false, 8 << 20));
+    assert_eq!(with("continuous = true\nkeep = \"12h\"\nevents = []").events, None, "no files of events");
+    // As the page has it.
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/serve.md")).unwrap();
+    let table =
+        page.split("```toml\n").filter_map(|rest| rest.split("```").next()).find(|block| block.starts_with("[record]"));
+    let keys = table.unwrap().split_once("folder = \"/var/lib/gst-trt/recordings\"\n").unwrap().1;
+    assert_eq!(with(keys).keep.free_bytes, Some(20_000_000_000));
+    // What is recorded all the time needs no events.
+    let text =
+        right().replace("folder = \"r\"", "folder = \"r\"\ncontinuous = true\nkeep = \"1d\"") + "analytics = false\n";
+    let record = load(&folder, "all.toml", text.as_bytes()).unwrap().sources.remove(0).record.unwrap();
+    assert_eq!((record.events, record.segment), (None, Some(Duration::from_secs(300))));
+    let text = right() + "analytics = false\n";
+    let error = load(&folder, "none.toml", text.as_bytes()).unwrap_err();
+    assert!(error.contains("set continuous = true in [record]"), "{error}");
+}
+
 /// The folder that a service is started in may be any.
 #[test]
 fn files_of_destinations_are_in_the_folder_of_the_configuration() {
@@ -204,6 +269,20 @@ fn a_mistake_is_named_with_its_line() {
         ("folder = \"r\"", "folder = \"r\"\npre-roll = nan", 16, "0 to 1000000 seconds"),
         ("folder = \"r\"", "folder = \"r\"\nevents = [\"crosed\"]", 16, "did you mean “crossed”?"),
         ("folder = \"r\"", "folder = \"r\"\nmax-length = 0", 16, "at least 1 second"),
+        ("folder = \"r\"", "folder = \"r\"\npre-roll-bytes = 5", 16, "1MiB to 4GiB"),
+        ("folder = \"r\"", "folder = \"r\"\npre-roll-bytes = \"5 boxes\"", 16, "“5 boxes” is no size"),
+        ("folder = \"r\"", "folder = \"r\"\ncontainer = \"avi\"", 16, "The values are: mp4, mkv"),
+        ("folder = \"r\"", "folder = \"r\"\ncontinuous = true", 16, "Say what is kept: keep, keep-bytes,"),
+        ("folder = \"r\"", "folder = \"r\"\ncontinuous = true\nkeep = \"a while\"", 17, "such as \"30d\" or \"12h\""),
+        ("folder = \"r\"", "folder = \"r\"\nkeep = 30", 16, "a time is a text"),
+        ("folder = \"r\"", "folder = \"r\"\nsegment = 0", 16, "at least 1 second"),
+        ("name = \"s\"", "name = \"s\"\ntransport = \"pigeon\"", 21, "The values are: auto, tcp, udp"),
+        ("name = \"s\"", "name = \"s\"\nuser = \"me\"", 21, "user needs an address without one"),
+        ("name = \"s\"", "name = \"s\"\nca-file = \"none.pem\"", 21, "cannot use the authorities in"),
+        ("name = \"s\"", "name = \"s\"\nlatency = \"1\"", 21, "“1” is no time"),
+        ("rtsp://me:secret@camera/1\"", "rtspt://camera/1\"\ntransport = \"udp\"", 22, "says already how it comes"),
+        ("rtsp://me:secret@camera/1\"", "a.mp4\"\ntransport = \"udp\"", 22, "only addresses of RTSP have transport"),
+        ("rtsp://me:secret@camera/1\"", "a.mp4\"\ntls-validation = false", 22, "only addresses of the network have"),
         ("folder = \"r\"", "folder = 7", 15, "it is the number 7. Write a path in quotes"),
         ("folder = \"r\"", "folder = \"r\"\npre-roll = \"5 parsecs\"", 16, "“5 parsecs” is no time"),
         ("folder = \"r\"", "folder = \"r\"\npre-roll = \"10us\"", 16, "a millisecond or more"),

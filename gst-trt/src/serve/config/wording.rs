@@ -55,11 +55,10 @@ pub fn of_serde(message: &str) -> String {
             return unknown_key(key, &known.iter().map(String::as_str).collect::<Vec<_>>());
         }
     }
-    if let Some(rest) = message.strip_prefix("unknown variant ") {
-        let names = quoted(rest);
-        if let Some((value, known)) = names.split_first() {
-            return unknown_value(value, &known.iter().map(String::as_str).collect::<Vec<_>>());
-        }
+    if let Some(rest) = message.strip_prefix("unknown variant ")
+        && let Some((value, known)) = quoted(rest).split_first()
+    {
+        return unknown_value(value, &known.iter().map(String::as_str).collect::<Vec<_>>());
     }
     if let Some(rest) = message.strip_prefix("missing field ")
         && let [key, ..] = &quoted(rest)[..]

@@ -43,7 +43,7 @@ impl ServerState {
 
 impl ServerState {
     /// Something that looks at files, which a disk may hold up, without holding up other requests.
-    async fn in_background<T: Send + 'static>(
+    pub async fn in_background<T: Send + 'static>(
         &self,
         work: impl FnOnce(&dyn Control) -> Result<T, Refused> + Send + 'static,
     ) -> Result<T, ApiError> {

@@ -4,7 +4,7 @@
 //! * `connections`: one thread, on which each connection is a task with limits on time and size. What looks at files goes
 //!   to others.
 //! * `access`: who may ask for what. `routes`: which function answers what. `answer`: bodies and errors.
-//! * `entries`: sources and models. `pictures`, `metrics`, `health`, `page`: what their names say.
+//! * `entries`: sources and models. `recordings`, `pictures`, `metrics`, `health`, `page`: what their names say.
 //! * `process`, `gpu`, `disk`: what metrics tell of the machine; `outside`: where that does not answer.
 
 mod access;
@@ -19,6 +19,7 @@ mod outside;
 mod page;
 mod pictures;
 mod process;
+mod recordings;
 mod routes;
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 
 use super::answer::{self, ApiError};
-use super::{ServerState, entries, health, metrics, page, pictures};
+use super::{ServerState, entries, health, metrics, page, pictures, recordings};
 
 pub fn all(context: Arc<ServerState>) -> Router {
     let guarded = Router::new()
@@ -21,6 +21,8 @@ pub fn all(context: Arc<ServerState>) -> Router {
         .route("/sources/{name}/live.mjpeg", get(pictures::live))
         .route("/models", get(entries::models))
         .route("/models/{name}", put(entries::replace_model))
+        .route("/recordings", get(recordings::recordings))
+        .route("/recordings/{file}", get(recordings::recording))
         .route("/metrics", get(metrics::metrics))
         .route_layer(middleware::from_fn_with_state(context.clone(), need_token));
     Router::new()
@@ -64,8 +66,10 @@ async fn protect(State(context): State<Arc<ServerState>>, request: Request, next
 }
 
 async fn no_path(uri: Uri) -> ApiError {
-    let text =
-        format!("There is no {}. See /sources, /models, /metrics, /healthz, /readyz and the page at /.", uri.path());
+    let text = format!(
+        "There is no {}. See /sources, /models, /recordings, /metrics, /healthz, /readyz and the page at /.",
+        uri.path()
+    );
     ApiError::new(StatusCode::NOT_FOUND, text)
 }
 

@@ -1,39 +1,83 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A recording: an MP4 file that gets its name once it is whole.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use gst::ClockTime;
 use gst::prelude::*;
-use gsttrt_publish::clock;
+use serde_json::{Map, Value};
 
-use super::ring::Encoded;
+use super::format::{self, FileFormat};
 use crate::chain::{self, element};
 use crate::failure::Failure;
+use crate::serve::archive::{Kind, PART, Recording, UtcTime, name_of};
+use crate::source::tap::{Medium, Packet};
 
 /// For the last bytes, on a slow disk.
 const EOS_TIMEOUT: ClockTime = ClockTime::from_seconds(30);
+/// Sound that is so far behind the frames has ended: the file goes on without it. Nanoseconds.
+const SOUND_LAG: i64 = 2_000_000_000;
+
+/// Events that are noted with a file.
+const MAX_EVENTS: usize = 10_000;
 
 pub struct RecordingFile {
     path: PathBuf,
+    /// What the index says of it once it is whole.
+    recording: Recording,
+    /// Locked as long as it is being written: so no other program takes it for one that was left.
+    _lock: File,
     pipeline: gst::Pipeline,
+    video: FileStream,
+    audio: Option<FileStream>,
+    /// The running time that becomes 0.
+    origin: i64,
+}
+
+/// One of its streams.
+struct FileStream {
     input: gst_app::AppSrc,
-    /// The time stamp that becomes 0.
-    origin: ClockTime,
+    /// Of its newest packet.
+    time: i64,
+    has_ended: bool,
 }
 
 impl RecordingFile {
-    /// A file named after the source and the time of the day.
-    pub fn create(folder: &Path, source: &str, caps: &gst::Caps, first: &Encoded) -> Result<Self, Failure> {
-        let path = free_name(folder, source);
-        let pipeline =
-            chain::parse("appsrc name=in format=time max-bytes=0 ! mux.video_0 mp4mux name=mux ! filesink name=out")?;
+    /// A file named after the source and the time of the day at which its first frame came.
+    pub fn create(
+        folder: &Path,
+        source: &str,
+        kind: Kind,
+        format: &FileFormat,
+        first: &Packet,
+    ) -> Result<Self, Failure> {
+        let begin = UtcTime(first.arrived);
+        let name = free_name(folder, source, kind, begin, format.container.ending());
+        let path = folder.join(&name);
+        let unusable = |error| Failure::from(format!("Cannot write {}: {error}.", part(&path).display()));
+        let lock = File::create_new(part(&path)).map_err(unusable)?;
+        lock.lock().map_err(unusable)?;
+        let recording =
+            Recording { file: name, source: source.into(), kind, begin, end: begin, bytes: 0, events: Vec::new() };
+        // Written at once: what lies in memory is lost where the program is killed.
+        let mut line = format!("{} ! filesink name=out buffer-mode=unbuffered", format.container.muxer());
+        let streams = [("video", Some(&format.video)), ("audio", format.audio.as_ref())];
+        for (name, caps) in streams.into_iter().filter_map(|(name, caps)| Some((name, caps?))) {
+            let parser = format::parser(caps);
+            line += &format!(" appsrc name={name} format=time max-bytes=0 ! {parser} ! mux.{name}_0");
+        }
+        let pipeline = chain::parse(&line)?;
         element(&pipeline, "out").set_property("location", part(&path));
-        let input = element(&pipeline, "in").downcast::<gst_app::AppSrc>().expect("it is an appsrc");
-        input.set_caps(Some(caps));
-        let times = [first.buffer.dts(), first.buffer.pts()];
-        let origin = times.into_iter().flatten().min().unwrap_or(ClockTime::ZERO);
-        let file = RecordingFile { path, pipeline, input, origin };
+        let origin = first.time().min(first.pts);
+        let stream = |name: &str, caps: &gst::Caps| {
+            let input = element(&pipeline, name).downcast::<gst_app::AppSrc>().expect("it is an appsrc");
+            input.set_caps(Some(caps));
+            FileStream { input, time: origin, has_ended: false }
+        };
+        let video = stream("video", &format.video);
+        let audio = format.audio.as_ref().map(|caps| stream("audio", caps));
+        let file = RecordingFile { path, recording, _lock: lock, pipeline, video, audio, origin };
         if file.pipeline.set_state(gst::State::Playing).is_err() {
             let failure = file.failure();
             file.discard();
@@ -42,23 +86,60 @@ impl RecordingFile {
         Ok(file)
     }
 
-    pub fn write(&self, frame: &Encoded) -> Result<(), Failure> {
-        let mut buffer = frame.buffer.clone();
+    pub fn write(&mut self, packet: &Packet) -> Result<(), Failure> {
+        let origin = self.origin;
+        let stream = match packet.medium {
+            Medium::Video => &mut self.video,
+            Medium::Audio => match &mut self.audio {
+                Some(audio) if packet.pts >= origin && !audio.has_ended => audio,
+                _ => return Ok(()),
+            },
+        };
+        stream.time = stream.time.max(packet.time());
+        self.recording.end = self.recording.end.max(UtcTime(packet.arrived));
+        let since_origin = |time: i64| ClockTime::from_nseconds(time.saturating_sub(origin).max(0) as u64);
+        let mut buffer = packet.buffer.clone();
         let writable = buffer.make_mut();
-        let since_origin = |time: Option<ClockTime>| time.map(|time| time.saturating_sub(self.origin));
-        let (pts, dts) = (since_origin(writable.pts()), since_origin(writable.dts()));
-        writable.set_pts(pts);
-        writable.set_dts(dts);
-        self.input.push_buffer(buffer).map(drop).map_err(|_| self.failure())
+        writable.set_pts(since_origin(packet.pts));
+        // Those that are written do not go back.
+        writable.set_dts(packet.dts.map(|dts| since_origin(dts.max(stream.time))));
+        if stream.input.push_buffer(buffer).is_err() {
+            return Err(self.failure());
+        }
+        Ok(())
+    }
+
+    /// Goes on without sound where it has stayed away: a container waits for all its streams.
+    pub fn look_after_sound(&mut self) {
+        let newest = self.video.time;
+        if let Some(audio) = self.audio.as_mut().filter(|audio| !audio.has_ended && audio.time + SOUND_LAG < newest) {
+            audio.has_ended = true;
+            let _ = audio.input.end_of_stream(); // where it has failed, the error is on the bus
+        }
+    }
+
+    fn streams(&self) -> impl Iterator<Item = &FileStream> {
+        std::iter::once(&self.video).chain(&self.audio)
     }
 
     /// Bytes that the disk has not taken yet.
     pub fn waiting(&self) -> usize {
-        self.input.current_level_bytes() as usize
+        self.streams().map(|stream| stream.input.current_level_bytes() as usize).sum()
     }
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    pub fn name(&self) -> String {
+        self.recording.file.clone()
+    }
+
+    /// Something that happened in its time.
+    pub fn note(&mut self, event: Map<String, Value>) {
+        if self.recording.events.len() < MAX_EVENTS {
+            self.recording.events.push(event);
+        }
     }
 
     fn failure(&self) -> Failure {
@@ -73,15 +154,21 @@ impl RecordingFile {
     }
 
     /// Writes what is missing, and gives the file its name.
-    pub fn complete(&self) -> Result<(), Failure> {
-        let _ = self.input.end_of_stream(); // where it has failed, the error is on the bus
+    pub fn complete(&self) -> Result<Recording, Failure> {
+        for stream in self.streams().filter(|stream| !stream.has_ended) {
+            let _ = stream.input.end_of_stream(); // where it has failed, the error is on the bus
+        }
         let bus = self.pipeline.bus().expect("a pipeline has a bus");
         let last = bus.timed_pop_filtered(EOS_TIMEOUT, &[gst::MessageType::Eos, gst::MessageType::Error]);
         let _ = self.pipeline.set_state(gst::State::Null);
         let shown = self.path.display();
         match last.as_ref().map(|message| message.view()) {
-            Some(gst::MessageView::Eos(_)) => std::fs::rename(part(&self.path), &self.path)
-                .map_err(|error| format!("Cannot write {shown}: {error}.").into()),
+            Some(gst::MessageView::Eos(_)) => {
+                let bytes = std::fs::metadata(part(&self.path)).map(|found| found.len());
+                let renamed = bytes.and_then(|bytes| std::fs::rename(part(&self.path), &self.path).map(|()| bytes));
+                let bytes = renamed.map_err(|error| format!("Cannot write {shown}: {error}."))?;
+                Ok(Recording { bytes, ..self.recording.clone() })
+            }
             Some(gst::MessageView::Error(error)) => Err(format!("Cannot write {shown}: {}", error.error()).into()),
             _ => Err(format!("Cannot write {shown}: the disk takes too long.").into()),
         }
@@ -95,17 +182,12 @@ impl RecordingFile {
 }
 
 fn part(path: &Path) -> PathBuf {
-    path.with_added_extension("part")
+    path.with_added_extension(PART)
 }
 
-/// Two recordings of a second have different names.
-fn free_name(folder: &Path, source: &str) -> PathBuf {
-    let now = clock::rfc3339(clock::now(), 3);
-    let time: String = now.chars().filter(|c| !"-:".contains(*c)).collect();
-    let name = |number: u32| match number {
-        1 => folder.join(format!("{source}-{time}.mp4")),
-        number => folder.join(format!("{source}-{time}-{number}.mp4")),
-    };
-    let is_free = |path: &PathBuf| !path.exists() && !part(path).exists();
+/// Two recordings of the same time have different names.
+fn free_name(folder: &Path, source: &str, kind: Kind, begin: UtcTime, ending: &str) -> String {
+    let name = |number| name_of(source, kind, begin, number, ending);
+    let is_free = |name: &String| !folder.join(name).exists() && !part(&folder.join(name)).exists();
     (1..).map(name).find(is_free).expect("numbers do not end")
 }

@@ -1,194 +1,364 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Recording on events: frames are encoded all the time, and the newest ones are kept in memory, so that a file begins
-//! before the event that it is written for.
+//! Recordings: around events, and all the time. The stream of a source is copied as the camera sends it, with its sound; the newest packets are kept in
+//! memory, so that a file begins before the event that it is written for.
+//!
+//! * `format`: containers and what they take. `ring`: the packets in memory. `encode`: what encodes where nothing can be
+//!   copied. `writer`: the thread of a file. `file`: the file.
 //!
 //! No thread of the pipeline touches the disk: each file has a thread of its own, and a disk that does not answer costs the
 //! recording and nothing else.
 
+mod encode;
 mod file;
+mod format;
 mod ring;
 #[cfg(test)]
 mod tests;
 mod writer;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use gst::ClockTime;
 use gst::prelude::*;
-use gsttrt::gst::meta::events;
+use gsttrt::gst::meta::record;
+use serde_json::{Map, Value};
 
-use self::ring::{Encoded, Ring};
+use self::format::FileFormat;
+use self::ring::Ring;
 use self::writer::FileWriter;
-use super::config::RecordConfig;
+use super::archive::Kind;
+use super::config::{Container, RecordConfig};
 use crate::chain::element;
+use crate::failure::Failure;
+use crate::source::tap::{Medium, Packet, PacketSink, Tap};
 
 pub use self::writer::Disk;
 
+/// Packets of this time together go to the thread of a file, so that it wakes up seldom. Nanoseconds.
+const BATCH: i64 = 500_000_000;
+/// Sound that was heard so long ago is not waited for. Nanoseconds.
+const SOUND_GONE: i64 = 2_000_000_000;
+
 /// Records one run of a source.
 #[derive(Clone)]
-pub struct Recorder(Arc<Mutex<Recording>>);
+pub struct Recorder(Arc<RecorderState>);
 
-struct Recording {
+struct RecorderState {
+    config: RecordConfig,
+    is_live: bool,
+    disk: Disk,
+    recording: Mutex<RecordedStream>,
+}
+
+struct RecordedStream {
     config: RecordConfig,
     disk: Disk,
+    container: Container,
     ring: Ring,
-    /// The running time up to which frames are to be in a file.
+    /// The running time of the newest frame with results: events before it are known.
+    seen: Option<i64>,
+    /// The caps of the sound that is recorded, and when it was heard last.
+    sound: Option<(gst::Caps, i64)>,
+    /// Around events, and all the time: each has files of its own.
+    reels: Vec<Reel>,
+}
+
+/// Files that follow each other.
+struct Reel {
+    kind: Kind,
+    /// Time after which another file is begun, at a key frame. Nanoseconds.
+    length: i64,
+    /// The running time up to which packets are to be in a file.
     wanted: Option<WantedRange>,
     file: Option<FileWriter>,
+    /// The number of the first frame that the file has not been given, and the time of the last sound that it has.
+    next: u64,
+    heard: i64,
 }
 
 #[derive(Clone, Copy)]
 struct WantedRange {
-    from: ClockTime,
-    until: ClockTime,
+    from: i64,
+    until: i64,
 }
 
-/// A branch of the tee `out`.
-pub fn launch_line(config: &RecordConfig, is_live: bool, download: &str) -> String {
-    // A camera does not wait for the encoder.
-    let leaky = if is_live { "leaky=downstream" } else { "" };
-    let draw = if config.draw { "trtoverlay !" } else { "" };
-    // One thread each: there are many sources. Key frames are where a file can begin.
-    let encoder = match gst::ElementFactory::find("nvh264enc") {
-        Some(_) => "nvh264enc gop-size=30 bframes=0",
-        None => "x264enc speed-preset=veryfast tune=zerolatency key-int-max=30 threads=1",
-    };
-    format!(
-        "out. ! queue name=record {leaky} max-size-buffers=30 max-size-bytes=0 max-size-time=0 ! {draw} {download} \
-         videoconvert ! videoscale add-borders=false ! video/x-raw,format=I420,width=[2,16384,2],height=[2,16384,2] \
-         ! {encoder} \
-         ! h264parse config-interval=-1 ! video/x-h264,stream-format=avc,alignment=au \
-         ! appsink name=encoded sync=false async=false"
-    )
+impl WantedRange {
+    const ALWAYS: WantedRange = WantedRange { from: i64::MIN, until: i64::MAX };
 }
 
 impl Recorder {
-    pub fn new(disk: Disk, config: &RecordConfig) -> Self {
-        Recorder(Arc::new(Mutex::new(Recording {
-            config: config.clone(),
-            disk,
-            ring: Ring::default(),
-            wanted: None,
+    pub fn new(disk: Disk, config: &RecordConfig, is_live: bool) -> Self {
+        let reel = |kind, length: Duration, wanted| Reel {
+            kind,
+            length: nanoseconds(length),
+            wanted,
             file: None,
-        })))
+            next: 0,
+            heard: 0,
+        };
+        let events = config.events.is_some().then(|| reel(Kind::Event, config.max_length, None));
+        let all = config.segment.map(|length| reel(Kind::Continuous, length, Some(WantedRange::ALWAYS)));
+        let recording = RecordedStream {
+            config: config.clone(),
+            disk: disk.clone(),
+            container: config.container,
+            ring: Ring::new(config.pre_roll_bytes),
+            seen: None,
+            sound: None,
+            reels: events.into_iter().chain(all).collect(),
+        };
+        let (config, recording) = (config.clone(), Mutex::new(recording));
+        Recorder(Arc::new(RecorderState { config, is_live, disk, recording }))
     }
 
     /// What is locked is memory: nobody waits for a disk with it.
-    fn lock(&self) -> MutexGuard<'_, Recording> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, RecordedStream> {
+        self.0.recording.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Watches for events on frames, and takes the encoded ones.
-    pub fn connect(&self, pipeline: &gst::Pipeline) {
+    /// Watches for events on the frames of the tee `out`.
+    pub fn connect(&self, pipeline: &gst::Pipeline) -> Result<(), Failure> {
         let recorder = self.clone();
-        let input = element(pipeline, "record").static_pad("sink").expect("an always pad");
+        let input = element(pipeline, "out").static_pad("sink").expect("an always pad");
         input.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
-            let mut recording = recorder.lock();
             if let Some(buffer) = info.buffer()
-                && has_event(buffer, &recording.config.events)
                 && let Some(time) = running_time(pad, buffer.pts())
             {
-                recording.trigger(time);
+                let mut recording = recorder.lock();
+                recording.frame_done(time, record::events(buffer));
             }
             gst::PadProbeReturn::Ok
         });
-        let recorder = self.clone();
-        let take = move |sink: &gst_app::AppSink| {
-            let sample = sink.pull_sample().map_err(|_| gst::FlowError::Eos)?;
-            if let Some(frame) = Encoded::new(&sample) {
-                recorder.lock().take(frame, sample.caps());
-            }
-            Ok(gst::FlowSuccess::Ok)
-        };
-        let sink = element(pipeline, "encoded").downcast::<gst_app::AppSink>().expect("it is an appsink");
-        sink.set_callbacks(gst_app::AppSinkCallbacks::builder().new_sample(take).build());
+        if self.0.config.draw { self.encode(pipeline) } else { Ok(()) }
+    }
+
+    /// What it needs of the source.
+    pub fn tap(&self) -> Tap {
+        Tap { sink: Arc::new(self.clone()), video: !self.0.config.draw, audio: self.0.config.audio }
+    }
+
+    fn encode(&self, pipeline: &gst::Pipeline) -> Result<(), Failure> {
+        encode::add(pipeline, self.0.config.draw, self.0.is_live, Arc::new(self.clone()))
     }
 
     pub fn is_recording(&self) -> bool {
-        self.lock().file.is_some()
+        self.lock().reels.iter().any(|reel| reel.file.is_some())
     }
 
     /// No frame comes any more. Files are completed in the background.
     pub fn finish(&self) {
-        let mut recording = self.lock();
-        recording.wanted = None;
-        recording.file = None;
+        self.lock().close();
     }
 }
 
-impl Recording {
-    /// There is an event on the frame of that time.
-    fn trigger(&mut self, time: ClockTime) {
-        let (before, after) = (clock_time(self.config.pre_roll), clock_time(self.config.post_roll));
-        let until = time + after;
-        self.wanted = Some(match self.wanted {
-            Some(wanted) => WantedRange { until: wanted.until.max(until), ..wanted },
-            None => WantedRange { from: time.saturating_sub(before), until },
-        });
-    }
-
-    fn take(&mut self, frame: Encoded, caps: Option<&gst::CapsRef>) {
-        if self.ring.is_cut_by(&frame) {
-            self.file = None;
-            self.wanted = None;
-            self.ring.clear();
-        }
-        let time = frame.time;
-        self.ring.push(frame.clone(), clock_time(self.config.pre_roll));
-        let Some(wanted) = self.wanted else { return };
-        if time > wanted.until {
-            self.wanted = None;
-            self.file = None;
-            return;
-        }
-        match &self.file {
-            Some(file) if file.length(time) >= clock_time(self.config.max_length) && frame.is_key => {
-                // Goes on in another one, whose first frame is this.
-                self.wanted = Some(WantedRange { from: time, ..wanted });
-                self.open(time, caps);
+impl PacketSink for Recorder {
+    fn found(&self, pipeline: &gst::Pipeline, encoded: Option<&gst::CapsRef>) {
+        let RecorderState { config, disk, .. } = &*self.0;
+        match encoded.and_then(|caps| format::container_for(caps, config.container)) {
+            Some(container) => {
+                if container != config.container {
+                    disk.say_once(&format!(
+                        "Its stream is {}, which {} does not take: recordings are {}.",
+                        encoded.map_or_else(String::new, format::shown),
+                        config.container.name(),
+                        container.name()
+                    ));
+                }
+                self.lock().container = container;
             }
-            Some(file) => {
-                if !file.write(frame) {
-                    self.abandon();
+            None => {
+                let what = encoded.map_or_else(
+                    || "Its frames are not encoded".into(),
+                    |caps| format!("Its stream is {}, which is not copied", format::shown(caps)),
+                );
+                disk.say_once(&format!(
+                    "{what}: they are encoded for recordings, which takes time of the CPU or the GPU."
+                ));
+                if let Err(failure) = self.encode(pipeline) {
+                    disk.say_once(&format!("Cannot record: {failure}"));
                 }
             }
-            // Where the encoder is behind, the key frame to begin with may still come.
-            None if time < wanted.from => {}
-            None => self.open(wanted.from, caps),
         }
     }
 
-    /// Begins a file with the frames from that time on.
-    fn open(&mut self, from: ClockTime, caps: Option<&gst::CapsRef>) {
-        let frames = self.ring.since(from);
-        let (Some(caps), Some(first)) = (caps, frames.first()) else { return };
-        self.file = self.disk.open(caps.to_owned(), first.time);
-        let is_written = self.file.as_ref().is_some_and(|file| frames.into_iter().all(|frame| file.write(frame)));
-        if !is_written {
-            self.abandon();
-        }
-    }
-
-    /// The next event begins a file again. Why there is none was said by who found out.
-    fn abandon(&mut self) {
-        self.wanted = None;
-        self.file = None;
+    fn take(&self, packet: Packet) {
+        self.lock().take(packet);
     }
 }
 
-fn clock_time(time: std::time::Duration) -> ClockTime {
-    ClockTime::from_nseconds(time.as_nanos() as u64)
+impl RecordedStream {
+    /// A frame of that time has its results.
+    fn frame_done(&mut self, time: ClockTime, events: Vec<Map<String, Value>>) {
+        let time = time.nseconds() as i64;
+        self.seen = Some(time);
+        let kinds = self.config.events.as_deref().unwrap_or_default();
+        let is_wanted = |event: &Map<String, Value>| {
+            kinds.is_empty() || event["event"].as_str().is_some_and(|kind| kinds.iter().any(|wanted| wanted == kind))
+        };
+        if events.iter().any(is_wanted) {
+            let (before, after) = (nanoseconds(self.config.pre_roll), nanoseconds(self.config.post_roll));
+            for reel in self.reels.iter_mut().filter(|reel| reel.kind == Kind::Event) {
+                let until = time.saturating_add(after);
+                reel.wanted = Some(match reel.wanted {
+                    Some(wanted) => WantedRange { until: wanted.until.max(until), ..wanted },
+                    None => WantedRange { from: time - before, until },
+                });
+            }
+        }
+        self.proceed();
+        let files = self.reels.iter().filter_map(|reel| reel.file.as_ref());
+        files.for_each(|file| events.iter().for_each(|event| file.note(event)));
+    }
+
+    fn take(&mut self, packet: Packet) {
+        if packet.medium == Medium::Audio {
+            if !format::takes_sound(self.container, &packet.caps) {
+                return self.disk.say_once(&format!(
+                    "Its sound is {}, which {} does not take: it is left out. Write container = \"mkv\" in [record] to have it.",
+                    format::shown(&packet.caps),
+                    self.container.name()
+                ));
+            }
+            self.sound = Some((packet.caps.clone(), packet.pts));
+        }
+        if self.ring.is_cut_by(&packet) {
+            self.close();
+            self.ring.clear();
+            self.seen = None;
+        }
+        // Events before that are known. Where results stay away, the limit on bytes holds.
+        let known = self.seen.unwrap_or(i64::MIN).min(packet.time());
+        let oldest = match self.config.events {
+            Some(_) => known.saturating_sub(nanoseconds(self.config.pre_roll)),
+            None => packet.time(),
+        };
+        self.ring.push(packet, oldest.saturating_sub(2 * BATCH)); // what the files do not have yet
+        self.proceed();
+    }
+
+    fn proceed(&mut self) {
+        let RecordedStream { disk, container, ring, seen, sound, reels, .. } = self;
+        let source = StreamSoFar { disk, container: *container, ring, seen: *seen, sound: sound.as_ref() };
+        reels.iter_mut().for_each(|reel| reel.proceed(&source));
+    }
+
+    /// No packet goes on from those that are there.
+    fn close(&mut self) {
+        let RecordedStream { disk, container, ring, seen, sound, reels, .. } = self;
+        let source = StreamSoFar { disk, container: *container, ring, seen: *seen, sound: sound.as_ref() };
+        reels.iter_mut().for_each(|reel| reel.close(&source));
+    }
+}
+
+/// What reels are written from.
+struct StreamSoFar<'a> {
+    disk: &'a Disk,
+    container: Container,
+    ring: &'a Ring,
+    seen: Option<i64>,
+    sound: Option<&'a (gst::Caps, i64)>,
+}
+
+impl Reel {
+    /// Writes what is wanted and there.
+    fn proceed(&mut self, source: &StreamSoFar) {
+        let (Some(wanted), Some(newest)) = (self.wanted, source.ring.newest()) else { return };
+        if self.file.is_none() {
+            if newest < wanted.from {
+                return; // where an encoder is behind, the key frame to begin with may still come
+            }
+            // All the time is from now on: what is older was in a file, or could not be written.
+            let from = if self.kind == Kind::Continuous { newest } else { wanted.from };
+            let is_new = |first: &u64| self.kind == Kind::Event || *first >= self.next;
+            let Some(first) = source.ring.since(from).filter(is_new) else { return };
+            self.open(source, first);
+        }
+        // A frame whose results are still to come may have another event.
+        let is_over = newest > wanted.until && source.seen.is_some_and(|seen| seen > wanted.until);
+        self.write(source, wanted.until, is_over);
+        if is_over {
+            self.end();
+        }
+    }
+
+    /// Gives the file what it has not got, up to that time.
+    fn write(&mut self, source: &StreamSoFar, until: i64, at_once: bool) {
+        while let Some(file) = &self.file {
+            let (mut ready, mut following) = (Vec::new(), None);
+            let ring = source.ring;
+            let mut waiting = ring.from(self.next).take_while(|(_, frame)| frame.time() <= until).peekable();
+            let Some((_, first)) = waiting.peek() else { return };
+            if !at_once && ring.newest().is_some_and(|newest| newest - first.time() < BATCH) {
+                return;
+            }
+            // Of the sound, what belongs to these frames. More of it may be there already, or still to come.
+            let mut heard_until = if at_once { until.saturating_add(1) } else { first.pts };
+            for (number, frame) in waiting {
+                if frame.is_key && frame.time() - file.begun() >= self.length {
+                    following = Some(number); // goes on in another file, whose first frame is this
+                    heard_until = frame.pts;
+                    break;
+                }
+                heard_until = heard_until.max(frame.pts);
+                ready.push(frame.clone());
+                self.next = number + 1;
+            }
+            let sound: Vec<_> = ring.sound(self.heard, heard_until).cloned().collect();
+            self.heard = sound.iter().map(|sound| sound.pts).fold(self.heard, i64::max);
+            ready.extend(sound);
+            if !file.write(ready) {
+                return self.abandon(source);
+            }
+            match following {
+                Some(number) => self.open(source, number),
+                None => return,
+            }
+        }
+    }
+
+    /// Begins a file with the key frame of that number.
+    fn open(&mut self, source: &StreamSoFar, number: u64) {
+        self.file = None;
+        let ring = source.ring;
+        let Some((number, first)) = ring.from(number).next() else { return };
+        let (video, begun) = (first.caps.clone(), first.time());
+        let newest = ring.newest().unwrap_or(begun);
+        let audio = source.sound.filter(|(_, heard)| *heard + SOUND_GONE >= newest).map(|(caps, _)| caps.clone());
+        let packets = vec![first.clone()];
+        self.heard = first.pts - 1;
+        self.next = number + 1;
+        self.file = source.disk.open(FileFormat { container: source.container, video, audio }, self.kind, begun);
+        if !self.file.as_ref().is_some_and(|file| file.write(packets)) {
+            self.abandon(source);
+        }
+    }
+
+    /// What follows does not go on from it.
+    fn close(&mut self, source: &StreamSoFar) {
+        if let Some(wanted) = self.wanted {
+            self.write(source, wanted.until, true);
+        }
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.wanted = self.wanted.filter(|_| self.kind == Kind::Continuous);
+        self.file = None;
+    }
+
+    /// The next event begins a file again, or the key frame after the next. Why there is none was said by who found out.
+    fn abandon(&mut self, source: &StreamSoFar) {
+        self.end();
+        self.next = source.ring.from(self.next).last().map_or(self.next, |(number, _)| number + 1);
+    }
+}
+
+fn nanoseconds(time: Duration) -> i64 {
+    time.as_nanos() as i64
 }
 
 fn running_time(pad: &gst::Pad, time: Option<ClockTime>) -> Option<ClockTime> {
     let event = pad.sticky_event::<gst::event::Segment>(0)?;
     event.segment().downcast_ref::<ClockTime>()?.to_running_time(time)
-}
-
-/// Whether one of these kinds is on the frame; any, where none is named.
-fn has_event(buffer: &gst::BufferRef, kinds: &[String]) -> bool {
-    let Ok(meta) = gst::meta::CustomMeta::from_buffer(buffer, events::NAME) else { return false };
-    let Ok(events) = meta.structure().get::<gst::Array>("events") else { return false };
-    let kind = |value: &gst::glib::SendValue| value.get::<gst::Structure>().ok()?.get::<String>("event").ok();
-    kinds.is_empty() && !events.is_empty() || events.iter().filter_map(kind).any(|kind| kinds.contains(&kind))
 }

@@ -1,59 +1,119 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The newest encoded frames, from a key frame on.
+//! The newest packets of a source, from a key frame on. Times are in nanoseconds of running time.
 
 use std::collections::VecDeque;
 
-use gst::ClockTime;
+use crate::source::tap::{Medium, Packet};
 
-/// A frame as the encoder gives it.
-#[derive(Clone)]
-pub struct Encoded {
-    pub buffer: gst::Buffer,
-    /// Running time at which it is shown.
-    pub time: ClockTime,
-    pub is_key: bool,
+/// A video whose time goes back by so much begins again. Within it packets may change places.
+const SLACK: i64 = 1_000_000_000;
+/// Between a sound and the first frame.
+const LONGEST_WAIT: i64 = 10_000_000_000;
+
+pub struct Ring {
+    /// Frames, in the order in which they are decoded.
+    frames: VecDeque<Packet>,
+    /// The number of the first one. They are numbered as they come.
+    first: u64,
+    /// Sound, which may come before its frames or after them.
+    sound: VecDeque<Packet>,
+    bytes: usize,
+    /// More bytes are not kept.
+    limit: usize,
 }
 
-impl Encoded {
-    /// `None` for one without a time.
-    pub fn new(sample: &gst::Sample) -> Option<Self> {
-        let buffer = sample.buffer_owned()?;
-        let time = sample.segment()?.downcast_ref::<ClockTime>()?.to_running_time(buffer.pts())?;
-        let is_key = !buffer.flags().contains(gst::BufferFlags::DELTA_UNIT);
-        Some(Encoded { buffer, time, is_key })
+/// What stays as it is as long as a file can go on.
+fn format(packet: &Packet) -> Option<gst::Structure> {
+    let caps = packet.caps.structure(0)?;
+    let mut format = gst::Structure::new_empty(caps.name());
+    for field in ["width", "height", "stream-format", "codec_data"] {
+        if let Ok(value) = caps.value(field) {
+            format.set_value(field, value.clone());
+        }
     }
+    Some(format)
 }
-
-#[derive(Default)]
-pub struct Ring(VecDeque<Encoded>);
 
 impl Ring {
-    /// Whether the frame does not go on from the last one: time begins again.
-    pub fn is_cut_by(&self, frame: &Encoded) -> bool {
-        self.0.back().is_some_and(|last| frame.time < last.time)
+    pub fn new(limit: usize) -> Self {
+        Ring { frames: VecDeque::new(), first: 0, sound: VecDeque::new(), bytes: 0, limit }
     }
 
-    /// Adds a frame, and drops those that are no longer needed: all before the last key frame that is so much older.
-    pub fn push(&mut self, frame: Encoded, kept: ClockTime) {
-        if self.0.is_empty() && !frame.is_key {
-            return;
+    /// Whether a packet does not go on from those before: time begins again, or it is of another format.
+    pub fn is_cut_by(&self, packet: &Packet) -> bool {
+        packet.medium == Medium::Video
+            && self.frames.back().is_some_and(|last| {
+                let is_other = || last.caps.as_ptr() != packet.caps.as_ptr() && format(last) != format(packet);
+                packet.is_cut || packet.time() + SLACK < last.time() || is_other()
+            })
+    }
+
+    /// Adds a packet, and drops those that are no longer needed: all before the last key frame that is not after that time.
+    pub fn push(&mut self, packet: Packet, oldest: i64) {
+        if packet.medium == Medium::Audio {
+            // Without a frame, what is heard long before one comes is of no use.
+            let begin = self.frames.front().map_or(packet.pts - LONGEST_WAIT, |first| first.pts);
+            self.bytes += packet.buffer.size();
+            self.sound.push_back(packet);
+            self.drop_sound_before(begin);
+        } else if packet.is_key || !self.frames.is_empty() {
+            self.bytes += packet.buffer.size();
+            self.frames.push_back(packet);
+            self.drop_before(self.begin(oldest));
         }
-        let oldest = frame.time.saturating_sub(kept);
-        self.0.push_back(frame);
-        self.0.drain(..self.begin(oldest));
+        while self.bytes > self.limit {
+            let next = (1..self.frames.len()).find(|index| self.frames[*index].is_key);
+            self.drop_before(next.unwrap_or(self.frames.len()));
+            if self.frames.is_empty() {
+                self.drop_sound_before(i64::MAX);
+            }
+        }
     }
 
-    /// The frames from the last key frame at or before that time; all, where there is none.
-    pub fn since(&self, time: ClockTime) -> Vec<Encoded> {
-        self.0.range(self.begin(time)..).cloned().collect()
+    fn drop_before(&mut self, index: usize) {
+        self.bytes -= self.frames.drain(..index).map(|packet| packet.buffer.size()).sum::<usize>();
+        self.first += index as u64;
+        if let Some(begin) = self.frames.front().map(|first| first.pts).filter(|_| index > 0) {
+            self.drop_sound_before(begin);
+        }
     }
 
-    fn begin(&self, time: ClockTime) -> usize {
-        self.0.iter().rposition(|frame| frame.is_key && frame.time <= time).unwrap_or(0)
+    fn drop_sound_before(&mut self, time: i64) {
+        while let Some(sound) = self.sound.pop_front_if(|sound| sound.pts < time) {
+            self.bytes -= sound.buffer.size();
+        }
+    }
+
+    /// The index of the last key frame that is not after that time; of the first one, where all are.
+    fn begin(&self, time: i64) -> usize {
+        self.frames.iter().rposition(|frame| frame.is_key && frame.time() <= time).unwrap_or(0)
+    }
+
+    /// The number of the key frame to begin with for that time.
+    pub fn since(&self, time: i64) -> Option<u64> {
+        (!self.frames.is_empty()).then(|| self.first + self.begin(time) as u64)
+    }
+
+    /// The frames from that number on, with their numbers.
+    pub fn from(&self, number: u64) -> impl Iterator<Item = (u64, &Packet)> {
+        let begin = number.max(self.first);
+        let index = ((begin - self.first) as usize).min(self.frames.len());
+        (begin..).zip(self.frames.range(index..))
+    }
+
+    /// The sound after one time, and before another one.
+    pub fn sound(&self, after: i64, before: i64) -> impl Iterator<Item = &Packet> {
+        self.sound.iter().filter(move |sound| (after.saturating_add(1)..before).contains(&sound.pts))
+    }
+
+    /// The time of the newest frame.
+    pub fn newest(&self) -> Option<i64> {
+        self.frames.back().map(Packet::time)
     }
 
     pub fn clear(&mut self) {
-        self.0.clear();
+        self.drop_before(self.frames.len());
+        self.drop_sound_before(i64::MAX);
     }
 }
 
@@ -61,26 +121,82 @@ impl Ring {
 mod tests {
     use super::*;
 
-    fn frame(seconds: u64, is_key: bool) -> Encoded {
-        Encoded { buffer: gst::Buffer::new(), time: ClockTime::from_seconds(seconds), is_key }
+    const SECOND: i64 = 1_000_000_000;
+
+    fn packet(medium: Medium, seconds: i64, is_key: bool) -> Packet {
+        let caps = gst::Caps::new_empty_simple("video/x-h264");
+        let buffer = gst::Buffer::from_slice([0; 1000]);
+        Packet { medium, caps, buffer, pts: seconds * SECOND, dts: None, is_key, is_cut: false, arrived: 0 }
     }
 
-    fn times(frames: &[Encoded]) -> Vec<u64> {
-        frames.iter().map(|frame| frame.time.seconds()).collect()
+    fn frame(seconds: i64, is_key: bool) -> Packet {
+        packet(Medium::Video, seconds, is_key)
+    }
+
+    fn times(ring: &Ring, since: i64) -> Vec<i64> {
+        let from = ring.since(since * SECOND);
+        from.into_iter().flat_map(|from| ring.from(from)).map(|(_, packet)| packet.pts / SECOND).collect()
     }
 
     #[test]
     fn it_keeps_whole_groups_and_no_more() {
         gst::init().unwrap();
-        let mut ring = Ring::default();
-        ring.push(frame(0, false), ClockTime::from_seconds(3));
-        assert!(ring.since(ClockTime::ZERO).is_empty(), "nothing can be shown without a key frame");
+        let mut ring = Ring::new(1 << 20);
+        ring.push(packet(Medium::Audio, 0, true), 0);
+        ring.push(frame(0, false), 0);
+        assert!(ring.since(0).is_none(), "nothing can be shown without a key frame");
         for second in 1..=10 {
-            ring.push(frame(second, second % 4 == 1), ClockTime::from_seconds(3));
+            ring.push(frame(second, second % 4 == 1), (second - 3) * SECOND);
         }
-        assert_eq!(times(&ring.since(ClockTime::ZERO)), [5, 6, 7, 8, 9, 10]);
-        assert_eq!(times(&ring.since(ClockTime::from_seconds(8))), [5, 6, 7, 8, 9, 10]);
-        assert_eq!(times(&ring.since(ClockTime::from_seconds(9))), [9, 10]);
+        assert_eq!(times(&ring, 0), [5, 6, 7, 8, 9, 10]);
+        assert_eq!(times(&ring, 8), [5, 6, 7, 8, 9, 10]);
+        assert_eq!(times(&ring, 9), [9, 10]);
         assert!(ring.is_cut_by(&frame(2, true)) && !ring.is_cut_by(&frame(11, false)));
+        assert!(ring.is_cut_by(&Packet { is_cut: true, ..frame(11, true) }));
+        let caps = gst::Caps::builder("video/x-h264").field("width", 1280).build();
+        assert!(ring.is_cut_by(&Packet { caps, ..frame(11, true) }), "of another size");
+        let caps = gst::Caps::builder("video/x-h264").field("framerate", gst::Fraction::new(25, 1)).build();
+        assert!(!ring.is_cut_by(&Packet { caps, ..frame(11, true) }), "a rate that is found out later is no cut");
+    }
+
+    /// Of a camera with many bits, or whose results stay away.
+    #[test]
+    fn it_keeps_no_more_bytes_than_it_may() {
+        gst::init().unwrap();
+        let mut ring = Ring::new(5000);
+        (0..=6).for_each(|second| ring.push(frame(second, second % 3 == 0), 0));
+        assert_eq!(times(&ring, 0), [3, 4, 5, 6], "the oldest group made room");
+        assert_eq!(ring.since(0), Some(3), "the others have their numbers");
+        (7..=8).for_each(|second| ring.push(frame(second, false), 0));
+        assert_eq!(times(&ring, 0), [6, 7, 8]);
+        (9..=12).for_each(|second| ring.push(frame(second, false), 0));
+        assert!(ring.since(0).is_none(), "a group that is too large is not kept");
+        ring.push(frame(13, false), 0);
+        assert!(ring.since(0).is_none(), "nor what cannot be shown without it");
+        ring.push(frame(14, true), 0);
+        assert_eq!(times(&ring, 0), [14]);
+    }
+
+    #[test]
+    fn sound_is_kept_as_long_as_its_frames() {
+        gst::init().unwrap();
+        let mut ring = Ring::new(1 << 20);
+        // It comes before its frames, and after them.
+        (0..8).for_each(|second| ring.push(packet(Medium::Audio, second, true), 0));
+        (0..4).for_each(|second| ring.push(frame(second, second % 2 == 0), 0));
+        (8..10).for_each(|second| ring.push(packet(Medium::Audio, second, true), 0));
+        let sound = |ring: &Ring, after, before| {
+            ring.sound(after, before * SECOND).map(|packet| packet.pts / SECOND).collect::<Vec<_>>()
+        };
+        assert_eq!(sound(&ring, -1, 100), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(sound(&ring, 2 * SECOND, 5), [3, 4]);
+        assert_eq!(ring.newest(), Some(3 * SECOND));
+        ring.push(frame(4, true), 3 * SECOND);
+        assert_eq!((times(&ring, 0), sound(&ring, -1, 5)), (vec![2, 3, 4], vec![2, 3, 4]));
+        ring.clear();
+        assert!(sound(&ring, -1, 100).is_empty() && ring.bytes == 0);
+        // Without a frame.
+        (0..100).for_each(|second| ring.push(packet(Medium::Audio, second, true), 0));
+        assert_eq!(sound(&ring, -1, 92), [89, 90, 91]);
     }
 }

@@ -6,11 +6,17 @@ use std::time::Duration;
 use super::file::RecordingFile;
 use super::*;
 use crate::chain;
-use crate::scratch::scratch;
-use crate::threads::Threads;
+use crate::serve::archive::{Archives, KeepLimits};
+use gsttrt::gst::meta::events;
 
-/// After this something hangs.
-const LIMIT: Duration = Duration::from_secs(60);
+use crate::scratch::scratch;
+use crate::source::{ReadOptions, VideoAddress};
+use crate::threads::Threads;
+use crate::wait::{LIMIT, wait_until};
+
+/// Each 30th frame is a key frame, and 25 frames are a second.
+const H264: &str = "x264enc speed-preset=ultrafast tune=zerolatency key-int-max=30 ! h264parse";
+const AAC: &str = "audiotestsrc num-buffers=345 ! audio/x-raw,rate=44100,channels=1 ! avenc_aac ! aacparse";
 
 /// To its end.
 fn run(pipeline: &gst::Pipeline) {
@@ -26,25 +32,41 @@ fn config(test: &str, pre_roll: f64, post_roll: f64) -> RecordConfig {
     RecordConfig {
         // It is made with the first file.
         folder: scratch(&format!("record-{test}")).join("files"),
-        events: vec!["entered".into()],
+        events: Some(vec!["entered".into()]),
+        segment: None,
+        keep: KeepLimits::default(),
         pre_roll: Duration::from_secs_f64(pre_roll),
         post_roll: Duration::from_secs_f64(post_roll),
+        pre_roll_bytes: 32 << 20,
         max_length: Duration::from_secs(60),
+        container: Container::Mp4,
+        audio: true,
         draw: false,
     }
 }
 
-/// 200 frames, 30 a second, of which these have events.
-fn play(config: &RecordConfig, recorder: &Recorder, happen: &'static [u64]) {
+/// A clip of that many frames, next to the folder of the recordings.
+fn clip(config: &RecordConfig, frames: u32, video: &str, sound: &str, muxer: &str) -> PathBuf {
+    let file = config.folder.with_file_name(if muxer == "mp4mux" { "clip.mp4" } else { "clip.mkv" });
+    let sound = if sound.is_empty() { String::new() } else { format!("{sound} ! queue ! mux.") };
     let pipeline = chain::parse(&format!(
-        "videotestsrc num-buffers=200 ! video/x-raw,width=64,height=48,framerate=30/1 ! identity name=frames ! tee name=out {}",
-        launch_line(config, false, "")
-    ))
-    .unwrap();
-    recorder.connect(&pipeline);
+        "{muxer} name=mux ! filesink location={} {sound} videotestsrc num-buffers={frames} \
+         ! video/x-raw,format=I420,width=64,height=48,framerate=25/1 ! {video} ! queue ! mux.",
+        file.display()
+    ));
+    let pipeline = pipeline.unwrap();
+    run(&pipeline);
+    pipeline.set_state(gst::State::Null).unwrap();
+    file
+}
+
+/// The clip as a source, of whose frames these have events.
+fn play(clip: &Path, recorder: &Recorder, happen: &'static [u64]) {
+    let pipeline = chain::parse("queue name=frames max-size-buffers=4 ! tee name=out out. ! fakesink").unwrap();
+    recorder.connect(&pipeline).unwrap();
     let number = AtomicU64::new(0);
-    let pad = element(&pipeline, "frames").static_pad("src").unwrap();
-    pad.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
+    let frames = element(&pipeline, "frames");
+    frames.static_pad("src").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, info| {
         if happen.contains(&number.fetch_add(1, Ordering::Relaxed)) {
             let happened = gst::Structure::builder(events::MESSAGE).field("event", "entered").build();
             let buffer = info.buffer_mut().unwrap().make_mut();
@@ -53,30 +75,78 @@ fn play(config: &RecordConfig, recorder: &Recorder, happen: &'static [u64]) {
         }
         gst::PadProbeReturn::Ok
     });
+    let address = VideoAddress::parse(clip.to_str().unwrap(), Path::new("/")).unwrap();
+    let options = ReadOptions { tap: Some(recorder.tap()), ..ReadOptions::default() };
+    address.connect(&pipeline, frames.static_pad("sink").unwrap(), &options).unwrap();
     run(&pipeline);
     pipeline.set_state(gst::State::Null).unwrap();
     recorder.finish();
 }
 
-/// The number of frames in the only file.
-fn frames_of_file(folder: &Path) -> u64 {
-    let files: Vec<PathBuf> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
-    let [file] = &files[..] else { panic!("{files:?}") };
-    assert_eq!(file.extension().unwrap(), "mp4");
-    let reader = format!("filesrc location={} ! qtdemux ! h264parse ! fakesink name=end", file.display());
-    let reader = chain::parse(&reader).unwrap();
-    run(&reader);
-    let frames = element(&reader, "end").property::<gst::Structure>("stats").get("rendered").unwrap();
-    reader.set_state(gst::State::Null).unwrap();
-    frames
+/// Records the clip, and waits until the disk has all.
+fn record(config: &RecordConfig, clip: &Path, happen: &'static [u64]) {
+    let threads = Threads::default();
+    let archives = Archives::new(&threads);
+    let disk = Disk::new(&archives.at(&config.folder), "gate", &threads);
+    play(clip, &Recorder::new(disk, config, false), happen);
+    archives.close();
+    assert!(threads.wait(LIMIT).is_empty());
 }
 
-/// The number of frames in the file of events, by rolls in seconds. Each 30th frame is a key frame.
-fn recorded(test: &str, happen: &'static [u64], pre_roll: f64, post_roll: f64) -> u64 {
+/// The recordings in a folder, in their order.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let all = folder.read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = all.filter(|path| path.extension().unwrap() != "jsonl").collect();
+    files.sort();
+    files
+}
+
+fn only_file(folder: &Path) -> PathBuf {
+    let files = files(folder);
+    let [file] = &files[..] else { panic!("{files:?}") };
+    file.clone()
+}
+
+/// The caps, and the packets with whether they are key frames, of a stream of a file.
+fn packets(file: &Path, stream: &str) -> (Option<String>, Vec<(bool, Vec<u8>)>) {
+    let demuxer = if file.extension().unwrap() == "mp4" { "qtdemux" } else { "matroskademux" };
+    let line = format!(
+        "filesrc location={} ! {demuxer} name=demux demux.{stream}_0 ! queue ! appsink name=out sync=false async=false",
+        file.display()
+    );
+    let reader = chain::parse(&line).unwrap();
+    let out = element(&reader, "out").downcast::<gst_app::AppSink>().unwrap();
+    reader.set_state(gst::State::Playing).unwrap();
+    let (mut caps, mut found) = (None, Vec::new());
+    // A demuxer fails where the stream that is linked is not there, or ends before the others.
+    let has_failed = || reader.bus().unwrap().pop_filtered(&[gst::MessageType::Error]).is_some();
+    let mut wait = ClockTime::from_mseconds(20);
+    loop {
+        match out.try_pull_sample(wait) {
+            Some(sample) => {
+                caps = sample.caps().map(|caps| caps.structure(0).unwrap().name().to_string());
+                let buffer = sample.buffer().unwrap();
+                let is_key = !buffer.flags().contains(gst::BufferFlags::DELTA_UNIT);
+                found.push((is_key, buffer.map_readable().unwrap().to_vec()));
+            }
+            None if out.is_eos() || wait >= ClockTime::SECOND => break,
+            None if has_failed() => wait = ClockTime::SECOND, // for what is still under way
+            None => {}
+        }
+    }
+    reader.set_state(gst::State::Null).unwrap();
+    (caps, found)
+}
+
+/// The number of frames in the only file.
+fn frames_of_file(folder: &Path) -> usize {
+    packets(&only_file(folder), "video").1.len()
+}
+
+/// The number of frames in the file of events, by rolls in seconds.
+fn recorded(test: &str, happen: &'static [u64], pre_roll: f64, post_roll: f64) -> usize {
     let config = config(test, pre_roll, post_roll);
-    let threads = Threads::default();
-    play(&config, &Recorder::new(Disk::new(&config.folder, "gate", &threads), &config), happen);
-    assert!(threads.wait(LIMIT).is_empty());
+    record(&config, &clip(&config, 200, H264, "", "mp4mux"), happen);
     frames_of_file(&config.folder)
 }
 
@@ -85,21 +155,24 @@ fn recorded(test: &str, happen: &'static [u64], pre_roll: f64, post_roll: f64) -
 fn a_disk_that_does_not_answer_holds_up_no_frame() {
     let config = config("disk", 0.0, 0.1);
     std::fs::create_dir_all(&config.folder).unwrap();
+    let clip = clip(&config, 200, H264, "", "mp4mux");
     let pipe = config.folder.with_file_name("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let threads = Threads::default();
+    let archives = Archives::new(&threads);
     let disk = pipe.clone();
-    let disk = Disk::by(&config.folder, "gate", &threads, move |folder, source, caps, first| {
+    let disk = Disk::by(&archives.at(&config.folder), "gate", &threads, move |folder, source, kind, format, first| {
         drop(std::fs::File::open(&disk).unwrap()); // returns once somebody writes to it
-        RecordingFile::create(folder, source, caps, first)
+        RecordingFile::create(folder, source, kind, format, first)
     });
-    let recorder = Recorder::new(disk, &config);
-    play(&config, &recorder, &[60]);
+    play(&clip, &Recorder::new(disk, &config, false), &[60]);
+    archives.close();
+    wait_until("the rest has ended", LIMIT, || threads.wait(Duration::ZERO).len() == 1);
     assert_eq!(threads.wait(Duration::ZERO), ["a recording of gate"]);
     assert!(config.folder.read_dir().unwrap().next().is_none());
     drop(std::fs::OpenOptions::new().write(true).open(&pipe).unwrap());
     assert!(threads.wait(LIMIT).is_empty());
-    assert_eq!(frames_of_file(&config.folder), 4, "what was recorded meanwhile is not lost");
+    assert_eq!(frames_of_file(&config.folder), 3, "what was recorded meanwhile is not lost");
 }
 
 #[test]
@@ -108,36 +181,303 @@ fn no_more_files_are_opened_than_may_wait_for_the_disk() {
     let threads = Threads::default();
     let (held, hold) = std::sync::mpsc::channel::<()>();
     let hold = Mutex::new(hold);
-    let disk = Disk::by(&config.folder, "gate", &threads, move |_, _, _, _| {
+    let archives = Archives::new(&threads);
+    let disk = Disk::by(&archives.at(&config.folder), "gate", &threads, move |_, _, _, _, _| {
         let _ = hold.lock().unwrap().recv();
         Err("Cannot write: the disk is gone.".into())
     });
-    let frame = Encoded { buffer: gst::Buffer::new(), time: ClockTime::ZERO, is_key: true };
-    let open = || disk.open(gst::Caps::new_empty(), ClockTime::ZERO);
+    let packet = |size: usize| Packet {
+        medium: Medium::Video,
+        caps: gst::Caps::new_empty(),
+        buffer: gst::Buffer::with_size(size).unwrap(),
+        pts: 0,
+        dts: None,
+        is_key: true,
+        is_cut: false,
+        arrived: 0,
+    };
+    let format = FileFormat { container: Container::Mp4, video: gst::Caps::new_empty(), audio: None };
+    let open = || disk.open(format.clone(), Kind::Event, 0);
     let files: Vec<_> = (0..10).filter_map(|_| open()).collect();
     assert_eq!(files.len(), 4);
-    assert!(files.iter().all(|file| file.write(frame.clone())));
-    let mut buffer = gst::Buffer::with_size(1 << 20).unwrap();
-    buffer.make_mut().set_pts(ClockTime::ZERO);
-    let large = Encoded { buffer, ..frame };
-    assert_eq!((0..100).take_while(|_| files[0].write(large.clone())).count(), 64, "MiB wait at most");
+    assert!(files.iter().all(|file| file.write(vec![packet(1)])));
+    assert_eq!((0..100).take_while(|_| files[0].write(vec![packet(1 << 20)])).count(), 63, "MiB wait at most");
     drop((held, files));
+    archives.close();
     assert!(threads.wait(LIMIT).is_empty());
     assert!(open().is_some(), "the next event tries again");
 }
 
 #[test]
 fn a_file_begins_with_the_key_frame_before_the_pre_roll() {
-    // Frame 70 is a second before the event, frame 115 half a second after it.
-    assert_eq!(recorded("second", &[100], 1.0, 0.5), 115 - 60 + 1);
+    // Frame 75 is a second before the event, frame 112 half a second after it.
+    assert_eq!(recorded("second", &[100], 1.0, 0.5), 112 - 60 + 1);
     // The pre-roll begins with a key frame.
-    assert_eq!(recorded("whole", &[120], 2.0, 0.0), 120 - 60 + 1);
+    assert_eq!(recorded("whole", &[120], 2.4, 0.0), 120 - 60 + 1);
     // There is less than the pre-roll, and the clip ends within the post-roll.
     assert_eq!(recorded("all", &[50], 5.0, 60.0), 200);
-    assert_eq!(recorded("none", &[150], 0.0, 1.0), 180 - 150 + 1);
+    assert_eq!(recorded("none", &[150], 0.0, 1.0), 175 - 150 + 1);
 }
 
 #[test]
 fn another_event_prolongs_the_file() {
-    assert_eq!(recorded("another", &[100, 110], 1.0, 0.5), 125 - 60 + 1);
+    assert_eq!(recorded("another", &[100, 110], 1.0, 0.5), 122 - 60 + 1);
+}
+
+/// The stream in a file is that of the source, byte by byte, from a key frame on.
+#[test]
+fn each_format_is_copied_as_it_is() {
+    const H265: &str = "x265enc speed-preset=ultrafast tune=zerolatency key-int-max=30 ! h265parse";
+    const AV1: &str = "av1enc cpu-used=8 keyframe-max-dist=30 usage-profile=realtime ! av1parse";
+    for (name, video, muxer, container, ending) in [
+        ("video/x-h264", H264, "mp4mux", Container::Mp4, "mp4"),
+        ("video/x-h264", H264, "mp4mux", Container::Mkv, "mkv"),
+        ("video/x-h265", H265, "mp4mux", Container::Mp4, "mp4"),
+        ("video/x-av1", AV1, "mp4mux", Container::Mp4, "mp4"),
+        // MP4 takes none of these.
+        ("image/jpeg", "jpegenc", "matroskamux", Container::Mp4, "mkv"),
+    ] {
+        let test = format!("copy-{}-{container:?}", name.rsplit('/').next().unwrap());
+        let config = RecordConfig { container, ..config(&test, 0.5, 0.2) };
+        let encoder = video.split(' ').next().unwrap();
+        let decoder = if name == "video/x-av1" { "av1dec" } else { encoder };
+        if [encoder, decoder].into_iter().any(|element| gst::ElementFactory::find(element).is_none()) {
+            eprintln!("SKIP: no {encoder} or {decoder} here");
+            continue;
+        }
+        let clip = clip(&config, 60, video, "", muxer);
+        record(&config, &clip, &[50]);
+        let file = only_file(&config.folder);
+        assert_eq!(file.extension().unwrap(), ending, "{name}");
+        let (_, sent) = packets(&clip, "video");
+        let (caps, written) = packets(&file, "video");
+        assert_eq!(caps.as_deref(), Some(name));
+        assert!(written[0].0, "{name} begins with a key frame");
+        let begin = sent.iter().position(|packet| *packet == written[0]).unwrap_or_else(|| panic!("{name} is encoded"));
+        assert!(sent[begin..].starts_with(&written) && written.len() > 15, "{name}: {begin}, {}", written.len());
+    }
+}
+
+/// The sound of the source is in the file, where its container takes it.
+#[test]
+fn sound_is_recorded_with_its_frames() {
+    const OPUS: &str = "audiotestsrc num-buffers=400 ! audio/x-raw,rate=48000,channels=1 ! opusenc ! opusparse";
+    const ALAW: &str = "audiotestsrc num-buffers=62 ! audio/x-raw,rate=8000,channels=1 ! alawenc";
+    for (number, (name, sound, container, is_there)) in [
+        ("audio/mpeg", AAC, Container::Mp4, true),
+        ("audio/mpeg", AAC, Container::Mkv, true),
+        ("audio/x-opus", OPUS, Container::Mp4, true),
+        ("audio/x-alaw", ALAW, Container::Mkv, true),
+        ("audio/x-alaw", ALAW, Container::Mp4, false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let config = RecordConfig { container, ..config(&format!("sound-{number}"), 1.0, 0.5) };
+        let clip = clip(&config, 200, H264, sound, "matroskamux");
+        record(&config, &clip, &[100]);
+        let file = only_file(&config.folder);
+        assert_eq!(packets(&file, "video").1.len(), 112 - 60 + 1, "{name}");
+        let (caps, written) = packets(&file, "audio");
+        assert_eq!(caps.as_deref() == Some(name), is_there, "{name} {container:?}: {caps:?}");
+        let (_, sent) = packets(&clip, "audio");
+        assert!(written.iter().all(|packet| sent.iter().any(|sent| sent.1 == packet.1)), "{name}");
+        // Two seconds of eight.
+        assert_eq!(written.len() * 5 > sent.len(), is_there, "{name}: {} of {}", written.len(), sent.len());
+    }
+    let config = RecordConfig { audio: false, ..config("sound-off", 1.0, 0.5) };
+    let clip = clip(&config, 200, H264, AAC, "matroskamux");
+    record(&config, &clip, &[100]);
+    assert!(packets(&only_file(&config.folder), "audio").1.is_empty(), "it was not wanted");
+}
+
+/// A container waits for all its streams, and a microphone may fail.
+#[test]
+fn sound_that_ends_does_not_hold_up_its_frames() {
+    let config = config("sound-ends", 1.0, 60.0);
+    let short = AAC.replace("345", "140"); // a player takes a shorter one for a preview
+    let clip = clip(&config, 200, H264, &short, "matroskamux");
+    let threads = Threads::default();
+    // As of a camera, there is no end of the sound, and the file is looked at before its own.
+    let (given, written) = std::sync::mpsc::channel();
+    let archives = Archives::new(&threads);
+    let disk = Disk::by(&archives.at(&config.folder), "gate", &threads, move |folder, source, kind, format, first| {
+        std::fs::create_dir_all(folder).unwrap();
+        let _ = given.send(format.audio.is_some());
+        RecordingFile::create(folder, source, kind, format, first)
+    });
+    play(&clip, &Recorder::new(disk, &config, false), &[30]);
+    archives.close();
+    assert!(threads.wait(LIMIT).is_empty());
+    assert!(written.recv().unwrap(), "it began with sound");
+    let file = only_file(&config.folder);
+    assert_eq!(packets(&file, "video").1.len(), 200);
+    assert!((130..=141).contains(&packets(&file, "audio").1.len()));
+}
+
+/// What has no encoded stream is encoded, and what is drawn on.
+#[test]
+fn frames_are_encoded_where_nothing_can_be_copied() {
+    let raw = config("encode-raw", 1.0, 0.5);
+    let plain = clip(&raw, 200, "identity", "", "matroskamux");
+    record(&raw, &plain, &[100]);
+    let (caps, written) = packets(&only_file(&raw.folder), "video");
+    assert_eq!((caps.as_deref(), written.len()), (Some("video/x-h264"), 112 - 60 + 1));
+
+    let drawn = RecordConfig { draw: true, ..config("encode-draw", 1.0, 0.5) };
+    let encoded = clip(&drawn, 200, H264, AAC, "matroskamux");
+    record(&drawn, &encoded, &[100]);
+    let file = only_file(&drawn.folder);
+    let (caps, written) = packets(&file, "video");
+    assert_eq!((caps.as_deref(), written.len()), (Some("video/x-h264"), 112 - 60 + 1));
+    assert!(!packets(&encoded, "video").1.contains(&written[0]), "it is encoded again");
+    assert!(!packets(&file, "audio").1.is_empty(), "with its sound");
+}
+
+/// It goes on in the next one without losing a frame.
+#[test]
+fn a_long_recording_is_cut_at_a_key_frame() {
+    let config = RecordConfig { max_length: Duration::from_secs(2), ..config("long", 0.0, 60.0) };
+    record(&config, &clip(&config, 200, H264, AAC, "mp4mux"), &[0]);
+    let counts: Vec<_> = files(&config.folder).iter().map(|file| packets(file, "video").1).collect();
+    assert!(counts.iter().all(|frames| frames[0].0), "each begins with a key frame");
+    assert_eq!(counts.iter().map(Vec::len).collect::<Vec<_>>(), [60, 60, 60, 20]);
+}
+
+/// Segments next to the files of events: each frame is in one of them, and the index has what happened in it.
+#[test]
+fn all_is_recorded_in_segments_next_to_events() {
+    let config = RecordConfig { segment: Some(Duration::from_secs(2)), ..config("segments", 1.0, 0.5) };
+    record(&config, &clip(&config, 200, H264, AAC, "mp4mux"), &[100]);
+    let is_segment = |file: &PathBuf| file.to_str().unwrap().ends_with("-continuous.mp4");
+    let (segments, events): (Vec<_>, Vec<_>) = files(&config.folder).into_iter().partition(is_segment);
+    let counts: Vec<_> = segments.iter().map(|file| packets(file, "video").1.len()).collect();
+    assert_eq!((counts, events.len()), (vec![60, 60, 60, 20], 1));
+    assert_eq!(packets(&events[0], "video").1.len(), 112 - 60 + 1);
+    let threads = Threads::default();
+    let archives = Archives::new(&threads);
+    archives.at(&config.folder);
+    wait_until("the index is read", LIMIT, || archives.recordings().len() == 5);
+    for (_, recording) in archives.recordings() {
+        let happened = recording.events.iter().map(|event| event["event"].as_str().unwrap()).collect::<Vec<_>>();
+        let is_event = recording.kind == Kind::Event;
+        assert_eq!(recording.bytes, std::fs::metadata(config.folder.join(&recording.file)).unwrap().len());
+        assert!(!is_event || happened == ["entered"], "{recording:?}");
+    }
+    let segments = archives.recordings().into_iter().filter(|(_, recording)| recording.kind == Kind::Continuous);
+    assert_eq!(segments.map(|(_, recording)| recording.events.len()).sum::<usize>(), 1);
+    archives.close();
+    assert!(threads.wait(LIMIT).is_empty());
+}
+
+/// No events are needed for that.
+#[test]
+fn all_is_recorded_without_events() {
+    let all = RecordConfig { events: None, segment: Some(Duration::from_secs(60)), ..config("all-alone", 1.0, 0.5) };
+    record(&all, &clip(&all, 200, H264, "", "mp4mux"), &[100]);
+    assert_eq!(frames_of_file(&all.folder), 200);
+}
+
+/// What recording takes of the CPU, copied and encoded, printed:
+/// `cargo nextest run --release --run-ignored only --no-capture -E 'test(cpu_of_24_cameras)'`
+#[test]
+#[ignore = "it measures, for a minute"]
+fn cpu_of_24_cameras() {
+    const CAMERAS: usize = 24;
+    const SECONDS: u64 = 10;
+    let config = RecordConfig { events: None, segment: Some(Duration::from_secs(300)), ..config("cpu", 0.0, 0.0) };
+    // One with as many bits as a camera has, by filling up, and one as it is.
+    let made = |name: &str, more: &str| {
+        let clip = config.folder.with_file_name(name);
+        let pipeline = chain::parse(&format!(
+            "videotestsrc num-buffers={} pattern=smpte horizontal-speed=10 \
+             ! video/x-raw,format=I420,width=1920,height=1080,framerate=25/1 \
+             ! x264enc speed-preset=ultrafast tune=zerolatency key-int-max=50 bitrate=4000 {more} ! h264parse ! mp4mux \
+             ! filesink location={}",
+            25 * SECONDS,
+            clip.display()
+        ));
+        run_to_end(&pipeline.unwrap());
+        clip
+    };
+    let (clip, easy) = (made("1080p.mp4", "option-string=nal-hrd=cbr:filler=1"), made("easy.mp4", ""));
+    let bytes = std::fs::metadata(&clip).unwrap().len();
+    println!("the stream has {:.1} Mbit/s", bytes as f64 * 8e-6 / SECONDS as f64);
+
+    // The cameras alone, and with their recordings.
+    let cameras = |recorded: bool| {
+        let threads = Threads::default();
+        let archives = Archives::new(&threads);
+        let mut recorders = Vec::new();
+        let begun = cpu_seconds();
+        let pipelines: Vec<_> = (0..CAMERAS)
+            .map(|number| {
+                let line = format!(
+                    "filesrc location={} ! qtdemux ! h264parse ! identity name=decoder ! fakesink sync=true",
+                    clip.display()
+                );
+                let pipeline = chain::parse(&line).unwrap();
+                if recorded {
+                    let disk = Disk::new(&archives.at(&config.folder), &format!("camera{number}"), &threads);
+                    let recorder = Recorder::new(disk, &config, true);
+                    let tap = crate::source::tap::VideoTap::new(&recorder.tap().sink);
+                    let decoder = element(&pipeline, "decoder");
+                    tap.follow(&decoder.static_pad("sink").unwrap());
+                    pipeline.set_state(gst::State::Paused).unwrap();
+                    let _ = pipeline.state(ClockTime::from_seconds(60));
+                    tap.choose(&pipeline, Some(&decoder));
+                    recorders.push(recorder);
+                }
+                pipeline.set_state(gst::State::Playing).unwrap();
+                pipeline
+            })
+            .collect();
+        for pipeline in &pipelines {
+            let _ = pipeline.bus().unwrap().timed_pop_filtered(ClockTime::from_seconds(120), &[gst::MessageType::Eos]);
+        }
+        recorders.iter().for_each(Recorder::finish);
+        archives.close();
+        assert!(threads.wait(LIMIT).is_empty());
+        let used = cpu_seconds() - begun;
+        for pipeline in &pipelines {
+            pipeline.set_state(gst::State::Null).unwrap();
+        }
+        used
+    };
+    let (alone, copied) = (cameras(false), cameras(true));
+    let written: u64 = files(&config.folder).iter().map(|file| std::fs::metadata(file).unwrap().len()).sum();
+    assert_eq!(written / bytes, CAMERAS as u64, "all of it is written");
+    let copying = (copied - alone) / SECONDS as f64;
+
+    // One camera, as fast as it goes: decoded, and decoded and encoded.
+    let decoded = |encode: &str| {
+        let begun = cpu_seconds();
+        let line =
+            format!("filesrc location={} ! qtdemux ! h264parse ! avdec_h264 ! {encode} fakesink", easy.display());
+        run_to_end(&chain::parse(&line).unwrap());
+        cpu_seconds() - begun
+    };
+    let convert = "videoconvert ! videoscale ! video/x-raw,format=I420";
+    let encode =
+        format!("{convert} ! x264enc speed-preset=veryfast tune=zerolatency key-int-max=30 threads=1 ! h264parse !");
+    let encoding = (decoded(&encode) - decoded("")) / SECONDS as f64 * CAMERAS as f64;
+    println!("{CAMERAS} cameras of 1080p25: cameras alone {:.3} cores", alone / SECONDS as f64);
+    println!("copying {copying:.3} cores, encoding {encoding:.1} cores: {:.0} times", encoding / copying);
+}
+
+fn run_to_end(pipeline: &gst::Pipeline) {
+    run(pipeline);
+    pipeline.set_state(gst::State::Null).unwrap();
+}
+
+/// Of all threads of this program.
+fn cpu_seconds() -> f64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: it is filled where the call returns 0, as it does for the program itself.
+    let usage = unsafe {
+        assert_eq!(libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()), 0);
+        usage.assume_init()
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }

@@ -1,26 +1,29 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A recording in its own thread, which makes the folder, opens the file, writes and completes it.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use gst::ClockTime;
+use serde_json::{Map, Value};
 
 use super::file::RecordingFile;
-use super::ring::Encoded;
+use super::format::FileFormat;
 use crate::failure::Failure;
+use crate::serve::archive::{Archive, KeepLimits, Kind};
 use crate::serve::log::{log, log_error};
+use crate::source::tap::Packet;
 use crate::threads::Threads;
 
-/// Bytes of encoded frames that wait for the disk: a minute and more of a camera.
+/// Bytes of packets that wait for the disk: a minute and more of a camera.
 const MAX_WAITING: usize = 64 << 20;
 /// Recordings of a source that are written at the same time. Each has its thread until the disk has all of it.
 const MAX_FILES: usize = 4;
 
-/// How a file is made, by its first frame.
-type Create = dyn Fn(&Path, &str, &gst::Caps, &Encoded) -> Result<RecordingFile, Failure> + Send + Sync;
+/// How a file is made, by its first packet.
+type Create = dyn Fn(&Path, &str, Kind, &FileFormat, &Packet) -> Result<RecordingFile, Failure> + Send + Sync;
 
 /// Where the recordings of a source go, over all its restarts: what is said, and how many files wait, is not of one run.
 #[derive(Clone)]
@@ -30,12 +33,14 @@ pub struct Disk {
 }
 
 struct DiskTarget {
-    folder: PathBuf,
+    archive: Archive,
     source: String,
     create: Box<Create>,
     files: AtomicUsize,
     /// Whether it was said that nothing can be written.
     is_broken: AtomicBool,
+    /// What is said once.
+    said: Mutex<BTreeSet<String>>,
 }
 
 impl DiskTarget {
@@ -47,54 +52,68 @@ impl DiskTarget {
     }
 
     fn is_slow(&self) -> Failure {
-        format!("Cannot write to {}: the disk takes too long. Frames are lost.", self.folder.display()).into()
+        format!("Cannot write to {}: the disk takes too long. Frames are lost.", self.archive.folder().display()).into()
     }
 }
 
 impl Disk {
-    pub fn new(folder: &Path, source: &str, threads: &Threads) -> Self {
-        Self::by(folder, source, threads, |folder, source, caps, first| {
+    pub fn new(archive: &Archive, source: &str, threads: &Threads) -> Self {
+        Self::by(archive, source, threads, |folder, source, kind, format, first| {
             let shown = folder.display();
             std::fs::create_dir_all(folder).map_err(|error| format!("Cannot make the folder {shown}: {error}."))?;
-            RecordingFile::create(folder, source, caps, first)
+            RecordingFile::create(folder, source, kind, format, first)
         })
     }
 
     /// Whether it is that folder.
     pub fn is_at(&self, folder: &Path) -> bool {
-        self.target.folder == folder
+        self.target.archive.folder() == folder
+    }
+
+    /// What is kept of the source from now on.
+    pub fn keep(&self, limits: &KeepLimits) {
+        self.target.archive.keep(&self.target.source, limits.clone());
     }
 
     pub fn by(
-        folder: &Path,
+        archive: &Archive,
         source: &str,
         threads: &Threads,
-        create: impl Fn(&Path, &str, &gst::Caps, &Encoded) -> Result<RecordingFile, Failure> + Send + Sync + 'static,
+        create: impl Fn(&Path, &str, Kind, &FileFormat, &Packet) -> Result<RecordingFile, Failure> + Send + Sync + 'static,
     ) -> Self {
         let target = DiskTarget {
-            folder: folder.into(),
+            archive: archive.clone(),
             source: source.into(),
             create: Box::new(create),
             files: AtomicUsize::new(0),
             is_broken: AtomicBool::new(false),
+            said: Mutex::default(),
         };
         Disk { target: Arc::new(target), threads: threads.clone() }
     }
 
+    /// Says something about the source's recordings once, over all its restarts.
+    pub fn say_once(&self, text: &str) {
+        let mut said = self.target.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.insert(text.into()) {
+            log(&self.target.source, text);
+        }
+    }
+
     /// A file, whose first frame is of that time; `None` where too many wait for the disk, which is said.
-    pub fn open(&self, caps: gst::Caps, begun: ClockTime) -> Option<FileWriter> {
+    pub fn open(&self, format: FileFormat, kind: Kind, begun: i64) -> Option<FileWriter> {
         let target = self.target.clone();
         if target.files.fetch_add(1, Ordering::Relaxed) >= MAX_FILES {
             target.files.fetch_sub(1, Ordering::Relaxed);
             target.fail(&target.is_slow());
             return None;
         }
-        let (frames, given) = channel();
+        let (sender, given) = channel();
         let waiting = Arc::new(WaitingBytes::default());
-        let writer = FileWriter { frames, waiting: waiting.clone(), target: target.clone(), begun };
+        let writer = FileWriter { given: sender, waiting: waiting.clone(), target: target.clone(), begun };
         let subject = format!("a recording of {}", target.source);
         let work = move || {
-            write(&target, &caps, &given, &waiting);
+            write(&target, kind, &format, &given, &waiting);
             target.files.fetch_sub(1, Ordering::Relaxed);
         };
         match self.threads.spawn("record".into(), &subject, work) {
@@ -108,62 +127,91 @@ impl Disk {
     }
 }
 
-/// Bytes of frames that the disk does not have yet.
+/// Bytes of packets that the disk does not have yet.
 #[derive(Default)]
 struct WaitingBytes {
     for_thread: AtomicUsize,
     for_disk: AtomicUsize,
 }
 
-/// A file that is being written. Dropped, it is completed with the frames that it was given.
+/// What a file is given.
+enum Given {
+    Packets(Vec<Packet>),
+    Event(Map<String, Value>),
+}
+
+/// A file that is being written. Dropped, it is completed with the packets that it was given.
 pub struct FileWriter {
-    frames: Sender<Encoded>,
+    given: Sender<Given>,
     waiting: Arc<WaitingBytes>,
     target: Arc<DiskTarget>,
-    begun: ClockTime,
+    begun: i64,
+}
+
+fn bytes(packets: &[Packet]) -> usize {
+    packets.iter().map(|packet| packet.buffer.size()).sum()
 }
 
 impl FileWriter {
-    /// Never waits. Returns false where the file takes no more frames, which was said.
-    pub fn write(&self, frame: Encoded) -> bool {
-        let size = frame.buffer.size();
+    /// Never waits. Returns false where the file takes no more packets, which was said.
+    pub fn write(&self, packets: Vec<Packet>) -> bool {
+        let size = bytes(&packets);
         let for_thread = self.waiting.for_thread.fetch_add(size, Ordering::Relaxed) + size;
         if for_thread + self.waiting.for_disk.load(Ordering::Relaxed) > MAX_WAITING {
             self.target.fail(&self.target.is_slow());
             return false;
         }
-        self.frames.send(frame).is_ok()
+        self.given.send(Given::Packets(packets)).is_ok()
     }
 
-    /// How long it is with a frame of that time.
-    pub fn length(&self, time: ClockTime) -> ClockTime {
-        time.saturating_sub(self.begun)
+    /// Something that happened in its time.
+    pub fn note(&self, event: &Map<String, Value>) {
+        let _ = self.given.send(Given::Event(event.clone())); // it has failed, which the next packets find out
+    }
+
+    /// The time of the first frame.
+    pub fn begun(&self) -> i64 {
+        self.begun
     }
 }
 
 /// The thread of a file.
-fn write(target: &DiskTarget, caps: &gst::Caps, frames: &Receiver<Encoded>, waiting: &WaitingBytes) {
-    let Ok(first) = frames.recv() else { return };
-    let file = match (target.create)(&target.folder, &target.source, caps, &first) {
+fn write(target: &DiskTarget, kind: Kind, format: &FileFormat, given: &Receiver<Given>, waiting: &WaitingBytes) {
+    let Ok(Given::Packets(packets)) = given.recv() else { return };
+    let Some(first) = packets.first() else { return };
+    let mut file = match (target.create)(target.archive.folder(), &target.source, kind, format, first) {
         Ok(file) => file,
         Err(failure) => return target.fail(&failure),
     };
-    for frame in std::iter::once(first).chain(frames.iter()) {
-        if let Err(failure) = file.write(&frame) {
+    target.archive.begun(&file.name());
+    for given in std::iter::once(Given::Packets(packets)).chain(given.iter()) {
+        let packets = match given {
+            Given::Packets(packets) => packets,
+            Given::Event(event) => {
+                file.note(event);
+                continue;
+            }
+        };
+        if let Err(failure) = packets.iter().try_for_each(|packet| file.write(packet)) {
             target.fail(&failure);
-            return file.discard();
+            file.discard();
+            return target.archive.ended(&file.name(), None);
         }
-        waiting.for_thread.fetch_sub(frame.buffer.size(), Ordering::Relaxed);
+        file.look_after_sound();
+        waiting.for_thread.fetch_sub(bytes(&packets), Ordering::Relaxed);
         waiting.for_disk.store(file.waiting(), Ordering::Relaxed);
     }
-    match file.complete() {
-        Ok(()) => {
+    let recording = match file.complete() {
+        Ok(recording) => {
             target.is_broken.store(false, Ordering::Relaxed);
             log(&target.source, &format!("Recorded {}.", file.path().display()));
+            Some(recording)
         }
         Err(failure) => {
             target.fail(&failure);
             file.discard();
+            None
         }
-    }
+    };
+    target.archive.ended(&file.name(), recording);
 }

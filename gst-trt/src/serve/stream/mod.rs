@@ -20,6 +20,7 @@ use gsttrt_publish::backoff::Backoff;
 use meter::Meter;
 use pipeline::StreamPipeline;
 
+use super::archive::Archives;
 use super::config::SourceConfig;
 use super::config::schedule::Schedule;
 use super::control::State;
@@ -68,7 +69,12 @@ pub struct SourceStream {
 }
 
 impl SourceStream {
-    pub fn start(config: SourceConfig, model: Arc<ServedModel>, threads: &Threads) -> Result<Self, Failure> {
+    pub fn start(
+        config: SourceConfig,
+        model: Arc<ServedModel>,
+        archives: &Archives,
+        threads: &Threads,
+    ) -> Result<Self, Failure> {
         let (sender, events) = channel();
         let config = Arc::new(config);
         let stream =
@@ -78,6 +84,7 @@ impl SourceStream {
             model,
             meter: stream.meter.clone(),
             pictures: stream.pictures.clone(),
+            archives: archives.clone(),
             threads: threads.clone(),
             disk: None,
             events,
@@ -116,6 +123,7 @@ struct StreamThread {
     model: Arc<ServedModel>,
     meter: Arc<Meter>,
     pictures: Arc<Pictures>,
+    archives: Archives,
     threads: Threads,
     disk: Option<Disk>,
     events: Receiver<StreamEvent>,
@@ -200,9 +208,12 @@ impl StreamThread {
 
     /// Where it records, the same in each run.
     fn disk(&mut self) -> Option<Disk> {
-        let folder = &self.config.record.as_ref()?.folder;
-        let kept = self.disk.take().filter(|disk| disk.is_at(folder));
-        self.disk = Some(kept.unwrap_or_else(|| Disk::new(folder, &self.config.name, &self.threads)));
+        let record = self.config.record.as_ref()?;
+        let kept = self.disk.take().filter(|disk| disk.is_at(&record.folder));
+        let new = || Disk::new(&self.archives.at(&record.folder), &self.config.name, &self.threads);
+        let disk = kept.unwrap_or_else(new);
+        disk.keep(&record.keep);
+        self.disk = Some(disk);
         self.disk.clone()
     }
 

@@ -10,7 +10,7 @@ use gsttrt::gst::cuda::registry;
 use super::super::config::SourceConfig;
 use super::super::log::log;
 use super::super::model::ServedModel;
-use super::super::record::{self, Disk, Recorder};
+use super::super::record::{Disk, Recorder};
 use super::super::view::{self, Pictures};
 use super::StreamEvent;
 use super::capture;
@@ -19,6 +19,7 @@ use super::pace::Pace;
 use crate::chain::{self, element};
 use crate::failure::Failure;
 use crate::running::RunningPipeline;
+use crate::source::ReadOptions;
 
 /// A source that runs.
 pub struct StreamPipeline {
@@ -57,8 +58,9 @@ impl StreamPipeline {
         let publish: Vec<_> =
             (0..config.publish.len()).map(|number| element(&pipeline, &format!("publish{number}"))).collect();
         config.publish.iter().zip(&publish).for_each(|(publish, element)| publish.properties.apply(element));
-        let recorder = config.record.as_ref().zip(disk).map(|(record, disk)| Recorder::new(disk, record));
-        recorder.iter().for_each(|recorder| recorder.connect(&pipeline));
+        let is_live = config.address.is_live();
+        let recorder = config.record.as_ref().zip(disk).map(|(record, disk)| Recorder::new(disk, record, is_live));
+        recorder.iter().try_for_each(|recorder| recorder.connect(&pipeline))?;
         if config.has_view {
             view::connect(&pipeline, pictures);
         }
@@ -68,7 +70,9 @@ impl StreamPipeline {
             built.pace = Some(Pace::keep(&built.input(), &pad(&built.element("out"), "sink")));
         }
         built.measure(&config.name, publish, meter);
-        config.address.connect(&built.running.pipeline, built.input())?;
+        let tap = built.recorder.as_ref().map(Recorder::tap);
+        let options = ReadOptions { stream: config.stream.clone(), tap };
+        config.address.connect(&built.running.pipeline, built.input(), &options)?;
         Ok(built)
     }
 
@@ -159,12 +163,10 @@ fn launch_line(config: &SourceConfig, chain: &str) -> String {
         (0..config.publish.len()).map(|number| format!("! trtpublish name=publish{number} ")).collect();
     // Where GPUs decode, frames may come in CUDA memory, of which videoconvert knows nothing.
     let download = if gst::ElementFactory::find("cudadownload").is_some() { "cudadownload !" } else { "" };
-    let record =
-        config.record.as_ref().map_or_else(String::new, |config| record::launch_line(config, is_live, download));
     let view = if config.has_view { view::launch_line(download) } else { String::new() };
     format!(
         "queue name=frames {leaky} max-size-buffers={} max-size-bytes=0 max-size-time=0 ! {chain} {analytics} {privacy} {publish} \
-         ! tee name=out out. ! fakesink name=sink sync=false enable-last-sample=false {record} {view}",
+         ! tee name=out out. ! fakesink name=sink sync=false enable-last-sample=false {view}",
         config.max_queued
     )
 }

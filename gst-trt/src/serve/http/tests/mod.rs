@@ -10,11 +10,12 @@ mod metrics;
 mod page;
 mod pages;
 mod pictures;
+mod recordings;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
@@ -27,6 +28,7 @@ use tokio::sync::watch;
 
 use super::{ClientLimits, HttpServer, HttpSettings, start_within};
 use crate::cause::Cause;
+use crate::serve::archive::Recording;
 use crate::serve::control::*;
 use crate::serve::histogram::{Histogram, LATENCIES, STAYS};
 
@@ -46,6 +48,8 @@ pub struct FakeSource {
 pub struct FakeService {
     pub sources: Mutex<Vec<FakeSource>>,
     pub models: Mutex<Vec<ModelStatus>>,
+    /// The folder with recordings, and what is in it.
+    pub recorded: Mutex<(PathBuf, Vec<Recording>)>,
     pub is_unready: AtomicBool,
     /// Waited for, once, by what looks at files.
     pub disk: Mutex<Option<Receiver<()>>>,
@@ -189,6 +193,16 @@ impl Control for FakeService {
         } else {
             Err(unknown("source", source))
         }
+    }
+
+    fn recordings(&self, filter: &RecordingFilter) -> Vec<Recording> {
+        filter.of(self.recorded.lock().unwrap().1.clone())
+    }
+
+    fn recording(&self, file: &str) -> Result<PathBuf, Refused> {
+        let (folder, recordings) = &*self.recorded.lock().unwrap();
+        let found = recordings.iter().find(|recording| recording.file == file);
+        found.map(|recording| folder.join(&recording.file)).ok_or_else(|| unknown("recording", file))
     }
 
     fn is_ready(&self) -> bool {

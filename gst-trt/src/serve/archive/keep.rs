@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Which recordings are removed: by their age, by the bytes of a source and of all, and by what is free on the disk.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::index::Recordings;
+use super::moment::UtcTime;
+
+/// What is kept of a source. What is left out has no limit.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KeepLimits {
+    pub age: Option<Duration>,
+    pub bytes: Option<u64>,
+    /// Of all sources in the folder.
+    pub total_bytes: Option<u64>,
+    /// What stays free on the disk.
+    pub free_bytes: Option<u64>,
+}
+
+/// The files to remove, the oldest first. `free` is what the disk has free, where that is known.
+pub fn too_many(
+    recordings: &Recordings,
+    limits: &BTreeMap<String, KeepLimits>,
+    now: UtcTime,
+    free: Option<u64>,
+) -> Vec<String> {
+    let mut oldest: Vec<_> = recordings.values().collect();
+    oldest.sort_by_key(|recording| recording.begin);
+    let mut of_source = BTreeMap::<&str, u64>::new();
+    for recording in &oldest {
+        *of_source.entry(&recording.source).or_default() += recording.bytes;
+    }
+    let mut total: u64 = of_source.values().sum();
+    // The strictest of those that share the folder.
+    let total_limit = limits.values().filter_map(|limits| limits.total_bytes).min();
+    let floor = limits.values().filter_map(|limits| limits.free_bytes).max();
+    let mut missing = floor.zip(free).map_or(0, |(floor, free)| floor.saturating_sub(free));
+    let mut removed = Vec::new();
+    for recording in oldest {
+        let limits = limits.get(&recording.source);
+        let age = now.0.saturating_sub(recording.end.0);
+        let bytes = of_source.get_mut(recording.source.as_str()).expect("each source is counted");
+        let is_old = limits.and_then(|limits| limits.age).is_some_and(|limit| u128::from(age) > limit.as_nanos());
+        let is_above = |limit: Option<u64>, bytes: u64| limit.is_some_and(|limit| bytes > limit);
+        if is_old
+            || is_above(limits.and_then(|limits| limits.bytes), *bytes)
+            || is_above(total_limit, total)
+            || missing > 0
+        {
+            *bytes -= recording.bytes;
+            total -= recording.bytes;
+            missing = missing.saturating_sub(recording.bytes);
+            removed.push(recording.file.clone());
+        }
+    }
+    removed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::index::{Kind, Recording};
+    use super::*;
+
+    const HOUR: u64 = 3_600_000_000_000;
+
+    /// One an hour of each source, from a to c, of 10, 20 and 30 bytes.
+    fn recordings(hours: u64) -> Recordings {
+        let one = |source: &str, hour: u64, bytes| {
+            let (begin, end) = (UtcTime(hour * HOUR), UtcTime((hour + 1) * HOUR));
+            let file = format!("{source}{hour}");
+            Recording { file, source: source.into(), kind: Kind::Event, begin, end, bytes, events: Vec::new() }
+        };
+        let sources = [("a", 10), ("b", 20), ("c", 30)];
+        let all = (0..hours).flat_map(|hour| sources.map(|(source, bytes)| one(source, hour, bytes)));
+        all.map(|recording| (recording.file.clone(), recording)).collect()
+    }
+
+    fn removed(hours: u64, limits: &[(&str, KeepLimits)], free: Option<u64>) -> Vec<String> {
+        let limits = limits.iter().map(|(source, limits)| (source.to_string(), limits.clone())).collect();
+        too_many(&recordings(hours), &limits, UtcTime(hours * HOUR), free)
+    }
+
+    #[test]
+    fn without_limits_all_is_kept() {
+        assert!(removed(100, &[("a", KeepLimits::default())], Some(0)).is_empty());
+    }
+
+    #[test]
+    fn old_ones_go() {
+        let limits = KeepLimits { age: Some(Duration::from_secs(2 * 3600)), ..KeepLimits::default() };
+        // The end of the one of the second hour is two hours ago.
+        assert_eq!(removed(4, &[("a", limits)], None), ["a0"]);
+        // A clock that was set back makes nothing old.
+        let limits =
+            BTreeMap::from([("a".to_string(), KeepLimits { age: Some(Duration::ZERO), ..KeepLimits::default() })]);
+        assert!(too_many(&recordings(4), &limits, UtcTime(0), None).is_empty());
+    }
+
+    #[test]
+    fn the_oldest_of_a_source_make_room_for_its_newer_ones() {
+        let limits = |bytes| KeepLimits { bytes: Some(bytes), ..KeepLimits::default() };
+        assert_eq!(removed(4, &[("b", limits(45))], None), ["b0", "b1"]);
+        assert_eq!(removed(4, &[("b", limits(80)), ("c", limits(0))], None), ["c0", "c1", "c2", "c3"]);
+    }
+
+    #[test]
+    fn all_sources_share_the_total_and_the_disk() {
+        let total = KeepLimits { total_bytes: Some(170), ..KeepLimits::default() };
+        let more = KeepLimits { total_bytes: Some(1000), ..KeepLimits::default() };
+        assert_eq!(removed(4, &[("a", more), ("b", total)], None), ["a0", "b0", "c0", "a1"]);
+        let floor = KeepLimits { free_bytes: Some(100), ..KeepLimits::default() };
+        assert!(removed(4, &[("a", floor.clone())], Some(100)).is_empty());
+        assert_eq!(removed(4, &[("a", floor.clone())], Some(75)), ["a0", "b0"]);
+        assert!(removed(4, &[("a", floor)], None).is_empty(), "nothing is removed for what is not known");
+    }
+}

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The recordings in a folder: what there is, what is kept, and what is removed.
+//!
+//! * `moment`: times of the day. `index`: what is there. `keep`: what is removed.
+//!
+//! Each folder has a thread, which alone reads and writes its index and removes files: nobody else waits for the disk. What
+//! is asked for is a copy in memory.
+
+mod index;
+mod keep;
+mod moment;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gsttrt_publish::clock;
+
+use self::index::{Index, Recordings};
+use super::log::log;
+use crate::threads::Threads;
+
+pub use self::index::{Kind, PART, Recording, name_of};
+pub use self::keep::KeepLimits;
+pub use self::moment::UtcTime;
+
+/// How often ages and the free space are looked at while no file becomes whole.
+const LOOK_INTERVAL: Duration = Duration::from_secs(20);
+
+/// The folders of a service.
+#[derive(Clone)]
+pub struct Archives {
+    folders: Arc<Mutex<BTreeMap<PathBuf, Archive>>>,
+    is_closed: Arc<AtomicBool>,
+    threads: Threads,
+}
+
+/// A folder.
+#[derive(Clone)]
+pub struct Archive {
+    folder: PathBuf,
+    notes: Sender<Note>,
+    recordings: Arc<Mutex<Recordings>>,
+}
+
+/// What its thread is told.
+enum Note {
+    /// A file of that name is being written.
+    Begun(String),
+    /// It is whole, or nothing came of it.
+    Ended(String, Option<Recording>),
+    Limits(String, KeepLimits),
+    /// The service ends. Files that are being written are waited for.
+    Close,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Archives {
+    pub fn new(threads: &Threads) -> Self {
+        Archives { folders: Arc::default(), is_closed: Arc::default(), threads: threads.clone() }
+    }
+
+    /// The folder, whose thread is started where it is a new one.
+    pub fn at(&self, folder: &Path) -> Archive {
+        let mut folders = lock(&self.folders);
+        // What comes so late is found by the next start.
+        let threads = Some(&self.threads).filter(|_| !self.is_closed.load(Ordering::Relaxed));
+        folders.entry(folder.into()).or_insert_with(|| Archive::open(folder, threads)).clone()
+    }
+
+    /// All recordings, by their folders.
+    pub fn recordings(&self) -> Vec<(PathBuf, Recording)> {
+        let folders: Vec<Archive> = lock(&self.folders).values().cloned().collect();
+        let of_folder = |archive: &Archive| {
+            let recordings = lock(&archive.recordings).values().cloned().collect::<Vec<_>>();
+            recordings.into_iter().map(|recording| (archive.folder.clone(), recording)).collect::<Vec<_>>()
+        };
+        folders.iter().flat_map(of_folder).collect()
+    }
+
+    /// The path of a recording.
+    pub fn path(&self, file: &str) -> Option<PathBuf> {
+        let folders = lock(&self.folders);
+        let archive = folders.values().find(|archive| lock(&archive.recordings).contains_key(file))?;
+        Some(archive.folder.join(file))
+    }
+
+    /// Lets the threads end once all that is being written is whole.
+    pub fn close(&self) {
+        let mut folders = lock(&self.folders);
+        self.is_closed.store(true, Ordering::Relaxed);
+        std::mem::take(&mut *folders).values().for_each(|archive| archive.tell(Note::Close));
+    }
+}
+
+impl Archive {
+    fn open(folder: &Path, threads: Option<&Threads>) -> Self {
+        let (notes, told) = channel();
+        let archive = Archive { folder: folder.into(), notes, recordings: Arc::default() };
+        let keeper = Keeper {
+            folder: folder.into(),
+            told,
+            recordings: archive.recordings.clone(),
+            limits: BTreeMap::new(),
+            written: BTreeSet::new(),
+            said: None,
+        };
+        let subject = format!("the folder {}", folder.display());
+        let started =
+            threads.map_or(Ok(()), |threads| threads.spawn("archive".into(), &subject, move || keeper.work()));
+        if let Err(failure) = started {
+            log("serve", &failure.to_string());
+        }
+        archive
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub fn keep(&self, source: &str, limits: KeepLimits) {
+        self.tell(Note::Limits(source.into(), limits));
+    }
+
+    pub fn begun(&self, file: &str) {
+        self.tell(Note::Begun(file.into()));
+    }
+
+    pub fn ended(&self, file: &str, recording: Option<Recording>) {
+        self.tell(Note::Ended(file.into(), recording));
+    }
+
+    fn tell(&self, note: Note) {
+        let _ = self.notes.send(note); // it has ended; the next start finds what is there
+    }
+}
+
+/// The thread of a folder.
+struct Keeper {
+    folder: PathBuf,
+    told: Receiver<Note>,
+    recordings: Arc<Mutex<Recordings>>,
+    limits: BTreeMap<String, KeepLimits>,
+    /// The files that are being written.
+    written: BTreeSet<String>,
+    /// The problem that was said last.
+    said: Option<String>,
+}
+
+impl Keeper {
+    fn work(mut self) {
+        let mut index = None;
+        let mut is_closing = false;
+        loop {
+            if index.is_none() {
+                index = self.open();
+            }
+            if let Some(index) = &mut index {
+                self.remove_what_is_too_many(index);
+            }
+            if is_closing && self.written.is_empty() {
+                return;
+            }
+            let mut note = self.told.recv_timeout(LOOK_INTERVAL);
+            // All that has come meanwhile, before the disk is looked at again.
+            loop {
+                match note {
+                    Ok(Note::Begun(file)) => drop(self.written.insert(file)),
+                    Ok(Note::Ended(file, recording)) => {
+                        self.written.remove(&file);
+                        if let (Some(recording), Some(index)) = (recording, &mut index) {
+                            lock(&self.recordings).insert(file, recording.clone());
+                            let added = index.add(recording);
+                            self.say(added, "write the index of");
+                        }
+                    }
+                    Ok(Note::Limits(source, limits)) => drop(self.limits.insert(source, limits)),
+                    Ok(Note::Close) => is_closing = true,
+                    Err(RecvTimeoutError::Timeout) => break,
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+                note = self.told.try_recv().map_err(|_| RecvTimeoutError::Timeout);
+            }
+        }
+    }
+
+    fn open(&mut self) -> Option<Index> {
+        let opened = Index::open(&self.folder);
+        let index = self.say(opened, "read the index of")?;
+        *lock(&self.recordings) = index.recordings.clone();
+        Some(index)
+    }
+
+    /// Says what has failed, once as long as it is the same.
+    fn say<T>(&mut self, outcome: io::Result<T>, what: &str) -> Option<T> {
+        match outcome {
+            Ok(done) => Some(done),
+            Err(error) => {
+                let text = format!("Cannot {what} {}: {error}.", self.folder.display());
+                if self.said.as_ref() != Some(&text) {
+                    log("serve", &text);
+                }
+                self.said = Some(text);
+                None
+            }
+        }
+    }
+
+    fn remove_what_is_too_many(&mut self, index: &mut Index) {
+        if self.limits.values().all(|limits| *limits == KeepLimits::default()) {
+            return;
+        }
+        let files = keep::too_many(&index.recordings, &self.limits, UtcTime(clock::now()), free(&self.folder));
+        for file in files {
+            match fs::remove_file(self.folder.join(&file)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    self.say::<()>(Err(error), "remove a recording in");
+                }
+                _ => {
+                    lock(&self.recordings).remove(&file);
+                    let removed = index.remove(&file);
+                    self.say(removed, "write the index of");
+                }
+            }
+        }
+    }
+}
+
+/// The bytes that are free on the disk of a folder; `None` where that cannot be known.
+fn free(folder: &Path) -> Option<u64> {
+    let path = std::ffi::CString::new(folder.as_os_str().as_bytes()).ok()?;
+    let mut found = std::mem::MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: the path ends with NUL, and the structure is filled where it returns 0.
+    let found = unsafe {
+        if libc::statvfs(path.as_ptr(), found.as_mut_ptr()) != 0 {
+            return None;
+        }
+        found.assume_init()
+    };
+    Some(found.f_bavail as u64 * found.f_frsize as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::scratch;
+    use crate::wait::{LIMIT, wait_until};
+
+    fn recording(second: u64) -> Recording {
+        let begin = UtcTime((1_700_000_000 + second) * 1_000_000_000);
+        let file = name_of("gate", Kind::Event, begin, 1, "mp4");
+        Recording { file, source: "gate".into(), kind: Kind::Event, begin, end: begin, bytes: 10, events: Vec::new() }
+    }
+
+    fn write(archive: &Archive, recording: &Recording) {
+        archive.begun(&recording.file);
+        fs::write(archive.folder().join(&recording.file), "0123456789").unwrap();
+        archive.ended(&recording.file, Some(recording.clone()));
+    }
+
+    #[test]
+    fn what_is_too_much_is_removed_and_what_is_being_written_is_not() {
+        let folder = scratch("archive-removed");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("holiday.mp4"), "not ours").unwrap();
+        let threads = Threads::default();
+        let archives = Archives::new(&threads);
+        let archive = archives.at(&folder);
+        archive.keep("gate", KeepLimits { bytes: Some(25), ..KeepLimits::default() });
+        let part = folder.join(format!("{}.{PART}", recording(0).file));
+        archive.begun(&recording(0).file);
+        fs::write(&part, "a long time").unwrap();
+        let written = fs::File::open(&part).unwrap();
+        written.lock().unwrap();
+        (1..5).for_each(|second| write(&archive, &recording(second)));
+        let names = || archives.recordings().into_iter().map(|(_, recording)| recording.file).collect::<Vec<_>>();
+        let kept = [recording(3).file, recording(4).file];
+        wait_until("two are left", LIMIT, || names() == kept);
+        assert!(kept.iter().all(|file| folder.join(file).exists()) && !folder.join(recording(2).file).exists());
+        assert!(part.exists() && folder.join("holiday.mp4").exists());
+        assert_eq!(archives.path(&kept[0]), Some(folder.join(&kept[0])));
+        assert_eq!(archives.path("holiday.mp4"), None);
+        // At the end of the service, what is being written is waited for.
+        archives.close();
+        assert_eq!(threads.wait(Duration::ZERO), [format!("the folder {}", folder.display())]);
+        archive.ended(&recording(0).file, None);
+        assert!(threads.wait(LIMIT).is_empty());
+        // Another service finds the same.
+        let archives = Archives::new(&threads);
+        archives.at(&folder);
+        wait_until("it is read", LIMIT, || archives.recordings().len() == 2);
+    }
+
+    #[test]
+    fn the_free_space_is_known() {
+        assert!(free(Path::new("/")).is_some() && free(Path::new("/nowhere")).is_none());
+    }
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Frames that are encoded for recordings: where something is drawn, and where the source gives nothing that can be copied.
+
+use std::sync::Arc;
+
+use gst::prelude::*;
+
+use crate::chain::element;
+use crate::failure::Failure;
+use crate::source::tap::{Medium, Packet, PacketSink};
+
+/// Adds a branch to the tee `out`, whose packets go to the sink.
+pub fn add(pipeline: &gst::Pipeline, draw: bool, is_live: bool, sink: Arc<dyn PacketSink>) -> Result<(), Failure> {
+    let encoder = gst::parse::bin_from_description(&launch_line(draw, is_live), true)?;
+    encoder.set_property("name", "record");
+    let take = move |appsink: &gst_app::AppSink| {
+        let sample = appsink.pull_sample().map_err(|_| gst::FlowError::Eos)?;
+        if let (Some(buffer), Some(caps), Some(segment)) = (sample.buffer(), sample.caps(), sample.segment())
+            && let Some(packet) = Packet::new(Medium::Video, buffer, caps, segment)
+        {
+            sink.take(packet);
+        }
+        Ok(gst::FlowSuccess::Ok)
+    };
+    let output = encoder.by_name("encoded").and_downcast::<gst_app::AppSink>().expect("it is an appsink");
+    output.set_callbacks(gst_app::AppSinkCallbacks::builder().new_sample(take).build());
+    pipeline.add(&encoder)?;
+    let tee = element(pipeline, "out").request_pad_simple("src_%u").ok_or("A tee has no more pads.")?;
+    let input = encoder.static_pad("sink").expect("asked for");
+    tee.link(&input).map_err(|error| error.to_string())?;
+    encoder.sync_state_with_parent()?;
+    Ok(())
+}
+
+fn launch_line(draw: bool, is_live: bool) -> String {
+    // A camera does not wait for the encoder.
+    let leaky = if is_live { "leaky=downstream" } else { "" };
+    let draw = if draw { "trtoverlay !" } else { "" };
+    // Where GPUs decode, frames may come in CUDA memory, of which videoconvert knows nothing.
+    let download = gst::ElementFactory::find("cudadownload").map_or("", |_| "cudadownload !");
+    // One thread each: there are many sources. Key frames are where a file can begin.
+    let encoder = match gst::ElementFactory::find("nvh264enc") {
+        Some(_) => "nvh264enc gop-size=30 bframes=0",
+        None => "x264enc speed-preset=veryfast tune=zerolatency key-int-max=30 threads=1",
+    };
+    format!(
+        "queue {leaky} max-size-buffers=30 max-size-bytes=0 max-size-time=0 ! {draw} {download} \
+         videoconvert ! videoscale add-borders=false ! video/x-raw,format=I420,width=[2,16384,2],height=[2,16384,2] \
+         ! {encoder} \
+         ! h264parse config-interval=-1 ! video/x-h264,stream-format=avc,alignment=au \
+         ! appsink name=encoded sync=false async=false"
+    )
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What a recording consists of: its container, and the streams in it.
+
+use crate::serve::config::Container;
+
+impl Container {
+    pub fn ending(self) -> &'static str {
+        match self {
+            Container::Mp4 => "mp4",
+            Container::Mkv => "mkv",
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Container::Mp4 => "MP4",
+            Container::Mkv => "Matroska",
+        }
+    }
+
+    /// The element that writes it. What was begun is rewritten at the end as one that can be searched.
+    pub fn muxer(self) -> &'static str {
+        match self {
+            Container::Mp4 => "mp4mux name=mux fragment-duration=500 fragment-mode=first-moov-then-finalise",
+            Container::Mkv => "matroskamux name=mux",
+        }
+    }
+}
+
+/// A format of encoded video or sound that is recorded as it is.
+#[derive(Clone, Copy)]
+struct Codec {
+    caps: &'static str,
+    /// What gives it the form that containers take.
+    parser: &'static str,
+    /// Whether MP4 takes it, as Matroska does.
+    in_mp4: bool,
+}
+
+const CODECS: [Codec; 8] = [
+    Codec { caps: "video/x-h264", parser: "h264parse ! video/x-h264,stream-format=avc,alignment=au", in_mp4: true },
+    Codec { caps: "video/x-h265", parser: "h265parse ! video/x-h265,stream-format=hvc1,alignment=au", in_mp4: true },
+    Codec { caps: "video/x-av1", parser: "av1parse ! video/x-av1,stream-format=obu-stream,alignment=tu", in_mp4: true },
+    Codec { caps: "image/jpeg", parser: "jpegparse", in_mp4: false },
+    Codec { caps: "audio/mpeg", parser: "aacparse ! audio/mpeg,mpegversion=4,stream-format=raw", in_mp4: true },
+    Codec { caps: "audio/x-opus", parser: "opusparse", in_mp4: true },
+    Codec { caps: "audio/x-alaw", parser: "identity silent=true", in_mp4: false },
+    Codec { caps: "audio/x-mulaw", parser: "identity silent=true", in_mp4: false },
+];
+
+fn codec(caps: &gst::CapsRef) -> Option<Codec> {
+    let name = caps.structure(0)?.name();
+    CODECS.into_iter().find(|codec| codec.caps == name.as_str())
+}
+
+/// The elements between a stream and its container.
+pub fn parser(caps: &gst::CapsRef) -> &'static str {
+    codec(caps).map_or("identity silent=true", |codec| codec.parser)
+}
+
+/// The container for a video: the wanted one, or another where that does not take it. `None` where it cannot be copied, as its
+/// format is unknown, or GStreamer lacks the parser.
+pub fn container_for(video: &gst::CapsRef, wanted: Container) -> Option<Container> {
+    let codec = codec(video)?;
+    let parser = codec.parser.split(' ').next().unwrap_or_default();
+    gst::ElementFactory::find(parser)?;
+    Some(if codec.in_mp4 { wanted } else { Container::Mkv })
+}
+
+pub fn takes_sound(container: Container, sound: &gst::CapsRef) -> bool {
+    codec(sound).is_some_and(|codec| codec.in_mp4 || container == Container::Mkv)
+}
+
+/// The format in a sentence.
+pub fn shown(caps: &gst::CapsRef) -> String {
+    caps.structure(0).map_or_else(String::new, |caps| caps.name().to_string())
+}
+
+/// The streams of a file.
+#[derive(Clone, Debug)]
+pub struct FileFormat {
+    pub container: Container,
+    pub video: gst::Caps,
+    pub audio: Option<gst::Caps>,
+}

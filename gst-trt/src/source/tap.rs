@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The encoded streams of a source on their way to its decoders, for those who keep them as they are: the video that is
+//! looked at, and the first sound.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gst::prelude::*;
+use gsttrt_publish::clock;
+
+/// Bytes of a video that are kept until it is known which video is looked at, which a decoder tells with its first frame.
+const MOST_PENDING: usize = 16 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Medium {
+    Video,
+    Audio,
+}
+
+/// A frame, or a piece of sound, as it was sent.
+#[derive(Clone, Debug)]
+pub struct Packet {
+    pub medium: Medium,
+    pub caps: gst::Caps,
+    /// With memory of its own: that of a camera or of a file may be a part of something large, or be needed again.
+    pub buffer: gst::Buffer,
+    /// Running times in nanoseconds at which it is shown and decoded. Those before the beginning are negative.
+    pub pts: i64,
+    pub dts: Option<i64>,
+    /// Whether it can be shown without those before.
+    pub is_key: bool,
+    /// Whether time does not go on from the one before.
+    pub is_cut: bool,
+    /// When it came, in nanoseconds since 1970.
+    pub arrived: u64,
+}
+
+impl Packet {
+    /// `None` for one without a time.
+    pub fn new(medium: Medium, buffer: &gst::BufferRef, caps: &gst::CapsRef, segment: &gst::Segment) -> Option<Self> {
+        let segment = segment.downcast_ref::<gst::ClockTime>()?;
+        let running = |time: Option<gst::ClockTime>| {
+            Some(match segment.to_running_time_full(time)? {
+                gst::Signed::Positive(time) => time.nseconds() as i64,
+                gst::Signed::Negative(time) => -(time.nseconds() as i64),
+            })
+        };
+        let dts = running(buffer.dts());
+        let pts = running(buffer.pts()).or(dts)?;
+        let is_key = medium == Medium::Audio || !buffer.flags().contains(gst::BufferFlags::DELTA_UNIT);
+        let bytes = buffer.map_readable().ok().filter(|bytes| !bytes.is_empty())?.to_vec();
+        let mut own = gst::Buffer::from_mut_slice(bytes);
+        let writable = own.get_mut().expect("it was just made");
+        writable.set_duration(buffer.duration());
+        if !is_key {
+            writable.set_flags(gst::BufferFlags::DELTA_UNIT);
+        }
+        let arrived = clock::now();
+        Some(Packet { medium, caps: caps.to_owned(), buffer: own, pts, dts, is_key, is_cut: false, arrived })
+    }
+
+    /// By which packets of a stream are in their order.
+    pub fn time(&self) -> i64 {
+        self.dts.unwrap_or(self.pts)
+    }
+}
+
+/// Where packets go, from the threads of the source.
+pub trait PacketSink: Send + Sync {
+    /// The video that is looked at was found, with the caps of what is decoded; without, where nothing is. Its packets come
+    /// after that.
+    fn found(&self, pipeline: &gst::Pipeline, encoded: Option<&gst::CapsRef>);
+
+    fn take(&self, packet: Packet);
+}
+
+/// What of a source is wanted as it is.
+#[derive(Clone)]
+pub struct Tap {
+    pub sink: Arc<dyn PacketSink>,
+    pub video: bool,
+    pub audio: bool,
+}
+
+/// The formats of sound that are kept.
+fn is_known_sound(caps: &gst::CapsRef) -> bool {
+    caps.structure(0).is_some_and(|caps| match caps.name().as_str() {
+        "audio/mpeg" => caps.get::<i32>("mpegversion").is_ok_and(|version| version == 2 || version == 4),
+        name => ["audio/x-opus", "audio/x-alaw", "audio/x-mulaw"].contains(&name),
+    })
+}
+
+/// A pad by its address, as a reference would keep the pad alive that keeps this.
+type PadId = usize;
+
+fn id(pad: &gst::Pad) -> PadId {
+    pad.as_ptr() as PadId
+}
+
+/// The decoders of a source's videos.
+pub struct VideoTap {
+    sink: Arc<dyn PacketSink>,
+    state: Mutex<VideoState>,
+}
+
+enum VideoState {
+    /// The packets of each video so far.
+    Open(Vec<(PadId, Vec<Packet>)>),
+    Chosen(Option<PadId>),
+}
+
+impl VideoTap {
+    pub fn new(sink: &Arc<dyn PacketSink>) -> Arc<Self> {
+        Arc::new(VideoTap { sink: sink.clone(), state: Mutex::new(VideoState::Open(Vec::new())) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VideoState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what comes into a decoder.
+    pub fn follow(self: &Arc<Self>, input: &gst::Pad) {
+        let tap = self.clone();
+        tap_pad(input, Medium::Video, move |pad, packet| tap.take(id(pad), packet));
+    }
+
+    fn take(&self, from: PadId, packet: Packet) {
+        let mut state = self.lock();
+        match &mut *state {
+            VideoState::Chosen(chosen) => {
+                let is_wanted = *chosen == Some(from);
+                drop(state);
+                if is_wanted {
+                    self.sink.take(packet);
+                }
+            }
+            VideoState::Open(videos) => {
+                let position = videos.iter().position(|(pad, _)| *pad == from).unwrap_or_else(|| {
+                    videos.push((from, Vec::new()));
+                    videos.len() - 1
+                });
+                let pending = &mut videos[position].1;
+                if pending.iter().map(|packet| packet.buffer.size()).sum::<usize>() > MOST_PENDING {
+                    pending.clear();
+                }
+                pending.push(packet);
+            }
+        }
+    }
+
+    /// The video that is looked at comes from that decoder, or from none.
+    pub fn choose(&self, pipeline: &gst::Pipeline, decoder: Option<&gst::Element>) {
+        let input = decoder.and_then(|decoder| decoder.static_pad("sink"));
+        let caps = input.as_ref().and_then(|input| input.current_caps());
+        self.sink.found(pipeline, caps.as_deref());
+        let chosen = input.as_ref().map(id);
+        // Locked until the earlier packets are there, so that they come first.
+        let mut state = self.lock();
+        if let VideoState::Open(videos) = std::mem::replace(&mut *state, VideoState::Chosen(chosen)) {
+            let pending = videos.into_iter().filter(|(pad, _)| Some(*pad) == chosen).flat_map(|(_, packets)| packets);
+            pending.for_each(|packet| self.sink.take(packet));
+        }
+    }
+}
+
+/// Hands on what passes a pad.
+fn tap_pad(pad: &gst::Pad, medium: Medium, take: impl Fn(&gst::Pad, Packet) + Send + Sync + 'static) {
+    let is_cut = AtomicBool::new(false);
+    let mask = gst::PadProbeType::BUFFER | gst::PadProbeType::BUFFER_LIST | gst::PadProbeType::EVENT_FLUSH;
+    pad.add_probe(mask, move |pad, info| {
+        let take_one = |buffer: &gst::BufferRef| {
+            let packet = pad.sticky_event::<gst::event::Segment>(0).zip(pad.current_caps());
+            let packet = packet.and_then(|(event, caps)| Packet::new(medium, buffer, &caps, event.segment()));
+            if let Some(packet) = packet {
+                take(pad, Packet { is_cut: is_cut.swap(false, Ordering::Relaxed), ..packet });
+            }
+        };
+        match &info.data {
+            Some(gst::PadProbeData::Buffer(buffer)) => take_one(buffer),
+            Some(gst::PadProbeData::BufferList(list)) => list.iter().for_each(take_one),
+            Some(gst::PadProbeData::Event(_)) => is_cut.store(true, Ordering::Relaxed),
+            _ => {}
+        }
+        gst::PadProbeReturn::Ok
+    });
+}
+
+/// Takes the first sound of a source, which is not decoded: `decode` gives it as it is. The others stay where they are, as
+/// each takes a thread.
+pub fn follow_audio(pipeline: &gst::Pipeline, decode: &gst::Element, sink: &Arc<dyn PacketSink>) {
+    let is_found = AtomicBool::new(false);
+    decode.connect("autoplug-continue", false, move |values| {
+        let is_wanted =
+            values.get(2).and_then(|caps| caps.get::<gst::Caps>().ok()).is_some_and(|caps| is_known_sound(&caps))
+                && !is_found.swap(true, Ordering::Relaxed);
+        Some((!is_wanted).to_value())
+    });
+    let (pipeline, sink) = (pipeline.downgrade(), sink.clone());
+    decode.connect_pad_added(move |_, pad| {
+        let caps = pad.current_caps().unwrap_or_else(|| pad.query_caps(None));
+        let Some(pipeline) = pipeline.upgrade().filter(|_| is_known_sound(&caps)) else { return };
+        let end = gst::ElementFactory::make("fakesink")
+            .property("sync", false)
+            .property("async", false)
+            .property("enable-last-sample", false)
+            .build();
+        let Ok(end) = end else { return };
+        // It is not what the end of the pipeline waits for, nor what a seek goes to.
+        end.unset_element_flags(gst::ElementFlags::SINK);
+        let sink = sink.clone();
+        let input = end.static_pad("sink").expect("an always pad");
+        tap_pad(&input, Medium::Audio, move |_, packet| sink.take(packet));
+        if pipeline.add(&end).is_ok() && end.sync_state_with_parent().is_ok() {
+            let _ = pad.link(&input); // without it there is no sound, and the video goes on
+        }
+    });
+}
