@@ -31,6 +31,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SERVER = ROOT / "tests/bench/rtsp_cameras.py"
 FPS_SHARE = 29.5 / 30
 CAMERAS_OF_A_SERVER = 16
+QUANTILES = {"0.5": "p50", "0.95": "p95", "0.99": "p99"}
 EACH = 10.0  # seconds between two looks at memory
 DEFAULTS = {
     "program": "gst-trt", "clip": str(ROOT / "tests/data/sample.mp4"), "model": str(ROOT / "tests/models/shapes.onnx"), "sources": "16",
@@ -78,12 +79,15 @@ def by_source(found, family):
     return {labels["source"]: value for labels, value in found.get(family, [])}
 
 
-def quantiles(found, family):
+def quantiles(port, name):
     """Milliseconds: of each quantile the median of the sources, and the most."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/sources", timeout=20) as answer:
+        sources = json.load(answer)
     values = {}
-    for labels, value in found.get(family, []):
-        values.setdefault(labels["quantile"], []).append(value * 1e3)
-    return {quantile: (statistics.median(each), max(each)) for quantile, each in sorted(values.items())}
+    for summary in (source.get(name) for source in sources):
+        for quantile, key in QUANTILES.items() if summary else ():
+            values.setdefault(quantile, []).append(summary[key] * 1e3)
+    return {quantile: (statistics.median(each), max(each)) for quantile, each in values.items()}
 
 
 def gpu_memory():
@@ -178,7 +182,7 @@ def measure(options, port, program, journal):
         "fps": float(options["fps"]), "fps_least": rates[0], "fps_median": statistics.median(rates), "seconds": passed,
         "dropped": sum(by_source(after, "dropped_frames_total").values()) - sum(by_source(before, "dropped_frames_total").values()),
         "restarts": sum(by_source(after, "restarts_total").values()), "started": started,
-        "latency_ms": quantiles(after, "latency_seconds"), "camera_ms": quantiles(after, "camera_latency_seconds"),
+        "latency_ms": quantiles(port, "latency"), "camera_ms": quantiles(port, "latency-from-camera"),
         "sizes": sizes,
         "contexts": devices, "contexts_made": made, "contexts_seen": sum(value for _, value in after.get("cuda_contexts", [])),
     }
