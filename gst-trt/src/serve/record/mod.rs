@@ -130,12 +130,12 @@ impl Recorder {
             }
             gst::PadProbeReturn::Ok
         });
-        if self.0.config.draw { self.encode(pipeline) } else { Ok(()) }
+        if self.0.config.copies { Ok(()) } else { self.encode(pipeline) }
     }
 
     /// What it needs of the source.
     pub fn tap(&self) -> Tap {
-        Tap { sink: Arc::new(self.clone()), video: !self.0.config.draw, audio: self.0.config.audio }
+        Tap { sink: Arc::new(self.clone()), video: self.0.config.copies, audio: self.0.config.audio }
     }
 
     fn encode(&self, pipeline: &gst::Pipeline) -> Result<(), Failure> {

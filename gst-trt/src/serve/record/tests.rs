@@ -42,6 +42,7 @@ fn config(test: &str, pre_roll: f64, post_roll: f64) -> RecordConfig {
         container: Container::Mp4,
         audio: true,
         draw: false,
+        copies: true,
     }
 }
 
@@ -324,7 +325,7 @@ fn frames_are_encoded_where_nothing_can_be_copied() {
     let (caps, written) = packets(&only_file(&raw.folder), "video");
     assert_eq!((caps.as_deref(), written.len()), (Some("video/x-h264"), 112 - 60 + 1));
 
-    let drawn = RecordConfig { draw: true, ..config("encode-draw", 1.0, 0.5) };
+    let drawn = RecordConfig { draw: true, copies: false, ..config("encode-draw", 1.0, 0.5) };
     let encoded = clip(&drawn, 200, H264, AAC, "matroskamux");
     record(&drawn, &encoded, &[100]);
     let file = only_file(&drawn.folder);

@@ -210,7 +210,12 @@ impl StreamThread {
     fn disk(&mut self) -> Option<Disk> {
         let record = self.config.record.as_ref()?;
         let kept = self.disk.take().filter(|disk| disk.is_at(&record.folder));
-        let new = || Disk::new(&self.archives.at(&record.folder), &self.config.name, &self.threads);
+        let new = || {
+            if self.config.privacy.is_some() {
+                log(&self.config.name, "recordings are encoded: the source's own stream shows what [privacy] hides.");
+            }
+            Disk::new(&self.archives.at(&record.folder), &self.config.name, &self.threads)
+        };
         let disk = kept.unwrap_or_else(new);
         disk.keep(&record.keep);
         self.disk = Some(disk);
