@@ -140,7 +140,7 @@ class Service:
         """The keys of a source, the same in the file and over HTTP: a source that a reload finds changed is started again."""
         options = self.options
         keys = {"name": name, "address": self.addresses[name], "timeout": f"{options.timeout:g}s", "backoff-min": "200ms", "backoff-max": f"{options.backoff:g}s"}
-        # Encoding is what recording costs, so a few are recorded.
+        # A few are recorded: the disk is small.
         is_recorded = list(self.addresses).index(name) < options.recorded
         return keys if is_recorded else {**keys, "record": False}
 
