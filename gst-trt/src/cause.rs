@@ -224,6 +224,7 @@ fn detail(error: &gst::message::Error) -> Option<String> {
     let is_wanted = !said.is_empty()
         && !said.contains(['\n', '@'])
         && !said.contains("://")
+        && !said.contains(" (): /") // the place of another element
         && !said.starts_with("streaming stopped")
         && !said.starts_with("no suitable plugins");
     is_wanted.then(|| printable(said, LONGEST))
@@ -370,7 +371,8 @@ mod tests {
             end(&said(&format!("{place}Server did not select transport."))),
             " (Server did not select transport)."
         );
-        for hidden in ["URL: http://me:hush@h/x", "me@h", "streaming stopped, reason error (-5)", ""] {
+        let other = "../gst/rtsp/gstrtspsrc.c(7894): start (): /GstPipeline:p/GstRTSPSrc:source";
+        for hidden in ["URL: http://me:hush@h/x", "me@h", "streaming stopped, reason error (-5)", other, ""] {
             assert_eq!(end(&said(&format!("{place}{hidden}"))), ".");
         }
         assert_eq!(end(&said(&format!("{place}the password hush is wrong"))), " (the password *** is wrong).");

@@ -200,7 +200,7 @@ static PROPERTIES: LazyLock<PropertyTable<OverlaySettings>> = LazyLock::new(|| {
                 "mask",
                 "Mask",
                 "Zones of trtanalytics to blacken, separated by commas, or x and y of the corners of polygons, in parts of \
-                 the frame or pixels: 0,0,0.5,0,0.5,0.25;… (unset = none)"
+                 the frame or pixels: 0,0,0.5,0,0.5,0.25 (unset = none)"
             ),
             privacy.mask
         ),

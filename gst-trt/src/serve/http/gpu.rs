@@ -45,7 +45,7 @@ struct Utilization {
 
 #[repr(C)]
 #[derive(Default)]
-struct DeviceMemory {
+struct MemoryUse {
     total: u64,
     free: u64,
     used: u64,
@@ -64,7 +64,7 @@ struct ManagementLibrary {
     utilization: unsafe extern "C" fn(Device, *mut Utilization) -> c_int,
     decoder: ReadSampled,
     encoder: ReadSampled,
-    memory: unsafe extern "C" fn(Device, *mut DeviceMemory) -> c_int,
+    memory: unsafe extern "C" fn(Device, *mut MemoryUse) -> c_int,
     temperature: unsafe extern "C" fn(Device, c_uint, *mut c_uint) -> c_int,
     power: ReadNumber,
 }
@@ -137,7 +137,7 @@ impl ManagementLibrary {
             // SAFETY: it writes two numbers.
             number(&|value| unsafe { read(device, value, &mut 0) }).map(|percent| percent / 100.0)
         };
-        let (mut utilization, mut memory) = (Utilization::default(), DeviceMemory::default());
+        let (mut utilization, mut memory) = (Utilization::default(), MemoryUse::default());
         // SAFETY: both write into structures of their types.
         let (has_utilization, has_memory) = unsafe {
             (
