@@ -319,7 +319,7 @@ impl PixelMap {
         if minimum > maximum {
             (minimum, maximum) = (0.0, 0.0);
         }
-        self.not_finite = found.iter().filter(|depth| !(depth.abs() <= MAX_DEPTH)).count();
+        self.not_finite = found.len() - found.iter().filter(|depth| depth.abs() <= MAX_DEPTH).count();
         let range = maximum - minimum;
         self.values.extend(found.iter().map(|depth| {
             if range > 0.0 { ((depth.max(minimum).min(maximum) - minimum) / range * 65535.0 + 0.5) as u16 } else { 0 }
