@@ -139,7 +139,7 @@ fn ask_for_key_frame(decoder: &gst::Element) {
         if !buffer.flags().contains(gst::BufferFlags::DELTA_UNIT) {
             return gst::PadProbeReturn::Remove;
         }
-        if missed.fetch_add(1, Ordering::Relaxed) % FRAMES == 0 {
+        if missed.fetch_add(1, Ordering::Relaxed).is_multiple_of(FRAMES) {
             pad.push_event(gst_video::UpstreamForceKeyUnitEvent::builder().all_headers(true).build());
         }
         gst::PadProbeReturn::Ok

@@ -87,9 +87,14 @@ fn parse(text: &str) -> BTreeMap<String, (String, Vec<String>)> {
     families
 }
 
+/// The labels of a series, but for the bound of a bucket.
+type SeriesLabels<'a> = Vec<(&'a str, String)>;
+/// Bounds with counts, and totals.
+type SeriesValues = (Vec<(f64, f64)>, Vec<f64>);
+
 /// Buckets of each series grow, and the last one is the count.
 fn check_histogram(name: &str, samples: &[String]) {
-    let mut series: BTreeMap<Vec<(&str, String)>, (Vec<(f64, f64)>, Vec<f64>)> = BTreeMap::new();
+    let mut series: BTreeMap<SeriesLabels, SeriesValues> = BTreeMap::new();
     for line in samples {
         let (of, labels, value) = sample(line);
         let (bounds, others): (Vec<_>, Vec<_>) = labels.into_iter().partition(|(label, _)| *label == "le");
