@@ -17,7 +17,7 @@ pub struct Backoff {
 
 impl Backoff {
     /// Begins with a tenth of a second.
-    pub fn new(longest: Duration) -> Self {
+    pub(crate) fn new(longest: Duration) -> Self {
         Self::between(FIRST, longest)
     }
 

@@ -2,7 +2,7 @@
 //! Whether anything moves in a stream: so that a model need not look at frames that are like the one before.
 //!
 //! The mean luma of each cell of 8 × 8 pixels is compared with a running mean of the frames before, its background. The
-//! noise of a camera is small in a mean of 64 pixels. What all cells have in common, up to [`MAX_SHIFT`], is a change of the
+//! noise of a camera is small in a mean of 64 pixels. What all cells have in common, up to `MAX_SHIFT`, is a change of the
 //! light. A cell that differs by more than the threshold has changed; where enough of them have, there is motion.
 //!
 //! The background takes a 64th of each difference, so that an object which moves slowly is still far from it, and one that
