@@ -120,8 +120,8 @@ async def observe(world):
             world.disk.clear()
             try:
                 world.lives.sizes.add(await asyncio.to_thread(world.service.size))
-            except OSError:
-                pass  # between two lives
+            except (OSError, KeyError):
+                pass  # between two lives: one that has just ended has no size
         await asyncio.sleep(0.25)
 
 
@@ -191,6 +191,8 @@ async def run(options, folder):
         await asyncio.gather(*running)
         await asyncio.sleep(max(options.timeout + options.backoff + BACK, began + options.seconds - time.monotonic()))
         world.watch.look()
+        if observer.done():
+            observer.result()  # what was not watched is not known: its error ends the run
         observer.cancel()
         metrics = world.service.metrics()
         status, seconds = await asyncio.to_thread(world.service.terminate)
@@ -245,6 +247,7 @@ def judge(options, world, done, metrics, broken, recordings, seconds):
         "last life": published,
         "sizes": [[round(figure) for figure in size] for size in world.lives.sizes.rows],
         "violations": (world.violations + watch.violations)[:100],
+        "kinds of violations": Counter("a late result" if "no result for" in text else "another" for text in world.violations + watch.violations),
         "broken": broken,
     }
 
