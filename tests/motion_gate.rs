@@ -120,7 +120,6 @@ fn another_model_sees_the_next_frame() {
     let mut scene = Scene::new("model", "", "", "");
     (0..3).for_each(|_| drop(scene.push(None)));
     let other = model(&scratch("motion-other"), &[[20.0, 20.0, 40.0, 40.0, 0.8, 1.0]]);
-    scene.line.wait_for_model("boxes.onnx");
     scene.line.element("trtinfer").set_property("model-file", &other);
     scene.line.wait_for_model(&other);
     // The first frame may still have the former objects; then the model is asked.
