@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::common::{launch, path, scratch, shapes};
+use crate::common::{launch, path, registry, scratch, shapes};
 
 /// A program and the words before its own arguments.
 struct Example {
@@ -61,7 +61,7 @@ impl Example {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("timeout");
         command.arg("120").arg(&self.program).args(&self.words).args(arguments).current_dir(&self.folder);
-        command.env("GST_PLUGIN_PATH", target()).env("GST_REGISTRY", self.folder.join("registry.bin"));
+        command.env("GST_PLUGIN_PATH", target()).env("GST_REGISTRY", registry());
         command
     }
 
@@ -259,7 +259,7 @@ fn the_reader_of_an_example_may_leave_first() {
     {
         let mut python = Command::new("/usr/bin/python3");
         python.arg(path(arguments[0])).args(&arguments[1..]).env("GST_PLUGIN_PATH", target());
-        ends_silently_without_a_reader(python.env("GST_REGISTRY", example.folder.join("registry.bin")));
+        ends_silently_without_a_reader(python.env("GST_REGISTRY", registry()));
     }
     ends_silently_without_a_reader(Command::new(target().join("examples/session")).args([&model, &picture]));
 }

@@ -2,11 +2,10 @@
 //! What the elements say of frames: their `stats`, latency, and GStreamer's tracers. Times are compared with each other
 //! only.
 
-use std::path::Path;
 use std::process::Command;
 
 use crate::common::boxes::{Line, SIDE, grey, model};
-use crate::common::{init, run, scratch};
+use crate::common::{init, registry, run, scratch};
 use gst::prelude::*;
 
 const ELEMENTS: [&str; 3] = ["trtpreprocess", "trtinfer", "trtnms"];
@@ -144,12 +143,12 @@ fn latency_is_that_of_the_others() {
 }
 
 /// What the tracers log of a launch line; `None` where it does not come to its end in so many seconds.
-fn traced(folder: &Path, tracers: &str, seconds: u32, line: &str) -> Option<String> {
+fn traced(tracers: &str, seconds: u32, line: &str) -> Option<String> {
     let output = Command::new("timeout")
         .args([&seconds.to_string(), "gst-launch-1.0"])
         .args(line.split_whitespace())
         .env("GST_PLUGIN_PATH", std::env::current_exe().unwrap().ancestors().nth(2).unwrap())
-        .env("GST_REGISTRY", folder.join("registry.bin"))
+        .env("GST_REGISTRY", registry())
         .envs([("GST_TRACERS", tracers), ("GST_DEBUG", "GST_TRACER:7"), ("GST_DEBUG_NO_COLOR", "1")])
         .output()
         .unwrap();
@@ -171,16 +170,16 @@ fn tracers_of_gstreamer_see_the_elements() {
     );
     let lines =
         |log: &str, parts: &[&str]| log.lines().filter(|line| parts.iter().all(|part| line.contains(part))).count();
-    let log = traced(&folder, "stats", 60, &line).expect("an end");
+    let log = traced("stats", 60, &line).expect("an end");
     assert!(lines(&log, &[" buffer, "]) >= 4 * 5, "five frames on four links: {log}");
 
     let latency = "latency(flags=pipeline+element)";
-    if traced(&folder, latency, 10, "videotestsrc num-buffers=1 ! fakesink").is_none() {
+    if traced(latency, 10, "videotestsrc num-buffers=1 ! fakesink").is_none() {
         // That of 1.26.2 waits for a lock that its own thread holds.
         println!("SKIP: the latency tracer of {} ends no pipeline at all", gst::version_string());
         return;
     }
-    let log = traced(&folder, latency, 60, &line).expect("an end");
+    let log = traced(latency, 60, &line).expect("an end");
     assert_eq!(lines(&log, &[" latency, ", "sink-element=(string)end"]), 5, "{log}");
     for element in ELEMENTS {
         let element = format!("element=(string){element},");

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use crate::common::boxes::Line;
 use crate::common::brokers::until;
-use crate::common::{launch, scratch};
+use crate::common::{launch, registry, scratch};
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
 use serde_json::{Value, json};
@@ -277,7 +277,7 @@ fn a_unix_socket_gets_lines() {
 fn gst_launch(line: &str) -> (String, String) {
     let target = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_path_buf();
     let mut command = Command::new("gst-launch-1.0");
-    command.env("GST_PLUGIN_PATH", &target).env("GST_REGISTRY", scratch("publish-launch").join("registry.bin"));
+    command.env("GST_PLUGIN_PATH", &target).env("GST_REGISTRY", registry());
     command.env("GST_DEBUG", "trt*:7").env("GST_DEBUG_NO_COLOR", "1");
     let output = command.args(gst::glib::shell_parse_argv(line).unwrap()).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The library together with GStreamer: tensors of frames, and examples that read files.
 
-use crate::common::init;
+use crate::common::{init, registry};
 use gst::prelude::*;
 
 use super::*;
@@ -46,7 +46,7 @@ fn the_python_example_takes_tensors_off_frames() {
             .arg(path("examples/tensors.py"))
             .args([library.to_str().unwrap(), &path("tests/data/sample.mp4"), model])
             .env("GST_PLUGIN_PATH", target())
-            .env("GST_REGISTRY", scratch("capi-tensors").join("registry.bin"))
+            .env("GST_REGISTRY", registry())
             .output()
             .unwrap()
     };

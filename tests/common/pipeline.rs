@@ -79,6 +79,12 @@ impl Outcome {
     }
 }
 
+/// What programs that load the plugin from target/ know of all plugins. It is one for all tests: to look through that folder takes
+/// a second.
+pub fn registry() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("registry.bin")
+}
+
 /// Runs a launch line to EOS or its first error; 60 s are a hang.
 #[track_caller]
 pub fn launch(line: &str) -> Outcome {
