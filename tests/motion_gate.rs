@@ -119,7 +119,10 @@ fn what_follows_a_flush_or_other_caps_is_inferred() {
 fn another_model_sees_the_next_frame() {
     let mut scene = Scene::new("model", "", "", "");
     (0..3).for_each(|_| drop(scene.push(None)));
-    let other = model(&scratch("motion-other"), &[[20.0, 20.0, 40.0, 40.0, 0.8, 1.0]]);
+    // Of a name of its own, which is waited for.
+    let folder = scratch("motion-other");
+    let other = folder.join("other.onnx").display().to_string();
+    std::fs::rename(model(&folder, &[[20.0, 20.0, 40.0, 40.0, 0.8, 1.0]]), &other).unwrap();
     scene.line.element("trtinfer").set_property("model-file", &other);
     scene.line.wait_for_model(&other);
     // The first frame may still have the former objects; then the model is asked.
