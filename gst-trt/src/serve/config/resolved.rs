@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What runs, made of what is written: names are resolved, paths are absolute, defaults are in place.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod destinations;
+mod recordings;
+
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,34 +12,29 @@ use gst::prelude::*;
 use gsttrt_core::analytics::parse;
 use gsttrt_core::files::read_regular;
 use gsttrt_core::image::privacy::PolygonList;
-use gsttrt_publish::destinations;
-use gsttrt_publish::options::PublishOptions;
 use serde::Deserialize;
 
-use super::keys::{ConfigKeys, Container, HttpKeys, ModelKeys, RecordKeys, SourceKeys};
+use super::keys::{ConfigKeys, HttpKeys, ModelKeys, SourceKeys};
 use super::model_file::ModelSettings;
 use super::places::Places;
-use super::properties::{
-    AnalyticsElement, ConfiguredElement, ElementProperties, PrivacyElement, PublishElement, TrackElement,
-};
+use super::properties::{AnalyticsElement, ConfiguredElement, ElementProperties, PrivacyElement, TrackElement};
 use super::schedule::Schedule;
 use super::wording::{KeyError, problem};
 use super::{launch, secrets, wording};
 use crate::chain::InferenceElements;
 use crate::failure::Failure;
 use crate::model_options::{ModelOptions, backend_words, check_file};
-use crate::serve::archive::KeepLimits;
 use crate::serve::http::{self, HttpSettings};
 use crate::serve::log::LogSettings;
 use crate::source::VideoAddress;
 use crate::source::options::{RtpTransport, StreamOptions, check_ca_file};
 
+pub use destinations::{PublishConfig, check_files};
+pub use recordings::RecordConfig;
+
 /// Bytes of a configuration and of a file with zones.
 const MAX_LENGTH: u64 = 4 << 20;
 const NEEDS_TRACK: &str = "[analytics] needs the ids of [track]: add it, or set analytics = false in the sources";
-/// What trtanalytics calls what happens.
-const EVENTS: [&str; 7] = ["crossed", "entered", "left", "dwelled", "crowded", "uncrowded", "headed"];
-
 #[derive(Clone, Debug)]
 pub struct Config {
     pub sources: Vec<SourceConfig>,
@@ -88,36 +86,6 @@ pub struct SourceConfig {
     pub record: Option<RecordConfig>,
     /// Whether its pictures can be asked for.
     pub has_view: bool,
-}
-
-/// A destination of a source.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PublishConfig {
-    pub name: Option<String>,
-    pub properties: ElementProperties<PublishElement>,
-    /// Where it is a file, by whatever name.
-    file: Option<PathBuf>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct RecordConfig {
-    pub folder: PathBuf,
-    /// Kinds, empty for all. `None` where events are not recorded.
-    pub events: Option<Vec<String>>,
-    /// The length of files where all is recorded.
-    pub segment: Option<Duration>,
-    pub keep: KeepLimits,
-    pub pre_roll: Duration,
-    pub post_roll: Duration,
-    /// Bytes in memory for it.
-    pub pre_roll_bytes: usize,
-    pub max_length: Duration,
-    pub container: Container,
-    pub audio: bool,
-    /// Whether objects are drawn.
-    pub draw: bool,
-    /// Whether the source's own stream is written: not where it shows other things than the frames.
-    pub copies: bool,
 }
 
 /// A table by its name, the number of it where there are several, and what is wrong in it.
@@ -438,104 +406,6 @@ impl Config {
         })
     }
 
-    /// The destinations of a source.
-    fn publish(&self, source: &str, names: Option<&[String]>) -> Result<Vec<PublishConfig>, KeyError> {
-        let all = || self.keys.publish.iter();
-        let known = || all().filter_map(|publish| publish.get("name"));
-        if let Some(unknown) = names.into_iter().flatten().find(|name| !known().any(|known| known == *name)) {
-            return Err(problem("publish", wording::unknown_name("publish", unknown, known())));
-        }
-        let is_wanted = |publish: &&ElementProperties<PublishElement>| match names {
-            None => true,
-            Some(names) => publish.get("name").is_some_and(|name| names.iter().any(|wanted| wanted == name)),
-        };
-        all().filter(is_wanted).map(|publish| self.destination(publish, source)).collect()
-    }
-
-    /// A destination as that source has it.
-    fn destination(
-        &self,
-        publish: &ElementProperties<PublishElement>,
-        source: &str,
-    ) -> Result<PublishConfig, KeyError> {
-        let mut publish = publish.clone();
-        let name = publish.remove("name");
-        publish
-            .change(|text| secrets::expand_address(&text.replace("{source}", source)))
-            .map_err(|text| problem("location", text))?;
-        if publish.get("source-id").is_none() {
-            publish.set("source-id", source.into());
-        }
-        let location = publish.get("location").unwrap_or_default();
-        if let Some(path) = file_of(location) {
-            publish.set("location", self.folder.join(path).to_string_lossy().into_owned());
-        }
-        for key in ["password-file", "ca-file", "cert-file", "key-file"] {
-            if let Some(path) = publish.get(key).map(|path| self.folder.join(path)) {
-                publish.set(key, path.to_string_lossy().into_owned());
-            }
-        }
-        let file = publish.get("location").and_then(file_of).map(|path| place_of(Path::new(path)));
-        Ok(PublishConfig { name, properties: publish, file })
-    }
-
-    /// Checks all that is known of a destination before it is connected. Returns what may be right later.
-    fn check_publish(
-        &self,
-        number: usize,
-        publish: &ElementProperties<PublishElement>,
-    ) -> Result<Vec<KeyError>, KeyError> {
-        let location = publish.get("location").unwrap_or_default();
-        if location.is_empty() {
-            return Err(problem("location", "the key location is missing"));
-        }
-        let name = publish.get("name");
-        if name.is_some_and(|name| name.trim().is_empty() || name.len() > 64 || name.chars().any(char::is_control)) {
-            return Err(problem("name", "a name has 1 to 64 bytes, and no control characters"));
-        }
-        if name.is_some() && self.keys.publish[..number].iter().any(|other| other.get("name") == name) {
-            return Err(problem("name", format!("there are two destinations “{}”", name.unwrap_or_default())));
-        }
-        if let Some(tags) = publish.get("tags").filter(|tags| !tags.trim().is_empty()) {
-            serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(tags).map_err(|error| {
-                problem("tags", format!("it is no JSON object: {error}. Write it like {{\"site\": \"north\"}}"))
-            })?;
-        }
-        let properties = self.destination(publish, "source")?.properties;
-        let location = properties.get("location").unwrap_or_default();
-        if let Some(path) = file_of(location) {
-            return self.check_file_location(publish.get("location").unwrap_or_default(), Path::new(path));
-        }
-        let path = |key| properties.get(key).map(PathBuf::from);
-        let options = PublishOptions {
-            location: location.into(),
-            password_file: path("password-file"),
-            ca_file: path("ca-file"),
-            cert_file: path("cert-file"),
-            key_file: path("key-file"),
-            ..PublishOptions::default()
-        };
-        destinations::open(&options).map_err(|error| problem("location", error.message()))?;
-        Ok(Vec::new())
-    }
-
-    /// A file for results, by its location as it is written, and as a path.
-    fn check_file_location(&self, written: &str, path: &Path) -> Result<Vec<KeyError>, KeyError> {
-        if let Some((word, rest)) = written.split_once("//").filter(|(word, _)| destinations::words().contains(word)) {
-            return Err(problem("location", format!("{written} is no address; did you mean “{word}://{rest}”?")));
-        }
-        if path.is_dir() {
-            let text = format!("{} is a folder. Write a file in it, such as {{source}}.jsonl", path.display());
-            return Err(problem("location", text));
-        }
-        let folder = path.parent().unwrap_or(Path::new("/"));
-        if folder.is_dir() {
-            return Ok(Vec::new());
-        }
-        let text = format!("there is no folder {}. Make it, or write to another one", folder.display());
-        Ok(vec![problem("location", text)])
-    }
-
     /// With the contents of the file, so that a change in it is seen.
     fn analytics(
         &self,
@@ -613,55 +483,6 @@ impl Config {
             None => Ok(()),
         }
     }
-
-    fn record(&self, keys: &RecordKeys) -> Result<RecordConfig, KeyError> {
-        let events = keys.events.clone().unwrap_or_default();
-        if let Some(unknown) = events.iter().find(|event| !EVENTS.contains(&event.as_str())) {
-            return Err(problem("events", wording::unknown_name("event", unknown, EVENTS.into_iter())));
-        }
-        if keys.max_length.0 < Duration::from_secs(1) {
-            return Err(problem("max-length", "a recording has at least 1 second"));
-        }
-        if !(1 << 20..=1 << 32).contains(&keys.pre_roll_bytes.0) {
-            return Err(problem("pre-roll-bytes", "1MiB to 4GiB of a source are kept in memory"));
-        }
-        let folder = self.folder.join(&keys.folder);
-        // It is made where it is not there.
-        let there = folder.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
-        if keys.folder.as_os_str().is_empty() || !there.is_dir() {
-            return Err(problem("folder", format!("{} is no folder", there.display())));
-        }
-        if keys.segment.0 < Duration::from_secs(1) {
-            return Err(problem("segment", "a segment has at least 1 second"));
-        }
-        let keep = KeepLimits {
-            age: keys.keep.map(|age| age.0),
-            bytes: keys.keep_bytes.map(|bytes| bytes.0),
-            total_bytes: keys.total_bytes.map(|bytes| bytes.0),
-            free_bytes: keys.free_bytes.map(|bytes| bytes.0),
-        };
-        if keys.continuous && keep == KeepLimits::default() {
-            let text = "what is recorded all the time fills each disk. Say what is kept: keep, keep-bytes, total-bytes \
-                        or free-bytes";
-            return Err(problem("continuous", text));
-        }
-        // A list without events, in addition to what is recorded all the time.
-        let is_none = keys.continuous && keys.events.as_ref().is_some_and(Vec::is_empty);
-        Ok(RecordConfig {
-            folder,
-            events: (!is_none).then_some(events),
-            segment: keys.continuous.then_some(keys.segment.0),
-            keep,
-            pre_roll: keys.pre_roll.0,
-            post_roll: keys.post_roll.0,
-            pre_roll_bytes: keys.pre_roll_bytes.0 as usize,
-            max_length: keys.max_length.0,
-            container: keys.container,
-            audio: keys.audio,
-            draw: keys.draw,
-            copies: !keys.draw,
-        })
-    }
 }
 
 impl ModelConfig {
@@ -677,32 +498,5 @@ impl ModelConfig {
             infer: format!("batch-size={batch_size} {infer}"),
             nms,
         }
-    }
-}
-
-/// Several would write over each other's lines.
-pub fn check_files<'a>(sources: impl Iterator<Item = &'a SourceConfig>) -> Result<(), KeyError> {
-    let mut seen = BTreeSet::new();
-    for file in sources.flat_map(|source| &source.publish).filter_map(|publish| publish.file.as_ref()) {
-        if !seen.insert(file) {
-            let shown = file.display();
-            let text = format!("{shown} is the file of several sources: write {{source}} where their names belong");
-            return Err(problem("location", text));
-        }
-    }
-    Ok(())
-}
-
-/// A path by which a file can be told from others: two names of one file give the same.
-fn place_of(path: &Path) -> PathBuf {
-    let in_folder = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
-    path.canonicalize().ok().or_else(in_folder).unwrap_or_else(|| path.components().collect())
-}
-
-/// The path of a location that is a file.
-fn file_of(location: &str) -> Option<&str> {
-    match location.strip_prefix("file:") {
-        Some(path) => Some(path.strip_prefix("//").unwrap_or(path)),
-        None => (location != "-" && !location.contains("://") && !location.starts_with("unix:")).then_some(location),
     }
 }

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Where the results of a source go.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use gsttrt_publish::destinations;
+use gsttrt_publish::options::PublishOptions;
+
+use super::super::properties::{ElementProperties, PublishElement};
+use super::super::wording::{KeyError, problem};
+use super::super::{secrets, wording};
+use super::{Config, SourceConfig};
+
+/// A destination of a source.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PublishConfig {
+    pub name: Option<String>,
+    pub properties: ElementProperties<PublishElement>,
+    /// Where it is a file, by whatever name.
+    file: Option<PathBuf>,
+}
+
+impl Config {
+    /// The destinations of a source.
+    pub(super) fn publish(&self, source: &str, names: Option<&[String]>) -> Result<Vec<PublishConfig>, KeyError> {
+        let all = || self.keys.publish.iter();
+        let known = || all().filter_map(|publish| publish.get("name"));
+        if let Some(unknown) = names.into_iter().flatten().find(|name| !known().any(|known| known == *name)) {
+            return Err(problem("publish", wording::unknown_name("publish", unknown, known())));
+        }
+        let is_wanted = |publish: &&ElementProperties<PublishElement>| match names {
+            None => true,
+            Some(names) => publish.get("name").is_some_and(|name| names.iter().any(|wanted| wanted == name)),
+        };
+        all().filter(is_wanted).map(|publish| self.destination(publish, source)).collect()
+    }
+
+    /// A destination as that source has it.
+    fn destination(
+        &self,
+        publish: &ElementProperties<PublishElement>,
+        source: &str,
+    ) -> Result<PublishConfig, KeyError> {
+        let mut publish = publish.clone();
+        let name = publish.remove("name");
+        publish
+            .change(|text| secrets::expand_address(&text.replace("{source}", source)))
+            .map_err(|text| problem("location", text))?;
+        if publish.get("source-id").is_none() {
+            publish.set("source-id", source.into());
+        }
+        let location = publish.get("location").unwrap_or_default();
+        if let Some(path) = file_of(location) {
+            publish.set("location", self.folder.join(path).to_string_lossy().into_owned());
+        }
+        for key in ["password-file", "ca-file", "cert-file", "key-file"] {
+            if let Some(path) = publish.get(key).map(|path| self.folder.join(path)) {
+                publish.set(key, path.to_string_lossy().into_owned());
+            }
+        }
+        let file = publish.get("location").and_then(file_of).map(|path| place_of(Path::new(path)));
+        Ok(PublishConfig { name, properties: publish, file })
+    }
+
+    /// Checks all that is known of a destination before it is connected. Returns what may be right later.
+    pub(super) fn check_publish(
+        &self,
+        number: usize,
+        publish: &ElementProperties<PublishElement>,
+    ) -> Result<Vec<KeyError>, KeyError> {
+        let location = publish.get("location").unwrap_or_default();
+        if location.is_empty() {
+            return Err(problem("location", "the key location is missing"));
+        }
+        let name = publish.get("name");
+        if name.is_some_and(|name| name.trim().is_empty() || name.len() > 64 || name.chars().any(char::is_control)) {
+            return Err(problem("name", "a name has 1 to 64 bytes, and no control characters"));
+        }
+        if name.is_some() && self.keys.publish[..number].iter().any(|other| other.get("name") == name) {
+            return Err(problem("name", format!("there are two destinations “{}”", name.unwrap_or_default())));
+        }
+        if let Some(tags) = publish.get("tags").filter(|tags| !tags.trim().is_empty()) {
+            serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(tags).map_err(|error| {
+                problem("tags", format!("it is no JSON object: {error}. Write it like {{\"site\": \"north\"}}"))
+            })?;
+        }
+        let properties = self.destination(publish, "source")?.properties;
+        let location = properties.get("location").unwrap_or_default();
+        if let Some(path) = file_of(location) {
+            return self.check_file_location(publish.get("location").unwrap_or_default(), Path::new(path));
+        }
+        let path = |key| properties.get(key).map(PathBuf::from);
+        let options = PublishOptions {
+            location: location.into(),
+            password_file: path("password-file"),
+            ca_file: path("ca-file"),
+            cert_file: path("cert-file"),
+            key_file: path("key-file"),
+            ..PublishOptions::default()
+        };
+        destinations::open(&options).map_err(|error| problem("location", error.message()))?;
+        Ok(Vec::new())
+    }
+
+    /// A file for results, by its location as it is written, and as a path.
+    fn check_file_location(&self, written: &str, path: &Path) -> Result<Vec<KeyError>, KeyError> {
+        if let Some((word, rest)) = written.split_once("//").filter(|(word, _)| destinations::words().contains(word)) {
+            return Err(problem("location", format!("{written} is no address; did you mean “{word}://{rest}”?")));
+        }
+        if path.is_dir() {
+            let text = format!("{} is a folder. Write a file in it, such as {{source}}.jsonl", path.display());
+            return Err(problem("location", text));
+        }
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        if folder.is_dir() {
+            return Ok(Vec::new());
+        }
+        let text = format!("there is no folder {}. Make it, or write to another one", folder.display());
+        Ok(vec![problem("location", text)])
+    }
+}
+
+/// Several would write over each other's lines.
+pub fn check_files<'a>(sources: impl Iterator<Item = &'a SourceConfig>) -> Result<(), KeyError> {
+    let mut seen = BTreeSet::new();
+    for file in sources.flat_map(|source| &source.publish).filter_map(|publish| publish.file.as_ref()) {
+        if !seen.insert(file) {
+            let shown = file.display();
+            let text = format!("{shown} is the file of several sources: write {{source}} where their names belong");
+            return Err(problem("location", text));
+        }
+    }
+    Ok(())
+}
+
+/// A path by which a file can be told from others: two names of one file give the same.
+fn place_of(path: &Path) -> PathBuf {
+    let in_folder = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+    path.canonicalize().ok().or_else(in_folder).unwrap_or_else(|| path.components().collect())
+}
+
+/// The path of a location that is a file.
+fn file_of(location: &str) -> Option<&str> {
+    match location.strip_prefix("file:") {
+        Some(path) => Some(path.strip_prefix("//").unwrap_or(path)),
+        None => (location != "-" && !location.contains("://") && !location.starts_with("unix:")).then_some(location),
+    }
+}

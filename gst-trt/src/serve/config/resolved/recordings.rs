@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What is recorded of a source, and what is kept of that.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::super::keys::{Container, RecordKeys};
+use super::super::wording;
+use super::super::wording::{KeyError, problem};
+use super::Config;
+use crate::serve::archive::KeepLimits;
+
+/// What trtanalytics calls what happens.
+const EVENTS: [&str; 7] = ["crossed", "entered", "left", "dwelled", "crowded", "uncrowded", "headed"];
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecordConfig {
+    pub folder: PathBuf,
+    /// Kinds, empty for all. `None` where events are not recorded.
+    pub events: Option<Vec<String>>,
+    /// The length of files where all is recorded.
+    pub segment: Option<Duration>,
+    pub keep: KeepLimits,
+    pub pre_roll: Duration,
+    pub post_roll: Duration,
+    /// Bytes in memory for it.
+    pub pre_roll_bytes: usize,
+    pub max_length: Duration,
+    pub container: Container,
+    pub audio: bool,
+    /// Whether objects are drawn.
+    pub draw: bool,
+    /// Whether the source's own stream is written: not where it shows other things than the frames.
+    pub copies: bool,
+}
+
+impl Config {
+    pub(super) fn record(&self, keys: &RecordKeys) -> Result<RecordConfig, KeyError> {
+        let events = keys.events.clone().unwrap_or_default();
+        if let Some(unknown) = events.iter().find(|event| !EVENTS.contains(&event.as_str())) {
+            return Err(problem("events", wording::unknown_name("event", unknown, EVENTS.into_iter())));
+        }
+        if keys.max_length.0 < Duration::from_secs(1) {
+            return Err(problem("max-length", "a recording has at least 1 second"));
+        }
+        if !(1 << 20..=1 << 32).contains(&keys.pre_roll_bytes.0) {
+            return Err(problem("pre-roll-bytes", "1MiB to 4GiB of a source are kept in memory"));
+        }
+        let folder = self.folder.join(&keys.folder);
+        // It is made where it is not there.
+        let there = folder.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
+        if keys.folder.as_os_str().is_empty() || !there.is_dir() {
+            return Err(problem("folder", format!("{} is no folder", there.display())));
+        }
+        if keys.segment.0 < Duration::from_secs(1) {
+            return Err(problem("segment", "a segment has at least 1 second"));
+        }
+        let keep = KeepLimits {
+            age: keys.keep.map(|age| age.0),
+            bytes: keys.keep_bytes.map(|bytes| bytes.0),
+            total_bytes: keys.total_bytes.map(|bytes| bytes.0),
+            free_bytes: keys.free_bytes.map(|bytes| bytes.0),
+        };
+        if keys.continuous && keep == KeepLimits::default() {
+            let text = "what is recorded all the time fills each disk. Say what is kept: keep, keep-bytes, total-bytes \
+                        or free-bytes";
+            return Err(problem("continuous", text));
+        }
+        // A list without events, in addition to what is recorded all the time.
+        let is_none = keys.continuous && keys.events.as_ref().is_some_and(Vec::is_empty);
+        Ok(RecordConfig {
+            folder,
+            events: (!is_none).then_some(events),
+            segment: keys.continuous.then_some(keys.segment.0),
+            keep,
+            pre_roll: keys.pre_roll.0,
+            post_roll: keys.post_roll.0,
+            pre_roll_bytes: keys.pre_roll_bytes.0 as usize,
+            max_length: keys.max_length.0,
+            container: keys.container,
+            audio: keys.audio,
+            draw: keys.draw,
+            copies: !keys.draw,
+        })
+    }
+}
