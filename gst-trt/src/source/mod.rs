@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What to look at: files, folders of images, globs, URIs, cameras, standard input; and the elements that read them.
+//! Where a video comes from, and the elements that read it. `arguments`: what the command line names.
 
+mod arguments;
 mod decode;
 mod guard;
 mod host;
@@ -11,7 +12,6 @@ pub mod still;
 pub mod tap;
 mod whole;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -23,21 +23,13 @@ use gsttrt_core::redact::redacted;
 use crate::chain;
 use crate::failure::Failure;
 use crate::local;
-use crate::terminal::print_error;
 
+pub use arguments::{InputSource, images_in, sources};
 pub use decode::missing_decoder;
 use decode::{convert, is_streaming, look_after_decoders, look_after_source, read_pipe, take_video};
 pub use host::RemoteHost;
 use options::StreamOptions;
 use tap::{Tap, VideoTap};
-
-/// Endings of files that hold one picture.
-const IMAGES: [&str; 12] = ["jpg", "jpeg", "jpe", "png", "bmp", "webp", "tif", "tiff", "ppm", "pgm", "pnm", "jp2"];
-
-/// Endings of files that hold videos, of those that people have next to their pictures.
-const VIDEOS: [&str; 16] = [
-    "mp4", "mkv", "mov", "avi", "webm", "ts", "m4v", "mpg", "mpeg", "mts", "m2ts", "3gp", "wmv", "flv", "h264", "h265",
-];
 
 /// Schemes whose frames come at their own time, and do not wait.
 const LIVE: [&str; 16] = [
@@ -47,20 +39,6 @@ const LIVE: [&str; 16] = [
 
 /// Schemes that are HTTP, of which only the answer tells what comes.
 const OF_HTTP: [&str; 4] = ["http", "https", "icy", "icyx"];
-
-/// Something to look at, with a name for the files of its results.
-#[derive(Debug)]
-pub enum InputSource {
-    /// Pictures of any size, each in a file.
-    Images {
-        name: String,
-        files: Vec<PathBuf>,
-    },
-    Video {
-        name: String,
-        address: VideoAddress,
-    },
-}
 
 /// How a source is read.
 #[derive(Clone, Default)]
@@ -79,96 +57,9 @@ pub enum VideoAddress {
     Stdin,
 }
 
-/// The sources that the arguments name; images that follow each other become one source. No two have the same name.
-///
-/// # Errors
-/// What is not there, or is neither video nor image.
-pub fn sources(arguments: &[String]) -> Result<Vec<InputSource>, Failure> {
-    let mut sources = Vec::new();
-    for argument in arguments {
-        add(&mut sources, argument)?;
-    }
-    let mut used = BTreeMap::new();
-    for source in &mut sources {
-        let (InputSource::Images { name, .. } | InputSource::Video { name, .. }) = source;
-        let count = used.entry(name.clone()).or_insert(0u32);
-        *count += 1;
-        if *count > 1 {
-            name.push_str(&format!("-{count}"));
-        }
-    }
-    Ok(sources)
-}
-
-fn add(sources: &mut Vec<InputSource>, argument: &str) -> Result<(), Failure> {
-    let path = Path::new(argument);
-    if argument == "-" {
-        sources.push(InputSource::Video { name: "stdin".into(), address: VideoAddress::Stdin });
-    } else if let Some((scheme, rest)) = argument.split_once("://") {
-        match scheme.to_ascii_lowercase().as_str() {
-            "file" => return add(sources, &path_of(argument)?),
-            scheme => sources.push(stream(scheme, rest)?),
-        }
-    } else if path.is_dir() {
-        sources.push(InputSource::Images { name: stem(path), files: images_in(path)? });
-    } else if let Ok(found) = fs::metadata(path) {
-        add_file(sources, path, found.file_type())?;
-    } else if argument.contains(['*', '?', '[']) {
-        for file in glob(argument)? {
-            let kind = fs::metadata(&file).map_err(|error| format!("Cannot read {}: {error}.", file.display()))?;
-            add_file(sources, &file, kind.file_type())?;
-        }
-    } else {
-        refuse_mistyped(argument)?;
-        let is_camera = argument.starts_with("/dev/") || argument.bytes().all(|byte| byte.is_ascii_digit());
-        let cameras = if is_camera && !argument.is_empty() { format!(" {}", cameras()) } else { String::new() };
-        return Err(format!("There is no file {}.{cameras}", redacted(argument)).into());
-    }
-    Ok(())
-}
-
-fn add_file(sources: &mut Vec<InputSource>, path: &Path, kind: fs::FileType) -> Result<(), Failure> {
-    let shown = path.display();
-    if kind.is_char_device() && path.starts_with("/dev") && is_camera(path) {
-        sources.push(InputSource::Video { name: stem(path), address: VideoAddress::Camera(path.into()) });
-    } else if kind.is_dir() {
-        return Err(format!("{shown} is a folder among the files that the pattern finds. Give it by its name.").into());
-    } else if !kind.is_file() && !kind.is_fifo() {
-        return Err(format!("{shown} is a device, and only cameras are read. {}", cameras()).into());
-    } else if is_image(path) {
-        match sources.last_mut() {
-            Some(InputSource::Images { name, files }) => {
-                files.push(path.into());
-                let folder = path.canonicalize().ok().and_then(|path| Some(path.parent()?.to_path_buf()));
-                *name = folder.map_or_else(|| name.clone(), |folder| stem(&folder));
-            }
-            _ => sources.push(InputSource::Images { name: stem(path), files: vec![path.into()] }),
-        }
-    } else {
-        sources.push(InputSource::Video { name: stem(path), address: VideoAddress::File(path.into()) });
-    }
-    Ok(())
-}
-
-/// The name without its folder and its ending.
-fn stem(path: &Path) -> String {
-    let whole = path.canonicalize();
-    let name = whole.as_deref().unwrap_or(path).file_stem().or(path.file_stem());
-    name.map_or_else(|| "detected".into(), |name| name.to_string_lossy().into_owned())
-}
-
-fn is_image(path: &Path) -> bool {
-    has_ending(path, &IMAGES)
-}
-
-fn has_ending(path: &Path, endings: &[&str]) -> bool {
-    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    endings.iter().any(|one| ending.eq_ignore_ascii_case(one))
-}
-
 /// A file that can be read at once, which a pipe is not.
 fn is_picture(path: &Path) -> bool {
-    is_image(path) && path.is_file()
+    picture::is_image(path) && path.is_file()
 }
 
 fn is_http(uri: &str) -> bool {
@@ -180,27 +71,10 @@ fn is_pipe(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
 }
 
-fn is_camera(path: &Path) -> bool {
-    let target = path.canonicalize().unwrap_or_else(|_| path.into()); // /dev/v4l/by-id has links
-    target.file_name().is_some_and(|name| name.to_string_lossy().starts_with("video"))
-}
-
 /// Whether it is a device, even if it is not there now. Files in memory are in this folder, too.
 fn is_in_dev(path: &Path) -> bool {
     let is_file = fs::metadata(path).is_ok_and(|found| found.is_file() || found.file_type().is_fifo());
     path.starts_with("/dev") && !path.starts_with("/dev/shm") && !is_file
-}
-
-/// Which cameras there are, in a sentence.
-fn cameras() -> String {
-    let entries = fs::read_dir("/dev").into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut found: Vec<PathBuf> = entries.filter(|path| is_camera(path)).collect();
-    found.sort_by_cached_key(|path| natural(path));
-    let found: Vec<String> = found.iter().map(|path| path.display().to_string()).collect();
-    match found.as_slice() {
-        [] => "Cameras are /dev/video0 and so on; there is none.".into(),
-        found => format!("Cameras are /dev/video0 and so on; there are: {}.", found.join(", ")),
-    }
 }
 
 fn path_of(uri: &str) -> Result<String, Failure> {
@@ -224,7 +98,7 @@ fn refuse_mistyped(text: &str) -> Result<(), Failure> {
 }
 
 /// A stream, named after the last part of its path. The scheme is in small letters.
-fn stream(scheme: &str, rest: &str) -> Result<InputSource, Failure> {
+fn stream(scheme: &str, rest: &str) -> Result<(String, VideoAddress), Failure> {
     let uri = &*format!("{scheme}://{rest}");
     let shown = redacted(uri);
     if local::SCHEMES.contains(&scheme) {
@@ -251,68 +125,8 @@ fn stream(scheme: &str, rest: &str) -> Result<InputSource, Failure> {
     let kept = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' };
     let name: String = name.chars().map(kept).collect();
     let name = if name.is_empty() { scheme.to_string() } else { name };
-    Ok(InputSource::Video { name, address: VideoAddress::Uri(uri.into()) })
+    Ok((name, VideoAddress::Uri(uri.into())))
 }
-
-/// The images of a folder, not of folders in it, in the order of numbers in their names.
-pub fn images_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let shown = folder.display();
-    let entries = fs::read_dir(folder).map_err(|error| format!("Cannot read the folder {shown}: {error}."))?;
-    let files: Vec<PathBuf> =
-        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file()).collect();
-    let mut images: Vec<PathBuf> = files.iter().filter(|path| is_image(path)).cloned().collect();
-    images.sort_by_cached_key(|path| natural(path));
-    let videos = files.iter().filter(|path| has_ending(path, &VIDEOS)).count();
-    match (images.is_empty(), files.len()) {
-        (false, _) => {
-            if videos > 0 {
-                let these = if videos == 1 { "A video is".into() } else { format!("{videos} videos are") };
-                let how = format!("Give videos one by one, such as '{shown}/*.mp4'.");
-                print_error(&format!("Warning: {these} left out of the folder {shown}: its images are read. {how}"));
-            }
-            Ok(images)
-        }
-        (true, 0) => Err(format!("The folder {shown} is empty. Give one with images, or a video.").into()),
-        (true, count) => {
-            let found = if count == 1 { "1 file is" } else { "files are" };
-            let what = format!("There is no image in the folder {shown}, whose {found} of other kinds");
-            let kinds = IMAGES.join(", ");
-            Err(format!("{what}. Images end in {kinds}; give videos one by one, such as '{shown}/*.mp4'.").into())
-        }
-    }
-}
-
-/// A key by which 2.jpg comes before 10.jpg.
-fn natural(path: &Path) -> Vec<(u128, String)> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut parts = vec![(0, String::new())];
-    let mut digits = String::new();
-    for c in name.chars() {
-        if c.is_ascii_digit() && digits.len() < 30 {
-            digits.push(c);
-            continue;
-        }
-        if !digits.is_empty() {
-            parts.push((digits.parse().unwrap_or(u128::MAX), String::new()));
-            digits.clear();
-        }
-        parts.last_mut().expect("it is never empty").1.push(c);
-    }
-    if !digits.is_empty() {
-        parts.push((digits.parse().unwrap_or(u128::MAX), String::new()));
-    }
-    parts.push((0, name));
-    parts
-}
-
-fn glob(pattern: &str) -> Result<Vec<PathBuf>, Failure> {
-    let matches = glob::glob(pattern).map_err(|error| format!("Cannot use the pattern {pattern}: {error}."))?;
-    let mut files: Vec<PathBuf> = matches.filter_map(Result::ok).collect();
-    files.sort_by_cached_key(|path| natural(path));
-    if files.is_empty() { Err(format!("No file matches the pattern {pattern}.").into()) } else { Ok(files) }
-}
-
-// ------------------------------------------------------------------------------------------- elements
 
 impl VideoAddress {
     /// A video that may come and go: what is not there now is no error. Relative paths begin at the folder.
@@ -322,12 +136,7 @@ impl VideoAddress {
     pub fn parse(text: &str, folder: &Path) -> Result<Self, Failure> {
         let path = match text.split_once("://") {
             Some((scheme, _)) if scheme.eq_ignore_ascii_case("file") => PathBuf::from(path_of(text)?),
-            Some((scheme, rest)) => {
-                let InputSource::Video { address, .. } = stream(&scheme.to_ascii_lowercase(), rest)? else {
-                    unreachable!("no stream is an image")
-                };
-                return Ok(address);
-            }
+            Some((scheme, rest)) => return stream(&scheme.to_ascii_lowercase(), rest).map(|(_, address)| address),
             None if text.is_empty() || text == "-" => {
                 return Err(
                     "Give a file, an address such as rtsp://camera/stream, or a camera such as /dev/video0.".into()
@@ -522,36 +331,6 @@ impl VideoAddress {
 mod tests {
     use super::*;
 
-    fn names(arguments: &[&str]) -> Vec<String> {
-        let arguments: Vec<String> = arguments.iter().map(|argument| argument.to_string()).collect();
-        let name = |source: InputSource| match source {
-            InputSource::Images { name, files } => format!("{name}: {} images", files.len()),
-            InputSource::Video { name, address } => format!("{name}: {} live {}", address.shown(), address.is_live()),
-        };
-        sources(&arguments).unwrap().into_iter().map(name).collect()
-    }
-
-    #[test]
-    fn addresses_are_known_by_their_form() {
-        gst::init().unwrap();
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-        assert_eq!(
-            names(&["-", file, &format!("file://{file}"), "rtsp://me:secret@camera:554/live/one?x=1"]),
-            [
-                "stdin: standard input live false".to_string(),
-                format!("Cargo: {file} live false"),
-                format!("Cargo-2: {file} live false"),
-                "one: rtsp://***@camera:554/live/one?x=1 live true".to_string(),
-            ]
-        );
-        assert_eq!(names(&["rtsp://camera"]), ["camera: rtsp://camera live true"]);
-        assert_eq!(names(&["RTSP://Camera/A"]), ["A: rtsp://Camera/A live true"]);
-        assert_eq!(names(&[&format!("FILE://{file}")]), [format!("Cargo: {file} live false")]);
-        assert_eq!(names(&["rtsp://me:p%2Fw@host/"]), ["host: rtsp://***@host/ live true"]);
-        assert_eq!(names(&["rtsp://me:5/w@host/a"]), ["a: rtsp://***@host/a live true"]);
-        assert_eq!(names(&["rtsp://host/user=me&password=x&channel=1"]), ["user----: rtsp://host/user=*** live true"]);
-    }
-
     #[test]
     fn what_no_element_can_read_is_refused() {
         gst::init().unwrap();
@@ -601,12 +380,5 @@ mod tests {
         for path in ["/dev/shm/a.mp4", "/dev/shm"] {
             assert_eq!(parse(path), VideoAddress::File(path.into()));
         }
-    }
-
-    #[test]
-    fn numbers_are_in_their_order() {
-        let mut files = ["b.jpg", "a10.jpg", "a9.jpg", "a010.jpg", "a.jpg"].map(PathBuf::from);
-        files.sort_by_cached_key(|path| natural(path));
-        assert_eq!(files, ["a9.jpg", "a010.jpg", "a10.jpg", "a.jpg", "b.jpg"].map(PathBuf::from));
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Which elements read a picture that is not in a container.
+//! Which files are pictures, and which elements read one that is not in a container.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,8 +10,20 @@ use gst::prelude::*;
 
 use super::jpeg;
 
+/// Endings of files that hold one picture.
+pub const IMAGES: [&str; 12] = ["jpg", "jpeg", "jpe", "png", "bmp", "webp", "tif", "tiff", "ppm", "pgm", "pnm", "jp2"];
+
 /// Reads what GStreamer's own decoders do not, or do wrongly.
 pub const PIXBUF: &str = "gdkpixbufdec";
+
+pub fn is_image(path: &Path) -> bool {
+    has_ending(path, &IMAGES)
+}
+
+pub fn has_ending(path: &Path, endings: &[&str]) -> bool {
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    endings.iter().any(|one| ending.eq_ignore_ascii_case(one))
+}
 
 /// Whether GStreamer 1.22 has no other decoder that gives the right colours: for JPEG of four components, for PNG of 16 bits
 /// a colour, for TIFF of one bit a pixel.
