@@ -16,7 +16,6 @@ use gsttrt_core::cuda::driver::{self, Context};
 use gsttrt_core::device::Device;
 use gsttrt_core::error::{Error, ErrorKind, Result};
 use gsttrt_core::image::geometry::Rect;
-use gsttrt_core::image::motion::MotionGate;
 use gsttrt_core::image::preprocess::Preprocessor;
 use gsttrt_core::image::preprocess::device::Upload;
 use gsttrt_core::image::transform::InputSpec;
@@ -24,6 +23,7 @@ use gsttrt_core::tensor::Tensors;
 use smallvec::SmallVec;
 
 use super::effect;
+use super::motion::MotionFilter;
 use super::objects::{ObjectSelection, ObjectSelector};
 use super::overrides::{Overrides, Tiling};
 use super::settings::{PROPERTIES, PreprocessSettings};
@@ -35,7 +35,7 @@ use crate::gst::held_frame::HeldFrames;
 use crate::gst::memory_wait::MemoryWait;
 use crate::gst::meta::geometry::{self, TensorSource};
 use crate::gst::meta::read;
-use crate::gst::meta::tensor::{ModelInput, ModelInputs, Payload, StillFrames, TensorMeta, Tiles};
+use crate::gst::meta::tensor::{ModelInput, ModelInputs, Payload, TensorMeta, Tiles};
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 use crate::gst::video::{Format, FrameLocation};
@@ -61,27 +61,6 @@ struct PreprocessState {
 impl PreprocessState {
     fn is_on_gpu(&self) -> bool {
         self.spec.device == Device::Cuda
-    }
-}
-
-/// Which frames are inferred.
-struct MotionFilter {
-    gate: MotionGate,
-    asked: StillFrames,
-    /// Whether there is motion in the frame that is tried again.
-    found: Option<bool>,
-}
-
-impl MotionFilter {
-    /// Whether the frame is to be inferred; `look` looks for motion in it, once for each frame.
-    fn opens(&mut self, look: impl FnOnce(&mut MotionGate) -> Result<bool>) -> Result<bool> {
-        if let Some(found) = self.found {
-            return Ok(found);
-        }
-        // Looked at in any case: it is a part of the background.
-        let opens = look(&mut self.gate)? | self.asked.take();
-        self.found = Some(opens);
-        Ok(opens)
     }
 }
 
@@ -166,9 +145,7 @@ impl TrtPreprocess {
         Ok(PreprocessState {
             format,
             spec,
-            motion: overrides.motion.filter(|_| !matches!(overrides.tiling, Tiling::Objects(_))).map(|options| {
-                MotionFilter { gate: MotionGate::new(options), asked: StillFrames::default(), found: None }
-            }),
+            motion: overrides.motion.filter(|_| !matches!(overrides.tiling, Tiling::Objects(_))).map(MotionFilter::new),
             tiling: overrides.tiling,
             fixed,
             selector: ObjectSelector::default(),
@@ -233,8 +210,7 @@ impl TrtPreprocess {
                 _ => format.read(buffer, &location, |frame| Ok(gate.opens_for(frame))),
             })?;
             if !opens {
-                motion.found = None;
-                let still = Some(motion.asked.clone());
+                let still = Some(motion.pass());
                 on_gpu.map_or(Ok(()), |frame| frame.end(None))?;
                 drop(location);
                 self.still.fetch_add(1, Ordering::Relaxed);
@@ -264,7 +240,7 @@ impl TrtPreprocess {
             })?,
         };
         drop(location);
-        motion.iter_mut().for_each(|motion| motion.found = None);
+        motion.iter_mut().for_each(MotionFilter::done);
         let letterbox = |index: usize| sources.map_or(*preprocessor.letterbox(), |all| spec.letterbox(all[index]));
         let input = |(index, tensors)| ModelInput { tensors: Arc::new(tensors), letterbox: letterbox(index) };
         let list = tensors.into_iter().enumerate().map(input).collect();
@@ -282,8 +258,7 @@ impl TrtPreprocess {
     /// The next frame has nothing to do with those before: it is inferred.
     fn forget_motion(&self) {
         if let Some(motion) = self.state.lock().unwrap().as_mut().and_then(|state| state.motion.as_mut()) {
-            motion.gate.reset();
-            motion.found = None;
+            motion.forget();
         }
     }
 

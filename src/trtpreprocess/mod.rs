@@ -11,6 +11,7 @@
 
 mod effect;
 mod imp;
+mod motion;
 mod objects;
 mod overrides;
 mod settings;
