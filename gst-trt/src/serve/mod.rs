@@ -5,11 +5,12 @@
 //!   `http`: how they ask.
 //! * `model`: a model that sources share. `stream`: a source. `record`, `view`: what becomes of its frames besides
 //!   publishing. `archive`: what there is of recordings. `heap`: what keeps memory flat while sources come and go.
-//!   `log`, `histogram`: what is told of all that.
+//!   `log`, `histogram`: what is told of all that. `disk`: how much room there is for it.
 
 mod archive;
 mod config;
 mod control;
+mod disk;
 mod heap;
 mod histogram;
 mod http;

@@ -13,7 +13,6 @@ mod moment;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -23,7 +22,8 @@ use std::time::Duration;
 use gsttrt_publish::clock;
 
 use self::index::{Index, Recordings};
-use super::log::log;
+use super::disk;
+use super::log::log_error;
 use crate::threads::Threads;
 
 pub use self::index::{Kind, PART, Recording, name_of};
@@ -118,7 +118,7 @@ impl Archive {
         let started =
             threads.map_or(Ok(()), |threads| threads.spawn("archive".into(), &subject, move || keeper.work()));
         if let Err(failure) = started {
-            log("serve", &failure.to_string());
+            log_error("serve", &failure.to_string());
         }
         archive
     }
@@ -207,7 +207,7 @@ impl Keeper {
             Err(error) => {
                 let text = format!("Cannot {what} {}: {error}.", self.folder.display());
                 if self.said.as_ref() != Some(&text) {
-                    log("serve", &text);
+                    log_error("serve", &text);
                 }
                 self.said = Some(text);
                 None
@@ -219,7 +219,8 @@ impl Keeper {
         if self.limits.values().all(|limits| *limits == KeepLimits::default()) {
             return;
         }
-        let files = keep::too_many(&index.recordings, &self.limits, UtcTime(clock::now()), free(&self.folder));
+        let free = disk::reading(&self.folder).map(|disk| disk.free);
+        let files = keep::too_many(&index.recordings, &self.limits, UtcTime(clock::now()), free);
         for file in files {
             match fs::remove_file(self.folder.join(&file)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -233,20 +234,6 @@ impl Keeper {
             }
         }
     }
-}
-
-/// The bytes that are free on the disk of a folder; `None` where that cannot be known.
-fn free(folder: &Path) -> Option<u64> {
-    let path = std::ffi::CString::new(folder.as_os_str().as_bytes()).ok()?;
-    let mut found = std::mem::MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: the path ends with NUL, and the structure is filled where it returns 0.
-    let found = unsafe {
-        if libc::statvfs(path.as_ptr(), found.as_mut_ptr()) != 0 {
-            return None;
-        }
-        found.assume_init()
-    };
-    Some(found.f_bavail as u64 * found.f_frsize as u64)
 }
 
 #[cfg(test)]
@@ -298,10 +285,5 @@ mod tests {
         let archives = Archives::new(&threads);
         archives.at(&folder);
         wait_until("it is read", LIMIT, || archives.recordings().len() == 2);
-    }
-
-    #[test]
-    fn the_free_space_is_known() {
-        assert!(free(Path::new("/")).is_some() && free(Path::new("/nowhere")).is_none());
     }
 }

@@ -11,12 +11,12 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 
-use super::disk::{self, DiskReading};
 use super::gpu::{self, GpuReading};
 use super::{ServerState, outside, process};
 use crate::serve::control::{
     Batches, Control, ModelStatus, Published, Quantiles, SourceStatus, State as SourceState, Summary,
 };
+use crate::serve::disk::{self, DiskReading};
 use crate::serve::histogram::Histogram;
 
 /// Classes that a zone has a sample for. The objects of all others are one, so that a model of ten thousand classes does not
@@ -276,8 +276,8 @@ fn write_disks(text: &mut Exposition, disks: &[DiskReading]) {
         text.family(name, "gauge", help);
         disks.iter().for_each(|disk| text.sample(name, &[("folder", &disk.folder)], value(disk)));
     };
-    each("disk_free_bytes", "Bytes that may be written where recordings are.", &|disk| disk.free);
-    each("disk_size_bytes", "All bytes there.", &|disk| disk.size);
+    each("disk_free_bytes", "Bytes that may be written where recordings are.", &|disk| disk.free as f64);
+    each("disk_size_bytes", "All bytes there.", &|disk| disk.size as f64);
 }
 
 struct Exposition(String);

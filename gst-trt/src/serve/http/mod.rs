@@ -5,12 +5,11 @@
 //!   to others.
 //! * `access`: who may ask for what. `routes`: which function answers what. `answer`: bodies and errors.
 //! * `entries`: sources and models. `recordings`, `pictures`, `metrics`, `health`, `page`: what their names say.
-//! * `process`, `gpu`, `disk`: what metrics tell of the machine; `outside`: where that does not answer.
+//! * `process`, `gpu`: what metrics tell of the machine; `outside`: where that does not answer.
 
 mod access;
 mod answer;
 mod connections;
-mod disk;
 mod entries;
 mod gpu;
 mod health;

@@ -13,7 +13,7 @@ use super::file::RecordingFile;
 use super::format::FileFormat;
 use crate::failure::Failure;
 use crate::serve::archive::{Archive, KeepLimits, Kind};
-use crate::serve::log::{log, log_error};
+use crate::serve::log::{log, log_error, warn};
 use crate::source::tap::Packet;
 use crate::threads::Threads;
 
@@ -96,7 +96,7 @@ impl Disk {
     pub fn say_once(&self, text: &str) {
         let mut said = self.target.said.lock().unwrap_or_else(PoisonError::into_inner);
         if said.insert(text.into()) {
-            log(&self.target.source, text);
+            warn(&self.target.source, text);
         }
     }
 

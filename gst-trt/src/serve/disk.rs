@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 pub struct DiskReading {
     pub folder: String,
     /// Bytes that this user may write.
-    pub free: f64,
-    pub size: f64,
+    pub free: u64,
+    pub size: u64,
 }
 
 /// Those that tell.
@@ -18,8 +18,8 @@ pub fn read(folders: BTreeSet<PathBuf>) -> Vec<DiskReading> {
     folders.iter().filter_map(|folder| reading(folder)).collect()
 }
 
-/// A folder that is made with the first recording is on the disk of the one that it will be in.
-fn reading(folder: &Path) -> Option<DiskReading> {
+/// `None` where it cannot be known. A folder that is made with the first recording is on the disk of the one that it will be in.
+pub fn reading(folder: &Path) -> Option<DiskReading> {
     let there = folder.ancestors().find(|path| path.exists())?;
     let name = CString::new(there.as_os_str().as_bytes()).ok()?;
     // SAFETY: zeros are a value of all its fields.
@@ -28,7 +28,7 @@ fn reading(folder: &Path) -> Option<DiskReading> {
     if unsafe { libc::statvfs(name.as_ptr(), &raw mut found) } != 0 {
         return None;
     }
-    let bytes = |blocks| blocks as f64 * found.f_frsize as f64;
+    let bytes = |blocks| blocks as u64 * found.f_frsize as u64;
     let folder = folder.to_string_lossy().into_owned();
     Some(DiskReading { folder, free: bytes(found.f_bavail), size: bytes(found.f_blocks) })
 }
@@ -42,6 +42,6 @@ mod tests {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("not/there");
         let found = read(BTreeSet::from([folder.clone()]));
         assert_eq!(found[0].folder, folder.to_string_lossy());
-        assert!(found[0].size >= found[0].free && found[0].size > 0.0);
+        assert!(found[0].size >= found[0].free && found[0].size > 0);
     }
 }
