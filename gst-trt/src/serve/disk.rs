@@ -28,7 +28,7 @@ pub fn reading(folder: &Path) -> Option<DiskReading> {
     if unsafe { libc::statvfs(name.as_ptr(), &raw mut found) } != 0 {
         return None;
     }
-    let bytes = |blocks| blocks as u64 * found.f_frsize as u64;
+    let bytes = |blocks: u64| blocks * found.f_frsize;
     let folder = folder.to_string_lossy().into_owned();
     Some(DiskReading { folder, free: bytes(found.f_bavail), size: bytes(found.f_blocks) })
 }
