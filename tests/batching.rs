@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::common::boxes::{SIDE, found};
 use crate::common::onnx::{F32, Graph, I64, brightness};
-use crate::common::{init, launch, path, run, scratch, shapes};
+use crate::common::{init, launch, path, run, scratch, shapes, wait_until};
 use gst::prelude::*;
 
 const ROOM: &str = "queue max-size-buffers=0 max-size-bytes=0 max-size-time=0";
@@ -400,6 +400,42 @@ fn elements_that_share_a_model_must_agree() {
     join("shared-model=differ batch-size=2 interval=3").expect_success();
     join("shared-model=other batch-size=4 batch-timeout=100").expect_success();
     join("batch-size=4 batch-timeout=100").expect_success();
+}
+
+/// Cameras send their frames at the same moments: were all inferred at every third of them, each would wait for all others.
+#[test]
+fn streams_that_share_a_model_take_turns() {
+    let model = model("shared-turns", "n");
+    let other = model("shared-turns-other", "n");
+    for (batch, at_once) in [(1, 1), (2, 2)] {
+        let infer = format!("shared-model=turns{batch} batch-size={batch} batch-timeout=0 interval=3");
+        let mut streams: Vec<Stream> = (0..3 * at_once).map(|_| Stream::new(&model, &infer)).collect();
+        let inferred = |streams: &[Stream]| -> Vec<u64> {
+            let count =
+                |stream: &Stream| stream.infer().property::<gst::Structure>("stats").get::<u64>("inferred").unwrap();
+            streams.iter().map(count).collect()
+        };
+        let step = |streams: &mut [Stream]| -> usize {
+            let before = inferred(streams);
+            for stream in streams.iter_mut() {
+                stream.push(100);
+                stream.at_nms.recv().unwrap();
+            }
+            inferred(streams).iter().zip(before).map(|(after, before)| (after - before) as usize).sum()
+        };
+        assert_eq!(step(&mut streams), 3 * at_once, "the first frame of each");
+        let (first, second) = (step(&mut streams), step(&mut streams));
+        assert_eq!([first, second], [at_once; 2]);
+        assert_eq!((0..6).map(|_| step(&mut streams)).collect::<Vec<_>>(), [at_once; 6]);
+        // The next model does not bring all of them to the same frame either.
+        streams[0].infer().set_property("model-file", &other);
+        let is_replaced = |stream: &Stream| stream.infer().property::<String>("model-file") == other;
+        wait_until("all streams have the other model", Duration::from_secs(60), || {
+            assert_eq!(step(&mut streams), at_once);
+            streams.iter().all(is_replaced)
+        });
+        assert_eq!((0..6).map(|_| step(&mut streams)).collect::<Vec<_>>(), [at_once; 6], "of another model");
+    }
 }
 
 #[test]

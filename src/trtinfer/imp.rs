@@ -52,8 +52,10 @@ const INTERRUPT_LIMIT: Duration = Duration::from_secs(2);
 #[derive(Default)]
 pub struct Running {
     pub batcher: Option<Arc<Batcher>>,
-    /// Frames since the last one that was inferred by this model.
+    /// Frames since the last one that was inferred; none was, at first.
     passed: Option<u32>,
+    /// Whether this model was given a frame of this stream.
+    has_seen: bool,
     auto: AutoInterval,
     /// Of the last frame that was inferred.
     run: Option<RunProbe>,
@@ -188,13 +190,13 @@ impl TrtInfer {
         }
         let mut running = self.running.lock().unwrap();
         let StartedModel { model, handle, published, .. } = self.session().ok_or(Interrupted::Flushing)?;
-        let (interval, measure, is_shared) = {
+        let (interval, measure, is_shared, batch) = {
             let settings = self.settings.lock().unwrap();
-            (settings.own.interval, settings.own.measure, !settings.shared_model.is_empty())
+            (settings.own.interval, settings.own.measure, settings.is_shared(), settings.batch_size.max(1))
         };
         let passed = running.passed.map_or(interval, |passed| passed + 1);
-        if let Some(still) = inputs.still.as_ref().filter(|_| running.passed.is_none()) {
-            still.ask_for_next(); // this model has seen no frame
+        if let Some(still) = inputs.still.as_ref().filter(|_| !running.has_seen) {
+            still.ask_for_next();
         }
         let is_due = inputs.still.is_none()
             && match interval {
@@ -237,7 +239,10 @@ impl TrtInfer {
                 }
             },
         };
-        running.passed = Some(0);
+        // The frames of cameras come at the same moments. Streams that share a model take turns, as many as fill a batch at a time.
+        let turn = || (handle.stream() / u64::from(batch) % u64::from(interval.max(1))) as u32;
+        running.passed = Some(if is_shared && running.passed.is_none() { turn() } else { 0 });
+        running.has_seen = true;
         self.interval.store(passed.max(1), Ordering::Relaxed);
         if measure {
             batcher.measure();

@@ -191,6 +191,11 @@ impl Settings {
         Duration::from_micros(self.batch_timeout.into())
     }
 
+    /// Whether elements with the same name for it share the model.
+    pub fn is_shared(&self) -> bool {
+        !self.shared_model.is_empty()
+    }
+
     /// Whether a GPU is to run the model, as far as can be told before it is read.
     pub fn is_for_gpu(&self) -> bool {
         let file = self.model_file.as_deref();

@@ -172,7 +172,7 @@ pub fn join_or_open(
     ticket: &OpeningTicket,
     open: impl FnOnce() -> Result<LoadRequest>,
 ) -> Result<Option<SharedHandle>> {
-    if settings.shared_model.is_empty() {
+    if !settings.is_shared() {
         return Ok(Some(SharedHandle::first(SharedModel::new(open()?, settings))));
     }
     // Reading the file may take long and must not hold up other models. Of two elements that start together, both read
@@ -213,7 +213,7 @@ pub fn current(settings: &Settings) -> Settings {
 /// # Errors
 /// As [`join`].
 pub fn want(settings: &Settings, ticket: &OpeningTicket) -> Result<()> {
-    if settings.shared_model.is_empty() {
+    if !settings.is_shared() {
         return Ok(());
     }
     let mut names = Names::lock();
@@ -226,7 +226,7 @@ pub fn want(settings: &Settings, ticket: &OpeningTicket) -> Result<()> {
 /// Another file was set on an element for which the model is still to be read: the name stands for that one from now on. Gives
 /// the model that others have already, if there is one, whose place is to be taken as that of any model.
 pub fn supersede(settings: &Settings, ticket: &OpeningTicket) -> Option<SharedHandle> {
-    if settings.shared_model.is_empty() {
+    if !settings.is_shared() {
         return None;
     }
     let mut names = Names::lock();
@@ -253,7 +253,7 @@ pub fn supersede(settings: &Settings, ticket: &OpeningTicket) -> Option<SharedHa
 pub fn succeed(former: &Arc<SharedModel>, model: Arc<SharedModel>, handle: ModelHandle) -> Arc<SharedModel> {
     let mut names = Names::lock();
     let last = former.latest().clone();
-    if !model.settings.shared_model.is_empty() {
+    if model.settings.is_shared() {
         let (name, _) = names.find_or_add(&model.settings);
         name.models.retain(|model| !std::ptr::eq(model.as_ptr(), &*last));
         name.models.push(Arc::downgrade(&model));
@@ -332,7 +332,7 @@ pub fn join_or_read(
     ticket: &OpeningTicket,
     open: impl FnOnce() -> Result<LoadRequest> + Send + 'static,
 ) -> Result<Option<SharedHandle>> {
-    if settings.shared_model.is_empty() {
+    if !settings.is_shared() {
         return join_or_open(settings, gpu, ticket, open);
     }
     let mut names = Names::lock();

@@ -69,7 +69,7 @@ pub fn describe(settings: &Settings, placement: Placement) -> Result<LoadRequest
     let request = placement.describe(size, settings.batch_size as usize)?;
     let request = request.with_parallel_runs(settings.parallel_runs as usize);
     // Frames of several streams are batched, so their tensors have one size whatever the frames have.
-    Ok(if settings.shared_model.is_empty() { request } else { request.with_one_size() })
+    Ok(if settings.is_shared() { request.with_one_size() } else { request })
 }
 
 impl StartedModel {

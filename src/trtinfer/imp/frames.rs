@@ -24,7 +24,7 @@ impl TrtInfer {
         if have == memory.context() {
             return Ok(());
         }
-        let is_shared = !settings.shared_model.is_empty();
+        let is_shared = settings.is_shared();
         if is_shared && have.device() == memory.context().device() {
             let has_warned = std::mem::replace(&mut self.running.lock().unwrap().warned_copied, true);
             if !has_warned {

@@ -159,7 +159,10 @@ impl TrtInfer {
         let next = StartedModel::succeeded(next, &settings, tensor)?;
         let mut running = self.running.lock().unwrap();
         running.let_go(session);
-        running.passed = None;
+        running.has_seen = false;
+        if !settings.is_shared() {
+            running.passed = None; // its next frame is inferred; streams that share a model keep their turns
+        }
         running.warned_starved = false;
         drop(running);
         self.life.replace(|_| Some(next.clone()));
