@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::common::boxes::{SIDE, found};
 use crate::common::onnx::{F32, Graph, I64, brightness};
-use crate::common::{init, launch, path, run, scratch, shapes, wait_until};
+use crate::common::wait::wait_until;
+use crate::common::{init, launch, path, run, scratch, shapes};
 use gst::prelude::*;
 
 const ROOM: &str = "queue max-size-buffers=0 max-size-bytes=0 max-size-time=0";
@@ -405,8 +406,7 @@ fn elements_that_share_a_model_must_agree() {
 /// Cameras send their frames at the same moments: were all inferred at every third of them, each would wait for all others.
 #[test]
 fn streams_that_share_a_model_take_turns() {
-    let model = model("shared-turns", "n");
-    let other = model("shared-turns-other", "n");
+    let [model, other] = ["shared-turns", "shared-turns-other"].map(|test| model(test, "n"));
     for (batch, at_once) in [(1, 1), (2, 2)] {
         let infer = format!("shared-model=turns{batch} batch-size={batch} batch-timeout=0 interval=3");
         let mut streams: Vec<Stream> = (0..3 * at_once).map(|_| Stream::new(&model, &infer)).collect();
