@@ -194,6 +194,38 @@ fn properties_without_effect_on_what_the_model_gives_are_named() {
 }
 
 #[test]
+fn properties_without_effect_where_messages_go_are_named() {
+    let folder = scratch("publish-purposes");
+    let file = folder.join("out.jsonl").display().to_string();
+    let said = |properties: &str| {
+        let outcome = launch(&format!("{FRAMES} ! trtpublish {properties} ! fakesink"));
+        outcome.expect_success();
+        outcome.warnings.clone()
+    };
+    for (properties, named) in [
+        ("per=event publish-every=5", "publish-every has no effect: publish-every needs per=frame"),
+        ("per=object add-empty-results=true", "add-empty-results has no effect"),
+        ("gone-after=5", "gone-after has no effect: gone-after needs per=object"),
+        ("max-files=3", "max-files has no effect: max-files needs a file as location, and max-file-size"),
+        ("timeout=5 max-reconnect-interval=5", "timeout, max-reconnect-interval have no effect"),
+    ] {
+        let said = said(&format!("location={file} {properties}"));
+        let [warning] = &said[..] else { panic!("{properties}: {said:?}") };
+        assert!(warning.contains(named), "{warning}");
+    }
+    let said_of_output = said("location=- max-file-size=5");
+    assert!(
+        said_of_output[0].contains("max-file-size has no effect: max-file-size needs a file"),
+        "{said_of_output:?}"
+    );
+    for properties in
+        ["publish-every=5 add-empty-results=true", "per=object gone-after=5", "max-file-size=500 max-files=3"]
+    {
+        assert_eq!(said(&format!("location={file} {properties}")), [""; 0], "{properties}");
+    }
+}
+
+#[test]
 fn a_property_without_effect_is_told_when_it_is_set_and_once() {
     let mut line = Line::new(&model(&scratch("told-once"), &ROW), "");
     let mut push = |property: &str, value: &str| {

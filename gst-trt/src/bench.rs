@@ -13,6 +13,7 @@ use gsttrt_core::error::{Error, Result as TrtResult};
 use gsttrt_core::frame::{Colorimetry, DevicePlane, Frame, Matrix, PixelFormat, Plane};
 use gsttrt_core::memory::Buffer;
 use gsttrt_core::session::{Detector, DeviceFrame, PostprocessOptions, Session, SessionOptions};
+use gsttrt_core::tensor::Tensors;
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Status};
@@ -141,22 +142,25 @@ fn measure(
     Ok(found)
 }
 
-/// The model with nothing around it: host to host, and, where it runs on a GPU, on tensors that stay there.
+/// The model with nothing around it, in whole batches: host to host, and, where it runs on a GPU, on tensors that stay there.
 fn model_alone(session: &mut Session, clock: &Clock) -> Result<Value, Failure> {
-    let picture = vec![0u8; session.input().bytes().unwrap_or_default()];
-    let host = clock.measure(|| session.run_bytes(&picture).map(drop))?;
-    let mut found = json!({ "throughput": host.throughput(), "latency-ms": host.figures() });
+    let batch = session.batch_size();
+    let bytes = vec![0u8; session.input().bytes().unwrap_or_default()];
+    let host = clock.measure(|| session.run_batch(&vec![&bytes[..]; batch]).map(drop))?;
+    let pictures = |runs: &Measured| round(runs.throughput() * batch as f64);
+    let mut found = json!({ "batch": batch, "throughput": pictures(&host), "latency-ms": host.figures() });
     if session.cuda().is_ok() {
-        session.copy_bytes_to_device(&picture)?;
-        let compute = clock.measure(|| session.run_buffers()?.map_or(Ok(()), |fence| fence.wait()))?;
+        let on_gpu = (0..batch).map(|_| session.picture(&bytes)).collect::<TrtResult<Vec<_>>>()?;
+        let ready = |outputs: Vec<Tensors>| outputs.into_iter().try_for_each(|each| each.into_ready().map(drop));
+        let compute = clock.measure(|| session.infer(&on_gpu).and_then(ready))?;
         found["compute-ms"] = compute.figures();
         // One run is queued while another one is on the GPU.
-        let mut last = None;
+        let mut last = Vec::new();
         let queued = clock.measure(|| {
-            let fence = session.run_buffers()?;
-            std::mem::replace(&mut last, fence).map_or(Ok(()), |fence| fence.wait())
+            let outputs = session.infer(&on_gpu)?;
+            ready(std::mem::replace(&mut last, outputs))
         })?;
-        found["throughput"] = queued.throughput().into();
+        found["throughput"] = pictures(&queued).into();
     }
     Ok(found)
 }
@@ -238,7 +242,7 @@ impl Clock {
 }
 
 impl Measured {
-    /// Runs a second.
+    /// How often a second.
     fn throughput(&self) -> f64 {
         round(self.times.len() as f64 / self.wall)
     }
@@ -281,7 +285,7 @@ fn text(found: &Value) -> String {
             word(&found["input"]),
             found["load-ms"].as_f64().unwrap_or(0.0)
         ),
-        format!("{:<34} {:>9}{}", "", "per s", FIGURES.map(|name| format!("{name:>9}")).concat()),
+        format!("{:<33} {:>10}{}", "", "pictures/s", FIGURES.map(|name| format!("{name:>9}")).concat()),
     ];
     let mut row = |name: &str, throughput: &Value, figures: &Value| {
         let number = |value: &Value| value.as_f64().map_or(" ".repeat(9), |value| format!("{value:>9.2}"));
@@ -289,13 +293,17 @@ fn text(found: &Value) -> String {
         lines.push(format!("{name:<34} {}{figures} ms", number(throughput)));
     };
     let model = &found["model"];
+    let batches = match model["batch"].as_u64() {
+        Some(batch) if batch > 1 => format!(", batches of {batch}"),
+        _ => String::new(),
+    };
     row(
-        "model, host to host",
+        &format!("model, host to host{batches}"),
         if device == Some(Device::Host) { &model["throughput"] } else { &Value::Null },
         &model["latency-ms"],
     );
     if !model["compute-ms"].is_null() {
-        row("model, on the GPU", &model["throughput"], &model["compute-ms"]);
+        row(&format!("model, on the GPU{batches}"), &model["throughput"], &model["compute-ms"]);
     }
     for chain in found["chain"].as_array().into_iter().flatten() {
         let name = format!("chain, {} {} in {}", word(&chain["frame"]), word(&chain["format"]), word(&chain["memory"]));

@@ -14,6 +14,7 @@ use gsttrt_publish::publisher::{Notice, PublishCounts, Publisher};
 use gsttrt_publish::record::{Record, TracksInSight};
 
 use super::MessageSubject;
+use super::effect::without_effect;
 use super::settings::{PROPERTIES, PublishSettings, Wanted};
 use crate::gst::element::Properties;
 use crate::gst::meta::record;
@@ -56,6 +57,9 @@ impl TrtPublish {
         let source = settings.source()?;
         let opened = destinations::open(&settings.options)?;
         gst::debug!(CAT, imp = self, "publishing to {}", opened.shown);
+        if let Some(warning) = without_effect(&settings, opened.kind) {
+            self.obj().post_warning(&warning);
+        }
         let format = settings.format;
         let write = move |record: &Record| formats::message(format, record, &source);
         let element = self.obj().downgrade();

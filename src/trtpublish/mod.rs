@@ -20,6 +20,7 @@
 //! gst-launch-1.0 videotestsrc ! trtpreprocess ! trtinfer model-file=yolo11n.onnx ! trtnms ! trtpublish location=mqtt://localhost/camera ! videoconvert ! autovideosink
 //! ```
 
+mod effect;
 mod imp;
 mod settings;
 

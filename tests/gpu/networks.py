@@ -5,7 +5,7 @@
     networks.py PROGRAM FOLDER OUT.jsonl [--infer PROPERTIES] [--backend tensorrt] [--jobs 4] [--batch 16] [--only NAME…]
 
 Each is built with precision=auto and with precision=fp16. auto has to give results that are the model's, or to refuse it; where fp16
-gives them too, auto must have 0.95 of its runs a second. A line a network; exit status 1 where that does not hold.
+gives them too, auto must have 0.95 of its pictures a second. A line a network; exit status 1 where that does not hold.
 """
 
 import argparse
@@ -99,7 +99,7 @@ def main():
             a, h = (statistics.median(column) for column in zip(*rates))
             slow = half["passed"] and a / h < SPEED
             failed += slow
-            print(f"{'FAIL' if slow else '    '} {network.stem:<16} {a:7.0f} runs a second, fp16 {h:7.0f}: {a / h:.2f}"
+            print(f"{'FAIL' if slow else '    '} {network.stem:<16} {a:7.0f} pictures a second, fp16 {h:7.0f}: {a / h:.2f}"
                   f"{'' if half['passed'] else ', which is wrong'}", flush=True)
     right = sum(found[network.stem, "auto"]["passed"] for network in networks)
     print(f"{right} of {len(networks)} networks are right with precision=auto, {failed} failed")

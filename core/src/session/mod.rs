@@ -387,7 +387,8 @@ impl Session {
     }
 
     /// The bytes of an input as a tensor where the backend takes it.
-    fn picture(&self, input: &[u8]) -> Result<Arc<Tensors>> {
+    #[doc(hidden)]
+    pub fn picture(&self, input: &[u8]) -> Result<Arc<Tensors>> {
         let desc = self.input().clone();
         let picture = match &self.device {
             Some(device) => {
@@ -403,8 +404,9 @@ impl Session {
         Ok(Arc::new(Tensors::new(vec![picture], None, None)))
     }
 
-    /// Runs the model on tensors in the backend's memory, no more than a batch.
-    fn infer(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
+    /// Runs the model on tensors in the backend's memory, no more than a batch. On a GPU the outputs may be ready later.
+    #[doc(hidden)]
+    pub fn infer(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
         let outputs = self.backend.run(pictures)?;
         tell(&mut self.warnings, self.backend.watch().and_then(|watch| watch.take_warning()));
         Ok(outputs)

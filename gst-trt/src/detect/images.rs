@@ -48,6 +48,7 @@ pub fn run(
     let report = watch(&pipeline, setup, lines.clone(), Box::new(origin));
     let run = ImageRun { pipeline: &pipeline, files, job, setup, report: &report, lines: &lines };
     let outcome = run.to_the_end(name);
+    setup.keep_contexts();
     let stopped = pipeline.set_state(gst::State::Null).map_err(Failure::from);
     let finish = || stopped.and_then(|_| own.as_ref().map_or(Ok(()), |own| own.finish()));
     let outcome = outcome.and_then(|ended| finish().map(|()| ended).map_err(Broken::from));

@@ -6,10 +6,12 @@ mod lines;
 mod report;
 mod video;
 
+use std::any::Any;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
+use gsttrt::gst::cuda::registry;
 use signal_hook::consts::SIGPIPE;
 
 use crate::chain::{self, InferenceElements};
@@ -79,6 +81,15 @@ struct Setup {
     signals: Signals,
     display: Display,
     threads: Threads,
+    /// Those of the first source, for all: to make one takes longer than a short clip.
+    contexts: OnceLock<Box<dyn Any + Send + Sync>>,
+}
+
+impl Setup {
+    /// Called while the source's pipeline still has them.
+    fn keep_contexts(&self) {
+        self.contexts.get_or_init(|| Box::new(registry::alive()));
+    }
 }
 
 /// A source, and where its results go.
@@ -161,7 +172,14 @@ pub fn run(args: &DetectArgs, threads: &Threads) -> Result<Status, Failure> {
         nms: args.nms.clone(),
     };
     let jobs = jobs(args, sources(&args.sources)?)?;
-    let setup = Setup { chain, frames: args.frames, signals, display: Display::default(), threads: threads.clone() };
+    let setup = Setup {
+        chain,
+        frames: args.frames,
+        signals,
+        display: Display::default(),
+        threads: threads.clone(),
+        contexts: OnceLock::new(),
+    };
     // The launch line's mistakes first, before a file is made.
     chain::parse(&format!("fakesrc ! {} ! fakesink", setup.chain.launch_line(true)))?;
     let common = args.json.as_deref().map(JsonLines::create).transpose()?.map(Arc::new);

@@ -47,6 +47,7 @@ pub fn run(
     // A decoder may be the first to meet a GPU that is lost, and does not tell: that is no fault of the file, and no other one is
     // tried. It can be seen as long as there is a pipeline.
     let outcome = outcome.map_err(|broken| registry::lost().map_or(broken, Broken::from));
+    setup.keep_contexts();
     running.stop_in_time(); // one that does not is named at the end
     let finish = || -> Result<(), Failure> {
         if let Some(output) = output {

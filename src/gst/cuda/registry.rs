@@ -29,8 +29,8 @@ fn seen() -> MutexGuard<'static, Vec<WeakContext>> {
     SEEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Those that are in use.
-fn alive() -> SmallVec<[Context; 4]> {
+/// Those that are in use. They stay so for as long as somebody has them.
+pub fn alive() -> SmallVec<[Context; 4]> {
     seen().iter().filter_map(WeakContext::upgrade).collect()
 }
 

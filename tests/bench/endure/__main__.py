@@ -252,10 +252,30 @@ def judge(options, world, done, metrics, broken, recordings, seconds):
     }
 
 
+INTRODUCTION = """\
+# Hours of faults
+
+`gst-trt serve` runs {cameras} cameras by RTSP, with a tracker, zones, recordings and brokers, while faults happen at random times, by a
+plan: cameras, packets, brokers, disks, models, HTTP clients, the configuration, and the process itself. All the time it is checked that
+
+- a camera without a fault has a result for each frame, at most 0.2 s late;
+- a camera with a fault is back within the wait between two attempts and 2 s, after what notices the fault;
+- results are whole and in order, and HTTP answers as it should;
+- at the end, recordings are whole, and memory, threads and open files are what they were.
+
+The same seed gives the same plan. This page is what the last long run wrote: {minutes:.0f} minutes on {cores} cores.
+
+```sh
+{command} --report hours.md
+```
+"""
+
+
 def page(report):
+    words = {word.split()[0]: word.split()[1:] for word in report["command"].split(" --")[1:]}
+    command = re.sub(r" --(json|report|journal) \S+", "", report["command"])
     lines = [
-        "# Hours of faults", "",
-        f"`{report['command']}` (seed {report['seed']}), {report['seconds'] / 60:.0f} minutes on {report['cores']} cores.", "",
+        INTRODUCTION.format(cameras=words.get("cameras", ["24"])[0], minutes=report["seconds"] / 60, cores=report["cores"], command=command),
         "| figure | seen | bar |", "|---|---|---|",
         *(f"| {row['name']} | {'' if row['kept'] else '**'}{row['value']}{'' if row['kept'] else '**'} | {row['bar']} |" for row in report["rows"]), "",
         "| fault | times | longest until back |", "|---|---|---|",

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What is set of trtpublish, and has no effect where its messages go.
+
+use gsttrt_core::error::{Error, ErrorKind};
+use gsttrt_publish::destinations::DestinationKind;
+
+use super::MessageSubject;
+use super::settings::PublishSettings;
+
+/// What a property needs to have an effect.
+struct Need {
+    property: &'static str,
+    /// Whether it has another value than this one by default.
+    is_set: fn(&PublishSettings, &PublishSettings) -> bool,
+    what: &'static str,
+    is_met: fn(&PublishSettings, DestinationKind) -> bool,
+}
+
+const NEEDS: [Need; 7] = [
+    Need {
+        property: "publish-every",
+        is_set: |settings, usual| settings.wanted.publish_every != usual.wanted.publish_every,
+        what: "per=frame",
+        is_met: |settings, _| settings.wanted.per == MessageSubject::Frame,
+    },
+    Need {
+        property: "add-empty-results",
+        is_set: |settings, usual| settings.wanted.add_empty_results != usual.wanted.add_empty_results,
+        what: "per=frame",
+        is_met: |settings, _| settings.wanted.per == MessageSubject::Frame,
+    },
+    Need {
+        property: "gone-after",
+        is_set: |settings, usual| settings.wanted.gone_after != usual.wanted.gone_after,
+        what: "per=object",
+        is_met: |settings, _| settings.wanted.per == MessageSubject::Object,
+    },
+    Need {
+        property: "max-file-size",
+        is_set: |settings, usual| settings.options.max_file_size != usual.options.max_file_size,
+        what: "a file as location",
+        is_met: |_, kind| kind == DestinationKind::File,
+    },
+    Need {
+        property: "max-files",
+        is_set: |settings, usual| settings.options.max_files != usual.options.max_files,
+        what: "a file as location, and max-file-size",
+        is_met: |settings, kind| kind == DestinationKind::File && settings.options.max_file_size != 0,
+    },
+    Need {
+        property: "timeout",
+        is_set: |settings, usual| settings.options.timeout != usual.options.timeout,
+        what: "an address as location",
+        is_met: |_, kind| kind == DestinationKind::Address,
+    },
+    Need {
+        property: "max-reconnect-interval",
+        is_set: |settings, usual| settings.options.max_reconnect_interval != usual.options.max_reconnect_interval,
+        what: "an address as location",
+        is_met: |_, kind| kind == DestinationKind::Address,
+    },
+];
+
+/// A warning that names the properties without effect, if there are any.
+pub fn without_effect(settings: &PublishSettings, kind: DestinationKind) -> Option<Error> {
+    let usual = PublishSettings::default();
+    let unmet = NEEDS.iter().filter(|need| (need.is_set)(settings, &usual) && !(need.is_met)(settings, kind));
+    let (names, needs): (Vec<_>, Vec<_>) =
+        unmet.map(|need| (need.property, format!("{} needs {}", need.property, need.what))).unzip();
+    let (has, them) = match names.len() {
+        0 => return None,
+        1 => ("has", "it"),
+        _ => ("have", "them"),
+    };
+    Some(
+        Error::new(ErrorKind::Settings, format!("{} {has} no effect", names.join(", ")))
+            .cause(needs.join(", "))
+            .remedy(format!("Set what is needed, or leave {them} unset")),
+    )
+}
