@@ -13,6 +13,7 @@ const SECRETS: [&str; 14] =
 /// use gsttrt_core::redact::redacted;
 /// assert_eq!(redacted("rtsp://admin:se/cret@camera:554/live?x=1"), "rtsp://***@camera:554/live?x=1");
 /// assert_eq!(redacted("rtsp://camera/user=admin&password=x&channel=1"), "rtsp://camera/user=***");
+/// assert_eq!(redacted("https://hooks.example/services/T01/9fGh27KqLw83nBvX"), "https://hooks.example/services/T01/***");
 /// ```
 pub fn redacted(address: &str) -> String {
     let is_scheme =
@@ -39,13 +40,21 @@ pub fn redacted(address: &str) -> String {
     }
 }
 
-/// A part of an address behind the host, without what may be a secret. Of the web all queries are.
+/// A part of an address, its path behind the first slash, without what may be a secret. Of the web all queries are, and words of
+/// the path that look drawn at random, as addresses of webhooks have them.
 pub fn without_values(part: &str, is_web: bool) -> String {
     let query = part.find('?').filter(|&at| is_web && at + 1 < part.len()).map(|at| at + 1);
-    match secret_value(part).into_iter().chain(query).min() {
-        Some(at) => format!("{}***", &part[..at]),
-        None => part.into(),
-    }
+    let cut = secret_value(part).into_iter().chain(query).min();
+    let (shown, hidden) = cut.map_or((part, ""), |at| (&part[..at], "***"));
+    let words = shown.split('/').enumerate();
+    let words: Vec<&str> =
+        words.map(|(at, word)| if is_web && at > 0 && is_token(word) { "***" } else { word }).collect();
+    format!("{}{hidden}", words.join("/"))
+}
+
+/// Whether a word of a path looks drawn at random: long, of letters and digits.
+pub fn is_token(word: &str) -> bool {
+    word.len() >= 16 && word.bytes().any(|b| b.is_ascii_digit()) && word.bytes().any(|b| b.is_ascii_alphabetic())
 }
 
 /// Where the first value begins that may be secret.
@@ -92,6 +101,12 @@ mod tests {
             ("nats://token@host/t", "nats://***@host/t"),
             ("http://host/hook?b&key=secret", "http://host/hook?***"),
             ("http://host/hook?", "http://host/hook?"),
+            ("https://host:1/services/T01/9fGh27KqLw83nBvX?x", "https://host:1/services/T01/***?***"),
+            (
+                "http://camera-0123456789abcdef/axis-cgi/mjpg/video.cgi",
+                "http://camera-0123456789abcdef/axis-cgi/mjpg/video.cgi",
+            ),
+            ("rtsp://host/9fGh27KqLw83nBvX", "rtsp://host/9fGh27KqLw83nBvX"),
             ("HTTPS://host/hook?b", "HTTPS://host/hook?***"),
             ("mqtt://host/t?Password=secret&qos=1", "mqtt://host/t?Password=***"),
             ("rtsp://host/?pwd=a@b", "rtsp://***"),

@@ -21,6 +21,7 @@ mod info;
 mod init;
 mod local;
 mod model_options;
+mod output;
 mod progress;
 mod quantize;
 mod running;

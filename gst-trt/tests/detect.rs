@@ -313,6 +313,7 @@ fn failures_are_one_sentence_and_leave_nothing() {
         (sample, model, &["--json", "/nowhere/x.jsonl"], &["/nowhere/x.jsonl"]),
         (sample, model, &["--output", sample], &["sample.mp4 would be overwritten"]),
         (sample, model, &["--json", model], &["shapes-320.onnx would be overwritten"]),
+        (sample, model, &["--output", "x.mkv", "--json", "x.mkv"], &["Two results would be written to x.mkv"]),
     ] {
         let output = detect(&folder, source, model, more);
         let args = [&[source, model], more].concat();
@@ -322,6 +323,21 @@ fn failures_are_one_sentence_and_leave_nothing() {
         assert_eq!(files(&folder), [""; 0], "{args:?}");
     }
     assert!(std::fs::metadata(sample).unwrap().len() > 900_000);
+}
+
+/// A device or a pipe gets the lines; a file that is moved to its place would be the end of it.
+#[test]
+fn devices_and_pipes_get_the_lines() {
+    use std::os::unix::fs::FileTypeExt;
+    let folder = scratch("detect-devices");
+    let (sample, shapes) = (sample(), shapes());
+    let args =
+        |json: &'static str| ["detect", &sample, "--model", &shapes, "--frames", "3", "--no-video", "--json", json];
+    succeed(&folder, &args("/dev/null"));
+    assert!(std::fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+    let output = succeed(&folder, &args("/dev/stdout"));
+    let lines = text(&output.stdout).lines().filter(|line| line.starts_with('{')).count();
+    assert_eq!((lines, files(&folder)), (3, Vec::<String>::new()));
 }
 
 #[test]

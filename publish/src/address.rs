@@ -164,8 +164,8 @@ impl Address {
             scheme => {
                 let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
                 let port = self.port.map(|port| format!(":{port}")).unwrap_or_default();
-                let slash = if self.path.is_empty() { "" } else { "/" };
-                format!("{scheme}://{host}{port}{slash}{}", without_values(&self.path, is_web(scheme)))
+                let path = if self.path.is_empty() { String::new() } else { format!("/{}", self.path) };
+                format!("{scheme}://{host}{port}{}", without_values(&path, is_web(scheme)))
             }
         }
     }

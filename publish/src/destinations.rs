@@ -5,7 +5,7 @@ use std::io;
 
 use gsttrt_core::error::{Error, ErrorKind, Result};
 use gsttrt_core::files::read_regular;
-use gsttrt_core::redact::is_secret;
+use gsttrt_core::redact::{is_secret, is_token};
 
 use super::address::{Address, Secret};
 use super::destination::Destination;
@@ -131,6 +131,13 @@ pub fn open(options: &PublishOptions) -> Result<Opened> {
     secrets.extend(address.user.as_deref().map(Secret::new));
     let is_hidden = |name: &str| scheme.feature == "http" || is_secret(name);
     secrets.extend(address.query.iter().filter(|(name, _)| is_hidden(name)).map(|(_, value)| value.clone()));
+    #[cfg(feature = "http")]
+    if scheme.feature == "http" {
+        // Servers may repeat what they were sent.
+        secrets.extend(super::http::credentials(&address)?);
+        let path = address.path.split(['/', '?']);
+        secrets.extend(path.filter(|word| is_token(word)).map(Secret::new));
+    }
     secrets.retain(|secret| !secret.reveal().is_empty());
     // One may begin with another.
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.reveal().len()));

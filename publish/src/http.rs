@@ -67,6 +67,21 @@ fn authorization(address: &Address) -> Option<Secret> {
     }
 }
 
+/// What a request says of who sends it, without the word before it.
+///
+/// # Errors
+/// `Settings`, for a token that no header can hold.
+pub fn credentials(address: &Address) -> Result<Option<Secret>> {
+    let Some(header) = authorization(address) else { return Ok(None) };
+    if !header.reveal().bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        let what = format!("The token for {} cannot be sent by HTTP", address.shown());
+        return Err(Error::new(ErrorKind::Settings, what)
+            .cause("it has characters that are not of ASCII")
+            .remedy("Check the password or the password-file, or set a user, too"));
+    }
+    Ok(header.reveal().split_once(' ').map(|(_, value)| Secret::new(value)))
+}
+
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();

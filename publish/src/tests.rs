@@ -132,6 +132,24 @@ fn seen(location: &str, cause: &str) -> Vec<String> {
     seen
 }
 
+/// Webhooks have their secret in the path, and a server may repeat any header.
+#[cfg(feature = "http")]
+#[test]
+fn secrets_of_webhooks_are_known() {
+    let opened = |location: &str, password: Option<&str>| {
+        let password = password.map(Secret::new);
+        destinations::open(&PublishOptions { location: location.into(), password, ..PublishOptions::default() })
+    };
+    let hook = opened("http://me:secret@host/hook/9fGh27KqLw83nBvX/x", None).unwrap();
+    let secrets: Vec<&str> = hook.secrets.iter().map(Secret::reveal).collect();
+    assert_eq!(hook.shown, "http://host/hook/***/x");
+    assert_eq!(secrets, ["9fGh27KqLw83nBvX", "bWU6c2VjcmV0", "secret", "me"]);
+    let Err(error) = opened("http://host/hook", Some("pässword")) else { panic!("a header holds ASCII alone") };
+    let said = error.message();
+    assert!(said.starts_with("The token for http://host/hook cannot be sent by HTTP: it has characters"), "{said}");
+    assert!(said.contains("password-file") && !said.contains("ssword."), "{said}");
+}
+
 proptest! {
     #![proptest_config(cases(10_000))]
     #[test]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The file of JSON lines.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -10,10 +10,12 @@ use serde_json::Value;
 
 use super::part;
 use crate::failure::Failure;
+use crate::output::{is_stream, replaceable};
 
-/// JSON lines, written to a file that gets its name once it is whole, or to stdout. Frames of several sources may write.
+/// JSON lines, written to a file that gets its name once it is whole, or to stdout, a device or a pipe. Frames of several sources
+/// may write.
 pub struct JsonLines {
-    /// `None` is stdout.
+    /// The file that is to be.
     path: Option<PathBuf>,
     writer: Mutex<Writer>,
 }
@@ -26,14 +28,15 @@ struct Writer {
 impl JsonLines {
     /// `-` is stdout.
     pub fn create(path: &Path) -> Result<Self, Failure> {
-        let is_stdout = path == Path::new("-");
-        let to: Box<dyn Write + Send> = if is_stdout {
-            Box::new(io::LineWriter::new(io::stdout()))
+        let unwritten = |error: io::Error| format!("Cannot write {}: {error}.", path.display());
+        let (to, path): (Box<dyn Write + Send>, _) = if path == Path::new("-") {
+            (Box::new(io::LineWriter::new(io::stdout())), None)
+        } else if is_stream(path) {
+            (Box::new(io::LineWriter::new(OpenOptions::new().write(true).open(path).map_err(unwritten)?)), None)
         } else {
-            let file = File::create(part(path));
-            Box::new(BufWriter::new(file.map_err(|error| format!("Cannot write {}: {error}.", path.display()))?))
+            let file = replaceable(path)?;
+            (Box::new(BufWriter::new(File::create(part(&file)).map_err(unwritten)?)), Some(file))
         };
-        let path = (!is_stdout).then(|| path.to_path_buf());
         Ok(JsonLines { path, writer: Mutex::new(Writer { to, error: None }) })
     }
 
@@ -53,7 +56,7 @@ impl JsonLines {
         }
     }
 
-    /// Whether the reader of stdout has left, as `head` does. That is no failure, but the end.
+    /// Whether the reader of stdout or of a pipe has left, as `head` does. That is no failure, but the end.
     pub fn has_lost_its_reader(&self) -> bool {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         self.path.is_none() && writer.error.as_ref().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)

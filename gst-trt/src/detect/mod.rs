@@ -17,6 +17,7 @@ use signal_hook::consts::SIGPIPE;
 use crate::chain::{self, InferenceElements};
 use crate::failure::{Failure, Status};
 use crate::model_options::ModelOptions;
+use crate::output::replaceable;
 use crate::progress::Display;
 use crate::signals::Signals;
 use crate::source::{InputSource, sources};
@@ -215,10 +216,17 @@ fn jobs(args: &DetectArgs, sources: Vec<InputSource>) -> Result<Vec<Job>, Failur
                 Some(path) => path.clone(),
                 None => format!("{name}{ending}").into(),
             };
+            let output = if args.no_video || is_images && !is_file { output } else { replaceable(&output)? };
             let json = args.json.is_none().then(|| format!("{name}-boxes.jsonl").into());
-            Job { output: (!args.no_video).then_some(output), is_file, json, is_named: several || is_images, source }
+            Ok(Job {
+                output: (!args.no_video).then_some(output),
+                is_file,
+                json,
+                is_named: several || is_images,
+                source,
+            })
         })
-        .collect();
+        .collect::<Result<_, Failure>>()?;
     let labels = args.model.labels.as_deref();
     let files = jobs.iter().flat_map(|job| match &job.source {
         InputSource::Images { files, .. } => files.iter().map(PathBuf::as_path).collect(),
@@ -228,9 +236,13 @@ fn jobs(args: &DetectArgs, sources: Vec<InputSource>) -> Result<Vec<Job>, Failur
     let taken: Vec<PathBuf> =
         files.chain([args.model.model.as_path()]).chain(labels).filter_map(|path| path.canonicalize().ok()).collect();
     let results = jobs.iter().flat_map(|job| job.output.iter().chain(&job.json)).chain(&args.json);
-    for path in results {
+    let results: Vec<&PathBuf> = results.collect();
+    for (at, path) in results.iter().enumerate() {
         if path.canonicalize().is_ok_and(|path| taken.contains(&path)) {
             return Err(format!("{} would be overwritten; choose another name.", path.display()).into());
+        }
+        if results[..at].contains(path) {
+            return Err(format!("Two results would be written to {}; choose another name.", path.display()).into());
         }
     }
     if let (true, Some(folder)) = (several, &args.output) {

@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use crate::chain::start_gstreamer;
 use crate::failure::{Failure, Status};
 use crate::model_options::{check_file, parse_size, session_options};
+use crate::output::replaceable;
 use crate::progress::Display;
 use crate::signals::Signals;
 use crate::source::{images_in, still};
@@ -85,7 +86,11 @@ pub fn run(args: &QuantizeArgs, threads: &Threads) -> Result<Status, Failure> {
     start_gstreamer()?;
     let signals = Signals::listen()?;
     let device = args.device.clone().unwrap_or_else(|| if args.format == "fp8" { "gpu" } else { "cpu" }.into());
-    let output = args.output.clone().unwrap_or_else(|| default_output(&args.model, &args.format));
+    let output = replaceable(&args.output.clone().unwrap_or_else(|| default_output(&args.model, &args.format)))?;
+    let is_output = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == output);
+    if let Some(path) = args.pictures.iter().chain([&args.model]).find(|path| is_output(path)) {
+        return Err(format!("{} would be overwritten; choose another name with --output.", path.display()).into());
+    }
     let original = request(&args.model, args.input_size)?;
     if original.spec.desc.dtype != DType::F32 {
         return Err(format!(
