@@ -5,18 +5,24 @@ JSON object, and it prints one."""
 import json
 import sys
 import tempfile
+from collections import defaultdict
+from pathlib import Path
 
 try:
     import numpy as np
     import onnx
     from onnx import helper
     from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, QuantFormat, QuantType, quantize_static
+    from onnxruntime.quantization.calibrate import create_calibrator
+    from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
     from onnxruntime.quantization.shape_inference import quant_pre_process
 except ImportError as error:
     print(json.dumps({"missing": str(error.name or error)}))
     sys.exit(0)
 
 PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+# What moves values and does not change them.
+MOVES = ("Concat", "MaxPool", "Resize", "Slice", "Split")
 METHODS = {
     "entropy": CalibrationMethod.Entropy,
     "percentile": CalibrationMethod.Percentile,
@@ -94,6 +100,82 @@ def spell_out_softmax(model):
     model.graph.node.extend(nodes)
 
 
+def between(graph, kept):
+    """Of what moves or adds values, the names of the nodes whose values go to quantized products alone: with Q and DQ in front of
+    these too, the values stay in 8 bits from one product to the next. Without, TensorRT writes them in both types."""
+    readers = defaultdict(list)
+    for node in graph.node:
+        for name in node.input:
+            readers[name].append(node)
+    quantized = {node.name for node in graph.node if node.op_type in PRODUCTS and node.name not in kept}
+    found = set()
+    for node in reversed(graph.node):
+        if node.op_type not in (*MOVES, "Add") or node.name in kept:
+            continue
+        reads = [reader.name in quantized for name in node.output for reader in readers[name]]
+        if any(reads) if node.op_type == "Split" else reads and all(reads):
+            found.add(node.name)
+            quantized.add(node.name)
+    return found
+
+
+def with_one_scale(graph, moved, ranges):
+    """Values that are moved only, side by side, get the range that holds them all, so that moving does not scale them anew."""
+    parent = {}
+
+    def group_of(name):
+        while name in parent:
+            name = parent[name]
+        return name
+
+    for node in graph.node:
+        if node.op_type in MOVES and node.name in moved:
+            first, *others = (*(node.input if node.op_type == "Concat" else node.input[:1]), *node.output)
+            for name in others:
+                if group_of(name) != group_of(first):
+                    parent[group_of(name)] = group_of(first)
+    groups = defaultdict(list)
+    for name in ranges.keys():
+        groups[group_of(name)].append(ranges[name])
+    for group in groups.values():
+        lowest = np.array(min(np.min(each.range_value[0]) for each in group), np.float32)
+        highest = np.array(max(np.max(each.range_value[1]) for each in group), np.float32)
+        for each in group:
+            each.lowest, each.highest = lowest, highest
+
+
+def quantize_for_tensorrt(prepared, settings, pictures, kept):
+    """Q and DQ where TensorRT fuses them: in front of products, and of what lies between two of them."""
+    model = onnx.load(prepared)
+    weights = {weight.name for weight in model.graph.initializer}
+    # Those of two inputs, as in attention, are no faster in 8 bits, and lose most.
+    kept = {*kept, *(node.name for node in model.graph.node if node.op_type in PRODUCTS and not weights.intersection(node.input))}
+    moved = between(model.graph, kept)
+    types = [*PRODUCTS, *MOVES, "Add"]
+    left = [node.name for node in model.graph.node if node.op_type in types and node.op_type not in PRODUCTS and node.name not in moved]
+    augmented = str(Path(prepared).with_name("augmented.onnx"))
+    method = METHODS[settings["calibration"]]
+    options = {"percentile": settings["percentile"]} if settings["calibration"] == "percentile" else {}
+    calibrator = create_calibrator(Path(prepared), types, augmented, method, extra_options=options)
+    for at in range(len(pictures)):  # one after the other, so that only the tensors of one are in memory
+        pictures.set_range(at, at + 1)
+        calibrator.collect_data(pictures)
+    ranges = calibrator.compute_data()
+    with_one_scale(model.graph, moved, ranges)
+    options = {
+        "WeightSymmetric": True,
+        "ActivationSymmetric": True,  # TensorRT has no zero points, ...
+        "QuantizeBias": False,  # ... and no integers of 32 bits; its version 8 ...
+        "AddQDQPairToWeight": True,  # ... quantizes weights itself, and refuses those that are.
+        "OpTypesToExcludeOutputQuantization": types,  # The activation behind a product is computed with it.
+    }
+    int8 = QuantType.QInt8
+    quantizer = QDQQuantizer(model, True, False, int8, int8, ranges, [], [*kept, *left], types, options)
+    quantizer.quantize_model()
+    quantizer.model.save_model_to_file(settings["output"], False)
+    return kept
+
+
 def quantize(settings):
     original = onnx.load(settings["model"], load_external_data=False)
     values = np.memmap(settings["pictures"], np.float32, "r").reshape(-1, *settings["shape"])
@@ -111,28 +193,30 @@ def quantize(settings):
         products = [node.name for node in model.graph.node if node.op_type in PRODUCTS]
         if not set(products) - set(kept):
             return {"error": "the model has no layers with weights between its first and its last"}
-        integers = QuantType.QInt8 if settings["device"] == "gpu" else QuantType.QUInt8
-        options = {
-            "CalibStridedMinMax": 1,  # one picture after the other, by any method, so that only the tensors of one are in memory
-            "CalibPercentile": settings["percentile"],
-            "WeightSymmetric": True,
-            "ActivationSymmetric": settings["device"] == "gpu",  # TensorRT has no zero points, ...
-            "QuantizeBias": settings["device"] == "cpu",  # ... and no integers of 32 bits; its version 8 ...
-            "AddQDQPairToWeight": settings["device"] == "gpu",  # ... quantizes weights itself, and refuses those that are
-        }
-        quantize_static(
-            prepared,
-            settings["output"],
-            Pictures(settings["input"], values),
-            quant_format=QuantFormat.QDQ,
-            op_types_to_quantize=None if settings["device"] == "cpu" else list(PRODUCTS),
-            per_channel=not is_float,
-            activation_type=QuantType.QFLOAT8E4M3FN if is_float else integers,
-            weight_type=QuantType.QFLOAT8E4M3FN if is_float else QuantType.QInt8,
-            nodes_to_exclude=kept,
-            calibrate_method=CalibrationMethod.Distribution if is_float else METHODS[settings["calibration"]],
-            extra_options=options,
-        )
+        pictures = Pictures(settings["input"], values)
+        if settings["device"] == "gpu" and not is_float:
+            kept = quantize_for_tensorrt(prepared, settings, pictures, kept)
+        else:
+            quantize_static(
+                prepared,
+                settings["output"],
+                pictures,
+                quant_format=QuantFormat.QDQ,
+                op_types_to_quantize=list(PRODUCTS) if is_float else None,
+                per_channel=not is_float,
+                activation_type=QuantType.QFLOAT8E4M3FN if is_float else QuantType.QUInt8,
+                weight_type=QuantType.QFLOAT8E4M3FN if is_float else QuantType.QInt8,
+                nodes_to_exclude=kept,
+                calibrate_method=CalibrationMethod.Distribution if is_float else METHODS[settings["calibration"]],
+                extra_options={
+                    "CalibStridedMinMax": 1,  # as above, by any method
+                    "CalibPercentile": settings["percentile"],
+                    "WeightSymmetric": True,
+                    "ActivationSymmetric": is_float,
+                    "QuantizeBias": not is_float,
+                    "AddQDQPairToWeight": is_float,
+                },
+            )
     result = onnx.load(settings["output"])
     helper.set_model_props(result, {entry.key: entry.value for entry in original.metadata_props})
     onnx.save(result, settings["output"])
