@@ -18,7 +18,7 @@ use crate::threads::Threads;
 
 /// After this, a pipeline that is being stopped is left behind. No pipeline that stops at all takes so long, and with it a
 /// program ends within 5 s of a signal.
-pub const STOP_LIMIT: Duration = Duration::from_secs(4);
+const STOP_LIMIT: Duration = Duration::from_secs(4);
 
 #[derive(Clone)]
 pub struct RunningPipeline {

@@ -32,7 +32,7 @@ use super::view::Pictures;
 use crate::cause::{Cause, SourceFailure};
 use crate::chain;
 use crate::failure::Failure;
-use crate::running::{RunningPipeline, STOP_LIMIT};
+use crate::running::RunningPipeline;
 use crate::threads::Threads;
 
 /// How often a source that rests looks at the time. Clocks may be set.
@@ -90,6 +90,7 @@ impl SourceStream {
             events,
             sender: stream.events.clone(),
             run: 0,
+            ended: Instant::now(),
             pending: Vec::new(),
             left: Vec::new(),
             logged: None,
@@ -130,6 +131,8 @@ struct StreamThread {
     sender: Sender<StreamEvent>,
     /// The number of the pipeline.
     run: u64,
+    /// When the last pipeline came to its end, and was asked to stop.
+    ended: Instant,
     /// Commands that came while a pipeline was being stopped.
     pending: Vec<StreamEvent>,
     /// The runs whose pipelines do not stop.
@@ -140,6 +143,9 @@ struct StreamThread {
     /// repeat them.
     warned: BTreeSet<(String, String)>,
 }
+
+/// How long the next attempt waits for the last pipeline to stop, within its backoff: only one that a camera holds up takes longer.
+const RESTART_LIMIT: Duration = Duration::from_secs(2);
 
 /// Warnings that are kept; those with other numbers in them are others.
 const MAX_WARNED: usize = 32;
@@ -177,11 +183,12 @@ impl StreamThread {
                     continue;
                 }
                 PlayEnd::Ended => self.wait(None),
-                PlayEnd::Failed(_) if begun.elapsed() > self.config.timeout + DRAIN_TIMEOUT => {
-                    backoff = self.backoff();
-                    self.wait(Some(backoff.wait()))
+                PlayEnd::Failed(_) => {
+                    if begun.elapsed() > self.config.timeout + DRAIN_TIMEOUT {
+                        backoff = self.backoff();
+                    }
+                    self.wait(Some(backoff.wait().saturating_sub(self.ended.elapsed())))
                 }
-                PlayEnd::Failed(_) => self.wait(Some(backoff.wait())),
             };
             if command.is_none() {
                 self.meter.restart();
@@ -311,6 +318,7 @@ impl StreamThread {
             }
             Err(failure) => (PlayEnd::Failed(SourceFailure::new(Cause::Other, failure.to_string())), None),
         };
+        self.ended = Instant::now();
         self.finish(&end, built);
         end
     }
@@ -357,7 +365,7 @@ impl StreamThread {
         if is_last {
             return; // the end of the service waits for that thread
         }
-        let until = Instant::now() + STOP_LIMIT;
+        let until = Instant::now() + RESTART_LIMIT;
         loop {
             match self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(StreamEvent::Stopped(stopped)) if stopped == run => return,
