@@ -6,6 +6,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
+use common::models::{classifier, inner};
 use common::onnx::{F32, Graph};
 use common::{command, expect_failure, files, launch, lines, sample, scratch, shapes, text};
 use gst::prelude::*;
@@ -348,4 +349,68 @@ fn wrong_command_lines_have_a_status_of_their_own() {
         assert!(says.iter().all(|part| stderr.contains(part)) && !stderr.contains("panicked"), "{args:?}: {stderr}");
         assert_eq!(files(&folder), [""; 0], "{args:?}");
     }
+}
+
+#[test]
+fn further_models_see_the_objects() {
+    let folder = scratch("detect-on-objects");
+    let kinds = classifier(&folder.join("kinds.onnx"), "bright", "dark");
+    let plates = inner(&folder.join("plates.onnx"), "plate");
+    let first = ["--backend", "rten", "--frames", "40", "--infer", "interval=20", "--track"];
+    let on_objects = [
+        ["--on-objects", &kinds, "--object-options", "object-classes=disc reclassify-interval=30"],
+        ["--on-objects", &plates, "--object-options", "object-classes=box score-threshold=0.5"],
+    ];
+    let output = detect(&folder, &sample(), &shapes(), &[&first[..], &on_objects.concat()].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let lines = lines(&folder.join("sample-boxes.jsonl"));
+    assert_eq!(lines.len(), 40);
+    let (mut attributes, mut plates) = (0, 0);
+    for (number, line) in lines.iter().enumerate() {
+        assert_eq!(line["predicted"], number % 20 != 0, "{line}");
+        let detections = line["detections"].as_array().unwrap();
+        for object in detections {
+            let found = object["attributes"].as_array().map_or(0, Vec::len);
+            match object["label"].as_str().unwrap() {
+                "disc" => attributes += found,
+                "plate" => {
+                    plates += 1;
+                    let parent = &detections[object["parent"].as_u64().unwrap() as usize];
+                    assert_eq!(parent["label"], "box", "{line}");
+                }
+                _ => assert_eq!(found, 0, "{line}"),
+            }
+        }
+    }
+    assert!(attributes > 30 && plates > 30, "{attributes} {plates}");
+    let summary = text(&output.stdout);
+    let words: Vec<_> = summary.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let stages = ["preprocess", "infer", "nms", "preprocess2", "infer2", "nms2", "preprocess3", "infer3", "nms3"];
+    assert_eq!(
+        words,
+        [&["frames", "fps"], &stages[..], &["detections", "attributes", "wrote", "wrote"]].concat(),
+        "{summary}"
+    );
+    assert!(summary.contains("plate "), "{summary}");
+    assert!(files(&folder).contains(&"sample-boxes.mp4".into()));
+}
+
+#[test]
+fn what_is_wrong_with_a_further_model_is_said_before_anything_is_written() {
+    let folder = scratch("detect-on-objects-wrong");
+    let kinds = classifier(&folder.join("kinds.onnx"), "bright", "dark");
+    let before = files(&folder);
+    for (more, parts) in [
+        (&["--on-objects", "none.onnx"][..], &["There is no file none.onnx"][..]),
+        (&["--on-objects", &kinds, "--object-options", "regions=list"], &["--object-options", "They are the objects"]),
+        (&["--on-objects", &kinds, "--object-options", "model-file=x"], &["Use --on-objects"]),
+        (&["--on-objects", &kinds, "--object-options", "object-clases=disc"], &["did you mean “object-classes”?"]),
+        (&["--on-objects", &kinds, "--object-options", "x", "--object-options", "y"], &["more --object-options than"]),
+        (&["--on-objects", &kinds, "--json", &kinds], &["would be overwritten"]),
+    ] {
+        expect_failure(&detect(&folder, &sample(), &shapes(), more), more, parts);
+        assert_eq!(files(&folder), before, "{more:?}");
+    }
+    let alone = detect(&folder, &sample(), &shapes(), &["--object-options", "object-classes=disc"]);
+    assert_eq!(alone.status.code(), Some(2), "{}", text(&alone.stderr));
 }

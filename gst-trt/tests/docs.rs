@@ -50,6 +50,7 @@ fn furnish(folder: &Path) {
     for model in ["yolo11n.onnx", "best.onnx", "best-int8.onnx"] {
         std::os::unix::fs::symlink(shapes(), folder.join(model)).unwrap();
     }
+    std::os::unix::fs::symlink(path("tests/models/shapes-cls.onnx"), folder.join("colors.onnx")).unwrap();
     std::fs::create_dir(folder.join("photos")).unwrap();
     picture(&folder.join("photos/1.jpg"), 320, 180);
     picture(&folder.join("photos/2.jpg"), 200, 200);

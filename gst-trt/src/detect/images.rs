@@ -34,7 +34,7 @@ pub fn run(
         chain.launch_line(job.output.is_some())
     );
     let pipeline = chain::parse(&line)?;
-    chain.configure(&pipeline)?;
+    chain.configure(&pipeline);
     if let Some(folder) = job.output.as_ref().filter(|_| !job.is_file) {
         let made = std::fs::create_dir_all(folder);
         made.map_err(|error| format!("Cannot make the folder {}: {error}.", folder.display()))?;

@@ -12,9 +12,10 @@ use std::thread;
 
 use signal_hook::consts::SIGPIPE;
 
-use crate::chain::{self, InferenceElements};
+use crate::chain::{self, InferenceElements, ModelElements};
 use crate::failure::{Failure, Status};
-use crate::model_options::ModelOptions;
+use crate::launch_text::by_stage;
+use crate::model_options::{ModelOptions, check_file};
 use crate::progress::Display;
 use crate::signals::Signals;
 use crate::source::{InputSource, sources};
@@ -29,6 +30,7 @@ Examples:
   gst-trt detect photos/ --model yolo11n.onnx --output found/
   gst-trt detect rtsp://camera/stream --model yolo11n.onnx --track --no-video --json - | jq .detections
   gst-trt detect aerial.mp4 --model yolo11n.onnx --slices 3x2 --nms score-threshold=0.4
+  gst-trt detect street.mp4 --model yolo11n.onnx --track --on-objects colors.onnx --object-options object-classes=car
 
 Properties of --preprocess, --infer and --nms are those of the elements: docs/elements.md.";
 
@@ -70,7 +72,38 @@ pub struct DetectArgs {
     /// … of trtnms, such as "score-threshold=0.5 classes=person"
     #[arg(long, value_name = "PROPERTIES", default_value = "", hide_default_value = true)]
     nms: String,
+    /// A model that sees each object as a picture of its own, such as a classifier of cars; may be repeated
+    #[arg(long, value_name = "FILE")]
+    on_objects: Vec<PathBuf>,
+    /// Properties of its elements, such as "object-classes=car label-file=colors.txt"; of several models in their order
+    #[arg(long, value_name = "PROPERTIES", requires = "on_objects")]
+    object_options: Vec<String>,
 }
+
+impl DetectArgs {
+    /// The models that see objects.
+    fn on_objects(&self) -> Result<Vec<ModelElements>, Failure> {
+        let (models, options) = (&self.on_objects, &self.object_options);
+        if options.len() > models.len() {
+            let text = "There are more --object-options than --on-objects: write one text for each model.";
+            return Err(text.into());
+        }
+        let of_model = |(number, file): (usize, &PathBuf)| -> Result<ModelElements, Failure> {
+            let text = options.get(number).map_or("", String::as_str);
+            let [preprocess, infer, nms] =
+                by_stage(text, &TAKEN_ON_OBJECTS).map_err(|failure| format!("--object-options: {failure}"))?;
+            // Before the user's own, which hold.
+            let backend = self.model.backend.as_ref().map_or_else(String::new, |backend| format!("backend={backend} "));
+            let model = ModelOptions { model: file.clone(), ..ModelOptions::default() };
+            Ok(ModelElements { model, preprocess, infer: backend + &infer, nms, ..ModelElements::default() })
+        };
+        models.iter().enumerate().map(of_model).collect()
+    }
+}
+
+/// Properties of the elements of a model on objects that are set here.
+const TAKEN_ON_OBJECTS: [(&str, &str); 3] =
+    [("name", "Leave it out"), ("model-file", "Use --on-objects"), ("regions", "They are the objects")];
 
 /// What all sources have in common.
 struct Setup {
@@ -146,20 +179,21 @@ fn ending(path: &Path) -> String {
 
 pub fn run(args: &DetectArgs, threads: &Threads) -> Result<Status, Failure> {
     args.model.check()?;
+    args.on_objects.iter().try_for_each(|model| check_file(model))?;
     let signals = Signals::listen()?;
     chain::start_gstreamer()?;
     if !matches!(args.model.backend.as_deref(), Some("cpu" | "onnxruntime" | "rten")) {
         chain::prefer_gpu_decoders();
     }
-    let chain = InferenceElements {
+    let first = ModelElements {
         model: args.model.clone(),
-        track: args.track.clone(),
-        queue: None,
         slices: args.slices.clone(),
         preprocess: args.preprocess.clone(),
         infer: args.infer.clone(),
         nms: args.nms.clone(),
+        ..ModelElements::default()
     };
+    let chain = InferenceElements { first, track: args.track.clone(), on_objects: args.on_objects()? };
     let jobs = jobs(args, sources(&args.sources)?)?;
     let setup = Setup { chain, frames: args.frames, signals, display: Display::default(), threads: threads.clone() };
     // The launch line's mistakes first, before a file is made.
@@ -207,8 +241,8 @@ fn jobs(args: &DetectArgs, sources: Vec<InputSource>) -> Result<Vec<Job>, Failur
         InputSource::Video { address: crate::source::VideoAddress::File(path), .. } => vec![path.as_path()],
         InputSource::Video { .. } => Vec::new(),
     });
-    let taken: Vec<PathBuf> =
-        files.chain([args.model.model.as_path()]).chain(labels).filter_map(|path| path.canonicalize().ok()).collect();
+    let models = [&args.model.model].into_iter().chain(&args.on_objects).map(PathBuf::as_path);
+    let taken: Vec<PathBuf> = files.chain(models).chain(labels).filter_map(|path| path.canonicalize().ok()).collect();
     let results = jobs.iter().flat_map(|job| job.output.iter().chain(&job.json)).chain(&args.json);
     for path in results {
         if path.canonicalize().is_ok_and(|path| taken.contains(&path)) {

@@ -14,7 +14,7 @@ use super::report::{DetectReport, Watched, watch};
 use super::{Broken, Ended, Job, Setup, ending, part};
 use crate::bus;
 use crate::cause::SourceFailure;
-use crate::chain::{self, element};
+use crate::chain::{self, element, stage};
 use crate::failure::Failure;
 use crate::progress::TaskProgress;
 use crate::running::RunningPipeline;
@@ -89,7 +89,7 @@ fn pipeline(address: &VideoAddress, output: Option<&Path>, setup: &Setup) -> Res
     let chain = if address.is_live() { setup.chain.clone() } else { setup.chain.for_throughput() };
     let line = format!("{queue} ! {} ! queue ! {download} {tail}", chain.launch_line(output.is_some()));
     let pipeline = chain::parse(&line)?;
-    chain.configure(&pipeline)?;
+    chain.configure(&pipeline);
     if let Some(output) = output {
         element(&pipeline, "sink").set_property("location", part(output));
         keep_size(&element(&pipeline, "size"));
@@ -232,8 +232,10 @@ impl VideoRun<'_> {
 
     /// Says once that it waits for the source, and for nothing else.
     fn note_silence(&self, task: &TaskProgress, report: &DetectReport, silence: &mut Silence) {
-        let named = |name| element(&self.running.pipeline, name);
-        let is_loaded = named("infer").property::<Option<gst::Structure>>("model-info").is_some();
+        let named = |name: &str| element(&self.running.pipeline, name);
+        let is_loaded = (self.setup.chain.models().enumerate()).all(|(number, _)| {
+            named(&stage("infer", number)).property::<Option<gst::Structure>>("model-info").is_some()
+        });
         let waits = is_loaded && named("frames").property::<u32>("current-level-buffers") == 0;
         if silence.frames != report.frames || !waits {
             *silence = Silence { frames: report.frames, since: Instant::now(), is_said: false };

@@ -147,7 +147,7 @@ function showSources(sources) {
     const card = sourceCards.get(source.name) ?? addSourceCard(source);
     setText($(".state", card), STATES[source.state]);
     $(".state", card).className = `state ${source.state}`;
-    setText($(".address", card), `${source.address} · ${source.model}`);
+    setText($(".address", card), `${source.address} · ${[source.model, ...source["on-objects"]].join(" + ")}`);
     setError($(".error", card), source.error);
     showFigures($("dl", card), figures(source));
     pictures.setRunning(source.name, source.state === "running");
@@ -166,7 +166,7 @@ const modelRows = new Map();
 
 function addModelRow(model) {
   const row = $("#model").content.firstElementChild.cloneNode(true);
-  setText($("th", row), model.name);
+  setText($(".name", row), model.name);
   $("input", row).ariaLabel = `Other file for ${model.name}`;
   $("form", row).addEventListener("submit", (event) => {
     event.preventDefault();
@@ -175,7 +175,7 @@ function addModelRow(model) {
       change("PUT", `/models/${encodeURIComponent(model.name)}`, { file }));
   });
   $("#models").append(row);
-  $("#add select").append(new Option(model.name));
+  if (model.on === "frames") $("#add select").append(new Option(model.name));
   modelRows.set(model.name, row);
   return row;
 }
@@ -185,6 +185,7 @@ function showModels(models) {
     const row = modelRows.get(model.name) ?? addModelRow(model);
     const isBusy = model.progress !== null;
     const state = model.loaded ? "loaded" : model.error ? "failed" : "loading";
+    $(".on-objects", row).hidden = model.on !== "objects";
     setText($(".file", row), model.file);
     const verdicts = new Map([[true, ", verified"], [false, ", wrong results"]]);
     setText($(".backend", row), (model.backend ?? "–") + (model.loaded && verdicts.get(model.verified) || ""));

@@ -92,6 +92,7 @@ fn the_page_shows_and_changes_the_service() {
         let mut models = service.models.lock().unwrap();
         let building = ModelStatus {
             name: "poses".into(),
+            on: RunsOn::Objects,
             loaded: false,
             backend: None,
             progress: Some(0.4),
@@ -130,6 +131,7 @@ fn the_page_shows_and_changes_the_service() {
         "99 sent, 1 dropped",
         "5 sent, 40 dropped, not connected",
         "building 40 %",
+        "poses on objects",
         "yolo11n.onnx",
     ] {
         assert!(text.contains(part), "{part}: {text}");
