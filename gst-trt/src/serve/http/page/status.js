@@ -148,7 +148,9 @@ function showSources(sources) {
     setText($(".state", card), STATES[source.state]);
     $(".state", card).className = `state ${source.state}`;
     setText($(".address", card), `${source.address} · ${[source.model, ...source["on-objects"]].join(" + ")}`);
-    setError($(".error", card), source.error);
+    $(".failure", card).hidden = !source.error && !source.cause;
+    setText($(".cause", card), source.cause ?? "");
+    setText($(".error", card), source.error ?? "");
     showFigures($("dl", card), figures(source));
     pictures.setRunning(source.name, source.state === "running");
   }
@@ -204,11 +206,17 @@ function showModels(models) {
   }
 }
 
+// Why those failed that wait, each cause once.
+function causes(sources) {
+  const found = sources.filter(({ state, cause }) => state === "waiting" && cause).map(({ cause }) => cause);
+  return found.length ? `: ${[...new Set(found)].join(", ")}` : "";
+}
+
 function showSummary(sources) {
   const of = (state) => sources.filter((source) => source.state === state).length;
   const fps = sources.reduce((sum, source) => sum + source.fps, 0);
   const parts = [`${of("running")} of ${sources.length} running`, `${fps.toFixed(0)} frames per second`];
-  if (of("waiting")) parts.push(`${of("waiting")} failed`);
+  if (of("waiting")) parts.push(`${of("waiting")} failed${causes(sources)}`);
   setText($("#summary"), parts.join(" · "));
 }
 
