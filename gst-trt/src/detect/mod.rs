@@ -4,6 +4,7 @@
 mod images;
 mod lines;
 mod report;
+mod show;
 mod video;
 
 use std::path::{Path, PathBuf};
@@ -19,15 +20,18 @@ use crate::model_options::{ModelOptions, check_file};
 use crate::progress::Display;
 use crate::signals::Signals;
 use crate::source::{InputSource, sources};
+use crate::terminal::screen::TerminalScreen;
 use crate::terminal::{print, print_error};
 use crate::threads::Threads;
 use lines::JsonLines;
 use report::DetectReport;
+use show::{Screen, ShowPlace};
 
 const EXAMPLES: &str = "\
 Examples:
   gst-trt detect street.mp4 --model yolo11n.onnx
   gst-trt detect photos/ --model yolo11n.onnx --output found/
+  gst-trt detect 0 --model yolo11n.onnx --show
   gst-trt detect rtsp://camera/stream --model yolo11n.onnx --track --no-video --json - | jq .detections
   gst-trt detect aerial.mp4 --model yolo11n.onnx --slices 3x2 --nms score-threshold=0.4
   gst-trt detect street.mp4 --model yolo11n.onnx --track --on-objects colors.onnx --object-options object-classes=car
@@ -37,8 +41,8 @@ Properties of --preprocess, --infer and --nms are those of the elements: docs/el
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DetectArgs {
-    /// Video files, images, folders of images, 'patterns*.jpg', URIs such as rtsp://, cameras such as /dev/video0; - is
-    /// stdin
+    /// Video files, images, folders of images, 'patterns*.jpg', URIs such as rtsp://, cameras such as /dev/video0 or 0; -
+    /// is stdin
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<String>,
     #[command(flatten)]
@@ -53,6 +57,11 @@ pub struct DetectArgs {
     /// Write no annotated video and no annotated images
     #[arg(long)]
     no_video: bool,
+    /// Show frames with what was found, in a window or, without a display, as pictures in the terminal. Files are written
+    /// only with --output and --json [places: window, terminal]
+    #[arg(long, value_enum, value_name = "PLACE", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
+          hide_possible_values = true)]
+    show: Option<ShowPlace>,
     /// Give objects ids that stay the same from frame to frame [trackers: bytetrack, botsort-iou, ocsort, iou]
     #[arg(long, value_name = "TRACKER", num_args = 0..=1, require_equals = true, default_missing_value = "bytetrack",
           value_parser = ["bytetrack", "botsort-iou", "ocsort", "iou"], hide_possible_values = true)]
@@ -81,6 +90,11 @@ pub struct DetectArgs {
 }
 
 impl DetectArgs {
+    /// Whether lines go to standard output.
+    fn has_lines_on_stdout(&self) -> bool {
+        self.json.as_deref() == Some(Path::new("-"))
+    }
+
     /// The models that see objects.
     fn on_objects(&self) -> Result<Vec<ModelElements>, Failure> {
         let (models, options) = (&self.on_objects, &self.object_options);
@@ -109,9 +123,30 @@ const TAKEN_ON_OBJECTS: [(&str, &str); 3] =
 struct Setup {
     chain: InferenceElements,
     frames: Option<u64>,
+    /// Where frames are shown.
+    show: Option<ShowSettings>,
     signals: Signals,
     display: Display,
     threads: Threads,
+}
+
+struct ShowSettings {
+    place: ShowPlace,
+    terminal: Arc<TerminalScreen>,
+    has_lines: bool,
+}
+
+impl Setup {
+    /// What shows a source, where that is wanted.
+    fn screen(&self) -> Result<Option<Screen>, Failure> {
+        self.show.as_ref().map(ShowSettings::open).transpose()
+    }
+}
+
+impl ShowSettings {
+    fn open(&self) -> Result<Screen, Failure> {
+        self.place.open(&self.terminal, self.has_lines)
+    }
 }
 
 /// A source, and where its results go.
@@ -124,6 +159,13 @@ struct Job {
     json: Option<PathBuf>,
     /// Whether lines say which source they are of.
     is_named: bool,
+}
+
+impl Job {
+    /// It may have no end, and runs next to others.
+    fn is_endless(&self) -> bool {
+        matches!(&self.source, InputSource::Video { address, .. } if address.is_remote())
+    }
 }
 
 /// How a source ended.
@@ -195,7 +237,8 @@ pub fn run(args: &DetectArgs, threads: &Threads) -> Result<Status, Failure> {
     };
     let chain = InferenceElements { first, track: args.track.clone(), on_objects: args.on_objects()? };
     let jobs = jobs(args, sources(&args.sources)?)?;
-    let setup = Setup { chain, frames: args.frames, signals, display: Display::default(), threads: threads.clone() };
+    let (show, display) = show(args, &jobs)?;
+    let setup = Setup { chain, frames: args.frames, show, signals, display, threads: threads.clone() };
     // The launch line's mistakes first, before a file is made.
     chain::parse(&format!("fakesrc ! {} ! fakesink", setup.chain.launch_line(true)))?;
     let common = args.json.as_deref().map(JsonLines::create).transpose()?.map(Arc::new);
@@ -210,6 +253,25 @@ pub fn run(args: &DetectArgs, threads: &Threads) -> Result<Status, Failure> {
         None => {}
     }
     conclude(&jobs, ends, args, &setup.signals)
+}
+
+/// Where frames are shown, and where progress is then.
+fn show(args: &DetectArgs, jobs: &[Job]) -> Result<(Option<ShowSettings>, Display), Failure> {
+    let Some(place) = args.show else { return Ok((None, Display::default())) };
+    let has_lines = args.has_lines_on_stdout();
+    let mut show = ShowSettings { place, terminal: Arc::default(), has_lines };
+    let opened = show.open()?;
+    let Some(terminal) = opened.terminal() else {
+        show.place = ShowPlace::Window;
+        return Ok((Some(show), Display::default()));
+    };
+    if jobs.iter().filter(|job| job.is_endless()).count() > 1 {
+        let text = "A terminal shows one camera or stream at a time. Give one of them, or use --show=window.";
+        return Err(text.into());
+    }
+    show.place = ShowPlace::Terminal;
+    let display = Display::below(terminal);
+    Ok((Some(show), display))
 }
 
 /// Where the results of each source go.
@@ -231,8 +293,11 @@ fn jobs(args: &DetectArgs, sources: Vec<InputSource>) -> Result<Vec<Job>, Failur
                 Some(path) => path.clone(),
                 None => format!("{name}{ending}").into(),
             };
-            let json = args.json.is_none().then(|| format!("{name}-boxes.jsonl").into());
-            Job { output: (!args.no_video).then_some(output), is_file, json, is_named: several || is_images, source }
+            // What is shown is written only where that is asked for.
+            let is_shown = args.show.is_some();
+            let json = (args.json.is_none() && !is_shown).then(|| format!("{name}-boxes.jsonl").into());
+            let is_written = !args.no_video && (!is_shown || args.output.is_some());
+            Job { output: is_written.then_some(output), is_file, json, is_named: several || is_images, source }
         })
         .collect();
     let labels = args.model.labels.as_deref();
@@ -288,13 +353,12 @@ fn is_file(path: &Path, source: &InputSource) -> Result<bool, Failure> {
 /// Runs sources of the network and cameras side by side, for they may have no end, and the others one after the other.
 /// `None` for those that were not begun.
 fn run_all(jobs: &[Job], setup: &Setup, common: Option<&Arc<JsonLines>>) -> Vec<Option<Result<Ended, Broken>>> {
-    let is_remote = |job: &Job| matches!(&job.source, InputSource::Video { address, .. } if address.is_remote());
     let one = |job: &Job| match &job.source {
         InputSource::Video { name, address } => video::run(job, name, address, setup, common),
         InputSource::Images { name, files } => images::run(job, name, files, setup, common),
     };
     thread::scope(|scope| {
-        let live: Vec<_> = jobs.iter().map(|job| is_remote(job).then(|| scope.spawn(|| one(job)))).collect();
+        let live: Vec<_> = jobs.iter().map(|job| job.is_endless().then(|| scope.spawn(|| one(job)))).collect();
         let mut ends: Vec<Option<Result<Ended, Broken>>> = Vec::new();
         let mut is_over = false;
         for (job, thread) in jobs.iter().zip(&live) {
@@ -318,7 +382,7 @@ fn conclude(
     args: &DetectArgs,
     signals: &Signals,
 ) -> Result<Status, Failure> {
-    let is_piped = args.json.as_deref() == Some(Path::new("-"));
+    let is_piped = args.has_lines_on_stdout();
     let (mut broken, mut images, mut signal) = (0, 0, None);
     let (mut failures, mut not_begun) = (Vec::new(), 0);
     for (job, end) in jobs.iter().zip(ends) {
