@@ -26,12 +26,12 @@ pub fn prefer_gpu_decoders() {
     }
 }
 
-/// What runs on each frame.
+/// A model, and the elements that run it.
 #[derive(Clone, Debug, Default)]
-pub struct InferenceElements {
+pub struct ModelElements {
     pub model: ModelOptions,
-    /// The property `tracker` of trttrack, if objects get ids.
-    pub track: Option<String>,
+    /// Of a model on objects, the property `object-classes` of trtpreprocess; all of them, where it is left out.
+    pub object_classes: Option<String>,
     /// Frames that may wait between trtinfer and trtnms, in a queue, if there is one.
     pub queue: Option<u32>,
     /// The property `slices` of trtpreprocess.
@@ -42,45 +42,48 @@ pub struct InferenceElements {
     pub nms: String,
 }
 
-/// The names of the elements of every chain, in their order. A tracker, `track`, comes behind.
+/// What runs on each frame.
+#[derive(Clone, Debug, Default)]
+pub struct InferenceElements {
+    /// The model that sees the frame.
+    pub first: ModelElements,
+    /// The property `tracker` of trttrack, if objects get ids.
+    pub track: Option<String>,
+    /// Models that see the objects of those before them, each as a picture of its own.
+    pub on_objects: Vec<ModelElements>,
+}
+
+/// The names of the elements of every model, in their order. Those of the second one end in 2, and so on. A tracker, `track`,
+/// comes behind the first model.
 pub const STAGES: [&str; 3] = ["preprocess", "infer", "nms"];
 
-impl InferenceElements {
-    /// The same for frames that can wait, which are not of a camera: where a CPU runs the model, several are in work at the
-    /// same time, one in each core.
-    pub fn for_throughput(&self) -> Self {
-        const FRAMES: u32 = 8; // as many as trtinfer then runs at the same time
-        if !self.model.is_for_cpu() {
-            return self.clone();
-        }
-        // Before the user's own, which hold.
-        InferenceElements { queue: Some(FRAMES), infer: format!("parallel-runs=0 {}", self.infer), ..self.clone() }
-    }
+/// The name of an element of a model; the first model has the number 0.
+pub fn stage(name: &str, model: usize) -> String {
+    if model == 0 { name.into() } else { format!("{name}{}", model + 1) }
+}
 
-    /// From frames to frames with results, which are drawn if `draw`. No value of a property is part of it, as quotes
-    /// and spaces in it would need care: [`InferenceElements::configure`] sets them.
-    pub fn launch_line(&self, draw: bool) -> String {
-        let InferenceElements { preprocess, infer, nms, track, queue, .. } = self;
-        // With a tracker behind trtnms, ids are known only then. Drawing costs time, and is left out where the frames
-        // are not shown.
-        let (draw_first, draw_last) = match (draw, track) {
-            (true, None) => ("", ""),
-            (true, Some(_)) => ("draw=false", "! trtoverlay name=overlay"),
-            (false, _) => ("draw=false", ""),
-        };
-        let track = if track.is_some() { "! trttrack name=track" } else { "" };
+/// The number of the model that an element of that name runs.
+pub fn model_of(element: &str) -> Option<usize> {
+    let number = element.strip_prefix("infer")?;
+    if number.is_empty() { Some(0) } else { number.parse::<usize>().ok()?.checked_sub(1) }
+}
+
+impl ModelElements {
+    fn launch_line(&self, number: usize, nms_first: &str) -> String {
+        let ModelElements { preprocess, infer, nms, queue, .. } = self;
+        let [preprocess_name, infer_name, nms_name] = STAGES.map(|name| stage(name, number));
+        let regions = if number == 0 { "" } else { "regions=objects" };
         let queue = queue.map_or_else(String::new, |frames| {
             format!("! queue max-size-buffers={frames} max-size-bytes=0 max-size-time=0")
         });
         format!(
-            "trtpreprocess name=preprocess {preprocess} ! trtinfer name=infer {infer} {queue} \
-             ! trtnms name=nms {draw_first} {nms} {track} {draw_last}"
+            "trtpreprocess name={preprocess_name} {regions} {preprocess} ! trtinfer name={infer_name} {infer} {queue} \
+             ! trtnms name={nms_name} {nms_first} {nms}"
         )
     }
 
-    /// Sets what the launch line leaves out.
-    pub fn configure(&self, pipeline: &gst::Pipeline) -> Result<(), Failure> {
-        let element = |name| element(pipeline, name);
+    fn configure(&self, number: usize, pipeline: &gst::Pipeline) {
+        let element = |name| element(pipeline, &stage(name, number));
         let ModelOptions { model, labels, backend } = &self.model;
         element("infer").set_property("model-file", model);
         if let Some(backend) = backend {
@@ -92,15 +95,68 @@ impl InferenceElements {
         if let Some(slices) = &self.slices {
             element("preprocess").set_property("slices", slices);
         }
-        if let Some(tracker) = &self.track {
-            element("track").set_property_from_str("tracker", tracker);
+        if let Some(classes) = self.object_classes.as_ref().filter(|_| number > 0) {
+            element("preprocess").set_property("object-classes", classes);
         }
-        Ok(())
+    }
+}
+
+impl InferenceElements {
+    /// The same for frames that can wait, which are not of a camera: where a CPU runs the first model, several are in work at
+    /// the same time, one in each core.
+    pub fn for_throughput(&self) -> Self {
+        const FRAMES: u32 = 8; // as many as trtinfer then runs at the same time
+        let mut chain = self.clone();
+        if chain.first.model.is_for_cpu() {
+            chain.first.queue = Some(FRAMES);
+            // Before the user's own, which hold.
+            chain.first.infer = format!("parallel-runs=0 {}", chain.first.infer);
+        }
+        chain
+    }
+
+    /// The first one, and those on objects.
+    pub fn models(&self) -> impl Iterator<Item = &ModelElements> {
+        std::iter::once(&self.first).chain(&self.on_objects)
+    }
+
+    /// From frames to frames with results, which are drawn if `draw`. No value of a property is part of it, as quotes
+    /// and spaces in it would need care: [`InferenceElements::configure`] sets them.
+    pub fn launch_line(&self, draw: bool) -> String {
+        // With a tracker behind trtnms, ids are known only then, and a second model is not to see boxes that were drawn.
+        // Drawing costs time, and is left out where the frames are not shown.
+        let is_drawn_at_once = draw && self.last() == "nms";
+        let nms_first = if is_drawn_at_once { "" } else { "draw=false" };
+        let mut parts: Vec<String> =
+            self.models().enumerate().map(|(number, model)| model.launch_line(number, nms_first)).collect();
+        if self.track.is_some() {
+            parts.insert(1, "trttrack name=track".into());
+        }
+        if draw && !is_drawn_at_once {
+            parts.push("trtoverlay name=overlay".into());
+        }
+        parts.join(" ! ")
+    }
+
+    /// Sets what the launch line leaves out.
+    pub fn configure(&self, pipeline: &gst::Pipeline) {
+        self.models().enumerate().for_each(|(number, model)| model.configure(number, pipeline));
+        if let Some(tracker) = &self.track {
+            element(pipeline, "track").set_property_from_str("tracker", tracker);
+        }
+    }
+
+    /// The element behind which results of the frame are complete, but for those of models on objects.
+    pub fn last_of_first(&self) -> &'static str {
+        if self.track.is_some() { "track" } else { "nms" }
     }
 
     /// The element behind which results are complete.
-    pub fn last(&self) -> &'static str {
-        if self.track.is_some() { "track" } else { "nms" }
+    pub fn last(&self) -> String {
+        match self.on_objects.len() {
+            0 => self.last_of_first().into(),
+            number => stage("nms", number),
+        }
     }
 }
 
@@ -136,7 +192,8 @@ fn meant(message: &str) -> Option<String> {
 
 /// Whether an element is one of the chain's.
 pub fn is_ours(name: &str) -> bool {
-    STAGES.contains(&name) || ["track", "overlay", "analytics"].contains(&name) || name.starts_with("publish")
+    let word = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    STAGES.contains(&word) || ["track", "overlay", "analytics", "privacy", "publish"].contains(&word)
 }
 
 /// The text of an error message. Those of our elements are complete.

@@ -2,7 +2,7 @@
 //! `gst-trt`: detection without a launch line.
 //!
 //! * `detect`: one file for each subcommand; `detect`, `import`, `quantize` and `serve` are folders.
-//! * `source`, `chain`, `model_options`: what is read, and what runs on it, for every subcommand that has a pipeline.
+//! * `source`, `chain`, `model_options`, `launch_text`: what is read, and what runs on it, for every subcommand that has a pipeline.
 //!   `cause`: why it cannot be read.
 //! * `threads`, `running`: what a source, a model or a disk can hold up, and what is left behind at the end.
 //! * `progress`, `signals`, `failure`, `terminal`: the program and its terminal.
@@ -19,6 +19,7 @@ mod failure;
 mod import;
 mod info;
 mod init;
+mod launch_text;
 mod local;
 mod model_options;
 mod output;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Progress on stderr: a bar on a terminal, else a line from time to time.
+//! Progress on stderr: a bar on a terminal, else a line from time to time. Where pictures are shown, it is below them.
 
 use std::io::IsTerminal;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
+use crate::terminal::screen::TerminalScreen;
 use crate::terminal::{plain, print_error};
 
 /// Without a terminal, the time between two lines.
@@ -13,12 +15,22 @@ const QUIET: Duration = Duration::from_secs(5);
 
 /// The bars of all that runs side by side.
 #[derive(Clone, Default)]
-pub struct Display(MultiProgress);
+pub struct Display {
+    bars: MultiProgress,
+    /// What has the terminal instead of bars.
+    screen: Option<Arc<TerminalScreen>>,
+}
 
 impl Display {
+    /// With pictures.
+    pub fn below(screen: &Arc<TerminalScreen>) -> Self {
+        Display { screen: Some(screen.clone()), ..Display::default() }
+    }
+
     pub fn task(&self, name: &str) -> TaskProgress {
-        let is_terminal = std::io::stderr().is_terminal();
-        let bar = if is_terminal { self.0.add(ProgressBar::new(100)) } else { ProgressBar::hidden() };
+        let is_terminal = self.screen.is_some() || std::io::stderr().is_terminal();
+        let has_bar = is_terminal && self.screen.is_none();
+        let bar = if has_bar { self.bars.add(ProgressBar::new(100)) } else { ProgressBar::hidden() };
         let style = ProgressStyle::with_template("{prefix} {bar:30} {percent:>3} %  {msg}");
         bar.set_style(style.expect("the template is valid"));
         bar.set_prefix(name.to_string());
@@ -27,7 +39,10 @@ impl Display {
 
     /// A line that stays, above the bars.
     pub fn line(&self, text: &str) {
-        self.0.suspend(|| print_error(text));
+        match &self.screen {
+            Some(screen) => screen.line(text),
+            None => self.bars.suspend(|| print_error(text)),
+        }
     }
 }
 
@@ -46,6 +61,10 @@ impl TaskProgress {
             return;
         }
         self.shown = Instant::now();
+        if let Some(screen) = &self.display.screen {
+            let part = part.map_or_else(String::new, |part| format!(", {:.0} %", part * 100.0));
+            return screen.set_status(format!("{}: {}{part}", self.bar.prefix(), state()));
+        }
         match (self.is_terminal, part) {
             (true, Some(part)) => {
                 self.bar.set_position((part.clamp(0.0, 1.0) * 100.0) as u64);

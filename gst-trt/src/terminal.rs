@@ -2,6 +2,8 @@
 //! What is written to a terminal: names and labels come from files of others, and no text of theirs moves the cursor,
 //! changes colours or hides what stands before it.
 
+pub mod screen;
+
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};

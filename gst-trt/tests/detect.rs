@@ -6,6 +6,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
+use common::models::{classifier, inner};
 use common::onnx::{F32, Graph};
 use common::{command, expect_failure, files, launch, lines, sample, scratch, shapes, text};
 use gst::prelude::*;
@@ -308,7 +309,7 @@ fn failures_are_one_sentence_and_leave_nothing() {
         (&all_broken, model, &["--output", "x.jpg"], &["Cannot write 2 images to the file x.jpg: give a folder"]),
         (&broken, model, &["--output", "/nowhere/x.jpg"], &["/nowhere/x.jpg", "its folder is not there"]),
         ("fd://0", model, &[], &["Cannot read fd://0", "fd:// is on this machine"]),
-        ("0", model, &[], &["There is no file 0", "Cameras are /dev/video0"]),
+        ("77", model, &[], &["There is no camera /dev/video77", "Cameras are /dev/video0"]),
         ("/dev/video99", model, &[], &["There is no file /dev/video99", "Cameras are /dev/video0"]),
         (sample, model, &["--json", "/nowhere/x.jsonl"], &["/nowhere/x.jsonl"]),
         (sample, model, &["--output", sample], &["sample.mp4 would be overwritten"]),
@@ -364,4 +365,166 @@ fn wrong_command_lines_have_a_status_of_their_own() {
         assert!(says.iter().all(|part| stderr.contains(part)) && !stderr.contains("panicked"), "{args:?}: {stderr}");
         assert_eq!(files(&folder), [""; 0], "{args:?}");
     }
+}
+
+#[test]
+fn further_models_see_the_objects() {
+    let folder = scratch("detect-on-objects");
+    let kinds = classifier(&folder.join("kinds.onnx"), "bright", "dark");
+    let plates = inner(&folder.join("plates.onnx"), "plate");
+    let first = ["--backend", "rten", "--frames", "40", "--infer", "interval=20", "--track"];
+    let on_objects = [
+        ["--on-objects", &kinds, "--object-options", "object-classes=disc reclassify-interval=30"],
+        ["--on-objects", &plates, "--object-options", "object-classes=box score-threshold=0.5"],
+    ];
+    let output = detect(&folder, &sample(), &shapes(), &[&first[..], &on_objects.concat()].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let lines = lines(&folder.join("sample-boxes.jsonl"));
+    assert_eq!(lines.len(), 40);
+    let (mut attributes, mut plates) = (0, 0);
+    for (number, line) in lines.iter().enumerate() {
+        assert_eq!(line["predicted"], number % 20 != 0, "{line}");
+        let detections = line["detections"].as_array().unwrap();
+        for object in detections {
+            let found = object["attributes"].as_array().map_or(0, Vec::len);
+            match object["label"].as_str().unwrap() {
+                "disc" => attributes += found,
+                "plate" => {
+                    plates += 1;
+                    let parent = &detections[object["parent"].as_u64().unwrap() as usize];
+                    assert_eq!(parent["label"], "box", "{line}");
+                }
+                _ => assert_eq!(found, 0, "{line}"),
+            }
+        }
+    }
+    assert!(attributes > 30 && plates > 30, "{attributes} {plates}");
+    let summary = text(&output.stdout);
+    let words: Vec<_> = summary.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let stages = ["preprocess", "infer", "nms", "preprocess2", "infer2", "nms2", "preprocess3", "infer3", "nms3"];
+    assert_eq!(
+        words,
+        [&["frames", "fps"], &stages[..], &["detections", "attributes", "wrote", "wrote"]].concat(),
+        "{summary}"
+    );
+    assert!(summary.contains("plate "), "{summary}");
+    assert!(files(&folder).contains(&"sample-boxes.mp4".into()));
+}
+
+#[test]
+fn what_is_wrong_with_a_further_model_is_said_before_anything_is_written() {
+    let folder = scratch("detect-on-objects-wrong");
+    let kinds = classifier(&folder.join("kinds.onnx"), "bright", "dark");
+    let before = files(&folder);
+    for (more, parts) in [
+        (&["--on-objects", "none.onnx"][..], &["There is no file none.onnx"][..]),
+        (&["--on-objects", &kinds, "--object-options", "regions=list"], &["--object-options", "They are the objects"]),
+        (&["--on-objects", &kinds, "--object-options", "model-file=x"], &["Use --on-objects"]),
+        (&["--on-objects", &kinds, "--object-options", "object-clases=disc"], &["did you mean “object-classes”?"]),
+        (&["--on-objects", &kinds, "--object-options", "x", "--object-options", "y"], &["more --object-options than"]),
+        (&["--on-objects", &kinds, "--json", &kinds], &["would be overwritten"]),
+    ] {
+        expect_failure(&detect(&folder, &sample(), &shapes(), more), more, parts);
+        assert_eq!(files(&folder), before, "{more:?}");
+    }
+    let alone = detect(&folder, &sample(), &shapes(), &["--object-options", "object-classes=disc"]);
+    assert_eq!(alone.status.code(), Some(2), "{}", text(&alone.stderr));
+}
+
+/// The program in a terminal of that size: how it ends, and what it has written there.
+fn in_terminal(folder: &Path, args: &[&str], columns: u16, rows: u16) -> (Option<i32>, String) {
+    use std::fs::File;
+    use std::io::Read;
+    use std::os::fd::FromRawFd;
+    let (mut ours, mut its) = (0, 0);
+    let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: it writes two descriptors, and reads the size; both are ours then.
+    let (mut ours, its) = unsafe {
+        let opened =
+            libc::openpty(&raw mut ours, &raw mut its, std::ptr::null_mut(), std::ptr::null(), &raw const size);
+        assert_eq!(opened, 0);
+        (File::from_raw_fd(ours), File::from_raw_fd(its))
+    };
+    let mut command = command(folder);
+    command.arg("detect").args(args).env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
+    command.stdin(Stdio::null()).stdout(its.try_clone().unwrap()).stderr(its);
+    let mut child = command.spawn().unwrap();
+    drop(command); // its descriptors of the terminal, so that reading comes to an end
+    let mut drawn = Vec::new();
+    let mut part = [0; 4096];
+    while let Ok(count @ 1..) = ours.read(&mut part) {
+        drawn.extend_from_slice(&part[..count]);
+    }
+    (child.wait().unwrap().code(), String::from_utf8(drawn).unwrap())
+}
+
+#[test]
+fn frames_are_shown_in_the_terminal() {
+    let folder = scratch("detect-show");
+    let (clip, model) = (sample(), shapes());
+    let args = [&clip, "--model", &model, "--backend", "rten", "--frames", "20", "--infer", "interval=20", "--show"];
+    let (status, drawn) = in_terminal(&folder, &args, 60, 20);
+    assert_eq!(status, Some(0), "{drawn}");
+    assert_eq!(files(&folder), [""; 0], "nothing is written unless that is asked for");
+    let lines: Vec<&str> = drawn.lines().filter(|line| line.contains('▀')).collect();
+    // 640x360 in 60 columns and 18 rows: 17 rows of 34 pixels, and two pictures at least in two thirds of a second.
+    assert!(lines.len() >= 2 * 17 && lines.len().is_multiple_of(17), "{}", lines.len());
+    assert!(lines.iter().all(|line| line.matches('▀').count() == 60 && line.contains("\u{1b}[0m")), "{drawn}");
+    let colours = lines[0].matches("\u{1b}[38;2;").count();
+    assert!(colours > 10, "it is a picture: {}", lines[0]);
+    assert!(drawn.contains("\u{1b}[18A"), "the second goes over the first: {drawn}");
+    assert!(drawn.contains("frames      20"), "{drawn}");
+    // Both, where both are asked for.
+    let files_too = [&args[..], &["--output", "x.mkv", "--json", "x.jsonl"]].concat();
+    let (status, drawn) = in_terminal(&folder, &files_too, 60, 20);
+    assert!(status == Some(0) && drawn.contains('▀'), "{drawn}");
+    assert_eq!(files(&folder), ["x.jsonl", "x.mkv"]);
+    assert_eq!(lines_of(&folder.join("x.jsonl")), 20);
+    launch(&format!("filesrc location={} ! decodebin ! fakesink", folder.join("x.mkv").display()));
+}
+
+fn lines_of(file: &Path) -> usize {
+    std::fs::read_to_string(file).unwrap().lines().count()
+}
+
+#[test]
+fn images_are_shown_one_below_the_other() {
+    let folder = scratch("detect-show-images");
+    std::fs::create_dir(folder.join("photos")).unwrap();
+    common::picture(&folder.join("photos/1.png"), 320, 180);
+    common::picture(&folder.join("photos/2.jpg"), 200, 200);
+    let (status, drawn) = in_terminal(&folder, &["photos", "--model", &shapes(), "--show=terminal"], 64, 34);
+    assert_eq!(status, Some(0), "{drawn}");
+    let widths: Vec<usize> = drawn.lines().map(|line| line.matches('▀').count()).filter(|count| *count > 0).collect();
+    assert_eq!(widths, [[64; 18].to_vec(), [64; 32].to_vec()].concat());
+    assert!(!drawn.contains("\u{1b}[33A") && !drawn.contains("\u{1b}[19A"), "each stays: {drawn}");
+    assert_eq!(files(&folder), ["photos"]);
+}
+
+#[test]
+fn where_nothing_can_be_shown_is_an_error() {
+    let folder = scratch("detect-show-nowhere");
+    let (clip, model) = (sample(), shapes());
+    let run = |args: &[&str]| {
+        let mut command = command(&folder);
+        command.args(["detect", &clip, "--model", &model]).args(args).env_remove("DISPLAY");
+        command.env_remove("WAYLAND_DISPLAY").output().unwrap()
+    };
+    for (args, parts) in [
+        (
+            &["--show"][..],
+            &["neither DISPLAY nor WAYLAND_DISPLAY is set", "standard output is no terminal", "Leave --show out"][..],
+        ),
+        (&["--show=terminal"], &["standard output is no terminal"]),
+        (&["--show=window"], &["Cannot open a window", "--show=terminal"]),
+        (&["--show", "--json", "-"], &["standard output takes the lines of --json -"]),
+    ] {
+        expect_failure(&run(args), args, parts);
+    }
+    let (status, drawn) = in_terminal(&folder, &[&clip, "--model", &model, "--show", "--json", "-"], 80, 24);
+    assert!(status == Some(1) && drawn.contains("standard output takes the lines"), "{drawn}");
+    let two = ["rtsp://127.0.0.1:1/a", "rtsp://127.0.0.1:1/b", "--model", &model, "--show"];
+    let (status, drawn) = in_terminal(&folder, &two, 80, 24);
+    assert!(status == Some(1) && drawn.contains("one camera or stream at a time"), "{drawn}");
+    assert_eq!(files(&folder), [""; 0]);
 }

@@ -50,6 +50,7 @@ fn furnish(folder: &Path) {
     for model in ["yolo11n.onnx", "best.onnx", "best-int8.onnx"] {
         std::os::unix::fs::symlink(shapes(), folder.join(model)).unwrap();
     }
+    std::os::unix::fs::symlink(path("tests/models/shapes-cls.onnx"), folder.join("colors.onnx")).unwrap();
     std::fs::create_dir(folder.join("photos")).unwrap();
     picture(&folder.join("photos/1.jpg"), 320, 180);
     picture(&folder.join("photos/2.jpg"), 200, 200);
@@ -93,8 +94,9 @@ fn commands_in_the_pages_run() {
     for (number, (line, mut words)) in commands.into_iter().enumerate() {
         let folder = scratch(&format!("docs-{number}"));
         furnish(&folder);
-        // What needs a GPU fails here as documented; the others in a short time.
+        // What needs a GPU or a screen fails here as documented; the others in a short time.
         let needs_gpu = words[0] == "build" || words.iter().any(|word| word == "--gpu");
+        let needs_screen = words.iter().any(|word| word.starts_with("--show"));
         match words[0].as_str() {
             "detect" if !words.iter().any(|word| word == "--frames") => {
                 words.extend(["--frames", "2"].map(String::from))
@@ -114,7 +116,7 @@ fn commands_in_the_pages_run() {
         let search = format!("{}:{}", folder.join("bin").display(), std::env::var("PATH").unwrap());
         let output =
             command(&folder).args(&words).env("CUDA_VISIBLE_DEVICES", "").env("PATH", search).output().unwrap();
-        let status = if needs_gpu { Some(1) } else { Some(0) };
+        let status = if needs_gpu || needs_screen { Some(1) } else { Some(0) };
         assert_eq!(output.status.code(), status, "{line}: {}{}", text(&output.stdout), text(&output.stderr));
     }
 }

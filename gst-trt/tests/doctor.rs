@@ -44,6 +44,7 @@ fn the_chain_is_tried_on_the_cpu() {
         "ok  H.264 encoder",
         "ok  backend=rten",
         "NVDEC",
+        "\ncameras\n",
         "TensorRT",
         "it finds a red picture red",
     ] {

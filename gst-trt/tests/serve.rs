@@ -2,6 +2,8 @@
 //! `gst-trt serve`: sources that share a model, fail and come back; reloads, recordings, and the end by a signal.
 
 mod common;
+#[path = "serve/objects.rs"]
+mod objects;
 #[path = "serve/recordings.rs"]
 mod recordings;
 

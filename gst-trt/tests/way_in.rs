@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 
-use common::{command, expect_failure, files, run, sample, scratch, shapes, succeed, text};
+use common::{command, expect_failure, files, path, run, sample, scratch, shapes, succeed, text};
 
 /// An application in the form that deepstream-app documents.
 const APP: &str = "\
@@ -88,7 +88,13 @@ config-file=infer/config_infer_primary.txt
 
 [secondary-gie0]
 enable=1
-config-file=config_infer_secondary.txt
+operate-on-class-ids=0;1;
+bbox-border-color0=1;0;0;1
+config-file=infer/config_infer_secondary.txt
+
+[secondary-gie1]
+enable=0
+config-file=none.txt
 
 [tracker]
 enable=1
@@ -136,6 +142,20 @@ detected-min-w=4
 pre-cluster-threshold=0.6
 ";
 
+/// One that sees the objects of the other.
+const SECONDARY: &str = "\
+[property]
+onnx-file=../classes.onnx
+process-mode=2
+network-type=1
+operate-on-gie-id=1
+operate-on-class-ids=5
+secondary-reinfer-interval=30
+input-object-min-width=24
+input-object-min-height=16
+classifier-async-mode=1
+";
+
 const ZONES: &str = "\
 [property]
 config-width=640
@@ -154,6 +174,8 @@ fn furnish(folder: &Path) {
     std::fs::write(folder.join("app.txt"), app).unwrap();
     std::fs::write(folder.join("infer/config_infer_primary.txt"), INFER).unwrap();
     std::fs::write(folder.join("infer/labels.txt"), "disc\nbox\n").unwrap();
+    std::fs::write(folder.join("infer/config_infer_secondary.txt"), SECONDARY).unwrap();
+    std::os::unix::fs::symlink(path("tests/models/shapes-cls.onnx"), folder.join("classes.onnx")).unwrap();
     std::fs::write(folder.join("config_nvdsanalytics.txt"), ZONES).unwrap();
 }
 
@@ -171,6 +193,11 @@ fn an_application_of_deepstream_becomes_a_configuration_that_is_right() {
         "resize=letterbox pad-value=0\"".into(),
         "infer = \"interval=5 precision=fp16\"".into(),
         "nms = \"score-threshold=0.4 iou-threshold=0.5 max-detections=200 class-thresholds=1=0.6 classes=0\"".into(),
+        format!(
+            "[[model]]\nname = \"secondary-gie0\"\nfile = \"{}\"\non = \"objects\"\nclasses = [\"0\",\"1\"]\n\
+             preprocess = \"min-object-size=24 reclassify-interval=30\"\n",
+            at("infer/../classes.onnx")
+        ),
         "\n[track]\n".into(),
         "[[publish]]\nname = \"sink1\"\nlocation = \"mqtt://127.0.0.1:1883/objects\"\nformat = \"deepstream-minimal\""
             .into(),
@@ -181,7 +208,10 @@ fn an_application_of_deepstream_becomes_a_configuration_that_is_right() {
     ] {
         assert!(written.contains(&part), "{part}\nis not in\n{written}");
     }
-    assert!(!written.contains("source2") && !written.contains("video3"), "{written}");
+    assert!(
+        !written.contains("source2") && !written.contains("secondary-gie1") && !written.contains("video3"),
+        "{written}"
+    );
     // Each key that is not taken over is listed, with its line.
     let said = text(&output.stderr);
     for key in [
@@ -194,7 +224,8 @@ fn an_application_of_deepstream_becomes_a_configuration_that_is_right() {
         "[streammux] batched-push-timeout: set batch-timeout",
         "[streammux] width: there is no muxer",
         "[primary-gie] bbox-border-color0: ",
-        "[secondary-gie0] all keys: serve has one model",
+        "[secondary-gie0] bbox-border-color0: ",
+        "[property] operate-on-gie-id: a model sees the objects of all models before it",
         "[tracker] ll-config-file: ",
         "[property] model-engine-file: model.onnx_b3_gpu0_fp16.engine is not used",
         "[property] custom-lib-path: the layout of the outputs is recognised",
@@ -219,6 +250,16 @@ fn a_model_of_nvinfer_becomes_a_configuration_that_is_right() {
     std::fs::write(folder.join("config.toml"), &output.stdout).unwrap();
     assert!(text(&output.stdout).contains("[http]"), "{}", text(&output.stdout));
     succeed(&folder, &["serve", "--check", "config.toml"]);
+
+    // One that sees objects, with labels as DeepStream has them.
+    std::fs::write(folder.join("infer/kinds.txt"), "disc;box;star\n").unwrap();
+    std::fs::write(folder.join("infer/second.txt"), SECONDARY.to_string() + "labelfile-path=kinds.txt\n").unwrap();
+    let output = succeed(&folder, &["import", "infer/second.txt"]);
+    for part in ["on = \"objects\"\n", "classes = [\"5\"]\n", "# It sees the objects of another [[model]]"] {
+        assert!(text(&output.stdout).contains(part), "{part}: {}", text(&output.stdout));
+    }
+    let said = text(&output.stderr);
+    assert!(said.contains("[property] labelfile-path: classes are one a line here"), "{said}");
 }
 
 #[test]

@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use gst::prelude::*;
 
 use super::lines::JsonLines;
 use super::report::{Watched, watch};
+use super::show::Screen;
 use super::video::show_message;
 use super::{Broken, Ended, Job, Setup, ending, part};
 use crate::chain::{self, element};
@@ -28,25 +30,26 @@ pub fn run(
     common: Option<&Arc<JsonLines>>,
 ) -> Result<Ended, Broken> {
     let chain = setup.chain.for_throughput();
+    let screen = setup.screen()?;
     let line = format!(
         "appsrc name=source format=time block=true max-buffers=2 max-bytes=0 ! {} ! queue max-size-buffers=2 \
          ! appsink name=out sync=false max-buffers=1 enable-last-sample=false",
-        chain.launch_line(job.output.is_some())
+        chain.launch_line(job.output.is_some() || screen.is_some())
     );
     let pipeline = chain::parse(&line)?;
-    chain.configure(&pipeline)?;
+    chain.configure(&pipeline);
     if let Some(folder) = job.output.as_ref().filter(|_| !job.is_file) {
         let made = std::fs::create_dir_all(folder);
         made.map_err(|error| format!("Cannot make the folder {}: {error}.", folder.display()))?;
     }
     let own = job.json.as_deref().map(JsonLines::create).transpose()?.map(Arc::new);
-    let lines = own.clone().or(common.cloned()).expect("lines are of one source or of all");
+    let lines = own.clone().or(common.cloned()).unwrap_or_else(|| JsonLines::nowhere().into());
     let all: Arc<[PathBuf]> = files.into();
     let origin = move |_: &gst::Pad, buffer: &gst::BufferRef| {
         (number(buffer).and_then(|number| Some(all.get(number)?.display().to_string())), None)
     };
     let report = watch(&pipeline, setup, lines.clone(), Box::new(origin));
-    let run = ImageRun { pipeline: &pipeline, files, job, setup, report: &report, lines: &lines };
+    let run = ImageRun { pipeline: &pipeline, files, job, setup, screen, report: &report, lines: &lines };
     let outcome = run.to_the_end(name);
     setup.keep_contexts();
     let stopped = pipeline.set_state(gst::State::Null).map_err(Failure::from);
@@ -70,6 +73,7 @@ struct ImageRun<'a> {
     files: &'a [PathBuf],
     job: &'a Job,
     setup: &'a Setup,
+    screen: Option<Screen>,
     report: &'a Watched,
     lines: &'a JsonLines,
 }
@@ -108,7 +112,8 @@ impl ImageRun<'_> {
         let formats = chain::host_formats()?;
         let mut good = 0;
         for (number, file) in self.files.iter().enumerate() {
-            if self.setup.signals.signal().is_some() || self.setup.frames.is_some_and(|limit| good >= limit) {
+            let is_over = self.setup.signals.signal().is_some() || self.is_closed();
+            if is_over || self.setup.frames.is_some_and(|limit| good >= limit) {
                 break;
             }
             let sample = match still::decode(file, &formats, &self.setup.threads, &self.setup.signals) {
@@ -135,6 +140,16 @@ impl ImageRun<'_> {
         Ok(())
     }
 
+    fn is_closed(&self) -> bool {
+        self.screen.as_ref().is_some_and(|screen| screen.is_closed(&self.setup.display))
+    }
+
+    /// The last image is shown until the user closes its window.
+    fn wait_for_window(&self) {
+        let is_over = |screen: &Screen| screen.wait(&self.setup.display, Duration::from_millis(100));
+        while self.setup.signals.signal().is_none() && self.screen.as_ref().is_some_and(|screen| !is_over(screen)) {}
+    }
+
     /// Takes the frames with their results.
     fn take(&self, mut task: TaskProgress, failed: bool) -> Result<(), Broken> {
         let out = element(self.pipeline, "out").downcast::<gst_app::AppSink>().expect("it is an appsink");
@@ -152,8 +167,14 @@ impl ImageRun<'_> {
             }
             self.lines.check()?;
             match sample {
-                Some(sample) => self.write(&sample)?,
-                None if out.is_eos() => return Ok(()),
+                Some(sample) => {
+                    self.write(&sample)?;
+                    self.screen.iter().try_for_each(|screen| screen.show_image(&sample))?;
+                }
+                None if out.is_eos() => {
+                    self.wait_for_window();
+                    return Ok(());
+                }
                 None if self.setup.signals.signal().is_some() && self.report.lock().frames == 0 => return Ok(()),
                 None => {}
             }

@@ -40,6 +40,11 @@ impl JsonLines {
         Ok(JsonLines { path, writer: Mutex::new(Writer { to, error: None }) })
     }
 
+    /// Lines that nobody wants.
+    pub fn nowhere() -> Self {
+        JsonLines { path: None, writer: Mutex::new(Writer { to: Box::new(io::sink()), error: None }) }
+    }
+
     /// A failure shows in [`JsonLines::check`].
     pub fn write(&self, line: &Value) {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);

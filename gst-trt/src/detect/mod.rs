@@ -4,6 +4,7 @@
 mod images;
 mod lines;
 mod report;
+mod show;
 mod video;
 
 use std::any::Any;
@@ -14,32 +15,37 @@ use std::thread;
 use gsttrt::gst::cuda::registry;
 use signal_hook::consts::SIGPIPE;
 
-use crate::chain::{self, InferenceElements};
+use crate::chain::{self, InferenceElements, ModelElements};
 use crate::failure::{Failure, Status};
-use crate::model_options::ModelOptions;
+use crate::launch_text::by_stage;
+use crate::model_options::{ModelOptions, check_file};
 use crate::output::replaceable;
 use crate::progress::Display;
 use crate::signals::Signals;
 use crate::source::{InputSource, sources};
+use crate::terminal::screen::TerminalScreen;
 use crate::terminal::{print, print_error};
 use crate::threads::Threads;
 use lines::JsonLines;
 use report::DetectReport;
+use show::{Screen, ShowPlace};
 
 const EXAMPLES: &str = "\
 Examples:
   gst-trt detect street.mp4 --model yolo11n.onnx
   gst-trt detect photos/ --model yolo11n.onnx --output found/
+  gst-trt detect 0 --model yolo11n.onnx --show
   gst-trt detect rtsp://camera/stream --model yolo11n.onnx --track --no-video --json - | jq .detections
   gst-trt detect aerial.mp4 --model yolo11n.onnx --slices 3x2 --nms score-threshold=0.4
+  gst-trt detect street.mp4 --model yolo11n.onnx --track --on-objects colors.onnx --object-options object-classes=car
 
 Properties of --preprocess, --infer and --nms are those of the elements: docs/elements.md.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DetectArgs {
-    /// Video files, images, folders of images, 'patterns*.jpg', URIs such as rtsp://, cameras such as /dev/video0; - is
-    /// stdin
+    /// Video files, images, folders of images, 'patterns*.jpg', URIs such as rtsp://, cameras such as /dev/video0 or 0; -
+    /// is stdin
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<String>,
     #[command(flatten)]
@@ -54,6 +60,11 @@ pub struct DetectArgs {
     /// Write no annotated video and no annotated images
     #[arg(long)]
     no_video: bool,
+    /// Show frames with what was found, in a window or, without a display, as pictures in the terminal. Files are written
+    /// only with --output and --json [places: window, terminal]
+    #[arg(long, value_enum, value_name = "PLACE", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
+          hide_possible_values = true)]
+    show: Option<ShowPlace>,
     /// Give objects ids that stay the same from frame to frame [trackers: bytetrack, botsort-iou, ocsort, iou]
     #[arg(long, value_name = "TRACKER", num_args = 0..=1, require_equals = true, default_missing_value = "bytetrack",
           value_parser = ["bytetrack", "botsort-iou", "ocsort", "iou"], hide_possible_values = true)]
@@ -73,12 +84,50 @@ pub struct DetectArgs {
     /// … of trtnms, such as "score-threshold=0.5 classes=person"
     #[arg(long, value_name = "PROPERTIES", default_value = "", hide_default_value = true)]
     nms: String,
+    /// A model that sees each object as a picture of its own, such as a classifier of cars; may be repeated
+    #[arg(long, value_name = "FILE")]
+    on_objects: Vec<PathBuf>,
+    /// Properties of its elements, such as "object-classes=car label-file=colors.txt"; of several models in their order
+    #[arg(long, value_name = "PROPERTIES", requires = "on_objects")]
+    object_options: Vec<String>,
 }
+
+impl DetectArgs {
+    /// Whether lines go to standard output.
+    fn has_lines_on_stdout(&self) -> bool {
+        self.json.as_deref() == Some(Path::new("-"))
+    }
+
+    /// The models that see objects.
+    fn on_objects(&self) -> Result<Vec<ModelElements>, Failure> {
+        let (models, options) = (&self.on_objects, &self.object_options);
+        if options.len() > models.len() {
+            let text = "There are more --object-options than --on-objects: write one text for each model.";
+            return Err(text.into());
+        }
+        let of_model = |(number, file): (usize, &PathBuf)| -> Result<ModelElements, Failure> {
+            let text = options.get(number).map_or("", String::as_str);
+            let [preprocess, infer, nms] =
+                by_stage(text, &TAKEN_ON_OBJECTS).map_err(|failure| format!("--object-options: {failure}"))?;
+            // Before the user's own, which hold.
+            let backend = self.model.backend.as_ref().map_or_else(String::new, |backend| format!("backend={backend} "));
+            let model = ModelOptions { model: file.clone(), ..ModelOptions::default() };
+            Ok(ModelElements { model, preprocess, infer: backend + &infer, nms, ..ModelElements::default() })
+        };
+        models.iter().enumerate().map(of_model).collect()
+    }
+}
+
+/// Properties of the elements of a model on objects that are set here.
+const TAKEN_ON_OBJECTS: [(&str, &str); 3] =
+    [("name", "Leave it out"), ("model-file", "Use --on-objects"), ("regions", "They are the objects")];
 
 /// What all sources have in common.
 struct Setup {
     chain: InferenceElements,
     frames: Option<u64>,
+    /// Where frames are shown.
+    show: Option<ShowSettings>,
     signals: Signals,
     display: Display,
     threads: Threads,
@@ -86,10 +135,27 @@ struct Setup {
     contexts: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
+struct ShowSettings {
+    place: ShowPlace,
+    terminal: Arc<TerminalScreen>,
+    has_lines: bool,
+}
+
 impl Setup {
     /// Called while the source's pipeline still has them.
     fn keep_contexts(&self) {
         self.contexts.get_or_init(|| Box::new(registry::alive()));
+    }
+
+    /// What shows a source, where that is wanted.
+    fn screen(&self) -> Result<Option<Screen>, Failure> {
+        self.show.as_ref().map(ShowSettings::open).transpose()
+    }
+}
+
+impl ShowSettings {
+    fn open(&self) -> Result<Screen, Failure> {
+        self.place.open(&self.terminal, self.has_lines)
     }
 }
 
@@ -103,6 +169,13 @@ struct Job {
     json: Option<PathBuf>,
     /// Whether lines say which source they are of.
     is_named: bool,
+}
+
+impl Job {
+    /// It may have no end, and runs next to others.
+    fn is_endless(&self) -> bool {
+        matches!(&self.source, InputSource::Video { address, .. } if address.is_remote())
+    }
 }
 
 /// How a source ended.
@@ -158,29 +231,25 @@ fn ending(path: &Path) -> String {
 
 pub fn run(args: &DetectArgs, threads: &Threads) -> Result<Status, Failure> {
     args.model.check()?;
+    args.on_objects.iter().try_for_each(|model| check_file(model))?;
     let signals = Signals::listen()?;
     chain::start_gstreamer()?;
     if !matches!(args.model.backend.as_deref(), Some("cpu" | "onnxruntime" | "rten")) {
         chain::prefer_gpu_decoders();
     }
-    let chain = InferenceElements {
+    let first = ModelElements {
         model: args.model.clone(),
-        track: args.track.clone(),
-        queue: None,
         slices: args.slices.clone(),
         preprocess: args.preprocess.clone(),
         infer: args.infer.clone(),
         nms: args.nms.clone(),
+        ..ModelElements::default()
     };
+    let chain = InferenceElements { first, track: args.track.clone(), on_objects: args.on_objects()? };
     let jobs = jobs(args, sources(&args.sources)?)?;
-    let setup = Setup {
-        chain,
-        frames: args.frames,
-        signals,
-        display: Display::default(),
-        threads: threads.clone(),
-        contexts: OnceLock::new(),
-    };
+    let (show, display) = show(args, &jobs)?;
+    let (threads, contexts) = (threads.clone(), OnceLock::new());
+    let setup = Setup { chain, frames: args.frames, show, signals, display, threads, contexts };
     // The launch line's mistakes first, before a file is made.
     chain::parse(&format!("fakesrc ! {} ! fakesink", setup.chain.launch_line(true)))?;
     let common = args.json.as_deref().map(JsonLines::create).transpose()?.map(Arc::new);
@@ -195,6 +264,25 @@ pub fn run(args: &DetectArgs, threads: &Threads) -> Result<Status, Failure> {
         None => {}
     }
     conclude(&jobs, ends, args, &setup.signals)
+}
+
+/// Where frames are shown, and where progress is then.
+fn show(args: &DetectArgs, jobs: &[Job]) -> Result<(Option<ShowSettings>, Display), Failure> {
+    let Some(place) = args.show else { return Ok((None, Display::default())) };
+    let has_lines = args.has_lines_on_stdout();
+    let mut show = ShowSettings { place, terminal: Arc::default(), has_lines };
+    let opened = show.open()?;
+    let Some(terminal) = opened.terminal() else {
+        show.place = ShowPlace::Window;
+        return Ok((Some(show), Display::default()));
+    };
+    if jobs.iter().filter(|job| job.is_endless()).count() > 1 {
+        let text = "A terminal shows one camera or stream at a time. Give one of them, or use --show=window.";
+        return Err(text.into());
+    }
+    show.place = ShowPlace::Terminal;
+    let display = Display::below(terminal);
+    Ok((Some(show), display))
 }
 
 /// Where the results of each source go.
@@ -216,15 +304,12 @@ fn jobs(args: &DetectArgs, sources: Vec<InputSource>) -> Result<Vec<Job>, Failur
                 Some(path) => path.clone(),
                 None => format!("{name}{ending}").into(),
             };
-            let output = if args.no_video || is_images && !is_file { output } else { replaceable(&output)? };
-            let json = args.json.is_none().then(|| format!("{name}-boxes.jsonl").into());
-            Ok(Job {
-                output: (!args.no_video).then_some(output),
-                is_file,
-                json,
-                is_named: several || is_images,
-                source,
-            })
+            // What is shown is written only where that is asked for.
+            let is_shown = args.show.is_some();
+            let json = (args.json.is_none() && !is_shown).then(|| format!("{name}-boxes.jsonl").into());
+            let is_written = !args.no_video && (!is_shown || args.output.is_some());
+            let output = if !is_written || is_images && !is_file { output } else { replaceable(&output)? };
+            Ok(Job { output: is_written.then_some(output), is_file, json, is_named: several || is_images, source })
         })
         .collect::<Result<_, Failure>>()?;
     let labels = args.model.labels.as_deref();
@@ -233,8 +318,8 @@ fn jobs(args: &DetectArgs, sources: Vec<InputSource>) -> Result<Vec<Job>, Failur
         InputSource::Video { address: crate::source::VideoAddress::File(path), .. } => vec![path.as_path()],
         InputSource::Video { .. } => Vec::new(),
     });
-    let taken: Vec<PathBuf> =
-        files.chain([args.model.model.as_path()]).chain(labels).filter_map(|path| path.canonicalize().ok()).collect();
+    let models = [&args.model.model].into_iter().chain(&args.on_objects).map(PathBuf::as_path);
+    let taken: Vec<PathBuf> = files.chain(models).chain(labels).filter_map(|path| path.canonicalize().ok()).collect();
     let results = jobs.iter().flat_map(|job| job.output.iter().chain(&job.json)).chain(&args.json);
     let results: Vec<&PathBuf> = results.collect();
     for (at, path) in results.iter().enumerate() {
@@ -284,13 +369,12 @@ fn is_file(path: &Path, source: &InputSource) -> Result<bool, Failure> {
 /// Runs sources of the network and cameras side by side, for they may have no end, and the others one after the other.
 /// `None` for those that were not begun.
 fn run_all(jobs: &[Job], setup: &Setup, common: Option<&Arc<JsonLines>>) -> Vec<Option<Result<Ended, Broken>>> {
-    let is_remote = |job: &Job| matches!(&job.source, InputSource::Video { address, .. } if address.is_remote());
     let one = |job: &Job| match &job.source {
         InputSource::Video { name, address } => video::run(job, name, address, setup, common),
         InputSource::Images { name, files } => images::run(job, name, files, setup, common),
     };
     thread::scope(|scope| {
-        let live: Vec<_> = jobs.iter().map(|job| is_remote(job).then(|| scope.spawn(|| one(job)))).collect();
+        let live: Vec<_> = jobs.iter().map(|job| job.is_endless().then(|| scope.spawn(|| one(job)))).collect();
         let mut ends: Vec<Option<Result<Ended, Broken>>> = Vec::new();
         let mut is_over = false;
         for (job, thread) in jobs.iter().zip(&live) {
@@ -314,7 +398,7 @@ fn conclude(
     args: &DetectArgs,
     signals: &Signals,
 ) -> Result<Status, Failure> {
-    let is_piped = args.json.as_deref() == Some(Path::new("-"));
+    let is_piped = args.has_lines_on_stdout();
     let (mut broken, mut images, mut signal) = (0, 0, None);
     let (mut failures, mut not_begun) = (Vec::new(), 0);
     for (job, end) in jobs.iter().zip(ends) {

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::lines::JsonLines;
 use super::{DetectArgs, Job, Setup};
-use crate::chain::{STAGES, element};
+use crate::chain::{STAGES, element, stage};
 
 /// What was measured and found on the frames so far.
 #[derive(Clone, Default)]
@@ -25,13 +25,23 @@ pub struct DetectReport {
     pub frames: u64,
     first: Option<Instant>,
     last: Option<Instant>,
-    /// When each frame that is on its way came to each stage that it has come to, the first frame first.
-    entered: [VecDeque<Instant>; 3],
-    stages: [Duration; 3],
+    /// All of them, in their order.
+    stages: Vec<MeasuredStage>,
     objects: BTreeMap<String, u64>,
+    /// What classifiers of objects have found.
+    attributes: BTreeMap<String, u64>,
     /// What the message of the next frame says: its objects are those of an earlier one, or predicted.
     is_held: bool,
     is_predicted: bool,
+}
+
+/// An element of a model.
+#[derive(Clone)]
+struct MeasuredStage {
+    name: String,
+    /// When each frame that is on its way came to it, of those that have, the first frame first.
+    entered: VecDeque<Instant>,
+    total: Duration,
 }
 
 /// The name of the source that a frame is of, and its stream time; `None` where there is none.
@@ -56,12 +66,18 @@ impl DetectReport {
         if self.frames > 1 {
             row("fps", format!("{:.1}", self.fps()));
             let frames = (self.frames - 1) as f64;
-            for (name, total) in STAGES.into_iter().zip(self.stages) {
+            for MeasuredStage { name, total, .. } in &self.stages {
                 row(name, format!("{:.2} ms", total.as_secs_f64() * 1e3 / frames));
             }
         }
-        let objects: Vec<String> = self.objects.iter().map(|(label, count)| format!("{label} {count}")).collect();
-        row("detections", if objects.is_empty() { "none".into() } else { objects.join(", ") });
+        let counted = |counts: &BTreeMap<String, u64>| -> String {
+            let counts: Vec<String> = counts.iter().map(|(label, count)| format!("{label} {count}")).collect();
+            if counts.is_empty() { "none".into() } else { counts.join(", ") }
+        };
+        row("detections", counted(&self.objects));
+        if !self.attributes.is_empty() {
+            row("attributes", counted(&self.attributes));
+        }
         for path in job.output.iter().chain(job.json.iter().chain(&args.json)) {
             row("wrote", path.display().to_string());
         }
@@ -70,13 +86,13 @@ impl DetectReport {
 
     /// A frame has left the stages.
     fn add(&mut self, now: Instant) {
-        let entered = self.entered.each_mut().map(VecDeque::pop_front);
+        let entered: Vec<Option<Instant>> = self.stages.iter_mut().map(|stage| stage.entered.pop_front()).collect();
+        let entered: Option<Vec<Instant>> = entered.into_iter().collect();
         // The first frame waits for the model to load, which is no stage's time.
-        if self.frames > 0
-            && let [Some(preprocess), Some(infer), Some(nms)] = entered
-        {
-            for (total, took) in self.stages.iter_mut().zip([infer - preprocess, nms - infer, now - nms]) {
-                *total += took;
+        if let Some(entered) = entered.filter(|_| self.frames > 0) {
+            let left = entered.iter().skip(1).copied().chain([now]);
+            for ((stage, entered), left) in self.stages.iter_mut().zip(&entered).zip(left) {
+                stage.total += left - *entered;
             }
         }
         self.frames += 1;
@@ -93,6 +109,9 @@ impl DetectReport {
         let class = frame.classes.iter().flatten().take(1).filter_map(|class| class["label"].as_str());
         for label in detected.chain(class) {
             *self.objects.entry(label.to_string()).or_default() += 1;
+        }
+        for attribute in frame.objects.iter().flat_map(|object| &object.annotation.attributes) {
+            *self.attributes.entry(attribute.label.to_string()).or_default() += 1;
         }
         let (source, time) = origin(pad, buffer);
         frame.number = self.frames;
@@ -123,7 +142,12 @@ impl Watched {
 pub fn watch(pipeline: &gst::Pipeline, setup: &Setup, lines: Arc<JsonLines>, origin: Origin) -> Watched {
     let report = Watched::default();
     let pad = |name: &str, end: &str| element(pipeline, name).static_pad(end).expect("filters have these pads");
-    for (stage, name) in STAGES.into_iter().enumerate() {
+    let models = setup.chain.models().enumerate();
+    let names = models.flat_map(|(number, _)| STAGES.map(|name| stage(name, number)));
+    let measured = |name| MeasuredStage { name, entered: VecDeque::new(), total: Duration::ZERO };
+    let stages: Vec<MeasuredStage> = names.map(measured).collect();
+    report.lock().stages.clone_from(&stages);
+    for (number, MeasuredStage { name, .. }) in stages.iter().enumerate() {
         let report = report.clone();
         pad(name, "sink").add_probe(gst::PadProbeType::BUFFER, move |_, info| {
             let payload = info.buffer().and_then(|buffer| TensorMeta::get(buffer));
@@ -131,19 +155,25 @@ pub fn watch(pipeline: &gst::Pipeline, setup: &Setup, lines: Arc<JsonLines>, ori
                 // trtnms would wait for them, in this thread too, and that is the model's time.
                 outputs.iter().for_each(|output| drop(output.wait(&CancelToken::default())));
             }
-            report.lock().entered[stage].push_back(Instant::now());
+            report.lock().stages[number].entered.push_back(Instant::now());
             gst::PadProbeReturn::Ok
         });
     }
 
     // Of a frame without objects, only the message says whether it was skipped, whatever the options for trtnms are. It
     // is posted just before the frame goes on.
-    element(pipeline, setup.chain.last()).set_property("post-messages", true);
-    let shared = report.clone();
+    let first = element(pipeline, setup.chain.last_of_first());
+    first.set_property("post-messages", true);
+    let (shared, first) = (report.clone(), first.downgrade());
     pipeline.bus().expect("a pipeline has a bus").set_sync_handler(move |_, message| {
         registry::answer_message(message);
         let content = message.structure().filter(|content| content.name() == "trt-detections");
         let Some(content) = content else { return gst::BusSyncReply::Pass };
+        // What a model on objects finds is never of an earlier frame.
+        let first = first.upgrade().map(|first| first.upcast::<gst::Object>());
+        if first.as_ref() != message.src() {
+            return gst::BusSyncReply::Drop;
+        }
         let mut report = shared.lock();
         report.is_held = content.get("held").unwrap_or_default();
         report.is_predicted = content.get("predicted").unwrap_or_default();
@@ -151,7 +181,7 @@ pub fn watch(pipeline: &gst::Pipeline, setup: &Setup, lines: Arc<JsonLines>, ori
     });
 
     let (shared, has_track) = (report.clone(), setup.chain.track.is_some());
-    pad(setup.chain.last(), "src").add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
+    pad(&setup.chain.last(), "src").add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
         let now = Instant::now();
         let Some(buffer) = info.buffer() else { return gst::PadProbeReturn::Ok };
         let mut report = shared.lock();

@@ -11,10 +11,11 @@ use gsttrt::gst::cuda::registry;
 
 use super::lines::JsonLines;
 use super::report::{DetectReport, Watched, watch};
+use super::show::Screen;
 use super::{Broken, Ended, Job, Setup, ending, part};
 use crate::bus;
 use crate::cause::SourceFailure;
-use crate::chain::{self, element};
+use crate::chain::{self, element, stage};
 use crate::failure::Failure;
 use crate::progress::TaskProgress;
 use crate::running::RunningPipeline;
@@ -34,16 +35,18 @@ pub fn run(
     common: Option<&Arc<JsonLines>>,
 ) -> Result<Ended, Broken> {
     let output = job.output.as_deref();
-    let pipeline = pipeline(address, output, setup)?;
+    let screen = setup.screen()?;
+    let pipeline = pipeline(address, output, screen.as_ref(), setup)?;
     let own = job.json.as_deref().map(JsonLines::create).transpose()?.map(Arc::new);
-    let lines = own.clone().or(common.cloned()).expect("lines are of one source or of all");
+    let lines = own.clone().or(common.cloned()).unwrap_or_else(|| JsonLines::nowhere().into());
     let shown = job.is_named.then(|| address.shown());
     let origin = move |pad: &gst::Pad, buffer: &gst::BufferRef| (shown.clone(), stream_time(pad, buffer));
     let report = watch(&pipeline, setup, lines.clone(), Box::new(origin));
     let closed = gate(&pipeline, setup.frames);
     let running = RunningPipeline::new(pipeline, &setup.threads, address.shown());
     let outcome =
-        VideoRun { running: &running, address, setup, report: &report, lines: &lines, closed }.to_the_end(name);
+        VideoRun { running: &running, address, setup, screen: screen.as_ref(), report: &report, lines: &lines, closed }
+            .to_the_end(name);
     // A decoder may be the first to meet a GPU that is lost, and does not tell: that is no fault of the file, and no other one is
     // tried. It can be seen as long as there is a pipeline.
     let outcome = outcome.map_err(|broken| registry::lost().map_or(broken, Broken::from));
@@ -66,21 +69,34 @@ pub fn run(
     }
 }
 
-fn pipeline(address: &VideoAddress, output: Option<&Path>, setup: &Setup) -> Result<gst::Pipeline, Failure> {
-    // Queues let decoding, inference and encoding run in parallel. H.264 in 4:2:0 needs even sizes.
-    let tail = match output {
-        Some(output) => {
-            let muxer = if ending(output) == "mkv" { "matroskamux" } else { "mp4mux" };
-            &format!(
-                "videoconvert ! videoscale add-borders=false \
-                 ! capsfilter name=size caps=video/x-raw,width=[2,16384,2],height=[2,16384,2] ! x264enc speed-preset=veryfast ! h264parse ! {muxer} ! filesink name=sink"
-            )
-        }
-        None => "fakesink name=sink sync=false",
-    };
+fn pipeline(
+    address: &VideoAddress,
+    output: Option<&Path>,
+    screen: Option<&Screen>,
+    setup: &Setup,
+) -> Result<gst::Pipeline, Failure> {
     // Where GPUs decode, frames may come in CUDA memory, of which videoconvert knows nothing.
-    let download =
-        if output.is_some() && gst::ElementFactory::find("cudadownload").is_some() { "cudadownload !" } else { "" };
+    let download = if gst::ElementFactory::find("cudadownload").is_some() { "cudadownload !" } else { "" };
+    // Queues let decoding, inference and encoding run in parallel. H.264 in 4:2:0 needs even sizes.
+    let writer = output.map(|output| {
+        let muxer = if ending(output) == "mkv" { "matroskamux" } else { "mp4mux" };
+        // A screen holds frames up until the pipeline runs, which is not to wait for the encoder then.
+        let sink = if screen.is_some() { "filesink name=sink async=false" } else { "filesink name=sink" };
+        format!(
+            "{download} videoconvert ! videoscale add-borders=false \
+             ! capsfilter name=size caps=video/x-raw,width=[2,16384,2],height=[2,16384,2] ! x264enc speed-preset=veryfast \
+             ! h264parse ! {muxer} ! {sink}"
+        )
+    });
+    let shown = screen.map(|screen| format!("{download} {}", screen.launch_line(address.is_live())));
+    let tail = match (writer, shown) {
+        (Some(writer), Some(shown)) => {
+            let leaky = if address.is_live() { "leaky=downstream" } else { "" };
+            format!("tee name=both ! queue ! {writer} both. ! queue {leaky} max-size-buffers=2 ! {shown}")
+        }
+        (Some(end), None) | (None, Some(end)) => end,
+        (None, None) => "fakesink name=sink sync=false".into(),
+    };
     // Where the model is slower than a camera, old frames make room for new ones.
     let queue = match address {
         _ if address.is_live() => "queue name=frames leaky=downstream max-size-buffers=2",
@@ -88,13 +104,14 @@ fn pipeline(address: &VideoAddress, output: Option<&Path>, setup: &Setup) -> Res
         _ => "queue name=frames",
     };
     let chain = if address.is_live() { setup.chain.clone() } else { setup.chain.for_throughput() };
-    let line = format!("{queue} ! {} ! queue ! {download} {tail}", chain.launch_line(output.is_some()));
+    let line = format!("{queue} ! {} ! queue ! {tail}", chain.launch_line(output.is_some() || screen.is_some()));
     let pipeline = chain::parse(&line)?;
-    chain.configure(&pipeline)?;
+    chain.configure(&pipeline);
     if let Some(output) = output {
         element(&pipeline, "sink").set_property("location", part(output));
         keep_size(&element(&pipeline, "size"));
     }
+    screen.iter().for_each(|screen| screen.connect(&pipeline));
     address.connect(&pipeline, input(&pipeline), &ReadOptions::default())?;
     Ok(pipeline)
 }
@@ -155,13 +172,14 @@ struct VideoRun<'a> {
     running: &'a RunningPipeline,
     address: &'a VideoAddress,
     setup: &'a Setup,
+    screen: Option<&'a Screen>,
     report: &'a Watched,
     lines: &'a JsonLines,
     closed: Arc<AtomicBool>,
 }
 
 impl VideoRun<'_> {
-    /// Runs to the end of the source, to the number of frames that the user wants, or to a signal, which is returned
+    /// Runs to the end of the source, to the number of frames that the user wants, to the end of the window, or to a signal, which is returned
     /// where it came before the end. The error is the first that an element posts.
     fn to_the_end(&self, name: &str) -> Result<Option<i32>, Broken> {
         let pipeline = &self.running.pipeline;
@@ -197,7 +215,8 @@ impl VideoRun<'_> {
             }
             self.lines.check()?;
             let report = self.report.lock().clone();
-            let is_enough = self.setup.frames.is_some_and(|limit| report.frames >= limit);
+            let is_enough = self.setup.frames.is_some_and(|limit| report.frames >= limit)
+                || self.screen.is_some_and(|screen| screen.is_closed(&self.setup.display));
             let number = self.setup.signals.signal();
             if ending.is_none() && (is_enough || number.is_some()) {
                 if report.frames == 0 {
@@ -233,8 +252,10 @@ impl VideoRun<'_> {
 
     /// Says once that it waits for the source, and for nothing else.
     fn note_silence(&self, task: &TaskProgress, report: &DetectReport, silence: &mut Silence) {
-        let named = |name| element(&self.running.pipeline, name);
-        let is_loaded = named("infer").property::<Option<gst::Structure>>("model-info").is_some();
+        let named = |name: &str| element(&self.running.pipeline, name);
+        let is_loaded = (self.setup.chain.models().enumerate()).all(|(number, _)| {
+            named(&stage("infer", number)).property::<Option<gst::Structure>>("model-info").is_some()
+        });
         let waits = is_loaded && named("frames").property::<u32>("current-level-buffers") == 0;
         if silence.frames != report.frames || !waits {
             *silence = Silence { frames: report.frames, since: Instant::now(), is_said: false };

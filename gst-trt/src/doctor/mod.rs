@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `gst-trt doctor`: what is on this machine, what each missing piece costs, and whether the chain works.
 
+mod cameras;
 mod gpu;
 mod gstreamer;
 mod trial;
@@ -61,6 +62,7 @@ pub fn run(args: &DoctorArgs) -> Result<Status, Failure> {
     let mut checks = vec![Component::there("program", "gst-trt", env!("CARGO_PKG_VERSION"))];
     checks.extend(gstreamer::checks());
     checks.extend(gpu::checks());
+    checks.extend(cameras::checks());
     let cpu = trial::on_cpu();
     let gpu = args.gpu.then(|| trial::on_gpu(args.trt_library.as_deref()));
     checks.push(of_trial("chain on the CPU", &cpu, "nothing works here"));

@@ -16,12 +16,11 @@ const OF_MEMORY: &str = "frames stay where the decoder has put them";
 const OF_MUXER: &str = "there is no muxer: each source keeps its size";
 
 /// Groups of which nothing is taken over.
-const GROUPS: [(&str, &str); 9] = [
+const GROUPS: [(&str, &str); 8] = [
     ("application", "figures are in /metrics of [http]"),
     ("tiled-display", PICTURES),
     ("osd", PICTURES),
     ("img-save", "[record] draw and snapshot.jpg of [http] give pictures"),
-    ("secondary-gie", "serve has one model for a source: docs/two-models.md"),
     ("pre-process", "trtpreprocess does it"),
     ("message-consumer", "changes come over HTTP: docs/http.md"),
     ("source-list", "write each source as [[source]], or add them over HTTP"),
@@ -45,13 +44,14 @@ const SOURCE: [(&str, &str); 14] = [
     ("smart-rec-container", "recordings are MP4"),
 ];
 
-const GIE: [(&str, &str); 8] = [
+const GIE: [(&str, &str); 9] = [
     ("bbox-border-color0", PICTURES),
     ("bbox-border-color1", PICTURES),
     ("bbox-border-color2", PICTURES),
     ("bbox-border-color3", PICTURES),
     ("nvbuf-memory-type", OF_MEMORY),
     ("gie-unique-id", "objects have no number of their model"),
+    ("operate-on-gie-id", "a model sees the objects of all models before it; classes chooses among them"),
     ("raw-output-file-write", "serve publishes objects"),
     ("infer-raw-output-dir", "serve publishes objects"),
 ];
@@ -127,7 +127,12 @@ impl DeepStreamApp<'_> {
     /// # Errors
     /// It has no model, or something that is not readable.
     pub fn write(&self, into: &mut WrittenConfig) -> Result<(), Failure> {
-        self.write_model(into)?;
+        let gie =
+            self.enabled("primary-gie").ok_or_else(|| format!("{} has no [primary-gie] that is enabled", self.file))?;
+        self.write_model(gie, "primary", into)?;
+        for gie in self.numbered("secondary-gie").filter(|gie| gie.is_on("enable").unwrap_or(true)) {
+            self.write_model(gie, &gie.name, into)?;
+        }
         let tracker = self.enabled("tracker");
         let analytics = self.enabled("nvds-analytics");
         if let Some(tracker) = tracker {
@@ -151,25 +156,21 @@ impl DeepStreamApp<'_> {
         Ok(())
     }
 
-    fn write_model(&self, into: &mut WrittenConfig) -> Result<(), Failure> {
-        let gie =
-            self.enabled("primary-gie").ok_or_else(|| format!("{} has no [primary-gie] that is enabled", self.file))?;
+    fn write_model(&self, gie: &IniGroup, name: &str, into: &mut WrittenConfig) -> Result<(), Failure> {
+        let place = format!("{}: [{}]", self.file, gie.name);
         let plugin = gie.number::<u32>("plugin-type")?.unwrap_or_default();
-        let file = gie.text("config-file").ok_or_else(|| format!("{}: [primary-gie] has no config-file", self.file))?;
+        let file = gie.text("config-file").ok_or_else(|| format!("{place} has no config-file"))?;
         if plugin != 0 {
-            return Err(format!(
-                "{}: [primary-gie] is Triton's (plugin-type={plugin}), which has no counterpart",
-                self.file
-            )
-            .into());
+            return Err(format!("{place} is Triton's (plugin-type={plugin}), which has no counterpart").into());
         }
         let path = self.folder.join(file);
         let text = read(&path)?;
         let groups = ini::parse(&text).map_err(|failure| format!("{}: {failure}", path.display()))?;
         let shown = path.file_name().map_or_else(|| file.into(), |name| name.to_string_lossy().into_owned());
         let folder = path.parent().unwrap_or(self.folder);
-        let infer = NvInfer { file: &shown, folder, groups: &groups, own: Some(gie) };
-        infer.write("primary", into)?;
+        let infer =
+            NvInfer { file: &shown, folder, groups: &groups, own: Some(gie), is_secondary: Some(name != "primary") };
+        infer.write(name, into)?;
         into.note_unused(self.file, gie, &GIE);
         Ok(())
     }
@@ -364,8 +365,17 @@ impl DeepStreamApp<'_> {
             }
             into.note_unused(self.file, muxer, &MUXER);
         }
-        let taken =
-            ["source", "sink", "primary-gie", "tracker", "nvds-analytics", "streammux", "tests", "message-converter"];
+        let taken = [
+            "source",
+            "sink",
+            "primary-gie",
+            "secondary-gie",
+            "tracker",
+            "nvds-analytics",
+            "streammux",
+            "tests",
+            "message-converter",
+        ];
         for group in self.groups {
             let plain = group.name.trim_end_matches(|c: char| c.is_ascii_digit());
             if taken.contains(&plain) || group.is_on("enable") == Some(false) {

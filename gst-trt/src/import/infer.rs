@@ -4,11 +4,12 @@
 use std::path::Path;
 
 use super::ini::IniGroup;
+use super::read;
 use super::written::{PropertyTexts, TomlTable, WrittenConfig};
 use crate::failure::Failure;
 
 /// Why keys are not taken over.
-const REASONS: [(&str, &str); 26] = [
+const REASONS: [(&str, &str); 30] = [
     ("cluster-mode", "boxes are suppressed by their overlap, as with mode 2, unless the model does so itself"),
     ("custom-lib-path", "the layout of the outputs is recognised; where it is not, set layout in nms"),
     ("parse-bbox-func-name", "the layout of the outputs is recognised; where it is not, set layout in nms"),
@@ -23,7 +24,11 @@ const REASONS: [(&str, &str); 26] = [
     ("network-type", "it is recognised by the outputs"),
     ("is-classifier", "it is recognised by the outputs"),
     ("gie-unique-id", "objects have no number of their model"),
-    ("operate-on-gie-id", "serve has one model for a source: docs/two-models.md"),
+    ("operate-on-gie-id", "a model sees the objects of all models before it; classes chooses among them"),
+    ("operate-on-class-ids", "the model sees frames"),
+    ("classifier-async-mode", "a frame waits for the classes of its objects"),
+    ("input-object-max-width", "only the least size can be chosen: min-object-size in preprocess"),
+    ("input-object-max-height", "only the least size can be chosen: min-object-size in preprocess"),
     ("force-implicit-batch-dim", "such models cannot be read"),
     ("model-file", "Caffe and UFF cannot be read: give an ONNX model"),
     ("proto-file", "Caffe and UFF cannot be read: give an ONNX model"),
@@ -47,8 +52,10 @@ pub struct NvInfer<'a> {
     /// Its relative paths begin there.
     pub folder: &'a Path,
     pub groups: &'a [IniGroup],
-    /// `[primary-gie]`, whose keys count more.
+    /// `[primary-gie]` or `[secondary-gie0]`, whose keys count more.
     pub own: Option<&'a IniGroup>,
+    /// Whether the application runs it on objects. Without one, the file says it.
+    pub is_secondary: Option<bool>,
 }
 
 impl NvInfer<'_> {
@@ -80,9 +87,23 @@ impl NvInfer<'_> {
         let file = onnx.or(engine).ok_or_else(|| {
             format!("{} has neither onnx-file nor model-engine-file: export the model as ONNX", self.file)
         })?;
+        let of_file = property.number::<u32>("process-mode")? == Some(2);
+        let is_secondary = self.is_secondary.unwrap_or(of_file);
         let mut table = TomlTable::new("[[model]]");
         table.text("name", name);
         table.text("file", &self.path(file));
+        if is_secondary {
+            table.text("on", "objects");
+            if self.own.is_none() {
+                table.comment("It sees the objects of another [[model]], which is to be added.");
+            }
+            let of_file = property.list("operate-on-class-ids");
+            let classes = self.own.and_then(|own| own.list("operate-on-class-ids")).or(of_file);
+            let classes: Vec<&str> = classes.into_iter().flatten().filter(|class| !class.is_empty()).collect();
+            if !classes.is_empty() {
+                table.value("classes", serde_json::Value::from(classes));
+            }
+        }
         if let (Some(_), Some(engine)) = (onnx, engine) {
             let why = format!("{engine} is not used: engines are built from the model, and kept in engine-cache");
             into.note(self.file, "property", "model-engine-file", &why);
@@ -90,7 +111,12 @@ impl NvInfer<'_> {
             table.comment("An engine runs with the TensorRT and the GPU that it was built for.");
         }
         if let Some(labels) = text("labelfile-path") {
-            table.text("labels", &self.path(labels));
+            let path = self.path(labels);
+            table.text("labels", &path);
+            if read(Path::new(&path)).is_ok_and(|text| text.contains(';')) {
+                let why = "classes are one a line here: write those with ; between them on lines of their own";
+                into.note(self.file, "property", "labelfile-path", why);
+            }
         }
         if let Some(size) = number("batch-size")?.filter(|size| *size > 1) {
             table.value("batch-size", size.min(1024));
@@ -102,6 +128,13 @@ impl NvInfer<'_> {
             gpu.iter().for_each(|gpu| element.set("cuda-device-id", gpu));
         }
         self.write_preprocess(property, &mut preprocess, into)?;
+        if is_secondary {
+            let sizes = [property.number("input-object-min-width")?, property.number("input-object-min-height")?];
+            let least: Option<u32> = sizes.into_iter().flatten().max();
+            least.filter(|size| *size > 0).iter().for_each(|size| preprocess.set("min-object-size", size));
+            let interval = number("secondary-reinfer-interval")?;
+            interval.iter().for_each(|interval| preprocess.set("reclassify-interval", interval));
+        }
         if let Some(interval) = number("interval")?.filter(|interval| *interval > 0) {
             infer.set("interval", interval.saturating_add(1)); // here each n-th frame, there so many are left out
         }
@@ -186,9 +219,6 @@ impl NvInfer<'_> {
                 [_, height, width] => infer.set("input-size", format!("{width}x{height}")),
                 _ => into.note(self.file, "property", "infer-dims", "it has not three numbers"),
             }
-        }
-        if property.number::<u32>("process-mode")? == Some(2) {
-            into.note(self.file, "property", "process-mode=2", "serve has one model for a source: docs/two-models.md");
         }
         Ok(())
     }

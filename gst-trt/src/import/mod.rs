@@ -75,7 +75,8 @@ fn imported(file: &Path) -> Result<WrittenConfig, Failure> {
     if app::is_app(&groups) {
         DeepStreamApp { file: &shown, folder, groups: &groups }.write(&mut config)?;
     } else if groups.iter().any(|group| group.name == "property") {
-        NvInfer { file: &shown, folder, groups: &groups, own: None }.write("primary", &mut config)?;
+        let infer = NvInfer { file: &shown, folder, groups: &groups, own: None, is_secondary: None };
+        infer.write("primary", &mut config)?;
         let mut http = TomlTable::new("[http]");
         http.comment("By it, sources can be added; or write each as [[source]] with name and address.");
         config.push(http);

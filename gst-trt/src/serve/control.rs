@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer};
 use tokio::sync::watch;
 
 use super::archive::{Recording, UtcTime};
+use super::config::RunsOn;
 use super::histogram::Histogram;
 use crate::cause::Cause;
 
@@ -109,6 +110,8 @@ pub struct SourceStatus {
     /// Without user and password.
     pub address: String,
     pub model: String,
+    /// Models that see its objects.
+    pub on_objects: Vec<String>,
     pub state: State,
     /// Why it failed last, until it runs again.
     pub error: Option<String>,
@@ -210,6 +213,8 @@ pub struct Published {
 pub struct ModelStatus {
     pub name: String,
     pub file: PathBuf,
+    /// What it sees.
+    pub on: RunsOn,
     /// `tensorrt`, `onnxruntime` or `rten`, once it is loaded.
     pub backend: Option<String>,
     pub loaded: bool,

@@ -14,7 +14,7 @@ use super::config::ModelConfig;
 use super::control::{Batches, ModelStatus};
 use super::log::{log, log_error, warn};
 use crate::bus;
-use crate::chain;
+use crate::chain::{self, InferenceElements};
 use crate::failure::Failure;
 use crate::threads::Threads;
 
@@ -27,6 +27,9 @@ pub struct ServedModel {
     state: Mutex<ModelState>,
     events: Mutex<Sender<ModelEvent>>,
 }
+
+/// The models of a source: the one that sees its frames, and those that see objects.
+pub type ServedModels = Vec<Arc<ServedModel>>;
 
 struct ModelState {
     config: ModelConfig,
@@ -83,6 +86,7 @@ impl ServedModel {
         ModelStatus {
             name: config.name.clone(),
             file: config.file.clone(),
+            on: config.on,
             backend: backend.clone(),
             loaded: *is_loaded,
             verified: *is_verified,
@@ -269,9 +273,10 @@ impl ModelThread {
     /// An element that has the model, where that does not fail at once.
     fn start_element(&self) -> Option<ModelElement> {
         let config = self.shared.config();
-        let made = chain::parse(&config.chain(None).launch_line(false)).and_then(|pipeline| {
-            // Set as in each source, and taken out of the launch line.
-            config.chain(None).configure(&pipeline)?;
+        // Set as in each source, and taken out of the launch line.
+        let elements = InferenceElements { first: config.elements(), ..InferenceElements::default() };
+        let made = chain::parse(&elements.launch_line(false)).and_then(|pipeline| {
+            elements.configure(&pipeline);
             let infer = chain::element(&pipeline, "infer");
             pipeline.remove(&infer)?;
             Ok(infer)

@@ -13,10 +13,10 @@ use gsttrt_core::cuda::driver;
 use tokio::sync::watch;
 
 use super::archive::{Archives, Recording};
-use super::config::{Config, ModelConfig, check_files};
+use super::config::{Config, ModelConfig, SourceConfig, check_files};
 use super::control::{Control, ModelStatus, RecordingFilter, Refused, SourceStatus};
 use super::log::log;
-use super::model::{Model, ServedModel};
+use super::model::{Model, ServedModel, ServedModels};
 use super::stream::SourceStream;
 use super::view;
 use crate::failure::Failure;
@@ -94,10 +94,6 @@ struct Started {
 }
 
 impl Started {
-    fn model(&self, name: &str) -> Option<Arc<ServedModel>> {
-        find(&self.models, name).map(|model| model.shared.clone())
-    }
-
     fn begin(&mut self, state: &mut ServiceState, config: &Config, threads: &Threads) -> Result<(), Failure> {
         for model in &config.models {
             if !state.models.iter().any(|there| becomes(there, model)) {
@@ -107,8 +103,9 @@ impl Started {
         }
         for source in &config.sources {
             if !state.streams.iter().any(|stream| stream.config.name == source.name) {
-                let model = self.model(&source.model).map_or_else(|| state.model(&source.model), Ok)?;
-                self.streams.push(SourceStream::start(source.clone(), model, &state.archives, threads)?);
+                // Of those of the same name, the new one.
+                let models = models(source, |name| find(&self.models, name).or_else(|| find(&state.models, name)))?;
+                self.streams.push(SourceStream::start(source.clone(), models, &state.archives, threads)?);
             }
         }
         Ok(())
@@ -122,6 +119,16 @@ impl Started {
 
 fn find<'a>(models: &'a [Model], name: &str) -> Option<&'a Model> {
     models.iter().find(|model| model.shared.config().name == name)
+}
+
+/// The models of a source, by their names.
+fn models<'a>(source: &SourceConfig, find: impl Fn(&str) -> Option<&'a Model>) -> Result<ServedModels, Failure> {
+    let shared = |name| find(name).map(|model| model.shared.clone()).ok_or_else(|| unknown_model(name));
+    source.models().map(shared).collect()
+}
+
+fn unknown_model(name: &str) -> Failure {
+    format!("There is no model “{name}”.").into()
 }
 
 /// Whether a model goes on as that one, at most with another file.
@@ -158,9 +165,12 @@ impl ServiceState {
         self.models = stay;
         for source in &config.sources {
             // Of a model with other settings.
-            if let (Some(model), Some(stream)) = (started.model(&source.model), stream(&mut self.streams, &source.name))
+            let is_new = source.models().any(|name| find(&started.models, name).is_some());
+            let of_name = |name: &str| find(&started.models, name).or_else(|| find(&self.models, name));
+            if let (true, Ok(models), Some(stream)) =
+                (is_new, models(source, of_name), stream(&mut self.streams, &source.name))
             {
-                stream.change(source.clone(), model);
+                stream.change(source.clone(), models);
             }
         }
         go.iter().for_each(Model::stop);
@@ -181,9 +191,9 @@ impl ServiceState {
         for source in &config.sources {
             let Some(stream) = stream(&mut self.streams, &source.name) else { continue };
             if *stream.config != *source
-                && let Some(model) = find(&self.models, &source.model)
+                && let Ok(models) = models(source, |name| find(&self.models, name))
             {
-                stream.change(source.clone(), model.shared.clone());
+                stream.change(source.clone(), models);
             }
         }
         self.streams.extend(started.streams);
@@ -196,8 +206,7 @@ impl ServiceState {
     }
 
     fn model(&self, name: &str) -> Result<Arc<ServedModel>, Failure> {
-        let model = find(&self.models, name).map(|model| model.shared.clone());
-        model.ok_or_else(|| format!("There is no model “{name}”.").into())
+        find(&self.models, name).map(|model| model.shared.clone()).ok_or_else(|| unknown_model(name))
     }
 
     fn find(&self, name: &str) -> Result<usize, Refused> {
@@ -212,7 +221,8 @@ fn stream<'a>(streams: &'a mut [SourceStream], name: &str) -> Option<&'a mut Sou
 
 /// Sources that wait because of their model need not do so any longer.
 fn retry(streams: &[SourceStream], model: &str) {
-    streams.iter().filter(|stream| stream.config.model == model).for_each(SourceStream::retry);
+    let has_it = |stream: &&SourceStream| stream.config.models().any(|name| name == model);
+    streams.iter().filter(has_it).for_each(SourceStream::retry);
 }
 
 fn invalid(failure: Failure) -> Refused {
@@ -242,8 +252,8 @@ impl Control for Service {
             }
             let all = state.streams.iter().map(|stream| &*stream.config).chain([&config]);
             check_files(all).map_err(|problem| Refused::Invalid(format!("Cannot add it: {}.", problem.text)))?;
-            let model = state.model(&config.model).map_err(invalid)?;
-            let stream = SourceStream::start(config, model, &self.archives, &self.threads).map_err(invalid)?;
+            let models = models(&config, |name| find(&state.models, name)).map_err(invalid)?;
+            let stream = SourceStream::start(config, models, &self.archives, &self.threads).map_err(invalid)?;
             state.streams.push(stream);
             return Ok(());
         }
@@ -271,7 +281,7 @@ impl Control for Service {
         check_file(&file).map_err(invalid)?;
         let state = self.lock();
         let model = find(&state.models, name);
-        let model = model.ok_or_else(|| Refused::Unknown(format!("There is no model “{name}”.")))?;
+        let model = model.ok_or_else(|| Refused::Unknown(unknown_model(name).to_string()))?;
         model.replace(&file);
         retry(&state.streams, name);
         Ok(())

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use gsttrt_core::redact::redacted;
 
 use super::picture::{IMAGES, has_ending, is_image};
-use super::{VideoAddress, path_of, refuse_mistyped, stream};
+use super::{VideoAddress, numbered_camera, path_of, refuse_mistyped, stream};
 use crate::failure::Failure;
 use crate::terminal::print_error;
 
@@ -74,10 +74,13 @@ fn add(sources: &mut Vec<InputSource>, argument: &str) -> Result<(), Failure> {
             let kind = fs::metadata(&file).map_err(|error| format!("Cannot read {}: {error}.", file.display()))?;
             add_file(sources, &file, kind.file_type())?;
         }
+    } else if let Some(camera) = numbered_camera(argument) {
+        let found = fs::metadata(&camera);
+        let found = found.map_err(|_| format!("There is no camera {}. {}", camera.display(), cameras()))?;
+        add_file(sources, &camera, found.file_type())?;
     } else {
         refuse_mistyped(argument)?;
-        let is_camera = argument.starts_with("/dev/") || argument.bytes().all(|byte| byte.is_ascii_digit());
-        let cameras = if is_camera && !argument.is_empty() { format!(" {}", cameras()) } else { String::new() };
+        let cameras = if argument.starts_with("/dev/") { format!(" {}", cameras()) } else { String::new() };
         return Err(format!("There is no file {}.{cameras}", redacted(argument)).into());
     }
     Ok(())

@@ -77,6 +77,12 @@ fn is_in_dev(path: &Path) -> bool {
     path.starts_with("/dev") && !path.starts_with("/dev/shm") && !is_file
 }
 
+/// The camera that a bare number stands for, as in other programs.
+fn numbered_camera(text: &str) -> Option<PathBuf> {
+    let is_number = !text.is_empty() && text.len() < 4 && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| PathBuf::from(format!("/dev/video{text}")))
+}
+
 fn path_of(uri: &str) -> Result<String, Failure> {
     let wrong = |what: &str| Failure::from(format!("Cannot use {}: {what}.", redacted(uri)));
     let (path, host) =
@@ -144,10 +150,14 @@ impl VideoAddress {
             }
             None => {
                 let path = folder.join(text);
-                if !path.exists() {
-                    refuse_mistyped(text)?;
+                match numbered_camera(text) {
+                    _ if path.exists() => path,
+                    Some(camera) => camera,
+                    None => {
+                        refuse_mistyped(text)?;
+                        path
+                    }
                 }
-                path
             }
         };
         Ok(if is_in_dev(&path) { VideoAddress::Camera(path) } else { VideoAddress::File(path) })

@@ -7,6 +7,7 @@ pub mod hostile_cameras;
 #[path = "../../../tests/common/hostile_peer.rs"]
 pub mod hostile_peer;
 pub mod jpeg;
+pub mod models;
 #[path = "../../../core/tests/common/onnx.rs"]
 pub mod onnx;
 pub mod service;

@@ -49,8 +49,10 @@ pub struct SourceKeys {
     pub ca_file: Option<PathBuf>,
     #[serde(default)]
     pub low_latency: bool,
-    /// The only one, where it is left out.
+    /// The only one that sees frames, where it is left out.
     pub model: Option<String>,
+    /// Names of models that see its objects; all, where it is left out.
+    pub on_objects: Option<Vec<String>>,
     #[serde(default)]
     pub r#loop: bool,
     /// Frames of a file at their own time.
@@ -86,6 +88,10 @@ pub struct SourceKeys {
 pub struct ModelKeys {
     pub name: ConfigName,
     pub file: PathBuf,
+    #[serde(default)]
+    pub on: RunsOn,
+    /// Classes of objects; all, where it is left out.
+    pub classes: Option<Vec<String>>,
     pub labels: Option<PathBuf>,
     pub backend: Option<String>,
     #[serde(default = "one")]
@@ -96,6 +102,16 @@ pub struct ModelKeys {
     pub infer: String,
     #[serde(default)]
     pub nms: String,
+}
+
+/// What a model sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunsOn {
+    #[default]
+    Frames,
+    /// Each object that other models have found, as a picture of its own.
+    Objects,
 }
 
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Properties of an element as a text of a launch line: `interval=2 precision=fp16`.
 
-use std::ops::Range;
-
 use gst::prelude::*;
 
+use super::keys::RunsOn;
 use super::time;
 use crate::chain;
 use crate::failure::Failure;
+use crate::launch_text::assignments;
 
 /// What a source or a model sets itself, by the key that is for it.
 const TAKEN: [(&str, &[(&str, &str)]); 3] = [
@@ -24,12 +24,14 @@ const TAKEN: [(&str, &[(&str, &str)]); 3] = [
     ),
     ("nms", &[("name", ""), ("label-file", "labels")]),
 ];
+/// The same of trtpreprocess for a model that sees objects.
+const TAKEN_ON_OBJECTS: [(&str, &str); 2] = [("regions", "on"), ("object-classes", "classes")];
 
 /// The text as GStreamer takes it, with an element that has these properties.
 ///
 /// # Errors
 /// It does something other than to set properties, or sets one that is set already.
-pub fn check(key: &str, text: &str) -> Result<(String, gst::Element), Failure> {
+pub fn check(key: &str, text: &str, on: RunsOn) -> Result<(String, gst::Element), Failure> {
     if text.chars().any(char::is_control) {
         return Err("it has control characters, which no property has".into());
     }
@@ -39,7 +41,8 @@ pub fn check(key: &str, text: &str) -> Result<(String, gst::Element), Failure> {
     for (name, value) in assignments(text) {
         let name = text[name].replace('_', "-");
         let taken = TAKEN.iter().find(|(element, _)| *element == key).map_or(&[][..], |(_, names)| names);
-        match taken.iter().find(|(taken, _)| *taken == name) {
+        let of_objects = TAKEN_ON_OBJECTS.iter().filter(|_| key == "preprocess" && on == RunsOn::Objects);
+        match taken.iter().chain(of_objects).find(|(taken, _)| *taken == name) {
             Some((_, "")) => return Err(format!("{name} is set by the service. Leave it out").into()),
             Some((_, key)) => return Err(format!("{name} is set by the service. Use the key {key}").into()),
             None => {}
@@ -59,71 +62,9 @@ pub fn check(key: &str, text: &str) -> Result<(String, gst::Element), Failure> {
     }
 }
 
-/// The names that are set in a launch line, and the values.
-fn assignments(text: &str) -> Vec<(Range<usize>, Range<usize>)> {
-    let bytes = text.as_bytes();
-    let skip = |mut at: usize, is_skipped: &dyn Fn(u8) -> bool| {
-        while bytes.get(at).is_some_and(|byte| is_skipped(*byte)) {
-            at += 1;
-        }
-        at
-    };
-    let space = |at| skip(at, &|byte| byte.is_ascii_whitespace());
-    let mut found = Vec::new();
-    let mut at = space(0);
-    while at < bytes.len() {
-        let name = at..skip(at, &|byte| !byte.is_ascii_whitespace() && byte != b'=');
-        at = space(name.end);
-        if bytes.get(at) != Some(&b'=') {
-            at = at.max(name.start + 1);
-            continue;
-        }
-        let begin = space(at + 1);
-        at = begin;
-        let quote = bytes.get(at).copied().filter(|byte| b"\"'".contains(byte));
-        at += usize::from(quote.is_some());
-        while let Some(byte) = bytes.get(at) {
-            match (byte, quote) {
-                (b'\\', _) => at += 1,
-                (byte, Some(quote)) if *byte == quote => {
-                    at += 1;
-                    break;
-                }
-                (byte, None) if byte.is_ascii_whitespace() => break,
-                _ => {}
-            }
-            at += 1;
-        }
-        at = at.min(bytes.len());
-        found.push((name, begin..at));
-        at = space(at);
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn assignments_are_found_and_their_values_skipped() {
-        let found = |text: &str| -> Vec<(String, String)> {
-            let found = assignments(text).into_iter();
-            found.map(|(name, value)| (text[name].into(), text[value].into())).collect()
-        };
-        let pairs = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
-            pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
-        };
-        assert_eq!(found("a=1 b = 2"), pairs(&[("a", "1"), ("b", "2")]));
-        assert_eq!(
-            found(r#"a="x name=y" b='\' name=z' c=q\ name=w"#),
-            pairs(&[("a", r#""x name=y""#), ("b", r"'\' name=z'"), ("c", r"q\ name=w")])
-        );
-        assert_eq!(found("a ! identity name=b"), pairs(&[("name", "b")]));
-        for text in ["", "=", "a=\\", "\"", "a=\"", "ä = ö", "a='ü\\"] {
-            let _ = found(text);
-        }
-    }
 
     #[test]
     fn what_the_service_sets_is_refused_and_times_have_units() {
@@ -141,9 +82,15 @@ mod tests {
             ("infer", "interval=2 ! identity", "a text of properties"),
             ("infer", "intervall=2", "did you mean “interval”?"),
         ] {
-            let failure = check(key, text).map(|(line, _)| line).unwrap_err().to_string();
+            let failure = check(key, text, RunsOn::Frames).map(|(line, _)| line).unwrap_err().to_string();
             assert!(failure.contains(said) && !failure.contains('\u{1b}'), "{key} {text}: {failure}");
         }
+        for (text, said) in [("regions=list", "Use the key on"), ("object_classes=a", "Use the key classes")] {
+            let failure = check("preprocess", text, RunsOn::Objects).map(|(line, _)| line).unwrap_err().to_string();
+            assert!(failure.contains(said), "{text}: {failure}");
+        }
+        let check = |key, text| check(key, text, RunsOn::Frames);
+        check("preprocess", "regions=list region-list=0,0,1,1").unwrap();
         let (line, element) = check("infer", "batch-timeout=2ms interval=3").unwrap();
         assert_eq!(line, "batch-timeout=2000 interval=3");
         assert_eq!((element.property::<u32>("batch-timeout"), element.property::<u32>("interval")), (2000, 3));

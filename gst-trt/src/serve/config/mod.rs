@@ -15,5 +15,5 @@ mod tests;
 mod time;
 mod wording;
 
-pub use keys::Container;
+pub use keys::{Container, RunsOn};
 pub use resolved::{Config, ModelConfig, PublishConfig, RecordConfig, SourceConfig, check_files};

@@ -25,10 +25,26 @@ pub struct ModelSettings<'a> {
     pub layout: String,
 }
 
+/// What a model gives, as far as its file tells.
+#[derive(Clone, Debug)]
+pub struct ModelOutcome {
+    /// The names of its classes; empty where they are not known.
+    pub classes: Vec<String>,
+    /// False where its results are known to be no objects.
+    pub may_give_objects: bool,
+    /// Its results are known to be of each pixel.
+    pub is_map: bool,
+}
+
+impl Default for ModelOutcome {
+    fn default() -> Self {
+        ModelOutcome { classes: Vec::new(), may_give_objects: true, is_map: false }
+    }
+}
+
 impl ModelSettings<'_> {
-    /// Reads the description of the model. Returns the names of its classes, as far as they are known here, and as warnings
-    /// what may still be right where it runs.
-    pub fn check(&self) -> Result<(Vec<String>, Vec<KeyError>), KeyError> {
+    /// Reads the description of the model. Returns what it gives, and as warnings what may still be right where it runs.
+    pub fn check(&self) -> Result<(ModelOutcome, Vec<KeyError>), KeyError> {
         let of_file = |error: Error| problem("file", error.message());
         let file = ModelFile::new(self.file);
         let contents = file.contents().map_err(of_file)?;
@@ -60,12 +76,18 @@ impl ModelSettings<'_> {
             String::from_utf8_lossy(&text).trim_end().lines().map(|line| line.trim().into()).collect()
         });
         let lines = names.as_ref().map(Vec::len);
+        let mut outcome = ModelOutcome::default();
         if self.layout == "auto" {
             hints.classes = lines.or(hints.classes);
-            if let Err(error) = info.check_task().and_then(|()| heads::explain(&info.outputs, &hints)) {
-                warnings.push(problem(if lines.is_some() { "labels" } else { "file" }, error.message()));
+            match info.check_task().and_then(|()| heads::explain(&info.outputs, &hints)) {
+                Ok(found) => {
+                    outcome.may_give_objects = !found.format.is_classifier() && !found.format.is_map();
+                    outcome.is_map = found.format.is_map();
+                }
+                Err(error) => warnings.push(problem(if lines.is_some() { "labels" } else { "file" }, error.message())),
             }
         }
-        Ok((names.unwrap_or(info.labels), warnings))
+        outcome.classes = names.unwrap_or(info.labels);
+        Ok((outcome, warnings))
     }
 }

@@ -2,34 +2,33 @@
 //! What runs, made of what is written: names are resolved, paths are absolute, defaults are in place.
 
 mod destinations;
+mod models;
+mod privacy;
 mod recordings;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gst::prelude::*;
 use gsttrt_core::analytics::parse;
 use gsttrt_core::files::read_regular;
-use gsttrt_core::image::privacy::PolygonList;
 use serde::Deserialize;
 
-use super::keys::{ConfigKeys, HttpKeys, ModelKeys, SourceKeys};
-use super::model_file::ModelSettings;
+use super::keys::{ConfigKeys, HttpKeys, SourceKeys};
+use super::model_file::ModelOutcome;
 use super::places::Places;
-use super::properties::{AnalyticsElement, ConfiguredElement, ElementProperties, PrivacyElement, TrackElement};
+use super::properties::{AnalyticsElement, ElementProperties, PrivacyElement, TrackElement};
 use super::schedule::Schedule;
 use super::wording::{KeyError, problem};
-use super::{launch, secrets, wording};
-use crate::chain::InferenceElements;
+use super::{secrets, wording};
 use crate::failure::Failure;
-use crate::model_options::{ModelOptions, backend_words, check_file};
 use crate::serve::http::{self, HttpSettings};
 use crate::serve::log::LogSettings;
 use crate::source::VideoAddress;
 use crate::source::options::{RtpTransport, StreamOptions, check_ca_file};
 
 pub use destinations::{PublishConfig, check_files};
+pub use models::ModelConfig;
 pub use recordings::RecordConfig;
 
 /// Bytes of a configuration and of a file with zones.
@@ -43,25 +42,12 @@ pub struct Config {
     pub log: LogSettings,
     /// What does not work as long as the machine is as it is, such as a file that is not there.
     pub warnings: Vec<String>,
-    /// The names of a model's classes, where they are known.
-    classes: BTreeMap<String, Vec<String>>,
+    /// What a model gives, as far as that is known.
+    outcomes: BTreeMap<String, ModelOutcome>,
     /// For sources that come later.
     keys: ConfigKeys,
     /// Relative paths begin here.
     folder: PathBuf,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct ModelConfig {
-    pub name: String,
-    pub file: PathBuf,
-    pub labels: Option<PathBuf>,
-    pub backend: Option<String>,
-    pub batch_size: u32,
-    /// Further properties, as in a launch line.
-    pub preprocess: String,
-    pub infer: String,
-    pub nms: String,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -70,6 +56,8 @@ pub struct SourceConfig {
     pub address: VideoAddress,
     pub stream: StreamOptions,
     pub model: String,
+    /// Models that see the objects of those before them.
+    pub on_objects: Vec<String>,
     pub is_loop: bool,
     pub sync: bool,
     pub max_queued: u32,
@@ -86,6 +74,13 @@ pub struct SourceConfig {
     pub record: Option<RecordConfig>,
     /// Whether its pictures can be asked for.
     pub has_view: bool,
+}
+
+impl SourceConfig {
+    /// Names of all its models, the one that sees frames first.
+    pub fn models(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.model).chain(&self.on_objects).map(String::as_str)
+    }
 }
 
 /// A table by its name, the number of it where there are several, and what is wrong in it.
@@ -131,7 +126,7 @@ impl Config {
             http: None,
             log: keys.log,
             warnings: Vec::new(),
-            classes: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
             keys,
             folder,
         };
@@ -139,8 +134,8 @@ impl Config {
         config.http = config.http_settings().map_err(|problem| ("http", 0, problem))?;
         config.check_track().map_err(|problem| ("analytics", 0, problem))?;
         for (number, model) in config.keys.model.clone().iter().enumerate() {
-            let (model, classes, doubts) = config.model(model).map_err(|problem| ("model", number, problem))?;
-            config.classes.insert(model.name.clone(), classes);
+            let (model, outcome, doubts) = config.model(model).map_err(|problem| ("model", number, problem))?;
+            config.outcomes.insert(model.name.clone(), outcome);
             config.models.push(model);
             warnings.extend(doubts.into_iter().map(|problem| ("model", number, problem)));
         }
@@ -229,64 +224,12 @@ impl Config {
         self.folder.join(path)
     }
 
-    /// A model, its classes, and what may be wrong with it.
-    fn model(&self, keys: &ModelKeys) -> Result<(ModelConfig, Vec<String>, Vec<KeyError>), KeyError> {
-        let name = keys.name.0.clone();
-        if self.models.iter().any(|other| other.name == name) {
-            return Err(problem("name", format!("there are two models “{name}”")));
-        }
-        let mut model = ModelConfig {
-            name,
-            file: self.folder.join(&keys.file),
-            labels: keys.labels.as_ref().map(|labels| self.folder.join(labels)),
-            backend: keys.backend.clone(),
-            batch_size: keys.batch_size,
-            preprocess: keys.preprocess.clone(),
-            infer: keys.infer.clone(),
-            nms: keys.nms.clone(),
-        };
-        check_file(&model.file).map_err(|failure| problem("file", failure.to_string()))?;
-        if let Some(labels) = &model.labels {
-            check_file(labels).map_err(|failure| problem("labels", failure.to_string()))?;
-        }
-        let backends: Vec<_> = backend_words().collect();
-        if let Some(backend) = model.backend.as_deref().filter(|backend| !backends.contains(backend)) {
-            return Err(problem("backend", wording::unknown_value(backend, &backends)));
-        }
-        if !(1..=1024).contains(&model.batch_size) {
-            return Err(problem("batch-size", "a batch has 1 to 1024 frames"));
-        }
-        let mut elements = Vec::new();
-        for (key, text) in [("preprocess", &mut model.preprocess), ("infer", &mut model.infer), ("nms", &mut model.nms)]
-        {
-            let (line, element) = launch::check(key, text).map_err(|failure| problem(key, failure.to_string()))?;
-            *text = line;
-            elements.push(element);
-        }
-        let setting = |element: usize, name| elements[element].property::<Option<String>>(name).unwrap_or_default();
-        let settings = ModelSettings {
-            file: &model.file,
-            labels: model.labels.as_deref(),
-            batch_size: model.batch_size as usize,
-            input_size: setting(1, "input-size"),
-            layout: setting(2, "layout"),
-        };
-        let (classes, warnings) = settings.check()?;
-        Ok((model, classes, warnings))
-    }
-
     fn stream(&self, keys: &SourceKeys) -> Result<SourceConfig, KeyError> {
         let name = keys.name.0.clone();
         let address = self.address(keys)?;
         let stream = self.stream_options(keys, &address)?;
-        let models = || self.models.iter().map(|model| model.name.as_str());
-        let model = match (&keys.model, &self.models[..]) {
-            (Some(model), _) if models().any(|other| other == model) => model.clone(),
-            (Some(model), _) => return Err(problem("model", wording::unknown_name("model", model, models()))),
-            (None, [only]) => only.name.clone(),
-            (None, []) => return Err(problem("name", "a source needs a [[model]]")),
-            (None, _) => return Err(problem("name", "there are several models, so a source needs the key model")),
-        };
+        let model = self.model_of_frames(keys)?;
+        let on_objects = self.models_on_objects(keys, &model)?;
         if address.is_live() && (keys.r#loop || keys.sync) {
             let key = if keys.r#loop { "loop" } else { "sync" };
             return Err(problem(key, format!("only files have {key}, and {} is live", address.shown())));
@@ -311,7 +254,7 @@ impl Config {
         }
         let privacy = keys.privacy.or(&self.keys.privacy);
         if let Some(privacy) = &privacy {
-            self.check_privacy(privacy, analytics.as_ref(), &model)?;
+            self.check_privacy(privacy, analytics.as_ref(), &model, &on_objects)?;
         }
         let mut record = keys.record.or(&self.keys.record).map(|record| self.record(&record)).transpose()?;
         if let Some(record) = record.as_mut().filter(|_| analytics.is_none()) {
@@ -331,6 +274,7 @@ impl Config {
             address,
             stream,
             model,
+            on_objects,
             is_loop: keys.r#loop,
             sync: keys.sync,
             max_queued: keys.max_queued,
@@ -427,76 +371,5 @@ impl Config {
         parse::parse(&text, stream).map_err(|error| problem(key, format!("{shown}{}", error.message())))?;
         zones.set("config", text);
         Ok(zones)
-    }
-
-    /// Checks that what is to be hidden is there: else it would be seen.
-    fn check_privacy(
-        &self,
-        privacy: &ElementProperties<PrivacyElement>,
-        analytics: Option<&ElementProperties<AnalyticsElement>>,
-        model: &str,
-    ) -> Result<(), KeyError> {
-        let names =
-            |key| privacy.get(key).unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty());
-        if PrivacyElement::ONLY.iter().all(|key| names(key).next().is_none()) {
-            return Err(problem("privacy", "[privacy] hides nothing: write blur, pixelate or mask"));
-        }
-        let classes = self.classes.get(model).filter(|classes| !classes.is_empty());
-        for key in ["blur", "pixelate"] {
-            let is_known = |name: &str| {
-                name == "*"
-                    || name.parse::<u32>().is_ok()
-                    || classes.is_none_or(|classes| classes.iter().any(|class| class == name))
-            };
-            if let Some(unknown) = names(key).find(|name| !is_known(name)) {
-                let known = classes.into_iter().flatten().map(String::as_str);
-                return Err(problem(
-                    key,
-                    format!("model “{model}”: {}", wording::unknown_name("class", unknown, known)),
-                ));
-            }
-        }
-        let mask = privacy.get("mask").unwrap_or_default();
-        if PolygonList::is_meant(mask) {
-            return PolygonList::parse(mask).map(drop).map_err(|error| problem("mask", error.message()));
-        }
-        let mut wanted = names("mask").peekable();
-        if wanted.peek().is_none() {
-            return Ok(());
-        }
-        let Some(analytics) = analytics else {
-            return Err(problem(
-                "mask",
-                "names are those of zones of [analytics], which is not there: add it, or write polygons",
-            ));
-        };
-        if analytics.get("draw-zones") == Some("false") {
-            return Err(problem("mask", "it needs the zones on frames: leave draw-zones = false out of [analytics]"));
-        }
-        // It was read before.
-        let stream = analytics.get("config-stream").and_then(|number| number.parse().ok()).unwrap_or_default();
-        let zones = parse::parse(analytics.get("config").unwrap_or_default(), stream).map(|config| config.zones);
-        let zones = zones.map_err(|error| problem("mask", error.message()))?;
-        let known = || zones.iter().map(|zone| zone.name.as_str());
-        match wanted.find(|name| known().all(|zone| zone != *name)) {
-            Some(unknown) => Err(problem("mask", wording::unknown_name("zone", unknown, known()))),
-            None => Ok(()),
-        }
-    }
-}
-
-impl ModelConfig {
-    /// The elements that run it, as those that share it under that name need them.
-    pub fn chain(&self, track: Option<String>) -> InferenceElements {
-        let ModelConfig { file, labels, backend, batch_size, preprocess, infer, nms, .. } = self.clone();
-        InferenceElements {
-            model: ModelOptions { model: file, labels, backend },
-            track,
-            queue: Some(batch_size),
-            slices: None,
-            preprocess,
-            infer: format!("batch-size={batch_size} {infer}"),
-            nms,
-        }
     }
 }

@@ -13,6 +13,7 @@ use axum::response::IntoResponse;
 
 use super::gpu::{self, GpuReading};
 use super::{ServerState, outside, process};
+use crate::serve::config::RunsOn;
 use crate::serve::control::{
     Batches, Control, ModelStatus, Published, Quantiles, SourceStatus, State as SourceState, Summary,
 };
@@ -90,7 +91,11 @@ fn write_models(text: &mut Exposition, models: &[ModelStatus]) {
     text.family("model_info", "gauge", "1, with the file and what runs it.");
     for model in models {
         let (file, backend) = (model.file.to_string_lossy(), model.backend.as_deref().unwrap_or_default());
-        text.sample("model_info", &[("model", &model.name), ("file", &file), ("backend", backend)], 1);
+        let on = match model.on {
+            RunsOn::Frames => "frames",
+            RunsOn::Objects => "objects",
+        };
+        text.sample("model_info", &[("model", &model.name), ("file", &file), ("backend", backend), ("on", on)], 1);
     }
 }
 

@@ -292,6 +292,7 @@ impl Meter {
             name: config.name.clone(),
             address: config.address.shown(),
             model: config.model.clone(),
+            on_objects: config.on_objects.clone(),
             state: counts.state.unwrap_or(State::Connecting),
             error: counts.failure.as_ref().map(|failure| failure.text.clone()),
             cause: counts.failure.as_ref().map(|failure| failure.cause),

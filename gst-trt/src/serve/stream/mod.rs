@@ -26,7 +26,7 @@ use super::config::schedule::Schedule;
 use super::control::State;
 use super::heap;
 use super::log::{log, log_error, log_failure, warn};
-use super::model::ServedModel;
+use super::model::{ServedModel, ServedModels};
 use super::record::Disk;
 use super::view::Pictures;
 use crate::cause::{Cause, SourceFailure};
@@ -53,7 +53,7 @@ pub enum StreamEvent {
     /// A pipeline has been stopped: that of the run.
     Stopped(u64),
     /// Go on with that instead.
-    Change(Arc<SourceConfig>, Arc<ServedModel>),
+    Change(Arc<SourceConfig>, ServedModels),
     /// What it waits for may be better now.
     Retry,
     /// Frames that are under way have so long to come to their end.
@@ -71,7 +71,7 @@ pub struct SourceStream {
 impl SourceStream {
     pub fn start(
         config: SourceConfig,
-        model: Arc<ServedModel>,
+        models: ServedModels,
         archives: &Archives,
         threads: &Threads,
     ) -> Result<Self, Failure> {
@@ -81,7 +81,7 @@ impl SourceStream {
             SourceStream { config, meter: Arc::default(), pictures: Arc::new(Pictures::new(None)), events: sender };
         let thread = StreamThread {
             config: stream.config.clone(),
-            model,
+            models,
             meter: stream.meter.clone(),
             pictures: stream.pictures.clone(),
             archives: archives.clone(),
@@ -101,9 +101,9 @@ impl SourceStream {
         Ok(stream)
     }
 
-    pub fn change(&mut self, config: SourceConfig, model: Arc<ServedModel>) {
+    pub fn change(&mut self, config: SourceConfig, models: ServedModels) {
         self.config = Arc::new(config);
-        self.send(StreamEvent::Change(self.config.clone(), model));
+        self.send(StreamEvent::Change(self.config.clone(), models));
     }
 
     pub fn retry(&self) {
@@ -121,7 +121,7 @@ impl SourceStream {
 
 struct StreamThread {
     config: Arc<SourceConfig>,
-    model: Arc<ServedModel>,
+    models: ServedModels,
     meter: Arc<Meter>,
     pictures: Arc<Pictures>,
     archives: Archives,
@@ -196,8 +196,8 @@ impl StreamThread {
             for command in command.into_iter().chain(std::mem::take(&mut self.pending)) {
                 match command {
                     StreamEvent::Stop(_) => return,
-                    StreamEvent::Change(config, model) => {
-                        (self.config, self.model) = (config, model);
+                    StreamEvent::Change(config, models) => {
+                        (self.config, self.models) = (config, models);
                         backoff = self.backoff();
                     }
                     StreamEvent::Retry => self.meter.restart(),
@@ -278,11 +278,14 @@ impl StreamThread {
         self.config.schedule.as_ref().is_none_or(Schedule::is_on)
     }
 
-    /// Waits until the model's own element was started. Returns a command that comes before.
-    fn wait_for_model(&mut self) -> Option<StreamEvent> {
+    /// Waits until the own element of each model was started. Returns a command that comes before.
+    fn wait_for_models(&mut self) -> Option<StreamEvent> {
         loop {
-            let wake = self.sender.clone();
-            if !self.model.is_to_start(move || drop(wake.send(StreamEvent::Retry))) {
+            let is_to_start = |model: &Arc<ServedModel>| {
+                let wake = self.sender.clone();
+                model.is_to_start(move || drop(wake.send(StreamEvent::Retry)))
+            };
+            if !self.models.iter().any(is_to_start) {
                 return None;
             }
             match self.events.recv() {
@@ -297,14 +300,14 @@ impl StreamThread {
     /// One run, from the start of a pipeline to its stop.
     fn play(&mut self) -> PlayEnd {
         self.run += 1;
-        if let Some(command) = self.wait_for_model() {
+        if let Some(command) = self.wait_for_models() {
             let end = PlayEnd::Command(command);
             self.finish(&end, None);
             return end;
         }
         let disk = self.disk();
         let running = |pipeline| RunningPipeline::new(pipeline, &self.threads, self.subject());
-        let built = StreamPipeline::build(&self.config, &self.model, &self.pictures, &self.meter, disk, running);
+        let built = StreamPipeline::build(&self.config, &self.models, &self.pictures, &self.meter, disk, running);
         let (end, built) = match built {
             Ok(built) => {
                 built.listen(self.run, self.sender.clone());
@@ -460,8 +463,8 @@ impl StreamThread {
             if !self.is_on() {
                 return PlayEnd::Rests;
             }
-            // The first frame may wait for the model.
-            if !is_live && built.is_busy(&self.meter) || !self.model.is_loaded() {
+            // The first frame may wait for a model.
+            if !is_live && built.is_busy(&self.meter) || !self.models.iter().all(|model| model.is_loaded()) {
                 watched_from = Instant::now();
             }
             if self.meter.silence().min(watched_from.elapsed()) > self.config.timeout {
@@ -477,6 +480,7 @@ impl StreamThread {
     fn note(&mut self, message: &gst::Message) {
         let name = name_of(message);
         let is_ours = chain::is_ours(&name);
+        let model = chain::model_of(&name).and_then(|number| self.models.get(number));
         match message.view() {
             gst::MessageView::Warning(warning) => {
                 let text = warning.error().to_string();
@@ -487,12 +491,14 @@ impl StreamThread {
                     warn(&self.config.name, &text);
                 }
             }
-            gst::MessageView::Info(info) if name == "infer" => self.model.tell(&info.error().to_string()),
+            gst::MessageView::Info(info) if model.is_some() => {
+                model.iter().for_each(|model| model.tell(&info.error().to_string()));
+            }
             gst::MessageView::Info(info) if is_ours => {
                 self.warned.retain(|(element, _)| *element != name);
                 log(&self.config.name, &info.error().to_string());
             }
-            gst::MessageView::Progress(progress) if is_ours => self.model.note(progress),
+            gst::MessageView::Progress(progress) => model.iter().for_each(|model| model.note(progress)),
             gst::MessageView::Element(_) => {
                 if let Some(event) = message.structure() {
                     self.meter.event(event);

@@ -9,14 +9,14 @@ use gsttrt::gst::cuda::registry;
 
 use super::super::config::SourceConfig;
 use super::super::log::log;
-use super::super::model::ServedModel;
+use super::super::model::ServedModels;
 use super::super::record::{Disk, Recorder};
 use super::super::view::{self, Pictures};
 use super::StreamEvent;
 use super::capture;
 use super::meter::{Meter, MeteredElements};
 use super::pace::Pace;
-use crate::chain::{self, element};
+use crate::chain::{self, InferenceElements, element, stage};
 use crate::failure::Failure;
 use crate::running::RunningPipeline;
 use crate::source::ReadOptions;
@@ -32,17 +32,21 @@ pub struct StreamPipeline {
 impl StreamPipeline {
     pub fn build(
         config: &SourceConfig,
-        model: &ServedModel,
+        models: &ServedModels,
         pictures: &Arc<Pictures>,
         meter: &Arc<Meter>,
         disk: Option<Disk>,
         running: impl FnOnce(gst::Pipeline) -> RunningPipeline,
     ) -> Result<Self, Failure> {
         let tracker = config.track.as_ref().map(|track| track.get("tracker").unwrap_or("bytetrack").to_string());
-        let chain = model.config().chain(tracker);
+        let mut elements = models.iter().map(|model| model.config().elements());
+        let first = elements.next().expect("a source has a model");
+        let chain = InferenceElements { first, track: tracker, on_objects: elements.collect() };
         let pipeline = chain::parse(&launch_line(config, &chain.launch_line(false)))?;
-        chain.configure(&pipeline)?;
-        element(&pipeline, "infer").set_property("shared-model", model.shared_name());
+        chain.configure(&pipeline);
+        for (number, model) in models.iter().enumerate() {
+            element(&pipeline, &stage("infer", number)).set_property("shared-model", model.shared_name());
+        }
         if let Some(gate) = config.motion_gate {
             element(&pipeline, "preprocess").set_property("motion-gate", gate);
         }

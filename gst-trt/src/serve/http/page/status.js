@@ -147,8 +147,10 @@ function showSources(sources) {
     const card = sourceCards.get(source.name) ?? addSourceCard(source);
     setText($(".state", card), STATES[source.state]);
     $(".state", card).className = `state ${source.state}`;
-    setText($(".address", card), `${source.address} · ${source.model}`);
-    setError($(".error", card), source.error);
+    setText($(".address", card), `${source.address} · ${[source.model, ...source["on-objects"]].join(" + ")}`);
+    $(".failure", card).hidden = !source.error && !source.cause;
+    setText($(".cause", card), source.cause ?? "");
+    setText($(".error", card), source.error ?? "");
     showFigures($("dl", card), figures(source));
     pictures.setRunning(source.name, source.state === "running");
   }
@@ -166,7 +168,7 @@ const modelRows = new Map();
 
 function addModelRow(model) {
   const row = $("#model").content.firstElementChild.cloneNode(true);
-  setText($("th", row), model.name);
+  setText($(".name", row), model.name);
   $("input", row).ariaLabel = `Other file for ${model.name}`;
   $("form", row).addEventListener("submit", (event) => {
     event.preventDefault();
@@ -175,7 +177,7 @@ function addModelRow(model) {
       change("PUT", `/models/${encodeURIComponent(model.name)}`, { file }));
   });
   $("#models").append(row);
-  $("#add select").append(new Option(model.name));
+  if (model.on === "frames") $("#add select").append(new Option(model.name));
   modelRows.set(model.name, row);
   return row;
 }
@@ -185,6 +187,7 @@ function showModels(models) {
     const row = modelRows.get(model.name) ?? addModelRow(model);
     const isBusy = model.progress !== null;
     const state = model.loaded ? "loaded" : model.error ? "failed" : "loading";
+    $(".on-objects", row).hidden = model.on !== "objects";
     setText($(".file", row), model.file);
     const verdicts = new Map([[true, ", verified"], [false, ", wrong results"]]);
     setText($(".backend", row), (model.backend ?? "–") + (model.loaded && verdicts.get(model.verified) || ""));
@@ -203,11 +206,17 @@ function showModels(models) {
   }
 }
 
+// Why those failed that wait, each cause once.
+function causes(sources) {
+  const found = sources.filter(({ state, cause }) => state === "waiting" && cause).map(({ cause }) => cause);
+  return found.length ? `: ${[...new Set(found)].join(", ")}` : "";
+}
+
 function showSummary(sources) {
   const of = (state) => sources.filter((source) => source.state === state).length;
   const fps = sources.reduce((sum, source) => sum + source.fps, 0);
   const parts = [`${of("running")} of ${sources.length} running`, `${fps.toFixed(0)} frames per second`];
-  if (of("waiting")) parts.push(`${of("waiting")} failed`);
+  if (of("waiting")) parts.push(`${of("waiting")} failed${causes(sources)}`);
   setText($("#summary"), parts.join(" · "));
 }
 

@@ -56,7 +56,8 @@ fn models_are_listed_and_replaced() {
     let server = serve(&service);
     let models = get(&server, "/models").expect(200).json();
     let expected = json!([{
-        "name": "yolo", "file": "yolo11n.onnx", "backend": "tensorrt", "loaded": true, "verified": true, "progress": null, "error": null,
+        "name": "yolo", "file": "yolo11n.onnx", "on": "frames", "backend": "tensorrt", "loaded": true, "verified": true, "progress": null,
+        "error": null,
         "batches": {"size": 8, "runs": 100, "frames": 650, "late": 40},
     }]);
     assert_eq!(models, expected);

@@ -135,7 +135,7 @@ fn metrics_tell_what_the_service_does() {
         ("model_runs_total", "counter", &["{model=\"yolo\"} 100"]),
         ("model_frames_total", "counter", &["{model=\"yolo\"} 650"]),
         ("model_late_runs_total", "counter", &["{model=\"yolo\"} 40"]),
-        ("model_info", "gauge", &["{model=\"yolo\",file=\"yolo11n.onnx\",backend=\"tensorrt\"} 1"]),
+        ("model_info", "gauge", &["{model=\"yolo\",file=\"yolo11n.onnx\",backend=\"tensorrt\",on=\"frames\"} 1"]),
         ("source_info", "gauge", &["{source=\"door\",model=\"yolo\"} 1"]),
         (
             "source_state",

@@ -29,6 +29,7 @@ use tokio::sync::watch;
 use super::{ClientLimits, HttpServer, HttpSettings, start_within};
 use crate::cause::Cause;
 use crate::serve::archive::Recording;
+use crate::serve::config::RunsOn;
 use crate::serve::control::*;
 use crate::serve::histogram::{Histogram, LATENCIES, STAYS};
 
@@ -61,6 +62,7 @@ impl FakeService {
         let model = ModelStatus {
             name: "yolo".into(),
             file: "yolo11n.onnx".into(),
+            on: RunsOn::Frames,
             backend: Some("tensorrt".into()),
             loaded: true,
             verified: Some(true),
@@ -100,6 +102,7 @@ fn entry(name: &str) -> FakeSource {
         name: name.into(),
         address: format!("rtsp://{name}/stream"),
         model: "yolo".into(),
+        on_objects: Vec::new(),
         state: State::Running,
         error: None,
         cause: None,

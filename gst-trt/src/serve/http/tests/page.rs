@@ -72,6 +72,7 @@ fn the_page_shows_and_changes_the_service() {
         status.fps = 0.0;
         status.error =
             Some("Cannot read rtsp://gate/stream: connection refused. Look whether the camera is on.".into());
+        status.cause = Some(Cause::Unreachable);
     });
     service.change("file", |status| {
         status.state = State::Ended;
@@ -92,6 +93,7 @@ fn the_page_shows_and_changes_the_service() {
         let mut models = service.models.lock().unwrap();
         let building = ModelStatus {
             name: "poses".into(),
+            on: RunsOn::Objects,
             loaded: false,
             backend: None,
             progress: Some(0.4),
@@ -130,10 +132,18 @@ fn the_page_shows_and_changes_the_service() {
         "99 sent, 1 dropped",
         "5 sent, 40 dropped, not connected",
         "building 40 %",
+        "poses on objects",
         "yolo11n.onnx",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    // Why a source does not play, and nothing of that where one does.
+    let of_gate = |selector: &str| format!("{CARD}('<b>gate</b>').querySelector('{selector}')");
+    assert_eq!(browser.evaluate(&format!("{}.textContent", of_gate(".cause"))), "unreachable");
+    let summary = browser.evaluate("document.querySelector('#summary').textContent");
+    assert!(summary.as_str().unwrap().ends_with("1 failed: unreachable"), "{summary}");
+    let shown = "[...document.querySelectorAll('.failure')].filter((line) => line.offsetHeight > 0).length";
+    assert_eq!(browser.evaluate(shown), 1);
     // The pictures change, those of sources that run.
     for name in ["door", "yard"] {
         let image = format!("{CARD}('{name}').querySelector('img')");
@@ -187,6 +197,14 @@ fn the_page_shows_and_changes_the_service() {
     // It goes on without the source that is gone.
     browser.wait_for("document.querySelector('#summary').textContent.startsWith('2 of 4 running')");
 
+    // Another cause comes, and goes with the first frame.
+    service.change("<b>gate</b>", |status| status.cause = Some(Cause::Unauthorized));
+    browser.wait_for(&format!("{}.textContent === 'unauthorized'", of_gate(".cause")));
+    service.change("<b>gate</b>", |status| {
+        (status.state, status.error, status.cause) = (State::Running, None, None);
+    });
+    browser.wait_for(&format!("{}.hidden", of_gate(".failure")));
+
     // Nothing of the page was refused by its policy, and the browser complained of the refused requests alone.
     let refused = |error: &&Value| error.to_string().contains("status of 4");
     assert!(browser.errors.iter().all(|error| refused(&error)), "{:?}", browser.errors);
@@ -217,6 +235,14 @@ fn values_have_room_next_to_the_names_of_destinations() {
     service.change("hall", |status| {
         status.published = vec![published(None, long), published(Some("the-broker-in-the-cellar-of-the-house"), long)];
         status.published[0].connected = false;
+    });
+    service.change("yard", |status| {
+        (status.state, status.cause) = (State::Waiting, Some(Cause::Unauthorized));
+        status.error = Some(
+            "Cannot read rtsp://***@yard.cameras.example/Streaming/Channels/101: Unauthorized (it answers 401 \
+             Unauthorized). Check user and password in the address."
+                .into(),
+        );
     });
     let server = serve(&service);
     for (width, is_phone) in [(1280, false), (390, true)] {

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Texts of properties as they stand in a launch line: `interval=2 precision=fp16`.
+
+use std::ops::Range;
+
+use gst::prelude::*;
+use gsttrt_core::words::nearest;
+
+use crate::chain::STAGES;
+use crate::failure::Failure;
+
+/// The names that are set in a launch line, and the values.
+pub fn assignments(text: &str) -> Vec<(Range<usize>, Range<usize>)> {
+    let bytes = text.as_bytes();
+    let skip = |mut at: usize, is_skipped: &dyn Fn(u8) -> bool| {
+        while bytes.get(at).is_some_and(|byte| is_skipped(*byte)) {
+            at += 1;
+        }
+        at
+    };
+    let space = |at| skip(at, &|byte| byte.is_ascii_whitespace());
+    let mut found = Vec::new();
+    let mut at = space(0);
+    while at < bytes.len() {
+        let name = at..skip(at, &|byte| !byte.is_ascii_whitespace() && byte != b'=');
+        at = space(name.end);
+        if bytes.get(at) != Some(&b'=') {
+            at = at.max(name.start + 1);
+            continue;
+        }
+        let begin = space(at + 1);
+        at = begin;
+        let quote = bytes.get(at).copied().filter(|byte| b"\"'".contains(byte));
+        at += usize::from(quote.is_some());
+        while let Some(byte) = bytes.get(at) {
+            match (byte, quote) {
+                (b'\\', _) => at += 1,
+                (byte, Some(quote)) if *byte == quote => {
+                    at += 1;
+                    break;
+                }
+                (byte, None) if byte.is_ascii_whitespace() => break,
+                _ => {}
+            }
+            at += 1;
+        }
+        at = at.min(bytes.len());
+        found.push((name, begin..at));
+        at = space(at);
+    }
+    found
+}
+
+/// Properties of the elements of a model, as the texts of each of them: a property is of all that have it.
+///
+/// # Errors
+/// None has it, or it is one of those that are taken.
+pub fn by_stage(text: &str, taken: &[(&str, &str)]) -> Result<[String; 3], Failure> {
+    let elements: Vec<gst::Element> = STAGES
+        .iter()
+        .map(|stage| gst::ElementFactory::make(&format!("trt{stage}")).build())
+        .collect::<Result<_, _>>()?;
+    let mut texts = <[String; 3]>::default();
+    let mut end = 0;
+    for (name, value) in assignments(text) {
+        let between = &text[end..name.start];
+        if !between.trim().is_empty() {
+            return Err(format!("“{}” is no property with a value, such as precision=fp16.", between.trim()).into());
+        }
+        end = value.end;
+        let (name, value) = (text[name].replace('_', "-"), &text[value]);
+        if let Some((_, instead)) = taken.iter().find(|(taken, _)| *taken == name) {
+            return Err(format!("{name} is set by the program. {instead}.").into());
+        }
+        let mut is_known = false;
+        for (element, text) in elements.iter().zip(&mut texts) {
+            if element.find_property(&name).is_some() {
+                text.push_str(&format!("{name}={value} "));
+                is_known = true;
+            }
+        }
+        if !is_known {
+            let properties: Vec<_> = elements.iter().flat_map(|element| element.list_properties()).collect();
+            let names: Vec<&str> = properties.iter().map(|property| property.name()).collect();
+            let hint = nearest(&name, &names).map_or(".".into(), |near| format!("; did you mean “{near}”?"));
+            return Err(format!("No element of a model has a property “{name}”{hint}").into());
+        }
+    }
+    match text[end..].trim() {
+        "" => Ok(texts),
+        rest => Err(format!("“{rest}” is no property with a value, such as precision=fp16.").into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn assignments_are_found_and_their_values_skipped() {
+        let found = |text: &str| -> Vec<(String, String)> {
+            let found = assignments(text).into_iter();
+            found.map(|(name, value)| (text[name].into(), text[value].into())).collect()
+        };
+        let pairs = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
+        };
+        assert_eq!(found("a=1 b = 2"), pairs(&[("a", "1"), ("b", "2")]));
+        assert_eq!(
+            found(r#"a="x name=y" b='\' name=z' c=q\ name=w"#),
+            pairs(&[("a", r#""x name=y""#), ("b", r"'\' name=z'"), ("c", r"q\ name=w")])
+        );
+        assert_eq!(found("a ! identity name=b"), pairs(&[("name", "b")]));
+        for text in ["", "=", "a=\\", "\"", "a=\"", "ä = ö", "a='ü\\"] {
+            let _ = found(text);
+        }
+    }
+
+    #[test]
+    fn properties_go_to_the_elements_that_have_them() {
+        crate::chain::start_gstreamer().unwrap();
+        let taken = [("name", "Leave it out")];
+        let texts = by_stage("object_classes=\"a b\" precision=fp16  score-threshold = 0.5", &taken).unwrap();
+        assert_eq!(texts, ["object-classes=\"a b\" ", "precision=fp16 ", "score-threshold=0.5 "]);
+        let of_all = by_stage("cuda-device-id=1", &taken).unwrap();
+        assert_eq!(of_all, ["cuda-device-id=1 "; 3]);
+        for (text, said) in [
+            ("name=q", "name is set by the program. Leave it out."),
+            ("precison=fp16", "did you mean “precision”?"),
+            ("! fakesink", "“! fakesink” is no property"),
+            ("interval=2 ! fakesink name=q", "“! fakesink” is no property"),
+        ] {
+            let failure = by_stage(text, &taken).unwrap_err().to_string();
+            assert!(failure.contains(said), "{text}: {failure}");
+        }
+    }
+}

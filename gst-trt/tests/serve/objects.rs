@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Models of `gst-trt serve` that see the objects of another one.
+
+use serde_json::Value;
+
+use crate::common::models::{classifier, inner};
+use crate::common::service::{Service, ask, free_address};
+use crate::common::{path, scratch, shapes};
+use crate::{endless, source};
+
+const TOKEN: &str = "0123456789abcdef-test";
+
+/// The detector of discs and boxes, and results of all sources to stdout.
+fn detector(address: &str) -> String {
+    format!(
+        "[[model]]\nname = \"shapes\"\nfile = \"{}\"\nbackend = \"rten\"\ninfer = \"interval=10\"\n\n[track]\n\n\
+         [[publish]]\nlocation = \"-\"\n\n[http]\nlisten = \"{address}\"\ntoken = \"{TOKEN}\"\n\n",
+        shapes()
+    )
+}
+
+fn on_objects(name: &str, file: &str, more: &str) -> String {
+    format!("[[model]]\nname = \"{name}\"\nfile = \"{file}\"\non = \"objects\"\nbackend = \"rten\"\n{more}\n\n")
+}
+
+fn get(address: &str, path: &str) -> Value {
+    serde_json::from_slice(&ask(address, "GET", path, "", "").1).unwrap()
+}
+
+/// Each object of a result with the labels of its attributes.
+fn attributes(result: &Value) -> Vec<(String, Vec<String>)> {
+    let label = |value: &Value| value["label"].as_str().unwrap().to_string();
+    let object = |object: &Value| {
+        (label(object), object["attributes"].as_array().into_iter().flatten().map(label).collect::<Vec<_>>())
+    };
+    result["detections"].as_array().unwrap().iter().map(object).collect()
+}
+
+/// Waits for a result of a source with a disc and a box of which this is true.
+#[track_caller]
+fn wait_for(service: &Service, source: &str, is_wanted: impl Fn(&str, &[String]) -> bool) {
+    for _ in 0..2000 {
+        let found = attributes(&service.result(source));
+        let has = |class: &str| found.iter().any(|(label, _)| label == class);
+        if has("disc") && has("box") && found.iter().all(|(label, attributes)| is_wanted(label, attributes)) {
+            return;
+        }
+    }
+    panic!("it never comes");
+}
+
+#[test]
+fn one_model_on_objects_is_for_all_sources_and_changes_as_the_first_one() {
+    let folder = scratch("serve-objects");
+    let address = free_address();
+    let first = classifier(&folder.join("first.onnx"), "bright", "dark");
+    let other = classifier(&folder.join("other.onnx"), "light", "gloomy");
+    let of_discs = on_objects("kinds", &first, "classes = [\"disc\"]");
+    let sources = endless("one") + &endless("two");
+    let service = Service::start(&folder, &(detector(&address) + &of_discs + &sources));
+    let has_of = |labels: [&'static str; 2], class: &'static str| {
+        move |label: &str, found: &[String]| match found {
+            [] => label != class,
+            [only] => label == class && labels.contains(&only.as_str()),
+            _ => false,
+        }
+    };
+    for name in ["one", "two"] {
+        wait_for(&service, name, has_of(["bright", "dark"], "disc"));
+        assert_eq!(get(&address, &format!("/sources/{name}"))["on-objects"], serde_json::json!(["kinds"]));
+    }
+    service.said("kinds: Loaded first.onnx");
+    let models = get(&address, "/models");
+    assert_eq!(
+        (&models[0]["on"], &models[1]["on"], &models[1]["loaded"]),
+        (&"frames".into(), &"objects".into(), &true.into())
+    );
+    assert!(models[1]["batches"]["frames"].as_u64() > Some(1), "objects of both: {models}");
+
+    // Another file over HTTP takes over between two frames.
+    let body = serde_json::json!({"file": other}).to_string();
+    assert_eq!(ask(&address, "PUT", "/models/kinds", TOKEN, &body).0, 202);
+    service.said("kinds: Loaded other.onnx");
+    wait_for(&service, "one", has_of(["light", "gloomy"], "disc"));
+    // Other classes by a reload, and a source without it.
+    let of_boxes = of_discs.replace("disc", "box");
+    service.reload(&(detector(&address) + &of_boxes + &sources));
+    service.said("was read again");
+    wait_for(&service, "two", has_of(["bright", "dark"], "box"));
+    let without = endless("one").replace("loop = true", "loop = true\non-objects = []") + &endless("two");
+    service.reload(&(detector(&address) + &of_boxes + &without));
+    service.said("was read again");
+    wait_for(&service, "one", |_, found| found.is_empty());
+    wait_for(&service, "two", has_of(["bright", "dark"], "box"));
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    assert!(!journal.contains("CRITICAL") && !journal.contains("WARNING"), "{journal}");
+}
+
+/// What the second model finds is an object with a parent, which the third one sees.
+#[test]
+fn models_on_objects_follow_one_another() {
+    let folder = scratch("serve-objects-three");
+    let address = free_address();
+    let plates = on_objects("plates", &inner(&folder.join("plates.onnx"), "plate"), "classes = [\"disc\"]");
+    let kinds = on_objects("kinds", &classifier(&folder.join("k.onnx"), "bright", "dark"), "classes = [\"plate\"]");
+    let service = Service::start(&folder, &(detector(&address) + &plates + &kinds + &endless("one")));
+    let result = std::iter::from_fn(|| Some(service.result("one")))
+        .take(2000)
+        .find(|result| attributes(result).iter().any(|(label, found)| label == "plate" && found.len() == 1))
+        .expect("a plate with its kind");
+    let detections = result["detections"].as_array().unwrap();
+    for object in detections {
+        match object["label"].as_str().unwrap() {
+            "plate" => assert_eq!(detections[object["parent"].as_u64().unwrap() as usize]["label"], "disc", "{result}"),
+            _ => assert!(object.get("attributes").is_none(), "{result}"),
+        }
+    }
+    assert_eq!(service.end().0.code(), Some(0));
+}
+
+/// It is one of the models that the service waits for, and that says what is wrong with it.
+#[test]
+fn a_model_on_objects_that_cannot_be_loaded_is_told() {
+    let folder = scratch("serve-objects-broken");
+    let address = free_address();
+    let file = classifier(&folder.join("k.onnx"), "bright", "dark");
+    let config =
+        detector(&address) + &on_objects("kinds", &file, "") + &source("one", &path("tests/data/sample.mp4"), "");
+    let with_gpu = config.replace("on = \"objects\"\nbackend = \"rten\"", "on = \"objects\"\nbackend = \"tensorrt\"");
+    let service =
+        Service::with(&folder, &with_gpu, &[("GSTTRT_TENSORRT", "/nonexistent"), ("CUDA_VISIBLE_DEVICES", "")]);
+    service.said("ERROR kinds: ");
+    let (status, ready) = ask(&address, "GET", "/readyz", "", "");
+    let ready = String::from_utf8(ready).unwrap();
+    assert!(status == 503 && ready.contains("the model “kinds” is not loaded"), "{ready}");
+    assert_eq!(get(&address, "/models")[1]["loaded"], false);
+    service.reload(&config);
+    service.result("one");
+    assert_eq!(service.end().0.code(), Some(0));
+}
