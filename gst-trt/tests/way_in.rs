@@ -66,6 +66,12 @@ type=6
 msg-broker-proto-lib=/opt/nvidia/deepstream/lib/libnvds_amqp_proto.so
 msg-broker-conn-str=127.0.0.1;5672;guest
 
+[sink3]
+enable=1
+type=4
+codec=1
+rtsp-port=8555
+
 [osd]
 enable=1
 border-width=2
@@ -201,6 +207,7 @@ fn an_application_of_deepstream_becomes_a_configuration_that_is_right() {
         "\n[track]\n".into(),
         "[[publish]]\nname = \"sink1\"\nlocation = \"mqtt://127.0.0.1:1883/objects\"\nformat = \"deepstream-minimal\""
             .into(),
+        "listen = \"127.0.0.1:8555\"\n".into(),
         format!("name = \"source0-1\"\naddress = \"{}\"\nloop = true\n", at("clip.mp4")),
         "name = \"source1\"\naddress = \"rtspt://me:h$${u}sh@127.0.0.1:554/stream\"\ntimeout = \"20s\"\n".into(),
         format!("analytics = {{config-file = \"{}\", config-stream = 2}}", at("config_nvdsanalytics.txt")),
@@ -221,6 +228,7 @@ fn an_application_of_deepstream_becomes_a_configuration_that_is_right() {
         "[source0] zones: config_nvdsanalytics.txt has none for stream 0",
         "[sink0] type=2: ",
         "[sink2] msg-broker-proto-lib: AMQP",
+        "[sink3] codec: videos are H.264",
         "[streammux] batched-push-timeout: set batch-timeout",
         "[streammux] width: there is no muxer",
         "[primary-gie] bbox-border-color0: ",

@@ -67,6 +67,20 @@ const MUXER: [(&str, &str); 8] = [
     ("attach-sys-ts-as-ntp", "results have the time of the system and, of RTSP, that of the camera"),
 ];
 
+const ENCODED: &str = "the encoder has its own defaults";
+
+const RTSP_SINK: [(&str, &str); 9] = [
+    ("codec", "videos are H.264"),
+    ("enc-type", "the GPU's encoder is taken where there is one"),
+    ("bitrate", ENCODED),
+    ("profile", ENCODED),
+    ("iframeinterval", ENCODED),
+    ("sync", "frames are sent as they come"),
+    ("udp-port", "packets come in the connection of RTSP"),
+    ("source-id", "each source has its address"),
+    ("gpu-id", "frames are encoded where GStreamer's encoder is"),
+];
+
 const TRACKER: [(&str, &str); 7] = [
     ("tracker-width", "objects are followed by their boxes"),
     ("tracker-height", "objects are followed by their boxes"),
@@ -177,12 +191,18 @@ impl DeepStreamApp<'_> {
 
     fn write_destinations(&self, into: &mut WrittenConfig) -> Result<(), Failure> {
         let converter = self.enabled("message-converter");
+        let mut has_rtsp = false;
         for sink in self.numbered("sink").filter(|sink| sink.is_on("enable").unwrap_or(true)) {
             let kind = sink.number::<u32>("type")?.unwrap_or(1);
             let why = match kind {
                 1 | 2 | 5 => PICTURES,
                 3 => "gst-trt detect writes annotated videos; serve records events",
-                4 => "the page of [http] has live views; there is no RTSP server",
+                4 if has_rtsp => "one [rtsp] serves all sources",
+                4 => {
+                    has_rtsp = true;
+                    self.write_rtsp(sink, into)?;
+                    continue;
+                }
                 6 => {
                     self.write_broker(sink, converter, into)?;
                     continue;
@@ -194,6 +214,19 @@ impl DeepStreamApp<'_> {
         if let Some(converter) = converter {
             into.note_unused(self.file, converter, &[("msg-conv-config", "each source has its name as sensorId")]);
         }
+        Ok(())
+    }
+
+    fn write_rtsp(&self, sink: &IniGroup, into: &mut WrittenConfig) -> Result<(), Failure> {
+        let port = sink.number::<u16>("rtsp-port")?.unwrap_or(8554);
+        let mut rtsp = TomlTable::new("[rtsp]");
+        rtsp.comment(
+            "Each source is a video, with its name behind the address. For other machines, listen on 0.0.0.0 and set",
+        );
+        rtsp.comment("password-file.");
+        rtsp.text("listen", &format!("127.0.0.1:{port}"));
+        into.push(rtsp);
+        into.note_unused(self.file, sink, &RTSP_SINK);
         Ok(())
     }
 

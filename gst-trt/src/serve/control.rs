@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What can be asked of a running service, and what can be done to it. HTTP knows the service by this alone.
+//! What can be asked of a running service, and what can be done to it. HTTP and RTSP know the service by this alone.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use super::archive::{Recording, UtcTime};
 use super::config::RunsOn;
 use super::histogram::Histogram;
+use super::output::Output;
 use crate::cause::Cause;
 
 /// A running service. Loading a model and connecting to a source go on in the background, and their outcome is in the
@@ -45,6 +46,12 @@ pub trait Control: Send + Sync {
 
     /// Why this process can use a GPU no more. It ends then.
     fn lost_gpu(&self) -> Option<String>;
+}
+
+/// What can be watched of a running service. Calls return at once.
+pub trait OutputControl: Send + Sync {
+    /// The frames of a source with what was found in them, as video.
+    fn output(&self, name: &str) -> Option<Output>;
 }
 
 /// Which recordings are asked for.

@@ -2,22 +2,26 @@
 //! `gst-trt serve`: many sources under one roof, for months.
 //!
 //! * `config`: the file. `service`: all sources and models. `control`: what others may ask of it.
-//!   `http`: how they ask.
-//! * `model`: a model that sources share. `stream`: a source. `record`, `view`: what becomes of its frames besides
-//!   publishing. `archive`: what there is of recordings. `heap`: what keeps memory flat while sources come and go.
-//!   `log`, `histogram`: what is told of all that. `disk`: how much room there is for it.
+//!   `http`, `rtsp`: how they ask. `sockets`: their connections.
+//! * `model`: a model that sources share. `stream`: a source. `record`, `view`, `output`: what becomes of its frames besides
+//!   publishing; `encoder`: what encodes them. `archive`: what there is of recordings. `heap`: what keeps memory flat while
+//!   sources come and go. `log`, `histogram`: what is told of all that. `disk`: how much room there is for it.
 
 mod archive;
 mod config;
 mod control;
 mod disk;
+mod encoder;
 mod heap;
 mod histogram;
 mod http;
 mod log;
 mod model;
+mod output;
 mod record;
+mod rtsp;
 mod service;
+mod sockets;
 mod stream;
 mod view;
 
@@ -78,7 +82,7 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     // Before anything is started, so that an early signal does not end it half-way.
     listen_to_end(&signals)?;
     chain::prefer_gpu_decoders();
-    let http = config.http.clone();
+    let (http, rtsp) = (config.http.clone(), config.rtsp.clone());
     log::configure(args.log_settings(&config));
     config.warnings.iter().for_each(|warning| warn("serve", warning));
     // Whichever source meets it first. The loop below ends then.
@@ -87,8 +91,11 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     let service = Arc::new(Service::start(config, threads)?);
     // Dropped, it answers no more; what it has asked for is done then.
     let server = http.as_ref().map(|settings| http::start(settings, service.clone())).transpose()?;
-    let listens = server.as_ref().map_or(String::new(), |server| format!(" http://{}/", server.address()));
-    log("serve", &format!("Started.{listens}"));
+    let videos = rtsp.as_ref().map(|settings| rtsp::start(settings, service.clone())).transpose()?;
+    let mut started = String::from("Started.");
+    started.extend(server.iter().map(|server| format!(" http://{}/", server.address())));
+    started.extend(videos.iter().map(|videos| format!(" rtsp://{}/", videos.address())));
+    log("serve", &started);
     let mut is_asked_to_end = false;
     for signal in signals.forever() {
         if signal != SIGHUP {
@@ -107,7 +114,10 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
         match loaded {
             Ok(()) => log(
                 "serve",
-                &format!("{} was read again. A change of [http] counts from the next start on.", args.config.display()),
+                &format!(
+                    "{} was read again. A change of [http] or [rtsp] counts from the next start on.",
+                    args.config.display()
+                ),
             ),
             Err(failure) => log_error("serve", &format!("{failure} Everything goes on as before.")),
         }
@@ -119,7 +129,7 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
         return Ok(Status::GpuLost);
     }
     log("serve", "Ending.");
-    drop(server);
+    drop((server, videos));
     service.stop();
     Ok(Status::Done) // it ends whatever is left behind
 }

@@ -14,9 +14,10 @@ use tokio::sync::watch;
 
 use super::archive::{Archives, Recording};
 use super::config::{Config, ModelConfig, SourceConfig, check_files};
-use super::control::{Control, ModelStatus, RecordingFilter, Refused, SourceStatus};
+use super::control::{Control, ModelStatus, OutputControl, RecordingFilter, Refused, SourceStatus};
 use super::log::log;
 use super::model::{Model, ServedModel, ServedModels};
+use super::output::Output;
 use super::stream::SourceStream;
 use super::view;
 use crate::failure::Failure;
@@ -139,8 +140,8 @@ fn becomes(model: &Model, wanted: &ModelConfig) -> bool {
 impl ServiceState {
     fn apply(&mut self, mut config: Config, threads: &Threads) -> Result<(), Failure> {
         self.check_goes_on()?;
-        // HTTP stays as it was at the start, and so do the branches for its pictures.
-        config.keep_http(&self.config);
+        // HTTP and RTSP stay as they were at the start, and so do the branches for them.
+        config.keep_servers(&self.config);
         // First all that can fail: until then nothing that runs is touched.
         let mut started = Started::default();
         if let Err(failure) = started.begin(self, &config, threads) {
@@ -316,6 +317,13 @@ impl Control for Service {
 
     fn lost_gpu(&self) -> Option<String> {
         driver::lost().map(|error| error.message())
+    }
+}
+
+impl OutputControl for Service {
+    fn output(&self, name: &str) -> Option<Output> {
+        let state = self.lock();
+        Some(state.streams[state.find(name).ok()?].output.clone())
     }
 }
 

@@ -29,6 +29,7 @@ pub struct ConfigKeys {
     pub publish: Vec<ElementProperties<PublishElement>>,
     pub record: Option<RecordKeys>,
     pub http: Option<HttpKeys>,
+    pub rtsp: Option<RtspKeys>,
     #[serde(default)]
     pub log: LogSettings,
 }
@@ -161,29 +162,49 @@ pub enum Container {
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct HttpKeys {
-    #[serde(default = "localhost", deserialize_with = "listen")]
+    #[serde(default = "localhost::<HTTP_PORT>", deserialize_with = "listen::<HTTP_PORT, _>")]
     pub listen: SocketAddr,
     /// For everything that changes something; without it nothing can be changed.
     pub token: Option<String>,
     pub token_file: Option<PathBuf>,
 }
 
-fn localhost() -> SocketAddr {
-    (Ipv4Addr::LOCALHOST, 8090).into()
+#[derive(Clone, Debug, serde::Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct RtspKeys {
+    #[serde(default = "localhost::<RTSP_PORT>", deserialize_with = "listen::<RTSP_PORT, _>")]
+    pub listen: SocketAddr,
+    #[serde(default = "viewer")]
+    pub user: String,
+    /// Beyond localhost there must be one.
+    pub password: Option<String>,
+    pub password_file: Option<PathBuf>,
 }
 
-fn listen<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+const HTTP_PORT: u16 = 8090;
+const RTSP_PORT: u16 = 8554;
+
+fn viewer() -> String {
+    "viewer".into()
+}
+
+fn localhost<const PORT: u16>() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, PORT).into()
+}
+
+fn listen<'de, const PORT: u16, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let local = localhost::<PORT>();
     let Ok(text) = String::deserialize(deserializer) else {
-        return Err(de::Error::custom(format!("an address and a port are a text. Write it like {}", localhost())));
+        return Err(de::Error::custom(format!("an address and a port are a text. Write it like {local}")));
     };
     text.parse().map_err(|_| {
         let shown: String = text.chars().take(64).collect();
-        de::Error::custom(format!("“{shown}” is no address with a port. Write it like {}", meant(&text)))
+        de::Error::custom(format!("“{shown}” is no address with a port. Write it like {}", meant(&text, local)))
     })
 }
 
 /// The address that a text was probably meant to be: a port alone, an address alone, or one of localhost.
-fn meant(text: &str) -> SocketAddr {
+fn meant(text: &str, local: SocketAddr) -> SocketAddr {
     // Of IPv6, the port is behind brackets.
     if let Some((address, port)) = text.rsplit_once(':')
         && let (Ok(address), Ok(port)) = (address.trim_matches(['[', ']']).parse::<Ipv6Addr>(), port.parse())
@@ -192,8 +213,8 @@ fn meant(text: &str) -> SocketAddr {
     }
     let port = text.trim_start_matches("localhost").trim_start_matches(':').parse();
     match text.parse() {
-        Ok(address) => SocketAddr::new(address, localhost().port()),
-        Err(_) => SocketAddr::new(localhost().ip(), port.unwrap_or(localhost().port())),
+        Ok(address) => SocketAddr::new(address, local.port()),
+        Err(_) => SocketAddr::new(local.ip(), port.unwrap_or(local.port())),
     }
 }
 

@@ -14,7 +14,7 @@ use gsttrt_core::analytics::parse;
 use gsttrt_core::files::read_regular;
 use serde::Deserialize;
 
-use super::keys::{ConfigKeys, HttpKeys, SourceKeys};
+use super::keys::{ConfigKeys, HttpKeys, RtspKeys, SourceKeys};
 use super::model_file::ModelOutcome;
 use super::places::Places;
 use super::properties::{AnalyticsElement, ElementProperties, PrivacyElement, TrackElement};
@@ -22,8 +22,10 @@ use super::schedule::Schedule;
 use super::wording::{KeyError, problem};
 use super::{secrets, wording};
 use crate::failure::Failure;
+use crate::serve::encoder;
 use crate::serve::http::{self, HttpSettings};
 use crate::serve::log::LogSettings;
+use crate::serve::rtsp::{self, RtspSettings};
 use crate::source::VideoAddress;
 use crate::source::options::{RtpTransport, StreamOptions, check_ca_file};
 
@@ -39,6 +41,7 @@ pub struct Config {
     pub sources: Vec<SourceConfig>,
     pub models: Vec<ModelConfig>,
     pub http: Option<HttpSettings>,
+    pub rtsp: Option<RtspSettings>,
     pub log: LogSettings,
     /// What does not work as long as the machine is as it is, such as a file that is not there.
     pub warnings: Vec<String>,
@@ -74,6 +77,8 @@ pub struct SourceConfig {
     pub record: Option<RecordConfig>,
     /// Whether its pictures can be asked for.
     pub has_view: bool,
+    /// Whether its video can be watched.
+    pub has_output: bool,
 }
 
 impl SourceConfig {
@@ -124,6 +129,7 @@ impl Config {
             sources: Vec::new(),
             models: Vec::new(),
             http: None,
+            rtsp: None,
             log: keys.log,
             warnings: Vec::new(),
             outcomes: BTreeMap::new(),
@@ -132,6 +138,10 @@ impl Config {
         };
         let mut warnings = Vec::new();
         config.http = config.http_settings().map_err(|problem| ("http", 0, problem))?;
+        config.rtsp = config.rtsp_settings().map_err(|problem| ("rtsp", 0, problem))?;
+        if let Some(text) = encoder::missing().filter(|_| config.rtsp.is_some()) {
+            warnings.push(("rtsp", 0, problem("listen", text)));
+        }
         config.check_track().map_err(|problem| ("analytics", 0, problem))?;
         for (number, model) in config.keys.model.clone().iter().enumerate() {
             let (model, outcome, doubts) = config.model(model).map_err(|problem| ("model", number, problem))?;
@@ -168,15 +178,33 @@ impl Config {
 
     fn http_settings(&self) -> Result<Option<HttpSettings>, KeyError> {
         let Some(HttpKeys { listen, token, token_file }) = &self.keys.http else { return Ok(None) };
-        let token = match (token, token_file) {
-            (Some(_), Some(_)) => return Err(problem("token", "there is token-file, too: one of both is enough")),
-            (Some(token), None) => Some(secrets::expand(token).map_err(|text| problem("token", text))?),
-            (None, Some(file)) => Some(self.secret("token-file", file)?),
-            (None, None) => None,
-        };
+        let token = self.own_secret(("token", token), ("token-file", token_file))?;
         let settings = HttpSettings { listen: *listen, token };
         http::check(&settings).map_err(|failure| problem("token", failure.to_string()))?;
         Ok(Some(settings))
+    }
+
+    fn rtsp_settings(&self) -> Result<Option<RtspSettings>, KeyError> {
+        let Some(RtspKeys { listen, user, password, password_file }) = &self.keys.rtsp else { return Ok(None) };
+        let user = secrets::expand(user).map_err(|text| problem("user", text))?;
+        let password = self.own_secret(("password", password), ("password-file", password_file))?;
+        let settings = RtspSettings { listen: *listen, user, password };
+        rtsp::check(&settings).map_err(|(key, failure)| problem(key, failure.to_string()))?;
+        Ok(Some(settings))
+    }
+
+    /// A password or a token of this service, which stands in the file or in one of its own.
+    fn own_secret(
+        &self,
+        (key, text): (&'static str, &Option<String>),
+        (file_key, file): (&'static str, &Option<PathBuf>),
+    ) -> Result<Option<String>, KeyError> {
+        match (text, file) {
+            (Some(_), Some(_)) => Err(problem(key, format!("there is {file_key}, too: one of both is enough"))),
+            (Some(text), None) => secrets::expand(text).map(Some).map_err(|text| problem(key, text)),
+            (None, Some(file)) => self.secret(file_key, file).map(Some),
+            (None, None) => Ok(None),
+        }
     }
 
     /// What a file with a password or a token says.
@@ -202,11 +230,13 @@ impl Config {
         Config { sources: Vec::new(), models: Vec::new(), ..self.clone() }
     }
 
-    /// With HTTP as in another one.
-    pub fn keep_http(&mut self, other: &Config) {
-        self.http = other.http.clone();
-        let has_view = self.http.is_some();
-        self.sources.iter_mut().for_each(|source| source.has_view = has_view);
+    /// With HTTP and RTSP as in another one.
+    pub fn keep_servers(&mut self, other: &Config) {
+        (self.http, self.rtsp) = (other.http.clone(), other.rtsp.clone());
+        let (has_view, has_output) = (self.http.is_some(), self.rtsp.is_some());
+        for source in &mut self.sources {
+            (source.has_view, source.has_output) = (has_view, has_output);
+        }
     }
 
     /// A source that comes later, by the keys of `[[source]]`.
@@ -288,6 +318,7 @@ impl Config {
             publish,
             record,
             has_view: self.http.is_some(),
+            has_output: self.rtsp.is_some(),
         })
     }
 

@@ -325,6 +325,12 @@ fn a_mistake_is_named_with_its_line() {
         ("[http]", "[http]\nlisten = \"::1\"", 18, "Write it like [::1]:8090"),
         ("[http]", "[http]\nlisten = 8091", 18, "Write it like 127.0.0.1:8090"),
         ("[http]", "[http]\ntokn = \"here\"", 18, "did you mean “token”?"),
+        ("[http]", "[rtsp]\nlisten = \"0.0.0.0\"", 18, "Write it like 0.0.0.0:8554"),
+        ("[http]", "[rtsp]\nlisten = \"0.0.0.0:8554\"", 17, "without a password everyone"),
+        ("[http]", "[rtsp]\npassword = \"short\"", 18, "16 or more"),
+        ("[http]", "[rtsp]\npassword-file = \"none\"", 18, "cannot read"),
+        ("[http]", "[rtsp]\nuser = \"a b\"", 18, "The user in [rtsp] is not usable"),
+        ("[http]", "[rtsp]\npasword = \"here\"", 18, "did you mean “password”?"),
         ("address = \"rtsp://me:secret@camera/1\"", "", 19, "the key address is missing"),
         ("rtsp://me", "rstp://me", 21, "no element here for such an address"),
         (

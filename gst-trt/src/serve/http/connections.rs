@@ -7,11 +7,11 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use socket2::{SockRef, TcpKeepalive};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::{ServerState, routes};
+use crate::serve::sockets::limit_stall;
 use crate::terminal::print_error;
 
 /// Bytes of a request's first line and headers.
@@ -55,13 +55,4 @@ async fn accept(listener: TcpListener, context: Arc<ServerState>) {
             drop(place);
         });
     }
-}
-
-/// The kernel ends a connection whose client has taken nothing for that time, or is gone without a word. This frees
-/// what waits to write to it.
-fn limit_stall(stream: &TcpStream, time: Duration) {
-    let _ = stream.set_nodelay(true);
-    let socket = SockRef::from(stream);
-    let _ = socket.set_tcp_user_timeout(Some(time));
-    let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(time));
 }

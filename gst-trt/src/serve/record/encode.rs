@@ -7,6 +7,7 @@ use gst::prelude::*;
 
 use crate::chain::element;
 use crate::failure::Failure;
+use crate::serve::encoder;
 use crate::source::tap::{Medium, Packet, PacketSink};
 
 /// Adds a branch to the tee `out`, whose packets go to the sink.
@@ -36,17 +37,9 @@ fn launch_line(draw: bool, is_live: bool) -> String {
     // A camera does not wait for the encoder.
     let leaky = if is_live { "leaky=downstream" } else { "" };
     let draw = if draw { "trtoverlay !" } else { "" };
-    // Where GPUs decode, frames may come in CUDA memory, of which videoconvert knows nothing.
-    let download = gst::ElementFactory::find("cudadownload").map_or("", |_| "cudadownload !");
-    // One thread each: there are many sources. Key frames are where a file can begin.
-    let encoder = match gst::ElementFactory::find("nvh264enc") {
-        Some(_) => "nvh264enc gop-size=30 bframes=0",
-        None => "x264enc speed-preset=veryfast tune=zerolatency key-int-max=30 threads=1",
-    };
+    let encode = encoder::launch_line();
     format!(
-        "queue {leaky} max-size-buffers=30 max-size-bytes=0 max-size-time=0 ! {draw} {download} \
-         videoconvert ! videoscale add-borders=false ! video/x-raw,format=I420,width=[2,16384,2],height=[2,16384,2] \
-         ! {encoder} \
+        "queue {leaky} max-size-buffers=30 max-size-bytes=0 max-size-time=0 ! {draw} {encode} \
          ! h264parse config-interval=-1 ! video/x-h264,stream-format=avc,alignment=au \
          ! appsink name=encoded sync=false async=false"
     )

@@ -18,7 +18,7 @@ use gst::prelude::*;
 use gsttrt::gst::cuda::registry;
 use gsttrt_publish::backoff::Backoff;
 use meter::Meter;
-use pipeline::StreamPipeline;
+use pipeline::{FrameReceivers, StreamPipeline};
 
 use super::archive::Archives;
 use super::config::SourceConfig;
@@ -27,6 +27,7 @@ use super::control::State;
 use super::heap;
 use super::log::{log, log_error, log_failure, warn};
 use super::model::{ServedModel, ServedModels};
+use super::output::{FrameHub, Output};
 use super::record::Disk;
 use super::view::Pictures;
 use crate::cause::{Cause, SourceFailure};
@@ -65,6 +66,7 @@ pub struct SourceStream {
     pub config: Arc<SourceConfig>,
     pub meter: Arc<Meter>,
     pub pictures: Arc<Pictures>,
+    pub output: Output,
     events: Sender<StreamEvent>,
 }
 
@@ -76,14 +78,16 @@ impl SourceStream {
         threads: &Threads,
     ) -> Result<Self, Failure> {
         let (sender, events) = channel();
-        let config = Arc::new(config);
-        let stream =
-            SourceStream { config, meter: Arc::default(), pictures: Arc::new(Pictures::new(None)), events: sender };
+        let frames = FrameHub::default();
+        let output = Output::new(&config.name, frames.clone(), threads);
+        let (config, pictures) = (Arc::new(config), Arc::new(Pictures::new(None)));
+        let stream = SourceStream { config, meter: Arc::default(), pictures, output, events: sender };
         let thread = StreamThread {
             config: stream.config.clone(),
             models,
             meter: stream.meter.clone(),
             pictures: stream.pictures.clone(),
+            frames,
             archives: archives.clone(),
             threads: threads.clone(),
             disk: None,
@@ -111,6 +115,7 @@ impl SourceStream {
     }
 
     pub fn stop(&self, last_frames: Duration) {
+        self.output.close();
         self.send(StreamEvent::Stop(last_frames));
     }
 
@@ -124,6 +129,7 @@ struct StreamThread {
     models: ServedModels,
     meter: Arc<Meter>,
     pictures: Arc<Pictures>,
+    frames: FrameHub,
     archives: Archives,
     threads: Threads,
     disk: Option<Disk>,
@@ -307,7 +313,8 @@ impl StreamThread {
         }
         let disk = self.disk();
         let running = |pipeline| RunningPipeline::new(pipeline, &self.threads, self.subject());
-        let built = StreamPipeline::build(&self.config, &self.models, &self.pictures, &self.meter, disk, running);
+        let receivers = FrameReceivers { pictures: &self.pictures, frames: &self.frames, meter: &self.meter };
+        let built = StreamPipeline::build(&self.config, &self.models, receivers, disk, running);
         let (end, built) = match built {
             Ok(built) => {
                 built.listen(self.run, self.sender.clone());

@@ -10,6 +10,7 @@ use gsttrt::gst::cuda::registry;
 use super::super::config::SourceConfig;
 use super::super::log::log;
 use super::super::model::ServedModels;
+use super::super::output::FrameHub;
 use super::super::record::{Disk, Recorder};
 use super::super::view::{self, Pictures};
 use super::StreamEvent;
@@ -29,12 +30,18 @@ pub struct StreamPipeline {
     pace: Option<Arc<Pace>>,
 }
 
+/// What is told of the frames of a source, over all its restarts.
+pub struct FrameReceivers<'a> {
+    pub pictures: &'a Arc<Pictures>,
+    pub frames: &'a FrameHub,
+    pub meter: &'a Arc<Meter>,
+}
+
 impl StreamPipeline {
     pub fn build(
         config: &SourceConfig,
         models: &ServedModels,
-        pictures: &Arc<Pictures>,
-        meter: &Arc<Meter>,
+        receivers: FrameReceivers,
         disk: Option<Disk>,
         running: impl FnOnce(gst::Pipeline) -> RunningPipeline,
     ) -> Result<Self, Failure> {
@@ -66,14 +73,17 @@ impl StreamPipeline {
         let recorder = config.record.as_ref().zip(disk).map(|(record, disk)| Recorder::new(disk, record, is_live));
         recorder.iter().try_for_each(|recorder| recorder.connect(&pipeline))?;
         if config.has_view {
-            view::connect(&pipeline, pictures);
+            view::connect(&pipeline, receivers.pictures);
+        }
+        if config.has_output {
+            receivers.frames.connect(&pipeline);
         }
         let mut built = StreamPipeline { running: running(pipeline), recorder, pace: None };
         // Before frames are counted.
         if config.sync && !config.address.is_live() {
             built.pace = Some(Pace::keep(&built.input(), &pad(&built.element("out"), "sink")));
         }
-        built.measure(&config.name, publish, meter);
+        built.measure(&config.name, publish, receivers.meter);
         let tap = built.recorder.as_ref().map(Recorder::tap);
         let options = ReadOptions { stream: config.stream.clone(), tap };
         config.address.connect(&built.running.pipeline, built.input(), &options)?;

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The frames of a source, with what was found in them, for pipelines that come and go. What those do holds up no source.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gst::prelude::*;
+
+use crate::chain::element;
+
+/// Where frames of a source can be had, over all its restarts.
+#[derive(Clone, Default)]
+pub struct FrameHub(Arc<Mutex<Vec<gst_app::AppSrc>>>);
+
+/// A pipeline's element that is given frames, until this is dropped.
+pub struct Attached {
+    hub: FrameHub,
+    source: gst_app::AppSrc,
+}
+
+impl FrameHub {
+    fn lock(&self) -> MutexGuard<'_, Vec<gst_app::AppSrc>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives it the frames of the tee `out`.
+    pub fn connect(&self, pipeline: &gst::Pipeline) {
+        let hub = self.clone();
+        let input = element(pipeline, "out").static_pad("sink").expect("an always pad");
+        input.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
+            if let Some(buffer) = info.buffer() {
+                hub.push(pad, buffer);
+            }
+            gst::PadProbeReturn::Ok
+        });
+    }
+
+    fn push(&self, pad: &gst::Pad, buffer: &gst::BufferRef) {
+        let sources = self.lock();
+        if sources.is_empty() {
+            return;
+        }
+        let Some(caps) = pad.current_caps() else { return };
+        // The memory is shared. Its time is that of its arrival: the clocks of sources have nothing in common.
+        let mut frame = buffer.copy();
+        let own = frame.get_mut().expect("it is new");
+        own.set_pts(None);
+        own.set_dts(None);
+        let sample = gst::Sample::builder().buffer(&frame).caps(&caps).build();
+        for source in sources.iter() {
+            let _ = source.push_sample(&sample); // it is being stopped
+        }
+    }
+
+    #[cfg(test)]
+    pub fn receivers(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// From now on that element has the newest frames. It must not wait where it has too many.
+    pub fn attach(&self, source: gst_app::AppSrc) -> Attached {
+        self.lock().push(source.clone());
+        Attached { hub: self.clone(), source }
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.hub.lock().retain(|source| *source != self.source);
+    }
+}

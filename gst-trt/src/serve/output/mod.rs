@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What was found, drawn, as video for those who watch. A pipeline of its own draws and encodes, and runs only while somebody
+//! does: what becomes of it is no concern of the sources.
+//!
+//! * `frames`: where the frames come from. `pipeline`: what is done with them.
+
+mod frames;
+mod pipeline;
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use gsttrt_publish::backoff::Backoff;
+use tokio::sync::broadcast;
+
+pub use self::frames::FrameHub;
+use self::pipeline::{OutputPipeline, PipelineEvent};
+pub use self::pipeline::{PAYLOAD_TYPE, RtpUnit};
+use super::heap;
+use super::log::{log, log_error};
+use crate::failure::Failure;
+use crate::running::RunningPipeline;
+use crate::threads::Threads;
+
+/// How often it looks whether anybody watches.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// It goes on for so long without a client: many come back.
+const LINGER: Duration = Duration::from_secs(5);
+/// Between two key frames that are asked for: with each client that comes, and each that was too slow.
+const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(500);
+/// Parts of frames that wait for the slowest client: some seconds. What one has missed of them is lost to it.
+const KEPT: usize = 256;
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// A video that can be watched.
+#[derive(Clone)]
+pub struct Output(Arc<OutputState>);
+
+struct OutputState {
+    name: String,
+    frames: FrameHub,
+    threads: Threads,
+    watched: Mutex<WatchState>,
+}
+
+struct WatchState {
+    /// `None` once there is nothing more to watch.
+    units: Option<broadcast::Sender<Arc<RtpUnit>>>,
+    /// Of the pipeline, while it runs.
+    pipeline: Option<Sender<PipelineEvent>>,
+}
+
+impl Output {
+    pub fn new(name: &str, frames: FrameHub, threads: &Threads) -> Self {
+        let watched = WatchState { units: Some(broadcast::Sender::new(KEPT)), pipeline: None };
+        let (name, threads) = (name.to_string(), threads.clone());
+        Output(Arc::new(OutputState { name, frames, threads, watched: Mutex::new(watched) }))
+    }
+
+    /// What is encoded from now on. It begins with the next key frame, which is asked for.
+    ///
+    /// # Errors
+    /// It was removed, or there is no thread for it.
+    pub fn watch(&self) -> Result<broadcast::Receiver<Arc<RtpUnit>>, Failure> {
+        let mut watched = self.0.lock();
+        let gone = || format!("There is no source “{}” any more.", self.0.name);
+        let receiver = watched.units.as_ref().ok_or_else(gone)?.subscribe();
+        match &watched.pipeline {
+            Some(pipeline) => drop(pipeline.send(PipelineEvent::KeyFrame)),
+            None => {
+                let (sender, events) = channel();
+                let thread = OutputThread { output: self.0.clone(), events, sender: sender.clone() };
+                self.0.threads.spawn(format!("out-{}", self.0.name), &self.0.subject(), move || thread.work())?;
+                watched.pipeline = Some(sender);
+            }
+        }
+        Ok(receiver)
+    }
+
+    /// A client has missed something, and goes on with the next key frame.
+    pub fn ask_for_key_frame(&self) {
+        if let Some(pipeline) = &self.0.lock().pipeline {
+            let _ = pipeline.send(PipelineEvent::KeyFrame);
+        }
+    }
+
+    /// Nobody can watch it any more, and those who do see its end.
+    pub fn close(&self) {
+        let mut watched = self.0.lock();
+        watched.units = None;
+        if let Some(pipeline) = &watched.pipeline {
+            let _ = pipeline.send(PipelineEvent::Close);
+        }
+    }
+}
+
+impl OutputState {
+    fn lock(&self) -> MutexGuard<'_, WatchState> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As the end of the service names it.
+    fn subject(&self) -> String {
+        format!("the video of {}", self.name)
+    }
+
+    fn units(&self) -> Option<broadcast::Sender<Arc<RtpUnit>>> {
+        self.lock().units.clone()
+    }
+
+    fn is_watched(&self) -> bool {
+        self.lock().units.as_ref().is_some_and(|units| units.receiver_count() > 0)
+    }
+
+    /// Whether the thread ends now: whoever comes later starts another.
+    fn has_ended(&self) -> bool {
+        let mut watched = self.lock();
+        let has_ended = watched.units.as_ref().is_none_or(|units| units.receiver_count() == 0);
+        if has_ended {
+            watched.pipeline = None;
+        }
+        has_ended
+    }
+}
+
+/// Why a pipeline does not go on.
+enum OutputEnd {
+    /// Nobody watches.
+    Unwatched,
+    Failed(String),
+}
+
+struct OutputThread {
+    output: Arc<OutputState>,
+    events: Receiver<PipelineEvent>,
+    sender: Sender<PipelineEvent>,
+}
+
+impl OutputThread {
+    fn work(self) {
+        log(&self.output.name, "is watched: its video is encoded.");
+        let mut backoff = Backoff::between(RETRY.0, RETRY.1);
+        let mut logged = None;
+        loop {
+            let begun = Instant::now();
+            let end = self.play();
+            if self.output.has_ended() {
+                break;
+            }
+            let OutputEnd::Failed(failure) = end else { continue };
+            if begun.elapsed() > RETRY.1 {
+                backoff.reset();
+            }
+            if logged.as_ref() != Some(&failure) {
+                log_error(&self.output.name, &format!("Its video cannot be watched now: {failure}"));
+                logged = Some(failure);
+            }
+            self.wait(backoff.wait());
+        }
+        log(&self.output.name, "is not watched any more.");
+    }
+
+    /// Waits for so long, or until nobody watches.
+    fn wait(&self, time: Duration) {
+        let until = Instant::now() + time;
+        while Instant::now() < until && self.output.is_watched() {
+            let left = until.saturating_duration_since(Instant::now());
+            if let Ok(PipelineEvent::Close) | Err(RecvTimeoutError::Disconnected) =
+                self.events.recv_timeout(left.min(POLL_INTERVAL))
+            {
+                return;
+            }
+        }
+    }
+
+    /// One run of a pipeline.
+    fn play(&self) -> OutputEnd {
+        let Some(units) = self.output.units() else { return OutputEnd::Unwatched };
+        let running = |pipeline| RunningPipeline::new(pipeline, &self.output.threads, self.output.subject());
+        let built = OutputPipeline::build(&self.output.frames, &units, self.sender.clone(), running);
+        drop(units); // else nobody sees its end
+        let built = match built {
+            Ok(built) => built,
+            Err(failure) => return OutputEnd::Failed(failure.to_string()),
+        };
+        let end = self.follow(&built);
+        built.stop();
+        heap::trim();
+        end
+    }
+
+    fn follow(&self, built: &OutputPipeline) -> OutputEnd {
+        if let Err(failure) = built.start() {
+            return OutputEnd::Failed(failure.to_string());
+        }
+        let mut watched_at = Instant::now();
+        let (mut asked_at, mut is_wanted) = (None::<Instant>, false);
+        loop {
+            match self.events.recv_timeout(POLL_INTERVAL) {
+                Ok(PipelineEvent::KeyFrame) => is_wanted = true,
+                Ok(PipelineEvent::Failed(failure)) => return OutputEnd::Failed(failure),
+                Ok(PipelineEvent::Close) | Err(RecvTimeoutError::Disconnected) => return OutputEnd::Unwatched,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if is_wanted && asked_at.is_none_or(|asked| asked.elapsed() >= KEY_FRAME_INTERVAL) {
+                built.ask_for_key_frame();
+                (asked_at, is_wanted) = (Some(Instant::now()), false);
+            }
+            if self.output.is_watched() {
+                watched_at = Instant::now();
+            } else if watched_at.elapsed() > LINGER {
+                return OutputEnd::Unwatched;
+            }
+        }
+    }
+}
