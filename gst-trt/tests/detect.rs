@@ -8,7 +8,7 @@ use std::process::{Output, Stdio};
 
 use common::models::{classifier, inner};
 use common::onnx::{F32, Graph};
-use common::{command, expect_failure, files, launch, lines, sample, scratch, shapes, text};
+use common::{command, expect_failure, files, launch, lines, sample, scratch, shapes, succeed, text};
 use gst::prelude::*;
 use serde_json::Value;
 
