@@ -27,7 +27,7 @@ const GROUPS: [(&str, &str); 8] = [
     ("source-attr-all", "write it to each [[source]]"),
 ];
 
-const SOURCE: [(&str, &str); 14] = [
+const SOURCE: [(&str, &str); 13] = [
     ("cudadec-memtype", OF_MEMORY),
     ("nvbuf-memory-type", OF_MEMORY),
     ("gpu-id", "frames are decoded where GStreamer's decoder is"),
@@ -35,7 +35,6 @@ const SOURCE: [(&str, &str); 14] = [
     ("num-decode-surfaces", "the decoder chooses"),
     ("num-extra-surfaces", "the decoder chooses"),
     ("intra-decode-enable", "all frames are decoded"),
-    ("latency", "the buffer of RTSP has GStreamer's own latency"),
     ("rtsp-reconnect-attempts", "a source is tried again without an end"),
     ("camera-width", "a camera chooses its own format"),
     ("camera-height", "a camera chooses its own format"),
@@ -324,6 +323,9 @@ impl DeepStreamApp<'_> {
                     source.number::<u32>("rtsp-reconnect-interval-sec")?.filter(|seconds| *seconds > 0)
                 {
                     table.text("timeout", &format!("{seconds}s"));
+                }
+                if let Some(milliseconds) = source.number::<u32>("latency")?.filter(|_| address.starts_with("rtsp")) {
+                    table.text("latency", &format!("{milliseconds}ms"));
                 }
                 let of_stream = zones.filter(|zones| zones.has(stream));
                 match (of_stream, zones) {

@@ -106,6 +106,8 @@ pub fn run(args: &QuantizeArgs, threads: &Threads) -> Result<Status, Failure> {
     }
     let folder = WorkFolder::new(&output)?;
     let display = Display::default();
+    // What is missing is told before the work begins.
+    let Some(_) = run_script(&args.python, &json!({}), &signals)? else { return Ok(stopped(&signals)) };
     let Some(inputs) = PictureInputs::read(args, &original, &folder.inputs(), (threads, &signals), &display)? else {
         return Ok(stopped(&signals));
     };

@@ -228,7 +228,8 @@ if __name__ == "__main__":
     said = sys.stdout
     sys.stdout = sys.stderr  # what libraries print is not the result
     try:
-        found = quantize(json.loads(sys.argv[1]))
+        settings = json.loads(sys.argv[1])
+        found = quantize(settings) if settings else {}  # else it was asked only whether all is there
     except Exception as error:
         found = {"error": f"{type(error).__name__}: {error}"}
     print(json.dumps(found), file=said)

@@ -115,7 +115,7 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
             Ok(()) => log(
                 "serve",
                 &format!(
-                    "{} was read again. A change of [http] or [rtsp] counts from the next start on.",
+                    "{} was read again. If [http] or [rtsp] has changed, that counts from the next start on.",
                     args.config.display()
                 ),
             ),
