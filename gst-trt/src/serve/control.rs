@@ -149,6 +149,8 @@ pub struct SourceStatus {
     pub lines: Vec<LineStatus>,
     /// What publishing has done, one for each destination.
     pub published: Vec<Published>,
+    /// What models that see were asked about it, one for each `[[ask]]`.
+    pub asks: Vec<AskStatus>,
     /// Where it records to.
     #[serde(skip)]
     pub folder: Option<PathBuf>,
@@ -203,6 +205,32 @@ pub struct Published {
     pub sent: u64,
     pub dropped: u64,
     pub connected: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct AskStatus {
+    pub name: String,
+    /// Without what may be a secret.
+    pub url: String,
+    pub model: String,
+    #[serde(flatten)]
+    pub counts: AskCounts,
+    /// Why the last question has failed.
+    pub error: Option<String>,
+    pub last_answer: Option<String>,
+}
+
+/// Since the start. Each question has one outcome: answered, failed or dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct AskCounts {
+    pub asked: u64,
+    pub answered: u64,
+    pub failed: u64,
+    /// Because others were newer, or the service had to go on.
+    pub dropped: u64,
+    /// Events that were not asked about, as there were too many.
+    pub limited: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]

@@ -13,11 +13,13 @@ use gsttrt_core::cuda::driver;
 use tokio::sync::watch;
 
 use super::archive::{Archives, Recording};
+use super::ask::{Asks, SourceAsks};
 use super::config::{Config, ModelConfig, check_files};
 use super::control::{Control, ModelStatus, RecordingFilter, Refused, SourceStatus};
 use super::log::log;
 use super::model::{Model, ServedModel};
 use super::stream::SourceStream;
+use super::stream::meter::Meter;
 use super::view;
 use crate::failure::Failure;
 use crate::model_options::check_file;
@@ -45,6 +47,7 @@ struct ServiceState {
     number: u64,
     is_ending: bool,
     archives: Archives,
+    asks: Asks,
 }
 
 impl Service {
@@ -52,6 +55,7 @@ impl Service {
         let archives = Archives::new(threads);
         let state = ServiceState {
             archives: archives.clone(),
+            asks: Asks::default(),
             config: Arc::new(config.without_sources()),
             models: Vec::new(),
             streams: Vec::new(),
@@ -108,7 +112,7 @@ impl Started {
         for source in &config.sources {
             if !state.streams.iter().any(|stream| stream.config.name == source.name) {
                 let model = self.model(&source.model).map_or_else(|| state.model(&source.model), Ok)?;
-                self.streams.push(SourceStream::start(source.clone(), model, &state.archives, threads)?);
+                self.streams.push(SourceStream::start(source.clone(), model, &state.archives, &state.asks, threads)?);
             }
         }
         Ok(())
@@ -221,9 +225,13 @@ fn invalid(failure: Failure) -> Refused {
 
 impl Control for Service {
     fn sources(&self) -> Vec<SourceStatus> {
-        let streams: Vec<_> =
-            self.lock().streams.iter().map(|stream| (stream.config.clone(), stream.meter.clone())).collect();
-        streams.into_iter().map(|(config, meter)| meter.status(&config)).collect()
+        let parts = |stream: &SourceStream| (stream.config.clone(), stream.meter.clone(), stream.asks.clone());
+        let streams: Vec<_> = self.lock().streams.iter().map(parts).collect();
+        let status = |(config, meter, asks): (Arc<_>, Arc<Meter>, Arc<SourceAsks>)| SourceStatus {
+            asks: asks.status(),
+            ..meter.status(&config)
+        };
+        streams.into_iter().map(status).collect()
     }
 
     fn add_source(&self, source: &serde_json::Value) -> Result<(), Refused> {
@@ -243,7 +251,8 @@ impl Control for Service {
             let all = state.streams.iter().map(|stream| &*stream.config).chain([&config]);
             check_files(all).map_err(|problem| Refused::Invalid(format!("Cannot add it: {}.", problem.text)))?;
             let model = state.model(&config.model).map_err(invalid)?;
-            let stream = SourceStream::start(config, model, &self.archives, &self.threads).map_err(invalid)?;
+            let stream =
+                SourceStream::start(config, model, &self.archives, &state.asks, &self.threads).map_err(invalid)?;
             state.streams.push(stream);
             return Ok(());
         }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::properties::{AnalyticsElement, ElementProperties, PrivacyElement, PublishElement, TrackElement};
+use super::rate::Rate;
 use super::schedule::Schedule;
 use super::{size, time};
 use crate::serve::log::LogSettings;
@@ -28,6 +29,8 @@ pub struct ConfigKeys {
     #[serde(default)]
     pub publish: Vec<ElementProperties<PublishElement>>,
     pub record: Option<RecordKeys>,
+    #[serde(default)]
+    pub ask: Vec<AskKeys>,
     pub http: Option<HttpKeys>,
     #[serde(default)]
     pub log: LogSettings,
@@ -79,6 +82,8 @@ pub struct SourceKeys {
     pub publish: Option<Vec<String>>,
     #[serde(default)]
     pub record: Override<RecordKeys>,
+    /// Names; all, where it is left out.
+    pub ask: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]
@@ -144,6 +149,44 @@ pub enum Container {
 
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct AskKeys {
+    pub name: ConfigName,
+    pub url: String,
+    pub model: String,
+    pub question: String,
+    /// Kinds of events, names of zones and lines, and classes; all, where they are left out.
+    pub events: Option<Vec<String>>,
+    pub names: Option<Vec<String>>,
+    pub classes: Option<Vec<String>>,
+    #[serde(default)]
+    pub picture: AskedPicture,
+    #[serde(default = "number::<768>")]
+    pub max_size: u32,
+    #[serde(default = "six_a_minute")]
+    pub at_most: Rate,
+    #[serde(default = "four")]
+    pub max_queued: u32,
+    #[serde(default = "seconds::<30_000>")]
+    pub timeout: Seconds,
+    #[serde(default = "number::<200>")]
+    pub max_tokens: u32,
+    pub api_key: Option<String>,
+    pub api_key_file: Option<PathBuf>,
+    pub ca_file: Option<PathBuf>,
+}
+
+/// What is shown to the one who is asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AskedPicture {
+    /// The object, with a little around it; the frame, where an event has no object.
+    #[default]
+    Object,
+    Frame,
+}
+
+#[derive(Clone, Debug, serde::Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct HttpKeys {
     #[serde(default = "localhost", deserialize_with = "listen")]
     pub listen: SocketAddr,
@@ -187,6 +230,14 @@ fn one() -> u32 {
 
 fn four() -> u32 {
     4
+}
+
+fn number<const NUMBER: u32>() -> u32 {
+    NUMBER
+}
+
+fn six_a_minute() -> Rate {
+    Rate { number: 6, each: Duration::from_secs(60) }
 }
 
 fn yes() -> bool {

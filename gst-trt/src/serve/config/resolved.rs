@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What runs, made of what is written: names are resolved, paths are absolute, defaults are in place.
 
+mod asks;
 mod destinations;
 mod recordings;
 
@@ -29,6 +30,7 @@ use crate::serve::log::LogSettings;
 use crate::source::VideoAddress;
 use crate::source::options::{RtpTransport, StreamOptions, check_ca_file};
 
+pub use asks::AskConfig;
 pub use destinations::{PublishConfig, check_files};
 pub use recordings::RecordConfig;
 
@@ -43,6 +45,8 @@ pub struct Config {
     pub log: LogSettings,
     /// What does not work as long as the machine is as it is, such as a file that is not there.
     pub warnings: Vec<String>,
+    /// What sources may be asked about.
+    asks: Vec<AskConfig>,
     /// The names of a model's classes, where they are known.
     classes: BTreeMap<String, Vec<String>>,
     /// For sources that come later.
@@ -84,6 +88,7 @@ pub struct SourceConfig {
     pub privacy: Option<ElementProperties<PrivacyElement>>,
     pub publish: Vec<PublishConfig>,
     pub record: Option<RecordConfig>,
+    pub asks: Vec<AskConfig>,
     /// Whether its pictures can be asked for.
     pub has_view: bool,
 }
@@ -131,6 +136,7 @@ impl Config {
             http: None,
             log: keys.log,
             warnings: Vec::new(),
+            asks: Vec::new(),
             classes: BTreeMap::new(),
             keys,
             folder,
@@ -147,6 +153,10 @@ impl Config {
         for (number, publish) in config.keys.publish.clone().iter().enumerate() {
             let doubts = config.check_publish(number, publish).map_err(|problem| ("publish", number, problem))?;
             warnings.extend(doubts.into_iter().map(|problem| ("publish", number, problem)));
+        }
+        for (number, ask) in config.keys.ask.clone().iter().enumerate() {
+            let ask = config.ask(ask).map_err(|problem| ("ask", number, problem))?;
+            config.asks.push(ask);
         }
         if let Some(record) = &config.keys.record {
             config.record(record).map_err(|problem| ("record", 0, problem))?;
@@ -168,6 +178,9 @@ impl Config {
             config.sources.push(source);
         }
         check_files(config.sources.iter()).map_err(|problem| ("publish", 0, problem))?;
+        for (number, ask) in config.asks.iter().enumerate() {
+            config.check_asked(ask).map_err(|problem| ("ask", number, problem))?;
+        }
         Ok((config, warnings))
     }
 
@@ -326,6 +339,11 @@ impl Config {
             record.copies = false;
         }
         let publish = self.publish(&name, keys.publish.as_deref())?;
+        let asks = self.asks(keys.ask.as_deref())?;
+        if !asks.is_empty() && analytics.is_none() {
+            let text = "[[ask]] needs the events of [analytics]: add it, or write ask = [] here";
+            return Err(problem("ask", text));
+        }
         Ok(SourceConfig {
             name,
             address,
@@ -343,6 +361,7 @@ impl Config {
             privacy,
             publish,
             record,
+            asks,
             has_view: self.http.is_some(),
         })
     }

@@ -14,7 +14,7 @@ use axum::response::IntoResponse;
 use super::gpu::{self, GpuReading};
 use super::{ServerState, outside, process};
 use crate::serve::control::{
-    Batches, Control, ModelStatus, Published, Quantiles, SourceStatus, State as SourceState, Summary,
+    AskCounts, Batches, Control, ModelStatus, Published, Quantiles, SourceStatus, State as SourceState, Summary,
 };
 use crate::serve::disk::{self, DiskReading};
 use crate::serve::histogram::Histogram;
@@ -50,6 +50,7 @@ fn exposition(service: &dyn Control, sources: &[SourceStatus], gpus: &[GpuReadin
     write_sources(&mut text, sources);
     write_counted(&mut text, sources);
     write_published(&mut text, sources);
+    write_asks(&mut text, sources);
     write_gpus(&mut text, gpus);
     write_disks(&mut text, disks);
     for (name, kind, help, value) in process::metrics() {
@@ -229,6 +230,23 @@ fn write_published(text: &mut Exposition, sources: &[SourceStatus]) {
     each("publish_connected", "gauge", "1 while the destination is connected.", &|published| {
         published.connected as u64
     });
+}
+
+/// What models that see were asked.
+fn write_asks(text: &mut Exposition, sources: &[SourceStatus]) {
+    let mut each = |name, help, value: &dyn Fn(&AskCounts) -> u64| {
+        text.family(name, "counter", help);
+        for source in sources {
+            for ask in &source.asks {
+                text.sample(name, &[("source", &source.name), ("ask", &ask.name)], value(&ask.counts));
+            }
+        }
+    };
+    each("asked_total", "Questions about events.", &|counts| counts.asked);
+    each("answered_total", "Questions that were answered.", &|counts| counts.answered);
+    each("ask_failed_total", "Questions that a server did not answer.", &|counts| counts.failed);
+    each("ask_dropped_total", "Questions that were dropped, as the server is slow.", &|counts| counts.dropped);
+    each("ask_limited_total", "Events beyond at-most, which were not asked about.", &|counts| counts.limited);
 }
 
 /// By their names, and where they have none by their locations, of which each can be there once: two publishers to one place

@@ -312,6 +312,7 @@ impl Meter {
             zones: zones(run, &counts.zones),
             lines: lines(run, &counts.lines),
             published,
+            asks: Vec::new(),
             folder: config.record.as_ref().map(|record| record.folder.clone()),
         }
     }

@@ -18,9 +18,10 @@ use gst::prelude::*;
 use gsttrt::gst::cuda::registry;
 use gsttrt_publish::backoff::Backoff;
 use meter::Meter;
-use pipeline::StreamPipeline;
+use pipeline::{Outlets, StreamPipeline};
 
 use super::archive::Archives;
+use super::ask::{Asks, SourceAsks};
 use super::config::SourceConfig;
 use super::config::schedule::Schedule;
 use super::control::State;
@@ -65,6 +66,7 @@ pub struct SourceStream {
     pub config: Arc<SourceConfig>,
     pub meter: Arc<Meter>,
     pub pictures: Arc<Pictures>,
+    pub asks: Arc<SourceAsks>,
     events: Sender<StreamEvent>,
 }
 
@@ -73,17 +75,23 @@ impl SourceStream {
         config: SourceConfig,
         model: Arc<ServedModel>,
         archives: &Archives,
+        asks: &Asks,
         threads: &Threads,
     ) -> Result<Self, Failure> {
         let (sender, events) = channel();
-        let config = Arc::new(config);
-        let stream =
-            SourceStream { config, meter: Arc::default(), pictures: Arc::new(Pictures::new(None)), events: sender };
+        let stream = SourceStream {
+            config: Arc::new(config),
+            meter: Arc::default(),
+            pictures: Arc::new(Pictures::new(None)),
+            asks: Arc::new(SourceAsks::new(asks)),
+            events: sender,
+        };
         let thread = StreamThread {
             config: stream.config.clone(),
             model,
             meter: stream.meter.clone(),
             pictures: stream.pictures.clone(),
+            asks: stream.asks.clone(),
             archives: archives.clone(),
             threads: threads.clone(),
             disk: None,
@@ -123,6 +131,7 @@ struct StreamThread {
     model: Arc<ServedModel>,
     meter: Arc<Meter>,
     pictures: Arc<Pictures>,
+    asks: Arc<SourceAsks>,
     archives: Archives,
     threads: Threads,
     disk: Option<Disk>,
@@ -295,9 +304,10 @@ impl StreamThread {
             self.finish(&end, None);
             return end;
         }
-        let disk = self.disk();
+        self.asks.set(&self.config.asks);
+        let outlets = Outlets { pictures: self.pictures.clone(), asks: self.asks.clone(), disk: self.disk() };
         let running = |pipeline| RunningPipeline::new(pipeline, &self.threads, self.subject());
-        let built = StreamPipeline::build(&self.config, &self.model, &self.pictures, &self.meter, disk, running);
+        let built = StreamPipeline::build(&self.config, &self.model, outlets, &self.meter, running);
         let (end, built) = match built {
             Ok(built) => {
                 built.listen(self.run, self.sender.clone());

@@ -6,8 +6,11 @@ use std::sync::mpsc::Sender;
 
 use gst::prelude::*;
 use gsttrt::gst::cuda::registry;
+use gsttrt::gst::meta::events;
 
+use super::super::ask::SourceAsks;
 use super::super::config::SourceConfig;
+use super::super::cut;
 use super::super::log::log;
 use super::super::model::ServedModel;
 use super::super::record::{Disk, Recorder};
@@ -29,13 +32,19 @@ pub struct StreamPipeline {
     pace: Option<Arc<Pace>>,
 }
 
+/// Where frames and their results go besides publishing, the same in each run.
+pub struct Outlets {
+    pub pictures: Arc<Pictures>,
+    pub asks: Arc<SourceAsks>,
+    pub disk: Option<Disk>,
+}
+
 impl StreamPipeline {
     pub fn build(
         config: &SourceConfig,
         model: &ServedModel,
-        pictures: &Arc<Pictures>,
+        outlets: Outlets,
         meter: &Arc<Meter>,
-        disk: Option<Disk>,
         running: impl FnOnce(gst::Pipeline) -> RunningPipeline,
     ) -> Result<Self, Failure> {
         let tracker = config.track.as_ref().map(|track| track.get("tracker").unwrap_or("bytetrack").to_string());
@@ -59,10 +68,16 @@ impl StreamPipeline {
             (0..config.publish.len()).map(|number| element(&pipeline, &format!("publish{number}"))).collect();
         config.publish.iter().zip(&publish).for_each(|(publish, element)| publish.properties.apply(element));
         let is_live = config.address.is_live();
-        let recorder = config.record.as_ref().zip(disk).map(|(record, disk)| Recorder::new(disk, record, is_live));
+        let recorder =
+            config.record.as_ref().zip(outlets.disk).map(|(record, disk)| Recorder::new(disk, record, is_live));
         recorder.iter().try_for_each(|recorder| recorder.connect(&pipeline))?;
         if config.has_view {
-            view::connect(&pipeline, pictures);
+            view::connect(&pipeline, &outlets.pictures);
+        }
+        if !config.asks.is_empty() {
+            add_answers(&pipeline, &outlets.asks, meter);
+            let asks = outlets.asks;
+            cut::connect(&pipeline, &config.name, move |frame| asks.cuts(frame));
         }
         let mut built = StreamPipeline { running: running(pipeline), recorder, pace: None };
         // Before frames are counted.
@@ -152,6 +167,19 @@ impl StreamPipeline {
     }
 }
 
+/// Answers that have come are events of the next frame, before it is published.
+fn add_answers(pipeline: &gst::Pipeline, asks: &Arc<SourceAsks>, meter: &Arc<Meter>) {
+    let (asks, meter) = (asks.clone(), meter.clone());
+    pad(&element(pipeline, "analytics"), "src").add_probe(gst::PadProbeType::BUFFER, move |_, info| {
+        let answers = asks.take_answers();
+        if let Some(gst::PadProbeData::Buffer(frame)) = info.data.as_mut().filter(|_| !answers.is_empty()) {
+            events::attach(frame.make_mut(), &answers);
+            answers.iter().for_each(|answer| meter.event(answer));
+        }
+        gst::PadProbeReturn::Ok
+    });
+}
+
 fn launch_line(config: &SourceConfig, chain: &str) -> String {
     // Where the model is slower than a camera, old frames make room for new ones.
     let is_live = config.address.is_live();
@@ -164,9 +192,10 @@ fn launch_line(config: &SourceConfig, chain: &str) -> String {
     // Where GPUs decode, frames may come in CUDA memory, of which videoconvert knows nothing.
     let download = if gst::ElementFactory::find("cudadownload").is_some() { "cudadownload !" } else { "" };
     let view = if config.has_view { view::launch_line(download) } else { String::new() };
+    let cut = if config.asks.is_empty() { String::new() } else { cut::launch_line(download) };
     format!(
         "queue name=frames {leaky} max-size-buffers={} max-size-bytes=0 max-size-time=0 ! {chain} {analytics} {privacy} {publish} \
-         ! tee name=out out. ! fakesink name=sink sync=false enable-last-sample=false {view}",
+         ! tee name=out out. ! fakesink name=sink sync=false enable-last-sample=false {view} {cut}",
         config.max_queued
     )
 }

@@ -11,7 +11,7 @@ use super::Config;
 use crate::serve::archive::KeepLimits;
 
 /// What trtanalytics calls what happens.
-const EVENTS: [&str; 7] = ["crossed", "entered", "left", "dwelled", "crowded", "uncrowded", "headed"];
+pub(super) const EVENTS: [&str; 7] = ["crossed", "entered", "left", "dwelled", "crowded", "uncrowded", "headed"];
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordConfig {
