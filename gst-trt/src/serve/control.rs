@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::{Serialize, Serializer};
 use tokio::sync::watch;
 
-use super::archive::{Recording, UtcTime};
+use super::archive::{Kind, Recording, UtcTime};
 use super::histogram::Histogram;
 use crate::cause::Cause;
 
@@ -52,6 +52,10 @@ pub struct RecordingFilter {
     pub source: Option<String>,
     /// A kind of event that has happened in it.
     pub event: Option<String>,
+    /// The class of a snapshot's object.
+    pub label: Option<String>,
+    /// Snapshots alone, or all but them.
+    pub is_snapshot: bool,
     /// A part of it is not before, and not after that.
     pub from: Option<UtcTime>,
     pub to: Option<UtcTime>,
@@ -64,8 +68,13 @@ impl RecordingFilter {
         let has_event = |recording: &Recording, kind: &String| {
             recording.events.iter().any(|event| event.get("event").and_then(|event| event.as_str()) == Some(kind))
         };
+        let has_label = |recording: &Recording, label: &String| {
+            recording.object.as_ref().and_then(|object| object.get("label")?.as_str()) == Some(label)
+        };
         let is_wanted = |recording: &Recording| {
-            self.source.as_ref().is_none_or(|source| *source == recording.source)
+            self.is_snapshot == (recording.kind == Kind::Snapshot)
+                && self.label.as_ref().is_none_or(|label| has_label(recording, label))
+                && self.source.as_ref().is_none_or(|source| *source == recording.source)
                 && self.event.as_ref().is_none_or(|kind| has_event(recording, kind))
                 && self.from.is_none_or(|from| recording.end >= from)
                 && self.to.is_none_or(|to| recording.begin <= to)
@@ -151,9 +160,10 @@ pub struct SourceStatus {
     pub published: Vec<Published>,
     /// What models that see were asked about it, one for each `[[ask]]`.
     pub asks: Vec<AskStatus>,
-    /// Where it records to.
+    pub snapshots: SnapshotCounts,
+    /// Where recordings and snapshots go to.
     #[serde(skip)]
-    pub folder: Option<PathBuf>,
+    pub folders: Vec<PathBuf>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -205,6 +215,16 @@ pub struct Published {
     pub sent: u64,
     pub dropped: u64,
     pub connected: bool,
+}
+
+/// Since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct SnapshotCounts {
+    pub written: u64,
+    /// Because the encoder or the disk was too slow.
+    pub dropped: u64,
+    /// As there were too many.
+    pub limited: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]

@@ -79,19 +79,19 @@ pub fn launch_line(download: &str) -> String {
     )
 }
 
-/// `choose` says what is wanted of a frame, in the thread of the frame. The pictures are made in another one.
+/// `choose` says what is wanted of a frame of that size, in the thread of the frame. The pictures are made in another one.
 pub fn connect(
     pipeline: &gst::Pipeline,
     source: &str,
-    choose: impl Fn(&gst::BufferRef) -> Vec<Cut> + Send + Sync + 'static,
+    choose: impl Fn(&gst::BufferRef, (u32, u32)) -> Vec<Cut> + Send + Sync + 'static,
 ) {
     let wanted = Arc::new(WantedCuts::default());
     let entered = wanted.clone();
     // The tee's own pad: GStreamer 1.22 complains of a buffer that is dropped as it comes in.
     let branch = element(pipeline, "cut").static_pad("sink").and_then(|sink| sink.peer());
-    branch.expect("it is linked to the tee").add_probe(gst::PadProbeType::BUFFER, move |_, info| {
+    branch.expect("it is linked to the tee").add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
         let Some(buffer) = info.buffer() else { return gst::PadProbeReturn::Ok };
-        let cuts = choose(buffer);
+        let cuts = choose(buffer, frame_size(pad).unwrap_or_default());
         if cuts.is_empty() {
             return gst::PadProbeReturn::Drop;
         }
@@ -129,6 +129,12 @@ pub fn connect(
     };
     let sink = element(pipeline, "cuts").downcast::<gst_app::AppSink>().expect("it is an appsink");
     sink.set_callbacks(gst_app::AppSinkCallbacks::builder().new_sample(take).build());
+}
+
+fn frame_size(pad: &gst::Pad) -> Option<(u32, u32)> {
+    let caps = pad.current_caps()?;
+    let side = |name| caps.structure(0)?.get::<i32>(name).ok()?.try_into().ok();
+    Some((side("width")?, side("height")?))
 }
 
 /// A part of a frame as a frame: its pixels stay where they are, and a meta says where that is.
@@ -248,7 +254,8 @@ mod tests {
             );
             let pipeline = chain::parse(&line).unwrap();
             let (given, pictures) = channel();
-            connect(&pipeline, "gate", move |buffer| {
+            connect(&pipeline, "gate", move |buffer, frame| {
+                assert_eq!(frame, (640, 360));
                 if buffer.pts() != Some(gst::ClockTime::from_mseconds(40)) {
                     return Vec::new();
                 }

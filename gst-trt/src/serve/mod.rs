@@ -4,7 +4,7 @@
 //! * `config`: the file. `service`: all sources and models. `control`: what others may ask of it.
 //!   `http`: how they ask.
 //! * `model`: a model that sources share. `stream`: a source. `record`, `view`: what becomes of its frames besides
-//!   publishing; `cut`, `ask`: pictures that are cut out of them, and questions about these. `archive`: what there is of recordings. `heap`: what keeps memory flat while sources come and go.
+//!   publishing; `cut`, `snapshot`, `ask`: pictures that are cut out of them, kept, and asked about. `archive`: what there is of recordings. `heap`: what keeps memory flat while sources come and go.
 //!   `log`, `histogram`: what is told of all that. `disk`: how much room there is for it.
 
 mod archive;
@@ -20,6 +20,7 @@ mod log;
 mod model;
 mod record;
 mod service;
+mod snapshot;
 mod stream;
 mod view;
 

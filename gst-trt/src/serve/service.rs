@@ -14,10 +14,11 @@ use tokio::sync::watch;
 
 use super::archive::{Archives, Recording};
 use super::ask::{Asks, SourceAsks};
-use super::config::{Config, ModelConfig, check_files};
+use super::config::{Config, ModelConfig, SourceConfig, check_files, check_folders};
 use super::control::{Control, ModelStatus, RecordingFilter, Refused, SourceStatus};
 use super::log::log;
 use super::model::{Model, ServedModel};
+use super::snapshot::SourceSnapshots;
 use super::stream::SourceStream;
 use super::stream::meter::Meter;
 use super::view;
@@ -225,10 +226,14 @@ fn invalid(failure: Failure) -> Refused {
 
 impl Control for Service {
     fn sources(&self) -> Vec<SourceStatus> {
-        let parts = |stream: &SourceStream| (stream.config.clone(), stream.meter.clone(), stream.asks.clone());
+        let parts = |stream: &SourceStream| {
+            (stream.config.clone(), stream.meter.clone(), stream.asks.clone(), stream.snapshots.clone())
+        };
         let streams: Vec<_> = self.lock().streams.iter().map(parts).collect();
-        let status = |(config, meter, asks): (Arc<_>, Arc<Meter>, Arc<SourceAsks>)| SourceStatus {
+        type Parts = (Arc<SourceConfig>, Arc<Meter>, Arc<SourceAsks>, Arc<SourceSnapshots>);
+        let status = |(config, meter, asks, snapshots): Parts| SourceStatus {
             asks: asks.status(),
+            snapshots: snapshots.counts(),
             ..meter.status(&config)
         };
         streams.into_iter().map(status).collect()
@@ -248,8 +253,10 @@ impl Control for Service {
             if state.find(&config.name).is_ok() {
                 return Err(Refused::Exists(format!("There is a source “{}” already.", config.name)));
             }
-            let all = state.streams.iter().map(|stream| &*stream.config).chain([&config]);
-            check_files(all).map_err(|problem| Refused::Invalid(format!("Cannot add it: {}.", problem.text)))?;
+            let all = || state.streams.iter().map(|stream| &*stream.config).chain([&config]);
+            check_files(all())
+                .and_then(|()| check_folders(all()))
+                .map_err(|problem| Refused::Invalid(format!("Cannot add it: {}.", problem.text)))?;
             let model = state.model(&config.model).map_err(invalid)?;
             let stream =
                 SourceStream::start(config, model, &self.archives, &state.asks, &self.threads).map_err(invalid)?;
@@ -302,7 +309,10 @@ impl Control for Service {
     }
 
     fn recording(&self, file: &str) -> Result<PathBuf, Refused> {
-        let unknown = || Refused::Unknown(format!("There is no recording “{file}”. GET /recordings lists them."));
+        let unknown = || {
+            let what = if file.ends_with(".jpg") { "snapshot" } else { "recording" };
+            Refused::Unknown(format!("There is no {what} “{file}”. GET /{what}s lists them."))
+        };
         self.archives.path(file).ok_or_else(unknown)
     }
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What `gst-trt serve` asks a model that sees: the request, the event with its answer, and servers that fail.
 
-use gst::prelude::*;
-
 use crate::common::chat_server::ChatServer;
 use crate::common::hostile_peer::{Act, HostilePeer};
+use crate::common::jpeg::picture_of;
 use crate::common::service::{Service, ask, free_address};
 use crate::common::wait::{LIMIT, wait_until};
-use crate::common::{init, path, run, sample, scratch, shapes, text};
+use crate::common::{path, run, sample, scratch, shapes, text};
 use crate::{endless, expect_no_gap, head, source};
 
 const KEY: &str = "sk-hush-0123456789";
@@ -24,26 +23,6 @@ fn asks(name: &str, url: &str, keys: &str) -> String {
 
 fn every_frame() -> String {
     head().replace("interval=30", "interval=1") + ZONE
-}
-
-/// The width and the height of a picture, and its mean luma.
-fn look(jpeg: &[u8]) -> (i32, i32, f64) {
-    init();
-    let line = "appsrc name=in ! jpegdec ! videoconvert ! video/x-raw,format=GRAY8 ! appsink name=out sync=false";
-    let pipeline = gst::parse::launch(line).unwrap().downcast::<gst::Pipeline>().unwrap();
-    let input = pipeline.by_name("in").unwrap().downcast::<gst_app::AppSrc>().unwrap();
-    let output = pipeline.by_name("out").unwrap().downcast::<gst_app::AppSink>().unwrap();
-    input.set_caps(Some(&gst::Caps::builder("image/jpeg").build()));
-    pipeline.set_state(gst::State::Playing).unwrap();
-    input.push_buffer(gst::Buffer::from_slice(jpeg.to_vec())).unwrap();
-    input.end_of_stream().unwrap();
-    let sample = output.try_pull_sample(gst::ClockTime::from_seconds(LIMIT.as_secs())).expect("a picture");
-    pipeline.set_state(gst::State::Null).unwrap();
-    let size = sample.caps().unwrap().structure(0).unwrap();
-    let (width, height) = (size.get("width").unwrap(), size.get("height").unwrap());
-    let map = sample.buffer().unwrap().map_readable().unwrap();
-    let mean = map.iter().map(|&byte| f64::from(byte)).sum::<f64>() / map.len() as f64;
-    (width, height, mean)
 }
 
 /// The next answer among the events of a source.
@@ -82,7 +61,7 @@ fn an_answer_is_an_event_of_its_source() {
     assert_eq!((&object.body["model"], &object.body["max_tokens"]), (&"seer".into(), &200.into()));
     assert_eq!(object.body["messages"][0]["content"][0]["text"], "What is “it”?");
     assert!(frame.body.get("max_tokens").is_none());
-    let ((width, height, _), whole) = (look(&object.picture()), look(&frame.picture()));
+    let ((width, height, _), whole) = (picture_of(&object.picture()), picture_of(&frame.picture()));
     assert!(width.max(height) <= 64 && width.min(height) >= 16, "{width}x{height}");
     assert_eq!((whole.0, whole.1), (320, 180));
 
@@ -127,7 +106,8 @@ fn pictures_that_leave_hide_what_they_are_to_hide() {
         + &source("one", &sample(), "loop = true\nsync = true\nask = [\"hidden\"]")
         + &source("two", &sample(), "loop = true\nsync = true\nprivacy = false\nask = [\"seen\"]");
     let service = Service::start(&scratch("serve-ask-privacy"), &config);
-    let [hidden, seen] = [hidden, seen].map(|server| look(&server.asked.recv_timeout(LIMIT).unwrap().picture()).2);
+    let [hidden, seen] =
+        [hidden, seen].map(|server| picture_of(&server.asked.recv_timeout(LIMIT).unwrap().picture()).2);
     assert!(hidden < 20.0 && hidden * 2.0 < seen, "{hidden} and {seen}");
     assert_eq!(service.end().0.code(), Some(0));
 }

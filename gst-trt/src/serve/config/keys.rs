@@ -29,6 +29,7 @@ pub struct ConfigKeys {
     #[serde(default)]
     pub publish: Vec<ElementProperties<PublishElement>>,
     pub record: Option<RecordKeys>,
+    pub snapshots: Option<SnapshotKeys>,
     #[serde(default)]
     pub ask: Vec<AskKeys>,
     pub http: Option<HttpKeys>,
@@ -82,6 +83,8 @@ pub struct SourceKeys {
     pub publish: Option<Vec<String>>,
     #[serde(default)]
     pub record: Override<RecordKeys>,
+    #[serde(default)]
+    pub snapshots: Override<SnapshotKeys>,
     /// Names; all, where it is left out.
     pub ask: Option<Vec<String>>,
 }
@@ -149,6 +152,25 @@ pub enum Container {
 
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SnapshotKeys {
+    pub folder: PathBuf,
+    /// All, where it is left out.
+    pub classes: Option<Vec<String>>,
+    #[serde(default = "half")]
+    pub min_confidence: f32,
+    #[serde(default = "number::<768>")]
+    pub max_size: u32,
+    #[serde(default = "a_minute::<60>")]
+    pub at_most: Rate,
+    /// As for recordings.
+    pub keep: Option<Age>,
+    pub keep_bytes: Option<ByteSize>,
+    pub total_bytes: Option<ByteSize>,
+    pub free_bytes: Option<ByteSize>,
+}
+
+#[derive(Clone, Debug, serde::Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AskKeys {
     pub name: ConfigName,
     pub url: String,
@@ -162,7 +184,7 @@ pub struct AskKeys {
     pub picture: AskedPicture,
     #[serde(default = "number::<768>")]
     pub max_size: u32,
-    #[serde(default = "six_a_minute")]
+    #[serde(default = "a_minute::<6>")]
     pub at_most: Rate,
     #[serde(default = "four")]
     pub max_queued: u32,
@@ -236,8 +258,12 @@ fn number<const NUMBER: u32>() -> u32 {
     NUMBER
 }
 
-fn six_a_minute() -> Rate {
-    Rate { number: 6, each: Duration::from_secs(60) }
+fn a_minute<const NUMBER: u32>() -> Rate {
+    Rate { number: NUMBER, each: Duration::from_secs(60) }
+}
+
+fn half() -> f32 {
+    0.5
 }
 
 fn yes() -> bool {

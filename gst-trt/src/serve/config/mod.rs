@@ -17,4 +17,7 @@ mod time;
 mod wording;
 
 pub use keys::{AskedPicture, Container};
-pub use resolved::{AskConfig, Config, ModelConfig, PublishConfig, RecordConfig, SourceConfig, check_files};
+pub use resolved::{
+    AskConfig, Config, ModelConfig, PublishConfig, RecordConfig, SnapshotConfig, SourceConfig, check_files,
+    check_folders,
+};

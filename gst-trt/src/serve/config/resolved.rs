@@ -4,6 +4,7 @@
 mod asks;
 mod destinations;
 mod recordings;
+mod snapshots;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,7 @@ use crate::source::options::{RtpTransport, StreamOptions, check_ca_file};
 pub use asks::AskConfig;
 pub use destinations::{PublishConfig, check_files};
 pub use recordings::RecordConfig;
+pub use snapshots::{SnapshotConfig, check_folders};
 
 /// Bytes of a configuration and of a file with zones.
 const MAX_LENGTH: u64 = 4 << 20;
@@ -88,6 +90,7 @@ pub struct SourceConfig {
     pub privacy: Option<ElementProperties<PrivacyElement>>,
     pub publish: Vec<PublishConfig>,
     pub record: Option<RecordConfig>,
+    pub snapshots: Option<SnapshotConfig>,
     pub asks: Vec<AskConfig>,
     /// Whether its pictures can be asked for.
     pub has_view: bool,
@@ -161,6 +164,9 @@ impl Config {
         if let Some(record) = &config.keys.record {
             config.record(record).map_err(|problem| ("record", 0, problem))?;
         }
+        if let Some(snapshots) = &config.keys.snapshots {
+            config.snapshots(snapshots).map_err(|problem| ("snapshots", 0, problem))?;
+        }
         if let Some(analytics) = &config.keys.analytics {
             config.analytics(analytics.clone()).map_err(|problem| ("analytics", 0, problem))?;
         }
@@ -178,6 +184,7 @@ impl Config {
             config.sources.push(source);
         }
         check_files(config.sources.iter()).map_err(|problem| ("publish", 0, problem))?;
+        check_folders(config.sources.iter()).map_err(|problem| ("snapshots", 0, problem))?;
         for (number, ask) in config.asks.iter().enumerate() {
             config.check_asked(ask).map_err(|problem| ("ask", number, problem))?;
         }
@@ -338,6 +345,14 @@ impl Config {
         if let Some(record) = record.as_mut().filter(|_| privacy.is_some()) {
             record.copies = false;
         }
+        let snapshots = keys.snapshots.or(&self.keys.snapshots).map(|keys| self.snapshots(&keys)).transpose()?;
+        if let Some(snapshots) = &snapshots {
+            if track.is_none() {
+                let text = "[snapshots] needs the ids of [track]: add it, or set snapshots = false here";
+                return Err(problem("snapshots", text));
+            }
+            self.check_snapshots(snapshots, &model)?;
+        }
         let publish = self.publish(&name, keys.publish.as_deref())?;
         let asks = self.asks(keys.ask.as_deref())?;
         if !asks.is_empty() && analytics.is_none() {
@@ -361,6 +376,7 @@ impl Config {
             privacy,
             publish,
             record,
+            snapshots,
             asks,
             has_view: self.http.is_some(),
         })
@@ -501,6 +517,14 @@ impl Config {
             Some(unknown) => Err(problem("mask", wording::unknown_name("zone", unknown, known()))),
             None => Ok(()),
         }
+    }
+}
+
+impl SourceConfig {
+    /// Where files of it are written to.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        let recorded = self.record.iter().map(|record| record.folder.clone());
+        recorded.chain(self.snapshots.iter().map(|snapshots| snapshots.folder.clone())).collect()
     }
 }
 

@@ -438,6 +438,35 @@ fn sources_choose_what_is_asked() {
 }
 
 #[test]
+fn snapshots_have_a_folder_and_limits() {
+    let folder = scratch("config-snapshots_have_a_folder_and_limits");
+    let with = |keys: &str| right().replace("[record]", &format!("[snapshots]\n{keys}\n\n[record]"));
+    let load = |text: String| load(&folder, "snapshots.toml", text.as_bytes());
+    assert!(load(right()).unwrap().sources[0].snapshots.is_none());
+    let keys = "folder = \"p\"\nclasses = [\"disc\"]\nkeep = \"2d\"\ntotal-bytes = \"1GB\"";
+    let source = &load(with(keys)).unwrap().sources[0];
+    let snapshots = source.snapshots.as_ref().unwrap();
+    assert_eq!((&snapshots.folder, snapshots.min_confidence), (&folder.join("p"), 0.5));
+    assert_eq!((snapshots.at_most.number, snapshots.max_size), (60, 768));
+    assert_eq!(snapshots.keep.total_bytes, Some(1_000_000_000));
+    assert_eq!(source.folders(), [folder.join("r"), folder.join("p")]);
+    assert!(load(with(keys) + "snapshots = false\n").unwrap().sources[0].snapshots.is_none());
+    let kept = "folder = \"p\"\nkeep = \"2d\"";
+    for (keys, source, line, said) in [
+        ("folder = \"p\"".to_string(), "", 15, "Say what is kept: keep, keep-bytes, total-bytes or free-bytes"),
+        (kept.replace("\"p\"", "\"r\""), "", 15, "recordings go to "),
+        (format!("{kept}\nclasses = [\"dics\"]"), "", 0, "there is no class “dics”; did you mean “disc”?"),
+        (format!("{kept}\nmin-confidence = 50"), "", 17, "a confidence is 0 to 1"),
+        (format!("{kept}\nmax-size = 5000"), "", 17, "32 to 4096 pixels"),
+        (format!("{kept}\nat-most = \"all\""), "", 17, "“all” is no rate"),
+        (kept.into(), "track = false\nanalytics = false\nrecord = false\n", 0, "[snapshots] needs the ids of [track]"),
+    ] {
+        let error = load(with(&keys) + source).expect_err(&keys);
+        assert!(error.contains(said) && (line == 0 || error.contains(&format!("line {line}"))), "{keys}: {error}");
+    }
+}
+
+#[test]
 fn names_are_given_once() {
     let folder = scratch("config-names_are_given_once");
     let twice = right() + "\n[[source]]\nname = \"s\"\naddress = \"b.mp4\"\n";

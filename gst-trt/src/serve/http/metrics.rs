@@ -14,7 +14,8 @@ use axum::response::IntoResponse;
 use super::gpu::{self, GpuReading};
 use super::{ServerState, outside, process};
 use crate::serve::control::{
-    AskCounts, Batches, Control, ModelStatus, Published, Quantiles, SourceStatus, State as SourceState, Summary,
+    AskCounts, Batches, Control, ModelStatus, Published, Quantiles, SnapshotCounts, SourceStatus, State as SourceState,
+    Summary,
 };
 use crate::serve::disk::{self, DiskReading};
 use crate::serve::histogram::Histogram;
@@ -28,7 +29,7 @@ pub async fn metrics(State(context): State<Arc<ServerState>>) -> impl IntoRespon
     static GPUS: AtomicBool = AtomicBool::new(false);
     static DISKS: AtomicBool = AtomicBool::new(false);
     let sources = context.service.sources();
-    let folders: BTreeSet<PathBuf> = sources.iter().filter_map(|source| source.folder.clone()).collect();
+    let folders: BTreeSet<PathBuf> = sources.iter().flat_map(|source| source.folders.clone()).collect();
     let (gpus, disks) = (outside::read(&GPUS, gpu::read), outside::read(&DISKS, || disk::read(folders)));
     let text = exposition(&*context.service, &sources, &gpus.await, &disks.await);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
@@ -51,6 +52,7 @@ fn exposition(service: &dyn Control, sources: &[SourceStatus], gpus: &[GpuReadin
     write_counted(&mut text, sources);
     write_published(&mut text, sources);
     write_asks(&mut text, sources);
+    write_snapshots(&mut text, sources);
     write_gpus(&mut text, gpus);
     write_disks(&mut text, disks);
     for (name, kind, help, value) in process::metrics() {
@@ -230,6 +232,20 @@ fn write_published(text: &mut Exposition, sources: &[SourceStatus]) {
     each("publish_connected", "gauge", "1 while the destination is connected.", &|published| {
         published.connected as u64
     });
+}
+
+fn write_snapshots(text: &mut Exposition, sources: &[SourceStatus]) {
+    let mut each = |name, help, value: &dyn Fn(&SnapshotCounts) -> u64| {
+        text.family(name, "counter", help);
+        for source in sources {
+            text.sample(name, &[("source", &source.name)], value(&source.snapshots));
+        }
+    };
+    each("snapshots_total", "Snapshots of objects that were written.", &|counts| counts.written);
+    each("snapshots_dropped_total", "Objects without one, as the encoder or the disk was too slow.", &|counts| {
+        counts.dropped
+    });
+    each("snapshots_limited_total", "Objects beyond at-most, of which there is none.", &|counts| counts.limited);
 }
 
 /// What models that see were asked.

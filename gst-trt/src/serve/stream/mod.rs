@@ -29,6 +29,7 @@ use super::heap;
 use super::log::{log, log_error, log_failure, warn};
 use super::model::ServedModel;
 use super::record::Disk;
+use super::snapshot::SourceSnapshots;
 use super::view::Pictures;
 use crate::cause::{Cause, SourceFailure};
 use crate::chain;
@@ -67,6 +68,7 @@ pub struct SourceStream {
     pub meter: Arc<Meter>,
     pub pictures: Arc<Pictures>,
     pub asks: Arc<SourceAsks>,
+    pub snapshots: Arc<SourceSnapshots>,
     events: Sender<StreamEvent>,
 }
 
@@ -80,6 +82,7 @@ impl SourceStream {
     ) -> Result<Self, Failure> {
         let (sender, events) = channel();
         let stream = SourceStream {
+            snapshots: Arc::new(SourceSnapshots::new(&config.name, archives, threads)),
             config: Arc::new(config),
             meter: Arc::default(),
             pictures: Arc::new(Pictures::new(None)),
@@ -92,6 +95,7 @@ impl SourceStream {
             meter: stream.meter.clone(),
             pictures: stream.pictures.clone(),
             asks: stream.asks.clone(),
+            snapshots: stream.snapshots.clone(),
             archives: archives.clone(),
             threads: threads.clone(),
             disk: None,
@@ -132,6 +136,7 @@ struct StreamThread {
     meter: Arc<Meter>,
     pictures: Arc<Pictures>,
     asks: Arc<SourceAsks>,
+    snapshots: Arc<SourceSnapshots>,
     archives: Archives,
     threads: Threads,
     disk: Option<Disk>,
@@ -305,7 +310,12 @@ impl StreamThread {
             return end;
         }
         self.asks.set(&self.config.asks);
-        let outlets = Outlets { pictures: self.pictures.clone(), asks: self.asks.clone(), disk: self.disk() };
+        let outlets = Outlets {
+            pictures: self.pictures.clone(),
+            asks: self.asks.clone(),
+            snapshots: self.snapshots.begin(self.config.snapshots.as_ref()),
+            disk: self.disk(),
+        };
         let running = |pipeline| RunningPipeline::new(pipeline, &self.threads, self.subject());
         let built = StreamPipeline::build(&self.config, &self.model, outlets, &self.meter, running);
         let (end, built) = match built {

@@ -14,6 +14,7 @@ use super::super::cut;
 use super::super::log::log;
 use super::super::model::ServedModel;
 use super::super::record::{Disk, Recorder};
+use super::super::snapshot::SnapshotTaker;
 use super::super::view::{self, Pictures};
 use super::StreamEvent;
 use super::capture;
@@ -28,6 +29,7 @@ use crate::source::ReadOptions;
 pub struct StreamPipeline {
     pub running: RunningPipeline,
     recorder: Option<Recorder>,
+    snapshots: Option<SnapshotTaker>,
     /// Of a file that is read at its own.
     pace: Option<Arc<Pace>>,
 }
@@ -36,6 +38,7 @@ pub struct StreamPipeline {
 pub struct Outlets {
     pub pictures: Arc<Pictures>,
     pub asks: Arc<SourceAsks>,
+    pub snapshots: Option<SnapshotTaker>,
     pub disk: Option<Disk>,
 }
 
@@ -76,10 +79,16 @@ impl StreamPipeline {
         }
         if !config.asks.is_empty() {
             add_answers(&pipeline, &outlets.asks, meter);
-            let asks = outlets.asks;
-            cut::connect(&pipeline, &config.name, move |frame| asks.cuts(frame));
         }
-        let mut built = StreamPipeline { running: running(pipeline), recorder, pace: None };
+        let Outlets { asks, snapshots, .. } = outlets;
+        if has_cuts(config) {
+            let snapshots = snapshots.clone();
+            cut::connect(&pipeline, &config.name, move |frame, size| {
+                let kept = snapshots.iter().flat_map(|snapshots| snapshots.cuts(frame, size));
+                asks.cuts(frame).into_iter().chain(kept).collect()
+            });
+        }
+        let mut built = StreamPipeline { running: running(pipeline), recorder, snapshots, pace: None };
         // Before frames are counted.
         if config.sync && !config.address.is_live() {
             built.pace = Some(Pace::keep(&built.input(), &pad(&built.element("out"), "sink")));
@@ -162,6 +171,7 @@ impl StreamPipeline {
         running.stop(move || {
             self.bus().unset_sync_handler();
             self.recorder.iter().for_each(Recorder::finish);
+            self.snapshots.iter().for_each(SnapshotTaker::finish);
             then();
         })
     }
@@ -180,6 +190,11 @@ fn add_answers(pipeline: &gst::Pipeline, asks: &Arc<SourceAsks>, meter: &Arc<Met
     });
 }
 
+/// Whether pictures are cut out of its frames.
+fn has_cuts(config: &SourceConfig) -> bool {
+    !config.asks.is_empty() || config.snapshots.is_some()
+}
+
 fn launch_line(config: &SourceConfig, chain: &str) -> String {
     // Where the model is slower than a camera, old frames make room for new ones.
     let is_live = config.address.is_live();
@@ -192,7 +207,7 @@ fn launch_line(config: &SourceConfig, chain: &str) -> String {
     // Where GPUs decode, frames may come in CUDA memory, of which videoconvert knows nothing.
     let download = if gst::ElementFactory::find("cudadownload").is_some() { "cudadownload !" } else { "" };
     let view = if config.has_view { view::launch_line(download) } else { String::new() };
-    let cut = if config.asks.is_empty() { String::new() } else { cut::launch_line(download) };
+    let cut = if has_cuts(config) { cut::launch_line(download) } else { String::new() };
     format!(
         "queue name=frames {leaky} max-size-buffers={} max-size-bytes=0 max-size-time=0 ! {chain} {analytics} {privacy} {publish} \
          ! tee name=out out. ! fakesink name=sink sync=false enable-last-sample=false {view} {cut}",

@@ -224,6 +224,9 @@ fn metrics_tell_what_the_service_does() {
             "gauge",
             &["{source=\"door\",destination=\"lines\"} 1", "{source=\"door\",destination=\"mqtt://broker/t\"} 0"],
         ),
+        ("snapshots_total", "counter", &["{source=\"door\"} 7"]),
+        ("snapshots_dropped_total", "counter", &["{source=\"door\"} 2"]),
+        ("snapshots_limited_total", "counter", &["{source=\"door\"} 1"]),
         ("asked_total", "counter", &["{source=\"door\",ask=\"what\"} 9"]),
         ("answered_total", "counter", &["{source=\"door\",ask=\"what\"} 5"]),
         ("ask_failed_total", "counter", &["{source=\"door\",ask=\"what\"} 2"]),
@@ -238,7 +241,7 @@ fn metrics_tell_what_the_service_does() {
         dwell.contains(&"gst_trt_zone_dwell_seconds_bucket{source=\"door\",zone=\"hall\",le=\"10\"} 1".to_string())
     );
     let (ours, process): (Vec<_>, Vec<_>) = families.keys().partition(|name| name.starts_with("gst_trt_"));
-    assert_eq!(ours.len(), 51, "each is in the table above: {ours:?}");
+    assert_eq!(ours.len(), 54, "each is in the table above: {ours:?}");
     assert!(process.len() == 7 && process.iter().all(|name| name.starts_with("process_")), "{process:?}");
 }
 

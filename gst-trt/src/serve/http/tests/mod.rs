@@ -127,7 +127,8 @@ fn entry(name: &str) -> FakeSource {
         lines: vec![LineStatus { name: "gate".into(), forward: 5, backward: 2 }],
         published: vec![published(None, "mqtt://broker/t")],
         asks: Vec::new(),
-        folder: None,
+        snapshots: SnapshotCounts { written: 7, dropped: 2, limited: 1 },
+        folders: Vec::new(),
     };
     FakeSource { status, frames: Arc::new(watch::Sender::new(None)) }
 }
