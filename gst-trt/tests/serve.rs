@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `gst-trt serve`: sources that share a model, fail and come back; reloads, recordings, and the end by a signal.
 
+#[path = "serve/asks.rs"]
+mod asks;
 mod common;
 #[path = "serve/objects.rs"]
 mod objects;

@@ -7,20 +7,20 @@ use std::io;
 use std::time::Duration;
 
 use gsttrt_core::error::{Error, ErrorKind, Result};
-use ureq::{Agent, http::StatusCode};
 
 use super::address::{Address, Secret};
 use super::destination::{Destination, Undelivered};
 use super::options::PublishOptions;
-use super::{https, tls};
+use super::web::{self, WebClient};
 
 struct Webhook {
-    agent: Agent,
-    url: Secret,
-    authorization: Option<Secret>,
+    client: WebClient,
     /// Whether the body is an array.
     is_array: bool,
 }
+
+/// Bytes that are read of an answer, which nobody looks at.
+const MAX_ANSWER: u64 = 1 << 16;
 
 pub fn open(address: &Address, options: &PublishOptions) -> Result<Box<dyn Destination>> {
     let host = if address.host.contains(':') { format!("[{}]", address.host) } else { address.host.clone() };
@@ -28,30 +28,8 @@ pub fn open(address: &Address, options: &PublishOptions) -> Result<Box<dyn Desti
     let target = address.target.reveal().split('#').next().unwrap_or_default();
     let slash = if target.starts_with('/') { "" } else { "/" };
     let url = format!("{}://{host}{port}{slash}{target}", address.scheme);
-    if url.parse::<ureq::http::Uri>().is_err() {
-        return Err(Error::new(
-            ErrorKind::Settings,
-            "The path of the web address in location has characters that it must not have",
-        )
-        .remedy("Write spaces and others with %, such as %20"));
-    }
-    let config = Agent::config_builder()
-        .timeout_global(Some(options.timeout))
-        .http_status_as_error(false)
-        .max_redirects(0)
-        .user_agent(concat!("trtpublish/", env!("CARGO_PKG_VERSION")))
-        .build();
-    let agent = if address.scheme == "https" {
-        https::agent(config, tls::client(options)?)
-    } else {
-        Agent::new_with_config(config)
-    };
-    Ok(Box::new(Webhook {
-        agent,
-        url: Secret::new(url),
-        authorization: authorization(address),
-        is_array: options.max_batch != 1,
-    }))
+    let client = WebClient::new(Secret::new(url), authorization(address), options)?;
+    Ok(Box::new(Webhook { client, is_array: options.max_batch != 1 }))
 }
 
 /// The header for user and password; a password without a user is a token.
@@ -96,26 +74,18 @@ fn base64(bytes: &[u8]) -> String {
 }
 
 impl Webhook {
-    fn post(&self, body: &str) -> io::Result<StatusCode> {
-        let mut request = self.agent.post(self.url.reveal()).content_type("application/json");
-        if let Some(authorization) = &self.authorization {
-            request = request.header("Authorization", authorization.reveal());
-        }
-        let mut response = request.send(body).map_err(|error| match error {
-            ureq::Error::Timeout(_) => io::ErrorKind::TimedOut.into(),
-            ureq::Error::Io(error) => error,
-            error => io::Error::other(error.to_string()),
-        })?;
-        // What is read to its end leaves the connection for the next request.
-        let mut rest = response.body_mut().with_config().limit(1 << 16).reader();
-        let _ = io::copy(&mut rest, &mut io::sink());
-        Ok(response.status())
+    /// Sends a body, and returns the status of the answer.
+    fn post(&self, body: &str) -> io::Result<u16> {
+        let answer = self.client.post(body)?;
+        let status = answer.status();
+        let _ = answer.read(MAX_ANSWER); // it leaves the connection for the next request
+        Ok(status)
     }
 }
 
 /// The server will never accept this body.
-fn is_refusal(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 400 | 413 | 415 | 422)
+fn is_refusal(status: u16) -> bool {
+    matches!(status, 400 | 413 | 415 | 422)
 }
 
 impl Destination for Webhook {
@@ -133,8 +103,8 @@ impl Destination for Webhook {
         let mut delivered = 0;
         for (body, count) in bodies {
             let status = self.post(&body).map_err(|error| Undelivered::after(delivered, error))?;
-            if !status.is_success() {
-                let error = io::Error::other(format!("the server answers {status}"));
+            if !(200..300).contains(&status) {
+                let error = io::Error::other(format!("the server answers {}", web::shown(status)));
                 let rejected = if is_refusal(status) { count } else { 0 };
                 return Err(Undelivered { delivered, rejected, error });
             }

@@ -36,6 +36,8 @@ mod stdout;
 #[cfg(feature = "tls")]
 mod tls;
 mod unix;
+#[cfg(feature = "http")]
+pub mod web;
 #[cfg(feature = "websocket")]
 mod websocket;
 

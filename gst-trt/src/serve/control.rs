@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::{Serialize, Serializer};
 use tokio::sync::watch;
 
-use super::archive::{Recording, UtcTime};
+use super::archive::{Kind, Recording, UtcTime};
 use super::config::RunsOn;
 use super::histogram::Histogram;
 use super::output::Output;
@@ -60,6 +60,10 @@ pub struct RecordingFilter {
     pub source: Option<String>,
     /// A kind of event that has happened in it.
     pub event: Option<String>,
+    /// The class of a snapshot's object.
+    pub label: Option<String>,
+    /// Snapshots alone, or all but them.
+    pub is_snapshot: bool,
     /// A part of it is not before, and not after that.
     pub from: Option<UtcTime>,
     pub to: Option<UtcTime>,
@@ -72,8 +76,13 @@ impl RecordingFilter {
         let has_event = |recording: &Recording, kind: &String| {
             recording.events.iter().any(|event| event.get("event").and_then(|event| event.as_str()) == Some(kind))
         };
+        let has_label = |recording: &Recording, label: &String| {
+            recording.object.as_ref().and_then(|object| object.get("label")?.as_str()) == Some(label)
+        };
         let is_wanted = |recording: &Recording| {
-            self.source.as_ref().is_none_or(|source| *source == recording.source)
+            self.is_snapshot == (recording.kind == Kind::Snapshot)
+                && self.label.as_ref().is_none_or(|label| has_label(recording, label))
+                && self.source.as_ref().is_none_or(|source| *source == recording.source)
                 && self.event.as_ref().is_none_or(|kind| has_event(recording, kind))
                 && self.from.is_none_or(|from| recording.end >= from)
                 && self.to.is_none_or(|to| recording.begin <= to)
@@ -159,9 +168,12 @@ pub struct SourceStatus {
     pub lines: Vec<LineStatus>,
     /// What publishing has done, one for each destination.
     pub published: Vec<Published>,
-    /// Where it records to.
+    /// What models that see were asked about it, one for each `[[ask]]`.
+    pub asks: Vec<AskStatus>,
+    pub snapshots: SnapshotCounts,
+    /// Where recordings and snapshots go to.
     #[serde(skip)]
-    pub folder: Option<PathBuf>,
+    pub folders: Vec<PathBuf>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -213,6 +225,42 @@ pub struct Published {
     pub sent: u64,
     pub dropped: u64,
     pub connected: bool,
+}
+
+/// Since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct SnapshotCounts {
+    pub written: u64,
+    /// Because the encoder or the disk was too slow.
+    pub dropped: u64,
+    /// As there were too many.
+    pub limited: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct AskStatus {
+    pub name: String,
+    /// Without what may be a secret.
+    pub url: String,
+    pub model: String,
+    #[serde(flatten)]
+    pub counts: AskCounts,
+    /// Why the last question has failed.
+    pub error: Option<String>,
+    pub last_answer: Option<String>,
+}
+
+/// Since the start. Each question has one outcome: answered, failed or dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct AskCounts {
+    pub asked: u64,
+    pub answered: u64,
+    pub failed: u64,
+    /// Because others were newer, or the service had to go on.
+    pub dropped: u64,
+    /// Events that were not asked about, as there were too many.
+    pub limited: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]

@@ -4,12 +4,15 @@
 //! * `config`: the file. `service`: all sources and models. `control`: what others may ask of it.
 //!   `http`, `rtsp`: how they ask. `sockets`: their connections.
 //! * `model`: a model that sources share. `stream`: a source. `record`, `view`, `output`: what becomes of its frames besides
-//!   publishing; `encoder`: what encodes them. `archive`: what there is of recordings. `heap`: what keeps memory flat while
-//!   sources come and go. `log`, `histogram`: what is told of all that. `disk`: how much room there is for it.
+//!   publishing; `encoder`: what encodes them; `cut`, `snapshot`, `ask`: pictures that are cut out of them, kept, and asked about.
+//!   `archive`: what there is of recordings. `heap`: what keeps memory flat while sources come and go.
+//!   `log`, `histogram`: what is told of all that. `disk`: how much room there is for it.
 
 mod archive;
+mod ask;
 mod config;
 mod control;
+mod cut;
 mod disk;
 mod encoder;
 mod heap;
@@ -21,6 +24,7 @@ mod output;
 mod record;
 mod rtsp;
 mod service;
+mod snapshot;
 mod sockets;
 mod stream;
 mod view;

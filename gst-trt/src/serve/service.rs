@@ -13,12 +13,15 @@ use gsttrt_core::cuda::driver;
 use tokio::sync::watch;
 
 use super::archive::{Archives, Recording};
-use super::config::{Config, ModelConfig, SourceConfig, check_files};
+use super::ask::{Asks, SourceAsks};
+use super::config::{Config, ModelConfig, SourceConfig, check_files, check_folders};
 use super::control::{Control, ModelStatus, OutputControl, RecordingFilter, Refused, SourceStatus};
 use super::log::log;
 use super::model::{Model, ServedModel, ServedModels};
 use super::output::Output;
+use super::snapshot::SourceSnapshots;
 use super::stream::SourceStream;
+use super::stream::meter::Meter;
 use super::view;
 use crate::failure::Failure;
 use crate::model_options::check_file;
@@ -46,6 +49,7 @@ struct ServiceState {
     number: u64,
     is_ending: bool,
     archives: Archives,
+    asks: Asks,
 }
 
 impl Service {
@@ -53,6 +57,7 @@ impl Service {
         let archives = Archives::new(threads);
         let state = ServiceState {
             archives: archives.clone(),
+            asks: Asks::default(),
             config: Arc::new(config.without_sources()),
             models: Vec::new(),
             streams: Vec::new(),
@@ -106,7 +111,7 @@ impl Started {
             if !state.streams.iter().any(|stream| stream.config.name == source.name) {
                 // Of those of the same name, the new one.
                 let models = models(source, |name| find(&self.models, name).or_else(|| find(&state.models, name)))?;
-                self.streams.push(SourceStream::start(source.clone(), models, &state.archives, threads)?);
+                self.streams.push(SourceStream::start(source.clone(), models, &state.archives, &state.asks, threads)?);
             }
         }
         Ok(())
@@ -232,9 +237,17 @@ fn invalid(failure: Failure) -> Refused {
 
 impl Control for Service {
     fn sources(&self) -> Vec<SourceStatus> {
-        let streams: Vec<_> =
-            self.lock().streams.iter().map(|stream| (stream.config.clone(), stream.meter.clone())).collect();
-        streams.into_iter().map(|(config, meter)| meter.status(&config)).collect()
+        let parts = |stream: &SourceStream| {
+            (stream.config.clone(), stream.meter.clone(), stream.asks.clone(), stream.snapshots.clone())
+        };
+        let streams: Vec<_> = self.lock().streams.iter().map(parts).collect();
+        type Parts = (Arc<SourceConfig>, Arc<Meter>, Arc<SourceAsks>, Arc<SourceSnapshots>);
+        let status = |(config, meter, asks, snapshots): Parts| SourceStatus {
+            asks: asks.status(),
+            snapshots: snapshots.counts(),
+            ..meter.status(&config)
+        };
+        streams.into_iter().map(status).collect()
     }
 
     fn add_source(&self, source: &serde_json::Value) -> Result<(), Refused> {
@@ -251,10 +264,13 @@ impl Control for Service {
             if state.find(&config.name).is_ok() {
                 return Err(Refused::Exists(format!("There is a source “{}” already.", config.name)));
             }
-            let all = state.streams.iter().map(|stream| &*stream.config).chain([&config]);
-            check_files(all).map_err(|problem| Refused::Invalid(format!("Cannot add it: {}.", problem.text)))?;
+            let all = || state.streams.iter().map(|stream| &*stream.config).chain([&config]);
+            check_files(all())
+                .and_then(|()| check_folders(all()))
+                .map_err(|problem| Refused::Invalid(format!("Cannot add it: {}.", problem.text)))?;
             let models = models(&config, |name| find(&state.models, name)).map_err(invalid)?;
-            let stream = SourceStream::start(config, models, &self.archives, &self.threads).map_err(invalid)?;
+            let stream =
+                SourceStream::start(config, models, &self.archives, &state.asks, &self.threads).map_err(invalid)?;
             state.streams.push(stream);
             return Ok(());
         }
@@ -304,7 +320,10 @@ impl Control for Service {
     }
 
     fn recording(&self, file: &str) -> Result<PathBuf, Refused> {
-        let unknown = || Refused::Unknown(format!("There is no recording “{file}”. GET /recordings lists them."));
+        let unknown = || {
+            let what = if file.ends_with(".jpg") { "snapshot" } else { "recording" };
+            Refused::Unknown(format!("There is no {what} “{file}”. GET /{what}s lists them."))
+        };
         self.archives.path(file).ok_or_else(unknown)
     }
 

@@ -2,6 +2,7 @@
 //! What the tests of the program share: running it, and what it is run on.
 #![allow(dead_code)] // each test binary uses a part
 
+pub mod chat_server;
 pub mod fakes;
 pub mod hostile_cameras;
 #[path = "../../../tests/common/hostile_peer.rs"]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What `gst-trt serve` records: around events and all the time, after a kill, and on disks that are full or fail.
 
+use crate::common::jpeg::picture_of;
 use crate::common::service::{RtspServer, Service, ask, free_address};
 use crate::common::wait::{LIMIT, wait_until};
 use crate::common::{files, launch, packets, sample, scratch, shapes};
@@ -114,6 +115,47 @@ fn a_service_that_was_killed_finds_its_recordings_again() {
         assert_eq!((status, body.len() as u64), (200, std::fs::metadata(&file).unwrap().len()), "{name}");
     }
     assert_eq!(service.end().0.code(), Some(0));
+}
+
+/// Of each object that is gone there is its best picture, in which hidden parts are hidden; at the end of a file of all.
+#[test]
+fn snapshots_of_objects_are_written_and_listed() {
+    let folder = scratch("serve-snapshots");
+    let address = free_address();
+    let config = head().replace("interval=30", "interval=3")
+        + "[track]\n\n[snapshots]\nfolder = \"pictures\"\nclasses = [\"disc\"]\nmin-confidence = 0.3\nkeep = \"1d\"\n\n"
+        + &format!("[http]\nlisten = \"{address}\"\n\n")
+        + &source("gate", &sample(), "")
+        + &source("hidden", &sample(), "privacy = {mask = \"0,0,1,0,1,1,0,1\"}");
+    let service = Service::start(&folder, &config);
+    service.said("Started.");
+    let list = |source: &str| {
+        let (status, body) = ask(&address, "GET", &format!("/snapshots?source={source}&label=disc"), "", "");
+        assert_eq!(status, 200);
+        serde_json::from_slice::<Vec<serde_json::Value>>(&body).unwrap()
+    };
+    ["gate", "hidden"].iter().for_each(|source| wait_until(source, LIMIT, || !list(source).is_empty()));
+    let [seen, hidden] = ["gate", "hidden"].map(|source| {
+        let one = &list(source)[0];
+        let object = &one["object"];
+        assert!(object["track-id"].as_u64().is_some() && object["w"].as_f64().unwrap() > 1.0, "{one}");
+        let name = one["file"].as_str().unwrap();
+        let (status, jpeg) = ask(&address, "GET", &format!("/snapshots/{name}"), "", "");
+        assert_eq!((status, &jpeg), (200, &std::fs::read(folder.join("pictures").join(name)).unwrap()));
+        picture_of(&jpeg).2
+    });
+    assert!(hidden < 20.0 && hidden * 2.0 < seen, "{hidden} and {seen}");
+    let (_, metrics) = ask(&address, "GET", "/metrics", "", "");
+    let metrics = String::from_utf8(metrics).unwrap();
+    assert!(metrics.contains("gst_trt_snapshots_total{source=\"gate\"} "), "{metrics}");
+    assert!(metrics.contains("gst_trt_disk_free_bytes{folder="), "{metrics}");
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    assert!(!journal.contains("left behind") && !journal.contains("Cannot"), "{journal}");
+    let names = files(&folder.join("pictures"));
+    let index = std::fs::read_to_string(folder.join("pictures/index.jsonl")).unwrap();
+    let is_listed = |name: &&String| name.as_str() == "index.jsonl" || index.contains(name.as_str());
+    assert!(names.iter().all(|name| is_listed(&name)), "{names:?}: {index}");
 }
 
 /// What is being written is not removed, and all before it is.

@@ -18,7 +18,10 @@ const INDEX: &str = "index.jsonl";
 pub const PART: &str = "part";
 /// Before the ending of one that is written all the time.
 const CONTINUOUS: &str = "-continuous";
-const ENDINGS: [&str; 2] = ["mp4", "mkv"];
+const ENDINGS: [&str; 3] = ["mp4", "mkv", PICTURE];
+/// Of snapshots.
+const PICTURE: &str = "jpg";
+const JPEG_END: [u8; 2] = [0xFF, 0xD9];
 /// A longer line is none of ours.
 const MAX_LINE: u64 = 4 << 20;
 
@@ -29,6 +32,8 @@ pub enum Kind {
     Event,
     /// All the time.
     Continuous,
+    /// The best picture of an object.
+    Snapshot,
 }
 
 /// A recording that is whole.
@@ -45,6 +50,9 @@ pub struct Recording {
     /// What happened in that time.
     #[serde(default)]
     pub events: Vec<Map<String, Value>>,
+    /// The object of a snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<Map<String, Value>>,
 }
 
 /// A file that is no longer there.
@@ -62,6 +70,18 @@ pub fn name_of(source: &str, kind: Kind, begin: UtcTime, number: u32, ending: &s
     format!("{source}-{time}{number}{kind}.{ending}")
 }
 
+/// One that no other file has, also where it begins at the same time.
+pub fn free_name(folder: &Path, source: &str, kind: Kind, begin: UtcTime, ending: &str) -> String {
+    let name = |number| name_of(source, kind, begin, number, ending);
+    let is_free = |name: &String| !folder.join(name).exists() && !part(&folder.join(name)).exists();
+    (1..).map(name).find(is_free).expect("numbers do not end")
+}
+
+/// Its name until it is whole.
+pub fn part(path: &Path) -> PathBuf {
+    path.with_added_extension(PART)
+}
+
 /// What the name of a file says; `None` where it is none of ours.
 fn of_name(name: &str) -> Option<(String, Kind, UtcTime)> {
     let (stem, ending) = name.rsplit_once('.')?;
@@ -69,6 +89,7 @@ fn of_name(name: &str) -> Option<(String, Kind, UtcTime)> {
         return None;
     }
     let (stem, kind) = match stem.strip_suffix(CONTINUOUS) {
+        _ if ending == PICTURE => (stem, Kind::Snapshot),
         Some(stem) => (stem, Kind::Continuous),
         None => (stem, Kind::Event),
     };
@@ -87,7 +108,16 @@ fn of_file(folder: &Path, name: &str) -> Option<Recording> {
     let found = fs::symlink_metadata(folder.join(name)).ok().filter(fs::Metadata::is_file)?;
     let written = found.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let end = UtcTime(written.map_or(0, |time| time.as_nanos() as u64)).max(begin);
-    Some(Recording { file: name.into(), source, kind, begin, end, bytes: found.len(), events: Vec::new() })
+    Some(Recording {
+        file: name.into(),
+        source,
+        kind,
+        begin,
+        end,
+        bytes: found.len(),
+        events: Vec::new(),
+        object: None,
+    })
 }
 
 /// The recordings of a folder by their names, which begin with their sources.
@@ -229,9 +259,13 @@ fn adopt(folder: &Path, name: &str) -> bool {
     false
 }
 
-/// Whether there are frames in it: in MP4, the head comes behind the first fragment.
+/// Whether there are frames in it, or a whole picture: in MP4, the head comes behind the first fragment.
 fn is_playable(mut file: &File, name: &str) -> bool {
     let length = file.metadata().map_or(0, |found| found.len());
+    if name.ends_with(PICTURE) {
+        let mut end = [0; 2];
+        return file.seek(SeekFrom::End(-2)).is_ok() && file.read_exact(&mut end).is_ok() && end == JPEG_END;
+    }
     if !name.ends_with(".mp4") {
         return length > 1024; // more than the head
     }
@@ -261,7 +295,16 @@ mod tests {
         let begin = UtcTime((1_700_000_000 + second) * 1_000_000_000);
         let file = name_of(source, kind, begin, 1, "mp4");
         let events = vec![Map::from_iter([("event".to_string(), "entered".into())])];
-        Recording { file, source: source.into(), kind, begin, end: UtcTime(begin.0 + 5_000_000_000), bytes: 3, events }
+        Recording {
+            file,
+            source: source.into(),
+            kind,
+            begin,
+            end: UtcTime(begin.0 + 5_000_000_000),
+            bytes: 3,
+            events,
+            object: None,
+        }
     }
 
     fn folder(test: &str) -> PathBuf {
@@ -281,14 +324,21 @@ mod tests {
             ("a-2-b.c", Kind::Continuous, 1),
             ("a-7", Kind::Event, 2),
             ("x", Kind::Continuous, 12),
+            ("gate", Kind::Snapshot, 3),
         ] {
             let begin = UtcTime(1_700_000_000_911_000_000);
-            let name = name_of(source, kind, begin, number, "mkv");
+            let ending = if kind == Kind::Snapshot { PICTURE } else { "mkv" };
+            let name = name_of(source, kind, begin, number, ending);
             assert_eq!(of_name(&name), Some((source.into(), kind, begin)), "{name}");
         }
-        for name in
-            ["gate.mp4", "gate-2026.mp4", "index.jsonl", "holiday-20231114.mp4", "gate-20231114T221320.911Z.txt"]
-        {
+        for name in [
+            "gate.mp4",
+            "gate-2026.mp4",
+            "index.jsonl",
+            "holiday-20231114.mp4",
+            "gate-20231114T221320.911Z.txt",
+            "holiday.jpg",
+        ] {
             assert_eq!(of_name(name), None, "{name}");
         }
     }
@@ -373,6 +423,12 @@ mod tests {
     fn what_a_killed_program_left_gets_its_name() {
         let folder = folder("left");
         let part = |recording: &Recording| folder.join(format!("{}.{PART}", recording.file));
+        let pictures =
+            [("e", &[0xFF, 0xD8, 0xFF, 0xD9][..]), ("f", &[0xFF, 0xD8, 0xFF]), ("g", &[])].map(|(source, bytes)| {
+                let name = name_of(source, Kind::Snapshot, recording(source, 0, Kind::Event).begin, 1, PICTURE);
+                fs::write(folder.join(format!("{name}.{PART}")), bytes).unwrap();
+                name
+            });
         let (playable, empty, head, written) = (
             recording("a", 0, Kind::Event),
             recording("b", 0, Kind::Event),
@@ -389,10 +445,10 @@ mod tests {
         let lock = File::open(part(&written)).unwrap();
         lock.lock().unwrap();
         fs::write(folder.join("holiday.mp4.part"), &moov).unwrap();
-        assert_eq!(names(&Index::open(&folder).unwrap()), [&playable.file]);
+        assert_eq!(names(&Index::open(&folder).unwrap()), [&playable.file, &pictures[0]]);
         assert!(part(&written).exists() && folder.join("holiday.mp4.part").exists());
         assert!(!part(&empty).exists() && !part(&head).exists());
         drop(lock);
-        assert_eq!(names(&Index::open(&folder).unwrap()), [&playable.file, &written.file]);
+        assert_eq!(names(&Index::open(&folder).unwrap()), [&playable.file, &written.file, &pictures[0]]);
     }
 }

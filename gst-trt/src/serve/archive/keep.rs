@@ -69,7 +69,16 @@ mod tests {
         let one = |source: &str, hour: u64, bytes| {
             let (begin, end) = (UtcTime(hour * HOUR), UtcTime((hour + 1) * HOUR));
             let file = format!("{source}{hour}");
-            Recording { file, source: source.into(), kind: Kind::Event, begin, end, bytes, events: Vec::new() }
+            Recording {
+                file,
+                source: source.into(),
+                kind: Kind::Event,
+                begin,
+                end,
+                bytes,
+                events: Vec::new(),
+                object: None,
+            }
         };
         let sources = [("a", 10), ("b", 20), ("c", 30)];
         let all = (0..hours).flat_map(|hour| sources.map(|(source, bytes)| one(source, hour, bytes)));

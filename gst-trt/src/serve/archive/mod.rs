@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The recordings in a folder: what there is, what is kept, and what is removed.
+//! The recordings, or the snapshots, in a folder: what there is, what is kept, and what is removed.
 //!
 //! * `moment`: times of the day. `index`: what is there. `keep`: what is removed.
 //!
@@ -26,7 +26,7 @@ use super::disk;
 use super::log::log_error;
 use crate::threads::Threads;
 
-pub use self::index::{Kind, PART, Recording, name_of};
+pub use self::index::{Kind, Recording, free_name, part};
 pub use self::keep::KeepLimits;
 pub use self::moment::UtcTime;
 
@@ -238,6 +238,7 @@ impl Keeper {
 
 #[cfg(test)]
 mod tests {
+    use super::index::{PART, name_of};
     use super::*;
     use crate::scratch::scratch;
     use crate::wait::{LIMIT, wait_until};
@@ -245,7 +246,16 @@ mod tests {
     fn recording(second: u64) -> Recording {
         let begin = UtcTime((1_700_000_000 + second) * 1_000_000_000);
         let file = name_of("gate", Kind::Event, begin, 1, "mp4");
-        Recording { file, source: "gate".into(), kind: Kind::Event, begin, end: begin, bytes: 10, events: Vec::new() }
+        Recording {
+            file,
+            source: "gate".into(),
+            kind: Kind::Event,
+            begin,
+            end: begin,
+            bytes: 10,
+            events: Vec::new(),
+            object: None,
+        }
     }
 
     fn write(archive: &Archive, recording: &Recording) {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::properties::{AnalyticsElement, ElementProperties, PrivacyElement, PublishElement, TrackElement};
+use super::rate::Rate;
 use super::schedule::Schedule;
 use super::{size, time};
 use crate::serve::log::LogSettings;
@@ -28,6 +29,9 @@ pub struct ConfigKeys {
     #[serde(default)]
     pub publish: Vec<ElementProperties<PublishElement>>,
     pub record: Option<RecordKeys>,
+    pub snapshots: Option<SnapshotKeys>,
+    #[serde(default)]
+    pub ask: Vec<AskKeys>,
     pub http: Option<HttpKeys>,
     pub rtsp: Option<RtspKeys>,
     #[serde(default)]
@@ -82,6 +86,10 @@ pub struct SourceKeys {
     pub publish: Option<Vec<String>>,
     #[serde(default)]
     pub record: Override<RecordKeys>,
+    #[serde(default)]
+    pub snapshots: Override<SnapshotKeys>,
+    /// Names; all, where it is left out.
+    pub ask: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]
@@ -161,6 +169,63 @@ pub enum Container {
 
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SnapshotKeys {
+    pub folder: PathBuf,
+    /// All, where it is left out.
+    pub classes: Option<Vec<String>>,
+    #[serde(default = "half")]
+    pub min_confidence: f32,
+    #[serde(default = "number::<768>")]
+    pub max_size: u32,
+    #[serde(default = "a_minute::<60>")]
+    pub at_most: Rate,
+    /// As for recordings.
+    pub keep: Option<Age>,
+    pub keep_bytes: Option<ByteSize>,
+    pub total_bytes: Option<ByteSize>,
+    pub free_bytes: Option<ByteSize>,
+}
+
+#[derive(Clone, Debug, serde::Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct AskKeys {
+    pub name: ConfigName,
+    pub url: String,
+    pub model: String,
+    pub question: String,
+    /// Kinds of events, names of zones and lines, and classes; all, where they are left out.
+    pub events: Option<Vec<String>>,
+    pub names: Option<Vec<String>>,
+    pub classes: Option<Vec<String>>,
+    #[serde(default)]
+    pub picture: AskedPicture,
+    #[serde(default = "number::<768>")]
+    pub max_size: u32,
+    #[serde(default = "a_minute::<6>")]
+    pub at_most: Rate,
+    #[serde(default = "four")]
+    pub max_queued: u32,
+    #[serde(default = "seconds::<30_000>")]
+    pub timeout: Seconds,
+    #[serde(default = "number::<200>")]
+    pub max_tokens: u32,
+    pub api_key: Option<String>,
+    pub api_key_file: Option<PathBuf>,
+    pub ca_file: Option<PathBuf>,
+}
+
+/// What is shown to the one who is asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AskedPicture {
+    /// The object, with a little around it; the frame, where an event has no object.
+    #[default]
+    Object,
+    Frame,
+}
+
+#[derive(Clone, Debug, serde::Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct HttpKeys {
     #[serde(default = "localhost::<HTTP_PORT>", deserialize_with = "listen::<HTTP_PORT, _>")]
     pub listen: SocketAddr,
@@ -224,6 +289,18 @@ fn one() -> u32 {
 
 fn four() -> u32 {
     4
+}
+
+fn number<const NUMBER: u32>() -> u32 {
+    NUMBER
+}
+
+fn a_minute<const NUMBER: u32>() -> Rate {
+    Rate { number: NUMBER, each: Duration::from_secs(60) }
+}
+
+fn half() -> f32 {
+    0.5
 }
 
 fn yes() -> bool {

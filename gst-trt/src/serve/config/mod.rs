@@ -6,6 +6,7 @@ mod launch;
 mod model_file;
 mod places;
 mod properties;
+pub mod rate;
 mod resolved;
 pub mod schedule;
 mod secrets;
@@ -15,5 +16,8 @@ mod tests;
 mod time;
 mod wording;
 
-pub use keys::{Container, RunsOn};
-pub use resolved::{Config, ModelConfig, PublishConfig, RecordConfig, SourceConfig, check_files};
+pub use keys::{AskedPicture, Container, RunsOn};
+pub use resolved::{
+    AskConfig, Config, ModelConfig, PublishConfig, RecordConfig, SnapshotConfig, SourceConfig, check_files,
+    check_folders,
+};

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What runs, made of what is written: names are resolved, paths are absolute, defaults are in place.
 
+mod asks;
 mod destinations;
 mod models;
 mod privacy;
 mod recordings;
+mod snapshots;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,9 +31,11 @@ use crate::serve::rtsp::{self, RtspSettings};
 use crate::source::VideoAddress;
 use crate::source::options::{RtpTransport, StreamOptions, check_ca_file};
 
+pub use asks::AskConfig;
 pub use destinations::{PublishConfig, check_files};
 pub use models::ModelConfig;
 pub use recordings::RecordConfig;
+pub use snapshots::{SnapshotConfig, check_folders};
 
 /// Bytes of a configuration and of a file with zones.
 const MAX_LENGTH: u64 = 4 << 20;
@@ -45,6 +49,8 @@ pub struct Config {
     pub log: LogSettings,
     /// What does not work as long as the machine is as it is, such as a file that is not there.
     pub warnings: Vec<String>,
+    /// What sources may be asked about.
+    asks: Vec<AskConfig>,
     /// What a model gives, as far as that is known.
     outcomes: BTreeMap<String, ModelOutcome>,
     /// For sources that come later.
@@ -75,6 +81,8 @@ pub struct SourceConfig {
     pub privacy: Option<ElementProperties<PrivacyElement>>,
     pub publish: Vec<PublishConfig>,
     pub record: Option<RecordConfig>,
+    pub snapshots: Option<SnapshotConfig>,
+    pub asks: Vec<AskConfig>,
     /// Whether its pictures can be asked for.
     pub has_view: bool,
     /// Whether its video can be watched.
@@ -85,6 +93,12 @@ impl SourceConfig {
     /// Names of all its models, the one that sees frames first.
     pub fn models(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&self.model).chain(&self.on_objects).map(String::as_str)
+    }
+
+    /// Where files of it are written to.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        let recorded = self.record.iter().map(|record| record.folder.clone());
+        recorded.chain(self.snapshots.iter().map(|snapshots| snapshots.folder.clone())).collect()
     }
 }
 
@@ -132,6 +146,7 @@ impl Config {
             rtsp: None,
             log: keys.log,
             warnings: Vec::new(),
+            asks: Vec::new(),
             outcomes: BTreeMap::new(),
             keys,
             folder,
@@ -153,8 +168,15 @@ impl Config {
             let doubts = config.check_publish(number, publish).map_err(|problem| ("publish", number, problem))?;
             warnings.extend(doubts.into_iter().map(|problem| ("publish", number, problem)));
         }
+        for (number, ask) in config.keys.ask.clone().iter().enumerate() {
+            let ask = config.ask(ask).map_err(|problem| ("ask", number, problem))?;
+            config.asks.push(ask);
+        }
         if let Some(record) = &config.keys.record {
             config.record(record).map_err(|problem| ("record", 0, problem))?;
+        }
+        if let Some(snapshots) = &config.keys.snapshots {
+            config.snapshots(snapshots).map_err(|problem| ("snapshots", 0, problem))?;
         }
         if let Some(analytics) = &config.keys.analytics {
             config.analytics(analytics.clone()).map_err(|problem| ("analytics", 0, problem))?;
@@ -173,6 +195,10 @@ impl Config {
             config.sources.push(source);
         }
         check_files(config.sources.iter()).map_err(|problem| ("publish", 0, problem))?;
+        check_folders(config.sources.iter()).map_err(|problem| ("snapshots", 0, problem))?;
+        for (number, ask) in config.asks.iter().enumerate() {
+            config.check_asked(ask).map_err(|problem| ("ask", number, problem))?;
+        }
         Ok((config, warnings))
     }
 
@@ -298,7 +324,20 @@ impl Config {
         if let Some(record) = record.as_mut().filter(|_| privacy.is_some()) {
             record.copies = false;
         }
+        let snapshots = keys.snapshots.or(&self.keys.snapshots).map(|keys| self.snapshots(&keys)).transpose()?;
+        if let Some(snapshots) = &snapshots {
+            if track.is_none() {
+                let text = "[snapshots] needs the ids of [track]: add it, or set snapshots = false here";
+                return Err(problem("snapshots", text));
+            }
+            self.check_snapshots(snapshots, &model, &on_objects)?;
+        }
         let publish = self.publish(&name, keys.publish.as_deref())?;
+        let asks = self.asks(keys.ask.as_deref())?;
+        if !asks.is_empty() && analytics.is_none() {
+            let text = "[[ask]] needs the events of [analytics]: add it, or write ask = [] here";
+            return Err(problem("ask", text));
+        }
         Ok(SourceConfig {
             name,
             address,
@@ -317,6 +356,8 @@ impl Config {
             privacy,
             publish,
             record,
+            snapshots,
+            asks,
             has_view: self.http.is_some(),
             has_output: self.rtsp.is_some(),
         })

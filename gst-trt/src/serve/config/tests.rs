@@ -380,6 +380,102 @@ fn a_mistake_is_named_with_its_line() {
     }
 }
 
+/// A configuration that is right, with a question of these keys.
+fn asking(keys: &str) -> String {
+    right().replace(
+        "[record]",
+        &format!(
+            "[[ask]]\nname = \"what\"\nurl = \"http://h:1\"\nmodel = \"v\"\nquestion = \"Is it?\"\n{keys}\n\n[record]"
+        ),
+    )
+}
+
+#[test]
+fn sources_choose_what_is_asked() {
+    let folder = scratch("config-sources_choose_what_is_asked");
+    let load = |text: String| load(&folder, "ask.toml", text.as_bytes());
+    std::fs::write(folder.join("key"), "sk-hush\n").unwrap();
+    let keys = "api-key-file = \"key\"\nnames = [\"g\"]\nclasses = [\"disc\"]\nat-most = \"2/h\"\npicture = \"frame\"";
+    let asks = load(asking(keys)).unwrap().sources[0].asks.clone();
+    assert_eq!((asks.len(), asks[0].shown().as_str()), (1, "http://h:1/v1/chat/completions"));
+    assert_eq!((asks[0].at_most.number, asks[0].at_most.each), (2, Duration::from_secs(3600)));
+    assert_eq!(asks[0].api_key.as_ref().map(|key| key.reveal()), Some("sk-hush"));
+    assert!(!format!("{asks:?}").contains("hush"), "{asks:?}");
+    assert!(load(asking("") + "ask = []\n").unwrap().sources[0].asks.is_empty());
+    assert_eq!(load(asking("") + "ask = [\"what\"]\n").unwrap().sources[0].asks[0].name, "what");
+    // What only the sources have that are asked about.
+    let two = asking("names = [\"gg\"]") + "ask = []\n\n[[source]]\nname = \"t\"\naddress = \"rtsp://camera/2\"\n";
+    assert!(load(two.clone()).unwrap_err().contains("there is no zone or line “gg”. There are: g."));
+    let zones =
+        "[source.analytics]\nconfig = '{\"tripwires\": [{\"id\": \"gg\", \"points\": [[0.5, 0], [0.5, 1]]}]}'\n";
+    assert_eq!(load(two + zones).unwrap().sources[1].asks.len(), 1);
+    for (keys, source, line, said) in [
+        ("events = [\"crosed\"]", "", 19, "did you mean “crossed”?"),
+        ("names = [\"gate\"]", "", 19, "there is no zone or line “gate”. There are: g."),
+        ("classes = [\"dics\"]", "", 19, "there is no class “dics”; did you mean “disc”?"),
+        ("at-most = \"6/minute\"", "", 19, "“6/minute” is no rate from 1 to 1000: write it like \"6/min\""),
+        ("at-most = 6", "", 19, "a rate is a text: write it like \"6/min\""),
+        ("picture = \"objet\"", "", 19, "did you mean “object”?"),
+        ("max-size = 9", "", 19, "32 to 4096 pixels"),
+        ("max-queued = 0", "", 19, "1 to 100 pictures wait"),
+        ("timeout = 0", "", 19, "an answer may take 0.1 s to 10 min"),
+        ("timeout = \"11min\"", "", 19, "an answer may take 0.1 s to 10 min"),
+        ("api-key = \"${NO_SUCH_VARIABLE}\"", "", 19, "the environment has no variable NO_SUCH_VARIABLE"),
+        ("api-key = \"sk hush\"", "", 19, "a key is one line without spaces"),
+        ("api-key-file = \"none\"", "", 19, "cannot read"),
+        ("api-key = \"a\"\napi-key-file = \"key\"", "", 19, "one of both is enough"),
+        ("ca-file = \"ca.pem\"", "", 19, "only addresses of https:// have certificates"),
+        (
+            "[[ask]]\nname = \"what\"\nurl = \"http://h\"\nmodel = \"v\"\nquestion = \"?\"",
+            "",
+            20,
+            "two questions “what”",
+        ),
+        ("", "ask = [\"wat\"]\n", 29, "there is no ask “wat”; did you mean “what”?"),
+        ("", "analytics = false\nrecord = false\n", 26, "[[ask]] needs the events of [analytics]"),
+    ] {
+        let error = load(asking(keys) + source).expect_err(keys);
+        assert!(error.contains(said) && error.contains(&format!("line {line}")), "{keys}{source}: {error}");
+        assert!(!error.contains("hush"), "{error}");
+    }
+    for (url, said) in [
+        ("h:1", "it is no web address. Write it like http://localhost:11434"),
+        ("http://me:hush@h", "Write api-key or api-key-file instead"),
+    ] {
+        let error = load(asking("").replace("http://h:1", url)).unwrap_err();
+        assert!(error.contains(said) && error.contains("line 16, url: ") && !error.contains("hush"), "{error}");
+    }
+}
+
+#[test]
+fn snapshots_have_a_folder_and_limits() {
+    let folder = scratch("config-snapshots_have_a_folder_and_limits");
+    let with = |keys: &str| right().replace("[record]", &format!("[snapshots]\n{keys}\n\n[record]"));
+    let load = |text: String| load(&folder, "snapshots.toml", text.as_bytes());
+    assert!(load(right()).unwrap().sources[0].snapshots.is_none());
+    let keys = "folder = \"p\"\nclasses = [\"disc\"]\nkeep = \"2d\"\ntotal-bytes = \"1GB\"";
+    let source = &load(with(keys)).unwrap().sources[0];
+    let snapshots = source.snapshots.as_ref().unwrap();
+    assert_eq!((&snapshots.folder, snapshots.min_confidence), (&folder.join("p"), 0.5));
+    assert_eq!((snapshots.at_most.number, snapshots.max_size), (60, 768));
+    assert_eq!(snapshots.keep.total_bytes, Some(1_000_000_000));
+    assert_eq!(source.folders(), [folder.join("r"), folder.join("p")]);
+    assert!(load(with(keys) + "snapshots = false\n").unwrap().sources[0].snapshots.is_none());
+    let kept = "folder = \"p\"\nkeep = \"2d\"";
+    for (keys, source, line, said) in [
+        ("folder = \"p\"".to_string(), "", 15, "Say what is kept: keep, keep-bytes, total-bytes or free-bytes"),
+        (kept.replace("\"p\"", "\"r\""), "", 15, "recordings go to "),
+        (format!("{kept}\nclasses = [\"dics\"]"), "", 0, "there is no class “dics”; did you mean “disc”?"),
+        (format!("{kept}\nmin-confidence = 50"), "", 17, "a confidence is 0 to 1"),
+        (format!("{kept}\nmax-size = 5000"), "", 17, "32 to 4096 pixels"),
+        (format!("{kept}\nat-most = \"all\""), "", 17, "“all” is no rate"),
+        (kept.into(), "track = false\nanalytics = false\nrecord = false\n", 0, "[snapshots] needs the ids of [track]"),
+    ] {
+        let error = load(with(&keys) + source).expect_err(&keys);
+        assert!(error.contains(said) && (line == 0 || error.contains(&format!("line {line}"))), "{keys}: {error}");
+    }
+}
+
 #[test]
 fn names_are_given_once() {
     let folder = scratch("config-names_are_given_once");

@@ -15,7 +15,8 @@ use super::gpu::{self, GpuReading};
 use super::{ServerState, outside, process};
 use crate::serve::config::RunsOn;
 use crate::serve::control::{
-    Batches, Control, ModelStatus, Published, Quantiles, SourceStatus, State as SourceState, Summary,
+    AskCounts, Batches, Control, ModelStatus, Published, Quantiles, SnapshotCounts, SourceStatus, State as SourceState,
+    Summary,
 };
 use crate::serve::disk::{self, DiskReading};
 use crate::serve::histogram::Histogram;
@@ -29,7 +30,7 @@ pub async fn metrics(State(context): State<Arc<ServerState>>) -> impl IntoRespon
     static GPUS: AtomicBool = AtomicBool::new(false);
     static DISKS: AtomicBool = AtomicBool::new(false);
     let sources = context.service.sources();
-    let folders: BTreeSet<PathBuf> = sources.iter().filter_map(|source| source.folder.clone()).collect();
+    let folders: BTreeSet<PathBuf> = sources.iter().flat_map(|source| source.folders.clone()).collect();
     let (gpus, disks) = (outside::read(&GPUS, gpu::read), outside::read(&DISKS, || disk::read(folders)));
     let text = exposition(&*context.service, &sources, &gpus.await, &disks.await);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
@@ -51,6 +52,8 @@ fn exposition(service: &dyn Control, sources: &[SourceStatus], gpus: &[GpuReadin
     write_sources(&mut text, sources);
     write_counted(&mut text, sources);
     write_published(&mut text, sources);
+    write_asks(&mut text, sources);
+    write_snapshots(&mut text, sources);
     write_gpus(&mut text, gpus);
     write_disks(&mut text, disks);
     for (name, kind, help, value) in process::metrics() {
@@ -234,6 +237,37 @@ fn write_published(text: &mut Exposition, sources: &[SourceStatus]) {
     each("publish_connected", "gauge", "1 while the destination is connected.", &|published| {
         published.connected as u64
     });
+}
+
+fn write_snapshots(text: &mut Exposition, sources: &[SourceStatus]) {
+    let mut each = |name, help, value: &dyn Fn(&SnapshotCounts) -> u64| {
+        text.family(name, "counter", help);
+        for source in sources {
+            text.sample(name, &[("source", &source.name)], value(&source.snapshots));
+        }
+    };
+    each("snapshots_total", "Snapshots of objects that were written.", &|counts| counts.written);
+    each("snapshots_dropped_total", "Objects without one, as the encoder or the disk was too slow.", &|counts| {
+        counts.dropped
+    });
+    each("snapshots_limited_total", "Objects beyond at-most, of which there is none.", &|counts| counts.limited);
+}
+
+/// What models that see were asked.
+fn write_asks(text: &mut Exposition, sources: &[SourceStatus]) {
+    let mut each = |name, help, value: &dyn Fn(&AskCounts) -> u64| {
+        text.family(name, "counter", help);
+        for source in sources {
+            for ask in &source.asks {
+                text.sample(name, &[("source", &source.name), ("ask", &ask.name)], value(&ask.counts));
+            }
+        }
+    };
+    each("asked_total", "Questions about events.", &|counts| counts.asked);
+    each("answered_total", "Questions that were answered.", &|counts| counts.answered);
+    each("ask_failed_total", "Questions that a server did not answer.", &|counts| counts.failed);
+    each("ask_dropped_total", "Questions that were dropped, as the server is slow.", &|counts| counts.dropped);
+    each("ask_limited_total", "Events beyond at-most, which were not asked about.", &|counts| counts.limited);
 }
 
 /// By their names, and where they have none by their locations, of which each can be there once: two publishers to one place

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What was recorded: a list, and the files in parts, as players ask for them.
+//! What was recorded, and snapshots: lists, and the files in parts, as players ask for them.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -53,17 +53,52 @@ pub async fn recordings(
 ) -> Result<Response, ApiError> {
     let keys = "source, event, from, to and limit";
     let Query(wanted) = wanted.map_err(|_| wrong(format!("The query is not understood: its keys are {keys}.")))?;
-    let limit = wanted.limit.unwrap_or(PAGE);
-    if !(1..=MAX_PAGE).contains(&limit) {
-        return Err(wrong(format!("A limit is 1 to {MAX_PAGE}.")));
-    }
+    let limit = page(wanted.limit)?;
     let filter = RecordingFilter {
         from: moment("from", wanted.from.as_ref())?,
         to: moment("to", wanted.to.as_ref())?,
         source: wanted.source,
         event: wanted.event,
         limit,
+        ..RecordingFilter::default()
     };
+    list(&context, filter).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotQuery {
+    source: Option<String>,
+    label: Option<String>,
+    from: Option<String>,
+    to: Option<String>,
+    limit: Option<usize>,
+}
+
+pub async fn snapshots(
+    State(context): State<Arc<ServerState>>,
+    wanted: Result<Query<SnapshotQuery>, axum::extract::rejection::QueryRejection>,
+) -> Result<Response, ApiError> {
+    let keys = "source, label, from, to and limit";
+    let Query(wanted) = wanted.map_err(|_| wrong(format!("The query is not understood: its keys are {keys}.")))?;
+    let filter = RecordingFilter {
+        from: moment("from", wanted.from.as_ref())?,
+        to: moment("to", wanted.to.as_ref())?,
+        source: wanted.source,
+        label: wanted.label,
+        is_snapshot: true,
+        limit: page(wanted.limit)?,
+        ..RecordingFilter::default()
+    };
+    list(&context, filter).await
+}
+
+fn page(limit: Option<usize>) -> Result<usize, ApiError> {
+    let limit = limit.unwrap_or(PAGE);
+    if (1..=MAX_PAGE).contains(&limit) { Ok(limit) } else { Err(wrong(format!("A limit is 1 to {MAX_PAGE}."))) }
+}
+
+async fn list(context: &ServerState, filter: RecordingFilter) -> Result<Response, ApiError> {
     // Of years, they are many.
     let found = context.in_background(move |service| Ok(service.recordings(&filter))).await?;
     Ok(json(StatusCode::OK, &found))
@@ -79,11 +114,19 @@ pub async fn recording(
         let text = format!("The recording is refused: {number} views and recordings are being sent. Close one.");
         return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, text));
     };
-    let kind = if name.ends_with(".mkv") { "video/x-matroska" } else { "video/mp4" };
+    let kind = match name.rsplit('.').next() {
+        Some("mkv") => "video/x-matroska",
+        Some("jpg") => "image/jpeg",
+        _ => "video/mp4",
+    };
     let (file, length, tag) = context
         .in_background(move |service| {
             let path = service.recording(&name)?;
-            let unknown = |_| Refused::Unknown(format!("There is no recording “{name}”. GET /recordings lists them."));
+            let unknown = |_| {
+                Refused::Unknown(format!(
+                    "{name} is gone: it was removed. GET /recordings and /snapshots list what there is."
+                ))
+            };
             let file = File::open(path).map_err(unknown)?;
             let found = file.metadata().map_err(unknown)?;
             let changed = found.modified().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());

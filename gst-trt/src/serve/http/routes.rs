@@ -23,6 +23,8 @@ pub fn all(context: Arc<ServerState>) -> Router {
         .route("/models/{name}", put(entries::replace_model))
         .route("/recordings", get(recordings::recordings))
         .route("/recordings/{file}", get(recordings::recording))
+        .route("/snapshots", get(recordings::snapshots))
+        .route("/snapshots/{file}", get(recordings::recording))
         .route("/metrics", get(metrics::metrics))
         .route_layer(middleware::from_fn_with_state(context.clone(), need_token));
     Router::new()
@@ -67,7 +69,7 @@ async fn protect(State(context): State<Arc<ServerState>>, request: Request, next
 
 async fn no_path(uri: Uri) -> ApiError {
     let text = format!(
-        "There is no {}. See /sources, /models, /recordings, /metrics, /healthz, /readyz and the page at /.",
+        "There is no {}. See /sources, /models, /recordings, /snapshots, /metrics, /healthz, /readyz and the page at /.",
         uri.path()
     );
     ApiError::new(StatusCode::NOT_FOUND, text)

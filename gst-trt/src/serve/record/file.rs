@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::format::{self, FileFormat};
 use crate::chain::{self, element};
 use crate::failure::Failure;
-use crate::serve::archive::{Kind, PART, Recording, UtcTime, name_of};
+use crate::serve::archive::{Kind, Recording, UtcTime, free_name, part};
 use crate::source::tap::{Medium, Packet};
 
 /// For the last bytes, on a slow disk.
@@ -58,8 +58,16 @@ impl RecordingFile {
         let unusable = |error| Failure::from(format!("Cannot write {}: {error}.", part(&path).display()));
         let lock = File::create_new(part(&path)).map_err(unusable)?;
         lock.lock().map_err(unusable)?;
-        let recording =
-            Recording { file: name, source: source.into(), kind, begin, end: begin, bytes: 0, events: Vec::new() };
+        let recording = Recording {
+            file: name,
+            source: source.into(),
+            kind,
+            begin,
+            end: begin,
+            bytes: 0,
+            events: Vec::new(),
+            object: None,
+        };
         // Written at once: what lies in memory is lost where the program is killed.
         let mut line = format!("{} ! filesink name=out buffer-mode=unbuffered", format.container.muxer());
         let streams = [("video", Some(&format.video)), ("audio", format.audio.as_ref())];
@@ -179,15 +187,4 @@ impl RecordingFile {
         let _ = self.pipeline.set_state(gst::State::Null);
         let _ = std::fs::remove_file(part(&self.path));
     }
-}
-
-fn part(path: &Path) -> PathBuf {
-    path.with_added_extension(PART)
-}
-
-/// Two recordings of the same time have different names.
-fn free_name(folder: &Path, source: &str, kind: Kind, begin: UtcTime, ending: &str) -> String {
-    let name = |number| name_of(source, kind, begin, number, ending);
-    let is_free = |name: &String| !folder.join(name).exists() && !part(&folder.join(name)).exists();
-    (1..).map(name).find(is_free).expect("numbers do not end")
 }

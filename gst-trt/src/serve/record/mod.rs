@@ -28,6 +28,7 @@ use self::format::FileFormat;
 use self::ring::Ring;
 use self::writer::FileWriter;
 use super::archive::Kind;
+use super::ask::ANSWER;
 use super::config::{Container, RecordConfig};
 use crate::chain::element;
 use crate::failure::Failure;
@@ -193,8 +194,10 @@ impl RecordedStream {
         let time = time.nseconds() as i64;
         self.seen = Some(time);
         let kinds = self.config.events.as_deref().unwrap_or_default();
+        // An answer is about something that was recorded when it happened.
         let is_wanted = |event: &Map<String, Value>| {
-            kinds.is_empty() || event["event"].as_str().is_some_and(|kind| kinds.iter().any(|wanted| wanted == kind))
+            let kind = event["event"].as_str().unwrap_or_default();
+            if kinds.is_empty() { kind != ANSWER } else { kinds.iter().any(|wanted| wanted == kind) }
         };
         if events.iter().any(is_wanted) {
             let (before, after) = (nanoseconds(self.config.pre_roll), nanoseconds(self.config.post_roll));

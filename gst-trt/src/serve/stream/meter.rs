@@ -8,7 +8,9 @@ use std::time::{Duration, Instant, SystemTime};
 use gst::prelude::*;
 use gsttrt_core::redact::redacted;
 
-use super::super::control::{LineStatus, Published, Quantiles, SourceStatus, State, Summary, ZoneStatus};
+use super::super::control::{
+    LineStatus, Published, Quantiles, SnapshotCounts, SourceStatus, State, Summary, ZoneStatus,
+};
 use super::super::histogram::{Histogram, LATENCIES, STAYS};
 use super::super::record::Recorder;
 use crate::cause::{Cause, SourceFailure};
@@ -313,7 +315,9 @@ impl Meter {
             zones: zones(run, &counts.zones),
             lines: lines(run, &counts.lines),
             published,
-            folder: config.record.as_ref().map(|record| record.folder.clone()),
+            asks: Vec::new(),
+            snapshots: SnapshotCounts::default(),
+            folders: config.folders(),
         }
     }
 }

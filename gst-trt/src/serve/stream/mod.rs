@@ -18,9 +18,10 @@ use gst::prelude::*;
 use gsttrt::gst::cuda::registry;
 use gsttrt_publish::backoff::Backoff;
 use meter::Meter;
-use pipeline::{FrameReceivers, StreamPipeline};
+use pipeline::{Outlets, StreamPipeline};
 
 use super::archive::Archives;
+use super::ask::{Asks, SourceAsks};
 use super::config::SourceConfig;
 use super::config::schedule::Schedule;
 use super::control::State;
@@ -29,6 +30,7 @@ use super::log::{log, log_error, log_failure, warn};
 use super::model::{ServedModel, ServedModels};
 use super::output::{FrameHub, Output};
 use super::record::Disk;
+use super::snapshot::SourceSnapshots;
 use super::view::Pictures;
 use crate::cause::{Cause, SourceFailure};
 use crate::chain;
@@ -67,6 +69,8 @@ pub struct SourceStream {
     pub meter: Arc<Meter>,
     pub pictures: Arc<Pictures>,
     pub output: Output,
+    pub asks: Arc<SourceAsks>,
+    pub snapshots: Arc<SourceSnapshots>,
     events: Sender<StreamEvent>,
 }
 
@@ -75,19 +79,28 @@ impl SourceStream {
         config: SourceConfig,
         models: ServedModels,
         archives: &Archives,
+        asks: &Asks,
         threads: &Threads,
     ) -> Result<Self, Failure> {
         let (sender, events) = channel();
         let frames = FrameHub::default();
-        let output = Output::new(&config.name, frames.clone(), threads);
-        let (config, pictures) = (Arc::new(config), Arc::new(Pictures::new(None)));
-        let stream = SourceStream { config, meter: Arc::default(), pictures, output, events: sender };
+        let stream = SourceStream {
+            output: Output::new(&config.name, frames.clone(), threads),
+            snapshots: Arc::new(SourceSnapshots::new(&config.name, archives, threads)),
+            config: Arc::new(config),
+            meter: Arc::default(),
+            pictures: Arc::new(Pictures::new(None)),
+            asks: Arc::new(SourceAsks::new(asks)),
+            events: sender,
+        };
         let thread = StreamThread {
             config: stream.config.clone(),
             models,
             meter: stream.meter.clone(),
             pictures: stream.pictures.clone(),
             frames,
+            asks: stream.asks.clone(),
+            snapshots: stream.snapshots.clone(),
             archives: archives.clone(),
             threads: threads.clone(),
             disk: None,
@@ -130,6 +143,8 @@ struct StreamThread {
     meter: Arc<Meter>,
     pictures: Arc<Pictures>,
     frames: FrameHub,
+    asks: Arc<SourceAsks>,
+    snapshots: Arc<SourceSnapshots>,
     archives: Archives,
     threads: Threads,
     disk: Option<Disk>,
@@ -311,10 +326,16 @@ impl StreamThread {
             self.finish(&end, None);
             return end;
         }
-        let disk = self.disk();
+        self.asks.set(&self.config.asks);
+        let outlets = Outlets {
+            pictures: self.pictures.clone(),
+            frames: self.frames.clone(),
+            asks: self.asks.clone(),
+            snapshots: self.snapshots.begin(self.config.snapshots.as_ref()),
+            disk: self.disk(),
+        };
         let running = |pipeline| RunningPipeline::new(pipeline, &self.threads, self.subject());
-        let receivers = FrameReceivers { pictures: &self.pictures, frames: &self.frames, meter: &self.meter };
-        let built = StreamPipeline::build(&self.config, &self.models, receivers, disk, running);
+        let built = StreamPipeline::build(&self.config, &self.models, outlets, &self.meter, running);
         let (end, built) = match built {
             Ok(built) => {
                 built.listen(self.run, self.sender.clone());

@@ -6,12 +6,16 @@ use std::sync::mpsc::Sender;
 
 use gst::prelude::*;
 use gsttrt::gst::cuda::registry;
+use gsttrt::gst::meta::events;
 
+use super::super::ask::SourceAsks;
 use super::super::config::SourceConfig;
+use super::super::cut;
 use super::super::log::log;
 use super::super::model::ServedModels;
 use super::super::output::FrameHub;
 use super::super::record::{Disk, Recorder};
+use super::super::snapshot::SnapshotTaker;
 use super::super::view::{self, Pictures};
 use super::StreamEvent;
 use super::capture;
@@ -26,23 +30,26 @@ use crate::source::ReadOptions;
 pub struct StreamPipeline {
     pub running: RunningPipeline,
     recorder: Option<Recorder>,
+    snapshots: Option<SnapshotTaker>,
     /// Of a file that is read at its own.
     pace: Option<Arc<Pace>>,
 }
 
-/// What is told of the frames of a source, over all its restarts.
-pub struct FrameReceivers<'a> {
-    pub pictures: &'a Arc<Pictures>,
-    pub frames: &'a FrameHub,
-    pub meter: &'a Arc<Meter>,
+/// Where frames and their results go besides publishing, the same in each run.
+pub struct Outlets {
+    pub pictures: Arc<Pictures>,
+    pub frames: FrameHub,
+    pub asks: Arc<SourceAsks>,
+    pub snapshots: Option<SnapshotTaker>,
+    pub disk: Option<Disk>,
 }
 
 impl StreamPipeline {
     pub fn build(
         config: &SourceConfig,
         models: &ServedModels,
-        receivers: FrameReceivers,
-        disk: Option<Disk>,
+        outlets: Outlets,
+        meter: &Arc<Meter>,
         running: impl FnOnce(gst::Pipeline) -> RunningPipeline,
     ) -> Result<Self, Failure> {
         let tracker = config.track.as_ref().map(|track| track.get("tracker").unwrap_or("bytetrack").to_string());
@@ -70,20 +77,32 @@ impl StreamPipeline {
             (0..config.publish.len()).map(|number| element(&pipeline, &format!("publish{number}"))).collect();
         config.publish.iter().zip(&publish).for_each(|(publish, element)| publish.properties.apply(element));
         let is_live = config.address.is_live();
-        let recorder = config.record.as_ref().zip(disk).map(|(record, disk)| Recorder::new(disk, record, is_live));
+        let recorder =
+            config.record.as_ref().zip(outlets.disk).map(|(record, disk)| Recorder::new(disk, record, is_live));
         recorder.iter().try_for_each(|recorder| recorder.connect(&pipeline))?;
         if config.has_view {
-            view::connect(&pipeline, receivers.pictures);
+            view::connect(&pipeline, &outlets.pictures);
         }
         if config.has_output {
-            receivers.frames.connect(&pipeline);
+            outlets.frames.connect(&pipeline);
         }
-        let mut built = StreamPipeline { running: running(pipeline), recorder, pace: None };
+        if !config.asks.is_empty() {
+            add_answers(&pipeline, &outlets.asks, meter);
+        }
+        let Outlets { asks, snapshots, .. } = outlets;
+        if has_cuts(config) {
+            let snapshots = snapshots.clone();
+            cut::connect(&pipeline, &config.name, move |frame, size| {
+                let kept = snapshots.iter().flat_map(|snapshots| snapshots.cuts(frame, size));
+                asks.cuts(frame).into_iter().chain(kept).collect()
+            });
+        }
+        let mut built = StreamPipeline { running: running(pipeline), recorder, snapshots, pace: None };
         // Before frames are counted.
         if config.sync && !config.address.is_live() {
             built.pace = Some(Pace::keep(&built.input(), &pad(&built.element("out"), "sink")));
         }
-        built.measure(&config.name, publish, receivers.meter);
+        built.measure(&config.name, publish, meter);
         let tap = built.recorder.as_ref().map(Recorder::tap);
         let options = ReadOptions { stream: config.stream.clone(), tap };
         config.address.connect(&built.running.pipeline, built.input(), &options)?;
@@ -161,9 +180,28 @@ impl StreamPipeline {
         running.stop(move || {
             self.bus().unset_sync_handler();
             self.recorder.iter().for_each(Recorder::finish);
+            self.snapshots.iter().for_each(SnapshotTaker::finish);
             then();
         })
     }
+}
+
+/// Answers that have come are events of the next frame, before it is published.
+fn add_answers(pipeline: &gst::Pipeline, asks: &Arc<SourceAsks>, meter: &Arc<Meter>) {
+    let (asks, meter) = (asks.clone(), meter.clone());
+    pad(&element(pipeline, "analytics"), "src").add_probe(gst::PadProbeType::BUFFER, move |_, info| {
+        let answers = asks.take_answers();
+        if let Some(gst::PadProbeData::Buffer(frame)) = info.data.as_mut().filter(|_| !answers.is_empty()) {
+            events::attach(frame.make_mut(), &answers);
+            answers.iter().for_each(|answer| meter.event(answer));
+        }
+        gst::PadProbeReturn::Ok
+    });
+}
+
+/// Whether pictures are cut out of its frames.
+fn has_cuts(config: &SourceConfig) -> bool {
+    !config.asks.is_empty() || config.snapshots.is_some()
 }
 
 fn launch_line(config: &SourceConfig, chain: &str) -> String {
@@ -178,9 +216,10 @@ fn launch_line(config: &SourceConfig, chain: &str) -> String {
     // Where GPUs decode, frames may come in CUDA memory, of which videoconvert knows nothing.
     let download = if gst::ElementFactory::find("cudadownload").is_some() { "cudadownload !" } else { "" };
     let view = if config.has_view { view::launch_line(download) } else { String::new() };
+    let cut = if has_cuts(config) { cut::launch_line(download) } else { String::new() };
     format!(
         "queue name=frames {leaky} max-size-buffers={} max-size-bytes=0 max-size-time=0 ! {chain} {analytics} {privacy} {publish} \
-         ! tee name=out out. ! fakesink name=sink sync=false enable-last-sample=false {view}",
+         ! tee name=out out. ! fakesink name=sink sync=false enable-last-sample=false {view} {cut}",
         config.max_queued
     )
 }

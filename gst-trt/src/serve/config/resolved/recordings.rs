@@ -11,7 +11,7 @@ use super::Config;
 use crate::serve::archive::KeepLimits;
 
 /// What trtanalytics calls what happens.
-const EVENTS: [&str; 7] = ["crossed", "entered", "left", "dwelled", "crowded", "uncrowded", "headed"];
+pub(super) const EVENTS: [&str; 7] = ["crossed", "entered", "left", "dwelled", "crowded", "uncrowded", "headed"];
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordConfig {
@@ -35,6 +35,16 @@ pub struct RecordConfig {
 }
 
 impl Config {
+    /// A folder that files are written to, which is made where it is not there.
+    pub(super) fn folder_for(&self, written: &Path) -> Result<PathBuf, KeyError> {
+        let folder = self.folder.join(written);
+        let there = folder.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
+        if written.as_os_str().is_empty() || !there.is_dir() {
+            return Err(problem("folder", format!("{} is no folder", there.display())));
+        }
+        Ok(folder)
+    }
+
     pub(super) fn record(&self, keys: &RecordKeys) -> Result<RecordConfig, KeyError> {
         let events = keys.events.clone().unwrap_or_default();
         if let Some(unknown) = events.iter().find(|event| !EVENTS.contains(&event.as_str())) {
@@ -46,12 +56,7 @@ impl Config {
         if !(1 << 20..=1 << 32).contains(&keys.pre_roll_bytes.0) {
             return Err(problem("pre-roll-bytes", "1MiB to 4GiB of a source are kept in memory"));
         }
-        let folder = self.folder.join(&keys.folder);
-        // It is made where it is not there.
-        let there = folder.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
-        if keys.folder.as_os_str().is_empty() || !there.is_dir() {
-            return Err(problem("folder", format!("{} is no folder", there.display())));
-        }
+        let folder = self.folder_for(&keys.folder)?;
         if keys.segment.0 < Duration::from_secs(1) {
             return Err(problem("segment", "a segment has at least 1 second"));
         }

@@ -98,6 +98,10 @@ function figures(source) {
   }
   if (source.restarts) rows.push(["Restarts", count(source.restarts)]);
   if (source.recording) rows.push(["Recording", "yes"]);
+  for (const ask of source.asks) {
+    const counts = `${count(ask.answered)} of ${count(ask.asked)} answered, ${count(ask.failed)} failed`;
+    rows.push([`Asked ${ask.name}`, ask["last-answer"] ? `${counts}: ${ask["last-answer"]}` : counts, ask.error ?? ""]);
+  }
   for (const to of source.published) {
     const state = to.connected ? "" : ", not connected";
     rows.push([`To ${destination(to)}`, `${count(to.sent)} sent, ${count(to.dropped)} dropped${state}`, to.location]);

@@ -115,6 +115,7 @@ fn metrics_tell_what_the_service_does() {
     let service = FakeService::new(&["door"]);
     service.change("door", |status| {
         status.latency = None;
+        status.asks.push(asked("A van."));
         status.cause = Some(Cause::Tls);
         let again = Published { sent: 1, dropped: 2, connected: false, ..status.published[0].clone() };
         status.published.extend([again, published(Some("lines"), "mqtt://me@broker/t")]);
@@ -223,6 +224,14 @@ fn metrics_tell_what_the_service_does() {
             "gauge",
             &["{source=\"door\",destination=\"lines\"} 1", "{source=\"door\",destination=\"mqtt://broker/t\"} 0"],
         ),
+        ("snapshots_total", "counter", &["{source=\"door\"} 7"]),
+        ("snapshots_dropped_total", "counter", &["{source=\"door\"} 2"]),
+        ("snapshots_limited_total", "counter", &["{source=\"door\"} 1"]),
+        ("asked_total", "counter", &["{source=\"door\",ask=\"what\"} 9"]),
+        ("answered_total", "counter", &["{source=\"door\",ask=\"what\"} 5"]),
+        ("ask_failed_total", "counter", &["{source=\"door\",ask=\"what\"} 2"]),
+        ("ask_dropped_total", "counter", &["{source=\"door\",ask=\"what\"} 1"]),
+        ("ask_limited_total", "counter", &["{source=\"door\",ask=\"what\"} 30"]),
     ] {
         let expected: Vec<_> = samples.iter().map(|sample| format!("gst_trt_{family}{sample}")).collect();
         assert_eq!(families[&format!("gst_trt_{family}")], (kind.to_string(), expected), "{family}");
@@ -232,7 +241,7 @@ fn metrics_tell_what_the_service_does() {
         dwell.contains(&"gst_trt_zone_dwell_seconds_bucket{source=\"door\",zone=\"hall\",le=\"10\"} 1".to_string())
     );
     let (ours, process): (Vec<_>, Vec<_>) = families.keys().partition(|name| name.starts_with("gst_trt_"));
-    assert_eq!(ours.len(), 46, "each is in the table above: {ours:?}");
+    assert_eq!(ours.len(), 54, "each is in the table above: {ours:?}");
     assert!(process.len() == 7 && process.iter().all(|name| name.starts_with("process_")), "{process:?}");
 }
 

@@ -129,9 +129,22 @@ fn entry(name: &str) -> FakeSource {
         }],
         lines: vec![LineStatus { name: "gate".into(), forward: 5, backward: 2 }],
         published: vec![published(None, "mqtt://broker/t")],
-        folder: None,
+        asks: Vec::new(),
+        snapshots: SnapshotCounts { written: 7, dropped: 2, limited: 1 },
+        folders: Vec::new(),
     };
     FakeSource { status, frames: Arc::new(watch::Sender::new(None)) }
+}
+
+pub fn asked(last_answer: &str) -> AskStatus {
+    AskStatus {
+        name: "what".into(),
+        url: "http://localhost:11434/v1/chat/completions".into(),
+        model: "seer".into(),
+        counts: AskCounts { asked: 9, answered: 5, failed: 2, dropped: 1, limited: 30 },
+        error: None,
+        last_answer: Some(last_answer.into()),
+    }
 }
 
 pub fn published(name: Option<&str>, location: &str) -> Published {

@@ -66,6 +66,7 @@ fn the_page_shows_and_changes_the_service() {
         let store = Published { sent: 5, dropped: 40, connected: false, ..published(None, "redis://store") };
         status.published.push(store);
         status.recording = true;
+        status.asks.push(asked("A <b>van</b>."));
     });
     service.change("<b>gate</b>", |status| {
         status.state = State::Waiting;
@@ -128,6 +129,7 @@ fn the_page_shows_and_changes_the_service() {
         "In the hall\n1,200 box, 2 disc",
         "In <i>yard</i>\nnothing",
         "Across gate\n5 forward, 2 backward",
+        "Asked what\n5 of 9 answered, 2 failed: A <b>van</b>.",
         "Across exit\n1,234 forward, 0 backward",
         "99 sent, 1 dropped",
         "5 sent, 40 dropped, not connected",

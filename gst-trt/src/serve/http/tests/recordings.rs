@@ -22,6 +22,7 @@ fn recorded(test: &str) -> (Arc<FakeService>, Recording) {
             end,
             bytes: 100,
             events,
+            object: None,
         }
     };
     let all = [recording("gate", 0, "entered"), recording("yard", 1, "crossed"), recording("gate", 2, "crossed")];
@@ -106,13 +107,52 @@ fn a_recording_is_sent_in_the_parts_that_are_asked_for() {
     get(&server, "/recordings/..%2F..%2Fetc%2Fpasswd").expect_error(404, &["GET /recordings"]);
 }
 
+/// Pictures are in a list of their own.
+#[test]
+fn snapshots_are_found_by_their_class_and_sent() {
+    let (service, first) = recorded("snapshots");
+    let snapshot = |name: &str, label: &str| Recording {
+        file: name.into(),
+        kind: Kind::Snapshot,
+        object: serde_json::json!({"track-id": 7, "label": label}).as_object().cloned(),
+        events: Vec::new(),
+        ..first.clone()
+    };
+    {
+        let recorded = &mut *service.recorded.lock().unwrap();
+        recorded.1.extend([snapshot("a.jpg", "disc"), snapshot("b.jpg", "box")]);
+        std::fs::write(recorded.0.join("a.jpg"), [0xFF, 0xD8]).unwrap();
+    }
+    let server = serve(&service);
+    for (query, expected) in [
+        ("", &["a.jpg", "b.jpg"][..]),
+        ("?label=box", &["b.jpg"]),
+        ("?source=gate&label=disc", &["a.jpg"]),
+        ("?source=yard", &[]),
+        ("?limit=1", &["a.jpg"]),
+        ("?to=2026-11-24T07:00:00Z", &[]),
+    ] {
+        assert_eq!(files(&get(&server, &format!("/snapshots{query}")).expect(200)), expected, "{query}");
+    }
+    assert_eq!(files(&get(&server, "/recordings").expect(200)).len(), 3);
+    let entry = &get(&server, "/snapshots").expect(200).json()[0];
+    assert_eq!((&entry["kind"], &entry["object"]["track-id"]), (&"snapshot".into(), &7.into()));
+    let picture = get(&server, "/snapshots/a.jpg").expect(200);
+    assert!(picture.head.contains("content-type: image/jpeg"), "{}", picture.head);
+    assert_eq!(picture.body, [0xFF, 0xD8]);
+    get(&server, "/snapshots/b.jpg").expect_error(404, &["b.jpg is gone", "/snapshots"]);
+    get(&server, "/snapshots?event=x").expect_error(400, &["source, label, from, to and limit"]);
+    get(&server, "/snapshots?limit=0").expect_error(400, &["A limit is 1 to 10000"]);
+}
+
 /// Beyond localhost they need the token, as all that is read.
 #[test]
 fn recordings_are_behind_the_token() {
     let (service, first) = recorded("token");
     let server = start_within(ClientLimits::default(), &settings("0.0.0.0:0", Some(TOKEN)), service).unwrap();
     let address = format!("127.0.0.1:{}", server.address().port());
-    for path in ["/recordings".to_string(), format!("/recordings/{}", first.file)] {
+    let lists = ["/recordings", "/snapshots"].map(String::from);
+    for path in lists.into_iter().chain([format!("/recordings/{}", first.file)]) {
         let ask = |more: &str| {
             let text = format!("GET {path} HTTP/1.1\r\nHost: camera.local\r\nConnection: close\r\n{more}\r\n");
             HttpAnswer::parse(&exchange(address.parse().unwrap(), text.as_bytes(), false)).unwrap().status

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The thread that writes the snapshots of a source.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use super::{SnapshotState, lock};
+use crate::failure::Failure;
+use crate::serve::archive::{Archive, Kind, Recording, UtcTime, free_name, part};
+use crate::serve::log::log_error;
+use crate::threads::Threads;
+
+/// Those that wait for the disk.
+const MAX_WAITING: usize = 32;
+
+/// A picture, and the object in it.
+pub struct Snapshot {
+    pub picture: Bytes,
+    pub object: Map<String, Value>,
+    /// When the object was seen first and last.
+    pub begin: UtcTime,
+    pub end: UtcTime,
+}
+
+/// Starts it. It ends with the last that may send.
+pub fn start(
+    archive: &Archive,
+    source: &str,
+    state: &Arc<Mutex<SnapshotState>>,
+    threads: &Threads,
+) -> Result<SyncSender<Snapshot>, Failure> {
+    let (sender, snapshots) = sync_channel::<Snapshot>(MAX_WAITING);
+    let (archive, source, state) = (archive.clone(), source.to_string(), state.clone());
+    let subject = format!("snapshots of {source}");
+    // The thread of the folder does not end before this one.
+    archive.begun(&subject);
+    let (named, folder) = (subject.clone(), archive.clone());
+    let work = move || {
+        let mut is_broken = false;
+        for snapshot in &snapshots {
+            match write(&archive, &source, &snapshot) {
+                Ok(recording) => {
+                    lock(&state).counts.written += 1;
+                    is_broken = false;
+                    archive.ended(&recording.file.clone(), Some(recording));
+                }
+                Err(failure) => {
+                    lock(&state).counts.dropped += 1;
+                    if !std::mem::replace(&mut is_broken, true) {
+                        log_error(&source, &failure.to_string());
+                    }
+                }
+            }
+        }
+        archive.ended(&named, None);
+    };
+    let started = threads.spawn("snapshot".into(), &subject, work);
+    started.inspect_err(|_| folder.ended(&subject, None)).map(|()| sender)
+}
+
+fn write(archive: &Archive, source: &str, snapshot: &Snapshot) -> Result<Recording, Failure> {
+    let Snapshot { picture, object, begin, end } = snapshot;
+    let folder = archive.folder();
+    let shown = folder.display();
+    fs::create_dir_all(folder).map_err(|error| format!("Cannot make the folder {shown}: {error}."))?;
+    let name = free_name(folder, source, Kind::Snapshot, *begin, "jpg");
+    let path = folder.join(&name);
+    let written = File::create_new(part(&path)).and_then(|mut file| {
+        file.lock()?; // so no other program takes it for one that was left
+        file.write_all(picture)?;
+        fs::rename(part(&path), &path)
+    });
+    if let Err(error) = written {
+        let _ = fs::remove_file(part(&path)); // it may not be there
+        return Err(format!("Cannot write {}: {error}.", path.display()).into());
+    }
+    Ok(Recording {
+        file: name,
+        source: source.into(),
+        kind: Kind::Snapshot,
+        begin: *begin,
+        end: *end,
+        bytes: picture.len() as u64,
+        events: Vec::new(),
+        object: Some(object.clone()),
+    })
+}
