@@ -23,9 +23,9 @@ pub struct Question {
 }
 
 /// What one server is asked by all sources. Dropped, it is asked no more.
-pub struct AskQueue(Arc<QueueState>);
+pub struct AskQueue(Arc<AskQueueState>);
 
-struct QueueState {
+struct AskQueueState {
     max: usize,
     waiting: Mutex<WaitingQuestions>,
     changed: Condvar,
@@ -40,7 +40,8 @@ struct WaitingQuestions {
 impl AskQueue {
     /// The thread is none that the end of the service waits for: with its sources nobody is left to be told an answer.
     pub fn start(config: &AskConfig) -> Self {
-        let queue = Arc::new(QueueState { max: config.max_queued, waiting: Mutex::default(), changed: Condvar::new() });
+        let queue =
+            Arc::new(AskQueueState { max: config.max_queued, waiting: Mutex::default(), changed: Condvar::new() });
         let (asker, waiting) = (Asker::new(config), queue.clone());
         if let Err(error) = thread::Builder::new().name("ask".into()).spawn(move || asker.work(&waiting)) {
             log_error(&config.name, &format!("Cannot start a thread to ask: {error}. Nothing is asked."));
@@ -76,7 +77,7 @@ impl Drop for AskQueue {
     }
 }
 
-impl QueueState {
+impl AskQueueState {
     fn lock(&self) -> MutexGuard<'_, WaitingQuestions> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -109,7 +110,7 @@ impl Asker {
         Asker { config: config.clone(), client: None, said: None }
     }
 
-    fn work(mut self, queue: &QueueState) {
+    fn work(mut self, queue: &AskQueueState) {
         while let Some(Question { picture, tell }) = queue.next() {
             let answer = self.ask(&picture).map_err(|problem| {
                 let text = format!("Cannot ask {}: {problem}.", self.config.shown());

@@ -22,7 +22,7 @@ use gsttrt_publish::clock;
 use gsttrt_publish::record::{ObjectRecord, TrackRecord, TracksInSight};
 use serde_json::{Map, Value, json};
 
-use self::writer::Snapshot;
+use self::writer::ObjectSnapshot;
 use super::archive::{Archives, UtcTime};
 use super::config::SnapshotConfig;
 use super::config::rate::RateCount;
@@ -55,7 +55,7 @@ pub struct SourceSnapshots {
     threads: Threads,
     state: Arc<Mutex<SnapshotState>>,
     /// Where they go.
-    writer: Mutex<Option<(PathBuf, SyncSender<Snapshot>)>>,
+    writer: Mutex<Option<(PathBuf, SyncSender<ObjectSnapshot>)>>,
 }
 
 #[derive(Default)]
@@ -112,7 +112,7 @@ struct TakerState {
     config: SnapshotConfig,
     state: Arc<Mutex<SnapshotState>>,
     /// Until the end of the run.
-    writer: Option<SyncSender<Snapshot>>,
+    writer: Option<SyncSender<ObjectSnapshot>>,
     tracks: TracksInSight,
     shots: HashMap<u64, Arc<Mutex<BestShot>>>,
     begun: Instant,
@@ -130,7 +130,7 @@ struct BestShot {
 }
 
 impl SnapshotTaker {
-    fn new(config: &SnapshotConfig, state: &Arc<Mutex<SnapshotState>>, writer: SyncSender<Snapshot>) -> Self {
+    fn new(config: &SnapshotConfig, state: &Arc<Mutex<SnapshotState>>, writer: SyncSender<ObjectSnapshot>) -> Self {
         SnapshotTaker(Arc::new(Mutex::new(TakerState {
             config: config.clone(),
             state: state.clone(),
@@ -221,7 +221,7 @@ impl TakerState {
             }
             let time = |wall_clock: Option<u64>| UtcTime(wall_clock.unwrap_or_default());
             let (begin, end) = (time(track.first_times.wall_clock), time(track.last_times.wall_clock));
-            let snapshot = Snapshot { picture, object, begin, end };
+            let snapshot = ObjectSnapshot { picture, object, begin, end };
             if self.writer.as_ref().is_none_or(|writer| writer.try_send(snapshot).is_err()) {
                 state.counts.dropped += 1; // the disk is too slow
             }

@@ -19,7 +19,7 @@ use crate::threads::Threads;
 const MAX_WAITING: usize = 32;
 
 /// A picture, and the object in it.
-pub struct Snapshot {
+pub struct ObjectSnapshot {
     pub picture: Bytes,
     pub object: Map<String, Value>,
     /// When the object was seen first and last.
@@ -33,8 +33,8 @@ pub fn start(
     source: &str,
     state: &Arc<Mutex<SnapshotState>>,
     threads: &Threads,
-) -> Result<SyncSender<Snapshot>, Failure> {
-    let (sender, snapshots) = sync_channel::<Snapshot>(MAX_WAITING);
+) -> Result<SyncSender<ObjectSnapshot>, Failure> {
+    let (sender, snapshots) = sync_channel::<ObjectSnapshot>(MAX_WAITING);
     let (archive, source, state) = (archive.clone(), source.to_string(), state.clone());
     let subject = format!("snapshots of {source}");
     // The thread of the folder does not end before this one.
@@ -63,8 +63,8 @@ pub fn start(
     started.inspect_err(|_| folder.ended(&subject, None)).map(|()| sender)
 }
 
-fn write(archive: &Archive, source: &str, snapshot: &Snapshot) -> Result<Recording, Failure> {
-    let Snapshot { picture, object, begin, end } = snapshot;
+fn write(archive: &Archive, source: &str, snapshot: &ObjectSnapshot) -> Result<Recording, Failure> {
+    let ObjectSnapshot { picture, object, begin, end } = snapshot;
     let folder = archive.folder();
     let shown = folder.display();
     fs::create_dir_all(folder).map_err(|error| format!("Cannot make the folder {shown}: {error}."))?;
