@@ -182,6 +182,7 @@ fn commands_are_run_by_tests() {
         "python -m gsttrt ",   // python/tests, by module
         "eval \"$(python -m gsttrt env)\"",
         "cc session.c",
+        "cc examples/session.c ",           // tests/capi, with other folders
         "sudo apt install",                 // tests/packages.sh
         "sudo gst-trt serve --check /etc/", // the same
         // They need systemd, and change the machine.
@@ -198,6 +199,8 @@ fn commands_are_run_by_tests() {
         "sleep 2",
         "done",
         "rustup target add ", // needs a network
+        "python3 -m venv ",
+        ". ~/trt/bin/activate",
         // CONTRIBUTING.md: for the machines and the hours that these take.
         "REQUIRE_GPU=1 ",
         "FUZZ_SECONDS=",

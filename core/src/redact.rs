@@ -46,10 +46,11 @@ pub fn without_values(part: &str, is_web: bool) -> String {
     let query = part.find('?').filter(|&at| is_web && at + 1 < part.len()).map(|at| at + 1);
     let cut = secret_value(part).into_iter().chain(query).min();
     let (shown, hidden) = cut.map_or((part, ""), |at| (&part[..at], "***"));
-    let words = shown.split('/').enumerate();
+    let (path, query) = shown.split_at(shown.find('?').unwrap_or(shown.len()));
+    let words = path.split('/').enumerate();
     let words: Vec<&str> =
         words.map(|(at, word)| if is_web && at > 0 && is_token(word) { "***" } else { word }).collect();
-    format!("{}{hidden}", words.join("/"))
+    format!("{}{query}{hidden}", words.join("/"))
 }
 
 /// Whether a word of a path looks drawn at random: long, of letters and digits.

@@ -12,7 +12,10 @@ use crate::failure::Failure;
 /// Something else is there. A device or a pipe would be gone, for a file is moved to its place.
 pub fn replaceable(path: &Path) -> Result<PathBuf, Failure> {
     match fs::metadata(path) {
-        Ok(there) if there.is_file() => Ok(path.canonicalize().unwrap_or_else(|_| path.into())),
+        Ok(there) if there.is_file() => match path.is_symlink() {
+            true => Ok(path.canonicalize().unwrap_or_else(|_| path.into())),
+            false => Ok(path.into()),
+        },
         Ok(there) => {
             let kind = if there.is_dir() { "a folder" } else { "a device or a pipe" };
             Err(format!("Cannot write {}: it is {kind}. Give the name of a file.", path.display()).into())
@@ -40,13 +43,11 @@ mod tests {
 
     #[test]
     fn a_link_stays_and_its_file_is_replaced() {
-        let folder = std::env::temp_dir().join(format!("gst-trt-replaceable-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        let folder = crate::scratch::scratch("replaceable");
         let (file, link) = (folder.join("file"), folder.join("link"));
         fs::write(&file, "").unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
         assert_eq!(replaceable(&link).unwrap(), file.canonicalize().unwrap());
         assert_eq!(replaceable(&folder.join("new")).unwrap(), folder.join("new"));
-        fs::remove_dir_all(&folder).unwrap();
     }
 }

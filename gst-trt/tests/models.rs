@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::onnx::{F32, Graph};
+use common::onnx::{F32, Graph, brightness};
 use common::{expect_failure, files, path, run, sample, scratch, shapes, succeed, text};
 use serde_json::{Value, json};
 
@@ -224,11 +224,11 @@ fn figures_are_in_order() {
     let shown = succeed(&folder, &["bench", &shapes, "--duration", "0.05", "--format", "rgb", "--frame", "65x33"]);
     assert!(text(&shown.stdout).contains("chain, 65x33 RGB in system"), "{}", text(&shown.stdout));
     // A model of open batches is measured in the batches that are asked for; pictures are counted.
-    let classes = path("tests/models/shapes-cls.onnx");
+    let open = brightness("n").save(&folder.join("open.onnx"));
     let measured = |batch: &str| -> Value {
         let batch = format!("batch-size={batch}");
         let args =
-            ["bench", &classes, "--backend", "rten", "--duration", "0.2", "--model-only", "--json", "--infer", &batch];
+            ["bench", &open, "--backend", "rten", "--duration", "0.2", "--model-only", "--json", "--infer", &batch];
         serde_json::from_slice::<Value>(&succeed(&folder, &args).stdout).unwrap()["backends"][0]["model"].take()
     };
     for batch in [1, 4] {
@@ -237,7 +237,7 @@ fn figures_are_in_order() {
         let pictures = model["throughput"].as_f64().unwrap() / runs;
         assert_eq!((model["batch"].as_u64(), pictures.round()), (Some(batch), batch as f64), "{model}");
     }
-    let shown = succeed(&folder, &["bench", &classes, "--duration", "0.05", "--model-only", "--infer", "batch-size=4"]);
+    let shown = succeed(&folder, &["bench", &open, "--duration", "0.05", "--model-only", "--infer", "batch-size=4"]);
     assert!(text(&shown.stdout).contains("model, host to host, batches of 4"));
     let wishes =
         ["bench", &shapes, "--backend", "rten", "--duration", "0.05", "--infer", "precision=fp16", "--nms", "top-k=3"];

@@ -8,7 +8,7 @@ use super::MessageSubject;
 use super::settings::PublishSettings;
 
 /// What a property needs to have an effect.
-struct Need {
+struct PublishNeed {
     property: &'static str,
     /// Whether it has another value than this one by default.
     is_set: fn(&PublishSettings, &PublishSettings) -> bool,
@@ -16,44 +16,44 @@ struct Need {
     is_met: fn(&PublishSettings, DestinationKind) -> bool,
 }
 
-const NEEDS: [Need; 7] = [
-    Need {
+const NEEDS: [PublishNeed; 7] = [
+    PublishNeed {
         property: "publish-every",
         is_set: |settings, usual| settings.wanted.publish_every != usual.wanted.publish_every,
         what: "per=frame",
         is_met: |settings, _| settings.wanted.per == MessageSubject::Frame,
     },
-    Need {
+    PublishNeed {
         property: "add-empty-results",
         is_set: |settings, usual| settings.wanted.add_empty_results != usual.wanted.add_empty_results,
         what: "per=frame",
         is_met: |settings, _| settings.wanted.per == MessageSubject::Frame,
     },
-    Need {
+    PublishNeed {
         property: "gone-after",
         is_set: |settings, usual| settings.wanted.gone_after != usual.wanted.gone_after,
         what: "per=object",
         is_met: |settings, _| settings.wanted.per == MessageSubject::Object,
     },
-    Need {
+    PublishNeed {
         property: "max-file-size",
         is_set: |settings, usual| settings.options.max_file_size != usual.options.max_file_size,
         what: "a file as location",
         is_met: |_, kind| kind == DestinationKind::File,
     },
-    Need {
+    PublishNeed {
         property: "max-files",
         is_set: |settings, usual| settings.options.max_files != usual.options.max_files,
         what: "a file as location, and max-file-size",
         is_met: |settings, kind| kind == DestinationKind::File && settings.options.max_file_size != 0,
     },
-    Need {
+    PublishNeed {
         property: "timeout",
         is_set: |settings, usual| settings.options.timeout != usual.options.timeout,
         what: "an address as location",
         is_met: |_, kind| kind == DestinationKind::Address,
     },
-    Need {
+    PublishNeed {
         property: "max-reconnect-interval",
         is_set: |settings, usual| settings.options.max_reconnect_interval != usual.options.max_reconnect_interval,
         what: "an address as location",

@@ -87,7 +87,8 @@ pub fn run(args: &QuantizeArgs, threads: &Threads) -> Result<Status, Failure> {
     let signals = Signals::listen()?;
     let device = args.device.clone().unwrap_or_else(|| if args.format == "fp8" { "gpu" } else { "cpu" }.into());
     let output = replaceable(&args.output.clone().unwrap_or_else(|| default_output(&args.model, &args.format)))?;
-    let is_output = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == output);
+    let is_output =
+        |path: &PathBuf| path.canonicalize().is_ok_and(|path| output.canonicalize().is_ok_and(|output| path == output));
     if let Some(path) = args.pictures.iter().chain([&args.model]).find(|path| is_output(path)) {
         return Err(format!("{} would be overwritten; choose another name with --output.", path.display()).into());
     }
@@ -106,8 +107,6 @@ pub fn run(args: &QuantizeArgs, threads: &Threads) -> Result<Status, Failure> {
     }
     let folder = WorkFolder::new(&output)?;
     let display = Display::default();
-    // What is missing is told before the work begins.
-    let Some(_) = run_script(&args.python, &json!({}), &signals)? else { return Ok(stopped(&signals)) };
     let Some(inputs) = PictureInputs::read(args, &original, &folder.inputs(), (threads, &signals), &display)? else {
         return Ok(stopped(&signals));
     };

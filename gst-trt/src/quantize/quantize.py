@@ -120,7 +120,7 @@ def between(graph, kept):
 
 
 def with_one_scale(graph, moved, ranges):
-    """Values that are moved only, side by side, get the range that holds them all, so that moving does not scale them anew."""
+    """Values that are moved only, side by side, get the range that holds them all, so that moving does not scale them again."""
     parent = {}
 
     def group_of(name):
@@ -228,8 +228,7 @@ if __name__ == "__main__":
     said = sys.stdout
     sys.stdout = sys.stderr  # what libraries print is not the result
     try:
-        settings = json.loads(sys.argv[1])
-        found = quantize(settings) if settings else {}  # else it was asked only whether all is there
+        found = quantize(json.loads(sys.argv[1]))
     except Exception as error:
         found = {"error": f"{type(error).__name__}: {error}"}
     print(json.dumps(found), file=said)

@@ -35,7 +35,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// All that are asked by a service: sources with the same `[[ask]]` share its thread.
 #[derive(Clone, Default)]
-pub struct Asks(Arc<Mutex<Vec<(AskConfig, Weak<AskQueue>)>>>);
+pub struct Asks(Arc<Mutex<Vec<AskEntry>>>);
+
+type AskEntry = (AskConfig, Weak<AskQueue>);
 
 impl Asks {
     fn at(&self, config: &AskConfig) -> Arc<AskQueue> {
