@@ -68,8 +68,8 @@ impl Packet {
 /// Where packets go, from the threads of the source.
 pub trait PacketSink: Send + Sync {
     /// The video that is looked at was found, with the caps of what is decoded; without, where nothing is. Its packets come
-    /// after that.
-    fn found(&self, pipeline: &gst::Pipeline, encoded: Option<&gst::CapsRef>);
+    /// after that, if it returns true.
+    fn found(&self, pipeline: &gst::Pipeline, encoded: Option<&gst::CapsRef>) -> bool;
 
     fn take(&self, packet: Packet);
 }
@@ -121,6 +121,7 @@ impl VideoTap {
     /// Takes what comes into a decoder.
     pub fn follow(self: &Arc<Self>, input: &gst::Pad) {
         let tap = self.clone();
+        repeat_headers(input);
         tap_pad(input, Medium::Video, move |pad, packet| tap.take(id(pad), packet));
     }
 
@@ -152,8 +153,8 @@ impl VideoTap {
     pub fn choose(&self, pipeline: &gst::Pipeline, decoder: Option<&gst::Element>) {
         let input = decoder.and_then(|decoder| decoder.static_pad("sink"));
         let caps = input.as_ref().and_then(|input| input.current_caps());
-        self.sink.found(pipeline, caps.as_deref());
-        let chosen = input.as_ref().map(id);
+        let is_wanted = self.sink.found(pipeline, caps.as_deref());
+        let chosen = input.as_ref().filter(|_| is_wanted).map(id);
         // Locked until the earlier packets are there, so that they come first.
         let mut state = self.lock();
         if let VideoState::Open(videos) = std::mem::replace(&mut *state, VideoState::Chosen(chosen)) {
@@ -161,6 +162,24 @@ impl VideoTap {
             pending.for_each(|packet| self.sink.take(packet));
         }
     }
+}
+
+/// In H.264 and H.265 as a stream of bytes, which decoders of GPUs take, what a decoder has to know may come once, before the
+/// first frame. The parser before the decoder is told to repeat it: whoever takes the stream later begins with a key frame.
+fn repeat_headers(input: &gst::Pad) {
+    input.add_probe(gst::PadProbeType::EVENT_DOWNSTREAM, |pad, info| {
+        if let Some(gst::EventView::Caps(caps)) = info.event().map(|event| event.view())
+            && caps.caps().structure(0).and_then(|caps| caps.get("stream-format").ok()) == Some("byte-stream")
+        {
+            // A filter is between them.
+            let before = |pad: &gst::Pad| pad.peer()?.parent_element();
+            let elements = std::iter::successors(before(pad), |element| before(&element.static_pad("sink")?));
+            if let Some(parser) = elements.take(3).find(|element| element.has_property("config-interval")) {
+                parser.set_property("config-interval", -1);
+            }
+        }
+        gst::PadProbeReturn::Ok
+    });
 }
 
 /// Hands on what passes a pad.

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gst::ClockTime;
 use gst::prelude::*;
@@ -69,6 +70,7 @@ impl RecordingFile {
         }
         let pipeline = chain::parse(&line)?;
         element(&pipeline, "out").set_property("location", part(&path));
+        end_with_frames(&element(&pipeline, "mux").static_pad("video_0").expect("it was asked for"));
         let origin = first.time().min(first.pts);
         let stream = |name: &str, caps: &gst::Caps| {
             let input = element(&pipeline, name).downcast::<gst_app::AppSrc>().expect("it is an appsrc");
@@ -179,6 +181,19 @@ impl RecordingFile {
         let _ = self.pipeline.set_state(gst::State::Null);
         let _ = std::fs::remove_file(part(&self.path));
     }
+}
+
+/// Lets no end through to a container that has had no frame, of which it would make an error of the program. What found none
+/// has said so on the bus.
+fn end_with_frames(input: &gst::Pad) {
+    let has_frames = AtomicBool::new(false);
+    input.add_probe(gst::PadProbeType::BUFFER | gst::PadProbeType::EVENT_DOWNSTREAM, move |_, info| {
+        if matches!(info.data, Some(gst::PadProbeData::Buffer(_))) {
+            has_frames.store(true, Ordering::Relaxed);
+        }
+        let is_end = info.event().is_some_and(|event| event.type_() == gst::EventType::Eos);
+        if is_end && !has_frames.load(Ordering::Relaxed) { gst::PadProbeReturn::Drop } else { gst::PadProbeReturn::Ok }
+    });
 }
 
 fn part(path: &Path) -> PathBuf {

@@ -153,7 +153,7 @@ impl Recorder {
 }
 
 impl PacketSink for Recorder {
-    fn found(&self, pipeline: &gst::Pipeline, encoded: Option<&gst::CapsRef>) {
+    fn found(&self, pipeline: &gst::Pipeline, encoded: Option<&gst::CapsRef>) -> bool {
         let RecorderState { config, disk, .. } = &*self.0;
         match encoded.and_then(|caps| format::container_for(caps, config.container)) {
             Some(container) => {
@@ -166,6 +166,7 @@ impl PacketSink for Recorder {
                     ));
                 }
                 self.lock().container = container;
+                true
             }
             None => {
                 let what = encoded.map_or_else(
@@ -178,6 +179,7 @@ impl PacketSink for Recorder {
                 if let Err(failure) = self.encode(pipeline) {
                     disk.say_once(&format!("Cannot record: {failure}"));
                 }
+                false
             }
         }
     }

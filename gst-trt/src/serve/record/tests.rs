@@ -335,6 +335,111 @@ fn frames_are_encoded_where_nothing_can_be_copied() {
     assert!(!packets(&file, "audio").1.is_empty(), "with its sound");
 }
 
+/// One file, as of a stream that is copied: nothing of the source's own stream comes between the frames that are encoded.
+#[test]
+fn a_stream_that_no_container_takes_is_encoded() {
+    chain::start_gstreamer().unwrap();
+    for (name, encoder, decoder) in [
+        ("vp8", "vp8enc deadline=1 keyframe-max-dist=30", "vp8dec"),
+        ("mpeg4", "avenc_mpeg4 gop-size=12", "avdec_mpeg4"),
+    ] {
+        let elements = encoder.split(" ! ").map(|element| element.split(' ').next().unwrap()).chain([decoder]);
+        if elements.into_iter().any(|element| gst::ElementFactory::find(element).is_none()) {
+            eprintln!("SKIP: no {encoder} or {decoder} here");
+            continue;
+        }
+        let config = RecordConfig { segment: Some(Duration::from_secs(60)), ..config(&format!("no-{name}"), 1.0, 0.5) };
+        let clip = clip(&config, 200, encoder, "", "matroskamux");
+        record(&config, &clip, &[100]);
+        let counts: Vec<_> = files(&config.folder).iter().map(|file| packets(file, "video")).collect();
+        let counts: Vec<_> = counts.iter().map(|(caps, frames)| (caps.as_deref().unwrap(), frames.len())).collect();
+        assert_eq!(counts, [("video/x-h264", 200), ("video/x-h264", 112 - 60 + 1)], "{name}");
+    }
+}
+
+/// As decoders of GPUs take it: a stream of bytes, in which the camera tells once what a decoder has to know. Each file can
+/// be read all the same.
+#[test]
+fn each_file_of_a_stream_of_bytes_can_be_read() {
+    chain::start_gstreamer().unwrap();
+    for (name, encoder, parser) in [
+        (
+            "h264",
+            &*H264.replace("key-int", "option-string=repeat-headers=0 key-int"),
+            "h264parse ! video/x-h264,stream-format=byte-stream,alignment=au",
+        ),
+        (
+            "h265",
+            "x265enc speed-preset=ultrafast tune=zerolatency option-string=repeat-headers=0 key-int-max=30 ! h265parse",
+            "h265parse ! video/x-h265,stream-format=byte-stream,alignment=au",
+        ),
+    ] {
+        if gst::ElementFactory::find(encoder.split(' ').next().unwrap()).is_none() {
+            eprintln!("SKIP: no {encoder} here");
+            continue;
+        }
+        let config = RecordConfig {
+            events: None,
+            segment: Some(Duration::from_secs(2)),
+            ..config(&format!("bytes-{name}"), 0.0, 0.0)
+        };
+        let clip = clip(&config, 200, encoder, "", "mp4mux");
+        let threads = Threads::default();
+        let archives = Archives::new(&threads);
+        let recorder = Recorder::new(Disk::new(&archives.at(&config.folder), "gate", &threads), &config, false);
+        let line = format!(
+            "filesrc location={} ! qtdemux ! {parser} ! identity name=decoder silent=true ! fakesink",
+            clip.display()
+        );
+        let pipeline = chain::parse(&line).unwrap();
+        let tap = crate::source::tap::VideoTap::new(&recorder.tap().sink);
+        let decoder = element(&pipeline, "decoder");
+        tap.follow(&decoder.static_pad("sink").unwrap());
+        pipeline.set_state(gst::State::Paused).unwrap();
+        pipeline.state(ClockTime::from_seconds(60)).0.unwrap();
+        tap.choose(&pipeline, Some(&decoder));
+        run_to_end(&pipeline);
+        recorder.finish();
+        archives.close();
+        assert!(threads.wait(LIMIT).is_empty());
+        let mut counts: Vec<_> = files(&config.folder).iter().map(|file| packets(file, "video").1.len()).collect();
+        counts.sort(); // those of the same millisecond have numbers
+        assert_eq!(counts, [20, 60, 60, 60], "{name}");
+    }
+}
+
+/// Where a file cannot be read, it is none, and the next one is tried.
+#[test]
+fn a_recording_that_fails_is_followed_by_the_next() {
+    let config = config("fails", 0.0, 0.2);
+    let clip = clip(&config, 200, H264, "", "mp4mux");
+    let threads = Threads::default();
+    let archives = Archives::new(&threads);
+    let number = AtomicU64::new(0);
+    let disk = Disk::by(&archives.at(&config.folder), "gate", &threads, move |folder, source, kind, format, first| {
+        std::fs::create_dir_all(folder).unwrap();
+        match number.fetch_add(1, Ordering::Relaxed) {
+            0 => Err("Cannot write: the disk is gone.".into()),
+            1 => {
+                // Of which its parser makes no frame.
+                let video = gst::Caps::builder("video/x-h264").field("stream-format", "byte-stream").build();
+                let format = FileFormat { video, ..format.clone() };
+                RecordingFile::create(folder, source, kind, &format, first)
+            }
+            _ => RecordingFile::create(folder, source, kind, format, first),
+        }
+    });
+    // Before the first frame has come, and three times more.
+    let recorder = Recorder::new(disk, &config, false);
+    let event = Map::from_iter([("event".to_string(), "entered".into())]);
+    recorder.lock().frame_done(ClockTime::ZERO, vec![event]);
+    play(&clip, &recorder, &[60, 120, 180]);
+    archives.close();
+    assert!(threads.wait(LIMIT).is_empty());
+    let counts: Vec<_> = files(&config.folder).iter().map(|file| packets(file, "video").1.len()).collect();
+    assert_eq!(counts, [6, 6]);
+}
+
 /// It goes on in the next one without losing a frame.
 #[test]
 fn a_long_recording_is_cut_at_a_key_frame() {
