@@ -142,6 +142,7 @@ impl ServiceState {
         }
         self.set_models(&config, &mut started);
         self.set_streams(&config, started);
+        self.archives.keep(config.kept());
         self.config = Arc::new(config);
         Ok(())
     }

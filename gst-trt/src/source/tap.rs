@@ -4,6 +4,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use gst::prelude::*;
 use gsttrt_publish::clock;
@@ -31,8 +32,9 @@ pub struct Packet {
     pub is_key: bool,
     /// Whether time does not go on from the one before.
     pub is_cut: bool,
-    /// When it came, in nanoseconds since 1970.
+    /// When it came, in nanoseconds since 1970 and by a clock that nobody sets.
     pub arrived: u64,
+    pub came: Instant,
 }
 
 impl Packet {
@@ -55,8 +57,8 @@ impl Packet {
         if !is_key {
             writable.set_flags(gst::BufferFlags::DELTA_UNIT);
         }
-        let arrived = clock::now();
-        Some(Packet { medium, caps: caps.to_owned(), buffer: own, pts, dts, is_key, is_cut: false, arrived })
+        let (arrived, came) = (clock::now(), Instant::now());
+        Some(Packet { medium, caps: caps.to_owned(), buffer: own, pts, dts, is_key, is_cut: false, arrived, came })
     }
 
     /// By which packets of a stream are in their order.

@@ -41,6 +41,8 @@ pub struct Config {
     pub models: Vec<ModelConfig>,
     pub http: Option<HttpSettings>,
     pub log: LogSettings,
+    /// What sources record that say nothing else.
+    record: Option<RecordConfig>,
     /// What does not work as long as the machine is as it is, such as a file that is not there.
     pub warnings: Vec<String>,
     /// The names of a model's classes, where they are known.
@@ -130,6 +132,7 @@ impl Config {
             models: Vec::new(),
             http: None,
             log: keys.log,
+            record: None,
             warnings: Vec::new(),
             classes: BTreeMap::new(),
             keys,
@@ -149,7 +152,7 @@ impl Config {
             warnings.extend(doubts.into_iter().map(|problem| ("publish", number, problem)));
         }
         if let Some(record) = &config.keys.record {
-            config.record(record).map_err(|problem| ("record", 0, problem))?;
+            config.record = Some(config.record(record).map_err(|problem| ("record", 0, problem))?);
         }
         if let Some(analytics) = &config.keys.analytics {
             config.analytics(analytics.clone()).map_err(|problem| ("analytics", 0, problem))?;

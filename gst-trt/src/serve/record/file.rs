@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use gst::ClockTime;
 use gst::prelude::*;
@@ -32,8 +33,9 @@ pub struct RecordingFile {
     pipeline: gst::Pipeline,
     video: FileStream,
     audio: Option<FileStream>,
-    /// The running time that becomes 0.
+    /// The running time that becomes 0, and when its frame came.
     origin: i64,
+    came: Instant,
 }
 
 /// One of its streams.
@@ -59,8 +61,16 @@ impl RecordingFile {
         let unusable = |error| Failure::from(format!("Cannot write {}: {error}.", part(&path).display()));
         let lock = File::create_new(part(&path)).map_err(unusable)?;
         lock.lock().map_err(unusable)?;
-        let recording =
-            Recording { file: name, source: source.into(), kind, begin, end: begin, bytes: 0, events: Vec::new() };
+        let recording = Recording {
+            file: name,
+            source: source.into(),
+            kind,
+            begin,
+            end: begin,
+            bytes: 0,
+            events: Vec::new(),
+            made: 0,
+        };
         // Written at once: what lies in memory is lost where the program is killed.
         let mut line = format!("{} ! filesink name=out buffer-mode=unbuffered", format.container.muxer());
         let streams = [("video", Some(&format.video)), ("audio", format.audio.as_ref())];
@@ -79,7 +89,7 @@ impl RecordingFile {
         };
         let video = stream("video", &format.video);
         let audio = format.audio.as_ref().map(|caps| stream("audio", caps));
-        let file = RecordingFile { path, recording, _lock: lock, pipeline, video, audio, origin };
+        let file = RecordingFile { path, recording, _lock: lock, pipeline, video, audio, origin, came: first.came };
         if file.pipeline.set_state(gst::State::Playing).is_err() {
             let failure = file.failure();
             file.discard();
@@ -98,7 +108,9 @@ impl RecordingFile {
             },
         };
         stream.time = stream.time.max(packet.time());
-        self.recording.end = self.recording.end.max(UtcTime(packet.arrived));
+        // The time of the day may be set meanwhile.
+        let length = packet.came.saturating_duration_since(self.came).as_nanos() as u64;
+        self.recording.end = self.recording.end.max(UtcTime(self.recording.begin.0.saturating_add(length)));
         let since_origin = |time: i64| ClockTime::from_nseconds(time.saturating_sub(origin).max(0) as u64);
         let mut buffer = packet.buffer.clone();
         let writable = buffer.make_mut();

@@ -119,6 +119,8 @@ impl Ring {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     const SECOND: i64 = 1_000_000_000;
@@ -126,7 +128,17 @@ mod tests {
     fn packet(medium: Medium, seconds: i64, is_key: bool) -> Packet {
         let caps = gst::Caps::new_empty_simple("video/x-h264");
         let buffer = gst::Buffer::from_slice([0; 1000]);
-        Packet { medium, caps, buffer, pts: seconds * SECOND, dts: None, is_key, is_cut: false, arrived: 0 }
+        Packet {
+            medium,
+            caps,
+            buffer,
+            pts: seconds * SECOND,
+            dts: None,
+            is_key,
+            is_cut: false,
+            arrived: 0,
+            came: Instant::now(),
+        }
     }
 
     fn frame(seconds: i64, is_key: bool) -> Packet {

@@ -196,6 +196,7 @@ fn no_more_files_are_opened_than_may_wait_for_the_disk() {
         is_key: true,
         is_cut: false,
         arrived: 0,
+        came: std::time::Instant::now(),
     };
     let format = FileFormat { container: Container::Mp4, video: gst::Caps::new_empty(), audio: None };
     let open = || disk.open(format.clone(), Kind::Event, 0);
@@ -341,7 +342,7 @@ fn a_stream_that_no_container_takes_is_encoded() {
     chain::start_gstreamer().unwrap();
     for (name, encoder, decoder) in [
         ("vp8", "vp8enc deadline=1 keyframe-max-dist=30", "vp8dec"),
-        ("mpeg4", "avenc_mpeg4 gop-size=12", "avdec_mpeg4"),
+        ("mpeg4", "avenc_mpeg4 gop-size=30", "avdec_mpeg4"),
     ] {
         let elements = encoder.split(" ! ").map(|element| element.split(' ').next().unwrap()).chain([decoder]);
         if elements.into_iter().any(|element| gst::ElementFactory::find(element).is_none()) {
@@ -438,6 +439,35 @@ fn a_recording_that_fails_is_followed_by_the_next() {
     assert!(threads.wait(LIMIT).is_empty());
     let counts: Vec<_> = files(&config.folder).iter().map(|file| packets(file, "video").1.len()).collect();
     assert_eq!(counts, [6, 6]);
+}
+
+/// The end of a recording is by its length: somebody may set the clock while it is written.
+#[test]
+fn a_clock_that_is_set_makes_no_recording_longer() {
+    let config = config("clock", 0.0, 0.0);
+    std::fs::create_dir_all(&config.folder).unwrap();
+    let (begin, came) = (1_700_000_000_000_000_000, std::time::Instant::now());
+    let picture = packets(&clip(&config, 1, "jpegenc", "", "matroskamux"), "video").1.remove(0).1;
+    let packet = |second: u64, arrived: u64| Packet {
+        medium: Medium::Video,
+        caps: gst::Caps::new_empty_simple("image/jpeg"),
+        buffer: gst::Buffer::from_slice(picture.clone()),
+        pts: second as i64 * 1_000_000_000,
+        dts: None,
+        is_key: true,
+        is_cut: false,
+        arrived,
+        came: came + Duration::from_secs(second),
+    };
+    let format =
+        FileFormat { container: Container::Mkv, video: gst::Caps::new_empty_simple("image/jpeg"), audio: None };
+    let first = packet(0, begin);
+    let mut file = RecordingFile::create(&config.folder, "gate", Kind::Event, &format, &first).unwrap();
+    for packet in [first, packet(1, begin + 40 * 86_400_000_000_000), packet(2, 5)] {
+        file.write(&packet).unwrap();
+    }
+    let recording = file.complete().unwrap();
+    assert_eq!((recording.begin.0, recording.end.0), (begin, begin + 2_000_000_000));
 }
 
 /// It goes on in the next one without losing a frame.

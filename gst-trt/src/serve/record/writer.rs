@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::file::RecordingFile;
 use super::format::FileFormat;
 use crate::failure::Failure;
-use crate::serve::archive::{Archive, KeepLimits, Kind};
+use crate::serve::archive::{Archive, Kind};
 use crate::serve::log::{log, log_error, warn};
 use crate::source::tap::Packet;
 use crate::threads::Threads;
@@ -73,11 +73,6 @@ impl Disk {
     /// Whether it is that folder.
     pub fn is_at(&self, folder: &Path) -> bool {
         self.target.archive.folder() == folder
-    }
-
-    /// What is kept of the source from now on.
-    pub fn keep(&self, limits: &KeepLimits) {
-        self.target.archive.keep(&self.target.source, limits.clone());
     }
 
     pub fn by(

@@ -216,9 +216,7 @@ impl StreamThread {
             }
             Disk::new(&self.archives.at(&record.folder), &self.config.name, &self.threads)
         };
-        let disk = kept.unwrap_or_else(new);
-        disk.keep(&record.keep);
-        self.disk = Some(disk);
+        self.disk = Some(kept.unwrap_or_else(new));
         self.disk.clone()
     }
 

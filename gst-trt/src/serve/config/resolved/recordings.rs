@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What is recorded of a source, and what is kept of that.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use super::super::keys::{Container, RecordKeys};
 use super::super::wording;
 use super::super::wording::{KeyError, problem};
 use super::Config;
-use crate::serve::archive::KeepLimits;
+use crate::serve::archive::{FolderLimits, KeepLimits};
 
 /// What trtanalytics calls what happens.
 const EVENTS: [&str; 7] = ["crossed", "entered", "left", "dwelled", "crowded", "uncrowded", "headed"];
@@ -35,6 +36,19 @@ pub struct RecordConfig {
 }
 
 impl Config {
+    /// What is kept in each folder. In the common one the common limits hold for what no source records any more.
+    pub fn kept(&self) -> BTreeMap<PathBuf, FolderLimits> {
+        let mut folders = BTreeMap::<PathBuf, FolderLimits>::new();
+        if let Some(record) = &self.record {
+            folders.entry(record.folder.clone()).or_default().of_others = record.keep.clone();
+        }
+        for (source, record) in self.sources.iter().filter_map(|source| Some((source, source.record.as_ref()?))) {
+            let folder = folders.entry(record.folder.clone()).or_default();
+            folder.of_sources.insert(source.name.clone(), record.keep.clone());
+        }
+        folders
+    }
+
     pub(super) fn record(&self, keys: &RecordKeys) -> Result<RecordConfig, KeyError> {
         let events = keys.events.clone().unwrap_or_default();
         if let Some(unknown) = events.iter().find(|event| !EVENTS.contains(&event.as_str())) {

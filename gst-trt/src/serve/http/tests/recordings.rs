@@ -22,6 +22,7 @@ fn recorded(test: &str) -> (Arc<FakeService>, Recording) {
             end,
             bytes: 100,
             events,
+            made: 0,
         }
     };
     let all = [recording("gate", 0, "entered"), recording("yard", 1, "crossed"), recording("gate", 2, "crossed")];
