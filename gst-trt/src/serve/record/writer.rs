@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -40,6 +40,8 @@ struct DiskTarget {
     source: String,
     create: Box<Create>,
     files: AtomicUsize,
+    /// Recordings that failed, or lack frames.
+    failed: AtomicU64,
     /// When it was said that nothing can be written.
     broken: Mutex<Option<Instant>>,
     /// What is said once.
@@ -49,6 +51,7 @@ struct DiskTarget {
 impl DiskTarget {
     /// Says that nothing can be written, and again after some time, until a file is whole: on a full disk each can be opened.
     fn fail(&self, failure: &Failure) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
         let mut broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
         if broken.is_none_or(|said| said.elapsed() >= SAID_AGAIN) {
             *broken = Some(Instant::now());
@@ -70,6 +73,11 @@ impl Disk {
         })
     }
 
+    /// How many recordings failed, or lack frames.
+    pub fn failed(&self) -> u64 {
+        self.target.failed.load(Ordering::Relaxed)
+    }
+
     /// Whether it is that folder.
     pub fn is_at(&self, folder: &Path) -> bool {
         self.target.archive.folder() == folder
@@ -86,6 +94,7 @@ impl Disk {
             source: source.into(),
             create: Box::new(create),
             files: AtomicUsize::new(0),
+            failed: AtomicU64::new(0),
             broken: Mutex::default(),
             said: Mutex::default(),
         };

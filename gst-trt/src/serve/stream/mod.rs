@@ -216,8 +216,10 @@ impl StreamThread {
             }
             Disk::new(&self.archives.at(&record.folder), &self.config.name, &self.threads)
         };
-        self.disk = Some(kept.unwrap_or_else(new));
-        self.disk.clone()
+        let disk = kept.unwrap_or_else(new);
+        self.meter.record_to(&disk);
+        self.disk = Some(disk.clone());
+        Some(disk)
     }
 
     fn backoff(&self) -> Backoff {
