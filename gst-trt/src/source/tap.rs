@@ -73,6 +73,9 @@ pub trait PacketSink: Send + Sync {
     /// after that, if it returns true.
     fn found(&self, pipeline: &gst::Pipeline, encoded: Option<&gst::CapsRef>) -> bool;
 
+    /// A sound was found, of that format. Returns whether it is wanted, of which the packets come then.
+    fn heard(&self, sound: &gst::CapsRef) -> bool;
+
     fn take(&self, packet: Packet);
 }
 
@@ -84,12 +87,8 @@ pub struct Tap {
     pub audio: bool,
 }
 
-/// The formats of sound that are kept.
-fn is_known_sound(caps: &gst::CapsRef) -> bool {
-    caps.structure(0).is_some_and(|caps| match caps.name().as_str() {
-        "audio/mpeg" => caps.get::<i32>("mpegversion").is_ok_and(|version| version == 2 || version == 4),
-        name => ["audio/x-opus", "audio/x-alaw", "audio/x-mulaw"].contains(&name),
-    })
+fn is_sound(caps: &gst::CapsRef) -> bool {
+    caps.structure(0).is_some_and(|caps| caps.name().starts_with("audio/"))
 }
 
 /// A pad by its address, as a reference would keep the pad alive that keeps this.
@@ -206,20 +205,20 @@ fn tap_pad(pad: &gst::Pad, medium: Medium, take: impl Fn(&gst::Pad, Packet) + Se
     });
 }
 
-/// Takes the first sound of a source, which is not decoded: `decode` gives it as it is. The others stay where they are, as
-/// each takes a thread.
+/// Takes the first sound of a source that is wanted, which is not decoded: `decode` gives it as it is. The others stay where
+/// they are, as each takes a thread.
 pub fn follow_audio(pipeline: &gst::Pipeline, decode: &gst::Element, sink: &Arc<dyn PacketSink>) {
-    let is_found = AtomicBool::new(false);
+    let (is_found, asked) = (AtomicBool::new(false), sink.clone());
     decode.connect("autoplug-continue", false, move |values| {
-        let is_wanted =
-            values.get(2).and_then(|caps| caps.get::<gst::Caps>().ok()).is_some_and(|caps| is_known_sound(&caps))
-                && !is_found.swap(true, Ordering::Relaxed);
+        let caps = values.get(2).and_then(|caps| caps.get::<gst::Caps>().ok()).filter(|caps| is_sound(caps));
+        let is_wanted = caps.is_some_and(|caps| !is_found.load(Ordering::Relaxed) && asked.heard(&caps))
+            && !is_found.swap(true, Ordering::Relaxed);
         Some((!is_wanted).to_value())
     });
     let (pipeline, sink) = (pipeline.downgrade(), sink.clone());
     decode.connect_pad_added(move |_, pad| {
         let caps = pad.current_caps().unwrap_or_else(|| pad.query_caps(None));
-        let Some(pipeline) = pipeline.upgrade().filter(|_| is_known_sound(&caps)) else { return };
+        let Some(pipeline) = pipeline.upgrade().filter(|_| is_sound(&caps)) else { return };
         let end = gst::ElementFactory::make("fakesink")
             .property("sync", false)
             .property("async", false)

@@ -294,7 +294,7 @@ enum Content {
     Other,
 }
 
-fn look_into(mut file: &File, name: &str) -> Content {
+fn look_into(file: &File, name: &str) -> Content {
     let mut head = Vec::new();
     if file.take(8).read_to_end(&mut head).is_err() {
         return Content::Other;
