@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The recordings in a folder: what there is, what is kept, and what is removed.
 //!
-//! * `moment`: times of the day. `index`: what is there. `keep`: what is removed.
+//! * `moment`: times of the day. `clock`: whether it can be relied on. `index`: what is there. `keep`: what is removed.
 //!
 //! Each folder has a thread, which alone reads and writes its index and removes files: nobody else waits for the disk. What
 //! is asked for is a copy in memory.

@@ -180,11 +180,11 @@ impl PacketSink for Recorder {
             }
             None => {
                 let what = encoded.map_or_else(
-                    || "Its frames are not encoded".into(),
+                    || "Its stream is not encoded".into(),
                     |caps| format!("Its stream is {}, which is not copied", format::shown(caps)),
                 );
                 disk.say_once(&format!(
-                    "{what}: they are encoded for recordings, which takes time of the CPU or the GPU."
+                    "{what}: its frames are encoded for recordings, which takes time of the CPU or the GPU."
                 ));
                 if let Err(failure) = self.encode(pipeline) {
                     disk.say_once(&format!("Cannot record: {failure}"));
