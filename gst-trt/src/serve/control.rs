@@ -141,6 +141,8 @@ pub struct SourceStatus {
     pub left_behind: usize,
     /// Whether events are being recorded to a file now.
     pub recording: bool,
+    /// Recordings that failed, or lack frames, since the start.
+    pub failed_recordings: u64,
     /// Frames with results since the service was started, over all restarts.
     pub frames: u64,
     /// Frames that were dropped because the model was too slow for a live source.

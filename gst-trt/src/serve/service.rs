@@ -156,7 +156,13 @@ impl ServiceState {
         self.set_models(&config, &mut started);
         self.set_streams(&config, started);
         self.config = Arc::new(config);
+        self.keep();
         Ok(())
+    }
+
+    /// Tells what of the files of sources is kept.
+    fn keep(&self) {
+        self.archives.keep(self.config.kept(self.streams.iter().map(|stream| &*stream.config)));
     }
 
     fn set_models(&mut self, config: &Config, started: &mut Started) {
@@ -272,6 +278,7 @@ impl Control for Service {
             let stream =
                 SourceStream::start(config, models, &self.archives, &state.asks, &self.threads).map_err(invalid)?;
             state.streams.push(stream);
+            state.keep();
             return Ok(());
         }
     }
@@ -280,6 +287,7 @@ impl Control for Service {
         let mut state = self.lock();
         let position = state.find(name)?;
         state.streams.remove(position).stop(LAST_FRAMES_OF_ONE);
+        state.keep();
         log(name, "Removed.");
         Ok(())
     }

@@ -4,6 +4,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use gst::prelude::*;
 use gsttrt_publish::clock;
@@ -31,8 +32,9 @@ pub struct Packet {
     pub is_key: bool,
     /// Whether time does not go on from the one before.
     pub is_cut: bool,
-    /// When it came, in nanoseconds since 1970.
+    /// When it came, in nanoseconds since 1970 and by a clock that nobody sets.
     pub arrived: u64,
+    pub came: Instant,
 }
 
 impl Packet {
@@ -55,8 +57,8 @@ impl Packet {
         if !is_key {
             writable.set_flags(gst::BufferFlags::DELTA_UNIT);
         }
-        let arrived = clock::now();
-        Some(Packet { medium, caps: caps.to_owned(), buffer: own, pts, dts, is_key, is_cut: false, arrived })
+        let (arrived, came) = (clock::now(), Instant::now());
+        Some(Packet { medium, caps: caps.to_owned(), buffer: own, pts, dts, is_key, is_cut: false, arrived, came })
     }
 
     /// By which packets of a stream are in their order.
@@ -68,8 +70,11 @@ impl Packet {
 /// Where packets go, from the threads of the source.
 pub trait PacketSink: Send + Sync {
     /// The video that is looked at was found, with the caps of what is decoded; without, where nothing is. Its packets come
-    /// after that.
-    fn found(&self, pipeline: &gst::Pipeline, encoded: Option<&gst::CapsRef>);
+    /// after that, if it returns true.
+    fn found(&self, pipeline: &gst::Pipeline, encoded: Option<&gst::CapsRef>) -> bool;
+
+    /// A sound was found, of that format. Returns whether it is wanted, of which the packets come then.
+    fn heard(&self, sound: &gst::CapsRef) -> bool;
 
     fn take(&self, packet: Packet);
 }
@@ -82,12 +87,8 @@ pub struct Tap {
     pub audio: bool,
 }
 
-/// The formats of sound that are kept.
-fn is_known_sound(caps: &gst::CapsRef) -> bool {
-    caps.structure(0).is_some_and(|caps| match caps.name().as_str() {
-        "audio/mpeg" => caps.get::<i32>("mpegversion").is_ok_and(|version| version == 2 || version == 4),
-        name => ["audio/x-opus", "audio/x-alaw", "audio/x-mulaw"].contains(&name),
-    })
+fn is_sound(caps: &gst::CapsRef) -> bool {
+    caps.structure(0).is_some_and(|caps| caps.name().starts_with("audio/"))
 }
 
 /// A pad by its address, as a reference would keep the pad alive that keeps this.
@@ -121,6 +122,7 @@ impl VideoTap {
     /// Takes what comes into a decoder.
     pub fn follow(self: &Arc<Self>, input: &gst::Pad) {
         let tap = self.clone();
+        repeat_headers(input);
         tap_pad(input, Medium::Video, move |pad, packet| tap.take(id(pad), packet));
     }
 
@@ -152,8 +154,8 @@ impl VideoTap {
     pub fn choose(&self, pipeline: &gst::Pipeline, decoder: Option<&gst::Element>) {
         let input = decoder.and_then(|decoder| decoder.static_pad("sink"));
         let caps = input.as_ref().and_then(|input| input.current_caps());
-        self.sink.found(pipeline, caps.as_deref());
-        let chosen = input.as_ref().map(id);
+        let is_wanted = self.sink.found(pipeline, caps.as_deref());
+        let chosen = input.as_ref().filter(|_| is_wanted).map(id);
         // Locked until the earlier packets are there, so that they come first.
         let mut state = self.lock();
         if let VideoState::Open(videos) = std::mem::replace(&mut *state, VideoState::Chosen(chosen)) {
@@ -161,6 +163,24 @@ impl VideoTap {
             pending.for_each(|packet| self.sink.take(packet));
         }
     }
+}
+
+/// In H.264 and H.265 as a stream of bytes, which decoders of GPUs take, what a decoder has to know may come once, before the
+/// first frame. The parser before the decoder is told to repeat it: whoever takes the stream later begins with a key frame.
+fn repeat_headers(input: &gst::Pad) {
+    input.add_probe(gst::PadProbeType::EVENT_DOWNSTREAM, |pad, info| {
+        if let Some(gst::EventView::Caps(caps)) = info.event().map(|event| event.view())
+            && caps.caps().structure(0).and_then(|caps| caps.get("stream-format").ok()) == Some("byte-stream")
+        {
+            // A filter is between them.
+            let before = |pad: &gst::Pad| pad.peer()?.parent_element();
+            let elements = std::iter::successors(before(pad), |element| before(&element.static_pad("sink")?));
+            if let Some(parser) = elements.take(3).find(|element| element.has_property("config-interval")) {
+                parser.set_property("config-interval", -1);
+            }
+        }
+        gst::PadProbeReturn::Ok
+    });
 }
 
 /// Hands on what passes a pad.
@@ -185,20 +205,20 @@ fn tap_pad(pad: &gst::Pad, medium: Medium, take: impl Fn(&gst::Pad, Packet) + Se
     });
 }
 
-/// Takes the first sound of a source, which is not decoded: `decode` gives it as it is. The others stay where they are, as
-/// each takes a thread.
+/// Takes the first sound of a source that is wanted, which is not decoded: `decode` gives it as it is. The others stay where
+/// they are, as each takes a thread.
 pub fn follow_audio(pipeline: &gst::Pipeline, decode: &gst::Element, sink: &Arc<dyn PacketSink>) {
-    let is_found = AtomicBool::new(false);
+    let (is_found, asked) = (AtomicBool::new(false), sink.clone());
     decode.connect("autoplug-continue", false, move |values| {
-        let is_wanted =
-            values.get(2).and_then(|caps| caps.get::<gst::Caps>().ok()).is_some_and(|caps| is_known_sound(&caps))
-                && !is_found.swap(true, Ordering::Relaxed);
+        let caps = values.get(2).and_then(|caps| caps.get::<gst::Caps>().ok()).filter(|caps| is_sound(caps));
+        let is_wanted = caps.is_some_and(|caps| !is_found.load(Ordering::Relaxed) && asked.heard(&caps))
+            && !is_found.swap(true, Ordering::Relaxed);
         Some((!is_wanted).to_value())
     });
     let (pipeline, sink) = (pipeline.downgrade(), sink.clone());
     decode.connect_pad_added(move |_, pad| {
         let caps = pad.current_caps().unwrap_or_else(|| pad.query_caps(None));
-        let Some(pipeline) = pipeline.upgrade().filter(|_| is_known_sound(&caps)) else { return };
+        let Some(pipeline) = pipeline.upgrade().filter(|_| is_sound(&caps)) else { return };
         let end = gst::ElementFactory::make("fakesink")
             .property("sync", false)
             .property("async", false)

@@ -21,6 +21,7 @@ const CONTINUOUS: &str = "-continuous";
 const ENDINGS: [&str; 3] = ["mp4", "mkv", PICTURE];
 /// Of snapshots.
 const PICTURE: &str = "jpg";
+const JPEG_BEGIN: [u8; 2] = [0xFF, 0xD8];
 const JPEG_END: [u8; 2] = [0xFF, 0xD9];
 /// A longer line is none of ours.
 const MAX_LINE: u64 = 4 << 20;
@@ -53,6 +54,10 @@ pub struct Recording {
     /// The object of a snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<Map<String, Value>>,
+    /// Its place among those of its folder, in the order in which they became whole. Their times are of a clock that may be
+    /// set.
+    #[serde(skip)]
+    pub made: u64,
 }
 
 /// A file that is no longer there.
@@ -94,12 +99,14 @@ fn of_name(name: &str) -> Option<(String, Kind, UtcTime)> {
         None => (stem, Kind::Event),
     };
     // A second file of the same time has a number.
-    let stem = match stem.rsplit_once('-') {
-        Some((before, number)) if number.len() < 6 && number.parse::<u32>().is_ok() => before,
-        _ => stem,
+    let (stem, number) = match stem.rsplit_once('-') {
+        Some((before, number)) if number.len() < 6 && number.parse::<u32>().is_ok() => (before, number.parse().ok()?),
+        _ => (stem, 1),
     };
     let (source, time) = stem.rsplit_once('-')?;
-    Some((source.into(), kind, UtcTime::parse(time)?))
+    let begin = UtcTime::parse(time)?;
+    // Others write times, too, but not just as they are written here.
+    (name_of(source, kind, begin, number, ending) == name).then(|| (source.into(), kind, begin))
 }
 
 /// A file of the folder as a recording, by its name and what the disk says.
@@ -107,21 +114,23 @@ fn of_file(folder: &Path, name: &str) -> Option<Recording> {
     let (source, kind, begin) = of_name(name)?;
     let found = fs::symlink_metadata(folder.join(name)).ok().filter(fs::Metadata::is_file)?;
     let written = found.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    if look_into(&File::open(folder.join(name)).ok()?, name) != Content::Frames {
+        return None;
+    }
     let end = UtcTime(written.map_or(0, |time| time.as_nanos() as u64)).max(begin);
-    Some(Recording {
-        file: name.into(),
-        source,
-        kind,
-        begin,
-        end,
-        bytes: found.len(),
-        events: Vec::new(),
-        object: None,
-    })
+    let (bytes, events, object) = (found.len(), Vec::new(), None);
+    Some(Recording { file: name.into(), source, kind, begin, end, bytes, events, object, made: 0 })
 }
 
 /// The recordings of a folder by their names, which begin with their sources.
 pub type Recordings = BTreeMap<String, Recording>;
+
+/// The recordings in the order in which they were made.
+pub fn in_order(recordings: &Recordings) -> Vec<&Recording> {
+    let mut all: Vec<_> = recordings.values().collect();
+    all.sort_by_key(|recording| (recording.made, recording.begin));
+    all
+}
 
 /// The index of a folder, and where it is written.
 pub struct Index {
@@ -129,15 +138,25 @@ pub struct Index {
     pub recordings: Recordings,
     /// Lines of the file.
     lines: usize,
+    /// The place of the newest recording.
+    newest: u64,
+    /// Whether the file does not say what is known, as it could not be written.
+    is_stale: bool,
 }
 
 impl Index {
-    /// Reads the index, and repairs it where it does not tell what is there. What was not whole when the program ended gets its
-    /// name, if it can be played.
+    fn new(folder: &Path) -> Self {
+        Index { folder: folder.into(), recordings: BTreeMap::new(), lines: 0, newest: 0, is_stale: false }
+    }
+
+    /// Reads the index. Where it does not tell what is there it is stale: [`Index::settle`] repairs it. What was not whole when
+    /// the program ended gets its name, if it can be played.
     pub fn open(folder: &Path) -> io::Result<Self> {
-        let mut index = Index { folder: folder.into(), recordings: BTreeMap::new(), lines: 0 };
-        let (mut known, is_intact) = index.read()?;
-        let mut is_right = is_intact;
+        let mut index = Index::new(folder);
+        let mut known = BTreeMap::new();
+        // Of what cannot be read, the files tell.
+        let is_intact = index.read(&mut known).unwrap_or(false);
+        let mut found = Vec::new();
         let names = match fs::read_dir(folder) {
             Ok(entries) => entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -151,42 +170,52 @@ impl Index {
                 },
                 _ => name,
             };
-            let recording = match known.remove(&name) {
-                Some(recording) => Some(recording),
-                None => {
-                    let found = of_file(folder, &name);
-                    is_right &= found.is_none();
-                    found
-                }
-            };
-            index.recordings.extend(recording.map(|recording| (name, recording)));
+            match known.remove(&name) {
+                Some(recording) => drop(index.recordings.insert(name, recording)),
+                None => found.extend(of_file(folder, &name)),
+            }
         }
-        if !is_right || !known.is_empty() {
-            index.rewrite()?;
-        }
+        index.is_stale = !is_intact || !found.is_empty() || !known.is_empty();
+        index.place(found);
         Ok(index)
     }
 
-    /// What the file says, and whether all of it is understood.
-    fn read(&mut self) -> io::Result<(Recordings, bool)> {
-        let mut known = BTreeMap::new();
+    /// Takes recordings of which the index says nothing: they come behind those that began before.
+    fn place(&mut self, found: Vec<Recording>) {
+        let mut places: Vec<_> = self.recordings.values().map(|known| (known.begin, known.made)).collect();
+        places.sort();
+        let mut newest = 0;
+        for (_, made) in &mut places {
+            newest = newest.max(*made);
+            *made = newest;
+        }
+        for recording in found {
+            let before = places.partition_point(|(begin, _)| *begin <= recording.begin);
+            let made = before.checked_sub(1).map_or(0, |last| places[last].1);
+            self.recordings.insert(recording.file.clone(), Recording { made, ..recording });
+        }
+    }
+
+    /// Reads what the file says. Returns whether all of it is understood.
+    fn read(&mut self, known: &mut Recordings) -> io::Result<bool> {
         let file = match File::open(self.folder.join(INDEX)) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((known, true)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
             Err(error) => return Err(error),
         };
         let (mut reader, mut is_intact, mut line) = (BufReader::new(file), true, Vec::new());
         loop {
             line.clear();
             if (&mut reader).take(MAX_LINE).read_until(b'\n', &mut line)? == 0 {
-                return Ok((known, is_intact));
+                return Ok(is_intact);
             }
             self.lines += 1;
             if let Ok(recording) = serde_json::from_slice::<Recording>(&line)
                 && line.ends_with(b"\n")
                 && of_name(&recording.file).is_some()
             {
-                known.insert(recording.file.clone(), recording);
+                self.newest += 1;
+                known.insert(recording.file.clone(), Recording { made: self.newest, ..recording });
             } else if let Ok(Removed { removed }) = serde_json::from_slice(&line) {
                 known.remove(&removed);
             } else {
@@ -197,7 +226,8 @@ impl Index {
 
     pub fn add(&mut self, recording: Recording) -> io::Result<()> {
         let line = serde_json::to_vec(&recording)?;
-        self.recordings.insert(recording.file.clone(), recording);
+        self.newest += 1;
+        self.recordings.insert(recording.file.clone(), Recording { made: self.newest, ..recording });
         self.append(line)
     }
 
@@ -209,11 +239,22 @@ impl Index {
         self.append(serde_json::to_vec(&Removed { removed: file.into() })?)
     }
 
-    fn append(&mut self, mut line: Vec<u8>) -> io::Result<()> {
-        // Most of it is about files that are gone.
-        if self.lines > 1000 + 2 * self.recordings.len() {
+    /// Writes what could not be written before.
+    pub fn settle(&mut self) -> io::Result<()> {
+        if self.is_stale { self.rewrite() } else { Ok(()) }
+    }
+
+    fn append(&mut self, line: Vec<u8>) -> io::Result<()> {
+        // Or most of it is about files that are gone.
+        if self.is_stale || self.lines > 1000 + 2 * self.recordings.len() {
             return self.rewrite();
         }
+        let appended = self.append_line(line);
+        self.is_stale = appended.is_err();
+        appended
+    }
+
+    fn append_line(&mut self, mut line: Vec<u8>) -> io::Result<()> {
         line.push(b'\n');
         let mut file = File::options().read(true).append(true).create(true).open(self.folder.join(INDEX))?;
         // A line that was cut off ends here, so that only this one is lost.
@@ -233,14 +274,17 @@ impl Index {
     fn rewrite(&mut self) -> io::Result<()> {
         let next = self.folder.join(format!("{INDEX}.{PART}"));
         let mut text = Vec::new();
-        for recording in self.recordings.values() {
+        for recording in in_order(&self.recordings) {
             serde_json::to_writer(&mut text, recording)?;
             text.push(b'\n');
         }
-        fs::write(&next, text)?;
-        fs::rename(next, self.folder.join(INDEX))?;
-        self.lines = self.recordings.len();
-        Ok(())
+        let written = fs::write(&next, text).and_then(|()| fs::rename(&next, self.folder.join(INDEX)));
+        self.is_stale = written.is_err();
+        match written {
+            Ok(()) => self.lines = self.recordings.len(),
+            Err(_) => drop(fs::remove_file(&next)), // on a full disk there is not even room for what is in it
+        }
+        written
     }
 }
 
@@ -252,38 +296,109 @@ fn adopt(folder: &Path, name: &str) -> bool {
     if file.try_lock().is_err() {
         return false;
     }
-    if is_playable(&file, name) {
-        return !folder.join(name).exists() && fs::rename(&part, folder.join(name)).is_ok();
+    match look_into(&file, name) {
+        Content::Frames => !folder.join(name).exists() && fs::rename(&part, folder.join(name)).is_ok(),
+        Content::NoFrames => {
+            let _ = fs::remove_file(&part); // what is left is no more than a name
+            false
+        }
+        Content::Other => false,
     }
-    let _ = fs::remove_file(&part); // what is left is no more than a name
-    false
 }
 
-/// Whether there are frames in it, or a whole picture: in MP4, the head comes behind the first fragment.
-fn is_playable(mut file: &File, name: &str) -> bool {
-    let length = file.metadata().map_or(0, |found| found.len());
-    if name.ends_with(PICTURE) {
-        let mut end = [0; 2];
-        return file.seek(SeekFrom::End(-2)).is_ok() && file.read_exact(&mut end).is_ok() && end == JPEG_END;
+/// What is in a file.
+#[derive(Debug, PartialEq)]
+enum Content {
+    /// It can be played.
+    Frames,
+    /// Its beginning, at most.
+    NoFrames,
+    /// It is no file of that container.
+    Other,
+}
+
+fn look_into(file: &File, name: &str) -> Content {
+    let mut head = Vec::new();
+    if file.take(8).read_to_end(&mut head).is_err() {
+        return Content::Other;
     }
-    if !name.ends_with(".mp4") {
-        return length > 1024; // more than the head
+    let ending = name.rsplit('.').next().unwrap_or_default();
+    let is_such = match ending {
+        PICTURE => head.starts_with(&JPEG_BEGIN),
+        "mp4" => head.ends_with(b"ftyp"),
+        _ => head.starts_with(b"\x1A\x45\xDF\xA3"),
+    };
+    let has_frames = || match ending {
+        PICTURE => Some(is_whole_picture(file)),
+        "mp4" => has_mp4_frames(file),
+        _ => has_matroska_frames(file),
+    };
+    match head.is_empty() {
+        true => Content::NoFrames,
+        false if !is_such => Content::Other,
+        false if has_frames().unwrap_or(false) => Content::Frames,
+        false => Content::NoFrames,
     }
+}
+
+fn is_whole_picture(mut file: &File) -> bool {
+    let mut end = [0; 2];
+    file.seek(SeekFrom::End(-2)).is_ok() && file.read_exact(&mut end).is_ok() && end == JPEG_END
+}
+
+/// The head of the frames comes behind the first of them. `None` where it is cut off.
+fn has_mp4_frames(mut file: &File) -> Option<bool> {
     let mut at = 0;
-    while at + 8 <= length {
+    loop {
         let mut head = [0; 8];
-        if file.seek(SeekFrom::Start(at)).is_err() || file.read_exact(&mut head).is_err() {
-            return false;
+        file.seek(SeekFrom::Start(at)).ok()?;
+        file.read_exact(&mut head).ok()?;
+        let (size, kind) = head.split_at(4);
+        if kind == b"moov" {
+            return Some(true);
         }
-        if &head[4..] == b"moov" {
-            return true;
-        }
-        match u64::from(u32::from_be_bytes([head[0], head[1], head[2], head[3]])) {
-            size if size >= 8 => at += size,
-            _ => return false, // the fragment that was being written
-        }
+        let size = match u32::from_be_bytes(size.try_into().ok()?) {
+            1 => {
+                let mut large = [0; 8];
+                file.read_exact(&mut large).ok()?;
+                u64::from_be_bytes(large)
+            }
+            size => size.into(),
+        };
+        at = at.checked_add(size).filter(|_| size >= 8)?; // less has the fragment that was being written
     }
-    false
+}
+
+/// Frames are in clusters, behind what they are. `None` where it is cut off.
+fn has_matroska_frames(mut file: &File) -> Option<bool> {
+    const SEGMENT: u64 = 0x1853_8067;
+    const CLUSTER: u64 = 0x1F43_B675;
+    /// Of a cluster: its time, and what precedes a frame.
+    const NO_FRAME: u64 = 32;
+    let length = file.metadata().ok()?.len();
+    let mut at = 0;
+    loop {
+        file.seek(SeekFrom::Start(at)).ok()?;
+        let id = matroska_number(file, true)?;
+        let size = matroska_number(file, false)?;
+        let begin = file.stream_position().ok()?;
+        at = match id {
+            SEGMENT => begin, // all else is in it
+            CLUSTER => return Some(begin + NO_FRAME < length),
+            _ => begin.checked_add(size)?,
+        };
+    }
+}
+
+/// A number of one byte and as many more as there are zeros at its beginning. An id keeps the mark behind these.
+fn matroska_number(mut file: &File, is_id: bool) -> Option<u64> {
+    let mut first = [0];
+    file.read_exact(&mut first).ok()?;
+    let more = first[0].leading_zeros() as usize;
+    let mut bytes = [0; 8];
+    file.read_exact(bytes.get_mut(1..=more)?).ok()?;
+    bytes[0] = if is_id { first[0] } else { first[0] & (0x7F >> more) };
+    Some(bytes[..=more].iter().fold(0, |number, byte| (number << 8) | u64::from(*byte)))
 }
 
 #[cfg(test)]
@@ -295,22 +410,20 @@ mod tests {
         let begin = UtcTime((1_700_000_000 + second) * 1_000_000_000);
         let file = name_of(source, kind, begin, 1, "mp4");
         let events = vec![Map::from_iter([("event".to_string(), "entered".into())])];
-        Recording {
-            file,
-            source: source.into(),
-            kind,
-            begin,
-            end: UtcTime(begin.0 + 5_000_000_000),
-            bytes: 3,
-            events,
-            object: None,
-        }
+        let end = UtcTime(begin.0 + 5_000_000_000);
+        Recording { file, source: source.into(), kind, begin, end, bytes: 3, events, object: None, made: 0 }
     }
 
     fn folder(test: &str) -> PathBuf {
         let folder = scratch(&format!("index-{test}"));
         fs::create_dir_all(&folder).unwrap();
         folder
+    }
+
+    /// As much of a file as tells that it can be played.
+    fn playable() -> Vec<u8> {
+        [&8u32.to_be_bytes()[..], b"ftyp", &12u32.to_be_bytes(), b"mdat", &[7; 4], &8u32.to_be_bytes(), b"moov"]
+            .concat()
     }
 
     fn names(index: &Index) -> Vec<&str> {
@@ -341,6 +454,15 @@ mod tests {
         ] {
             assert_eq!(of_name(name), None, "{name}");
         }
+        for name in [
+            "holiday-20260101T000000Z.mp4",
+            "holiday-2026-01-01T00:00:00.000Z.mp4",
+            "holiday-20260101T000000.000+0000.mp4",
+            "holiday-20260101T000000.0Z.mp4",
+            "holiday-20260101T000000.000Z-1.mp4",
+        ] {
+            assert_eq!(of_name(name), None, "{name}");
+        }
     }
 
     #[test]
@@ -357,7 +479,8 @@ mod tests {
         index.remove(&first.file).unwrap();
         assert_eq!(fs::read_to_string(folder.join(INDEX)).unwrap().lines().count(), 3);
         let again = Index::open(&folder).unwrap();
-        assert_eq!(again.recordings.values().collect::<Vec<_>>(), [&second]);
+        assert_eq!(again.recordings, index.recordings);
+        assert_eq!(names(&again), [&second.file]);
     }
 
     /// The disk was full, the power was lost, or somebody has moved files.
@@ -367,13 +490,14 @@ mod tests {
         let mut index = Index::open(&folder).unwrap();
         let all: Vec<_> = (0..4).map(|number| recording("gate", number * 10, Kind::Event)).collect();
         for recording in &all {
-            fs::write(folder.join(&recording.file), "abc").unwrap();
+            fs::write(folder.join(&recording.file), playable()).unwrap();
             index.add(recording.clone()).unwrap();
         }
         let text = fs::read_to_string(folder.join(INDEX)).unwrap();
         for cut in [text.len() - 10, text.len() / 2, 3, 0] {
             fs::write(folder.join(INDEX), &text[..cut]).unwrap();
-            let repaired = Index::open(&folder).unwrap();
+            let mut repaired = Index::open(&folder).unwrap();
+            repaired.settle().unwrap();
             assert_eq!(names(&repaired), names(&index), "{cut}");
             let whole = text[..cut].matches('\n').count();
             let kept = repaired.recordings.values().filter(|recording| !recording.events.is_empty()).count();
@@ -386,11 +510,13 @@ mod tests {
         fs::write(folder.join(INDEX), [text.as_bytes(), b"\xFF\0\n{\"a\": 1}\n"].concat()).unwrap();
         fs::remove_file(folder.join(&all[0].file)).unwrap();
         let other = recording("yard", 5, Kind::Continuous);
-        fs::write(folder.join(&other.file), "abcdef").unwrap();
+        fs::write(folder.join(&other.file), playable()).unwrap();
         fs::write(folder.join("holiday.mp4"), "not ours").unwrap();
         let repaired = Index::open(&folder).unwrap();
         assert_eq!(repaired.recordings.len(), 4);
-        assert_eq!(repaired.recordings[&other.file].bytes, 6);
+        assert_eq!(repaired.recordings[&other.file].bytes, playable().len() as u64);
+        let order: Vec<_> = in_order(&repaired.recordings).iter().map(|recording| &recording.file).collect();
+        assert_eq!(order, [&other.file, &all[1].file, &all[2].file, &all[3].file], "by its time among the others");
         assert_eq!(repaired.recordings[&other.file].kind, Kind::Continuous);
         assert!(folder.join("holiday.mp4").exists());
     }
@@ -400,11 +526,63 @@ mod tests {
     fn a_line_after_one_that_was_cut_is_whole() {
         let folder = folder("after");
         fs::write(folder.join(INDEX), "{\"file\": \"ga").unwrap();
-        let mut index = Index { folder: folder.clone(), recordings: BTreeMap::new(), lines: 1 };
+        let mut index = Index { lines: 1, ..Index::new(&folder) };
         let recording = recording("gate", 0, Kind::Event);
         fs::write(folder.join(&recording.file), "abc").unwrap();
         index.add(recording.clone()).unwrap();
-        assert_eq!(Index::open(&folder).unwrap().recordings[&recording.file], recording);
+        assert_eq!(Index::open(&folder).unwrap().recordings, index.recordings);
+        assert_eq!(Index::open(&folder).unwrap().recordings[&recording.file].events, recording.events);
+    }
+
+    /// It works with what it has read, and the index is written once there is room.
+    #[test]
+    fn a_full_disk_keeps_no_index_from_being_read() {
+        let folder = folder("full");
+        let mut index = Index::open(&folder).unwrap();
+        let (old, new) = (recording("gate", 0, Kind::Event), recording("gate", 10, Kind::Event));
+        for recording in [&old, &new] {
+            fs::write(folder.join(&recording.file), playable()).unwrap();
+        }
+        index.add(old.clone()).unwrap();
+        // There is room for a name, and for nothing in it.
+        let part = folder.join(format!("{INDEX}.{PART}"));
+        let fill = || std::os::unix::fs::symlink("/dev/full", &part).unwrap();
+        let mut index = Index::open(&folder).unwrap();
+        assert_eq!(names(&index), [&old.file, &new.file]);
+        fill();
+        assert_eq!(index.settle().unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert!(!part.is_symlink(), "nothing is left of it");
+        fill();
+        fs::remove_file(folder.join(&old.file)).unwrap();
+        assert!(index.remove(&old.file).is_err());
+        assert_eq!(names(&index), [&new.file]);
+        index.settle().unwrap();
+        let text = fs::read_to_string(folder.join(INDEX)).unwrap();
+        assert!(text.lines().count() == 1 && text.contains(&new.file), "{text}");
+        // So does one that cannot be read.
+        fs::remove_file(folder.join(INDEX)).unwrap();
+        fs::create_dir(folder.join(INDEX)).unwrap();
+        assert_eq!(names(&Index::open(&folder).unwrap()), [&new.file]);
+    }
+
+    /// Whatever their names say.
+    #[test]
+    fn the_order_in_which_files_were_made_stays() {
+        let folder = folder("order");
+        let mut index = Index::open(&folder).unwrap();
+        let all: Vec<_> = [500, 7, 300].map(|second| recording("gate", second, Kind::Event)).into();
+        for recording in &all {
+            fs::write(folder.join(&recording.file), playable()).unwrap();
+            index.add(recording.clone()).unwrap();
+        }
+        let wanted: Vec<_> = all.iter().map(|recording| recording.file.as_str()).collect();
+        let order = |index: &Index| in_order(&index.recordings).iter().map(|one| one.file.clone()).collect::<Vec<_>>();
+        assert_eq!(order(&index), wanted);
+        let mut index = Index::open(&folder).unwrap();
+        assert_eq!(order(&index), wanted);
+        index.is_stale = true;
+        index.settle().unwrap();
+        assert_eq!(order(&Index::open(&folder).unwrap()), wanted);
     }
 
     #[test]
@@ -429,26 +607,59 @@ mod tests {
                 fs::write(folder.join(format!("{name}.{PART}")), bytes).unwrap();
                 name
             });
-        let (playable, empty, head, written) = (
+        let moov = playable();
+        let (played, empty, head, written) = (
             recording("a", 0, Kind::Event),
             recording("b", 0, Kind::Event),
             recording("c", 0, Kind::Event),
             recording("d", 0, Kind::Event),
         );
-        let moov =
-            [&8u32.to_be_bytes()[..], b"ftyp", &12u32.to_be_bytes(), b"mdat", &[7; 4], &8u32.to_be_bytes(), b"moov"]
-                .concat();
-        fs::write(part(&playable), &moov).unwrap();
+        fs::write(part(&played), &moov).unwrap();
         fs::write(part(&empty), "").unwrap();
         fs::write(part(&head), &moov[..8]).unwrap();
         fs::write(part(&written), &moov).unwrap();
         let lock = File::open(part(&written)).unwrap();
         lock.lock().unwrap();
         fs::write(folder.join("holiday.mp4.part"), &moov).unwrap();
-        assert_eq!(names(&Index::open(&folder).unwrap()), [&playable.file, &pictures[0]]);
+        assert_eq!(names(&Index::open(&folder).unwrap()), [&played.file, &pictures[0]]);
         assert!(part(&written).exists() && folder.join("holiday.mp4.part").exists());
         assert!(!part(&empty).exists() && !part(&head).exists());
         drop(lock);
-        assert_eq!(names(&Index::open(&folder).unwrap()), [&playable.file, &written.file, &pictures[0]]);
+        assert_eq!(names(&Index::open(&folder).unwrap()), [&played.file, &written.file, &pictures[0]]);
+    }
+    /// What has its name is none of ours if it is no such file.
+    #[test]
+    fn only_what_can_be_read_is_a_recording() {
+        let matroska = |size: &[u8], frame: usize| {
+            let segment = [&b"\x18\x53\x80\x67"[..], size, b"\x11\x4D\x9B\x74\x82ab"].concat();
+            [&b"\x1A\x45\xDF\xA3\x83abc"[..], &segment, b"\x1F\x43\xB6\x75\xFF", &vec![7; frame]].concat()
+        };
+        let large =
+            [&8u32.to_be_bytes()[..], b"ftyp", &1u32.to_be_bytes(), b"mdat", &24u64.to_be_bytes(), &[7; 8]].concat();
+        let unknown = b"\x01\xFF\xFF\xFF\xFF\xFF\xFF\xFF";
+        let random: Vec<u8> = (0..9999u32).map(|number| ((number * number) >> 3) as u8).collect();
+        let folder = folder("readable");
+        for (name, content, wanted) in [
+            ("a.mp4", playable(), Content::Frames),
+            ("b.mp4", [large, b"\0\0\0\x08moov".to_vec()].concat(), Content::Frames),
+            ("c.mp4", playable()[..20].to_vec(), Content::NoFrames),
+            ("d.mp4", random.clone(), Content::Other),
+            ("e.mkv", matroska(unknown, 100), Content::Frames),
+            ("f.mkv", matroska(b"\x40\xFF", 100), Content::Frames),
+            ("g.mkv", matroska(unknown, 3), Content::NoFrames),
+            ("h.mkv", matroska(unknown, 100)[..9].to_vec(), Content::NoFrames),
+            ("i.mkv", random.clone(), Content::Other),
+            ("j.mkv", vec![0; 100], Content::Other),
+            ("k.mkv", Vec::new(), Content::NoFrames),
+        ] {
+            fs::write(folder.join(name), content).unwrap();
+            assert_eq!(look_into(&File::open(folder.join(name)).unwrap(), name), wanted, "{name}");
+            fs::remove_file(folder.join(name)).unwrap();
+        }
+        for name in ["gate-20260101T000000.000Z.mkv", "gate-20260101T000000.000Z.mkv.part"] {
+            fs::write(folder.join(name), &random).unwrap();
+        }
+        assert!(Index::open(&folder).unwrap().recordings.is_empty());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "they stay where they are");
     }
 }

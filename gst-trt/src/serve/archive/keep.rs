@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::index::Recordings;
+use super::index::{Recordings, in_order};
 use super::moment::UtcTime;
 
 /// What is kept of a source. What is left out has no limit.
@@ -18,36 +18,59 @@ pub struct KeepLimits {
     pub free_bytes: Option<u64>,
 }
 
-/// The files to remove, the oldest first. `free` is what the disk has free, where that is known.
+/// What is kept in a folder.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FolderLimits {
+    /// Of sources that are configured.
+    pub of_sources: BTreeMap<String, KeepLimits>,
+    /// Of all others, such as those that were configured before.
+    pub of_others: KeepLimits,
+}
+
+impl FolderLimits {
+    fn all(&self) -> impl Iterator<Item = &KeepLimits> {
+        self.of_sources.values().chain([&self.of_others])
+    }
+
+    fn of(&self, source: &str) -> &KeepLimits {
+        self.of_sources.get(source).unwrap_or(&self.of_others)
+    }
+
+    pub fn has_any(&self) -> bool {
+        self.all().any(|limits| *limits != KeepLimits::default())
+    }
+
+    pub fn has_age(&self) -> bool {
+        self.all().any(|limits| limits.age.is_some())
+    }
+}
+
+/// The files to remove, those that were made first before the others. What is not known removes nothing: the time, and
+/// `free`, what the disk has free.
 pub fn too_many(
     recordings: &Recordings,
-    limits: &BTreeMap<String, KeepLimits>,
-    now: UtcTime,
+    folder: &FolderLimits,
+    now: Option<UtcTime>,
     free: Option<u64>,
 ) -> Vec<String> {
-    let mut oldest: Vec<_> = recordings.values().collect();
-    oldest.sort_by_key(|recording| recording.begin);
+    let oldest = in_order(recordings);
     let mut of_source = BTreeMap::<&str, u64>::new();
     for recording in &oldest {
         *of_source.entry(&recording.source).or_default() += recording.bytes;
     }
     let mut total: u64 = of_source.values().sum();
     // The strictest of those that share the folder.
-    let total_limit = limits.values().filter_map(|limits| limits.total_bytes).min();
-    let floor = limits.values().filter_map(|limits| limits.free_bytes).max();
+    let total_limit = folder.all().filter_map(|limits| limits.total_bytes).min();
+    let floor = folder.all().filter_map(|limits| limits.free_bytes).max();
     let mut missing = floor.zip(free).map_or(0, |(floor, free)| floor.saturating_sub(free));
     let mut removed = Vec::new();
     for recording in oldest {
-        let limits = limits.get(&recording.source);
-        let age = now.0.saturating_sub(recording.end.0);
+        let limits = folder.of(&recording.source);
+        let age = now.map_or(0, |now| now.0.saturating_sub(recording.end.0));
         let bytes = of_source.get_mut(recording.source.as_str()).expect("each source is counted");
-        let is_old = limits.and_then(|limits| limits.age).is_some_and(|limit| u128::from(age) > limit.as_nanos());
+        let is_old = limits.age.is_some_and(|limit| u128::from(age) > limit.as_nanos());
         let is_above = |limit: Option<u64>, bytes: u64| limit.is_some_and(|limit| bytes > limit);
-        if is_old
-            || is_above(limits.and_then(|limits| limits.bytes), *bytes)
-            || is_above(total_limit, total)
-            || missing > 0
-        {
+        if is_old || is_above(limits.bytes, *bytes) || is_above(total_limit, total) || missing > 0 {
             *bytes -= recording.bytes;
             total -= recording.bytes;
             missing = missing.saturating_sub(recording.bytes);
@@ -69,16 +92,8 @@ mod tests {
         let one = |source: &str, hour: u64, bytes| {
             let (begin, end) = (UtcTime(hour * HOUR), UtcTime((hour + 1) * HOUR));
             let file = format!("{source}{hour}");
-            Recording {
-                file,
-                source: source.into(),
-                kind: Kind::Event,
-                begin,
-                end,
-                bytes,
-                events: Vec::new(),
-                object: None,
-            }
+            let (made, events, object) = (hour + 1, Vec::new(), None);
+            Recording { file, source: source.into(), kind: Kind::Event, begin, end, bytes, events, object, made }
         };
         let sources = [("a", 10), ("b", 20), ("c", 30)];
         let all = (0..hours).flat_map(|hour| sources.map(|(source, bytes)| one(source, hour, bytes)));
@@ -86,8 +101,14 @@ mod tests {
     }
 
     fn removed(hours: u64, limits: &[(&str, KeepLimits)], free: Option<u64>) -> Vec<String> {
-        let limits = limits.iter().map(|(source, limits)| (source.to_string(), limits.clone())).collect();
-        too_many(&recordings(hours), &limits, UtcTime(hours * HOUR), free)
+        too_many(&recordings(hours), &folder(limits), Some(UtcTime(hours * HOUR)), free)
+    }
+
+    /// Limits of sources, and of others those of `*`.
+    fn folder(limits: &[(&str, KeepLimits)]) -> FolderLimits {
+        let mut of_sources: BTreeMap<_, _> =
+            limits.iter().map(|(source, limits)| (source.to_string(), limits.clone())).collect();
+        FolderLimits { of_others: of_sources.remove("*").unwrap_or_default(), of_sources }
     }
 
     #[test]
@@ -101,9 +122,28 @@ mod tests {
         // The end of the one of the second hour is two hours ago.
         assert_eq!(removed(4, &[("a", limits)], None), ["a0"]);
         // A clock that was set back makes nothing old.
-        let limits =
-            BTreeMap::from([("a".to_string(), KeepLimits { age: Some(Duration::ZERO), ..KeepLimits::default() })]);
-        assert!(too_many(&recordings(4), &limits, UtcTime(0), None).is_empty());
+        let limits = folder(&[("a", KeepLimits { age: Some(Duration::ZERO), ..KeepLimits::default() })]);
+        assert!(too_many(&recordings(4), &limits, Some(UtcTime(0)), None).is_empty());
+        // Nor does one that is not relied on.
+        assert!(too_many(&recordings(4), &limits, None, None).is_empty());
+    }
+
+    #[test]
+    fn sources_that_are_not_configured_any_more_have_the_common_limits() {
+        let age = |hours: u64| KeepLimits { age: Some(Duration::from_secs(hours * 3600)), ..KeepLimits::default() };
+        assert_eq!(removed(4, &[("a", age(3)), ("b", age(9)), ("*", age(2))], None), ["c0"]);
+        let total = KeepLimits { total_bytes: Some(170), ..KeepLimits::default() };
+        assert_eq!(removed(4, &[("*", total)], None), ["a0", "b0", "c0", "a1"]);
+    }
+
+    /// A recording of a clock that was wrong is not the newest for ever.
+    #[test]
+    fn those_that_were_made_first_make_room() {
+        let mut recordings = recordings(4);
+        let future = recordings.get_mut("b1").unwrap();
+        (future.begin, future.end) = (UtcTime(1000 * HOUR), UtcTime(1001 * HOUR));
+        let limits = KeepLimits { bytes: Some(45), ..KeepLimits::default() };
+        assert_eq!(too_many(&recordings, &folder(&[("b", limits)]), Some(UtcTime(4 * HOUR)), None), ["b0", "b1"]);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The recordings, or the snapshots, in a folder: what there is, what is kept, and what is removed.
 //!
-//! * `moment`: times of the day. `index`: what is there. `keep`: what is removed.
+//! * `moment`: times of the day. `clock`: whether it can be relied on. `index`: what is there. `keep`: what is removed.
 //!
 //! Each folder has a thread, which alone reads and writes its index and removes files: nobody else waits for the disk. What
 //! is asked for is a copy in memory.
 
+mod clock;
 mod index;
 mod keep;
 mod moment;
@@ -17,17 +18,18 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use gsttrt_publish::clock;
+use gsttrt_publish::clock::now;
 
-use self::index::{Index, Recordings};
+use self::clock::SteadyClock;
+use self::index::{Index, Recordings, in_order};
 use super::disk;
-use super::log::log_error;
+use super::log::{log_error, warn};
 use crate::threads::Threads;
 
-pub use self::index::{Kind, Recording, free_name, part};
-pub use self::keep::KeepLimits;
+pub use self::index::{Kind, PART, Recording, free_name, part};
+pub use self::keep::{FolderLimits, KeepLimits};
 pub use self::moment::UtcTime;
 
 /// How often ages and the free space are looked at while no file becomes whole.
@@ -55,7 +57,7 @@ enum Note {
     Begun(String),
     /// It is whole, or nothing came of it.
     Ended(String, Option<Recording>),
-    Limits(String, KeepLimits),
+    Limits(FolderLimits),
     /// The service ends. Files that are being written are waited for.
     Close,
 }
@@ -75,6 +77,11 @@ impl Archives {
         // What comes so late is found by the next start.
         let threads = Some(&self.threads).filter(|_| !self.is_closed.load(Ordering::Relaxed));
         folders.entry(folder.into()).or_insert_with(|| Archive::open(folder, threads)).clone()
+    }
+
+    /// What is kept from now on. All of a folder at once: nothing is removed by limits of others.
+    pub fn keep(&self, folders: BTreeMap<PathBuf, FolderLimits>) {
+        folders.into_iter().for_each(|(folder, limits)| self.at(&folder).tell(Note::Limits(limits)));
     }
 
     /// All recordings, by their folders.
@@ -110,7 +117,9 @@ impl Archive {
             folder: folder.into(),
             told,
             recordings: archive.recordings.clone(),
-            limits: BTreeMap::new(),
+            limits: FolderLimits::default(),
+            clock: None,
+            is_clock_right: true,
             written: BTreeSet::new(),
             said: None,
         };
@@ -125,10 +134,6 @@ impl Archive {
 
     pub fn folder(&self) -> &Path {
         &self.folder
-    }
-
-    pub fn keep(&self, source: &str, limits: KeepLimits) {
-        self.tell(Note::Limits(source.into(), limits));
     }
 
     pub fn begun(&self, file: &str) {
@@ -149,7 +154,10 @@ struct Keeper {
     folder: PathBuf,
     told: Receiver<Note>,
     recordings: Arc<Mutex<Recordings>>,
-    limits: BTreeMap<String, KeepLimits>,
+    limits: FolderLimits,
+    clock: Option<SteadyClock>,
+    /// Whether ages are known, or it was said that they are not.
+    is_clock_right: bool,
     /// The files that are being written.
     written: BTreeSet<String>,
     /// The problem that was said last.
@@ -166,6 +174,8 @@ impl Keeper {
             }
             if let Some(index) = &mut index {
                 self.remove_what_is_too_many(index);
+                let settled = index.settle();
+                self.say(settled, "write the index of");
             }
             if is_closing && self.written.is_empty() {
                 return;
@@ -183,7 +193,7 @@ impl Keeper {
                             self.say(added, "write the index of");
                         }
                     }
-                    Ok(Note::Limits(source, limits)) => drop(self.limits.insert(source, limits)),
+                    Ok(Note::Limits(limits)) => self.limits = limits,
                     Ok(Note::Close) => is_closing = true,
                     Err(RecvTimeoutError::Timeout) => break,
                     Err(RecvTimeoutError::Disconnected) => return,
@@ -215,12 +225,28 @@ impl Keeper {
         }
     }
 
+    /// The time by which recordings have an age, if there is a clock to rely on.
+    fn time(&mut self, index: &Index) -> Option<UtcTime> {
+        let (now, at) = (UtcTime(now()), Instant::now());
+        let newest = || in_order(&index.recordings).last().map(|newest| newest.end);
+        let clock = self.clock.get_or_insert_with(|| SteadyClock::new(newest(), now, at));
+        let time = clock.read(now, at);
+        let was_right = std::mem::replace(&mut self.is_clock_right, time.is_some() || !self.limits.has_age());
+        if was_right && !self.is_clock_right {
+            let text = "The newest recording is of another time than the clock says, or the clock was set: recordings \
+                        are removed by their age once it has gone on without a jump for an hour.";
+            warn("serve", text);
+        }
+        time
+    }
+
     fn remove_what_is_too_many(&mut self, index: &mut Index) {
-        if self.limits.values().all(|limits| *limits == KeepLimits::default()) {
+        let now = self.time(index);
+        if !self.limits.has_any() {
             return;
         }
         let free = disk::reading(&self.folder).map(|disk| disk.free);
-        let files = keep::too_many(&index.recordings, &self.limits, UtcTime(clock::now()), free);
+        let files = keep::too_many(&index.recordings, &self.limits, now, free);
         for file in files {
             match fs::remove_file(self.folder.join(&file)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -255,6 +281,7 @@ mod tests {
             bytes: 10,
             events: Vec::new(),
             object: None,
+            made: 0,
         }
     }
 
@@ -272,7 +299,9 @@ mod tests {
         let threads = Threads::default();
         let archives = Archives::new(&threads);
         let archive = archives.at(&folder);
-        archive.keep("gate", KeepLimits { bytes: Some(25), ..KeepLimits::default() });
+        let limits = KeepLimits { bytes: Some(25), ..KeepLimits::default() };
+        let of_sources = BTreeMap::from([("gate".to_string(), limits)]);
+        archives.keep(BTreeMap::from([(folder.clone(), FolderLimits { of_sources, ..FolderLimits::default() })]));
         let part = folder.join(format!("{}.{PART}", recording(0).file));
         archive.begun(&recording(0).file);
         fs::write(&part, "a long time").unwrap();
@@ -295,5 +324,30 @@ mod tests {
         let archives = Archives::new(&threads);
         archives.at(&folder);
         wait_until("it is read", LIMIT, || archives.recordings().len() == 2);
+    }
+
+    /// Of a disk that is full when the service begins.
+    #[test]
+    fn what_is_too_much_is_removed_though_the_index_cannot_be_written() {
+        let folder = scratch("archive-full");
+        fs::create_dir_all(folder.join(format!("index.jsonl.{PART}"))).unwrap();
+        let head = [&8u32.to_be_bytes()[..], b"ftyp", &8u32.to_be_bytes(), b"moov"].concat();
+        (0..4).for_each(|second| fs::write(folder.join(recording(second).file), &head).unwrap());
+        let threads = Threads::default();
+        let archives = Archives::new(&threads);
+        let of_others = KeepLimits { total_bytes: Some(40), ..KeepLimits::default() };
+        archives.keep(BTreeMap::from([(folder.clone(), FolderLimits { of_others, ..FolderLimits::default() })]));
+        let names = || archives.recordings().into_iter().map(|(_, recording)| recording.file).collect::<Vec<_>>();
+        let kept = [recording(2).file, recording(3).file];
+        wait_until("two are left", LIMIT, || names() == kept);
+        assert!(kept.iter().all(|file| folder.join(file).exists()) && !folder.join(recording(1).file).exists());
+        // Once it can be written it is, with what is new.
+        fs::remove_dir(folder.join(format!("index.jsonl.{PART}"))).unwrap();
+        write(&archives.at(&folder), &recording(9));
+        let is_written =
+            || fs::read_to_string(folder.join("index.jsonl")).is_ok_and(|text| text.contains(&recording(9).file));
+        wait_until("the index is written", LIMIT, is_written);
+        archives.close();
+        assert!(threads.wait(LIMIT).is_empty());
     }
 }

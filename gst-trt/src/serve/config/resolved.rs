@@ -47,6 +47,10 @@ pub struct Config {
     pub http: Option<HttpSettings>,
     pub rtsp: Option<RtspSettings>,
     pub log: LogSettings,
+    /// What sources record that say nothing else.
+    record: Option<RecordConfig>,
+    /// What sources keep pictures of that say nothing else.
+    snapshots: Option<SnapshotConfig>,
     /// What does not work as long as the machine is as it is, such as a file that is not there.
     pub warnings: Vec<String>,
     /// What sources may be asked about.
@@ -145,6 +149,8 @@ impl Config {
             http: None,
             rtsp: None,
             log: keys.log,
+            record: None,
+            snapshots: None,
             warnings: Vec::new(),
             asks: Vec::new(),
             outcomes: BTreeMap::new(),
@@ -173,10 +179,10 @@ impl Config {
             config.asks.push(ask);
         }
         if let Some(record) = &config.keys.record {
-            config.record(record).map_err(|problem| ("record", 0, problem))?;
+            config.record = Some(config.record(record).map_err(|problem| ("record", 0, problem))?);
         }
         if let Some(snapshots) = &config.keys.snapshots {
-            config.snapshots(snapshots).map_err(|problem| ("snapshots", 0, problem))?;
+            config.snapshots = Some(config.snapshots(snapshots).map_err(|problem| ("snapshots", 0, problem))?);
         }
         if let Some(analytics) = &config.keys.analytics {
             config.analytics(analytics.clone()).map_err(|problem| ("analytics", 0, problem))?;

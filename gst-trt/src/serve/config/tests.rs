@@ -176,6 +176,14 @@ fn what_is_recorded_and_kept_is_said_in_one_table() {
         page.split("```toml\n").filter_map(|rest| rest.split("```").next()).find(|block| block.starts_with("[record]"));
     let keys = table.unwrap().split_once("folder = \"/var/lib/gst-trt/recordings\"\n").unwrap().1;
     assert_eq!(with(keys).keep.free_bytes, Some(20_000_000_000));
+    // What is said for all holds for what is there of others, too.
+    let text = right().replace("folder = \"r\"", "folder = \"r\"\nkeep = \"1d\"")
+        + "[source.record]\nfolder = \"r\"\nkeep = \"2d\"\n";
+    let config = load(&folder, "kept.toml", text.as_bytes()).unwrap();
+    let kept = config.kept(config.sources.iter());
+    let days = |limits: &KeepLimits| limits.age.unwrap().as_secs() / 86_400;
+    let limits = &kept[&folder.join("r")];
+    assert_eq!((kept.len(), days(&limits.of_others), days(&limits.of_sources["s"])), (1, 1, 2));
     // What is recorded all the time needs no events.
     let text =
         right().replace("folder = \"r\"", "folder = \"r\"\ncontinuous = true\nkeep = \"1d\"") + "analytics = false\n";

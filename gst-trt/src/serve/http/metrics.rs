@@ -148,6 +148,9 @@ fn write_sources(text: &mut Exposition, sources: &[SourceStatus]) {
     each("restarts_total", "counter", "Starts after a failure.", &|source| source.restarts as f64);
     each("left_behind_pipelines", "gauge", "Earlier attempts that do not end.", &|source| source.left_behind as f64);
     each("recording", "gauge", "1 while events are recorded to a file.", &|source| f64::from(source.recording));
+    each("failed_recordings_total", "counter", "Recordings that failed, or lack frames.", &|source| {
+        source.failed_recordings as f64
+    });
 
     text.family("last_frame_timestamp_seconds", "gauge", "When the last frame had its results, in seconds since 1970.");
     for source in sources {

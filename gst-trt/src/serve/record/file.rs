@@ -3,6 +3,8 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use gst::ClockTime;
 use gst::prelude::*;
@@ -31,8 +33,9 @@ pub struct RecordingFile {
     pipeline: gst::Pipeline,
     video: FileStream,
     audio: Option<FileStream>,
-    /// The running time that becomes 0.
+    /// The running time that becomes 0, and when its frame came.
     origin: i64,
+    came: Instant,
 }
 
 /// One of its streams.
@@ -67,6 +70,7 @@ impl RecordingFile {
             bytes: 0,
             events: Vec::new(),
             object: None,
+            made: 0,
         };
         // Written at once: what lies in memory is lost where the program is killed.
         let mut line = format!("{} ! filesink name=out buffer-mode=unbuffered", format.container.muxer());
@@ -77,6 +81,7 @@ impl RecordingFile {
         }
         let pipeline = chain::parse(&line)?;
         element(&pipeline, "out").set_property("location", part(&path));
+        end_with_frames(&element(&pipeline, "mux").static_pad("video_0").expect("it was asked for"));
         let origin = first.time().min(first.pts);
         let stream = |name: &str, caps: &gst::Caps| {
             let input = element(&pipeline, name).downcast::<gst_app::AppSrc>().expect("it is an appsrc");
@@ -85,7 +90,7 @@ impl RecordingFile {
         };
         let video = stream("video", &format.video);
         let audio = format.audio.as_ref().map(|caps| stream("audio", caps));
-        let file = RecordingFile { path, recording, _lock: lock, pipeline, video, audio, origin };
+        let file = RecordingFile { path, recording, _lock: lock, pipeline, video, audio, origin, came: first.came };
         if file.pipeline.set_state(gst::State::Playing).is_err() {
             let failure = file.failure();
             file.discard();
@@ -104,7 +109,9 @@ impl RecordingFile {
             },
         };
         stream.time = stream.time.max(packet.time());
-        self.recording.end = self.recording.end.max(UtcTime(packet.arrived));
+        // The time of the day may be set meanwhile.
+        let length = packet.came.saturating_duration_since(self.came).as_nanos() as u64;
+        self.recording.end = self.recording.end.max(UtcTime(self.recording.begin.0.saturating_add(length)));
         let since_origin = |time: i64| ClockTime::from_nseconds(time.saturating_sub(origin).max(0) as u64);
         let mut buffer = packet.buffer.clone();
         let writable = buffer.make_mut();
@@ -187,4 +194,17 @@ impl RecordingFile {
         let _ = self.pipeline.set_state(gst::State::Null);
         let _ = std::fs::remove_file(part(&self.path));
     }
+}
+
+/// Lets no end through to a container that has had no frame, of which it would make an error of the program. What found none
+/// has said so on the bus.
+fn end_with_frames(input: &gst::Pad) {
+    let has_frames = AtomicBool::new(false);
+    input.add_probe(gst::PadProbeType::BUFFER | gst::PadProbeType::EVENT_DOWNSTREAM, move |_, info| {
+        if matches!(info.data, Some(gst::PadProbeData::Buffer(_))) {
+            has_frames.store(true, Ordering::Relaxed);
+        }
+        let is_end = info.event().is_some_and(|event| event.type_() == gst::EventType::Eos);
+        if is_end && !has_frames.load(Ordering::Relaxed) { gst::PadProbeReturn::Drop } else { gst::PadProbeReturn::Ok }
+    });
 }

@@ -31,26 +31,51 @@ impl Container {
 #[derive(Clone, Copy)]
 struct Codec {
     caps: &'static str,
+    /// Of MPEG sound, the versions of it.
+    mpeg: &'static [i32],
     /// What gives it the form that containers take.
     parser: &'static str,
     /// Whether MP4 takes it, as Matroska does.
     in_mp4: bool,
 }
 
-const CODECS: [Codec; 8] = [
-    Codec { caps: "video/x-h264", parser: "h264parse ! video/x-h264,stream-format=avc,alignment=au", in_mp4: true },
-    Codec { caps: "video/x-h265", parser: "h265parse ! video/x-h265,stream-format=hvc1,alignment=au", in_mp4: true },
-    Codec { caps: "video/x-av1", parser: "av1parse ! video/x-av1,stream-format=obu-stream,alignment=tu", in_mp4: true },
-    Codec { caps: "image/jpeg", parser: "jpegparse", in_mp4: false },
-    Codec { caps: "audio/mpeg", parser: "aacparse ! audio/mpeg,mpegversion=4,stream-format=raw", in_mp4: true },
-    Codec { caps: "audio/x-opus", parser: "opusparse", in_mp4: true },
-    Codec { caps: "audio/x-alaw", parser: "identity silent=true", in_mp4: false },
-    Codec { caps: "audio/x-mulaw", parser: "identity silent=true", in_mp4: false },
+const CODECS: [Codec; 9] = [
+    Codec {
+        caps: "video/x-h264",
+        mpeg: &[],
+        parser: "h264parse ! video/x-h264,stream-format=avc,alignment=au",
+        in_mp4: true,
+    },
+    Codec {
+        caps: "video/x-h265",
+        mpeg: &[],
+        parser: "h265parse ! video/x-h265,stream-format=hvc1,alignment=au",
+        in_mp4: true,
+    },
+    Codec {
+        caps: "video/x-av1",
+        mpeg: &[],
+        parser: "av1parse ! video/x-av1,stream-format=obu-stream,alignment=tu",
+        in_mp4: true,
+    },
+    Codec { caps: "image/jpeg", mpeg: &[], parser: "jpegparse", in_mp4: false },
+    Codec { caps: "audio/mpeg", mpeg: &[1], parser: "mpegaudioparse", in_mp4: true },
+    Codec {
+        caps: "audio/mpeg",
+        mpeg: &[2, 4],
+        parser: "aacparse ! audio/mpeg,mpegversion=4,stream-format=raw",
+        in_mp4: true,
+    },
+    Codec { caps: "audio/x-opus", mpeg: &[], parser: "opusparse", in_mp4: true },
+    Codec { caps: "audio/x-alaw", mpeg: &[], parser: "identity silent=true", in_mp4: false },
+    Codec { caps: "audio/x-mulaw", mpeg: &[], parser: "identity silent=true", in_mp4: false },
 ];
 
 fn codec(caps: &gst::CapsRef) -> Option<Codec> {
-    let name = caps.structure(0)?.name();
-    CODECS.into_iter().find(|codec| codec.caps == name.as_str())
+    let caps = caps.structure(0)?;
+    let is_version = |codec: &Codec| caps.get("mpegversion").is_ok_and(|version: i32| codec.mpeg.contains(&version));
+    let mut named = CODECS.into_iter().filter(|codec| codec.caps == caps.name().as_str());
+    named.find(|codec| codec.mpeg.is_empty() || is_version(codec))
 }
 
 /// The elements between a stream and its container.
@@ -65,6 +90,10 @@ pub fn container_for(video: &gst::CapsRef, wanted: Container) -> Option<Containe
     let parser = codec.parser.split(' ').next().unwrap_or_default();
     gst::ElementFactory::find(parser)?;
     Some(if codec.in_mp4 { wanted } else { Container::Mkv })
+}
+
+pub fn is_known(caps: &gst::CapsRef) -> bool {
+    codec(caps).is_some()
 }
 
 pub fn takes_sound(container: Container, sound: &gst::CapsRef) -> bool {

@@ -40,6 +40,10 @@ pub use self::writer::Disk;
 const BATCH: i64 = 500_000_000;
 /// Sound that was heard so long ago is not waited for. Nanoseconds.
 const SOUND_GONE: i64 = 2_000_000_000;
+/// A file of the first frames waits so long for the first sound. Nanoseconds.
+const SOUND_WAIT: i64 = 5_000_000_000;
+/// Events that wait for a file.
+const MAX_NOTES: usize = 1000;
 
 /// Records one run of a source.
 #[derive(Clone)]
@@ -61,6 +65,8 @@ struct RecordedStream {
     seen: Option<i64>,
     /// The caps of the sound that is recorded, and when it was heard last.
     sound: Option<(gst::Caps, i64)>,
+    /// The caps of a sound that was found, and of which nothing has come yet.
+    awaited: Option<gst::Caps>,
     /// Around events, and all the time: each has files of its own.
     reels: Vec<Reel>,
 }
@@ -76,6 +82,8 @@ struct Reel {
     /// The number of the first frame that the file has not been given, and the time of the last sound that it has.
     next: u64,
     heard: i64,
+    /// What has happened in the time of a file that is not open yet.
+    notes: Vec<Map<String, Value>>,
 }
 
 #[derive(Clone, Copy)]
@@ -97,6 +105,7 @@ impl Recorder {
             file: None,
             next: 0,
             heard: 0,
+            notes: Vec::new(),
         };
         let events = config.events.is_some().then(|| reel(Kind::Event, config.max_length, None));
         let all = config.segment.map(|length| reel(Kind::Continuous, length, Some(WantedRange::ALWAYS)));
@@ -107,6 +116,7 @@ impl Recorder {
             ring: Ring::new(config.pre_roll_bytes),
             seen: None,
             sound: None,
+            awaited: None,
             reels: events.into_iter().chain(all).collect(),
         };
         let (config, recording) = (config.clone(), Mutex::new(recording));
@@ -154,7 +164,7 @@ impl Recorder {
 }
 
 impl PacketSink for Recorder {
-    fn found(&self, pipeline: &gst::Pipeline, encoded: Option<&gst::CapsRef>) {
+    fn found(&self, pipeline: &gst::Pipeline, encoded: Option<&gst::CapsRef>) -> bool {
         let RecorderState { config, disk, .. } = &*self.0;
         match encoded.and_then(|caps| format::container_for(caps, config.container)) {
             Some(container) => {
@@ -167,20 +177,34 @@ impl PacketSink for Recorder {
                     ));
                 }
                 self.lock().container = container;
+                true
             }
             None => {
                 let what = encoded.map_or_else(
-                    || "Its frames are not encoded".into(),
+                    || "Its stream is not encoded".into(),
                     |caps| format!("Its stream is {}, which is not copied", format::shown(caps)),
                 );
                 disk.say_once(&format!(
-                    "{what}: they are encoded for recordings, which takes time of the CPU or the GPU."
+                    "{what}: its frames are encoded for recordings, which takes time of the CPU or the GPU."
                 ));
                 if let Err(failure) = self.encode(pipeline) {
                     disk.say_once(&format!("Cannot record: {failure}"));
                 }
+                false
             }
         }
+    }
+
+    fn heard(&self, sound: &gst::CapsRef) -> bool {
+        let is_known = format::is_known(sound);
+        if is_known {
+            self.lock().awaited = Some(sound.to_owned());
+        } else {
+            self.0
+                .disk
+                .say_once(&format!("Its sound is {}, which is not recorded: it is left out.", format::shown(sound)));
+        }
+        is_known
     }
 
     fn take(&self, packet: Packet) {
@@ -209,9 +233,22 @@ impl RecordedStream {
                 });
             }
         }
-        self.proceed();
-        let files = self.reels.iter().filter_map(|reel| reel.file.as_ref());
-        files.for_each(|file| events.iter().for_each(|event| file.note(event)));
+        for reel in self.reels.iter_mut().filter(|reel| reel.wanted.is_some()) {
+            let room = MAX_NOTES.saturating_sub(reel.notes.len());
+            reel.notes.extend(events.iter().take(room).cloned());
+        }
+        self.proceed(false);
+    }
+
+    /// Whether the first file waits for its sound, which comes later than its frames.
+    fn waits_for_sound(&mut self) -> bool {
+        let is_to_come =
+            self.sound.is_none() && self.awaited.as_ref().is_some_and(|caps| format::takes_sound(self.container, caps));
+        let waited = self.ring.newest().zip(self.ring.oldest()).map_or(0, |(newest, oldest)| newest - oldest);
+        if !is_to_come || waited >= SOUND_WAIT || self.ring.is_full() {
+            self.awaited = None;
+        }
+        self.awaited.is_some()
     }
 
     fn take(&mut self, packet: Packet) {
@@ -232,22 +269,37 @@ impl RecordedStream {
         }
         // Events before that are known. Where results stay away, the limit on bytes holds.
         let known = self.seen.unwrap_or(i64::MIN).min(packet.time());
+        let is_waiting = self.waits_for_sound();
         let oldest = match self.config.events {
+            _ if is_waiting => i64::MIN,
             Some(_) => known.saturating_sub(nanoseconds(self.config.pre_roll)),
             None => packet.time(),
         };
         self.ring.push(packet, oldest.saturating_sub(2 * BATCH)); // what the files do not have yet
-        self.proceed();
+        let is_full = self.ring.is_full();
+        self.proceed(is_full); // files get all before it is dropped
+        if is_full && self.ring.shrink() {
+            self.disk.say_once(
+                "From key frame to key frame it needs more than pre-roll-bytes: a recording begins with the key frame \
+                 after the event. Give it more pre-roll-bytes in [record], or the camera a shorter interval of key frames.",
+            );
+        }
     }
 
-    fn proceed(&mut self) {
+    /// Gives the files what there is for them; all of it at once, or when it is worth while.
+    fn proceed(&mut self, at_once: bool) {
+        if self.waits_for_sound() {
+            return;
+        }
         let RecordedStream { disk, container, ring, seen, sound, reels, .. } = self;
         let source = StreamSoFar { disk, container: *container, ring, seen: *seen, sound: sound.as_ref() };
-        reels.iter_mut().for_each(|reel| reel.proceed(&source));
+        reels.iter_mut().for_each(|reel| reel.proceed(&source, at_once));
     }
 
     /// No packet goes on from those that are there.
     fn close(&mut self) {
+        self.awaited = None;
+        self.proceed(true);
         let RecordedStream { disk, container, ring, seen, sound, reels, .. } = self;
         let source = StreamSoFar { disk, container: *container, ring, seen: *seen, sound: sound.as_ref() };
         reels.iter_mut().for_each(|reel| reel.close(&source));
@@ -265,21 +317,39 @@ struct StreamSoFar<'a> {
 
 impl Reel {
     /// Writes what is wanted and there.
-    fn proceed(&mut self, source: &StreamSoFar) {
+    fn proceed(&mut self, source: &StreamSoFar, at_once: bool) {
         let (Some(wanted), Some(newest)) = (self.wanted, source.ring.newest()) else { return };
+        // A frame whose results are still to come may have another event.
+        let is_over = newest > wanted.until && source.seen.is_some_and(|seen| seen > wanted.until);
+        let following = source.ring.from(self.next).next();
+        let is_hole = |(number, frame): (u64, &Packet)| number > self.next && frame.time() <= wanted.until;
+        if self.file.is_some() && following.is_some_and(is_hole) {
+            source.disk.say_once(
+                "Results come so late that pre-roll-bytes do not hold the frames until then: a recording is in two files, \
+                 with a gap between them. Give it more pre-roll-bytes in [record].",
+            );
+            self.file = None;
+        }
         if self.file.is_none() {
             if newest < wanted.from {
                 return; // where an encoder is behind, the key frame to begin with may still come
             }
-            // All the time is from now on: what is older was in a file, or could not be written.
-            let from = if self.kind == Kind::Continuous { newest } else { wanted.from };
-            let is_new = |first: &u64| self.kind == Kind::Event || *first >= self.next;
-            let Some(first) = source.ring.since(from).filter(is_new) else { return };
-            self.open(source, first);
+            let first = match self.kind {
+                Kind::Event => source.ring.since(wanted.from),
+                Kind::Continuous => source.ring.key_from(self.next), // what is older was in a file, or could not be written
+            };
+            match first {
+                Some(first) => self.open(source, first),
+                None if is_over => {
+                    source.disk.say_once("No key frame came in the time of an event: it is not recorded.")
+                }
+                None => return,
+            }
         }
-        // A frame whose results are still to come may have another event.
-        let is_over = newest > wanted.until && source.seen.is_some_and(|seen| seen > wanted.until);
-        self.write(source, wanted.until, is_over);
+        if let Some(file) = &self.file {
+            self.notes.drain(..).for_each(|event| file.note(&event));
+        }
+        self.write(source, wanted.until, is_over || at_once);
         if is_over {
             self.end();
         }
@@ -348,6 +418,7 @@ impl Reel {
     fn end(&mut self) {
         self.wanted = self.wanted.filter(|_| self.kind == Kind::Continuous);
         self.file = None;
+        self.notes.clear();
     }
 
     /// The next event begins a file again, or the key frame after the next. Why there is none was said by who found out.

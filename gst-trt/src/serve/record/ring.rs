@@ -7,15 +7,16 @@ use crate::source::tap::{Medium, Packet};
 
 /// A video whose time goes back by so much begins again. Within it packets may change places.
 const SLACK: i64 = 1_000_000_000;
-/// Between a sound and the first frame.
-const LONGEST_WAIT: i64 = 10_000_000_000;
+/// Between a sound and the first frame: a file is read as fast as it goes, and its frames may have to be encoded.
+const LONGEST_WAIT: i64 = 120_000_000_000;
 
 pub struct Ring {
     /// Frames, in the order in which they are decoded.
     frames: VecDeque<Packet>,
     /// The number of the first one. They are numbered as they come.
     first: u64,
-    /// Sound, which may come before its frames or after them.
+    /// Sound, which may come before its frames or after them. That which begins again before the frames do so, as those of a
+    /// file that is played again, is a cut: it is for the frames that come then.
     sound: VecDeque<Packet>,
     bytes: usize,
     /// More bytes are not kept.
@@ -51,6 +52,7 @@ impl Ring {
     /// Adds a packet, and drops those that are no longer needed: all before the last key frame that is not after that time.
     pub fn push(&mut self, packet: Packet, oldest: i64) {
         if packet.medium == Medium::Audio {
+            let packet = self.begin_sound(packet);
             // Without a frame, what is heard long before one comes is of no use.
             let begin = self.frames.front().map_or(packet.pts - LONGEST_WAIT, |first| first.pts);
             self.bytes += packet.buffer.size();
@@ -59,15 +61,43 @@ impl Ring {
         } else if packet.is_key || !self.frames.is_empty() {
             self.bytes += packet.buffer.size();
             self.frames.push_back(packet);
-            self.drop_before(self.begin(oldest));
+            self.drop_before(self.begin(oldest).unwrap_or(0));
         }
-        while self.bytes > self.limit {
+    }
+
+    /// Whether there are more bytes than may be kept.
+    pub fn is_full(&self) -> bool {
+        self.bytes > self.limit
+    }
+
+    /// Drops the oldest groups beyond the limit. Returns true where a group is larger alone: of that only the newest frame is
+    /// left, and nothing can begin before the next key frame.
+    pub fn shrink(&mut self) -> bool {
+        let mut is_large = false;
+        while self.is_full() && self.frames.len() > 1 {
             let next = (1..self.frames.len()).find(|index| self.frames[*index].is_key);
-            self.drop_before(next.unwrap_or(self.frames.len()));
-            if self.frames.is_empty() {
-                self.drop_sound_before(i64::MAX);
-            }
+            is_large |= next.is_none();
+            self.drop_before(next.unwrap_or(self.frames.len() - 1));
         }
+        if self.is_full() {
+            self.drop_sound(self.sound.len());
+        }
+        is_large
+    }
+
+    /// Tells what begins again before the frames do, or after.
+    fn begin_sound(&mut self, packet: Packet) -> Packet {
+        let is_before = |last: Option<i64>| last.is_some_and(|last| packet.pts.saturating_add(SLACK) < last);
+        let begins = packet.is_cut || is_before(self.sound.back().map(|last| last.pts));
+        let is_cut = begins && is_before(self.newest());
+        if begins && !is_cut {
+            self.drop_sound(self.sound.len()); // it was of the frames before
+        }
+        Packet { is_cut, ..packet }
+    }
+
+    fn drop_sound(&mut self, count: usize) {
+        self.bytes -= self.sound.drain(..count).map(|packet| packet.buffer.size()).sum::<usize>();
     }
 
     fn drop_before(&mut self, index: usize) {
@@ -79,19 +109,19 @@ impl Ring {
     }
 
     fn drop_sound_before(&mut self, time: i64) {
-        while let Some(sound) = self.sound.pop_front_if(|sound| sound.pts < time) {
-            self.bytes -= sound.buffer.size();
-        }
+        let kept = self.sound.iter().position(|sound| sound.is_cut || sound.pts >= time);
+        self.drop_sound(kept.unwrap_or(self.sound.len()));
     }
 
-    /// The index of the last key frame that is not after that time; of the first one, where all are.
-    fn begin(&self, time: i64) -> usize {
-        self.frames.iter().rposition(|frame| frame.is_key && frame.time() <= time).unwrap_or(0)
+    /// The index of the last key frame that is not after that time.
+    fn begin(&self, time: i64) -> Option<usize> {
+        self.frames.iter().rposition(|frame| frame.is_key && frame.time() <= time)
     }
 
-    /// The number of the key frame to begin with for that time.
+    /// The number of the key frame to begin with for that time: the last one that is not after it, or the first.
     pub fn since(&self, time: i64) -> Option<u64> {
-        (!self.frames.is_empty()).then(|| self.first + self.begin(time) as u64)
+        let index = self.begin(time).or_else(|| self.frames.iter().position(|frame| frame.is_key))?;
+        Some(self.first + index as u64)
     }
 
     /// The frames from that number on, with their numbers.
@@ -103,7 +133,8 @@ impl Ring {
 
     /// The sound after one time, and before another one.
     pub fn sound(&self, after: i64, before: i64) -> impl Iterator<Item = &Packet> {
-        self.sound.iter().filter(move |sound| (after.saturating_add(1)..before).contains(&sound.pts))
+        let sound = self.sound.iter().take_while(|sound| !sound.is_cut);
+        sound.filter(move |sound| (after.saturating_add(1)..before).contains(&sound.pts))
     }
 
     /// The time of the newest frame.
@@ -111,14 +142,30 @@ impl Ring {
         self.frames.back().map(Packet::time)
     }
 
+    /// The time of the oldest frame.
+    pub fn oldest(&self) -> Option<i64> {
+        self.frames.front().map(Packet::time)
+    }
+
+    /// The first key frame from that number on.
+    pub fn key_from(&self, number: u64) -> Option<u64> {
+        self.from(number).find(|(_, frame)| frame.is_key).map(|(number, _)| number)
+    }
+
+    /// What comes does not go on from what is there.
     pub fn clear(&mut self) {
         self.drop_before(self.frames.len());
         self.drop_sound_before(i64::MAX);
+        if let Some(first) = self.sound.front_mut() {
+            first.is_cut = false;
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     const SECOND: i64 = 1_000_000_000;
@@ -126,7 +173,17 @@ mod tests {
     fn packet(medium: Medium, seconds: i64, is_key: bool) -> Packet {
         let caps = gst::Caps::new_empty_simple("video/x-h264");
         let buffer = gst::Buffer::from_slice([0; 1000]);
-        Packet { medium, caps, buffer, pts: seconds * SECOND, dts: None, is_key, is_cut: false, arrived: 0 }
+        Packet {
+            medium,
+            caps,
+            buffer,
+            pts: seconds * SECOND,
+            dts: None,
+            is_key,
+            is_cut: false,
+            arrived: 0,
+            came: Instant::now(),
+        }
     }
 
     fn frame(seconds: i64, is_key: bool) -> Packet {
@@ -164,17 +221,22 @@ mod tests {
     fn it_keeps_no_more_bytes_than_it_may() {
         gst::init().unwrap();
         let mut ring = Ring::new(5000);
-        (0..=6).for_each(|second| ring.push(frame(second, second % 3 == 0), 0));
+        let push = |ring: &mut Ring, second, is_key| {
+            ring.push(frame(second, is_key), 0);
+            ring.is_full() && ring.shrink()
+        };
+        assert!(!(0..=6).any(|second| push(&mut ring, second, second % 3 == 0)));
         assert_eq!(times(&ring, 0), [3, 4, 5, 6], "the oldest group made room");
         assert_eq!(ring.since(0), Some(3), "the others have their numbers");
-        (7..=8).for_each(|second| ring.push(frame(second, false), 0));
+        assert!(!(7..=8).any(|second| push(&mut ring, second, false)));
         assert_eq!(times(&ring, 0), [6, 7, 8]);
-        (9..=12).for_each(|second| ring.push(frame(second, false), 0));
-        assert!(ring.since(0).is_none(), "a group that is too large is not kept");
-        ring.push(frame(13, false), 0);
-        assert!(ring.since(0).is_none(), "nor what cannot be shown without it");
-        ring.push(frame(14, true), 0);
-        assert_eq!(times(&ring, 0), [14]);
+        let large: Vec<_> = (9..=16).filter(|second| push(&mut ring, *second, false)).collect();
+        assert_eq!(large, [11, 16], "a group that is too large is not kept");
+        assert!(ring.since(0).is_none(), "nor is what cannot be shown without it a beginning");
+        assert_eq!(ring.from(12).map(|(number, _)| number).collect::<Vec<_>>(), [16], "the rest is in the files");
+        assert!(ring.is_cut_by(&frame(2, true)) && !ring.is_cut_by(&frame(17, false)));
+        push(&mut ring, 17, true);
+        assert_eq!(times(&ring, 0), [17]);
     }
 
     #[test]
@@ -196,7 +258,34 @@ mod tests {
         ring.clear();
         assert!(sound(&ring, -1, 100).is_empty() && ring.bytes == 0);
         // Without a frame.
-        (0..100).for_each(|second| ring.push(packet(Medium::Audio, second, true), 0));
-        assert_eq!(sound(&ring, -1, 92), [89, 90, 91]);
+        (0..200).for_each(|second| ring.push(packet(Medium::Audio, second, true), 0));
+        assert_eq!(sound(&ring, -1, 82), [79, 80, 81]);
+    }
+
+    /// As of a file that is played again: its sound is read before its frames are encoded, or after.
+    #[test]
+    fn sound_that_begins_again_is_of_the_frames_that_come() {
+        gst::init().unwrap();
+        let mut ring = Ring::new(1 << 20);
+        let sound = |ring: &Ring| ring.sound(-1, 100 * SECOND).map(|packet| packet.pts / SECOND).collect::<Vec<_>>();
+        (0..9).for_each(|second| ring.push(frame(second, second == 0), 0));
+        (0..9).for_each(|second| ring.push(packet(Medium::Audio, second, true), 0));
+        (0..3).for_each(|second| ring.push(packet(Medium::Audio, second, true), 0));
+        assert_eq!(sound(&ring), [0, 1, 2, 3, 4, 5, 6, 7, 8], "that of the frames that are there");
+        ring.clear();
+        ring.push(frame(0, true), 0);
+        assert_eq!(sound(&ring), [0, 1, 2]);
+        // A flush says so where the times do not.
+        (1..3).for_each(|second| ring.push(frame(second, false), 0));
+        ring.push(Packet { is_cut: true, ..packet(Medium::Audio, 0, true) }, 0);
+        ring.clear();
+        ring.push(frame(0, true), 0);
+        assert_eq!(sound(&ring), [0]);
+        // Behind its frames.
+        ring.push(Packet { is_cut: true, ..packet(Medium::Audio, 0, true) }, 0);
+        ring.push(packet(Medium::Audio, 1, true), 0);
+        assert_eq!(sound(&ring), [0, 1]);
+        ring.clear();
+        assert!(sound(&ring).is_empty() && ring.bytes == 0);
     }
 }

@@ -3,16 +3,17 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 
 use super::file::RecordingFile;
 use super::format::FileFormat;
 use crate::failure::Failure;
-use crate::serve::archive::{Archive, KeepLimits, Kind};
+use crate::serve::archive::{Archive, Kind};
 use crate::serve::log::{log, log_error, warn};
 use crate::source::tap::Packet;
 use crate::threads::Threads;
@@ -21,6 +22,8 @@ use crate::threads::Threads;
 const MAX_WAITING: usize = 64 << 20;
 /// Recordings of a source that are written at the same time. Each has its thread until the disk has all of it.
 const MAX_FILES: usize = 4;
+/// Between two messages about recordings that fail one after the other.
+const SAID_AGAIN: Duration = Duration::from_secs(60);
 
 /// How a file is made, by its first packet.
 type Create = dyn Fn(&Path, &str, Kind, &FileFormat, &Packet) -> Result<RecordingFile, Failure> + Send + Sync;
@@ -37,16 +40,21 @@ struct DiskTarget {
     source: String,
     create: Box<Create>,
     files: AtomicUsize,
-    /// Whether it was said that nothing can be written.
-    is_broken: AtomicBool,
+    /// Recordings that failed, or lack frames.
+    failed: AtomicU64,
+    /// When it was said that nothing can be written.
+    broken: Mutex<Option<Instant>>,
     /// What is said once.
     said: Mutex<BTreeSet<String>>,
 }
 
 impl DiskTarget {
-    /// Says once that nothing can be written, until a file is whole: on a full disk each can be opened.
+    /// Says that nothing can be written, and again after some time, until a file is whole: on a full disk each can be opened.
     fn fail(&self, failure: &Failure) {
-        if !self.is_broken.swap(true, Ordering::Relaxed) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        let mut broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
+        if broken.is_none_or(|said| said.elapsed() >= SAID_AGAIN) {
+            *broken = Some(Instant::now());
             log_error(&self.source, &failure.to_string());
         }
     }
@@ -65,14 +73,14 @@ impl Disk {
         })
     }
 
+    /// How many recordings failed, or lack frames.
+    pub fn failed(&self) -> u64 {
+        self.target.failed.load(Ordering::Relaxed)
+    }
+
     /// Whether it is that folder.
     pub fn is_at(&self, folder: &Path) -> bool {
         self.target.archive.folder() == folder
-    }
-
-    /// What is kept of the source from now on.
-    pub fn keep(&self, limits: &KeepLimits) {
-        self.target.archive.keep(&self.target.source, limits.clone());
     }
 
     pub fn by(
@@ -86,7 +94,8 @@ impl Disk {
             source: source.into(),
             create: Box::new(create),
             files: AtomicUsize::new(0),
-            is_broken: AtomicBool::new(false),
+            failed: AtomicU64::new(0),
+            broken: Mutex::default(),
             said: Mutex::default(),
         };
         Disk { target: Arc::new(target), threads: threads.clone() }
@@ -203,7 +212,7 @@ fn write(target: &DiskTarget, kind: Kind, format: &FileFormat, given: &Receiver<
     }
     let recording = match file.complete() {
         Ok(recording) => {
-            target.is_broken.store(false, Ordering::Relaxed);
+            *target.broken.lock().unwrap_or_else(PoisonError::into_inner) = None;
             log(&target.source, &format!("Recorded {}.", file.path().display()));
             Some(recording)
         }

@@ -83,7 +83,6 @@ impl SourceSnapshots {
             return None;
         };
         let archive = self.archives.at(&config.folder);
-        archive.keep(&self.source, config.keep.clone());
         let known = writer.take().filter(|(folder, _)| *folder == config.folder);
         let started = known
             .map_or_else(|| writer::start(&archive, &self.source, &self.state, &self.threads), |(_, known)| Ok(known));

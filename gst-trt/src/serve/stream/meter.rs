@@ -12,7 +12,7 @@ use super::super::control::{
     LineStatus, Published, Quantiles, SnapshotCounts, SourceStatus, State, Summary, ZoneStatus,
 };
 use super::super::histogram::{Histogram, LATENCIES, STAYS};
-use super::super::record::Recorder;
+use super::super::record::{Disk, Recorder};
 use crate::cause::{Cause, SourceFailure};
 use crate::serve::config::{PublishConfig, SourceConfig};
 
@@ -52,6 +52,7 @@ struct MeterState {
     published: BTreeMap<String, (u64, u64)>,
     left: VecDeque<Left>,
     run: Option<MeteredRun>,
+    disk: Option<Disk>,
 }
 
 impl Default for MeterState {
@@ -75,6 +76,7 @@ impl Default for MeterState {
             published: BTreeMap::new(),
             left: VecDeque::new(),
             run: None,
+            disk: None,
         }
     }
 }
@@ -145,6 +147,11 @@ impl Meter {
             begun: Instant::now(),
             last_arrival: None,
         });
+    }
+
+    /// Where its recordings go, over all its runs.
+    pub fn record_to(&self, disk: &Disk) {
+        self.lock().disk = Some(disk.clone());
     }
 
     /// It has ended: what it has counted stays.
@@ -301,6 +308,7 @@ impl Meter {
             failures: counts.failures.clone(),
             restarts: counts.restarts,
             left_behind: counts.left_behind,
+            failed_recordings: counts.disk.as_ref().map_or(0, Disk::failed),
             recording: run.and_then(|run| run.elements.recorder.as_ref()).is_some_and(Recorder::is_recording),
             frames: counts.frames,
             dropped: counts.dropped,

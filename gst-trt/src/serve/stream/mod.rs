@@ -245,9 +245,9 @@ impl StreamThread {
             Disk::new(&self.archives.at(&record.folder), &self.config.name, &self.threads)
         };
         let disk = kept.unwrap_or_else(new);
-        disk.keep(&record.keep);
-        self.disk = Some(disk);
-        self.disk.clone()
+        self.meter.record_to(&disk);
+        self.disk = Some(disk.clone());
+        Some(disk)
     }
 
     fn backoff(&self) -> Backoff {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What is recorded of a source, and what is kept of that.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::super::keys::{Container, RecordKeys};
 use super::super::wording;
 use super::super::wording::{KeyError, problem};
-use super::Config;
-use crate::serve::archive::KeepLimits;
+use super::{Config, SourceConfig};
+use crate::serve::archive::{FolderLimits, KeepLimits};
 
 /// What trtanalytics calls what happens.
 pub(super) const EVENTS: [&str; 7] = ["crossed", "entered", "left", "dwelled", "crowded", "uncrowded", "headed"];
@@ -43,6 +44,25 @@ impl Config {
             return Err(problem("folder", format!("{} is no folder", there.display())));
         }
         Ok(folder)
+    }
+
+    /// What is kept in each folder of the sources. In a common one the common limits hold for what no source writes any more.
+    pub fn kept<'a>(&self, sources: impl Iterator<Item = &'a SourceConfig>) -> BTreeMap<PathBuf, FolderLimits> {
+        let mut folders = BTreeMap::<PathBuf, FolderLimits>::new();
+        let recorded = self.record.iter().map(|record| (&record.folder, &record.keep));
+        let snapshots = self.snapshots.iter().map(|snapshots| (&snapshots.folder, &snapshots.keep));
+        for (folder, keep) in recorded.chain(snapshots) {
+            folders.entry(folder.clone()).or_default().of_others = keep.clone();
+        }
+        for source in sources {
+            let recorded = source.record.iter().map(|record| (&record.folder, &record.keep));
+            let snapshots = source.snapshots.iter().map(|snapshots| (&snapshots.folder, &snapshots.keep));
+            for (folder, keep) in recorded.chain(snapshots) {
+                let limits = folders.entry(folder.clone()).or_default();
+                limits.of_sources.insert(source.name.clone(), keep.clone());
+            }
+        }
+        folders
     }
 
     pub(super) fn record(&self, keys: &RecordKeys) -> Result<RecordConfig, KeyError> {

@@ -159,6 +159,7 @@ fn metrics_tell_what_the_service_does() {
         ("restarts_total", "counter", &["{source=\"door\"} 1"]),
         ("left_behind_pipelines", "gauge", &["{source=\"door\"} 0"]),
         ("recording", "gauge", &["{source=\"door\"} 0"]),
+        ("failed_recordings_total", "counter", &["{source=\"door\"} 2"]),
         ("last_frame_timestamp_seconds", "gauge", &["{source=\"door\"} 1700000000.25"]),
         ("latency_seconds", "histogram", &[]),
         (
@@ -241,7 +242,7 @@ fn metrics_tell_what_the_service_does() {
         dwell.contains(&"gst_trt_zone_dwell_seconds_bucket{source=\"door\",zone=\"hall\",le=\"10\"} 1".to_string())
     );
     let (ours, process): (Vec<_>, Vec<_>) = families.keys().partition(|name| name.starts_with("gst_trt_"));
-    assert_eq!(ours.len(), 54, "each is in the table above: {ours:?}");
+    assert_eq!(ours.len(), 55, "each is in the table above: {ours:?}");
     assert!(process.len() == 7 && process.iter().all(|name| name.starts_with("process_")), "{process:?}");
 }
 

@@ -110,6 +110,7 @@ fn entry(name: &str) -> FakeSource {
         restarts: 1,
         left_behind: 0,
         recording: false,
+        failed_recordings: 2,
         frames: 12_345,
         dropped: 6,
         queued: 2,
