@@ -35,7 +35,10 @@ impl PolygonList {
                 part.split(',').map(|number| number.trim().parse().ok().filter(|at: &f64| at.is_finite())).collect();
             let numbers = numbers.ok_or_else(|| wrong(format!("“{part}” are not numbers")))?;
             match numbers.as_chunks::<2>() {
-                (corners, []) if corners.len() >= 3 => Ok(corners.to_vec()),
+                (corners, []) if corners.len() >= 3 => match doubt(corners) {
+                    Some(cause) => Err(wrong(format!("of “{part}” {cause}"))),
+                    None => Ok(corners.to_vec()),
+                },
                 _ => Err(wrong(format!("“{part}” has {} numbers, not x and y of 3 corners or more", numbers.len()))),
             }
         };
@@ -49,12 +52,51 @@ impl PolygonList {
     /// Their corners in pixels of a frame of that width and height.
     pub fn of(&self, (width, height): (u32, u32)) -> Vec<Vec<[f32; 2]>> {
         let place = |corners: &Vec<[f64; 2]>| {
-            let are_parts = corners.as_flattened().iter().all(|&at| at <= 1.0);
-            let [across, down] = if are_parts { [width, height].map(f64::from) } else { [1.0; 2] };
+            let [across, down] = if are_parts(corners) { [width, height].map(f64::from) } else { [1.0; 2] };
             corners.iter().map(|[x, y]| [(x * across) as f32, (y * down) as f32]).collect()
         };
         self.0.iter().map(place).collect()
     }
+}
+
+fn are_parts(corners: &[[f64; 2]]) -> bool {
+    corners.as_flattened().iter().all(|&at| at <= 1.0)
+}
+
+/// What cannot be meant of corners, whatever the size of the frame.
+fn doubt(corners: &[[f64; 2]]) -> Option<String> {
+    let corner = |is_it: &dyn Fn(f64) -> bool| {
+        let number = corners.iter().position(|corner| corner.iter().any(|&at| is_it(at)))?;
+        let [x, y] = corners[number];
+        Some(format!("corner {}, {x},{y},", number + 1))
+    };
+    let [least, greatest] = [f64::min as fn(f64, f64) -> f64, f64::max]
+        .map(|pick| [0, 1].map(|axis| corners.iter().map(|corner| corner[axis]).reduce(pick).unwrap_or_default()));
+    let is_tiny = greatest.iter().all(|&at| at <= 2.0);
+    if let Some(beyond) = corner(&|at| at > 1.0) {
+        // Of pixels, nobody writes a part of the first one.
+        if let Some(part) = corner(&|at| at > 0.0 && at < 1.0) {
+            return Some(format!("{part} is in parts of the frame, and {beyond} in pixels"));
+        }
+        if is_tiny {
+            let text = format!(
+                "{beyond} is beyond 1, the edge of the frame, and in pixels the polygon is too small to be meant"
+            );
+            return Some(text);
+        }
+    }
+    let [first, ..] = corners else { return None };
+    let is_before = greatest.iter().any(|&at| at <= 0.0);
+    if is_before || are_parts(corners) && least.iter().any(|&at| at >= 1.0) {
+        return Some("all corners are at the edge of the frame or outside".into());
+    }
+    let from_first = |corner: &[f64; 2]| [corner[0] - first[0], corner[1] - first[1]];
+    let along = corners.iter().map(from_first).find(|way| *way != [0.0; 2]).unwrap_or_default();
+    let is_on_line = |corner: &[f64; 2]| {
+        let way = from_first(corner);
+        (along[0] * way[1] - along[1] * way[0]).abs() < 1e-9
+    };
+    corners.iter().all(is_on_line).then(|| "all corners are on one line".into())
 }
 
 /// Quads of a frame.

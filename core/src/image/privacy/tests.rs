@@ -236,6 +236,24 @@ fn texts_are_polygons_or_names() {
         let error = PolygonList::parse(text).unwrap_err();
         assert!(error.message().contains("mask="), "{text}: {error}");
     }
+    for (text, said) in [
+        ("0,0,1.01,0,1,1", "corner 2, 1.01,0, is beyond 1, the edge of the frame"),
+        ("0,0,0.5,0,90,80", "corner 2, 0.5,0, is in parts of the frame, and corner 3, 90,80, in pixels"),
+        (
+            "0,0,1,0,1,1;10,20,90,20,90,0.8",
+            "corner 3, 90,0.8, is in parts of the frame, and corner 1, 10,20, in pixels",
+        ),
+        ("-1,0,0,0,-0.5,1", "all corners are at the edge of the frame or outside"),
+        ("0,1,0.5,1,0.7,1", "at the edge of the frame or outside"),
+        ("0,0,0.5,0.5,1,1", "all corners are on one line"),
+        ("10,10,10,10,10,10", "all corners are on one line"),
+    ] {
+        let error = PolygonList::parse(text).unwrap_err().message();
+        assert!(error.contains(said), "{text}: {error}");
+    }
+    for text in ["0,0,1,0,1,1", "-1,-1,2,-1,2,2.5", "0,0,3,0,3,3", "-0.5,0.2,0.5,0.2,0.5,0.9", "10,1,20,1,20,50.5"] {
+        assert!(PolygonList::parse(text).is_ok(), "{text}");
+    }
 }
 
 proptest! {
