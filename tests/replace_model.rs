@@ -9,6 +9,7 @@ use crate::common::brokers::until;
 use crate::common::onnx::{F32, Graph, brightness, endless};
 use crate::common::{heap, path, scratch, shapes};
 use gst::prelude::*;
+use gsttrt_core::error::{Error, ErrorKind};
 
 /// A model over pictures of that side that finds one box of a class with that label everywhere.
 fn finds(folder: &Path, label: &str, side: u32) -> String {
@@ -345,6 +346,7 @@ fn a_hundred_models_leave_nothing_behind() {
             replace(&mut line, model);
             (0..2).for_each(|_| drop(line.labels()));
             line.said();
+            line.drop_events();
         }
         heap::wait_for_end_of("trt-replace");
         until("runners of former models have ended", || heap::threads("trt-run") == 1);
@@ -355,4 +357,28 @@ fn a_hundred_models_leave_nothing_behind() {
     let (after, threads_after) = cycle(99);
     assert!(after < before + 64 * 1024, "{before} bytes before, {after} after");
     assert_eq!(threads_after, threads_before);
+}
+
+/// A program may want something of the models that elements share, and knows all of one only once it is read.
+#[test]
+fn a_model_that_a_program_does_not_want_changes_nothing() {
+    use gsttrt::gst::model_check::ModelCheck;
+    let folder = scratch("replace-unwanted");
+    let (cat, dog) = (finds(&folder, "cat", 64), finds(&folder, "dog", 64));
+    let wanted = ModelCheck::new("pets", |model| match model.labels.iter().any(|label| label == "cat") {
+        true => Ok(()),
+        false => Err(Error::new(ErrorKind::Settings, "It has no cats")),
+    });
+    let mut line = line(&cat, "shared-model=pets");
+    assert_eq!(line.labels(), ["cat"]);
+    line.element("trtinfer").set_property("model-file", &dog);
+    let said = line.wait_for_warning();
+    assert!(said.contains("It has no cats"), "{said}");
+    for _ in 0..3 {
+        assert_eq!(line.labels(), ["cat"]);
+    }
+    assert_eq!(line.element("trtinfer").property::<String>("model-file"), cat);
+    drop(wanted);
+    replace(&mut line, &dog);
+    frames_until(&mut line, "cat", "dog");
 }

@@ -206,7 +206,7 @@ fn a_mask_that_cannot_be_read_is_an_error_or_leaves_the_one_of_before() {
         line.element("trtoverlay").set_property("mask", "0,0,1,0");
         let all_black = bytes(&line.push(frame())).iter().all(|&byte| byte == 16);
         let said = line.said().join(" ");
-        assert!(all_black && said.contains("The mask stays as it was"), "{said}");
+        assert!(all_black && said.contains("What it was to replace stays as it was"), "{said}");
         let overlay = line.element("trtoverlay");
         assert_eq!(overlay.property::<String>("mask"), "0,0,1,0,1,1,0,1");
         assert_eq!(overlay.property::<String>("blur"), blur);
@@ -262,6 +262,160 @@ fn objects_are_hidden_on_skipped_frames() {
         assert_eq!(changed(&picture).0, Some(FACE), "frame {number}");
     }
     assert_eq!(line.element("trtinfer").property::<gst::Structure>("stats").get::<u64>("inferred"), Ok(2));
+}
+
+/// Whatever lies under a whole frame that is hidden: no two neighbours differ by the steps of the noise.
+fn is_hidden_whole(buffer: &gst::BufferRef) -> bool {
+    let picture = bytes(buffer);
+    picture.windows(2).all(|pair| pair[0].abs_diff(pair[1]) < 60) && changed(buffer).1 > (SIDE * SIDE) as usize / 2
+}
+
+/// Frames whose objects nobody knows: those that come before the model has seen any, and those without objects of before.
+#[test]
+fn frames_that_no_model_has_seen_are_hidden_whole() {
+    let model = model(&scratch("overlay-unseen"), &[[8.0, 12.0, 32.0, 32.0, 0.9, 0.0]]);
+    for effect in ["pixelate", "blur"] {
+        let mut line = Line::parse(&format!(
+            "trtpreprocess ! trtinfer model-file={model} interval=3 ! trtnms draw=false hold-detections=false \
+             ! trtoverlay draw=false {effect}=a"
+        ));
+        line.caps("GRAY8", SIDE, SIDE);
+        for number in 0..4 {
+            let picture = line.push(gst::Buffer::from_mut_slice(noise((SIDE * SIDE) as usize)));
+            assert_eq!(is_hidden_whole(&picture), number % 3 != 0, "{effect}: frame {number}");
+        }
+        // What is not to be hidden is seen.
+        line.element("trtoverlay").set_property(effect, "");
+        let picture = line.push(gst::Buffer::from_mut_slice(noise((SIDE * SIDE) as usize)));
+        assert_eq!(changed(&picture).1, 0, "{effect}");
+        assert_eq!(line.said(), [""; 0]);
+    }
+}
+
+/// Where scores cannot be read, nobody knows what is on the frame, nor on those that repeat its objects.
+#[test]
+fn frames_whose_scores_are_not_finite_are_hidden_whole() {
+    for lost in [f32::NAN, f32::INFINITY] {
+        let rows = [[8.0, 12.0, 32.0, 32.0, 0.9, 0.0], [40.0, 40.0, 56.0, 56.0, lost, 0.0]];
+        let model = model(&scratch("overlay-lost"), &rows);
+        let mut line = Line::parse(&format!(
+            "trtpreprocess ! trtinfer model-file={model} interval=3 ! trtnms draw=false ! trtoverlay draw=false pixelate=a"
+        ));
+        line.caps("GRAY8", SIDE, SIDE);
+        for number in 0..4 {
+            let picture = line.push(gst::Buffer::from_mut_slice(noise((SIDE * SIDE) as usize)));
+            assert!(is_hidden_whole(&picture), "{lost}: frame {number}");
+        }
+        let said = line.said();
+        assert!(matches!(&said[..], [only] if only.contains("not finite")), "{said:?}");
+    }
+}
+
+/// What is misspelt would be seen.
+#[test]
+fn a_class_that_the_model_does_not_have_is_an_error() {
+    let model = model(&scratch("overlay-class"), &[[8.0, 12.0, 32.0, 32.0, 0.9, 0.0]]);
+    let line = |properties: &str| {
+        let mut line = Line::parse(&format!(
+            "trtpreprocess ! trtinfer model-file={model} ! trtnms draw=false ! trtoverlay draw=false {properties}"
+        ));
+        line.caps("GRAY8", SIDE, SIDE);
+        line
+    };
+    let picture = || gst::Buffer::from_mut_slice(noise((SIDE * SIDE) as usize));
+    for (properties, said) in [
+        ("blur=a,nosuch", "blur: the model has no class “nosuch”: its classes are a, b, c."),
+        ("pixelate=7", "pixelate: the model has no class “7”: its classes are a, b, c."),
+    ] {
+        let mut line = line(properties);
+        assert!(line.try_push(picture()).is_err(), "{properties}");
+        let errors = line.said();
+        assert!(matches!(&errors[..], [only] if only.contains(said)), "{errors:?}");
+    }
+    // While playing, the right one stays.
+    let mut line = line("blur=a");
+    assert_eq!(changed(&line.push(picture())).0, Some(FACE));
+    line.element("trtoverlay").set_property("blur", "nosuch");
+    for number in 0..2 {
+        assert_eq!(changed(&line.push(picture())).0, Some(FACE));
+        let said = line.said();
+        assert_eq!(said.len(), usize::from(number == 0), "{said:?}");
+        assert!(
+            said.iter().all(|text| text.contains("no class “nosuch”") && text.contains("stays as it was")),
+            "{said:?}"
+        );
+    }
+    assert_eq!(line.element("trtoverlay").property::<String>("blur"), "a");
+    line.element("trtoverlay").set_property("blur", "2,c,*");
+    assert_eq!(changed(&line.push(picture())).0, Some(FACE));
+    assert_eq!(line.said(), [""; 0]);
+}
+
+#[test]
+fn a_model_without_boxes_hides_nothing_and_is_an_error() {
+    let model = crate::common::boxes::classifier(&scratch("overlay-classifier"), "1");
+    let mut line = Line::parse(&format!(
+        "trtpreprocess ! trtinfer model-file={model} ! trtnms draw=false ! trtoverlay draw=false blur=*"
+    ));
+    line.caps("GRAY8", SIDE, SIDE);
+    assert!(line.try_push(gst::Buffer::from_mut_slice(noise((SIDE * SIDE) as usize))).is_err());
+    let said = line.said().join(" ");
+    assert!(said.contains("blur: the model has no boxes"), "{said}");
+    // Those of another element are hidden.
+    let mut line = Line::parse(&format!(
+        "trtpreprocess ! trtinfer model-file={model} ! trtnms draw=false ! trtoverlay draw=false blur=face"
+    ));
+    line.caps("GRAY8", SIDE, SIDE);
+    assert_eq!(changed(&line.push(frame())).0, Some(FACE));
+    assert_eq!(line.said(), [""; 0]);
+}
+
+/// The classes of both models count.
+#[test]
+fn a_class_of_any_model_before_can_be_hidden() {
+    let folder = scratch("overlay-two");
+    let first = model(&folder, &[[8.0, 12.0, 32.0, 32.0, 0.9, 0.0]]);
+    let second = crate::common::boxes::graph("output0", &[[40.0, 40.0, 56.0, 56.0, 0.9, 0.0]])
+        .metadata("names", "{0: 'face'}")
+        .save(&folder.join("face.onnx"));
+    let line = |classes: &str| {
+        let stage = |model: &str| format!("trtpreprocess ! trtinfer model-file={model} ! trtnms draw=false");
+        let mut line =
+            Line::parse(&format!("{} ! {} ! trtoverlay draw=false blur={classes}", stage(&first), stage(&second)));
+        line.caps("GRAY8", SIDE, SIDE);
+        line
+    };
+    let picture = || gst::Buffer::from_mut_slice(noise((SIDE * SIDE) as usize));
+    assert_eq!(changed(&line("face,a").push(picture())).0, Some((8, 12, 48, 44)));
+    let mut wrong = line("hand");
+    assert!(wrong.try_push(picture()).is_err());
+    assert!(wrong.said().join(" ").contains("no class “hand”: its classes are a, b, c, face"));
+}
+
+/// A zone that waits for what never comes.
+#[test]
+fn zones_with_a_class_that_the_model_does_not_have_are_told_once() {
+    let model = model(&scratch("zones-class"), &[[8.0, 12.0, 32.0, 32.0, 0.9, 0.0]]);
+    let zone = |name: &str, classes: &str| {
+        format!(r#"{{"id": "{name}", "points": [[0, 0], [1, 0], [1, 1]], "classes": {classes}}}"#)
+    };
+    let zones = [zone("room", r#"["a", "cat"]"#), zone("yard", "[2]"), zone("hall", "[]")].join(", ");
+    let file = scratch("zones-class-file").join("zones.json");
+    std::fs::write(&file, format!(r#"{{"zones": [{zones}]}}"#)).unwrap();
+    let mut line = Line::parse(&format!(
+        "trtpreprocess ! trtinfer model-file={model} ! trtnms draw=false ! trttrack ! trtanalytics config-file={}",
+        file.display()
+    ));
+    line.caps("GRAY8", SIDE, SIDE);
+    for number in 0..3 {
+        line.push(gst::Buffer::from_mut_slice(noise((SIDE * SIDE) as usize)));
+        let said = line.said();
+        assert_eq!(said.len(), usize::from(number == 0), "{said:?}");
+        assert!(
+            said.iter()
+                .all(|text| text.contains("classes of room: the model has no class “cat”: its classes are a, b, c"))
+        );
+    }
 }
 
 /// As DL Streamer and others write them: anything may be in a region.

@@ -3,6 +3,7 @@
 
 pub mod batch_pool;
 pub mod caps;
+pub(crate) mod classes_event;
 pub mod cuda;
 pub mod element;
 pub mod export;
@@ -13,6 +14,7 @@ pub mod memory;
 pub mod memory_wait;
 pub mod meta;
 pub mod meta_filter;
+pub mod model_check;
 pub(crate) mod model_query;
 pub mod options;
 pub mod overlay;

@@ -5,12 +5,14 @@ use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::subclass::prelude::*;
+use gsttrt_core::analytics::config::AnalyticsConfig;
 use gsttrt_core::analytics::{Analytics, AnalyticsInput};
 use gsttrt_core::counters::{Span, Stats};
 use gsttrt_core::error::{Error, ErrorKind, Result};
 
 use super::counts;
 use super::settings::{AnalyticsSettings, PROPERTIES};
+use crate::gst::classes_event;
 use crate::gst::element::Properties;
 use crate::gst::meta::events;
 use crate::gst::meta::read::{self, MetaObjects};
@@ -41,6 +43,8 @@ pub struct AnalyticsState {
     /// Frames with objects so far, until one has an id, or that is said.
     frames_without_ids: Option<u32>,
     events: u64,
+    /// What each name that watches classes watches.
+    classes: Vec<(String, String)>,
 }
 
 /// Lock order: settings before state; settings are copied, and neither is locked while messages are posted.
@@ -52,8 +56,11 @@ pub struct TrtAnalytics {
 }
 
 impl AnalyticsState {
-    fn new(analytics: Analytics) -> Self {
+    fn new(config: AnalyticsConfig) -> Self {
+        let classes = config.classes().map(|(of, class)| (of.to_string(), class.to_string())).collect();
+        let analytics = Analytics::new(config);
         AnalyticsState {
+            classes,
             analytics,
             stream: VideoStream::default(),
             frame: None,
@@ -229,7 +236,7 @@ impl MetaFilter for TrtAnalytics {
 
     fn open(&self) -> Result<AnalyticsState> {
         let settings = self.settings.lock().unwrap().clone();
-        Ok(AnalyticsState::new(Analytics::new(settings.read()?)))
+        settings.read().map(AnalyticsState::new)
     }
 
     fn resized(state: &mut AnalyticsState) -> Option<Error> {
@@ -244,6 +251,13 @@ impl MetaFilter for TrtAnalytics {
         }
         if is_cut && let Some(state) = self.state.lock().unwrap().as_mut() {
             state.analytics.reset();
+        }
+        if let Some(classes) = classes_event::read(event) {
+            let watched = self.state.lock().unwrap().as_ref().map(|state| state.classes.clone()).unwrap_or_default();
+            let unknown = |(of, class): &(String, String)| classes.check(&format!("classes of {of}"), class).err();
+            for unknown in watched.iter().filter_map(unknown) {
+                self.obj().post_warning(&unknown.and_remedy("Nothing of that class is counted"));
+            }
         }
     }
 

@@ -19,6 +19,7 @@ use super::model::{SharedHandle, SharedModel};
 use super::settings::Settings;
 use super::sharing;
 use crate::gst::meta::gst_tensor::PublishedOutputs;
+use crate::gst::model_check;
 
 /// What was read of a model; does not change until stop(), unless another CUDA context takes the place of this one.
 /// Each frame takes a copy.
@@ -67,6 +68,7 @@ pub fn place(settings: &Settings, cuda: impl FnOnce() -> Result<Context>) -> Res
 pub fn describe(settings: &Settings, placement: Placement) -> Result<LoadRequest> {
     let size = parse_input_size(&settings.input_size)?;
     let request = placement.describe(size, settings.batch_size as usize)?;
+    model_check::check(&settings.shared_model, request.model())?;
     let request = request.with_parallel_runs(settings.parallel_runs as usize);
     // Frames of several streams are batched, so their tensors have one size whatever the frames have.
     Ok(if settings.is_shared() { request.with_one_size() } else { request })

@@ -26,13 +26,14 @@ use super::drawing::{self, GpuDrawing};
 use super::objects::ObjectClasses;
 use super::settings::{NmsSettings, PROPERTIES};
 use crate::gst::caps;
+use crate::gst::classes_event::{self, ClassesOfModels};
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{DrawRefusal, Properties, VideoFilter, video_filter};
 use crate::gst::layout_query;
 use crate::gst::memory_wait::MemoryWait;
 use crate::gst::meta::detection::Held;
 use crate::gst::meta::tensor::{ModelInput, ObjectRegions, Payload, StillFrames, TensorMeta, Tiles};
-use crate::gst::meta::{detection, read, track};
+use crate::gst::meta::{detection, read, track, unseen};
 use crate::gst::overlay::{OverlayRenderer, is_drawable};
 use crate::gst::path::{PathCheck, lost_tensors};
 use crate::gst::report::{Report, error_message};
@@ -59,6 +60,13 @@ struct NmsState {
     without_effect: Option<Error>,
     /// Whether it was said that scores are not finite.
     has_told_of_scores: bool,
+    /// Whether those of the last frame that a model saw were not, so that objects of it may be missing.
+    lacks_objects: bool,
+    /// Of the models before this one, where there are any.
+    classes_before: Option<ClassesOfModels>,
+    /// Whether downstream is still to be told of others.
+    has_new_classes: bool,
+    has_told_of_classes: bool,
 }
 
 /// No two of these are locked at a time, and none while a frame is handled.
@@ -108,19 +116,31 @@ impl TrtNms {
         if let Tiles::Objects(objects) = &payload.inputs().tiles {
             self.retry(|| self.prepare_outputs(state, &settings, &payload, &frame).map(drop))?;
             let found = self.find_in_objects(state, &settings, &payload, objects, &mut frame)?;
-            self.check_scores(state);
+            let is_skipped = matches!(*payload, Payload::Skipped(_));
+            if (self.lacks_scores(state) || is_skipped) && state.may_have_boxes() {
+                unseen::mark(frame.make_mut());
+            }
+            self.tell_classes(state.classes_before.is_none(), state);
             self.stats.add(stage, found);
             return Ok(frame);
         }
         let drawing = self.retry(|| self.find(state, &settings, &payload, &frame))?;
-        self.check_scores(state);
         let is_held = drawing.is_none();
+        let lacks_scores = self.lacks_scores(state);
+        if !is_held {
+            state.lacks_objects = lacks_scores;
+        }
+        self.tell_classes(state.classes_before.is_none() && has_objects_of_others(&frame), state);
         let has_objects = !is_held || settings.hold_detections && state.can_hold;
-        let NmsState { postprocessor, names, renderer, .. } = state;
+        let may_have_boxes = state.may_have_boxes();
+        let NmsState { postprocessor, names, renderer, lacks_objects, .. } = state;
         let still = payload.inputs().still.as_ref();
         still.filter(|_| !has_objects).into_iter().for_each(StillFrames::ask_for_next);
         let Some(postprocessor) = postprocessor.as_mut().filter(|_| has_objects) else {
             TensorMeta::remove(frame.make_mut(), &payload);
+            if may_have_boxes {
+                unseen::mark(frame.make_mut());
+            }
             return Ok(frame);
         };
         if style.is_some() && matches!(drawing, None | Some(GpuDrawing::NotDrawn)) {
@@ -151,6 +171,9 @@ impl TrtNms {
             (true, Some(_)) => Held::Still,
         };
         detection::attach(buffer, instances, labels, names, size, held);
+        if *lacks_objects && may_have_boxes {
+            unseen::mark(buffer);
+        }
         if settings.post_messages {
             self.post(detection::message(self.stream_time(buffer), number, size, instances, labels, is_held));
         }
@@ -160,13 +183,28 @@ impl TrtNms {
         Ok(frame)
     }
 
-    /// Counts a frame whose scores are not all finite. It is said once.
-    fn check_scores(&self, state: &mut NmsState) {
-        let Some(warning) = state.postprocessor.as_mut().and_then(Postprocessor::not_finite) else { return };
+    /// Whether the scores of a frame are not all finite. It is said once, and counted.
+    fn lacks_scores(&self, state: &mut NmsState) -> bool {
+        let Some(warning) = state.postprocessor.as_mut().and_then(Postprocessor::not_finite) else { return false };
         self.not_finite.fetch_add(1, Ordering::Relaxed);
         if !std::mem::replace(&mut state.has_told_of_scores, true) {
             self.obj().post_warning(&warning.and_remedy("It is said once; not-finite in stats counts the frames"));
         }
+        true
+    }
+
+    /// Tells downstream which classes objects have, when that has changed. Of objects that come from other elements nothing
+    /// is known.
+    fn tell_classes(&self, are_of_others: bool, state: &mut NmsState) {
+        let Some(postprocessor) = state.postprocessor.as_ref().filter(|_| state.has_new_classes) else { return };
+        if are_of_others && !state.has_told_of_classes {
+            return;
+        }
+        let own = postprocessor.has_boxes().then(|| postprocessor.known_classes());
+        let before = state.classes_before.iter().flat_map(|ClassesOfModels(models)| models).cloned();
+        let classes = ClassesOfModels(before.chain(own).collect());
+        self.obj().src_pad().push_event(classes.event());
+        (state.has_new_classes, state.has_told_of_classes) = (false, true);
     }
 
     /// Does something again until the GPU has memory for it.
@@ -288,7 +326,7 @@ impl TrtNms {
         if let Some(memory) = first.first().and_then(Tensor::device) {
             self.cuda.follow(memory.context(), settings.cuda_device_id)?;
         }
-        let NmsState { postprocessor, names, renderer, without_effect, .. } = state;
+        let NmsState { postprocessor, names, renderer, without_effect, has_new_classes, .. } = state;
         let options_changed = match postprocessor {
             Some(postprocessor) if postprocessor.matches(model, first, &letterbox) => {
                 self.adjust(postprocessor, settings.options.clone().with_head_of(postprocessor.options()))
@@ -298,6 +336,7 @@ impl TrtNms {
                 *names = detection::LabelQuarks::default();
                 renderer.labels_change();
                 *postprocessor = Some(self.postprocessor(options, model, first, &letterbox, &inputs.transform)?);
+                *has_new_classes = true;
                 true
             }
         };
@@ -370,6 +409,17 @@ impl TrtNms {
             self.waits.set_stopped(true);
         }
     }
+}
+
+impl NmsState {
+    /// Whether the model gives boxes, as far as that is known.
+    fn may_have_boxes(&self) -> bool {
+        self.postprocessor.as_ref().is_none_or(Postprocessor::has_boxes)
+    }
+}
+
+fn has_objects_of_others(frame: &gst::BufferRef) -> bool {
+    frame.meta::<gst_video::VideoRegionOfInterestMeta>().is_some()
 }
 
 /// Replaces a frame by the original that it is a copy of, where that saves a copy of the picture.
@@ -489,6 +539,13 @@ impl BaseTransformImpl for TrtNms {
             _ => {}
         }
         let is_cut = self.segment.lock().unwrap().is_cut(&event);
+        // It goes on with those of this model.
+        if let Some(classes) = classes_event::read(&event) {
+            if let Some(state) = self.state.lock().unwrap().as_mut() {
+                (state.classes_before, state.has_new_classes) = (Some(classes), true);
+            }
+            return true;
+        }
         // Caps are sent again where elements are linked again, also if they are the same.
         let is_linked = event.type_() == gst::EventType::Caps;
         if (is_cut || is_linked)
@@ -504,22 +561,25 @@ impl BaseTransformImpl for TrtNms {
         let draw = self.settings.lock().unwrap().draw;
         let format = self.format(*CAT, incaps, draw)?;
         let mut state = self.state.lock().unwrap();
-        let (postprocessor, frames, without_effect, has_told_of_scores) =
-            state.take().map_or((None, 0, None, false), |old| {
-                (old.postprocessor, old.frames, old.without_effect, old.has_told_of_scores)
-            });
         let (names, renderer) = (detection::LabelQuarks::default(), OverlayRenderer::new(format));
-        let path = PathCheck::default();
-        *state = Some(NmsState {
-            postprocessor,
-            names,
-            renderer,
-            path,
-            frames,
-            can_hold: false,
-            object_classes: ObjectClasses::default(),
-            without_effect,
-            has_told_of_scores,
+        let (path, object_classes) = (PathCheck::default(), ObjectClasses::default());
+        *state = Some(match state.take() {
+            Some(old) => NmsState { names, renderer, path, can_hold: false, object_classes, ..old },
+            None => NmsState {
+                postprocessor: None,
+                names,
+                renderer,
+                path,
+                frames: 0,
+                can_hold: false,
+                object_classes,
+                without_effect: None,
+                has_told_of_scores: false,
+                lacks_objects: false,
+                classes_before: None,
+                has_new_classes: false,
+                has_told_of_classes: false,
+            },
         });
         Ok(())
     }

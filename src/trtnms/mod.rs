@@ -23,7 +23,8 @@
 //! `stream-time` (ns), `frame` (counted from 0, over all frames), `width`, `height`, `held`, `count`, and `detections`,
 //! an array of structures, which is left out where the count is 0.
 //!
-//! Frames that trtinfer skips (`interval`) repeat the last detections and are `held`, unless `hold-detections=false`.
+//! Frames that trtinfer skips (`interval`) repeat the last detections and are `held`, unless `hold-detections=false`. Where there
+//! are none to repeat, or scores cannot be read, the frame is marked: see [`meta::unseen`](crate::gst::meta::unseen).
 //!
 //! ```text
 //! gst-launch-1.0 videotestsrc ! trtpreprocess ! trtinfer model-file=yolo11n.onnx ! trtnms classes=person,car class-thresholds=car=0.5 ! videoconvert ! autovideosink

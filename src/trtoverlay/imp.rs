@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use gst::glib;
 use gst::prelude::*;
@@ -13,9 +13,11 @@ use gsttrt_core::counters::{Span, Stats};
 use gsttrt_core::error::{ErrorKind, Result};
 use gsttrt_core::image::map::PixelMap;
 use gsttrt_core::image::overlay::{Annotation, Style};
+use gsttrt_core::image::privacy::{HiddenArea, QuadMask};
 
 use super::privacy::{Privacy, PrivacySettings};
 use crate::gst::caps;
+use crate::gst::classes_event;
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{DrawRefusal, Properties, VideoFilter, video_filter};
@@ -108,15 +110,15 @@ impl TrtOverlay {
         let mut privacy = std::mem::take(&mut *self.privacy.lock().unwrap());
         if let Err(error) = privacy.follow(&settings.privacy) {
             let mut typed = self.settings.lock().unwrap();
-            if typed.privacy.mask == settings.privacy.mask {
-                typed.privacy.mask = privacy.settings().mask.clone();
+            if typed.privacy == settings.privacy {
+                typed.privacy = privacy.settings().clone();
             }
             drop(typed);
-            self.obj().post_warning(&error.and_remedy("The mask stays as it was"));
+            self.obj().post_warning(&error.and_remedy("What it was to replace stays as it was"));
         }
-        let areas = privacy.areas(annotations, renderer.size());
-        let mask = privacy.mask(frame, renderer.size())?.cloned();
+        let hidden = self.find_hidden(&mut privacy, renderer.size(), frame, annotations);
         *self.privacy.lock().unwrap() = privacy;
+        let (areas, mask) = hidden?;
         if areas.is_empty() && mask.is_none() {
             return Ok(());
         }
@@ -124,6 +126,17 @@ impl TrtOverlay {
         renderer.hide(frame, &areas, mask.as_ref())?;
         self.hidden.fetch_add(areas.len() as u64, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn find_hidden(
+        &self,
+        privacy: &mut Privacy,
+        size: (u32, u32),
+        frame: &gst::BufferRef,
+        annotations: &[Annotation],
+    ) -> Result<(Vec<HiddenArea>, Option<Arc<QuadMask>>)> {
+        privacy.check_classes()?;
+        Ok((privacy.areas(frame, annotations, size), privacy.mask(frame, size)?.cloned()))
     }
 
     /// Draws what is on a frame. One that cannot be drawn on passes as it is.
@@ -292,6 +305,9 @@ impl BaseTransformImpl for TrtOverlay {
         let is_cut = self.segment.lock().unwrap().is_cut(&event);
         if is_cut && let Some(state) = self.state.lock().unwrap().as_mut() {
             state.renderer.end_trails();
+        }
+        if let Some(classes) = classes_event::read(&event) {
+            self.privacy.lock().unwrap().know(classes);
         }
         self.parent_sink_event(event)
     }

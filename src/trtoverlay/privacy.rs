@@ -4,16 +4,15 @@
 use std::sync::Arc;
 
 use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_core::image::geometry::Rect;
 use gsttrt_core::image::overlay::Annotation;
 use gsttrt_core::image::privacy::{Effect, HiddenArea, PolygonList, QuadMask};
 
-use crate::gst::meta::zones;
+use crate::gst::classes_event::{ALL, ClassesOfModels};
+use crate::gst::meta::{unseen, zones};
 
 /// Corners in pixels.
 type Polygon = Vec<[f32; 2]>;
-
-/// All objects, whatever they are called.
-const ALL: &str = "*";
 
 /// What the user typed.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,6 +33,9 @@ pub struct Privacy {
     mask: MaskedParts,
     /// The last corners, and the quads of them.
     masked: Option<(Vec<Polygon>, Arc<QuadMask>)>,
+    /// Those that objects can have, where that is known, and whether the names above were looked up in them.
+    classes: Option<ClassesOfModels>,
+    are_checked: bool,
 }
 
 #[derive(Default)]
@@ -55,35 +57,67 @@ impl Privacy {
         };
         let hidden = [(Effect::Blur, names(&settings.blur)), (Effect::Pixelate, names(&settings.pixelate))];
         let hidden = hidden.into_iter().filter(|(_, names)| !names.is_empty()).collect();
-        Ok(Privacy { settings: settings.clone(), hidden, mask, masked: None })
+        Ok(Privacy { settings: settings.clone(), hidden, mask, ..Privacy::default() })
     }
 
     /// Takes in what the user typed since.
     ///
     /// # Errors
-    /// `Settings`, if the polygons cannot be read: those of before stay, and all else counts.
+    /// `Settings`, if the polygons cannot be read, or no object can have a class: those of before stay, and all else counts.
     pub fn follow(&mut self, settings: &PrivacySettings) -> Result<()> {
         if self.settings == *settings {
             return Ok(());
         }
-        let before = self.settings.mask.clone();
-        let unreadable = match Privacy::new(settings) {
-            Ok(privacy) => {
-                *self = privacy;
-                return Ok(());
-            }
-            Err(unreadable) => unreadable,
-        };
-        *self = Privacy::new(&PrivacySettings { mask: before, ..settings.clone() })?;
-        Err(unreadable)
+        let (mut wanted, mut wrong) = (settings.clone(), Ok(()));
+        if let Err(unreadable) = Privacy::new(&wanted) {
+            (wanted.mask, wrong) = (self.settings.mask.clone(), Err(unreadable));
+        }
+        let mut next = Privacy { classes: self.classes.clone(), ..Privacy::new(&wanted)? };
+        if self.are_checked
+            && let Err(unknown) = next.check_classes()
+        {
+            let PrivacySettings { blur, pixelate, .. } = self.settings.clone();
+            let wanted = PrivacySettings { blur, pixelate, mask: wanted.mask };
+            next = Privacy { classes: next.classes, ..Privacy::new(&wanted)? };
+            wrong = wrong.and(Err(unknown));
+        }
+        *self = next;
+        wrong
+    }
+
+    /// Objects have these classes from now on.
+    pub fn know(&mut self, classes: ClassesOfModels) {
+        (self.classes, self.are_checked) = (Some(classes), false);
+    }
+
+    /// Looks the names up in the classes that objects can have, once these are known.
+    ///
+    /// # Errors
+    /// `Settings`, if no object can have one of them: what is meant would not be hidden.
+    pub fn check_classes(&mut self) -> Result<()> {
+        let Some(classes) = self.classes.as_ref().filter(|_| !self.are_checked) else { return Ok(()) };
+        for (effect, names) in &self.hidden {
+            let property = match effect {
+                Effect::Blur => "blur",
+                Effect::Pixelate => "pixelate",
+            };
+            names.iter().try_for_each(|name| classes.check(property, name))?;
+        }
+        self.are_checked = true;
+        Ok(())
     }
 
     pub fn settings(&self) -> &PrivacySettings {
         &self.settings
     }
 
-    /// The objects that are hidden on a frame of that size.
-    pub fn areas(&self, objects: &[Annotation], size: (u32, u32)) -> Vec<HiddenArea> {
+    /// What is hidden of a frame of that size: objects, or all of it, where it may show others.
+    pub fn areas(&self, frame: &gst::BufferRef, objects: &[Annotation], size: (u32, u32)) -> Vec<HiddenArea> {
+        if unseen::is_marked(frame) {
+            let all =
+                self.hidden.iter().filter_map(|(effect, _)| HiddenArea::new(Rect::from(size).into(), *effect, size));
+            return all.collect();
+        }
         let areas = self.hidden.iter().flat_map(|(effect, names)| {
             let is_named = |object: &Annotation| names.iter().any(|name| name == ALL || object.is_called(name));
             let named = objects.iter().filter(move |object| !object.of_frame && is_named(object));
@@ -153,7 +187,9 @@ mod tests {
             ..Annotation::of_frame(label.into())
         };
         let objects = [object("person", Some(0)), object("face", None), object("", Some(7)), object("*", None)];
-        let count = |blur, pixelate| privacy(blur, pixelate, "").unwrap().areas(&objects, (64, 64)).len();
+        gst::init().unwrap();
+        let frame = gst::Buffer::new();
+        let count = |blur, pixelate| privacy(blur, pixelate, "").unwrap().areas(&frame, &objects, (64, 64)).len();
         for (blur, expected) in
             [("", 0), (" , ", 0), ("person", 1), ("person, face", 2), ("7", 1), ("Person", 0), ("*", 4), ("cat", 0)]
         {
@@ -161,7 +197,7 @@ mod tests {
         }
         assert_eq!(count("person", "*"), 5, "both, and the second lies on top");
         let of_frame = [Annotation::of_frame("person".into())];
-        assert!(privacy("*", "", "").unwrap().areas(&of_frame, (64, 64)).is_empty());
+        assert!(privacy("*", "", "").unwrap().areas(&frame, &of_frame, (64, 64)).is_empty());
     }
 
     #[test]

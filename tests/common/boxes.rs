@@ -137,6 +137,11 @@ impl Line {
         std::iter::from_fn(pop).map(text).collect()
     }
 
+    /// Lets go of the events that have come out, which the harness keeps.
+    pub fn drop_events(&mut self) {
+        while self.harness.try_pull_event().is_some() {}
+    }
+
     /// How many events of that name have come out upstream since the last call.
     pub fn upstream_events(&mut self, name: &str) -> usize {
         let harness = &mut self.harness;

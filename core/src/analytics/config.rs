@@ -132,6 +132,15 @@ pub const MAX_NAME: usize = 128;
 const MAX_COORDINATE: f64 = 1e5;
 
 impl AnalyticsConfig {
+    /// The classes that are watched, with the name of what watches them.
+    pub fn classes(&self) -> impl Iterator<Item = (&str, &str)> {
+        let zones = self.zones.iter().map(|zone| (&zone.name, &zone.classes));
+        let tripwires = self.tripwires.iter().map(|tripwire| (&tripwire.name, &tripwire.classes));
+        let directions = self.directions.iter().map(|direction| (&direction.name, &direction.classes));
+        let all = zones.chain(tripwires).chain(directions);
+        all.flat_map(|(name, classes)| classes.0.iter().map(|class| (name.as_str(), class.as_str())))
+    }
+
     /// What must hold in any format.
     ///
     /// # Errors

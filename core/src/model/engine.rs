@@ -18,7 +18,7 @@ pub fn header(inputs: Vec<TensorDesc>, outputs: Vec<TensorDesc>, json: Option<&s
     Ok(FileHeader { producer: "TensorRT".into(), inputs, outputs, metadata, operators, probabilities: None })
 }
 
-fn metadata(json: &str) -> Result<BTreeMap<String, String>> {
+pub fn metadata(json: &str) -> Result<BTreeMap<String, String>> {
     let entries: serde_json::Map<String, Value> = serde_json::from_str(json).map_err(|error| {
         Error::new(ErrorKind::Model, "the metadata before its plan cannot be read")
             .cause(error)

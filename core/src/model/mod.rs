@@ -125,6 +125,12 @@ impl ModelInfo {
         heads::check_task(task).map_err(|error| error.about(&unusable(&self.path)))
     }
 
+    /// The class names in the JSON before the plan of an engine; empty where there are none that can be read.
+    #[doc(hidden)]
+    pub fn labels_of_engine(json: &str) -> Vec<String> {
+        engine::metadata(json).and_then(|metadata| metadata::class_names(&metadata)).unwrap_or_default()
+    }
+
     /// What is wrong with the class names in the metadata, where there are some that cannot be read; `labels` is empty then.
     #[doc(hidden)]
     pub fn names_error(&self) -> Option<Error> {

@@ -57,16 +57,8 @@ pub fn read_labels(path: &Path) -> Result<Vec<String>> {
 
 /// Scores below which boxes are dropped, by class: `score` for each class that `classes` lets pass (all where it is empty),
 /// unless `class_thresholds` sets another.
-///
-/// `count` is the number of classes, where the head has it.
-pub fn thresholds(
-    score: f32,
-    classes: &str,
-    class_thresholds: &str,
-    labels: &[String],
-    count: Option<usize>,
-) -> Result<Thresholds> {
-    let id = |property: &str, name: &str| class_id(property, name, labels, count);
+pub fn thresholds(score: f32, classes: &str, class_thresholds: &str, known: &KnownClasses) -> Result<Thresholds> {
+    let id = |property: &str, name: &str| known.class_id(property, name);
     let entries = |text: &str| {
         text.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(str::to_string).collect::<Vec<_>>()
     };
@@ -95,21 +87,44 @@ pub fn thresholds(
     Ok(Thresholds::new(per_class, beyond))
 }
 
-/// A class by name, or by id where no class has such a name.
-fn class_id(property: &str, name: &str, labels: &[String], count: Option<usize>) -> Result<usize> {
-    if let Some(class) = labels.iter().position(|label| label == name) {
-        return Ok(class);
+/// The classes that a model gives, as far as they are known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KnownClasses {
+    /// Names by id; empty where it has none.
+    pub labels: Vec<String>,
+    /// How many there are, where the head has it.
+    pub count: Option<usize>,
+}
+
+impl KnownClasses {
+    /// Ids are below this.
+    fn limit(&self) -> usize {
+        self.count.unwrap_or(if self.labels.is_empty() { MAX_CLASSES } else { self.labels.len() })
     }
-    let count = count.unwrap_or(if labels.is_empty() { MAX_CLASSES } else { labels.len() });
-    name.parse().ok().filter(|&class| class < count).ok_or_else(|| {
-        let known = match labels {
-            [] => format!("it has no labels, and ids up to {}", count - 1),
-            labels => format!("its classes are {}", abridged(labels)),
-        };
-        Error::new(ErrorKind::Settings, format!("{property}: the model has no class “{name}”"))
-            .cause(known)
-            .remedy("Write names or ids of the model's classes, separated by commas")
-    })
+
+    /// The id of a class by its name, or by the id where no class has such a name.
+    pub fn id(&self, name: &str) -> Option<usize> {
+        let named = self.labels.iter().position(|label| label == name);
+        named.or_else(|| name.parse().ok().filter(|&class| class < self.limit()))
+    }
+
+    /// # Errors
+    /// `Settings`, if there is no class of that name, which the user has given for `property`.
+    pub fn check(&self, property: &str, name: &str) -> Result<()> {
+        self.class_id(property, name).map(drop)
+    }
+
+    fn class_id(&self, property: &str, name: &str) -> Result<usize> {
+        self.id(name).ok_or_else(|| {
+            let known = match &self.labels[..] {
+                [] => format!("it has no labels, and ids up to {}", self.limit().saturating_sub(1)),
+                labels => format!("its classes are {}", abridged(labels)),
+            };
+            Error::new(ErrorKind::Settings, format!("{property}: the model has no class “{name}”"))
+                .cause(known)
+                .remedy("Write names or ids of the model's classes, separated by commas")
+        })
+    }
 }
 
 /// Ids above this are typing mistakes.
@@ -125,12 +140,12 @@ mod tests {
     use super::*;
     use crate::test::scratch;
 
-    fn labels() -> Vec<String> {
-        ["person", "car", "traffic light"].map(String::from).to_vec()
+    fn known() -> KnownClasses {
+        KnownClasses { labels: ["person", "car", "traffic light"].map(String::from).to_vec(), count: Some(3) }
     }
 
     fn of(classes: &str, class_thresholds: &str) -> Result<[f32; 4]> {
-        let thresholds = thresholds(0.25, classes, class_thresholds, &labels(), Some(3))?;
+        let thresholds = thresholds(0.25, classes, class_thresholds, &known())?;
         Ok([0, 1, 2, 3].map(|class| thresholds.of(class)))
     }
 

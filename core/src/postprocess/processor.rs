@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::classes::{read_labels, thresholds};
+use super::classes::{KnownClasses, read_labels, thresholds};
 use super::classify::{ClassSelection, Classifier, RankedClass};
 use super::effect;
 use super::map::MapFinder;
@@ -122,9 +122,8 @@ impl Postprocessor {
 
     /// Takes over options that changed while playing. On errors everything stays as it was.
     pub fn adjust(&mut self, options: PostprocessOptions) -> Result<()> {
-        let count = self.decoder.classes();
         self.thresholds =
-            thresholds(options.score_threshold, &options.classes, &options.class_thresholds, &self.labels, count)?;
+            thresholds(options.score_threshold, &options.classes, &options.class_thresholds, &self.known_classes())?;
         self.nms.iou_threshold = options.iou_threshold;
         let limit = options.max_detections as usize;
         self.nms.max_detections = self.decoder.rows().map_or(limit, |rows| limit.min(rows));
@@ -152,6 +151,11 @@ impl Postprocessor {
     pub fn has_same_head(&self, options: &PostprocessOptions) -> bool {
         let head = |of: &PostprocessOptions| (of.layout, of.background_class);
         head(options) == head(&self.options) && options.label_file == self.options.label_file
+    }
+
+    /// The classes that it finds.
+    pub fn known_classes(&self) -> KnownClasses {
+        KnownClasses { labels: self.labels.clone(), count: self.decoder.classes() }
     }
 
     pub fn options(&self) -> &PostprocessOptions {

@@ -17,6 +17,7 @@ mod segmentation;
 mod structure;
 pub mod tensor;
 pub mod track;
+pub mod unseen;
 pub mod zones;
 
 use std::ops::ControlFlow;

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The event by which elements behind models learn which classes objects can have. trtnms sends it before the first frame of a
+//! model. It stays on the pads, so that elements that are linked later get it too.
+
+use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_core::postprocess::KnownClasses;
+
+const NAME: &str = "trt-classes";
+
+/// Any class.
+pub const ALL: &str = "*";
+
+/// The classes of each model before an element, but for those that give no boxes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClassesOfModels(pub Vec<KnownClasses>);
+
+/// What an event says, if it is this one.
+pub fn read(event: &gst::EventRef) -> Option<ClassesOfModels> {
+    let gst::EventView::CustomDownstreamSticky(event) = event.view() else { return None };
+    let models = event.structure().filter(|structure| structure.name() == NAME)?.get::<gst::Array>("models").ok()?;
+    let model = |value: &gst::glib::SendValue| {
+        let model = value.get::<gst::Structure>().ok()?;
+        let labels = model.get::<gst::Array>("labels").ok()?;
+        let labels = labels.iter().map(|label| label.get().unwrap_or_default()).collect();
+        Some(KnownClasses { labels, count: model.get::<u64>("count").ok().map(|count| count as usize) })
+    };
+    Some(ClassesOfModels(models.iter().filter_map(model).collect()))
+}
+
+impl ClassesOfModels {
+    pub fn event(&self) -> gst::Event {
+        let models = self.0.iter().map(|KnownClasses { labels, count }| {
+            let model = gst::Structure::builder("model").field("labels", gst::Array::new(labels));
+            match count {
+                Some(count) => model.field("count", *count as u64).build(),
+                None => model.build(),
+            }
+        });
+        let structure = gst::Structure::builder(NAME).field("models", gst::Array::new(models)).build();
+        gst::event::CustomDownstreamSticky::new(structure)
+    }
+
+    /// Checks that objects can have a class of that name, which the user has given for `property`.
+    ///
+    /// # Errors
+    /// `Settings`, if no model has it.
+    pub fn check(&self, property: &str, name: &str) -> Result<()> {
+        let ClassesOfModels(models) = self;
+        match &models[..] {
+            _ if name == ALL && !models.is_empty() => Ok(()),
+            [] => Err(Error::new(ErrorKind::Settings, format!("{property}: the model has no boxes"))
+                .cause("it finds no objects, but classes or maps of the whole picture")
+                .remedy(format!("Use a model that detects objects, or leave {property} unset"))),
+            _ if models.iter().any(|model| model.id(name).is_some()) => Ok(()),
+            [only] => only.check(property, name),
+            // All of them, to be named.
+            several => KnownClasses {
+                labels: several.iter().flat_map(|model| &model.labels).cloned().collect(),
+                count: several.iter().filter_map(|model| model.count).max(),
+            }
+            .check(property, name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_is_read() {
+        gst::init().unwrap();
+        let known =
+            |labels: &[&str], count| KnownClasses { labels: labels.iter().map(|l| l.to_string()).collect(), count };
+        let models = ClassesOfModels(vec![known(&["a", "b"], Some(2)), known(&[], None)]);
+        assert_eq!(read(&models.event()), Some(models));
+        assert_eq!(read(&ClassesOfModels::default().event()), Some(ClassesOfModels::default()));
+        assert_eq!(read(&gst::event::Eos::new()), None);
+        let other = gst::event::CustomDownstreamSticky::new(gst::Structure::new_empty("other"));
+        assert_eq!(read(&other), None);
+    }
+
+    #[test]
+    fn a_class_is_one_of_any_model() {
+        let known = |labels: &[&str]| KnownClasses {
+            labels: labels.iter().map(|label| label.to_string()).collect(),
+            count: Some(labels.len()),
+        };
+        let models = ClassesOfModels(vec![known(&["person", "car"]), known(&["face"])]);
+        for name in ["person", "face", "1"] {
+            models.check("blur", name).unwrap();
+        }
+        for name in ["dog", "2"] {
+            let error = models.check("blur", name).unwrap_err().message();
+            assert!(
+                error.contains(&format!("blur: the model has no class “{name}”: its classes are person, car, face"))
+            );
+        }
+        let error = ClassesOfModels::default().check("blur", "person").unwrap_err().message();
+        assert!(error.contains("has no boxes"), "{error}");
+    }
+}
