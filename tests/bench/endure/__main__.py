@@ -299,7 +299,7 @@ def main():
     parser.add_argument("--model", default=str(ROOT / "tests/models/shapes-320.onnx"))
     parser.add_argument("--backend", default="cpu")
     parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--infer", default="interval=5 threads=1")
+    parser.add_argument("--infer", default="interval=5 threads=1 parallel-runs=2")
     parser.add_argument("--recorded", type=int, default=2)
     parser.add_argument("--timeout", type=float, default=5.0)
     parser.add_argument("--backoff", type=float, default=2.0)

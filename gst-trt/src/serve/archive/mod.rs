@@ -28,7 +28,7 @@ use super::disk;
 use super::log::{log_error, warn};
 use crate::threads::Threads;
 
-pub use self::index::{Kind, PART, Recording, free_name, part};
+pub use self::index::{Kind, Recording, free_name, part};
 pub use self::keep::{FolderLimits, KeepLimits};
 pub use self::moment::UtcTime;
 

@@ -334,9 +334,10 @@ impl Reel {
             if newest < wanted.from {
                 return; // where an encoder is behind, the key frame to begin with may still come
             }
-            let first = match self.kind {
-                Kind::Event => source.ring.since(wanted.from),
-                Kind::Continuous => source.ring.key_from(self.next), // what is older was in a file, or could not be written
+            let first = if self.kind == Kind::Continuous {
+                source.ring.key_from(self.next) // what is older was in a file, or could not be written
+            } else {
+                source.ring.since(wanted.from)
             };
             match first {
                 Some(first) => self.open(source, first),

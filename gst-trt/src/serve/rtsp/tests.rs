@@ -378,7 +378,8 @@ fn a_source_that_is_removed_ends_its_clients() {
     let outputs = FakeOutputs::new(&["gate", "street"]);
     let server = serve(RtspLimits::default(), None, &outputs);
     let (gate, street) = (Player::new(&server, "gate", ""), Player::new(&server, "street", ""));
-    (gate.picture(), street.picture());
+    gate.picture();
+    street.picture();
     let removed = outputs.cameras.lock().unwrap().remove("gate");
     drop(removed);
     assert!(gate.error().is_none(), "it is the end of a stream");
