@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(removed(4, &[("*", total)], None), ["a0", "b0", "c0", "a1"]);
     }
 
-    /// A recording of a clock that was wrong is not the newest for ever.
+    /// A recording of a clock that was wrong does not stay the newest.
     #[test]
     fn those_that_were_made_first_make_room() {
         let mut recordings = recordings(4);
