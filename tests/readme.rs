@@ -340,8 +340,9 @@ fn substituted(line: &str, folder: &Path) -> Vec<String> {
             ("trtpublish", "password-file") => {}
             ("trtnms", "label-file") => out.push(format!("label-file={}", labels(folder))),
             ("trtanalytics", "config-file") => out.push(format!("config-file={}", zones(folder, value))),
-            ("trtnms", "classes" | "class-thresholds") => {
-                out.push(format!("{name}={}", value.replace("person", "disc").replace("car", "box")));
+            ("trtnms", "classes" | "class-thresholds") | ("trtoverlay", "blur" | "pixelate") => {
+                let value = value.replace("person", "disc").replace("car", "box").replace("face", "box");
+                out.push(format!("{name}={value}"));
             }
             _ => out.push(word),
         }
@@ -363,7 +364,7 @@ fn labels(folder: &Path) -> String {
 fn zones(folder: &Path, name: &str) -> String {
     let text = if name.ends_with(".json") {
         let page = std::fs::read_to_string(path("docs/elements/trtanalytics.md")).unwrap();
-        page[block(&page, "json", 0)].to_string()
+        page[block(&page, "json", 0)].replace("\"person\"", "\"disc\"")
     } else {
         "[property]\nconfig-width=640\nconfig-height=480\n\
                   [line-crossing-stream-0]\nenable=1\nline-crossing-Exit=100;100;200;100;150;50;150;300\n"
