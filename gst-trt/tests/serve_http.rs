@@ -218,6 +218,49 @@ fn pictures_hide_what_they_are_to_hide() {
     service.end();
 }
 
+/// Not while anything of the former one is changed.
+#[test]
+fn a_model_that_does_not_find_what_is_hidden_takes_no_place() {
+    let source = |name: &str, more: &str| {
+        format!("[[source]]\nname = \"{name}\"\naddress = {:?}\nloop = true\nsync = true\n{more}\n", sample())
+    };
+    let configuration = format!(
+        "[[model]]\nname = \"shapes\"\nfile = {:?}\nbackend = \"rten\"\n{}{}[privacy]\nblur = \"disc\"\n\
+         [http]\nlisten = \"127.0.0.1:0\"\ntoken = \"{TOKEN}\"\n",
+        shapes(),
+        source("hidden", ""),
+        source("seen", "privacy = false"),
+    );
+    let service = Service::start(&configuration, "serve-privacy-model");
+    service.until("ready", |service| service.ask("GET", "/readyz", "").0 == 200);
+    let put = |file: &str| {
+        let (status, said) = service.ask("PUT", "/models/shapes", &json!({"file": file}).to_string());
+        (status, String::from_utf8(said).unwrap())
+    };
+    let (status, said) = put(&path("tests/models/shapes-cls.onnx"));
+    assert!(
+        status == 400 && said.contains("source “hidden”, blur: model “shapes”: it has no boxes"),
+        "{status} {said}"
+    );
+    let figures = path("tests/models/figures-pose.onnx");
+    let (status, said) = put(&figures);
+    assert!(status == 400 && said.contains("there is no class “disc”"), "{status} {said}");
+    let model = &service.json("/models")[0];
+    assert_eq!((&model["file"], &model["error"]), (&json!(shapes()), &json!(null)));
+    assert_eq!(service.json("/sources/hidden")["restarts"], 0);
+
+    // Of a source that is gone nothing is to be hidden; and what comes is checked with the model as it is now.
+    assert_eq!(service.ask("DELETE", "/sources/hidden", "").0, 204);
+    assert_eq!(put(&figures).0, 202);
+    service.until("replaced", |service| service.json("/models")[0]["file"] == json!(figures));
+    let new = |blur: &str| json!({"name": "new", "address": sample(), "privacy": {"blur": blur}}).to_string();
+    let (status, said) = service.ask("POST", "/sources", &new("disc"));
+    let said = String::from_utf8(said).unwrap();
+    assert!(status == 400 && said.contains("there is no class “disc”"), "{status} {said}");
+    assert_eq!(service.ask("POST", "/sources", &new("0")).0, 201);
+    service.end();
+}
+
 /// The camera's own stream is not what is written.
 #[test]
 fn recordings_hide_what_they_are_to_hide() {

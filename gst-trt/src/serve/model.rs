@@ -8,9 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gst::prelude::*;
+use gsttrt::gst::model_check::ModelCheck;
+use gsttrt_core::error::{Error, ErrorKind};
+use gsttrt_core::model::ModelInfo;
 use gsttrt_publish::backoff::Backoff;
 
-use super::config::ModelConfig;
+use super::config::{Findings, ModelConfig, SourceConfig, Unmet, ended};
 use super::control::{Batches, ModelStatus};
 use super::log::{log, log_error, warn};
 use crate::bus;
@@ -45,6 +48,8 @@ struct ModelState {
     told: Option<String>,
     /// Its own element, which knows what is run.
     element: gst::glib::WeakRef<gst::Element>,
+    /// What it must find things for.
+    sources: Vec<Arc<SourceConfig>>,
 }
 
 type Wake = Box<dyn FnOnce() + Send>;
@@ -62,6 +67,7 @@ enum ModelEvent {
 /// A model, and what can be done with it.
 pub struct Model {
     pub shared: Arc<ServedModel>,
+    _check: ModelCheck,
 }
 
 impl ServedModel {
@@ -72,6 +78,36 @@ impl ServedModel {
     /// With the file that is in use.
     pub fn config(&self) -> ModelConfig {
         self.lock().config.clone()
+    }
+
+    /// Checks whether a model finds what its sources are to hide and to count.
+    fn check(&self, findings: &Findings) -> Result<(), String> {
+        let sources = self.lock().sources.clone();
+        for source in sources {
+            let privacy = findings.check_privacy(source.privacy.as_ref());
+            let met = privacy.and_then(|()| findings.check_analytics(source.analytics.as_ref()));
+            met.map_err(|Unmet { key, text }| format!("source “{}”, {key}: {text}", source.name))?;
+        }
+        Ok(())
+    }
+
+    /// Checks what is known of another file before it is loaded.
+    pub fn check_file(&self, file: &Path) -> Result<(), Failure> {
+        let findings = Findings::of(&ModelConfig { file: file.into(), ..self.config() });
+        self.check(&findings).map_err(|text| ended(format!("Cannot use {}: {text}", file.display())).into())
+    }
+
+    /// The same once all is known that the library knows which is to run it.
+    fn check_info(&self, info: &ModelInfo) -> gsttrt_core::error::Result<()> {
+        self.check(&Findings::of_info(&self.config(), info)).map_err(|text| {
+            Error::new(ErrorKind::Settings, format!("Cannot use {}", info.path.display()))
+                .cause(text.trim_end_matches('?'))
+                .remedy("Use a model that finds this, or change what is hidden and counted first")
+        })
+    }
+
+    pub fn set_sources(&self, sources: Vec<Arc<SourceConfig>>) {
+        self.lock().sources = sources;
     }
 
     pub fn shared_name(&self) -> &str {
@@ -168,7 +204,12 @@ fn percent(text: &str) -> Option<f64> {
 
 impl Model {
     /// Returns at once: a disk may take long to give its file, and a library to start.
-    pub fn start(config: ModelConfig, number: u64, threads: &Threads) -> Result<Self, Failure> {
+    pub fn start(
+        config: ModelConfig,
+        number: u64,
+        sources: Vec<Arc<SourceConfig>>,
+        threads: &Threads,
+    ) -> Result<Self, Failure> {
         let (name, subject) = (format!("{}#{number}", config.name), format!("the model {}", config.name));
         let thread_name = format!("model-{}", config.name);
         let waiting = Some(Vec::new());
@@ -182,12 +223,17 @@ impl Model {
             waiting,
             told: None,
             element: gst::glib::WeakRef::new(),
+            sources,
         };
         let (sender, events) = channel();
         let shared = Arc::new(ServedModel { name, state: Mutex::new(state), events: Mutex::new(sender) });
+        let checked = Arc::downgrade(&shared);
+        let check = ModelCheck::new(shared.shared_name(), move |info| {
+            checked.upgrade().map_or(Ok(()), |shared: Arc<ServedModel>| shared.check_info(info))
+        });
         let thread = ModelThread { shared: shared.clone(), events, replacing: None, former: None };
         threads.spawn(thread_name, &subject, move || thread.work())?;
-        Ok(Model { shared })
+        Ok(Model { shared, _check: check })
     }
 
     pub fn replace(&self, file: &Path) {

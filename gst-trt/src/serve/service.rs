@@ -104,7 +104,8 @@ impl Started {
         for model in &config.models {
             if !state.models.iter().any(|there| becomes(there, model)) {
                 state.number += 1;
-                self.models.push(Model::start(model.clone(), state.number, threads)?);
+                let sources = sources_of(config, &model.name);
+                self.models.push(Model::start(model.clone(), state.number, sources, threads)?);
             }
         }
         for source in &config.sources {
@@ -121,6 +122,15 @@ impl Started {
         self.streams.iter().for_each(|stream| stream.stop(Duration::ZERO));
         self.models.iter().for_each(Model::stop);
     }
+}
+
+/// Whether what a source hides and counts is found by that model alone.
+fn is_of(source: &SourceConfig, model: &str) -> bool {
+    source.model == model && source.on_objects.is_empty()
+}
+
+fn sources_of(config: &Config, model: &str) -> Vec<Arc<SourceConfig>> {
+    config.sources.iter().filter(|source| is_of(source, model)).map(|source| Arc::new(source.clone())).collect()
 }
 
 fn find<'a>(models: &'a [Model], name: &str) -> Option<&'a Model> {
@@ -152,6 +162,10 @@ impl ServiceState {
         if let Err(failure) = started.begin(self, &config, threads) {
             started.stop();
             return Err(failure);
+        }
+        // What a replacement must find things for.
+        for model in &self.models {
+            model.shared.set_sources(sources_of(&config, &model.shared.config().name));
         }
         self.set_models(&config, &mut started);
         self.set_streams(&config, started);
@@ -213,6 +227,15 @@ impl ServiceState {
         self.streams.sort_by_key(order);
     }
 
+    /// Tells each model what it must find things for.
+    fn tell_models(&self) {
+        for model in &self.models {
+            let name = model.shared.config().name;
+            let streams = self.streams.iter().filter(|stream| is_of(&stream.config, &name));
+            model.shared.set_sources(streams.map(|stream| stream.config.clone()).collect());
+        }
+    }
+
     fn check_goes_on(&self) -> Result<(), Failure> {
         if self.is_ending { Err("The service ends.".into()) } else { Ok(()) }
     }
@@ -258,10 +281,15 @@ impl Control for Service {
 
     fn add_source(&self, source: &serde_json::Value) -> Result<(), Refused> {
         loop {
-            let known = self.lock().config.clone();
+            let (known, running) = {
+                let state = self.lock();
+                let running: Vec<_> = state.models.iter().map(|model| model.shared.config()).collect();
+                (state.config.clone(), running)
+            };
             // Looks at files, which may take long.
-            let config =
-                known.source(source).map_err(|problem| Refused::Invalid(format!("Cannot add it: {problem}")))?;
+            let config = known
+                .source(source, &running)
+                .map_err(|problem| Refused::Invalid(format!("Cannot add it: {problem}")))?;
             let mut state = self.lock();
             state.check_goes_on().map_err(invalid)?;
             if !Arc::ptr_eq(&known, &state.config) {
@@ -279,6 +307,7 @@ impl Control for Service {
                 SourceStream::start(config, models, &self.archives, &state.asks, &self.threads).map_err(invalid)?;
             state.streams.push(stream);
             state.keep();
+            state.tell_models();
             return Ok(());
         }
     }
@@ -288,6 +317,7 @@ impl Control for Service {
         let position = state.find(name)?;
         state.streams.remove(position).stop(LAST_FRAMES_OF_ONE);
         state.keep();
+        state.tell_models();
         log(name, "Removed.");
         Ok(())
     }
@@ -297,13 +327,13 @@ impl Control for Service {
     }
 
     fn replace_model(&self, name: &str, file: &Path) -> Result<(), Refused> {
-        let known = {
+        let (known, model) = {
             let state = self.lock();
-            state.model(name).map_err(|failure| Refused::Unknown(failure.to_string()))?;
-            state.config.clone()
+            let model = state.model(name).map_err(|failure| Refused::Unknown(failure.to_string()))?;
+            (state.config.clone(), model)
         };
         let file = known.path(file);
-        check_file(&file).map_err(invalid)?;
+        check_file(&file).and_then(|()| model.check_file(&file)).map_err(invalid)?;
         let state = self.lock();
         let model = find(&state.models, name);
         let model = model.ok_or_else(|| Refused::Unknown(unknown_model(name).to_string()))?;

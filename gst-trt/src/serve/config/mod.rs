@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The configuration: read, checked, and with everything that a source needs in one place.
 
+mod findings;
 mod keys;
 mod launch;
 mod model_file;
@@ -16,8 +17,10 @@ mod tests;
 mod time;
 mod wording;
 
+pub use findings::{Findings, Unmet};
 pub use keys::{AskedPicture, Container, RunsOn};
 pub use resolved::{
     AskConfig, Config, ModelConfig, PublishConfig, RecordConfig, SnapshotConfig, SourceConfig, check_files,
     check_folders,
 };
+pub use wording::ended;

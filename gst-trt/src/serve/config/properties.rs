@@ -100,6 +100,13 @@ impl<O: ConfiguredElement> ElementProperties<O> {
     }
 }
 
+impl ElementProperties<AnalyticsElement> {
+    /// The key that has the zones.
+    pub fn config_key(&self) -> &'static str {
+        if self.get("config-file").is_some() { "config-file" } else { "config" }
+    }
+}
+
 /// The properties of an element that belong in a configuration.
 fn specs<O: ConfiguredElement>() -> Vec<glib::ParamSpec> {
     let Ok(element) = gst::ElementFactory::make(O::FACTORY).build() else { return Vec::new() };

@@ -8,6 +8,7 @@ mod privacy;
 mod recordings;
 mod snapshots;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +17,8 @@ use gsttrt_core::analytics::parse;
 use gsttrt_core::files::read_regular;
 use serde::Deserialize;
 
-use super::keys::{ConfigKeys, HttpKeys, RtspKeys, SourceKeys};
+use super::findings::Findings;
+use super::keys::{ConfigKeys, HttpKeys, Override, RtspKeys, SourceKeys};
 use super::model_file::ModelOutcome;
 use super::places::Places;
 use super::properties::{AnalyticsElement, ElementProperties, PrivacyElement, TrackElement};
@@ -57,6 +59,8 @@ pub struct Config {
     asks: Vec<AskConfig>,
     /// What a model gives, as far as that is known.
     outcomes: BTreeMap<String, ModelOutcome>,
+    /// The same as sources need it.
+    findings: BTreeMap<String, Findings>,
     /// For sources that come later.
     keys: ConfigKeys,
     /// Relative paths begin here.
@@ -128,6 +132,7 @@ impl Config {
             toml::from_str(&text).map_err(|error| unusable(wording::in_file(file, &places, &error)))?;
         let folder = std::path::absolute(file).ok().and_then(|path| Some(path.parent()?.to_path_buf()));
         let in_file = |(table, number, problem): TableError| {
+            let (table, number) = problem.table.map_or((table, number), |common| (common, 0));
             let found = places.line_of(table, number, problem.key);
             let key = found.filter(|(_, is_there)| *is_there).map(|_| problem.key);
             wording::at_line(file, found.map(|(line, _)| line), key, &problem.text)
@@ -154,6 +159,7 @@ impl Config {
             warnings: Vec::new(),
             asks: Vec::new(),
             outcomes: BTreeMap::new(),
+            findings: BTreeMap::new(),
             keys,
             folder,
         };
@@ -167,6 +173,7 @@ impl Config {
         for (number, model) in config.keys.model.clone().iter().enumerate() {
             let (model, outcome, doubts) = config.model(model).map_err(|problem| ("model", number, problem))?;
             config.outcomes.insert(model.name.clone(), outcome);
+            config.findings.insert(model.name.clone(), Findings::of(&model));
             config.models.push(model);
             warnings.extend(doubts.into_iter().map(|problem| ("model", number, problem)));
         }
@@ -188,7 +195,7 @@ impl Config {
             config.analytics(analytics.clone()).map_err(|problem| ("analytics", 0, problem))?;
         }
         for (number, source) in config.keys.source.clone().iter().enumerate() {
-            let source = config.stream(source).map_err(|problem| ("source", number, problem))?;
+            let source = config.stream(source, &[]).map_err(|problem| ("source", number, problem))?;
             if config.sources.iter().any(|other| other.name == source.name) {
                 return Err(("source", number, problem("name", format!("there are two sources “{}”", source.name))));
             }
@@ -271,14 +278,14 @@ impl Config {
         }
     }
 
-    /// A source that comes later, by the keys of `[[source]]`.
+    /// A source that comes later, by the keys of `[[source]]`, for models as they run now.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn source(&self, keys: &serde_json::Value) -> Result<SourceConfig, String> {
+    pub fn source(&self, keys: &serde_json::Value, running: &[ModelConfig]) -> Result<SourceConfig, String> {
         let keys =
             SourceKeys::deserialize(keys).map_err(|error| wording::ended(wording::of_serde(&error.to_string())))?;
-        self.stream(&keys).map_err(|KeyError { key, text }| wording::ended(format!("{key}: {text}")))
+        self.stream(&keys, running).map_err(|KeyError { key, text, .. }| wording::ended(format!("{key}: {text}")))
     }
 
     /// A path as if it was written in the file.
@@ -310,13 +317,34 @@ impl Config {
             return Err(problem("motion-gate", "it is a part of the picture, from 0 to 1. 0.001 is usual"));
         }
         let track = keys.track.or(&self.keys.track);
-        let analytics = keys.analytics.or(&self.keys.analytics).map(|zones| self.analytics(zones)).transpose()?;
+        let zones = keys.analytics.or(&self.keys.analytics);
+        let zones_key = zones.as_ref().map_or("config", |zones| zones.config_key());
+        let analytics = zones.map(|zones| self.analytics(zones)).transpose()?;
         if analytics.is_some() && track.is_none() {
             return Err(problem("track", NEEDS_TRACK));
         }
         let privacy = keys.privacy.or(&self.keys.privacy);
+        // Another file may have taken the place of the one that is configured.
+        let running = running.iter().find(|running| running.name == model);
+        let findings = match running.filter(|running| self.models.iter().all(|known| known != *running)) {
+            Some(running) => Cow::Owned(Findings::of(running)),
+            None => Cow::Borrowed(&self.findings[&model]),
+        };
+        // What several models find together is not known so well.
+        let is_alone = on_objects.is_empty();
         if let Some(privacy) = &privacy {
-            self.check_privacy(privacy, analytics.as_ref(), &model, &on_objects)?;
+            let is_common = matches!(keys.privacy, Override::Common);
+            let of_table = |problem: KeyError| if is_common { problem.of_table("privacy") } else { problem };
+            if is_alone {
+                findings.check_privacy(Some(privacy)).map_err(|unmet| of_table(problem(unmet.key, unmet.text)))?;
+            }
+            self.check_privacy(privacy, analytics.as_ref(), &model, &on_objects).map_err(of_table)?;
+        }
+        if is_alone {
+            findings.check_analytics(analytics.as_ref()).map_err(|unmet| {
+                let problem = problem(zones_key, unmet.text);
+                if matches!(keys.analytics, Override::Common) { problem.of_table("analytics") } else { problem }
+            })?;
         }
         let mut record = keys.record.or(&self.keys.record).map(|record| self.record(&record)).transpose()?;
         if let Some(record) = record.as_mut().filter(|_| analytics.is_none()) {

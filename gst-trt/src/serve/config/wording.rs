@@ -9,10 +9,18 @@ use super::places::Places;
 pub struct KeyError {
     pub key: &'static str,
     pub text: String,
+    /// The table of all sources that has the key, where it is not the table that is read.
+    pub table: Option<&'static str>,
+}
+
+impl KeyError {
+    pub fn of_table(self, table: &'static str) -> Self {
+        KeyError { table: Some(table), ..self }
+    }
 }
 
 pub fn problem(key: &'static str, text: impl Into<String>) -> KeyError {
-    KeyError { key, text: text.into() }
+    KeyError { key, text: text.into(), table: None }
 }
 
 pub fn unknown_key(key: &str, known: &[&str]) -> String {

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What a model finds, and whether that is what a source is to hide and to count.
+
+use gst::prelude::*;
+use gsttrt_core::analytics::parse;
+use gsttrt_core::backends::tensorrt::header::Header;
+use gsttrt_core::device::Device;
+use gsttrt_core::heads::{self, HeadFormat, ModelHints};
+use gsttrt_core::image::options::parse_input_size;
+use gsttrt_core::model::{FileContents, ModelFile, ModelInfo};
+use gsttrt_core::postprocess::{KnownClasses, read_labels};
+
+use super::resolved::ModelConfig;
+use super::properties::{AnalyticsElement, ElementProperties, PrivacyElement};
+use super::{launch, wording};
+
+/// What a model finds, as far as that is known.
+#[derive(Clone, Debug)]
+pub struct Findings {
+    /// Its name in the configuration.
+    model: String,
+    /// `None` where only the library that runs it can tell.
+    classes: Option<KnownClasses>,
+    has_boxes: Option<bool>,
+    /// The only classes that trtnms lets pass; all, where it is empty.
+    passing: Vec<String>,
+    /// Whether frames that the model does not see get what was found last.
+    holds: bool,
+}
+
+/// Something of a source that its model cannot do.
+pub struct Unmet {
+    pub key: &'static str,
+    pub text: String,
+}
+
+/// Names in a text, separated by commas.
+pub fn names(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|name| !name.is_empty())
+}
+
+impl Findings {
+    /// Of the file of a model. What is wrong with it is said elsewhere.
+    pub fn of(model: &ModelConfig) -> Self {
+        let nothing_known = || Findings::new(model, None, None);
+        let file = ModelFile::new(&model.file);
+        let Ok(contents) = file.contents() else { return nothing_known() };
+        if file.is_engine() {
+            return Findings::new(model, None, labels_of_engine(&contents));
+        }
+        ModelInfo::of_onnx(&contents).map_or_else(|_| nothing_known(), |info| Findings::of_info(model, &info))
+    }
+
+    /// Of the description of a model.
+    pub fn of_info(model: &ModelConfig, info: &ModelInfo) -> Self {
+        let infer = launch::check("infer", &model.infer).map(|(_, element)| element).ok();
+        let size = infer.and_then(|infer| infer.property::<Option<String>>("input-size")).unwrap_or_default();
+        let mut hints = info.hints(info.image_size.unwrap_or_default());
+        let spec =
+            parse_input_size(&size).and_then(|size| info.input_spec(size, model.batch_size as usize, Device::Host));
+        hints.input = match spec.map(|spec| spec.chw()) {
+            Ok((_, height, width)) => Some((width as u32, height as u32)),
+            Err(_) => info.image_size, // it may become known by the frames
+        };
+        Findings::new(model, Some((info, hints)), Some(info.labels.clone()))
+    }
+
+    fn new(model: &ModelConfig, info: Option<(&ModelInfo, ModelHints)>, own_labels: Option<Vec<String>>) -> Self {
+        let nms = launch::check("nms", &model.nms).map(|(_, element)| element).ok();
+        let setting = |name| nms.as_ref().and_then(|nms| nms.property::<Option<String>>(name)).unwrap_or_default();
+        let labels = model.labels.as_ref().and_then(|file| read_labels(file).ok()).or(own_labels);
+        let (mut count, mut has_boxes) = (None, None);
+        match (&*setting("layout"), info) {
+            ("auto" | "", Some((info, mut hints))) => {
+                hints.classes = labels.as_ref().map(Vec::len).filter(|&labels| labels > 0);
+                if let Ok(found) = heads::explain(&info.outputs, &hints) {
+                    (count, has_boxes) = (found.classes, Some(found.format.has_boxes()));
+                }
+            }
+            (layout, _) => has_boxes = HeadFormat::of_name(layout).ok().map(HeadFormat::has_boxes),
+        }
+        Findings {
+            model: model.name.clone(),
+            classes: labels.map(|labels| KnownClasses { labels, count }),
+            has_boxes,
+            passing: names(&setting("classes")).map(String::from).collect(),
+            holds: nms.is_none_or(|nms| nms.property("hold-detections")),
+        }
+    }
+
+    /// Checks what is to be hidden: else it would be seen.
+    pub fn check_privacy(&self, privacy: Option<&ElementProperties<PrivacyElement>>) -> Result<(), Unmet> {
+        let Findings { model, has_boxes, holds, .. } = self;
+        for key in ["blur", "pixelate"] {
+            let wrong = |text: String| Err(Unmet { key, text: format!("model “{model}”: {text}") });
+            for name in names(privacy.and_then(|privacy| privacy.get(key)).unwrap_or_default()) {
+                if *has_boxes == Some(false) {
+                    return wrong("it has no boxes, so nothing can be hidden. Use a model that detects objects".into());
+                }
+                if !holds {
+                    let text =
+                        "frames that it does not see would not be hidden: leave hold-detections=false out of nms";
+                    return wrong(text.into());
+                }
+                if name != "*"
+                    && let Err(text) = self.find(name)
+                {
+                    return wrong(text);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks what is to be counted: else it never would.
+    pub fn check_analytics(&self, analytics: Option<&ElementProperties<AnalyticsElement>>) -> Result<(), Unmet> {
+        let Some(analytics) = analytics else { return Ok(()) };
+        // It was read before.
+        let stream = analytics.get("config-stream").and_then(|number| number.parse().ok()).unwrap_or_default();
+        let Ok(config) = parse::parse(analytics.get("config").unwrap_or_default(), stream) else { return Ok(()) };
+        for (of, class) in config.classes() {
+            self.find(class).map_err(|text| {
+                let text = format!("classes of “{of}”: model “{}”: {text}", self.model);
+                Unmet { key: "analytics", text }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Whether there can be objects of a class.
+    fn find(&self, name: &str) -> Result<(), String> {
+        let Some(classes) = &self.classes else { return Ok(()) };
+        let Some(class) = classes.id(name) else {
+            return Err(match &classes.labels[..] {
+                [] => format!(
+                    "there is no class “{name}”, as it has no names of classes. Set labels, or write the numbers"
+                ),
+                labels => wording::unknown_name("class", name, labels.iter().map(String::as_str)),
+            });
+        };
+        let passes = self.passing.is_empty() || self.passing.iter().any(|name| classes.id(name) == Some(class));
+        match passes {
+            true => Ok(()),
+            false => Err(format!("class “{name}” is never found: add it to classes={} of nms", self.passing.join(","))),
+        }
+    }
+}
+
+/// The names that Ultralytics writes before the plan. What else there is only TensorRT can read.
+fn labels_of_engine(contents: &FileContents) -> Option<Vec<String>> {
+    let names = ModelInfo::labels_of_engine(&Header::read(contents.bytes()).ok()?.metadata?);
+    Some(names).filter(|names| !names.is_empty())
+}
