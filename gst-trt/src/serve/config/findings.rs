@@ -10,8 +10,8 @@ use gsttrt_core::image::options::parse_input_size;
 use gsttrt_core::model::{FileContents, ModelFile, ModelInfo};
 use gsttrt_core::postprocess::{KnownClasses, read_labels};
 
-use super::resolved::ModelConfig;
 use super::properties::{AnalyticsElement, ElementProperties, PrivacyElement};
+use super::resolved::ModelConfig;
 use super::{launch, wording};
 
 /// What a model finds, as far as that is known.
@@ -53,7 +53,7 @@ impl Findings {
 
     /// Of the description of a model.
     pub fn of_info(model: &ModelConfig, info: &ModelInfo) -> Self {
-        let infer = launch::check("infer", &model.infer).map(|(_, element)| element).ok();
+        let infer = launch::check("infer", &model.infer, model.on).map(|(_, element)| element).ok();
         let size = infer.and_then(|infer| infer.property::<Option<String>>("input-size")).unwrap_or_default();
         let mut hints = info.hints(info.image_size.unwrap_or_default());
         let spec =
@@ -66,7 +66,7 @@ impl Findings {
     }
 
     fn new(model: &ModelConfig, info: Option<(&ModelInfo, ModelHints)>, own_labels: Option<Vec<String>>) -> Self {
-        let nms = launch::check("nms", &model.nms).map(|(_, element)| element).ok();
+        let nms = launch::check("nms", &model.nms, model.on).map(|(_, element)| element).ok();
         let setting = |name| nms.as_ref().and_then(|nms| nms.property::<Option<String>>(name)).unwrap_or_default();
         let labels = model.labels.as_ref().and_then(|file| read_labels(file).ok()).or(own_labels);
         let (mut count, mut has_boxes) = (None, None);

@@ -293,7 +293,7 @@ impl Config {
         self.folder.join(path)
     }
 
-    fn stream(&self, keys: &SourceKeys) -> Result<SourceConfig, KeyError> {
+    fn stream(&self, keys: &SourceKeys, running: &[ModelConfig]) -> Result<SourceConfig, KeyError> {
         let name = keys.name.0.clone();
         let address = self.address(keys)?;
         let stream = self.stream_options(keys, &address)?;
