@@ -48,7 +48,7 @@ fn documented() -> Vec<(String, Vec<String>)> {
 fn furnish(folder: &Path) {
     std::os::unix::fs::symlink(sample(), folder.join("street.mp4")).unwrap();
     for model in ["yolo11n.onnx", "best.onnx", "best-int8.onnx"] {
-        std::os::unix::fs::symlink(shapes(), folder.join(model)).unwrap();
+        std::fs::copy(shapes(), folder.join(model)).unwrap(); // a copy of it may be written over
     }
     std::os::unix::fs::symlink(path("tests/models/shapes-cls.onnx"), folder.join("colors.onnx")).unwrap();
     std::fs::create_dir(folder.join("photos")).unwrap();
