@@ -10,8 +10,8 @@ use gsttrt_core::image::options::parse_input_size;
 use gsttrt_core::model::{FileContents, ModelFile, ModelInfo};
 use gsttrt_core::postprocess::{KnownClasses, read_labels};
 
+use super::model::ModelConfig;
 use super::properties::{AnalyticsElement, ElementProperties, PrivacyElement};
-use super::resolved::ModelConfig;
 use super::{launch, wording};
 
 /// What a model finds, as far as that is known.

@@ -4,6 +4,7 @@
 mod findings;
 mod keys;
 mod launch;
+mod model;
 mod model_file;
 mod places;
 mod properties;
@@ -19,8 +20,8 @@ mod wording;
 
 pub use findings::{Findings, Unmet};
 pub use keys::{AskedPicture, Container, RunsOn};
+pub use model::ModelConfig;
 pub use resolved::{
-    AskConfig, Config, ModelConfig, PublishConfig, RecordConfig, SnapshotConfig, SourceConfig, check_files,
-    check_folders,
+    AskConfig, Config, PublishConfig, RecordConfig, SnapshotConfig, SourceConfig, check_files, check_folders,
 };
 pub use wording::ended;

@@ -19,6 +19,7 @@ use serde::Deserialize;
 
 use super::findings::Findings;
 use super::keys::{ConfigKeys, HttpKeys, Override, RtspKeys, SourceKeys};
+use super::model::ModelConfig;
 use super::model_file::ModelOutcome;
 use super::places::Places;
 use super::properties::{AnalyticsElement, ElementProperties, PrivacyElement, TrackElement};
@@ -35,7 +36,6 @@ use crate::source::options::{RtpTransport, StreamOptions, check_ca_file};
 
 pub use asks::AskConfig;
 pub use destinations::{PublishConfig, check_files};
-pub use models::ModelConfig;
 pub use recordings::RecordConfig;
 pub use snapshots::{SnapshotConfig, check_folders};
 

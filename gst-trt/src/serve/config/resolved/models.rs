@@ -1,54 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Models, and which of them a source has.
 
-use std::path::PathBuf;
-
 use gst::prelude::*;
 
 use super::super::keys::{ModelKeys, RunsOn, SourceKeys};
 use super::super::launch;
+use super::super::model::ModelConfig;
 use super::super::model_file::{ModelOutcome, ModelSettings};
 use super::super::wording::{self, KeyError, problem};
 use super::Config;
-use crate::chain::ModelElements;
-use crate::model_options::{ModelOptions, backend_words, check_file};
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct ModelConfig {
-    pub name: String,
-    pub file: PathBuf,
-    pub on: RunsOn,
-    /// The property `object-classes` of a model on objects; all classes, where it is left out.
-    pub classes: Option<String>,
-    pub labels: Option<PathBuf>,
-    pub backend: Option<String>,
-    pub batch_size: u32,
-    /// Further properties, as in a launch line.
-    pub preprocess: String,
-    pub infer: String,
-    pub nms: String,
-}
-
-impl ModelConfig {
-    /// The elements that run it, as those that share it under that name need them.
-    pub fn elements(&self) -> ModelElements {
-        let ModelConfig { file, classes, labels, backend, batch_size, preprocess, infer, nms, .. } = self.clone();
-        ModelElements {
-            model: ModelOptions { model: file, labels, backend },
-            object_classes: classes,
-            queue: Some(batch_size),
-            slices: None,
-            preprocess,
-            infer: format!("batch-size={batch_size} {infer}"),
-            nms,
-        }
-    }
-
-    /// The classes of objects that it sees, where they are chosen.
-    fn chosen_classes(&self) -> impl Iterator<Item = &str> {
-        self.classes.iter().flat_map(|classes| classes.split(','))
-    }
-}
+use crate::model_options::{backend_words, check_file};
 
 impl Config {
     /// A model, what it gives, and what may be wrong with it.

@@ -219,7 +219,7 @@ function causes(sources) {
 function showSummary(sources) {
   const of = (state) => sources.filter((source) => source.state === state).length;
   const fps = sources.reduce((sum, source) => sum + source.fps, 0);
-  const parts = [`${of("running")} of ${sources.length} running`, `${fps.toFixed(0)} frames per second`];
+  const parts = [`${of("running")} of ${sources.length} running`, `${fps.toFixed(0)} fps`];
   if (of("waiting")) parts.push(`${of("waiting")} failed${causes(sources)}`);
   setText($("#summary"), parts.join(" · "));
 }

@@ -278,7 +278,7 @@ fn values_have_room_next_to_the_names_of_destinations() {
         let cards = sizes(&mut browser, ".source", "height");
         assert!(cards.iter().all(|height| *height <= 700.0), "{width}: {cards:?}");
         let summary = sizes(&mut browser, "#summary", "height");
-        assert!(summary.iter().all(|height| *height <= 70.0), "{width}: {summary:?}");
+        assert!(summary.iter().all(|height| *height <= 50.0), "{width}: {summary:?}");
         let page = browser.evaluate("document.documentElement.scrollWidth").as_u64().unwrap();
         assert!(page <= width, "{width}: the page has a width of {page}");
     }

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MPL-2.0
+//! A model as it is configured, and the elements that run it.
+
+use std::path::PathBuf;
+
+use super::keys::RunsOn;
+use crate::chain::ModelElements;
+use crate::model_options::ModelOptions;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelConfig {
+    pub name: String,
+    pub file: PathBuf,
+    pub on: RunsOn,
+    /// The property `object-classes` of a model on objects; all classes, where it is left out.
+    pub classes: Option<String>,
+    pub labels: Option<PathBuf>,
+    pub backend: Option<String>,
+    pub batch_size: u32,
+    /// Further properties, as in a launch line.
+    pub preprocess: String,
+    pub infer: String,
+    pub nms: String,
+}
+
+impl ModelConfig {
+    /// The elements that run it, as those that share it under that name need them.
+    pub fn elements(&self) -> ModelElements {
+        let ModelConfig { file, classes, labels, backend, batch_size, preprocess, infer, nms, .. } = self.clone();
+        ModelElements {
+            model: ModelOptions { model: file, labels, backend },
+            object_classes: classes,
+            queue: Some(batch_size),
+            slices: None,
+            preprocess,
+            infer: format!("batch-size={batch_size} {infer}"),
+            nms,
+        }
+    }
+
+    /// The classes of objects that it sees, where they are chosen.
+    pub fn chosen_classes(&self) -> impl Iterator<Item = &str> {
+        self.classes.iter().flat_map(|classes| classes.split(','))
+    }
+}
