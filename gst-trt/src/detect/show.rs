@@ -213,7 +213,9 @@ impl Window {
 
     fn is_closed(&self, display: &Display, time: gst::ClockTime) -> bool {
         let bus = self.pipeline.bus().expect("a pipeline has a bus");
-        if let Some(message) = bus.timed_pop_filtered(time, &[gst::MessageType::Error])
+        // With a time of zero, timed_pop_filtered looks at nothing.
+        let is_error = &[gst::MessageType::Error];
+        if let Some(message) = bus.pop_filtered(is_error).or_else(|| bus.timed_pop_filtered(time, is_error))
             && let gst::MessageView::Error(error) = message.view()
         {
             let text = error.error().to_string();
