@@ -66,19 +66,9 @@ pub fn words() -> Vec<&'static str> {
     list().iter().filter(|scheme| !scheme.feature.is_empty()).map(|scheme| scheme.word).collect()
 }
 
-/// What a location is, as far as options differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DestinationKind {
-    File,
-    StandardOutput,
-    /// A socket of this machine or of another one.
-    Address,
-}
-
 /// A destination that was not connected yet.
 pub struct Opened {
     pub destination: Box<dyn Destination>,
-    pub kind: DestinationKind,
     /// For messages.
     pub shown: String,
     /// What must not be in messages.
@@ -141,12 +131,7 @@ pub fn open(options: &PublishOptions) -> Result<Opened> {
     secrets.retain(|secret| !secret.reveal().is_empty());
     // One may begin with another.
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.reveal().len()));
-    let kind = match scheme.word {
-        "file" => DestinationKind::File,
-        "-" => DestinationKind::StandardOutput,
-        _ => DestinationKind::Address,
-    };
-    Ok(Opened { destination: open(&address, options)?, kind, shown: address.shown(), secrets })
+    Ok(Opened { destination: open(&address, options)?, shown: address.shown(), secrets })
 }
 
 /// Bytes of a password-file.

@@ -37,6 +37,7 @@ mod stdout;
 mod tls;
 mod unix;
 #[cfg(feature = "http")]
+#[doc(hidden)] // for the program of this project
 pub mod web;
 #[cfg(feature = "websocket")]
 mod websocket;

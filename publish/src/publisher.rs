@@ -81,7 +81,7 @@ impl<R: Send + 'static> Publisher<R> {
         let queue = Arc::new(PublishQueue::new(options.max_queued as usize, options.drop));
         let counters = Arc::new(Counters::default());
         let (alive, ended) = mpsc::channel();
-        let Opened { destination, shown, secrets, .. } = opened;
+        let Opened { destination, shown, secrets } = opened;
         let mut sender = Sender {
             destination,
             shown,

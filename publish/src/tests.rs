@@ -11,7 +11,7 @@ use gsttrt_core::redact::redacted;
 
 use super::address::{Address, Secret};
 use super::destination::{Destination, Undelivered};
-use super::destinations::{self, DestinationKind, Opened};
+use super::destinations::{self, Opened};
 use super::options::{DropPolicy, PublishOptions};
 use super::publisher::{Notice, Publisher};
 use super::queue::{Next, PublishQueue};
@@ -117,12 +117,12 @@ fn seen(location: &str, cause: &str) -> Vec<String> {
     }
     match destinations::open(&options) {
         Err(error) => seen.extend([error.message(), format!("{error:?}")]),
-        Ok(Opened { destination, kind, shown, secrets }) => {
+        Ok(Opened { destination, shown, secrets }) => {
             drop(destination);
             // A server that repeats what it was sent.
             let destination = Box::new(Fake { steps: [Step::Say(cause.into())].into(), heard: Arc::default() });
             let (notices, told) = mpsc::channel();
-            let opened = Opened { destination, kind, shown, secrets };
+            let opened = Opened { destination, shown, secrets };
             let publisher =
                 Publisher::start(opened, &quick(), u32::to_string, move |notice| drop(notices.send(notice))).unwrap();
             publisher.push(1);
@@ -446,8 +446,7 @@ impl Destination for Fake {
 fn publisher(steps: &[Step], options: &PublishOptions) -> (Publisher<u32>, Arc<Heard>, mpsc::Receiver<Notice>) {
     let heard = Arc::new(Heard::default());
     let destination = Box::new(Fake { steps: steps.iter().cloned().collect(), heard: heard.clone() });
-    let kind = DestinationKind::Address;
-    let opened = Opened { destination, kind, shown: "fake://".into(), secrets: vec![Secret::new("secret")] };
+    let opened = Opened { destination, shown: "fake://".into(), secrets: vec![Secret::new("secret")] };
     let (notices, told) = mpsc::channel();
     let publisher =
         Publisher::start(opened, options, u32::to_string, move |notice| drop(notices.send(notice))).unwrap();

@@ -2,10 +2,31 @@
 //! What is set of trtpublish, and has no effect where its messages go.
 
 use gsttrt_core::error::{Error, ErrorKind};
-use gsttrt_publish::destinations::DestinationKind;
+use gsttrt_publish::address::Address;
+use gsttrt_publish::destinations;
 
 use super::MessageSubject;
 use super::settings::PublishSettings;
+
+/// What a location is, as far as properties differ.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum DestinationKind {
+    File,
+    StandardOutput,
+    /// A socket of this machine or of another one.
+    Address,
+}
+
+impl DestinationKind {
+    fn of(settings: &PublishSettings) -> Self {
+        let address = Address::parse(settings.options.location.reveal(), &destinations::words());
+        match address.as_ref().map(|address| address.scheme.as_str()) {
+            Ok("file") => DestinationKind::File,
+            Ok("-") => DestinationKind::StandardOutput,
+            _ => DestinationKind::Address,
+        }
+    }
+}
 
 /// What a property needs to have an effect.
 struct PublishNeed {
@@ -62,7 +83,8 @@ const NEEDS: [PublishNeed; 7] = [
 ];
 
 /// A warning that names the properties without effect, if there are any.
-pub fn without_effect(settings: &PublishSettings, kind: DestinationKind) -> Option<Error> {
+pub fn without_effect(settings: &PublishSettings) -> Option<Error> {
+    let kind = DestinationKind::of(settings);
     let usual = PublishSettings::default();
     let unmet = NEEDS.iter().filter(|need| (need.is_set)(settings, &usual) && !(need.is_met)(settings, kind));
     let (names, needs): (Vec<_>, Vec<_>) =

@@ -57,7 +57,7 @@ impl TrtPublish {
         let source = settings.source()?;
         let opened = destinations::open(&settings.options)?;
         gst::debug!(CAT, imp = self, "publishing to {}", opened.shown);
-        if let Some(warning) = without_effect(&settings, opened.kind) {
+        if let Some(warning) = without_effect(&settings) {
             self.obj().post_warning(&warning);
         }
         let format = settings.format;
