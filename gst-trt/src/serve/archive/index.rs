@@ -78,7 +78,8 @@ pub fn name_of(source: &str, kind: Kind, begin: UtcTime, number: u32, ending: &s
 /// One that no other file has, also where it begins at the same time.
 pub fn free_name(folder: &Path, source: &str, kind: Kind, begin: UtcTime, ending: &str) -> String {
     let name = |number| name_of(source, kind, begin, number, ending);
-    let is_free = |name: &String| !folder.join(name).exists() && !part(&folder.join(name)).exists();
+    // In this order: one that becomes whole between both looks is seen by the second.
+    let is_free = |name: &String| !part(&folder.join(name)).exists() && !folder.join(name).exists();
     (1..).map(name).find(is_free).expect("numbers do not end")
 }
 
