@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The recordings, or the snapshots, in a folder: what there is, what is kept, and what is removed.
 //!
-//! * `moment`: times of the day. `clock`: whether it can be relied on. `index`: what is there. `keep`: what is removed.
+//! * `moment`: times of the day. `clock`: whether it can be relied on. `index`: what is there, by
+//!   what is in the files: `content`. `keep`: what is removed.
 //!
 //! Each folder has a thread, which alone reads and writes its index and removes files: nobody else waits for the disk. What
 //! is asked for is a copy in memory.
 
 mod clock;
+mod content;
 mod index;
 mod keep;
 mod moment;
