@@ -162,27 +162,31 @@ fn rows_of_unknown_columns_are_refused() {
 
 /// What overflows in half precision finds nothing. That is said once, and counted.
 #[test]
-fn scores_that_are_not_finite_are_told() {
+fn numbers_that_are_not_finite_are_told() {
     let folder = scratch("misread-not-finite");
-    let rows = [[0.0, 8.0, 8.0, 24.0, 24.0, 1.0, f32::NAN], [0.0, 32.0, 32.0, 64.0, 48.0, 2.0, 0.5]];
-    let graph = floats(picture(), "output", &[2, 7], &rows.concat());
-    let model = graph.save(&folder.join("model.onnx"));
-    let mut line = Line::new(&model, "");
-    for frame in 0..3 {
-        let found: Vec<i32> = line.found().into_iter().map(|found| found.class).collect();
-        assert_eq!(found, [2], "the other row has no score");
-        let said = line.said();
-        assert_eq!(said.len(), usize::from(frame == 0), "{said:?}");
-        for text in said {
-            let parts = [
-                "model.onnx gives scores that are not finite, in 1 rows of a frame",
-                "precision=fp32",
-                "gst-trt verify",
-            ];
-            assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+    let (nan, inf) = (f32::NAN, f32::INFINITY);
+    let model = folder.join("model.onnx");
+    // A row whose score is lost, and rows that have one, but no box.
+    for lost in [[8.0, 8.0, 24.0, 24.0, 1.0, nan], [8.0, nan, 24.0, 24.0, 1.0, 0.5], [8.0, 8.0, inf, 24.0, 1.0, 0.5]] {
+        let rows = [[0.0].iter().chain(&lost).copied().collect(), vec![0.0, 32.0, 32.0, 64.0, 48.0, 2.0, 0.5]];
+        let model = floats(picture(), "output", &[2, 7], &rows.concat()).save(&model);
+        let mut line = Line::new(&model, "");
+        for frame in 0..3 {
+            let found: Vec<i32> = line.found().into_iter().map(|found| found.class).collect();
+            assert_eq!(found, [2], "the other row has no score or no box");
+            let said = line.said();
+            assert_eq!(said.len(), usize::from(frame == 0), "{lost:?}: {said:?}");
+            for text in said {
+                let parts = [
+                    "model.onnx gives numbers that are not finite, in 1 rows of a frame",
+                    "precision=fp32",
+                    "gst-trt verify",
+                ];
+                assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+            }
         }
+        assert_eq!(line.nms().property::<gst::Structure>("stats").get::<u64>("not-finite"), Ok(3), "{lost:?}");
     }
-    assert_eq!(line.nms().property::<gst::Structure>("stats").get::<u64>("not-finite"), Ok(3));
 
     // Classes of a frame, maps of classes and of depths.
     let map = [&[f32::INFINITY, f32::NAN][..], &[0.5; 126]].concat();

@@ -292,11 +292,18 @@ fn frames_that_no_model_has_seen_are_hidden_whole() {
     }
 }
 
-/// Where scores cannot be read, nobody knows what is on the frame, nor on those that repeat its objects.
+/// Where scores or boxes cannot be read, nobody knows what is on the frame, nor on those that repeat its objects.
 #[test]
-fn frames_whose_scores_are_not_finite_are_hidden_whole() {
-    for lost in [f32::NAN, f32::INFINITY] {
-        let rows = [[8.0, 12.0, 32.0, 32.0, 0.9, 0.0], [40.0, 40.0, 56.0, 56.0, lost, 0.0]];
+fn frames_whose_numbers_are_not_finite_are_hidden_whole() {
+    let (nan, inf) = (f32::NAN, f32::INFINITY);
+    for lost in [
+        [40.0, 40.0, 56.0, 56.0, nan],
+        [40.0, 40.0, 56.0, 56.0, inf],
+        [40.0, nan, 56.0, 56.0, 0.9],
+        [40.0, 40.0, inf, 56.0, 0.9],
+    ] {
+        let [left, top, right, bottom, score] = lost;
+        let rows = [[8.0, 12.0, 32.0, 32.0, 0.9, 0.0], [left, top, right, bottom, score, 0.0]];
         let model = model(&scratch("overlay-lost"), &rows);
         let mut line = Line::parse(&format!(
             "trtpreprocess ! trtinfer model-file={model} interval=3 ! trtnms draw=false ! trtoverlay draw=false pixelate=a"
@@ -304,7 +311,7 @@ fn frames_whose_scores_are_not_finite_are_hidden_whole() {
         line.caps("GRAY8", SIDE, SIDE);
         for number in 0..4 {
             let picture = line.push(gst::Buffer::from_mut_slice(noise((SIDE * SIDE) as usize)));
-            assert!(is_hidden_whole(&picture), "{lost}: frame {number}");
+            assert!(is_hidden_whole(&picture), "{lost:?}: frame {number}");
         }
         let said = line.said();
         assert!(matches!(&said[..], [only] if only.contains("not finite")), "{said:?}");

@@ -54,12 +54,12 @@ struct alignas(16) Candidate {
 
 static_assert(sizeof(Candidate) == 32, "mirrored by image::Candidate");
 
-// How many words behind a count of candidates that of scores that are not finite is.
+// How many words behind a count of candidates that of numbers that are not finite is.
 inline constexpr u32 NOT_FINITE = 4;
 
 struct Results {
     u32 count;
-    u32 not_finite;  // of scores, or rows of them
+    u32 not_finite;  // rows, boxes or angles
     u32 unused[2];
     Candidate detections[1];  // [limit]
 };

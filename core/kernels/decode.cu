@@ -3,7 +3,7 @@
 //   in   sources  the tensors that the layout reads, item 0 of the batch: boxes and scores for dense heads, which may lie in one
 //                 tensor, else one for each part
 //   out  to       candidates; *count is 0 before, and their number after; count[NOT_FINITE] likewise, the rows (decode_logits: the
-//                 logits) whose scores as they were read are not all finite
+//                 logits) whose scores as they were read are not all finite, and the boxes that are not although their score passes
 //   grid decode_rows     a group of 2^lanes_log2 threads for each row, DECODE_THREADS in a block
 //        decode_columns  32 rows in a block, each by SLICES threads, SLICES * 32 in a block
 //        decode_logits   a thread for each logit, DECODE_THREADS in a block
@@ -116,9 +116,12 @@ __device__ __forceinline__ bool reaches(const DecodeParams& p, float score, u32 
     return score >= (cls < p.listed ? p.per_class[cls] : p.beyond) && is_finite(score);
 }
 
-__device__ __forceinline__ bool is_box(float4 box) {
+// Of a row whose score passes: one without a finite size is counted.
+__device__ __forceinline__ bool is_box(const DecodeParams& p, float4 box) {
     const float width = box.z - box.x, height = box.w - box.y;
-    return width > 0 && height > 0 && is_finite(width) && is_finite(height);
+    const bool has_size = is_finite(width) && is_finite(height);
+    if (!has_size) atomicAdd(p.count + NOT_FINITE, 1);
+    return has_size && width > 0 && height > 0;
 }
 
 // Called by all threads of a warp, which reserve space with one atomic. `is_lost` is whether scores are not finite.
@@ -264,7 +267,7 @@ __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
     passes = passes && lane == 0 && best.cls != NONE && score >= p.least && reaches(p, score, best.cls);
     if (passes) {
         box = box_of(p, row, box);
-        passes = is_box(box);
+        passes = is_box(p, box);
     }
     append(p, passes, lane == 0 && best.is_lost, row, box, score, best.cls);
 }
@@ -287,7 +290,7 @@ __device__ __forceinline__ void decode_columns(const DecodeParams& p) {
     float4 box = {};
     if (passes) {
         box = box_of(p, row, numbers_of<T>(p.sources[0], row));
-        passes = is_box(box);
+        passes = is_box(p, box);
     }
     append(p, passes, best.is_lost, row, box, best.score, best.cls);
 }
@@ -313,7 +316,7 @@ __device__ __forceinline__ void decode_logits(const DecodeParams& p) {
     float4 box = {};
     if (passes) {
         box = box_of(p, row, numbers_of<T>(p.sources[0], row));
-        passes = is_box(box);
+        passes = is_box(p, box);
     }
     append(p, passes, is_lost, index, box, score, cls);
 }
@@ -368,7 +371,7 @@ extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_ids(DecodePa
     float4 box = {};
     if (passes) {
         box = box_of(p, row, numbers_of<float>(p.sources[0], row));
-        passes = is_box(box);
+        passes = is_box(p, box);
     }
     append(p, passes, is_lost, row, box, score, cls);
 }

@@ -2,7 +2,7 @@
 // rank_*: candidates in no order -> in the order of the result. suppress: boxes that repeat a better one are dropped.
 //   in   from     *count candidates
 //   out  sorted   the same by key (rank_candidates), for suppress
-//        results  in mapped host memory: the count, then each Candidate (32 bytes)
+//        results  in mapped host memory: the counts, then each Candidate (32 bytes)
 //        found    the same in device memory, for plan.cu
 //   grid rank_*   any; a warp ranks a candidate by counting the smaller keys, which is exact and needs no memory, then takes the next
 //        suppress any; the blocks share the bit matrix, the last one done reads it from the first row on
@@ -117,6 +117,7 @@ struct SuppressShared {
     u32 classes[STEP];
     u32 repeated[STEP];
     u64 better[STEP][STEP_WORDS];
+    u32 not_finite;
 };
 
 // Writes a warp's part of a word.
@@ -218,6 +219,7 @@ __device__ u32 scan_boxes(const NmsParams& p, u32 n, SuppressShared& shared) {
         }
     };
     fetch(threadIdx.x);
+    if (threadIdx.x == 0) shared.not_finite = p.count[NOT_FINITE];
     __syncthreads();
     u32 count = 0;
     for (u32 first = 0; first < n && count < p.limit; first += STEP) {
@@ -300,7 +302,7 @@ extern "C" __global__ __launch_bounds__(NMS_THREADS) void rank_detections(NmsPar
     rank(p, [&](u64 key, float4 box, u32 cls, u32 place) {
         if (place < p.limit) p.results->detections[place] = p.found->detections[place] = detection(p, key, box, cls);
     });
-    if (blockIdx.x == 0 && threadIdx.x == 0) p.results->count = p.found->count = min(candidates(p), p.limit);
+    if (blockIdx.x == 0 && threadIdx.x == 0) finish(p, min(candidates(p), p.limit), p.count[NOT_FINITE]);
 }
 
 // Sorted -> results.
@@ -319,7 +321,7 @@ extern "C" __global__ __launch_bounds__(NMS_THREADS, 2) void suppress(NmsParams 
     if (!is_last) return;
     const u32 count = scan_boxes(p, n, shared);
     if (threadIdx.x == 0) {
-        p.results->count = p.found->count = count;
+        finish(p, count, shared.not_finite);
         *p.blocks_done = 0;
     }
 }

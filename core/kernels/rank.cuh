@@ -12,7 +12,7 @@ inline constexpr u32 TILE = 2048;  // keys that a block compares at a time
 struct NmsParams {
     Candidates from;
     Candidates sorted;
-    u32* count;        // of candidates, and behind it of scores that are not finite
+    u32* count;        // of candidates, and behind it of numbers that are not finite
     u32* next_count;   // of the next frame, to be cleared
     u32* blocks_done;  // 0 before and after
     u32* kept;         // [capacity] indices of kept boxes among the sorted
@@ -36,6 +36,12 @@ __device__ __forceinline__ Candidate detection(const NmsParams& p, u64 key, floa
 
 __device__ __forceinline__ u32 candidates(const NmsParams& p) {
     return min(*p.count, p.capacity);
+}
+
+// How many are left, by one thread of the last kernel: one before it would have the host's memory waited for between kernels.
+__device__ __forceinline__ void finish(const NmsParams& p, u32 count, u32 not_finite) {
+    p.found->count = count;
+    *reinterpret_cast<uint2*>(p.results) = make_uint2(count, not_finite);
 }
 
 // Ranks all candidates: take(key, box, class, rank) in each lane of a warp. Independent loads are written before
@@ -69,8 +75,5 @@ __device__ __forceinline__ void rank(const NmsParams& p, Take take) {
         for (u32 offset = 16; offset > 0; offset /= 2) smaller += __shfl_xor_sync(FULL_WARP_MASK, smaller, offset);
         if (first + warp < n && lane == 0) take(key, box, cls, smaller);
     }
-    if (blockIdx.x == 0 && threadIdx.x == 0) {
-        p.next_count[0] = p.next_count[NOT_FINITE] = 0;
-        p.results->not_finite = p.count[NOT_FINITE];
-    }
+    if (blockIdx.x == 0 && threadIdx.x == 0) p.next_count[0] = p.next_count[NOT_FINITE] = 0;
 }

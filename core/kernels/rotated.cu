@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
-// rank_rotated: candidates in no order -> in the order of the result, as normal distributions too.
+// rank_rotated: candidates in no order -> in the order of the result, as normal distributions too. Angles that are not finite are counted.
 // suppress_rotated: a box that repeats a better rotated box, kept or not, is dropped. keep_rotated: none is dropped.
 //   in   from     *count candidates; angles of the head's rows
 //   out  sorted, gaussians (rank_rotated), for the others
-//        results  in mapped host memory: the count, then each Candidate (32 bytes)
+//        results  in mapped host memory: the counts, then each Candidate (32 bytes)
 //        found    the same in device memory, for plan.cu
 //   grid rank_rotated      as rank_candidates
 //        suppress_rotated  any; a warp compares a box with all better ones, then takes the next; the last block done writes the results
@@ -81,6 +81,7 @@ __device__ void keep(const RotatedParams& p, u32 n, IsKept is_kept) {
     __shared__ u32 kept_of[WARPS];
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     u32 count = 0;
+    const u32 not_finite = nms.count[NOT_FINITE];
     for (u32 first = 0; first < n && count < nms.limit; first += NMS_THREADS) {
         const u32 at = first + threadIdx.x;
         const bool kept = at < n && is_kept(at);
@@ -100,7 +101,7 @@ __device__ void keep(const RotatedParams& p, u32 n, IsKept is_kept) {
             nms.results->detections[place] = nms.found->detections[place] = found;
         }
     }
-    if (threadIdx.x == 0) nms.results->count = nms.found->count = min(count, nms.limit);
+    if (threadIdx.x == 0) finish(nms, min(count, nms.limit), not_finite);
 }
 
 extern "C" __global__ __launch_bounds__(NMS_THREADS) void rank_rotated(const __grid_constant__ RotatedParams p) {
@@ -108,7 +109,9 @@ extern "C" __global__ __launch_bounds__(NMS_THREADS) void rank_rotated(const __g
         p.nms.sorted.keys[place] = key;
         p.nms.sorted.boxes[place] = box;
         p.nms.sorted.classes[place] = cls;
-        p.gaussians[place] = gaussian(box, number(p.angles, index_of(key)), cls);
+        const float angle = number(p.angles, index_of(key));
+        if (!is_number(angle)) atomicAdd(p.nms.count + NOT_FINITE, 1);
+        p.gaussians[place] = gaussian(box, angle, cls);
     });
 }
 

@@ -67,7 +67,7 @@ impl Pair {
         let read = self.decoder.pick(&uploaded).unwrap();
         self.boxes.launch(&self.stream, &read, thresholds, nms).unwrap();
         let not_finite = self.boxes.not_finite().unwrap();
-        assert_eq!(not_finite, lost, "{what}: scores that are not finite");
+        assert_eq!(not_finite, lost, "{what}: numbers that are not finite");
         let have = self.boxes.detections().unwrap();
         let about = || {
             let (iou_threshold, max_detections, class_agnostic) =

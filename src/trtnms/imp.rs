@@ -58,7 +58,7 @@ struct NmsState {
     object_classes: ObjectClasses,
     /// The last warning of properties without effect: frames of another size need another postprocessor.
     without_effect: Option<Error>,
-    /// Whether it was said that scores are not finite.
+    /// Whether it was said that numbers are not finite.
     has_told_of_scores: bool,
     /// Whether those of the last frame that a model saw were not, so that objects of it may be missing.
     lacks_objects: bool,
@@ -79,7 +79,7 @@ pub struct TrtNms {
     refusal: DrawRefusal,
     cuda: CudaContextSlot,
     stats: Stats,
-    /// Frames with scores that are not finite.
+    /// Frames with scores, or boxes that pass, that are not finite.
     not_finite: AtomicU64,
     /// Ends the wait of the streaming thread for outputs, and for memory.
     waits: CancelToken,
@@ -452,7 +452,7 @@ fn not_inferred() -> Error {
 impl Properties for TrtNms {
     fn read_only() -> Vec<glib::ParamSpec> {
         vec![stats::property(
-            "Frames, objects, frames with scores that are not finite, and what finding and drawing them costs: time on the \
+            "Frames, objects, frames with scores or boxes that are not finite, and what finding and drawing them costs: time on the \
              host, waits for the GPU, bytes copied, use of the pool",
         )]
     }

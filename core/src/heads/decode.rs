@@ -95,13 +95,19 @@ pub(super) struct Sink<'a> {
     /// Class ids are below this.
     pub classes: usize,
     pub out: &'a mut Vec<Candidate>,
+    /// Boxes whose score passes and whose size is not finite.
+    pub not_finite: usize,
 }
 
 impl Sink<'_> {
     fn push(&mut self, row: usize, bbox: BBox, score: f32, class: usize) {
         // NaN reaches no threshold.
-        if score >= self.thresholds.of(class as u32) && score.is_finite() && bbox.is_valid() {
-            self.out.push(Candidate { bbox, score, class: class as u32, row: row as u32, angle: 0.0 });
+        if score >= self.thresholds.of(class as u32) && score.is_finite() {
+            if bbox.is_valid() {
+                self.out.push(Candidate { bbox, score, class: class as u32, row: row as u32, angle: 0.0 });
+            } else if !bbox.has_finite_size() {
+                self.not_finite += 1;
+            }
         }
     }
 
@@ -392,16 +398,18 @@ fn lost_logits<T: Float>(head: &Head, values: &[T]) -> usize {
     values.iter().enumerate().filter(is_lost).count()
 }
 
-/// Sets the angles of the candidates from `first` on; those whose angle is NaN are left out.
-pub(super) fn turn(view: &TensorView, outputs: &[&Tensor], candidates: &mut Vec<Candidate>, first: usize) {
+/// Sets the angles of the candidates from `first` on. Those whose angle is not finite are left out; returns how many.
+pub(super) fn turn(view: &TensorView, outputs: &[&Tensor], candidates: &mut Vec<Candidate>, first: usize) -> usize {
     for candidate in &mut candidates[first..] {
         candidate.angle = viewed(outputs, view, candidate.row as usize, 0);
     }
     let mut place = 0;
+    let before = candidates.len();
     candidates.retain(|candidate| {
         place += 1;
         place <= first || candidate.angle.is_finite()
     });
+    before - candidates.len()
 }
 
 /// Calls `$decode` with a function from a row to its box. It is compiled twice: for centres next to the scores, which nearly all heads

@@ -237,11 +237,12 @@ impl Decoder {
     /// # Errors
     /// [`ErrorKind::WrongType`] where an output is not what [`Decoder::new`] was shown.
     pub fn decode(&self, outputs: &[Tensor], thresholds: &Thresholds, out: &mut Vec<Candidate>) -> Result<()> {
-        self.read(outputs, |read| self.candidates(read, thresholds, out)).map(Option::unwrap_or_default)
+        self.read(outputs, |read| self.candidates(read, thresholds, out)).map(|_| ())
     }
 
-    /// The same. Returns in how many of the rows that were read a score is not finite; of heads whose logits are candidates each, how
-    /// many logits are not. A model whose numbers overflow finds nothing, and does not say why.
+    /// The same. Returns in how many of the rows that were read a score is not finite (of heads whose logits are candidates each, how
+    /// many logits are not), and adds the boxes left out whose score passes while their size or angle is not finite. A model whose
+    /// numbers overflow finds nothing, and does not say why.
     ///
     /// # Errors
     /// As [`Decoder::decode`].
@@ -252,18 +253,19 @@ impl Decoder {
         out: &mut Vec<Candidate>,
     ) -> Result<usize> {
         let decode = |read: &[&Tensor]| {
-            self.candidates(read, thresholds, out);
-            decode::not_finite(&self.head, read, thresholds.least(), self.class_limit())
+            let boxes = self.candidates(read, thresholds, out);
+            boxes + decode::not_finite(&self.head, read, thresholds.least(), self.class_limit())
         };
         self.read(outputs, decode).map(Option::unwrap_or_default)
     }
 
-    fn candidates(&self, read: &[&Tensor], thresholds: &Thresholds, out: &mut Vec<Candidate>) {
+    /// Returns how many are left out because their size or angle is not finite.
+    fn candidates(&self, read: &[&Tensor], thresholds: &Thresholds, out: &mut Vec<Candidate>) -> usize {
         let before = out.len();
-        decode::decode(&self.head, read, &mut Sink { thresholds, classes: self.class_limit(), out });
-        if let Some(view) = self.angles() {
-            decode::turn(&view, read, out, before);
-        }
+        let mut sink = Sink { thresholds, classes: self.class_limit(), out, not_finite: 0 };
+        decode::decode(&self.head, read, &mut sink);
+        let not_finite = sink.not_finite;
+        not_finite + self.angles().map_or(0, |view| decode::turn(&view, read, out, before))
     }
 
     /// Calls a function with what the head reads, in one tensor for each of its outputs. `None` for heads without boxes.

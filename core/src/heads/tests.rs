@@ -295,9 +295,9 @@ fn what_is_no_box_is_left_out() {
     assert_eq!(found, [candidate(3, 1, 0.25, [7.0, 7.0, 11.0, 11.0])]);
 }
 
-/// An engine whose numbers overflow finds nothing: that is counted, and numbers that no score is read from are not.
+/// An engine whose numbers overflow finds nothing: that is counted, and numbers that neither a score nor a box is read from are not.
 #[test]
-fn scores_that_are_not_finite_are_counted() {
+fn numbers_that_are_not_finite_are_counted() {
     const NAN: f32 = f32::NAN;
     const INF: f32 = f32::INFINITY;
     let count = |format, tensors: &[Tensor], least| {
@@ -308,11 +308,13 @@ fn scores_that_are_not_finite_are_counted() {
     for (scores, wanted) in [([0.5, 0.25], 0), ([NAN, 0.25], 1), ([NAN, INF], 1), ([0.0, -INF], 1)] {
         let (at, row) = dense(scores);
         for other in [0.5, NAN] {
+            // A box counts where its score passes: not the score of INF, nor 0.
+            let lost_box = usize::from(other.is_nan() && scores.iter().any(|score| (0.25..1.0).contains(score)));
             let others = [row[0], row[1], other, row[3], row[4], row[5]];
             let tall = [columns(f32s, 21, &[(at, &others), (7, &row)])];
-            assert_eq!(count(&yolov8::HEAD, &tall, 0.25), 2 * wanted, "{scores:?}: of a box only the scores count");
+            assert_eq!(count(&yolov8::HEAD, &tall, 0.25), 2 * wanted + lost_box, "{scores:?} {other}");
             let wide = [rows(f16s, 21, &[(at, &others), (7, &row)])];
-            assert_eq!(count(&yolov8_transposed::HEAD, &wide, 0.25), 2 * wanted, "f16 {scores:?}");
+            assert_eq!(count(&yolov8_transposed::HEAD, &wide, 0.25), 2 * wanted + lost_box, "f16 {scores:?} {other}");
         }
     }
     for (objectness, score, wanted) in [(0.5, NAN, 1), (0.1, NAN, 0), (NAN, 0.5, 1), (INF, 0.5, 1), (0.5, 0.5, 0)] {
@@ -322,6 +324,16 @@ fn scores_that_are_not_finite_are_counted() {
     for (score, id, wanted) in [(0.5, 0.0, 0), (NAN, 1.0, 1), (NAN, 5.0, 0), (0.5, NAN, 1), (INF, 0.0, 1)] {
         let tensors = [rows(f32s, 10, &[(3, &[5.0, 5.0, 9.0, 9.0, score, id])])];
         assert_eq!(count(&end_to_end::HEAD, &tensors, 0.25), wanted, "{score} {id}");
+    }
+    for (left, width, score, wanted) in
+        [(NAN, 4.0, 0.5, 1), (9.0, INF, 0.5, 1), (9.0, 4.0, 0.5, 0), (9.0, -4.0, 0.5, 0), (NAN, 4.0, 0.1, 0)]
+    {
+        let tensors = [rows(f32s, 10, &[(3, &[left, 5.0, left + width, 9.0, score, 1.0])])];
+        assert_eq!(count(&end_to_end::HEAD, &tensors, 0.25), wanted, "a box from {left}, {width} wide, {score}");
+    }
+    for (angle, wanted) in [(0.5, 0), (NAN, 1), (INF, 1)] {
+        let tensors = [columns(f32s, 21, &[(3, &[9.0, 9.0, 4.0, 4.0, 0.5, 0.25, angle])])];
+        assert_eq!(count(&obb::HEAD, &tensors, 0.25), wanted, "turned by {angle}");
     }
     let logits = [NAN, INF, -INF, 1000.0, 0.0, NAN];
     let tensors =

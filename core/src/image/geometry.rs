@@ -82,7 +82,12 @@ impl BBox {
     #[doc(hidden)]
     pub fn is_valid(&self) -> bool {
         // NaN compares false; a difference of infinities is NaN or infinite.
-        self.width() > 0.0 && self.height() > 0.0 && self.width().is_finite() && self.height().is_finite()
+        self.width() > 0.0 && self.height() > 0.0 && self.has_finite_size()
+    }
+
+    /// Whether width and height are finite, so all four numbers too.
+    pub(crate) fn has_finite_size(&self) -> bool {
+        self.width().is_finite() && self.height().is_finite()
     }
 
     /// Intersection over union; 0 where the boxes do not meet.

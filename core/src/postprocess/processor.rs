@@ -49,7 +49,7 @@ pub struct Postprocessor {
     device: Option<DeviceDecoder>,
     /// The stream for that, if not the one of the model.
     stream: Option<Arc<Stream>>,
-    /// Rows whose scores were not finite, until they are asked for.
+    /// Rows whose scores, or boxes that pass, were not finite, until they are asked for.
     not_finite: usize,
 }
 
@@ -514,11 +514,11 @@ impl Postprocessor {
         Ok(())
     }
 
-    /// A warning where scores that were read since this was last asked for are not finite: nothing is found there.
+    /// A warning where numbers that were read since this was last asked for are not finite: nothing is found there.
     pub fn not_finite(&mut self) -> Option<Error> {
         let count = std::mem::take(&mut self.not_finite);
         let (file, of) = (self.model.path.display(), if self.maps.is_some() { "values" } else { "rows" });
-        let what = || format!("{file} gives scores that are not finite, in {count} {of} of a frame");
+        let what = || format!("{file} gives numbers that are not finite, in {count} {of} of a frame");
         let warning = || {
             Error::new(ErrorKind::Model, what())
                 .cause("numbers have left the range of its precision, or the file is damaged; nothing is found there")

@@ -110,7 +110,7 @@ pub struct Detector {
     fitted: Option<Session>,
     /// Whether it runs the model for the current kind of frames.
     is_fitted: bool,
-    /// Whether there is a warning of scores that are not finite.
+    /// Whether there is a warning of numbers that are not finite.
     has_told_of_scores: bool,
     options: PostprocessOptions,
     /// The preprocessor for the current kind of frames.

@@ -361,7 +361,7 @@ impl DeviceDecoder {
         Ok(detections)
     }
 
-    /// In how many rows of the last frame a score was not finite, as [`Decoder::decode_counted`] counts them. Waits too.
+    /// In how many rows of the last frame a number was not finite, as [`Decoder::decode_counted`] counts them. Waits too.
     ///
     /// # Errors
     /// As [`DeviceDecoder::detections`].
@@ -471,8 +471,8 @@ impl Kernel {
     }
 }
 
-/// Bytes of the counters: candidates of even frames, candidates of odd ones, blocks that are done; scores that are not finite
-/// of even frames, and of odd ones.
+/// Bytes of the counters: candidates of even frames, candidates of odd ones, blocks that are done; numbers that are not
+/// finite of even frames, and of odd ones.
 const COUNTERS: Range<usize> = 0..24;
 
 /// Rows of a step have a bit for each box from the step's first one on, in words of 64.
