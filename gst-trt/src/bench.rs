@@ -70,7 +70,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 pub fn run(args: &BenchArgs) -> Result<Status, Failure> {
     check_file(&args.model)?;
     let (options, postprocess) = session_options(&[], &[&args.infer, &args.nms])?;
-    let clock = Clock { duration: Duration::from_secs_f64(args.duration), signals: Signals::listen()? };
+    let clock = Clock { duration: Duration::from_secs_f64(args.duration), signals: Signals::listen_for_engines()? };
     let chosen: Vec<BackendPreference> = match args.backend.as_str() {
         "auto" => vec![options.backend],
         "all" => BACKENDS.iter().map(|backend| BackendPreference::Named(backend.name())).collect(),

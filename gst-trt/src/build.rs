@@ -68,7 +68,7 @@ pub fn run(args: &BuildArgs) -> Result<Status, Failure> {
     ];
     let own: Vec<String> = own.into_iter().flatten().collect();
     let (options, _) = session_options(&own, &[&args.infer])?;
-    let signals = Signals::listen()?;
+    let signals = Signals::listen_for_engines()?;
     let tensorrt = BackendPreference::Named("tensorrt");
     let cuda = || Context::primary(args.cuda_device_id.into());
     let batch = args.batch_size as usize;

@@ -3,11 +3,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
+use signal_hook::{flag, iterator, low_level};
 
 use crate::failure::Failure;
+
+/// How long work of an engine may take to notice a signal. A build of TensorRT looks after each step, and a run not at all.
+const LIMIT: Duration = Duration::from_secs(5);
 
 /// Whether one of the signals has come.
 #[derive(Clone)]
@@ -24,8 +29,22 @@ impl Signals {
             flag::register_conditional_shutdown(signal, 128 + signal, signals.seen.clone())
                 .and_then(|_| flag::register_usize(signal, signals.number.clone(), signal as usize))
                 .and_then(|_| flag::register(signal, signals.seen.clone()))
-                .map_err(|error| format!("Cannot listen to signals: {error}."))?;
+                .map_err(no_signals)?;
         }
+        Ok(signals)
+    }
+
+    /// The same for work that may not notice: some seconds after the first signal the program ends as it does at the second.
+    pub fn listen_for_engines() -> Result<Self, Failure> {
+        let signals = Self::listen()?;
+        let mut seen = iterator::Signals::new([SIGINT, SIGTERM]).map_err(no_signals)?;
+        let end = move || {
+            let Some(signal) = seen.forever().next() else { return };
+            thread::sleep(LIMIT);
+            eprintln!("Error: the engine does not stop; the program ends without it.");
+            low_level::exit(128 + signal);
+        };
+        thread::Builder::new().name("signals".into()).spawn(end).map_err(no_signals)?;
         Ok(signals)
     }
 
@@ -38,4 +57,8 @@ impl Signals {
     pub fn flag(&self) -> &AtomicBool {
         &self.seen
     }
+}
+
+fn no_signals(error: std::io::Error) -> Failure {
+    format!("Cannot listen to signals: {error}.").into()
 }

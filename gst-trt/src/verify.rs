@@ -49,7 +49,7 @@ pub fn run(args: &VerifyArgs) -> Result<Status, Failure> {
     check_file(&args.model)?;
     let own: Vec<String> = args.input_size.map(|(w, h)| format!("input-size={w}x{h}")).into_iter().collect();
     let (mut options, _) = session_options(&own, &[&args.infer])?;
-    let signals = Signals::listen()?;
+    let signals = Signals::listen_for_engines()?;
     let word = backend_words().find(|word| args.backend.as_deref() == Some(word));
     let backend = word.map_or(options.backend, BackendPreference::from);
     let device = args.cuda_device_id.map_or(options.cuda_device_id.unwrap_or(0), i32::from);

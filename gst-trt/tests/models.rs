@@ -3,8 +3,12 @@
 
 mod common;
 
+use std::process::Stdio;
+use std::time::Duration;
+
 use common::onnx::{F32, Graph, brightness};
-use common::{expect_failure, files, path, run, sample, scratch, shapes, succeed, text};
+use common::wait::wait_until;
+use common::{command, expect_failure, files, path, run, sample, scratch, shapes, succeed, text};
 use serde_json::{Value, json};
 
 fn info(model: &str) -> Value {
@@ -248,4 +252,29 @@ fn figures_are_in_order() {
         matches!(warnings[..], [one, other] if one.contains("precision has no effect") && other.contains("top-k has no effect")),
         "{said}"
     );
+}
+
+/// A run that does not end, which no engine is asked to leave: a signal ends the program all the same.
+#[test]
+fn a_signal_ends_what_never_ends() {
+    let folder = scratch("models-endless");
+    let model = common::onnx::endless("1", "8", false).save(&folder.join("endless.onnx"));
+    let programs = [("verify", libc::SIGTERM, 143), ("bench", libc::SIGINT, 130)].map(|(name, signal, status)| {
+        let program = command(&folder).args([name, "--backend", "rten", &model]).stderr(Stdio::piped()).spawn().unwrap();
+        // Reading the model takes less.
+        let runs = || {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", program.id())).unwrap();
+            let ticks: u64 = stat.rsplit(')').next().unwrap().split_whitespace().nth(11).unwrap().parse().unwrap();
+            ticks > 100
+        };
+        wait_until("it runs for a second", Duration::from_secs(60), runs);
+        // SAFETY: it is our child, which has not been waited for.
+        assert_eq!(unsafe { libc::kill(program.id() as i32, signal) }, 0);
+        (program, status)
+    });
+    for (program, status) in programs {
+        let output = program.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("does not stop"), "{}", text(&output.stderr));
+    }
 }

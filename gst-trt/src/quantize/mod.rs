@@ -84,7 +84,7 @@ pub struct QuantizeArgs {
 pub fn run(args: &QuantizeArgs, threads: &Threads) -> Result<Status, Failure> {
     check(args)?;
     start_gstreamer()?;
-    let signals = Signals::listen()?;
+    let signals = Signals::listen_for_engines()?;
     let device = args.device.clone().unwrap_or_else(|| if args.format == "fp8" { "gpu" } else { "cpu" }.into());
     let output = replaceable(&args.output.clone().unwrap_or_else(|| default_output(&args.model, &args.format)))?;
     let is_output =
