@@ -159,3 +159,47 @@ fn a_source_that_comes_back_goes_on_in_the_same_connection() {
     assert_eq!(status.code(), Some(0), "{journal}");
     assert!(!journal.contains("is watched"), "once: {journal}");
 }
+
+/// The player of a picture of many sources goes on whatever sources come and go, and SIGHUP gives other pictures.
+#[test]
+fn many_sources_are_watched_in_one_picture() {
+    let folder = scratch("serve-rtsp-tiles");
+    let (http, rtsp) = (free_address(), free_address());
+    let config = |tiles: &str| {
+        format!(
+            "[[model]]\nname = \"shapes\"\nfile = \"{}\"\nbackend = \"cpu\"\ninfer = \"interval=30\"\n\n\
+             [http]\nlisten = \"{http}\"\ntoken = \"{TOKEN}\"\n\n[rtsp]\nlisten = \"{rtsp}\"\npassword = \"{PASSWORD}\"\n{tiles}\n\
+             [[source]]\nname = \"gate\"\naddress = \"{}\"\nloop = true\nsync = true\n\n\
+             [[source]]\nname = \"gone\"\naddress = \"none.mp4\"\n",
+            shapes(),
+            sample()
+        )
+    };
+    let service = Service::start(&folder, &config("[[rtsp.tiles]]\nname = \"wall\"\nsize = \"640x360\"\n"));
+    service.said("Started.");
+    let wall = Player::new(&rtsp, "wall");
+    assert_eq!(wall.picture(), (640, 360));
+    service.said("wall: is watched: its video is encoded.");
+    let street = json!({"name": "street", "address": sample(), "loop": true, "sync": true}).to_string();
+    assert_eq!(ask(&http, "POST", "/sources", TOKEN, &street).0, 201);
+    let named_so = json!({"name": "wall", "address": sample()}).to_string();
+    let (status, answer) = ask(&http, "POST", "/sources", TOKEN, &named_so);
+    let answer = String::from_utf8(answer).unwrap();
+    assert!(status == 409 && answer.contains("There is a picture of many sources “wall” already"), "{status} {answer}");
+    for _ in 0..30 {
+        assert_eq!(wall.picture(), (640, 360));
+    }
+    assert_eq!(ask(&http, "DELETE", "/sources/street", TOKEN, "").0, 204);
+    for _ in 0..30 {
+        wall.picture();
+    }
+    service.reload(&config("[[rtsp.tiles]]\nname = \"other\"\nsources = [\"gone\", \"gate\"]\nsize = \"320x128\"\n"));
+    service.said("was read again");
+    assert_eq!(wall.end(), None);
+    let other = Player::new(&rtsp, "other");
+    assert_eq!(other.picture(), (320, 128));
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    assert!(!journal.contains("left behind") && !journal.contains("CRITICAL"), "{journal}");
+    other.end();
+}

@@ -50,7 +50,7 @@ pub trait Control: Send + Sync {
 
 /// What can be watched of a running service. Calls return at once.
 pub trait OutputControl: Send + Sync {
-    /// The frames of a source with what was found in them, as video.
+    /// The frames of a source, or of several in one picture, with what was found in them, as video.
     fn output(&self, name: &str) -> Option<Output>;
 }
 

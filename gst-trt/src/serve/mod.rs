@@ -4,7 +4,8 @@
 //! * `config`: the file. `service`: all sources and models. `control`: what others may ask of it.
 //!   `http`, `rtsp`: how they ask. `sockets`: their connections.
 //! * `model`: a model that sources share. `stream`: a source. `record`, `view`, `output`: what becomes of its frames besides
-//!   publishing; `encoder`: what encodes them; `cut`, `snapshot`, `ask`: pictures that are cut out of them, kept, and asked about.
+//!   publishing; `tiles`: those of many in one picture; `encoder`: what encodes them; `cut`, `snapshot`, `ask`: pictures that are
+//!   cut out of them, kept, and asked about.
 //!   `archive`: what there is of recordings. `heap`: what keeps memory flat while sources come and go.
 //!   `log`, `histogram`: what is told of all that. `disk`: how much room there is for it.
 
@@ -27,6 +28,7 @@ mod service;
 mod snapshot;
 mod sockets;
 mod stream;
+mod tiles;
 mod view;
 
 use std::path::{Path, PathBuf};
@@ -119,7 +121,8 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
             Ok(()) => log(
                 "serve",
                 &format!(
-                    "{} was read again. If [http] or [rtsp] has changed, that counts from the next start on.",
+                    "{} was read again. If [http] or [rtsp] has changed, that counts from the next start on, \
+                     but for [[rtsp.tiles]].",
                     args.config.display()
                 ),
             ),

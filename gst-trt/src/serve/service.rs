@@ -22,6 +22,7 @@ use super::output::Output;
 use super::snapshot::SourceSnapshots;
 use super::stream::SourceStream;
 use super::stream::meter::Meter;
+use super::tiles::TileOutputs;
 use super::view;
 use crate::failure::Failure;
 use crate::model_options::check_file;
@@ -45,6 +46,7 @@ struct ServiceState {
     config: Arc<Config>,
     models: Vec<Model>,
     streams: Vec<SourceStream>,
+    tiles: TileOutputs,
     /// Of the model that was started last.
     number: u64,
     is_ending: bool,
@@ -61,6 +63,7 @@ impl Service {
             config: Arc::new(config.without_sources()),
             models: Vec::new(),
             streams: Vec::new(),
+            tiles: TileOutputs::default(),
             number: 0,
             is_ending: false,
         };
@@ -84,6 +87,7 @@ impl Service {
             let mut state = self.lock();
             state.is_ending = true;
             state.streams.drain(..).for_each(|stream| stream.stop(LAST_FRAMES));
+            state.tiles.close();
             // They are released by the last source that has them.
             state.models.drain(..).for_each(|model| model.stop());
         }
@@ -169,14 +173,16 @@ impl ServiceState {
         }
         self.set_models(&config, &mut started);
         self.set_streams(&config, started);
+        self.tiles.set(&config.tiles, threads);
         self.config = Arc::new(config);
-        self.keep();
+        self.streams_changed();
         Ok(())
     }
 
-    /// Tells what of the files of sources is kept.
-    fn keep(&self) {
+    /// Tells what of the files of sources is kept, and which of them are seen together.
+    fn streams_changed(&self) {
         self.archives.keep(self.config.kept(self.streams.iter().map(|stream| &*stream.config)));
+        self.tiles.show(self.streams.iter().map(|stream| (stream.config.name.as_str(), &stream.frames)));
     }
 
     fn set_models(&mut self, config: &Config, started: &mut Started) {
@@ -298,6 +304,10 @@ impl Control for Service {
             if state.find(&config.name).is_ok() {
                 return Err(Refused::Exists(format!("There is a source “{}” already.", config.name)));
             }
+            if state.tiles.output(&config.name).is_some() {
+                let text = format!("There is a picture of many sources “{}” already, in [[rtsp.tiles]].", config.name);
+                return Err(Refused::Exists(text));
+            }
             let all = || state.streams.iter().map(|stream| &*stream.config).chain([&config]);
             check_files(all())
                 .and_then(|()| check_folders(all()))
@@ -306,7 +316,7 @@ impl Control for Service {
             let stream =
                 SourceStream::start(config, models, &self.archives, &state.asks, &self.threads).map_err(invalid)?;
             state.streams.push(stream);
-            state.keep();
+            state.streams_changed();
             state.tell_models();
             return Ok(());
         }
@@ -316,7 +326,7 @@ impl Control for Service {
         let mut state = self.lock();
         let position = state.find(name)?;
         state.streams.remove(position).stop(LAST_FRAMES_OF_ONE);
-        state.keep();
+        state.streams_changed();
         state.tell_models();
         log(name, "Removed.");
         Ok(())
@@ -380,7 +390,10 @@ impl Control for Service {
 impl OutputControl for Service {
     fn output(&self, name: &str) -> Option<Output> {
         let state = self.lock();
-        Some(state.streams[state.find(name).ok()?].output.clone())
+        match state.find(name) {
+            Ok(position) => Some(state.streams[position].output.clone()),
+            Err(_) => state.tiles.output(name),
+        }
     }
 }
 

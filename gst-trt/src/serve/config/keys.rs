@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
+use super::picture_size::PictureSize;
 use super::properties::{AnalyticsElement, ElementProperties, PrivacyElement, PublishElement, TrackElement};
 use super::rate::Rate;
 use super::schedule::Schedule;
@@ -244,6 +245,23 @@ pub struct RtspKeys {
     /// Beyond localhost there must be one.
     pub password: Option<String>,
     pub password_file: Option<PathBuf>,
+    #[serde(default)]
+    pub tiles: Vec<TilesKeys>,
+}
+
+/// Many sources in one picture.
+#[derive(Clone, Debug, serde::Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TilesKeys {
+    pub name: ConfigName,
+    /// Names; all, where it is left out.
+    pub sources: Option<Vec<String>>,
+    /// As many as rows, where it is left out.
+    pub columns: Option<u32>,
+    #[serde(default = "full_hd")]
+    pub size: PictureSize,
+    #[serde(default = "number::<15>")]
+    pub framerate: u32,
 }
 
 const HTTP_PORT: u16 = 8090;
@@ -251,6 +269,10 @@ const RTSP_PORT: u16 = 8554;
 
 fn viewer() -> String {
     "viewer".into()
+}
+
+fn full_hd() -> PictureSize {
+    PictureSize { width: 1920, height: 1080 }
 }
 
 fn localhost<const PORT: u16>() -> SocketAddr {

@@ -6,6 +6,7 @@ mod keys;
 mod launch;
 mod model;
 mod model_file;
+mod picture_size;
 mod places;
 mod properties;
 pub mod rate;

@@ -28,9 +28,11 @@ impl<'a> Places<'a> {
     }
 
     /// The line of a key of a table, or of a table in it, and whether the key is there; else the line of the table. Of several
-    /// tables of that name it is the one of that number.
+    /// tables of that name it is the one of that number. A name may be that of a table in another: `rtsp.tiles`.
     pub fn line_of(&self, table: &str, number: usize, key: &str) -> Option<(usize, bool)> {
-        let (name, value) = entry(self.root.as_ref()?.get_ref(), table)?;
+        let mut names = table.split('.');
+        let outermost = entry(self.root.as_ref()?.get_ref(), names.next()?)?;
+        let (name, value) = names.try_fold(outermost, |(_, outer), name| entry(outer.get_ref().as_table()?, name))?;
         let (keys, begin) = match value.get_ref() {
             DeValue::Table(keys) => (keys, name.span().start),
             DeValue::Array(tables) => match tables.get(number) {
@@ -66,7 +68,8 @@ mod tests {
     #[test]
     fn keys_are_found_however_they_are_written() {
         let text = "title = '''\n[source]\nname = 1\n'''\n[[source]]\nname = \"a\"\nrecord.folder = \"r\"\n\n  [[ \"source\" ]]\n\
-                    \"address\" = \"\"\"\nx\"\"\"\ntrack = {tracker = \"iou\"}\n[source.analytics]\nconfig = \"\"\nhttp.listen = 1\n";
+                    \"address\" = \"\"\"\nx\"\"\"\ntrack = {tracker = \"iou\"}\n[source.analytics]\nconfig = \"\"\nhttp.listen = 1\n\
+                    [[rtsp.tiles]]\nname = \"x\"\n[[rtsp.tiles]]\nname = \"y\"\ncolumns = 2\n";
         let places = Places::new(text);
         for ((table, number, key), expected) in [
             (("source", 0, "name"), Some((6, true))),
@@ -77,6 +80,10 @@ mod tests {
             (("source", 1, "config"), Some((14, true))),
             (("source", 1, "name"), Some((9, false))),
             (("model", 0, "name"), None),
+            (("rtsp.tiles", 0, "name"), Some((17, true))),
+            (("rtsp.tiles", 1, "columns"), Some((20, true))),
+            (("rtsp.tiles", 0, "columns"), Some((16, false))),
+            (("rtsp.more", 0, "name"), None),
         ] {
             assert_eq!(places.line_of(table, number, key), expected, "{table} {number} {key}");
         }

@@ -7,6 +7,7 @@ mod models;
 mod privacy;
 mod recordings;
 mod snapshots;
+mod tiles;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -30,6 +31,7 @@ use crate::failure::Failure;
 use crate::serve::encoder;
 use crate::serve::http::{self, HttpSettings};
 use crate::serve::log::LogSettings;
+use crate::serve::output::TilesConfig;
 use crate::serve::rtsp::{self, RtspSettings};
 use crate::source::VideoAddress;
 use crate::source::options::{RtpTransport, StreamOptions, check_ca_file};
@@ -41,6 +43,7 @@ pub use snapshots::{SnapshotConfig, check_folders};
 
 /// Bytes of a configuration and of a file with zones.
 const MAX_LENGTH: u64 = 4 << 20;
+const TILES: &str = "rtsp.tiles";
 const NEEDS_TRACK: &str = "[analytics] needs the ids of [track]: add it, or set analytics = false in the sources";
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -48,6 +51,7 @@ pub struct Config {
     pub models: Vec<ModelConfig>,
     pub http: Option<HttpSettings>,
     pub rtsp: Option<RtspSettings>,
+    pub tiles: Vec<TilesConfig>,
     pub log: LogSettings,
     /// What sources record that say nothing else.
     record: Option<RecordConfig>,
@@ -153,6 +157,7 @@ impl Config {
             models: Vec::new(),
             http: None,
             rtsp: None,
+            tiles: Vec::new(),
             log: keys.log,
             record: None,
             snapshots: None,
@@ -207,6 +212,11 @@ impl Config {
             }
             config.sources.push(source);
         }
+        for (number, tiles) in config.keys.rtsp.iter().flat_map(|rtsp| rtsp.tiles.clone()).enumerate() {
+            let tiles = config.tiles(&tiles).map_err(|problem| (TILES, number, problem))?;
+            config.tiles.push(tiles);
+            warnings.extend(tiles::missing().map(|problem| (TILES, number, problem)));
+        }
         check_files(config.sources.iter()).map_err(|problem| ("publish", 0, problem))?;
         check_folders(config.sources.iter()).map_err(|problem| ("snapshots", 0, problem))?;
         for (number, ask) in config.asks.iter().enumerate() {
@@ -224,7 +234,7 @@ impl Config {
     }
 
     fn rtsp_settings(&self) -> Result<Option<RtspSettings>, KeyError> {
-        let Some(RtspKeys { listen, user, password, password_file }) = &self.keys.rtsp else { return Ok(None) };
+        let Some(RtspKeys { listen, user, password, password_file, .. }) = &self.keys.rtsp else { return Ok(None) };
         let user = secrets::expand(user).map_err(|text| problem("user", text))?;
         let password = self.own_secret(("password", password), ("password-file", password_file))?;
         let settings = RtspSettings { listen: *listen, user, password };
@@ -273,6 +283,9 @@ impl Config {
     pub fn keep_servers(&mut self, other: &Config) {
         (self.http, self.rtsp) = (other.http.clone(), other.rtsp.clone());
         let (has_view, has_output) = (self.http.is_some(), self.rtsp.is_some());
+        if !has_output {
+            self.tiles.clear();
+        }
         for source in &mut self.sources {
             (source.has_view, source.has_output) = (has_view, has_output);
         }

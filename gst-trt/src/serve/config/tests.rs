@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What is wrong in a file, and what is said about it.
 
+mod tiles;
+
 use std::path::Path;
 use std::time::Duration;
 

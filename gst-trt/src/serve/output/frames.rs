@@ -7,6 +7,9 @@ use gst::prelude::*;
 
 use crate::chain::element;
 
+/// How long a frame is seen that does not tell.
+const LENGTH: gst::ClockTime = gst::ClockTime::from_mseconds(40);
+
 /// Where frames of a source can be had, over all its restarts.
 #[derive(Clone, Default)]
 pub struct FrameHub(Arc<Mutex<Vec<gst_app::AppSrc>>>);
@@ -15,6 +18,12 @@ pub struct FrameHub(Arc<Mutex<Vec<gst_app::AppSrc>>>);
 pub struct Attached {
     hub: FrameHub,
     source: gst_app::AppSrc,
+}
+
+impl PartialEq for FrameHub {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 impl FrameHub {
@@ -45,6 +54,10 @@ impl FrameHub {
         let own = frame.get_mut().expect("it is new");
         own.set_pts(None);
         own.set_dts(None);
+        // Else what puts several together takes it for its last one forever.
+        if own.duration().is_none() {
+            own.set_duration(LENGTH);
+        }
         let sample = gst::Sample::builder().buffer(&frame).caps(&caps).build();
         for source in sources.iter() {
             let _ = source.push_sample(&sample); // it is being stopped
@@ -67,4 +80,17 @@ impl Drop for Attached {
     fn drop(&mut self) {
         self.hub.lock().retain(|source| *source != self.source);
     }
+}
+
+/// The name of the element that is given the frames of an input.
+pub fn input_name(number: usize) -> String {
+    format!("frames{number}")
+}
+
+/// What takes the newest frames of an input, whatever comes behind it.
+pub fn input_line(number: usize) -> String {
+    let name = input_name(number);
+    format!(
+        "appsrc name={name} is-live=true format=time do-timestamp=true max-buffers=2 max-bytes=0 leaky-type=downstream"
+    )
 }

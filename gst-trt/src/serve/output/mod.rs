@@ -2,10 +2,13 @@
 //! What was found, drawn, as video for those who watch. A pipeline of its own draws and encodes, and runs only while somebody
 //! does: what becomes of it is no concern of the sources.
 //!
-//! * `frames`: where the frames come from. `pipeline`: what is done with them.
+//! * `frames`: where the frames come from. `pipeline`: what is done with them. `tiles`: many sources in one picture.
+//!   `rtp`: the packets.
 
 mod frames;
 mod pipeline;
+mod rtp;
+mod tiles;
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,8 +18,10 @@ use gsttrt_publish::backoff::Backoff;
 use tokio::sync::broadcast;
 
 pub use self::frames::FrameHub;
-use self::pipeline::{OutputPipeline, PipelineEvent};
-pub use self::pipeline::{PAYLOAD_TYPE, RtpUnit};
+use self::pipeline::{OutputContent, OutputPipeline, PipelineEvent};
+use self::rtp::RtpProgress;
+pub use self::rtp::{PAYLOAD_TYPE, RtpUnit};
+pub use self::tiles::{MOST_TILES, TilesConfig};
 use super::heap;
 use super::log::{log, log_error};
 use crate::failure::Failure;
@@ -39,12 +44,15 @@ pub struct Output(Arc<OutputState>);
 
 struct OutputState {
     name: String,
-    frames: FrameHub,
+    content: OutputContent,
+    progress: RtpProgress,
     threads: Threads,
     watched: Mutex<WatchState>,
 }
 
 struct WatchState {
+    /// What gives frames, in their order; `None` for a source that is not there.
+    inputs: Vec<Option<FrameHub>>,
     /// `None` once there is nothing more to watch.
     units: Option<broadcast::Sender<Arc<RtpUnit>>>,
     /// Of the pipeline, while it runs.
@@ -52,10 +60,35 @@ struct WatchState {
 }
 
 impl Output {
+    /// Of a source.
     pub fn new(name: &str, frames: FrameHub, threads: &Threads) -> Self {
-        let watched = WatchState { units: Some(broadcast::Sender::new(KEPT)), pipeline: None };
-        let (name, threads) = (name.to_string(), threads.clone());
-        Output(Arc::new(OutputState { name, frames, threads, watched: Mutex::new(watched) }))
+        Output::of(name, OutputContent::Source, vec![Some(frames)], threads)
+    }
+
+    /// Of many, which [`Output::show`] tells.
+    pub fn tiles(config: &TilesConfig, threads: &Threads) -> Self {
+        Output::of(&config.name, OutputContent::Tiles(config.clone()), vec![None], threads)
+    }
+
+    fn of(name: &str, content: OutputContent, inputs: Vec<Option<FrameHub>>, threads: &Threads) -> Self {
+        let watched = WatchState { inputs, units: Some(broadcast::Sender::new(KEPT)), pipeline: None };
+        let (name, threads, progress) = (name.to_string(), threads.clone(), RtpProgress::new());
+        Output(Arc::new(OutputState { name, content, progress, threads, watched: Mutex::new(watched) }))
+    }
+
+    /// From now on these sources are seen. Those who watch go on.
+    pub fn show(&self, mut inputs: Vec<Option<FrameHub>>) {
+        // Dark, where there is none.
+        if inputs.is_empty() {
+            inputs.push(None);
+        }
+        let mut watched = self.0.lock();
+        if watched.inputs != inputs {
+            watched.inputs = inputs;
+            if let Some(pipeline) = &watched.pipeline {
+                let _ = pipeline.send(PipelineEvent::Inputs);
+            }
+        }
     }
 
     /// What is encoded from now on. It begins with the next key frame, which is asked for.
@@ -64,7 +97,7 @@ impl Output {
     /// It was removed, or there is no thread for it.
     pub fn watch(&self) -> Result<broadcast::Receiver<Arc<RtpUnit>>, Failure> {
         let mut watched = self.0.lock();
-        let gone = || format!("There is no source “{}” any more.", self.0.name);
+        let gone = || format!("There is no video “{}” any more.", self.0.name);
         let receiver = watched.units.as_ref().ok_or_else(gone)?.subscribe();
         match &watched.pipeline {
             Some(pipeline) => drop(pipeline.send(PipelineEvent::KeyFrame)),
@@ -109,6 +142,10 @@ impl OutputState {
         self.lock().units.clone()
     }
 
+    fn inputs(&self) -> Vec<Option<FrameHub>> {
+        self.lock().inputs.clone()
+    }
+
     fn is_watched(&self) -> bool {
         self.lock().units.as_ref().is_some_and(|units| units.receiver_count() > 0)
     }
@@ -128,6 +165,8 @@ impl OutputState {
 enum OutputEnd {
     /// Nobody watches.
     Unwatched,
+    /// There are more sources, or fewer.
+    Changed,
     Failed(String),
 }
 
@@ -178,19 +217,21 @@ impl OutputThread {
     fn play(&self) -> OutputEnd {
         let Some(units) = self.output.units() else { return OutputEnd::Unwatched };
         let running = |pipeline| RunningPipeline::new(pipeline, &self.output.threads, self.output.subject());
-        let built = OutputPipeline::build(&self.output.frames, &units, self.sender.clone(), running);
+        let OutputState { content, progress, .. } = &*self.output;
+        let inputs = self.output.inputs();
+        let built = OutputPipeline::build(content, &inputs, progress, &units, self.sender.clone(), running);
         drop(units); // else nobody sees its end
-        let built = match built {
+        let mut built = match built {
             Ok(built) => built,
             Err(failure) => return OutputEnd::Failed(failure.to_string()),
         };
-        let end = self.follow(&built);
+        let end = self.follow(&mut built);
         built.stop();
         heap::trim();
         end
     }
 
-    fn follow(&self, built: &OutputPipeline) -> OutputEnd {
+    fn follow(&self, built: &mut OutputPipeline) -> OutputEnd {
         if let Err(failure) = built.start() {
             return OutputEnd::Failed(failure.to_string());
         }
@@ -200,6 +241,13 @@ impl OutputThread {
             match self.events.recv_timeout(POLL_INTERVAL) {
                 Ok(PipelineEvent::KeyFrame) => is_wanted = true,
                 Ok(PipelineEvent::Failed(failure)) => return OutputEnd::Failed(failure),
+                Ok(PipelineEvent::Inputs) => {
+                    let inputs = self.output.inputs();
+                    if inputs.len() != built.inputs() {
+                        return OutputEnd::Changed;
+                    }
+                    built.attach(&inputs);
+                }
                 Ok(PipelineEvent::Close) | Err(RecvTimeoutError::Disconnected) => return OutputEnd::Unwatched,
                 Err(RecvTimeoutError::Timeout) => {}
             }

@@ -4,19 +4,18 @@
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use bytes::Bytes;
 use gst::prelude::*;
 use gsttrt::gst::cuda::registry;
 use tokio::sync::broadcast;
 
-use super::frames::{Attached, FrameHub};
+use super::frames::{Attached, FrameHub, input_line, input_name};
+use super::rtp::{PAYLOAD_TYPE, RtpProgress, RtpUnit};
+use super::tiles::TilesConfig;
 use crate::chain::{self, element};
 use crate::failure::Failure;
 use crate::running::RunningPipeline;
 use crate::serve::encoder;
 
-/// The payload type of its packets.
-pub const PAYLOAD_TYPE: u8 = 96;
 /// Bytes of a packet: what all networks take.
 const PACKET: u32 = 1400;
 
@@ -25,39 +24,50 @@ pub enum PipelineEvent {
     /// Somebody waits for a key frame.
     KeyFrame,
     Failed(String),
+    /// Other sources are to be seen.
+    Inputs,
     /// There is nothing more to watch.
     Close,
-}
-
-/// RTP packets that belong together: a frame, or a part of one.
-pub struct RtpUnit {
-    pub packets: Vec<Bytes>,
-    /// Whether a decoder can begin with it.
-    pub is_key: bool,
 }
 
 pub struct OutputPipeline {
     running: RunningPipeline,
     events: Sender<PipelineEvent>,
-    /// What gives it frames.
-    _frames: Attached,
+    /// What gives it frames, for each of its inputs.
+    frames: Vec<Option<Attached>>,
+}
+
+/// What is to be seen.
+#[derive(Clone)]
+pub enum OutputContent {
+    /// A source, in its own size.
+    Source,
+    Tiles(TilesConfig),
 }
 
 impl OutputPipeline {
     pub fn build(
-        frames: &FrameHub,
+        content: &OutputContent,
+        inputs: &[Option<FrameHub>],
+        progress: &RtpProgress,
         units: &broadcast::Sender<Arc<RtpUnit>>,
         events: Sender<PipelineEvent>,
         running: impl FnOnce(gst::Pipeline) -> RunningPipeline,
     ) -> Result<Self, Failure> {
-        let pipeline = chain::parse(&launch_line())?;
+        let pipeline = chain::parse(&launch_line(content, inputs.len()))?;
         // The frames may be in the memory of a GPU.
         registry::give(&pipeline);
+        progress.go_on(&element(&pipeline, "payloader"));
+        if let OutputContent::Tiles(tiles) = content {
+            tiles.configure(&pipeline, inputs.len());
+        }
         // Its end is seen by those who watch even if this pipeline does not end.
         let units = units.downgrade();
+        let progress = progress.clone();
         let take = move |sink: &gst_app::AppSink| {
             let sample = sink.pull_sample().map_err(|_| gst::FlowError::Eos)?;
-            if let (Some(units), Some(unit)) = (units.upgrade(), unit(&sample)) {
+            if let (Some(units), Some(unit)) = (units.upgrade(), RtpUnit::of(&sample)) {
+                progress.has_sent(&unit);
                 let _ = units.send(Arc::new(unit)); // nobody watches
             }
             Ok(gst::FlowSuccess::Ok)
@@ -72,8 +82,25 @@ impl OutputPipeline {
             }
             gst::BusSyncReply::Drop
         });
-        let source = element(&pipeline, "frames").downcast::<gst_app::AppSrc>().expect("it is an appsrc");
-        Ok(OutputPipeline { running: running(pipeline), events, _frames: frames.attach(source) })
+        let mut built = OutputPipeline { running: running(pipeline), events, frames: Vec::new() };
+        built.attach(inputs);
+        Ok(built)
+    }
+
+    /// From now on these sources are seen, which are as many as before.
+    pub fn attach(&mut self, inputs: &[Option<FrameHub>]) {
+        let source = |number| {
+            let element = element(&self.running.pipeline, &input_name(number));
+            element.downcast::<gst_app::AppSrc>().expect("it is an appsrc")
+        };
+        let attach = |(number, input): (usize, &Option<FrameHub>)| Some(input.as_ref()?.attach(source(number)));
+        self.frames.clear();
+        self.frames = inputs.iter().enumerate().map(attach).collect();
+    }
+
+    /// How many sources can be seen.
+    pub fn inputs(&self) -> usize {
+        self.frames.len()
     }
 
     pub fn start(&self) -> Result<(), Failure> {
@@ -98,22 +125,15 @@ impl OutputPipeline {
     }
 }
 
-fn launch_line() -> String {
+fn launch_line(content: &OutputContent, inputs: usize) -> String {
     let encode = encoder::launch_line();
+    let picture = match content {
+        OutputContent::Source => format!("{} ! trtoverlay", input_line(0)),
+        OutputContent::Tiles(tiles) => tiles.launch_line(inputs),
+    };
     format!(
-        "appsrc name=frames is-live=true format=time do-timestamp=true max-buffers=2 max-bytes=0 leaky-type=downstream \
-         ! trtoverlay ! {encode} ! h264parse \
-         ! rtph264pay pt={PAYLOAD_TYPE} mtu={PACKET} config-interval=-1 aggregate-mode=zero-latency \
+        "{picture} ! {encode} ! h264parse \
+         ! rtph264pay name=payloader pt={PAYLOAD_TYPE} mtu={PACKET} config-interval=-1 aggregate-mode=zero-latency \
          ! appsink name=packets sync=false async=false buffer-list=true"
     )
-}
-
-fn unit(sample: &gst::Sample) -> Option<RtpUnit> {
-    let buffers: Vec<&gst::BufferRef> = match (sample.buffer_list(), sample.buffer()) {
-        (Some(list), _) => list.iter().collect(),
-        (None, buffer) => buffer.into_iter().collect(),
-    };
-    let is_key = !buffers.first()?.flags().contains(gst::BufferFlags::DELTA_UNIT);
-    let packet = |buffer: &gst::BufferRef| buffer.map_readable().ok().map(|map| Bytes::copy_from_slice(&map));
-    Some(RtpUnit { packets: buffers.into_iter().filter_map(packet).collect(), is_key })
 }

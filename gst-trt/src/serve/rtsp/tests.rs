@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Requests over real sockets, and players, of videos that are made up.
 
+mod tiles;
+
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -15,6 +17,7 @@ use socket2::{Domain, Socket, Type};
 use super::*;
 use crate::chain;
 use crate::serve::output::{FrameHub, Output};
+use crate::serve::tiles::TileOutputs;
 use crate::threads::Threads;
 use crate::wait::{LIMIT, wait_until};
 
@@ -69,6 +72,7 @@ impl Drop for FakeCamera {
 #[derive(Default)]
 struct FakeOutputs {
     cameras: Mutex<BTreeMap<String, FakeCamera>>,
+    tiles: Mutex<TileOutputs>,
     threads: Threads,
 }
 
@@ -88,13 +92,15 @@ impl FakeOutputs {
 
     fn end(&self) {
         self.cameras.lock().unwrap().clear();
+        self.tiles.lock().unwrap().close();
         assert_eq!(self.threads.wait(LIMIT), Vec::<String>::new());
     }
 }
 
 impl OutputControl for FakeOutputs {
     fn output(&self, name: &str) -> Option<Output> {
-        self.cameras.lock().unwrap().get(name).map(|camera| camera.output.clone())
+        let of_camera = self.cameras.lock().unwrap().get(name).map(|camera| camera.output.clone());
+        of_camera.or_else(|| self.tiles.lock().unwrap().output(name))
     }
 }
 

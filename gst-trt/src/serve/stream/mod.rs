@@ -69,6 +69,8 @@ pub struct SourceStream {
     pub meter: Arc<Meter>,
     pub pictures: Arc<Pictures>,
     pub output: Output,
+    /// For pictures of many sources.
+    pub frames: FrameHub,
     pub asks: Arc<SourceAsks>,
     pub snapshots: Arc<SourceSnapshots>,
     events: Sender<StreamEvent>,
@@ -86,6 +88,7 @@ impl SourceStream {
         let frames = FrameHub::default();
         let stream = SourceStream {
             output: Output::new(&config.name, frames.clone(), threads),
+            frames: frames.clone(),
             snapshots: Arc::new(SourceSnapshots::new(&config.name, archives, threads)),
             config: Arc::new(config),
             meter: Arc::default(),
