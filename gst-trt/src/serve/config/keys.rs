@@ -245,6 +245,9 @@ pub struct RtspKeys {
     /// Beyond localhost there must be one.
     pub password: Option<String>,
     pub password_file: Option<PathBuf>,
+    /// Whether results are in the videos themselves, too.
+    #[serde(default)]
+    pub sei: bool,
     #[serde(default)]
     pub tiles: Vec<TilesKeys>,
 }

@@ -52,6 +52,8 @@ pub struct Config {
     pub http: Option<HttpSettings>,
     pub rtsp: Option<RtspSettings>,
     pub tiles: Vec<TilesConfig>,
+    /// Whether videos have results in themselves.
+    has_sei: bool,
     pub log: LogSettings,
     /// What sources record that say nothing else.
     record: Option<RecordConfig>,
@@ -97,8 +99,9 @@ pub struct SourceConfig {
     pub asks: Vec<AskConfig>,
     /// Whether its pictures can be asked for.
     pub has_view: bool,
-    /// Whether its video can be watched.
+    /// Whether its video can be watched, and has results in itself.
     pub has_output: bool,
+    pub has_sei: bool,
 }
 
 impl SourceConfig {
@@ -158,6 +161,7 @@ impl Config {
             http: None,
             rtsp: None,
             tiles: Vec::new(),
+            has_sei: keys.rtsp.as_ref().is_some_and(|rtsp| rtsp.sei),
             log: keys.log,
             record: None,
             snapshots: None,
@@ -281,13 +285,13 @@ impl Config {
 
     /// With HTTP and RTSP as in another one.
     pub fn keep_servers(&mut self, other: &Config) {
-        (self.http, self.rtsp) = (other.http.clone(), other.rtsp.clone());
+        (self.http, self.rtsp, self.has_sei) = (other.http.clone(), other.rtsp.clone(), other.has_sei);
         let (has_view, has_output) = (self.http.is_some(), self.rtsp.is_some());
         if !has_output {
             self.tiles.clear();
         }
         for source in &mut self.sources {
-            (source.has_view, source.has_output) = (has_view, has_output);
+            (source.has_view, source.has_output, source.has_sei) = (has_view, has_output, self.has_sei);
         }
     }
 
@@ -407,6 +411,7 @@ impl Config {
             asks,
             has_view: self.http.is_some(),
             has_output: self.rtsp.is_some(),
+            has_sei: self.has_sei,
         })
     }
 

@@ -87,6 +87,15 @@ pub fn input_name(number: usize) -> String {
     format!("frames{number}")
 }
 
+/// The number of the input whose frames an element sees, and those of no other.
+pub fn input_of(element: &gst::Object) -> Option<usize> {
+    let mut element = element.downcast_ref::<gst::Element>()?.clone();
+    while element.factory()?.name() != "appsrc" {
+        element = element.static_pad("sink")?.peer()?.parent_element()?;
+    }
+    element.name().strip_prefix("frames")?.parse().ok()
+}
+
 /// What takes the newest frames of an input, whatever comes behind it.
 pub fn input_line(number: usize) -> String {
     let name = input_name(number);

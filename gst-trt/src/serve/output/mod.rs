@@ -3,13 +3,15 @@
 //! does: what becomes of it is no concern of the sources.
 //!
 //! * `frames`: where the frames come from. `pipeline`: what is done with them. `tiles`: many sources in one picture.
-//!   `rtp`: the packets.
+//!   `sei`: results in the video itself. `rtp`: the packets.
 
 mod frames;
 mod pipeline;
 mod rtp;
+mod sei;
 mod tiles;
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -60,9 +62,10 @@ struct WatchState {
 }
 
 impl Output {
-    /// Of a source.
-    pub fn new(name: &str, frames: FrameHub, threads: &Threads) -> Self {
-        Output::of(name, OutputContent::Source, vec![Some(frames)], threads)
+    /// Of a source, with results in the video itself if `has_sei`.
+    pub fn new(name: &str, frames: FrameHub, has_sei: bool, threads: &Threads) -> Self {
+        let sei = has_sei.then(|| name.to_string());
+        Output::of(name, OutputContent::Source { sei }, vec![Some(frames)], threads)
     }
 
     /// Of many, which [`Output::show`] tells.
@@ -215,6 +218,8 @@ impl OutputThread {
 
     /// One run of a pipeline.
     fn play(&self) -> OutputEnd {
+        // What the last one has said is no concern of this one.
+        self.events.try_iter().for_each(drop);
         let Some(units) = self.output.units() else { return OutputEnd::Unwatched };
         let running = |pipeline| RunningPipeline::new(pipeline, &self.output.threads, self.output.subject());
         let OutputState { content, progress, .. } = &*self.output;
@@ -237,16 +242,26 @@ impl OutputThread {
         }
         let mut watched_at = Instant::now();
         let (mut asked_at, mut is_wanted) = (None::<Instant>, false);
+        let mut failed = BTreeSet::new();
         loop {
             match self.events.recv_timeout(POLL_INTERVAL) {
                 Ok(PipelineEvent::KeyFrame) => is_wanted = true,
                 Ok(PipelineEvent::Failed(failure)) => return OutputEnd::Failed(failure),
                 Ok(PipelineEvent::Inputs) => {
                     let inputs = self.output.inputs();
-                    if inputs.len() != built.inputs() {
+                    if !built.can_show(inputs.len()) {
                         return OutputEnd::Changed;
                     }
                     built.attach(&inputs);
+                }
+                Ok(PipelineEvent::InputFailed(number, failure)) => {
+                    if failed.insert(number) {
+                        let text = format!("A source, number {} in it, cannot be shown: {failure}", number + 1);
+                        log_error(&self.output.name, &text);
+                    }
+                    if !built.detach(number) {
+                        return OutputEnd::Failed(failure);
+                    }
                 }
                 Ok(PipelineEvent::Close) | Err(RecvTimeoutError::Disconnected) => return OutputEnd::Unwatched,
                 Err(RecvTimeoutError::Timeout) => {}

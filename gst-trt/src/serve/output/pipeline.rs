@@ -8,8 +8,9 @@ use gst::prelude::*;
 use gsttrt::gst::cuda::registry;
 use tokio::sync::broadcast;
 
-use super::frames::{Attached, FrameHub, input_line, input_name};
+use super::frames::{Attached, FrameHub, input_line, input_name, input_of};
 use super::rtp::{PAYLOAD_TYPE, RtpProgress, RtpUnit};
+use super::sei;
 use super::tiles::TilesConfig;
 use crate::chain::{self, element};
 use crate::failure::Failure;
@@ -26,6 +27,8 @@ pub enum PipelineEvent {
     Failed(String),
     /// Other sources are to be seen.
     Inputs,
+    /// Frames of an input, which has that number, cannot be shown. The others can.
+    InputFailed(usize, String),
     /// There is nothing more to watch.
     Close,
 }
@@ -35,13 +38,16 @@ pub struct OutputPipeline {
     events: Sender<PipelineEvent>,
     /// What gives it frames, for each of its inputs.
     frames: Vec<Option<Attached>>,
+    has_failed_inputs: bool,
 }
 
 /// What is to be seen.
 #[derive(Clone)]
 pub enum OutputContent {
-    /// A source, in its own size.
-    Source,
+    /// A source, in its own size; with results in the video itself, under that name, if there is one.
+    Source {
+        sei: Option<String>,
+    },
     Tiles(TilesConfig),
 }
 
@@ -58,8 +64,13 @@ impl OutputPipeline {
         // The frames may be in the memory of a GPU.
         registry::give(&pipeline);
         progress.go_on(&element(&pipeline, "payloader"));
-        if let OutputContent::Tiles(tiles) = content {
-            tiles.configure(&pipeline, inputs.len());
+        match content {
+            OutputContent::Source { sei: Some(name) } => {
+                let pad = |name: &str, pad| element(&pipeline, name).static_pad(pad).expect("an always pad");
+                sei::tell(name, &pad("overlay", "sink"), &pad("frame", "src"));
+            }
+            OutputContent::Source { sei: None } => {}
+            OutputContent::Tiles(tiles) => tiles.configure(&pipeline, inputs.len()),
         }
         // Its end is seen by those who watch even if this pipeline does not end.
         let units = units.downgrade();
@@ -74,15 +85,20 @@ impl OutputPipeline {
         };
         let sink = element(&pipeline, "packets").downcast::<gst_app::AppSink>().expect("it is an appsink");
         sink.set_callbacks(gst_app::AppSinkCallbacks::builder().new_sample(take).build());
-        let failed = events.clone();
+        let (failed, has_many) = (events.clone(), matches!(content, OutputContent::Tiles(_)));
         pipeline.bus().expect("a pipeline has a bus").set_sync_handler(move |_, message| {
             registry::answer_message(message);
             if let gst::MessageView::Error(error) = message.view() {
-                let _ = failed.send(PipelineEvent::Failed(chain::sentence(error))); // it has ended
+                let (sentence, at) = (chain::sentence(error), message.src().and_then(input_of));
+                let _ = failed.send(match at.filter(|_| has_many) {
+                    Some(number) => PipelineEvent::InputFailed(number, sentence),
+                    None => PipelineEvent::Failed(sentence),
+                }); // it has ended
             }
             gst::BusSyncReply::Drop
         });
-        let mut built = OutputPipeline { running: running(pipeline), events, frames: Vec::new() };
+        let running = running(pipeline);
+        let mut built = OutputPipeline { running, events, frames: Vec::new(), has_failed_inputs: false };
         built.attach(inputs);
         Ok(built)
     }
@@ -98,9 +114,18 @@ impl OutputPipeline {
         self.frames = inputs.iter().enumerate().map(attach).collect();
     }
 
-    /// How many sources can be seen.
-    pub fn inputs(&self) -> usize {
-        self.frames.len()
+    /// An input gives no frames any more. Returns whether another one does.
+    pub fn detach(&mut self, number: usize) -> bool {
+        self.has_failed_inputs = true;
+        if let Some(frames) = self.frames.get_mut(number) {
+            *frames = None;
+        }
+        self.frames.iter().any(Option::is_some)
+    }
+
+    /// Whether it can show so many sources in place of those before.
+    pub fn can_show(&self, count: usize) -> bool {
+        self.frames.len() == count && !self.has_failed_inputs
     }
 
     pub fn start(&self) -> Result<(), Failure> {
@@ -127,12 +152,18 @@ impl OutputPipeline {
 
 fn launch_line(content: &OutputContent, inputs: usize) -> String {
     let encode = encoder::launch_line();
+    let frame = match content {
+        OutputContent::Source { sei: Some(_) } => {
+            "! capsfilter name=frame caps=video/x-h264,stream-format=byte-stream,alignment=au"
+        }
+        _ => "",
+    };
     let picture = match content {
-        OutputContent::Source => format!("{} ! trtoverlay", input_line(0)),
+        OutputContent::Source { .. } => format!("{} ! trtoverlay name=overlay", input_line(0)),
         OutputContent::Tiles(tiles) => tiles.launch_line(inputs),
     };
     format!(
-        "{picture} ! {encode} ! h264parse \
+        "{picture} ! {encode} ! h264parse {frame} \
          ! rtph264pay name=payloader pt={PAYLOAD_TYPE} mtu={PACKET} config-interval=-1 aggregate-mode=zero-latency \
          ! appsink name=packets sync=false async=false buffer-list=true"
     )

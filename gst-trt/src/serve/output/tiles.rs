@@ -76,10 +76,11 @@ impl TilesConfig {
                 )
             })
             .collect();
+        // Without ignore-inactive-pads: with it, pictures come as fast as they can while one input has failed and the others have
+        // not begun, and later ones are not due for a long time then.
         // Encoding has a thread of its own: where that is too slow, pictures are left out, and none is late.
         format!(
-            "{branches} compositor name=tiles background=black force-live=true ignore-inactive-pads=true \
-             latency={} max-threads=1 \
+            "{branches} compositor name=tiles background=black force-live=true latency={} max-threads=1 \
              ! video/x-raw,format=I420,width={width},height={height},framerate={framerate}/1,pixel-aspect-ratio=1/1,\
              colorimetry=bt709 \
              ! queue leaky=downstream max-size-buffers=1 max-size-bytes=0 max-size-time=0",

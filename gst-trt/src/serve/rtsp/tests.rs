@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Requests over real sockets, and players, of videos that are made up.
 
+mod sei;
 mod tiles;
 
 use std::collections::BTreeMap;
@@ -42,9 +43,14 @@ struct FakeCamera {
 
 impl FakeCamera {
     fn new(name: &str, pattern: &str, threads: &Threads) -> Self {
+        FakeCamera::with(name, pattern, "I420", threads)
+    }
+
+    /// With frames of that format.
+    fn with(name: &str, pattern: &str, format: &str, threads: &Threads) -> Self {
         let line = format!(
-            "videotestsrc is-live=true pattern={pattern} ! video/x-raw,format=I420,width=320,height=240,framerate=30/1 \
-             ! tee name=out ! fakesink"
+            "videotestsrc is-live=true pattern={pattern} \
+             ! video/x-raw,format={format},width=320,height=240,framerate=30/1 ! tee name=out ! fakesink"
         );
         let pipeline = chain::parse(&line).unwrap();
         let pad = chain::element(&pipeline, "out").static_pad("sink").unwrap();
@@ -55,7 +61,7 @@ impl FakeCamera {
         });
         let frames = FrameHub::default();
         frames.connect(&pipeline);
-        let output = Output::new(name, frames.clone(), threads);
+        let output = Output::new(name, frames.clone(), false, threads);
         pipeline.set_state(gst::State::Playing).unwrap();
         FakeCamera { pipeline, frames, output }
     }

@@ -87,7 +87,7 @@ impl SourceStream {
         let (sender, events) = channel();
         let frames = FrameHub::default();
         let stream = SourceStream {
-            output: Output::new(&config.name, frames.clone(), threads),
+            output: Output::new(&config.name, frames.clone(), config.has_sei, threads),
             frames: frames.clone(),
             snapshots: Arc::new(SourceSnapshots::new(&config.name, archives, threads)),
             config: Arc::new(config),

@@ -69,6 +69,10 @@ fn a_picture_that_cannot_be_composed_is_named_with_its_line() {
     let error = load(&folder, "many.toml", (with("name = \"a\"\n") + &many).as_bytes()).unwrap_err();
     assert!(error.contains("65 sources are too many for one picture: it has at most 64"), "{error}");
     // Without other keys of [rtsp], and with them.
-    let text = with("name = \"a\"\n").replace("[http]", "[rtsp]\nlisten = \"127.0.0.1:8555\"\n[http]");
-    assert_eq!(load(&folder, "both.toml", text.as_bytes()).unwrap().rtsp.unwrap().listen.port(), 8555);
+    let keys = "[rtsp]\nlisten = \"127.0.0.1:8555\"\nsei = true\n[http]";
+    let config = load(&folder, "both.toml", with("name = \"a\"\n").replace("[http]", keys).as_bytes()).unwrap();
+    assert!(config.sources.iter().all(|source| source.has_sei));
+    assert_eq!(config.rtsp.unwrap().listen.port(), 8555);
+    let config = load(&folder, "without.toml", with("name = \"a\"\n").as_bytes()).unwrap();
+    assert!(config.sources.iter().all(|source| !source.has_sei));
 }

@@ -123,6 +123,30 @@ fn a_camera_that_is_gone_leaves_its_place_dark() {
     outputs.end();
 }
 
+/// Its frames are of a format that no element here takes.
+#[test]
+fn a_camera_that_cannot_be_shown_stops_no_other() {
+    let outputs = FakeOutputs::new(&[]);
+    outputs.set(&[config(Some(&["odd", "gate", "street"]))]);
+    outputs.add("gate", "white");
+    let odd = FakeCamera::with("odd", "white", "ARGB64_LE", &outputs.threads);
+    outputs.cameras.lock().unwrap().insert("odd".into(), odd);
+    outputs.show();
+    let server = serve(RtspLimits::default(), None, &outputs);
+    let player = Player::new(&server, "wall", "");
+    wait_until("it is given no frames any more", LIMIT, || {
+        let picture = player.picture();
+        is_bright(&picture, (1, 0)) && is_dark(&picture, (0, 0)) && outputs.receivers("odd") == 0
+    });
+    // Another one in its place is seen.
+    outputs.remove("odd");
+    outputs.add("odd", "white");
+    outputs.add("street", "white");
+    wait_for(&player, "three", |picture| [(0, 0), (1, 0), (0, 1)].iter().all(|place| is_bright(picture, *place)));
+    drop(server);
+    outputs.end();
+}
+
 #[test]
 fn who_watches_all_sources_sees_those_that_come() {
     let outputs = FakeOutputs::new(&[]);
