@@ -16,6 +16,7 @@ mod size;
 #[cfg(test)]
 mod tests;
 mod time;
+mod web_address;
 mod wording;
 
 pub use findings::{Findings, Unmet};
