@@ -6,7 +6,7 @@
 //! * `model`: a model that sources share. `stream`: a source. `record`, `view`, `output`: what becomes of its frames besides
 //!   publishing; `encoder`: what encodes them; `cut`, `snapshot`, `ask`: pictures that are cut out of them, kept, and asked about.
 //!   `archive`: what there is of recordings. `heap`: what keeps memory flat while sources come and go.
-//!   `log`, `histogram`: what is told of all that. `disk`: how much room there is for it.
+//!   `log`, `metrics`, `histogram`: what is told of all that. `disk`: how much room there is for it.
 
 mod archive;
 mod ask;
@@ -19,6 +19,7 @@ mod heap;
 mod histogram;
 mod http;
 mod log;
+mod metrics;
 mod model;
 mod output;
 mod record;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Reading what may not answer, such as a driver and a disk, for requests that do not wait for it.
+//! Reading what may not answer, such as a driver and a disk, for those that do not wait for it long.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
