@@ -6,6 +6,8 @@ mod keys;
 mod launch;
 mod model;
 mod model_file;
+#[cfg(feature = "otel")]
+mod otel_environment;
 mod places;
 mod properties;
 pub mod rate;
@@ -22,6 +24,8 @@ mod wording;
 pub use findings::{Findings, Unmet};
 pub use keys::{AskedPicture, Container, RunsOn};
 pub use model::ModelConfig;
+#[cfg(feature = "otel")]
+pub use resolved::OtelConfig;
 pub use resolved::{
     AskConfig, Config, PublishConfig, RecordConfig, SnapshotConfig, SourceConfig, check_files, check_folders,
 };

@@ -112,6 +112,16 @@ pub async fn read_machine(sources: &[SourceStatus]) -> MachineReading {
     MachineReading { gpus: gpus.await, disks: disks.await }
 }
 
+/// The same for a thread that may wait.
+#[cfg(feature = "otel")]
+pub fn wait_for_machine(sources: &[SourceStatus]) -> MachineReading {
+    static GPUS: AtomicBool = AtomicBool::new(false);
+    static DISKS: AtomicBool = AtomicBool::new(false);
+    let folders = folders(sources);
+    let gpus = outside::wait(&GPUS, gpu::read);
+    MachineReading { gpus, disks: outside::wait(&DISKS, || disk::read(folders)) }
+}
+
 /// Everything about a service, its sources as they are given.
 pub fn tell<S: MetricSink>(text: &mut S, service: &dyn Control, sources: &[SourceStatus], machine: &MachineReading) {
     text.family("build_info", Gauge, "1, with the version of the program.");
