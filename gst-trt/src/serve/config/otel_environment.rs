@@ -46,16 +46,16 @@ impl OtelEnvironment {
         };
         found.headers = pairs_of("OTEL_EXPORTER_OTLP_HEADERS").unwrap_or_default();
         found.resource_attributes = pairs_of("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
-        let mut milliseconds = |name| {
+        let mut milliseconds = |name, most: u64| {
             let text = get(name)?;
-            let time = text.trim().parse().ok().filter(|number| (1..=86_400_000).contains(number));
+            let time = text.trim().parse().ok().filter(|number| (100..=most).contains(number));
             if time.is_none() {
-                wrong(name, "number of milliseconds from 1 to 86400000");
+                wrong(name, &format!("number of milliseconds from 100 to {most}"));
             }
             time.map(Duration::from_millis)
         };
-        found.timeout = milliseconds("OTEL_EXPORTER_OTLP_TIMEOUT");
-        found.metric_export_interval = milliseconds("OTEL_METRIC_EXPORT_INTERVAL");
+        found.timeout = milliseconds("OTEL_EXPORTER_OTLP_TIMEOUT", 600_000);
+        found.metric_export_interval = milliseconds("OTEL_METRIC_EXPORT_INTERVAL", 86_400_000);
         let mut exporter = |name| {
             let text = get(name)?;
             let is_on = match text.trim() {
@@ -179,7 +179,8 @@ mod tests {
             ("OTEL_EXPORTER_OTLP_HEADERS", "hush"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "key=%FF"),
             ("OTEL_RESOURCE_ATTRIBUTES", "=hush"),
-            ("OTEL_EXPORTER_OTLP_TIMEOUT", "0"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "99"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "600001"),
             ("OTEL_METRIC_EXPORT_INTERVAL", "10s"),
             ("OTEL_METRICS_EXPORTER", "prometheus"),
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),

@@ -32,10 +32,10 @@ use outbox::Outbox;
 /// All that there is to be done at the end. A service manager is to see it within 5 s.
 const END: Duration = Duration::from_millis(4800);
 /// How long the last metrics may take to be read, while a collector may hang.
-const LAST_METRICS: Duration = Duration::from_millis(300);
+const LAST_METRICS: Duration = Duration::from_millis(150);
 /// How long the last request may take at most, and at least where other ends have taken all the time.
 const LONGEST_FLUSH: Duration = Duration::from_secs(2);
-const SHORTEST_FLUSH: Duration = Duration::from_millis(300);
+const SHORTEST_FLUSH: Duration = Duration::from_millis(200);
 
 /// What of this program is told to a collector.
 pub struct Telemetry {

@@ -79,9 +79,11 @@ impl Config {
             return Err(problem("protocol", text));
         }
         let expand = |key, text: &str| secrets::expand(text).map_err(|text| problem(key, text));
-        let endpoint = keys.endpoint.as_ref().map(|text| expand("endpoint", text)).transpose()?;
-        let endpoint = endpoint.or(environment.endpoint).unwrap_or_else(|| ENDPOINT.into());
-        web_address::split("endpoint", endpoint.trim(), "headers or headers-file", ENDPOINT)?;
+        let written = keys.endpoint.as_ref().map(|text| expand("endpoint", text)).transpose()?;
+        let is_written = written.is_some() || environment.endpoint.is_none();
+        let endpoint = written.or(environment.endpoint).unwrap_or_else(|| ENDPOINT.into());
+        let checked = web_address::split("endpoint", endpoint.trim(), "headers or headers-file", ENDPOINT);
+        checked.map_err(|problem| if is_written { problem } else { of_variable("OTEL_EXPORTER_OTLP_ENDPOINT", problem) })?;
         let ca_file = keys.ca_file.as_ref().map(|file| self.folder.join(file));
         let ca_file = ca_file.or(environment.ca_file.filter(|_| endpoint.starts_with("https://")));
         if ca_file.is_some() && !endpoint.starts_with("https://") {
@@ -148,7 +150,8 @@ impl Config {
             headers.insert(name, value);
             Ok(())
         };
-        environment.into_iter().try_for_each(|(name, value)| add("headers", &name, value))?;
+        let added = environment.into_iter().try_for_each(|(name, value)| add("headers", &name, value));
+        added.map_err(|problem| of_variable("OTEL_EXPORTER_OTLP_HEADERS", problem))?;
         if let Some(file) = &keys.headers_file {
             let text = self.secret("headers-file", file)?;
             let found = pairs(&text);
@@ -161,6 +164,11 @@ impl Config {
         }
         Ok(headers.into_iter().map(|(name, value)| (name, Secret::new(value))).collect())
     }
+}
+
+/// What is wrong with a variable of the environment.
+fn of_variable(name: &str, problem: KeyError) -> KeyError {
+    KeyError { text: format!("{name}: {}", problem.text), ..problem }
 }
 
 #[cfg(test)]
@@ -262,6 +270,26 @@ mod tests {
         let Ok((None, warnings)) = config.otel(&keys, off) else { panic!("it is off") };
         let texts: Vec<_> = warnings.iter().map(|warning| warning.text.as_str()).collect();
         assert_eq!(texts, ["X is left out", "OTEL_SDK_DISABLED is true, so nothing is sent"]);
+    }
+
+    #[test]
+    fn a_mistake_in_a_variable_is_named_by_it() {
+        let config = load(&scratch("config-otel-variables"), "").unwrap();
+        let keys = config.keys.otel.clone().unwrap();
+        let header = |name: &str, value: &str| vec![(name.to_string(), value.to_string())];
+        for (environment, said) in [
+            (
+                OtelEnvironment { endpoint: Some("collector:4317".into()), ..OtelEnvironment::default() },
+                "OTEL_EXPORTER_OTLP_ENDPOINT: it is no web address",
+            ),
+            (
+                OtelEnvironment { headers: header("a b", "hush"), ..OtelEnvironment::default() },
+                "OTEL_EXPORTER_OTLP_HEADERS: the name of a header",
+            ),
+        ] {
+            let Err(error) = config.otel(&keys, environment) else { panic!("{said}") };
+            assert!(error.text.contains(said) && !error.text.contains("hush"), "{}", error.text);
+        }
     }
 
     #[test]
