@@ -6,6 +6,9 @@ mod asks;
 mod common;
 #[path = "serve/objects.rs"]
 mod objects;
+#[cfg(feature = "otel")]
+#[path = "serve/otel.rs"]
+mod otel;
 #[path = "serve/recordings.rs"]
 mod recordings;
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
-//! A web server that takes POST requests of JSON.
+//! A web server that takes POST requests.
 
 use std::io;
+use std::time::Duration;
 
 use gsttrt_core::error::{Error, ErrorKind, Result};
 use ureq::http::{Response, StatusCode, Uri};
@@ -48,9 +49,20 @@ impl WebClient {
     /// # Errors
     /// The server cannot be reached, or does not answer in time. A status that tells of a failure is an answer, too.
     pub fn post(&self, body: &str) -> io::Result<WebAnswer> {
-        let mut request = self.agent.post(self.url.reveal()).content_type("application/json");
+        self.post_as("application/json", &[], body.as_bytes())
+    }
+
+    /// The same of bytes of that type, with further headers.
+    ///
+    /// # Errors
+    /// As [`WebClient::post`].
+    pub fn post_as(&self, content_type: &str, headers: &[(String, Secret)], body: &[u8]) -> io::Result<WebAnswer> {
+        let mut request = self.agent.post(self.url.reveal()).content_type(content_type);
         if let Some(authorization) = &self.authorization {
             request = request.header("Authorization", authorization.reveal());
+        }
+        for (name, value) in headers {
+            request = request.header(name, value.reveal());
         }
         request.send(body).map(WebAnswer).map_err(io_error)
     }
@@ -61,6 +73,12 @@ pub struct WebAnswer(Response<Body>);
 impl WebAnswer {
     pub fn status(&self) -> u16 {
         self.0.status().as_u16()
+    }
+
+    /// After what time the server is to be asked again, where it says so in seconds.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let seconds = self.0.headers().get("Retry-After")?.to_str().ok()?.trim().parse().ok()?;
+        Some(Duration::from_secs(seconds))
     }
 
     /// The body. Read to its end, it leaves the connection for the next request.

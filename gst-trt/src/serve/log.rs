@@ -4,6 +4,8 @@
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
+#[cfg(feature = "otel")]
+use std::sync::Arc;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 use gsttrt_publish::clock;
@@ -26,7 +28,7 @@ pub enum LogLevel {
 
 impl LogLevel {
     /// As lines of text have it.
-    fn shown(self) -> &'static str {
+    pub fn shown(self) -> &'static str {
         match self {
             LogLevel::Info => "INFO",
             LogLevel::Warning => "WARN",
@@ -88,19 +90,37 @@ pub fn log_failure(name: &str, failure: &SourceFailure) {
     write(&LogEvent { level: LogLevel::Error, name, cause: Some(failure.cause), text: &failure.text });
 }
 
-struct LogEvent<'a> {
-    level: LogLevel,
+pub struct LogEvent<'a> {
+    pub level: LogLevel,
     /// Of the source, or the model; `serve` for the service.
-    name: &'a str,
-    cause: Option<Cause>,
-    text: &'a str,
+    pub name: &'a str,
+    pub cause: Option<Cause>,
+    pub text: &'a str,
+}
+
+/// Whoever is told each event that is logged, with its time in nanoseconds since 1970. It must not wait, and must not log.
+#[cfg(feature = "otel")]
+pub type LogListener = Arc<dyn Fn(&LogEvent, u64) + Send + Sync>;
+
+#[cfg(feature = "otel")]
+static LISTENER: RwLock<Option<LogListener>> = RwLock::new(None);
+
+/// Tells it every event from now on, in place of the one before.
+#[cfg(feature = "otel")]
+pub fn tell(listener: Option<LogListener>) {
+    *LISTENER.write().unwrap_or_else(PoisonError::into_inner) = listener;
 }
 
 fn write(event: &LogEvent) {
     static HAS_JOURNAL: OnceLock<bool> = OnceLock::new();
     let settings = *SETTINGS.read().unwrap_or_else(PoisonError::into_inner);
     if event.level >= settings.level {
-        let line = event.line(settings.format, clock::now(), *HAS_JOURNAL.get_or_init(is_journal));
+        let now = clock::now();
+        #[cfg(feature = "otel")]
+        if let Some(listener) = &*LISTENER.read().unwrap_or_else(PoisonError::into_inner) {
+            listener(event, now);
+        }
+        let line = event.line(settings.format, now, *HAS_JOURNAL.get_or_init(is_journal));
         let _ = writeln!(std::io::stderr().lock(), "{line}"); // its reader has gone
     }
 }

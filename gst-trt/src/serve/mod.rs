@@ -7,7 +7,7 @@
 //!   publishing; `tiles`: those of many in one picture; `encoder`: what encodes them; `cut`, `snapshot`, `ask`: pictures that are
 //!   cut out of them, kept, and asked about.
 //!   `archive`: what there is of recordings. `heap`: what keeps memory flat while sources come and go.
-//!   `log`, `histogram`: what is told of all that. `disk`: how much room there is for it.
+//!   `log`, `metrics`, `histogram`, `otel`: what is told of all that. `disk`: how much room there is for it.
 
 mod archive;
 mod ask;
@@ -20,7 +20,10 @@ mod heap;
 mod histogram;
 mod http;
 mod log;
+mod metrics;
 mod model;
+#[cfg(feature = "otel")]
+mod otel;
 mod output;
 mod record;
 mod rtsp;
@@ -46,6 +49,8 @@ use crate::terminal::{print, print_error};
 use crate::threads::Threads;
 use config::Config;
 use log::{LogFormat, LogSettings, log, log_error, warn};
+#[cfg(feature = "otel")]
+use otel::Telemetry;
 use service::Service;
 
 const EXAMPLES: &str = "\
@@ -90,11 +95,15 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     chain::prefer_gpu_decoders();
     let (http, rtsp) = (config.http.clone(), config.rtsp.clone());
     log::configure(args.log_settings(&config));
+    #[cfg(feature = "otel")]
+    let mut telemetry = Telemetry::new(config.otel.as_ref());
     config.warnings.iter().for_each(|warning| warn("serve", warning));
     // Whichever source meets it first. The loop below ends then.
     let handle = signals.handle();
     driver::when_lost(move |_| handle.close());
     let service = Arc::new(Service::start(config, threads)?);
+    #[cfg(feature = "otel")]
+    telemetry.send(service.clone());
     // Dropped, it answers no more; what it has asked for is done then.
     let server = http.as_ref().map(|settings| http::start(settings, service.clone())).transpose()?;
     let videos = rtsp.as_ref().map(|settings| rtsp::start(settings, service.clone())).transpose()?;
@@ -112,8 +121,12 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
             let config = Config::load(&args.config)?;
             let warnings = config.warnings.clone();
             let settings = args.log_settings(&config);
+            #[cfg(feature = "otel")]
+            let otel = config.otel.clone();
             service.reload(config)?;
             log::configure(settings);
+            #[cfg(feature = "otel")]
+            telemetry.change(otel.as_ref(), service.clone());
             Ok(warnings)
         };
         let loaded = contain(load).map(|warnings| warnings.iter().for_each(|warning| warn("serve", warning)));
@@ -131,13 +144,21 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     }
     if let Some(error) = driver::lost().filter(|_| !is_asked_to_end) {
         log_error("serve", &format!("{error} Ending with status {}.", Status::GpuLost.code()));
+        #[cfg(feature = "otel")]
+        telemetry.prepare_end();
         service.stop();
         drop(server); // until then, it tells why
+        #[cfg(feature = "otel")]
+        telemetry.end();
         return Ok(Status::GpuLost);
     }
     log("serve", "Ending.");
+    #[cfg(feature = "otel")]
+    telemetry.prepare_end();
     drop((server, videos));
     service.stop();
+    #[cfg(feature = "otel")]
+    telemetry.end();
     Ok(Status::Done) // it ends whatever is left behind
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The configuration as it is written: its tables, their keys and defaults.
 
+mod otel;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -16,6 +18,8 @@ use super::schedule::Schedule;
 use super::{size, time};
 use crate::serve::log::LogSettings;
 use crate::source::options::RtpTransport;
+
+pub use otel::OtelKeys;
 
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -37,6 +41,7 @@ pub struct ConfigKeys {
     pub rtsp: Option<RtspKeys>,
     #[serde(default)]
     pub log: LogSettings,
+    pub otel: Option<OtelKeys>,
 }
 
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]

@@ -6,6 +6,8 @@ mod keys;
 mod launch;
 mod model;
 mod model_file;
+#[cfg(feature = "otel")]
+mod otel_environment;
 mod picture_size;
 mod places;
 mod properties;
@@ -17,11 +19,14 @@ mod size;
 #[cfg(test)]
 mod tests;
 mod time;
+mod web_address;
 mod wording;
 
 pub use findings::{Findings, Unmet};
 pub use keys::{AskedPicture, Container, RunsOn};
 pub use model::ModelConfig;
+#[cfg(feature = "otel")]
+pub use resolved::OtelConfig;
 pub use resolved::{
     AskConfig, Config, PublishConfig, RecordConfig, SnapshotConfig, SourceConfig, check_files, check_folders,
 };

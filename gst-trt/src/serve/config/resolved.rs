@@ -4,6 +4,8 @@
 mod asks;
 mod destinations;
 mod models;
+#[cfg(feature = "otel")]
+mod otel;
 mod privacy;
 mod recordings;
 mod snapshots;
@@ -22,6 +24,8 @@ use super::findings::Findings;
 use super::keys::{ConfigKeys, HttpKeys, Override, RtspKeys, SourceKeys};
 use super::model::ModelConfig;
 use super::model_file::ModelOutcome;
+#[cfg(feature = "otel")]
+use super::otel_environment::OtelEnvironment;
 use super::places::Places;
 use super::properties::{AnalyticsElement, ElementProperties, PrivacyElement, TrackElement};
 use super::schedule::Schedule;
@@ -38,6 +42,8 @@ use crate::source::options::{RtpTransport, StreamOptions, check_ca_file};
 
 pub use asks::AskConfig;
 pub use destinations::{PublishConfig, check_files};
+#[cfg(feature = "otel")]
+pub use otel::OtelConfig;
 pub use recordings::RecordConfig;
 pub use snapshots::{SnapshotConfig, check_folders};
 
@@ -55,6 +61,8 @@ pub struct Config {
     /// Whether videos have results in themselves.
     has_sei: bool,
     pub log: LogSettings,
+    #[cfg(feature = "otel")]
+    pub otel: Option<OtelConfig>,
     /// What sources record that say nothing else.
     record: Option<RecordConfig>,
     /// What sources keep pictures of that say nothing else.
@@ -163,6 +171,8 @@ impl Config {
             tiles: Vec::new(),
             has_sei: keys.rtsp.as_ref().is_some_and(|rtsp| rtsp.sei),
             log: keys.log,
+            #[cfg(feature = "otel")]
+            otel: None,
             record: None,
             snapshots: None,
             warnings: Vec::new(),
@@ -177,6 +187,22 @@ impl Config {
         config.rtsp = config.rtsp_settings().map_err(|problem| ("rtsp", 0, problem))?;
         if let Some(text) = encoder::missing().filter(|_| config.rtsp.is_some()) {
             warnings.push(("rtsp", 0, problem("listen", text)));
+        }
+        if let Some(otel) = config.keys.otel.clone() {
+            #[cfg(feature = "otel")]
+            {
+                let environment = OtelEnvironment::read(|name| std::env::var(name).ok());
+                let (otel, doubts) = config.otel(&otel, environment).map_err(|problem| ("otel", 0, problem))?;
+                config.otel = otel;
+                warnings.extend(doubts.into_iter().map(|problem| ("otel", 0, problem)));
+            }
+            #[cfg(not(feature = "otel"))]
+            {
+                drop(otel);
+                let text =
+                    "this program was built without OpenTelemetry. Build it with its feature otel, or remove [otel]";
+                return Err(("otel", 0, problem("endpoint", text)));
+            }
         }
         config.check_track().map_err(|problem| ("analytics", 0, problem))?;
         for (number, model) in config.keys.model.clone().iter().enumerate() {

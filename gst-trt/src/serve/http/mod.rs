@@ -5,19 +5,15 @@
 //!   to others.
 //! * `access`: who may ask for what. `routes`: which function answers what. `answer`: bodies and errors.
 //! * `entries`: sources and models. `recordings`, `pictures`, `metrics`, `health`, `page`: what their names say.
-//! * `process`, `gpu`: what metrics tell of the machine; `outside`: where that does not answer.
 
 mod access;
 mod answer;
 mod connections;
 mod entries;
-mod gpu;
 mod health;
 mod metrics;
-mod outside;
 mod page;
 mod pictures;
-mod process;
 mod recordings;
 mod routes;
 #[cfg(test)]

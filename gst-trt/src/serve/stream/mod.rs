@@ -8,6 +8,8 @@ mod capture;
 pub mod meter;
 mod pace;
 mod pipeline;
+#[cfg(feature = "otel")]
+mod trace;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -103,6 +103,8 @@ impl StreamPipeline {
             built.pace = Some(Pace::keep(&built.input(), &pad(&built.element("out"), "sink")));
         }
         built.measure(&config.name, publish, meter);
+        #[cfg(feature = "otel")]
+        super::trace::follow(&built.running.pipeline, config);
         let tap = built.recorder.as_ref().map(Recorder::tap);
         let options = ReadOptions { stream: config.stream.clone(), tap };
         config.address.connect(&built.running.pipeline, built.input(), &options)?;

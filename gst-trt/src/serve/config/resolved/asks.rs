@@ -14,7 +14,7 @@ use super::super::keys::{AskKeys, AskedPicture};
 use super::super::properties::{AnalyticsElement, ElementProperties};
 use super::super::rate::Rate;
 use super::super::wording::{KeyError, problem};
-use super::super::{secrets, wording};
+use super::super::{secrets, web_address, wording};
 use super::recordings::EVENTS;
 use super::{Config, SourceConfig};
 
@@ -170,22 +170,7 @@ fn names(analytics: &ElementProperties<AnalyticsElement>) -> Vec<String> {
 
 /// The address of the API: as it is written, or with the usual path.
 fn address(url: &str) -> Result<Secret, KeyError> {
-    let wrong = |text: &str| problem("url", text);
-    let is_web = |url: &&str| ["http://", "https://"].iter().any(|scheme| url.starts_with(scheme));
-    let Some((scheme, rest)) = Some(url).filter(is_web).and_then(|url| url.split_once("://")) else {
-        return Err(wrong("it is no web address. Write it like http://localhost:11434"));
-    };
-    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    if host.contains('@') {
-        return Err(wrong("it has a user or a password. Write api-key or api-key-file instead"));
-    }
-    if rest.contains(['?', '#']) || rest.chars().any(|c| c.is_control() || c == ' ') {
-        return Err(wrong("an address has no spaces, and no ? and # here. Write it like http://localhost:11434/v1"));
-    }
-    let is_host = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
-    if host.is_empty() || host.starts_with(':') || !host.chars().all(is_host) {
-        return Err(wrong("there is no host in it. Write it like http://localhost:11434"));
-    }
+    let (host, path) = web_address::split("url", url, "api-key or api-key-file", "http://localhost:11434/v1")?;
     let path = path.trim_end_matches('/');
     let is_version = |part: &str| {
         part.strip_prefix('v')
@@ -196,7 +181,7 @@ fn address(url: &str) -> Result<Secret, KeyError> {
         Some(last) if is_version(last) => format!("{path}{PATH}"),
         _ => format!("{path}/v1{PATH}"),
     };
-    Ok(Secret::new(format!("{scheme}://{host}{path}")))
+    Ok(Secret::new(format!("{host}{path}")))
 }
 
 #[cfg(test)]

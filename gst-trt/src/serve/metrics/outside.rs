@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Reading what may not answer, such as a driver and a disk, for requests that do not wait for it.
+//! Reading what may not answer, such as a driver and a disk, for those that do not wait for it long.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -22,11 +22,34 @@ pub async fn read<T: Default + Send + 'static>(
     tokio::time::timeout(TIMEOUT, reading).await.ok().and_then(Result::ok).unwrap_or_default()
 }
 
+/// The same in a thread that may wait so long.
+#[cfg(feature = "otel")]
+pub fn wait<T: Default + Send + 'static>(
+    is_reading: &'static AtomicBool,
+    read: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    if is_reading.swap(true, Ordering::Acquire) {
+        return T::default();
+    }
+    let (sender, found) = std::sync::mpsc::channel();
+    let work = move || {
+        let read = read();
+        is_reading.store(false, Ordering::Release);
+        let _ = sender.send(read); // nobody waits any longer
+    };
+    if std::thread::Builder::new().name("machine".into()).spawn(work).is_err() {
+        is_reading.store(false, Ordering::Release);
+    }
+    found.recv_timeout(TIMEOUT).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
+    #[cfg(feature = "otel")]
+    use crate::wait::{LIMIT, wait_until};
 
     #[test]
     fn what_hangs_is_left_out_and_not_asked_again() {
@@ -43,5 +66,17 @@ mod tests {
             }
         });
         assert_eq!(runtime.block_on(read(&IS_READING, || 7)), 7);
+    }
+
+    #[cfg(feature = "otel")]
+    #[test]
+    fn a_thread_does_not_wait_for_what_hangs() {
+        static IS_READING: AtomicBool = AtomicBool::new(false);
+        let (answer, waits) = channel::<u32>();
+        assert_eq!(wait(&IS_READING, move || waits.recv().unwrap()), 0);
+        assert_eq!(wait(&IS_READING, || 7), 0);
+        answer.send(1).unwrap();
+        wait_until("it has come back", LIMIT, || !IS_READING.load(Ordering::Acquire));
+        assert_eq!(wait(&IS_READING, || 7), 7);
     }
 }

@@ -3,8 +3,10 @@
 
 use std::fs;
 
+use super::MetricKind::{self, Counter, Gauge};
+
 /// A metric without labels: its name, its type, what it is, and its value.
-pub type ProcessMetric = (&'static str, &'static str, &'static str, f64);
+pub type ProcessMetric = (&'static str, MetricKind, &'static str, f64);
 
 /// Those that the system tells.
 pub fn metrics() -> Vec<ProcessMetric> {
@@ -22,30 +24,30 @@ pub fn metrics() -> Vec<ProcessMetric> {
         let field = |number: usize| fields.get(number - 3).and_then(|text| text.parse::<f64>().ok());
         if let (Some(user), Some(system)) = (field(14), field(15)) {
             let help = "Seconds of the processor that the process has used.";
-            found.push(("process_cpu_seconds_total", "counter", help, (user + system) / ticks));
+            found.push(("process_cpu_seconds_total", Counter, help, (user + system) / ticks));
         }
         if let (Some(started), Some(boot)) = (field(22), boot_time()) {
             let help = "When the process was started, in seconds since 1970.";
-            found.push(("process_start_time_seconds", "gauge", help, boot + started / ticks));
+            found.push(("process_start_time_seconds", Gauge, help, boot + started / ticks));
         }
         if let (Some(size), Some(resident)) = (field(23), field(24)) {
             let page = of_system(libc::_SC_PAGESIZE, 4096.0);
-            found.push(("process_virtual_memory_bytes", "gauge", "Bytes of virtual memory.", size));
-            found.push(("process_resident_memory_bytes", "gauge", "Bytes of memory that is in use.", resident * page));
+            found.push(("process_virtual_memory_bytes", Gauge, "Bytes of virtual memory.", size));
+            found.push(("process_resident_memory_bytes", Gauge, "Bytes of memory that is in use.", resident * page));
         }
         if let Some(threads) = field(20) {
-            found.push(("process_threads", "gauge", "Threads of the process.", threads));
+            found.push(("process_threads", Gauge, "Threads of the process.", threads));
         }
     }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
         // One of them is that of the folder.
-        found.push(("process_open_fds", "gauge", "Open file descriptors.", open.count().saturating_sub(1) as f64));
+        found.push(("process_open_fds", Gauge, "Open file descriptors.", open.count().saturating_sub(1) as f64));
     }
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: it writes to a structure of its own type.
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0 {
         let help = "File descriptors that may be open.";
-        found.push(("process_max_fds", "gauge", help, limit.rlim_cur as f64));
+        found.push(("process_max_fds", Gauge, help, limit.rlim_cur as f64));
     }
     found
 }
