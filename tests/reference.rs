@@ -36,8 +36,8 @@ const RESULTS: [(&str, &[(&str, &str)]); 7] = [
             ("posts", "`trt-detections`, with `post-messages=true`: [results](../metas.md#messages)"),
             (
                 "writes",
-                "`GstVideoRegionOfInterestMeta`, `GstTrtClassificationMeta`, `GstTrtMapMeta`; with `--features v1_24` `GstAnalyticsODMtd` \
-                 and `GstAnalyticsClsMtd`, with `v1_26` `GstAnalyticsSegmentationMtd`: [results](../metas.md)",
+                "`GstVideoRegionOfInterestMeta`, `GstTrtClassificationMeta`, `GstTrtMapMeta`; from GStreamer 1.24 on `GstAnalyticsODMtd` \
+                 and `GstAnalyticsClsMtd`, from 1.26 on `GstAnalyticsSegmentationMtd`: [results](../metas.md)",
             ),
         ],
     ),
@@ -48,7 +48,7 @@ const RESULTS: [(&str, &[(&str, &str)]); 7] = [
             ("reads", "the metas that [trtoverlay](trtoverlay.md) reads"),
             (
                 "writes",
-                "the param `object_id` of `GstVideoRegionOfInterestMeta`; with `--features v1_24` `GstAnalyticsTrackingMtd`: \
+                "the param `object_id` of `GstVideoRegionOfInterestMeta`; from GStreamer 1.24 on `GstAnalyticsTrackingMtd`: \
                  [results](../metas.md)",
             ),
         ],
@@ -59,7 +59,7 @@ const RESULTS: [(&str, &[(&str, &str)]); 7] = [
             ("posts", "`trt-event`: [trtanalytics](../elements/trtanalytics.md#events)"),
             (
                 "reads",
-                "`GstVideoRegionOfInterestMeta` with ids; with `--features v1_24` `GstAnalyticsODMtd` and `GstAnalyticsTrackingMtd`",
+                "`GstVideoRegionOfInterestMeta` with ids; from GStreamer 1.24 on `GstAnalyticsODMtd` and `GstAnalyticsTrackingMtd`",
             ),
             (
                 "writes",
@@ -72,8 +72,8 @@ const RESULTS: [(&str, &[(&str, &str)]); 7] = [
         "trtoverlay",
         &[(
             "reads",
-            "`GstVideoRegionOfInterestMeta`, `GstTrtClassificationMeta`, `GstTrtMapMeta`, `GstTrtZoneMeta`; with `--features v1_24` \
-             `GstAnalyticsODMtd`, `GstAnalyticsTrackingMtd` and `GstAnalyticsClsMtd`, with `v1_26` `GstAnalyticsSegmentationMtd`: \
+            "`GstVideoRegionOfInterestMeta`, `GstTrtClassificationMeta`, `GstTrtMapMeta`, `GstTrtZoneMeta`; from GStreamer 1.24 on \
+             `GstAnalyticsODMtd`, `GstAnalyticsTrackingMtd` and `GstAnalyticsClsMtd`, from 1.26 on `GstAnalyticsSegmentationMtd`: \
              [trtoverlay](../elements/trtoverlay.md#metas)",
         )],
     ),

@@ -144,7 +144,6 @@ __device__ void append(const DecodeParams& p, bool passes, bool is_lost, u32 ind
 struct Best {
     float score;
     u32 cls;
-    bool is_lost;  // whether a score is not finite
 
     // For classes in ascending order.
     __device__ __forceinline__ void update(float other, u32 other_cls) {
@@ -154,17 +153,29 @@ struct Best {
     // For classes in any order.
     __device__ __forceinline__ void merge(Best other) {
         if (other.score > score || (other.score == score && other.cls < cls)) score = other.score, cls = other.cls;
-        is_lost |= other.is_lost;
     }
 };
 
 __device__ __forceinline__ Best empty() {
-    return {-infinity(), NONE, false};
+    return {-infinity(), NONE};
 }
+
+// 0 where all numbers that it has seen are finite, else NaN: an instruction for each of them.
+struct Check {
+    float sum = 0;
+
+    __device__ __forceinline__ void see(float number) {
+        sum = __fmaf_rn(number, 0.0f, sum);
+    }
+
+    __device__ __forceinline__ bool is_lost() const {
+        return !(sum == 0);
+    }
+};
 
 // Takes the scores number(first), number(first + step), … below `end`. UNROLL loads are in flight at a time.
 template <typename Number>
-__device__ __forceinline__ void scan(Best& best, u32 first, u32 step, u32 end, Number number) {
+__device__ __forceinline__ void scan(Best& best, Check& check, u32 first, u32 step, u32 end, Number number) {
     for (u32 start = first; start < end; start += UNROLL * step) {
         float scores[UNROLL];
 #pragma unroll
@@ -175,7 +186,7 @@ __device__ __forceinline__ void scan(Best& best, u32 first, u32 step, u32 end, N
 #pragma unroll
         for (u32 i = 0; i < UNROLL; i++) {
             const u32 at = start + i * step;
-            best.is_lost |= !is_finite(scores[i]);
+            check.see(scores[i]);
             if (at < end) best.update(scores[i], at);
         }
     }
@@ -246,21 +257,21 @@ __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
     bool passes = row < p.rows;
     float objectness = 1;
     Best best = empty();
+    Check check;
     if (passes && p.objectness) {
         objectness = element<T>(p.sources[0], row, 4);
         passes = objectness >= p.least;
-        best.is_lost = !is_finite(objectness);
+        check.see(objectness);
     }
     float4 box = {};
     if (passes) {
         box = numbers_of<T>(p.sources[0], row);
-        scan(best, lane, lanes, p.classes, [&](u32 i) { return widen(scores[i]); });
+        scan(best, check, lane, lanes, p.classes, [&](u32 i) { return widen(scores[i]); });
     }
     for (u32 offset = lanes / 2; offset > 0; offset /= 2) {
         Best other;
         other.score = __shfl_xor_sync(FULL_WARP_MASK, best.score, offset);
         other.cls = __shfl_xor_sync(FULL_WARP_MASK, best.cls, offset);
-        other.is_lost = __shfl_xor_sync(FULL_WARP_MASK, best.is_lost, offset);
         best.merge(other);
     }
     const float score = p.objectness ? objectness * best.score : best.score;
@@ -269,30 +280,36 @@ __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
         box = box_of(p, row, box);
         passes = is_box(p, box);
     }
-    append(p, passes, lane == 0 && best.is_lost, row, box, score, best.cls);
+    // A row is lost where any of its lanes is.
+    const u32 lost = __ballot_sync(FULL_WARP_MASK, check.is_lost()) >> (threadIdx.x % 32);
+    append(p, passes, lane == 0 && (lost & (FULL_WARP_MASK >> (32 - lanes))), row, box, score, best.cls);
 }
 
 // [a score for each class][rows]; the boxes before them or in a tensor of their own.
 template <typename T>
 __device__ __forceinline__ void decode_columns(const DecodeParams& p) {
     __shared__ Best slices[SLICES][32];
+    __shared__ u32 lost_of[SLICES];  // a bit for each row
     const u32 lane = threadIdx.x % 32, slice = threadIdx.x / 32, row = blockIdx.x * 32 + lane;
     const size_t rows = p.rows;
     const T* scores = static_cast<const T*>(p.sources[1].data) + p.sources[1].first + row;
     Best best = empty();
-    if (row < rows) scan(best, slice, SLICES, p.classes, [&](u32 i) { return widen(scores[i * rows]); });
+    Check check;
+    if (row < rows) scan(best, check, slice, SLICES, p.classes, [&](u32 i) { return widen(scores[i * rows]); });
     slices[slice][lane] = best;
+    u32 lost = __ballot_sync(FULL_WARP_MASK, check.is_lost());
+    if (lane == 0) lost_of[slice] = lost;
     __syncthreads();
     if (slice) return;
 #pragma unroll
-    for (u32 i = 1; i < SLICES; i++) best.merge(slices[i][lane]);
+    for (u32 i = 1; i < SLICES; i++) best.merge(slices[i][lane]), lost |= lost_of[i];
     bool passes = best.cls != NONE && best.score >= p.least && reaches(p, best.score, best.cls);
     float4 box = {};
     if (passes) {
         box = box_of(p, row, numbers_of<T>(p.sources[0], row));
         passes = is_box(p, box);
     }
-    append(p, passes, best.is_lost, row, box, best.score, best.cls);
+    append(p, passes, lost >> lane & 1, row, box, best.score, best.cls);
 }
 
 // [rows][logits], of which several may pass in a row; the boxes in a tensor of their own.

@@ -299,10 +299,11 @@ extern "C" __global__ __launch_bounds__(NMS_THREADS) void rank_candidates(NmsPar
 
 // Candidates -> results, for heads whose boxes do not repeat.
 extern "C" __global__ __launch_bounds__(NMS_THREADS) void rank_detections(NmsParams p) {
+    const u32 n = candidates(p), not_finite = p.count[NOT_FINITE];
     rank(p, [&](u64 key, float4 box, u32 cls, u32 place) {
         if (place < p.limit) p.results->detections[place] = p.found->detections[place] = detection(p, key, box, cls);
     });
-    if (blockIdx.x == 0 && threadIdx.x == 0) finish(p, min(candidates(p), p.limit), p.count[NOT_FINITE]);
+    if (blockIdx.x == 0 && threadIdx.x == 0) finish(p, min(n, p.limit), not_finite);
 }
 
 // Sorted -> results.

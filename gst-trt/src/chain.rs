@@ -5,6 +5,7 @@ use gst::prelude::*;
 use gsttrt_core::words::nearest;
 
 use crate::failure::Failure;
+use crate::launch_text::check_values;
 use crate::local;
 use crate::model_options::ModelOptions;
 
@@ -171,6 +172,7 @@ pub fn parse(line: &str) -> Result<gst::Pipeline, Failure> {
     if line.contains('\0') {
         return Err("Cannot make the pipeline: there is a character NUL in it.".into());
     }
+    check_values(line)?;
     let pipeline = gst::parse::launch(line).map_err(|error| {
         let message = error.to_string();
         let end = meant(&message).map_or(".".into(), |property| format!("; did you mean “{property}”?"));

@@ -260,7 +260,8 @@ fn a_signal_ends_what_never_ends() {
     let folder = scratch("models-endless");
     let model = common::onnx::endless("1", "8", false).save(&folder.join("endless.onnx"));
     let programs = [("verify", libc::SIGTERM, 143), ("bench", libc::SIGINT, 130)].map(|(name, signal, status)| {
-        let program = command(&folder).args([name, "--backend", "rten", &model]).stderr(Stdio::piped()).spawn().unwrap();
+        let program =
+            command(&folder).args([name, "--backend", "rten", &model]).stderr(Stdio::piped()).spawn().unwrap();
         // Reading the model takes less.
         let runs = || {
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", program.id())).unwrap();

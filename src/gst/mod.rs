@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! GStreamer's side: the only code besides the elements that knows it.
 
+pub(crate) mod analytics;
 pub mod batch_pool;
 pub mod caps;
 pub(crate) mod classes_event;

@@ -82,7 +82,6 @@ impl ObjectSelector {
             }
             selection.objects.list.push(ObjectRegion {
                 region: (number < found.regions).then_some(number),
-                #[cfg(feature = "v1_24")]
                 analytics: found.analytics[number],
                 track_id,
                 input,
@@ -117,12 +116,7 @@ mod tests {
 
     fn objects(annotations: Vec<Annotation<'static>>) -> MetaObjects {
         let regions = annotations.len();
-        MetaObjects {
-            regions,
-            #[cfg(feature = "v1_24")]
-            analytics: vec![None; regions],
-            annotations,
-        }
+        MetaObjects { regions, analytics: vec![None; regions], annotations }
     }
 
     fn options() -> ObjectOptions {

@@ -28,9 +28,11 @@ pub static THREADS: BackendOption = BackendOption {
     insists: None,
 };
 
-/// How many threads the user asks for; `None` for as many as there are.
+/// How many threads the user asks for; `None` for as many as there are. Hundreds on a few cores wait for each other and end nothing.
 pub fn wanted_threads(options: &Options) -> Option<usize> {
+    const MOST_ON_A_CORE: usize = 4;
     let own = usize::try_from(options.number(&THREADS)).ok().filter(|&count| count > 0);
+    let own = own.map(|count| count.min(MOST_ON_A_CORE * usual_threads()));
     // rten's own, which held for this plugin before it had the option.
     own.or_else(|| env::var("RTEN_NUM_THREADS").ok()?.parse().ok())
 }

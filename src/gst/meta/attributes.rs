@@ -3,7 +3,7 @@
 //!
 //! A parameter [`NAME`] of the region for each classifier, with `label`, `label_id` and `confidence` of the best class as DL
 //! Streamer writes and reads it, the `model`, `held` where the result is that of an earlier frame, and an array
-//! `classes` of all that it gave. With GStreamer 1.24 (feature `v1_24`) also a GstAnalyticsClsMtd that the object contains.
+//! `classes` of all that it gave. From GStreamer 1.24 on also a GstAnalyticsClsMtd that the object contains.
 
 use gst_video::VideoRegionOfInterestMeta;
 use gsttrt_core::image::label_text;
@@ -11,6 +11,7 @@ use gsttrt_core::image::overlay::Attribute;
 use gsttrt_core::postprocess::RankedClass;
 use gsttrt_core::postprocess::fields::FieldVisitor;
 
+use super::relations::{Relation, RelationsMut};
 use super::structure::Fields;
 use crate::gst::meta::tensor::ObjectRegion;
 
@@ -48,22 +49,15 @@ pub fn attach(
         }
         region.add_param(params);
     }
-    #[cfg(feature = "v1_24")]
     attach_analytics(buffer, object, classes, labels);
 }
 
-#[cfg(feature = "v1_24")]
 fn attach_analytics(buffer: &mut gst::BufferRef, object: &ObjectRegion, classes: &[RankedClass], labels: &[String]) {
-    use gst_analytics::prelude::*;
-    use gst_analytics::{AnalyticsRelationMeta, RelTypes};
-
     let Some((0, detected)) = object.analytics else { return };
-    let Some(mut relations) = buffer.meta_mut::<AnalyticsRelationMeta>() else { return };
-    let quark = |found: &RankedClass| gst::glib::Quark::from_str(&*label_text(labels, found.class));
-    let (levels, quarks): (Vec<f32>, Vec<_>) = classes.iter().map(|found| (found.score, quark(found))).unzip();
-    // Both fail only without memory.
-    if let Ok(id) = relations.add_cls_mtd(&levels, &quarks).map(|classes| classes.id()) {
-        let _ = relations.set_relation(RelTypes::CONTAIN, detected, id);
+    let Some(mut relations) = RelationsMut::first(buffer) else { return };
+    let named = |found: &RankedClass| (gst::glib::Quark::from_str(&*label_text(labels, found.class)), found.score);
+    if let Some(id) = relations.add_classes(classes.iter().map(named)) {
+        relations.relate(Relation::Contain, detected, id);
     }
 }
 

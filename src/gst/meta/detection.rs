@@ -5,7 +5,7 @@
 //! structure holds `label_id`, `confidence` and the box in 0..1 of the frame, as DL Streamer's elements write and read
 //! it; `held` is present and true where the box is that of an earlier frame, and `still` too where nothing has moved since. A rotated box is stored as the upright one
 //! around it, and a `rotation` structure holds its angle and its corners. The mask of an object is in a `mask` structure.
-//! With GStreamer 1.24 (feature `v1_24`) also `GstAnalyticsODMtd`, from 1.26 on with its rotation, with a
+//! Where GStreamer has its analytics library, from 1.24 on, also `GstAnalyticsODMtd`, from 1.26 on with its rotation, with a
 //! `GstAnalyticsSegmentationMtd` that it contains where there is a mask. And [`message`], for applications that read
 //! the bus.
 
@@ -20,12 +20,12 @@ use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
 use gsttrt_core::image::geometry::Rect;
 
-use super::structure::Fields;
-#[cfg(feature = "v1_30")]
-use gsttrt_core::image::keypoints::KeypointShape;
 use gsttrt_core::image::{Candidate, label_text};
 use gsttrt_core::postprocess::Instances;
 use gsttrt_core::postprocess::fields;
+
+use super::relations::{ObjectPlace, Relation, Relations, RelationsMut};
+use super::structure::Fields;
 
 /// The names of classes as GLib's quarks. Looking up the quark of a text takes a lock that all threads share: with 16
 /// streams and 300 objects a frame, most of the time went there.
@@ -115,7 +115,6 @@ pub fn attach(
     }
     super::classification::attach(buffer, instances, labels, is_held);
     super::map::attach(buffer, instances, labels, size, is_held);
-    #[cfg(feature = "v1_24")]
     attach_analytics(buffer, instances, labels, names, size);
 }
 
@@ -167,7 +166,7 @@ fn add_region(
 /// No id: 0 is one.
 pub const NO_PARENT: i32 = -1;
 
-#[cfg(feature = "v1_24")]
+/// Nothing where GStreamer has no analytics library.
 fn attach_analytics(
     buffer: &mut gst::BufferRef,
     instances: &Instances,
@@ -175,106 +174,36 @@ fn attach_analytics(
     names: &mut LabelQuarks,
     size: (u32, u32),
 ) {
-    use gst_analytics::AnalyticsRelationMeta;
-
     // Readers use one such meta only, so that of another model is continued. It is also attached if there are no objects:
     // objectdetectionoverlay goes on showing the last boxes until it gets a new one.
-    if buffer.meta::<AnalyticsRelationMeta>().is_none() {
-        AnalyticsRelationMeta::add(buffer);
-    }
-    let mut relations = buffer.meta_mut::<AnalyticsRelationMeta>().expect("it is there or was just added");
+    let has_one = Relations::of(buffer).next().is_some();
+    let relations = if has_one { RelationsMut::first(buffer) } else { RelationsMut::add(buffer) };
+    let Some(mut relations) = relations else { return };
     for (object, detection) in instances.boxes.iter().enumerate() {
         let label = names.of(labels, detection.class);
-        let rect = pixels(detection, size);
-        // It fails only without memory.
-        #[cfg(feature = "v1_26")]
-        let detected = match instances.rotated_box(object) {
-            Some(rotated) => add_oriented(&mut relations, label, &rotated, detection.score),
-            None => add_upright(&mut relations, label, rect, detection.score),
-        };
-        #[cfg(not(feature = "v1_26"))]
-        let detected = add_upright(&mut relations, label, rect, detection.score);
-        #[cfg(feature = "v1_26")]
-        if let (Ok(detected), Some(mask)) = (&detected, instances.mask(object)) {
+        let rotated = instances.rotated_box(object);
+        let detected = rotated.and_then(|rotated| relations.add_rotated(label, &rotated, detection.score));
+        let detected = detected.or_else(|| {
+            let (x, y, width, height) = pixels(detection, size);
+            let rect = [x, y, width, height].map(|number| number as i32);
+            relations.add_object(label, ObjectPlace { rect, confidence: detection.score })
+        });
+        if let (Some(detected), Some(mask)) = (detected, instances.mask(object)) {
             // Regions are distinguished by a byte; 0 is the background.
             let region = (object % 255 + 1) as u8;
             if let Some(id) = super::segmentation::add_instance(&mut relations, &mask, region) {
-                let _ = relations.set_relation(gst_analytics::RelTypes::CONTAIN, *detected, id);
+                relations.relate(Relation::Contain, detected, id);
             }
         }
-        #[cfg(feature = "v1_30")]
-        if let (Ok(detected), Some(keypoints)) = (detected, &instances.keypoints) {
-            let _ = attach_keypoints(&mut relations, detected, keypoints, object);
-        }
-        #[cfg(not(feature = "v1_30"))]
-        let _ = (detected, object);
     }
-    #[cfg(feature = "v1_26")]
     if let Some(map) = instances.frame_map() {
-        let _ = super::segmentation::add_map(&mut relations, map, |class| names.of(labels, class));
+        super::segmentation::add_map(&mut relations, map, |class| names.of(labels, class));
     }
     let classes = instances.frame_classes();
     if !classes.is_empty() {
-        use gst_analytics::prelude::*;
-
         // It belongs to no object, so it is a class of the frame.
-        let (levels, quarks): (Vec<f32>, Vec<Quark>) =
-            classes.iter().map(|found| (found.score, names.of(labels, found.class))).unzip();
-        let _ = relations.add_cls_mtd(&levels, &quarks);
+        relations.add_classes(classes.iter().map(|found| (names.of(labels, found.class), found.score)));
     }
-}
-
-#[cfg(feature = "v1_24")]
-type Relations<'a> = gst::MetaRefMut<'a, gst_analytics::AnalyticsRelationMeta, gst::meta::Standalone>;
-
-/// Returns the id of the added metadata.
-#[cfg(feature = "v1_24")]
-fn add_upright(
-    relations: &mut Relations,
-    label: Quark,
-    (x, y, width, height): (u32, u32, u32, u32),
-    score: f32,
-) -> Result<u32, gst::glib::BoolError> {
-    use gst_analytics::prelude::*;
-
-    Ok(relations.add_od_mtd(label, x as i32, y as i32, width as i32, height as i32, score)?.id())
-}
-
-/// The same for a box that is rotated about its centre, clockwise as here.
-#[cfg(feature = "v1_26")]
-fn add_oriented(
-    relations: &mut Relations,
-    label: Quark,
-    rotated: &gsttrt_core::image::rotated::RotatedBox,
-    score: f32,
-) -> Result<u32, gst::glib::BoolError> {
-    use gst_analytics::prelude::*;
-
-    let bbox = &rotated.bbox;
-    let [x, y, width, height] = [bbox.x1, bbox.y1, bbox.width(), bbox.height()].map(|value| value.round() as i32);
-    Ok(relations.add_oriented_od_mtd(label, x, y, width.max(1), height.max(1), rotated.angle, score)?.id())
-}
-
-/// A group of keypoints that belongs to an object.
-#[cfg(feature = "v1_30")]
-fn attach_keypoints(
-    relations: &mut Relations,
-    object_id: u32,
-    keypoints: &gsttrt_core::image::keypoints::Keypoints,
-    object: usize,
-) -> Result<(), gst::glib::BoolError> {
-    use gst_analytics::prelude::*;
-    use gst_analytics::{AnalyticsKeypointDimensions, RelTypes};
-
-    let KeypointShape { count, dims } = keypoints.model.shape;
-    let points: Vec<&[f32]> = keypoints.of(object).chunks_exact(dims.into()).collect();
-    let positions: Vec<i32> = points.iter().flat_map(|point| [point[0] as i32, point[1] as i32]).collect();
-    let confidences: Option<Vec<f32>> = points.iter().map(|point| point.get(2).copied()).collect();
-    let edges: Vec<i32> = keypoints.model.shape.edges().iter().flatten().map(|&point| point.into()).collect();
-    let tag = format!("pose-{count}-kp");
-    let flat = AnalyticsKeypointDimensions::_2d;
-    let group = relations.add_keypoints_group(&tag, flat, &positions, confidences.as_deref(), None, &edges)?.id();
-    relations.set_relation(RelTypes::CONTAIN, object_id, group)
 }
 
 /// The content of the element message about a frame, its `number` counted from 0.

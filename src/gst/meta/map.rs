@@ -5,7 +5,7 @@
 //! `gst_buffer_get_custom_meta`: its structure has an array `maps` of structures, one of each model. They have the
 //! fields of [`fields::visit_map`], an array `regions` of structures with those of [`fields::visit_region`],
 //! `frame-width` and `frame-height`, `held` where the map is that of an earlier frame, and in `picture` a GstBuffer
-//! with the values, GRAY8 or GRAY16_LE by its GstVideoMeta. With GStreamer 1.26 (feature `v1_26`) also a
+//! with the values, GRAY8 or GRAY16_LE by its GstVideoMeta. From GStreamer 1.26 on also a
 //! `GstAnalyticsSegmentationMtd`, except of depths.
 
 use std::sync::Once;
@@ -69,11 +69,7 @@ pub fn attach(buffer: &mut gst::BufferRef, instances: &Instances, labels: &[Stri
 /// The maps in the metas of a frame of that size: ours, else the segmentations of other elements that belong to no object.
 pub fn maps(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<PixelMap> {
     let own = own(buffer, size);
-    #[cfg(feature = "v1_26")]
-    if own.is_empty() {
-        return super::segmentation::unrelated(buffer);
-    }
-    own
+    if own.is_empty() { super::segmentation::unrelated(buffer) } else { own }
 }
 
 fn own(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<PixelMap> {

@@ -12,7 +12,7 @@ pub mod gst_tensor;
 pub mod map;
 pub mod read;
 pub mod record;
-#[cfg(any(feature = "v1_26", test))]
+mod relations;
 mod segmentation;
 mod structure;
 pub mod tensor;

@@ -2,7 +2,7 @@
 //! The objects of a frame in its metas, attached by any element.
 //!
 //! Read are GstVideoRegionOfInterestMeta, with the parameters `detection` and `object_id` as trtnms and DL Streamer
-//! write them and `keypoints`, `rotation` and `mask` as trtnms does, and with GStreamer 1.24 the objects of
+//! write them and `keypoints`, `rotation` and `mask` as trtnms does, and from GStreamer 1.24 on the objects of
 //! GstAnalyticsRelationMeta with their trackings, from 1.26 on with their segmentations.
 //! An object in both is one.
 
@@ -18,15 +18,13 @@ use gsttrt_core::image::masks::Mask;
 use gsttrt_core::image::overlay::Annotation;
 use gsttrt_core::image::rotated::{self, Corners};
 
+use super::relations::{Metadata, Relation, Relations};
 use super::structure::{scale, scaled_numbers};
 
 /// The objects of a frame of that size, the most confident first. Those without a confidence count as 1.
 pub fn annotations(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<Annotation<'static>> {
     let mut annotations = objects(buffer, size).annotations;
-    let classes = super::classification::annotations(buffer);
-    #[cfg(feature = "v1_24")]
-    let classes = analytics::with_classes(classes, buffer);
-    annotations.extend(classes);
+    annotations.extend(with_analytics(super::classification::annotations(buffer), buffer));
     let confidence = |annotation: &Annotation| annotation.confidence.unwrap_or(1.0);
     annotations.sort_by(|a, b| confidence(b).total_cmp(&confidence(a)));
     annotations
@@ -38,24 +36,17 @@ pub struct MetaObjects {
     /// How many have a region: the first ones.
     pub regions: usize,
     /// The index of the GstAnalyticsRelationMeta and the id in it, for each object that has them.
-    #[cfg(feature = "v1_24")]
     pub analytics: Vec<Option<(usize, u32)>>,
 }
 
 /// The objects of a frame of that size.
 pub fn objects(buffer: &gst::BufferRef, size: (u32, u32)) -> MetaObjects {
     let regions = buffer.iter_meta::<VideoRegionOfInterestMeta>().map(|meta| region(&meta, size));
-    #[cfg_attr(not(feature = "v1_24"), expect(unused_variables))]
     let (annotations, found_at): (Vec<_>, Vec<_>) = regions.unzip();
     let regions = annotations.len();
-    #[cfg(not(feature = "v1_24"))]
-    return MetaObjects { annotations, regions };
-    #[cfg(feature = "v1_24")]
-    {
-        let mut objects = MetaObjects { annotations, regions, analytics: vec![None; regions] };
-        analytics::add_to(&mut objects, &found_at, buffer, size);
-        objects
-    }
+    let mut objects = MetaObjects { annotations, regions, analytics: vec![None; regions] };
+    add_analytics(&mut objects, &found_at, buffer, size);
+    objects
 }
 
 /// The object of a region, and where it was detected: elsewhere, if an element has moved the region since.
@@ -165,137 +156,84 @@ fn text_of(quark: glib::ffi::GQuark) -> Cow<'static, str> {
     }
 }
 
-#[cfg(feature = "v1_24")]
-mod analytics {
-    use glib::translate::IntoGlib;
-    use gst::glib;
-    use gst_analytics::prelude::*;
-    use gst_analytics::{
-        AnalyticsClassificationMtd, AnalyticsODMtd, AnalyticsRelationMeta, AnalyticsTrackingMtd, RelTypes, ffi,
-    };
-
-    use super::{Annotation, BBox, Corners, MetaObjects, are_near, bbox, edges, hull, text_of};
-
-    /// Adds the objects of GstAnalytics to those of regions, which were detected at `places`. A region that was moved
-    /// is still the object that was detected with it.
-    pub fn add_to(
-        MetaObjects { annotations, analytics, .. }: &mut MetaObjects,
-        found_at: &[BBox],
-        buffer: &gst::BufferRef,
-        size: (u32, u32),
-    ) {
-        // Each region matches at most one object.
-        let mut is_paired = vec![false; annotations.len()];
-        for (number, meta) in buffer.iter_meta::<AnalyticsRelationMeta>().enumerate() {
-            for found in meta.iter::<AnalyticsODMtd>() {
-                let Ok(place) = found.location() else { continue };
-                let corners = corners(&found);
-                let upright = edges([place.x, place.y, place.w, place.h].map(i64::from));
-                let rect = corners.as_ref().map_or(upright, |corners| {
-                    let BBox { x1, y1, x2, y2 } = hull(corners, size);
-                    [x1, y1, x2, y2].map(f64::from)
-                });
-                let label = text_of(found.obj_type().map_or(0, IntoGlib::into_glib));
-                let confidence = Some(place.loc_conf_lvl).filter(|confidence| confidence.is_finite());
-                let mut trackings = meta.iter_direct_related::<AnalyticsTrackingMtd>(found.id(), RelTypes::RELATE_TO);
-                let track_id = trackings.find_map(|tracking| track_id(&meta, tracking.id()));
-                #[cfg(feature = "v1_26")]
-                let mask = super::super::segmentation::mask_of(&meta, found.id(), size).map(std::sync::Arc::new);
-                #[cfg(not(feature = "v1_26"))]
-                let mask = None;
-                let is_same = |annotation: &Annotation, found_at: BBox| {
-                    annotation.label == label && (are_near(annotation.bbox, rect) || are_near(found_at, rect))
-                };
-                let regions = is_paired.iter_mut().zip(analytics.iter_mut()).zip(annotations.iter_mut()).zip(found_at);
-                let mut open = regions.filter(|(((is_paired, _), _), _)| !**is_paired);
-                let same = open.find(|((_, region), at)| is_same(region, **at));
-                if let Some((((is_paired, analytics), annotation), _)) = same {
-                    *is_paired = true;
-                    *analytics = Some((number, found.id()));
-                    annotation.confidence = annotation.confidence.or(confidence);
-                    if are_near(annotation.bbox, rect) {
-                        annotation.corners = annotation.corners.or(corners);
-                        annotation.mask = annotation.mask.take().or(mask);
-                    }
-                    annotation.track_id = track_id.or(annotation.track_id);
-                    continue;
+/// Adds the objects of GstAnalytics to those of regions, which were detected at `found_at`. A region that was moved is still the
+/// object that was detected with it.
+fn add_analytics(
+    MetaObjects { annotations, analytics, .. }: &mut MetaObjects,
+    found_at: &[BBox],
+    buffer: &gst::BufferRef,
+    size: (u32, u32),
+) {
+    // Each region matches at most one object.
+    let mut is_paired = vec![false; annotations.len()];
+    for (number, relations) in Relations::of(buffer).enumerate() {
+        for id in relations.all(Metadata::Object) {
+            let Some(place) = relations.place(id) else { continue };
+            let corners = relations.rotated(id).map(|rotated| rotated.corners());
+            let upright = edges(place.rect.map(i64::from));
+            let rect = corners.as_ref().map_or(upright, |corners| {
+                let BBox { x1, y1, x2, y2 } = hull(corners, size);
+                [x1, y1, x2, y2].map(f64::from)
+            });
+            let label = text_of(relations.label(id));
+            let confidence = Some(place.confidence).filter(|confidence| confidence.is_finite());
+            let trackings = relations.related(id, Relation::RelateTo, Metadata::Tracking);
+            let track_id = trackings.into_iter().find_map(|id| relations.track(id));
+            let mask = super::segmentation::mask_of(&relations, id, size).map(Arc::new);
+            let is_same = |annotation: &Annotation, found_at: BBox| {
+                annotation.label == label && (are_near(annotation.bbox, rect) || are_near(found_at, rect))
+            };
+            let regions = is_paired.iter_mut().zip(analytics.iter_mut()).zip(annotations.iter_mut()).zip(found_at);
+            let mut open = regions.filter(|(((is_paired, _), _), _)| !**is_paired);
+            let same = open.find(|((_, region), at)| is_same(region, **at));
+            if let Some((((is_paired, analytics), annotation), _)) = same {
+                *is_paired = true;
+                *analytics = Some((number, id));
+                annotation.confidence = annotation.confidence.or(confidence);
+                if are_near(annotation.bbox, rect) {
+                    annotation.corners = annotation.corners.or(corners);
+                    annotation.mask = annotation.mask.take().or(mask);
                 }
-                analytics.push(Some((number, found.id())));
-                annotations.push(Annotation {
-                    bbox: bbox(rect),
-                    corners,
-                    class: None,
-                    label,
-                    confidence,
-                    track_id,
-                    of_frame: false,
-                    keypoints: None,
-                    attributes: Vec::new(),
-                    notes: Vec::new(),
-                    mask,
-                });
+                annotation.track_id = track_id.or(annotation.track_id);
+                continue;
+            }
+            analytics.push(Some((number, id)));
+            annotations.push(Annotation {
+                bbox: bbox(rect),
+                corners,
+                class: None,
+                label,
+                confidence,
+                track_id,
+                of_frame: false,
+                keypoints: None,
+                attributes: Vec::new(),
+                notes: Vec::new(),
+                mask,
+            });
+        }
+    }
+}
+
+/// Adds the classes of GstAnalytics that belong to no object, except those whose labels are already present.
+fn with_analytics(mut known: Vec<Annotation<'static>>, buffer: &gst::BufferRef) -> Vec<Annotation<'static>> {
+    let labels: Vec<_> = known.iter().map(|annotation| annotation.label.clone()).collect();
+    for relations in Relations::of(buffer) {
+        let mut of_objects = super::segmentation::classifications(&relations);
+        for object in relations.all(Metadata::Object) {
+            of_objects.extend(relations.belonging_to(object, Metadata::Classes));
+        }
+        for id in relations.all(Metadata::Classes).into_iter().filter(|id| !of_objects.contains(id)) {
+            for (quark, level) in relations.classes(id) {
+                let label = text_of(quark);
+                if !labels.contains(&label) {
+                    let confidence = Some(level).filter(|level| level.is_finite());
+                    known.push(Annotation { confidence, ..Annotation::of_frame(label) });
+                }
             }
         }
     }
-
-    /// Adds the classes that belong to no object, except those whose labels are already present.
-    pub fn with_classes(mut known: Vec<Annotation<'static>>, buffer: &gst::BufferRef) -> Vec<Annotation<'static>> {
-        let labels: Vec<_> = known.iter().map(|annotation| annotation.label.clone()).collect();
-        for meta in buffer.iter_meta::<AnalyticsRelationMeta>() {
-            #[cfg(feature = "v1_26")]
-            let mut of_objects = super::super::segmentation::classifications(&meta);
-            #[cfg(not(feature = "v1_26"))]
-            let mut of_objects = Vec::new();
-            for object in meta.iter::<AnalyticsODMtd>() {
-                for relation in [RelTypes::CONTAIN, RelTypes::RELATE_TO] {
-                    let classes = meta.iter_direct_related::<AnalyticsClassificationMtd>(object.id(), relation);
-                    of_objects.extend(classes.map(|classes| classes.id()));
-                }
-            }
-            for found in meta.iter::<AnalyticsClassificationMtd>().filter(|found| !of_objects.contains(&found.id())) {
-                let mtd = ffi::GstAnalyticsClsMtd { id: found.id(), meta: meta.as_ptr().cast_mut() };
-                for index in 0..found.len() {
-                    // SAFETY: the meta is alive, the id is that of one of its classifications, which has so many
-                    // classes. Not the bindings' `quark()`, which assumes that the quark is not 0.
-                    let (quark, level) = unsafe {
-                        let quark = ffi::gst_analytics_cls_mtd_get_quark(&mtd, index);
-                        (quark, ffi::gst_analytics_cls_mtd_get_level(&mtd, index))
-                    };
-                    let label = text_of(quark);
-                    if !labels.contains(&label) {
-                        let confidence = Some(level).filter(|level| level.is_finite());
-                        known.push(Annotation { confidence, ..Annotation::of_frame(label) });
-                    }
-                }
-            }
-        }
-        known
-    }
-
-    /// The corners of the box, if it is rotated.
-    #[cfg(feature = "v1_26")]
-    fn corners(found: &gst_analytics::AnalyticsMtdRef<AnalyticsODMtd>) -> Option<Corners> {
-        use gsttrt_core::image::rotated::RotatedBox;
-
-        let place = found.oriented_location().ok().filter(|place| place.r != 0.0 && place.r.is_finite())?;
-        let bbox = bbox(edges([place.x, place.y, place.w, place.h].map(i64::from)));
-        Some(RotatedBox { bbox, angle: place.r }.corners())
-    }
-
-    #[cfg(not(feature = "v1_26"))]
-    fn corners(_found: &gst_analytics::AnalyticsMtdRef<AnalyticsODMtd>) -> Option<Corners> {
-        None
-    }
-
-    /// Not `info()` of the bindings, which panics if a time is unknown.
-    fn track_id(meta: &gst::MetaRef<AnalyticsRelationMeta>, id: u32) -> Option<u64> {
-        let mtd = ffi::GstAnalyticsTrackingMtd { id, meta: meta.as_ptr().cast_mut() };
-        let (mut track_id, mut first, mut last, mut lost) = (0, 0, 0, 0);
-        // SAFETY: the meta is alive, and the id is that of one of its trackings.
-        let known =
-            unsafe { ffi::gst_analytics_tracking_mtd_get_info(&mtd, &mut track_id, &mut first, &mut last, &mut lost) };
-        (known != 0).then_some(track_id)
-    }
+    known
 }
 
 #[cfg(test)]

@@ -80,7 +80,6 @@ pub struct ObjectRegion {
     /// The index of its GstVideoRegionOfInterestMeta among those of the frame.
     pub region: Option<usize>,
     /// The index of its GstAnalyticsRelationMeta, and its id in it.
-    #[cfg(feature = "v1_24")]
     pub analytics: Option<(usize, u32)>,
     pub track_id: Option<u64>,
     /// The index of its input; `None` if the results of an earlier frame hold.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The ids of objects on their metas: `id` of a parameter `object_id` of the region, as DL Streamer writes and reads
-//! it, and with GStreamer 1.24 a GstAnalyticsTrackingMtd that the object relates to, as GStreamer's ioutracker and
+//! it, and from GStreamer 1.24 on a GstAnalyticsTrackingMtd that the object relates to, as GStreamer's ioutracker and
 //! relationmeta2onvifmeta use it.
 //!
 //! On frames that no model has seen, held regions are moved to the predicted boxes of their objects: `predicted`
@@ -18,8 +18,9 @@ use gsttrt_core::image::overlay::Annotation;
 use gsttrt_core::postprocess::fields::FieldVisitor;
 use gsttrt_core::track::TrackedObject;
 
+use super::read::MetaObjects;
+use super::relations::{self, ObjectPlace, Relation, RelationsMut};
 use super::structure::Fields;
-use crate::gst::meta::read::MetaObjects;
 
 /// What a region holds besides its object.
 #[derive(Clone, Copy, Debug)]
@@ -74,8 +75,7 @@ pub fn write(buffer: &mut gst::BufferRef, objects: &mut MetaObjects, trackings: 
             region.add_param(gst::Structure::builder("object_id").field("id", id).build());
         }
     }
-    #[cfg(feature = "v1_24")]
-    analytics::write(buffer, objects, trackings, &is_gone);
+    relate(buffer, objects, trackings, &is_gone);
     if is_gone.contains(&true) {
         let mut gone = is_gone.iter();
         buffer.foreach_meta_mut(|meta| {
@@ -204,48 +204,31 @@ pub fn name_of(label: &str) -> u32 {
     glib::Quark::from_str(label).into_glib()
 }
 
-#[cfg(feature = "v1_24")]
-mod analytics {
-    use gst::glib;
-    use gst::prelude::*;
-    use gst_analytics::prelude::*;
-    use gst_analytics::{AnalyticsRelationMeta, RelTypes, ffi};
-
-    use super::{MetaObjects, Tracking};
-
-    /// Relates each object that has an id to its tracking. Objects of GstAnalytics cannot be moved, so where all were
-    /// held and some have moved, they are written again.
-    pub fn write(buffer: &mut gst::BufferRef, objects: &mut MetaObjects, trackings: &[Tracking], is_gone: &[bool]) {
-        let MetaObjects { annotations, regions, analytics } = objects;
-        let is_first = |place: &Option<(usize, u32)>| matches!(place, Some((0, _)));
-        let have_moved = trackings.iter().any(|tracking| tracking.place.is_some());
-        if have_moved && analytics.len() == *regions && analytics.iter().all(is_first) {
-            super::super::remove(buffer, |meta| meta.api() == AnalyticsRelationMeta::meta_api());
-            let mut relations = AnalyticsRelationMeta::add(buffer);
-            for ((annotation, place), is_gone) in annotations.iter().zip(analytics.iter_mut()).zip(is_gone) {
-                let bbox = &annotation.bbox;
-                let [x, y] = [bbox.x1, bbox.y1].map(|edge| edge.floor() as i32);
-                let (width, height) = (bbox.x2.ceil() as i32 - x, bbox.y2.ceil() as i32 - y);
-                let label = glib::Quark::from_str(&*annotation.label);
-                let confidence = annotation.confidence.unwrap_or(1.0);
-                // It fails only without memory.
-                let added = (!is_gone).then(|| relations.add_od_mtd(label, x, y, width, height, confidence));
-                *place = added.and_then(|added| Some((0, added.ok()?.id())));
-            }
+/// Relates each object of GstAnalytics that has an id to its tracking. They cannot be moved, so where all were held and some have
+/// moved, they are written again.
+fn relate(buffer: &mut gst::BufferRef, objects: &mut MetaObjects, trackings: &[Tracking], is_gone: &[bool]) {
+    let MetaObjects { annotations, regions, analytics } = objects;
+    let is_first = |place: &Option<(usize, u32)>| matches!(place, Some((0, _)));
+    let have_moved = trackings.iter().any(|tracking| tracking.place.is_some());
+    if have_moved && analytics.len() == *regions && analytics.iter().all(is_first) {
+        relations::remove(buffer);
+        let Some(mut relations) = RelationsMut::add(buffer) else { return };
+        for ((annotation, place), is_gone) in annotations.iter().zip(analytics.iter_mut()).zip(is_gone) {
+            let bbox = &annotation.bbox;
+            let [x, y] = [bbox.x1, bbox.y1].map(|edge| edge.floor() as i32);
+            let rect = [x, y, bbox.x2.ceil() as i32 - x, bbox.y2.ceil() as i32 - y];
+            let label = glib::Quark::from_str(&*annotation.label);
+            let at = ObjectPlace { rect, confidence: annotation.confidence.unwrap_or(1.0) };
+            let added = if *is_gone { None } else { relations.add_object(label, at) };
+            *place = added.map(|id| (0, id));
         }
-        let Some(mut relations) = buffer.meta_mut::<AnalyticsRelationMeta>() else { return };
-        for (tracking, place) in trackings.iter().zip(&*analytics) {
-            let (Some(object), Some((0, detected))) = (tracking.object, *place) else { continue };
-            let first_seen = gst::ClockTime::from_nseconds(object.first_seen.min(u64::MAX - 1));
-            let Ok(id) = relations.add_tracking_mtd(object.id, first_seen).map(|tracking| tracking.id()) else {
-                continue;
-            };
-            // SAFETY: the buffer is writable, and the id is that of the tracking that was just added to the meta.
-            unsafe {
-                let mut tracking = ffi::GstAnalyticsTrackingMtd { id, meta: relations.as_mut_ptr() };
-                ffi::gst_analytics_tracking_mtd_update_last_seen(&mut tracking, object.last_seen);
-            }
-            let _ = relations.set_relation(RelTypes::RELATE_TO, detected, id);
+    }
+    let Some(mut relations) = RelationsMut::first(buffer) else { return };
+    for (tracking, place) in trackings.iter().zip(&*analytics) {
+        let (Some(object), Some((0, detected))) = (tracking.object, *place) else { continue };
+        let first_seen = object.first_seen.min(u64::MAX - 1);
+        if let Some(id) = relations.add_track(object.id, first_seen, object.last_seen) {
+            relations.relate(Relation::RelateTo, detected, id);
         }
     }
 }
