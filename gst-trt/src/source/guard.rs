@@ -18,6 +18,9 @@ const PICTURE_LIMIT: u64 = 16 << 20;
 const FRAME_LIMIT_OF_NETWORK: u64 = 8192 * 8192;
 const FRAME_LIMIT_OF_FILE: u64 = 32768 * 32768;
 
+/// Between two pictures of such a camera, at least. Files of videos count no smaller times.
+const SHORTEST_STEP: gst::ClockTime = gst::ClockTime::from_mseconds(1);
+
 /// Of HTTP: cameras that send picture after picture give each at once, with the time at which it came, and are live. A
 /// playlist leads only to addresses of HTTP, and not to files of this machine.
 pub fn look_after_http(decode: &gst::Bin, sink: &gst::Pad) {
@@ -68,13 +71,21 @@ fn take_pictures(decode: &gst::Bin, demuxer: &gst::Element) {
     });
     demuxer.connect_pad_added(move |demuxer, pad| {
         let (bytes, demuxer) = (bytes.clone(), demuxer.downgrade());
+        let next = AtomicU64::new(0);
         pad.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
             bytes.store(0, Ordering::Relaxed);
-            // Before the clock runs it is the picture that the pipeline starts with.
+            // Before the clock runs they are the pictures that the pipeline starts with. No two have the same time, which
+            // encoders do not take.
             let playing = demuxer.upgrade().filter(|demuxer| demuxer.current_state() == gst::State::Playing);
             let now = playing.and_then(|demuxer| demuxer.current_running_time()).unwrap_or_default();
+            let time = now.max(gst::ClockTime::from_nseconds(next.load(Ordering::Relaxed)));
+            let earliest = next.swap((time + SHORTEST_STEP).nseconds(), Ordering::Relaxed);
             if let Some(buffer) = info.buffer_mut() {
-                buffer.make_mut().set_pts(now);
+                let picture = buffer.make_mut();
+                picture.set_pts(time);
+                // As long as the one before: a file has none of the last picture if that has none.
+                let since = time.saturating_sub(gst::ClockTime::from_nseconds(earliest));
+                picture.set_duration(since + SHORTEST_STEP);
             }
             gst::PadProbeReturn::Ok
         });
