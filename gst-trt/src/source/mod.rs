@@ -2,6 +2,7 @@
 //! Where a video comes from, and the elements that read it. `arguments`: what the command line names.
 
 mod arguments;
+mod damage;
 mod decode;
 mod guard;
 mod host;
