@@ -18,7 +18,7 @@ RUN_PACKAGES=(
     gstreamer1.0-tools
     gstreamer1.0-plugins-base gstreamer1.0-plugins-good
     gstreamer1.0-plugins-bad gstreamer1.0-plugins-ugly
-    gstreamer1.0-libav
+    gstreamer1.0-libav gstreamer1.0-x
 )
 TEST_PACKAGES=(
     python3 python3-numpy python3-venv python3-gi python3-gst-1.0 python3-prometheus-client curl

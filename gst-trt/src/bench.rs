@@ -80,7 +80,14 @@ pub fn run(args: &BenchArgs) -> Result<Status, Failure> {
     for backend in chosen {
         let mut options = options.clone();
         options.backend = backend;
-        match measure(args, &options, &postprocess, &clock) {
+        let outcome = measure(args, &options, &postprocess, &clock);
+        if let Some(signal) = clock.signals.signal() {
+            // They would be those of the few runs until then.
+            let name = if let BackendPreference::Named(name) = backend { name } else { "the model" };
+            print_error(&format!("The measurement of {name} was stopped; its figures are left out."));
+            return Ok(Status::Interrupted(signal));
+        }
+        match outcome {
             Ok(found) => {
                 if !args.json {
                     print(&text(&found))?;
@@ -90,9 +97,6 @@ pub fn run(args: &BenchArgs) -> Result<Status, Failure> {
             // Of all, those that are not there are left out.
             Err(failure) if args.backend == "all" => print_error(&format!("Warning: {failure}")),
             Err(failure) => return Err(failure),
-        }
-        if let Some(signal) = clock.signals.signal() {
-            return Ok(Status::Interrupted(signal));
         }
     }
     if measured.is_empty() {

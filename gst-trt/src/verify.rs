@@ -15,7 +15,7 @@ use crate::failure::{Failure, Status};
 use crate::model_options::{backend_words, backends, check_file, parse_size, session_options};
 use crate::progress::Display;
 use crate::signals::Signals;
-use crate::terminal::print;
+use crate::terminal::{print, print_error};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -81,6 +81,7 @@ pub fn run(args: &VerifyArgs) -> Result<Status, Failure> {
         false => verify(&request, model.as_mut(), request.on_cpu(), &Tolerance::SINGLE, &loading).map(Some),
     });
     if let Some(signal) = signals.signal() {
+        print_error("The comparison was stopped before its verdict.");
         return Ok(Status::Interrupted(signal));
     }
     let (bar, seen) = seen.into_inner().expect("nothing panics with it");

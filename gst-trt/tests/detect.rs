@@ -8,6 +8,7 @@ use std::process::{Output, Stdio};
 
 use common::models::{classifier, inner};
 use common::onnx::{F32, Graph};
+use common::terminal::in_terminal;
 use common::{command, expect_failure, files, launch, lines, sample, scratch, shapes, succeed, text};
 use gst::prelude::*;
 use serde_json::Value;
@@ -429,33 +430,6 @@ fn what_is_wrong_with_a_further_model_is_said_before_anything_is_written() {
     }
     let alone = detect(&folder, &sample(), &shapes(), &["--object-options", "object-classes=disc"]);
     assert_eq!(alone.status.code(), Some(2), "{}", text(&alone.stderr));
-}
-
-/// The program in a terminal of that size: how it ends, and what it has written there.
-fn in_terminal(folder: &Path, args: &[&str], columns: u16, rows: u16) -> (Option<i32>, String) {
-    use std::fs::File;
-    use std::io::Read;
-    use std::os::fd::FromRawFd;
-    let (mut ours, mut its) = (0, 0);
-    let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: it writes two descriptors, and reads the size; both are ours then.
-    let (mut ours, its) = unsafe {
-        let opened =
-            libc::openpty(&raw mut ours, &raw mut its, std::ptr::null_mut(), std::ptr::null(), &raw const size);
-        assert_eq!(opened, 0);
-        (File::from_raw_fd(ours), File::from_raw_fd(its))
-    };
-    let mut command = command(folder);
-    command.arg("detect").args(args).env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
-    command.stdin(Stdio::null()).stdout(its.try_clone().unwrap()).stderr(its);
-    let mut child = command.spawn().unwrap();
-    drop(command); // its descriptors of the terminal, so that reading comes to an end
-    let mut drawn = Vec::new();
-    let mut part = [0; 4096];
-    while let Ok(count @ 1..) = ours.read(&mut part) {
-        drawn.extend_from_slice(&part[..count]);
-    }
-    (child.wait().unwrap().code(), String::from_utf8(drawn).unwrap())
 }
 
 #[test]

@@ -25,7 +25,7 @@ const STEP: gst::ClockTime = gst::ClockTime::from_mseconds(40);
 pub fn run(
     job: &Job,
     name: &str,
-    files: &[PathBuf],
+    (files, starts): (&[PathBuf], &[usize]),
     setup: &Setup,
     common: Option<&Arc<JsonLines>>,
 ) -> Result<Ended, Broken> {
@@ -49,7 +49,7 @@ pub fn run(
         (number(buffer).and_then(|number| Some(all.get(number)?.display().to_string())), None)
     };
     let report = watch(&pipeline, setup, lines.clone(), Box::new(origin));
-    let run = ImageRun { pipeline: &pipeline, files, job, setup, screen, report: &report, lines: &lines };
+    let run = ImageRun { pipeline: &pipeline, files, starts, job, setup, screen, report: &report, lines: &lines };
     let outcome = run.to_the_end(name);
     setup.keep_contexts();
     let stopped = pipeline.set_state(gst::State::Null).map_err(Failure::from);
@@ -71,6 +71,8 @@ fn number(buffer: &gst::BufferRef) -> Option<usize> {
 struct ImageRun<'a> {
     pipeline: &'a gst::Pipeline,
     files: &'a [PathBuf],
+    /// Where those of each source begin.
+    starts: &'a [usize],
     job: &'a Job,
     setup: &'a Setup,
     screen: Option<Screen>,
@@ -96,15 +98,22 @@ impl ImageRun<'_> {
             taken.and_then(|()| fed.map_err(Broken::unreadable))
         })?;
         let (report, broken) = (self.report.lock().clone(), broken.into_inner());
-        let asked = self.setup.frames.map_or(self.files.len(), |limit| self.files.len().min(limit as usize));
+        let asked = self.asked();
         let signal = self.setup.signals.signal().filter(|_| report.frames as usize + broken < asked);
         match report.frames {
             0 if broken > 0 && signal.is_none() => {
                 Err(Broken::unreadable(format!("None of {broken} images can be read.")))
             }
             0 => Err(Broken::stopped(name)),
-            _ => Ok(Ended { report, signal, broken, images: self.files.len() }),
+            _ => Ok(Ended { report, signal, lost: None, broken, images: self.files.len() }),
         }
+    }
+
+    /// How many images are wanted.
+    fn asked(&self) -> usize {
+        let ends = self.starts.iter().skip(1).copied().chain([self.files.len()]);
+        let counts = self.starts.iter().zip(ends).map(|(start, end)| end - start);
+        counts.map(|count| self.setup.frames.map_or(count, |limit| count.min(limit as usize))).sum()
     }
 
     /// Reads the images, and gives them to the chain.
@@ -112,9 +121,14 @@ impl ImageRun<'_> {
         let formats = chain::host_formats()?;
         let mut good = 0;
         for (number, file) in self.files.iter().enumerate() {
-            let is_over = self.setup.signals.signal().is_some() || self.is_closed();
-            if is_over || self.setup.frames.is_some_and(|limit| good >= limit) {
+            if self.setup.signals.signal().is_some() || self.is_closed() {
                 break;
+            }
+            if self.starts.contains(&number) {
+                good = 0;
+            }
+            if self.setup.frames.is_some_and(|limit| good >= limit) {
+                continue;
             }
             let sample = match still::decode(file, &formats, &self.setup.threads, &self.setup.signals) {
                 Err(_) if self.setup.signals.signal().is_some() => break,
@@ -179,7 +193,7 @@ impl ImageRun<'_> {
                 None => {}
             }
             let report = self.report.lock().clone();
-            let part = report.frames as f64 / self.files.len() as f64;
+            let part = report.frames as f64 / self.asked() as f64;
             task.show(Some(part), || format!("{} images, {:.1} a second", report.frames, report.fps()));
         }
     }

@@ -3,9 +3,11 @@
 
 mod images;
 mod lines;
+mod outcome;
 mod report;
 mod show;
 mod video;
+mod window;
 
 use std::any::Any;
 use std::path::{Path, PathBuf};
@@ -24,10 +26,9 @@ use crate::progress::Display;
 use crate::signals::Signals;
 use crate::source::{InputSource, sources};
 use crate::terminal::screen::TerminalScreen;
-use crate::terminal::{print, print_error};
 use crate::threads::Threads;
 use lines::JsonLines;
-use report::DetectReport;
+use outcome::{Broken, BrokenKind, Ended, conclude};
 use show::{Screen, ShowPlace};
 
 const EXAMPLES: &str = "\
@@ -40,6 +41,8 @@ Examples:
   gst-trt detect street.mp4 --model yolo11n.onnx --track --on-objects colors.onnx --object-options object-classes=car
 
 Properties of --preprocess, --infer and --nms are those of the elements: docs/elements.md.";
+
+const TRACKERS: [&str; 4] = ["bytetrack", "botsort-iou", "ocsort", "iou"];
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -67,7 +70,7 @@ pub struct DetectArgs {
     show: Option<ShowPlace>,
     /// Give objects ids that stay the same from frame to frame [trackers: bytetrack, botsort-iou, ocsort, iou]
     #[arg(long, value_name = "TRACKER", num_args = 0..=1, require_equals = true, default_missing_value = "bytetrack",
-          value_parser = ["bytetrack", "botsort-iou", "ocsort", "iou"], hide_possible_values = true)]
+          value_parser = TRACKERS, hide_possible_values = true)]
     track: Option<String>,
     /// Columns and rows of slices that the model sees one by one, for small objects
     #[arg(long, value_name = "COLUMNSxROWS")]
@@ -96,6 +99,18 @@ impl DetectArgs {
     /// Whether lines go to standard output.
     fn has_lines_on_stdout(&self) -> bool {
         self.json.as_deref() == Some(Path::new("-"))
+    }
+
+    /// The failure of sources, with the option that one of them was probably meant for: a value that may be left out needs
+    /// an equals sign.
+    fn with_meant_option(&self, failure: Failure) -> Failure {
+        let is_given = |value: &str| self.sources.iter().any(|source| source == value) && !Path::new(value).exists();
+        let tracker = TRACKERS.into_iter().find(|value| self.track.is_some() && is_given(value));
+        let place = ["window", "terminal"].into_iter().find(|value| self.show.is_some() && is_given(value));
+        match tracker.map(|value| ("track", value)).or(place.map(|value| ("show", value))) {
+            Some((option, value)) => format!("{failure} If {value} is not a source, write --{option}={value}.").into(),
+            None => failure,
+        }
     }
 
     /// The models that see objects.
@@ -172,50 +187,17 @@ struct Job {
 }
 
 impl Job {
+    /// As messages name it.
+    fn shown(&self) -> String {
+        match &self.source {
+            InputSource::Video { address, .. } => address.shown(),
+            InputSource::Images { name, .. } => name.clone(),
+        }
+    }
+
     /// It may have no end, and runs next to others.
     fn is_endless(&self) -> bool {
         matches!(&self.source, InputSource::Video { address, .. } if address.is_remote())
-    }
-}
-
-/// How a source ended.
-struct Ended {
-    report: DetectReport,
-    signal: Option<i32>,
-    /// Images that cannot be read.
-    broken: usize,
-    images: usize,
-}
-
-/// Why a source has no results.
-struct Broken {
-    failure: Failure,
-    kind: BrokenKind,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum BrokenKind {
-    /// It cannot be read; others may be.
-    Unreadable,
-    /// A signal came before its first frame was done.
-    Stopped,
-    Other,
-}
-
-impl Broken {
-    fn unreadable(failure: impl Into<Failure>) -> Self {
-        Broken { failure: failure.into(), kind: BrokenKind::Unreadable }
-    }
-
-    fn stopped(source: &str) -> Self {
-        let failure = format!("{source} was stopped before its first frame was done.");
-        Broken { failure: failure.into(), kind: BrokenKind::Stopped }
-    }
-}
-
-impl<T: Into<Failure>> From<T> for Broken {
-    fn from(failure: T) -> Self {
-        Broken { failure: failure.into(), kind: BrokenKind::Other }
     }
 }
 
@@ -246,7 +228,8 @@ pub fn run(args: &DetectArgs, threads: &Threads) -> Result<Status, Failure> {
         ..ModelElements::default()
     };
     let chain = InferenceElements { first, track: args.track.clone(), on_objects: args.on_objects()? };
-    let jobs = jobs(args, sources(&args.sources)?)?;
+    let sources = sources(&args.sources).map_err(|failure| args.with_meant_option(failure))?;
+    let jobs = jobs(args, sources)?;
     let (show, display) = show(args, &jobs)?;
     let (threads, contexts) = (threads.clone(), OnceLock::new());
     let setup = Setup { chain, frames: args.frames, show, signals, display, threads, contexts };
@@ -371,7 +354,7 @@ fn is_file(path: &Path, source: &InputSource) -> Result<bool, Failure> {
 fn run_all(jobs: &[Job], setup: &Setup, common: Option<&Arc<JsonLines>>) -> Vec<Option<Result<Ended, Broken>>> {
     let one = |job: &Job| match &job.source {
         InputSource::Video { name, address } => video::run(job, name, address, setup, common),
-        InputSource::Images { name, files } => images::run(job, name, files, setup, common),
+        InputSource::Images { name, files, starts } => images::run(job, name, (files, starts), setup, common),
     };
     thread::scope(|scope| {
         let live: Vec<_> = jobs.iter().map(|job| job.is_endless().then(|| scope.spawn(|| one(job)))).collect();
@@ -389,58 +372,4 @@ fn run_all(jobs: &[Job], setup: &Setup, common: Option<&Arc<JsonLines>>) -> Vec<
         }
         ends
     })
-}
-
-/// Prints what was done, and says how it ended.
-fn conclude(
-    jobs: &[Job],
-    ends: Vec<Option<Result<Ended, Broken>>>,
-    args: &DetectArgs,
-    signals: &Signals,
-) -> Result<Status, Failure> {
-    let is_piped = args.has_lines_on_stdout();
-    let (mut broken, mut images, mut signal) = (0, 0, None);
-    let (mut failures, mut not_begun) = (Vec::new(), 0);
-    for (job, end) in jobs.iter().zip(ends) {
-        match end {
-            Some(Ok(ended)) => {
-                let summary = ended.report.summary(job, args);
-                if is_piped {
-                    print_error(&summary)
-                } else {
-                    print(&summary)?
-                }
-                broken += ended.broken;
-                images += ended.images;
-                signal = signal.or(ended.signal);
-            }
-            Some(Err(error)) => failures.push(error),
-            None => not_begun += 1,
-        }
-    }
-    let others = if jobs.len() > failures.len() + not_begun { "; the others are done" } else { "" };
-    let is_stopped = failures.iter().any(|failure: &Broken| failure.kind == BrokenKind::Stopped);
-    // What is wrong with the model or the machine is the last word.
-    failures.sort_by_key(|failure| failure.kind == BrokenKind::Other);
-    let count = failures.len();
-    let last = failures.pop().map(|last| match last.kind {
-        BrokenKind::Unreadable if jobs.len() > 1 => {
-            failures.push(last);
-            format!("{count} of {} sources have no results{others}.", jobs.len()).into()
-        }
-        _ => last.failure,
-    });
-    failures.iter().for_each(|other| print_error(&format!("Warning: {}", other.failure)));
-    match (last, signals.signal()) {
-        (Some(last), Some(signal)) if is_stopped => {
-            print_error(&format!("Error: {last}"));
-            return Ok(Status::Interrupted(signal));
-        }
-        (Some(last), _) => return Err(last),
-        (None, _) => {}
-    }
-    if broken > 0 {
-        return Err(format!("{broken} of {images} images cannot be read; the others are done.").into());
-    }
-    Ok(signal.map_or(Status::Done, Status::Interrupted))
 }

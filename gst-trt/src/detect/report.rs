@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What is measured and found on the frames of a source.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,6 +28,9 @@ pub struct DetectReport {
     /// All of them, in their order.
     stages: Vec<MeasuredStage>,
     objects: BTreeMap<String, u64>,
+    /// Maps by their kind, and on how many of them a class is.
+    maps: BTreeMap<String, u64>,
+    regions: BTreeMap<String, u64>,
     /// What classifiers of objects have found.
     attributes: BTreeMap<String, u64>,
     /// What the message of the next frame says: its objects are those of an earlier one, or predicted.
@@ -49,10 +52,20 @@ pub type Origin = Box<dyn Fn(&gst::Pad, &gst::BufferRef) -> (Option<String>, Opt
 
 impl DetectReport {
     pub fn fps(&self) -> f64 {
-        match (self.first, self.last) {
-            (Some(first), Some(last)) if last > first => (self.frames - 1) as f64 / (last - first).as_secs_f64(),
-            _ => 0.0,
-        }
+        let time = self.time();
+        if time.is_zero() { 0.0 } else { (self.frames - 1) as f64 / time.as_secs_f64() }
+    }
+
+    /// From the results of the first frame to those of the last.
+    fn time(&self) -> Duration {
+        self.first.zip(self.last).map_or(Duration::ZERO, |(first, last)| last - first)
+    }
+
+    /// Whether frames came that were not yet under way with the first one. Of those that were, the model was loaded first,
+    /// and how soon one comes after the other tells nothing.
+    fn tells_rate(&self) -> bool {
+        let frames = self.frames.saturating_sub(1).max(1) as u32;
+        self.time() > self.stages.iter().map(|stage| stage.total).sum::<Duration>() / frames
     }
 
     pub fn summary(&self, job: &Job, args: &DetectArgs) -> String {
@@ -64,7 +77,9 @@ impl DetectReport {
         row("frames", self.frames.to_string());
         // Times are of the frames after the first one.
         if self.frames > 1 {
-            row("fps", format!("{:.1}", self.fps()));
+            if self.tells_rate() {
+                row("fps", format!("{:.1}", self.fps()));
+            }
             let frames = (self.frames - 1) as f64;
             for MeasuredStage { name, total, .. } in &self.stages {
                 row(name, format!("{:.2} ms", total.as_secs_f64() * 1e3 / frames));
@@ -74,7 +89,16 @@ impl DetectReport {
             let counts: Vec<String> = counts.iter().map(|(label, count)| format!("{label} {count}")).collect();
             if counts.is_empty() { "none".into() } else { counts.join(", ") }
         };
-        row("detections", counted(&self.objects));
+        // What models of maps find are no objects.
+        if !self.maps.is_empty() {
+            row("maps", counted(&self.maps));
+        }
+        if !self.regions.is_empty() {
+            row("regions", counted(&self.regions));
+        }
+        if !self.objects.is_empty() || self.maps.is_empty() {
+            row("detections", counted(&self.objects));
+        }
         if !self.attributes.is_empty() {
             row("attributes", counted(&self.attributes));
         }
@@ -109,6 +133,14 @@ impl DetectReport {
         let class = frame.classes.iter().flatten().take(1).filter_map(|class| class["label"].as_str());
         for label in detected.chain(class) {
             *self.objects.entry(label.to_string()).or_default() += 1;
+        }
+        for map in frame.maps.iter().flatten() {
+            *self.maps.entry(map["kind"].as_str().unwrap_or_default().to_string()).or_default() += 1;
+            let regions = map["regions"].as_array().into_iter().flatten();
+            let labels: BTreeSet<&str> = regions.filter_map(|region| region["label"].as_str()).collect();
+            for label in labels {
+                *self.regions.entry(label.to_string()).or_default() += 1;
+            }
         }
         for attribute in frame.objects.iter().flat_map(|object| &object.annotation.attributes) {
             *self.attributes.entry(attribute.label.to_string()).or_default() += 1;

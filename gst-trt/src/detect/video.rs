@@ -44,9 +44,17 @@ pub fn run(
     let report = watch(&pipeline, setup, lines.clone(), Box::new(origin));
     let closed = gate(&pipeline, setup.frames);
     let running = RunningPipeline::new(pipeline, &setup.threads, address.shown());
-    let outcome =
-        VideoRun { running: &running, address, setup, screen: screen.as_ref(), report: &report, lines: &lines, closed }
-            .to_the_end(name);
+    let outcome = VideoRun {
+        running: &running,
+        job,
+        address,
+        setup,
+        screen: screen.as_ref(),
+        report: &report,
+        lines: &lines,
+        closed,
+    }
+    .to_the_end(name);
     // A decoder may be the first to meet a GPU that is lost, and does not tell: that is no fault of the file, and no other one is
     // tried. It can be seen as long as there is a pipeline.
     let outcome = outcome.map_err(|broken| registry::lost().map_or(broken, Broken::from));
@@ -59,8 +67,13 @@ pub fn run(
         }
         own.as_ref().map_or(Ok(()), |own| own.finish())
     };
-    match outcome.and_then(|signal| finish().map(|()| signal).map_err(Broken::from)) {
-        Ok(signal) => Ok(Ended { report: report.lock().clone(), signal, broken: 0, images: 0 }),
+    match outcome.and_then(|end| finish().map(|()| end).map_err(Broken::from)) {
+        Ok(VideoEnd { signal, lost }) => {
+            let is_kept = output.is_some() || own.is_some() || common.is_some();
+            let kept = if is_kept { " What was found until then is written." } else { "" };
+            let lost = lost.map(|lost| format!("{lost}{kept}").into());
+            Ok(Ended { report: report.lock().clone(), signal, lost, broken: 0, images: 0 })
+        }
         Err(broken) => {
             own.iter().for_each(|own| own.discard());
             output.into_iter().for_each(|path| drop(std::fs::remove_file(part(path))));
@@ -80,12 +93,12 @@ fn pipeline(
     // Queues let decoding, inference and encoding run in parallel. H.264 in 4:2:0 needs even sizes.
     let writer = output.map(|output| {
         let muxer = if ending(output) == "mkv" { "matroskamux" } else { "mp4mux" };
-        // A screen holds frames up until the pipeline runs, which is not to wait for the encoder then.
-        let sink = if screen.is_some() { "filesink name=sink async=false" } else { "filesink name=sink" };
+        // The encoder gives its first frame after dozens. Until the pipeline runs, a screen holds frames up, and those of a
+        // camera over HTTP have no time of their own: it does not wait for the encoder.
         format!(
             "{download} videoconvert ! videoscale add-borders=false \
              ! capsfilter name=size caps=video/x-raw,width=[2,16384,2],height=[2,16384,2] ! x264enc speed-preset=veryfast \
-             ! h264parse ! {muxer} ! {sink}"
+             ! h264parse ! {muxer} ! filesink name=sink async=false"
         )
     });
     let shown = screen.map(|screen| format!("{download} {}", screen.launch_line(address.is_live())));
@@ -168,8 +181,22 @@ struct Silence {
     is_said: bool,
 }
 
+/// How a video came to its end, which its files have.
+struct VideoEnd {
+    signal: Option<i32>,
+    /// Of one that has no end: why.
+    lost: Option<String>,
+}
+
+/// The end is under way: how many frames had their results, and when.
+struct Drain {
+    frames: u64,
+    since: Instant,
+}
+
 struct VideoRun<'a> {
     running: &'a RunningPipeline,
+    job: &'a Job,
     address: &'a VideoAddress,
     setup: &'a Setup,
     screen: Option<&'a Screen>,
@@ -180,26 +207,41 @@ struct VideoRun<'a> {
 
 impl VideoRun<'_> {
     /// Runs to the end of the source, to the number of frames that the user wants, to the end of the window, or to a signal, which is returned
-    /// where it came before the end. The error is the first that an element posts.
-    fn to_the_end(&self, name: &str) -> Result<Option<i32>, Broken> {
+    /// where it came before the end. A camera or a stream that is lost comes to an end as well. The error is the first that an
+    /// element posts.
+    fn to_the_end(&self, name: &str) -> Result<VideoEnd, Broken> {
         let pipeline = &self.running.pipeline;
         let bus = pipeline.bus().expect("a pipeline has a bus");
         // An error message is more specific than the failed state change, so it is looked for first.
         let mut starting = self.running.starting();
         let mut task = self.setup.display.task(name);
-        let (mut quiet, mut signal, mut ending) = (0, None, None);
+        let (mut quiet, mut signal, mut lost) = (0, None, None);
+        let mut drain: Option<Drain> = None;
         let mut silence = Silence { frames: 0, since: Instant::now(), is_said: false };
         loop {
             let started = starting.outcome(Duration::ZERO);
             let message = bus.timed_pop(gst::ClockTime::from_mseconds(100));
             match message.as_ref().map(|message| message.view()) {
                 Some(gst::MessageView::Eos(_)) => break,
+                // It is read no more.
+                Some(gst::MessageView::Error(error)) if drain.is_some() && self.address.is_of_reading(error) => {}
+                Some(gst::MessageView::Error(error)) if self.is_loss(error) => {
+                    lost = Some(self.lost(&task, Some(&self.explained(error))));
+                    drain = Some(self.drain()?);
+                }
                 Some(gst::MessageView::Error(error)) => {
                     return Err(if self.address.is_of_reading(error) {
                         Broken::unreadable(self.explained(error))
                     } else {
-                        self.address.sentence(error).into()
+                        self.sentence(error).into()
                     });
+                }
+                Some(gst::MessageView::Warning(warning)) if self.address.is_of_reading_at(warning.src()) => {
+                    quiet = 0;
+                    let text = warning.error().to_string();
+                    let shown = self.address.shown();
+                    let name = if text.contains(&shown) { String::new() } else { format!("{shown}: ") };
+                    task.line(&format!("Warning: {name}{text}"));
                 }
                 None if started == Some(false) => return Err("The pipeline does not start.".into()),
                 // Once may be just before its last message.
@@ -215,25 +257,19 @@ impl VideoRun<'_> {
             }
             self.lines.check()?;
             let report = self.report.lock().clone();
-            let is_enough = self.setup.frames.is_some_and(|limit| report.frames >= limit)
-                || self.screen.is_some_and(|screen| screen.is_closed(&self.setup.display));
+            let is_enough =
+                self.has_enough(&report) || self.screen.is_some_and(|screen| screen.is_closed(&self.setup.display));
             let number = self.setup.signals.signal();
-            if ending.is_none() && (is_enough || number.is_some()) {
+            if drain.is_none() && (is_enough || number.is_some()) {
                 if report.frames == 0 {
                     return Err(Broken::stopped(&self.address.shown()));
                 }
-                ending = Some((report.frames, Instant::now()));
                 // A camera is ended so, which is no failure.
                 signal = number.filter(|_| !is_enough && !self.address.runs_live(pipeline));
-                self.closed.store(true, Ordering::Relaxed);
-                // The decoder may not look for events, and its queue holds frames that are not needed. The pad may be blocked
-                // by frames that wait.
-                let end = |pipeline: &gst::Pipeline| {
-                    input(pipeline).send_event(gst::event::Eos::new());
-                };
-                self.running.ask("end", end)?;
+                self.closed.store(true, Ordering::Relaxed); // its queue holds frames that are not needed
+                drain = Some(self.drain()?);
             }
-            if let Some((frames, since)) = &mut ending {
+            if let Some(Drain { frames, since }) = &mut drain {
                 if *frames != report.frames {
                     (*frames, *since) = (report.frames, Instant::now());
                 }
@@ -244,10 +280,46 @@ impl VideoRun<'_> {
             self.note_silence(&task, &report, &mut silence);
             self.show(&mut task, &report);
         }
-        match self.report.lock().frames {
-            0 => Err(Broken::unreadable(format!("Cannot read {}: there is no video in it.", self.address.shown()))),
-            _ => Ok(signal),
+        let report = self.report.lock().clone();
+        if report.frames == 0 {
+            return Err(Broken::unreadable(format!("Cannot read {}: there is no video in it.", self.address.shown())));
         }
+        let is_wanted = !self.has_enough(&report) && self.setup.signals.signal().is_none();
+        if drain.is_none() && is_wanted && self.address.runs_live(pipeline) {
+            lost = Some(self.lost(&task, None));
+        }
+        Ok(VideoEnd { signal, lost })
+    }
+
+    fn has_enough(&self, report: &DetectReport) -> bool {
+        self.setup.frames.is_some_and(|limit| report.frames >= limit)
+    }
+
+    /// Lets what is under way come to its end.
+    fn drain(&self) -> Result<Drain, Failure> {
+        // The decoder may not look for events. The pad may be blocked by frames that wait.
+        let end = |pipeline: &gst::Pipeline| {
+            input(pipeline).send_event(gst::event::Eos::new());
+        };
+        self.running.ask("end", end)?;
+        Ok(Drain { frames: self.report.lock().frames, since: Instant::now() })
+    }
+
+    /// Whether an error ends a camera or a stream that has given frames.
+    fn is_loss(&self, error: &gst::message::Error) -> bool {
+        let is_live = self.address.runs_live(&self.running.pipeline);
+        let is_wanted = self.setup.signals.signal().is_none();
+        is_live && is_wanted && self.address.is_of_reading(error) && self.report.lock().frames > 0
+    }
+
+    /// Says of which of several sources it is, at once.
+    fn lost(&self, task: &TaskProgress, why: Option<&str>) -> String {
+        let why = why.unwrap_or("the connection is lost, or the other side has stopped.");
+        let text = format!("{} has ended, and a camera or a stream has no end: {why}", self.address.shown());
+        if self.job.is_named {
+            task.line(&format!("Warning: {text}"));
+        }
+        text
     }
 
     /// Says once that it waits for the source, and for nothing else.
@@ -264,6 +336,19 @@ impl VideoRun<'_> {
             silence.is_said = true;
             let seconds = SILENCE_LIMIT.as_secs();
             task.line(&format!("Warning: {} has given no frame for {seconds} s.", self.address.shown()));
+        }
+    }
+
+    /// What fails behind the source. Elements that are not ours do not tell what they work for.
+    fn sentence(&self, error: &gst::message::Error) -> String {
+        let text = self.address.sentence(error);
+        let is_ours = error.src().is_some_and(|source| chain::is_ours(&source.name()));
+        match &self.job.output {
+            Some(output) if !is_ours => {
+                let (output, shown) = (output.display(), self.address.shown());
+                format!("Cannot write {output} of {shown}: {text} With --no-video only the JSON lines are written.")
+            }
+            _ => text,
         }
     }
 

@@ -10,9 +10,10 @@ const BASE: &str = "gstreamer1.0-plugins-base";
 const GOOD: &str = "gstreamer1.0-plugins-good";
 const BAD: &str = "gstreamer1.0-plugins-bad";
 const UGLY: &str = "gstreamer1.0-plugins-ugly";
+const X: &str = "gstreamer1.0-x";
 const LIBAV: &str = "gstreamer1.0-libav";
 
-static WANTED: [ElementGroup; 20] = [
+static WANTED: [ElementGroup; 21] = [
     ("decodebin", &["decodebin"], "no file and no stream can be read", BASE),
     ("conversion", &["videoconvert"], "only formats that trtpreprocess takes can be used", BASE),
     ("scaling", &["videoscale"], "no annotated video", BASE),
@@ -42,6 +43,12 @@ static WANTED: [ElementGroup; 20] = [
     ("RTSP", &["rtspsrc"], "rtsp:// cannot be read", GOOD),
     ("HTTP", &["souphttpsrc", "curlhttpsrc"], "http:// cannot be read", GOOD),
     ("cameras", &["v4l2src"], "/dev/video0 cannot be read", GOOD),
+    (
+        "windows",
+        &["xvimagesink", "ximagesink", "glimagesink", "waylandsink"],
+        "--show has only the terminal, and autovideosink shows nothing",
+        X,
+    ),
     ("rotation", &["videoflip"], "videos of phones cannot be turned upright", GOOD),
 ];
 

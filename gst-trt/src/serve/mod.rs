@@ -101,12 +101,19 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     // Whichever source meets it first. The loop below ends then.
     let handle = signals.handle();
     driver::when_lost(move |_| handle.close());
+    // An address that is taken is said before anything is loaded.
+    let http = http.map(|settings| http::listen(&settings).map(|listener| (settings, listener))).transpose()?;
+    let rtsp = rtsp.map(|settings| rtsp::listen(&settings).map(|listener| (settings, listener))).transpose()?;
     let service = Arc::new(Service::start(config, threads)?);
     #[cfg(feature = "otel")]
     telemetry.send(service.clone());
-    // Dropped, it answers no more; what it has asked for is done then.
-    let server = http.as_ref().map(|settings| http::start(settings, service.clone())).transpose()?;
-    let videos = rtsp.as_ref().map(|settings| rtsp::start(settings, service.clone())).transpose()?;
+    let start_servers = || -> Result<_, Failure> {
+        let server = http.map(|(settings, listener)| http::start(&settings, listener, service.clone()));
+        let videos = rtsp.map(|(settings, listener)| rtsp::start(&settings, listener, service.clone()));
+        Ok((server.transpose()?, videos.transpose()?))
+    };
+    // Dropped, they answer no more; what they have asked for is done then.
+    let (server, videos) = start_servers().inspect_err(|_| drop(service.stop()))?;
     let mut started = String::from("Started.");
     started.extend(server.iter().map(|server| format!(" http://{}/", server.address())));
     started.extend(videos.iter().map(|videos| format!(" rtsp://{}/", videos.address())));

@@ -25,11 +25,22 @@ pub enum InputSource {
     Images {
         name: String,
         files: Vec<PathBuf>,
+        /// Where those of each argument begin.
+        starts: Vec<usize>,
     },
     Video {
         name: String,
         address: VideoAddress,
     },
+}
+
+impl InputSource {
+    fn images(&self) -> usize {
+        match self {
+            InputSource::Images { files, .. } => files.len(),
+            InputSource::Video { .. } => 0,
+        }
+    }
 }
 
 /// The sources that the arguments name; images that follow each other become one source. No two have the same name.
@@ -39,7 +50,14 @@ pub enum InputSource {
 pub fn sources(arguments: &[String]) -> Result<Vec<InputSource>, Failure> {
     let mut sources = Vec::new();
     for argument in arguments {
+        let (count, images) = (sources.len(), sources.last().map_or(0, InputSource::images));
         add(&mut sources, argument)?;
+        // Images of this argument that follow those of the one before.
+        if let Some(InputSource::Images { starts, files, .. }) = sources.get_mut(count.wrapping_sub(1))
+            && files.len() > images
+        {
+            starts.push(images);
+        }
     }
     let mut used = BTreeMap::new();
     for source in &mut sources {
@@ -66,7 +84,7 @@ fn add(sources: &mut Vec<InputSource>, argument: &str) -> Result<(), Failure> {
             }
         }
     } else if path.is_dir() {
-        sources.push(InputSource::Images { name: stem(path), files: images_in(path)? });
+        sources.push(InputSource::Images { name: stem(path), files: images_in(path)?, starts: vec![0] });
     } else if let Ok(found) = fs::metadata(path) {
         add_file(sources, path, found.file_type())?;
     } else if argument.contains(['*', '?', '[']) {
@@ -96,12 +114,12 @@ fn add_file(sources: &mut Vec<InputSource>, path: &Path, kind: fs::FileType) -> 
         return Err(format!("{shown} is a device, and only cameras are read. {}", cameras()).into());
     } else if is_image(path) {
         match sources.last_mut() {
-            Some(InputSource::Images { name, files }) => {
+            Some(InputSource::Images { name, files, .. }) => {
                 files.push(path.into());
                 let folder = path.canonicalize().ok().and_then(|path| Some(path.parent()?.to_path_buf()));
                 *name = folder.map_or_else(|| name.clone(), |folder| stem(&folder));
             }
-            _ => sources.push(InputSource::Images { name: stem(path), files: vec![path.into()] }),
+            _ => sources.push(InputSource::Images { name: stem(path), files: vec![path.into()], starts: vec![0] }),
         }
     } else {
         sources.push(InputSource::Video { name: stem(path), address: VideoAddress::File(path.into()) });
@@ -198,7 +216,7 @@ mod tests {
     fn names(arguments: &[&str]) -> Vec<String> {
         let arguments: Vec<String> = arguments.iter().map(|argument| argument.to_string()).collect();
         let name = |source: InputSource| match source {
-            InputSource::Images { name, files } => format!("{name}: {} images", files.len()),
+            InputSource::Images { name, files, .. } => format!("{name}: {} images", files.len()),
             InputSource::Video { name, address } => format!("{name}: {} live {}", address.shown(), address.is_live()),
         };
         sources(&arguments).unwrap().into_iter().map(name).collect()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What is watched in the elements that read a source, as it may be hostile or damaged: how large its frames are, which of
-//! them cannot be decoded, and where a source of the network leads.
+//! What is watched in the elements that read a source, as it may be hostile or damaged: how large its frames are, and
+//! where a source of the network leads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,6 +9,7 @@ use gst::glib::translate::FromGlibPtrBorrow;
 use gst::prelude::*;
 use gsttrt_core::redact::redacted;
 
+use super::damage::count_damaged;
 use super::jpeg;
 
 /// The bytes that one picture of a camera over HTTP may have.
@@ -17,6 +18,9 @@ const PICTURE_LIMIT: u64 = 16 << 20;
 /// The pixels that a frame may have. Those of files are the user's own choice.
 const FRAME_LIMIT_OF_NETWORK: u64 = 8192 * 8192;
 const FRAME_LIMIT_OF_FILE: u64 = 32768 * 32768;
+
+/// Between two pictures of such a camera, at least. Files of videos count no smaller times.
+const SHORTEST_STEP: gst::ClockTime = gst::ClockTime::from_mseconds(1);
 
 /// Of HTTP: cameras that send picture after picture give each at once, with the time at which it came, and are live. A
 /// playlist leads only to addresses of HTTP, and not to files of this machine.
@@ -68,13 +72,21 @@ fn take_pictures(decode: &gst::Bin, demuxer: &gst::Element) {
     });
     demuxer.connect_pad_added(move |demuxer, pad| {
         let (bytes, demuxer) = (bytes.clone(), demuxer.downgrade());
+        let next = AtomicU64::new(0);
         pad.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
             bytes.store(0, Ordering::Relaxed);
-            // Before the clock runs it is the picture that the pipeline starts with.
+            // Before the clock runs they are the pictures that the pipeline starts with. No two have the same time, which
+            // encoders do not take.
             let playing = demuxer.upgrade().filter(|demuxer| demuxer.current_state() == gst::State::Playing);
             let now = playing.and_then(|demuxer| demuxer.current_running_time()).unwrap_or_default();
+            let time = now.max(gst::ClockTime::from_nseconds(next.load(Ordering::Relaxed)));
+            let earliest = next.swap((time + SHORTEST_STEP).nseconds(), Ordering::Relaxed);
             if let Some(buffer) = info.buffer_mut() {
-                buffer.make_mut().set_pts(now);
+                let picture = buffer.make_mut();
+                picture.set_pts(time);
+                // As long as the one before: a file has none of the last picture if that has none.
+                let since = time.saturating_sub(gst::ClockTime::from_nseconds(earliest));
+                picture.set_duration(since + SHORTEST_STEP);
             }
             gst::PadProbeReturn::Ok
         });
@@ -199,71 +211,4 @@ fn size_of_caps(caps: &gst::CapsRef) -> Option<(u64, u64)> {
 fn size_of_picture(buffer: &gst::BufferRef) -> Option<(u64, u64)> {
     let header = jpeg::read(&buffer.map_readable().ok()?)?;
     Some((header.width.into(), header.height.into()))
-}
-
-fn is_jpeg(pad: &gst::Pad) -> bool {
-    pad.current_caps().is_some_and(|caps| caps.structure(0).is_some_and(|caps| caps.name() == "image/jpeg"))
-}
-
-/// Says how many frames are damaged, with the first, the tenth, and so on.
-fn count_damaged(decode: &gst::Bin, decoder: &gst::Element, shown: &str) {
-    let (Some(input), Some(output)) = (decoder.static_pad("sink"), decoder.static_pad("src")) else { return };
-    let counts = Arc::new(DamageCounts { shown: shown.into(), decode: decode.downgrade(), ..DamageCounts::default() });
-    let entered = counts.clone();
-    let mask = gst::PadProbeType::BUFFER | gst::PadProbeType::EVENT_DOWNSTREAM;
-    input.add_probe(mask, move |pad, info| {
-        let is_end = info.event().is_some_and(|event| event.type_() == gst::EventType::Eos);
-        // Of other formats, not each buffer becomes a frame; nor do those of a file that is read in blocks.
-        if (is_end || info.buffer().is_some()) && is_jpeg(pad) && is_framed(pad) {
-            entered.enter(!is_end);
-        }
-        gst::PadProbeReturn::Ok
-    });
-    output.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
-        counts.left.fetch_add(1, Ordering::Relaxed);
-        if info.buffer().is_some_and(|buffer| buffer.flags().contains(gst::BufferFlags::CORRUPTED)) {
-            counts.damage();
-        }
-        gst::PadProbeReturn::Ok
-    });
-}
-
-/// Whether each buffer that comes in is a picture.
-fn is_framed(pad: &gst::Pad) -> bool {
-    let before = pad.peer().and_then(|peer| peer.parent_element()).and_then(|element| element.factory());
-    before.is_some_and(|factory| factory.name() != "typefind")
-}
-
-#[derive(Default)]
-struct DamageCounts {
-    shown: String,
-    decode: gst::glib::WeakRef<gst::Bin>,
-    entered: AtomicU64,
-    /// As frames, or as nothing.
-    left: AtomicU64,
-    damaged: AtomicU64,
-}
-
-impl DamageCounts {
-    /// A picture comes, or the end. The one before has come out already, if it could be decoded.
-    fn enter(&self, is_picture: bool) {
-        let entered = self.entered.fetch_add(u64::from(is_picture), Ordering::Relaxed);
-        if self.left.load(Ordering::Relaxed) < entered {
-            self.left.store(entered, Ordering::Relaxed);
-            self.damage();
-        }
-    }
-
-    fn damage(&self) {
-        let count = self.damaged.fetch_add(1, Ordering::Relaxed) + 1;
-        let is_power_of_ten = 10u64.pow(count.ilog10()) == count;
-        if let Some(decode) = self.decode.upgrade().filter(|_| is_power_of_ten) {
-            let what = if count == 1 { "A frame".into() } else { format!("{count} frames") };
-            gst::element_warning!(
-                decode,
-                gst::StreamError::Decode,
-                ("{what} of {} cannot be decoded, or is damaged.", self.shown)
-            );
-        }
-    }
 }

@@ -2,6 +2,7 @@
 //! Where a video comes from, and the elements that read it. `arguments`: what the command line names.
 
 mod arguments;
+mod damage;
 mod decode;
 mod guard;
 mod host;
@@ -332,7 +333,12 @@ impl VideoAddress {
 
     /// Whether the source failed, and not what is done with its frames.
     pub fn is_of_reading(&self, error: &gst::message::Error) -> bool {
-        let path = error.src().map(|source| source.path_string()).unwrap_or_default();
+        self.is_of_reading_at(error.src())
+    }
+
+    /// The same of what an element has posted.
+    pub fn is_of_reading_at(&self, element: Option<&gst::Object>) -> bool {
+        let path = element.map(|element| element.path_string()).unwrap_or_default();
         [":decode", ":source"].iter().any(|name| path.contains(name))
     }
 }

@@ -12,6 +12,7 @@ pub mod models;
 #[path = "../../../core/tests/common/onnx.rs"]
 pub mod onnx;
 pub mod service;
+pub mod terminal;
 #[path = "../../../core/tests/common/wait.rs"]
 pub mod wait;
 

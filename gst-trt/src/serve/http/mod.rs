@@ -99,23 +99,31 @@ pub fn check(settings: &HttpSettings) -> Result<(), Failure> {
     Access::new(settings).map(drop)
 }
 
-/// Listens, and answers in a thread of its own.
-pub fn start(settings: &HttpSettings, service: Arc<dyn Control>) -> Result<HttpServer, Failure> {
-    start_within(ClientLimits::default(), settings, service)
+/// Listens. Whoever connects waits until it is answered.
+pub fn listen(settings: &HttpSettings) -> Result<TcpListener, Failure> {
+    let listener = TcpListener::bind(settings.listen).map_err(|error| refused(settings, error))?;
+    listener.set_nonblocking(true).map_err(|error| refused(settings, error))?;
+    Ok(listener)
+}
+
+fn refused(settings: &HttpSettings, error: std::io::Error) -> Failure {
+    let remedy = "Choose another address with listen in [http], or end the program that has it";
+    format!("Cannot serve HTTP on {}: {error}. {remedy}.", settings.listen).into()
+}
+
+/// Answers in a thread of its own.
+pub fn start(settings: &HttpSettings, listener: TcpListener, service: Arc<dyn Control>) -> Result<HttpServer, Failure> {
+    start_within(ClientLimits::default(), settings, listener, service)
 }
 
 fn start_within(
     limits: ClientLimits,
     settings: &HttpSettings,
+    listener: TcpListener,
     service: Arc<dyn Control>,
 ) -> Result<HttpServer, Failure> {
     let access = Access::new(settings)?;
-    let cannot = |error| {
-        let remedy = "Choose another address with listen in [http], or end the program that has it";
-        format!("Cannot serve HTTP on {}: {error}. {remedy}.", settings.listen)
-    };
-    let listener = TcpListener::bind(settings.listen).map_err(cannot)?;
-    listener.set_nonblocking(true).map_err(cannot)?;
+    let cannot = |error| refused(settings, error);
     let address = listener.local_addr().map_err(cannot)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().map_err(cannot)?;
 

@@ -205,6 +205,10 @@ fn end_with_frames(input: &gst::Pad) {
             has_frames.store(true, Ordering::Relaxed);
         }
         let is_end = info.event().is_some_and(|event| event.type_() == gst::EventType::Eos);
-        if is_end && !has_frames.load(Ordering::Relaxed) { gst::PadProbeReturn::Drop } else { gst::PadProbeReturn::Ok }
+        if is_end && !has_frames.load(Ordering::Relaxed) {
+            gst::PadProbeReturn::Handled
+        } else {
+            gst::PadProbeReturn::Ok
+        }
     });
 }

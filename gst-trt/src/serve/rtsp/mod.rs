@@ -92,23 +92,35 @@ pub fn check(settings: &RtspSettings) -> Result<(), (&'static str, Failure)> {
     RtspAccess::new(settings).map(drop).map_err(|failure| ("password", failure))
 }
 
-/// Listens, and serves in a thread of its own.
-pub fn start(settings: &RtspSettings, service: Arc<dyn OutputControl>) -> Result<RtspServer, Failure> {
-    start_within(RtspLimits::default(), settings, service)
+/// Listens. Whoever connects waits until it is answered.
+pub fn listen(settings: &RtspSettings) -> Result<TcpListener, Failure> {
+    let listener = TcpListener::bind(settings.listen).map_err(|error| refused(settings, error))?;
+    listener.set_nonblocking(true).map_err(|error| refused(settings, error))?;
+    Ok(listener)
+}
+
+fn refused(settings: &RtspSettings, error: std::io::Error) -> Failure {
+    let remedy = "Choose another address with listen in [rtsp], or end the program that has it";
+    format!("Cannot serve RTSP on {}: {error}. {remedy}.", settings.listen).into()
+}
+
+/// Serves in a thread of its own.
+pub fn start(
+    settings: &RtspSettings,
+    listener: TcpListener,
+    service: Arc<dyn OutputControl>,
+) -> Result<RtspServer, Failure> {
+    start_within(RtspLimits::default(), settings, listener, service)
 }
 
 fn start_within(
     limits: RtspLimits,
     settings: &RtspSettings,
+    listener: TcpListener,
     service: Arc<dyn OutputControl>,
 ) -> Result<RtspServer, Failure> {
     let access = RtspAccess::new(settings)?;
-    let cannot = |error| {
-        let remedy = "Choose another address with listen in [rtsp], or end the program that has it";
-        format!("Cannot serve RTSP on {}: {error}. {remedy}.", settings.listen)
-    };
-    let listener = TcpListener::bind(settings.listen).map_err(cannot)?;
-    listener.set_nonblocking(true).map_err(cannot)?;
+    let cannot = |error| refused(settings, error);
     let address = listener.local_addr().map_err(cannot)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().map_err(cannot)?;
     let watchers = Arc::new(Semaphore::new(limits.watchers));

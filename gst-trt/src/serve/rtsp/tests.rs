@@ -116,7 +116,7 @@ fn serve(limits: RtspLimits, password: Option<&str>, outputs: &Arc<FakeOutputs>)
         user: "me".into(),
         password: password.map(String::from),
     };
-    start_within(limits, &settings, outputs.clone()).unwrap()
+    start_within(limits, &settings, listen(&settings).unwrap(), outputs.clone()).unwrap()
 }
 
 /// What a player shows, and how it ends: with `None` at the end of the stream, or with an error.

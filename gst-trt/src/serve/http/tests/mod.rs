@@ -26,7 +26,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::{ClientLimits, HttpServer, HttpSettings, start_within};
+use super::{ClientLimits, HttpServer, HttpSettings, listen};
 use crate::cause::Cause;
 use crate::serve::archive::Recording;
 use crate::serve::config::RunsOn;
@@ -365,4 +365,12 @@ pub fn get(server: &HttpServer, path: &str) -> HttpAnswer {
 /// With the token.
 pub fn change(server: &HttpServer, method: &str, path: &str, body: &str) -> HttpAnswer {
     request(server, method, path, &[("Authorization", &format!("Bearer {TOKEN}"))], body)
+}
+
+fn start_within(
+    limits: ClientLimits,
+    settings: &HttpSettings,
+    service: Arc<dyn Control>,
+) -> Result<HttpServer, crate::failure::Failure> {
+    super::start_within(limits, settings, listen(settings)?, service)
 }
