@@ -83,7 +83,9 @@ impl Config {
         let is_written = written.is_some() || environment.endpoint.is_none();
         let endpoint = written.or(environment.endpoint).unwrap_or_else(|| ENDPOINT.into());
         let checked = web_address::split("endpoint", endpoint.trim(), "headers or headers-file", ENDPOINT);
-        checked.map_err(|problem| if is_written { problem } else { of_variable("OTEL_EXPORTER_OTLP_ENDPOINT", problem) })?;
+        checked.map_err(
+            |problem| if is_written { problem } else { of_variable("OTEL_EXPORTER_OTLP_ENDPOINT", problem) },
+        )?;
         let ca_file = keys.ca_file.as_ref().map(|file| self.folder.join(file));
         let ca_file = ca_file.or(environment.ca_file.filter(|_| endpoint.starts_with("https://")));
         if ca_file.is_some() && !endpoint.starts_with("https://") {
