@@ -84,7 +84,7 @@ fn take_pictures(decode: &gst::Bin, demuxer: &gst::Element) {
             if let Some(buffer) = info.buffer_mut() {
                 let picture = buffer.make_mut();
                 picture.set_pts(time);
-                // As long as the one before: a file has none of the last picture if that has none.
+                // As long as the one before; without a duration, the last picture of a file would not be shown.
                 let since = time.saturating_sub(gst::ClockTime::from_nseconds(earliest));
                 picture.set_duration(since + SHORTEST_STEP);
             }

@@ -48,19 +48,36 @@ fn a_camera_over_http_becomes_a_video() {
     }
 }
 
+/// As other programs write them to a pipe: without times.
+#[test]
+fn pictures_that_follow_each_other_become_a_video() {
+    let folder = scratch("camera-pictures");
+    std::fs::write(folder.join("all.mjpeg"), jpeg::of(&folder, 320, 180).repeat(12)).unwrap();
+    succeed(&folder, &["detect", "all.mjpeg", "--model", &shapes(), "--backend", "cpu"]);
+    assert_eq!(frames_in(&folder.join("all-boxes.mp4")), lines(&folder.join("all-boxes.jsonl")).len());
+}
+
 /// What was found until then is kept, and is whole.
 #[test]
 fn a_camera_that_is_lost_is_an_error() {
     let folder = scratch("camera-lost");
-    let address = format!("http://127.0.0.1:{}/gate", breaking_off(&folder));
-    let args = ["detect", &address, "--model", &shapes(), "--backend", "cpu"];
-    let output = run(&folder, &args);
+    let (next, told) = channel();
+    let port = camera(pictures(&folder, &[(320, 180)]), "frame", true, told);
+    let address = format!("http://127.0.0.1:{port}/gate");
+    let args = ["--json", "-", "--output", "gate.mp4"];
+    let mut child = detect(&folder, &address, &args);
+    let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
+    for _ in 0..4 {
+        next.send(()).unwrap();
+        out.next().expect("a line").unwrap();
+    }
+    drop(next);
+    assert_eq!(out.count(), 0);
+    let output = child.wait_with_output().unwrap();
     expect_failure(&output, &args, &[&format!("{address} has ended"), "What was found until then is written"]);
-    assert!(text(&output.stdout).starts_with("frames "), "{}", text(&output.stdout));
-    assert_eq!(files(&folder), ["gate-boxes.jsonl", "gate-boxes.mp4"]);
-    let frames = lines(&folder.join("gate-boxes.jsonl")).len();
-    assert!(frames > 0);
-    assert_eq!(frames_in(&folder.join("gate-boxes.mp4")), frames);
+    assert!(text(&output.stderr).contains("\nframes      4\n"), "{}", text(&output.stderr));
+    assert_eq!(files(&folder), ["gate.mp4"]);
+    assert_eq!(frames_in(&folder.join("gate.mp4")), 4);
 
     let server = RtspServer::start(0, &["v"]);
     let address = format!("rtspt://127.0.0.1:{}/v", server.port);
