@@ -192,6 +192,7 @@ fn commands_are_run_by_tests() {
         "journalctl ",
         "podman ",     // needs a network
         "git clone ",  // the same
+        "mkdir -p ~/",
         "pip install", // the same
         "yolo ",       // the same; tests/zoo exports
         "export GST_PLUGIN_PATH=",
