@@ -190,8 +190,8 @@ fn commands_are_run_by_tests() {
         "sudo systemctl ",
         "sudo systemd-sysusers ",
         "journalctl ",
-        "podman ",     // needs a network
-        "git clone ",  // the same
+        "podman ",    // needs a network
+        "git clone ", // the same
         "mkdir -p ~/",
         "pip install", // the same
         "yolo ",       // the same; tests/zoo exports
