@@ -4,8 +4,8 @@
 use gst::prelude::*;
 use gsttrt_core::words::nearest;
 
+use crate::assignments::check_values;
 use crate::failure::Failure;
-use crate::launch_text::check_values;
 use crate::local;
 use crate::model_options::ModelOptions;
 

@@ -2,11 +2,12 @@
 //! `gst-trt`: detection without a launch line.
 //!
 //! * `detect`: one file for each subcommand; `detect`, `import`, `quantize` and `serve` are folders.
-//! * `source`, `chain`, `model_options`, `launch_text`: what is read, and what runs on it, for every subcommand that has a pipeline.
+//! * `source`, `chain`, `model_options`, `launch_text`, `assignments`: what is read, and what runs on it, for every subcommand that has a pipeline.
 //!   `cause`: why it cannot be read.
 //! * `threads`, `running`: what a source, a model or a disk can hold up, and what is left behind at the end.
 //! * `progress`, `signals`, `failure`, `terminal`: the program and its terminal.
 
+mod assignments;
 mod bench;
 mod build;
 mod bus;

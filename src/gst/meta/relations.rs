@@ -50,7 +50,7 @@ pub enum Relation {
 /// GstSegmentationType.
 #[derive(Clone, Copy, Debug)]
 #[repr(i32)]
-pub enum Regions {
+pub enum SegmentationKind {
     Semantic = 0,
     Instance = 1,
 }
@@ -267,7 +267,7 @@ impl<'a> RelationsMut<'a> {
     pub fn add_segmentation(
         &mut self,
         picture: gst::Buffer,
-        kind: Regions,
+        kind: SegmentationKind,
         regions: &mut [u32],
         [x, y, width, height]: [u32; 4],
     ) -> Option<u32> {

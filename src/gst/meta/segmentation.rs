@@ -9,7 +9,7 @@ use gsttrt_core::image::map::{MapKind, MapRegion, PixelMap};
 use gsttrt_core::image::masks::Mask;
 
 use super::gray::{self, gray, values};
-use super::relations::{Metadata, Regions, Relation, Relations, RelationsMut};
+use super::relations::{Metadata, Relation, Relations, RelationsMut, SegmentationKind};
 
 /// A picture of the mask's rectangle in 8 bits: `region` where pixels are the object's, else 0. `None` where there are none.
 fn picture(mask: &Mask, region: u8) -> Option<gst::Buffer> {
@@ -22,14 +22,14 @@ fn picture(mask: &Mask, region: u8) -> Option<gst::Buffer> {
 pub fn add_instance(relations: &mut RelationsMut, mask: &Mask, region: u8) -> Option<u32> {
     let rect = mask.rect();
     let place = [rect.left, rect.top, rect.width(), rect.height()];
-    relations.add_segmentation(picture(mask, region)?, Regions::Instance, &mut [0, region.into()], place)
+    relations.add_segmentation(picture(mask, region)?, SegmentationKind::Instance, &mut [0, region.into()], place)
 }
 
 /// Adds a map of classes or objects; a classification names the class of each region. Returns the id of the added metadata.
 pub fn add_map(relations: &mut RelationsMut, map: &PixelMap, mut name: impl FnMut(u32) -> Quark) -> Option<u32> {
     let (kind, background) = match map.kind() {
-        MapKind::Classes => (Regions::Semantic, None),
-        MapKind::Objects => (Regions::Instance, Some(0)),
+        MapKind::Classes => (SegmentationKind::Semantic, None),
+        MapKind::Objects => (SegmentationKind::Instance, Some(0)),
         _ => return None, // depths are no segmentation
     };
     let mut regions: Vec<u32> =

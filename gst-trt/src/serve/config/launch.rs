@@ -5,9 +5,9 @@ use gst::prelude::*;
 
 use super::keys::RunsOn;
 use super::time;
+use crate::assignments::assignments;
 use crate::chain;
 use crate::failure::Failure;
-use crate::launch_text::assignments;
 
 /// What a source or a model sets itself, by the key that is for it.
 const TAKEN: [(&str, &[(&str, &str)]); 3] = [
