@@ -104,7 +104,8 @@ impl ModelSettings<'_> {
         let known = KnownClasses { labels: labels.to_vec(), count: None };
         let names = |text: &str| -> Vec<String> {
             let parts = text.split(',').map(|part| part.split('=').next().unwrap_or_default().trim().to_string());
-            parts.filter(|name| !name.is_empty()).collect()
+            // The head may have more ids than there are names.
+            parts.filter(|name| !name.is_empty() && name.parse::<usize>().is_err()).collect()
         };
         let all = [("classes", &self.wanted_classes), ("class-thresholds", &self.class_thresholds)];
         all.iter().try_for_each(|(property, text)| names(text).iter().try_for_each(|name| known.check(property, name)))
