@@ -218,6 +218,28 @@ fn pictures_hide_what_they_are_to_hide() {
     service.end();
 }
 
+/// Else its sources would fail one after the other.
+#[test]
+fn a_model_without_the_classes_that_nms_is_told_takes_no_place() {
+    let source = format!("[[source]]\nname = \"seen\"\naddress = {:?}\nloop = true\nsync = true\n", sample());
+    for nms in ["classes=disc", "class-thresholds=disc=0.4"] {
+        let configuration = format!(
+            "[[model]]\nname = \"shapes\"\nfile = {:?}\nbackend = \"rten\"\nnms = \"{nms}\"\n{source}\
+             [http]\nlisten = \"127.0.0.1:0\"\ntoken = \"{TOKEN}\"\n",
+            shapes(),
+        );
+        let service = Service::start(&configuration, "serve-nms-classes");
+        service.until("ready", |service| service.ask("GET", "/readyz", "").0 == 200);
+        let other = json!({"file": path("tests/models/figures-pose.onnx")}).to_string();
+        let (status, said) = service.ask("PUT", "/models/shapes", &other);
+        let said = String::from_utf8(said).unwrap();
+        assert!(status == 400 && said.contains("the model has no class “disc”"), "{status} {said}");
+        assert_eq!(service.json("/models")[0]["file"], json!(shapes()));
+        assert_eq!(service.json("/sources/seen")["restarts"], 0);
+        service.end();
+    }
+}
+
 /// Not while anything of the former one is changed.
 #[test]
 fn a_model_that_does_not_find_what_is_hidden_takes_no_place() {

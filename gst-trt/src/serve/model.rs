@@ -80,8 +80,9 @@ impl ServedModel {
         self.lock().config.clone()
     }
 
-    /// Checks whether a model finds what its sources are to hide and to count.
+    /// Checks whether a model has the classes that trtnms is told, and finds what its sources are to hide and to count.
     fn check(&self, findings: &Findings) -> Result<(), String> {
+        findings.check_settings().map_err(|Unmet { key, text }| format!("{key}: {text}"))?;
         let sources = self.lock().sources.clone();
         for source in sources {
             let privacy = findings.check_privacy(source.privacy.as_ref());

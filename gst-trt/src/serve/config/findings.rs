@@ -24,6 +24,8 @@ pub struct Findings {
     has_boxes: Option<bool>,
     /// The only classes that trtnms lets pass; all, where it is empty.
     passing: Vec<String>,
+    /// Those with a threshold of their own.
+    with_threshold: Vec<String>,
     /// Whether frames that the model does not see get what was found last.
     holds: bool,
 }
@@ -84,8 +86,23 @@ impl Findings {
             classes: labels.map(|labels| KnownClasses { labels, count }),
             has_boxes,
             passing: names(&setting("classes")).map(String::from).collect(),
+            with_threshold: names(&setting("class-thresholds"))
+                .map(|entry| entry.rsplit_once('=').map_or(entry, |(name, _)| name).trim().into())
+                .collect(),
             holds: nms.is_none_or(|nms| nms.property("hold-detections")),
         }
+    }
+
+    /// Checks the classes that trtnms is told, where the model has names: else each of its sources would fail.
+    pub fn check_settings(&self) -> Result<(), Unmet> {
+        let Some(known) = self.classes.as_ref().filter(|known| !known.labels.is_empty()) else { return Ok(()) };
+        for (property, names) in [("classes", &self.passing), ("class-thresholds", &self.with_threshold)] {
+            // The head may have more numbers than there are names.
+            for name in names.iter().filter(|name| name.parse::<usize>().is_err()) {
+                known.check(property, name).map_err(|error| Unmet { key: "nms", text: error.message().into() })?;
+            }
+        }
+        Ok(())
     }
 
     /// Checks what is to be hidden: else it would be seen.

@@ -10,7 +10,6 @@ use gsttrt_core::files::read_regular;
 use gsttrt_core::heads;
 use gsttrt_core::image::options::parse_input_size;
 use gsttrt_core::model::{ModelFile, ModelInfo};
-use gsttrt_core::postprocess::KnownClasses;
 
 use super::wording::{KeyError, problem};
 
@@ -24,9 +23,6 @@ pub struct ModelSettings<'a> {
     pub batch_size: usize,
     pub input_size: String,
     pub layout: String,
-    /// As trtnms has them.
-    pub wanted_classes: String,
-    pub class_thresholds: String,
 }
 
 /// What a model gives, as far as its file tells.
@@ -92,22 +88,6 @@ impl ModelSettings<'_> {
             }
         }
         outcome.classes = names.unwrap_or(info.labels);
-        self.check_classes(&outcome.classes).map_err(|error| problem("nms", error.message()))?;
         Ok((outcome, warnings))
-    }
-
-    /// Whether the model has the classes that trtnms is told, where its classes are known.
-    fn check_classes(&self, labels: &[String]) -> Result<(), Error> {
-        if labels.is_empty() {
-            return Ok(());
-        }
-        let known = KnownClasses { labels: labels.to_vec(), count: None };
-        let names = |text: &str| -> Vec<String> {
-            let parts = text.split(',').map(|part| part.split('=').next().unwrap_or_default().trim().to_string());
-            // The head may have more ids than there are names.
-            parts.filter(|name| !name.is_empty() && name.parse::<usize>().is_err()).collect()
-        };
-        let all = [("classes", &self.wanted_classes), ("class-thresholds", &self.class_thresholds)];
-        all.iter().try_for_each(|(property, text)| names(text).iter().try_for_each(|name| known.check(property, name)))
     }
 }

@@ -208,7 +208,9 @@ impl Config {
         for (number, model) in config.keys.model.clone().iter().enumerate() {
             let (model, outcome, doubts) = config.model(model).map_err(|problem| ("model", number, problem))?;
             config.outcomes.insert(model.name.clone(), outcome);
-            config.findings.insert(model.name.clone(), Findings::of(&model));
+            let findings = Findings::of(&model);
+            findings.check_settings().map_err(|unmet| ("model", number, problem(unmet.key, unmet.text)))?;
+            config.findings.insert(model.name.clone(), findings);
             config.models.push(model);
             warnings.extend(doubts.into_iter().map(|problem| ("model", number, problem)));
         }

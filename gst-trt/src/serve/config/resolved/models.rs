@@ -56,8 +56,6 @@ impl Config {
             batch_size: model.batch_size as usize,
             input_size: setting(1, "input-size"),
             layout: setting(2, "layout"),
-            wanted_classes: setting(2, "classes"),
-            class_thresholds: setting(2, "class-thresholds"),
         };
         let (outcome, warnings) = settings.check()?;
         if model.on == RunsOn::Objects && outcome.is_map {
