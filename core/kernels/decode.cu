@@ -19,6 +19,7 @@ inline constexpr u32 SLICES = 8;
 inline constexpr u32 UNROLL = 8;
 inline constexpr u32 FULL_WARP_MASK = 0xffffffff;
 inline constexpr u32 NONE = 0xffffffff;
+inline constexpr float LEAST = -3.402823466e+38f;  // of the finite numbers
 
 // The meaning of the numbers of a box: four, but the last two have four distributions of BINS numbers.
 enum BoxEncoding : u32 { CORNERS, CENTER, CENTER_SHARES, CENTER_CELLS, CORNERS_YX_SHARES, CORNERS_SHARES, CORNER_DISTANCES, MIDDLE_DISTANCES };
@@ -82,14 +83,12 @@ __device__ __forceinline__ float3 cell_of(const DecodeParams& p, u32 row) {
     return make_float3(0, 0, 0);
 }
 
-__device__ float4 from_cell(const DecodeParams& p, u32 row, float x, float y, float w, float h) {
-    const float3 cell = cell_of(p, row);
+__device__ __forceinline__ float4 from_cell(float3 cell, float x, float y, float w, float h) {
     return from_center((x + cell.x) * cell.z, (y + cell.y) * cell.z, exp_of(w) * cell.z, exp_of(h) * cell.z);
 }
 
 // Distances in cells from a place in the cell, both ways.
-__device__ float4 from_edges(const DecodeParams& p, u32 row, float place, float left, float top, float right, float bottom) {
-    const float3 cell = cell_of(p, row);
+__device__ __forceinline__ float4 from_edges(float3 cell, float place, float left, float top, float right, float bottom) {
     const float x = (cell.x + place) * cell.z, y = (cell.y + place) * cell.z;
     return make_float4(x - left * cell.z, y - top * cell.z, x + right * cell.z, y + bottom * cell.z);
 }
@@ -99,12 +98,12 @@ __device__ __forceinline__ float4 box_of(const DecodeParams& p, u32 row, float a
         case CORNERS: return make_float4(a, b, c, d);
         case CENTER: return from_center(a, b, c, d);
         case CENTER_SHARES: return from_center(a * p.width, b * p.height, c * p.width, d * p.height);
-        case CENTER_CELLS: return from_cell(p, row, a, b, c, d);
         case CORNERS_YX_SHARES: return make_float4(b * p.width, a * p.height, d * p.width, c * p.height);
         case CORNERS_SHARES: return make_float4(a * p.width, b * p.height, c * p.width, d * p.height);
-        case CORNER_DISTANCES: return from_edges(p, row, 0.0f, a, b, c, d);
-        default: return from_edges(p, row, 0.5f, a, b, c, d);
     }
+    const float3 cell = cell_of(p, row);
+    if (p.encoding == CENTER_CELLS) return from_cell(cell, a, b, c, d);
+    return from_edges(cell, p.encoding == CORNER_DISTANCES ? 0.0f : 0.5f, a, b, c, d);
 }
 
 __device__ __forceinline__ bool is_finite(float value) {
@@ -173,7 +172,8 @@ struct Check {
     }
 };
 
-// Takes the scores number(first), number(first + step), … below `end`. UNROLL loads are in flight at a time.
+// Takes the scores number(first), number(first + step), … below `end`. UNROLL loads are in flight at a time. LEAST stands for those
+// beyond `end`, which saves a comparison for each number: a best class that is not below `end` is none.
 template <typename Number>
 __device__ __forceinline__ void scan(Best& best, Check& check, u32 first, u32 step, u32 end, Number number) {
     for (u32 start = first; start < end; start += UNROLL * step) {
@@ -181,13 +181,12 @@ __device__ __forceinline__ void scan(Best& best, Check& check, u32 first, u32 st
 #pragma unroll
         for (u32 i = 0; i < UNROLL; i++) {
             const u32 at = start + i * step;
-            scores[i] = at < end ? number(at) : 0.0f;
+            scores[i] = at < end ? number(at) : LEAST;
         }
 #pragma unroll
         for (u32 i = 0; i < UNROLL; i++) {
-            const u32 at = start + i * step;
             check.see(scores[i]);
-            if (at < end) best.update(scores[i], at);
+            best.update(scores[i], start + i * step);
         }
     }
 }
@@ -242,7 +241,10 @@ __device__ float mean_of(const Source& boxes, u32 row, u32 first) {
 __device__ __forceinline__ float4 box_of(const DecodeParams& p, u32 row, float4 numbers) {
     if (p.encoding >= CORNER_DISTANCES) {
         const Source& boxes = p.sources[0];
-        numbers = make_float4(mean_of(boxes, row, 0), mean_of(boxes, row, BINS), mean_of(boxes, row, 2 * BINS), mean_of(boxes, row, 3 * BINS));
+        float means[4];
+#pragma unroll 1  // so that the code is there once
+        for (u32 side = 0; side < 4; side++) means[side] = mean_of(boxes, row, side * BINS);
+        numbers = make_float4(means[0], means[1], means[2], means[3]);
     }
     return box_of(p, row, numbers.x, numbers.y, numbers.z, numbers.w);
 }
@@ -275,7 +277,7 @@ __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
         best.merge(other);
     }
     const float score = p.objectness ? objectness * best.score : best.score;
-    passes = passes && lane == 0 && best.cls != NONE && score >= p.least && reaches(p, score, best.cls);
+    passes = passes && lane == 0 && best.cls < p.classes && score >= p.least && reaches(p, score, best.cls);
     if (passes) {
         box = box_of(p, row, box);
         passes = is_box(p, box);
@@ -303,7 +305,7 @@ __device__ __forceinline__ void decode_columns(const DecodeParams& p) {
     if (slice) return;
 #pragma unroll
     for (u32 i = 1; i < SLICES; i++) best.merge(slices[i][lane]), lost |= lost_of[i];
-    bool passes = best.cls != NONE && best.score >= p.least && reaches(p, best.score, best.cls);
+    bool passes = best.cls < p.classes && best.score >= p.least && reaches(p, best.score, best.cls);
     float4 box = {};
     if (passes) {
         box = box_of(p, row, numbers_of<T>(p.sources[0], row));
