@@ -12,6 +12,11 @@ use crate::counters;
 use crate::cuda::driver::{Context, Fence};
 use crate::error::{Error, ErrorKind, Result};
 
+/// A buffer that is idle during so many returns of others is left from a burst: minutes of one stream, seconds of many.
+const STALE_RETURNS: u64 = 16_384;
+/// One of them is freed each so many returns, since freeing memory of a GPU waits for the GPU.
+const RETURNS_PER_LOOK: u64 = 64;
+
 /// Maximum sizes of a pool, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -239,17 +244,26 @@ impl FreeLists {
         std::mem::take(&mut self.idle).into_values().flatten().collect()
     }
 
-    /// What is beyond the limit.
+    /// What is beyond the limit, and now and then one that a burst has left and nothing needed since.
     fn evict(&mut self, limit: usize) -> Vec<IdleBlocks> {
         let mut evicted = Vec::new();
         while self.stats.idle_bytes > limit {
-            let oldest = self.idle.iter().filter_map(|(&class, idle)| Some((idle.first()?.returned, class))).min();
-            let Some((_, class)) = oldest else { break };
-            let idle = self.idle.get_mut(&class).expect("just seen");
-            evicted.push(idle.remove(0));
-            self.stats.idle_bytes -= class;
+            let Some(oldest) = self.take_oldest(|_| true) else { break };
+            evicted.push(oldest);
+        }
+        if self.returns.is_multiple_of(RETURNS_PER_LOOK) {
+            let returns = self.returns;
+            evicted.extend(self.take_oldest(|returned| returns - returned > STALE_RETURNS));
         }
         evicted
+    }
+
+    /// The one that has been idle longest, if that suits of the return that it came back with.
+    fn take_oldest(&mut self, suits: impl Fn(u64) -> bool) -> Option<IdleBlocks> {
+        let oldest = self.idle.iter().filter_map(|(&class, idle)| Some((idle.first()?.returned, class))).min();
+        let (_, class) = oldest.filter(|&(returned, _)| suits(returned))?;
+        self.stats.idle_bytes -= class;
+        Some(self.idle.get_mut(&class).expect("just seen").remove(0))
     }
 }
 

@@ -164,6 +164,24 @@ fn buffers_come_back() {
 }
 
 #[test]
+fn what_a_burst_has_left_is_freed_one_by_one() {
+    let pool = Pool::default();
+    drop((0..10).map(|_| pool.take(1000).unwrap()).collect::<Vec<_>>());
+    drop(pool.take(5000).unwrap());
+    let idle = |pool: &Pool| pool.stats().idle_bytes;
+    assert_eq!(idle(&pool), 10 * 1024 + pool::class(5000));
+    let mut seen = vec![idle(&pool)];
+    for _ in 0..20_000 {
+        drop((pool.take(1000).unwrap(), pool.take(1000).unwrap()));
+        seen.push(idle(&pool));
+    }
+    assert_eq!(idle(&pool), 2 * 1024, "those that are used stay");
+    assert_eq!(pool.stats().misses, 11);
+    seen.dedup();
+    assert_eq!(seen.len(), 10, "one at a time: {seen:?}");
+}
+
+#[test]
 fn memory_that_is_not_there_is_an_error() {
     let pool = Pool::host(Limits::NONE);
     let error = pool.take(isize::MAX as usize).map(drop).unwrap_err();
