@@ -11,6 +11,8 @@ pub mod jpeg;
 pub mod models;
 #[path = "../../../core/tests/common/onnx.rs"]
 pub mod onnx;
+#[path = "../../../core/tests/common/port.rs"]
+pub mod port;
 pub mod service;
 pub mod terminal;
 #[path = "../../../core/tests/common/wait.rs"]
