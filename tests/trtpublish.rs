@@ -302,7 +302,7 @@ fn standard_output_gets_lines() {
 #[cfg(all(feature = "mqtt", feature = "http"))]
 fn no_password_is_told() {
     crate::common::init();
-    let port = crate::common::brokers::free_port();
+    let port = crate::common::port::free_port();
     for location in [
         format!("mqtt://me:hunter2@localhost:{port}/t?qos=1"),
         format!("http://me:hunter2@localhost:{port}/t?token=hunter2"),

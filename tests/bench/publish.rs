@@ -20,6 +20,8 @@
 mod brokers;
 #[path = "../../core/tests/common/heap.rs"]
 mod heap;
+#[path = "../../core/tests/common/port.rs"]
+mod port;
 #[path = "../../core/tests/common/wait.rs"]
 mod wait;
 

@@ -5,10 +5,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use super::port::free_port;
 use super::wait::wait_until;
 
 /// After this a server hangs.
@@ -30,17 +30,6 @@ fn command(program: &str) -> Command {
     let mut command = Command::new(program);
     command.env("PATH", format!("{path}:/usr/sbin:/usr/local/sbin")).stdin(Stdio::null());
     command
-}
-
-/// A port below those that Linux gives to clients, so that nobody takes it while its server is away.
-pub fn free_port() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let of_this_process = std::process::id().wrapping_mul(16);
-    let next = || {
-        let number = of_this_process.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
-        10_000 + (number % 22_000) as u16
-    };
-    std::iter::repeat_with(next).find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
 }
 
 /// Tries until the condition holds.

@@ -7,6 +7,7 @@ pub mod heap;
 pub mod hostile;
 pub mod onnx;
 pub mod ort;
+pub mod port;
 pub mod quantise;
 pub mod random;
 pub mod wait;

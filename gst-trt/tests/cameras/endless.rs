@@ -107,7 +107,7 @@ fn a_camera_whose_answer_has_no_end_is_left_behind() {
         config += &format!("[[source]]\nname = \"{name}\"\naddress = \"rtspt://127.0.0.1:{port}/v\"\n\n");
     }
     let service = Service::start(&folder, &config);
-    (0..2).for_each(|_| is_asked_for.recv_timeout(LIMIT).unwrap());
+    (0..2).for_each(|_| service.causes("both cameras are asked", &is_asked_for));
     assert_eq!(ask(&address, "DELETE", "/sources/one", TOKEN, "").0, 204);
     assert_eq!(ask(&address, "GET", "/sources/one", TOKEN, "").0, 404);
     service.result("street");

@@ -11,6 +11,8 @@ pub mod jpeg;
 pub mod models;
 #[path = "../../../core/tests/common/onnx.rs"]
 pub mod onnx;
+#[path = "../../../core/tests/common/port.rs"]
+pub mod port;
 pub mod service;
 pub mod terminal;
 #[path = "../../../core/tests/common/wait.rs"]
@@ -134,8 +136,10 @@ pub fn launch(line: &str) -> Vec<gst::Structure> {
 pub fn packets(file: &Path, stream: &str) -> usize {
     init();
     let demuxer = if file.to_string_lossy().contains(".mp4") { "qtdemux" } else { "matroskademux" };
+    // An appsink that waits at the end until all is taken holds a lock that its start needs, and a short file may end before that.
     let line = format!(
-        "filesrc location={} ! {demuxer} name=demux demux.{stream}_0 ! queue ! appsink name=out sync=false async=false",
+        "filesrc location={} ! {demuxer} name=demux demux.{stream}_0 ! queue \
+         ! appsink name=out sync=false async=false wait-on-eos=false",
         file.display()
     );
     let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();

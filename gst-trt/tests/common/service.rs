@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
+use super::port::free_port;
 use super::{command, path};
 
 const TIMEOUT: Duration = Duration::from_secs(90);
@@ -40,6 +41,11 @@ impl Lines {
                 Err(error) => panic!("no {what}: {error}, but\n{}", others.join("\n")),
             }
         }
+    }
+
+    /// What has come so far, and was not asked for.
+    fn so_far(&self) -> String {
+        self.1.borrow().iter().cloned().chain(self.0.try_iter()).map(|line| line + "\n").collect()
     }
 
     fn rest(&self) -> String {
@@ -106,6 +112,12 @@ impl Service {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
     }
 
+    /// What comes from elsewhere because of it.
+    #[track_caller]
+    pub fn causes<T>(&self, what: &str, from: &Receiver<T>) -> T {
+        from.recv_timeout(TIMEOUT).unwrap_or_else(|error| panic!("{what}: {error}, but\n{}", self.journal.so_far()))
+    }
+
     /// A folder or a file of /proc about it.
     pub fn proc(&self, name: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/{name}", self.child.id()))
@@ -141,9 +153,9 @@ impl Drop for Service {
     }
 }
 
-/// An address at which nothing listens yet.
+/// An address at which nothing listens, until the service does.
 pub fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+    format!("127.0.0.1:{}", free_port())
 }
 
 /// The status and the body of an answer over HTTP.

@@ -59,7 +59,10 @@ impl FrameHub {
             own.set_duration(LENGTH);
         }
         let sample = gst::Sample::builder().buffer(&frame).caps(&caps).build();
-        for source in sources.iter() {
+        // A pipeline that starts gives its elements the clock first and the time of its start after that. A frame that came in
+        // between had the time since the machine was started: nothing of its input was seen for as long, and where all inputs had
+        // such a frame, pictures were composed without a pause until then.
+        for source in sources.iter().filter(|source| source.current_state() == gst::State::Playing) {
             let _ = source.push_sample(&sample); // it is being stopped
         }
     }
@@ -69,7 +72,19 @@ impl FrameHub {
         self.lock().len()
     }
 
-    /// From now on that element has the newest frames. It must not wait where it has too many.
+    /// Gives one frame, as a source does.
+    #[cfg(test)]
+    pub fn give(&self) {
+        let line = "videotestsrc num-buffers=1 ! video/x-raw,format=I420,width=64,height=48 ! tee name=out ! fakesink";
+        let camera = crate::chain::parse(line).unwrap();
+        self.connect(&camera);
+        camera.set_state(gst::State::Playing).unwrap();
+        let end = camera.bus().unwrap().timed_pop_filtered(gst::ClockTime::from_seconds(60), &[gst::MessageType::Eos]);
+        camera.set_state(gst::State::Null).unwrap();
+        assert!(end.is_some());
+    }
+
+    /// From now on that element has the newest frames, once it plays. It must not wait where it has too many.
     pub fn attach(&self, source: gst_app::AppSrc) -> Attached {
         self.lock().push(source.clone());
         Attached { hub: self.clone(), source }
@@ -102,4 +117,33 @@ pub fn input_line(number: usize) -> String {
     format!(
         "appsrc name={name} is-live=true format=time do-timestamp=true max-buffers=2 max-bytes=0 leaky-type=downstream"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chain;
+    use crate::wait::{LIMIT, wait_until};
+
+    #[test]
+    fn the_time_of_a_frame_is_that_since_the_start() {
+        chain::start_gstreamer().unwrap();
+        let line = format!("{} ! appsink name=out sync=false async=false", input_line(0));
+        let pipeline = chain::parse(&line).unwrap();
+        let source = element(&pipeline, &input_name(0)).downcast::<gst_app::AppSrc>().unwrap();
+        let out = element(&pipeline, "out").downcast::<gst_app::AppSink>().unwrap();
+        let hub = FrameHub::default();
+        let _attached = hub.attach(source.clone());
+        pipeline.set_state(gst::State::Paused).unwrap();
+        // As amid the start: it has the clock, and not yet the time of the start.
+        source.set_clock(Some(&gst::SystemClock::obtain())).unwrap();
+        hub.give();
+        pipeline.set_state(gst::State::Playing).unwrap();
+        wait_until("it plays", LIMIT, || source.current_state() == gst::State::Playing);
+        hub.give();
+        let sample = out.try_pull_sample(gst::ClockTime::from_seconds(60)).expect("a frame");
+        let (time, now) = (sample.buffer().unwrap().pts(), pipeline.current_running_time());
+        assert!(time.is_some() && time <= now, "{time:?} of {now:?}");
+        pipeline.set_state(gst::State::Null).unwrap();
+    }
 }

@@ -3,6 +3,7 @@
 //!
 //! Its time is that of the clock: a source that gives nothing is not waited for. What comes late is shown late.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use gst::prelude::*;
@@ -91,6 +92,7 @@ impl TilesConfig {
     /// Puts each input in its place.
     pub(super) fn configure(&self, pipeline: &gst::Pipeline, inputs: usize) {
         let compositor = element(pipeline, "tiles");
+        keep_order(&compositor.static_pad("src").expect("an always pad"));
         for (number, tile) in (0..inputs).zip(self.tiles(inputs)) {
             let pad = compositor.static_pad(&format!("sink_{number}")).expect("it was requested");
             pad.set_property("xpos", tile.left as i32);
@@ -102,6 +104,21 @@ impl TilesConfig {
             keep_lines(&element(pipeline, &format!("overlay{number}")), tile);
         }
     }
+}
+
+/// With the very first frame, which may come long after the start, compositor goes back to time 0 for one picture. Players would
+/// wait there, or begin again: that picture is left out.
+fn keep_order(pictures: &gst::Pad) {
+    let last = Mutex::new(None::<gst::ClockTime>);
+    pictures.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
+        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        let time = info.buffer().and_then(|picture| picture.pts());
+        if time.is_some() && time <= *last {
+            return gst::PadProbeReturn::Drop;
+        }
+        *last = time.or(*last);
+        gst::PadProbeReturn::Ok
+    });
 }
 
 /// Lines are as wide as they must be to be seen in the tile.
@@ -123,7 +140,42 @@ fn keep_lines(overlay: &gst::Element, tile: Tile) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::frames::{FrameHub, input_name};
     use super::*;
+    use crate::chain;
+    use crate::wait::{LIMIT, wait_until};
+
+    /// Also with the first frame, which comes after some pictures.
+    #[test]
+    fn the_time_of_pictures_goes_on() {
+        chain::start_gstreamer().unwrap();
+        let config = TilesConfig { name: "all".into(), sources: None, columns: None, size: (64, 48), framerate: 25 };
+        let line = format!("{} ! appsink name=out sync=false async=false", config.launch_line(1));
+        let pipeline = chain::parse(&line).unwrap();
+        config.configure(&pipeline, 1);
+        let input = element(&pipeline, &input_name(0)).downcast::<gst_app::AppSrc>().unwrap();
+        let out = element(&pipeline, "out").downcast::<gst_app::AppSink>().unwrap();
+        let (hub, limit) = (FrameHub::default(), gst::ClockTime::from_seconds(60));
+        let _attached = hub.attach(input);
+        pipeline.set_state(gst::State::Playing).unwrap();
+        let mut times = Vec::new();
+        let mut is_bright = || {
+            let sample = out.try_pull_sample(limit).expect("a picture");
+            let picture = sample.buffer().unwrap();
+            times.push(picture.pts().expect("it has a time"));
+            picture.map_readable().unwrap()[0] > 100
+        };
+        assert!(!(0..5).any(|_| is_bright()));
+        wait_until("frames are seen", LIMIT, || {
+            hub.give();
+            is_bright()
+        });
+        for _ in 0..5 {
+            is_bright();
+        }
+        assert!(times.is_sorted_by(|one, next| one < next), "{times:?}");
+        pipeline.set_state(gst::State::Null).unwrap();
+    }
 
     fn tiles(columns: Option<u32>, size: (u32, u32), count: usize) -> Vec<(u32, u32, u32, u32)> {
         let config = TilesConfig { name: "all".into(), sources: None, columns, size, framerate: 15 };

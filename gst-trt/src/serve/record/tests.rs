@@ -119,8 +119,10 @@ fn only_file(folder: &Path) -> PathBuf {
 /// The caps, and the packets with whether they are key frames, of a stream of a file.
 fn packets(file: &Path, stream: &str) -> (Option<String>, Vec<(bool, Vec<u8>)>) {
     let demuxer = if file.extension().unwrap() == "mp4" { "qtdemux" } else { "matroskademux" };
+    // An appsink that waits at the end until all is taken holds a lock that its start needs, and a short file may end before that.
     let line = format!(
-        "filesrc location={} ! {demuxer} name=demux demux.{stream}_0 ! queue ! appsink name=out sync=false async=false",
+        "filesrc location={} ! {demuxer} name=demux demux.{stream}_0 ! queue \
+         ! appsink name=out sync=false async=false wait-on-eos=false",
         file.display()
     );
     let reader = chain::parse(&line).unwrap();

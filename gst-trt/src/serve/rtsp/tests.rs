@@ -119,7 +119,7 @@ fn serve(limits: RtspLimits, password: Option<&str>, outputs: &Arc<FakeOutputs>)
     start_within(limits, &settings, listen(&settings).unwrap(), outputs.clone()).unwrap()
 }
 
-/// What a player shows, and how it ends: with `None` at the end of the stream, or with an error.
+/// What a client gets, and how it ends: with `None` at the end of the stream, or with an error.
 struct Player {
     pipeline: gst::Pipeline,
     pictures: Receiver<Vec<u8>>,
@@ -127,9 +127,14 @@ struct Player {
 
 impl Player {
     fn new(server: &RtspServer, path: &str, more: &str) -> Self {
+        let decode = "h264parse ! avdec_h264 ! videoconvert ! video/x-raw,format=GRAY8";
+        Player::of(server, path, more, decode)
+    }
+
+    /// Of the frames in the stream, what those elements make of them.
+    fn of(server: &RtspServer, path: &str, more: &str, elements: &str) -> Self {
         let line = format!(
-            "rtspsrc location=rtsp://{}/{path} latency=0 {more} ! rtph264depay ! h264parse ! avdec_h264 ! videoconvert \
-             ! video/x-raw,format=GRAY8 ! appsink name=out sync=false",
+            "rtspsrc location=rtsp://{}/{path} latency=0 {more} ! rtph264depay ! {elements} ! appsink name=out sync=false",
             server.address()
         );
         let pipeline = chain::parse(&line).unwrap();

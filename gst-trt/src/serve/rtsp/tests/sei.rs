@@ -8,24 +8,9 @@ use super::*;
 /// As docs/serve.md has it.
 const UUID: [u8; 16] = [0x5b, 0x1f, 0x3c, 0x6e, 0x0a, 0x7d, 0x4e, 0x52, 0x9d, 0x63, 0x27, 0xc1, 0x84, 0xee, 0x1a, 0x90];
 
-/// Frames of H.264 as a player gets them.
-fn frames(server: &RtspServer, path: &str) -> (gst::Pipeline, Receiver<Vec<u8>>) {
-    let line = format!(
-        "rtspsrc location=rtsp://{}/{path} latency=0 ! rtph264depay ! video/x-h264,stream-format=byte-stream,alignment=au \
-         ! appsink name=out sync=false",
-        server.address()
-    );
-    let pipeline = chain::parse(&line).unwrap();
-    let (sender, frames) = channel();
-    let take = move |sink: &gst_app::AppSink| {
-        let sample = sink.pull_sample().map_err(|_| gst::FlowError::Eos)?;
-        let _ = sender.send(sample.buffer().unwrap().map_readable().unwrap().to_vec());
-        Ok(gst::FlowSuccess::Ok)
-    };
-    let sink = chain::element(&pipeline, "out").downcast::<gst_app::AppSink>().unwrap();
-    sink.set_callbacks(gst_app::AppSinkCallbacks::builder().new_sample(take).build());
-    pipeline.set_state(gst::State::Playing).unwrap();
-    (pipeline, frames)
+/// Gives frames of H.264 as they are sent.
+fn receiver(server: &RtspServer, path: &str) -> Player {
+    Player::of(server, path, "", "video/x-h264,stream-format=byte-stream,alignment=au")
 }
 
 /// The kinds of the units of a frame, in their order.
@@ -48,10 +33,10 @@ fn each_frame_has_what_was_found_in_it() {
         gate.output = Output::new("gate", gate.frames.clone(), true, &outputs.threads);
     }
     let server = serve(RtspLimits::default(), None, &outputs);
-    let (pipeline, frames_of_gate) = frames(&server, "gate");
+    let gate = receiver(&server, "gate");
     let mut numbers = Vec::new();
     for number in 0..40 {
-        let frame = frames_of_gate.recv_timeout(LIMIT).unwrap();
+        let frame = gate.picture();
         let message = message(&frame).unwrap_or_else(|| panic!("{number}: {:?}", kinds(&frame)));
         assert_eq!(message["source-id"], "gate", "{message}");
         let object = &message["detections"][0];
@@ -64,15 +49,13 @@ fn each_frame_has_what_was_found_in_it() {
         numbers.push(message["frame"].as_u64().unwrap());
     }
     assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
-    pipeline.set_state(gst::State::Null).unwrap();
+    drop(gate);
     // A player that knows nothing of it shows the picture.
     Player::new(&server, "gate", "").picture();
     // The other one has none.
-    let (pipeline, frames_of_street) = frames(&server, "street");
-    for _ in 0..5 {
-        assert_eq!(message(&frames_of_street.recv_timeout(LIMIT).unwrap()), None);
-    }
-    pipeline.set_state(gst::State::Null).unwrap();
+    let street = receiver(&server, "street");
+    (0..5).for_each(|_| assert_eq!(message(&street.picture()), None));
+    drop(street);
     outputs.cameras.lock().unwrap()["gate"].output.close();
     drop(server);
     outputs.end();
