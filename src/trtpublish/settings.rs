@@ -122,7 +122,8 @@ pub static PROPERTIES: LazyLock<PropertyTable<PublishSettings>> = LazyLock::new(
                 "location",
                 "Location",
                 "Where to: a file, - for standard output, or an address: mqtt(s)://host/topic, redis(s)://host/key, \
-                 http(s)://, nats://, tls://, ws://, kafka(s)://, unix:/path. User and password are shown as ***",
+                 amqp(s)://host/queue, kafka(s)://host/topic, http(s)://, nats://, tls://, ws://, unix:/path. User and \
+                 password are shown as ***",
             ),
             |settings: &PublishSettings| {
                 Some(redacted(settings.options.location.reveal())).filter(|text| !text.is_empty())
