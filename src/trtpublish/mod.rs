@@ -16,6 +16,7 @@
 //! | `kafka://host/topic`, `kafkas://` | Kafka, by librdkafka if it is installed |
 //! | `nats://host/subject` | NATS; cargo feature `nats` |
 //! | `ws://0.0.0.0:8080/path` | a WebSocket server; cargo feature `websocket` |
+//! | `sei:` | the video itself, before and behind its encoder |
 //!
 //! ```text
 //! gst-launch-1.0 videotestsrc ! trtpreprocess ! trtinfer model-file=yolo11n.onnx ! trtnms ! trtpublish location=mqtt://localhost/camera ! videoconvert ! autovideosink
@@ -23,6 +24,7 @@
 
 mod effect;
 mod imp;
+mod in_video;
 mod settings;
 
 use gst::glib;
