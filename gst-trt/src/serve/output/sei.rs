@@ -2,7 +2,7 @@
 //! Results in the video itself: each frame of H.264 has a message of supplemental enhancement information (SEI) with what was
 //! found in it, as JSON. Decoders that do not know it pass over it.
 //!
-//! Encoders drop metas. So the text of a frame waits under its running time until the encoded frame comes.
+//! Encoders drop the metas that results are in. So the text of a frame waits under its running time until the encoded frame comes.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
