@@ -132,6 +132,7 @@ Priority: optional
 Installed-Size: $(du --summarize --block-size=1K --apparent-size "$stage" | cut -f1)
 Depends: $depends, libgstreamer1.0-0 (>= 1.22), gstreamer1.0-plugins-base, gstreamer1.0-plugins-good
 Recommends: gstreamer1.0-libav, gstreamer1.0-plugins-ugly, gstreamer1.0-plugins-bad, gstreamer1.0-x, gstreamer1.0-tools
+Suggests: librdkafka1
 Homepage: $repository
 Description: object detection in GStreamer, with TensorRT or on the CPU
  The elements trtpreprocess, trtinfer, trtnms, trttrack, trtanalytics,

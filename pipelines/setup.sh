@@ -24,10 +24,12 @@ TEST_PACKAGES=(
     python3 python3-numpy python3-venv python3-gi python3-gst-1.0 python3-prometheus-client curl
     gir1.2-gst-plugins-base-1.0 gir1.2-gst-rtsp-server-1.0
 )
-# Servers that trtpublish publishes to, their clients, and certificates for them.
-BROKER_PACKAGES=(mosquitto mosquitto-clients redis-server redis-tools nats-server openssl)
+# Servers that trtpublish publishes to, their clients, and certificates for them. librdkafka has one of Kafka inside.
+BROKER_PACKAGES=(mosquitto mosquitto-clients redis-server redis-tools nats-server librdkafka1 openssl)
+# Larger ones, with their clients.
+LARGE_BROKER_PACKAGES=(rabbitmq-server python3-pika)
 LINT_PACKAGES=(shellcheck valgrind)
-# To build cargo-c, and Kafka with TLS.
+# To build cargo-c.
 OPENSSL_PACKAGES=(libssl-dev)
 # The analytics library for the features v1_24 and later. It depends on OpenCV, so it is installed only for them.
 ANALYTICS_PACKAGES=(libgstreamer-plugins-bad1.0-dev)

@@ -61,6 +61,7 @@ mod trtpreprocess;
 mod trtpublish;
 mod trtpublish_brokers;
 mod trtpublish_hostile;
+mod trtpublish_in_video;
 mod trttrack;
 mod two_models;
 mod words;

@@ -337,6 +337,7 @@ fn substituted(line: &str, folder: &Path) -> Vec<String> {
             ("trtinfer", "model-file") => out.push(format!("model-file={model}")),
             // Another line may run at the same time, and has files of its own.
             ("trtinfer", "shared-model") => out.push(format!("{word}-{}", folder.display())),
+            ("trtpublish", "location") if value == "sei:" => out.push(word),
             ("trtpublish", "location") => out.push(format!("location={}", folder.join("results.jsonl").display())),
             ("trtpublish", "password-file") => {}
             ("trtnms", "label-file") => out.push(format!("label-file={}", labels(folder))),

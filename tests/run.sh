@@ -212,14 +212,10 @@ installed() {
     tests/install.sh "$SCRATCH/prefix"
 }
 
-# Destinations that no other step builds. Kafka's is librdkafka, in C; its tests have a cluster of its own inside.
-on_demand() {
-    local features=nats,websocket,kafka-tls
-    [ "${TRT_SETUP:-}" = skip ] || need_packages "what Kafka with TLS is built with" "${OPENSSL_PACKAGES[@]}"
-    if ! command -v make >/dev/null || ! pkg-config --exists openssl; then
-        echo "SKIP Kafka: librdkafka is built with make and OpenSSL's headers (libssl-dev), which are not installed."
-        features=nats,websocket
-    fi
+# Destinations that no other step builds, and those whose server is large.
+other_destinations() {
+    local features=nats,websocket
+    [ "${TRT_SETUP:-}" = skip ] || need_packages "more servers to publish to" "${LARGE_BROKER_PACKAGES[@]}"
     cargo clippy --locked --workspace --all-targets --features "$features" -- --deny warnings
     cargo nextest run --locked --workspace --features "$features" -E 'package(gsttrt-publish) or test(/^trtpublish/)'
     tests/skipped.py
@@ -256,7 +252,7 @@ TOUCHES=(
     "the book:^docs/|^tests/book.py:2:book"
     "crates pack:Cargo.toml$|README.md$:5:publish"
     "Debian package:^packaging/|^docs/|^gst-trt/Cargo|^pipelines/setup.sh|^tests/(packages|folders).sh:5:debian_package"
-    "destinations that are built on demand:^publish/|^src/trtpublish|^tests/(trtpublish|common/kafka)|^Cargo.lock$:8:on_demand"
+    "other destinations:^publish/|^src/trtpublish|^tests/(trtpublish|common/(kafka|rabbit|brokers))|^Cargo.lock$:8:other_destinations"
     "installed plugin and C library:^capi/|Cargo.toml$|build.rs$|^examples/|^tests/install:10:installed"
     "Debian 13, Debian sid:^src/gst/|^src/trt|^tests/(compat|folders).sh|Cargo.lock$:9:tests/compat.sh"
     "memory errors:^core/src/(backends|cuda|memory|dlpack|tensor|image)|^capi/src|^src/gst/(cuda|memory|meta):6:check_memory"

@@ -474,7 +474,7 @@ fn what_makes_no_sense_ends_the_start_with_an_error() {
     for (properties, parts) in [
         (String::new(), vec!["location is not set"]),
         (format!("location={missing}"), vec!["Cannot write to", "No such file"]),
-        ("location=amqp://host/x".into(), vec!["nothing is known about amqp://", "mqtt://"]),
+        ("location=coap://host/x".into(), vec!["nothing is known about coap://", "mqtt://"]),
         (format!("location={path} tags=[1]"), vec!["tags is not a JSON object", "tags={"]),
         (format!("location={path} format=coco per=event"), vec!["Only format=gst-trt", "per=frame"]),
         (format!("location={path} cert-file=/x"), vec!["cert-file and key-file belong together"]),

@@ -66,6 +66,11 @@ type=6
 msg-broker-proto-lib=/opt/nvidia/deepstream/lib/libnvds_amqp_proto.so
 msg-broker-conn-str=127.0.0.1;5672;guest
 
+[sink4]
+enable=1
+type=6
+msg-broker-proto-lib=/opt/nvidia/deepstream/lib/libnvds_azure_proto.so
+
 [sink3]
 enable=1
 type=4
@@ -207,6 +212,7 @@ fn an_application_of_deepstream_becomes_a_configuration_that_is_right() {
         "\n[track]\n".into(),
         "[[publish]]\nname = \"sink1\"\nlocation = \"mqtt://127.0.0.1:1883/objects\"\nformat = \"deepstream-minimal\""
             .into(),
+        "[[publish]]\nname = \"sink2\"\nlocation = \"amqp://guest@127.0.0.1:5672/gst-trt?exchange=amq.topic\"".into(),
         "listen = \"127.0.0.1:8555\"\n".into(),
         format!("name = \"source0-1\"\naddress = \"{}\"\nloop = true\n", at("clip.mp4")),
         "name = \"source1\"\naddress = \"rtspt://me:h$${u}sh@127.0.0.1:554/stream\"\ntimeout = \"20s\"\nlatency = \"200ms\"\n".into(),
@@ -226,7 +232,7 @@ fn an_application_of_deepstream_becomes_a_configuration_that_is_right() {
         "app.txt:16 [source0] cudadec-memtype: ",
         "[source0] zones: config_nvdsanalytics.txt has none for stream 0",
         "[sink0] type=2: ",
-        "[sink2] msg-broker-proto-lib: AMQP",
+        "[sink4] msg-broker-proto-lib: Azure",
         "[sink3] codec: videos are H.264",
         "[streammux] batched-push-timeout: set batch-timeout",
         "[streammux] width: there is no muxer",

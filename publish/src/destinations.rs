@@ -35,10 +35,12 @@ macro_rules! with {
     }};
 }
 
-fn list() -> [Scheme; 14] {
+fn list() -> [Scheme; 16] {
     let scheme = |word, feature, has_tls, open| Scheme { word, feature, has_tls, open };
     let mqtt = with!("mqtt", super::mqtt::open);
     let redis = with!("redis", super::redis::open);
+    let amqp = with!("amqp", super::amqp::open);
+    let kafka = with!("kafka", super::kafka::open);
     let nats = with!("nats", super::nats::open);
     let http = with!("http", super::http::open);
     let websocket = with!("websocket", super::websocket::open);
@@ -49,12 +51,14 @@ fn list() -> [Scheme; 14] {
         scheme("rediss", "redis", true, redis),
         scheme("http", "http", false, http),
         scheme("https", "http", true, http),
+        scheme("amqp", "amqp", false, amqp),
+        scheme("amqps", "amqp", true, amqp),
+        scheme("kafka", "kafka", false, kafka),
+        scheme("kafkas", "kafka", true, kafka),
         // A server asks for TLS by itself.
         scheme("nats", "nats", true, nats),
         scheme("tls", "nats", true, nats),
         scheme("ws", "websocket", false, websocket),
-        scheme("kafka", "kafka", false, with!("kafka", super::kafka::open)),
-        scheme("kafkas", "kafka-tls", true, with!("kafka-tls", super::kafka::open)),
         scheme("file", "", false, Some(file::open)),
         scheme("unix", "", false, Some(unix::open)),
         scheme("-", "", false, Some(stdout::open)),
@@ -83,6 +87,10 @@ pub const PASSWORD_VARIABLE: &str = "GST_TRT_PUBLISH_PASSWORD";
 /// # Errors
 /// A part of the options makes no sense, names what is not in this build, or cannot be read.
 pub fn open(options: &PublishOptions) -> Result<Opened> {
+    if options.location.reveal() == "sei:" {
+        return Err(Error::new(ErrorKind::Settings, "sei: is for trtpublish in a pipeline that encodes")
+            .remedy("For videos of gst-trt serve set sei = true in [rtsp]"));
+    }
     let mut address = Address::parse(options.location.reveal(), &words())?;
     let list = list();
     let scheme = list.iter().find(|scheme| scheme.word == address.scheme).expect("parse knows these words alone");

@@ -5,6 +5,8 @@
 //! connects, sends, and connects again. Each destination is a file of its own, and one line in [`destinations`].
 
 pub mod address;
+#[cfg(feature = "amqp")]
+mod amqp;
 pub mod backoff;
 pub mod clock;
 #[cfg(feature = "tls")]

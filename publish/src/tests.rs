@@ -68,7 +68,7 @@ fn what_is_no_address_says_why() {
     for (text, part) in [
         ("", "location is not set"),
         ("mqtt:host/topic", "two slashes"),
-        ("amqp://host/topic", "mqtt://, http://, nats://"),
+        ("coap://host/topic", "mqtt://, http://, nats://"),
         ("a b://host", "no known word"),
         ("mqtt://", "no host"),
         ("mqtt:///topic", "no host"),
@@ -192,7 +192,7 @@ proptest! {
     }
 
     #[test]
-    fn any_location_opens_or_fails(text in "[a-z:/?@%&=.0-9\\[\\]-]{0,40}", scheme in "mqtt|mqtts|redis|rediss|http|https|nats|ws|kafka") {
+    fn any_location_opens_or_fails(text in "[a-z:/?@%&=.0-9\\[\\]-]{0,40}", scheme in "mqtt|mqtts|redis|rediss|http|https|nats|ws|amqp|kafka") {
         let options = PublishOptions { location: format!("{scheme}://{text}").into(), ..PublishOptions::default() };
         if let Err(error) = destinations::open(&options) {
             prop_assert!(error.message().ends_with('.'));
@@ -222,8 +222,8 @@ fn what_cannot_be_opened_says_why() {
         ("http", "http", cfg!(feature = "http")),
         ("nats", "nats", cfg!(feature = "nats")),
         ("tls", "nats", cfg!(feature = "nats")),
-        ("kafka", "kafka", cfg!(feature = "kafka")),
-        ("kafkas", "kafka-tls", cfg!(feature = "kafka-tls")),
+        ("amqp", "amqp", cfg!(feature = "amqp")),
+        ("amqps", "amqp", cfg!(feature = "amqp")),
     ] {
         let said = plain(&format!("{scheme}://host/t"));
         let expected = if is_on {
@@ -239,6 +239,7 @@ fn what_cannot_be_opened_says_why() {
     assert!(said.starts_with("password-file is set, but standard output has no password"), "{said}");
     let said = open("unix:/x", &|options| options.key_file = file("k", ""));
     assert!(said.contains("belong together"), "{said}");
+    assert!(plain("sei:").contains("sei = true in [rtsp]"), "{}", plain("sei:"));
     if cfg!(feature = "mqtt") {
         for (location, part) in [
             ("mqtt://host", "no topic"),
@@ -285,6 +286,18 @@ fn what_cannot_be_opened_says_why() {
             ("redis://host/a?db=x", "db has to be a number"),
         ] {
             let said = plain(location);
+            assert!(said.contains(part), "{location}: {said}");
+        }
+    }
+    if cfg!(feature = "amqp") {
+        for (location, part) in [
+            ("amqp://host".to_string(), "neither a queue nor an exchange"),
+            ("amqp://:secret@host/q".into(), "no user"),
+            ("amqp://host/q?persistent=maybe".into(), "true or false"),
+            ("amqp://host/q?heartbeat=x".into(), "from 0 to 65535"),
+            (format!("amqp://host/{}", "q".repeat(256)), "255 bytes"),
+        ] {
+            let said = plain(&location);
             assert!(said.contains(part), "{location}: {said}");
         }
     }

@@ -36,6 +36,7 @@ macro_rules! meta_filter {
         name: $name:literal,
         classification: $classification:literal,
         description: $description:literal,
+        pads: $pads:expr,
         $(signals: $signals:ident,)?
         $(before_state_change: $before:ident,)?
     ) => {
@@ -44,7 +45,7 @@ macro_rules! meta_filter {
             name: $name,
             classification: $classification,
             description: $description,
-            pads: $crate::gst::stream::any_video_templates(),
+            pads: $pads,
             $(signals: $signals,)?
             $(before_state_change: $before,)?
             element: {}

@@ -22,6 +22,7 @@ pub mod overlay;
 pub(crate) mod path;
 pub mod property;
 pub mod report;
+pub mod sei;
 pub mod stats;
 pub mod stream;
 pub mod video;

@@ -54,6 +54,8 @@ fn continues(old: &gst::Segment, new: &gst::Segment) -> bool {
 pub struct VideoStream {
     /// The size of the frames; 0x0 before the first caps.
     pub size: (u32, u32),
+    /// Whether the frames are encoded, for an element that takes such too.
+    pub is_encoded: bool,
     /// Nanoseconds; 0 if the caps have no frame rate.
     pub frame_duration: u64,
     /// The running time of the last frame.
@@ -103,6 +105,7 @@ impl VideoStream {
                 .cause(caps)
                 .remedy(format!("Put a capsfilter with width and height before {element}")));
         };
+        self.is_encoded = fields.name() != "video/x-raw";
         let rate = fields.get::<gst::Fraction>("framerate").ok().filter(|rate| rate.numer() > 0 && rate.denom() > 0);
         let duration = |rate: gst::Fraction| 1_000_000_000 * rate.denom() as u64 / rate.numer() as u64;
         self.frame_duration = rate.map_or(0, duration);
@@ -110,13 +113,29 @@ impl VideoStream {
     }
 }
 
+fn templates(caps: &gst::Caps) -> [gst::PadTemplate; 2] {
+    [("sink", gst::PadDirection::Sink), ("src", gst::PadDirection::Src)].map(|(name, direction)| {
+        gst::PadTemplate::new(name, direction, gst::PadPresence::Always, caps).expect("valid template")
+    })
+}
+
+fn any_raw_video() -> gst::Caps {
+    gst::Caps::builder("video/x-raw").any_features().build()
+}
+
 /// Pads for raw video in any memory.
 pub fn any_video_templates() -> &'static [gst::PadTemplate] {
+    static TEMPLATES: LazyLock<[gst::PadTemplate; 2]> = LazyLock::new(|| templates(&any_raw_video()));
+    &*TEMPLATES
+}
+
+/// Pads for that, and for H.264 with a frame in each buffer.
+pub fn any_video_and_h264_templates() -> &'static [gst::PadTemplate] {
     static TEMPLATES: LazyLock<[gst::PadTemplate; 2]> = LazyLock::new(|| {
-        let caps = gst::Caps::builder("video/x-raw").any_features().build();
-        [("sink", gst::PadDirection::Sink), ("src", gst::PadDirection::Src)].map(|(name, direction)| {
-            gst::PadTemplate::new(name, direction, gst::PadPresence::Always, &caps).expect("valid template")
-        })
+        let mut caps = any_raw_video();
+        let h264 = gst::Caps::builder("video/x-h264").field("stream-format", "byte-stream").field("alignment", "au");
+        caps.get_mut().expect("it is new").append(h264.build());
+        templates(&caps)
     });
     &*TEMPLATES
 }

@@ -20,7 +20,7 @@ use crate::gst::meta::zones::{self, ZoneStructures};
 use crate::gst::meta_filter::{MetaFilter, meta_filter};
 use crate::gst::report::Report;
 use crate::gst::stats;
-use crate::gst::stream::{StreamFrame, VideoStream};
+use crate::gst::stream::{StreamFrame, VideoStream, any_video_templates};
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new("trtanalytics", gst::DebugColorFlags::empty(), Some("Objects in zones and across lines"))
@@ -228,6 +228,7 @@ meta_filter! {
     name: "Object detection: zones and lines",
     classification: "Filter/Analyzer/Video",
     description: "Counts tracked objects in zones and across lines, with dwell times and crowds",
+    pads: any_video_templates(),
     signals: signals,
 }
 

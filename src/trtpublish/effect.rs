@@ -13,12 +13,17 @@ use super::settings::PublishSettings;
 enum DestinationKind {
     File,
     StandardOutput,
+    /// The video itself: nothing is sent, so nothing waits.
+    Video,
     /// A socket of this machine or of another one.
     Address,
 }
 
 impl DestinationKind {
     fn of(settings: &PublishSettings) -> Self {
+        if settings.is_in_video() {
+            return DestinationKind::Video;
+        }
         let address = Address::parse(settings.options.location.reveal(), &destinations::words());
         match address.as_ref().map(|address| address.scheme.as_str()) {
             Ok("file") => DestinationKind::File,
@@ -37,7 +42,7 @@ struct PublishNeed {
     is_met: fn(&PublishSettings, DestinationKind) -> bool,
 }
 
-const NEEDS: [PublishNeed; 7] = [
+const NEEDS: [PublishNeed; 11] = [
     PublishNeed {
         property: "publish-every",
         is_set: |settings, usual| settings.wanted.publish_every != usual.wanted.publish_every,
@@ -79,6 +84,30 @@ const NEEDS: [PublishNeed; 7] = [
         is_set: |settings, usual| settings.options.max_reconnect_interval != usual.options.max_reconnect_interval,
         what: "an address as location",
         is_met: |_, kind| kind == DestinationKind::Address,
+    },
+    PublishNeed {
+        property: "max-queued",
+        is_set: |settings, usual| settings.options.max_queued != usual.options.max_queued,
+        what: "a location that messages are sent to",
+        is_met: |_, kind| kind != DestinationKind::Video,
+    },
+    PublishNeed {
+        property: "max-batch",
+        is_set: |settings, usual| settings.options.max_batch != usual.options.max_batch,
+        what: "a location that messages are sent to",
+        is_met: |_, kind| kind != DestinationKind::Video,
+    },
+    PublishNeed {
+        property: "drop",
+        is_set: |settings, usual| settings.options.drop != usual.options.drop,
+        what: "a location that messages are sent to",
+        is_met: |_, kind| kind != DestinationKind::Video,
+    },
+    PublishNeed {
+        property: "flush-timeout",
+        is_set: |settings, usual| settings.options.flush_timeout != usual.options.flush_timeout,
+        what: "a location that messages are sent to",
+        is_met: |_, kind| kind != DestinationKind::Video,
     },
 ];
 

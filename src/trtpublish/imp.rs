@@ -15,13 +15,14 @@ use gsttrt_publish::record::{Record, TracksInSight};
 
 use super::MessageSubject;
 use super::effect::without_effect;
+use super::in_video::{self, MessagesInVideo};
 use super::settings::{PROPERTIES, PublishSettings, Wanted};
 use crate::gst::element::Properties;
 use crate::gst::meta::record;
 use crate::gst::meta_filter::{MetaFilter, meta_filter};
 use crate::gst::report::Report;
 use crate::gst::stats;
-use crate::gst::stream::{StreamFrame, VideoStream};
+use crate::gst::stream::{StreamFrame, VideoStream, any_video_and_h264_templates};
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new("trtpublish", gst::DebugColorFlags::empty(), Some("Results to files and brokers"))
@@ -34,6 +35,8 @@ pub struct PublishState {
     /// When the last frame was published, in running time.
     published: Option<u64>,
     tracks: TracksInSight,
+    /// Where messages go to the video itself.
+    in_video: Option<Arc<MessagesInVideo>>,
 }
 
 /// Lock order: settings, state, publisher. No lock is held while the publisher is waited for.
@@ -52,14 +55,10 @@ impl TrtPublish {
         self.publisher.lock().unwrap().clone()
     }
 
-    fn connect(&self) -> Result<Publisher<Record>> {
-        let settings = self.settings.lock().unwrap().clone();
+    fn connect(&self, settings: &PublishSettings) -> Result<Publisher<Record>> {
         let source = settings.source()?;
         let opened = destinations::open(&settings.options)?;
         gst::debug!(CAT, imp = self, "publishing to {}", opened.shown);
-        if let Some(warning) = without_effect(&settings) {
-            self.obj().post_warning(&warning);
-        }
         let format = settings.format;
         let write = move |record: &Record| formats::message(format, record, &source);
         let element = self.obj().downgrade();
@@ -110,6 +109,20 @@ impl TrtPublish {
                 self.obj().post_warning(&warning);
             }
         }
+    }
+
+    /// Counts messages that the video has now; returns how many.
+    fn count_in_video(&self, (given, too_long): (usize, usize)) -> usize {
+        let is_first = {
+            let mut counts = self.last_counts.lock().unwrap();
+            counts.published += given as u64;
+            counts.rejected += too_long as u64;
+            too_long > 0 && counts.rejected == too_long as u64
+        };
+        if is_first {
+            self.obj().post_warning(&in_video::too_long());
+        }
+        given
     }
 
     /// The end of all objects in sight.
@@ -187,6 +200,7 @@ meta_filter! {
     name: "Object detection: publisher",
     classification: "Filter/Analyzer/Video/Network",
     description: "Publishes the results in metas as JSON, to files and brokers",
+    pads: any_video_and_h264_templates(),
     before_state_change: prepare_state,
 }
 
@@ -194,8 +208,18 @@ impl MetaFilter for TrtPublish {
     type State = PublishState;
 
     fn open(&self) -> Result<PublishState> {
-        *self.publisher.lock().unwrap() = Some(Arc::new(self.connect()?));
-        Ok(PublishState::default())
+        let settings = self.settings.lock().unwrap().clone();
+        *self.last_counts.lock().unwrap() = PublishCounts::default();
+        let mut state = PublishState::default();
+        if settings.is_in_video() {
+            state.in_video = Some(Arc::new(MessagesInVideo::new(&settings)?));
+        } else {
+            *self.publisher.lock().unwrap() = Some(Arc::new(self.connect(&settings)?));
+        }
+        if let Some(warning) = without_effect(&settings) {
+            self.obj().post_warning(&warning);
+        }
+        Ok(state)
     }
 
     fn close(&self) {
@@ -238,15 +262,27 @@ impl MetaFilter for TrtPublish {
         let wanted = self.settings.lock().unwrap().wanted;
         let publisher = self.publisher();
         publisher.iter().for_each(|publisher| publisher.begin());
-        let records = {
+        let (records, in_video) = {
             let mut state = self.state.lock().unwrap();
             let state = state.as_mut().filter(|state| state.stream.size.0 > 0).ok_or(gst::FlowError::NotNegotiated)?;
-            self.records(state, &wanted, frame)
+            let in_video = state.in_video.clone();
+            let is_encoded = state.stream.is_encoded;
+            (if is_encoded { None } else { Some(self.records(state, &wanted, frame)) }, in_video)
         };
-        let count = records.len();
-        if let Some(publisher) = publisher.filter(|_| count > 0) {
-            self.push(&publisher, records);
-        }
+        let count = match (records, in_video) {
+            (Some(records), None) => {
+                let count = records.len();
+                if let Some(publisher) = publisher.filter(|_| count > 0) {
+                    self.push(&publisher, records);
+                }
+                count
+            }
+            (records, Some(in_video)) => self.count_in_video(in_video.process(frame, records)),
+            (None, None) => {
+                self.obj().post_error(&in_video::not_raw());
+                return Err(gst::FlowError::NotNegotiated);
+            }
+        };
         self.stats.add(stage, count);
         Ok(())
     }

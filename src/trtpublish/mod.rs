@@ -12,9 +12,11 @@
 //! | `mqtt://user@host/topic`, `mqtts://` | MQTT 3.1.1 |
 //! | `redis://host/key`, `rediss://` | a stream or a channel of Redis |
 //! | `http://host/path`, `https://` | POST requests |
+//! | `amqp://host/queue`, `amqps://` | AMQP 0-9-1, as RabbitMQ has it |
+//! | `kafka://host/topic`, `kafkas://` | Kafka, by librdkafka if it is installed |
 //! | `nats://host/subject` | NATS; cargo feature `nats` |
 //! | `ws://0.0.0.0:8080/path` | a WebSocket server; cargo feature `websocket` |
-//! | `kafka://host/topic`, `kafkas://` | Kafka; cargo features `kafka` and `kafka-tls` |
+//! | `sei:` | the video itself, before and behind its encoder |
 //!
 //! ```text
 //! gst-launch-1.0 videotestsrc ! trtpreprocess ! trtinfer model-file=yolo11n.onnx ! trtnms ! trtpublish location=mqtt://localhost/camera ! videoconvert ! autovideosink
@@ -22,6 +24,7 @@
 
 mod effect;
 mod imp;
+mod in_video;
 mod settings;
 
 use gst::glib;

@@ -45,6 +45,11 @@ pub struct PublishSettings {
 }
 
 impl PublishSettings {
+    /// Whether messages go to the video itself.
+    pub fn is_in_video(&self) -> bool {
+        self.options.location.reveal() == IN_VIDEO
+    }
+
     /// What is the same for all messages.
     ///
     /// # Errors
@@ -66,6 +71,9 @@ impl PublishSettings {
         Ok(PublishSource { id, tags })
     }
 }
+
+/// The location of messages that travel in the video.
+const IN_VIDEO: &str = "sei:";
 
 /// A longer time limit never matters.
 const LONGEST: Duration = Duration::from_secs(1 << 30);
@@ -122,7 +130,8 @@ pub static PROPERTIES: LazyLock<PropertyTable<PublishSettings>> = LazyLock::new(
                 "location",
                 "Location",
                 "Where to: a file, - for standard output, or an address: mqtt(s)://host/topic, redis(s)://host/key, \
-                 http(s)://, nats://, tls://, ws://, kafka(s)://, unix:/path. User and password are shown as ***",
+                 amqp(s)://host/queue, kafka(s)://host/topic, http(s)://, nats://, tls://, ws://, unix:/path; or sei: for \
+                 the video itself. User and password are shown as ***",
             ),
             |settings: &PublishSettings| {
                 Some(redacted(settings.options.location.reveal())).filter(|text| !text.is_empty())

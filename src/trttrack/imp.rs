@@ -17,7 +17,7 @@ use crate::gst::meta::track::{self, RegionFacts, Tracking};
 use crate::gst::meta_filter::{MetaFilter, meta_filter};
 use crate::gst::report::Report;
 use crate::gst::stats;
-use crate::gst::stream::VideoStream;
+use crate::gst::stream::{VideoStream, any_video_templates};
 
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("trttrack", gst::DebugColorFlags::empty(), Some("Ids for objects")));
@@ -165,6 +165,7 @@ meta_filter! {
     name: "Object detection: tracker",
     classification: "Filter/Analyzer/Video",
     description: "Gives the objects of metas ids that stay the same from frame to frame",
+    pads: any_video_templates(),
 }
 
 impl MetaFilter for TrtTrack {

@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -13,6 +14,8 @@ use super::wait::wait_until;
 
 /// After this a server hangs.
 pub const LIMIT: Duration = Duration::from_secs(30);
+/// One in Erlang needs seconds of a processor until it listens.
+const START_LIMIT: Duration = Duration::from_secs(120);
 
 /// Whether a program is there; a word that it is missing, if not.
 pub fn is_installed(program: &str) -> bool {
@@ -42,13 +45,24 @@ pub fn until(what: &str, is_so: impl FnMut() -> bool) {
 pub struct Server {
     command: Box<dyn Fn() -> Command + Send>,
     child: Option<Child>,
+    /// What the server needs besides, as long as it is there.
+    helper: Option<Child>,
     pub port: u16,
     pub folder: PathBuf,
 }
 
 impl Server {
     fn new(folder: &Path, port: u16, command: impl Fn() -> Command + Send + 'static) -> Self {
-        let mut server = Server { command: Box::new(command), child: None, port, folder: folder.into() };
+        Self::with_helper(None, folder, port, command)
+    }
+
+    fn with_helper(
+        helper: Option<Child>,
+        folder: &Path,
+        port: u16,
+        command: impl Fn() -> Command + Send + 'static,
+    ) -> Self {
+        let mut server = Server { command: Box::new(command), child: None, helper, port, folder: folder.into() };
         server.start();
         server
     }
@@ -60,7 +74,7 @@ impl Server {
         self.child = Some(command.spawn().unwrap());
         let child = self.child.as_mut().unwrap();
         let (port, folder) = (self.port, &self.folder);
-        until("the server listens", || {
+        wait_until("the server listens", START_LIMIT, || {
             if let Ok(Some(status)) = child.try_wait() {
                 panic!("{status}: {}", std::fs::read_to_string(folder.join("log")).unwrap_or_default());
             }
@@ -91,6 +105,10 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
+        if let Some(mut helper) = self.helper.take() {
+            let _ = helper.kill();
+            let _ = helper.wait();
+        }
     }
 }
 
@@ -173,6 +191,57 @@ pub fn nats(folder: &Path, arguments: &str) -> Server {
             .args(arguments.split_whitespace());
         server
     })
+}
+
+/// RabbitMQ with these lines in its configuration besides the port. With certificates it has TLS alone. Not by the program that
+/// Debian has in the PATH: that one becomes another user, who has no folders here.
+pub fn rabbitmq(folder: &Path, lines: &str) -> Server {
+    let (port, names, distribution) = (free_port(), free_port(), free_port());
+    let listener = if lines.contains("ssl_options") {
+        format!("listeners.tcp = none\nlisteners.ssl.default = 127.0.0.1:{port}")
+    } else {
+        format!("listeners.tcp.default = 127.0.0.1:{port}")
+    };
+    let file = folder.join("rabbitmq.conf");
+    std::fs::write(&file, format!("{listener}\n{lines}\n")).unwrap();
+    std::fs::write(folder.join("plugins"), "[].").unwrap();
+    // Two parts of the server would make it at the same time.
+    let cookie = folder.join(".erlang.cookie");
+    std::fs::write(&cookie, "TESTS").unwrap();
+    std::fs::set_permissions(&cookie, std::fs::Permissions::from_mode(0o600)).unwrap();
+    // Erlang's server of names: RabbitMQ would start one that outlives it.
+    let mut helper = command("epmd");
+    helper.args(["-port", &names.to_string(), "-address", "127.0.0.1"]).stdout(Stdio::null()).stderr(Stdio::null());
+    let helper = Some(helper.spawn().unwrap());
+    until("the server of names listens", || TcpStream::connect(("127.0.0.1", names)).is_ok());
+    let folder_there = folder.to_path_buf();
+    Server::with_helper(helper, folder, port, move || {
+        let mut server = command(RABBITMQ);
+        let settings = [
+            ("CONFIG_FILE", file.clone()),
+            ("MNESIA_BASE", folder_there.clone()),
+            ("LOG_BASE", folder_there.clone()),
+            ("PID_FILE", folder_there.join("pid")),
+            ("ENABLED_PLUGINS_FILE", folder_there.join("plugins")),
+            ("NODENAME", format!("tests{port}@localhost").into()),
+            ("DIST_PORT", distribution.to_string().into()),
+        ];
+        server.envs(settings.map(|(name, value)| (format!("RABBITMQ_{name}"), value)));
+        // So that the script becomes the server.
+        server.env("RUNNING_UNDER_SYSTEMD", "1").env("HOME", &folder_there);
+        server.env("ERL_EPMD_PORT", names.to_string()).env("ERL_EPMD_ADDRESS", "127.0.0.1");
+        server
+    })
+}
+
+/// Debian's, without what becomes another user.
+pub const RABBITMQ: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
+
+/// The messages of a queue of RabbitMQ, which is made if it is not there.
+pub fn rabbit_queue(port: u16, queue: &str, more: &[&str]) -> Printed {
+    let printed = Printed::of_script("common/rabbit_queue.py", &[&[&port.to_string(), queue], more].concat());
+    assert_eq!(printed.next(), "ready");
+    printed
 }
 
 /// Lines that a program prints, while it runs.

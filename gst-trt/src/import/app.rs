@@ -236,27 +236,26 @@ impl DeepStreamApp<'_> {
         into: &mut WrittenConfig,
     ) -> Result<(), Failure> {
         let library = sink.text("msg-broker-proto-lib").unwrap_or_default();
-        let scheme =
-            [("mqtt", "mqtt"), ("kafka", "kafka"), ("redis", "redis")].iter().find(|(word, _)| library.contains(word));
-        let Some((_, scheme)) = scheme else {
-            into.note(
-                self.file,
-                &sink.name,
-                "msg-broker-proto-lib",
-                "AMQP and Azure are not there: docs/elements/trtpublish.md",
-            );
+        let scheme = ["mqtt", "kafka", "redis", "amqp"].into_iter().find(|scheme| library.contains(scheme));
+        let Some(scheme) = scheme else {
+            into.note(self.file, &sink.name, "msg-broker-proto-lib", "Azure is not there: docs/elements/trtpublish.md");
             return Ok(());
         };
-        // host;port or host;port;topic
+        // host;port or host;port;topic; of AMQP host;port;user
         let parts = sink.list("msg-broker-conn-str").unwrap_or_default();
-        let topic = sink.text("topic").or(parts.get(2).copied()).unwrap_or("gst-trt");
+        let last = parts.get(2).copied();
+        let (user, last) = if scheme == "amqp" { (last, None) } else { (None, last) };
+        let topic = sink.text("topic").or(last).unwrap_or("gst-trt");
         let (Some(host), Some(port)) = (parts.first(), parts.get(1)) else {
             into.note(self.file, &sink.name, "msg-broker-conn-str", "it is not HOST;PORT;TOPIC");
             return Ok(());
         };
         let mut publish = TomlTable::new("[[publish]]");
         publish.text("name", &sink.name);
-        publish.text("location", &format!("{scheme}://{host}:{port}/{topic}"));
+        let user = user.map(|user| format!("{user}@")).unwrap_or_default();
+        // Its topic is a routing key there.
+        let exchange = if scheme == "amqp" { "?exchange=amq.topic" } else { "" };
+        publish.text("location", &format!("{scheme}://{user}{host}:{port}/{topic}{exchange}"));
         let payload = sink.number::<u32>("msg-conv-payload-type")?;
         let common = converter.map(|converter| converter.number::<u32>("msg-conv-payload-type")).transpose()?.flatten();
         match payload.or(common).unwrap_or(0) {
@@ -271,13 +270,13 @@ impl DeepStreamApp<'_> {
                 );
             }
         }
-        if *scheme == "kafka" {
-            publish.comment("Kafka needs a build with the feature kafka.");
+        if scheme == "kafka" {
+            publish.comment("Kafka needs librdkafka: Debian's package librdkafka1.");
         }
         into.push(publish);
         let known = [
             ("msg-conv-config", "each source has its name as sensorId"),
-            ("msg-broker-config", "user and password belong into location or password-file"),
+            ("msg-broker-config", "user and password belong into location or password-file, an exchange into location"),
         ];
         into.note_unused(self.file, sink, &known);
         Ok(())
