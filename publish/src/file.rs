@@ -11,7 +11,7 @@ use gsttrt_core::error::{Error, ErrorKind, Result};
 
 use super::address::Address;
 use super::destination::{Destination, Undelivered};
-use super::lines::write_lines;
+use super::lines::LineWriter;
 use super::options::PublishOptions;
 
 struct LineFile {
@@ -19,8 +19,8 @@ struct LineFile {
     file: Option<File>,
     /// Not a pipe or a device.
     is_regular: bool,
-    /// Of a pipe: bytes of the next message that are written.
-    half: usize,
+    /// Of a pipe.
+    lines: LineWriter,
     timeout: Duration,
     /// 0 for no limit.
     max_size: u64,
@@ -32,7 +32,7 @@ pub fn open(address: &Address, options: &PublishOptions) -> Result<Box<dyn Desti
         path: PathBuf::from(&address.path),
         file: None,
         is_regular: true,
-        half: 0,
+        lines: LineWriter::default(),
         timeout: options.timeout,
         max_size: options.max_file_size,
         max_files: options.max_files,
@@ -53,7 +53,7 @@ impl LineFile {
         // A pipe would be waited for until somebody reads it.
         let file = OpenOptions::new().create(true).append(true).custom_flags(libc::O_NONBLOCK).open(&self.path)?;
         self.is_regular = file.metadata()?.is_file();
-        (self.file, self.half) = (Some(file), 0);
+        (self.file, self.lines) = (Some(file), LineWriter::default());
         Ok(())
     }
 
@@ -124,11 +124,13 @@ impl Destination for LineFile {
 
     fn send(&mut self, messages: &[String]) -> std::result::Result<(), Undelivered> {
         if !self.is_regular {
-            let (timeout, mut half) = (self.timeout, self.half);
-            let outcome = write_lines(self.file()?, &mut half, messages, timeout);
+            let file = self.file.as_mut().ok_or(io::Error::from(io::ErrorKind::NotFound))?;
+            let outcome = self.lines.write(file, messages, self.timeout);
             // A reader that comes later does not want the rest of a line.
             let is_broken = |undelivered: &Undelivered| undelivered.error.kind() == io::ErrorKind::BrokenPipe;
-            self.half = if outcome.as_ref().is_err_and(is_broken) { 0 } else { half };
+            if outcome.as_ref().is_err_and(is_broken) {
+                self.lines = LineWriter::default();
+            }
             return outcome;
         }
         let mut lines = String::new();

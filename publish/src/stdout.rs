@@ -10,19 +10,18 @@ use gsttrt_core::error::Result;
 
 use super::address::Address;
 use super::destination::{Destination, Undelivered};
-use super::lines::write_lines;
+use super::lines::LineWriter;
 use super::options::PublishOptions;
 
 struct StandardOutput {
     /// Without the lock and the buffer of Rust's own, which others would wait for.
     out: Option<File>,
-    /// Bytes of the next message that are written.
-    half: usize,
+    lines: LineWriter,
     timeout: Duration,
 }
 
 pub fn open(_address: &Address, options: &PublishOptions) -> Result<Box<dyn Destination>> {
-    Ok(Box::new(StandardOutput { out: None, half: 0, timeout: options.timeout }))
+    Ok(Box::new(StandardOutput { out: None, lines: LineWriter::default(), timeout: options.timeout }))
 }
 
 impl Destination for StandardOutput {
@@ -35,6 +34,6 @@ impl Destination for StandardOutput {
 
     fn send(&mut self, messages: &[String]) -> std::result::Result<(), Undelivered> {
         let out = self.out.as_mut().ok_or(io::Error::from(io::ErrorKind::NotConnected))?;
-        write_lines(out, &mut self.half, messages, self.timeout)
+        self.lines.write(out, messages, self.timeout)
     }
 }

@@ -11,15 +11,14 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::address::Address;
 use super::destination::{Destination, Undelivered};
-use super::lines::write_lines;
+use super::lines::LineWriter;
 use super::options::PublishOptions;
 
 struct UnixSocket {
     path: PathBuf,
     timeout: Duration,
     stream: Option<UnixStream>,
-    /// Bytes of the next message that are written.
-    half: usize,
+    lines: LineWriter,
 }
 
 /// The longest name that the system takes.
@@ -31,7 +30,12 @@ pub fn open(address: &Address, options: &PublishOptions) -> Result<Box<dyn Desti
             .cause(format!("it has {} bytes, and {MAX_PATH} are possible", address.path.len()))
             .remedy("Use a shorter path"));
     }
-    Ok(Box::new(UnixSocket { path: address.path.clone().into(), timeout: options.timeout, stream: None, half: 0 }))
+    Ok(Box::new(UnixSocket {
+        path: address.path.clone().into(),
+        timeout: options.timeout,
+        stream: None,
+        lines: LineWriter::default(),
+    }))
 }
 
 impl Destination for UnixSocket {
@@ -40,7 +44,7 @@ impl Destination for UnixSocket {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
         socket.connect(&SockAddr::unix(&self.path)?)?;
-        (self.stream, self.half) = (Some(socket.into()), 0);
+        (self.stream, self.lines) = (Some(socket.into()), LineWriter::default());
         Ok(())
     }
 
@@ -48,7 +52,7 @@ impl Destination for UnixSocket {
         // What the reader closed before is not written to.
         self.tend()?;
         let stream = self.stream.as_mut().ok_or(io::Error::from(io::ErrorKind::NotConnected))?;
-        write_lines(stream, &mut self.half, messages, self.timeout)
+        self.lines.write(stream, messages, self.timeout)
     }
 
     fn tend_interval(&self) -> Option<Duration> {
