@@ -92,6 +92,7 @@ static void *wait_and_break(void *none) {
         pthread_mutex_unlock(&mutex);
         for (int i = 0; i < CONTEXTS; i++)
             if (now[i]) {
+                fprintf(stderr, "break: %s in context %p begins\n", by ? by : "wild", (void *)now[i]);
                 CUresult result = launch(now[i], by ? by : "wild");
                 broken |= result == CUDA_ERROR_ILLEGAL_ADDRESS || (result == CUDA_SUCCESS && by && !strcmp(by, "endless"));
                 fprintf(stderr, "break: %s in context %p: error %d\n", by ? by : "wild", (void *)now[i], result);

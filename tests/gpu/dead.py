@@ -14,6 +14,7 @@ that says what to do. None may hang.
 import json
 import os
 import pathlib
+import shutil
 import socket
 import subprocess
 import sys
@@ -41,6 +42,25 @@ def start(*command):
     return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=journal.open("w"))
 
 
+def threads():
+    """Where the program's threads are, for what does not end."""
+    mark = f"BREAK_WHEN={trigger}".encode()
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (process / "environ").read_bytes().split(b"\0"):
+                found.append(int(process.name))
+        except OSError:
+            pass  # it has ended, or is another user's
+    if not found:
+        return "it has ended"
+    if shutil.which("gdb"):
+        command = ["gdb", "-p", str(max(found)), "-batch", "-ex", "thread apply all bt 12"]
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False).stdout[-8000:]
+    names = [f"{(task / 'comm').read_text().strip()} at {(task / 'wchan').read_text()}" for task in pathlib.Path(f"/proc/{max(found)}/task").iterdir()]
+    return f"threads: {', '.join(sorted(names))}"
+
+
 def until(what, limit, is_so):
     end, again = time.monotonic() + limit, threading.Event()
     while time.monotonic() < end:
@@ -48,7 +68,7 @@ def until(what, limit, is_so):
         if found:
             return found
         again.wait(0.02)
-    sys.exit(f"no {what} within {limit} s:\n{journal.read_text()[-2000:]}")
+    sys.exit(f"{threads()}\n{journal.read_text()[-2000:]}\nno {what} within {limit} s")
 
 
 def ended(process):
