@@ -99,7 +99,7 @@ impl Findings {
         for (property, names) in [("classes", &self.passing), ("class-thresholds", &self.with_threshold)] {
             // The head may have more numbers than there are names.
             for name in names.iter().filter(|name| name.parse::<usize>().is_err()) {
-                known.check(property, name).map_err(|error| Unmet { key: "nms", text: error.message().into() })?;
+                known.check(property, name).map_err(|error| Unmet { key: "nms", text: error.message() })?;
             }
         }
         Ok(())
