@@ -189,15 +189,22 @@ async def run(options, folder):
                 await fault(world, *given, done)
 
         for at, name, share, seconds in plan(options.seed, options.seconds, options.faults):
-            await asyncio.sleep(max(0.0, began + at - time.monotonic()))
+            # What is not watched is not known: an error of the observer ends the run at once.
+            await asyncio.wait([observer], timeout=max(0.0, began + at - time.monotonic()))
+            if observer.done():
+                observer.result()
             running.append(asyncio.create_task(in_turn(name, share, seconds)))
             print(f"{time.monotonic() - began:7.1f} s  {name}, {seconds} s", flush=True)
-        await asyncio.gather(*running)
-        await asyncio.sleep(max(options.timeout + options.backoff + BACK, began + options.seconds - time.monotonic()))
-        world.watch.look()
+        faults = asyncio.gather(*running)
+        await asyncio.wait([observer, faults], return_when=asyncio.FIRST_COMPLETED)
         if observer.done():
-            observer.result()  # what was not watched is not known: its error ends the run
+            observer.result()
+        faults.result()
+        await asyncio.wait([observer], timeout=max(options.timeout + options.backoff + BACK, began + options.seconds - time.monotonic()))
+        if observer.done():
+            observer.result()
         observer.cancel()
+        world.watch.look()
         metrics = world.service.metrics()
         status, seconds = await asyncio.to_thread(world.service.terminate)
         world.lives.end((status, seconds))
@@ -312,14 +319,18 @@ def main():
     parser.add_argument("--journal", type=pathlib.Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="endure-") as folder:
-        report = asyncio.run(run(options, pathlib.Path(folder)))
-        journal = (pathlib.Path(folder) / "journal").read_text(encoding="utf-8", errors="replace")
+        try:
+            report = asyncio.run(run(options, pathlib.Path(folder)))
+        finally:
+            journal = (pathlib.Path(folder) / "journal").read_text(encoding="utf-8", errors="replace")
+            if options.journal:
+                options.journal.write_text(journal, encoding="utf-8")
     if panics := re.findall(r"panicked at [^\n]*", journal):
         report["violations"] += panics
         report["rows"][-1]["kept"] = False
     text = page(report)
     print(text)
-    for path, content in ((options.report, text), (options.json, json.dumps(report, indent=1)), (options.journal, journal)):
+    for path, content in ((options.report, text), (options.json, json.dumps(report, indent=1))):
         if path:
             path.write_text(content, encoding="utf-8")
     sys.exit(not all(row["kept"] for row in report["rows"]))

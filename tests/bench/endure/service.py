@@ -87,7 +87,10 @@ class Disk:
         """Of the recordings, all but the newest: the service never removes any."""
         whole = sorted(self.folder.glob("*.mp4"), key=lambda path: path.stat().st_mtime)
         for path in whole[:-20]:
-            path.unlink()
+            try:
+                path.unlink()
+            except OSError:
+                return  # the disk is read-only now, by plan
 
     def close(self):
         if self.is_own:
