@@ -26,8 +26,6 @@ TEST_PACKAGES=(
 )
 # Servers that trtpublish publishes to, their clients, and certificates for them. librdkafka has one of Kafka inside.
 BROKER_PACKAGES=(mosquitto mosquitto-clients redis-server redis-tools nats-server librdkafka1 openssl)
-# Larger ones, with their clients.
-LARGE_BROKER_PACKAGES=(rabbitmq-server python3-pika)
 LINT_PACKAGES=(shellcheck valgrind)
 # To build cargo-c.
 OPENSSL_PACKAGES=(libssl-dev)

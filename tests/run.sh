@@ -215,7 +215,7 @@ installed() {
 # Destinations that no other step builds, and those whose server is large.
 other_destinations() {
     local features=nats,websocket
-    [ "${TRT_SETUP:-}" = skip ] || need_packages "more servers to publish to" "${LARGE_BROKER_PACKAGES[@]}"
+    [ "${TRT_SETUP:-}" = skip ] || need_packages "a larger server to publish to, and its client" rabbitmq-server python3-pika
     cargo clippy --locked --workspace --all-targets --features "$features" -- --deny warnings
     cargo nextest run --locked --workspace --features "$features" -E 'package(gsttrt-publish) or test(/^trtpublish/)'
     tests/skipped.py
