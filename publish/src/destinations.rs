@@ -5,7 +5,7 @@ use std::io;
 
 use gsttrt_core::error::{Error, ErrorKind, Result};
 use gsttrt_core::files::read_regular;
-use gsttrt_core::redact::{is_secret, is_token};
+use gsttrt_core::redact::is_secret;
 
 use super::address::{Address, Secret};
 use super::destination::Destination;
@@ -134,7 +134,7 @@ pub fn open(options: &PublishOptions) -> Result<Opened> {
         // Servers may repeat what they were sent.
         secrets.extend(super::http::credentials(&address)?);
         let path = address.path.split(['/', '?']);
-        secrets.extend(path.filter(|word| is_token(word)).map(Secret::new));
+        secrets.extend(path.filter(|word| gsttrt_core::redact::is_token(word)).map(Secret::new));
     }
     secrets.retain(|secret| !secret.reveal().is_empty());
     // One may begin with another.
