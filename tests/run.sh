@@ -250,7 +250,7 @@ half_precision() {
 # What only "full" runs, with the paths that it depends on (a regular expression) and its minutes on two cores.
 TOUCHES=(
     "the book:^docs/|^tests/book.py:2:book"
-    "crates pack:Cargo.toml$|README.md$:5:publish"
+    "crates pack:Cargo.toml$|README.md$:8:publish"
     "Debian package:^packaging/|^docs/|^gst-trt/Cargo|^pipelines/setup.sh|^tests/(packages|folders).sh:5:debian_package"
     "other destinations:^publish/|^src/trtpublish|^tests/(trtpublish|common/(kafka|rabbit|brokers))|^Cargo.lock$:8:other_destinations"
     "installed plugin and C library:^capi/|Cargo.toml$|build.rs$|^examples/|^tests/install:10:installed"
