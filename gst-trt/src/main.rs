@@ -4,7 +4,7 @@
 //! * `detect`: one file for each subcommand; `detect`, `import`, `quantize` and `serve` are folders.
 //! * `source`, `chain`, `model_options`, `launch_text`, `assignments`: what is read, and what runs on it, for every subcommand that has a pipeline.
 //!   `cause`: why it cannot be read.
-//! * `threads`, `running`: what a source, a model or a disk can hold up, and what is left behind at the end.
+//! * `threads`, `running`, `connections`: what a source, a model or a disk can hold up, and what is left behind at the end.
 //! * `progress`, `signals`, `failure`, `terminal`: the program and its terminal.
 
 mod assignments;
@@ -14,6 +14,7 @@ mod bus;
 mod cause;
 mod chain;
 mod completions;
+mod connections;
 mod detect;
 mod doctor;
 mod failure;

@@ -2,9 +2,8 @@
 //! A pipeline that a camera or a disk can hold up without an end: whatever is asked of it is asked in a thread of its
 //! own, and what does not come back is left behind.
 //!
-//! Where it is held up: by a camera whose RTSP answer has a header without an end. The task of rtspsrc is in
-//! `gst_rtsp_connection_receive_usec` then, which reads byte by byte, cannot be cancelled within a message, and has a time
-//! limit for each read alone. In the change from PAUSED to READY, rtspsrc waits for the lock that this task holds.
+//! Where it is held up: in the change from PAUSED to READY, rtspsrc waits for the lock that its task holds while it reads an
+//! answer. A pipeline that does not stop has its connections to cameras cut.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -13,12 +12,16 @@ use std::time::Duration;
 
 use gst::prelude::*;
 
+use crate::connections::Connections;
 use crate::failure::Failure;
 use crate::threads::Threads;
 
 /// After this, a pipeline that is being stopped is left behind. No pipeline that stops at all takes so long, and with it a
 /// program ends within 5 s of a signal.
 const STOP_LIMIT: Duration = Duration::from_secs(4);
+/// After this, the connections to cameras of a pipeline that is being stopped are cut. Until then a camera is told that it may
+/// stop, too, which rtspsrc gives 0.1 s.
+const CUT_LIMIT: Duration = Duration::from_secs(1);
 
 #[derive(Clone)]
 pub struct RunningPipeline {
@@ -29,11 +32,13 @@ pub struct RunningPipeline {
     /// Whether it has been stopped. Locked while it changes from and to NULL.
     is_stopped: Arc<Mutex<bool>>,
     is_started: Arc<AtomicBool>,
+    pub connections: Connections,
 }
 
 impl RunningPipeline {
     pub fn new(pipeline: gst::Pipeline, threads: &Threads, subject: String) -> Self {
         RunningPipeline {
+            connections: Connections::of(&pipeline),
             pipeline,
             threads: threads.clone(),
             subject,
@@ -71,12 +76,20 @@ impl RunningPipeline {
 
     /// Stops all its threads.
     pub fn stop(&self, then: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+        let (stops, ended) = channel::<()>();
+        let connections = self.connections.clone();
+        // Without a thread it may stop all the same.
+        let _ = self.threads.spawn("cut".into(), &self.subject, move || {
+            if ended.recv_timeout(CUT_LIMIT) == Err(RecvTimeoutError::Timeout) {
+                connections.cut();
+            }
+        });
         let is_stopped = self.is_stopped.clone();
         self.ask("stop", move |pipeline| {
             let mut is_stopped = is_stopped.lock().unwrap_or_else(PoisonError::into_inner);
             *is_stopped = true;
             let _ = pipeline.set_state(gst::State::Null);
-            drop(is_stopped);
+            drop((is_stopped, stops));
             then();
         })
     }

@@ -284,6 +284,13 @@ impl VideoRun<'_> {
                 let what = format!("Cannot read {}: it is damaged, or cut off.", self.address.shown());
                 return Err(Broken::unreadable(what));
             }
+            if self.running.connections.are_flooded() {
+                self.running.connections.cut();
+                return Err(Broken::unreadable(format!(
+                    "Cannot read {}: its answer has no end.",
+                    self.address.shown()
+                )));
+            }
             self.lines.check()?;
             let report = self.report.lock().clone();
             let is_enough =

@@ -496,6 +496,11 @@ impl StreamThread {
             if !self.is_on() {
                 return PlayEnd::Rests;
             }
+            if running.connections.are_flooded() {
+                running.connections.cut();
+                let shown = self.config.address.shown();
+                return self.failed(Cause::Damaged, format!("Cannot read {shown}: its answer has no end."));
+            }
             // The first frame may wait for a model.
             if !is_live && built.is_busy(&self.meter) || !self.models.iter().all(|model| model.is_loaded()) {
                 watched_from = Instant::now();

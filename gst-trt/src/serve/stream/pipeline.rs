@@ -156,9 +156,11 @@ impl StreamPipeline {
 
     /// Sends on what the thread of the source looks at.
     pub fn listen(&self, run: u64, to: Sender<StreamEvent>) {
+        let connections = self.running.connections.clone();
         self.bus().set_sync_handler(move |_, message| {
             use gst::MessageView::*;
             registry::answer_message(message);
+            connections.hear(message); // what is dropped here is not heard otherwise
             let is_wanted = match message.view() {
                 Eos(_) | Error(_) | Warning(_) | Info(_) | Progress(_) => true,
                 Element(_) => message.structure().is_some_and(|content| content.name() == "trt-event"),

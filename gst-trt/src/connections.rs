@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The connections of a pipeline to RTSP cameras, so that they can be looked at and cut.
+//!
+//! `gst_rtsp_connection_receive_usec` reads a message byte by byte, and cannot be cancelled within one. A camera whose header has
+//! no end holds rtspsrc up there for as long as it sends, and takes a core of the machine. Nothing of rtspsrc leads to its socket.
+//! GIO tells of each connection that is made, in the thread that makes it; just before, that thread has said with a progress
+//! message that rtspsrc connects.
+
+use std::cell::RefCell;
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
+
+use gst::glib;
+use gst::glib::gobject_ffi;
+use gst::glib::translate::ToGlibPtr;
+use gst::prelude::*;
+
+/// More than any camera answers until it is asked to play.
+pub const MOST_ANSWERED: u64 = 1 << 20;
+
+#[derive(Clone, Default)]
+pub struct Connections(Arc<Mutex<Opened>>);
+
+#[derive(Default)]
+struct Opened {
+    sockets: Vec<Socket>,
+    /// Whether it was asked to play: videos have no end.
+    plays: bool,
+    is_cut: bool,
+}
+
+/// A GSocket, which its stream closes.
+struct Socket(glib::WeakRef<glib::Object>);
+
+// SAFETY: references of GObject may be made and dropped in any thread, and of the socket its number alone is read.
+unsafe impl Send for Socket {}
+
+thread_local! {
+    /// Whose rtspsrc connects in this thread.
+    static CONNECTING: RefCell<Weak<Mutex<Opened>>> = const { RefCell::new(Weak::new()) };
+}
+
+impl Connections {
+    /// Those that the elements of that pipeline will make.
+    pub fn of(pipeline: &gst::Pipeline) -> Self {
+        static HOOK: Once = Once::new();
+        HOOK.call_once(hear_of_connections);
+        let connections = Connections::default();
+        let bus = pipeline.bus().expect("a pipeline has a bus");
+        bus.enable_sync_message_emission();
+        let opened = Arc::downgrade(&connections.0);
+        bus.connect_sync_message(Some("progress"), move |_, message| {
+            if let Some(opened) = opened.upgrade() {
+                Connections(opened).hear(message);
+            }
+        });
+        connections
+    }
+
+    /// A message of the pipeline, in the thread that posts it. A handler that drops messages passes them on to here.
+    pub fn hear(&self, message: &gst::Message) {
+        let gst::MessageView::Progress(progress) = message.view() else { return };
+        match progress.get() {
+            (gst::ProgressType::Continue, "connect", _) => CONNECTING.set(Arc::downgrade(&self.0)),
+            (gst::ProgressType::Continue, "request", _) => lock(&self.0).plays = true,
+            _ => CONNECTING.set(Weak::new()),
+        }
+    }
+
+    /// Whether a camera has answered more than any answers, and does not play yet.
+    pub fn are_flooded(&self) -> bool {
+        let opened = lock(&self.0);
+        !opened.plays && opened.sockets.iter().any(|socket| socket.received() > MOST_ANSWERED)
+    }
+
+    /// Cuts all, and those that are made from now on. Whoever reads from one meets an error at once.
+    pub fn cut(&self) {
+        let mut opened = lock(&self.0);
+        opened.is_cut = true;
+        opened.sockets.iter().for_each(Socket::cut);
+    }
+}
+
+fn lock(opened: &Mutex<Opened>) -> MutexGuard<'_, Opened> {
+    opened.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Opened {
+    fn add(&mut self, socket: Socket) {
+        if self.is_cut {
+            socket.cut();
+        }
+        self.sockets.retain(|socket| socket.0.upgrade().is_some());
+        self.sockets.push(socket);
+    }
+}
+
+impl Socket {
+    /// Does something with its number, while it is not closed.
+    fn with(&self, work: impl FnOnce(c_int)) {
+        let Some(socket) = self.0.upgrade() else { return };
+        // SAFETY: only sockets are put here.
+        let number = unsafe { gio_sys::g_socket_get_fd(socket.as_ptr().cast()) };
+        if number >= 0 {
+            work(number);
+        }
+    }
+
+    /// The bytes that have come, as the kernel counts them.
+    fn received(&self) -> u64 {
+        let mut bytes = 0;
+        self.with(|number| {
+            // SAFETY: it is made of numbers.
+            let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+            let mut size = size_of_val(&info) as libc::socklen_t;
+            // SAFETY: no more is written than that size.
+            let asked = unsafe {
+                libc::getsockopt(number, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &mut size)
+            };
+            if asked == 0 {
+                bytes = info.tcpi_bytes_received;
+            }
+        });
+        bytes
+    }
+
+    /// Drops also what has come and was not read: megabytes, which take seconds byte by byte.
+    fn cut(&self) {
+        self.with(|number| {
+            let none = libc::sockaddr { sa_family: libc::AF_UNSPEC as libc::sa_family_t, sa_data: [0; 14] };
+            // SAFETY: an address of that size, which ends a connection of TCP.
+            unsafe {
+                libc::connect(number, &none, size_of_val(&none) as libc::socklen_t);
+                libc::shutdown(number, libc::SHUT_RDWR);
+            }
+        });
+    }
+}
+
+/// From now on, each connection that GIO makes is noted with those whose rtspsrc connects in that thread.
+fn hear_of_connections() {
+    // SAFETY: the class stays, as nobody gives its reference back, and the hook is a function of the program.
+    unsafe {
+        let client = gio_sys::g_socket_client_get_type();
+        gobject_ffi::g_type_class_ref(client);
+        let event = gobject_ffi::g_signal_lookup(c"event".as_ptr(), client);
+        gobject_ffi::g_signal_add_emission_hook(event, 0, Some(note), std::ptr::null_mut(), None);
+    }
+}
+
+/// `GSocketClient::event`, whose values are the client, what happens, where it connects to, and the connection.
+unsafe extern "C" fn note(
+    _: *mut gobject_ffi::GSignalInvocationHint,
+    count: c_uint,
+    values: *const gobject_ffi::GValue,
+    _: *mut c_void,
+) -> glib::ffi::gboolean {
+    // SAFETY: so many values, which live during the call.
+    let values = unsafe { std::slice::from_raw_parts(values.cast::<glib::Value>(), count as usize) };
+    // SAFETY: the value of an event is an enumeration.
+    let event = unsafe { gobject_ffi::g_value_get_enum(values[1].to_glib_none().0) };
+    if event == gio_sys::G_SOCKET_CLIENT_CONNECTED
+        && let Some(opened) = CONNECTING.with_borrow(Weak::upgrade)
+        && let Ok(connection) = values[3].get::<glib::Object>()
+        && connection.type_().is_a(connection_type())
+    {
+        // SAFETY: it is such a connection, whose socket lives as long as it.
+        let socket: glib::Object = unsafe {
+            let socket = gio_sys::g_socket_connection_get_socket(connection.as_ptr().cast());
+            glib::translate::from_glib_none(socket.cast::<gobject_ffi::GObject>())
+        };
+        lock(&opened).add(Socket(socket.downgrade()));
+    }
+    glib::ffi::GTRUE // it stays
+}
+
+fn connection_type() -> glib::Type {
+    // SAFETY: types can be asked for at any time.
+    unsafe { glib::translate::from_glib(gio_sys::g_socket_connection_get_type()) }
+}
