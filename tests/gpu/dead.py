@@ -72,6 +72,8 @@ def until(what, limit, is_so):
 
 
 def ended(process):
+    # The kernel waits for its turn on a GPU that has much to do.
+    until("loss", LIMIT_S, lambda: process.poll() is not None or "error 700" in journal.read_text())
     began = time.monotonic()
     until("end", END_S, lambda: process.poll() is not None)
     said = journal.read_text()
