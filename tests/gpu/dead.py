@@ -36,10 +36,10 @@ for old in folder.iterdir():
     old.unlink()
 
 
-def start(*command):
+def start(*command, stdout=subprocess.DEVNULL):
     # The injection is of the program alone, not of the script's own tools.
     environment = dict(os.environ, DEAD_INJECTION=given["library"], BREAK_WHEN=str(trigger), BREAK_BY="wild")
-    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=journal.open("w"))
+    return subprocess.Popen(command, cwd=folder, env=environment, stdout=stdout, stderr=journal.open("w"))
 
 
 def threads():
@@ -127,8 +127,9 @@ def serve():
 
 def detect():
     out = folder / "out.jsonl"
+    # A file of results takes its name at the end; standard output has each line at once.
     process = start(given["program"], "detect", *[given["clip"]] * 200, "--model", given["model"], "--backend", "tensorrt",
-                    "--no-video", "--json", str(out), "--infer", given["infer"])
+                    "--no-video", "--json", "-", "--infer", given["infer"], stdout=out.open("w"))
     until("frames", LIMIT_S, lambda: process.poll() is not None or len(lines(out)) > 60)
     trigger.touch()
     status, took = ended(process)
