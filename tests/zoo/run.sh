@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MPL-2.0
 # Runs every Ultralytics architecture through our program and compares its boxes with ONNX Runtime's; then videos, whose boxes
 # are compared with those of Ultralytics' own predict. Models of other families are compared with their packages' post-processing.
+# The service asks a real vision-language server questions.
 # Last it plays the recordings of all that, which tests/run.sh does without these packages (play.py); where versions changed, it records
 # again (record.py), to be committed.
 #
@@ -68,6 +69,9 @@ if [ $# = 0 ]; then
             --json "$videos/int8.jsonl" 2>/dev/null
         python3 "$here/../data/score.py" "$here/../data/sample.json" "$videos/int8.jsonl" --min-precision 0.98 --min-recall 0.98 --min-iou 0.85
     done
+
+    echo "zoo: questions of the service to a real server"
+    "$python" -W ignore "$here/questions.py" "$videos/questions" "$program" 2>/dev/null
 
     echo "zoo: comparing videos"
     "$python" -W ignore "$here/video.py" "$videos" --detect "$program"
