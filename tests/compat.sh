@@ -40,11 +40,13 @@ GST_TRT=(detect serve sources)
 
 # choose SUITE: what the functions of the second part work on.
 choose() {
-    FOLDER=$CACHE/$1 RELEASE=$1
+    FOLDER=$CACHE/$1 RELEASE=$1 MORE_PACKAGES=() WITH_PLUGINS=(env)
     case $1 in
         trixie)
             NAME="Debian 13" FEATURE=v1_26
-            ROOMS=("${EACH_VERSION[@]}" "${PIPELINES[@]}") PROGRAMS=("${GST_TRT[@]}") UNIT_TESTS=(--lib)
+            ROOMS=("${EACH_VERSION[@]}" "${PIPELINES[@]}" onvif) PROGRAMS=("${GST_TRT[@]}") UNIT_TESTS=(--lib)
+            # What the plugin rsonvif draws with.
+            MORE_PACKAGES=(libcairo2-dev libpango1.0-dev) WITH_PLUGINS=(env "GST_PLUGIN_PATH=$ROOT/target/onvif/debug")
             ;;
         sid)
             NAME="Debian sid" FEATURE=v1_28
@@ -69,6 +71,7 @@ prepare() {
     COMPAT_CARGO=${CARGO_HOME:-$HOME/.cargo}
     COMPAT_NEXTEST=$(command -v cargo-nextest)
     cargo fetch --manifest-path "$ROOT/Cargo.toml" --locked --quiet
+    cargo fetch --manifest-path "$ROOT/tests/onvif/Cargo.toml" --locked --quiet
     mkdir -p "$ROOT/target"
     COMPAT_BUILD=$TARGET/debug
 }
@@ -88,7 +91,7 @@ unpack_inside() {
 
 fill_folder() {
     local missing
-    mapfile -t missing < <(missing_inside "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" "${TEST_PACKAGES[@]}")
+    mapfile -t missing < <(missing_inside "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" "${TEST_PACKAGES[@]}" "${MORE_PACKAGES[@]}")
     if [ "${#missing[@]}" -gt 0 ]; then
         share_network_settings "$FOLDER"
         quietly "Installing in it: ${missing[*]}" install_inside "${missing[@]}"
@@ -145,12 +148,12 @@ run_tests() {
     # name the whole workspace and something that is tested: others would have their own features, and builds.
     inside cargo build --locked --workspace --features "$FEATURE" --lib --bins "${chosen[@]}"
     if inside cargo-nextest --version >/dev/null 2>&1; then
-        inside cargo nextest run --locked --workspace --features "$FEATURE" "${UNIT_TESTS[@]}" "${chosen[@]}" --retries 1 \
-            --filterset "not binary(elements) + test(/^($rooms)::/)"
+        inside "${WITH_PLUGINS[@]}" cargo nextest run --locked --workspace --features "$FEATURE" "${UNIT_TESTS[@]}" \
+            "${chosen[@]}" --retries 1 --filterset "not binary(elements) + test(/^($rooms)::/)"
         CARGO_TARGET_DIR=$FOLDER/build "$ROOT/tests/skipped.py"
     else
         echo "This machine's cargo-nextest does not run in $NAME; cargo test does the same, slower."
-        inside cargo test --locked --workspace --features "$FEATURE" --test elements -- "${ROOMS[@]/%/::}"
+        inside "${WITH_PLUGINS[@]}" cargo test --locked --workspace --features "$FEATURE" --test elements -- "${ROOMS[@]/%/::}"
         [ "${#PROGRAMS[@]}" = 0 ] ||
             inside cargo test --locked --workspace --features "$FEATURE" "${UNIT_TESTS[@]}" "${PROGRAMS[@]/#/--test=}"
     fi
@@ -163,12 +166,18 @@ install_and_furnish() {
     furnish_folder
 }
 
+# Plugins that Debian does not have, where the tests look for plugins.
+build_onvif() {
+    inside cargo build --locked --manifest-path "$ROOT/tests/onvif/Cargo.toml" --target-dir "$ROOT/target/onvif"
+}
+
 test_trixie() {
     choose trixie
     nothing_mounted
     step "$NAME" install_and_furnish
     step "clippy on $NAME, $FEATURE" \
         inside cargo clippy --locked --workspace --all-targets --features "$FEATURE" -- --deny warnings
+    step "plugins for ONVIF on $NAME" build_onvif
     step "tests on $NAME, $FEATURE" run_tests
 }
 

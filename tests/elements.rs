@@ -37,6 +37,7 @@ mod nvenc_caps;
 mod nvmm;
 mod obb;
 mod onnxruntime;
+mod onvif;
 mod open_rows;
 mod pipeline;
 mod pose;

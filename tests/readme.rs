@@ -392,6 +392,10 @@ fn run_half(half: usize) {
     assert!(lines.len() >= 40, "README.md and docs have more: {lines:?}");
     let mut seen = HashSet::new();
     for (number, (file, line)) in lines.into_iter().enumerate() {
+        if line.contains("onvif") && gst::ElementFactory::find("relationmeta2onvifmeta").is_none() {
+            println!("SKIP: there is no relationmeta2onvifmeta, which tests/compat.sh builds, for {line}");
+            continue;
+        }
         let folder = scratch(&format!("readme-{half}-{number}"));
         let substituted = substituted(&line, &folder);
         let parse = |words: &[String]| {
