@@ -21,7 +21,7 @@ RUN_PACKAGES=(
     gstreamer1.0-libav gstreamer1.0-x
 )
 TEST_PACKAGES=(
-    python3 python3-numpy python3-venv python3-gi python3-gst-1.0 python3-prometheus-client curl
+    python3 python3-numpy python3-venv python3-gi python3-gst-1.0 python3-prometheus-client curl xvfb
     gir1.2-gst-plugins-base-1.0 gir1.2-gst-rtsp-server-1.0
 )
 # Servers that trtpublish publishes to, their clients, and certificates for them. librdkafka has one of Kafka inside.

@@ -2,6 +2,8 @@
 //! `gst-trt detect`: what it writes, what it prints, and its errors.
 
 mod common;
+#[path = "detect/shown.rs"]
+mod shown;
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -342,6 +344,20 @@ fn devices_and_pipes_get_the_lines() {
     assert_eq!((lines, files(&folder)), (3, Vec::<String>::new()));
 }
 
+/// Those that are in the decoder when no more are wanted do not come out of it, and are as they should be.
+#[test]
+fn frames_that_nobody_wants_are_not_damaged() {
+    let folder = scratch("detect-few-frames");
+    for frames in 1..=8 {
+        let count = frames.to_string();
+        let output = succeed(
+            &folder,
+            &["detect", &sample(), "--model", &shapes(), "--infer", "interval=8", "--no-video", "--frames", &count],
+        );
+        assert!(!text(&output.stderr).contains("Warning"), "{frames} frames: {}", text(&output.stderr));
+    }
+}
+
 #[test]
 fn wrong_command_lines_have_a_status_of_their_own() {
     let folder = scratch("detect-usage");
@@ -430,75 +446,4 @@ fn what_is_wrong_with_a_further_model_is_said_before_anything_is_written() {
     }
     let alone = detect(&folder, &sample(), &shapes(), &["--object-options", "object-classes=disc"]);
     assert_eq!(alone.status.code(), Some(2), "{}", text(&alone.stderr));
-}
-
-#[test]
-fn frames_are_shown_in_the_terminal() {
-    let folder = scratch("detect-show");
-    let (clip, model) = (sample(), shapes());
-    let args = [&clip, "--model", &model, "--backend", "rten", "--frames", "20", "--infer", "interval=20", "--show"];
-    let (status, drawn) = in_terminal(&folder, &args, 60, 20);
-    assert_eq!(status, Some(0), "{drawn}");
-    assert_eq!(files(&folder), [""; 0], "nothing is written unless that is asked for");
-    let lines: Vec<&str> = drawn.lines().filter(|line| line.contains('▀')).collect();
-    // 640x360 in 60 columns and 18 rows: 17 rows of 34 pixels, and two pictures at least in two thirds of a second.
-    assert!(lines.len() >= 2 * 17 && lines.len().is_multiple_of(17), "{}", lines.len());
-    assert!(lines.iter().all(|line| line.matches('▀').count() == 60 && line.contains("\u{1b}[0m")), "{drawn}");
-    let colours = lines[0].matches("\u{1b}[38;2;").count();
-    assert!(colours > 10, "it is a picture: {}", lines[0]);
-    assert!(drawn.contains("\u{1b}[18A"), "the second goes over the first: {drawn}");
-    assert!(drawn.contains("frames      20"), "{drawn}");
-    // Both, where both are asked for.
-    let files_too = [&args[..], &["--output", "x.mkv", "--json", "x.jsonl"]].concat();
-    let (status, drawn) = in_terminal(&folder, &files_too, 60, 20);
-    assert!(status == Some(0) && drawn.contains('▀'), "{drawn}");
-    assert_eq!(files(&folder), ["x.jsonl", "x.mkv"]);
-    assert_eq!(lines_of(&folder.join("x.jsonl")), 20);
-    launch(&format!("filesrc location={} ! decodebin ! fakesink", folder.join("x.mkv").display()));
-}
-
-fn lines_of(file: &Path) -> usize {
-    std::fs::read_to_string(file).unwrap().lines().count()
-}
-
-#[test]
-fn images_are_shown_one_below_the_other() {
-    let folder = scratch("detect-show-images");
-    std::fs::create_dir(folder.join("photos")).unwrap();
-    common::picture(&folder.join("photos/1.png"), 320, 180);
-    common::picture(&folder.join("photos/2.jpg"), 200, 200);
-    let (status, drawn) = in_terminal(&folder, &["photos", "--model", &shapes(), "--show=terminal"], 64, 34);
-    assert_eq!(status, Some(0), "{drawn}");
-    let widths: Vec<usize> = drawn.lines().map(|line| line.matches('▀').count()).filter(|count| *count > 0).collect();
-    assert_eq!(widths, [[64; 18].to_vec(), [64; 32].to_vec()].concat());
-    assert!(!drawn.contains("\u{1b}[33A") && !drawn.contains("\u{1b}[19A"), "each stays: {drawn}");
-    assert_eq!(files(&folder), ["photos"]);
-}
-
-#[test]
-fn where_nothing_can_be_shown_is_an_error() {
-    let folder = scratch("detect-show-nowhere");
-    let (clip, model) = (sample(), shapes());
-    let run = |args: &[&str]| {
-        let mut command = command(&folder);
-        command.args(["detect", &clip, "--model", &model]).args(args).env_remove("DISPLAY");
-        command.env_remove("WAYLAND_DISPLAY").output().unwrap()
-    };
-    for (args, parts) in [
-        (
-            &["--show"][..],
-            &["neither DISPLAY nor WAYLAND_DISPLAY is set", "standard output is no terminal", "Leave --show out"][..],
-        ),
-        (&["--show=terminal"], &["standard output is no terminal"]),
-        (&["--show=window"], &["Cannot open a window", "--show=terminal"]),
-        (&["--show", "--json", "-"], &["standard output takes the lines of --json -"]),
-    ] {
-        expect_failure(&run(args), args, parts);
-    }
-    let (status, drawn) = in_terminal(&folder, &[&clip, "--model", &model, "--show", "--json", "-"], 80, 24);
-    assert!(status == Some(1) && drawn.contains("standard output takes the lines"), "{drawn}");
-    let two = ["rtsp://127.0.0.1:1/a", "rtsp://127.0.0.1:1/b", "--model", &model, "--show"];
-    let (status, drawn) = in_terminal(&folder, &two, 80, 24);
-    assert!(status == Some(1) && drawn.contains("one camera or stream at a time"), "{drawn}");
-    assert_eq!(files(&folder), [""; 0]);
 }

@@ -16,10 +16,16 @@ pub(super) fn count_damaged(decode: &gst::Bin, decoder: &gst::Element, shown: &s
     let counts = Arc::new(DamageCounts { shown: shown.into(), decode: decode.downgrade(), state: Mutex::default() });
     follow(&input, &counts);
     let left = counts.clone();
-    output.add_probe(gst::PadProbeType::BUFFER | gst::PadProbeType::EVENT_DOWNSTREAM, move |_, info| {
+    output.add_probe(gst::PadProbeType::BUFFER | gst::PadProbeType::EVENT_DOWNSTREAM, move |pad, info| {
         match &info.data {
             Some(gst::PadProbeData::Buffer(buffer)) => left.leave(buffer),
-            Some(gst::PadProbeData::Event(event)) if event.type_() == gst::EventType::Eos => left.end(),
+            Some(gst::PadProbeData::Event(event)) if event.type_() == gst::EventType::Eos => {
+                // Where no more frames are wanted, those in the decoder stay there.
+                if pad.last_flow_result().is_err() {
+                    left.forget();
+                }
+                left.end();
+            }
             _ => {}
         }
         gst::PadProbeReturn::Ok
