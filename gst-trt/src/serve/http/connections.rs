@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::{ServerState, routes};
-use crate::serve::sockets::limit_stall;
+use crate::serve::sockets::{hear_out, limit_stall};
 use crate::terminal::print_error;
 
 /// Bytes of a request's first line and headers.
@@ -50,8 +50,10 @@ async fn accept(listener: TcpListener, context: Arc<ServerState>) {
         limit_stall(&stream, stalled);
         let connection = http.serve_connection(TokioIo::new(stream), service.clone());
         tokio::spawn(async move {
-            // Clients that go away in the middle are no concern of ours.
-            let _ = connection.await;
+            // Clients that go away in the middle are no concern of ours. One may still send what is refused.
+            if let Ok(ended) = connection.without_shutdown().await {
+                hear_out(ended.io.into_inner()).await;
+            }
             drop(place);
         });
     }

@@ -59,9 +59,7 @@ impl FrameHub {
             own.set_duration(LENGTH);
         }
         let sample = gst::Sample::builder().buffer(&frame).caps(&caps).build();
-        // A pipeline that starts gives its elements the clock first and the time of its start after that. A frame that came in
-        // between had the time since the machine was started: nothing of its input was seen for as long, and where all inputs had
-        // such a frame, pictures were composed without a pause until then.
+        // Before that it may have no clock, and a frame no time.
         for source in sources.iter().filter(|source| source.current_state() == gst::State::Playing) {
             let _ = source.push_sample(&sample); // it is being stopped
         }

@@ -61,6 +61,7 @@ impl OutputPipeline {
         running: impl FnOnce(gst::Pipeline) -> RunningPipeline,
     ) -> Result<Self, Failure> {
         let pipeline = chain::parse(&launch_line(content, inputs.len()))?;
+        begin_now(&pipeline);
         // The frames may be in the memory of a GPU.
         registry::give(&pipeline);
         progress.go_on(&element(&pipeline, "payloader"));
@@ -148,6 +149,16 @@ impl OutputPipeline {
     pub fn stop(self) {
         self.running.stop_in_time();
     }
+}
+
+/// Times are counted from here. A pipeline that starts gives its elements the clock first, and the time of its start after that:
+/// a frame that came in between had the time since the machine was started, and compositor took its pictures for late, made them as
+/// fast as it could, and had none that was due for a long time then.
+pub fn begin_now(pipeline: &gst::Pipeline) {
+    let clock = gst::SystemClock::obtain();
+    pipeline.set_start_time(gst::ClockTime::NONE);
+    pipeline.set_base_time(clock.time());
+    pipeline.use_clock(Some(&clock));
 }
 
 fn launch_line(content: &OutputContent, inputs: usize) -> String {

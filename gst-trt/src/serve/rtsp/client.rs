@@ -2,13 +2,10 @@
 //! One client: its requests, and the packets that it is sent.
 
 use std::io::{self, ErrorKind};
-use std::net::Shutdown;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::broadcast::Receiver;
@@ -19,12 +16,11 @@ use super::access::Nonce;
 use super::request::{RtspInput, RtspRequest};
 use super::{RtspLimits, RtspState};
 use crate::serve::output::{Output, PAYLOAD_TYPE, RtpUnit};
+use crate::serve::sockets::hear_out;
 
 /// Wrong passwords on a connection, after which it ends.
 const MOST_WRONG: u32 = 3;
 const METHODS: &str = "OPTIONS, DESCRIBE, SETUP, PLAY, GET_PARAMETER, SET_PARAMETER, TEARDOWN";
-/// How long a client may take to end a connection that is ended here.
-const FAREWELL: Duration = Duration::from_secs(1);
 /// The end of a stream, for RTCP: a packet of type 203 that names one source.
 const BYE: [u8; 4] = [0x81, 203, 0, 1];
 
@@ -107,10 +103,7 @@ impl RtspClient {
     pub async fn work(mut self) -> io::Result<()> {
         self.serve().await?;
         (self.session, self.playing) = (None, None);
-        // What the client still sends would reset the connection, and that what it has not read yet. So it is heard out.
-        SockRef::from(&self.stream).shutdown(Shutdown::Write)?;
-        let rest = async { while read(&self.stream, &mut RtspInput::default()).await.is_ok() {} };
-        let _ = timeout(FAREWELL, rest).await; // one that goes on is cut off
+        hear_out(self.stream).await;
         Ok(())
     }
 

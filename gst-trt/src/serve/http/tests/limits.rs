@@ -150,3 +150,21 @@ fn a_disk_that_does_not_answer_holds_up_no_other_request() {
     drop(server);
     drop(answers);
 }
+
+/// A model that is sent in place of its path, for one. Who sends it would else see the connection break, and not why.
+#[test]
+fn a_body_that_is_refused_is_heard_out() {
+    const SIZE: usize = 16 << 20;
+    let server = serve(&FakeService::new(&[]));
+    for (token, status) in [("", 401), (TOKEN, 413)] {
+        let mut stream = connect(server.address());
+        let head = format!(
+            "PUT /models/yolo HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Length: {SIZE}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        (0..SIZE >> 16).for_each(|_| stream.write_all(&[0; 1 << 16]).unwrap());
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+    }
+}
