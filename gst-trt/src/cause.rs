@@ -17,7 +17,7 @@ use gsttrt_publish::address::Address;
 use gsttrt_publish::handshake;
 use serde::Serialize;
 
-use crate::source::{RemoteHost, VideoAddress, missing_decoder};
+use crate::source::{RemoteHost, StreamOptions, VideoAddress, missing_decoder};
 use crate::threads::Threads;
 
 /// How long a name and a host may take to answer, until nothing more is said.
@@ -108,20 +108,30 @@ impl fmt::Display for SourceFailure {
     }
 }
 
+/// Whose failure is looked into.
+pub struct Suspect<'a> {
+    pub address: &'a VideoAddress,
+    pub stream: &'a StreamOptions,
+    pub threads: &'a Threads,
+    /// As the end of the program names it.
+    pub subject: &'a str,
+}
+
 impl SourceFailure {
     pub fn new(cause: Cause, text: impl Into<String>) -> Self {
         SourceFailure { cause, text: text.into() }
     }
 
-    /// What an element has posted. `subject` is whom it is looked for, as the end of the program names it.
-    pub fn posted(error: &gst::message::Error, address: &VideoAddress, threads: &Threads, subject: &str) -> Self {
+    /// What an element has posted.
+    pub fn posted(error: &gst::message::Error, suspect: &Suspect<'_>) -> Self {
+        let address = suspect.address;
         let text = without_password(address.sentence(error), address);
         if !address.is_of_reading(error) {
             return SourceFailure::new(Cause::Processing, text);
         }
         let detail = detail(error).map(|detail| without_password(detail, address));
         let (cause, is_certain) = kind(error, address.is_remote());
-        let found = if is_certain { None } else { looked_for(address, threads, subject) };
+        let found = if is_certain { None } else { suspect.look() };
         match found {
             Some((cause, why)) => SourceFailure::new(cause, with(text, &why)),
             None if cause == Cause::Unauthorized && address.is_remote() => {
@@ -133,15 +143,9 @@ impl SourceFailure {
     }
 
     /// No frame for so long. Where none has come since the start, the way to the camera may be the cause.
-    pub fn silence(
-        address: &VideoAddress,
-        limit: Duration,
-        has_frames: bool,
-        threads: &Threads,
-        subject: &str,
-    ) -> Self {
-        let text = format!("{} gave no frame for {} s.", address.shown(), limit.as_secs_f64());
-        let found = if has_frames { None } else { looked_for(address, threads, subject) };
+    pub fn silence(suspect: &Suspect<'_>, limit: Duration, has_frames: bool) -> Self {
+        let text = format!("{} gave no frame for {} s.", suspect.address.shown(), limit.as_secs_f64());
+        let found = if has_frames { None } else { suspect.look() };
         match found {
             Some((cause, why)) => SourceFailure::new(cause, with(text, &why)),
             None => SourceFailure::new(Cause::Stalled, text),
@@ -241,26 +245,28 @@ fn without_password(text: String, address: &VideoAddress) -> String {
     secrets.fold(text, |text, secret| text.replace(secret, "***"))
 }
 
-/// What is wrong with the way to a source, looked for in a thread of its own: the system's search for a name cannot be
-/// stopped.
-fn looked_for(address: &VideoAddress, threads: &Threads, subject: &str) -> Option<(Cause, String)> {
-    let (sender, found) = channel();
-    let address = address.clone();
-    let search = move || {
-        let _ = sender.send(search(&address));
-    };
-    threads.spawn("src-cause".into(), subject, search).ok()?;
-    found.recv_timeout(TIMEOUT).ok()?
+impl Suspect<'_> {
+    /// What is wrong with the way to it, looked for in a thread of its own: the system's search for a name cannot be stopped.
+    fn look(&self) -> Option<(Cause, String)> {
+        let (sender, found) = channel();
+        let (address, stream) = (self.address.clone(), self.stream.clone());
+        let search = move || {
+            let _ = sender.send(search(&address, &stream));
+        };
+        self.threads.spawn("src-cause".into(), self.subject, search).ok()?;
+        found.recv_timeout(TIMEOUT).ok()?
+    }
 }
 
 /// `None` where nothing is wrong.
-fn search(address: &VideoAddress) -> Option<(Cause, String)> {
+fn search(address: &VideoAddress, stream: &StreamOptions) -> Option<(Cause, String)> {
     match address {
         VideoAddress::Uri(uri) => {
             let scheme = uri.split_once("://")?.0.to_ascii_lowercase();
             let host = address.host()?;
             let unreachable = connection(&host).map(|why| (Cause::Unreachable, why));
-            unreachable.or_else(|| ENCRYPTED.contains(&&*scheme).then(|| encryption(&host))?)
+            let is_checked = ENCRYPTED.contains(&&*scheme) && stream.tls_validation;
+            unreachable.or_else(|| is_checked.then(|| encryption(&host, stream.ca_file.as_deref()))?)
         }
         VideoAddress::File(path) => permission(path, libc::R_OK),
         VideoAddress::Camera(path) => permission(path, libc::R_OK | libc::W_OK),
@@ -291,16 +297,20 @@ fn connection(RemoteHost { name, port }: &RemoteHost) -> Option<String> {
     })
 }
 
-fn encryption(RemoteHost { name, port }: &RemoteHost) -> Option<(Cause, String)> {
-    let error = handshake::check(name, *port, TIMEOUT / 3).err()?;
+fn encryption(RemoteHost { name, port }: &RemoteHost, ca_file: Option<&Path>) -> Option<(Cause, String)> {
+    let error = handshake::check(name, *port, ca_file, TIMEOUT / 3).err()?;
     let why = printable(&error.to_string(), LONGEST);
-    let remedy = "add the authority that has signed it to the certificates of this system";
+    let remedy = match ca_file {
+        None => "add the authority that has signed it to the certificates of this system".to_string(),
+        Some(file) => format!("put the authority that has signed it into {}", file.display()),
+    };
     Some((Cause::Tls, format!("no TLS with {name}: {why}; where the certificate is right, {remedy}")))
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
+    use std::sync::LazyLock;
 
     use super::*;
 
@@ -310,10 +320,15 @@ mod tests {
         error.src(&reader).build()
     }
 
+    fn suspect<'a>(address: &'a VideoAddress, threads: &'a Threads) -> Suspect<'a> {
+        static STREAM: LazyLock<StreamOptions> = LazyLock::new(StreamOptions::default);
+        Suspect { address, stream: &STREAM, threads, subject: "the source gate" }
+    }
+
     fn failure(message: &gst::Message, uri: &str) -> SourceFailure {
         let gst::MessageView::Error(error) = message.view() else { panic!("{message:?}") };
-        let threads = Threads::default();
-        let failure = SourceFailure::posted(error, &VideoAddress::Uri(uri.into()), &threads, "the source gate");
+        let (address, threads) = (VideoAddress::Uri(uri.into()), Threads::default());
+        let failure = SourceFailure::posted(error, &suspect(&address, &threads));
         assert!(threads.wait(Duration::from_secs(60)).is_empty());
         failure
     }
@@ -409,7 +424,7 @@ mod tests {
             [(gone, false, Cause::Unreachable), (gone, true, Cause::Stalled), (there, false, Cause::Stalled)]
         {
             let uri = VideoAddress::Uri(format!("rtsp://me:hush@{address}/x"));
-            let failure = SourceFailure::silence(&uri, Duration::from_millis(1500), has_frames, &threads, "the source");
+            let failure = SourceFailure::silence(&suspect(&uri, &threads), Duration::from_millis(1500), has_frames);
             assert_eq!(failure.cause, cause, "{failure}");
             assert!(failure.text.contains("gave no frame for 1.5 s") && !failure.text.contains("hush"), "{failure}");
         }

@@ -14,7 +14,7 @@ use super::report::{DetectReport, Watched, watch};
 use super::show::Screen;
 use super::{Broken, Ended, Job, Setup, ending, part};
 use crate::bus;
-use crate::cause::SourceFailure;
+use crate::cause::{SourceFailure, Suspect};
 use crate::chain::{self, element, stage};
 use crate::failure::Failure;
 use crate::progress::TaskProgress;
@@ -389,7 +389,9 @@ impl VideoRun<'_> {
     }
 
     fn explained(&self, error: &gst::message::Error) -> String {
-        SourceFailure::posted(error, self.address, &self.setup.threads, &self.address.shown()).text
+        let (address, threads, subject) = (self.address, &self.setup.threads, &self.address.shown());
+        SourceFailure::posted(error, &Suspect { address, stream: &ReadOptions::default().stream, threads, subject })
+            .text
     }
 
     fn show(&self, task: &mut TaskProgress, report: &DetectReport) {

@@ -29,7 +29,7 @@ pub use arguments::{InputSource, images_in, sources};
 pub use decode::missing_decoder;
 use decode::{convert, is_streaming, look_after_decoders, look_after_source, read_pipe, take_video};
 pub use host::RemoteHost;
-use options::StreamOptions;
+pub use options::StreamOptions;
 use tap::{Tap, VideoTap};
 
 /// Schemes whose frames come at their own time, and do not wait.

@@ -74,6 +74,9 @@ fn causes_are_one_of_a_few_words_in_log_http_and_metrics() {
         folder.join("sound.wav").display()
     ));
     let untrusted = UntrustedServer::start(&folder);
+    let ca = scratch("camera-causes-trusted");
+    let trusted = UntrustedServer::start(&ca);
+    let ca_file = format!("ca-file = \"{}\"\n", ca.join("pem").display());
     let later = free_address();
     let (next, told) = channel();
     next.send(()).unwrap(); // one picture, and then no more
@@ -94,6 +97,9 @@ fn causes_are_one_of_a_few_words_in_log_http_and_metrics() {
         ("no-host", "rtspt://me:hush-hush@camera.invalid/x".into(), "unreachable"),
         ("https", format!("https://me:hush-hush@127.0.0.1:{}/x", untrusted.port), "tls"),
         ("rtsps", format!("rtspst://me:hush-hush@127.0.0.1:{}/x", untrusted.port), "tls"),
+        // It is trusted, and speaks no RTSP.
+        ("rtsps-of-ca", format!("rtspst://me:hush-hush@127.0.0.1:{}/x", trusted.port), "disconnected"),
+        ("rtsps-of-any", format!("rtspst://me:hush-hush@127.0.0.1:{}/x", trusted.port), "disconnected"),
         (
             "sound",
             format!("http://127.0.0.1:{}/x", web("200 OK", std::fs::read(folder.join("sound.wav")).unwrap())),
@@ -109,8 +115,13 @@ fn causes_are_one_of_a_few_words_in_log_http_and_metrics() {
     );
     for (name, location, _) in &sources {
         let timeout = if *name == "frozen" { "1s" } else { "60s" };
+        let trust = match *name {
+            "rtsps-of-ca" => &*ca_file,
+            "rtsps-of-any" => "tls-validation = false\n",
+            _ => "",
+        };
         config += &format!(
-            "[[source]]\nname = \"{name}\"\naddress = \"{location}\"\ntimeout = \"{timeout}\"\nbackoff-max = \"500ms\"\n\n"
+            "[[source]]\nname = \"{name}\"\naddress = \"{location}\"\ntimeout = \"{timeout}\"\nbackoff-max = \"500ms\"\n{trust}\n"
         );
     }
     let service = Service::start(&folder, &config);

@@ -34,7 +34,7 @@ use super::output::{FrameHub, Output};
 use super::record::Disk;
 use super::snapshot::SourceSnapshots;
 use super::view::Pictures;
-use crate::cause::{Cause, SourceFailure};
+use crate::cause::{Cause, SourceFailure, Suspect};
 use crate::chain;
 use crate::failure::Failure;
 use crate::running::RunningPipeline;
@@ -435,6 +435,11 @@ impl StreamThread {
         }
     }
 
+    fn explained(&self, failure: impl FnOnce(&Suspect<'_>) -> SourceFailure) -> SourceFailure {
+        let SourceConfig { address, stream, .. } = &*self.config;
+        failure(&Suspect { address, stream, threads: &self.threads, subject: &self.subject() })
+    }
+
     fn failed(&self, cause: Cause, text: String) -> PlayEnd {
         PlayEnd::Failed(SourceFailure::new(cause, text))
     }
@@ -453,8 +458,7 @@ impl StreamThread {
             match event {
                 Ok(StreamEvent::Message(run, message)) if run == self.run => match message.view() {
                     gst::MessageView::Error(error) => {
-                        let address = &self.config.address;
-                        return PlayEnd::Failed(SourceFailure::posted(error, address, &self.threads, &self.subject()));
+                        return PlayEnd::Failed(self.explained(|suspect| SourceFailure::posted(error, suspect)));
                     }
                     gst::MessageView::Eos(_) if is_live => {
                         return self.failed(Cause::Disconnected, format!("{} has ended.", self.config.address.shown()));
@@ -506,10 +510,8 @@ impl StreamThread {
                 watched_from = Instant::now();
             }
             if self.meter.silence().min(watched_from.elapsed()) > self.config.timeout {
-                let (address, limit) = (&self.config.address, self.config.timeout);
-                let has_frames = self.meter.frames_of_run() > 0;
-                let subject = self.subject();
-                return PlayEnd::Failed(SourceFailure::silence(address, limit, has_frames, &self.threads, &subject));
+                let (limit, has_frames) = (self.config.timeout, self.meter.frames_of_run() > 0);
+                return PlayEnd::Failed(self.explained(|suspect| SourceFailure::silence(suspect, limit, has_frames)));
             }
         }
     }
