@@ -16,6 +16,8 @@ mod control;
 mod cut;
 mod disk;
 mod encoder;
+#[cfg(test)]
+mod fakes;
 mod heap;
 mod histogram;
 mod http;
