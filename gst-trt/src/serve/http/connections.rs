@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Connections: each is a task on one thread, and ends when the client is too slow.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
@@ -18,6 +22,10 @@ use crate::terminal::print_error;
 const HEAD: usize = 16 << 10;
 /// When no connection can be accepted, for lack of file descriptors most likely.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// The address of this machine to which a client has connected.
+#[derive(Clone, Copy, Debug)]
+pub struct LocalAddress(pub IpAddr);
 
 /// Answers until `stopped`, or its sender is dropped.
 pub async fn serve(listener: std::net::TcpListener, context: Arc<ServerState>, stopped: oneshot::Receiver<()>) {
@@ -48,7 +56,15 @@ async fn accept(listener: TcpListener, context: Arc<ServerState>) {
         let is_crowded = places.available_permits() < limits.connections / 2;
         let (http, stalled) = if is_crowded { (&crowded, limits.crowded) } else { (&patient, limits.stalled) };
         limit_stall(&stream, stalled);
-        let connection = http.serve_connection(TokioIo::new(stream), service.clone());
+        let local = stream.local_addr().ok().map(|address| LocalAddress(address.ip()));
+        let service = service.clone();
+        let answer = service_fn(move |mut request: Request<Incoming>| {
+            if let Some(local) = local {
+                request.extensions_mut().insert(local);
+            }
+            service.call(request)
+        });
+        let connection = http.serve_connection(TokioIo::new(stream), answer);
         tokio::spawn(async move {
             // Clients that go away in the middle are no concern of ours.
             let _ = connection.await;
