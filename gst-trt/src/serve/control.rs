@@ -79,6 +79,7 @@ pub struct AcceptedOffer {
 
 /// Why an offer is not accepted: what failed, why, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "webrtc"), allow(dead_code))]
 pub enum OfferRefused {
     /// There is no video of that name.
     Unknown(String),

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Connections: each is a task on one thread, and ends when the client is too slow.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
 
+use super::whep::LocalAddress;
 use super::{ServerState, routes};
 use crate::serve::sockets::limit_stall;
 use crate::terminal::print_error;
@@ -22,10 +22,6 @@ use crate::terminal::print_error;
 const HEAD: usize = 16 << 10;
 /// When no connection can be accepted, for lack of file descriptors most likely.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// The address of this machine to which a client has connected.
-#[derive(Clone, Copy, Debug)]
-pub struct LocalAddress(pub IpAddr);
 
 /// Answers until `stopped`, or its sender is dropped.
 pub async fn serve(listener: std::net::TcpListener, context: Arc<ServerState>, stopped: oneshot::Receiver<()>) {

@@ -12,12 +12,15 @@ use axum::response::{IntoResponse, Response};
 
 use super::ServerState;
 use super::answer::{ApiError, body};
-use super::connections::LocalAddress;
 use super::entries::PathName;
 use crate::serve::control::VideoControl;
 
 /// What offers and answers are written in.
 const SDP: &str = "application/sdp";
+
+/// The address of this machine to which a client has connected.
+#[derive(Clone, Copy, Debug)]
+pub struct LocalAddress(pub IpAddr);
 
 impl ServerState {
     fn videos(&self) -> Result<&dyn VideoControl, ApiError> {

@@ -21,8 +21,6 @@ use tokio::sync::broadcast;
 
 pub use self::frames::FrameHub;
 use self::pipeline::{OutputContent, OutputPipeline, PipelineEvent};
-#[cfg(feature = "webrtc")]
-pub use self::rtp::RtpPart;
 use self::rtp::RtpProgress;
 pub use self::rtp::{PAYLOAD_TYPE, RtpUnit};
 pub use self::tiles::{MOST_TILES, TilesConfig};

@@ -13,8 +13,6 @@ use gst::prelude::*;
 pub const PAYLOAD_TYPE: u8 = 96;
 /// Units of their times in a second.
 const CLOCK_RATE: u64 = 90_000;
-/// Bytes of a packet before its payload.
-const HEADER: usize = 12;
 
 /// RTP packets that belong together: a frame, or a part of one.
 pub struct RtpUnit {
@@ -32,29 +30,6 @@ impl RtpUnit {
         let is_key = !buffers.first()?.flags().contains(gst::BufferFlags::DELTA_UNIT);
         let packet = |buffer: &gst::BufferRef| buffer.map_readable().ok().map(|map| Bytes::copy_from_slice(&map));
         Some(RtpUnit { packets: buffers.into_iter().filter_map(packet).collect(), is_key })
-    }
-}
-
-/// A packet without what numbers it, for those who number packets themselves.
-pub struct RtpPart<'a> {
-    pub timestamp: u32,
-    /// Whether it is the last one of a frame.
-    pub marker: bool,
-    pub payload: &'a [u8],
-}
-
-impl<'a> RtpPart<'a> {
-    /// What payloaders write: a header of a fixed length, and no padding.
-    pub fn of(packet: &'a [u8]) -> Option<Self> {
-        let (&[first, second, _, _, t0, t1, t2, t3, ..], payload) = packet.split_at_checked(HEADER)? else {
-            return None;
-        };
-        let has_nothing_more = first & 0x3f == 0;
-        has_nothing_more.then(|| RtpPart {
-            timestamp: u32::from_be_bytes([t0, t1, t2, t3]),
-            marker: second & 0x80 != 0,
-            payload,
-        })
     }
 }
 
@@ -102,20 +77,5 @@ impl RtpProgress {
         last.sequence = u16::from_be_bytes([s0, s1]);
         last.timestamp = u32::from_be_bytes([t0, t1, t2, t3]);
         last.sent = Some(Instant::now());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_packet_is_taken_apart() {
-        let packet = [0x80, 0xe0, 0, 7, 1, 2, 3, 4, 9, 9, 9, 9, 0x65, 0x88];
-        let part = RtpPart::of(&packet).unwrap();
-        assert_eq!((part.timestamp, part.marker, part.payload), (0x0102_0304, true, &[0x65, 0x88][..]));
-        assert!(!RtpPart::of(&[0x80, 0x60, 0, 7, 1, 2, 3, 4, 9, 9, 9, 9]).unwrap().marker);
-        assert!(RtpPart::of(&packet[..11]).is_none());
-        assert!(RtpPart::of(&[0x90; 20]).is_none(), "it has an extension of its header");
     }
 }

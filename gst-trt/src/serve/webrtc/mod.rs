@@ -5,11 +5,12 @@
 //! This end is "ICE lite": it answers whoever proves to know the session, and sends nothing to addresses that an offer names.
 //!
 //! * `offer`: what a viewer wants, and what it is answered. `candidates`: where it can reach this machine. `viewer`: what is done for
-//!   one. `port`: one thread, on which each viewer is a task. `crypto`: what all that is encrypted with.
+//!   one; `packet`: what it is sent. `port`: one thread, on which each viewer is a task. `crypto`: what all that is encrypted with.
 
 mod candidates;
 mod crypto;
 mod offer;
+mod packet;
 mod port;
 #[cfg(test)]
 mod tests;

@@ -20,7 +20,8 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::sleep_until;
 
 use super::WebrtcLimits;
-use crate::serve::output::{Output, RtpPart, RtpUnit};
+use super::packet::RtpPart;
+use crate::serve::output::{Output, RtpUnit};
 
 /// Bytes of a packet that str0m sends. Those of the output are shorter.
 const LONGEST: usize = 1500;
