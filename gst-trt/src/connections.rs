@@ -23,17 +23,17 @@ pub struct Connections(Arc<Mutex<Opened>>);
 
 #[derive(Default)]
 struct Opened {
-    sockets: Vec<Socket>,
+    sockets: Vec<RtspSocket>,
     /// Whether it was asked to play: videos have no end.
     plays: bool,
     is_cut: bool,
 }
 
 /// A GSocket, which its stream closes.
-struct Socket(glib::WeakRef<glib::Object>);
+struct RtspSocket(glib::WeakRef<glib::Object>);
 
 // SAFETY: references of GObject may be made and dropped in any thread, and of the socket its number alone is read.
-unsafe impl Send for Socket {}
+unsafe impl Send for RtspSocket {}
 
 thread_local! {
     /// Whose rtspsrc connects in this thread.
@@ -77,7 +77,7 @@ impl Connections {
     pub fn cut(&self) {
         let mut opened = lock(&self.0);
         opened.is_cut = true;
-        opened.sockets.iter().for_each(Socket::cut);
+        opened.sockets.iter().for_each(RtspSocket::cut);
     }
 }
 
@@ -86,7 +86,7 @@ fn lock(opened: &Mutex<Opened>) -> MutexGuard<'_, Opened> {
 }
 
 impl Opened {
-    fn add(&mut self, socket: Socket) {
+    fn add(&mut self, socket: RtspSocket) {
         if self.is_cut {
             socket.cut();
         }
@@ -95,7 +95,7 @@ impl Opened {
     }
 }
 
-impl Socket {
+impl RtspSocket {
     /// Does something with its number, while it is not closed.
     fn with(&self, work: impl FnOnce(c_int)) {
         let Some(socket) = self.0.upgrade() else { return };
@@ -169,7 +169,7 @@ unsafe extern "C" fn note(
             let socket = gio_sys::g_socket_connection_get_socket(connection.as_ptr().cast());
             glib::translate::from_glib_none(socket.cast::<gobject_ffi::GObject>())
         };
-        lock(&opened).add(Socket(socket.downgrade()));
+        lock(&opened).add(RtspSocket(socket.downgrade()));
     }
     glib::ffi::GTRUE // it stays
 }

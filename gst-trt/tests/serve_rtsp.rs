@@ -203,3 +203,52 @@ fn many_sources_are_watched_in_one_picture() {
     assert!(!journal.contains("left behind") && !journal.contains("CRITICAL"), "{journal}");
     other.end();
 }
+
+/// What a browser offers that decodes H.264.
+#[cfg(feature = "webrtc")]
+const OFFER: &str = "v=0\r\no=- 1 2 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\na=group:BUNDLE 0\r\n\
+    m=video 9 UDP/TLS/RTP/SAVPF 103\r\nc=IN IP4 0.0.0.0\r\na=ice-ufrag:abcd\r\na=ice-pwd:0123456789abcdef01234567\r\n\
+    a=fingerprint:sha-256 00:01:02:03:04:05:06:07:08:09:0A:0B:0C:0D:0E:0F:10:11:12:13:14:15:16:17:18:19:1A:1B:1C:1D:1E:1F\r\n\
+    a=setup:actpass\r\na=mid:0\r\na=recvonly\r\na=rtcp-mux\r\na=rtpmap:103 H264/90000\r\na=rtcp-fb:103 nack pli\r\n\
+    a=fmtp:103 level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42001f\r\n";
+
+/// The port for browsers is that of the configuration, and what they ask for is answered and ended. How a video is shown, the unit
+/// tests see.
+#[cfg(feature = "webrtc")]
+#[test]
+fn browsers_are_answered() {
+    let folder = scratch("serve-webrtc");
+    let (http, webrtc) = (free_address(), free_address());
+    let config = format!(
+        "[[model]]\nname = \"shapes\"\nfile = \"{}\"\nbackend = \"cpu\"\ninfer = \"interval=30\"\n\n\
+         [http]\nlisten = \"{http}\"\n\n[webrtc]\nlisten = \"{webrtc}\"\naddresses = [\"203.0.113.7\"]\n\n\
+         [[source]]\nname = \"gate\"\naddress = \"{}\"\nloop = true\nsync = true\n",
+        shapes(),
+        sample()
+    );
+    let service = Service::start(&folder, &config);
+    let started = service.said("Started.");
+    assert!(started.ends_with(&format!("Started. http://{http}/ WebRTC on UDP {webrtc}")), "{started}");
+    let send = |method: &str, path: &str, body: &str| {
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+        let kind = format!("Content-Type: application/sdp\r\nContent-Length: {}\r\n\r\n", body.len());
+        let mut answer = String::new();
+        request(&http, &(head + &kind + body)).read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let answer = send("POST", "/sources/gate/whep", OFFER);
+    assert!(answer.starts_with("HTTP/1.1 201 ") && answer.contains("a=sendonly"), "{answer}");
+    assert!(answer.contains(&format!("203.0.113.7 {} typ host", webrtc.rsplit(':').next().unwrap())), "{answer}");
+    let session = answer.lines().find_map(|line| line.strip_prefix("location: ")).unwrap().to_string();
+    let without = OFFER.replace("H264", "VP8");
+    assert!(send("POST", "/sources/gate/whep", &without).starts_with("HTTP/1.1 422 "));
+    assert!(send("POST", "/sources/gate/whep", "v=0").starts_with("HTTP/1.1 400 "));
+    assert!(send("POST", "/tiles/wall/whep", OFFER).starts_with("HTTP/1.1 404 "));
+    assert!(send("DELETE", &session, "").starts_with("HTTP/1.1 200 "));
+    assert!(send("DELETE", &session, "").starts_with("HTTP/1.1 404 "));
+    // One that has not connected holds up no end.
+    assert!(send("POST", "/sources/gate/whep", OFFER).starts_with("HTTP/1.1 201 "));
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    assert!(!journal.contains("left behind") && !journal.contains("is watched"), "{journal}");
+}

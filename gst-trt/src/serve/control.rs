@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What can be asked of a running service, and what can be done to it. HTTP and RTSP know the service by this alone.
+//! What can be asked of a running service, and what can be done to it. HTTP, RTSP and WebRTC know the service by
+//! this alone, and HTTP knows WebRTC so.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -52,6 +54,41 @@ pub trait Control: Send + Sync {
 pub trait OutputControl: Send + Sync {
     /// The frames of a source, or of several in one picture, with what was found in them, as video.
     fn output(&self, name: &str) -> Option<Output>;
+}
+
+/// Videos in browsers. Calls return at once.
+pub trait VideoControl: Send + Sync {
+    /// Answers the offer of a viewer for a source, or for several in one picture. The viewer has connected to that address of this
+    /// machine.
+    fn accept(&self, name: &str, offer: &str, local: IpAddr) -> Result<AcceptedOffer, OfferRefused>;
+
+    /// Ends the video of a viewer. Returns whether there was one.
+    fn end(&self, session: &str) -> bool;
+
+    /// Where the packets of all viewers come and go.
+    fn address(&self) -> SocketAddr;
+}
+
+/// What a viewer is answered, in SDP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AcceptedOffer {
+    /// A name that nobody else knows.
+    pub session: String,
+    pub answer: String,
+}
+
+/// Why an offer is not accepted: what failed, why, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "webrtc"), allow(dead_code))]
+pub enum OfferRefused {
+    /// There is no video of that name.
+    Unknown(String),
+    /// It is no offer.
+    Malformed(String),
+    /// It asks for something that there is not.
+    Unsupported(String),
+    /// There is no room for one more now.
+    Crowded(String),
 }
 
 /// Which recordings are asked for.

@@ -2,7 +2,7 @@
 //! `gst-trt serve`: many sources under one roof, for months.
 //!
 //! * `config`: the file. `service`: all sources and models. `control`: what others may ask of it.
-//!   `http`, `rtsp`: how they ask. `sockets`: their connections.
+//!   `http`, `rtsp`, `webrtc`: how they ask. `sockets`: their connections.
 //! * `model`: a model that sources share. `stream`: a source. `record`, `view`, `output`: what becomes of its frames besides
 //!   publishing; `tiles`: those of many in one picture; `encoder`: what encodes them; `cut`, `snapshot`, `ask`: pictures that are
 //!   cut out of them, kept, and asked about.
@@ -16,6 +16,8 @@ mod control;
 mod cut;
 mod disk;
 mod encoder;
+#[cfg(test)]
+mod fakes;
 mod heap;
 mod histogram;
 mod http;
@@ -33,6 +35,8 @@ mod sockets;
 mod stream;
 mod tiles;
 mod view;
+#[cfg(feature = "webrtc")]
+mod webrtc;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -48,6 +52,7 @@ use crate::failure::{Failure, Status, contain};
 use crate::terminal::{print, print_error};
 use crate::threads::Threads;
 use config::Config;
+use control::VideoControl;
 use log::{LogFormat, LogSettings, log, log_error, warn};
 #[cfg(feature = "otel")]
 use otel::Telemetry;
@@ -94,6 +99,8 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     listen_to_end(&signals)?;
     chain::prefer_gpu_decoders();
     let (http, rtsp) = (config.http.clone(), config.rtsp.clone());
+    #[cfg(feature = "webrtc")]
+    let webrtc = config.webrtc.clone();
     log::configure(args.log_settings(&config));
     #[cfg(feature = "otel")]
     let mut telemetry = Telemetry::new(config.otel.as_ref());
@@ -104,19 +111,31 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     // An address that is taken is said before anything is loaded.
     let http = http.map(|settings| http::listen(&settings).map(|listener| (settings, listener))).transpose()?;
     let rtsp = rtsp.map(|settings| rtsp::listen(&settings).map(|listener| (settings, listener))).transpose()?;
+    #[cfg(feature = "webrtc")]
+    let webrtc = webrtc.map(|settings| webrtc::listen(&settings).map(|socket| (settings, socket))).transpose()?;
     let service = Arc::new(Service::start(config, threads)?);
     #[cfg(feature = "otel")]
     telemetry.send(service.clone());
+    let mut started = String::from("Started.");
     let start_servers = || -> Result<_, Failure> {
-        let server = http.map(|(settings, listener)| http::start(&settings, listener, service.clone()));
+        #[cfg(feature = "webrtc")]
+        let browsers = webrtc
+            .map(|(settings, socket)| webrtc::start(&settings, socket, service.clone()))
+            .transpose()?
+            .map(|server| Arc::new(server) as Arc<dyn VideoControl>);
+        #[cfg(not(feature = "webrtc"))]
+        let browsers: Option<Arc<dyn VideoControl>> = None;
+        let at = browsers.as_ref().map(|browsers| browsers.address());
+        let server = http.map(|(settings, listener)| http::start(&settings, listener, service.clone(), browsers));
         let videos = rtsp.map(|(settings, listener)| rtsp::start(&settings, listener, service.clone()));
-        Ok((server.transpose()?, videos.transpose()?))
+        let (server, videos) = (server.transpose()?, videos.transpose()?);
+        started.extend(server.iter().map(|server| format!(" http://{}/", server.address())));
+        started.extend(videos.iter().map(|videos| format!(" rtsp://{}/", videos.address())));
+        started.extend(at.map(|address| format!(" WebRTC on UDP {address}")));
+        Ok((server, videos))
     };
     // Dropped, they answer no more; what they have asked for is done then.
     let (server, videos) = start_servers().inspect_err(|_| drop(service.stop()))?;
-    let mut started = String::from("Started.");
-    started.extend(server.iter().map(|server| format!(" http://{}/", server.address())));
-    started.extend(videos.iter().map(|videos| format!(" rtsp://{}/", videos.address())));
     log("serve", &started);
     let mut is_asked_to_end = false;
     for signal in signals.forever() {
@@ -141,8 +160,8 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
             Ok(()) => log(
                 "serve",
                 &format!(
-                    "{} was read again. If [http] or [rtsp] has changed, that counts from the next start on, \
-                     but for [[rtsp.tiles]].",
+                    "{} was read again. If [http], [rtsp] or [webrtc] has changed, that counts from the next \
+                     start on, but for [[rtsp.tiles]].",
                     args.config.display()
                 ),
             ),

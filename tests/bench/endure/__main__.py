@@ -282,6 +282,9 @@ The same seed gives the same plan. This page is what the last long run wrote: {m
 """
 
 
+SHOWN = 20  # of what did not hold
+
+
 def page(report):
     words = {word.split()[0]: word.split()[1:] for word in report["command"].split(" --")[1:]}
     command = re.sub(r" --(json|report|journal) \S+", "", report["command"])
@@ -295,7 +298,9 @@ def page(report):
     if report["left out"]:
         lines += ["Left out, because this machine cannot do them, no camera was free, or those before took too long: " + ", ".join(f"{name} ({count})" for name, count in report["left out"].items()) + ".", ""]
     if report["violations"]:
-        lines += ["What did not hold:", "", *(f"- {text}" for text in report["violations"]), ""]
+        shown = report["violations"][:SHOWN]
+        count = sum(report["kinds of violations"].values())
+        lines += ["What did not hold:", "", *(f"- {text}" for text in shown), *[f"- {count - len(shown)} more"] * (count > len(shown)), ""]
     return "\n".join(lines)
 
 

@@ -2,6 +2,7 @@
 //! The configuration as it is written: its tables, their keys and defaults.
 
 mod otel;
+mod webrtc;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -20,6 +21,7 @@ use crate::serve::log::LogSettings;
 use crate::source::options::RtpTransport;
 
 pub use otel::OtelKeys;
+pub use webrtc::WebrtcKeys;
 
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -39,6 +41,7 @@ pub struct ConfigKeys {
     pub ask: Vec<AskKeys>,
     pub http: Option<HttpKeys>,
     pub rtsp: Option<RtspKeys>,
+    pub webrtc: Option<WebrtcKeys>,
     #[serde(default)]
     pub log: LogSettings,
     pub otel: Option<OtelKeys>,

@@ -10,6 +10,8 @@ mod privacy;
 mod recordings;
 mod snapshots;
 mod tiles;
+#[cfg(feature = "webrtc")]
+mod webrtc;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -37,6 +39,8 @@ use crate::serve::http::{self, HttpSettings};
 use crate::serve::log::LogSettings;
 use crate::serve::output::TilesConfig;
 use crate::serve::rtsp::{self, RtspSettings};
+#[cfg(feature = "webrtc")]
+use crate::serve::webrtc::WebrtcSettings;
 use crate::source::VideoAddress;
 use crate::source::options::{RtpTransport, StreamOptions, check_ca_file};
 
@@ -57,6 +61,10 @@ pub struct Config {
     pub models: Vec<ModelConfig>,
     pub http: Option<HttpSettings>,
     pub rtsp: Option<RtspSettings>,
+    #[cfg(feature = "webrtc")]
+    pub webrtc: Option<WebrtcSettings>,
+    /// Whether videos can be watched at all.
+    has_outputs: bool,
     pub tiles: Vec<TilesConfig>,
     /// Whether videos have results in themselves.
     has_sei: bool,
@@ -168,6 +176,9 @@ impl Config {
             models: Vec::new(),
             http: None,
             rtsp: None,
+            #[cfg(feature = "webrtc")]
+            webrtc: None,
+            has_outputs: keys.rtsp.is_some() || keys.webrtc.is_some(),
             tiles: Vec::new(),
             has_sei: keys.rtsp.as_ref().is_some_and(|rtsp| rtsp.sei),
             log: keys.log,
@@ -185,8 +196,18 @@ impl Config {
         let mut warnings = Vec::new();
         config.http = config.http_settings().map_err(|problem| ("http", 0, problem))?;
         config.rtsp = config.rtsp_settings().map_err(|problem| ("rtsp", 0, problem))?;
-        if let Some(text) = encoder::missing().filter(|_| config.rtsp.is_some()) {
-            warnings.push(("rtsp", 0, problem("listen", text)));
+        #[cfg(feature = "webrtc")]
+        {
+            config.webrtc = config.webrtc_settings().map_err(|problem| ("webrtc", 0, problem))?;
+        }
+        #[cfg(not(feature = "webrtc"))]
+        if config.keys.webrtc.is_some() {
+            let text = "this program was built without WebRTC. Build it with its feature webrtc, or remove [webrtc]";
+            return Err(("webrtc", 0, problem("listen", text)));
+        }
+        if let Some(text) = encoder::missing().filter(|_| config.has_outputs) {
+            let table = if config.rtsp.is_some() { "rtsp" } else { "webrtc" };
+            warnings.push((table, 0, problem("listen", text)));
         }
         if let Some(otel) = config.keys.otel.clone() {
             #[cfg(feature = "otel")]
@@ -311,10 +332,15 @@ impl Config {
         Config { sources: Vec::new(), models: Vec::new(), ..self.clone() }
     }
 
-    /// With HTTP and RTSP as in another one.
+    /// With HTTP, RTSP and WebRTC as in another one.
     pub fn keep_servers(&mut self, other: &Config) {
         (self.http, self.rtsp, self.has_sei) = (other.http.clone(), other.rtsp.clone(), other.has_sei);
-        let (has_view, has_output) = (self.http.is_some(), self.rtsp.is_some());
+        #[cfg(feature = "webrtc")]
+        {
+            self.webrtc = other.webrtc.clone();
+        }
+        self.has_outputs = other.has_outputs;
+        let (has_view, has_output) = (self.http.is_some(), self.has_outputs);
         if !has_output {
             self.tiles.clear();
         }
@@ -438,7 +464,7 @@ impl Config {
             snapshots,
             asks,
             has_view: self.http.is_some(),
-            has_output: self.rtsp.is_some(),
+            has_output: self.has_outputs,
             has_sei: self.has_sei,
         })
     }

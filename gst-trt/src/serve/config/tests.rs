@@ -2,6 +2,8 @@
 //! What is wrong in a file, and what is said about it.
 
 mod tiles;
+#[cfg(feature = "webrtc")]
+mod webrtc;
 
 use std::path::Path;
 use std::time::Duration;

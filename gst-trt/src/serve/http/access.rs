@@ -80,14 +80,23 @@ impl Access {
         if self.has_token(headers) || is_read(method) && self.is_local {
             return Ok(());
         }
+        Err(self.without_token(headers))
+    }
+
+    /// For requests that tell what is read, and are none of those that only read.
+    pub fn check_read(&self, headers: &HeaderMap) -> Result<(), ApiError> {
+        if self.may_read(headers) { Ok(()) } else { Err(self.without_token(headers)) }
+    }
+
+    fn without_token(&self, headers: &HeaderMap) -> ApiError {
         if self.token.is_none() {
             let text =
                 "Nothing can be changed by HTTP: there is no token. Set token in [http], and start the service again.";
-            return Err(ApiError::new(StatusCode::FORBIDDEN, text));
+            return ApiError::new(StatusCode::FORBIDDEN, text);
         }
         let why = if headers.contains_key(header::AUTHORIZATION) { "the token is wrong" } else { "it needs the token" };
         let remedy = "Send the header Authorization: Bearer TOKEN, with the token in [http]";
-        Err(ApiError::new(StatusCode::UNAUTHORIZED, format!("The request is refused: {why}. {remedy}.")))
+        ApiError::new(StatusCode::UNAUTHORIZED, format!("The request is refused: {why}. {remedy}."))
     }
 
     /// Takes as long for a token that is nearly right.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::serve::control::Refused;
+use crate::serve::control::{OfferRefused, Refused};
 
 /// Bytes of a request's body.
 pub const BODY: usize = 64 << 10;
@@ -44,6 +44,17 @@ impl From<Refused> for ApiError {
     }
 }
 
+impl From<OfferRefused> for ApiError {
+    fn from(refused: OfferRefused) -> Self {
+        match refused {
+            OfferRefused::Unknown(text) => ApiError::new(StatusCode::NOT_FOUND, text),
+            OfferRefused::Malformed(text) => ApiError::new(StatusCode::BAD_REQUEST, text),
+            OfferRefused::Unsupported(text) => ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, text),
+            OfferRefused::Crowded(text) => ApiError::new(StatusCode::SERVICE_UNAVAILABLE, text),
+        }
+    }
+}
+
 pub fn json(status: StatusCode, value: &impl Serialize) -> Response {
     match serde_json::to_vec(value) {
         Ok(text) => (status, [(header::CONTENT_TYPE, "application/json")], text).into_response(),
@@ -51,23 +62,28 @@ pub fn json(status: StatusCode, value: &impl Serialize) -> Response {
     }
 }
 
-/// The object in a request's body, which must come within a time.
-pub async fn object(request: Request, time: Duration) -> Result<Map<String, Value>, ApiError> {
-    let bytes = match tokio::time::timeout(time, Bytes::from_request(request, &())).await {
-        Ok(Ok(bytes)) => bytes,
+/// A request's body, which must come within a time.
+pub async fn body(request: Request, time: Duration) -> Result<Bytes, ApiError> {
+    match tokio::time::timeout(time, Bytes::from_request(request, &())).await {
+        Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
             let text = format!("The body is too long: it may have {BODY} bytes. Send less.");
-            return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, text));
+            Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, text))
         }
         Ok(Err(_)) => {
             let text = "The body is broken: it is not as long, or not in such chunks, as it says. Send it again.";
-            return Err(ApiError::new(StatusCode::BAD_REQUEST, text));
+            Err(ApiError::new(StatusCode::BAD_REQUEST, text))
         }
         Err(_) => {
             let text = format!("The body did not come within {} s. Send it in one piece.", time.as_secs_f64());
-            return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, text));
+            Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, text))
         }
-    };
+    }
+}
+
+/// The object in a request's body.
+pub async fn object(request: Request, time: Duration) -> Result<Map<String, Value>, ApiError> {
+    let bytes = body(request, time).await?;
     let wrong = |why: String| ApiError::new(StatusCode::BAD_REQUEST, why);
     match serde_json::from_slice(&bytes) {
         Ok(Value::Object(object)) => Ok(object),

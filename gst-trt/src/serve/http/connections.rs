@@ -4,15 +4,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
 
+use super::whep::LocalAddress;
 use super::{ServerState, routes};
+use crate::serve::log::log_error;
 use crate::serve::sockets::{hear_out, limit_stall};
-use crate::terminal::print_error;
 
 /// Bytes of a request's first line and headers.
 const HEAD: usize = 16 << 10;
@@ -23,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub async fn serve(listener: std::net::TcpListener, context: Arc<ServerState>, stopped: oneshot::Receiver<()>) {
     let listener = match TcpListener::from_std(listener) {
         Ok(listener) => listener,
-        Err(error) => return print_error(&format!("HTTP is not served: {error}.")),
+        Err(error) => return log_error("serve", &format!("HTTP is not served: {error}.")),
     };
     tokio::spawn(accept(listener, context));
     let _ = stopped.await;
@@ -48,7 +52,15 @@ async fn accept(listener: TcpListener, context: Arc<ServerState>) {
         let is_crowded = places.available_permits() < limits.connections / 2;
         let (http, stalled) = if is_crowded { (&crowded, limits.crowded) } else { (&patient, limits.stalled) };
         limit_stall(&stream, stalled);
-        let connection = http.serve_connection(TokioIo::new(stream), service.clone());
+        let local = stream.local_addr().ok().map(|address| LocalAddress(address.ip()));
+        let service = service.clone();
+        let answer = service_fn(move |mut request: Request<Incoming>| {
+            if let Some(local) = local {
+                request.extensions_mut().insert(local);
+            }
+            service.call(request)
+        });
+        let connection = http.serve_connection(TokioIo::new(stream), answer);
         tokio::spawn(async move {
             // Clients that go away in the middle are no concern of ours. One may still send what is refused.
             if let Ok(ended) = connection.without_shutdown().await {

@@ -4,7 +4,8 @@
 //! * `connections`: one thread, on which each connection is a task with limits on time and size. What looks at files goes
 //!   to others.
 //! * `access`: who may ask for what. `routes`: which function answers what. `answer`: bodies and errors.
-//! * `entries`: sources and models. `recordings`, `pictures`, `metrics`, `health`, `page`: what their names say.
+//! * `entries`: sources and models. `whep`: how a browser asks for a video. `recordings`, `pictures`, `metrics`, `health`, `page`:
+//!   what their names say.
 
 mod access;
 mod answer;
@@ -18,6 +19,7 @@ mod recordings;
 mod routes;
 #[cfg(test)]
 mod tests;
+mod whep;
 
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
@@ -27,7 +29,7 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, oneshot};
 
-use super::control::Control;
+use super::control::{Control, VideoControl};
 use crate::failure::Failure;
 use access::Access;
 
@@ -82,6 +84,8 @@ impl Default for ClientLimits {
 /// What requests are answered with.
 struct ServerState {
     service: Arc<dyn Control>,
+    /// `None` where browsers have no videos, but pictures.
+    videos: Option<Arc<dyn VideoControl>>,
     access: Access,
     limits: ClientLimits,
     watchers: Arc<Semaphore>,
@@ -112,8 +116,13 @@ fn refused(settings: &HttpSettings, error: std::io::Error) -> Failure {
 }
 
 /// Answers in a thread of its own.
-pub fn start(settings: &HttpSettings, listener: TcpListener, service: Arc<dyn Control>) -> Result<HttpServer, Failure> {
-    start_within(ClientLimits::default(), settings, listener, service)
+pub fn start(
+    settings: &HttpSettings,
+    listener: TcpListener,
+    service: Arc<dyn Control>,
+    videos: Option<Arc<dyn VideoControl>>,
+) -> Result<HttpServer, Failure> {
+    start_within(ClientLimits::default(), settings, listener, service, videos)
 }
 
 fn start_within(
@@ -121,6 +130,7 @@ fn start_within(
     settings: &HttpSettings,
     listener: TcpListener,
     service: Arc<dyn Control>,
+    videos: Option<Arc<dyn VideoControl>>,
 ) -> Result<HttpServer, Failure> {
     let access = Access::new(settings)?;
     let cannot = |error| refused(settings, error);
@@ -128,7 +138,7 @@ fn start_within(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().map_err(cannot)?;
 
     let watchers = Arc::new(Semaphore::new(limits.watchers));
-    let context = Arc::new(ServerState { service, access, limits, watchers });
+    let context = Arc::new(ServerState { service, videos, access, limits, watchers });
     let (stop, stopped) = oneshot::channel();
     // With the runtime, all connections end. What waits for a disk is left behind.
     let work = move || {

@@ -8,10 +8,10 @@ use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, put};
+use axum::routing::{delete, get, post, put};
 
 use super::answer::{self, ApiError};
-use super::{ServerState, entries, health, metrics, page, pictures, recordings};
+use super::{ServerState, entries, health, metrics, page, pictures, recordings, whep};
 
 pub fn all(context: Arc<ServerState>) -> Router {
     let guarded = Router::new()
@@ -27,8 +27,14 @@ pub fn all(context: Arc<ServerState>) -> Router {
         .route("/snapshots/{file}", get(recordings::recording))
         .route("/metrics", get(metrics::metrics))
         .route_layer(middleware::from_fn_with_state(context.clone(), need_token));
+    let videos = Router::new()
+        .route("/sources/{name}/whep", post(whep::source).options(whep::options))
+        .route("/tiles/{name}/whep", post(whep::tiles).options(whep::options))
+        .route("/whep/{session}", delete(whep::end))
+        .route_layer(middleware::from_fn_with_state(context.clone(), need_token_to_read));
     Router::new()
         .merge(guarded)
+        .merge(videos)
         .merge(page::routes())
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
@@ -41,6 +47,14 @@ pub fn all(context: Arc<ServerState>) -> Router {
 
 async fn need_token(State(context): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
     match context.access.check_token(request.method(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// A video is read, though it is asked for as if something was changed.
+async fn need_token_to_read(State(context): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
+    match context.access.check_read(request.headers()) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }

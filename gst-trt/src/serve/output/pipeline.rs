@@ -17,8 +17,8 @@ use crate::failure::Failure;
 use crate::running::RunningPipeline;
 use crate::serve::encoder;
 
-/// Bytes of a packet: what all networks take.
-const PACKET: u32 = 1400;
+/// Bytes of a packet: what all networks and tunnels take, with what WebRTC adds.
+const PACKET: u32 = 1200;
 
 /// What the thread of an output wakes up for.
 pub enum PipelineEvent {

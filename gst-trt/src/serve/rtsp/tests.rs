@@ -4,11 +4,9 @@
 mod sei;
 mod tiles;
 
-use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gst::glib;
@@ -17,9 +15,7 @@ use socket2::{Domain, Socket, Type};
 
 use super::*;
 use crate::chain;
-use crate::serve::output::{FrameHub, Output};
-use crate::serve::tiles::TileOutputs;
-use crate::threads::Threads;
+use crate::serve::fakes::{FakeCamera, FakeOutputs};
 use crate::wait::{LIMIT, wait_until};
 
 const PASSWORD: &str = "hush-hush-hush-1";
@@ -33,82 +29,6 @@ const QUICK: RtspLimits = RtspLimits {
     crowded: Duration::from_millis(100),
     unsent: 8 << 10,
 };
-
-/// Frames of one pattern with an object in each.
-struct FakeCamera {
-    pipeline: gst::Pipeline,
-    frames: FrameHub,
-    output: Output,
-}
-
-impl FakeCamera {
-    fn new(name: &str, pattern: &str, threads: &Threads) -> Self {
-        FakeCamera::with(name, pattern, "I420", threads)
-    }
-
-    /// With frames of that format.
-    fn with(name: &str, pattern: &str, format: &str, threads: &Threads) -> Self {
-        let line = format!(
-            "videotestsrc is-live=true pattern={pattern} \
-             ! video/x-raw,format={format},width=320,height=240,framerate=30/1 ! tee name=out ! fakesink"
-        );
-        let pipeline = chain::parse(&line).unwrap();
-        let pad = chain::element(&pipeline, "out").static_pad("sink").unwrap();
-        pad.add_probe(gst::PadProbeType::BUFFER, |_, info| {
-            let buffer = info.buffer_mut().unwrap().make_mut();
-            gst_video::VideoRegionOfInterestMeta::add(buffer, "disc", (80, 60, 160, 120));
-            gst::PadProbeReturn::Ok
-        });
-        let frames = FrameHub::default();
-        frames.connect(&pipeline);
-        let output = Output::new(name, frames.clone(), false, threads);
-        pipeline.set_state(gst::State::Playing).unwrap();
-        FakeCamera { pipeline, frames, output }
-    }
-}
-
-impl Drop for FakeCamera {
-    fn drop(&mut self) {
-        self.output.close();
-        self.pipeline.set_state(gst::State::Null).unwrap();
-    }
-}
-
-/// Cameras as a service has them.
-#[derive(Default)]
-struct FakeOutputs {
-    cameras: Mutex<BTreeMap<String, FakeCamera>>,
-    tiles: Mutex<TileOutputs>,
-    threads: Threads,
-}
-
-impl FakeOutputs {
-    fn new(names: &[&str]) -> Arc<Self> {
-        chain::start_gstreamer().unwrap();
-        let outputs = FakeOutputs::default();
-        for name in names {
-            outputs.cameras.lock().unwrap().insert(name.to_string(), FakeCamera::new(name, "black", &outputs.threads));
-        }
-        Arc::new(outputs)
-    }
-
-    fn receivers(&self, name: &str) -> usize {
-        self.cameras.lock().unwrap()[name].frames.receivers()
-    }
-
-    fn end(&self) {
-        self.cameras.lock().unwrap().clear();
-        self.tiles.lock().unwrap().close();
-        assert_eq!(self.threads.wait(LIMIT), Vec::<String>::new());
-    }
-}
-
-impl OutputControl for FakeOutputs {
-    fn output(&self, name: &str) -> Option<Output> {
-        let of_camera = self.cameras.lock().unwrap().get(name).map(|camera| camera.output.clone());
-        of_camera.or_else(|| self.tiles.lock().unwrap().output(name))
-    }
-}
 
 fn serve(limits: RtspLimits, password: Option<&str>, outputs: &Arc<FakeOutputs>) -> RtspServer {
     let settings = RtspSettings {

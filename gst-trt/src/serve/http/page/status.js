@@ -2,6 +2,7 @@
 // The status page: asks for sources and models each second, and shows what they say.
 
 import * as pictures from "/pictures.js";
+import { showVideo } from "/video.js";
 
 const $ = (selector, within = document) => within.querySelector(selector);
 const STATES = { connecting: "◌ connecting", running: "● running", waiting: "▲ waiting to retry", ended: "■ ended", resting: "☾ resting" };
@@ -11,7 +12,7 @@ let token = sessionStorage.getItem("token");
 
 async function request(path, options = {}) {
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
-  const answer = await fetch(path, { ...options, headers });
+  const answer = await fetch(path, { ...options, headers: { ...options.headers, ...headers } });
   if (answer.ok) return answer;
   const { error } = await answer.json().catch(() => ({ error: `The service answers ${answer.status}.` }));
   throw Object.assign(new Error(error), { status: answer.status });
@@ -245,16 +246,35 @@ async function update() {
 // ---- what is asked for
 
 let openView = null;
+const hasVideos = $("meta[name=videos]").content === "webrtc";
+
+// A video where the service and the browser have one for each other, and pictures in all other cases.
+async function playVideo(name, video, signal) {
+  if (!hasVideos || !window.RTCPeerConnection) return;
+  video.hidden = false;
+  try {
+    await showVideo(name, video, request, signal);
+  } catch (error) {
+    if (!signal.aborted) console.info(`No video of ${name}: ${error.message} Pictures are shown.`);
+  } finally {
+    video.hidden = true;
+  }
+}
 
 async function openLive(name) {
   const dialog = $("#live");
   const view = openView = new AbortController();
+  const [image, video] = [$("img", dialog), $("video", dialog)];
   setText($("h2", dialog), name);
-  $("img", dialog).alt = `Live view of ${name}`;
-  $("img", dialog).removeAttribute("src");
+  image.alt = video.ariaLabel = `Live view of ${name}`;
+  image.removeAttribute("src");
+  image.hidden = true;
   dialog.showModal();
   try {
-    await pictures.showLive(name, $("img", dialog), request, view.signal);
+    await playVideo(name, video, view.signal);
+    if (view.signal.aborted) return;
+    image.hidden = false;
+    await pictures.showLive(name, image, request, view.signal);
   } catch (error) {
     if (view.signal.aborted) return;
     say(error.message, true);

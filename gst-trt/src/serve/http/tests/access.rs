@@ -78,7 +78,7 @@ fn beyond_localhost_all_needs_the_token() {
             ask(path, &[("Authorization", &bearer)]).expect(200);
         }
     }
-    for path in ["/", "/status.js", "/status.css", "/healthz", "/readyz"] {
+    for path in ["/", "/status.js", "/video.js", "/status.css", "/healthz", "/readyz"] {
         ask(path, &[]).expect(200);
     }
     service.is_unready.store(true, Ordering::Relaxed);

@@ -11,6 +11,9 @@ mod page;
 mod pages;
 mod pictures;
 mod recordings;
+#[cfg(feature = "webrtc")]
+mod video;
+mod whep;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -282,6 +285,12 @@ pub fn serve_within(limits: ClientLimits, service: &Arc<FakeService>) -> HttpSer
     start_within(limits, &settings("127.0.0.1:0", Some(TOKEN)), service.clone()).unwrap()
 }
 
+/// With videos for browsers.
+pub fn serve_videos(settings: &HttpSettings, service: &Arc<FakeService>, videos: Arc<dyn VideoControl>) -> HttpServer {
+    let listener = listen(settings).unwrap();
+    super::start_within(ClientLimits::default(), settings, listener, service.clone(), Some(videos)).unwrap()
+}
+
 #[derive(Debug)]
 pub struct HttpAnswer {
     pub status: u16,
@@ -372,5 +381,5 @@ fn start_within(
     settings: &HttpSettings,
     service: Arc<dyn Control>,
 ) -> Result<HttpServer, crate::failure::Failure> {
-    super::start_within(limits, settings, listen(settings)?, service)
+    super::start_within(limits, settings, listen(settings)?, service, None)
 }

@@ -27,12 +27,12 @@ fn pictures(pattern: &str) -> Vec<Bytes> {
     found
 }
 
-fn camera(service: &FakeService, name: &str, pattern: &str) -> Camera {
+pub fn camera(service: &FakeService, name: &str, pattern: &str) -> Camera {
     let pictures = pictures(pattern);
     Camera::new(service.frames(name), move |number| pictures[number as usize % pictures.len()].clone())
 }
 
-const CARD: &str =
+pub const CARD: &str =
     "(name => [...document.querySelectorAll('.source')].find(card => card.querySelector('h3').textContent === name))";
 
 /// Fills a form as a user would, and sends it.
@@ -44,7 +44,7 @@ fn submit(browser: &mut Browser, form: &str, values: &[(&str, &str)]) {
     browser.evaluate(&format!("(() => {{ const form = {form}; {fill} form.requestSubmit(); return true; }})()"));
 }
 
-fn screenshot(browser: &mut Browser, file: PathBuf) {
+pub fn screenshot(browser: &mut Browser, file: PathBuf) {
     use std::process::{Command, Stdio};
     let data = browser.call("Page.captureScreenshot", json!({}))["data"].as_str().unwrap().to_string();
     let mut decode = Command::new("base64")

@@ -14,31 +14,6 @@ fn config(sources: Option<&[&str]>) -> TilesConfig {
     TilesConfig { name: "wall".into(), sources, columns: Some(2), size: SIZE, framerate: 10 }
 }
 
-impl FakeOutputs {
-    fn add(&self, name: &str, pattern: &str) {
-        self.cameras.lock().unwrap().insert(name.into(), FakeCamera::new(name, pattern, &self.threads));
-        self.show();
-    }
-
-    fn remove(&self, name: &str) {
-        let removed = self.cameras.lock().unwrap().remove(name);
-        self.show();
-        drop(removed);
-    }
-
-    /// As a service does when its sources have changed.
-    fn show(&self) {
-        let cameras = self.cameras.lock().unwrap();
-        let sources = cameras.iter().map(|(name, camera)| (name.as_str(), &camera.frames));
-        self.tiles.lock().unwrap().show(sources);
-    }
-
-    fn set(&self, configs: &[TilesConfig]) {
-        self.tiles.lock().unwrap().set(configs, &self.threads);
-        self.show();
-    }
-}
-
 /// How bright a place is, in its corner.
 fn brightness(picture: &[u8], (column, row): (usize, usize)) -> u8 {
     let (width, height) = (SIZE.0 as usize, SIZE.1 as usize);
