@@ -174,12 +174,13 @@ fn commands_are_run_by_tests() {
         "/usr/bin/python3 examples/crops.py", // tests/examples.rs
         "pipelines/detect.sh",                // tests/run.sh
         "tests/",
-        "gst-inspect-1.0 trt", // tests/install.sh
-        "cargo ",              // tests/run.sh and tests/install.sh, with other folders
-        "packaging/deb.sh",    // tests/packages.sh
-        "packaging/man.sh ",   // gst-trt/tests/packaging.rs
-        "python/build.sh",     // python/test.sh
-        "python -m gsttrt ",   // python/tests, by module
+        "python3 tests/bench/endure", // takes two hours
+        "gst-inspect-1.0 trt",        // tests/install.sh
+        "cargo ",                     // tests/run.sh and tests/install.sh, with other folders
+        "packaging/deb.sh",           // tests/packages.sh
+        "packaging/man.sh ",          // gst-trt/tests/packaging.rs
+        "python/build.sh",            // python/test.sh
+        "python -m gsttrt ",          // python/tests, by module
         "eval \"$(python -m gsttrt env)\"",
         "cc session.c",
         "cc examples/session.c ",           // tests/capi, with other folders

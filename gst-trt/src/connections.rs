@@ -19,10 +19,10 @@ use gst::prelude::*;
 pub const MOST_ANSWERED: u64 = 1 << 20;
 
 #[derive(Clone, Default)]
-pub struct Connections(Arc<Mutex<Opened>>);
+pub struct Connections(Arc<Mutex<OpenSockets>>);
 
 #[derive(Default)]
-struct Opened {
+struct OpenSockets {
     sockets: Vec<RtspSocket>,
     /// Whether it was asked to play: videos have no end.
     plays: bool,
@@ -37,7 +37,7 @@ unsafe impl Send for RtspSocket {}
 
 thread_local! {
     /// Whose rtspsrc connects in this thread.
-    static CONNECTING: RefCell<Weak<Mutex<Opened>>> = const { RefCell::new(Weak::new()) };
+    static CONNECTING: RefCell<Weak<Mutex<OpenSockets>>> = const { RefCell::new(Weak::new()) };
 }
 
 impl Connections {
@@ -81,11 +81,11 @@ impl Connections {
     }
 }
 
-fn lock(opened: &Mutex<Opened>) -> MutexGuard<'_, Opened> {
+fn lock(opened: &Mutex<OpenSockets>) -> MutexGuard<'_, OpenSockets> {
     opened.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Opened {
+impl OpenSockets {
     fn add(&mut self, socket: RtspSocket) {
         if self.is_cut {
             socket.cut();
