@@ -254,7 +254,7 @@ TOUCHES=(
     "Debian package:^packaging/|^docs/|^gst-trt/Cargo|^pipelines/setup.sh|^tests/(packages|folders).sh:5:debian_package"
     "other destinations:^publish/|^src/trtpublish|^tests/(trtpublish|common/(kafka|rabbit|brokers))|^Cargo.lock$:8:other_destinations"
     "installed plugin and C library:^capi/|Cargo.toml$|build.rs$|^examples/|^tests/install:10:installed"
-    "Debian 13, Debian sid:^src/gst/|^src/trt|^tests/(compat|folders).sh|^tests/onvif|Cargo.lock$:9:tests/compat.sh"
+    "Debian 13, Debian sid:^src/gst/|^src/trt|^tests/(compat|folders).sh|^tests/onvif|Cargo.lock$:12:tests/compat.sh"
     "memory errors:^core/src/(backends|cuda|memory|dlpack|tensor|image)|^capi/src|^src/gst/(cuda|memory|meta):6:check_memory"
     "detect.sh as people build it:^pipelines/|Cargo.(toml|lock)$:5:build_release"
     "detect.sh on a 1080p clip:^core/src/(image|postprocess)|^gst-trt/src/detect:1:detect_1080p"
