@@ -15,7 +15,7 @@ use gst::glib::gobject_ffi;
 use gst::glib::translate::ToGlibPtr;
 use gst::prelude::*;
 
-/// More than any camera answers until it is asked to play.
+/// More than any camera answers until it is asked for a stream.
 pub const MOST_ANSWERED: u64 = 1 << 20;
 
 #[derive(Clone, Default)]
@@ -24,8 +24,8 @@ pub struct Connections(Arc<Mutex<OpenSockets>>);
 #[derive(Default)]
 struct OpenSockets {
     sockets: Vec<RtspSocket>,
-    /// Whether it was asked to play: videos have no end.
-    plays: bool,
+    /// Whether a stream was set up. Its video follows, which has no end.
+    is_set_up: bool,
     is_cut: bool,
 }
 
@@ -62,15 +62,15 @@ impl Connections {
         let gst::MessageView::Progress(progress) = message.view() else { return };
         match progress.get() {
             (gst::ProgressType::Continue, "connect", _) => CONNECTING.set(Arc::downgrade(&self.0)),
-            (gst::ProgressType::Continue, "request", _) => lock(&self.0).plays = true,
+            (gst::ProgressType::Continue, "request", _) => lock(&self.0).is_set_up = true,
             _ => CONNECTING.set(Weak::new()),
         }
     }
 
-    /// Whether a camera has answered more than any answers, and does not play yet.
+    /// Whether a camera has answered more than any does, and was not asked for a stream yet.
     pub fn are_flooded(&self) -> bool {
         let opened = lock(&self.0);
-        !opened.plays && opened.sockets.iter().any(|socket| socket.received() > MOST_ANSWERED)
+        !opened.is_set_up && opened.sockets.iter().any(|socket| socket.received() > MOST_ANSWERED)
     }
 
     /// Cuts all, and those that are made from now on. Whoever reads from one meets an error at once.

@@ -154,7 +154,7 @@ impl OutputPipeline {
 /// Times are counted from here. A pipeline that starts gives its elements the clock first, and the time of its start after that:
 /// a frame that came in between had the time since the machine was started, and compositor took its pictures for late, made them as
 /// fast as it could, and had none that was due for a long time then.
-pub fn begin_now(pipeline: &gst::Pipeline) {
+fn begin_now(pipeline: &gst::Pipeline) {
     let clock = gst::SystemClock::obtain();
     pipeline.set_start_time(gst::ClockTime::NONE);
     pipeline.set_base_time(clock.time());
