@@ -11,7 +11,7 @@ use bytes::Bytes;
 use serde::{Serialize, Serializer};
 use tokio::sync::watch;
 
-use super::archive::{Kind, Recording, UtcTime};
+use super::archive::{Entry, Kind, Recording, UtcTime};
 use super::config::RunsOn;
 use super::histogram::Histogram;
 use super::output::Output;
@@ -108,24 +108,21 @@ pub struct RecordingFilter {
 }
 
 impl RecordingFilter {
-    /// Those of them, the newest first.
-    pub fn of(&self, recordings: Vec<Recording>) -> Vec<Recording> {
-        let has_event = |recording: &Recording, kind: &String| {
-            recording.events.iter().any(|event| event.get("event").and_then(|event| event.as_str()) == Some(kind))
-        };
-        let has_label = |recording: &Recording, label: &String| {
-            recording.object.as_ref().and_then(|object| object.get("label")?.as_str()) == Some(label)
-        };
-        let is_wanted = |recording: &Recording| {
-            self.is_snapshot == (recording.kind == Kind::Snapshot)
-                && self.label.as_ref().is_none_or(|label| has_label(recording, label))
-                && self.source.as_ref().is_none_or(|source| *source == recording.source)
-                && self.event.as_ref().is_none_or(|kind| has_event(recording, kind))
-                && self.from.is_none_or(|from| recording.end >= from)
-                && self.to.is_none_or(|to| recording.begin <= to)
-        };
-        let mut found: Vec<_> = recordings.into_iter().filter(is_wanted).collect();
-        found.sort_by(|one, other| (other.begin, &one.file).cmp(&(one.begin, &other.file)));
+    pub fn is_wanted(&self, entry: &Entry) -> bool {
+        self.is_snapshot == (entry.kind == Kind::Snapshot)
+            && self.label.as_ref().is_none_or(|label| entry.label.as_ref() == Some(label))
+            && self.source.as_ref().is_none_or(|source| *source == entry.source)
+            && self.event.as_ref().is_none_or(|kind| entry.events.contains(kind))
+            && self.from.is_none_or(|from| entry.end >= from)
+            && self.to.is_none_or(|to| entry.begin <= to)
+    }
+
+    /// As many of those that are wanted as one answer has, the newest first.
+    pub fn newest<T>(&self, mut found: Vec<T>, entry: impl Fn(&T) -> &Entry) -> Vec<T> {
+        found.sort_by(|one, other| {
+            let (one, other) = (entry(one), entry(other));
+            (other.begin, &one.file).cmp(&(one.begin, &other.file))
+        });
         found.truncate(self.limit);
         found
     }

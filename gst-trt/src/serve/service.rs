@@ -12,7 +12,7 @@ use bytes::Bytes;
 use gsttrt_core::cuda::driver;
 use tokio::sync::watch;
 
-use super::archive::{Archives, Recording};
+use super::archive::{Archives, Found, Recording};
 use super::ask::{Asks, SourceAsks};
 use super::config::{Config, ModelConfig, SourceConfig, check_files, check_folders};
 use super::control::{Control, ModelStatus, OutputControl, RecordingFilter, Refused, SourceStatus};
@@ -363,8 +363,8 @@ impl Control for Service {
     }
 
     fn recordings(&self, filter: &RecordingFilter) -> Vec<Recording> {
-        let recordings = self.archives.recordings();
-        filter.of(recordings.into_iter().map(|(_, recording)| recording).collect())
+        let found = self.archives.find(|entry| filter.is_wanted(entry));
+        filter.newest(found, |found| &found.entry).iter().map(Found::read).collect()
     }
 
     fn recording(&self, file: &str) -> Result<PathBuf, Refused> {

@@ -2,109 +2,30 @@
 //! What is recorded in a folder: a line of JSON for each file, in `index.jsonl`. Lines are added as files become whole, and as
 //! they are removed. The files are the truth: what was cut off, or is missing, is made of their names.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
-use super::content::{Content, PICTURE, look_into};
+use super::catalogue::{Catalogue, Entries, Found};
+use super::content::{Content, look_into};
 use super::moment::UtcTime;
+use super::name::{PART, of_name};
+use super::recording::{Entry, Line, Recording};
 
 const INDEX: &str = "index.jsonl";
-/// Behind the name of a file that is being written.
-pub const PART: &str = "part";
-/// Before the ending of one that is written all the time.
-const CONTINUOUS: &str = "-continuous";
-const ENDINGS: [&str; 3] = ["mp4", "mkv", PICTURE];
 /// A longer line is none of ours.
-const MAX_LINE: u64 = 4 << 20;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// Around events.
-    Event,
-    /// All the time.
-    Continuous,
-    /// The best picture of an object.
-    Snapshot,
-}
-
-/// A recording that is whole.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Recording {
-    /// Its name in the folder.
-    pub file: String,
-    pub source: String,
-    pub kind: Kind,
-    pub begin: UtcTime,
-    pub end: UtcTime,
-    pub bytes: u64,
-    /// What happened in that time.
-    #[serde(default)]
-    pub events: Vec<Map<String, Value>>,
-    /// The object of a snapshot.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub object: Option<Map<String, Value>>,
-    /// Its place among those of its folder, in the order in which they became whole. Their times are of a clock that may be
-    /// set.
-    #[serde(skip)]
-    pub made: u64,
-}
+const MAX_LINE: u64 = 16 << 20;
 
 /// A file that is no longer there.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Removed {
     removed: String,
-}
-
-/// The name of a file that begins then.
-pub fn name_of(source: &str, kind: Kind, begin: UtcTime, number: u32, ending: &str) -> String {
-    let time: String = begin.text().chars().filter(|c| !"-:".contains(*c)).collect();
-    let number = if number > 1 { format!("-{number}") } else { String::new() };
-    let kind = if kind == Kind::Continuous { CONTINUOUS } else { "" };
-    format!("{source}-{time}{number}{kind}.{ending}")
-}
-
-/// One that no other file has, also where it begins at the same time.
-pub fn free_name(folder: &Path, source: &str, kind: Kind, begin: UtcTime, ending: &str) -> String {
-    let name = |number| name_of(source, kind, begin, number, ending);
-    // In this order: one that becomes whole between both looks is seen by the second.
-    let is_free = |name: &String| !part(&folder.join(name)).exists() && !folder.join(name).exists();
-    (1..).map(name).find(is_free).expect("numbers do not end")
-}
-
-/// Its name until it is whole.
-pub fn part(path: &Path) -> PathBuf {
-    path.with_added_extension(PART)
-}
-
-/// What the name of a file says; `None` where it is none of ours.
-fn of_name(name: &str) -> Option<(String, Kind, UtcTime)> {
-    let (stem, ending) = name.rsplit_once('.')?;
-    if !ENDINGS.contains(&ending) {
-        return None;
-    }
-    let (stem, kind) = match stem.strip_suffix(CONTINUOUS) {
-        _ if ending == PICTURE => (stem, Kind::Snapshot),
-        Some(stem) => (stem, Kind::Continuous),
-        None => (stem, Kind::Event),
-    };
-    // A second file of the same time has a number.
-    let (stem, number) = match stem.rsplit_once('-') {
-        Some((before, number)) if number.len() < 6 && number.parse::<u32>().is_ok() => (before, number.parse().ok()?),
-        _ => (stem, 1),
-    };
-    let (source, time) = stem.rsplit_once('-')?;
-    let begin = UtcTime::parse(time)?;
-    // Others write times, too, but not just as they are written here.
-    (name_of(source, kind, begin, number, ending) == name).then(|| (source.into(), kind, begin))
 }
 
 /// A file of the folder as a recording, by its name and what the disk says.
@@ -117,23 +38,13 @@ fn of_file(folder: &Path, name: &str) -> Option<Recording> {
     }
     let end = UtcTime(written.map_or(0, |time| time.as_nanos() as u64)).max(begin);
     let (bytes, events, object) = (found.len(), Vec::new(), None);
-    Some(Recording { file: name.into(), source, kind, begin, end, bytes, events, object, made: 0 })
-}
-
-/// The recordings of a folder by their names, which begin with their sources.
-pub type Recordings = BTreeMap<String, Recording>;
-
-/// The recordings in the order in which they were made.
-pub fn in_order(recordings: &Recordings) -> Vec<&Recording> {
-    let mut all: Vec<_> = recordings.values().collect();
-    all.sort_by_key(|recording| (recording.made, recording.begin));
-    all
+    Some(Recording { file: name.into(), source, kind, begin, end, bytes, events, object })
 }
 
 /// The index of a folder, and where it is written.
 pub struct Index {
     folder: PathBuf,
-    pub recordings: Recordings,
+    catalogue: Catalogue,
     /// Lines of the file.
     lines: usize,
     /// The place of the newest recording.
@@ -143,18 +54,19 @@ pub struct Index {
 }
 
 impl Index {
-    fn new(folder: &Path) -> Self {
-        Index { folder: folder.into(), recordings: BTreeMap::new(), lines: 0, newest: 0, is_stale: false }
-    }
-
-    /// Reads the index. Where it does not tell what is there it is stale: [`Index::settle`] repairs it. What was not whole when
-    /// the program ended gets its name, if it can be played.
-    pub fn open(folder: &Path) -> io::Result<Self> {
-        let mut index = Index::new(folder);
-        let mut known = BTreeMap::new();
+    /// Reads the index into the catalogue. Where it does not tell what is there it is stale: [`Index::settle`] repairs it. What
+    /// was not whole when the program ended gets its name, if it can be played.
+    pub fn open(folder: &Path, catalogue: &Catalogue) -> io::Result<Self> {
+        let catalogue = catalogue.clone();
+        let mut index = Index { folder: folder.into(), catalogue, lines: 0, newest: 0, is_stale: false };
+        let mut known = Entries::new();
         // Of what cannot be read, the files tell.
-        let is_intact = index.read(&mut known).unwrap_or(false);
-        let mut found = Vec::new();
+        let file = File::open(folder.join(INDEX)).ok().map(Arc::new);
+        let is_intact = match &file {
+            Some(file) => index.read(file, &mut known).unwrap_or(false),
+            None => !folder.join(INDEX).exists(),
+        };
+        let (mut entries, mut found) = (Entries::new(), Vec::new());
         let names = match fs::read_dir(folder) {
             Ok(entries) => entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -169,72 +81,60 @@ impl Index {
                 _ => name,
             };
             match known.remove(&name) {
-                Some(recording) => drop(index.recordings.insert(name, recording)),
+                Some(entry) => drop(entries.insert(name, entry)),
                 None => found.extend(of_file(folder, &name)),
             }
         }
         index.is_stale = !is_intact || !found.is_empty() || !known.is_empty();
-        index.place(found);
+        place(&mut entries, found);
+        let mut listed = index.catalogue.lock();
+        (listed.entries, listed.index) = (entries, file);
+        drop(listed);
         Ok(index)
     }
 
-    /// Takes recordings of which the index says nothing: they come behind those that began before.
-    fn place(&mut self, found: Vec<Recording>) {
-        let mut places: Vec<_> = self.recordings.values().map(|known| (known.begin, known.made)).collect();
-        places.sort();
-        let mut newest = 0;
-        for (_, made) in &mut places {
-            newest = newest.max(*made);
-            *made = newest;
-        }
-        for recording in found {
-            let before = places.partition_point(|(begin, _)| *begin <= recording.begin);
-            let made = before.checked_sub(1).map_or(0, |last| places[last].1);
-            self.recordings.insert(recording.file.clone(), Recording { made, ..recording });
-        }
-    }
-
     /// Reads what the file says. Returns whether all of it is understood.
-    fn read(&mut self, known: &mut Recordings) -> io::Result<bool> {
-        let file = match File::open(self.folder.join(INDEX)) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
-            Err(error) => return Err(error),
-        };
-        let (mut reader, mut is_intact, mut line) = (BufReader::new(file), true, Vec::new());
+    fn read(&mut self, file: &File, known: &mut Entries) -> io::Result<bool> {
+        let (mut reader, mut is_intact, mut text, mut at) = (BufReader::new(file), true, Vec::new(), 0);
         loop {
-            line.clear();
-            if (&mut reader).take(MAX_LINE).read_until(b'\n', &mut line)? == 0 {
+            text.clear();
+            let length = (&mut reader).take(MAX_LINE).read_until(b'\n', &mut text)?;
+            if length == 0 {
                 return Ok(is_intact);
             }
             self.lines += 1;
-            if let Ok(recording) = serde_json::from_slice::<Recording>(&line)
-                && line.ends_with(b"\n")
+            if let Ok(recording) = serde_json::from_slice::<Recording>(&text)
+                && text.ends_with(b"\n")
                 && of_name(&recording.file).is_some()
             {
                 self.newest += 1;
-                known.insert(recording.file.clone(), Recording { made: self.newest, ..recording });
-            } else if let Ok(Removed { removed }) = serde_json::from_slice(&line) {
+                let entry = Entry::new(&recording, self.newest, Line::Written { at, length });
+                known.insert(recording.file, entry.into());
+            } else if let Ok(Removed { removed }) = serde_json::from_slice(&text) {
                 known.remove(&removed);
             } else {
                 is_intact = false; // cut off in the middle, or not ours
             }
+            at += length as u64;
         }
     }
 
     pub fn add(&mut self, recording: Recording) -> io::Result<()> {
-        let line = serde_json::to_vec(&recording)?;
+        let (text, file) = (serde_json::to_vec(&recording)?, recording.file.clone());
         self.newest += 1;
-        self.recordings.insert(recording.file.clone(), Recording { made: self.newest, ..recording });
-        self.append(line)
+        self.catalogue.lock().entries.insert(file.clone(), Entry::waiting(recording, self.newest).into());
+        if let Some(line) = self.append(text)? {
+            self.describe(&file, line);
+        }
+        Ok(())
     }
 
     /// Of a file that was removed.
     pub fn remove(&mut self, file: &str) -> io::Result<()> {
-        if self.recordings.remove(file).is_none() {
+        if self.catalogue.lock().entries.remove(file).is_none() {
             return Ok(());
         }
-        self.append(serde_json::to_vec(&Removed { removed: file.into() })?)
+        self.append(serde_json::to_vec(&Removed { removed: file.into() })?).map(drop)
     }
 
     /// Writes what could not be written before.
@@ -242,48 +142,106 @@ impl Index {
         if self.is_stale { self.rewrite() } else { Ok(()) }
     }
 
-    fn append(&mut self, line: Vec<u8>) -> io::Result<()> {
-        // Or most of it is about files that are gone.
-        if self.is_stale || self.lines > 1000 + 2 * self.recordings.len() {
-            return self.rewrite();
+    fn describe(&self, file: &str, line: Line) {
+        if let Some(entry) = self.catalogue.lock().entries.get_mut(file) {
+            Arc::make_mut(entry).line = line;
         }
-        let appended = self.append_line(line);
-        self.is_stale = appended.is_err();
-        appended
     }
 
-    fn append_line(&mut self, mut line: Vec<u8>) -> io::Result<()> {
-        line.push(b'\n');
-        let mut file = File::options().read(true).append(true).create(true).open(self.folder.join(INDEX))?;
-        // A line that was cut off ends here, so that only this one is lost.
-        if file.seek(SeekFrom::End(-1)).is_ok() {
-            let mut last = [0];
-            file.read_exact(&mut last)?;
-            if last != *b"\n" {
-                line.insert(0, b'\n');
+    /// Returns where the text is, unless all was written anew.
+    fn append(&mut self, text: Vec<u8>) -> io::Result<Option<Line>> {
+        let known = self.catalogue.lock().entries.len();
+        // Or most of it is about files that are gone.
+        if self.is_stale || self.lines > 1000 + 2 * known {
+            return self.rewrite().map(|()| None);
+        }
+        match self.append_line(text) {
+            // Another file has the name of the index, or none had.
+            Ok(None) => self.rewrite().map(|()| None),
+            appended => {
+                self.is_stale = appended.is_err();
+                appended
             }
         }
-        file.write_all(&line)?;
+    }
+
+    fn append_line(&mut self, mut text: Vec<u8>) -> io::Result<Option<Line>> {
+        text.push(b'\n');
+        let opened = File::options().read(true).append(true).open(self.folder.join(INDEX));
+        let (Ok(mut file), Some(index)) = (opened, self.catalogue.lock().index.clone()) else { return Ok(None) };
+        let (there, ours) = (file.metadata()?, index.metadata()?);
+        if (there.dev(), there.ino()) != (ours.dev(), ours.ino()) {
+            return Ok(None);
+        }
+        let (mut at, length) = (file.seek(SeekFrom::End(0))?, text.len());
+        // A line that was cut off ends here, so that only this one is lost.
+        if at > 0 {
+            let mut last = [0];
+            file.seek(SeekFrom::End(-1))?;
+            file.read_exact(&mut last)?;
+            if last != *b"\n" {
+                text.insert(0, b'\n');
+                at += 1;
+            }
+        }
+        file.write_all(&text)?;
         self.lines += 1;
-        Ok(())
+        Ok(Some(Line::Written { at, length }))
     }
 
     /// In one step: until then the old one is there.
     fn rewrite(&mut self) -> io::Result<()> {
         let next = self.folder.join(format!("{INDEX}.{PART}"));
-        let mut text = Vec::new();
-        for recording in in_order(&self.recordings) {
-            serde_json::to_writer(&mut text, recording)?;
-            text.push(b'\n');
-        }
-        let written = fs::write(&next, text).and_then(|()| fs::rename(&next, self.folder.join(INDEX)));
+        let all = self.catalogue.in_order();
+        let written =
+            write_lines(&next, &all).and_then(|written| fs::rename(&next, self.folder.join(INDEX)).map(|()| written));
         self.is_stale = written.is_err();
-        match written {
-            Ok(()) => self.lines = self.recordings.len(),
-            Err(_) => drop(fs::remove_file(&next)), // on a full disk there is not even room for what is in it
+        let (index, lines) = written.inspect_err(|_| {
+            let _ = fs::remove_file(&next); // on a full disk there is not even room for what is in it
+        })?;
+        self.lines = lines.len();
+        let mut listed = self.catalogue.lock();
+        listed.index = Some(index.into());
+        for (found, line) in all.into_iter().zip(lines) {
+            if let Some(entry) = listed.entries.get_mut(&found.entry.file) {
+                drop(found); // or it would be copied
+                Arc::make_mut(entry).line = line;
+            }
         }
-        written
+        Ok(())
     }
+}
+
+/// Takes recordings of which the index says nothing: they come behind those that began before.
+fn place(entries: &mut Entries, found: Vec<Recording>) {
+    let mut places: Vec<_> = entries.values().map(|known| (known.begin, known.made)).collect();
+    places.sort();
+    let mut newest = 0;
+    for (_, made) in &mut places {
+        newest = newest.max(*made);
+        *made = newest;
+    }
+    for recording in found {
+        let before = places.partition_point(|(begin, _)| *begin <= recording.begin);
+        let made = before.checked_sub(1).map_or(0, |last| places[last].1);
+        entries.insert(recording.file.clone(), Entry::waiting(recording, made).into());
+    }
+}
+
+/// Writes an index. Returns it, open for reading, and the lines.
+fn write_lines(path: &Path, all: &[Found]) -> io::Result<(File, Vec<Line>)> {
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
+    let (mut writer, mut lines, mut at) = (BufWriter::new(&file), Vec::with_capacity(all.len()), 0);
+    for found in all {
+        let mut text = serde_json::to_vec(&found.read())?;
+        text.push(b'\n');
+        writer.write_all(&text)?;
+        lines.push(Line::Written { at, length: text.len() });
+        at += text.len() as u64;
+    }
+    writer.flush()?;
+    drop(writer);
+    Ok((file, lines))
 }
 
 /// Gives a file its name whose writer is gone. What cannot be played is removed.
@@ -306,6 +264,11 @@ fn adopt(folder: &Path, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Map;
+
+    use super::super::content::PICTURE;
+    use super::super::name::name_of;
+    use super::super::recording::Kind;
     use super::*;
     use crate::scratch::scratch;
 
@@ -314,7 +277,7 @@ mod tests {
         let file = name_of(source, kind, begin, 1, "mp4");
         let events = vec![Map::from_iter([("event".to_string(), "entered".into())])];
         let end = UtcTime(begin.0 + 5_000_000_000);
-        Recording { file, source: source.into(), kind, begin, end, bytes: 3, events, object: None, made: 0 }
+        Recording { file, source: source.into(), kind, begin, end, bytes: 3, events, object: None }
     }
 
     fn folder(test: &str) -> PathBuf {
@@ -329,68 +292,51 @@ mod tests {
             .concat()
     }
 
-    fn names(index: &Index) -> Vec<&str> {
-        index.recordings.keys().map(String::as_str).collect()
+    fn open(folder: &Path) -> Index {
+        Index::open(folder, &Catalogue::default()).unwrap()
     }
 
-    #[test]
-    fn a_name_says_what_the_file_is() {
-        for (source, kind, number) in [
-            ("gate", Kind::Event, 1),
-            ("a-2-b.c", Kind::Continuous, 1),
-            ("a-7", Kind::Event, 2),
-            ("x", Kind::Continuous, 12),
-            ("gate", Kind::Snapshot, 3),
-        ] {
-            let begin = UtcTime(1_700_000_000_911_000_000);
-            let ending = if kind == Kind::Snapshot { PICTURE } else { "mkv" };
-            let name = name_of(source, kind, begin, number, ending);
-            assert_eq!(of_name(&name), Some((source.into(), kind, begin)), "{name}");
-        }
-        for name in [
-            "gate.mp4",
-            "gate-2026.mp4",
-            "index.jsonl",
-            "holiday-20231114.mp4",
-            "gate-20231114T221320.911Z.txt",
-            "holiday.jpg",
-        ] {
-            assert_eq!(of_name(name), None, "{name}");
-        }
-        for name in [
-            "holiday-20260101T000000Z.mp4",
-            "holiday-2026-01-01T00:00:00.000Z.mp4",
-            "holiday-20260101T000000.000+0000.mp4",
-            "holiday-20260101T000000.0Z.mp4",
-            "holiday-20260101T000000.000Z-1.mp4",
-        ] {
-            assert_eq!(of_name(name), None, "{name}");
-        }
+    fn entries(index: &Index) -> Entries {
+        index.catalogue.lock().entries.clone()
+    }
+
+    fn names(index: &Index) -> Vec<String> {
+        entries(index).into_keys().collect()
+    }
+
+    /// In the order in which they were made, from the disk.
+    fn read(index: &Index) -> Vec<Recording> {
+        index.catalogue.in_order().iter().map(Found::read).collect()
+    }
+
+    fn waiting(index: &Index) -> usize {
+        entries(index).values().filter(|entry| matches!(entry.line, Line::Waiting(_))).count()
     }
 
     #[test]
     fn what_was_written_is_read_again() {
         let folder = folder("again");
-        let mut index = Index::open(&folder).unwrap();
+        let mut index = open(&folder);
         let (first, second) = (recording("gate", 0, Kind::Event), recording("yard", 9, Kind::Continuous));
         for recording in [&first, &second] {
             fs::write(folder.join(&recording.file), "abc").unwrap();
             index.add(recording.clone()).unwrap();
         }
-        assert_eq!(Index::open(&folder).unwrap().recordings, index.recordings);
+        assert_eq!(entries(&open(&folder)), entries(&index));
+        assert_eq!(read(&index), [first.clone(), second.clone()]);
         fs::remove_file(folder.join(&first.file)).unwrap();
         index.remove(&first.file).unwrap();
         assert_eq!(fs::read_to_string(folder.join(INDEX)).unwrap().lines().count(), 3);
-        let again = Index::open(&folder).unwrap();
-        assert_eq!(again.recordings, index.recordings);
-        assert_eq!(names(&again), [&second.file]);
+        let again = open(&folder);
+        assert_eq!(entries(&again), entries(&index));
+        assert_eq!(read(&again), [second]);
     }
 
     /// The disk was full, the power was lost, or somebody has moved files.
     #[test]
     fn an_index_that_was_cut_is_repaired_by_the_files() {
         let folder = folder("cut");
-        let mut index = Index::open(&folder).unwrap();
+        let mut index = open(&folder);
         let all: Vec<_> = (0..4).map(|number| recording("gate", number * 10, Kind::Event)).collect();
         for recording in &all {
             fs::write(folder.join(&recording.file), playable()).unwrap();
@@ -399,13 +345,13 @@ mod tests {
         let text = fs::read_to_string(folder.join(INDEX)).unwrap();
         for cut in [text.len() - 10, text.len() / 2, 3, 0] {
             fs::write(folder.join(INDEX), &text[..cut]).unwrap();
-            let mut repaired = Index::open(&folder).unwrap();
+            let mut repaired = open(&folder);
             repaired.settle().unwrap();
             assert_eq!(names(&repaired), names(&index), "{cut}");
             let whole = text[..cut].matches('\n').count();
-            let kept = repaired.recordings.values().filter(|recording| !recording.events.is_empty()).count();
-            assert_eq!(kept, whole, "{cut}: what is left of it counts");
-            assert_eq!(repaired.recordings[&all[0].file].begin, all[0].begin);
+            let kept = read(&repaired).iter().filter(|recording| !recording.events.is_empty()).count();
+            assert_eq!((kept, waiting(&repaired)), (whole, 0), "{cut}: what is left of it counts");
+            assert_eq!(entries(&repaired)[&all[0].file].begin, all[0].begin);
             let written = fs::read_to_string(folder.join(INDEX)).unwrap();
             assert_eq!(written.lines().count(), 4, "{written}");
         }
@@ -415,12 +361,16 @@ mod tests {
         let other = recording("yard", 5, Kind::Continuous);
         fs::write(folder.join(&other.file), playable()).unwrap();
         fs::write(folder.join("holiday.mp4"), "not ours").unwrap();
-        let repaired = Index::open(&folder).unwrap();
-        assert_eq!(repaired.recordings.len(), 4);
-        assert_eq!(repaired.recordings[&other.file].bytes, playable().len() as u64);
-        let order: Vec<_> = in_order(&repaired.recordings).iter().map(|recording| &recording.file).collect();
-        assert_eq!(order, [&other.file, &all[1].file, &all[2].file, &all[3].file], "by its time among the others");
-        assert_eq!(repaired.recordings[&other.file].kind, Kind::Continuous);
+        let repaired = open(&folder);
+        let known = entries(&repaired);
+        assert_eq!((known.len(), known[&other.file].bytes), (4, playable().len() as u64));
+        let order: Vec<_> = read(&repaired).into_iter().map(|recording| recording.file).collect();
+        assert_eq!(
+            order.iter().collect::<Vec<_>>(),
+            [&other.file, &all[1].file, &all[2].file, &all[3].file],
+            "by its time among the others"
+        );
+        assert_eq!(known[&other.file].kind, Kind::Continuous);
         assert!(folder.join("holiday.mp4").exists());
     }
 
@@ -429,19 +379,20 @@ mod tests {
     fn a_line_after_one_that_was_cut_is_whole() {
         let folder = folder("after");
         fs::write(folder.join(INDEX), "{\"file\": \"ga").unwrap();
-        let mut index = Index { lines: 1, ..Index::new(&folder) };
+        let mut index = open(&folder);
+        index.is_stale = false;
         let recording = recording("gate", 0, Kind::Event);
         fs::write(folder.join(&recording.file), "abc").unwrap();
         index.add(recording.clone()).unwrap();
-        assert_eq!(Index::open(&folder).unwrap().recordings, index.recordings);
-        assert_eq!(Index::open(&folder).unwrap().recordings[&recording.file].events, recording.events);
+        assert_eq!(entries(&open(&folder)), entries(&index));
+        assert_eq!((read(&index), read(&open(&folder))), (vec![recording.clone()], vec![recording]));
     }
 
     /// It works with what it has read, and the index is written once there is room.
     #[test]
     fn a_full_disk_keeps_no_index_from_being_read() {
         let folder = folder("full");
-        let mut index = Index::open(&folder).unwrap();
+        let mut index = open(&folder);
         let (old, new) = (recording("gate", 0, Kind::Event), recording("gate", 10, Kind::Event));
         for recording in [&old, &new] {
             fs::write(folder.join(&recording.file), playable()).unwrap();
@@ -450,48 +401,75 @@ mod tests {
         // There is room for a name, and for nothing in it.
         let part = folder.join(format!("{INDEX}.{PART}"));
         let fill = || std::os::unix::fs::symlink("/dev/full", &part).unwrap();
-        let mut index = Index::open(&folder).unwrap();
-        assert_eq!(names(&index), [&old.file, &new.file]);
+        let mut index = open(&folder);
+        assert_eq!(names(&index), [old.file.clone(), new.file.clone()]);
         fill();
         assert_eq!(index.settle().unwrap_err().kind(), io::ErrorKind::StorageFull);
         assert!(!part.is_symlink(), "nothing is left of it");
         fill();
         fs::remove_file(folder.join(&old.file)).unwrap();
         assert!(index.remove(&old.file).is_err());
-        assert_eq!(names(&index), [&new.file]);
+        assert_eq!(names(&index), [new.file.clone()]);
         index.settle().unwrap();
         let text = fs::read_to_string(folder.join(INDEX)).unwrap();
         assert!(text.lines().count() == 1 && text.contains(&new.file), "{text}");
         // So does one that cannot be read.
         fs::remove_file(folder.join(INDEX)).unwrap();
         fs::create_dir(folder.join(INDEX)).unwrap();
-        assert_eq!(names(&Index::open(&folder).unwrap()), [&new.file]);
+        assert_eq!(names(&open(&folder)), [new.file]);
     }
 
     /// Whatever their names say.
     #[test]
     fn the_order_in_which_files_were_made_stays() {
         let folder = folder("order");
-        let mut index = Index::open(&folder).unwrap();
+        let mut index = open(&folder);
         let all: Vec<_> = [500, 7, 300].map(|second| recording("gate", second, Kind::Event)).into();
         for recording in &all {
             fs::write(folder.join(&recording.file), playable()).unwrap();
             index.add(recording.clone()).unwrap();
         }
         let wanted: Vec<_> = all.iter().map(|recording| recording.file.as_str()).collect();
-        let order = |index: &Index| in_order(&index.recordings).iter().map(|one| one.file.clone()).collect::<Vec<_>>();
+        let order = |index: &Index| read(index).into_iter().map(|one| one.file).collect::<Vec<_>>();
         assert_eq!(order(&index), wanted);
-        let mut index = Index::open(&folder).unwrap();
+        let mut index = open(&folder);
         assert_eq!(order(&index), wanted);
         index.is_stale = true;
         index.settle().unwrap();
-        assert_eq!(order(&Index::open(&folder).unwrap()), wanted);
+        assert_eq!(order(&open(&folder)), wanted);
+    }
+
+    /// With the events of a month in memory, there is no room for anything else.
+    #[test]
+    fn what_has_happened_is_read_from_the_disk() {
+        let folder = folder("disk");
+        let mut index = open(&folder);
+        let all: Vec<_> = (0..9).map(|number| recording("gate", number, Kind::Event)).collect();
+        for recording in &all {
+            fs::write(folder.join(&recording.file), playable()).unwrap();
+            index.add(recording.clone()).unwrap();
+        }
+        let before = index.catalogue.in_order();
+        assert_eq!((waiting(&index), read(&index)), (0, all.clone()));
+        assert_eq!(entries(&index)[&all[0].file].events, ["entered"]);
+        index.remove(&all[0].file).unwrap();
+        index.rewrite().unwrap();
+        assert_eq!((waiting(&index), read(&index)), (0, all[1..].to_vec()));
+        assert_eq!(before.iter().map(Found::read).collect::<Vec<_>>(), all, "who has found them before reads on");
+        // Somebody has removed the index: all of it is there again with the next line.
+        fs::remove_file(folder.join(INDEX)).unwrap();
+        index.add(all[0].clone()).unwrap();
+        assert_eq!(read(&open(&folder)), [&all[1..], &all[..1]].concat());
+        // Or has written into it.
+        fs::write(folder.join(INDEX), "").unwrap();
+        let left = read(&index);
+        assert!(left.len() == 9 && left.iter().all(|recording| recording.events.is_empty()));
     }
 
     #[test]
     fn an_index_of_files_that_are_gone_is_written_again() {
         let folder = folder("gone");
-        let mut index = Index::open(&folder).unwrap();
+        let mut index = open(&folder);
         for number in 0..1200 {
             index.add(recording("gate", number, Kind::Event)).unwrap();
             index.remove(&recording("gate", number, Kind::Event).file).unwrap();
@@ -524,11 +502,11 @@ mod tests {
         let lock = File::open(part(&written)).unwrap();
         lock.lock().unwrap();
         fs::write(folder.join("holiday.mp4.part"), &moov).unwrap();
-        assert_eq!(names(&Index::open(&folder).unwrap()), [&played.file, &pictures[0]]);
+        assert_eq!(names(&open(&folder)), [played.file.clone(), pictures[0].clone()]);
         assert!(part(&written).exists() && folder.join("holiday.mp4.part").exists());
         assert!(!part(&empty).exists() && !part(&head).exists());
         drop(lock);
-        assert_eq!(names(&Index::open(&folder).unwrap()), [&played.file, &written.file, &pictures[0]]);
+        assert_eq!(names(&open(&folder)), [played.file, written.file, pictures[0].clone()]);
     }
     /// What has its name is none of ours if it is no such file.
     #[test]
@@ -562,7 +540,7 @@ mod tests {
         for name in ["gate-20260101T000000.000Z.mkv", "gate-20260101T000000.000Z.mkv.part"] {
             fs::write(folder.join(name), &random).unwrap();
         }
-        assert!(Index::open(&folder).unwrap().recordings.is_empty());
+        assert!(names(&open(&folder)).is_empty());
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "they stay where they are");
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::index::{Recordings, in_order};
+use super::catalogue::{Entries, in_order};
 use super::moment::UtcTime;
 
 /// What is kept of a source. What is left out has no limit.
@@ -47,13 +47,8 @@ impl FolderLimits {
 
 /// The files to remove, those that were made first before the others. What is not known removes nothing: the time, and
 /// `free`, what the disk has free.
-pub fn too_many(
-    recordings: &Recordings,
-    folder: &FolderLimits,
-    now: Option<UtcTime>,
-    free: Option<u64>,
-) -> Vec<String> {
-    let oldest = in_order(recordings);
+pub fn too_many(entries: &Entries, folder: &FolderLimits, now: Option<UtcTime>, free: Option<u64>) -> Vec<String> {
+    let oldest = in_order(entries);
     let mut of_source = BTreeMap::<&str, u64>::new();
     for recording in &oldest {
         *of_source.entry(&recording.source).or_default() += recording.bytes;
@@ -82,22 +77,26 @@ pub fn too_many(
 
 #[cfg(test)]
 mod tests {
-    use super::super::index::{Kind, Recording};
+    use std::sync::Arc;
+
+    use super::super::recording::{Entry, Kind, Line, Recording};
     use super::*;
 
     const HOUR: u64 = 3_600_000_000_000;
 
     /// One an hour of each source, from a to c, of 10, 20 and 30 bytes.
-    fn recordings(hours: u64) -> Recordings {
+    fn recordings(hours: u64) -> Entries {
         let one = |source: &str, hour: u64, bytes| {
             let (begin, end) = (UtcTime(hour * HOUR), UtcTime((hour + 1) * HOUR));
             let file = format!("{source}{hour}");
-            let (made, events, object) = (hour + 1, Vec::new(), None);
-            Recording { file, source: source.into(), kind: Kind::Event, begin, end, bytes, events, object, made }
+            let (events, object) = (Vec::new(), None);
+            let recording =
+                Recording { file, source: source.into(), kind: Kind::Event, begin, end, bytes, events, object };
+            Entry::new(&recording, hour + 1, Line::Written { at: 0, length: 0 })
         };
         let sources = [("a", 10), ("b", 20), ("c", 30)];
         let all = (0..hours).flat_map(|hour| sources.map(|(source, bytes)| one(source, hour, bytes)));
-        all.map(|recording| (recording.file.clone(), recording)).collect()
+        all.map(|entry| (entry.file.clone(), entry.into())).collect()
     }
 
     fn removed(hours: u64, limits: &[(&str, KeepLimits)], free: Option<u64>) -> Vec<String> {
@@ -140,7 +139,7 @@ mod tests {
     #[test]
     fn those_that_were_made_first_make_room() {
         let mut recordings = recordings(4);
-        let future = recordings.get_mut("b1").unwrap();
+        let future = Arc::make_mut(recordings.get_mut("b1").unwrap());
         (future.begin, future.end) = (UtcTime(1000 * HOUR), UtcTime(1001 * HOUR));
         let limits = KeepLimits { bytes: Some(45), ..KeepLimits::default() };
         assert_eq!(too_many(&recordings, &folder(&[("b", limits)]), Some(UtcTime(4 * HOUR)), None), ["b0", "b1"]);

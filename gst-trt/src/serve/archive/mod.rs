@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The recordings, or the snapshots, in a folder: what there is, what is kept, and what is removed.
 //!
-//! * `moment`: times of the day. `clock`: whether it can be relied on. `index`: what is there, by
-//!   what is in the files: `content`. `keep`: what is removed.
+//! * `recording`: what is known of one, with `moment`: times of the day, and `name`: those of files. `catalogue`: what there
+//!   is, in memory. `index`: on the disk, by what is in the files: `content`. `keep`: what is removed. `clock`: whether ages
+//!   are known.
 //!
-//! Each folder has a thread, which alone reads and writes its index and removes files: nobody else waits for the disk. What
-//! is asked for is a copy in memory.
+//! Each folder has a thread, which alone writes its index and removes files: no camera waits for the disk. Memory has what is
+//! looked for; what has happened is read from the index by those who ask for it.
 
+mod catalogue;
 mod clock;
 mod content;
 mod index;
 mod keep;
 mod moment;
+mod name;
+mod recording;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -24,15 +28,18 @@ use std::time::{Duration, Instant};
 
 use gsttrt_publish::clock::now;
 
+use self::catalogue::{Catalogue, in_order};
 use self::clock::SteadyClock;
-use self::index::{Index, Recordings, in_order};
+use self::index::Index;
 use super::disk;
 use super::log::{log_error, warn};
 use crate::threads::Threads;
 
-pub use self::index::{Kind, Recording, free_name, part};
+pub use self::catalogue::Found;
 pub use self::keep::{FolderLimits, KeepLimits};
 pub use self::moment::UtcTime;
+pub use self::name::{free_name, part};
+pub use self::recording::{Entry, Kind, Recording};
 
 /// How often ages and the free space are looked at while no file becomes whole.
 const LOOK_INTERVAL: Duration = Duration::from_secs(20);
@@ -50,7 +57,7 @@ pub struct Archives {
 pub struct Archive {
     folder: PathBuf,
     notes: Sender<Note>,
-    recordings: Arc<Mutex<Recordings>>,
+    catalogue: Catalogue,
 }
 
 /// What its thread is told.
@@ -86,20 +93,22 @@ impl Archives {
         folders.into_iter().for_each(|(folder, limits)| self.at(&folder).tell(Note::Limits(limits)));
     }
 
-    /// All recordings, by their folders.
-    pub fn recordings(&self) -> Vec<(PathBuf, Recording)> {
+    /// The recordings that are wanted.
+    pub fn find(&self, is_wanted: impl Fn(&Entry) -> bool) -> Vec<Found> {
         let folders: Vec<Archive> = lock(&self.folders).values().cloned().collect();
-        let of_folder = |archive: &Archive| {
-            let recordings = lock(&archive.recordings).values().cloned().collect::<Vec<_>>();
-            recordings.into_iter().map(|recording| (archive.folder.clone(), recording)).collect::<Vec<_>>()
-        };
-        folders.iter().flat_map(of_folder).collect()
+        folders.iter().flat_map(|archive| archive.catalogue.find(&is_wanted)).collect()
+    }
+
+    /// All of them, from the disk.
+    #[cfg(test)]
+    pub fn recordings(&self) -> Vec<Recording> {
+        self.find(|_| true).iter().map(Found::read).collect()
     }
 
     /// The path of a recording.
     pub fn path(&self, file: &str) -> Option<PathBuf> {
         let folders = lock(&self.folders);
-        let archive = folders.values().find(|archive| lock(&archive.recordings).contains_key(file))?;
+        let archive = folders.values().find(|archive| archive.catalogue.lock().entries.contains_key(file))?;
         Some(archive.folder.join(file))
     }
 
@@ -114,11 +123,11 @@ impl Archives {
 impl Archive {
     fn open(folder: &Path, threads: Option<&Threads>) -> Self {
         let (notes, told) = channel();
-        let archive = Archive { folder: folder.into(), notes, recordings: Arc::default() };
+        let archive = Archive { folder: folder.into(), notes, catalogue: Catalogue::default() };
         let keeper = Keeper {
             folder: folder.into(),
             told,
-            recordings: archive.recordings.clone(),
+            catalogue: archive.catalogue.clone(),
             limits: FolderLimits::default(),
             clock: None,
             is_clock_right: true,
@@ -155,7 +164,7 @@ impl Archive {
 struct Keeper {
     folder: PathBuf,
     told: Receiver<Note>,
-    recordings: Arc<Mutex<Recordings>>,
+    catalogue: Catalogue,
     limits: FolderLimits,
     clock: Option<SteadyClock>,
     /// Whether ages are known, or it was said that they are not.
@@ -190,7 +199,6 @@ impl Keeper {
                     Ok(Note::Ended(file, recording)) => {
                         self.written.remove(&file);
                         if let (Some(recording), Some(index)) = (recording, &mut index) {
-                            lock(&self.recordings).insert(file, recording.clone());
                             let added = index.add(recording);
                             self.say(added, "write the index of");
                         }
@@ -206,10 +214,8 @@ impl Keeper {
     }
 
     fn open(&mut self) -> Option<Index> {
-        let opened = Index::open(&self.folder);
-        let index = self.say(opened, "read the index of")?;
-        *lock(&self.recordings) = index.recordings.clone();
-        Some(index)
+        let opened = Index::open(&self.folder, &self.catalogue);
+        self.say(opened, "read the index of")
     }
 
     /// Says what has failed, once as long as it is the same.
@@ -228,9 +234,9 @@ impl Keeper {
     }
 
     /// The time by which recordings have an age, if there is a clock to rely on.
-    fn time(&mut self, index: &Index) -> Option<UtcTime> {
+    fn time(&mut self) -> Option<UtcTime> {
         let (now, at) = (UtcTime(now()), Instant::now());
-        let newest = || in_order(&index.recordings).last().map(|newest| newest.end);
+        let newest = || in_order(&self.catalogue.lock().entries).last().map(|newest| newest.end);
         let clock = self.clock.get_or_insert_with(|| SteadyClock::new(newest(), now, at));
         let time = clock.read(now, at);
         let was_right = std::mem::replace(&mut self.is_clock_right, time.is_some() || !self.limits.has_age());
@@ -243,19 +249,18 @@ impl Keeper {
     }
 
     fn remove_what_is_too_many(&mut self, index: &mut Index) {
-        let now = self.time(index);
+        let now = self.time();
         if !self.limits.has_any() {
             return;
         }
         let free = disk::reading(&self.folder).map(|disk| disk.free);
-        let files = keep::too_many(&index.recordings, &self.limits, now, free);
+        let files = keep::too_many(&self.catalogue.lock().entries, &self.limits, now, free);
         for file in files {
             match fs::remove_file(self.folder.join(&file)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     self.say::<()>(Err(error), "remove a recording in");
                 }
                 _ => {
-                    lock(&self.recordings).remove(&file);
                     let removed = index.remove(&file);
                     self.say(removed, "write the index of");
                 }
@@ -266,7 +271,7 @@ impl Keeper {
 
 #[cfg(test)]
 mod tests {
-    use super::index::{PART, name_of};
+    use super::name::{PART, name_of};
     use super::*;
     use crate::scratch::scratch;
     use crate::wait::{LIMIT, wait_until};
@@ -283,7 +288,6 @@ mod tests {
             bytes: 10,
             events: Vec::new(),
             object: None,
-            made: 0,
         }
     }
 
@@ -310,7 +314,7 @@ mod tests {
         let written = fs::File::open(&part).unwrap();
         written.lock().unwrap();
         (1..5).for_each(|second| write(&archive, &recording(second)));
-        let names = || archives.recordings().into_iter().map(|(_, recording)| recording.file).collect::<Vec<_>>();
+        let names = || archives.recordings().into_iter().map(|recording| recording.file).collect::<Vec<_>>();
         let kept = [recording(3).file, recording(4).file];
         wait_until("two are left", LIMIT, || names() == kept);
         assert!(kept.iter().all(|file| folder.join(file).exists()) && !folder.join(recording(2).file).exists());
@@ -339,7 +343,7 @@ mod tests {
         let archives = Archives::new(&threads);
         let of_others = KeepLimits { total_bytes: Some(40), ..KeepLimits::default() };
         archives.keep(BTreeMap::from([(folder.clone(), FolderLimits { of_others, ..FolderLimits::default() })]));
-        let names = || archives.recordings().into_iter().map(|(_, recording)| recording.file).collect::<Vec<_>>();
+        let names = || archives.recordings().into_iter().map(|recording| recording.file).collect::<Vec<_>>();
         let kept = [recording(2).file, recording(3).file];
         wait_until("two are left", LIMIT, || names() == kept);
         assert!(kept.iter().all(|file| folder.join(file).exists()) && !folder.join(recording(1).file).exists());

@@ -70,7 +70,6 @@ impl RecordingFile {
             bytes: 0,
             events: Vec::new(),
             object: None,
-            made: 0,
         };
         // Written at once: what lies in memory is lost where the program is killed.
         let mut line = format!("{} ! filesink name=out buffer-mode=unbuffered", format.container.muxer());

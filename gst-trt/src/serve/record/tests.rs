@@ -565,14 +565,14 @@ fn all_is_recorded_in_segments_next_to_events() {
     let archives = Archives::new(&threads);
     archives.at(&config.folder);
     wait_until("the index is read", LIMIT, || archives.recordings().len() == 5);
-    for (_, recording) in archives.recordings() {
+    for recording in archives.recordings() {
         let happened = recording.events.iter().map(|event| event["event"].as_str().unwrap()).collect::<Vec<_>>();
         let is_event = recording.kind == Kind::Event;
         assert_eq!(recording.bytes, std::fs::metadata(config.folder.join(&recording.file)).unwrap().len());
         assert!(!is_event || happened == ["entered"], "{recording:?}");
     }
-    let segments = archives.recordings().into_iter().filter(|(_, recording)| recording.kind == Kind::Continuous);
-    assert_eq!(segments.map(|(_, recording)| recording.events.len()).sum::<usize>(), 1);
+    let segments = archives.recordings().into_iter().filter(|recording| recording.kind == Kind::Continuous);
+    assert_eq!(segments.map(|recording| recording.events.len()).sum::<usize>(), 1);
     archives.close();
     assert!(threads.wait(LIMIT).is_empty());
 }

@@ -320,7 +320,7 @@ mod tests {
 
     fn written(archives: &Archives, number: usize) -> Vec<Recording> {
         wait_until("they are written", LIMIT, || archives.recordings().len() >= number);
-        archives.recordings().into_iter().map(|(_, recording)| recording).collect()
+        archives.recordings()
     }
 
     #[test]

@@ -88,6 +88,5 @@ fn write(archive: &Archive, source: &str, snapshot: &ObjectSnapshot) -> Result<R
         bytes: picture.len() as u64,
         events: Vec::new(),
         object: Some(object.clone()),
-        made: 0,
     })
 }

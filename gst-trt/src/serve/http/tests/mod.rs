@@ -31,7 +31,7 @@ use tokio::sync::watch;
 
 use super::{ClientLimits, HttpServer, HttpSettings, listen};
 use crate::cause::Cause;
-use crate::serve::archive::Recording;
+use crate::serve::archive::{Entry, Recording};
 use crate::serve::config::RunsOn;
 use crate::serve::control::*;
 use crate::serve::histogram::{Histogram, LATENCIES, STAYS};
@@ -216,7 +216,10 @@ impl Control for FakeService {
     }
 
     fn recordings(&self, filter: &RecordingFilter) -> Vec<Recording> {
-        filter.of(self.recorded.lock().unwrap().1.clone())
+        let recorded = &self.recorded.lock().unwrap().1;
+        let all = recorded.iter().map(|recording| (Entry::waiting(recording.clone(), 0), recording.clone()));
+        let found = all.filter(|(entry, _)| filter.is_wanted(entry)).collect();
+        filter.newest(found, |(entry, _)| entry).into_iter().map(|(_, recording)| recording).collect()
     }
 
     fn recording(&self, file: &str) -> Result<PathBuf, Refused> {

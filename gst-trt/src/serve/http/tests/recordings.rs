@@ -23,7 +23,6 @@ fn recorded(test: &str) -> (Arc<FakeService>, Recording) {
             bytes: 100,
             events,
             object: None,
-            made: 0,
         }
     };
     let all = [recording("gate", 0, "entered"), recording("yard", 1, "crossed"), recording("gate", 2, "crossed")];

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MPL-2.0
+//! A recording: all that is told of one, and what is known of it without the disk.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::moment::UtcTime;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Around events.
+    Event,
+    /// All the time.
+    Continuous,
+    /// The best picture of an object.
+    Snapshot,
+}
+
+/// A recording that is whole: a line of the index.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Recording {
+    /// Its name in the folder.
+    pub file: String,
+    pub source: String,
+    pub kind: Kind,
+    pub begin: UtcTime,
+    pub end: UtcTime,
+    pub bytes: u64,
+    /// What happened in that time.
+    #[serde(default)]
+    pub events: Vec<Map<String, Value>>,
+    /// The object of a snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<Map<String, Value>>,
+}
+
+/// What is known of a recording without the disk: what has happened in those of a month would fill the memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    pub file: String,
+    pub source: String,
+    pub kind: Kind,
+    pub begin: UtcTime,
+    pub end: UtcTime,
+    pub bytes: u64,
+    /// The kinds of its events, each once.
+    pub events: Vec<String>,
+    /// The class of a snapshot's object.
+    pub label: Option<String>,
+    /// Its place among those of its folder, in the order in which they became whole. Their times are of a clock that may be
+    /// set.
+    pub made: u64,
+    /// Where all of it is.
+    pub line: Line,
+}
+
+/// Where a recording is described.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Line {
+    /// In the index, so many bytes from there on.
+    Written { at: u64, length: usize },
+    /// The index does not have it yet.
+    Waiting(Arc<Recording>),
+}
+
+fn text(object: &Map<String, Value>, key: &str) -> Option<String> {
+    object.get(key)?.as_str().map(String::from)
+}
+
+impl Entry {
+    pub fn new(recording: &Recording, made: u64, line: Line) -> Self {
+        let Recording { file, source, kind, begin, end, bytes, events, object } = recording;
+        let mut events: Vec<String> = events.iter().filter_map(|event| text(event, "event")).collect();
+        events.sort();
+        events.dedup();
+        events.shrink_to_fit();
+        Entry {
+            file: file.clone(),
+            source: source.clone(),
+            kind: *kind,
+            begin: *begin,
+            end: *end,
+            bytes: *bytes,
+            events,
+            label: object.as_ref().and_then(|object| text(object, "label")),
+            made,
+            line,
+        }
+    }
+
+    /// One that is not in the index yet.
+    pub fn waiting(recording: Recording, made: u64) -> Self {
+        let recording = Arc::new(recording);
+        Entry::new(&recording, made, Line::Waiting(recording.clone()))
+    }
+
+    /// The recording, as far as it is known.
+    pub fn bare(&self) -> Recording {
+        Recording {
+            file: self.file.clone(),
+            source: self.source.clone(),
+            kind: self.kind,
+            begin: self.begin,
+            end: self.end,
+            bytes: self.bytes,
+            events: Vec::new(),
+            object: None,
+        }
+    }
+}
