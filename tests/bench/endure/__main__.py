@@ -118,7 +118,6 @@ async def observe(world):
         world.violations += [f"{name}: no result for 10 s" for name in world.watch.stuck(time.time()) if f"{name}: no result for 10 s" not in world.violations]
         if time.time() - seen > 5:
             seen = time.time()
-            world.disk.clear()
             try:
                 world.lives.sizes.add(await asyncio.to_thread(world.service.size))
             except (OSError, KeyError):

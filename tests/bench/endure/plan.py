@@ -150,10 +150,10 @@ async def disk_is_full(world, seconds):
 
 @kind("service")
 async def disk_is_read_only(world, seconds):
-    if not world.disk.is_own or not world.disk.remount("ro"):
+    if not world.disk.is_own or not world.disk.lock():
         return False
     await asyncio.sleep(seconds)
-    world.disk.remount("rw")
+    world.disk.unlock()
 
 
 # ---------------------------------------------------------------------------- models

@@ -79,22 +79,17 @@ class Disk:
     def free(self):
         (self.folder / "filler").unlink(missing_ok=True)
 
-    def remount(self, how):
-        # A file that is being written keeps it from becoming read-only, unless it is made so by force.
-        return subprocess.run(["mount", "-o", f"remount,{how}", str(self.folder)], capture_output=True, check=False).returncode == 0
+    def lock(self):
+        """Makes it read-only, also where a file is being written: the same folder is mounted once more, above itself."""
+        above = ["mount", "--bind", "-o", "ro", str(self.folder), str(self.folder)]
+        return subprocess.run(above, capture_output=True, check=False).returncode == 0
 
-    def clear(self):
-        """Of the recordings, all but the newest: the service never removes any."""
-        whole = sorted(self.folder.glob("*.mp4"), key=lambda path: path.stat().st_mtime)
-        for path in whole[:-20]:
-            try:
-                path.unlink()
-            except OSError:
-                return  # the disk is read-only now, by plan
+    def unlock(self):
+        subprocess.run(["umount", "-l", str(self.folder)], capture_output=True, check=False)
 
     def close(self):
         if self.is_own:
-            subprocess.run(["umount", "-l", str(self.folder)], capture_output=True, check=False)
+            self.unlock()
 
 
 class Service:
@@ -129,7 +124,7 @@ class Service:
             f'[[model]]\nname = "model"\nfile = {quoted(self.models[0])}\nbackend = {quoted(options.backend)}\n'
             f"batch-size = {options.batch}\ninfer = {quoted(options.infer)}\n\n[track]\n\n"
             f"[analytics]\nconfig = '{json.dumps(zones)}'\n\n"
-            f'[record]\nfolder = {quoted(self.disk.folder)}\nevents = ["crossed"]\npre-roll = "1s"\npost-roll = "2s"\nmax-length = "10s"\n\n'
+            f'[record]\nfolder = {quoted(self.disk.folder)}\nevents = ["crossed"]\npre-roll = "1s"\npost-roll = "2s"\nmax-length = "10s"\ntotal-bytes = "32MiB"\n\n'
             f'[http]\nlisten = "127.0.0.1:{self.port}"\ntoken = "{TOKEN}"\n{mistake}\n\n'
         )
         for name, location, more in publish:
