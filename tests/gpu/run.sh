@@ -22,8 +22,9 @@
 #   download    … trtnms ! cudadownload ! x264enc gives a file
 #   program     gst-trt: what doctor finds and tries, an engine built ahead, figures   (needs TensorRT with its builder)
 #   serve       gst-trt serve: SERVE_SOURCES clips at their own pace, or cameras, share a model; fps of each, CUDA contexts, latency, memory
+#   outputs     gst-trt serve: its videos by RTSP and WebRTC, many cameras in one picture, and a camera that floods   (needs rtspsrc)
 #   dead        the GPU is lost to gst-trt serve, gst-trt detect and a pipeline: what they say, and that they end
-#   endure      tests/bench/endure: gst-trt serve with 64 cameras by RTSP for ENDURE_SECONDS, and faults by its plan
+#   endure      tests/bench/endure: gst-trt serve with 64 cameras by RTSP for ENDURE_SECONDS, and faults by its plan   (needs rtspsrc)
 #   gpus        one pipeline whose decoders are on two GPUs, one shared model: an instance and a CUDA context for each   (needs two GPUs)
 #   start       gst-trt from its start to the first boxes, with the engine in the cache
 #   zoo         what other packages' exporters gave, as tests/zoo/play.py plays it   (needs TensorRT with its builder, and numpy)
@@ -553,6 +554,44 @@ row_serve() {
     done
 }
 
+# become FOLDER GSTREAMER: scripts there that become the program, for who watches its process or sends it signals.
+become() {
+    local program
+    mkdir -p "$1"
+    for program in gst-launch-1.0 "$WORK/gst-trt"; do
+        cat >"$1/$(basename "$program")" <<END
+#!/usr/bin/env bash
+$(declare -p K LIBS WORK)
+$(declare -f native bundle)
+PATH=\${PATH//"$1:"/}
+while IFS= read -r -d '' each; do export "\$each"; done < <($2 env -0)
+exec $program "\$@"
+END
+        chmod +x "$1/$(basename "$program")"
+    done
+}
+
+# has_rtsp NAME GSTREAMER: whether it reads cameras; says so where it does not.
+has_rtsp() {
+    "$2" gst-inspect-1.0 --exists rtspsrc || { skip "$1" "$2 has no rtspsrc"; false; }
+}
+
+shown() {
+    local folder=$WORK/outputs-$1
+    become "$folder" "$1"
+    python3 tests/gpu/outputs.py "program=$folder/gst-trt" "launch=$folder/gst-launch-1.0" "clip=$WORK/hd.mp4" \
+        "model=$(model 16)" "infer=$(full)$(precision 16)" "folder=$folder"
+}
+
+row_outputs() {
+    local gst
+    for gst in $GSTREAMERS; do
+        # In a root folder of its own the program has another number.
+        if [ "$gst" = in26 ] || ! has_rtsp "videos of serve" "$gst"; then continue; fi
+        judge "videos of serve" "$gst" "frames of all, status 0" shown "$gst"
+    done
+}
+
 # The scripts set CUDA_INJECTION64_PATH for the program alone.
 dead() {
     local gst=$1 program words
@@ -580,21 +619,9 @@ row_dead() {
     done
 }
 
-# The program is the process that is watched and that signals go to, so that the script becomes it.
 endured() {
-    local gst=$1 program folder=$WORK/endure-$1 words
-    mkdir -p "$folder"
-    for program in gst-launch-1.0 "$WORK/gst-trt"; do
-        cat >"$folder/$(basename "$program")" <<END
-#!/usr/bin/env bash
-$(declare -p K LIBS WORK)
-$(declare -f native bundle)
-PATH=\${PATH//"$folder:"/}
-while IFS= read -r -d '' each; do export "\$each"; done < <($gst env -0)
-exec $program "\$@"
-END
-        chmod +x "$folder/$(basename "$program")"
-    done
+    local gst=$1 folder=$WORK/endure-$1 words
+    become "$folder" "$gst"
     words="$(full)precision=fp16 optimization-level=${LEVEL:-3}"
     "$folder/gst-trt" build "$MODEL" --infer "$words" || return
     PATH=$folder:$PATH python3 tests/bench/endure --cameras 64 --fps 15 --seconds "${ENDURE_SECONDS:-600}" --faults "${ENDURE_FAULTS:-60}" \
@@ -607,6 +634,7 @@ row_endure() {
     for gst in $GSTREAMERS; do
         # In a root folder of its own the program has another number.
         [ "$gst" != in26 ] || continue
+        has_rtsp "hours of faults, 64 cameras" "$gst" || continue
         judge "hours of faults, 64 cameras" "$gst" "as tests/bench/endure has it" endured "$gst"
         sed 's/^/      /' "$WORK/log-hours-of-faults--64-cameras-$gst"
     done
@@ -791,7 +819,7 @@ row_sanitize() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(plans boxes score build verify networks engines properties lean copies frames batches units chain download program serve dead endure gpus start zoo kernels library tensors regular memcheck sanitize)
+[ $# -gt 0 ] || ROWS=(plans boxes score build verify networks engines properties lean copies frames batches units chain download program serve outputs dead endure gpus start zoo kernels library tensors regular memcheck sanitize)
 GSTREAMERS=${GSTREAMERS:-$(gstreamers_here | tr '\n' ' ')}
 setup || exit 1
 for each in "${ROWS[@]}"; do
