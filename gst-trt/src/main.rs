@@ -47,6 +47,7 @@ use std::time::Duration;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use gsttrt::gst::cuda::registry;
+use gsttrt_core::cuda::driver;
 
 use failure::{Failure, Status};
 use threads::Threads;
@@ -118,11 +119,11 @@ fn main() -> ExitCode {
     });
     let is_lost = status == Status::GpuLost || status == Status::Failed && registry::lost().is_some();
     let status = if is_lost { Status::GpuLost } else { status };
-    if left.is_empty() && !is_lost {
+    if left.is_empty() && !driver::is_started() {
         return ExitCode::from(status.code());
     }
     let _ = std::io::stdout().flush(); // nobody reads it
-    // SAFETY: it takes a number, and does not return. Destructors must not run beneath the threads that are left, nor those of
-    // libraries that would free what they have on a GPU that is lost.
+    // SAFETY: it takes a number, and does not return. Destructors must not run beneath threads that are left, which those of
+    // CUDA's libraries always are, and would free what they have on a GPU that may be lost.
     unsafe { libc::_exit(status.code().into()) }
 }

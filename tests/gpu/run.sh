@@ -135,6 +135,7 @@ build_counter() {
     fi
     cp -L "$lib" "$WORK/$(basename "$lib" | cut -d. -f1-3)"
     local library
+    cc -shared -fPIC -O2 tests/gpu/crash.c -o "$WORK/libcrash.so" || return
     for library in copies break; do
         cc -shared -fPIC -O2 -pthread -I"$(dirname "$include")" -I/usr/local/cuda/include "tests/gpu/$library.c" \
             -L"$WORK" -l:"$(basename "$lib" | cut -d. -f1-3)" -ldl -o "$WORK/lib$library.so" || return
@@ -554,7 +555,8 @@ row_serve() {
     done
 }
 
-# become FOLDER GSTREAMER: scripts there that become the program, for who watches its process or sends it signals.
+# become FOLDER GSTREAMER: scripts there that become the program, for who watches its process or sends it signals. Where it crashes
+# it says so.
 become() {
     local program
     mkdir -p "$1"
@@ -565,7 +567,7 @@ $(declare -p K LIBS WORK)
 $(declare -f native bundle)
 PATH=\${PATH//"$1:"/}
 while IFS= read -r -d '' each; do export "\$each"; done < <($2 env -0)
-exec $program "\$@"
+LD_PRELOAD=$WORK/libcrash.so exec $program "\$@"
 END
         chmod +x "$1/$(basename "$program")"
     done

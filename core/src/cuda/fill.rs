@@ -4,17 +4,14 @@
 //! TensorRT clears counters before some of its kernels. In a graph such a memset takes less than 1 µs, but the GPU is idle
 //! for some 8 µs around it, and for longer during a decoder's copies. With kernels, YOLOv8s has 2 % more frames a second.
 
-use std::ffi::CStr;
 use std::ptr;
 
 use cudarc::driver::sys;
 
 use super::driver::{Check, Context, Launch};
+use super::kernels::FILL;
 use super::node::KernelNode;
-use super::ptx;
 use crate::error::Result;
-
-static FILL: &CStr = ptx(concat!(include_str!("../../kernels/ptx/fill.ptx"), "\0"));
 
 /// Threads of a block, as in the kernel.
 const THREADS: u64 = 256;

@@ -3,14 +3,12 @@
 //!
 //! The reference implementation is [`Masks::find`]. Both give the same pixels.
 
-use std::ffi::CStr;
-
 use bytemuck::cast_slice;
 
 use crate::counters;
 use crate::cuda::driver::{Context, Function, Launch};
 use crate::cuda::graph::KernelNode;
-use crate::cuda::ptx;
+use crate::cuda::kernels::MASKS;
 use crate::error::{Error, ErrorKind, Result};
 use crate::heads::{Decoder, MaskParts, MaskSource};
 use crate::image::detections::{DeviceMasks, MaskEntry};
@@ -19,8 +17,6 @@ use crate::image::masks::maps::MapOver;
 use crate::image::masks::{Masks, PrototypeShape, words};
 use crate::memory::{DeviceBlock, DevicePool, Mapped};
 use crate::tensor::DType;
-
-static MASKS: &CStr = ptx(concat!(include_str!("../../kernels/ptx/masks.ptx"), "\0"));
 
 /// Blocks and threads, as in the kernels. Objects and their tiles share the blocks of `fill`.
 const PLACE_THREADS: u32 = 512;

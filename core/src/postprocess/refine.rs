@@ -4,19 +4,15 @@
 //!
 //! Both give the same bits.
 
-use std::ffi::CStr;
-
 use crate::cuda::driver::{Context, Function, Launch};
 use crate::cuda::graph::KernelNode;
-use crate::cuda::ptx;
+use crate::cuda::kernels::GATHER;
 use crate::error::{Error, ErrorKind, Result};
 use crate::heads::{Decoder, MaskParts, MaskSource, TensorView, number};
 use crate::image::Candidate;
 use crate::image::masks::{Masks, Prototypes};
 use crate::memory::{DeviceBlock, DevicePool, Mapped};
 use crate::tensor::{DType, Tensor};
-
-static GATHER: &CStr = ptx(concat!(include_str!("../../kernels/ptx/gather.ptx"), "\0"));
 
 /// Threads of a block, as in the kernel.
 const THREADS: u32 = 128;

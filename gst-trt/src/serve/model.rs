@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gst::prelude::*;
+use gsttrt::gst::cuda::registry;
 use gsttrt::gst::model_check::ModelCheck;
 use gsttrt_core::error::{Error, ErrorKind};
 use gsttrt_core::model::ModelInfo;
@@ -274,6 +275,8 @@ struct ModelThread {
 impl ModelThread {
     fn work(mut self) {
         let mut element = self.start_element();
+        // While the model is loaded, and before there are frames that would wait. What fails is said by those who need it.
+        registry::alive().iter().for_each(|context| drop(context.load_kernels()));
         self.shared.has_started();
         let mut backoff = Backoff::between(RETRY.0, RETRY.1);
         loop {

@@ -54,8 +54,11 @@ class Watch:
         self.results += 1
         for window in self.windows[name]:
             if window["end"] is not None and window["end"] < at and name not in window["seen"]:
-                window["seen"][name] = at - window["end"]
-                self.back.setdefault(window["kind"], []).append(at - window["end"])
+                # Another fault may have held it up longer, such as the end of the service.
+                ends = [other["end"] for other in self.windows[name] if other["begin"] < at]
+                window["seen"][name] = None if None in ends else max(0.0, at - max(ends))
+                if window["seen"][name] is not None:
+                    self.back.setdefault(window["kind"], []).append(window["seen"][name])
         if name in self.last:
             before, last_number = self.last[name]
             gap = at - before

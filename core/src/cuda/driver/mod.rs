@@ -59,10 +59,16 @@ pub enum GpuStatus {
     Available(u32),
 }
 
+static FOUND: OnceLock<GpuStatus> = OnceLock::new();
+
+/// Whether this process has started the driver: threads of it, and of the libraries above it, stay until the end.
+pub fn is_started() -> bool {
+    matches!(FOUND.get(), Some(GpuStatus::Available(_)))
+}
+
 impl GpuStatus {
     /// Checked once in a process, because the driver keeps its answer.
     pub fn detect() -> Self {
-        static FOUND: OnceLock<GpuStatus> = OnceLock::new();
         let look = || {
             // SAFETY: looks for the library by its names, nothing else. Miri cannot.
             if cfg!(miri) || !unsafe { sys::is_culib_present() } {

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Motion on the GPU: `kernels/motion.cu`. The reference implementation is [`HostMotion`](super::HostMotion).
 
-use std::ffi::CStr;
-
 use super::{CELL, STEP};
 use crate::cuda::driver::{Context, Function, Launch, Stream};
-use crate::cuda::ptx;
+use crate::cuda::kernels::MOTION;
 use crate::error::Result;
 use crate::image::device::{DevicePlane, check_planes};
 use crate::image::frame::PixelFormat;
 use crate::memory::{DeviceBlock, DevicePool, Mapped};
-
-static MOTION: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/motion.ptx"), "\0"));
 
 /// Threads of a block, as in the kernels.
 const THREADS: u32 = 128;

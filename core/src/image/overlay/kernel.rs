@@ -8,18 +8,14 @@ mod maps;
 mod strokes;
 mod tints;
 
-use std::ffi::CStr;
 use std::sync::Arc;
 
-use crate::cuda::ptx;
+use crate::cuda::kernels::{OVERLAY, PLAN, STROKES};
 use bytemuck::cast_slice;
 
 use crate::image::detections::{DeviceDetections, found_bytes};
 use crate::image::device::{DevicePlane, check_planes};
 
-static OVERLAY: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/overlay.ptx"), "\0"));
-static STROKES: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/strokes.ptx"), "\0"));
-static PLAN: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/plan.ptx"), "\0"));
 use crate::counters;
 use crate::cuda::driver::{Context, Function, Launch, Stream};
 use crate::error::Result;

@@ -2,15 +2,13 @@
 //! Rectangles of a frame to tensors with antialiasing: `kernels/antialias_regions.cu`. One launch makes the tables of all
 //! rectangles, the next one their tensors, each equal in every bit to that of [`HostPreprocessor::of_region`].
 
-use std::ffi::CStr;
-
 use super::HostPreprocessor;
 use super::host::{Samplers, check_source};
 use super::kernel::{Conversion, THREADS, Taps, antialiased_samples_of, three_planes};
 use super::region_kernel::siting_code;
 use super::sampler::SampledPlane;
 use crate::cuda::driver::{Context, Function, Launch, Stream};
-use crate::cuda::ptx;
+use crate::cuda::kernels::ANTIALIAS_REGIONS;
 use crate::error::Result;
 use crate::image::device::{DevicePlane, check_planes};
 use crate::image::frame::{Colorimetry, PixelFormat};
@@ -21,8 +19,6 @@ use crate::memory::{DeviceBlock, DevicePool};
 
 /// Threads of a block that makes tables, as in the kernel.
 const TABLE_THREADS: u32 = 64;
-
-static ANTIALIAS_REGIONS: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/antialias_regions.ptx"), "\0"));
 
 /// Turns rectangles of frames of one format and size into tensors of one kind, on one stream.
 pub struct AntialiasedRegionKernel {

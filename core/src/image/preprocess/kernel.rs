@@ -3,15 +3,11 @@
 //! reference implementation is [`host`](crate::image::preprocess::host), whose tables the
 //! kernel uses.
 
-use std::ffi::CStr;
-
-use crate::cuda::ptx;
+use crate::cuda::kernels::{ANTIALIAS, PREPROCESS};
 use bytemuck::{Pod, Zeroable, cast_slice};
 
 use crate::image::device::{DevicePlane, DevicePlanes, check_planes};
 
-static PREPROCESS: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/preprocess.ptx"), "\0"));
-static ANTIALIAS: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/antialias.ptx"), "\0"));
 use crate::cuda::driver::{Context, Function, Launch, Stream};
 use crate::error::Result;
 use crate::image::frame::{Colorimetry, PixelFormat};

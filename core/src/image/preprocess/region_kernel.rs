@@ -2,14 +2,12 @@
 //! Rectangles of a frame to tensors in one launch: `kernels/regions.cu`. Each tensor is equal in every bit to the one that
 //! [`HostPreprocessor::of_region`] makes.
 
-use std::ffi::CStr;
-
 use super::HostPreprocessor;
 use super::host::{Samplers, check_source};
 use super::kernel::{COLUMNS, Conversion, THREADS, are_together, has_pairs, samples_of, step, three_planes};
 use super::sampler::{SampledPlane, Siting};
 use crate::cuda::driver::{Context, Function, Launch, Stream};
-use crate::cuda::ptx;
+use crate::cuda::kernels::REGIONS;
 use crate::error::Result;
 use crate::image::device::{DevicePlane, check_planes};
 use crate::image::frame::{Colorimetry, PixelFormat};
@@ -19,8 +17,6 @@ use crate::image::transform::InputSpec;
 
 /// Rows of the scaled rectangle for a thread, as in the kernel.
 const ROWS: u32 = 2;
-
-static REGIONS: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/regions.ptx"), "\0"));
 
 /// Turns rectangles of frames of one format and size into tensors of one kind.
 pub struct RegionKernel {

@@ -2,22 +2,19 @@
 //! Areas and polygons that are hidden, on the GPU: `kernels/privacy.cu`. The reference implementation is
 //! [`hide`](super::hide).
 
-use std::ffi::CStr;
 use std::sync::Arc;
 
 use bytemuck::cast_slice;
 
 use super::{CELLS, HiddenArea, PlaneShape, QuadMask};
 use crate::cuda::driver::{Context, Function, Launch, Stream};
-use crate::cuda::ptx;
+use crate::cuda::kernels::PRIVACY;
 use crate::error::Result;
 use crate::image::device::{DevicePlane, check_planes};
 use crate::image::frame::PixelFormat;
 use crate::image::geometry::Rect;
 use crate::image::overlay::{Sample, Target};
 use crate::memory::{DeviceBlock, DevicePool, Mapped};
-
-static PRIVACY: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/privacy.ptx"), "\0"));
 
 /// Threads of a block, as in the kernels.
 const THREADS: u32 = 128;

@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The best classes of pictures, found on a GPU: `kernels/classes.cu`. The reference implementation is [`host`](super::host).
 
-use std::ffi::CStr;
-
 use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 
 use super::host::{RankedClass, RowKind, THREADS};
 use crate::counters;
 use crate::cuda::driver::{Context, Function, Launch, Stream, WaitHistory};
-use crate::cuda::ptx;
+use crate::cuda::kernels::CLASSES;
 use crate::error::Result;
 use crate::heads::Thresholds;
 use crate::memory::{DeviceBlock, DevicePool, Mapped};
 use crate::postprocess::suppress::device::address;
 use crate::tensor::{DType, Tensor};
-
-static CLASSES: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/classes.ptx"), "\0"));
 
 /// Behind the last class of a picture.
 const NONE: u32 = u32::MAX;

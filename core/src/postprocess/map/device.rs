@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Maps of a frame, found on a GPU: `kernels/map.cu`. The reference implementation is [`PixelMap`].
 
-use std::ffi::CStr;
-
 use bytemuck::cast_slice;
 
 use crate::counters;
 use crate::cuda::driver::{Context, Function, Launch, Stream};
-use crate::cuda::ptx;
+use crate::cuda::kernels::MAP;
 use crate::error::{Error, ErrorKind, Result};
 use crate::heads::Task;
 use crate::image::geometry::Letterbox;
 use crate::image::map::{ClassFilter, PixelMap};
 use crate::memory::{DeviceBlock, DevicePool, Mapped};
 use crate::tensor::{DType, Tensor};
-
-static MAP: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/map.ptx"), "\0"));
 
 /// Threads of a block, as in the kernels.
 const THREADS: u32 = 256;

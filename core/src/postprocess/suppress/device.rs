@@ -5,7 +5,6 @@
 //! The reference implementation is [`Decoder::decode`] with [`Nms::run`]. Both give the same candidates, in the same
 //! order, with the same bits.
 
-use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use super::rotated::reach;
 use crate::counters;
 use crate::cuda::driver::{Context, Function, Launch, Stream, WaitHistory};
 use crate::cuda::graph::{KernelNode, LaunchList};
-use crate::cuda::ptx;
+use crate::cuda::kernels::{DECODE, NMS, ROTATED};
 use crate::error::{Error, ErrorKind, Result};
 use crate::heads::{
     Column, DecodeKernel, Decoder, ID_COLUMNS, Suppress, TensorView, Thresholds, is_count, least_logit,
@@ -27,10 +26,6 @@ use crate::memory::{DeviceBlock, DevicePool, Mapped};
 use crate::postprocess::masks::{DeviceMaskFinder, MaskParams};
 use crate::postprocess::refine::{DeviceGather, GatherParams};
 use crate::tensor::{DType, Tensor};
-
-static DECODE: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/decode.ptx"), "\0"));
-static NMS: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/nms.ptx"), "\0"));
-static ROTATED: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/rotated.ptx"), "\0"));
 
 /// Threads of a block, as in the kernels' launch bounds.
 const DECODE_THREADS: usize = 128;

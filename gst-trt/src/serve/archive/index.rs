@@ -409,7 +409,7 @@ mod tests {
         fill();
         fs::remove_file(folder.join(&old.file)).unwrap();
         assert!(index.remove(&old.file).is_err());
-        assert_eq!(names(&index), [new.file.clone()]);
+        assert_eq!(names(&index), std::slice::from_ref(&new.file));
         index.settle().unwrap();
         let text = fs::read_to_string(folder.join(INDEX)).unwrap();
         assert!(text.lines().count() == 1 && text.contains(&new.file), "{text}");

@@ -2,20 +2,16 @@
 //! The colours of a map, mixed into a frame on the GPU: `kernels/map_tint.cu`. The reference implementation is
 //! [`MapTint::blend`].
 
-use std::ffi::CStr;
-
 use bytemuck::cast_slice;
 
 use super::{THREADS, TILE};
 use crate::counters;
 use crate::cuda::driver::{Context, Function, Launch, Stream};
-use crate::cuda::ptx;
+use crate::cuda::kernels::MAP_TINT;
 use crate::error::Result;
 use crate::image::device::DevicePlane;
 use crate::image::overlay::{MapTint, Target};
 use crate::memory::{DeviceBlock, DevicePool, Mapped};
-
-static MAP_TINT: &CStr = ptx(concat!(include_str!("../../../../kernels/ptx/map_tint.ptx"), "\0"));
 
 /// Of `map_tint.cu`.
 #[derive(Clone, Copy, Default)]

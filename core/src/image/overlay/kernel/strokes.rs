@@ -3,8 +3,9 @@
 
 use bytemuck::cast_slice;
 
-use super::{PLAN, PlanParameters, THREADS};
+use super::{PlanParameters, THREADS};
 use crate::cuda::driver::{Context, Function, Launch, Stream};
+use crate::cuda::kernels::PLAN;
 use crate::error::Result;
 use crate::image::keypoints::{KeypointModel, KeypointShape};
 use crate::image::overlay::{Stroke, widths};

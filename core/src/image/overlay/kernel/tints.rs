@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Masks, mixed into a frame on the GPU: `kernels/tint.cu`. The reference implementation is [`tint`](crate::image::overlay).
 
-use std::ffi::CStr;
-
 use bytemuck::{Pod, Zeroable, cast_slice};
 
 use super::{THREADS, TILE};
 use crate::counters;
 use crate::cuda::driver::{Context, Function, Launch, Stream};
-use crate::cuda::ptx;
+use crate::cuda::kernels::TINT;
 use crate::error::Result;
 use crate::image::detections::DeviceMasks;
 use crate::image::device::DevicePlane;
@@ -16,8 +14,6 @@ use crate::image::geometry::{Letterbox, Rect};
 use crate::image::masks::{Mask, column_edge, covering, row_edge};
 use crate::image::overlay::{Sample, Target};
 use crate::memory::{DeviceBlock, DevicePool, Mapped};
-
-static TINT: &CStr = ptx(concat!(include_str!("../../../../kernels/ptx/tint.ptx"), "\0"));
 
 /// The header before the tints that the host planned: their count.
 const HEADER: usize = 16;

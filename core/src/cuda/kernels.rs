@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The kernels as PTX, a module for each source in `kernels/`, and all of them at once. The driver compiles a module where it is
+//! loaded: for seconds, for the largest ones, unless its cache on disk has the outcome. Meanwhile the whole context waits.
+
+use std::ffi::CStr;
+
+use super::driver::Context;
+use crate::error::Result;
+
+/// PTX as the driver takes it: text that ends with NUL.
+const fn ptx(text: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(text) => text,
+        Err(_) => panic!("PTX has no NUL but its last"),
+    }
+}
+
+macro_rules! kernels {
+    ($($name:ident = $file:literal,)*) => {
+        $(pub(crate) static $name: &CStr = ptx(concat!(include_str!(concat!("../../kernels/ptx/", $file, ".ptx")), "\0"));)*
+
+        fn all() -> impl Iterator<Item = &'static CStr> {
+            [$($name),*].into_iter()
+        }
+    };
+}
+
+kernels! {
+    ANTIALIAS = "antialias",
+    ANTIALIAS_REGIONS = "antialias_regions",
+    CLASSES = "classes",
+    DECODE = "decode",
+    FILL = "fill",
+    GATHER = "gather",
+    MAP = "map",
+    MAP_TINT = "map_tint",
+    MASKS = "masks",
+    MOTION = "motion",
+    NMS = "nms",
+    OVERLAY = "overlay",
+    PLAN = "plan",
+    PREPROCESS = "preprocess",
+    PRIVACY = "privacy",
+    REGIONS = "regions",
+    ROTATED = "rotated",
+    STROKES = "strokes",
+    TINT = "tint",
+}
+
+impl Context {
+    /// Loads all kernels of this library, so that none is compiled once frames flow: a drawing that begins then would hold up all
+    /// streams of the context for seconds. The first time on a machine it takes some seconds; the driver keeps the outcome in
+    /// `~/.nv/ComputeCache`, or where `CUDA_CACHE_PATH` says.
+    ///
+    /// # Errors
+    /// `Library` where the driver refuses a module.
+    pub fn load_kernels(&self) -> Result<()> {
+        all().try_for_each(|ptx| self.module(ptx).map(drop))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kernel that is left out would hold up others.
+    #[test]
+    fn each_source_is_among_them() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/ptx");
+        assert_eq!(std::fs::read_dir(folder).unwrap().count(), all().count());
+    }
+
+    #[test]
+    fn all_kernels_load() {
+        let Some(context) = crate::test::gpu() else { return };
+        context.load_kernels().unwrap();
+    }
+}
