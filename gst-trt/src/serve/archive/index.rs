@@ -148,7 +148,7 @@ impl Index {
         }
     }
 
-    /// Returns where the text is, unless all was written anew.
+    /// Returns where the text is, unless all was written again.
     fn append(&mut self, text: Vec<u8>) -> io::Result<Option<Line>> {
         let known = self.catalogue.lock().entries.len();
         // Or most of it is about files that are gone.
