@@ -19,6 +19,9 @@ perf-measurement-interval-sec=5
 [tiled-display]
 enable=1
 rows=2
+columns=2
+width=1281
+height=720
 
 [source0]
 enable=1
@@ -214,6 +217,7 @@ fn an_application_of_deepstream_becomes_a_configuration_that_is_right() {
             .into(),
         "[[publish]]\nname = \"sink2\"\nlocation = \"amqp://guest@127.0.0.1:5672/gst-trt?exchange=amq.topic\"".into(),
         "listen = \"127.0.0.1:8555\"\n".into(),
+        "[[rtsp.tiles]]\nname = \"tiles\"\ncolumns = 2\nsize = \"1280x720\"\n".into(),
         format!("name = \"source0-1\"\naddress = \"{}\"\nloop = true\n", at("clip.mp4")),
         "name = \"source1\"\naddress = \"rtspt://me:h$${u}sh@127.0.0.1:554/stream\"\ntimeout = \"20s\"\nlatency = \"200ms\"\n".into(),
         format!("analytics = {{config-file = \"{}\", config-stream = 2}}", at("config_nvdsanalytics.txt")),
@@ -229,12 +233,13 @@ fn an_application_of_deepstream_becomes_a_configuration_that_is_right() {
     let said = text(&output.stderr);
     for key in [
         "app.txt [application] all keys: figures are in /metrics",
-        "app.txt:16 [source0] cudadec-memtype: ",
+        "app.txt:19 [source0] cudadec-memtype: ",
         "[source0] zones: config_nvdsanalytics.txt has none for stream 0",
         "[sink0] type=2: ",
         "[sink4] msg-broker-proto-lib: Azure",
         "[sink3] codec: videos are H.264",
         "[streammux] batched-push-timeout: set batch-timeout",
+        "[tiled-display] rows: there are as many as the sources need",
         "[streammux] width: there is no muxer",
         "[primary-gie] bbox-border-color0: ",
         "[secondary-gie0] bbox-border-color0: ",

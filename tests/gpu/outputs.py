@@ -95,6 +95,15 @@ async def running():
     return {source["name"] for source in sources if source["state"] == "running"}
 
 
+async def ends(process, limit):
+    """Whether it ends within so many seconds."""
+    try:
+        await asyncio.to_thread(process.wait, limit)
+        return True
+    except subprocess.TimeoutExpired:
+        return False
+
+
 async def main():
     camera = await asyncio.start_server(endless, "127.0.0.1", 0)
     port = camera.sockets[0].getsockname()[1]
@@ -108,8 +117,8 @@ async def main():
     try:
         end = time.monotonic() + LIMIT_S
         while len(await running()) < SOURCES:
-            assert time.monotonic() < end and process.poll() is None, journal.read_text()[-3000:]
-            await asyncio.sleep(0.2)
+            has_ended = await ends(process, 0.2)
+            assert time.monotonic() < end and not has_ended, journal.read_text()[-3000:]
         one, wall = await asyncio.gather(watch(f"rtsp://127.0.0.1:{rtsp}/s0"), watch(f"rtsp://127.0.0.1:{rtsp}/wall"))
         status, headers, answer = await call("/sources/s1/whep", OFFER.encode())
         assert status == 201 and b"a=fingerprint:" in answer and b"a=candidate:" in answer, answer

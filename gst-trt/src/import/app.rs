@@ -68,6 +68,13 @@ const MUXER: [(&str, &str); 8] = [
 
 const ENCODED: &str = "the encoder has its own defaults";
 
+const TILED: [(&str, &str); 4] = [
+    ("rows", "there are as many as the sources need"),
+    ("gpu-id", "the picture is put together on the CPU"),
+    ("nvbuf-memory-type", OF_MEMORY),
+    ("compute-hw", "the picture is put together on the CPU"),
+];
+
 const RTSP_SINK: [(&str, &str); 9] = [
     ("codec", "videos are H.264"),
     ("enc-type", "the GPU's encoder is taken where there is one"),
@@ -226,7 +233,30 @@ impl DeepStreamApp<'_> {
         rtsp.text("listen", &format!("127.0.0.1:{port}"));
         into.push(rtsp);
         into.note_unused(self.file, sink, &RTSP_SINK);
+        self.write_tiles(into)
+    }
+
+    /// All sources in one picture, which is what a sink of deepstream-app sends.
+    fn write_tiles(&self, into: &mut WrittenConfig) -> Result<(), Failure> {
+        let Some(display) = self.group("tiled-display").filter(|display| display.is_on("enable") != Some(false)) else {
+            return Ok(());
+        };
+        let mut tiles = TomlTable::new("[[rtsp.tiles]]");
+        tiles.text("name", "tiles");
+        if let Some(columns) = display.number::<u32>("columns")?.filter(|columns| (1..=16).contains(columns)) {
+            tiles.value("columns", columns);
+        }
+        if let (Some(width), Some(height)) = (display.number::<u32>("width")?, display.number::<u32>("height")?) {
+            tiles.text("size", &format!("{}x{}", width & !1, height & !1));
+        }
+        into.push(tiles);
+        into.note_unused(self.file, display, &TILED);
         Ok(())
+    }
+
+    fn has_rtsp(&self) -> bool {
+        self.numbered("sink")
+            .any(|sink| sink.is_on("enable") != Some(false) && matches!(sink.number::<u32>("type"), Ok(Some(4))))
     }
 
     fn write_broker(
@@ -412,7 +442,8 @@ impl DeepStreamApp<'_> {
         ];
         for group in self.groups {
             let plain = group.name.trim_end_matches(|c: char| c.is_ascii_digit());
-            if taken.contains(&plain) || group.is_on("enable") == Some(false) {
+            let is_written = taken.contains(&plain) || plain == "tiled-display" && self.has_rtsp();
+            if is_written || group.is_on("enable") == Some(false) {
                 continue;
             }
             let why = GROUPS.iter().find(|(name, _)| *name == plain).map_or("is not known here", |(_, why)| why);

@@ -61,10 +61,12 @@ impl Index {
         let mut index = Index { folder: folder.into(), catalogue, lines: 0, newest: 0, is_stale: false };
         let mut known = Entries::new();
         // Of what cannot be read, the files tell.
-        let file = File::open(folder.join(INDEX)).ok().map(Arc::new);
+        let path = folder.join(INDEX);
+        // A pipe would be waited for, and a device has no end.
+        let file = path.is_file().then(|| File::open(&path).ok().map(Arc::new)).flatten();
         let is_intact = match &file {
             Some(file) => index.read(file, &mut known).unwrap_or(false),
-            None => !folder.join(INDEX).exists(),
+            None => !path.exists(),
         };
         let (mut entries, mut found) = (Entries::new(), Vec::new());
         let names = match fs::read_dir(folder) {
@@ -413,7 +415,12 @@ mod tests {
         index.settle().unwrap();
         let text = fs::read_to_string(folder.join(INDEX)).unwrap();
         assert!(text.lines().count() == 1 && text.contains(&new.file), "{text}");
-        // So does one that cannot be read.
+        // So do what is no file, and one that cannot be read.
+        fs::remove_file(folder.join(INDEX)).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", folder.join(INDEX)).unwrap();
+        let mut index = open(&folder);
+        index.settle().unwrap();
+        assert!(names(&index) == std::slice::from_ref(&new.file) && !folder.join(INDEX).is_symlink());
         fs::remove_file(folder.join(INDEX)).unwrap();
         fs::create_dir(folder.join(INDEX)).unwrap();
         assert_eq!(names(&open(&folder)), [new.file]);

@@ -132,6 +132,7 @@ impl Archive {
             clock: None,
             is_clock_right: true,
             written: BTreeSet::new(),
+            fresh: BTreeSet::new(),
             said: None,
         };
         let subject = format!("the folder {}", folder.display());
@@ -171,6 +172,8 @@ struct Keeper {
     is_clock_right: bool,
     /// The files that are being written.
     written: BTreeSet<String>,
+    /// Those that have become whole since it was looked at what is too much.
+    fresh: BTreeSet<String>,
     /// The problem that was said last.
     said: Option<String>,
 }
@@ -199,6 +202,7 @@ impl Keeper {
                     Ok(Note::Ended(file, recording)) => {
                         self.written.remove(&file);
                         if let (Some(recording), Some(index)) = (recording, &mut index) {
+                            self.fresh.insert(recording.file.clone());
                             let added = index.add(recording);
                             self.say(added, "write the index of");
                         }
@@ -255,7 +259,12 @@ impl Keeper {
         }
         let free = disk::reading(&self.folder).map(|disk| disk.free);
         let files = keep::too_many(&self.catalogue.lock().entries, &self.limits, now, free);
+        let fresh = std::mem::take(&mut self.fresh);
         for file in files {
+            if fresh.contains(&file) {
+                let text = "it is larger than what is kept. Raise the limits on bytes, or make files shorter";
+                self.say::<()>(Err(io::Error::other(text)), "keep a new recording in");
+            }
             match fs::remove_file(self.folder.join(&file)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     self.say::<()>(Err(error), "remove a recording in");

@@ -67,6 +67,9 @@ impl RtcFactory {
     /// The session, and the answer.
     pub fn accept(&self, offer: &str, candidates: &[SocketAddr]) -> Result<(OfferedSession, String), OfferRefused> {
         let malformed = |why: &dyn std::fmt::Display| {
+            // What the parser says behind its first line has addresses of this process.
+            let why = why.to_string();
+            let why = why.lines().next().unwrap_or_default().split(" at Pointer").next().unwrap_or_default();
             let text = format!("The offer cannot be read: {why}. Send an SDP offer, as RTCPeerConnection makes it.");
             OfferRefused::Malformed(text)
         };
