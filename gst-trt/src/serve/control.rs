@@ -11,7 +11,7 @@ use bytes::Bytes;
 use serde::{Serialize, Serializer};
 use tokio::sync::watch;
 
-use super::archive::{Entry, Kind, Recording, UtcTime};
+use super::archive::{Kind, Recording, RecordingEntry, UtcTime};
 use super::config::RunsOn;
 use super::histogram::Histogram;
 use super::output::Output;
@@ -108,7 +108,7 @@ pub struct RecordingFilter {
 }
 
 impl RecordingFilter {
-    pub fn is_wanted(&self, entry: &Entry) -> bool {
+    pub fn is_wanted(&self, entry: &RecordingEntry) -> bool {
         self.is_snapshot == (entry.kind == Kind::Snapshot)
             && self.label.as_ref().is_none_or(|label| entry.label.as_ref() == Some(label))
             && self.source.as_ref().is_none_or(|source| *source == entry.source)
@@ -118,7 +118,7 @@ impl RecordingFilter {
     }
 
     /// As many of those that are wanted as one answer has, the newest first.
-    pub fn newest<T>(&self, mut found: Vec<T>, entry: impl Fn(&T) -> &Entry) -> Vec<T> {
+    pub fn newest<T>(&self, mut found: Vec<T>, entry: impl Fn(&T) -> &RecordingEntry) -> Vec<T> {
         found.sort_by(|one, other| {
             let (one, other) = (entry(one), entry(other));
             (other.begin, &one.file).cmp(&(one.begin, &other.file))

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use gsttrt_core::cuda::driver;
 use tokio::sync::watch;
 
-use super::archive::{Archives, Found, Recording};
+use super::archive::{Archives, FoundRecording, Recording};
 use super::ask::{Asks, SourceAsks};
 use super::config::{Config, ModelConfig, SourceConfig, check_files, check_folders};
 use super::control::{Control, ModelStatus, OutputControl, RecordingFilter, Refused, SourceStatus};
@@ -364,7 +364,7 @@ impl Control for Service {
 
     fn recordings(&self, filter: &RecordingFilter) -> Vec<Recording> {
         let found = self.archives.find(|entry| filter.is_wanted(entry));
-        filter.newest(found, |found| &found.entry).iter().map(Found::read).collect()
+        filter.newest(found, |found| &found.entry).iter().map(FoundRecording::read).collect()
     }
 
     fn recording(&self, file: &str) -> Result<PathBuf, Refused> {

@@ -6,10 +6,10 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::recording::{Entry, Line, Recording};
+use super::recording::{IndexLine, Recording, RecordingEntry};
 
 /// The recordings of a folder by their names, which begin with their sources.
-pub type Entries = BTreeMap<String, Arc<Entry>>;
+pub type Entries = BTreeMap<String, Arc<RecordingEntry>>;
 
 #[derive(Clone, Default)]
 pub struct Catalogue(Arc<Mutex<Listed>>);
@@ -23,13 +23,13 @@ pub struct Listed {
 
 /// A recording that was found.
 #[derive(Clone)]
-pub struct Found {
-    pub entry: Arc<Entry>,
+pub struct FoundRecording {
+    pub entry: Arc<RecordingEntry>,
     index: Option<Arc<File>>,
 }
 
 /// The recordings in the order in which they were made.
-pub fn in_order(entries: &Entries) -> Vec<&Arc<Entry>> {
+pub fn in_order(entries: &Entries) -> Vec<&Arc<RecordingEntry>> {
     let mut all: Vec<_> = entries.values().collect();
     all.sort_by_key(|entry| (entry.made, entry.begin));
     all
@@ -40,26 +40,26 @@ impl Catalogue {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn find(&self, is_wanted: impl Fn(&Entry) -> bool) -> Vec<Found> {
+    pub fn find(&self, is_wanted: impl Fn(&RecordingEntry) -> bool) -> Vec<FoundRecording> {
         let listed = self.lock();
         let wanted = listed.entries.values().filter(|entry| is_wanted(entry));
-        wanted.map(|entry| Found { entry: entry.clone(), index: listed.index.clone() }).collect()
+        wanted.map(|entry| FoundRecording { entry: entry.clone(), index: listed.index.clone() }).collect()
     }
 
-    pub fn in_order(&self) -> Vec<Found> {
+    pub fn in_order(&self) -> Vec<FoundRecording> {
         let listed = self.lock();
         let all = in_order(&listed.entries).into_iter();
-        all.map(|entry| Found { entry: entry.clone(), index: listed.index.clone() }).collect()
+        all.map(|entry| FoundRecording { entry: entry.clone(), index: listed.index.clone() }).collect()
     }
 }
 
-impl Found {
+impl FoundRecording {
     /// All of it, from the disk. Without what has happened where the index was changed by others.
     pub fn read(&self) -> Recording {
         let read = || {
             let (at, length) = match &self.entry.line {
-                Line::Written { at, length } => (*at, *length),
-                Line::Waiting(recording) => return Some(Recording::clone(recording)),
+                IndexLine::Written { at, length } => (*at, *length),
+                IndexLine::Waiting(recording) => return Some(Recording::clone(recording)),
             };
             let mut line = vec![0; length];
             self.index.as_ref()?.read_exact_at(&mut line, at).ok()?;

@@ -11,11 +11,11 @@ use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
 
-use super::catalogue::{Catalogue, Entries, Found};
+use super::catalogue::{Catalogue, Entries, FoundRecording};
 use super::content::{Content, look_into};
 use super::moment::UtcTime;
 use super::name::{PART, of_name};
-use super::recording::{Entry, Line, Recording};
+use super::recording::{IndexLine, Recording, RecordingEntry};
 
 const INDEX: &str = "index.jsonl";
 /// A longer line is none of ours.
@@ -110,7 +110,7 @@ impl Index {
                 && of_name(&recording.file).is_some()
             {
                 self.newest += 1;
-                let entry = Entry::new(&recording, self.newest, Line::Written { at, length });
+                let entry = RecordingEntry::new(&recording, self.newest, IndexLine::Written { at, length });
                 known.insert(recording.file, entry.into());
             } else if let Ok(Removed { removed }) = serde_json::from_slice(&text) {
                 known.remove(&removed);
@@ -124,7 +124,7 @@ impl Index {
     pub fn add(&mut self, recording: Recording) -> io::Result<()> {
         let (text, file) = (serde_json::to_vec(&recording)?, recording.file.clone());
         self.newest += 1;
-        self.catalogue.lock().entries.insert(file.clone(), Entry::waiting(recording, self.newest).into());
+        self.catalogue.lock().entries.insert(file.clone(), RecordingEntry::waiting(recording, self.newest).into());
         if let Some(line) = self.append(text)? {
             self.describe(&file, line);
         }
@@ -144,14 +144,14 @@ impl Index {
         if self.is_stale { self.rewrite() } else { Ok(()) }
     }
 
-    fn describe(&self, file: &str, line: Line) {
+    fn describe(&self, file: &str, line: IndexLine) {
         if let Some(entry) = self.catalogue.lock().entries.get_mut(file) {
             Arc::make_mut(entry).line = line;
         }
     }
 
     /// Returns where the text is, unless all was written again.
-    fn append(&mut self, text: Vec<u8>) -> io::Result<Option<Line>> {
+    fn append(&mut self, text: Vec<u8>) -> io::Result<Option<IndexLine>> {
         let known = self.catalogue.lock().entries.len();
         // Or most of it is about files that are gone.
         if self.is_stale || self.lines > 1000 + 2 * known {
@@ -167,7 +167,7 @@ impl Index {
         }
     }
 
-    fn append_line(&mut self, mut text: Vec<u8>) -> io::Result<Option<Line>> {
+    fn append_line(&mut self, mut text: Vec<u8>) -> io::Result<Option<IndexLine>> {
         text.push(b'\n');
         let opened = File::options().read(true).append(true).open(self.folder.join(INDEX));
         let (Ok(mut file), Some(index)) = (opened, self.catalogue.lock().index.clone()) else { return Ok(None) };
@@ -188,7 +188,7 @@ impl Index {
         }
         file.write_all(&text)?;
         self.lines += 1;
-        Ok(Some(Line::Written { at, length }))
+        Ok(Some(IndexLine::Written { at, length }))
     }
 
     /// In one step: until then the old one is there.
@@ -226,19 +226,19 @@ fn place(entries: &mut Entries, found: Vec<Recording>) {
     for recording in found {
         let before = places.partition_point(|(begin, _)| *begin <= recording.begin);
         let made = before.checked_sub(1).map_or(0, |last| places[last].1);
-        entries.insert(recording.file.clone(), Entry::waiting(recording, made).into());
+        entries.insert(recording.file.clone(), RecordingEntry::waiting(recording, made).into());
     }
 }
 
 /// Writes an index. Returns it, open for reading, and the lines.
-fn write_lines(path: &Path, all: &[Found]) -> io::Result<(File, Vec<Line>)> {
+fn write_lines(path: &Path, all: &[FoundRecording]) -> io::Result<(File, Vec<IndexLine>)> {
     let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
     let (mut writer, mut lines, mut at) = (BufWriter::new(&file), Vec::with_capacity(all.len()), 0);
     for found in all {
         let mut text = serde_json::to_vec(&found.read())?;
         text.push(b'\n');
         writer.write_all(&text)?;
-        lines.push(Line::Written { at, length: text.len() });
+        lines.push(IndexLine::Written { at, length: text.len() });
         at += text.len() as u64;
     }
     writer.flush()?;
@@ -308,11 +308,11 @@ mod tests {
 
     /// In the order in which they were made, from the disk.
     fn read(index: &Index) -> Vec<Recording> {
-        index.catalogue.in_order().iter().map(Found::read).collect()
+        index.catalogue.in_order().iter().map(FoundRecording::read).collect()
     }
 
     fn waiting(index: &Index) -> usize {
-        entries(index).values().filter(|entry| matches!(entry.line, Line::Waiting(_))).count()
+        entries(index).values().filter(|entry| matches!(entry.line, IndexLine::Waiting(_))).count()
     }
 
     #[test]
@@ -462,7 +462,11 @@ mod tests {
         index.remove(&all[0].file).unwrap();
         index.rewrite().unwrap();
         assert_eq!((waiting(&index), read(&index)), (0, all[1..].to_vec()));
-        assert_eq!(before.iter().map(Found::read).collect::<Vec<_>>(), all, "who has found them before reads on");
+        assert_eq!(
+            before.iter().map(FoundRecording::read).collect::<Vec<_>>(),
+            all,
+            "who has found them before reads on"
+        );
         // Somebody has removed the index: all of it is there again with the next line.
         fs::remove_file(folder.join(INDEX)).unwrap();
         index.add(all[0].clone()).unwrap();

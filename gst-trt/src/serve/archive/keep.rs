@@ -79,7 +79,7 @@ pub fn too_many(entries: &Entries, folder: &FolderLimits, now: Option<UtcTime>, 
 mod tests {
     use std::sync::Arc;
 
-    use super::super::recording::{Entry, Kind, Line, Recording};
+    use super::super::recording::{IndexLine, Kind, Recording, RecordingEntry};
     use super::*;
 
     const HOUR: u64 = 3_600_000_000_000;
@@ -92,7 +92,7 @@ mod tests {
             let (events, object) = (Vec::new(), None);
             let recording =
                 Recording { file, source: source.into(), kind: Kind::Event, begin, end, bytes, events, object };
-            Entry::new(&recording, hour + 1, Line::Written { at: 0, length: 0 })
+            RecordingEntry::new(&recording, hour + 1, IndexLine::Written { at: 0, length: 0 })
         };
         let sources = [("a", 10), ("b", 20), ("c", 30)];
         let all = (0..hours).flat_map(|hour| sources.map(|(source, bytes)| one(source, hour, bytes)));

@@ -35,11 +35,11 @@ use super::disk;
 use super::log::{log_error, warn};
 use crate::threads::Threads;
 
-pub use self::catalogue::Found;
+pub use self::catalogue::FoundRecording;
 pub use self::keep::{FolderLimits, KeepLimits};
 pub use self::moment::UtcTime;
 pub use self::name::{free_name, part};
-pub use self::recording::{Entry, Kind, Recording};
+pub use self::recording::{Kind, Recording, RecordingEntry};
 
 /// How often ages and the free space are looked at while no file becomes whole.
 const LOOK_INTERVAL: Duration = Duration::from_secs(20);
@@ -94,7 +94,7 @@ impl Archives {
     }
 
     /// The recordings that are wanted.
-    pub fn find(&self, is_wanted: impl Fn(&Entry) -> bool) -> Vec<Found> {
+    pub fn find(&self, is_wanted: impl Fn(&RecordingEntry) -> bool) -> Vec<FoundRecording> {
         let folders: Vec<Archive> = lock(&self.folders).values().cloned().collect();
         folders.iter().flat_map(|archive| archive.catalogue.find(&is_wanted)).collect()
     }
@@ -102,7 +102,7 @@ impl Archives {
     /// All of them, from the disk.
     #[cfg(test)]
     pub fn recordings(&self) -> Vec<Recording> {
-        self.find(|_| true).iter().map(Found::read).collect()
+        self.find(|_| true).iter().map(FoundRecording::read).collect()
     }
 
     /// The path of a recording.

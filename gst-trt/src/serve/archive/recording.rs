@@ -40,7 +40,7 @@ pub struct Recording {
 
 /// What is known of a recording without the disk: what has happened in those of a month would fill the memory.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct RecordingEntry {
     pub file: String,
     pub source: String,
     pub kind: Kind,
@@ -55,12 +55,12 @@ pub struct Entry {
     /// set.
     pub made: u64,
     /// Where all of it is.
-    pub line: Line,
+    pub line: IndexLine,
 }
 
 /// Where a recording is described.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Line {
+pub enum IndexLine {
     /// In the index, so many bytes from there on.
     Written { at: u64, length: usize },
     /// The index does not have it yet.
@@ -71,14 +71,14 @@ fn text(object: &Map<String, Value>, key: &str) -> Option<String> {
     object.get(key)?.as_str().map(String::from)
 }
 
-impl Entry {
-    pub fn new(recording: &Recording, made: u64, line: Line) -> Self {
+impl RecordingEntry {
+    pub fn new(recording: &Recording, made: u64, line: IndexLine) -> Self {
         let Recording { file, source, kind, begin, end, bytes, events, object } = recording;
         let mut events: Vec<String> = events.iter().filter_map(|event| text(event, "event")).collect();
         events.sort();
         events.dedup();
         events.shrink_to_fit();
-        Entry {
+        RecordingEntry {
             file: file.clone(),
             source: source.clone(),
             kind: *kind,
@@ -95,7 +95,7 @@ impl Entry {
     /// One that is not in the index yet.
     pub fn waiting(recording: Recording, made: u64) -> Self {
         let recording = Arc::new(recording);
-        Entry::new(&recording, made, Line::Waiting(recording.clone()))
+        RecordingEntry::new(&recording, made, IndexLine::Waiting(recording.clone()))
     }
 
     /// The recording, as far as it is known.

@@ -31,7 +31,7 @@ use tokio::sync::watch;
 
 use super::{ClientLimits, HttpServer, HttpSettings, listen};
 use crate::cause::Cause;
-use crate::serve::archive::{Entry, Recording};
+use crate::serve::archive::{Recording, RecordingEntry};
 use crate::serve::config::RunsOn;
 use crate::serve::control::*;
 use crate::serve::histogram::{Histogram, LATENCIES, STAYS};
@@ -217,7 +217,7 @@ impl Control for FakeService {
 
     fn recordings(&self, filter: &RecordingFilter) -> Vec<Recording> {
         let recorded = &self.recorded.lock().unwrap().1;
-        let all = recorded.iter().map(|recording| (Entry::waiting(recording.clone(), 0), recording.clone()));
+        let all = recorded.iter().map(|recording| (RecordingEntry::waiting(recording.clone(), 0), recording.clone()));
         let found = all.filter(|(entry, _)| filter.is_wanted(entry)).collect();
         filter.newest(found, |(entry, _)| entry).into_iter().map(|(_, recording)| recording).collect()
     }
