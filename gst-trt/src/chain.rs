@@ -65,7 +65,16 @@ pub fn stage(name: &str, model: usize) -> String {
 
 /// The number of the model that an element of that name runs.
 pub fn model_of(element: &str) -> Option<usize> {
-    let number = element.strip_prefix("infer")?;
+    number_behind("infer", element)
+}
+
+/// The number of the model that an element of that name belongs to.
+pub fn model_of_stage(element: &str) -> Option<usize> {
+    STAGES.iter().find_map(|stage| number_behind(stage, element))
+}
+
+fn number_behind(stage: &str, element: &str) -> Option<usize> {
+    let number = element.strip_prefix(stage)?;
     if number.is_empty() { Some(0) } else { number.parse::<usize>().ok()?.checked_sub(1) }
 }
 

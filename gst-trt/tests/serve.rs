@@ -415,20 +415,27 @@ fn lines_of_the_log_are_for_their_reader() {
     }
 }
 
-/// What is said of the model has its name, and a broker that is away is told of once, however often a camera is tried.
+/// What is said of the model has its name, whichever of its sources' elements say it, and a broker that is away is told of once, however often a camera is tried.
 #[test]
 fn nothing_is_said_again_and_again() {
     let folder = scratch("serve-journal");
     let address = free_address();
-    let model =
-        head().replace("backend = \"cpu\"\n", "").replace("location = \"-\"", "location = \"mqtt://127.0.0.1:1/t\"");
+    let model = head()
+        .replace(
+            "backend = \"cpu\"\ninfer = \"interval=30\"",
+            "infer = \"interval=30 precision=fp16\"\nnms = \"top-k=3\"",
+        )
+        .replace("location = \"-\"", "location = \"mqtt://127.0.0.1:1/t\"");
     let source =
         source("gate", "broken.mp4", "backoff-min = \"1ms\"").replace("backoff-max = 1\n", "backoff-max = \"1ms\"\n");
     std::fs::write(folder.join("broken.mp4"), "no video").unwrap();
-    let config = model + &format!("[http]\nlisten = \"{address}\"\n\n") + &source + &endless("stays");
+    let config =
+        model + &format!("[http]\nlisten = \"{address}\"\n\n") + &source + &endless("stays") + &endless("stays-too");
     let service = Service::start(&folder, &config);
-    service.said("shapes: Running the model on the CPU");
-    service.said("Started.");
+    for text in ["precision has no effect", "Running the model on the CPU", "top-k has no effect"] {
+        let line = service.said(text);
+        assert!(line.contains(" shapes: "), "{line}");
+    }
     let restarts = || {
         let (_, gate) = ask(&address, "GET", "/sources/gate", "", "");
         serde_json::from_slice::<serde_json::Value>(&gate).unwrap()["restarts"].as_u64().unwrap()
@@ -439,4 +446,5 @@ fn nothing_is_said_again_and_again() {
     let count = |text: &str| journal.lines().filter(|line| line.contains(" gate: ") && line.contains(text)).count();
     assert!(count("mqtt://") <= 1 && count("Cannot read") <= 1, "{journal}");
     assert!(!journal.contains("Running the model"), "it was said once: {journal}");
+    assert!(!journal.contains("has no effect"), "it was said once: {journal}");
 }

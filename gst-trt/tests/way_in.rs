@@ -258,6 +258,11 @@ fn an_application_of_deepstream_becomes_a_configuration_that_is_right() {
     succeed(&folder, &["serve", "--check", "config.toml"]);
     let again = ["import", "app.txt", "--output", "config.toml"];
     expect_failure(&run(&folder, &again), &again, &["config.toml is there already"]);
+
+    // Without a file there is nothing to loop.
+    std::fs::write(folder.join("cameras.txt"), APP.replace("file://CLIP", "rtsp://camera/1")).unwrap();
+    let said = text(&succeed(&folder, &["import", "cameras.txt"]).stderr).to_string();
+    assert!(said.contains("[tests] file-loop: no source is a file"), "{said}");
 }
 
 #[test]

@@ -315,6 +315,7 @@ impl DeepStreamApp<'_> {
     fn write_sources(&self, zones: Option<&ZonesFile>, into: &mut WrittenConfig) -> Result<(), Failure> {
         let is_loop = self.group("tests").and_then(|tests| tests.is_on("file-loop")).unwrap_or_default();
         let mut stream = 0; // the number that zones have it by
+        let mut has_files = false;
         for source in self.numbered("source").filter(|source| source.is_on("enable").unwrap_or(true)) {
             let count = source.number::<u32>("num-sources")?.unwrap_or(1).clamp(1, 1024);
             let kind = source.number::<u32>("type")?.unwrap_or(3);
@@ -344,6 +345,7 @@ impl DeepStreamApp<'_> {
                 let mut table = TomlTable::new("[[source]]");
                 table.text("name", &if count == 1 { source.name.clone() } else { format!("{}-{number}", source.name) });
                 let is_file = !address.contains("://") && !address.starts_with("/dev/") || address.starts_with("file:");
+                has_files |= is_file;
                 table.text("address", &address.replace("${", "$${"));
                 if is_loop && is_file {
                     table.value("loop", true);
@@ -378,6 +380,9 @@ impl DeepStreamApp<'_> {
             return Err(format!("{} has no [source0] that is enabled", self.file).into());
         }
         if let Some(tests) = self.group("tests") {
+            if is_loop && !has_files {
+                into.note(self.file, "tests", "file-loop", "no source is a file");
+            }
             into.note_unused(self.file, tests, &[]);
         }
         Ok(())

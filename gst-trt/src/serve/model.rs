@@ -2,6 +2,7 @@
 //! A model: an element without a pipeline shares it, so that it is loaded before the first frame, stays loaded while
 //! sources come and go, and can be replaced whether or not a source runs.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +24,9 @@ use crate::failure::Failure;
 use crate::threads::Threads;
 
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// Warnings that are kept; those with other numbers in them are others.
+pub const MAX_WARNED: usize = 32;
 
 /// What sources know of their model.
 pub struct ServedModel {
@@ -47,6 +51,8 @@ struct ModelState {
     waiting: Option<Vec<Wake>>,
     /// What an element said last.
     told: Option<String>,
+    /// What was warned of.
+    warned: BTreeSet<String>,
     /// Its own element, which knows what is run.
     element: gst::glib::WeakRef<gst::Element>,
     /// What it must find things for.
@@ -163,6 +169,17 @@ impl ServedModel {
         }
     }
 
+    /// What is wrong with the model or its settings, once: elements of all its sources may say it.
+    pub fn warn(&self, text: &str) {
+        let mut state = self.lock();
+        if state.warned.len() >= MAX_WARNED {
+            state.warned.clear();
+        }
+        if state.warned.insert(text.into()) {
+            warn(&state.config.name, text);
+        }
+    }
+
     /// A progress message of an element that loads it; whichever came first does.
     pub fn note(&self, message: &gst::message::Progress) {
         let Some((kind, text)) = bus::progress(message) else { return };
@@ -224,6 +241,7 @@ impl Model {
             error: None,
             waiting,
             told: None,
+            warned: BTreeSet::new(),
             element: gst::glib::WeakRef::new(),
             sources,
         };
@@ -306,6 +324,7 @@ impl ModelThread {
                 Ok(ModelEvent::Replace(file)) => match &element {
                     Some(element) => {
                         self.replacing = Some((file.clone(), None));
+                        self.shared.lock().warned.clear(); // of another attempt
                         self.shared.lock().error = None;
                         element.0.set_property("model-file", file);
                     }
@@ -382,7 +401,7 @@ impl ModelThread {
             }
             gst::MessageView::Warning(warning) => {
                 let text = warning.error().to_string();
-                warn(&self.shared.config().name, &text);
+                self.shared.warn(&text);
                 if let Some((_, last)) = &mut self.replacing {
                     *last = Some(text);
                 }

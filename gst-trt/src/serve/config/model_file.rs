@@ -78,11 +78,16 @@ impl ModelSettings<'_> {
         let lines = names.as_ref().map(Vec::len);
         let mut outcome = ModelOutcome::default();
         if self.layout == "auto" {
+            let of_file = hints.clone();
             hints.classes = lines.or(hints.classes);
             match info.check_task().and_then(|()| heads::explain(&info.outputs, &hints)) {
                 Ok(found) => {
                     outcome.may_give_objects = !found.format.is_classifier() && !found.format.is_map();
                     outcome.is_map = found.format.is_map();
+                }
+                // Without them it would do: each of its sources would fail.
+                Err(error) if lines.is_some() && heads::explain(&info.outputs, &of_file).is_ok() => {
+                    return Err(problem("labels", error.message()));
                 }
                 Err(error) => warnings.push(problem(if lines.is_some() { "labels" } else { "file" }, error.message())),
             }

@@ -704,12 +704,20 @@ fn what_is_not_there_yet_is_a_warning() {
         let warnings = config(old, new);
         assert!(matches!(&warnings[..], [only] if only.contains(line) && only.contains(said)), "{warnings:?}");
     }
-    std::fs::write(folder.join("labels.txt"), "one\ntwo\nthree\n").unwrap();
-    let warnings = config("name = \"m\"", "name = \"m\"\nlabels = \"labels.txt\"");
-    assert!(
-        matches!(&warnings[..], [only] if only.contains("line 3: ") && only.contains("against 3 labels")),
-        "{warnings:?}"
-    );
+}
+
+/// Each source of the model would fail.
+#[test]
+fn labels_have_as_many_lines_as_the_model_has_classes() {
+    let folder = scratch("config-labels_have_as_many_lines_as_the_model_has_classes");
+    let with = |labels: &str| {
+        std::fs::write(folder.join("labels.txt"), labels).unwrap();
+        let config = right().replace("name = \"m\"", "name = \"m\"\nlabels = \"labels.txt\"");
+        load(&folder, "labels.toml", config.as_bytes())
+    };
+    let error = with("one\ntwo\nthree\n").unwrap_err();
+    assert!(error.contains("line 3: ") && error.contains("against 3 labels"), "{error}");
+    assert_eq!(with("one\ntwo\n").unwrap().warnings, Vec::<String>::new());
 }
 
 #[test]

@@ -29,7 +29,7 @@ use super::config::schedule::Schedule;
 use super::control::State;
 use super::heap;
 use super::log::{log, log_error, log_failure, warn};
-use super::model::{ServedModel, ServedModels};
+use super::model::{MAX_WARNED, ServedModel, ServedModels};
 use super::output::{FrameHub, Output};
 use super::record::Disk;
 use super::snapshot::SourceSnapshots;
@@ -172,9 +172,6 @@ struct StreamThread {
 
 /// How long the next attempt waits for the last pipeline to stop, within its backoff: only one that a camera holds up takes longer.
 const RESTART_LIMIT: Duration = Duration::from_secs(2);
-
-/// Warnings that are kept; those with other numbers in them are others.
-const MAX_WARNED: usize = 32;
 
 /// The name of the element that says it.
 fn name_of(message: &gst::Message) -> String {
@@ -524,6 +521,13 @@ impl StreamThread {
         match message.view() {
             gst::MessageView::Warning(warning) => {
                 let text = warning.error().to_string();
+                // All its sources have the same settings.
+                let of_settings = warning.error().kind() == Some(gst::ResourceError::Settings);
+                if of_settings
+                    && let Some(model) = chain::model_of_stage(&name).and_then(|number| self.models.get(number))
+                {
+                    return model.warn(&text);
+                }
                 if self.warned.len() >= MAX_WARNED {
                     self.warned.clear();
                 }
