@@ -34,6 +34,8 @@ pub struct PublishOptions {
     pub ca_file: Option<PathBuf>,
     pub cert_file: Option<PathBuf>,
     pub key_file: Option<PathBuf>,
+    /// Of each message, by which Kafka chooses a partition. It keeps the order of a partition alone.
+    pub key: String,
     /// Bytes; 0 for no limit.
     pub max_file_size: u64,
     /// Full files that are kept.
@@ -60,6 +62,7 @@ impl Default for PublishOptions {
             ca_file: None,
             cert_file: None,
             key_file: None,
+            key: String::new(),
             max_file_size: 0,
             max_files: 9,
             max_batch: 100,

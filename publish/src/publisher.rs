@@ -252,26 +252,27 @@ impl<R> Sender<R> {
         let mut rest = &messages[..];
         while !rest.is_empty() {
             let now = &rest[..sent_at_once(rest)];
-            let (delivered, rejected) = match self.destination.send(now) {
-                Ok(()) => (now.len(), 0),
+            let (delivered, rejected, error) = match self.destination.send(now) {
+                Ok(()) => (now.len(), 0, None),
                 Err(Undelivered { delivered, rejected, error }) => {
-                    if rejected > 0 {
-                        self.refused(rejected, &error);
-                    } else {
-                        self.failed("Cannot send to", &error);
-                    }
                     let delivered = delivered.min(now.len());
-                    (delivered, rejected.min(now.len() - delivered))
+                    (delivered, rejected.min(now.len() - delivered), Some(error))
                 }
             };
+            // What was delivered came before what went wrong.
+            if delivered > 0 {
+                self.works();
+            }
+            match error {
+                Some(error) if rejected > 0 => self.refused(rejected, &error),
+                Some(error) => self.failed("Cannot send to", &error),
+                None => {}
+            }
             let is_all = delivered == now.len();
             rest = &rest[delivered + rejected..];
             self.counters.published.fetch_add(delivered as u64, Relaxed);
             self.counters.rejected.fetch_add(rejected as u64, Relaxed);
             self.queue.done(delivered + rejected);
-            if delivered > 0 {
-                self.works();
-            }
             if is_all || rejected > 0 {
                 continue;
             }

@@ -503,6 +503,17 @@ fn messages_arrive_in_order_through_failures() {
     );
 }
 
+/// What was delivered before it broke is no sign that it works again.
+#[test]
+fn a_connection_is_back_once_something_has_gone_over_it() {
+    let (publisher, _, told) = publisher(&[Step::Break(1), Step::NoConnection], &quick());
+    (0..20).for_each(|number| assert!(!publisher.push(number)));
+    assert!(publisher.flush(LONG));
+    let told: Vec<_> = told.try_iter().collect();
+    assert!(matches!(told[..], [Notice::Failing(_), Notice::Back(_)]), "{told:?}");
+    publisher.close(LONG);
+}
+
 #[test]
 fn what_cannot_be_sent_at_the_end_is_counted() {
     let (publisher, _, told) = publisher(&vec![Step::NoConnection; 10_000], &quick());

@@ -10,6 +10,7 @@ use gsttrt_core::error::{Error, ErrorKind, Result};
 use gsttrt_publish::clock;
 use gsttrt_publish::destinations;
 use gsttrt_publish::formats;
+use gsttrt_publish::options::PublishOptions;
 use gsttrt_publish::publisher::{Notice, PublishCounts, Publisher};
 use gsttrt_publish::record::{Record, TracksInSight};
 
@@ -57,7 +58,8 @@ impl TrtPublish {
 
     fn connect(&self, settings: &PublishSettings) -> Result<Publisher<Record>> {
         let source = settings.source()?;
-        let opened = destinations::open(&settings.options)?;
+        let options = PublishOptions { key: settings.source_id.clone(), ..settings.options.clone() };
+        let opened = destinations::open(&options)?;
         gst::debug!(CAT, imp = self, "publishing to {}", opened.shown);
         let format = settings.format;
         let write = move |record: &Record| formats::message(format, record, &source);
@@ -69,7 +71,7 @@ impl TrtPublish {
                 Notice::Back(note) => element.post_info(&note),
             }
         };
-        Publisher::start(opened, &settings.options, write, notify)
+        Publisher::start(opened, &options, write, notify)
     }
 
     /// The records of a frame.

@@ -24,7 +24,7 @@ type TopicHandle = *mut c_void;
 pub struct KafkaMessage {
     pub error: c_int,
     topic: TopicHandle,
-    partition: i32,
+    pub partition: i32,
     pub payload: *const c_void,
     pub length: usize,
     key: *const c_void,
@@ -286,9 +286,10 @@ impl KafkaProducer {
         Err(reason.map_or_else(|| self.library.error(code), |reason| KafkaError::new(&reason)))
     }
 
-    /// Queues a copy of the message. Its number comes back with the answer.
-    pub fn send(&self, message: &str, number: usize) -> std::result::Result<(), KafkaError> {
-        // SAFETY: it copies so many bytes, has no key, and does not look at what the number would point to.
+    /// Queues a copy of the message. Its number comes back with the answer. Messages of one key are in one partition.
+    pub fn send(&self, message: &str, key: &str, number: usize) -> std::result::Result<(), KafkaError> {
+        let key_start = if key.is_empty() { ptr::null() } else { key.as_ptr() };
+        // SAFETY: it copies so many bytes of the message and the key, and does not look at what the number would point to.
         let code = unsafe {
             (self.library.produce)(
                 self.topic.as_ptr(),
@@ -296,8 +297,8 @@ impl KafkaProducer {
                 COPY,
                 message.as_ptr().cast_mut().cast(),
                 message.len(),
-                ptr::null(),
-                0,
+                key_start.cast(),
+                key.len(),
                 ptr::without_provenance_mut(number),
             )
         };

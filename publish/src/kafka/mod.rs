@@ -6,6 +6,7 @@ mod library;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -21,9 +22,11 @@ struct Kafka {
     settings: Vec<(&'static str, String)>,
     topic: String,
     timeout: Duration,
+    key: String,
     producer: Option<KafkaProducer>,
-    /// So many of the next messages the producer has already. They have numbers from the first on.
-    queued: usize,
+    /// The next messages that the producer has already, and whether they have arrived: they do so in the order of their
+    /// partition alone. They have numbers from the first on.
+    queued: VecDeque<bool>,
     first: usize,
 }
 
@@ -49,6 +52,8 @@ pub fn open(address: &Address, options: &PublishOptions) -> Result<Box<dyn Desti
         // Answers tell of a topic and of batches.
         ("receive.message.max.bytes", (4 << 20).to_string()),
         ("linger.ms", "0".into()),
+        // As Java's clients have it. Without a key it is any partition.
+        ("partitioner", "murmur2_random".into()),
         ("socket.keepalive.enable", "true".into()),
     ];
     if address.scheme == "kafkas" {
@@ -77,8 +82,9 @@ pub fn open(address: &Address, options: &PublishOptions) -> Result<Box<dyn Desti
         settings,
         topic: address.path.clone(),
         timeout: options.timeout,
+        key: options.key.clone(),
         producer: None,
-        queued: 0,
+        queued: VecDeque::new(),
         first: 0,
     };
     // Nothing is connected by that; what librdkafka does not understand is known now.
@@ -101,27 +107,29 @@ impl Kafka {
     /// It does not take the first of them.
     fn queue(&mut self, messages: &[String]) -> std::result::Result<(), KafkaError> {
         let Some(producer) = &self.producer else { return Ok(()) };
-        while let Some(message) = messages.get(self.queued) {
-            match producer.send(message, self.first + self.queued) {
-                Ok(()) => self.queued += 1,
-                Err(error) if self.queued == 0 => return Err(error),
+        while let Some(message) = messages.get(self.queued.len()) {
+            match producer.send(message, &self.key, self.first + self.queued.len()) {
+                Ok(()) => self.queued.push_back(false),
+                Err(error) if self.queued.is_empty() => return Err(error),
                 Err(_) => break,
             }
         }
         Ok(())
     }
 
-    /// Takes the next answers; `delivered` counts the messages that have arrived.
+    /// Takes the next answers; `delivered` counts the messages that have arrived, up to the first that has not.
     fn take_answers(&mut self, delivered: &mut usize) -> std::result::Result<(), KafkaError> {
         let Some(producer) = &self.producer else { return Ok(()) };
         for (number, error) in producer.answers(Duration::from_millis(100)) {
-            match error {
-                Some(error) => return Err(error),
-                // They come in order.
-                None if number == self.first => {
-                    (self.first, self.queued, *delivered) = (self.first + 1, self.queued - 1, *delivered + 1);
-                }
-                None => {}
+            if let Some(error) = error {
+                return Err(error);
+            }
+            if let Some(has_arrived) = number.checked_sub(self.first).and_then(|place| self.queued.get_mut(place)) {
+                *has_arrived = true;
+            }
+            while self.queued.front() == Some(&true) {
+                self.queued.pop_front();
+                (self.first, *delivered) = (self.first + 1, *delivered + 1);
             }
         }
         Ok(())
@@ -130,7 +138,7 @@ impl Kafka {
     /// After an error that is for good: another producer, whose numbers begin again.
     fn abandon(&mut self) {
         self.producer = None;
-        self.queued = 0;
+        self.queued.clear();
     }
 }
 

@@ -51,12 +51,17 @@ fn client(kind: c_int, settings: &[(&str, &str)]) -> Handle {
 struct MockCluster {
     client: Handle,
     cluster: Handle,
+    partitions: c_int,
     port: u16,
 }
 
 impl MockCluster {
     /// `None` where librdkafka is not installed.
     fn new() -> Option<Self> {
+        Self::with_partitions(1)
+    }
+
+    fn with_partitions(partitions: c_int) -> Option<Self> {
         if let Err(error) = Librdkafka::get() {
             println!("SKIP: {}", error.message());
             return None;
@@ -66,10 +71,11 @@ impl MockCluster {
         unsafe {
             let cluster = function!(rd_kafka_mock_cluster_new(Handle, c_int) -> Handle)(client, 1);
             let create = function!(rd_kafka_mock_topic_create(Handle, *const c_char, c_int, c_int) -> c_int);
-            assert_eq!(create(cluster, c"boxes".as_ptr(), 1, 1), 0);
+            assert_eq!(create(cluster, c"boxes".as_ptr(), partitions, 1), 0);
             let servers = function!(rd_kafka_mock_cluster_bootstraps(Handle) -> *const c_char)(cluster);
             let servers = CStr::from_ptr(servers).to_str().unwrap();
-            Some(MockCluster { client, cluster, port: servers.rsplit(':').next().unwrap().parse().unwrap() })
+            let port = servers.rsplit(':').next().unwrap().parse().unwrap();
+            Some(MockCluster { client, cluster, partitions, port })
         }
     }
 
@@ -85,26 +91,33 @@ impl MockCluster {
     }
 
     fn open(&self, timeout: Duration) -> Box<dyn Destination> {
+        self.open_with_key(timeout, "")
+    }
+
+    fn open_with_key(&self, timeout: Duration, key: &str) -> Box<dyn Destination> {
         let location = format!("kafka://127.0.0.1:{}/boxes", self.port).into();
-        let options = PublishOptions { location, timeout, ..PublishOptions::default() };
+        let options = PublishOptions { location, timeout, key: key.into(), ..PublishOptions::default() };
         destinations::open(&options).unwrap().destination
     }
 
     /// The first messages of the topic.
     fn messages(&self, count: usize) -> Vec<String> {
+        self.messages_with_partitions(count).into_iter().map(|(_, message)| message).collect()
+    }
+
+    fn messages_with_partitions(&self, count: usize) -> Vec<(i32, String)> {
         let servers = format!("127.0.0.1:{}", self.port);
         let consumer = client(1, &[("bootstrap.servers", &servers), ("group.id", "tests"), ("log_level", "0")]);
         const BEGINNING: i64 = -2; // RD_KAFKA_OFFSET_BEGINNING
         // SAFETY: all handles are of this consumer; what it gives is given back.
         unsafe {
-            let list = function!(rd_kafka_topic_partition_list_new(c_int) -> Handle)(1);
-            function!(rd_kafka_topic_partition_list_add(Handle, *const c_char, i32) -> Handle)(
-                list,
-                c"boxes".as_ptr(),
-                0,
-            );
+            let list = function!(rd_kafka_topic_partition_list_new(c_int) -> Handle)(self.partitions);
             let from = function!(rd_kafka_topic_partition_list_set_offset(Handle, *const c_char, i32, i64) -> c_int);
-            assert_eq!(from(list, c"boxes".as_ptr(), 0, BEGINNING), 0);
+            let add = function!(rd_kafka_topic_partition_list_add(Handle, *const c_char, i32) -> Handle);
+            for partition in 0..self.partitions {
+                add(list, c"boxes".as_ptr(), partition);
+                assert_eq!(from(list, c"boxes".as_ptr(), partition, BEGINNING), 0);
+            }
             assert_eq!(function!(rd_kafka_assign(Handle, Handle) -> c_int)(consumer, list), 0);
             function!(rd_kafka_topic_partition_list_destroy(Handle) -> ())(list);
             let poll = function!(rd_kafka_consumer_poll(Handle, c_int) -> *mut KafkaMessage);
@@ -115,7 +128,7 @@ impl MockCluster {
                 assert!(!message.is_null(), "another message behind {messages:?}");
                 if (*message).error == 0 {
                     let bytes = std::slice::from_raw_parts((*message).payload.cast(), (*message).length);
-                    messages.push(String::from_utf8(bytes.to_vec()).unwrap());
+                    messages.push(((*message).partition, String::from_utf8(bytes.to_vec()).unwrap()));
                 }
                 destroy(message);
             }
@@ -154,6 +167,29 @@ fn messages_reach_the_mock_cluster_in_order() {
         }
     }
     assert_eq!(cluster.messages(50), messages);
+}
+
+/// Answers come in the order of each partition.
+#[test]
+fn several_partitions_are_served() {
+    let Some(cluster) = MockCluster::with_partitions(4) else { return };
+    let messages: Vec<String> = (0..200).map(|number| format!("{{\"frame\":{number:03}}}")).collect();
+    let mut kafka = cluster.open(LONG);
+    kafka.connect().unwrap();
+    for some in messages[..100].chunks(7) {
+        kafka.send(some).unwrap();
+    }
+    // Those with one key are in one partition, in order.
+    let mut kafka = cluster.open_with_key(LONG, "gate");
+    kafka.connect().unwrap();
+    kafka.send(&messages[100..]).unwrap();
+    let found = cluster.messages_with_partitions(200);
+    let (spread, keyed): (Vec<_>, Vec<_>) = found.into_iter().partition(|(_, message)| *message < messages[100]);
+    assert!(keyed.iter().all(|(partition, _)| *partition == keyed[0].0), "{keyed:?}");
+    assert!(keyed.iter().map(|(_, message)| message).eq(&messages[100..]));
+    let mut spread: Vec<String> = spread.into_iter().map(|(_, message)| message).collect();
+    spread.sort_unstable();
+    assert_eq!(spread, messages[..100]);
 }
 
 /// It would be sent again and again, and keep back all that follow.
