@@ -214,7 +214,7 @@ fn status(error: &gst::message::Error) -> Option<u32> {
 }
 
 /// What an element says besides its sentence: the answer of the host, or the end of its debug text.
-fn detail(error: &gst::message::Error) -> Option<String> {
+pub fn detail(error: &gst::message::Error) -> Option<String> {
     if let Some(status) = status(error) {
         let reason = error.details().and_then(|details| details.get::<String>("rtsp-status-reason").ok());
         let reason = reason.map_or(String::new(), |reason| format!(" {}", printable(&reason, LONGEST)));

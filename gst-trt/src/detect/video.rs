@@ -2,8 +2,8 @@
 //! A video, a camera or a stream: one pipeline from the decoder to the encoder.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
@@ -123,7 +123,7 @@ fn pipeline(
     if let Some(output) = output {
         element(&pipeline, "sink").set_property("location", part(output));
         keep_size(&element(&pipeline, "size"));
-        keep_order(&element(&pipeline, "size"));
+        chain::keep_order(&element(&pipeline, "size").static_pad("src").expect("an always pad"));
     }
     screen.iter().for_each(|screen| screen.connect(&pipeline));
     address.connect(&pipeline, input(&pipeline), &ReadOptions::default())?;
@@ -145,34 +145,6 @@ fn keep_size(filter: &gst::Element) {
             filter.set_property("caps", gst::Caps::from(kept));
         }
         gst::PadProbeReturn::Remove
-    });
-}
-
-/// A file wants a time of each frame, later than that of the one before. Pictures that just follow each other have none.
-fn keep_order(filter: &gst::Element) {
-    /// Of frames without a time, and the shortest one that a file counts.
-    const STEP: gst::ClockTime = gst::ClockTime::from_mseconds(40);
-    const SHORTEST: gst::ClockTime = gst::ClockTime::from_mseconds(1);
-    let last = Mutex::new(None::<gst::ClockTime>);
-    let out = filter.static_pad("src").expect("an always pad");
-    out.add_probe(gst::PadProbeType::BUFFER | gst::PadProbeType::EVENT_DOWNSTREAM, move |_, info| {
-        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut info.data {
-            Some(gst::PadProbeData::Event(event)) if event.type_() == gst::EventType::Segment => *last = None,
-            Some(gst::PadProbeData::Buffer(buffer)) => {
-                let time = match (buffer.pts(), *last) {
-                    (Some(time), Some(last)) => time.max(last + SHORTEST),
-                    (Some(time), None) => time,
-                    (None, last) => last.map_or(gst::ClockTime::ZERO, |last| last + STEP),
-                };
-                if buffer.pts() != Some(time) {
-                    buffer.make_mut().set_pts(time);
-                }
-                *last = Some(time);
-            }
-            _ => {}
-        }
-        gst::PadProbeReturn::Ok
     });
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Which frames of a source are damaged, or do not come out of its decoder at all. Decoders log it, and go on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gst::prelude::*;
@@ -9,6 +9,9 @@ use gst::prelude::*;
 /// Frames that a decoder keeps for their order, at most; H.264 and H.265 keep 16. Of one that gives other times than it is
 /// given, no more than so many are kept here.
 const MOST_PENDING: usize = 256;
+
+/// A frame that has not come out with its time comes with another one, by so many frames later at most.
+const MOST_LATE: u64 = 32;
 
 /// Says how many frames are damaged, with the first, the tenth, and so on, and at the end how many it were.
 pub(super) fn count_damaged(decode: &gst::Bin, decoder: &gst::Element, shown: &str) {
@@ -132,7 +135,25 @@ struct DamageState {
     pending: BTreeSet<gst::ClockTime>,
     /// Whether the decoder gives frames the times that they came in with.
     keeps_times: bool,
+    /// Frames that have not come out in their turn, and those that came out with a time that none had: a decoder changes times that
+    /// go back, as those of B-frames of a camera may where packets are late. Of each, how many had come out then.
+    missing: VecDeque<u64>,
+    changed: VecDeque<u64>,
     has_parser: bool,
+}
+
+impl DamageState {
+    /// Takes those for each other that are missing and that have another time, and counts the frames that stay away.
+    fn pair(&mut self) -> u64 {
+        let pairs = self.missing.len().min(self.changed.len());
+        self.missing.drain(..pairs);
+        self.changed.drain(..pairs);
+        let longest_ago = self.left.saturating_sub(MOST_LATE);
+        self.changed.retain(|number| *number >= longest_ago);
+        let before = self.missing.len();
+        self.missing.retain(|number| *number >= longest_ago);
+        (before - self.missing.len()) as u64
+    }
 }
 
 impl DamageCounts {
@@ -170,30 +191,41 @@ impl DamageCounts {
         }
     }
 
-    /// A frame comes out: those that are to be shown before it do not come any more.
+    /// A frame comes out: those that are to be shown before it do not come any more, but with another time.
     fn leave(&self, buffer: &gst::BufferRef) {
         let mut state = self.lock();
         state.left += 1;
-        let mut damaged = u64::from(buffer.flags().contains(gst::BufferFlags::CORRUPTED));
-        if let Some(time) = buffer.pts().filter(|time| state.pending.contains(time)) {
-            let later = state.pending.split_off(&time);
-            damaged += std::mem::replace(&mut state.pending, later).len() as u64;
-            state.pending.remove(&time);
-            state.keeps_times = true;
+        let number = state.left;
+        if let Some(time) = buffer.pts() {
+            if state.pending.contains(&time) {
+                let later = state.pending.split_off(&time);
+                let passed = std::mem::replace(&mut state.pending, later).len();
+                state.pending.remove(&time);
+                state.keeps_times = true;
+                state.missing.extend(std::iter::repeat_n(number, passed));
+            } else {
+                state.changed.push_back(number);
+            }
         }
+        let damaged = state.pair() + u64::from(buffer.flags().contains(gst::BufferFlags::CORRUPTED));
         self.damage(state, damaged);
     }
 
     fn forget(&self) {
         let mut state = self.lock();
+        let lost = std::mem::take(&mut state.missing).len() as u64;
+        state.changed.clear();
         state.pending.clear();
         state.first = None;
+        self.damage(state, lost);
     }
 
     /// The decoder gives nothing more.
     fn end(&self) {
         let mut state = self.lock();
+        let missing = std::mem::take(&mut state.missing).len() as u64;
         let lost = std::mem::take(&mut state.pending).len() as u64;
+        state.damaged += missing;
         if state.keeps_times {
             state.damaged += lost;
         }
@@ -251,11 +283,12 @@ mod tests {
         for (time, is_key) in [(0, false), (100, true), (60, false), (220, false), (140, false), (180, false)] {
             counts.enter(&pad, &frame(time, is_key));
         }
-        for time in [100, 140] {
+        for time in [100, 140, 220] {
             counts.leave(&frame(time, false));
             assert_eq!(damaged(), 0);
         }
-        counts.leave(&frame(220, false));
+        // One of them did not come out.
+        counts.end();
         assert_eq!(damaged(), 1);
         // A time that nothing came in with tells nothing.
         counts.enter(&pad, &frame(260, false));
@@ -269,5 +302,41 @@ mod tests {
         counts.leave(&frame(300, true));
         counts.end();
         assert_eq!(damaged(), 2);
+    }
+
+    #[test]
+    fn a_frame_that_comes_out_with_another_time_is_there() {
+        gst::init().unwrap();
+        let (bin, pad) = (gst::Bin::new(), gst::Pad::new(gst::PadDirection::Sink));
+        let counts = DamageCounts { shown: "a.mp4".into(), decode: bin.downgrade(), state: Mutex::default() };
+        let damaged = || counts.lock().damaged;
+        let play = |times: std::ops::Range<u64>| {
+            for time in times {
+                counts.enter(&pad, &frame(time, true));
+                counts.leave(&frame(time, true));
+            }
+        };
+        play(0..50);
+        // Times that go back: known before the frame comes out, and after it.
+        for (entering, leaving) in [([103, 101], [103, 103]), ([202, 201], [202, 202])] {
+            for time in entering {
+                counts.enter(&pad, &frame(time, false));
+            }
+            for time in leaving {
+                counts.leave(&frame(time, false));
+            }
+        }
+        counts.enter(&pad, &frame(300, false));
+        counts.leave(&frame(300, false));
+        counts.enter(&pad, &frame(299, false));
+        counts.leave(&frame(300, false));
+        play(400..500);
+        assert_eq!(damaged(), 0);
+        // This one does stay away, which is known some frames later.
+        counts.enter(&pad, &frame(500, false));
+        play(501..502 + MOST_LATE);
+        assert_eq!(damaged(), 0);
+        play(600..602);
+        assert_eq!(damaged(), 1);
     }
 }

@@ -134,6 +134,11 @@ pub fn launch(line: &str) -> Vec<gst::Structure> {
 
 /// The number of packets of a stream in a recording, "video" or "audio", up to where it is cut off.
 pub fn packets(file: &Path, stream: &str) -> usize {
+    packet_times(file, stream).len()
+}
+
+/// When each of them is shown and decoded, in their order in the file.
+pub fn packet_times(file: &Path, stream: &str) -> Vec<(gst::ClockTime, gst::ClockTime)> {
     init();
     let demuxer = if file.to_string_lossy().contains(".mp4") { "qtdemux" } else { "matroskademux" };
     // An appsink that waits at the end until all is taken holds a lock that its start needs, and a short file may end before that.
@@ -146,10 +151,12 @@ pub fn packets(file: &Path, stream: &str) -> usize {
     let out = pipeline.by_name("out").unwrap().downcast::<gst_app::AppSink>().unwrap();
     let bus = pipeline.bus().unwrap();
     pipeline.set_state(gst::State::Playing).unwrap();
-    let (mut count, mut wait) = (0, gst::ClockTime::from_mseconds(20));
+    let (mut times, mut wait) = (Vec::new(), gst::ClockTime::from_mseconds(20));
     loop {
-        if out.try_pull_sample(wait).is_some() {
-            count += 1;
+        if let Some(sample) = out.try_pull_sample(wait) {
+            let buffer = sample.buffer().expect("a packet");
+            let pts = buffer.pts().expect("it has a time");
+            times.push((pts, buffer.dts().unwrap_or(pts)));
         } else if out.is_eos() || wait >= gst::ClockTime::SECOND {
             break;
         } else if bus.pop_filtered(&[gst::MessageType::Error]).is_some() {
@@ -157,7 +164,7 @@ pub fn packets(file: &Path, stream: &str) -> usize {
         }
     }
     pipeline.set_state(gst::State::Null).unwrap();
-    count
+    times
 }
 
 /// Width, height, and the pixels of a PNG file as RGB.

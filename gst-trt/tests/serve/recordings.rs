@@ -4,7 +4,7 @@
 use crate::common::jpeg::picture_of;
 use crate::common::service::{RtspServer, Service, ask, free_address};
 use crate::common::wait::{LIMIT, wait_until};
-use crate::common::{files, launch, packets, sample, scratch, shapes};
+use crate::common::{files, launch, packet_times, packets, sample, scratch, shapes};
 use crate::{endless, head, source};
 
 /// Zones of the whole picture, and recordings of what enters them, with further keys.
@@ -78,6 +78,15 @@ fn a_camera_is_recorded_with_its_sound() {
     assert!(frames >= 60 && sounds >= 15, "{names:?}: {frames} frames, {sounds} sounds; {journal}");
     // The camera has no second sound, nor is anything of it decoded or encoded.
     assert!(!journal.contains("encoded"), "{journal}");
+    // RTSP does not say when its B-frames are decoded. They last as long as they did, which is a thirtieth of a second.
+    let times = packet_times(&file, "video");
+    assert!(times.iter().any(|(pts, dts)| pts > dts) && times.iter().all(|(pts, dts)| pts >= dts), "{times:?}");
+    let shown: std::collections::BTreeSet<_> = times.iter().map(|(pts, _)| *pts).collect();
+    let length = *shown.last().unwrap() - *shown.first().unwrap();
+    assert!(
+        shown.len() == times.len() && length / shown.len() as u64 <= gst::ClockTime::from_mseconds(40),
+        "{times:?}"
+    );
 }
 
 /// What is recorded all the time, with its index, survives the end of the program.

@@ -11,6 +11,7 @@ use gst::prelude::*;
 use serde_json::{Map, Value};
 
 use super::format::{self, FileFormat};
+use crate::cause;
 use crate::chain::{self, element};
 use crate::failure::Failure;
 use crate::serve::archive::{Kind, Recording, UtcTime, free_name, part};
@@ -43,6 +44,8 @@ struct FileStream {
     input: gst_app::AppSrc,
     /// Of its newest packet.
     time: i64,
+    /// When the packet before is shown.
+    pts: Option<i64>,
     has_ended: bool,
 }
 
@@ -75,7 +78,7 @@ impl RecordingFile {
         let mut line = format!("{} ! filesink name=out buffer-mode=unbuffered", format.container.muxer());
         let streams = [("video", Some(&format.video)), ("audio", format.audio.as_ref())];
         for (name, caps) in streams.into_iter().filter_map(|(name, caps)| Some((name, caps?))) {
-            let parser = format::parser(caps);
+            let parser = format::parser(caps, name == "audio" || first.dts.is_some());
             line += &format!(" appsrc name={name} format=time max-bytes=0 ! {parser} ! mux.{name}_0");
         }
         let pipeline = chain::parse(&line)?;
@@ -85,7 +88,7 @@ impl RecordingFile {
         let stream = |name: &str, caps: &gst::Caps| {
             let input = element(&pipeline, name).downcast::<gst_app::AppSrc>().expect("it is an appsrc");
             input.set_caps(Some(caps));
-            FileStream { input, time: origin, has_ended: false }
+            FileStream { input, time: origin, pts: None, has_ended: false }
         };
         let video = stream("video", &format.video);
         let audio = format.audio.as_ref().map(|caps| stream("audio", caps));
@@ -114,7 +117,9 @@ impl RecordingFile {
         let since_origin = |time: i64| ClockTime::from_nseconds(time.saturating_sub(origin).max(0) as u64);
         let mut buffer = packet.buffer.clone();
         let writable = buffer.make_mut();
-        writable.set_pts(since_origin(packet.pts));
+        // A parser gives no time to a packet that has that of the one before, and MP4 takes none without.
+        let is_again = stream.pts.replace(packet.pts) == Some(packet.pts);
+        writable.set_pts(since_origin(packet.pts + i64::from(is_again)));
         // Those that are written do not go back.
         writable.set_dts(packet.dts.map(|dts| since_origin(dts.max(stream.time))));
         if stream.input.push_buffer(buffer).is_err() {
@@ -160,7 +165,7 @@ impl RecordingFile {
         let bus = self.pipeline.bus().expect("a pipeline has a bus");
         let error = bus.pop_filtered(&[gst::MessageType::Error]);
         let cause = error.as_ref().and_then(|message| match message.view() {
-            gst::MessageView::Error(error) => Some(error.error().to_string()),
+            gst::MessageView::Error(error) => Some(text_of(error)),
             _ => None,
         });
         let cause = cause.unwrap_or_else(|| "it cannot be opened.".into());
@@ -183,7 +188,7 @@ impl RecordingFile {
                 let bytes = renamed.map_err(|error| format!("Cannot write {shown}: {error}."))?;
                 Ok(Recording { bytes, ..self.recording.clone() })
             }
-            Some(gst::MessageView::Error(error)) => Err(format!("Cannot write {shown}: {}", error.error()).into()),
+            Some(gst::MessageView::Error(error)) => Err(format!("Cannot write {shown}: {}", text_of(error)).into()),
             _ => Err(format!("Cannot write {shown}: the disk takes too long.").into()),
         }
     }
@@ -192,6 +197,15 @@ impl RecordingFile {
     pub fn discard(&self) {
         let _ = self.pipeline.set_state(gst::State::Null);
         let _ = std::fs::remove_file(part(&self.path));
+    }
+}
+
+/// What an element says, with what it says besides.
+fn text_of(error: &gst::message::Error) -> String {
+    let text = error.error().to_string();
+    match cause::detail(error) {
+        Some(detail) => format!("{} ({detail}).", text.trim_end_matches('.')),
+        None => text,
     }
 }
 

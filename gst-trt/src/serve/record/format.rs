@@ -78,9 +78,21 @@ fn codec(caps: &gst::CapsRef) -> Option<Codec> {
     named.find(|codec| codec.mpeg.is_empty() || is_version(codec))
 }
 
-/// The elements between a stream and its container.
-pub fn parser(caps: &gst::CapsRef) -> &'static str {
-    codec(caps).map_or("identity silent=true", |codec| codec.parser)
+/// The elements between a stream and its container. RTSP does not tell when frames are decoded, which is not the order in which
+/// they are shown where a camera sends B-frames: without `has_dts` their times are found from that order.
+pub fn parser(caps: &gst::CapsRef, has_dts: bool) -> String {
+    let Some(codec) = codec(caps) else { return "identity silent=true".into() };
+    let timestamper = match codec.caps {
+        "video/x-h264" => "h264timestamper",
+        "video/x-h265" => "h265timestamper",
+        _ => "",
+    };
+    let parser = codec.parser;
+    // It came with GStreamer 1.22.
+    if has_dts || timestamper.is_empty() || gst::ElementFactory::find(timestamper).is_none() {
+        return parser.into();
+    }
+    format!("{parser} ! {timestamper}")
 }
 
 /// The container for a video: the wanted one, or another where that does not take it. `None` where it cannot be copied, as its

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::file::RecordingFile;
 use super::*;
 use crate::chain;
-use crate::serve::archive::{Archives, KeepLimits};
+use crate::serve::archive::{Archives, KeepLimits, Kind};
 use gsttrt::gst::meta::events;
 
 use crate::scratch::scratch;
@@ -458,6 +458,33 @@ fn a_recording_that_fails_is_followed_by_the_next() {
     let counts: Vec<_> = files(&config.folder).iter().map(|file| packets(file, "video").1.len()).collect();
     assert_eq!(counts, [6, 6]);
     assert_eq!(failed.failed(), 2);
+}
+
+/// Of a camera whose packets were late: its times go back, and two frames have the same.
+#[test]
+fn two_frames_may_have_the_same_time() {
+    let config = config("same-time", 0.0, 0.2);
+    let clip = clip(&config, 30, H264, "", "mp4mux");
+    let reader =
+        format!("filesrc location={} ! qtdemux ! appsink name=out sync=false wait-on-eos=false", clip.display());
+    let reader = chain::parse(&reader).unwrap();
+    let out = element(&reader, "out").downcast::<gst_app::AppSink>().unwrap();
+    reader.set_state(gst::State::Playing).unwrap();
+    let mut packets: Vec<Packet> = (0..30)
+        .map(|_| {
+            let sample = out.try_pull_sample(ClockTime::from_seconds(60)).expect("a frame");
+            let (buffer, caps) = (sample.buffer().unwrap(), sample.caps().unwrap());
+            Packet { dts: None, ..Packet::new(Medium::Video, buffer, caps, sample.segment().unwrap()).unwrap() }
+        })
+        .collect();
+    reader.set_state(gst::State::Null).unwrap();
+    (packets[10].pts, packets[11].pts, packets[20].pts) = (packets[9].pts, packets[9].pts, packets[18].pts);
+    let format = FileFormat { container: Container::Mp4, video: packets[0].caps.clone(), audio: None };
+    std::fs::create_dir_all(&config.folder).unwrap();
+    let mut file = RecordingFile::create(&config.folder, "gate", Kind::Event, &format, &packets[0]).unwrap();
+    packets.iter().for_each(|packet| file.write(packet).unwrap());
+    file.complete().unwrap();
+    assert_eq!(frames_of_file(&config.folder), 30);
 }
 
 /// The end of a recording is by its length: somebody may set the clock while it is written.
