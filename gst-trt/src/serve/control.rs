@@ -91,6 +91,9 @@ pub enum OfferRefused {
     Crowded(String),
 }
 
+/// Of the lines of recordings in an answer, for thousands of events are a gigabyte in memory. One is there in any case.
+const MOST_BYTES: usize = 4 << 20;
+
 /// Which recordings are asked for.
 #[derive(Clone, Debug, Default)]
 pub struct RecordingFilter {
@@ -124,6 +127,14 @@ impl RecordingFilter {
             (other.begin, &one.file).cmp(&(one.begin, &other.file))
         });
         found.truncate(self.limit);
+        let mut bytes = 0;
+        let fits = |found: &&T| {
+            let is_first = bytes == 0;
+            bytes += entry(found).line.length();
+            is_first || bytes <= MOST_BYTES
+        };
+        let count = found.iter().take_while(fits).count();
+        found.truncate(count.max(1));
         found
     }
 }
@@ -328,4 +339,30 @@ pub struct Batches {
     pub frames: u64,
     /// Runs that were not full when `batch-timeout` came.
     pub late: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::archive::{IndexLine, Recording, UtcTime};
+
+    #[test]
+    fn an_answer_has_room_for_so_many_events() {
+        let one = |hour: u64, length| {
+            let file = format!("gate-{hour}.mp4");
+            let (begin, end) = (UtcTime(hour), UtcTime(hour + 1));
+            let (kind, events, object) = (Kind::Event, Vec::new(), None);
+            let recording = Recording { file, source: "gate".into(), kind, begin, end, bytes: 1, events, object };
+            RecordingEntry::new(&recording, hour, IndexLine::Written { at: 0, length })
+        };
+        let filter = RecordingFilter { limit: 10, ..RecordingFilter::default() };
+        for (length, count) in [(100, 10), (MOST_BYTES / 3, 3), (2 * MOST_BYTES, 1)] {
+            let found = filter.newest((0..20).map(|hour| one(hour, length)).collect(), |entry| entry);
+            assert_eq!(
+                found.iter().map(|entry| entry.begin.0).collect::<Vec<_>>(),
+                (20 - count..20).rev().collect::<Vec<_>>()
+            );
+        }
+        assert!(filter.newest(Vec::<RecordingEntry>::new(), |entry| entry).is_empty());
+    }
 }

@@ -11,6 +11,8 @@ use gsttrt_publish::clock;
 
 /// Bytes of a video that are kept until it is known which video is looked at, which a decoder tells with its first frame.
 const MOST_PENDING: usize = 16 << 20;
+/// Between packets, where the later one has no time: a parser takes it away where it is that of the one before. Nanoseconds.
+const STEP: i64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
@@ -38,8 +40,14 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// `None` for one without a time.
-    pub fn new(medium: Medium, buffer: &gst::BufferRef, caps: &gst::CapsRef, segment: &gst::Segment) -> Option<Self> {
+    /// `None` for one without a time that follows none.
+    pub fn new(
+        medium: Medium,
+        buffer: &gst::BufferRef,
+        caps: &gst::CapsRef,
+        segment: &gst::Segment,
+        before: Option<i64>,
+    ) -> Option<Self> {
         let segment = segment.downcast_ref::<gst::ClockTime>()?;
         let running = |time: Option<gst::ClockTime>| {
             Some(match segment.to_running_time_full(time)? {
@@ -48,7 +56,7 @@ impl Packet {
             })
         };
         let dts = running(buffer.dts());
-        let pts = running(buffer.pts()).or(dts)?;
+        let pts = running(buffer.pts()).or(dts).or(before.map(|before| before + STEP))?;
         let is_key = medium == Medium::Audio || !buffer.flags().contains(gst::BufferFlags::DELTA_UNIT);
         let bytes = buffer.map_readable().ok().filter(|bytes| !bytes.is_empty())?.to_vec();
         let mut own = gst::Buffer::from_mut_slice(bytes);
@@ -185,13 +193,16 @@ fn repeat_headers(input: &gst::Pad) {
 
 /// Hands on what passes a pad.
 fn tap_pad(pad: &gst::Pad, medium: Medium, take: impl Fn(&gst::Pad, Packet) + Send + Sync + 'static) {
-    let is_cut = AtomicBool::new(false);
+    let (is_cut, last) = (AtomicBool::new(false), Mutex::new(None));
     let mask = gst::PadProbeType::BUFFER | gst::PadProbeType::BUFFER_LIST | gst::PadProbeType::EVENT_FLUSH;
     pad.add_probe(mask, move |pad, info| {
         let take_one = |buffer: &gst::BufferRef| {
             let packet = pad.sticky_event::<gst::event::Segment>(0).zip(pad.current_caps());
-            let packet = packet.and_then(|(event, caps)| Packet::new(medium, buffer, &caps, event.segment()));
+            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            let packet = packet.and_then(|(event, caps)| Packet::new(medium, buffer, &caps, event.segment(), *last));
             if let Some(packet) = packet {
+                *last = Some(packet.pts);
+                drop(last);
                 take(pad, Packet { is_cut: is_cut.swap(false, Ordering::Relaxed), ..packet });
             }
         };

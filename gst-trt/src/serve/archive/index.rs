@@ -4,11 +4,12 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use gsttrt_core::files::open_regular_with;
 use serde::{Deserialize, Serialize};
 
 use super::catalogue::{Catalogue, Entries, FoundRecording};
@@ -82,8 +83,16 @@ impl Index {
                 },
                 _ => name,
             };
-            match known.remove(&name) {
-                Some(entry) => drop(entries.insert(name, entry)),
+            let length =
+                || fs::symlink_metadata(folder.join(&name)).ok().filter(fs::Metadata::is_file).map(|found| found.len());
+            match known.remove(&name).zip(length()) {
+                Some((mut entry, bytes)) => {
+                    // Whatever its line says: recordings are removed by that.
+                    if entry.bytes != bytes {
+                        Arc::make_mut(&mut entry).bytes = bytes;
+                    }
+                    entries.insert(name, entry);
+                }
                 None => found.extend(of_file(folder, &name)),
             }
         }
@@ -232,7 +241,11 @@ fn place(entries: &mut Entries, found: Vec<Recording>) {
 
 /// Writes an index. Returns it, open for reading, and the lines.
 fn write_lines(path: &Path, all: &[FoundRecording]) -> io::Result<(File, Vec<IndexLine>)> {
-    let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
+    let options = &mut File::options();
+    let file = options.read(true).write(true).create(true).truncate(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    if file.metadata()?.file_type().is_fifo() {
+        return Err(io::Error::other("it is a pipe")); // which nobody may read
+    }
     let (mut writer, mut lines, mut at) = (BufWriter::new(&file), Vec::with_capacity(all.len()), 0);
     for found in all {
         let mut text = serde_json::to_vec(&found.read())?;
@@ -249,7 +262,8 @@ fn write_lines(path: &Path, all: &[FoundRecording]) -> io::Result<(File, Vec<Ind
 /// Gives a file its name whose writer is gone. What cannot be played is removed.
 fn adopt(folder: &Path, name: &str) -> bool {
     let part = folder.join(format!("{name}.{PART}"));
-    let Ok(file) = File::open(&part) else { return false };
+    // A pipe would be waited for.
+    let Ok(file) = open_regular_with(File::options().read(true), &part, libc::O_NOFOLLOW) else { return false };
     // Whoever writes it has it locked.
     if file.try_lock().is_err() {
         return false;
@@ -519,6 +533,41 @@ mod tests {
         drop(lock);
         assert_eq!(names(&open(&folder)), [played.file, written.file, pictures[0].clone()]);
     }
+
+    /// A line of the index may be wrong, and others may have put something else in a file's place.
+    #[test]
+    fn the_files_are_the_truth() {
+        let folder = folder("truth");
+        let mut index = open(&folder);
+        let all: Vec<_> = (0..3).map(|number| recording("gate", number, Kind::Event)).collect();
+        for recording in &all {
+            fs::write(folder.join(&recording.file), playable()).unwrap();
+            index.add(Recording { bytes: u64::MAX, ..recording.clone() }).unwrap();
+        }
+        for (recording, other) in all[1..].iter().zip(["pipe", "link"]) {
+            fs::remove_file(folder.join(&recording.file)).unwrap();
+            match other {
+                "pipe" => make_pipe(&folder.join(&recording.file)),
+                _ => std::os::unix::fs::symlink("/etc/passwd", folder.join(&recording.file)).unwrap(),
+            }
+        }
+        make_pipe(&folder.join(format!("{}.{PART}", recording("yard", 0, Kind::Event).file)));
+        let mut index = open(&folder);
+        assert_eq!(names(&index), [all[0].file.clone()]);
+        assert_eq!(entries(&index)[&all[0].file].bytes, playable().len() as u64);
+        // Nor is a pipe written into.
+        make_pipe(&folder.join(format!("{INDEX}.{PART}")));
+        assert!(index.rewrite().is_err());
+        index.rewrite().unwrap();
+        assert_eq!(names(&open(&folder)), [all[0].file.clone()]);
+    }
+
+    fn make_pipe(path: &Path) {
+        let path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        // SAFETY: the text ends with 0.
+        assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+    }
+
     /// What has its name is none of ours if it is no such file.
     #[test]
     fn only_what_can_be_read_is_a_recording() {

@@ -51,9 +51,10 @@ pub fn too_many(entries: &Entries, folder: &FolderLimits, now: Option<UtcTime>, 
     let oldest = in_order(entries);
     let mut of_source = BTreeMap::<&str, u64>::new();
     for recording in &oldest {
-        *of_source.entry(&recording.source).or_default() += recording.bytes;
+        let bytes = of_source.entry(&recording.source).or_default();
+        *bytes = bytes.saturating_add(recording.bytes);
     }
-    let mut total: u64 = of_source.values().sum();
+    let mut total = of_source.values().fold(0_u64, |total, bytes| total.saturating_add(*bytes));
     // The strictest of those that share the folder.
     let total_limit = folder.all().filter_map(|limits| limits.total_bytes).min();
     let floor = folder.all().filter_map(|limits| limits.free_bytes).max();
@@ -66,8 +67,8 @@ pub fn too_many(entries: &Entries, folder: &FolderLimits, now: Option<UtcTime>, 
         let is_old = limits.age.is_some_and(|limit| u128::from(age) > limit.as_nanos());
         let is_above = |limit: Option<u64>, bytes: u64| limit.is_some_and(|limit| bytes > limit);
         if is_old || is_above(limits.bytes, *bytes) || is_above(total_limit, total) || missing > 0 {
-            *bytes -= recording.bytes;
-            total -= recording.bytes;
+            *bytes = bytes.saturating_sub(recording.bytes);
+            total = total.saturating_sub(recording.bytes);
             missing = missing.saturating_sub(recording.bytes);
             removed.push(recording.file.clone());
         }
@@ -150,6 +151,16 @@ mod tests {
         let limits = |bytes| KeepLimits { bytes: Some(bytes), ..KeepLimits::default() };
         assert_eq!(removed(4, &[("b", limits(45))], None), ["b0", "b1"]);
         assert_eq!(removed(4, &[("b", limits(80)), ("c", limits(0))], None), ["c0", "c1", "c2", "c3"]);
+    }
+
+    /// An index may say anything.
+    #[test]
+    fn sums_do_not_wrap() {
+        let mut recordings = recordings(2);
+        Arc::make_mut(recordings.get_mut("a1").unwrap()).bytes = u64::MAX;
+        let limits = KeepLimits { total_bytes: Some(u64::MAX), bytes: Some(u64::MAX), ..KeepLimits::default() };
+        let folder = folder(&[("*", limits)]);
+        assert!(too_many(&recordings, &folder, Some(UtcTime(2 * HOUR)), None).is_empty());
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub use self::catalogue::FoundRecording;
 pub use self::keep::{FolderLimits, KeepLimits};
 pub use self::moment::UtcTime;
 pub use self::name::{free_name, part};
+#[cfg(test)]
+pub use self::recording::IndexLine;
 pub use self::recording::{Kind, Recording, RecordingEntry};
 
 /// How often ages and the free space are looked at while no file becomes whole.

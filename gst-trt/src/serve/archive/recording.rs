@@ -67,6 +67,16 @@ pub enum IndexLine {
     Waiting(Arc<Recording>),
 }
 
+impl IndexLine {
+    /// Bytes of it, as far as they are known.
+    pub fn length(&self) -> usize {
+        match self {
+            IndexLine::Written { length, .. } => *length,
+            IndexLine::Waiting(recording) => 64 * recording.events.len(),
+        }
+    }
+}
+
 fn text(object: &Map<String, Value>, key: &str) -> Option<String> {
     object.get(key)?.as_str().map(String::from)
 }

@@ -119,9 +119,10 @@ impl Asker {
             let answer = answer.map(|text| self.without_key(&text));
             match &answer {
                 Ok(_) if self.said.take().is_some() => log(&self.config.name, "Answers again."),
-                Err(text) if self.said.as_ref() != Some(text) => {
+                // Numbers in it may be others each time.
+                Err(text) if self.said.as_ref() != Some(&without_digits(text)) => {
                     warn(&self.config.name, text);
-                    self.said = Some(text.clone());
+                    self.said = Some(without_digits(text));
                 }
                 _ => {}
             }
@@ -167,4 +168,8 @@ impl Asker {
             None => text.into(),
         }
     }
+}
+
+fn without_digits(text: &str) -> String {
+    text.chars().filter(|c| !c.is_ascii_digit()).collect()
 }

@@ -56,14 +56,24 @@ impl From<OfferRefused> for ApiError {
 }
 
 pub fn json(status: StatusCode, value: &impl Serialize) -> Response {
-    match serde_json::to_vec(value) {
+    written(status, serde_json::to_vec(value))
+}
+
+/// What was written as JSON, in another thread where it is long.
+pub fn written(status: StatusCode, text: serde_json::Result<Vec<u8>>) -> Response {
+    match text {
         Ok(text) => (status, [(header::CONTENT_TYPE, "application/json")], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }
 
+/// Of a request that came while there are many: for its body.
+#[derive(Clone, Copy)]
+pub struct Hurry(pub Duration);
+
 /// A request's body, which must come within a time.
 pub async fn body(request: Request, time: Duration) -> Result<Bytes, ApiError> {
+    let time = request.extensions().get::<Hurry>().map_or(time, |Hurry(limit)| time.min(*limit));
     match tokio::time::timeout(time, Bytes::from_request(request, &())).await {
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {

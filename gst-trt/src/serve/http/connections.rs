@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::header;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -13,6 +14,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
 
+use super::answer::Hurry;
 use super::whep::LocalAddress;
 use super::{ServerState, routes};
 use crate::serve::log::log_error;
@@ -49,8 +51,9 @@ async fn accept(listener: TcpListener, context: Arc<ServerState>) {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let is_crowded = places.available_permits() < limits.connections / 2;
-        let (http, stalled) = if is_crowded { (&crowded, limits.crowded) } else { (&patient, limits.stalled) };
+        let waiting = places.clone();
+        let is_crowded = move || waiting.available_permits() < limits.connections / 2;
+        let (http, stalled) = if is_crowded() { (&crowded, limits.crowded) } else { (&patient, limits.stalled) };
         limit_stall(&stream, stalled);
         let local = stream.local_addr().ok().map(|address| LocalAddress(address.ip()));
         let service = service.clone();
@@ -58,7 +61,18 @@ async fn accept(listener: TcpListener, context: Arc<ServerState>) {
             if let Some(local) = local {
                 request.extensions_mut().insert(local);
             }
-            service.call(request)
+            if is_crowded() {
+                request.extensions_mut().insert(Hurry(limits.crowded));
+            }
+            let (answer, is_crowded) = (service.call(request), is_crowded.clone());
+            async move {
+                let mut answer = answer.await?;
+                // Who asks again and again would keep its place.
+                if is_crowded() {
+                    answer.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
+                }
+                Ok::<_, std::convert::Infallible>(answer)
+            }
         });
         let connection = http.serve_connection(TokioIo::new(stream), answer);
         tokio::spawn(async move {

@@ -31,6 +31,11 @@ async fn next(frames: &mut watch::Receiver<Option<Bytes>>) -> Option<Bytes> {
 }
 
 pub async fn snapshot(State(context): State<Arc<ServerState>>, PathName(name): PathName) -> Result<Response, ApiError> {
+    let Ok(_place) = context.watchers.clone().try_acquire_owned() else {
+        let number = context.limits.watchers;
+        let text = format!("The picture is refused: {number} views and pictures are being sent. Close one.");
+        return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, text));
+    };
     let mut frames = context.service.watch(&name)?;
     let why = match context.find(&name)?.state {
         SourceState::Ended => Some("the file was read to its end. Remove the source, and add it again"),

@@ -12,14 +12,16 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
+use gsttrt_core::files::open_regular_with;
 use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::ServerState;
-use super::answer::{ApiError, json};
+use super::answer::{ApiError, written};
 use super::entries::PathName;
 use crate::serve::archive::UtcTime;
 use crate::serve::control::{RecordingFilter, Refused};
+use crate::serve::heap;
 
 /// Recordings of an answer, unless the request says otherwise.
 const PAGE: usize = 1000;
@@ -100,8 +102,12 @@ fn page(limit: Option<usize>) -> Result<usize, ApiError> {
 
 async fn list(context: &ServerState, filter: RecordingFilter) -> Result<Response, ApiError> {
     // Of years, they are many.
-    let found = context.in_background(move |service| Ok(service.recordings(&filter))).await?;
-    Ok(json(StatusCode::OK, &found))
+    let text = context.in_background(move |service| {
+        let text = serde_json::to_vec(&service.recordings(&filter));
+        heap::trim();
+        Ok(text)
+    });
+    Ok(written(StatusCode::OK, text.await?))
 }
 
 pub async fn recording(
@@ -127,7 +133,7 @@ pub async fn recording(
                     "{name} is gone: it was removed. GET /recordings and /snapshots list what there is."
                 ))
             };
-            let file = File::open(path).map_err(unknown)?;
+            let file = open_regular_with(File::options().read(true), &path, libc::O_NOFOLLOW).map_err(unknown)?;
             let found = file.metadata().map_err(unknown)?;
             let changed = found.modified().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
             let tag = format!("\"{:x}-{:x}\"", found.len(), changed.map_or(0, |time| time.as_nanos()));

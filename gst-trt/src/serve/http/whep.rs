@@ -17,31 +17,39 @@ use crate::serve::control::VideoControl;
 
 /// What offers and answers are written in.
 const SDP: &str = "application/sdp";
+/// Of an offer. Browsers have some hundred for a video.
+const MOST_LINES: usize = 1000;
 
 /// The address of this machine to which a client has connected.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalAddress(pub IpAddr);
 
 impl ServerState {
-    fn videos(&self) -> Result<&dyn VideoControl, ApiError> {
-        self.videos.as_deref().ok_or_else(|| {
+    fn videos(&self) -> Result<Arc<dyn VideoControl>, ApiError> {
+        self.videos.clone().ok_or_else(|| {
             let text =
                 "There are no videos by WebRTC: [webrtc] is not in the configuration. Add it, or ask for live.mjpeg.";
             ApiError::new(StatusCode::NOT_FOUND, text)
         })
     }
 
-    async fn offer(&self, name: &str, local: Option<LocalAddress>, request: Request) -> Result<Response, ApiError> {
+    async fn offer(&self, name: String, local: Option<LocalAddress>, request: Request) -> Result<Response, ApiError> {
         let videos = self.videos()?;
         check_kind(request.headers())?;
         let offer = body(request, self.limits.body).await?;
-        let offer = std::str::from_utf8(&offer).map_err(|_| {
+        let offer = String::from_utf8(offer.into()).map_err(|_| {
             let text = "The offer cannot be read: it is no text in UTF-8. Send an SDP offer.";
             ApiError::new(StatusCode::BAD_REQUEST, text)
         })?;
+        if offer.lines().count() > MOST_LINES {
+            let text =
+                format!("The offer is refused: it has more than {MOST_LINES} lines. Ask for one video, and no sound.");
+            return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, text));
+        }
         let local =
             local.map_or(Ipv4Addr::LOCALHOST.into(), |LocalAddress(address): LocalAddress| -> IpAddr { address });
-        let accepted = videos.accept(name, offer, local)?;
+        // Of a thousand lines it takes a tenth of a second.
+        let accepted = self.in_background(move |_| Ok(videos.accept(&name, &offer, local))).await??;
         let headers =
             [(header::CONTENT_TYPE, SDP.to_string()), (header::LOCATION, format!("/whep/{}", accepted.session))];
         Ok((StatusCode::CREATED, headers, accepted.answer).into_response())
@@ -65,7 +73,7 @@ pub async fn source(
     request: Request,
 ) -> Result<Response, ApiError> {
     context.find(&name)?;
-    context.offer(&name, local.map(|Extension(local)| local), request).await
+    context.offer(name, local.map(|Extension(local)| local), request).await
 }
 
 pub async fn tiles(
@@ -78,7 +86,7 @@ pub async fn tiles(
         let text = format!("“{name}” is a source. Ask for /sources/NAME/whep.");
         return Err(ApiError::new(StatusCode::NOT_FOUND, text));
     }
-    context.offer(&name, local.map(|Extension(local)| local), request).await
+    context.offer(name, local.map(|Extension(local)| local), request).await
 }
 
 pub async fn options(State(context): State<Arc<ServerState>>) -> Result<Response, ApiError> {

@@ -44,8 +44,8 @@ struct FileStream {
     input: gst_app::AppSrc,
     /// Of its newest packet.
     time: i64,
-    /// When the packet before is shown.
-    pts: Option<i64>,
+    /// When the packet before is shown, and when it is in the file.
+    shown: Option<(i64, i64)>,
     has_ended: bool,
 }
 
@@ -88,7 +88,7 @@ impl RecordingFile {
         let stream = |name: &str, caps: &gst::Caps| {
             let input = element(&pipeline, name).downcast::<gst_app::AppSrc>().expect("it is an appsrc");
             input.set_caps(Some(caps));
-            FileStream { input, time: origin, pts: None, has_ended: false }
+            FileStream { input, time: origin, shown: None, has_ended: false }
         };
         let video = stream("video", &format.video);
         let audio = format.audio.as_ref().map(|caps| stream("audio", caps));
@@ -118,8 +118,12 @@ impl RecordingFile {
         let mut buffer = packet.buffer.clone();
         let writable = buffer.make_mut();
         // A parser gives no time to a packet that has that of the one before, and MP4 takes none without.
-        let is_again = stream.pts.replace(packet.pts) == Some(packet.pts);
-        writable.set_pts(since_origin(packet.pts + i64::from(is_again)));
+        let pts = match stream.shown {
+            Some((before, written)) if before == packet.pts => written + 1,
+            _ => packet.pts,
+        };
+        stream.shown = Some((packet.pts, pts));
+        writable.set_pts(since_origin(pts));
         // Those that are written do not go back.
         writable.set_dts(packet.dts.map(|dts| since_origin(dts.max(stream.time))));
         if stream.input.push_buffer(buffer).is_err() {

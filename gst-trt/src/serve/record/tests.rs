@@ -474,11 +474,12 @@ fn two_frames_may_have_the_same_time() {
         .map(|_| {
             let sample = out.try_pull_sample(ClockTime::from_seconds(60)).expect("a frame");
             let (buffer, caps) = (sample.buffer().unwrap(), sample.caps().unwrap());
-            Packet { dts: None, ..Packet::new(Medium::Video, buffer, caps, sample.segment().unwrap()).unwrap() }
+            Packet { dts: None, ..Packet::new(Medium::Video, buffer, caps, sample.segment().unwrap(), None).unwrap() }
         })
         .collect();
     reader.set_state(gst::State::Null).unwrap();
-    (packets[10].pts, packets[11].pts, packets[20].pts) = (packets[9].pts, packets[9].pts, packets[18].pts);
+    (packets[10].pts, packets[11].pts, packets[12].pts) = (packets[9].pts, packets[9].pts, packets[9].pts);
+    packets[20].pts = packets[18].pts;
     let format = FileFormat { container: Container::Mp4, video: packets[0].caps.clone(), audio: None };
     std::fs::create_dir_all(&config.folder).unwrap();
     let mut file = RecordingFile::create(&config.folder, "gate", Kind::Event, &format, &packets[0]).unwrap();

@@ -66,6 +66,43 @@ fn a_crowd_is_given_less_time() {
     }
 }
 
+/// Who asks again and again on one connection, or sends a body slowly, leaves its place, too.
+#[test]
+fn a_crowd_that_goes_on_asking_leaves_room() {
+    let hour = Duration::from_secs(3600);
+    let limits = ClientLimits { connections: 4, body: hour, crowded: SHORT, ..ClientLimits::default() };
+    let server = serve_within(limits, &FakeService::new(&[]));
+    let ask = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let mut held: Vec<_> = (0..3).map(|_| connect(server.address())).collect();
+    for stream in &mut held {
+        stream.write_all(ask).unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).unwrap();
+    }
+    let answer = exchange(server.address(), ask, false);
+    assert!(HttpAnswer::parse(&answer).unwrap().head.contains("connection: close"), "{answer:?}");
+    drop(held);
+    let body = format!(
+        "POST /sources HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 100\r\n\r\n{{"
+    );
+    let held: Vec<_> = (0..10)
+        .map(|_| {
+            let mut stream = connect(server.address());
+            stream.write_all(body.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    // The first two were no crowd.
+    let answers = held[2..].iter().map(|mut stream| {
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).unwrap();
+        answer
+    });
+    assert!(answers.into_iter().all(|answer| answer == *b"HTTP/1.1 408"));
+    drop(held);
+    get(&server, "/healthz").expect(200);
+}
+
 #[test]
 fn hundreds_of_half_requests_leave_room() {
     let server = serve(&FakeService::new(&[]));
@@ -95,6 +132,7 @@ fn live_views_are_limited() {
     let (one, _other) = (open(), open());
     until("watched", || frames.receiver_count() == 2);
     get(&server, "/sources/door/live.mjpeg").expect_error(503, &["2 of them", "snapshot.jpg"]);
+    get(&server, "/sources/door/snapshot.jpg").expect_error(503, &["2 views and pictures"]);
     drop(one);
     until("freed", || frames.receiver_count() == 1);
     let _third = open();

@@ -76,6 +76,8 @@ fn what_is_no_offer_is_refused() {
     let path = "/sources/door/whep";
     post("/sources/yard/whep", &[SDP], "v=0").expect_error(404, &["no source “yard”"]);
     post("/tiles/door/whep", &[SDP], "v=0").expect_error(404, &["“door” is a source"]);
+    // It would take seconds to read.
+    post(path, &[SDP], &"a=x\r\n".repeat(1001)).expect_error(413, &["more than 1000 lines"]);
     for headers in [&[][..], &[("Content-Type", "application/json")], &[("Content-Type", "")]] {
         post(path, headers, "v=0").expect_error(415, &["Content-Type: application/sdp"]);
     }
