@@ -76,7 +76,7 @@ impl Noise {
 #[test]
 fn paths_that_are_no_files() {
     let folder = scratch("no-files");
-    refused("/nowhere/x.onnx", "ResourceError::NotFound", &["/nowhere/x.onnx", "Check the path given as model-file"]);
+    refused("/nowhere/x.onnx", "ResourceError::NotFound", &["/nowhere/x.onnx", "Check the path of the model file"]);
     refused(&folder.display().to_string(), "ResourceError::OpenRead", &["no-files: it is a folder"]);
     refused("/dev/zero", "ResourceError::OpenRead", &["/dev/zero: it is a folder or a device"]);
     let pipe = folder.join("pipe.onnx").display().to_string();

@@ -8,7 +8,7 @@ use gsttrt_core::heads::HeadFormat;
 use gsttrt_core::image::overlay::Style;
 use gsttrt_core::options::{OptionKind, Setting, setting};
 use gsttrt_core::postprocess::options::{AUTO, LAYOUT, MERGE_SETTINGS, SETTINGS};
-use gsttrt_core::postprocess::{PostprocessOptions, read_labels};
+use gsttrt_core::postprocess::{PostprocessOptions, read_class_thresholds, read_labels};
 
 use crate::gst::options::{self, MUTABLE_PLAYING};
 use crate::gst::overlay::{draw_labels_property, line_width_property, mask_alpha_property};
@@ -51,10 +51,11 @@ impl NmsSettings {
     /// The options for a model's first frame, with what can be checked without the model.
     ///
     /// # Errors
-    /// `Settings`, where there is no such head, and where the labels cannot be read.
+    /// `Settings`, where there is no such head, and where the labels or thresholds cannot be read.
     pub fn options_for_model(&self) -> Result<PostprocessOptions, Error> {
         // The labels are read again with the model, whose classes they must match.
         self.options.label_file.as_deref().map_or(Ok(()), |path| read_labels(path).map(drop))?;
+        read_class_thresholds(&self.options.class_thresholds)?;
         let mut options = self.options.clone();
         options.layout = self.layout()?;
         Ok(options)

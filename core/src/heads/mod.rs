@@ -69,7 +69,7 @@ use format::{BINS, ColumnSizes};
 pub use format::{BoxEncoding, Column, DecodeKernel, Dim, ElementClass, HeadFormat, OutputSpec, Suppress, Task};
 pub(crate) use pictures::PictureRows;
 pub(crate) use recognise::check_task;
-pub use recognise::{ModelHints, Recognised, explain, recognise, recognise_outputs};
+pub use recognise::{ModelHints, Recognised, explain, recognise, recognise_classes, recognise_outputs};
 pub use thresholds::Thresholds;
 
 /// All heads, in the order in which they are offered to users.

@@ -173,6 +173,18 @@ pub fn recognise_outputs(
     find(None, outputs, hints).map(|found| (found.format, found.outputs))
 }
 
+/// The head that [`recognise`] finds, and the number of its classes; `None` where rows name their class, or where that is open.
+///
+/// # Errors
+/// As [`recognise`].
+pub fn recognise_classes(
+    choice: Option<&'static HeadFormat>,
+    outputs: &[TensorDesc],
+    hints: &ModelHints,
+) -> Result<(&'static HeadFormat, Option<usize>)> {
+    find(choice, outputs, hints).map(|found| (found.format, found.classes))
+}
+
 /// What is recognised of a model's outputs, and why.
 pub struct Recognised {
     pub format: &'static HeadFormat,
@@ -266,7 +278,8 @@ pub(super) fn find(
             let what = format!("Output {output} has {classes}{others} as {format}, against {labels}");
             let background = format.usual_background().map_or("", |_| ", or background-class if it has one");
             Err(Error::new(ErrorKind::Settings, what).remedy(format!(
-                "Set label-file on trtnms to the one that belongs to the model, one line for each class{background}, or {}",
+                "Set label-file on trtnms (labels in gst-trt serve) to the file that belongs to the model, one line for each \
+                 class{background}, or {}",
                 other_layout(choice)
             )))
         }

@@ -196,12 +196,12 @@ pub fn unreadable(path: &Path, error: std::io::Error) -> Error {
             let missing = Error::new(ErrorKind::NotFound, format!("There is no model file {}", path.display()));
             match std::env::current_dir() {
                 _ if path.to_str().is_some_and(|path| path.contains("://")) => {
-                    missing.remedy("Give a path as model-file, not a URI")
+                    missing.remedy("Give the path of a file, not a URI")
                 }
                 Ok(folder) if path.is_relative() => missing
                     .cause(format!("it was looked for in {}", folder.display()))
-                    .remedy("Check the path given as model-file"),
-                _ => missing.remedy("Check the path given as model-file"),
+                    .remedy("Check the path of the model file"),
+                _ => missing.remedy("Check the path of the model file"),
             }
         }
         _ => Error::new(ErrorKind::Read, format!("Cannot read the model file {}", path.display()))

@@ -135,7 +135,10 @@ impl ModelInfo {
     #[doc(hidden)]
     pub fn names_error(&self) -> Option<Error> {
         let error = metadata::class_names(&self.metadata).err()?;
-        let remedy = format!("Set label-file on trtnms, or export it again with {}", metadata::NAMES.form());
+        let remedy = format!(
+            "Set label-file on trtnms (labels in gst-trt serve), or export it again with {}",
+            metadata::NAMES.form()
+        );
         Some(metadata::NAMES.is_unread(&self.path, &error).remedy(remedy))
     }
 

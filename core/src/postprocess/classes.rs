@@ -17,10 +17,10 @@ pub fn read_labels(path: &Path) -> Result<Vec<String>> {
     let name = path.display();
     let bytes = files::read_regular(path, MAX_FILE).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Error::new(ErrorKind::NotFound, format!("There is no label file {name}"))
-            .remedy("Check the path given as label-file"),
-        _ => Error::new(ErrorKind::Read, format!("Cannot read the label file {name}"))
-            .cause(error)
-            .remedy("Set label-file to a text file with one label a line, which this user may read"),
+            .remedy("Check the path given as label-file (labels in gst-trt serve)"),
+        _ => Error::new(ErrorKind::Read, format!("Cannot read the label file {name}")).cause(error).remedy(
+            "Set label-file (labels in gst-trt serve) to a text file with one label a line, which this user may read",
+        ),
     })?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let line =
@@ -59,11 +59,7 @@ pub fn read_labels(path: &Path) -> Result<Vec<String>> {
 /// unless `class_thresholds` sets another.
 pub fn thresholds(score: f32, classes: &str, class_thresholds: &str, known: &KnownClasses) -> Result<Thresholds> {
     let id = |property: &str, name: &str| known.class_id(property, name);
-    let entries = |text: &str| {
-        text.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(str::to_string).collect::<Vec<_>>()
-    };
-
-    let wanted = entries(classes).iter().map(|name| id("classes", name)).collect::<Result<Vec<_>>>()?;
+    let wanted = entries(classes).map(|name| id("classes", name)).collect::<Result<Vec<_>>>()?;
     let beyond = if wanted.is_empty() { score } else { Thresholds::NEVER };
     let mut per_class = Vec::new();
     let mut set = |class: usize, threshold: f32| {
@@ -73,18 +69,33 @@ pub fn thresholds(score: f32, classes: &str, class_thresholds: &str, known: &Kno
         per_class[class] = threshold;
     };
     wanted.iter().for_each(|&class| set(class, score));
-    for entry in entries(class_thresholds) {
-        let (name, value) = entry.rsplit_once('=').unwrap_or((&entry, ""));
-        let threshold = value.trim().parse().ok().filter(|value| (0.0..=1.0).contains(value)).ok_or_else(|| {
-            Error::new(ErrorKind::Settings, format!("class-thresholds: “{entry}” cannot be read"))
-                .remedy("Write class=score with a score from 0 to 1, like person=0.5,car=0.3")
-        })?;
-        let class = id("class-thresholds", name.trim())?;
+    for (name, threshold) in read_class_thresholds(class_thresholds)? {
+        let class = id("class-thresholds", name)?;
         if wanted.is_empty() || wanted.contains(&class) {
             set(class, threshold);
         }
     }
     Ok(Thresholds::new(per_class, beyond))
+}
+
+/// The classes of `class-thresholds`, each with its threshold.
+///
+/// # Errors
+/// `Settings`, where an entry is none.
+pub fn read_class_thresholds(text: &str) -> Result<Vec<(&str, f32)>> {
+    fn read(entry: &str) -> Option<(&str, f32)> {
+        let (name, value) = entry.rsplit_once('=')?;
+        Some((name.trim(), value.trim().parse().ok().filter(|value| (0.0..=1.0).contains(value))?))
+    }
+    let wrong = |entry: &str| {
+        Error::new(ErrorKind::Settings, format!("class-thresholds: “{entry}” cannot be read"))
+            .remedy("Write class=score with a score from 0 to 1, like person=0.5,car=0.3")
+    };
+    entries(text).map(|entry| read(entry).ok_or_else(|| wrong(entry))).collect()
+}
+
+fn entries(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|entry| !entry.is_empty())
 }
 
 /// The classes that a model gives, as far as they are known.

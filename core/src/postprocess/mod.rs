@@ -16,7 +16,7 @@ mod refine;
 mod results;
 pub mod suppress;
 
-pub use classes::{KnownClasses, read_labels};
+pub use classes::{KnownClasses, read_class_thresholds, read_labels};
 pub use classify::{ClassScores, RankedClass};
 pub use merge::{MergeMethod, MergeMetric, MergeOptions};
 pub use options::PostprocessOptions;

@@ -249,7 +249,7 @@ impl Postprocessor {
             None => format!("each of {classes} logits is taken for a class, as in RF-DETR's own checkpoints"),
         };
         let note = format!("{file} does not contain which logit is the background's: {taken}");
-        let remedy = "If classes are wrong, set background-class to none, first or last, or set label-file";
+        let remedy = "If classes are wrong, set background-class to none, first or last, or set label-file (labels in gst-trt serve)";
         Some(Error::new(ErrorKind::Settings, note).remedy(remedy))
     }
 

@@ -52,6 +52,7 @@ use crate::failure::{Failure, Status, contain};
 use crate::terminal::{print, print_error};
 use crate::threads::Threads;
 use config::Config;
+pub use config::is_config_name;
 use control::VideoControl;
 use log::{LogFormat, LogSettings, log, log_error, warn};
 #[cfg(feature = "otel")]

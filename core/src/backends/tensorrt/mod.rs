@@ -155,7 +155,7 @@ pub fn library_for(file: &ModelFile, options: &TrtOptions) -> Result<&'static Li
     if header.is_none() && !library.has_builder() {
         return Err(Error::new(ErrorKind::Library, format!("{} cannot build engines", library.name()))
             .cause(format!("{} is a lean runtime", library.path().display()))
-            .remedy("Set trt-library to the full TensorRT, or model-file to a version-compatible engine"));
+            .remedy("Set trt-library to the full TensorRT, or give a version-compatible engine"));
     }
     Ok(library)
 }
@@ -348,7 +348,7 @@ impl TrtModel {
         if options.never_build {
             return Err(Error::new(ErrorKind::Settings, format!("There is no engine for {}", model.path.display()))
                 .cause(why)
-                .remedy("Set engine-build=auto to have it built, or model-file to an engine"));
+                .remedy("Set engine-build=auto to have it built, or give an engine"));
         }
         (loading.report)(LoadEvent::Progress(
             &format!("building an engine with {}, because {why}", library.name()),

@@ -297,9 +297,9 @@ fn models_that_are_not_recognised() {
         (
             &["dets f32 1x300x4", "labels f32 1x300x91"],
             labelled(80, 560),
-            "Output labels f32 1x300x91 has 90 classes and the background as rf-detr, against 80 labels. Set label-file on trtnms to \
-             the one that belongs to the model, one line for each class, or background-class if it has one, or set layout to the one \
-             that the model has.",
+            "Output labels f32 1x300x91 has 90 classes and the background as rf-detr, against 80 labels. Set label-file on trtnms \
+             (labels in gst-trt serve) to the file that belongs to the model, one line for each class, or background-class if it has \
+             one, or set layout to the one that the model has.",
         ),
         (
             &["dets f32 1x300x4", "labels f32 1x300x1"],

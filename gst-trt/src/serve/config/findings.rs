@@ -5,11 +5,12 @@ use gst::prelude::*;
 use gsttrt_core::analytics::parse;
 use gsttrt_core::backends::tensorrt::header::Header;
 use gsttrt_core::device::Device;
-use gsttrt_core::heads::{self, HeadFormat, ModelHints};
+use gsttrt_core::heads::{DecodeKernel, HeadFormat, ModelHints};
 use gsttrt_core::image::options::parse_input_size;
 use gsttrt_core::model::{FileContents, ModelFile, ModelInfo};
 use gsttrt_core::postprocess::{KnownClasses, read_labels};
 
+use super::head::{HeadSettings, UnfitHead};
 use super::model::ModelConfig;
 use super::properties::{AnalyticsElement, ElementProperties, PrivacyElement};
 use super::{launch, wording};
@@ -21,6 +22,10 @@ pub struct Findings {
     model: String,
     /// `None` where only the library that runs it can tell.
     classes: Option<KnownClasses>,
+    /// Which numbers classes have is known as well as trtnms does.
+    has_known_ids: bool,
+    /// Why trtnms would refuse the model.
+    unfit: Option<Unmet>,
     has_boxes: Option<bool>,
     /// The only classes that trtnms lets pass; all, where it is empty.
     passing: Vec<String>,
@@ -30,7 +35,8 @@ pub struct Findings {
     holds: bool,
 }
 
-/// Something of a source that its model cannot do.
+/// Something that a model cannot do.
+#[derive(Clone, Debug)]
 pub struct Unmet {
     pub key: &'static str,
     pub text: String,
@@ -70,20 +76,26 @@ impl Findings {
     fn new(model: &ModelConfig, info: Option<(&ModelInfo, ModelHints)>, own_labels: Option<Vec<String>>) -> Self {
         let nms = launch::check("nms", &model.nms, model.on).map(|(_, element)| element).ok();
         let setting = |name| nms.as_ref().and_then(|nms| nms.property::<Option<String>>(name)).unwrap_or_default();
-        let labels = model.labels.as_ref().and_then(|file| read_labels(file).ok()).or(own_labels);
-        let (mut count, mut has_boxes) = (None, None);
-        match (&*setting("layout"), info) {
-            ("auto" | "", Some((info, mut hints))) => {
-                hints.classes = labels.as_ref().map(Vec::len).filter(|&labels| labels > 0);
-                if let Ok(found) = heads::explain(&info.outputs, &hints) {
-                    (count, has_boxes) = (found.classes, Some(found.format.has_boxes()));
-                }
+        let head = nms.as_ref().map(HeadSettings::of).unwrap_or_default();
+        let of_file = model.labels.as_ref().and_then(|file| read_labels(file).ok());
+        let lines = of_file.as_ref().map(Vec::len);
+        let labels = of_file.or(own_labels);
+        let (mut count, mut has_boxes) = (None, head.layout.map(HeadFormat::has_boxes));
+        let (mut has_known_ids, mut unfit) = (false, None);
+        match info.map(|(info, hints)| head.find(info, hints, lines)) {
+            Some(Ok((format, classes))) => {
+                (count, has_boxes) = (classes, Some(format.has_boxes()));
+                // Of rows that name their class, there are as many as labels.
+                has_known_ids = classes.is_some() || format.kernel() == DecodeKernel::Ids;
             }
-            (layout, _) => has_boxes = HeadFormat::of_name(layout).ok().map(HeadFormat::has_boxes),
+            Some(Err(UnfitHead { key, text, is_certain: true })) => unfit = Some(Unmet { key, text }),
+            Some(Err(_)) | None => {}
         }
         Findings {
             model: model.name.clone(),
             classes: labels.map(|labels| KnownClasses { labels, count }),
+            has_known_ids,
+            unfit,
             has_boxes,
             passing: names(&setting("classes")).map(String::from).collect(),
             with_threshold: names(&setting("class-thresholds"))
@@ -93,12 +105,15 @@ impl Findings {
         }
     }
 
-    /// Checks the classes that trtnms is told, where the model has names: else each of its sources would fail.
+    /// Checks the layout and the classes that trtnms is told: else each of its sources would fail.
     pub fn check_settings(&self) -> Result<(), Unmet> {
-        let Some(known) = self.classes.as_ref().filter(|known| !known.labels.is_empty()) else { return Ok(()) };
+        if let Some(unfit) = &self.unfit {
+            return Err(unfit.clone());
+        }
+        let Some(known) = &self.classes else { return Ok(()) };
         for (property, names) in [("classes", &self.passing), ("class-thresholds", &self.with_threshold)] {
             // The head may have more numbers than there are names.
-            for name in names.iter().filter(|name| name.parse::<usize>().is_err()) {
+            for name in names.iter().filter(|name| self.has_known_ids || name.parse::<usize>().is_err()) {
                 known.check(property, name).map_err(|error| Unmet { key: "nms", text: error.message() })?;
             }
         }

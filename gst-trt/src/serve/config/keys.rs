@@ -352,11 +352,16 @@ fn seconds<const MILLISECONDS: u64>() -> Seconds {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfigName(pub String);
 
+/// Whether a source, a model or another table can be called so.
+pub fn is_config_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !name.is_empty() && name.len() <= 64 && name.chars().all(is_plain) && !name.starts_with('.')
+}
+
 impl<'de> Deserialize<'de> for ConfigName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        if !name.is_empty() && name.len() <= 64 && name.chars().all(is_plain) && !name.starts_with('.') {
+        if is_config_name(&name) {
             Ok(ConfigName(name))
         } else {
             Err(de::Error::custom("a name has 1 to 64 letters, digits, -, _ and ., and does not begin with a dot"))

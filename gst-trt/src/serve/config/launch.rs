@@ -57,8 +57,32 @@ pub fn check(key: &str, text: &str, on: RunsOn) -> Result<(String, gst::Element)
     // A pipeline in a text of properties would be one in each source.
     let pipeline = chain::parse(&format!("trt{key} name=checked {line} ! fakesink name=end"))?;
     match pipeline.by_name("checked") {
-        Some(element) if pipeline.children().len() == 2 => Ok((line, element)),
+        Some(element) if pipeline.children().len() == 2 => {
+            if key != "infer" {
+                check_start(key, &pipeline, &element, on)?;
+            }
+            Ok((line, element))
+        }
         _ => Err("it is a text of properties, such as \"interval=2\"".into()),
+    }
+}
+
+/// Starts an element and stops it again: then it reads what it can without a model and frames, such as `slices` and `layout`.
+/// trtinfer would load its model.
+fn check_start(key: &str, pipeline: &gst::Pipeline, element: &gst::Element, on: RunsOn) -> Result<(), Failure> {
+    pipeline.remove(element)?;
+    let bus = gst::Bus::new();
+    element.set_bus(Some(&bus));
+    if key == "preprocess" && on == RunsOn::Objects {
+        element.set_property_from_str("regions", "objects"); // as it will be there
+    }
+    let started = element.set_state(gst::State::Paused);
+    let said = bus.pop_filtered(&[gst::MessageType::Error]);
+    let stopped = element.set_state(gst::State::Null);
+    element.set_bus(None);
+    match said.as_ref().map(|message| message.view()) {
+        Some(gst::MessageView::Error(error)) => Err(error.error().to_string().into()),
+        _ => started.and(stopped).map(drop).map_err(Failure::from),
     }
 }
 
@@ -81,11 +105,23 @@ mod tests {
             ("preprocess", "\u{1b}[31m", "control characters"),
             ("infer", "interval=2 ! identity", "a text of properties"),
             ("infer", "intervall=2", "did you mean “interval”?"),
+            ("nms", "layout=yolov55", "There is no layout “yolov55”"),
+            ("nms", "class-thresholds=1=1.1", "class-thresholds: “1=1.1” cannot be read"),
+            ("preprocess", "slices=0x2", "slices"),
+            ("preprocess", "slices=2x2 slice-size=64x64", "exclude each other"),
+            ("preprocess", "tensor-size=wide", "tensor-size"),
+            ("preprocess", "mean=a", "mean"),
+            ("preprocess", "regions=list region-list=0,0,1", "region-list"),
         ] {
             let failure = check(key, text, RunsOn::Frames).map(|(line, _)| line).unwrap_err().to_string();
             assert!(failure.contains(said) && !failure.contains('\u{1b}'), "{key} {text}: {failure}");
         }
-        for (text, said) in [("regions=list", "Use the key on"), ("object_classes=a", "Use the key classes")] {
+        let of_objects = [
+            ("regions=list", "Use the key on"),
+            ("object_classes=a", "Use the key classes"),
+            ("slices=2x2", "regions is objects"),
+        ];
+        for (text, said) in of_objects {
             let failure = check("preprocess", text, RunsOn::Objects).map(|(line, _)| line).unwrap_err().to_string();
             assert!(failure.contains(said), "{text}: {failure}");
         }

@@ -2,6 +2,7 @@
 //! The configuration: read, checked, and with everything that a source needs in one place.
 
 mod findings;
+mod head;
 mod keys;
 mod launch;
 mod model;
@@ -23,7 +24,7 @@ mod web_address;
 mod wording;
 
 pub use findings::{Findings, Unmet};
-pub use keys::{AskedPicture, Container, RunsOn};
+pub use keys::{AskedPicture, Container, RunsOn, is_config_name};
 pub use model::ModelConfig;
 #[cfg(feature = "otel")]
 pub use resolved::OtelConfig;

@@ -6,15 +6,12 @@ use std::path::Path;
 use gsttrt_core::backends::tensorrt::header::Header;
 use gsttrt_core::device::Device;
 use gsttrt_core::error::Error;
-use gsttrt_core::files::read_regular;
-use gsttrt_core::heads;
 use gsttrt_core::image::options::parse_input_size;
 use gsttrt_core::model::{ModelFile, ModelInfo};
+use gsttrt_core::postprocess::read_labels;
 
+use super::head::HeadSettings;
 use super::wording::{KeyError, problem};
-
-/// Bytes of a label file.
-const MAX_LABELS: u64 = 16 << 20;
 
 /// The file, and what its elements are told in addition.
 pub struct ModelSettings<'a> {
@@ -22,7 +19,7 @@ pub struct ModelSettings<'a> {
     pub labels: Option<&'a Path>,
     pub batch_size: usize,
     pub input_size: String,
-    pub layout: String,
+    pub head: HeadSettings,
 }
 
 /// What a model gives, as far as its file tells.
@@ -45,6 +42,8 @@ impl Default for ModelOutcome {
 impl ModelSettings<'_> {
     /// Reads the description of the model. Returns what it gives, and as warnings what may still be right where it runs.
     pub fn check(&self) -> Result<(ModelOutcome, Vec<KeyError>), KeyError> {
+        let names = self.labels.map(read_labels).transpose();
+        let names = names.map_err(|error| problem("labels", error.message()))?;
         let of_file = |error: Error| problem("file", error.message());
         let file = ModelFile::new(self.file);
         let contents = file.contents().map_err(of_file)?;
@@ -71,26 +70,15 @@ impl ModelSettings<'_> {
                 warnings.push(problem("infer", error.message()));
             }
         }
-        let labels = self.labels.and_then(|labels| read_regular(labels, MAX_LABELS).ok());
-        let names = labels.map(|text| -> Vec<String> {
-            String::from_utf8_lossy(&text).trim_end().lines().map(|line| line.trim().into()).collect()
-        });
-        let lines = names.as_ref().map(Vec::len);
         let mut outcome = ModelOutcome::default();
-        if self.layout == "auto" {
-            let of_file = hints.clone();
-            hints.classes = lines.or(hints.classes);
-            match info.check_task().and_then(|()| heads::explain(&info.outputs, &hints)) {
-                Ok(found) => {
-                    outcome.may_give_objects = !found.format.is_classifier() && !found.format.is_map();
-                    outcome.is_map = found.format.is_map();
-                }
-                // Without them it would do: each of its sources would fail.
-                Err(error) if lines.is_some() && heads::explain(&info.outputs, &of_file).is_ok() => {
-                    return Err(problem("labels", error.message()));
-                }
-                Err(error) => warnings.push(problem(if lines.is_some() { "labels" } else { "file" }, error.message())),
+        match self.head.find(&info, hints, names.as_ref().map(Vec::len)) {
+            Ok((format, _)) => {
+                outcome.may_give_objects = !format.is_classifier() && !format.is_map();
+                outcome.is_map = format.is_map();
             }
+            // Each of its sources would fail.
+            Err(unfit) if unfit.is_certain => return Err(problem(unfit.key, unfit.text)),
+            Err(unfit) => warnings.push(problem(unfit.key, unfit.text)),
         }
         outcome.classes = names.unwrap_or(info.labels);
         Ok((outcome, warnings))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What is wrong in a file, and what is said about it.
 
+mod model;
 mod tiles;
 #[cfg(feature = "webrtc")]
 mod webrtc;
@@ -153,7 +154,7 @@ fn a_model_finds_what_is_hidden_and_counted() {
         ("shapes-cls", "", "blur = \"*\"", "it has no boxes"),
         ("shapes-sem", "", "pixelate = \"disc\"", "it has no boxes"),
         ("rooms-depth", "", "blur = \"*\"", "it has no boxes"),
-        ("shapes", "layout=classify", "blur = \"*\"", "it has no boxes"),
+        ("shapes-cls", "layout=classify", "blur = \"*\"", "it has no boxes"),
     ] {
         let error = model(file, nms, table).expect_err(table);
         assert!(error.contains(said) && error.contains("line 16, "), "{file} {nms} {table}: {error}");

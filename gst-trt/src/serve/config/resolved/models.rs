@@ -3,6 +3,7 @@
 
 use gst::prelude::*;
 
+use super::super::head::HeadSettings;
 use super::super::keys::{ModelKeys, RunsOn, SourceKeys};
 use super::super::launch;
 use super::super::model::ModelConfig;
@@ -49,13 +50,12 @@ impl Config {
             *text = line;
             elements.push(element);
         }
-        let setting = |element: usize, name| elements[element].property::<Option<String>>(name).unwrap_or_default();
         let settings = ModelSettings {
             file: &model.file,
             labels: model.labels.as_deref(),
             batch_size: model.batch_size as usize,
-            input_size: setting(1, "input-size"),
-            layout: setting(2, "layout"),
+            input_size: elements[1].property::<Option<String>>("input-size").unwrap_or_default(),
+            head: HeadSettings::of(&elements[2]),
         };
         let (outcome, warnings) = settings.check()?;
         if model.on == RunsOn::Objects && outcome.is_map {

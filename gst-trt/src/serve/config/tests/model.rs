@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Settings of a model with which each of its sources would fail.
+
+use super::{load, of_tests, right, shapes};
+use crate::scratch::scratch;
+
+#[test]
+fn labels_fit_a_layout_that_is_set() {
+    let folder = scratch("config-labels_fit_a_layout_that_is_set");
+    for (model, layout) in [("shapes.onnx", "yolov5"), ("shapes-v8.onnx", "yolov8"), ("shapes-cls.onnx", "classify")] {
+        let with = |labels: &str, layout: &str| {
+            std::fs::write(folder.join("labels.txt"), labels).unwrap();
+            let keys = format!("name = \"m\"\nlabels = \"labels.txt\"\nnms = \"layout={layout}\"");
+            let config = right().replace(&shapes(), &of_tests(model)).replace("name = \"m\"", &keys);
+            load(&folder, "layout.toml", config.as_bytes())
+        };
+        let error = with("one\n", layout).unwrap_err();
+        assert!(error.contains("line 3: ") && error.contains("against 1 label."), "{error}");
+        assert!(error.contains("(labels in gst-trt serve)"), "{error}");
+        let right = if model == "shapes-cls.onnx" { "one\ntwo\nthree\n" } else { "one\ntwo\n" };
+        assert_eq!(with(right, layout).unwrap().warnings, Vec::<String>::new(), "{layout}");
+        let error = with(right, "efficientnms").unwrap_err();
+        assert!(error.contains("line 4: ") && error.contains("layout=efficientnms"), "{error}");
+    }
+}
+
+#[test]
+fn what_trtnms_would_refuse_is_refused() {
+    let folder = scratch("config-what_trtnms_would_refuse_is_refused");
+    let with = |keys: &str| {
+        let config = right().replace("name = \"m\"", &format!("name = \"m\"\n{keys}"));
+        load(&folder, "refused.toml", config.as_bytes())
+    };
+    for (keys, said) in [
+        ("nms = \"class-thresholds=1=1.1\"", "class-thresholds: “1=1.1” cannot be read"),
+        ("nms = \"class-thresholds=7=0.5\"", "class-thresholds: the model has no class “7”"),
+        ("nms = \"classes=2\"", "classes: the model has no class “2”"),
+        ("nms = \"layout=yolox\"", "do not form the grid of yolox"),
+        ("nms = \"layout=yolo5\"", "There is no layout “yolo5”"),
+        ("preprocess = \"slices=0x1\"", "slices"),
+    ] {
+        let error = with(keys).map(drop).unwrap_err();
+        assert!(error.contains("line 3") && error.contains(said), "{keys}: {error}");
+    }
+    for (labels, said) in
+        [(&b"a\n\nb\n"[..], "Line 2 of the label file"), (b"a\n\xff\n", "is not UTF-8"), (b"", "is empty")]
+    {
+        std::fs::write(folder.join("labels.txt"), labels).unwrap();
+        let error = with("labels = \"labels.txt\"").map(drop).unwrap_err();
+        assert!(error.contains("line 3: ") && error.contains(said), "{error}");
+    }
+    with("nms = \"class-thresholds=1=1,0=0.2 classes=1\"").unwrap();
+}
