@@ -232,7 +232,7 @@ fn an_application_of_deepstream_becomes_a_configuration_that_is_right() {
     // Each key that is not taken over is listed, with its line.
     let said = text(&output.stderr);
     for key in [
-        "app.txt [application] all keys: figures are in /metrics",
+        "app.txt:2 [application] enable-perf-measurement: figures are in /metrics",
         "app.txt:19 [source0] cudadec-memtype: ",
         "[source0] zones: config_nvdsanalytics.txt has none for stream 0",
         "[sink0] type=2: ",
@@ -292,6 +292,7 @@ fn what_cannot_be_imported_is_said() {
         ("no.txt", None, "cannot read no.txt"),
         ("a.yml", Some("property:"), "YAML is not read"),
         ("a.txt", Some("hello"), "line 1 is before the first group"),
+        ("h.txt", Some("[source0\nenable=1\n"), "line 1 begins a group, and its ] is missing"),
         ("b.txt", Some("[other]\na=1\n"), "neither the groups of deepstream-app nor [property]"),
         ("c.txt", Some("[property]\nuff-file=a.uff\n"), "neither onnx-file nor model-engine-file"),
         ("d.txt", Some("[property]\nonnx-file=a.onnx\ninterval=often\n"), "line 3: interval is “often”"),
@@ -305,6 +306,174 @@ fn what_cannot_be_imported_is_said() {
         let args = ["import", name];
         expect_failure(&run(&folder, &args), &args, &["Cannot import ", said]);
     }
+}
+
+/// Imports an application, with a part of it replaced. Returns what is written and what is said.
+fn imported(folder: &Path, old: &str, new: &str) -> (String, String) {
+    let app = APP.replace("CLIP", "clip.mp4").replace("PORT", "554");
+    assert!(app.contains(old), "{old}");
+    std::fs::write(folder.join("other.txt"), app.replace(old, new)).unwrap();
+    let output = succeed(folder, &["import", "other.txt"]);
+    std::fs::write(folder.join("other.toml"), &output.stdout).unwrap();
+    succeed(folder, &["serve", "--check", "other.toml"]);
+    (text(&output.stdout).to_string(), text(&output.stderr).to_string())
+}
+
+/// All of `APP` between a line and the begin of another group.
+fn part(begin: &str, end: &str) -> String {
+    let app = APP.replace("CLIP", "clip.mp4").replace("PORT", "554");
+    let begin = app.find(begin).unwrap();
+    let end = app[begin..].find(end).unwrap() + begin;
+    app[begin..end].into()
+}
+
+#[test]
+fn a_list_of_sources_becomes_sources() {
+    let folder = scratch("import-list");
+    furnish(&folder);
+    let sources = part("[source0]", "[sink0]");
+    let attributes = "[source-attr-all]\nenable=1\ntype=3\nnum-sources=1\nlatency=100\nsmart-rec-file-prefix=a\n\
+                      smart-record=2\nsmart-rec-dir-path=clips\nsmart-rec-cache=20\nsmart-rec-interval=3\n\n";
+    let list = "[source-list]\nnum-source-bins=3\nuse-nvmultiurisrcbin=1\nmax-batch-size=4\nhttp-port=9000\n\
+                list=rtsp://me:s3cret@127.0.0.1/1;file://clip.mp4;rtsp://127.0.0.1/3;rtsp://127.0.0.1/4;\n\
+                sensor-id-list=a1;yard 2;a3\nsensor-name-list=gate;;\n\n";
+    let (written, said) = imported(&folder, &sources, &format!("{list}{attributes}"));
+    let clip = folder.join("clip.mp4").display().to_string();
+    for part in [
+        "name = \"gate\"\naddress = \"rtsp://me:s3cret@127.0.0.1/1\"\nlatency = \"100ms\"\n".to_string(),
+        format!("name = \"source1\"\naddress = \"{clip}\"\nloop = true\n"),
+        "name = \"a3\"\naddress = \"rtsp://127.0.0.1/3\"\n".into(),
+        format!("record = {{folder = \"{}\", pre-roll = \"20s\"}}", folder.join("clips").display()),
+    ] {
+        assert!(written.contains(&part), "{part}\nis not in\n{written}");
+    }
+    assert!(!written.contains("127.0.0.1/4"), "{written}");
+    for note in [
+        "[source-list] num-source-bins: 3 of 4 addresses are taken",
+        "[source-list] use-nvmultiurisrcbin: sources come and go over HTTP",
+        "[source-list] sensor-id-list “yard 2”: a name is there once",
+        "[source-list] http-port: listen of [http] counts",
+        "[source-attr-all] smart-rec-file-prefix: recordings are named after the source and the time",
+        "[source-attr-all] smart-rec-interval: recordings begin with events",
+    ] {
+        assert!(said.contains(note), "{note}\nis not in\n{said}");
+    }
+    assert!(!said.contains("s3cret"), "{said}");
+
+    // A source of its own is added, and names are there once.
+    let (written, _) = imported(&folder, &sources, &format!("{list}{attributes}{}", part("[source1]", "[source2]")));
+    assert_eq!(written.matches("name = \"source1").count(), 2, "{written}");
+    assert!(written.contains("name = \"source1-2\"") && written.contains("config-stream = 2"), "{written}");
+
+    // What cannot be read is named.
+    for (list, wanted) in [
+        ("[source0]\nenable=1\ntype=5\ncamera-csi-sensor-id=0\n", "[source0] type=5: cameras by CSI"),
+        ("[source-list]\nlist=\n", "no address in list of [source-list]"),
+        ("[source0]\nenable=0\n", "has no [source0] that is enabled"),
+    ] {
+        let app = APP.replace("CLIP", "clip.mp4").replace("PORT", "554").replace(&sources, list);
+        std::fs::write(folder.join("none.txt"), app).unwrap();
+        let args = ["import", "none.txt"];
+        expect_failure(&run(&folder, &args), &args, &["Cannot import ", wanted]);
+    }
+}
+
+#[test]
+fn the_password_of_amqp_is_taken_over() {
+    let folder = scratch("import-amqp");
+    furnish(&folder);
+    for (string, address) in [
+        ("rabbit.local;5672;shop;top@s/${x}", "amqp://shop:top%40s%2F%24%7Bx%7D@rabbit.local:5672/"),
+        ("rabbit.local;5672;;secret", "amqp://guest:secret@rabbit.local:5672/"),
+        ("rabbit.local;5672;sh op;", "amqp://sh%20op@rabbit.local:5672/"),
+        ("rabbit.local;5672;shop;secret;more-secret", "amqp://shop:secret@rabbit.local:5672/"),
+    ] {
+        let (written, said) = imported(&folder, "127.0.0.1;5672;guest", string);
+        assert!(written.contains(&format!("location = \"{address}")), "{address}\nis not in\n{written}");
+        assert!(!said.contains("secret") && !said.contains("top@s"), "{said}");
+        assert_eq!(said.contains("msg-broker-conn-str: it is more than HOST"), string.contains("more"), "{said}");
+    }
+}
+
+#[test]
+fn one_gpu_is_chosen_for_the_service_and_several_are_told() {
+    let folder = scratch("import-gpu");
+    furnish(&folder);
+    let infer = folder.join("infer/config_infer_primary.txt");
+    std::fs::write(&infer, INFER.replace("gpu-id=0\n", "")).unwrap();
+    let note = "gpu-id=1: start the service with CUDA_VISIBLE_DEVICES=1: docs/serve.md#several-gpus";
+    let app = APP.replace("gpu-id=0", "gpu-id=1").replace("CLIP", "clip.mp4").replace("PORT", "554");
+    std::fs::write(folder.join("one.txt"), app).unwrap();
+    let output = succeed(&folder, &["import", "one.txt"]);
+    let (written, said) = (text(&output.stdout), text(&output.stderr));
+    assert!(!written.contains("cuda-device-id") && said.contains(&format!("[primary-gie] {note}")), "{written}{said}");
+    assert!(written.contains(note), "{written}");
+
+    let (written, said) = imported(&folder, "[primary-gie]\nenable=1\ngpu-id=0", "[primary-gie]\nenable=1\ngpu-id=1");
+    assert_eq!(written.matches("cuda-device-id=1").count(), 3, "{written}");
+    assert!(said.contains("[primary-gie] gpu-id: a service is for one GPU, on which"), "{said}");
+    let (written, said) = imported(&folder, "interval=4", "interval=4");
+    assert!(!written.contains("cuda-device-id") && !said.contains("gpu-id"), "{written}{said}");
+
+    // A model alone.
+    std::fs::write(&infer, INFER.replace("gpu-id=0", "gpu-id=1")).unwrap();
+    let output = succeed(&folder, &["import", "infer/config_infer_primary.txt"]);
+    let (written, said) = (text(&output.stdout), text(&output.stderr));
+    assert!(!written.contains("cuda-device-id") && said.contains(&format!("[property] {note}")), "{written}{said}");
+}
+
+#[test]
+fn a_threshold_above_all_scores_switches_a_class_off() {
+    let folder = scratch("import-off");
+    furnish(&folder);
+    let attributes = |text: &str| {
+        let (property, _) = INFER.split_once("[class-attrs-all]").unwrap();
+        format!("{}{text}", property.replace("filter-out-class-ids=1\n", "").replace("labelfile-path=labels.txt\n", ""))
+    };
+    let import = |name: &str, config: String| {
+        std::fs::write(folder.join("infer").join(name), config).unwrap();
+        let output = succeed(&folder, &["import", &format!("infer/{name}")]);
+        std::fs::write(folder.join("config.toml"), &output.stdout).unwrap();
+        succeed(&folder, &["serve", "--check", "config.toml"]);
+        (text(&output.stdout).to_string(), text(&output.stderr).to_string())
+    };
+    let off = "[class-attrs-0]\npre-cluster-threshold=0.5\n[class-attrs-1]\npre-cluster-threshold=1.1\n";
+    let (written, _) = import("a.txt", attributes(off));
+    assert!(written.contains("nms = \"class-thresholds=0=0.5 classes=0\""), "{written}");
+    // The model tells how many there are, too.
+    let without = attributes(off).replace("num-detected-classes=2\n", "");
+    let (written, _) = import("b.txt", without.clone());
+    assert!(written.contains("nms = \"class-thresholds=0=0.5 classes=0\""), "{written}");
+    // All but one.
+    let only = "[class-attrs-all]\nthreshold=1.1\n[class-attrs-1]\nthreshold=0.4\n";
+    let (written, _) = import("c.txt", attributes(only));
+    assert!(written.contains("nms = \"class-thresholds=1=0.4 classes=1\""), "{written}");
+    let (written, said) = import("d.txt", attributes("[class-attrs-all]\nthreshold=2\n"));
+    assert!(written.contains("nms = \"score-threshold=1\"") && said.contains("no class is left"), "{written}{said}");
+    let (_, said) = import("e.txt", attributes("[class-attrs-7]\nthreshold=0.4\nnms-iou-threshold=0.3\n"));
+    assert!(said.contains("[class-attrs-7] all keys: there is no such class: there are 2"), "{said}");
+    assert!(said.contains("nms-iou-threshold: iou-threshold in nms is that of all classes"), "{said}");
+    // Where nothing tells how many there are.
+    let unknown = without.replace("onnx-file=../model.onnx", "onnx-file=../gone.onnx");
+    std::fs::write(folder.join("infer/f.txt"), unknown).unwrap();
+    let output = succeed(&folder, &["import", "infer/f.txt"]);
+    let (written, said) = (text(&output.stdout), text(&output.stderr));
+    assert!(written.contains("nms = \"class-thresholds=0=0.5,1=1\""), "{written}");
+    assert!(said.contains("[class-attrs-1] pre-cluster-threshold=1.1: it is not known how many classes"), "{said}");
+}
+
+#[test]
+fn reasons_are_true() {
+    let folder = scratch("import-reasons");
+    furnish(&folder);
+    let keys = "[application]\ngie-kitti-output-dir=kitti";
+    let (_, said) = imported(&folder, "[application]", keys);
+    assert!(said.contains("[application] gie-kitti-output-dir: results are JSON lines, by [[publish]]"), "{said}");
+    let (_, said) = imported(&folder, "smart-record=2", "smart-record=2\nsmart-rec-file-prefix=a");
+    assert!(said.contains("smart-rec-file-prefix: recordings are named after the source and the time"), "{said}");
+    std::fs::write(folder.join("infer/mode.txt"), INFER.replace("interval=0", "mode=3")).unwrap();
+    let said = text(&succeed(&folder, &["import", "infer/mode.txt"]).stderr).to_string();
+    assert!(said.contains("[property] mode: nvinfer's documentation has no such key"), "{said}");
 }
 
 /// Runs `init`, with these lines as answers.

@@ -1,46 +1,41 @@
 // SPDX-License-Identifier: MPL-2.0
-//! A whole application as deepstream-app has it: sources, the model, tracker, zones, and where results go.
+//! A whole application as deepstream-app has it: the models, tracker, zones, and where results go.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use gsttrt_core::analytics::parse;
 
+use super::gpus::NamedGpus;
 use super::infer::NvInfer;
 use super::ini::{self, IniGroup};
 use super::read;
-use super::written::{TomlTable, WrittenConfig, quoted};
+use super::written::{TomlTable, WrittenConfig};
 use crate::failure::Failure;
 
-const PICTURES: &str = "the page of [http] shows the pictures";
-const OF_MEMORY: &str = "frames stay where the decoder has put them";
+pub const PICTURES: &str = "the page of [http] shows the pictures";
+pub const OF_MEMORY: &str = "frames stay where the decoder has put them";
 const OF_MUXER: &str = "there is no muxer: each source keeps its size";
 
 /// Groups of which nothing is taken over.
-const GROUPS: [(&str, &str); 8] = [
-    ("application", "figures are in /metrics of [http]"),
+const GROUPS: [(&str, &str); 5] = [
     ("tiled-display", PICTURES),
     ("osd", PICTURES),
     ("img-save", "[record] draw and snapshot.jpg of [http] give pictures"),
     ("pre-process", "trtpreprocess does it"),
     ("message-consumer", "changes come over HTTP: docs/http.md"),
-    ("source-list", "write each source as [[source]], or add them over HTTP"),
-    ("source-attr-all", "write it to each [[source]]"),
 ];
 
-const SOURCE: [(&str, &str); 13] = [
-    ("cudadec-memtype", OF_MEMORY),
-    ("nvbuf-memory-type", OF_MEMORY),
-    ("gpu-id", "frames are decoded where GStreamer's decoder is"),
-    ("drop-frame-interval", "set interval in infer"),
-    ("num-decode-surfaces", "the decoder chooses"),
-    ("num-extra-surfaces", "the decoder chooses"),
-    ("intra-decode-enable", "all frames are decoded"),
-    ("rtsp-reconnect-attempts", "a source is tried again without an end"),
-    ("camera-width", "a camera chooses its own format"),
-    ("camera-height", "a camera chooses its own format"),
-    ("camera-fps-n", "a camera chooses its own format"),
-    ("camera-fps-d", "a camera chooses its own format"),
-    ("smart-rec-container", "recordings are MP4"),
+const METRICS: &str = "figures are in /metrics of [http]";
+const KITTI: &str = "results are JSON lines, by [[publish]]";
+
+const APPLICATION: [(&str, &str); 7] = [
+    ("enable-perf-measurement", METRICS),
+    ("perf-measurement-interval-sec", METRICS),
+    ("gie-kitti-output-dir", KITTI),
+    ("kitti-track-output-dir", KITTI),
+    ("terminated-track-output-dir", KITTI),
+    ("shadow-track-output-dir", KITTI),
+    ("reid-track-output-dir", "ReID is not there"),
 ];
 
 const GIE: [(&str, &str); 9] = [
@@ -55,27 +50,25 @@ const GIE: [(&str, &str); 9] = [
     ("infer-raw-output-dir", "serve publishes objects"),
 ];
 
-const MUXER: [(&str, &str); 8] = [
+const MUXER: [(&str, &str); 7] = [
     ("batch-size", "batch-size of the model counts"),
     ("width", OF_MUXER),
     ("height", OF_MUXER),
     ("enable-padding", OF_MUXER),
     ("live-source", "it is known by the address"),
     ("nvbuf-memory-type", OF_MEMORY),
-    ("gpu-id", OF_MEMORY),
     ("attach-sys-ts-as-ntp", "results have the time of the system and, of RTSP, that of the camera"),
 ];
 
 const ENCODED: &str = "the encoder has its own defaults";
 
-const TILED: [(&str, &str); 4] = [
+const TILED: [(&str, &str); 3] = [
     ("rows", "there are as many as the sources need"),
-    ("gpu-id", "the picture is put together on the CPU"),
     ("nvbuf-memory-type", OF_MEMORY),
     ("compute-hw", "the picture is put together on the CPU"),
 ];
 
-const RTSP_SINK: [(&str, &str); 9] = [
+const RTSP_SINK: [(&str, &str); 8] = [
     ("codec", "videos are H.264"),
     ("enc-type", "the GPU's encoder is taken where there is one"),
     ("bitrate", ENCODED),
@@ -84,31 +77,38 @@ const RTSP_SINK: [(&str, &str); 9] = [
     ("sync", "frames are sent as they come"),
     ("udp-port", "packets come in the connection of RTSP"),
     ("source-id", "each source has its address"),
-    ("gpu-id", "frames are encoded where GStreamer's encoder is"),
 ];
 
-const TRACKER: [(&str, &str); 7] = [
+const TRACKER: [(&str, &str); 6] = [
     ("tracker-width", "objects are followed by their boxes"),
     ("tracker-height", "objects are followed by their boxes"),
     ("ll-lib-file", "the trackers are bytetrack and ocsort; NvDCF and ReID are not there"),
     ("ll-config-file", "the trackers are bytetrack and ocsort; NvDCF and ReID are not there"),
-    ("gpu-id", "trackers run on the CPU"),
     ("enable-batch-process", "each source has a tracker of its own"),
     ("display-tracking-id", PICTURES),
 ];
 
 /// The file of nvdsanalytics, which is read as it is.
-struct ZonesFile {
-    name: String,
-    path: String,
+pub struct ZonesFile {
+    pub name: String,
+    pub path: String,
     text: Option<String>,
 }
 
 impl ZonesFile {
     /// Whether there is something to count in a stream.
-    fn has(&self, stream: u32) -> bool {
+    pub fn has(&self, stream: u32) -> bool {
         self.text.as_ref().is_none_or(|text| parse::parse(text, stream).is_ok())
     }
+}
+
+/// A model, with the file that is behind its group.
+struct GieModel<'a> {
+    gie: &'a IniGroup,
+    /// As notes name it.
+    file: String,
+    folder: PathBuf,
+    groups: Vec<IniGroup>,
 }
 
 /// A `deepstream-app` configuration.
@@ -119,7 +119,7 @@ pub struct DeepStreamApp<'a> {
 }
 
 impl DeepStreamApp<'_> {
-    fn group(&self, name: &str) -> Option<&IniGroup> {
+    pub fn group(&self, name: &str) -> Option<&IniGroup> {
         self.groups.iter().find(|group| group.name == name)
     }
 
@@ -129,7 +129,7 @@ impl DeepStreamApp<'_> {
     }
 
     /// `[sink0]`, `[sink1]` and so on.
-    fn numbered<'a>(&'a self, word: &'a str) -> impl Iterator<Item = &'a IniGroup> {
+    pub fn numbered<'a>(&'a self, word: &'a str) -> impl Iterator<Item = &'a IniGroup> {
         let is_one =
             move |group: &&IniGroup| group.name.strip_prefix(word).is_some_and(|number| number.parse::<u32>().is_ok());
         self.groups.iter().filter(is_one)
@@ -140,7 +140,7 @@ impl DeepStreamApp<'_> {
         ZonesFile { name: file.into(), path: self.path(file), text: read(&self.folder.join(file)).ok() }
     }
 
-    fn path(&self, text: &str) -> String {
+    pub fn path(&self, text: &str) -> String {
         self.folder.join(text).to_string_lossy().into_owned()
     }
 
@@ -149,10 +149,18 @@ impl DeepStreamApp<'_> {
     pub fn write(&self, into: &mut WrittenConfig) -> Result<(), Failure> {
         let gie =
             self.enabled("primary-gie").ok_or_else(|| format!("{} has no [primary-gie] that is enabled", self.file))?;
-        self.write_model(gie, "primary", into)?;
-        for gie in self.numbered("secondary-gie").filter(|gie| gie.is_on("enable").unwrap_or(true)) {
-            self.write_model(gie, &gie.name, into)?;
+        let others = self.numbered("secondary-gie").filter(|gie| gie.is_on("enable").unwrap_or(true));
+        let models = std::iter::once(gie).chain(others).map(|gie| self.model(gie)).collect::<Result<Vec<_>, _>>()?;
+        let gpus = self.gpus(&models)?;
+        for model in &models {
+            let is_secondary = !std::ptr::eq(model.gie, gie);
+            let name = if is_secondary { &model.gie.name } else { "primary" };
+            let (file, folder, groups) = (&*model.file, &*model.folder, &*model.groups);
+            let own = Some(model.gie);
+            NvInfer { file, folder, groups, own, is_secondary: Some(is_secondary), gpus: &gpus }.write(name, into)?;
+            into.note_unused(self.file, model.gie, &GIE);
         }
+        gpus.note(self.file, "primary-gie", into);
         let tracker = self.enabled("tracker");
         let analytics = self.enabled("nvds-analytics");
         if let Some(tracker) = tracker {
@@ -176,7 +184,7 @@ impl DeepStreamApp<'_> {
         Ok(())
     }
 
-    fn write_model(&self, gie: &IniGroup, name: &str, into: &mut WrittenConfig) -> Result<(), Failure> {
+    fn model<'a>(&self, gie: &'a IniGroup) -> Result<GieModel<'a>, Failure> {
         let place = format!("{}: [{}]", self.file, gie.name);
         let plugin = gie.number::<u32>("plugin-type")?.unwrap_or_default();
         let file = gie.text("config-file").ok_or_else(|| format!("{place} has no config-file"))?;
@@ -186,13 +194,22 @@ impl DeepStreamApp<'_> {
         let path = self.folder.join(file);
         let text = read(&path)?;
         let groups = ini::parse(&text).map_err(|failure| format!("{}: {failure}", path.display()))?;
-        let shown = path.file_name().map_or_else(|| file.into(), |name| name.to_string_lossy().into_owned());
-        let folder = path.parent().unwrap_or(self.folder);
-        let infer =
-            NvInfer { file: &shown, folder, groups: &groups, own: Some(gie), is_secondary: Some(name != "primary") };
-        infer.write(name, into)?;
-        into.note_unused(self.file, gie, &GIE);
-        Ok(())
+        let file = path.file_name().map_or_else(|| file.into(), |name| name.to_string_lossy().into_owned());
+        let folder = path.parent().unwrap_or(self.folder).to_path_buf();
+        Ok(GieModel { gie, file, folder, groups })
+    }
+
+    /// Those of models, and of all other groups that are enabled.
+    fn gpus(&self, models: &[GieModel]) -> Result<NamedGpus, Failure> {
+        let mut gpus = NamedGpus::default();
+        for GieModel { gie, groups, .. } in models {
+            gpus.add(std::iter::once(*gie).chain(groups.iter().filter(|group| group.name == "property")))?;
+        }
+        let is_other = |group: &&IniGroup| {
+            group.is_on("enable") != Some(false) && !models.iter().any(|model| std::ptr::eq(model.gie, *group))
+        };
+        self.groups.iter().filter(is_other).try_for_each(|group| gpus.add([group]))?;
+        Ok(gpus)
     }
 
     fn write_destinations(&self, into: &mut WrittenConfig) -> Result<(), Failure> {
@@ -271,20 +288,34 @@ impl DeepStreamApp<'_> {
             into.note(self.file, &sink.name, "msg-broker-proto-lib", "Azure is not there: docs/elements/trtpublish.md");
             return Ok(());
         };
-        // host;port or host;port;topic; of AMQP host;port;user
-        let parts = sink.list("msg-broker-conn-str").unwrap_or_default();
-        let last = parts.get(2).copied();
-        let (user, last) = if scheme == "amqp" { (last, None) } else { (None, last) };
-        let topic = sink.text("topic").or(last).unwrap_or("gst-trt");
-        let (Some(host), Some(port)) = (parts.first(), parts.get(1)) else {
+        // host;port or host;port;topic; of AMQP host;port;user or host;port;user;password. A part may be empty.
+        let text = sink.text("msg-broker-conn-str").unwrap_or_default();
+        let parts: Vec<&str> = text.split(';').map(str::trim).collect();
+        let part = |number: usize| parts.get(number).copied().filter(|part| !part.is_empty());
+        let (Some(host), Some(port)) = (part(0), part(1)) else {
             into.note(self.file, &sink.name, "msg-broker-conn-str", "it is not HOST;PORT;TOPIC");
             return Ok(());
         };
+        let is_amqp = scheme == "amqp";
+        let last = part(2).filter(|_| !is_amqp);
+        let topic = sink.text("topic").or(last).unwrap_or("gst-trt");
+        let user = match (part(2), part(3)) {
+            (user, Some(password)) if is_amqp => {
+                format!("{}:{}@", percent_encoded(user.unwrap_or("guest")), percent_encoded(password))
+            }
+            (Some(user), None) if is_amqp => format!("{}@", percent_encoded(user)),
+            _ => String::new(),
+        };
+        // What is there may be a secret, so it is not shown.
+        if parts.iter().skip(if is_amqp { 4 } else { 3 }).any(|part| !part.is_empty()) {
+            let why =
+                if is_amqp { "it is more than HOST;PORT;USER;PASSWORD" } else { "it is more than HOST;PORT;TOPIC" };
+            into.note(self.file, &sink.name, "msg-broker-conn-str", why);
+        }
         let mut publish = TomlTable::new("[[publish]]");
         publish.text("name", &sink.name);
-        let user = user.map(|user| format!("{user}@")).unwrap_or_default();
         // Its topic is a routing key there.
-        let exchange = if scheme == "amqp" { "?exchange=amq.topic" } else { "" };
+        let exchange = if is_amqp { "?exchange=amq.topic" } else { "" };
         publish.text("location", &format!("{scheme}://{user}{host}:{port}/{topic}{exchange}"));
         let payload = sink.number::<u32>("msg-conv-payload-type")?;
         let common = converter.map(|converter| converter.number::<u32>("msg-conv-payload-type")).transpose()?.flatten();
@@ -306,123 +337,10 @@ impl DeepStreamApp<'_> {
         into.push(publish);
         let known = [
             ("msg-conv-config", "each source has its name as sensorId"),
+            ("msg-conv-msg2p-new-api", "messages have one form"),
             ("msg-broker-config", "user and password belong into location or password-file, an exchange into location"),
         ];
         into.note_unused(self.file, sink, &known);
-        Ok(())
-    }
-
-    fn write_sources(&self, zones: Option<&ZonesFile>, into: &mut WrittenConfig) -> Result<(), Failure> {
-        let is_loop = self.group("tests").and_then(|tests| tests.is_on("file-loop")).unwrap_or_default();
-        let mut stream = 0; // the number that zones have it by
-        let mut has_files = false;
-        for source in self.numbered("source").filter(|source| source.is_on("enable").unwrap_or(true)) {
-            let count = source.number::<u32>("num-sources")?.unwrap_or(1).clamp(1, 1024);
-            let kind = source.number::<u32>("type")?.unwrap_or(3);
-            for number in 0..count {
-                let address = match kind {
-                    1 => {
-                        let device = source.number::<u32>("camera-v4l2-dev-node")?.unwrap_or_default();
-                        Some(format!("/dev/video{device}"))
-                    }
-                    2..=4 => source.text("uri").map(|uri| self.address(&uri.replace("%d", &number.to_string()))),
-                    _ => None,
-                };
-                let Some(mut address) = address else {
-                    into.note(
-                        self.file,
-                        &source.name,
-                        &format!("type={kind}"),
-                        "it has no uri; cameras by CSI are not read",
-                    );
-                    break;
-                };
-                if source.number::<u32>("select-rtp-protocol")? == Some(4)
-                    && let Some(rest) = address.strip_prefix("rtsp://")
-                {
-                    address = format!("rtspt://{rest}");
-                }
-                let mut table = TomlTable::new("[[source]]");
-                table.text("name", &if count == 1 { source.name.clone() } else { format!("{}-{number}", source.name) });
-                let is_file = !address.contains("://") && !address.starts_with("/dev/") || address.starts_with("file:");
-                has_files |= is_file;
-                table.text("address", &address.replace("${", "$${"));
-                if is_loop && is_file {
-                    table.value("loop", true);
-                }
-                if let Some(seconds) =
-                    source.number::<u32>("rtsp-reconnect-interval-sec")?.filter(|seconds| *seconds > 0)
-                {
-                    table.text("timeout", &format!("{seconds}s"));
-                }
-                if let Some(milliseconds) = source.number::<u32>("latency")?.filter(|_| address.starts_with("rtsp")) {
-                    table.text("latency", &format!("{milliseconds}ms"));
-                }
-                let of_stream = zones.filter(|zones| zones.has(stream));
-                match (of_stream, zones) {
-                    (Some(ZonesFile { path, .. }), _) => {
-                        let path = quoted(path);
-                        table.value("analytics", format!("{{config-file = {path}, config-stream = {stream}}}"));
-                    }
-                    (None, Some(ZonesFile { name, .. })) => {
-                        let why = format!("{name} has none for stream {stream}");
-                        into.note(self.file, &source.name, "zones", &why);
-                    }
-                    (None, None) => {}
-                }
-                self.write_recording(source, of_stream.is_some(), &mut table, into)?;
-                into.push(table);
-                stream += 1;
-            }
-            into.note_unused(self.file, source, &SOURCE);
-        }
-        if stream == 0 {
-            return Err(format!("{} has no [source0] that is enabled", self.file).into());
-        }
-        if let Some(tests) = self.group("tests") {
-            if is_loop && !has_files {
-                into.note(self.file, "tests", "file-loop", "no source is a file");
-            }
-            into.note_unused(self.file, tests, &[]);
-        }
-        Ok(())
-    }
-
-    /// GStreamer takes no relative path behind `file://`.
-    fn address(&self, uri: &str) -> String {
-        match uri.strip_prefix("file://") {
-            Some(path) if !path.starts_with('/') => self.path(path),
-            Some(_) | None => uri.into(),
-        }
-    }
-
-    fn write_recording(
-        &self,
-        source: &IniGroup,
-        has_zones: bool,
-        table: &mut TomlTable,
-        into: &mut WrittenConfig,
-    ) -> Result<(), Failure> {
-        let folder = source.text("smart-rec-dir-path").unwrap_or("recordings");
-        let before = source.number::<u32>("smart-rec-cache")?.or(source.number("smart-rec-video-cache")?);
-        let begin = source.number::<u32>("smart-rec-start-time")?.or(before);
-        let length = source.number::<u32>("smart-rec-duration")?.or(source.number("smart-rec-default-duration")?);
-        if source.number::<u32>("smart-record")?.is_none_or(|mode| mode == 0) {
-            return Ok(());
-        }
-        if !has_zones {
-            into.note(
-                self.file,
-                &source.name,
-                "smart-record",
-                "recordings begin with events of zones and lines: add [analytics]",
-            );
-            return Ok(());
-        }
-        let seconds =
-            |key: &str, time: Option<u32>| time.map_or(String::new(), |time| format!(", {key} = \"{time}s\""));
-        let (before, after) = (seconds("pre-roll", begin), seconds("post-roll", length.filter(|time| *time > 0)));
-        table.value("record", format!("{{folder = {}{before}{after}}}", quoted(&self.path(folder))));
         Ok(())
     }
 
@@ -434,8 +352,17 @@ impl DeepStreamApp<'_> {
             }
             into.note_unused(self.file, muxer, &MUXER);
         }
+        if let Some(application) = self.group("application") {
+            into.note_unused(self.file, application, &APPLICATION);
+        }
+        if let Some(keys) = self.group("source-attr-all").filter(|_| self.group("source-list").is_none()) {
+            into.note(self.file, &keys.name, "all keys", "there is no [source-list]");
+        }
         let taken = [
+            "application",
             "source",
+            "source-list",
+            "source-attr-all",
             "sink",
             "primary-gie",
             "secondary-gie",
@@ -459,7 +386,14 @@ impl DeepStreamApp<'_> {
 
 /// Whether a file is one of deepstream-app.
 pub fn is_app(groups: &[IniGroup]) -> bool {
-    ["application", "primary-gie", "source0", "tiled-display"]
+    ["application", "primary-gie", "source0", "source-list", "tiled-display"]
         .iter()
         .any(|name| groups.iter().any(|group| group.name == *name))
+}
+
+/// As a user or password of an address.
+fn percent_encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let write = |byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    text.bytes().map(write).collect()
 }

@@ -3,13 +3,15 @@
 
 use std::path::Path;
 
+use super::classes::{self, ClassSettings};
+use super::gpus::NamedGpus;
 use super::ini::IniGroup;
 use super::read;
 use super::written::{PropertyTexts, TomlTable, WrittenConfig};
 use crate::failure::Failure;
 
 /// Why keys are not taken over.
-const REASONS: [(&str, &str); 30] = [
+const REASONS: [(&str, &str); 32] = [
     ("cluster-mode", "boxes are suppressed by their overlap, as with mode 2, unless the model does so itself"),
     ("custom-lib-path", "the layout of the outputs is recognised; where it is not, set layout in nms"),
     ("parse-bbox-func-name", "the layout of the outputs is recognised; where it is not, set layout in nms"),
@@ -42,6 +44,8 @@ const REASONS: [(&str, &str); 30] = [
     ("scaling-compute-hw", "frames are scaled where the model runs"),
     ("crop-objects-to-roi-boundary", "boxes are cut at the edge of the frame"),
     ("classifier-threshold", "set score-threshold in nms for a classifier"),
+    ("layer-device-precision", "precision in infer is that of all layers"),
+    ("mode", "nvinfer's documentation has no such key; that of the precision is network-mode"),
     ("segmentation-threshold", "masks have the threshold that models are trained with"),
 ];
 
@@ -56,6 +60,8 @@ pub struct NvInfer<'a> {
     pub own: Option<&'a IniGroup>,
     /// Whether the application runs it on objects. Without one, the file says it.
     pub is_secondary: Option<bool>,
+    /// Of the whole configuration.
+    pub gpus: &'a NamedGpus,
 }
 
 impl NvInfer<'_> {
@@ -121,7 +127,7 @@ impl NvInfer<'_> {
         if let Some(size) = number("batch-size")?.filter(|size| *size > 1) {
             table.value("batch-size", size.min(1024));
         }
-        let gpu = number("gpu-id")?.filter(|gpu| *gpu > 0);
+        let gpu = number("gpu-id")?.filter(|gpu| *gpu > 0 && self.gpus.are_several());
         let (mut preprocess, mut infer, mut nms) =
             (PropertyTexts::default(), PropertyTexts::default(), PropertyTexts::default());
         for element in [&mut preprocess, &mut infer, &mut nms] {
@@ -139,7 +145,14 @@ impl NvInfer<'_> {
             infer.set("interval", interval.saturating_add(1)); // here each n-th frame, there so many are left out
         }
         self.write_infer(property, &mut infer, into)?;
-        self.write_classes(property, &mut nms, into)?;
+        // A value that is none is an error, not an unknown number of classes.
+        property.number::<u32>("num-detected-classes")?;
+        let labels = text("labelfile-path").map(|labels| self.path(labels));
+        let count = || {
+            let told = property.number::<u32>("num-detected-classes").ok().flatten();
+            told.or_else(|| classes::count(labels.as_deref(), onnx.map(|file| self.path(file)).as_deref()))
+        };
+        ClassSettings::read(self.file, self.groups, property, into)?.write(count, &mut nms, into);
         preprocess.write(&mut table, "preprocess");
         infer.write(&mut table, "infer");
         nms.write(&mut table, "nms");
@@ -218,69 +231,6 @@ impl NvInfer<'_> {
             match dims[..] {
                 [_, height, width] => infer.set("input-size", format!("{width}x{height}")),
                 _ => into.note(self.file, "property", "infer-dims", "it has not three numbers"),
-            }
-        }
-        Ok(())
-    }
-
-    /// `[class-attrs-all]` and `[class-attrs-N]`.
-    fn write_classes(
-        &self,
-        property: &IniGroup,
-        nms: &mut PropertyTexts,
-        into: &mut WrittenConfig,
-    ) -> Result<(), Failure> {
-        const SIZES: &str = "objects are not filtered by their size or place";
-        const KEYS: [(&str, &str); 8] = [
-            ("detected-min-w", SIZES),
-            ("detected-min-h", SIZES),
-            ("detected-max-w", SIZES),
-            ("detected-max-h", SIZES),
-            ("roi-top-offset", SIZES),
-            ("roi-bottom-offset", SIZES),
-            ("eps", "there is no clustering by DBSCAN"),
-            ("group-threshold", "there is no clustering of boxes"),
-        ];
-        let threshold = |group: &IniGroup| -> Result<Option<f64>, Failure> {
-            let old = group.number("threshold")?;
-            Ok(group.number("pre-cluster-threshold")?.or(old))
-        };
-        let mut of_classes = Vec::new();
-        for group in self.groups {
-            let Some(class) = group.name.strip_prefix("class-attrs-") else { continue };
-            let found = threshold(group)?;
-            if class == "all" {
-                found.iter().for_each(|threshold| nms.set("score-threshold", threshold));
-                group.number::<f64>("nms-iou-threshold")?.iter().for_each(|iou| nms.set("iou-threshold", iou));
-                group
-                    .number::<u32>("topk")?
-                    .filter(|most| *most > 0)
-                    .iter()
-                    .for_each(|most| nms.set("max-detections", most));
-            } else {
-                of_classes.extend(found.map(|threshold| format!("{class}={threshold}")));
-            }
-            into.note_unused(self.file, group, &KEYS);
-        }
-        if !of_classes.is_empty() {
-            nms.set("class-thresholds", of_classes.join(","));
-        }
-        if let Some(out) = property.list("filter-out-class-ids") {
-            // Here those are named that stay.
-            match property.number::<u32>("num-detected-classes")? {
-                Some(classes) => {
-                    let stay = (0..classes.min(10_000)).map(|class| class.to_string());
-                    let stay: Vec<_> = stay.filter(|class| !out.contains(&class.as_str())).collect();
-                    nms.set("classes", stay.join(","));
-                }
-                None => {
-                    into.note(
-                        self.file,
-                        "property",
-                        "filter-out-class-ids",
-                        "write the classes that stay as classes in nms",
-                    );
-                }
             }
         }
         Ok(())

@@ -40,6 +40,9 @@ pub fn parse(text: &str) -> Result<Vec<IniGroup>, Failure> {
             });
             continue;
         }
+        if line.starts_with('[') && !line.contains('=') {
+            return Err(format!("line {number} begins a group, and its ] is missing").into());
+        }
         let (Some(group), Some((name, value))) = (current, line.split_once('=')) else {
             let what = if current.is_none() { "before the first group" } else { "neither a group nor a key with =" };
             return Err(format!("line {number} is {what}").into());
@@ -100,7 +103,11 @@ mod tests {
         assert_eq!(parse("[a]\nb = 0.5;\nc = x\n").unwrap()[0].number::<f64>("b").unwrap(), Some(0.5));
         let said = |text: &str| parse(text).unwrap()[0].number::<u32>("c").unwrap_err().to_string();
         assert_eq!(said("[a]\n\nc = x\n"), "line 3: c is “x”, which is no such number");
-        for (text, said) in [("a=1", "line 1 is before"), ("[a]\nb", "line 2 is neither")] {
+        for (text, said) in [
+            ("a=1", "line 1 is before"),
+            ("[a]\nb", "line 2 is neither"),
+            ("# a\n[source0\na=1", "line 2 begins a group, and its ] is missing"),
+        ] {
             let failure = parse(text).map(drop).unwrap_err().to_string();
             assert!(failure.starts_with(said), "{failure}");
         }

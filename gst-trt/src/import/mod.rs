@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `gst-trt import`: a configuration of DeepStream as one of `gst-trt serve`.
 //!
-//! * `ini`: what is read. `written`: what is written. `infer`, `app`: which key becomes which, for a model and for a whole
-//!   application.
+//! * `ini`: what is read. `written`: what is written. `infer`, `app`, `sources`: which key becomes which, for a model, for a
+//!   whole application and for its sources. `classes`: which classes pass. `gpus`: which GPU all needs.
 
 mod app;
+mod classes;
+mod gpus;
 mod infer;
 mod ini;
+mod sources;
 mod written;
 
 use std::fs::OpenOptions;
@@ -19,6 +22,7 @@ use gsttrt_core::files::read_regular;
 use crate::failure::{Failure, Status};
 use crate::terminal::{print, print_error};
 use app::DeepStreamApp;
+use gpus::NamedGpus;
 use infer::NvInfer;
 use written::{TomlTable, WrittenConfig};
 
@@ -75,8 +79,11 @@ fn imported(file: &Path) -> Result<WrittenConfig, Failure> {
     if app::is_app(&groups) {
         DeepStreamApp { file: &shown, folder, groups: &groups }.write(&mut config)?;
     } else if groups.iter().any(|group| group.name == "property") {
-        let infer = NvInfer { file: &shown, folder, groups: &groups, own: None, is_secondary: None };
+        let mut gpus = NamedGpus::default();
+        gpus.add(groups.iter().filter(|group| group.name == "property"))?;
+        let infer = NvInfer { file: &shown, folder, groups: &groups, own: None, is_secondary: None, gpus: &gpus };
         infer.write("primary", &mut config)?;
+        gpus.note(&shown, "property", &mut config);
         let mut http = TomlTable::new("[http]");
         http.comment("By it, sources can be added; or write each as [[source]] with name and address.");
         config.push(http);
