@@ -12,7 +12,7 @@ import re
 import sys
 
 # Lines of each crate: an API that can be read at one sitting.
-MAXIMA = {"gsttrt_core": 300, "gsttrt": 20, "gsttrt_publish": 150}
+MAXIMA = {"gsttrt_core": 300, "gsttrt": 20, "gsttrt_publish": 160}
 
 here = pathlib.Path(__file__).resolve().parent
 docs = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", here.parent / "target")) / "doc"
