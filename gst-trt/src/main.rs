@@ -18,6 +18,7 @@ mod connections;
 mod detect;
 mod doctor;
 mod failure;
+mod frame_times;
 mod import;
 mod info;
 mod init;

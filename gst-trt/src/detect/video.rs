@@ -17,6 +17,7 @@ use crate::bus;
 use crate::cause::{SourceFailure, Suspect};
 use crate::chain::{self, element, stage};
 use crate::failure::Failure;
+use crate::frame_times;
 use crate::progress::TaskProgress;
 use crate::running::RunningPipeline;
 use crate::source::{ReadOptions, VideoAddress};
@@ -123,7 +124,7 @@ fn pipeline(
     if let Some(output) = output {
         element(&pipeline, "sink").set_property("location", part(output));
         keep_size(&element(&pipeline, "size"));
-        chain::keep_order(&element(&pipeline, "size").static_pad("src").expect("an always pad"));
+        frame_times::keep_order(&element(&pipeline, "size").static_pad("src").expect("an always pad"));
     }
     screen.iter().for_each(|screen| screen.connect(&pipeline));
     address.connect(&pipeline, input(&pipeline), &ReadOptions::default())?;

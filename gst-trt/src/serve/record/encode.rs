@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use gst::prelude::*;
 
-use crate::chain::{self, element};
+use crate::chain::element;
 use crate::failure::Failure;
+use crate::frame_times;
 use crate::serve::encoder;
 use crate::source::tap::{Medium, Packet, PacketSink};
 
@@ -28,7 +29,7 @@ pub fn add(pipeline: &gst::Pipeline, draw: bool, is_live: bool, sink: Arc<dyn Pa
     pipeline.add(&encoder)?;
     let tee = element(pipeline, "out").request_pad_simple("src_%u").ok_or("A tee has no more pads.")?;
     let input = encoder.static_pad("sink").expect("asked for");
-    chain::keep_order(&input);
+    frame_times::keep_order(&input);
     tee.link(&input).map_err(|error| error.to_string())?;
     encoder.sync_state_with_parent()?;
     Ok(())
