@@ -145,6 +145,17 @@ fn snapshots_are_found_by_their_class_and_sent() {
     get(&server, "/snapshots?limit=0").expect_error(400, &["A limit is 1 to 10000"]);
 }
 
+/// Somebody has put something else in a file's place.
+#[test]
+fn a_link_is_no_recording() {
+    let (service, first) = recorded("link");
+    let file = service.recorded.lock().unwrap().0.join(&first.file);
+    std::fs::remove_file(&file).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", &file).unwrap();
+    let server = serve(&service);
+    get(&server, &format!("/recordings/{}", first.file)).expect_error(404, &["is gone"]);
+}
+
 /// Beyond localhost they need the token, as all that is read.
 #[test]
 fn recordings_are_behind_the_token() {
