@@ -11,6 +11,8 @@ mod objects;
 mod otel;
 #[path = "serve/recordings.rs"]
 mod recordings;
+#[path = "serve/shards.rs"]
+mod shards;
 
 use std::path::Path;
 

@@ -7,10 +7,12 @@
 //!   publishing; `tiles`: those of many in one picture; `encoder`: what encodes them; `cut`, `snapshot`, `ask`: pictures that are
 //!   cut out of them, kept, and asked about.
 //!   `archive`: what there is of recordings. `heap`: what keeps memory flat while sources come and go.
+//!   `changes`: of the file. `place`: which of several services this one is.
 //!   `log`, `metrics`, `histogram`, `otel`: what is told of all that. `disk`: how much room there is for it.
 
 mod archive;
 mod ask;
+mod changes;
 mod config;
 mod control;
 mod cut;
@@ -27,6 +29,7 @@ mod model;
 #[cfg(feature = "otel")]
 mod otel;
 mod output;
+mod place;
 mod record;
 mod rtsp;
 mod service;
@@ -51,12 +54,14 @@ use crate::chain;
 use crate::failure::{Failure, Status, contain};
 use crate::terminal::{print, print_error};
 use crate::threads::Threads;
+use changes::FileWatch;
 use config::Config;
 pub use config::is_config_name;
 use control::VideoControl;
 use log::{LogFormat, LogSettings, log, log_error, warn};
 #[cfg(feature = "otel")]
 use otel::Telemetry;
+use place::Place;
 use service::Service;
 
 const EXAMPLES: &str = "\
@@ -76,6 +81,9 @@ pub struct ServeArgs {
     /// Only check the file
     #[arg(long)]
     check: bool,
+    /// Read the file again whenever it has changed, as at SIGHUP
+    #[arg(long)]
+    watch: bool,
     /// How lines of the log are written, instead of what [log] says
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
@@ -106,6 +114,8 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     #[cfg(feature = "otel")]
     let mut telemetry = Telemetry::new(config.otel.as_ref());
     config.warnings.iter().for_each(|warning| warn("serve", warning));
+    let mut place = Place::default().other(&config)?.unwrap_or_default();
+    let shard = shard_text(&config);
     // Whichever source meets it first. The loop below ends then.
     let handle = signals.handle();
     driver::when_lost(move |_| handle.close());
@@ -117,7 +127,7 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     let service = Arc::new(Service::start(config, threads)?);
     #[cfg(feature = "otel")]
     telemetry.send(service.clone());
-    let mut started = String::from("Started.");
+    let mut started = format!("Started.{shard}");
     let start_servers = || -> Result<_, Failure> {
         #[cfg(feature = "webrtc")]
         let browsers = webrtc
@@ -138,6 +148,9 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     // Dropped, they answer no more; what they have asked for is done then.
     let (server, videos) = start_servers().inspect_err(|_| drop(service.stop()))?;
     log("serve", &started);
+    let raise = || drop(signal_hook::low_level::raise(SIGHUP));
+    let watch = args.watch.then(|| FileWatch::start(&args.config, threads, raise)).transpose();
+    let watch = watch.inspect_err(|_| drop(service.stop()))?;
     let mut is_asked_to_end = false;
     for signal in signals.forever() {
         if signal != SIGHUP {
@@ -150,25 +163,30 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
             let settings = args.log_settings(&config);
             #[cfg(feature = "otel")]
             let otel = config.otel.clone();
+            let (other, shard) = (place.other(&config)?, shard_text(&config));
             service.reload(config)?;
+            other.into_iter().for_each(|other| place = other);
             log::configure(settings);
             #[cfg(feature = "otel")]
             telemetry.change(otel.as_ref(), service.clone());
-            Ok(warnings)
+            Ok((warnings, shard))
         };
-        let loaded = contain(load).map(|warnings| warnings.iter().for_each(|warning| warn("serve", warning)));
-        match loaded {
-            Ok(()) => log(
-                "serve",
-                &format!(
-                    "{} was read again. If [http], [rtsp] or [webrtc] has changed, that counts from the next \
+        match contain(load) {
+            Ok((warnings, shard)) => {
+                warnings.iter().for_each(|warning| warn("serve", warning));
+                log(
+                    "serve",
+                    &format!(
+                        "{} was read again.{shard} If [http], [rtsp] or [webrtc] has changed, that counts from the next \
                      start on, but for [[rtsp.tiles]].",
-                    args.config.display()
-                ),
-            ),
+                        args.config.display()
+                    ),
+                )
+            }
             Err(failure) => log_error("serve", &format!("{failure} Everything goes on as before.")),
         }
     }
+    drop(watch);
     if let Some(error) = driver::lost().filter(|_| !is_asked_to_end) {
         log_error("serve", &format!("{error} Ending with status {}.", Status::GpuLost.code()));
         #[cfg(feature = "otel")]
@@ -202,8 +220,16 @@ fn check(file: &Path, config: &Config) -> Result<Status, Failure> {
         let parts = if count == 1 { "a part of it does".into() } else { format!("{count} parts of it do") };
         return Err(format!("{shown} can be used, but {parts} not work now: the warnings tell.").into());
     }
-    print(&format!("{shown} is right: sources {}, models {}.", config.sources.len(), config.models.len()))?;
+    let (sources, models, shard) = (config.sources.len(), config.models.len(), shard_text(config));
+    print(&format!("{shown} is right: sources {sources}, models {models}.{shard}"))?;
     Ok(Status::Done)
+}
+
+/// Which part of the sources is here, where others are elsewhere.
+fn shard_text(config: &Config) -> String {
+    let Some(shard) = config.shard else { return String::new() };
+    let own = config.sources.len();
+    format!(" Shard {shard}: {own} of {} sources.", own + config.elsewhere)
 }
 
 /// The first SIGINT or SIGTERM asks for a clean end, the second one ends the program at once.

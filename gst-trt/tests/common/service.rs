@@ -73,6 +73,13 @@ impl Service {
         Self::of(command, folder, config)
     }
 
+    /// One that reads its configuration again when that changes.
+    pub fn watching(folder: &Path, config: &str, variables: &[(&str, &str)]) -> Self {
+        let mut command = command(folder);
+        command.envs(variables.iter().copied()).args(["serve", "--watch"]);
+        Self::of_file(command, folder, config)
+    }
+
     /// Its files can have so many bytes, and no more, as on a full disk.
     pub fn with_small_files(folder: &Path, config: &str, bytes: u64) -> Self {
         let mut command = command(folder);
@@ -92,9 +99,15 @@ impl Service {
     }
 
     fn of(mut command: Command, folder: &Path, config: &str) -> Self {
+        command.arg("serve");
+        Self::of_file(command, folder, config)
+    }
+
+    /// The command as it is before the name of the file.
+    fn of_file(mut command: Command, folder: &Path, config: &str) -> Self {
         let file = folder.join("config.toml");
         std::fs::write(&file, config).unwrap();
-        command.args(["serve", "config.toml"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.arg("config.toml").stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (results, journal) = (Lines::of(child.stdout.take().unwrap()), Lines::of(child.stderr.take().unwrap()));
         Service { child, results, journal, config: file }
@@ -124,8 +137,12 @@ impl Service {
     }
 
     pub fn reload(&self, config: &str) {
-        std::fs::write(&self.config, config).unwrap();
+        self.write(config);
         self.signal(libc::SIGHUP);
+    }
+
+    pub fn write(&self, config: &str) {
+        std::fs::write(&self.config, config).unwrap();
     }
 
     pub fn signal(&self, signal: i32) {

@@ -26,6 +26,8 @@ pub use webrtc::WebrtcKeys;
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ConfigKeys {
+    /// Which of the sources are run here; all, where it is left out.
+    pub shard: Option<String>,
     #[serde(default)]
     pub source: Vec<SourceKeys>,
     #[serde(default)]

@@ -16,6 +16,7 @@ pub mod rate;
 mod resolved;
 pub mod schedule;
 mod secrets;
+mod shard;
 mod size;
 #[cfg(test)]
 mod tests;

@@ -14,12 +14,13 @@ mod tiles;
 mod webrtc;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gsttrt_core::analytics::parse;
 use gsttrt_core::files::read_regular;
+use gsttrt_core::redact::redacted;
 use serde::Deserialize;
 
 use super::findings::Findings;
@@ -31,6 +32,7 @@ use super::otel_environment::OtelEnvironment;
 use super::places::Places;
 use super::properties::{AnalyticsElement, ElementProperties, PrivacyElement, TrackElement};
 use super::schedule::Schedule;
+use super::shard::{Shard, text_hash};
 use super::wording::{KeyError, problem};
 use super::{secrets, wording};
 use crate::failure::Failure;
@@ -57,7 +59,11 @@ const TILES: &str = "rtsp.tiles";
 const NEEDS_TRACK: &str = "[analytics] needs the ids of [track]: add it, or set analytics = false in the sources";
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// Which of the sources in the file are here, where it has others, too.
+    pub shard: Option<Shard>,
     pub sources: Vec<SourceConfig>,
+    /// How many sources of the file are at other replicas.
+    pub elsewhere: usize,
     pub models: Vec<ModelConfig>,
     pub http: Option<HttpSettings>,
     pub rtsp: Option<RtspSettings>,
@@ -171,8 +177,12 @@ impl Config {
             let text = "there is nothing to do: it has neither a [[source]] nor [http], by which sources can be added";
             return Err(("source", 0, problem("name", text)));
         }
+        let shard = keys.shard.as_deref().map(Shard::parse).transpose();
+        let shard = shard.map_err(|text| ("shard", 0, problem("shard", text)))?;
         let mut config = Config {
+            shard,
             sources: Vec::new(),
+            elsewhere: 0,
             models: Vec::new(),
             http: None,
             rtsp: None,
@@ -252,12 +262,14 @@ impl Config {
         if let Some(analytics) = &config.keys.analytics {
             config.analytics(analytics.clone()).map_err(|problem| ("analytics", 0, problem))?;
         }
+        let own = config.own_sources();
         for (number, source) in config.keys.source.clone().iter().enumerate() {
             let source = config.stream(source, &[]).map_err(|problem| ("source", number, problem))?;
             if config.sources.iter().any(|other| other.name == source.name) {
                 return Err(("source", number, problem("name", format!("there are two sources “{}”", source.name))));
             }
             if let VideoAddress::File(path) | VideoAddress::Camera(path) = &source.address
+                && own.contains(&source.name)
                 && !path.exists()
             {
                 let text = format!("there is no file {}. The source waits for it", path.display());
@@ -275,7 +287,39 @@ impl Config {
         for (number, ask) in config.asks.iter().enumerate() {
             config.check_asked(ask).map_err(|problem| ("ask", number, problem))?;
         }
+        if let Some(shard) = shard.filter(Shard::is_beyond) {
+            let text = format!("there is no replica {} of {}: it has no sources", shard.ordinal, shard.replicas);
+            warnings.push(("shard", 0, problem("shard", text)));
+        }
+        // All of the file is checked, so that each replica finds the same mistakes.
+        config.leave_to_others(&own);
         Ok((config, warnings))
+    }
+
+    /// The names of the sources in the file that are run here.
+    fn own_sources(&self) -> BTreeSet<String> {
+        let names: BTreeSet<&str> = self.keys.source.iter().map(|source| source.name.0.as_str()).collect();
+        let own = self.shard.map_or_else(|| names.clone(), |shard| shard.own(&names));
+        own.into_iter().map(String::from).collect()
+    }
+
+    fn leave_to_others(&mut self, own: &BTreeSet<String>) {
+        let all = self.sources.len();
+        self.sources.retain(|source| own.contains(&source.name));
+        self.elsewhere = all - self.sources.len();
+        for tiles in &mut self.tiles {
+            tiles.sources.iter_mut().for_each(|sources| sources.retain(|name| own.contains(name)));
+        }
+        self.tiles.retain(|tiles| tiles.sources.as_ref().is_none_or(|sources| !sources.is_empty()));
+    }
+
+    /// What two services have in common that run the same part of the same sources.
+    pub fn shard_key(&self) -> Option<String> {
+        let shard = self.shard?;
+        let sources = self.keys.source.iter().map(|source| format!("{} {}", source.name.0, redacted(&source.address)));
+        let mut sources: Vec<String> = sources.collect();
+        sources.sort_unstable();
+        Some(format!("gst-trt shard {} of {:016x}", shard.ordinal, text_hash(&sources.join("\n"))))
     }
 
     fn http_settings(&self) -> Result<Option<HttpSettings>, KeyError> {
@@ -354,6 +398,13 @@ impl Config {
     /// # Errors
     /// What is wrong with it.
     pub fn source(&self, keys: &serde_json::Value, running: &[ModelConfig]) -> Result<SourceConfig, String> {
+        if let Some(shard) = self.shard {
+            // The others would not know of it, and the next change of the file would move it away.
+            return Err(format!(
+                "this is replica {} of {}, and each of them has its sources from their configuration. Add it there.",
+                shard.ordinal, shard.replicas
+            ));
+        }
         let keys =
             SourceKeys::deserialize(keys).map_err(|error| wording::ended(wording::of_serde(&error.to_string())))?;
         self.stream(&keys, running).map_err(|KeyError { key, text, .. }| wording::ended(format!("{key}: {text}")))

@@ -2,6 +2,7 @@
 //! What is wrong in a file, and what is said about it.
 
 mod model;
+mod shard;
 mod tiles;
 #[cfg(feature = "webrtc")]
 mod webrtc;
