@@ -396,30 +396,28 @@ fn the_password_of_amqp_is_taken_over() {
 }
 
 #[test]
-fn one_gpu_is_chosen_for_the_service_and_several_are_told() {
+fn the_gpus_are_those_of_the_service() {
     let folder = scratch("import-gpu");
     furnish(&folder);
     let infer = folder.join("infer/config_infer_primary.txt");
     std::fs::write(&infer, INFER.replace("gpu-id=0\n", "")).unwrap();
-    let note = "gpu-id=1: start the service with CUDA_VISIBLE_DEVICES=1: docs/serve.md#several-gpus";
     let app = APP.replace("gpu-id=0", "gpu-id=1").replace("CLIP", "clip.mp4").replace("PORT", "554");
     std::fs::write(folder.join("one.txt"), app).unwrap();
     let output = succeed(&folder, &["import", "one.txt"]);
     let (written, said) = (text(&output.stdout), text(&output.stderr));
-    assert!(!written.contains("cuda-device-id") && said.contains(&format!("[primary-gie] {note}")), "{written}{said}");
-    assert!(written.contains(note), "{written}");
+    assert!(written.contains("\ngpus = [1]\n") && !said.contains("gpu-id"), "{written}{said}");
 
     let (written, said) = imported(&folder, "[primary-gie]\nenable=1\ngpu-id=0", "[primary-gie]\nenable=1\ngpu-id=1");
-    assert_eq!(written.matches("cuda-device-id=1").count(), 3, "{written}");
-    assert!(said.contains("[primary-gie] gpu-id: a service is for one GPU, on which"), "{said}");
+    assert!(written.contains("\ngpus = [0, 1]\n") && !written.contains("cuda-device-id"), "{written}");
+    assert!(said.contains("[primary-gie] gpu-id: sources are spread over these GPUs"), "{said}");
     let (written, said) = imported(&folder, "interval=4", "interval=4");
-    assert!(!written.contains("cuda-device-id") && !said.contains("gpu-id"), "{written}{said}");
+    assert!(!written.contains("gpus =") && !said.contains("gpu-id"), "{written}{said}");
 
     // A model alone.
     std::fs::write(&infer, INFER.replace("gpu-id=0", "gpu-id=1")).unwrap();
     let output = succeed(&folder, &["import", "infer/config_infer_primary.txt"]);
     let (written, said) = (text(&output.stdout), text(&output.stderr));
-    assert!(!written.contains("cuda-device-id") && said.contains(&format!("[property] {note}")), "{written}{said}");
+    assert!(written.contains("\ngpus = [1]\n"), "{written}{said}");
 }
 
 #[test]

@@ -8,7 +8,7 @@
 It says, for the time after `settle` seconds in which all sources ran: frames a second of each source, the least and the median; frames that
 were dropped; latency from the decoder and, with RTSP, from the camera to results; memory of the GPUs beyond what they had before, and of
 the process, at the beginning and at the end; and the CUDA contexts of the process, by the log of GStreamer's CUDA library. `gpus` is how
-many GPUs are in use, 0 for a run on the CPU, which is for trying out this script. Exit status 1 where a bar is missed: a context for each
+many GPUs are in use, all of the machine where there are several, 0 for a run on the CPU, which is for trying out this script. Exit status 1 where a bar is missed: a context for each
 GPU in use, and 29.5 frames a second of 30 of each source.
 Needs nothing but Python, and for rtsp=true the GStreamer elements that read it.
 """
@@ -49,7 +49,8 @@ def quoted(text):
 
 
 def configuration(options, addresses, port):
-    text = (
+    text = 'gpus = "all"\n\n' if int(options["gpus"]) > 1 else ""
+    text += (
         f'[[model]]\nname = "model"\nfile = {quoted(options["model"])}\nbackend = {quoted(options["backend"])}\n'
         f'batch-size = {options["batch"]}\ninfer = {quoted(options["infer"])}\n\n[http]\nlisten = "127.0.0.1:{port}"\n\n'
     )

@@ -539,7 +539,8 @@ $gst env GST_DEBUG="\${GST_DEBUG:-}" GST_DEBUG_NO_COLOR=1 "$WORK/gst-trt" "\$@"
 END
     chmod +x "$WORK/serve-$gst/gst-trt"
     SERVE_TMP=$WORK/serve-$gst python3 tests/bench/serve_sources.py "program=$WORK/serve-$gst/gst-trt" "clip=$WORK/$clip.mp4" \
-        "rtsp=${SERVE_RTSP:-false}" "model=$model" "batch=$batch" "sources=$sources" "seconds=${SERVE_SECONDS:-30}" "infer=$(full)precision=fp16 optimization-level=${LEVEL:-3}" \
+        "rtsp=${SERVE_RTSP:-false}" "model=$model" "batch=$batch" "sources=$sources" "gpus=${SERVE_GPUS:-1}" \
+        "seconds=${SERVE_SECONDS:-30}" "infer=$(full)precision=fp16 optimization-level=${LEVEL:-3}" \
         "json=$WORK/serve-$gst/$sources.json" "journal=$WORK/serve-$gst/$sources.journal"
 }
 
@@ -549,7 +550,7 @@ row_serve() {
         for sources in ${list//,/ }; do
             name="serve $sources sources"
             [ "${SERVE_RTSP:-false}" = false ] || name="serve $sources cameras"
-            judge "$name" "$gst" "≥ 29.5 fps each, one CUDA context" served "$gst" "$sources"
+            judge "$name" "$gst" "≥ 29.5 fps each, a CUDA context for each of ${SERVE_GPUS:-1} GPUs" served "$gst" "$sources"
             sed 's/^/      /' "$WORK/log-${name//[^a-z0-9]/-}-$gst"
         done
     done

@@ -198,7 +198,7 @@ pub fn watch(pipeline: &gst::Pipeline, setup: &Setup, lines: Arc<JsonLines>, ori
     first.set_property("post-messages", true);
     let (shared, first) = (report.clone(), first.downgrade());
     pipeline.bus().expect("a pipeline has a bus").set_sync_handler(move |_, message| {
-        registry::answer_message(message);
+        registry::answer_message(message, 0);
         let content = message.structure().filter(|content| content.name() == "trt-detections");
         let Some(content) = content else { return gst::BusSyncReply::Pass };
         // What a model on objects finds is never of an earlier frame.

@@ -157,10 +157,10 @@ impl DeepStreamApp<'_> {
             let name = if is_secondary { &model.gie.name } else { "primary" };
             let (file, folder, groups) = (&*model.file, &*model.folder, &*model.groups);
             let own = Some(model.gie);
-            NvInfer { file, folder, groups, own, is_secondary: Some(is_secondary), gpus: &gpus }.write(name, into)?;
+            NvInfer { file, folder, groups, own, is_secondary: Some(is_secondary) }.write(name, into)?;
             into.note_unused(self.file, model.gie, &GIE);
         }
-        gpus.note(self.file, "primary-gie", into);
+        gpus.write(self.file, "primary-gie", into);
         let tracker = self.enabled("tracker");
         let analytics = self.enabled("nvds-analytics");
         if let Some(tracker) = tracker {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Which GPUs a configuration names. A service has one, which is chosen when it is started.
+//! Which GPUs a configuration names.
+
+use std::collections::BTreeSet;
 
 use super::ini::IniGroup;
 use super::written::WrittenConfig;
@@ -8,7 +10,7 @@ use crate::failure::Failure;
 /// The numbers of GPUs of all groups that count.
 #[derive(Default)]
 pub struct NamedGpus {
-    numbers: Vec<u32>,
+    numbers: BTreeSet<u32>,
 }
 
 impl NamedGpus {
@@ -27,29 +29,15 @@ impl NamedGpus {
         Ok(())
     }
 
-    /// The only one.
-    fn one(&self) -> Option<u32> {
-        let (first, others) = self.numbers.split_first()?;
-        others.iter().all(|other| other == first).then_some(*first)
-    }
-
-    /// Whether models are to name theirs.
-    pub fn are_several(&self) -> bool {
-        !self.numbers.is_empty() && self.one().is_none()
-    }
-
-    pub fn note(&self, file: &str, group: &str, into: &mut WrittenConfig) {
-        match self.one() {
-            Some(0) => {}
-            Some(gpu) => {
-                let why = format!("start the service with CUDA_VISIBLE_DEVICES={gpu}: docs/serve.md#several-gpus");
-                into.note(file, group, &format!("gpu-id={gpu}"), &why);
-            }
-            None if self.numbers.is_empty() => {}
-            None => {
-                // Each of the elements follows its frames, and refuses those of another GPU than it is told.
-                let why = "a service is for one GPU, on which its frames are decoded. A model with another cuda-device-id refuses \
-                           them. Leave it out, or start a service for each GPU: docs/serve.md#several-gpus";
+    /// The key of the service, where they are others than the first one.
+    pub fn write(&self, file: &str, group: &str, into: &mut WrittenConfig) {
+        match self.numbers.iter().collect::<Vec<_>>()[..] {
+            [] | [0] => {}
+            [gpu] => into.set("gpus", format!("[{gpu}]")),
+            ref several => {
+                into.set("gpus", format!("{several:?}"));
+                let why =
+                    "sources are spread over these GPUs, and each model is on all of them: docs/serve.md#several-gpus";
                 into.note(file, group, "gpu-id", why);
             }
         }

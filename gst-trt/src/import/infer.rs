@@ -4,7 +4,6 @@
 use std::path::Path;
 
 use super::classes::{self, ClassSettings};
-use super::gpus::NamedGpus;
 use super::ini::IniGroup;
 use super::read;
 use super::written::{PropertyTexts, TomlTable, WrittenConfig};
@@ -60,8 +59,6 @@ pub struct NvInfer<'a> {
     pub own: Option<&'a IniGroup>,
     /// Whether the application runs it on objects. Without one, the file says it.
     pub is_secondary: Option<bool>,
-    /// Of the whole configuration.
-    pub gpus: &'a NamedGpus,
 }
 
 impl NvInfer<'_> {
@@ -127,12 +124,8 @@ impl NvInfer<'_> {
         if let Some(size) = number("batch-size")?.filter(|size| *size > 1) {
             table.value("batch-size", size.min(1024));
         }
-        let gpu = number("gpu-id")?.filter(|gpu| *gpu > 0 && self.gpus.are_several());
         let (mut preprocess, mut infer, mut nms) =
             (PropertyTexts::default(), PropertyTexts::default(), PropertyTexts::default());
-        for element in [&mut preprocess, &mut infer, &mut nms] {
-            gpu.iter().for_each(|gpu| element.set("cuda-device-id", gpu));
-        }
         self.write_preprocess(property, &mut preprocess, into)?;
         if is_secondary {
             let sizes = [property.number("input-object-min-width")?, property.number("input-object-min-height")?];

@@ -2,7 +2,7 @@
 //! `gst-trt import`: a configuration of DeepStream as one of `gst-trt serve`.
 //!
 //! * `ini`: what is read. `written`: what is written. `infer`, `app`, `sources`: which key becomes which, for a model, for a
-//!   whole application and for its sources. `classes`: which classes pass. `gpus`: which GPU all needs.
+//!   whole application and for its sources. `classes`: which classes pass. `gpus`: which GPUs all needs.
 
 mod app;
 mod classes;
@@ -81,9 +81,9 @@ fn imported(file: &Path) -> Result<WrittenConfig, Failure> {
     } else if groups.iter().any(|group| group.name == "property") {
         let mut gpus = NamedGpus::default();
         gpus.add(groups.iter().filter(|group| group.name == "property"))?;
-        let infer = NvInfer { file: &shown, folder, groups: &groups, own: None, is_secondary: None, gpus: &gpus };
+        let infer = NvInfer { file: &shown, folder, groups: &groups, own: None, is_secondary: None };
         infer.write("primary", &mut config)?;
-        gpus.note(&shown, "property", &mut config);
+        gpus.write(&shown, "property", &mut config);
         let mut http = TomlTable::new("[http]");
         http.comment("By it, sources can be added; or write each as [[source]] with name and address.");
         config.push(http);

@@ -57,12 +57,19 @@ impl PropertyTexts {
 /// All that is written.
 #[derive(Default)]
 pub struct WrittenConfig {
+    /// Keys above all tables.
+    keys: Vec<String>,
     tables: Vec<TomlTable>,
     /// Keys without a counterpart: where they are, and why.
     notes: Vec<String>,
 }
 
 impl WrittenConfig {
+    /// A key above all tables, such as a number.
+    pub fn set(&mut self, key: &str, value: impl std::fmt::Display) {
+        self.keys.push(format!("{key} = {value}"));
+    }
+
     pub fn push(&mut self, table: TomlTable) {
         self.tables.push(table);
     }
@@ -87,6 +94,9 @@ impl WrittenConfig {
     /// As a file, with the notes at its end.
     pub fn to_toml(&self, from: &str) -> String {
         let mut text = format!("# Made by gst-trt import from {}\n", from.replace(|c: char| c.is_control(), " "));
+        if !self.keys.is_empty() {
+            text += &format!("\n{}\n", self.keys.join("\n"));
+        }
         for table in &self.tables {
             text += &format!("\n{}\n", table.head);
             table.lines.iter().for_each(|line| text += &format!("{line}\n"));

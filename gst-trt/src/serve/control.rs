@@ -3,6 +3,7 @@
 //! this alone, and HTTP knows WebRTC so.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -150,6 +151,13 @@ pub enum Refused {
     Invalid(String),
 }
 
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Refused::Unknown(text) | Refused::Exists(text) | Refused::Invalid(text)) = self;
+        f.write_str(text)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
@@ -173,6 +181,8 @@ pub struct SourceStatus {
     pub model: String,
     /// Models that see its objects.
     pub on_objects: Vec<String>,
+    /// The GPU that it is on, where there are several.
+    pub cuda_device_id: Option<i32>,
     pub state: State,
     /// Why it failed last, until it runs again.
     pub error: Option<String>,
@@ -339,6 +349,18 @@ pub struct Batches {
     pub frames: u64,
     /// Runs that were not full when `batch-timeout` came.
     pub late: u64,
+}
+
+impl Batches {
+    /// The same of several GPUs.
+    pub fn with(self, other: Self) -> Self {
+        Batches {
+            size: self.size,
+            runs: self.runs + other.runs,
+            frames: self.frames + other.frames,
+            late: self.late + other.late,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //!
 //! * `config`: the file. `service`: all sources and models. `control`: what others may ask of it.
 //!   `http`, `rtsp`, `webrtc`: how they ask. `sockets`: their connections.
-//! * `model`: a model that sources share. `stream`: a source. `record`, `view`, `output`: what becomes of its frames besides
+//! * `gpus`: where sources are. `model`: a model that sources share. `stream`: a source. `record`, `view`, `output`: what becomes of its frames besides
 //!   publishing; `tiles`: those of many in one picture; `encoder`: what encodes them; `cut`, `snapshot`, `ask`: pictures that are
 //!   cut out of them, kept, and asked about.
 //!   `archive`: what there is of recordings. `heap`: what keeps memory flat while sources come and go.
@@ -20,6 +20,7 @@ mod disk;
 mod encoder;
 #[cfg(test)]
 mod fakes;
+mod gpus;
 mod heap;
 mod histogram;
 mod http;
@@ -58,6 +59,7 @@ use changes::FileWatch;
 use config::Config;
 pub use config::is_config_name;
 use control::VideoControl;
+use gpus::Gpus;
 use log::{LogFormat, LogSettings, log, log_error, warn};
 #[cfg(feature = "otel")]
 use otel::Telemetry;
@@ -97,6 +99,7 @@ impl ServeArgs {
 
 pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     heap::limit_arenas();
+    gpus::show(&args.config)?;
     // Before all that takes time: without a handler SIGHUP ends a program, and whoever has just started it may send one.
     let mut signals = Signals::new([SIGHUP]).map_err(no_signals)?;
     chain::start_gstreamer()?;
@@ -124,7 +127,9 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     let rtsp = rtsp.map(|settings| rtsp::listen(&settings).map(|listener| (settings, listener))).transpose()?;
     #[cfg(feature = "webrtc")]
     let webrtc = webrtc.map(|settings| webrtc::listen(&settings).map(|socket| (settings, socket))).transpose()?;
-    let service = Arc::new(Service::start(config, threads)?);
+    let (gpus, warning) = Gpus::find(config.gpus.as_ref());
+    warning.iter().for_each(|warning| warn("serve", warning));
+    let service = Arc::new(Service::start(config, gpus, threads)?);
     #[cfg(feature = "otel")]
     telemetry.send(service.clone());
     let mut started = format!("Started.{shard}");
@@ -177,7 +182,7 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
                 log(
                     "serve",
                     &format!(
-                        "{} was read again.{shard} If [http], [rtsp] or [webrtc] has changed, that counts from the next \
+                        "{} was read again.{shard} If gpus, [http], [rtsp] or [webrtc] has changed, that counts from the next \
                      start on, but for [[rtsp.tiles]].",
                         args.config.display()
                     ),

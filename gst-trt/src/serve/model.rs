@@ -53,8 +53,8 @@ struct ModelState {
     told: Option<String>,
     /// What was warned of.
     warned: BTreeSet<String>,
-    /// Its own element, which knows what is run.
-    element: gst::glib::WeakRef<gst::Element>,
+    /// Its own elements, one for each GPU, which know what is run.
+    elements: Vec<gst::glib::WeakRef<gst::Element>>,
     /// What it must find things for.
     sources: Vec<Arc<SourceConfig>>,
 }
@@ -68,6 +68,8 @@ enum ModelEvent {
     /// `model-file` of the element has changed.
     File(Option<PathBuf>),
     Replace(PathBuf),
+    /// Sources are on that GPU.
+    KeepOn(i32),
     Stop,
 }
 
@@ -114,6 +116,11 @@ impl ServedModel {
         })
     }
 
+    /// It is kept on that GPU from now on, for a source there.
+    pub fn keep_on(&self, gpu: i32) {
+        self.send(ModelEvent::KeepOn(gpu));
+    }
+
     pub fn set_sources(&self, sources: Vec<Arc<SourceConfig>>) {
         self.lock().sources = sources;
     }
@@ -123,9 +130,9 @@ impl ServedModel {
     }
 
     pub fn status(&self) -> ModelStatus {
-        // Its element takes locks of its own.
-        let element = self.lock().element.upgrade();
-        let batches = element.as_ref().and_then(batches);
+        // Its elements take locks of their own.
+        let elements: Vec<_> = self.lock().elements.iter().filter_map(gst::glib::WeakRef::upgrade).collect();
+        let batches = elements.iter().filter_map(batches).reduce(Batches::with);
         let ModelState { config, backend, is_loaded, is_verified, progress, error, .. } = &*self.lock();
         ModelStatus {
             name: config.name.clone(),
@@ -242,7 +249,7 @@ impl Model {
             waiting,
             told: None,
             warned: BTreeSet::new(),
-            element: gst::glib::WeakRef::new(),
+            elements: Vec::new(),
             sources,
         };
         let (sender, events) = channel();
@@ -251,7 +258,8 @@ impl Model {
         let check = ModelCheck::new(shared.shared_name(), move |info| {
             checked.upgrade().map_or(Ok(()), |shared: Arc<ServedModel>| shared.check_info(info))
         });
-        let thread = ModelThread { shared: shared.clone(), events, replacing: None, former: None };
+        let thread =
+            ModelThread { shared: shared.clone(), events, gpus: BTreeSet::from([0]), replacing: None, former: None };
         threads.spawn(thread_name, &subject, move || thread.work())?;
         Ok(Model { shared, _check: check })
     }
@@ -265,25 +273,29 @@ impl Model {
     }
 }
 
-/// An element that shares the model. Dropping it stops it.
-struct ModelElement(gst::Element);
+/// Elements that share the model, on each GPU that it is kept on. Dropping them stops them.
+struct ModelElements(Vec<gst::Element>);
 
-impl ModelElement {
-    fn is_source_of(&self, message: &gst::Message) -> bool {
-        message.src() == Some(self.0.upcast_ref())
+impl ModelElements {
+    fn are_source_of(&self, message: &gst::Message) -> bool {
+        self.0.iter().any(|element| message.src() == Some(element.upcast_ref()))
     }
 }
 
-impl Drop for ModelElement {
+impl Drop for ModelElements {
     fn drop(&mut self) {
-        let _ = self.0.set_state(gst::State::Null);
-        self.0.set_bus(None);
+        for element in &self.0 {
+            let _ = element.set_state(gst::State::Null);
+            element.set_bus(None);
+        }
     }
 }
 
 struct ModelThread {
     shared: Arc<ServedModel>,
     events: Receiver<ModelEvent>,
+    /// Where it is kept.
+    gpus: BTreeSet<i32>,
     /// The file that is to take over, and the last warning about it.
     replacing: Option<(PathBuf, Option<String>)>,
     /// The file to go back to, where the one that is tried fails.
@@ -292,55 +304,69 @@ struct ModelThread {
 
 impl ModelThread {
     fn work(mut self) {
-        let mut element = self.start_element();
+        let mut elements = self.start_elements();
         // While the model is loaded, and before there are frames that would wait. What fails is said by those who need it.
         registry::alive().iter().for_each(|context| drop(context.load_kernels()));
         self.shared.has_started();
         let mut backoff = Backoff::between(RETRY.0, RETRY.1);
         loop {
-            let event = match &element {
+            let event = match &elements {
                 Some(_) => self.events.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 None => self.events.recv_timeout(backoff.wait()),
             };
             match event {
                 // Of one that is stopped already.
                 Ok(ModelEvent::Message(message))
-                    if !element.as_ref().is_some_and(|element| element.is_source_of(&message)) => {}
+                    if !elements.as_ref().is_some_and(|elements| elements.are_source_of(&message)) => {}
                 Ok(ModelEvent::Message(message)) => {
                     if self.is_failure(&message) {
-                        drop(element.take());
-                        element = self.other_file().and_then(|()| self.start_element());
+                        drop(elements.take());
+                        elements = self.other_file().and_then(|()| self.start_elements());
                     }
                 }
                 Ok(ModelEvent::Loaded(file)) => {
                     backoff = Backoff::between(RETRY.0, RETRY.1);
                     if self.has_taken_over(&file) {
-                        // The one that takes its place has the new model alone, and lets the former one go.
-                        let next = self.start_element();
-                        element = next;
+                        // Those that take their place have the new model alone, and let the former one go.
+                        let next = self.start_elements();
+                        elements = next;
                     }
                 }
                 Ok(ModelEvent::File(file)) => self.file_changed(file),
-                Ok(ModelEvent::Replace(file)) => match &element {
-                    Some(element) => {
+                Ok(ModelEvent::Replace(file)) => match &elements {
+                    Some(elements) => {
                         self.replacing = Some((file.clone(), None));
                         self.shared.lock().warned.clear(); // of another attempt
                         self.shared.lock().error = None;
-                        element.0.set_property("model-file", file);
+                        // It takes over on all GPUs.
+                        elements.0[0].set_property("model-file", file);
                     }
                     None => {
                         self.shared.lock().config.file = file;
-                        element = self.start_element();
+                        elements = self.start_elements();
                     }
                 },
+                Ok(ModelEvent::KeepOn(gpu)) => {
+                    if self.gpus.insert(gpu)
+                        && let Some(elements) = &mut elements
+                    {
+                        elements.0.extend(self.start_element(gpu));
+                    }
+                }
                 Ok(ModelEvent::Stop) | Err(RecvTimeoutError::Disconnected) => return,
-                Err(RecvTimeoutError::Timeout) => element = self.start_element(),
+                Err(RecvTimeoutError::Timeout) => elements = self.start_elements(),
             }
         }
     }
 
-    /// An element that has the model, where that does not fail at once.
-    fn start_element(&self) -> Option<ModelElement> {
+    /// Elements that have the model, where that does not fail at once.
+    fn start_elements(&self) -> Option<ModelElements> {
+        self.shared.lock().elements.clear();
+        let elements: Vec<_> = self.gpus.iter().filter_map(|gpu| self.start_element(*gpu)).collect();
+        Some(ModelElements(elements)).filter(|elements| !elements.0.is_empty())
+    }
+
+    fn start_element(&self, gpu: i32) -> Option<gst::Element> {
         let config = self.shared.config();
         // Set as in each source, and taken out of the launch line.
         let elements = InferenceElements { first: config.elements(), ..InferenceElements::default() };
@@ -362,10 +388,16 @@ impl ModelThread {
         infer.connect_notify(Some("model-file"), move |infer, _| {
             files.send(ModelEvent::File(infer.property("model-file")));
         });
-        self.shared.lock().element = infer.downgrade();
+        // On the first one by itself.
+        if gpu > 0
+            && let Ok(context) = gsttrt::cuda_context(gpu as u32)
+        {
+            infer.set_context(&context);
+        }
+        self.shared.lock().elements.push(infer.downgrade());
         // What is wrong is on the bus.
         let _ = infer.set_state(gst::State::Paused);
-        Some(ModelElement(infer))
+        Some(infer)
     }
 
     fn fail(&self, file: PathBuf, error: &str) {

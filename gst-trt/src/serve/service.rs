@@ -16,6 +16,7 @@ use super::archive::{Archives, FoundRecording, Recording};
 use super::ask::{Asks, SourceAsks};
 use super::config::{Config, ModelConfig, SourceConfig, check_files, check_folders};
 use super::control::{Control, ModelStatus, OutputControl, RecordingFilter, Refused, SourceStatus};
+use super::gpus::Gpus;
 use super::log::log;
 use super::model::{Model, ServedModel, ServedModels};
 use super::output::Output;
@@ -52,14 +53,16 @@ struct ServiceState {
     is_ending: bool,
     archives: Archives,
     asks: Asks,
+    gpus: Gpus,
 }
 
 impl Service {
-    pub fn start(config: Config, threads: &Threads) -> Result<Self, Failure> {
+    pub fn start(config: Config, gpus: Gpus, threads: &Threads) -> Result<Self, Failure> {
         let archives = Archives::new(threads);
         let state = ServiceState {
             archives: archives.clone(),
             asks: Asks::default(),
+            gpus,
             config: Arc::new(config.without_sources()),
             models: Vec::new(),
             streams: Vec::new(),
@@ -116,7 +119,13 @@ impl Started {
             if !state.streams.iter().any(|stream| stream.config.name == source.name) {
                 // Of those of the same name, the new one.
                 let models = models(source, |name| find(&self.models, name).or_else(|| find(&state.models, name)))?;
-                self.streams.push(SourceStream::start(source.clone(), models, &state.archives, &state.asks, threads)?);
+                // Those that go leave their place.
+                let stays =
+                    |stream: &&SourceStream| config.sources.iter().any(|other| other.name == stream.config.name);
+                let there = state.streams.iter().filter(stays).chain(&self.streams);
+                let gpu = state.gpus.place(there.filter_map(|stream| stream.gpu));
+                let (archives, asks) = (&state.archives, &state.asks);
+                self.streams.push(SourceStream::start(source.clone(), models, archives, asks, gpu, threads)?);
             }
         }
         Ok(())
@@ -273,11 +282,13 @@ fn invalid(failure: Failure) -> Refused {
 impl Control for Service {
     fn sources(&self) -> Vec<SourceStatus> {
         let parts = |stream: &SourceStream| {
-            (stream.config.clone(), stream.meter.clone(), stream.asks.clone(), stream.snapshots.clone())
+            let (asks, snapshots) = (stream.asks.clone(), stream.snapshots.clone());
+            (stream.config.clone(), stream.meter.clone(), stream.gpu, asks, snapshots)
         };
         let streams: Vec<_> = self.lock().streams.iter().map(parts).collect();
-        type Parts = (Arc<SourceConfig>, Arc<Meter>, Arc<SourceAsks>, Arc<SourceSnapshots>);
-        let status = |(config, meter, asks, snapshots): Parts| SourceStatus {
+        type Parts = (Arc<SourceConfig>, Arc<Meter>, Option<i32>, Arc<SourceAsks>, Arc<SourceSnapshots>);
+        let status = |(config, meter, gpu, asks, snapshots): Parts| SourceStatus {
+            cuda_device_id: gpu,
             asks: asks.status(),
             snapshots: snapshots.counts(),
             ..meter.status(&config)
@@ -313,8 +324,9 @@ impl Control for Service {
                 .and_then(|()| check_folders(all()))
                 .map_err(|problem| Refused::Invalid(format!("Cannot add it: {}.", problem.text)))?;
             let models = models(&config, |name| find(&state.models, name)).map_err(invalid)?;
-            let stream =
-                SourceStream::start(config, models, &self.archives, &state.asks, &self.threads).map_err(invalid)?;
+            let gpu = state.gpus.place(state.streams.iter().filter_map(|stream| stream.gpu));
+            let stream = SourceStream::start(config, models, &self.archives, &state.asks, gpu, &self.threads);
+            let stream = stream.map_err(invalid)?;
             state.streams.push(stream);
             state.streams_changed();
             state.tell_models();

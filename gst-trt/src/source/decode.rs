@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gst::prelude::*;
+use gsttrt::gst::cuda::registry;
 
 use super::guard::decodes_video;
 use super::options::StreamOptions;
@@ -124,6 +125,19 @@ pub(super) fn look_after_decoders(decode: &gst::Bin, options: &StreamOptions, is
                 ask_for_key_frame(element);
             }
         }
+    });
+}
+
+/// Of NVIDIA's decoders, which are there once for each GPU, leaves those of other GPUs out.
+pub(super) fn keep_to_gpu(decode: &gst::Element, gpu: i32) {
+    decode.connect("autoplug-select", false, move |values| {
+        const TRY: i32 = 0;
+        const SKIP: i32 = 2;
+        let factory = values.last()?.get::<gst::ElementFactory>().ok()?;
+        let is_elsewhere = registry::device_of_decoder(&factory).is_some_and(|device| device != gpu);
+        // The type is that of the plugin which has made the element.
+        let kind = gst::glib::Type::from_name("GstAutoplugSelectResult").and_then(gst::glib::EnumClass::with_type)?;
+        kind.to_value(if is_elsewhere { SKIP } else { TRY })
     });
 }
 

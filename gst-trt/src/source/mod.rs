@@ -27,7 +27,7 @@ use crate::local;
 
 pub use arguments::{InputSource, images_in, sources};
 pub use decode::missing_decoder;
-use decode::{convert, is_streaming, look_after_decoders, look_after_source, read_pipe, take_video};
+use decode::{convert, is_streaming, keep_to_gpu, look_after_decoders, look_after_source, read_pipe, take_video};
 pub use host::RemoteHost;
 pub use options::StreamOptions;
 use tap::{Tap, VideoTap};
@@ -45,6 +45,8 @@ const OF_HTTP: [&str; 4] = ["http", "https", "icy", "icyx"];
 #[derive(Clone, Default)]
 pub struct ReadOptions {
     pub stream: StreamOptions,
+    /// Where it is decoded, if that is chosen.
+    pub gpu: Option<i32>,
     /// Who else gets its streams, as they are.
     pub tap: Option<Tap>,
 }
@@ -213,7 +215,7 @@ impl VideoAddress {
     /// Adds elements, named `decode` and what is before it, whose first video goes to `sink`. It is an error on the bus
     /// if there is none. The pipeline has the CUDA context of the others of this process then, which the decoder takes.
     pub fn connect(&self, pipeline: &gst::Pipeline, sink: gst::Pad, options: &ReadOptions) -> Result<(), Failure> {
-        registry::give(pipeline);
+        registry::give(pipeline, options.gpu);
         let video = options.tap.as_ref().filter(|tap| tap.video).map(|tap| VideoTap::new(&tap.sink));
         let audio = options.tap.as_ref().filter(|tap| tap.audio);
         let make = |factory: &str, name: &str| {
@@ -293,6 +295,9 @@ impl VideoAddress {
         decode.set_property("caps", gst::Caps::builder("video/x-raw").any_features().build());
         picture::put_parser_first(&decode, picture.is_some());
         guard::look_after_frames(decode.downcast_ref().expect("it is a bin"), &self.shown(), self.is_remote());
+        if let Some(gpu) = options.gpu {
+            keep_to_gpu(&decode, gpu);
+        }
         look_after_decoders(decode.downcast_ref().expect("it is a bin"), &options.stream, self.is_live());
         if let Some(audio) = audio {
             tap::follow_audio(pipeline, &decode, &audio.sink);

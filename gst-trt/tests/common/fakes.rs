@@ -13,13 +13,26 @@ pub struct Fakes {
 
 impl Fakes {
     pub fn new(folder: &Path) -> Self {
-        for (source, library, needed) in
-            [("cuda.c", "libcuda.so", &[][..]), ("tensorrt.c", "libnvinfer.so.10", &["-L.", "-lcuda"])]
+        Self::with(folder, &["cuda.c"])
+    }
+
+    /// With a driver that GStreamer's CUDA library takes, that of 1.22, so that elements can be on one of several GPUs.
+    pub fn for_gstreamer(folder: &Path) -> Self {
+        let fakes = Self::with(folder, &["cuda.c", "gstcuda.c"]);
+        std::os::unix::fs::symlink("libcuda.so", folder.join("libcuda.so.1")).unwrap();
+        fakes
+    }
+
+    fn with(folder: &Path, driver: &[&str]) -> Self {
+        for (sources, library, needed) in
+            [(driver, "libcuda.so", &[][..]), (&["tensorrt.c"], "libnvinfer.so.10", &["-L.", "-lcuda"])]
         {
             let mut cc = Command::new("cc");
             cc.args(["-shared", "-fPIC", "-pthread", "-std=gnu11", "-o", library, &format!("-Wl,-soname,{library}")]);
-            cc.arg(std::fs::canonicalize(path(&format!("tests/fakes/{source}"))).unwrap()).args(needed);
-            assert!(cc.current_dir(folder).status().unwrap().success(), "{source}");
+            cc.args(
+                sources.iter().map(|source| std::fs::canonicalize(path(&format!("tests/fakes/{source}"))).unwrap()),
+            );
+            assert!(cc.args(needed).current_dir(folder).status().unwrap().success(), "{sources:?}");
         }
         let fakes = Fakes { folder: folder.into() };
         fakes.plan("");

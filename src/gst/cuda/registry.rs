@@ -176,7 +176,13 @@ pub(super) fn device_of(element: &gst::Element) -> Option<i32> {
     device.filter(|device| *device >= 0)
 }
 
-/// The GPU in the name of an element, such as `nvh264device1dec`.
+/// The GPU that a decoder of NVIDIA is for, by the name of its factory, such as `nvh264device1dec`; `None` for those of others.
+pub fn device_of_decoder(factory: &gst::ElementFactory) -> Option<i32> {
+    let is_nvidia = factory.plugin_name().is_some_and(|plugin| plugin == "nvcodec");
+    is_nvidia.then(|| named_device(&factory.name()).unwrap_or(0))
+}
+
+/// The GPU in the name of an element.
 fn named_device(factory: &str) -> Option<i32> {
     let (_, device) = factory.strip_prefix("nv")?.split_once("device")?;
     let digits = device.find(|c: char| !c.is_ascii_digit()).unwrap_or(device.len());
@@ -205,24 +211,26 @@ pub fn cuda_context(device: u32) -> Result<gst::Context> {
     Ok(share(&context).expect("it is GStreamer's"))
 }
 
-/// Answers an element's NEED_CONTEXT message for a CUDA context with that of its GPU; false where it asks for another
-/// one, or there is none. What asks will make its own otherwise, so one is made where there is none.
-pub fn answer_message(message: &gst::MessageRef) -> bool {
+/// Answers an element's NEED_CONTEXT message for a CUDA context with that of its GPU, or of `gpu` where it names none; false
+/// where it asks for another context, or there is none. What asks will make its own otherwise, so one is made where there is none.
+pub fn answer_message(message: &gst::MessageRef, gpu: i32) -> bool {
     let gst::MessageView::NeedContext(need) = message.view() else { return false };
     if need.context_type() != CONTEXT_TYPE {
         return false;
     }
     let Some(element) = message.src().and_then(|source| source.downcast_ref::<gst::Element>()) else { return false };
-    let found = find_or_make(device_of(element).unwrap_or(0)).ok().as_ref().and_then(share);
+    let found = find_or_make(device_of(element).unwrap_or(gpu)).ok().as_ref().and_then(share);
     if let Some(context) = &found {
         element.set_context(context);
     }
     found.is_some()
 }
 
-/// Gives a pipeline that is to start the context which others of the process work in on the first GPU, if they do.
-pub fn give(pipeline: &impl IsA<gst::Element>) {
-    if let Some(context) = find(0).as_ref().and_then(share) {
+/// Gives a pipeline that is to start the context of that GPU. Without one it is the context which others of the process work in on
+/// the first GPU, if they do.
+pub fn give(pipeline: &impl IsA<gst::Element>, gpu: Option<i32>) {
+    let context = gpu.map_or_else(|| find(0), |gpu| find_or_make(gpu).ok());
+    if let Some(context) = context.as_ref().and_then(share) {
         pipeline.set_context(&context);
     }
 }

@@ -222,7 +222,7 @@ fn an_application_gives_it_to_pipelines_without_our_elements() {
     let [theirs, asked] = [(); 2].map(|()| Line::new("decodebin ! identity"));
     theirs.pipeline.set_context(&shared);
     asked.pipeline.bus().unwrap().set_sync_handler(|_, message| {
-        registry::answer_message(message);
+        registry::answer_message(message, 0);
         gst::BusSyncReply::Pass
     });
     let contexts = play(&[theirs, asked, ours]);

@@ -28,6 +28,8 @@ pub use webrtc::WebrtcKeys;
 pub struct ConfigKeys {
     /// Which of the sources are run here; all, where it is left out.
     pub shard: Option<String>,
+    /// Which GPUs sources are spread over; the first one alone, where it is left out.
+    pub gpus: Option<GpuChoice>,
     #[serde(default)]
     pub source: Vec<SourceKeys>,
     #[serde(default)]
@@ -47,6 +49,56 @@ pub struct ConfigKeys {
     #[serde(default)]
     pub log: LogSettings,
     pub otel: Option<OtelKeys>,
+}
+
+/// Which GPUs are used.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(try_from = "toml::Value")]
+pub enum GpuChoice {
+    /// All that CUDA shows.
+    All,
+    /// Numbers as of nvidia-smi, or UUIDs of GPUs and of parts of one (MIG).
+    These(Vec<String>),
+}
+
+impl TryFrom<toml::Value> for GpuChoice {
+    type Error = String;
+
+    fn try_from(value: toml::Value) -> Result<Self, String> {
+        let wrong = || {
+            "gpus are \"all\", or a list of numbers or UUIDs as nvidia-smi -L shows them, all of one kind: [0, 1], or \
+             [\"GPU-0dc9d0f5-1234-5678-9abc-def012345678\"]"
+                .to_string()
+        };
+        let name = |value: &toml::Value| match value {
+            toml::Value::Integer(number @ 0..=1023) => Some(number.to_string()),
+            toml::Value::String(uuid) => Some(uuid.clone()).filter(|uuid| is_uuid(uuid)),
+            _ => None,
+        };
+        match &value {
+            toml::Value::String(word) if word == "all" => Ok(GpuChoice::All),
+            toml::Value::Array(values) => {
+                let names: Vec<String> = values.iter().map(name).collect::<Option<_>>().ok_or_else(wrong)?;
+                let is_twice = |(number, name): (usize, &String)| names[..number].contains(name);
+                if let Some((_, name)) = names.iter().enumerate().find(|at| is_twice(*at)) {
+                    return Err(format!("gpus names {name} twice"));
+                }
+                let uuids = names.iter().filter(|name| is_uuid(name)).count();
+                if names.is_empty() || uuids > 0 && uuids < names.len() {
+                    return Err(wrong());
+                }
+                Ok(GpuChoice::These(names))
+            }
+            _ => Err(wrong()),
+        }
+    }
+}
+
+fn is_uuid(text: &str) -> bool {
+    let kind = ["GPU-", "MIG-"].iter().find_map(|kind| text.strip_prefix(kind));
+    kind.is_some_and(|rest| {
+        !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-/".contains(&byte))
+    })
 }
 
 #[derive(Clone, Debug, serde::Deserialize, PartialEq)]

@@ -25,11 +25,12 @@ mod web_address;
 mod wording;
 
 pub use findings::{Findings, Unmet};
-pub use keys::{AskedPicture, Container, RunsOn, is_config_name};
+pub use keys::{AskedPicture, Container, GpuChoice, RunsOn, is_config_name};
 pub use model::ModelConfig;
 #[cfg(feature = "otel")]
 pub use resolved::OtelConfig;
 pub use resolved::{
-    AskConfig, Config, PublishConfig, RecordConfig, SnapshotConfig, SourceConfig, check_files, check_folders,
+    AskConfig, Config, MAX_LENGTH, PublishConfig, RecordConfig, SnapshotConfig, SourceConfig, check_files,
+    check_folders,
 };
 pub use wording::ended;

@@ -24,7 +24,7 @@ use gsttrt_core::redact::redacted;
 use serde::Deserialize;
 
 use super::findings::Findings;
-use super::keys::{ConfigKeys, HttpKeys, Override, RtspKeys, SourceKeys};
+use super::keys::{ConfigKeys, GpuChoice, HttpKeys, Override, RtspKeys, SourceKeys};
 use super::model::ModelConfig;
 use super::model_file::ModelOutcome;
 #[cfg(feature = "otel")]
@@ -54,13 +54,15 @@ pub use recordings::RecordConfig;
 pub use snapshots::{SnapshotConfig, check_folders};
 
 /// Bytes of a configuration and of a file with zones.
-const MAX_LENGTH: u64 = 4 << 20;
+pub const MAX_LENGTH: u64 = 4 << 20;
 const TILES: &str = "rtsp.tiles";
 const NEEDS_TRACK: &str = "[analytics] needs the ids of [track]: add it, or set analytics = false in the sources";
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Which of the sources in the file are here, where it has others, too.
     pub shard: Option<Shard>,
+    /// What sources are spread over, as it was at the start of the service.
+    pub gpus: Option<GpuChoice>,
     pub sources: Vec<SourceConfig>,
     /// How many sources of the file are at other replicas.
     pub elsewhere: usize,
@@ -155,10 +157,18 @@ impl Config {
             let line = 1 + error.as_bytes()[..byte].iter().filter(|c| **c == b'\n').count();
             format!("Cannot use {shown}: line {line}: it is not a text in UTF-8.")
         })?;
-        let places = Places::new(&text);
+        Self::parse(file, &text)
+    }
+
+    /// The same of a text. Relative paths in it begin at the folder of the file.
+    ///
+    /// # Errors
+    /// Something in it is wrong.
+    pub fn parse(file: &Path, text: &str) -> Result<Self, Failure> {
+        let places = Places::new(text);
         let unusable = |text: String| format!("Cannot use {text}");
         let keys: ConfigKeys =
-            toml::from_str(&text).map_err(|error| unusable(wording::in_file(file, &places, &error)))?;
+            toml::from_str(text).map_err(|error| unusable(wording::in_file(file, &places, &error)))?;
         let folder = std::path::absolute(file).ok().and_then(|path| Some(path.parent()?.to_path_buf()));
         let in_file = |(table, number, problem): TableError| {
             let (table, number) = problem.table.map_or((table, number), |common| (common, 0));
@@ -181,6 +191,7 @@ impl Config {
         let shard = shard.map_err(|text| ("shard", 0, problem("shard", text)))?;
         let mut config = Config {
             shard,
+            gpus: keys.gpus.clone(),
             sources: Vec::new(),
             elsewhere: 0,
             models: Vec::new(),

@@ -4,9 +4,9 @@
 //!
 //! * `process`, `gpu`: what is told of the machine; `outside`: where that does not answer.
 
-mod gpu;
+pub mod gpu;
 mod outside;
-mod process;
+pub mod process;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -185,6 +185,16 @@ fn write_sources<S: MetricSink>(text: &mut S, sources: &[SourceStatus]) {
     text.family("source_info", Gauge, "1, with the model of the source.");
     for source in sources {
         text.sample("source_info", &[("source", &source.name), ("model", &source.model)], 1u64);
+    }
+    text.family(
+        "source_gpu",
+        Gauge,
+        "The GPU of the source, as CUDA counts them, where sources are spread over several.",
+    );
+    for source in sources {
+        if let Some(gpu) = source.cuda_device_id {
+            text.sample("source_gpu", &[("source", &source.name)], f64::from(gpu));
+        }
     }
     text.family("source_state", Gauge, "1 for the state that the source is in, 0 for the others.");
     for source in sources {

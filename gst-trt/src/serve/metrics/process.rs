@@ -5,8 +5,15 @@ use std::fs;
 
 use super::MetricKind::{self, Counter, Gauge};
 
+const CPU_SECONDS: &str = "process_cpu_seconds_total";
+
 /// A metric without labels: its name, its type, what it is, and its value.
 pub type ProcessMetric = (&'static str, MetricKind, &'static str, f64);
+
+/// Seconds of the processor that the process has used.
+pub fn cpu_seconds() -> Option<f64> {
+    metrics().into_iter().find(|(name, ..)| *name == CPU_SECONDS).map(|(.., value)| value)
+}
 
 /// Those that the system tells.
 pub fn metrics() -> Vec<ProcessMetric> {
@@ -24,7 +31,7 @@ pub fn metrics() -> Vec<ProcessMetric> {
         let field = |number: usize| fields.get(number - 3).and_then(|text| text.parse::<f64>().ok());
         if let (Some(user), Some(system)) = (field(14), field(15)) {
             let help = "Seconds of the processor that the process has used.";
-            found.push(("process_cpu_seconds_total", Counter, help, (user + system) / ticks));
+            found.push((CPU_SECONDS, Counter, help, (user + system) / ticks));
         }
         if let (Some(started), Some(boot)) = (field(22), boot_time()) {
             let help = "When the process was started, in seconds since 1970.";

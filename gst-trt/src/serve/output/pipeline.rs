@@ -63,7 +63,7 @@ impl OutputPipeline {
         let pipeline = chain::parse(&launch_line(content, inputs.len()))?;
         begin_now(&pipeline);
         // The frames may be in the memory of a GPU.
-        registry::give(&pipeline);
+        registry::give(&pipeline, None);
         progress.go_on(&element(&pipeline, "payloader"));
         match content {
             OutputContent::Source { sei: Some(name) } => {
@@ -88,7 +88,7 @@ impl OutputPipeline {
         sink.set_callbacks(gst_app::AppSinkCallbacks::builder().new_sample(take).build());
         let (failed, has_many) = (events.clone(), matches!(content, OutputContent::Tiles(_)));
         pipeline.bus().expect("a pipeline has a bus").set_sync_handler(move |_, message| {
-            registry::answer_message(message);
+            registry::answer_message(message, 0);
             if let gst::MessageView::Error(error) = message.view() {
                 let (sentence, at) = (chain::sentence(error), message.src().and_then(input_of));
                 let _ = failed.send(match at.filter(|_| has_many) {

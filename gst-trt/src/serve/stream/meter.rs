@@ -302,6 +302,7 @@ impl Meter {
             address: config.address.shown(),
             model: config.model.clone(),
             on_objects: config.on_objects.clone(),
+            cuda_device_id: None,
             state: counts.state.unwrap_or(State::Connecting),
             error: counts.failure.as_ref().map(|failure| failure.text.clone()),
             cause: counts.failure.as_ref().map(|failure| failure.cause),

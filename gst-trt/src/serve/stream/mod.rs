@@ -75,6 +75,8 @@ pub struct SourceStream {
     pub frames: FrameHub,
     pub asks: Arc<SourceAsks>,
     pub snapshots: Arc<SourceSnapshots>,
+    /// The GPU that it is on, where there are several. It stays there through all restarts.
+    pub gpu: Option<i32>,
     events: Sender<StreamEvent>,
 }
 
@@ -84,6 +86,7 @@ impl SourceStream {
         models: ServedModels,
         archives: &Archives,
         asks: &Asks,
+        gpu: Option<i32>,
         threads: &Threads,
     ) -> Result<Self, Failure> {
         let (sender, events) = channel();
@@ -96,6 +99,7 @@ impl SourceStream {
             meter: Arc::default(),
             pictures: Arc::new(Pictures::new(None)),
             asks: Arc::new(SourceAsks::new(asks)),
+            gpu,
             events: sender,
         };
         let thread = StreamThread {
@@ -109,6 +113,7 @@ impl SourceStream {
             archives: archives.clone(),
             threads: threads.clone(),
             disk: None,
+            gpu,
             events,
             sender: stream.events.clone(),
             run: 0,
@@ -153,6 +158,7 @@ struct StreamThread {
     archives: Archives,
     threads: Threads,
     disk: Option<Disk>,
+    gpu: Option<i32>,
     events: Receiver<StreamEvent>,
     sender: Sender<StreamEvent>,
     /// The number of the pipeline.
@@ -335,6 +341,7 @@ impl StreamThread {
             asks: self.asks.clone(),
             snapshots: self.snapshots.begin(self.config.snapshots.as_ref()),
             disk: self.disk(),
+            gpu: self.gpu,
         };
         let running = |pipeline| RunningPipeline::new(pipeline, &self.threads, self.subject());
         let built = StreamPipeline::build(&self.config, &self.models, outlets, &self.meter, running);

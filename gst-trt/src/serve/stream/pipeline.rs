@@ -31,6 +31,7 @@ pub struct StreamPipeline {
     pub running: RunningPipeline,
     recorder: Option<Recorder>,
     snapshots: Option<SnapshotTaker>,
+    gpu: Option<i32>,
     /// Of a file that is read at its own.
     pace: Option<Arc<Pace>>,
 }
@@ -42,6 +43,8 @@ pub struct Outlets {
     pub asks: Arc<SourceAsks>,
     pub snapshots: Option<SnapshotTaker>,
     pub disk: Option<Disk>,
+    /// Where it is decoded and inferred, if that is chosen.
+    pub gpu: Option<i32>,
 }
 
 impl StreamPipeline {
@@ -60,6 +63,7 @@ impl StreamPipeline {
         chain.configure(&pipeline);
         for (number, model) in models.iter().enumerate() {
             element(&pipeline, &stage("infer", number)).set_property("shared-model", model.shared_name());
+            outlets.gpu.into_iter().for_each(|gpu| model.keep_on(gpu));
         }
         if let Some(gate) = config.motion_gate {
             element(&pipeline, "preprocess").set_property("motion-gate", gate);
@@ -89,7 +93,7 @@ impl StreamPipeline {
         if !config.asks.is_empty() {
             add_answers(&pipeline, &outlets.asks, meter);
         }
-        let Outlets { asks, snapshots, .. } = outlets;
+        let Outlets { asks, snapshots, gpu, .. } = outlets;
         if has_cuts(config) {
             let snapshots = snapshots.clone();
             cut::connect(&pipeline, &config.name, move |frame, size| {
@@ -97,7 +101,7 @@ impl StreamPipeline {
                 asks.cuts(frame).into_iter().chain(kept).collect()
             });
         }
-        let mut built = StreamPipeline { running: running(pipeline), recorder, snapshots, pace: None };
+        let mut built = StreamPipeline { running: running(pipeline), recorder, snapshots, gpu, pace: None };
         // Before frames are counted.
         if config.sync && !config.address.is_live() {
             built.pace = Some(Pace::keep(&built.input(), &pad(&built.element("out"), "sink")));
@@ -106,7 +110,7 @@ impl StreamPipeline {
         #[cfg(feature = "otel")]
         super::trace::follow(&built.running.pipeline, config);
         let tap = built.recorder.as_ref().map(Recorder::tap);
-        let options = ReadOptions { stream: config.stream.clone(), tap };
+        let options = ReadOptions { stream: config.stream.clone(), gpu, tap };
         config.address.connect(&built.running.pipeline, built.input(), &options)?;
         Ok(built)
     }
@@ -156,10 +160,10 @@ impl StreamPipeline {
 
     /// Sends on what the thread of the source looks at.
     pub fn listen(&self, run: u64, to: Sender<StreamEvent>) {
-        let connections = self.running.connections.clone();
+        let (connections, gpu) = (self.running.connections.clone(), self.gpu.unwrap_or(0));
         self.bus().set_sync_handler(move |_, message| {
             use gst::MessageView::*;
-            registry::answer_message(message);
+            registry::answer_message(message, gpu);
             connections.hear(message); // what is dropped here is not heard otherwise
             let is_wanted = match message.view() {
                 Eos(_) | Error(_) | Warning(_) | Info(_) | Progress(_) => true,

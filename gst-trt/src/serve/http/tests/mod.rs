@@ -106,6 +106,7 @@ fn entry(name: &str) -> FakeSource {
         address: format!("rtsp://{name}/stream"),
         model: "yolo".into(),
         on_objects: Vec::new(),
+        cuda_device_id: Some(1),
         state: State::Running,
         error: None,
         cause: None,
