@@ -103,7 +103,7 @@ fn main() -> ExitCode {
         Command::Build(args) => build::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Quantize(args) => quantize::run(&args, &threads),
-        Command::Bench(args) => bench::run(&args),
+        Command::Bench(args) => bench::run(&args, &threads),
         Command::Serve(args) => serve::run(&args, &threads),
         Command::Init(args) => init::run(&args),
         Command::Import(args) => import::run(&args),

@@ -103,6 +103,8 @@ fn commands_in_the_pages_run() {
             }
             "bench" => {
                 words.retain(|word| word != "--duration" && word != "10");
+                // Which no stream keeps to, so that one is tried.
+                words.iter_mut().filter(|word| word.starts_with("p99=")).for_each(|word| *word = "p99=0.01ms".into());
                 words.extend(["--duration", "0.1"].map(String::from));
             }
             _ => {}

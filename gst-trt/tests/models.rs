@@ -144,6 +144,11 @@ fn wrong_options_are_named() {
         (&["bench", model, "--nms", "score-threshold=lots"], 1, &["score-threshold", "lots"]),
         (&["bench", model, "--infer", "input-size=64x64"], 1, &["input-size is 64x64", "fixed"]),
         (&["bench", model, "--infer", "'"], 1, &["Cannot read the options"]),
+        (&["bench", model, "--max-streams", "fps=30"], 2, &["--video"]),
+        (&["bench", model, "--max-streams", "p99=50", "--video", "x.mp4"], 2, &["write fps=30, or p99=50ms", "unit"]),
+        (&["bench", model, "--max-streams", "--video", "x.mp4"], 1, &["There is no file x.mp4"]),
+        (&["bench", model, "--max-streams", "--video", model, "--backend", "all"], 1, &["for one backend"]),
+        (&["bench", model, "--max-streams", "--video", model, "--infer", "name=x"], 1, &["name"]),
         (&["doctor", "x"], 2, &["unexpected argument"]),
     ] {
         let output = run(&folder, args);
@@ -151,6 +156,40 @@ fn wrong_options_are_named() {
         assert_eq!(output.status.code(), Some(status), "{args:?}: {stderr}");
         assert!(says.iter().all(|part| stderr.contains(part)) && !stderr.contains("panicked"), "{args:?}: {stderr}");
     }
+}
+
+/// No stream has such a latency, so one is tried.
+#[test]
+fn streams_are_counted() {
+    let (folder, shapes, sample) = (scratch("bench-streams"), shapes(), sample());
+    let args = [
+        "bench",
+        &shapes,
+        "--backend",
+        "rten",
+        "--infer",
+        "interval=30 threads=1",
+        "--max-streams",
+        "fps=5",
+        "p99=0.01ms",
+        "--video",
+        &sample,
+        "--duration",
+        "0.5",
+    ];
+    let shown = succeed(&folder, &args);
+    let shown = text(&shown.stdout);
+    assert!(shown.starts_with("    1 streams: ") && shown.contains(" frames/s of the slowest, "), "{shown}");
+    assert!(shown.contains("0 streams of ") && shown.contains(" with a 99 % latency of 0.01 ms at most."), "{shown}");
+    let output = succeed(&folder, &[&args[..], &["--json"]].concat());
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&found["max-streams"], &found["goal"]), (&json!(0), &json!({"fps": 5.0, "p99-ms": 0.01})));
+    let tried = &found["tried"][0];
+    assert!(tried["fps-least"].as_f64() > Some(0.0) && tried["used"]["cpu"].is_number(), "{found:#}");
+    assert_eq!((&tried["streams"], &tried["enough"]), (&json!(1), &json!(false)));
+    // What the source itself lacks is an error.
+    let args = ["bench", &shapes, "--max-streams", "--video", &shapes];
+    expect_failure(&run(&folder, &args), &args, &["shapes"]);
 }
 
 /// On a machine with one backend there is nothing to compare with but the model itself.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `gst-trt bench`: throughput and latency of the model alone, as trtexec reports them, and of the chain on frames in
-//! memory.
+//! memory. `streams`: how many streams the service takes.
+
+mod streams;
 
 use std::ffi::c_void;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::builder::PossibleValuesParser;
@@ -16,10 +18,14 @@ use gsttrt_core::session::{Detector, DeviceFrame, PostprocessOptions, Session, S
 use gsttrt_core::tensor::Tensors;
 use serde_json::{Value, json};
 
+use crate::chain;
 use crate::failure::{Failure, Status};
 use crate::model_options::{backend_words, check_file, parse_size, session_options};
+use crate::serve::TrialModel;
 use crate::signals::Signals;
 use crate::terminal::{print, print_error};
+use crate::threads::Threads;
+use streams::StreamGoal;
 
 /// Runs before the first that counts, at least; as trtexec does by time.
 const WARM_UP: Duration = Duration::from_millis(200);
@@ -49,6 +55,15 @@ pub struct BenchArgs {
     /// Properties of trtnms, such as "score-threshold=0.5"
     #[arg(long, value_name = "PROPERTIES", default_value = "", hide_default_value = true)]
     nms: String,
+    /// How many streams of a video the service takes on this machine, so that each has these frames a second, and this latency
+    #[arg(long, value_name = "GOAL", num_args = 0..=2, value_parser = streams::goal, requires = "video")]
+    max_streams: Option<Vec<StreamGoal>>,
+    /// The video of the streams, which are read at its own pace
+    #[arg(long, value_name = "FILE", requires = "max_streams")]
+    video: Option<PathBuf>,
+    /// Frames of several streams in one run of the model
+    #[arg(long, value_name = "FRAMES", default_value_t = 1, requires = "max_streams")]
+    batch_size: u32,
     /// The same as JSON
     #[arg(long)]
     json: bool,
@@ -67,8 +82,11 @@ fn seconds(text: &str) -> Result<f64, String> {
     seconds.filter(|seconds| (0.01..=3600.0).contains(seconds)).ok_or_else(|| "give seconds from 0.01 to 3600".into())
 }
 
-pub fn run(args: &BenchArgs) -> Result<Status, Failure> {
+pub fn run(args: &BenchArgs, threads: &Threads) -> Result<Status, Failure> {
     check_file(&args.model)?;
+    if let (Some(goals), Some(video)) = (&args.max_streams, &args.video) {
+        return max_streams(args, goals, video, threads);
+    }
     let (options, postprocess) = session_options(&[], &[&args.infer, &args.nms])?;
     let clock = Clock { duration: Duration::from_secs_f64(args.duration), signals: Signals::listen_for_engines()? };
     let chosen: Vec<BackendPreference> = match args.backend.as_str() {
@@ -106,6 +124,18 @@ pub fn run(args: &BenchArgs) -> Result<Status, Failure> {
         print(&format!("{:#}", json!({ "model": args.model.display().to_string(), "backends": measured })))?;
     }
     Ok(Status::Done)
+}
+
+fn max_streams(args: &BenchArgs, goals: &[StreamGoal], video: &Path, threads: &Threads) -> Result<Status, Failure> {
+    if args.backend == "all" {
+        return Err("Streams are counted for one backend. Give its name with --backend.".into());
+    }
+    chain::start_gstreamer()?;
+    chain::prefer_gpu_decoders();
+    let (backend, batch_size) = (args.backend.as_str(), args.batch_size);
+    let model = TrialModel { file: &args.model, backend, batch_size, infer: &args.infer, nms: &args.nms };
+    let duration = Duration::from_secs_f64(args.duration);
+    streams::run(&model, video, goals, duration, args.json, &Signals::listen()?, threads)
 }
 
 /// All of one backend.

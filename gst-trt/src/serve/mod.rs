@@ -38,6 +38,7 @@ mod snapshot;
 mod sockets;
 mod stream;
 mod tiles;
+mod trial;
 mod view;
 #[cfg(feature = "webrtc")]
 mod webrtc;
@@ -61,10 +62,12 @@ pub use config::is_config_name;
 use control::VideoControl;
 use gpus::Gpus;
 use log::{LogFormat, LogSettings, log, log_error, warn};
+pub use metrics::gpu::GpuReading;
 #[cfg(feature = "otel")]
 use otel::Telemetry;
 use place::Place;
 use service::Service;
+pub use trial::{Trial, TrialModel, TrialReading};
 
 const EXAMPLES: &str = "\
 Examples:
