@@ -157,6 +157,7 @@ test_all() {
     step "SPDX lines" check_headers
     step "sizes of files" check_sizes
     step "dependencies" check_dependencies
+    step "keys and version of the Helm chart" tests/kubernetes/keys.py
     step_of "kernels are what their sources give" core/kernels core/kernels/build.sh --check
     step "clippy" lint
     step "build" build
@@ -252,6 +253,7 @@ TOUCHES=(
     "the book:^docs/|^tests/book.py:2:book"
     "crates pack:Cargo.toml$|README.md$:8:publish"
     "Debian package:^packaging/|^docs/|^gst-trt/Cargo|^pipelines/setup.sh|^tests/(packages|folders).sh:5:debian_package"
+    "Helm chart:^packaging/(chart|prometheus)/|^tests/kubernetes/|^gst-trt/src/serve/config:3:tests/kubernetes/chart.sh $PROGRAM"
     "other destinations:^publish/|^src/trtpublish|^tests/(trtpublish|common/(kafka|rabbit|brokers))|^Cargo.lock$:8:other_destinations"
     "installed plugin and C library:^capi/|Cargo.toml$|build.rs$|^examples/|^tests/install:10:installed"
     "Debian 13, Debian sid:^src/gst/|^src/trt|^tests/(compat|folders).sh|^tests/onvif|Cargo.lock$:12:tests/compat.sh"

@@ -147,8 +147,10 @@ def test_pip_builds_the_wheel_that_is_tested(tmp_path):
 def test_files_of_the_container_are_there():
     text = (ROOT / "packaging/Containerfile").read_text(encoding="utf-8").replace("\\\n", " ")
     lines = [line.split() for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    known = {"FROM", "RUN", "WORKDIR", "COPY", "ARG", "ENV", "VOLUME", "ENTRYPOINT", "CMD"}
-    assert {line[0] for line in lines} <= known and lines[0][0] == "FROM"
+    known = {"ARG", "FROM", "RUN", "WORKDIR", "COPY", "ENV", "USER", "HEALTHCHECK", "ENTRYPOINT", "CMD"}
+    assert {line[0] for line in lines} <= known and lines[0] == ["ARG", "BASE=docker.io/library/debian:bookworm-slim"]
+    # Kubernetes knows that a user is not root only by a number.
+    assert [line for line in lines if line[0] == "USER"] == [["USER", "10001:10001"]]
     stages = {line[3] for line in lines if line[0] == "FROM" and line[2:3] == ["AS"]}
     copied = 0
     for line in (line for line in lines if line[0] == "COPY"):
