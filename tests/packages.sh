@@ -58,6 +58,57 @@ install_and_detect() {
     echo "$NAME: apt install $((installed - started)) s, boxes after $((SECONDS - started)) s"
 }
 
+# The image of packaging/Containerfile, as a folder: it is small, and any user can run the program in it, with a root that is read-only.
+image() {
+    local packages bytes folder=$FOLDER/image
+    mapfile -t packages < <(grep -oE '\b(ca-certificates|tzdata|glib-networking|libsoup-3[^ ]*|gstreamer1\.0-plugins-(bad|ugly)|gstreamer1\.0-libav)\b' \
+        "$ROOT/packaging/Containerfile")
+    quietly "What the image is made of" install_inside "${packages[@]}"
+    cp "$ROOT/packaging/image.sh" "$ROOT/packaging/health.sh" "$FOLDER/root"
+    inside /root/image.sh /image
+    # The program of a release has 26 MB.
+    bytes=$(find "$folder" -type f -not -path "$folder/usr/bin/gst-trt" -printf '%s\n' | awk '{ bytes += $1 } END { print bytes }')
+    echo "the image has $((bytes / 1000000)) MB and the program"
+    [ "$bytes" -lt 270000000 ] || fail "the image is to have less than 300 MB; see what packaging/image.sh takes."
+    (cd "$folder" && find . -type f -perm /6000 | grep .) && fail "the image has programs that give rights."
+
+    mount --bind "$folder" "$folder"
+    mount -o remount,bind,ro "$folder"
+    for each in tmp data var/lib/gst-trt var/cache/gst-trt; do mount -t tmpfs -o mode=1777 tmpfs "$folder/$each"; done
+    mount -t proc proc "$folder/proc"
+    mount --bind /dev "$folder/dev"
+    cp "$ROOT/tests/data/sample.mp4" "$ROOT/tests/models/shapes.onnx" "$folder/data"
+    printf '[http]\nlisten = "127.0.0.1:8090"\n' >"$folder/data/config.toml"
+    # shellcheck disable=SC2016  # the shell inside expands it
+    unshare --net --pid --fork chroot --userspec 54321:0 "$folder" env --ignore-environment PATH=/usr/bin HOME=/var/lib/gst-trt \
+        XDG_CACHE_HOME=/var/cache/gst-trt GST_REGISTRY=/tmp/registry.bin bash -ec '
+        cd /data
+        gst-trt detect sample.mp4 --model shapes.onnx
+        ! touch /usr/bin/more 2>/dev/null
+        report=$(gst-trt doctor) || true
+        [[ $report == *"ok  chain on the CPU"* ]]'
+    python3 "$ROOT/tests/data/score.py" "$ROOT/tests/data/sample.json" "$folder/data/sample-boxes.jsonl" \
+        --min-precision 0.98 --min-recall 0.98 --min-iou 0.85
+    health "$folder"
+    umount --recursive "$folder"
+}
+
+# What HEALTHCHECK runs says that the service is well, and that it is not once nothing answers. The service is process 1, as in a container.
+health() {
+    # shellcheck disable=SC2016  # the shell inside expands it
+    timeout 120 unshare --net --pid --fork --mount-proc="$1/proc" bash -ec '
+        inside() { chroot --userspec 54321:0 "$1" env --ignore-environment PATH=/usr/bin HOME=/var/lib/gst-trt GST_REGISTRY=/tmp/registry.bin "${@:2}"; }
+        ip link set lo up
+        (
+            until inside "$1" /usr/libexec/gst-trt-health 2>/dev/null; do sleep 0.2; done
+            ! inside "$1" env GST_TRT_HTTP=127.0.0.1:1 /usr/libexec/gst-trt-health 2>/dev/null
+            echo "the service is well"
+            kill -TERM 1
+        ) &
+        exec chroot --userspec 54321:0 "$1" env --ignore-environment PATH=/usr/bin HOME=/var/lib/gst-trt GST_REGISTRY=/tmp/registry.bin \
+            gst-trt serve /data/config.toml' bash "$1"
+}
+
 # What came with it: the elements, the library, the files for compilers.
 look_around() {
     python3 "$ROOT/tests/data/score.py" "$ROOT/tests/data/sample.json" "$FOLDER/root/sample-boxes.jsonl" \
@@ -139,6 +190,7 @@ for suite in "${SUITES[@]}"; do
     nothing_mounted
     step "bare $NAME" fresh_system
     step "package on $NAME" install_and_detect
+    [ "$suite" != bookworm ] || step "the image on $NAME" image
     step "what the package brought to $NAME" look_around
     step "the service on $NAME" serve
 done

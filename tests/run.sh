@@ -248,12 +248,18 @@ half_precision() {
     HALF_MODELS=$ROOT/tests/models cargo nextest run --locked --workspace -E 'test(/^half::/)'
 }
 
+# The limit is for a busy machine; without it the script measures.
+kubernetes() {
+    tests/kubernetes/chart.sh "$PROGRAM"
+    tests/kubernetes/replicas.py --sources 12 --limit 60 --program "$PROGRAM"
+}
+
 # What only "full" runs, with the paths that it depends on (a regular expression) and its minutes on two cores.
 TOUCHES=(
     "the book:^docs/|^tests/book.py:2:book"
     "crates pack:Cargo.toml$|README.md$:8:publish"
     "Debian package:^packaging/|^docs/|^gst-trt/Cargo|^pipelines/setup.sh|^tests/(packages|folders).sh:5:debian_package"
-    "Helm chart:^packaging/(chart|prometheus)/|^tests/kubernetes/|^gst-trt/src/serve/config:3:tests/kubernetes/chart.sh $PROGRAM"
+    "Helm chart, its replicas:^packaging/(chart|prometheus)/|^tests/kubernetes/|^docs/kubernetes.md|^gst-trt/src/serve/(config|mod.rs|changes|place|service):4:kubernetes"
     "other destinations:^publish/|^src/trtpublish|^tests/(trtpublish|common/(kafka|rabbit|brokers))|^Cargo.lock$:8:other_destinations"
     "installed plugin and C library:^capi/|Cargo.toml$|build.rs$|^examples/|^tests/install:10:installed"
     "Debian 13, Debian sid:^src/gst/|^src/trt|^tests/(compat|folders).sh|^tests/onvif|Cargo.lock$:12:tests/compat.sh"

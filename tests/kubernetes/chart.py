@@ -24,7 +24,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 CHART = ROOT / "packaging/chart"
 FILES = {path.stem: yaml.safe_load(path.read_text()) for path in sorted((HERE / "values").glob("*.yaml"))}
-CASES = {"default": {}, **FILES}
+PAGE = (ROOT / "docs/kubernetes.md").read_text(encoding="utf-8")
+# What the page shows: values to begin with, and more of them.
+SHOWN = [yaml.safe_load(block.split("```")[0]) for block in PAGE.split("```yaml\n")[1:]]
+CASES = {"default": {}, "page": SHOWN[0], "page with a GPU": {**SHOWN[0], **SHOWN[1]}, **FILES}
 # The oldest that the chart takes, and the newest with a schema.
 VERSIONS = ("1.28.0", "1.30.0", "1.32.0", "1.34.0", "1.37.0")
 
@@ -205,7 +208,7 @@ class Chart(unittest.TestCase):
         for name, values in CASES.items():
             if name == "hostile":
                 continue  # its addresses and keys are none
-            for index in range(values.get("replicas", 1)):
+            for index in sorted({0, values.get("replicas", 1) - 1}):
                 with self.subTest(name, replica=index), tempfile.TemporaryDirectory() as folder:
                     self.check(pathlib.Path(folder), values, index)
 
@@ -219,7 +222,7 @@ class Chart(unittest.TestCase):
             file.write_text("0123456789abcdef")
         for file, text in configuration(values).items():
             for there, here in places.items():
-                text = text.replace(there, here)
+                text = text.replace(there, here).replace("yolo11n", "shapes")
             (etc / file).write_text(text)
         environment = {**os.environ, "POD_INDEX": str(index), "GATE_PASSWORD": "a:b@c", "CREDENTIALS_DIRECTORY": str(folder)}
         command = [os.environ["GST_TRT"], "serve", "--check", etc / "config.toml"]
