@@ -271,6 +271,27 @@ class Chart(unittest.TestCase):
                     self.assertTrue(context["readOnlyRootFilesystem"])
                     self.assertIs(context["allowPrivilegeEscalation"], False)
 
+    def test_engines_lie_where_no_other_user_can_write(self):
+        """The program takes engines from no other folder. Volumes come with folders that all or a group may write to."""
+        spec = template(FILES["gpu"])["spec"]
+        [mount] = [each for each in service_container(FILES["gpu"])["volumeMounts"] if each["name"] == "cache"]
+        self.assertEqual(mount, {"name": "cache", "mountPath": "/var/cache/gst-trt", "subPath": "private"})
+        command = spec["initContainers"][0]["command"]
+        with tempfile.TemporaryDirectory() as folder:
+            volume = pathlib.Path(folder)
+            volume.chmod(0o2777)
+            for _ in range(2):
+                subprocess.run([each.replace("/volume", folder) for each in command], check=True)
+                engine = volume / "private/engines/a.engine"
+                engine.parent.mkdir(exist_ok=True)
+                engine.touch()
+                # As volumes do that give files to a group at each start.
+                subprocess.run(["chmod", "-R", "g+rwX", volume / "private"], check=True)
+            subprocess.run([each.replace("/volume", folder) for each in command], check=True)
+            self.assertEqual((volume / "private").stat().st_mode & 0o777, 0o700)
+            for each in (engine, engine.parent):
+                self.assertEqual(each.stat().st_mode & 0o022, 0)
+
     def test_a_gpu_is_a_limit(self):
         self.assertNotIn("resources", service_container({}))
         self.assertEqual(service_container(FILES["mig"])["resources"], {"limits": {"nvidia.com/mig-1g.10gb": 1}})
