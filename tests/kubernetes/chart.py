@@ -130,6 +130,7 @@ OTHERS = {
     **{f"{volume}.{key}": value for volume in ("cache", "data") for key, value in {
         "persistent": True, "size": ("1Gi", {f"{volume}.persistent": True}), "storageClassName": ("a", {f"{volume}.persistent": True}),
         "accessModes": (["ReadWriteMany"], {f"{volume}.persistent": True}), "sizeLimit": "1Gi"}.items()},
+    "cache.volume": {"persistentVolumeClaim": {"claimName": "engines"}},
     "persistentVolumeClaimRetentionPolicy.whenScaled": "Delete", "persistentVolumeClaimRetentionPolicy.whenDeleted": "Delete",
     "extraVolumes": [{"name": "a", **VOLUME}], "extraVolumeMounts": [{"name": "a", "mountPath": "/a"}],
     "resources": {"requests": {"cpu": "1"}}, "extraEnv": [{"name": "A", "value": "b"}], "timezone": "Europe/Berlin", "extraArgs": ["--log-format=json"],
@@ -291,6 +292,13 @@ class Chart(unittest.TestCase):
             self.assertEqual((volume / "private").stat().st_mode & 0o777, 0o700)
             for each in (engine, engine.parent):
                 self.assertEqual(each.stat().st_mode & 0o022, 0)
+
+    def test_one_cache_for_all_is_no_claim_of_each(self):
+        self.assertNotIn("volumeClaimTemplates", one(FILES["mig"], "StatefulSet")["spec"])
+        [volume] = [each for each in template(FILES["mig"])["spec"]["volumes"] if each["name"] == "cache"]
+        self.assertEqual(volume["persistentVolumeClaim"], {"claimName": "engines"})
+        claims = one(FILES["everything"], "StatefulSet")["spec"]["volumeClaimTemplates"]
+        self.assertEqual([each["metadata"]["name"] for each in claims], ["cache", "data"])
 
     def test_a_gpu_is_a_limit(self):
         self.assertNotIn("resources", service_container({}))
