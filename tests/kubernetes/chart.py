@@ -307,6 +307,15 @@ class Chart(unittest.TestCase):
                          {"limits": {"memory": "8Gi", "nvidia.com/gpu": 1}, "requests": {"cpu": "4", "memory": "4Gi"}})
         self.assertEqual(template(FILES["gpu"])["spec"]["runtimeClassName"], "nvidia")
 
+    def test_several_gpus_are_all_used(self):
+        def gpus(**gpu):
+            return tomllib.loads(configuration({"gpu": gpu, "config": config})["config.toml"]).get("gpus")
+
+        config = ""
+        self.assertEqual((gpus(enabled=True), gpus(enabled=True, count=2), gpus(count=2)), (None, "all", None))
+        config = "gpus = [0]"
+        self.assertEqual(gpus(enabled=True, count=2), [0])
+
     def test_null_removes_users_for_clusters_that_choose_them(self):
         context = {"runAsUser": None, "runAsGroup": None, "fsGroup": None}
         values = {"podSecurityContext": context}

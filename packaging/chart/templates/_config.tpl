@@ -112,6 +112,9 @@ addresses = {{ include "gst-trt.toml.value" (dict "value" .addresses "path" "web
 {{- include "gst-trt.checkValues" . -}}
 # Written by the Helm chart {{ .Chart.Name }}, release {{ .Release.Name }}. Change its values, not this.
 shard = "${POD_INDEX}/{{ .Values.replicas }}"
+{{- if and .Values.gpu.enabled (gt (int .Values.gpu.count) 1) (not (regexMatch "(?m)^[ \\t]*[\"']?gpus[\"']?[ \\t]*=" .Values.config)) }}
+gpus = "all"
+{{- end }}
 {{- range $name, $text := .Values.files }}
 # {{ $name }}: {{ sha256sum $text }}
 {{- end }}
