@@ -4,8 +4,10 @@
 {{- /* A text. What JSON writes is a text of TOML too, but for control characters from DEL on, which YAML does not carry either. */ -}}
 {{- define "gst-trt.toml.text" -}}
 {{- $text := toRawJson . -}}
+{{- if regexMatch "[\\x7f-\\x{9f}]" $text -}}
 {{- range $code := untilStep 127 160 1 -}}
 {{- $text = replace (printf "%c" $code) (printf "\\u%04x" $code) $text -}}
+{{- end -}}
 {{- end -}}
 {{- $text -}}
 {{- end -}}
