@@ -8,8 +8,9 @@ import re
 # Words of names whose values are nobody's business, as in the library.
 SECRETS = ("pas", "pwd", "pw", "user", "usr", "login", "account", "token", "secret", "auth", "key", "cred", "sig", "session")
 ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*://)(\S+)", re.I)
-# User and password end with the last @ before the path; a file has none.
-USER = re.compile(r"^[^/?#]*@")
+# User and password end with the last @ before the path. A password that is not escaped may have a slash in it: what stands between
+# the colon and it is no port then.
+USER = re.compile(r"^([^/?#]*|[^/?#@:]*:(?!\d*/).*)@")
 VALUE = re.compile(r"(?<=[?&;/#])([^=&;/?#]+)=([^&;#\s]*)")
 
 
