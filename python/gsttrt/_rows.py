@@ -103,7 +103,7 @@ class FrameColumns(NamedTuple):
     time: float | None
     width: int
     height: int
-    count: int
+    found: int
     columns: dict[str, Any]
 
 
@@ -129,7 +129,7 @@ class ObjectRows:
             self.waiting = []
 
     def table(self, seen: list[FrameColumns]) -> pyarrow.Table:
-        counts = [each.count for each in seen]
+        counts = [each.found for each in seen]
         columns = {
             name: pyarrow.array(repeated(seen, name, counts), self.schema.field(name).type) for name in ("frame", "time", "width", "height")
         }
@@ -151,13 +151,14 @@ class FrameRows(ObjectRows):
     def table(self, seen: list[FrameColumns]) -> pyarrow.Table:
         columns = {
             name: pyarrow.array([getattr(each, name) for each in seen], self.schema.field(name).type)
-            for name in ("frame", "time", "width", "height", "count")
+            for name in ("frame", "time", "width", "height")
         }
+        columns["count"] = pyarrow.array([each.found for each in seen], COUNT)
         found = objects(seen)
-        total = sum(each.count for each in seen)
+        total = sum(each.found for each in seen)
         values = [found[name] if name in found else pyarrow.nulls(total, kind) for name, kind in OBJECT.items()]
         structs = pyarrow.StructArray.from_arrays(values, fields=list(pyarrow.struct(OBJECT)))
-        offsets = numpy.cumsum([0, *(each.count for each in seen)]).astype(numpy.int32)
+        offsets = numpy.cumsum([0, *(each.found for each in seen)]).astype(numpy.int32)
         return with_schema({**columns, "objects": pyarrow.ListArray.from_arrays(pyarrow.array(offsets), structs)}, self.schema, len(seen))
 
 
@@ -247,4 +248,4 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, numpy.generic) else value
 
 
-ROWS = {"objects": ObjectRows, "frames": FrameRows, "tracks": TrackRows}
+ROWS: dict[str, type[Any]] = {"objects": ObjectRows, "frames": FrameRows, "tracks": TrackRows}

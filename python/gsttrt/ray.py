@@ -13,12 +13,14 @@ from __future__ import annotations
 import argparse
 import glob
 import os
+import shlex
 import sys
 import warnings
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, NamedTuple, Union, cast
+from urllib.parse import unquote, urlsplit
 
 import numpy
 
@@ -27,7 +29,7 @@ from ._library import MAP
 from ._options import OF_TRACKER, PATHS
 from ._redact import redacted
 from .detector import Detector
-from .errors import DeviceLostError, Error, InputError, LibraryError, ReadError, SettingsError
+from .errors import DeviceLostError, Error, InputError, LibraryError, ReadError, RunError, SettingsError
 from .result import Result
 from .tracker import Tracker
 from .video import by_number, is_live, open_source, results
@@ -36,7 +38,8 @@ try:
     import pyarrow
     import ray
     import ray.data
-    from ray.exceptions import RayTaskError
+    from pyarrow import dataset, fs, parquet
+    from ray.exceptions import RayError, RayTaskError
 
     from . import _rows
 except ImportError as missing:
@@ -57,9 +60,13 @@ ATTEMPTS = 3
 BLOCKS = 20_000
 # Where there is a GPU: several workers on one, since each of them also decodes.
 SHARE = 0.25
+# Backends for which a GPU would be kept in vain.
+ON_CPU = ("cpu", "rten")
 # So many rows of Parquet in a file, if there are as many.
 ROWS_A_FILE = 100_000
 SHOWN = 20
+# An actor that Ray starts again.
+LASTING = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1}
 WAITING = 10.0  # seconds before a user is told what is waited for
 
 ITEM = pyarrow.schema({"number": pyarrow.int64(), "address": pyarrow.string(), "error": pyarrow.string()})
@@ -120,6 +127,8 @@ def detect(
         return ray.data.from_arrow(schema(rows).empty_table())
     if not ray.is_initialized():
         ray.init()
+    if num_gpus is None and options.get("backend") in ON_CPU:
+        num_gpus = 0.0
     workers, resources = placed(num_gpus, num_cpus, concurrency, len(items))
     if not resources["num_gpus"]:
         work.options.setdefault("threads", max(round(num_cpus or 1), 1))
@@ -128,14 +137,18 @@ def detect(
     # One at a time, so that no video waits behind a long one while another worker has nothing to do.
     pool = ray.data.ActorPoolStrategy(min_size=minimum, max_size=maximum, max_tasks_in_flight_per_actor=1)
     tables = [pyarrow.Table.from_pylist(part, ITEM) for part in parts(items, -(-len(items) // BLOCKS))]
-    return ray.data.from_arrow(tables).map_batches(
+    found = ray.data.from_arrow(tables).map_batches(
         Worker,
-        fn_constructor_args=(work, Attempts.remote()),
+        fn_constructor_args=(work, ray.remote(**LASTING)(Attempts).remote()),
         batch_size=1,
         batch_format="pyarrow",
         compute=pool,
         **resources,
     )
+    # Long videos give no rows for hours, and `timeout` is for those that hang.
+    if hasattr(found.context, "execution_no_progress_timeout_s"):
+        found.context.execution_no_progress_timeout_s = -1
+    return found
 
 
 def schema(rows: Literal["objects", "frames", "tracks"] = "objects") -> pyarrow.Schema:
@@ -184,6 +197,8 @@ def expanded(sources: Source | Iterable[Source]) -> Iterator[dict[str, Any]]:
 def files_of(source: str) -> Iterator[tuple[str, str | None]]:
     if is_live(source):
         raise InputError(f"{redacted(source)} is a live stream, which has no end. Give videos; gst-trt serve is for cameras.")
+    if source.startswith("file://"):
+        source = unquote(urlsplit(source).path)
     if "://" in source:
         yield source, None
     elif os.path.isdir(source):
@@ -245,8 +260,12 @@ def try_model(work: Work, resources: dict[str, float]) -> None:
         print(f"Waiting for the model, which is loaded where {wanted or 'there is room'} is free.", file=sys.stderr)
     try:
         is_map = ray.get(trial)
-    except RayTaskError as error:
-        raise (error.cause if isinstance(error.cause, Error) else error) from None
+    except RayError as error:
+        if isinstance(error, RayTaskError) and isinstance(error.cause, Error):
+            raise error.cause from None
+        raise RunError(
+            f"No worker of Ray can load the model {work.model}: {error}. Each machine needs the package gsttrt, and the model by that path."
+        ) from error
     if is_map:
         raise SettingsError("This model gives a map for each frame, for which rows have no column. Use gsttrt.detect(…).")
 
@@ -261,7 +280,6 @@ def load(work: Work) -> bool:
 # ------------------------------------------------------------------------------------------- workers
 
 
-@ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)
 class Attempts:
     """Counts how often workers have begun a file that they have not finished."""
 
@@ -346,14 +364,16 @@ def main(arguments: list[str] | None = None) -> int:
     warnings.showwarning = lambda message, *_, **__: print(f"Warning: {message}", file=sys.stderr)
     try:
         return write(given)
-    except Error as error:
+    except (Error, RayError, ConnectionError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
 
 
 def write(given: argparse.Namespace) -> int:
     options: dict[str, Any] = {}
-    for option in given.options.split():
+    for option in shlex.split(given.options):
         name, equals, value = option.partition("=")
         if not equals:
             raise SettingsError(f"The option {option!r} has no value. Write name=value, such as score-threshold=0.5.")
@@ -375,14 +395,20 @@ def write(given: argparse.Namespace) -> int:
         **options,
     )
     found.write_parquet(out, min_rows_per_file=ROWS_A_FILE)
-    return report(out)
+    return report(out, schema(given.rows))
 
 
-def report(out: str) -> int:
+def report(out: str, columns: pyarrow.Schema) -> int:
     """Says what was written, and what could not be read."""
-    written = ray.data.read_parquet(out, columns=["source", "error"])
-    failed = sorted(written.filter(lambda row: row["error"] is not None).take_all(), key=lambda row: row["source"])
-    print(f"{written.count() - len(failed)} rows are in {out}.")
+    files, folder = fs.FileSystem.from_uri(out)
+    files.create_dir(folder)
+    if not any(file.is_file for file in files.get_file_info(fs.FileSelector(folder))):
+        # Ray writes no file without rows, and what reads the folder wants columns.
+        parquet.write_table(columns.empty_table(), f"{folder}/empty.parquet", filesystem=files)
+    written = dataset.dataset(folder, columns, "parquet", files)
+    errors = written.to_table(["source", "error"], filter=dataset.field("error").is_valid()).sort_by("source")
+    failed = errors.to_pylist()
+    print(f"{written.count_rows() - len(failed)} rows are in {out}.")
     for row in failed[:SHOWN]:
         print(f"{row['source']}: {row['error']}", file=sys.stderr)
     if len(failed) > SHOWN:

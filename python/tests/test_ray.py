@@ -11,12 +11,14 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from conftest import TESTS, clip, model
 
 import gsttrt
+from gsttrt.video import open_source
 
 os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="disabled")
 ray = pytest.importorskip("ray", reason="Ray is not installed: python/requirements-ray.txt")
@@ -112,7 +114,9 @@ def test_objects_are_those_of_one_process(cluster, archive, wanted):
 def test_frames_have_lists_of_objects(cluster, archive, wanted):
     frames = detect(archive, rows="frames").take_all()
     assert {(row["source"], row["frame"]) for row in frames} >= {each[:2] for each in wanted}
-    assert len({(row["source"], row["frame"]) for row in frames}) == len(frames) == 2 * (4 + 5 + 6)
+    counted = {str(video): sum(1 for _ in open_source(video)) for video in archive.rglob("*.mp4")}
+    assert Counter(row["source"] for row in frames) == counted and sum(counted.values()) > 18
+    assert len({(row["source"], row["frame"]) for row in frames}) == len(frames)
     shared = ("source", "frame", "time", "width", "height")
     flat = [{**{name: row[name] for name in shared}, **each, "error": None} for row in frames for each in row["objects"]]
     assert split(flat) == (wanted, {}) and all(row["count"] == len(row["objects"]) for row in frames)
@@ -137,7 +141,7 @@ def test_tracks_are_summaries_of_objects(cluster, archive, wanted):
 
 
 def test_a_worker_that_dies_leaves_no_trace(cluster, archive, wanted, tmp_path):
-    everything = ["disc", "box", "star"]
+    everything = ["disc", "box"]
     for stage, options in (
         ("loading", {"classes": faulty.Classes(tmp_path / "loading", everything)}),
         ("within", {"tracker": faulty.DiesWithin(tmp_path / "within")}),
@@ -146,6 +150,16 @@ def test_a_worker_that_dies_leaves_no_trace(cluster, archive, wanted, tmp_path):
     ):
         found = split(detect(archive, **options))
         assert (tmp_path / stage).exists() and found == (wanted, {}), stage
+
+
+def test_a_video_may_take_longer_than_ray_waits(cluster, archive, wanted):
+    context = ray.data.DataContext.get_current()
+    before, context.execution_no_progress_timeout_s = context.execution_no_progress_timeout_s, 0.001
+    try:
+        found = detect(archive).filter(lambda row: row["label"] is not None)
+    finally:
+        context.execution_no_progress_timeout_s = before
+    assert split(found) == (wanted, {})
 
 
 def test_a_node_that_dies_leaves_no_trace(cluster, archive, wanted):
@@ -264,7 +278,7 @@ def test_folders_are_read_in_the_order_of_numbers(tmp_path, monkeypatch):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     monkeypatch.chdir(tmp_path)
-    addresses = [item["address"] for item in gsttrt.ray.expanded([".", "*.mp4", "./9.MKV", Path("10.mp4"), "**/*.txt"])]
+    addresses = [item["address"] for item in gsttrt.ray.expanded([".", "*.mp4", "./9.MKV", Path("10.mp4"), f"file://{tmp_path}/10.mp4", "**/*.txt"])]
     names = ["9.MKV", "10.mp4", "2026/b/1.webm", "notes.txt", "2026/a.txt"]
     assert sorted(addresses) == sorted(str(tmp_path / name) for name in names)
     assert addresses[:3] == [str(tmp_path / name) for name in names[:3]]
@@ -325,5 +339,9 @@ def test_the_command_writes_parquet(cluster, archive, wanted, tmp_path, capfd):
     assert len(list((tmp_path / "found").glob("*.parquet"))) == 1, "small tables are put together"
     assert gsttrt.ray.main(command) == 1
     assert "There is something in" in capfd.readouterr().err
+    empty = [*command[1:2], "--model", model("shapes"), "--out", str(tmp_path / "empty"), "--options", "backend=rten score-threshold=0.999"]
+    (tmp_path / "list.txt").write_text(f"{archive}/yard")
+    assert gsttrt.ray.main(empty) == 0 and f"0 rows are in {tmp_path}/empty" in capfd.readouterr().out
+    assert pyarrow.parquet.read_table(tmp_path / "empty").schema.names == gsttrt.ray.schema().names
     assert gsttrt.ray.main([*command[:5], str(tmp_path / "other"), "--options", "threads"]) == 1
     assert "Write name=value" in capfd.readouterr().err
