@@ -187,7 +187,10 @@ def play(uri: str, limit: str, timeout: float | None = None) -> Iterator[tuple[N
         pipeline = Gst.parse_launch(PIPELINE + limit)
     except Exception as error:  # GLib.Error, where an element is missing
         raise LibraryError(f"GStreamer cannot read videos here: {error}. Install its base and good plugins.") from error
-    pipeline.get_by_name("source").set_property("uri", uri)
+    source = pipeline.get_by_name("source")
+    source.set_property("uri", uri)
+    # Of an MP4 that is read from its beginning to its end only, as from a server, qtdemux of GStreamer 1.22 loses the last frames.
+    source.set_property("download", limit == AHEAD)
     return pull(Gst, pipeline, redacted(uri), timeout)
 
 

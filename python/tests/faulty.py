@@ -96,11 +96,23 @@ class DiesBetween:
         return gsttrt.Tracker("iou")
 
 
-def dies_of_small_ones() -> gsttrt.Tracker:
-    """A tracker that ends each worker that comes to a frame of that width."""
-    return Watched(lambda frame, result: die() if is_worker() and result.width == 320 else None)
+class Reports:
+    """Makes trackers. Each worker leaves its process id in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self) -> gsttrt.Tracker:
+        if is_worker():
+            (self.folder / str(os.getpid())).touch()
+        return gsttrt.Tracker("iou")
 
 
-def fails_at_small_ones() -> gsttrt.Tracker:
-    """A tracker with a mistake in it that shows at frames of that width."""
-    return Watched(lambda frame, result: [][frame] if is_worker() and result.width == 320 else None)
+def dies_of_classes() -> gsttrt.Tracker:
+    """A tracker that ends each worker that comes to a frame of the clip of classes, which has its own height."""
+    return Watched(lambda frame, result: die() if is_worker() and result.height == 240 else None)
+
+
+def fails_at_classes() -> gsttrt.Tracker:
+    """A tracker with a mistake in it that shows at these frames."""
+    return Watched(lambda frame, result: [][frame] if is_worker() and result.height == 240 else None)

@@ -6,6 +6,7 @@ import http.server
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -152,6 +153,24 @@ def test_a_worker_that_dies_leaves_no_trace(cluster, archive, wanted, tmp_path):
         assert (tmp_path / stage).exists() and found == (wanted, {}), stage
 
 
+def test_a_worker_that_dies_while_its_rows_are_fetched_leaves_no_trace(cluster, archive, wanted, tmp_path):
+    context = ray.data.DataContext.get_current()
+    before, context.target_max_block_size = context.target_max_block_size, 500
+    try:
+        # The rows of each video are many blocks.
+        found = detect(archive, tracker=faulty.Reports(tmp_path))
+    finally:
+        context.target_max_block_size = before
+    rows, killed = [], []
+    for batch in found.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
+        rows += batch.to_pylist()
+        if not killed:
+            killed = [int(each.name) for each in tmp_path.iterdir()]
+            for process in killed:
+                os.kill(process, signal.SIGKILL)
+    assert killed and len(list(tmp_path.iterdir())) > len(killed) and split(rows) == (wanted, {})
+
+
 def test_a_video_may_take_longer_than_ray_waits(cluster, archive, wanted):
     context = ray.data.DataContext.get_current()
     before, context.execution_no_progress_timeout_s = context.execution_no_progress_timeout_s, 0.001
@@ -174,10 +193,10 @@ def test_a_node_that_dies_leaves_no_trace(cluster, archive, wanted):
 
 def test_a_video_that_ends_each_worker_is_listed(cluster, archive, wanted, tmp_path):
     shutil.copy(clip("classes"), tmp_path / "deadly.mp4")
-    found, errors = split(detect([tmp_path, archive], tracker=faulty.dies_of_small_ones))
+    found, errors = split(detect([tmp_path, archive], tracker=faulty.dies_of_classes))
     assert found == wanted and list(errors) == [str(tmp_path / "deadly.mp4")]
     assert "has died 3 times" in errors[str(tmp_path / "deadly.mp4")]
-    found, errors = split(detect([tmp_path, archive], tracker=faulty.fails_at_small_ones))
+    found, errors = split(detect([tmp_path, archive], tracker=faulty.fails_at_classes))
     assert found == wanted and errors[str(tmp_path / "deadly.mp4")] == "IndexError: list index out of range"
 
 
@@ -231,7 +250,7 @@ def test_what_cannot_be_read_is_listed(cluster, archive, wanted, tmp_path, silen
 def test_addresses_are_read_as_files_are(cluster, archive, wanted, web):
     found, errors = split(detect([f"http://{web}/{place}/{number}.mp4" for place in ("hall", "yard") for number in range(3)]))
     named = [(each[0].replace(f"http://{web}", str(archive)), *each[1:]) for each in found]
-    assert sorted(named, key=str) == wanted and errors == {}
+    assert (sorted(named, key=str), errors) == (wanted, {})
 
 
 def test_without_videos_there_are_columns_and_no_rows(cluster):
