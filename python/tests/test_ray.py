@@ -3,6 +3,7 @@
 
 import functools
 import http.server
+import logging
 import os
 import re
 import shutil
@@ -33,6 +34,8 @@ import gsttrt.ray  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
+# Ray Data writes so much that the report of a failed test could not be read.
+logging.getLogger("ray.data").setLevel(logging.WARNING)
 NODE = {"object_store_memory": 80 << 20, "include_dashboard": False}
 OPTIONS = {"backend": "rten", "threads": 1}
 IDS = {"tracker": "iou", **OPTIONS}
