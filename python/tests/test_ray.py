@@ -127,7 +127,7 @@ def test_frames_have_lists_of_objects(cluster, archive, wanted):
 
 
 def test_tracks_are_summaries_of_objects(cluster, archive, wanted):
-    tracks = detect(archive, rows="tracks").take_all()
+    tracks = detect(archive, rows="tracks", concurrency=(1, 2)).take_all()
     seen = {}
     for each in wanted:
         if each[-1] is not None:
