@@ -3,6 +3,7 @@
 # Builds the wheel of gsttrt and tests it as it is installed: python/test.sh [pytest options...]
 #
 # With GST_TRT_PROFILE=dist, as wheels are released, it is tested with mypy, OpenCV and pandas too, which are 80 MB.
+# With GST_TRT_RAY=1 it is tested with Ray and Arrow too, which are 500 MB.
 #
 # Its environment is kept in ${XDG_CACHE_HOME:-~/.cache}/gst-plugin-trt/python; it uses NumPy and PyGObject of the system, as videos do.
 set -euo pipefail
@@ -13,6 +14,10 @@ requirements=("$here/requirements-test.txt")
 if [ "${GST_TRT_PROFILE:-}" = dist ]; then
     cache+=-released
     requirements+=("$here/requirements-released.txt")
+fi
+if [ "${GST_TRT_RAY:-}" = 1 ]; then
+    cache+=-ray
+    requirements+=("$here/requirements-ray.txt")
 fi
 wanted=$(cat "${requirements[@]}"; /usr/bin/python3 --version)
 # What it was made from is kept inside, so that an interrupted or outdated installation is made again.

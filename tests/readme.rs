@@ -181,6 +181,8 @@ fn commands_are_run_by_tests() {
         "packaging/man.sh ",          // gst-trt/tests/packaging.rs
         "python/build.sh",            // python/test.sh
         "python -m gsttrt ",          // python/tests, by module
+        "python -m gsttrt.ray ",      // python/tests/test_ray.py
+        "ray start ",                 // needs more machines
         "eval \"$(python -m gsttrt env)\"",
         "cc session.c",
         "cc examples/session.c ",           // tests/capi, with other folders

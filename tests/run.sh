@@ -227,6 +227,11 @@ wheel() {
     GST_TRT_PROFILE=dist python/test.sh
 }
 
+# Archives of videos, on a cluster of Ray that has several nodes on this machine.
+ray_archives() {
+    GST_TRT_RAY=1 python/test.sh test_ray.py test_rows.py
+}
+
 # As it is released where all runs; else with the build of the tests, which says the same of what is in it.
 debian_package() {
     local profile=dev
@@ -267,6 +272,7 @@ TOUCHES=(
     "detect.sh as people build it:^pipelines/|Cargo.(toml|lock)$:5:build_release"
     "detect.sh on a 1080p clip:^core/src/(image|postprocess)|^gst-trt/src/detect:1:detect_1080p"
     "wheel as it is released:^python/|^packaging/build.sh:6:wheel"
+    "archives of videos with Ray:^python/|^docs/archives.md:6:ray_archives"
     "64-bit ARM:^core/src/(backends|cuda|dlpack)|^capi/:30:tests/compat.sh arm64"
     "half precision:^core/src/onnx/|^core/src/backends/tensorrt/|^tests/models/:4:half_precision"
     "model zoo:^tests/zoo/:60:tests/zoo/run.sh $PROGRAM"

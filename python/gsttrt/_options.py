@@ -89,3 +89,5 @@ class TrackerOptions(TypedDict, total=False):
 # What makes pictures of images and objects of outputs, which a Session does not.
 OF_DETECTOR = AllOptions.__optional_keys__ - ModelOptions.__optional_keys__ - {"backend", "batch_size", "input_size"}
 OF_TRACKER = TrackerOptions.__optional_keys__ | {"fps"}
+# Files and folders.
+PATHS = {"engine_cache", "int8_calibration_cache", "label_file", "ort_library", "trt_library"}

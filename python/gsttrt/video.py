@@ -8,6 +8,7 @@ import os
 import re
 from collections import deque
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Iterator, Sequence
 from urllib.parse import unquote, urlsplit
 
@@ -15,6 +16,7 @@ import numpy
 
 from . import _images
 from ._options import OF_TRACKER
+from ._redact import redacted
 from .detector import Detector
 from .errors import InputError, LibraryError, NotFoundError, ReadError, SettingsError
 from .result import Result
@@ -99,8 +101,10 @@ def is_live(source: Source | int | Sequence[Source]) -> bool:
     return isinstance(source, int) or (isinstance(source, str) and source.startswith(LIVE))
 
 
-def open_source(source: Source | int | Sequence[Source]) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
-    """Frames with their times in seconds; images have none."""
+def open_source(
+    source: Source | int | Sequence[Source], timeout: float | None = None
+) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
+    """Frames with their times in seconds; images have none. A video that gives none for so many seconds is an error."""
     if isinstance(source, int):
         return camera(source)
     if not isinstance(source, (str, os.PathLike)):
@@ -114,7 +118,7 @@ def open_source(source: Source | int | Sequence[Source]) -> Iterator[tuple[NDArr
         return read_images(paths)
     text = os.fspath(source)
     if "://" in text:
-        return play(text, NEWEST if is_live(text) else AHEAD)
+        return play(text, NEWEST if is_live(text) else AHEAD, timeout)
     path = Path(text)
     if path.is_dir():
         return read_images(images_in(path))
@@ -128,7 +132,7 @@ def open_source(source: Source | int | Sequence[Source]) -> Iterator[tuple[NDArr
         raise NotFoundError(f"There is no file {text}. Check the path.")
     if path.suffix.lower() in IMAGES:
         return read_images([path])
-    return play(path.resolve().as_uri(), AHEAD)
+    return play(path.resolve().as_uri(), AHEAD, timeout)
 
 
 def camera(number: int) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
@@ -174,7 +178,7 @@ def gstreamer() -> Any:
     return Gst
 
 
-def play(uri: str, limit: str) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
+def play(uri: str, limit: str, timeout: float | None = None) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
     try:
         Gst = gstreamer()
     except LibraryError as missing:
@@ -183,8 +187,11 @@ def play(uri: str, limit: str) -> Iterator[tuple[NDArray[numpy.uint8], float | N
         pipeline = Gst.parse_launch(PIPELINE + limit)
     except Exception as error:  # GLib.Error, where an element is missing
         raise LibraryError(f"GStreamer cannot read videos here: {error}. Install its base and good plugins.") from error
-    pipeline.get_by_name("source").set_property("uri", uri)
-    return pull(Gst, pipeline, uri)
+    source = pipeline.get_by_name("source")
+    source.set_property("uri", uri)
+    # Of an MP4 that is read from its beginning to its end only, as from a server, qtdemux of GStreamer 1.22 loses the last frames.
+    source.set_property("download", limit == AHEAD)
+    return pull(Gst, pipeline, redacted(uri), timeout)
 
 
 def by_opencv(uri: str, missing: LibraryError) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
@@ -206,7 +213,7 @@ def frames_of(cv2: Any, uri: str, name: str) -> Iterator[tuple[NDArray[numpy.uin
     capture = cv2.VideoCapture(name)
     try:
         if not capture.isOpened():
-            raise ReadError(f"Cannot read {uri}: OpenCV does not open it. Check that it is a whole video, or the address.")
+            raise ReadError(f"Cannot read {redacted(uri)}: OpenCV does not open it. Check that it is a whole video, or the address.")
         while True:
             is_read, frame = capture.read()
             if not is_read:
@@ -216,10 +223,11 @@ def frames_of(cv2: Any, uri: str, name: str) -> Iterator[tuple[NDArray[numpy.uin
         capture.release()
 
 
-def pull(Gst: Any, pipeline: Any, uri: str) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
+def pull(Gst: Any, pipeline: Any, uri: str, timeout: float | None) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
     out, bus = pipeline.get_by_name("out"), pipeline.get_bus()
     try:
         pipeline.set_state(Gst.State.PLAYING)
+        since = monotonic()
         while True:
             # An appsink does not tell errors, the bus does.
             message = bus.pop_filtered(Gst.MessageType.ERROR)
@@ -228,8 +236,11 @@ def pull(Gst: Any, pipeline: Any, uri: str) -> Iterator[tuple[NDArray[numpy.uint
             sample = out.emit("try-pull-sample", Gst.SECOND // 10)
             if sample:
                 yield picture(Gst, sample)
+                since = monotonic()
             elif out.get_property("eos"):
                 return
+            elif timeout is not None and monotonic() - since > timeout:
+                raise ReadError(f"Cannot read {uri}: no frame came for {timeout:g} s. Check what stores or sends it.")
     finally:
         pipeline.set_state(Gst.State.NULL)
 

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: MPL-2.0
 """Videos, folders of images, and the command line."""
 
+import functools
+import http.server
 import itertools
 import json
 import os
 import re
 import subprocess
 import sys
+import threading
 
 import numpy
 import pytest
@@ -15,6 +18,7 @@ from PIL import Image
 
 import gsttrt
 from gsttrt import __main__ as program
+from gsttrt.video import open_source
 
 
 def test_a_video_may_be_left_early_and_played_again(detector):
@@ -30,6 +34,17 @@ def test_a_video_is_read_to_its_end(detector):
     small = gsttrt.Detector(model("shapes-cls"), backend="rten")
     times = [result.time for _, result in gsttrt.detect(f"file://{clip('classes')}", small)]
     assert len(times) > 3 and times == sorted(times)
+
+
+def test_a_video_of_a_server_has_all_its_frames(short_clip):
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(short_clip.parent))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        found = list(open_source(f"http://127.0.0.1:{server.server_address[1]}/{short_clip.name}"))
+        server.shutdown()
+    wanted = list(open_source(short_clip))
+    assert [time for _, time in found] == [time for _, time in wanted] and len(wanted) > 2
+    assert all((frame == same).all() for (frame, _), (same, _) in zip(found, wanted))
 
 
 def test_images_come_in_the_order_of_their_numbers(detector, image, tmp_path):

@@ -1,0 +1,425 @@
+# SPDX-License-Identifier: MPL-2.0
+"""Archives of videos by Ray Data: rows of Arrow, on one machine or on many.
+
+>>> import gsttrt.ray
+>>> found = gsttrt.ray.detect("archive/", "yolo11n.onnx")
+>>> found.write_parquet("found")
+
+Ray places the workers, starts those again that die, and shows the progress. Each worker keeps its model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import os
+import shlex
+import sys
+import warnings
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, NamedTuple, Union, cast
+from urllib.parse import unquote, urlsplit
+
+import numpy
+
+from ._images import VIDEOS
+from ._library import MAP
+from ._options import OF_TRACKER, PATHS
+from ._redact import redacted
+from .detector import Detector
+from .errors import DeviceLostError, Error, InputError, LibraryError, ReadError, RunError, SettingsError
+from .result import Result
+from .tracker import Tracker
+from .video import by_number, is_live, open_source, results
+
+try:
+    import pyarrow
+    import ray
+    import ray.data
+    from pyarrow import dataset, fs, parquet
+    from ray.exceptions import RayError, RayTaskError
+
+    from . import _rows
+except ImportError as missing:
+    raise LibraryError(f'Ray Data is not installed: {missing}. Use pip install "gsttrt[ray]".') from missing
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from typing_extensions import TypeAlias, Unpack
+
+    from ._options import AllOptions
+
+Source: TypeAlias = "Union[str, os.PathLike[str]]"
+
+# Of one video by one worker: where the process ends each time, such as in a decoder, the next ones are not tried for it.
+ATTEMPTS = 3
+# More files are several in a block, which keeps the lists of the driver short.
+BLOCKS = 20_000
+# Where there is a GPU: several workers on one, since each of them also decodes.
+SHARE = 0.25
+# Backends for which a GPU would be kept in vain.
+ON_CPU = ("cpu", "rten")
+# So many rows of Parquet in a file, if there are as many.
+ROWS_A_FILE = 100_000
+SHOWN = 20
+# An actor that Ray starts again.
+LASTING = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1}
+WAITING = 10.0  # seconds before a user is told what is waited for
+
+ITEM = pyarrow.schema({"number": pyarrow.int64(), "address": pyarrow.string(), "error": pyarrow.string()})
+
+
+class Work(NamedTuple):
+    """What each worker does, as it is sent to it."""
+
+    model: str
+    options: dict[str, Any]
+    rows: str
+    tracker: str | Callable[[], Tracker] | None
+    timeout: float
+
+    def detector(self) -> Detector:
+        return Detector(self.model, **self.options)
+
+    def new_tracker(self) -> Tracker | None:
+        return Tracker(self.tracker) if isinstance(self.tracker, str) else self.tracker and self.tracker()
+
+
+def detect(
+    sources: Source | Iterable[Source],
+    model: Source,
+    *,
+    rows: Literal["objects", "frames", "tracks"] = "objects",
+    tracker: str | Callable[[], Tracker] | None = None,
+    num_gpus: float | None = None,
+    num_cpus: float | None = None,
+    concurrency: int | tuple[int, int] | None = None,
+    timeout: float = 120.0,
+    **options: Unpack[AllOptions],
+) -> ray.data.Dataset:
+    """What a model finds in many videos, as a dataset of Ray Data.
+
+    sources: a video, an address such as https://host/a.mp4, a folder (its videos, and those in the folders in it), a pattern such as
+        "archive/**/*.mp4", or a list of such. Images are read where a pattern or a list names them. A file that is named twice is read
+        once. Files must be there for each worker, by the same path.
+    model: the path of an ONNX file or a TensorRT engine.
+    rows: "objects", "frames" or "tracks". The columns are those of schema(rows).
+    tracker: "bytetrack" and so on as of Tracker, or what makes one: lambda: gsttrt.Tracker("ocsort", lost_after=2_000_000_000). For tracks it is
+        "bytetrack" if nothing else is given.
+    num_gpus: of each worker, such as 0.25; by default 0.25 where the cluster has a GPU, else 0.
+    num_cpus: of each worker; by default what leaves one CPU of each machine to Ray's other tasks, such as writing.
+    concurrency: how many workers; (1, 8) for as many as Ray finds room for; by default as many as there are CPUs, or room on GPUs.
+    timeout: seconds without a frame after which a video counts as unreadable.
+    options: as of Detector. On the CPU each worker has one thread, if threads does not say more.
+
+    A video that cannot be read is a row with its error, after the rows of what could be read of it; error is null in all other rows. A
+    worker that dies is started again and repeats its video; no row comes twice. A video whose worker has died three times is a row with an
+    error too.
+
+    What is wrong with model and options is raised here: a worker loads the model first.
+    """
+    work = work_of(model, rows, tracker, timeout, dict(options))
+    items = list(expanded(sources))
+    if not items:
+        return ray.data.from_arrow(schema(rows).empty_table())
+    if not ray.is_initialized():
+        ray.init()
+    if num_gpus is None and options.get("backend") in ON_CPU:
+        num_gpus = 0.0
+    workers, resources = placed(num_gpus, num_cpus, concurrency, len(items))
+    if not resources["num_gpus"]:
+        work.options.setdefault("threads", max(round(num_cpus or 1), 1))
+    try_model(work, resources)
+    minimum, maximum = workers if isinstance(workers, tuple) else (workers, workers)
+    # One at a time, so that no video waits behind a long one while another worker has nothing to do.
+    pool = ray.data.ActorPoolStrategy(min_size=minimum, max_size=maximum, max_tasks_in_flight_per_actor=1)
+    tables = [pyarrow.Table.from_pylist(part, ITEM) for part in parts(items, -(-len(items) // BLOCKS))]
+    found = ray.data.from_arrow(tables).map_batches(
+        Worker,
+        fn_constructor_args=(work, ray.remote(**LASTING)(Attempts).remote()),
+        batch_size=1,
+        batch_format="pyarrow",
+        compute=pool,
+        **resources,
+    )
+    # Long videos give no rows for hours, and `timeout` is for those that hang.
+    if hasattr(found.context, "execution_no_progress_timeout_s"):
+        found.context.execution_no_progress_timeout_s = -1
+    return found
+
+
+def schema(rows: Literal["objects", "frames", "tracks"] = "objects") -> pyarrow.Schema:
+    """The columns of rows, with their types."""
+    if rows not in _rows.SCHEMAS:
+        raise SettingsError(f'rows is {rows!r}. Use "objects", "frames" or "tracks".')
+    return _rows.SCHEMAS[rows]
+
+
+def work_of(
+    model: Source, rows: Any, tracker: str | Callable[[], Tracker] | None, timeout: float, options: dict[str, Any]
+) -> Work:
+    """What is given, checked as far as no model is needed."""
+    schema(rows)
+    if not isinstance(model, (str, os.PathLike)):
+        raise InputError(f"An object of type {type(model).__name__} is no path of a model. Each worker loads its own: give the file.")
+    if isinstance(tracker, Tracker):
+        raise InputError("A tracker follows the objects of one video. Give its name, or what makes one: lambda: gsttrt.Tracker(…).")
+    if wrong := OF_TRACKER.intersection(options):
+        name = sorted(wrong)[0]
+        raise SettingsError(f"{name} is an option of the tracker. Give tracker=lambda: gsttrt.Tracker({tracker!r}, {name}={options[name]!r}).")
+    if not timeout > 0:
+        raise SettingsError(f"timeout is {timeout!r}. Give the seconds without a frame after which a video is given up, such as 120.")
+    # A worker has another working folder, on other machines at least.
+    paths = {name: os.path.abspath(value) for name, value in options.items() if name in PATHS and value is not None}
+    if rows == "tracks" and tracker is None:
+        tracker = "bytetrack"
+    return Work(os.path.abspath(model), {**options, **paths}, rows, tracker, timeout)
+
+
+# ------------------------------------------------------------------------------------------- sources
+
+
+def expanded(sources: Source | Iterable[Source]) -> Iterator[dict[str, Any]]:
+    """An item for each file, in the order given; what cannot be expanded is one that has an error."""
+    known = set()
+    for given in [sources] if isinstance(sources, (str, os.PathLike)) else sources:
+        if not isinstance(given, (str, os.PathLike)):
+            raise InputError(f"An object of type {type(given).__name__} is no source. Give paths and addresses of videos.")
+        for address, error in files_of(os.fspath(given)):
+            if address not in known:
+                known.add(address)
+                yield {"number": len(known), "address": address, "error": error}
+
+
+def files_of(source: str) -> Iterator[tuple[str, str | None]]:
+    if is_live(source):
+        raise InputError(f"{redacted(source)} is a live stream, which has no end. Give videos; gst-trt serve is for cameras.")
+    if source.startswith("file://"):
+        source = unquote(urlsplit(source).path)
+    if "://" in source:
+        yield source, None
+    elif os.path.isdir(source):
+        yield from videos_in(source)
+    elif any(each in source for each in "*?[") and not os.path.exists(source):
+        # One that matches nothing stays as it is, and is an error like any file that is not there.
+        for path in sorted(glob.glob(source, recursive=True), key=lambda path: by_number(Path(path))) or [source]:
+            if not os.path.isdir(path):
+                yield os.path.abspath(path), None
+    else:
+        yield os.path.abspath(source), None
+
+
+def videos_in(folder: str) -> Iterator[tuple[str, str | None]]:
+    """Those of the folders in it too, by their endings, in the order of numbers in their names."""
+    count = 0
+    for parent, folders, names in os.walk(folder):
+        folders.sort(key=lambda name: by_number(Path(name)))
+        for path in sorted((Path(parent, name) for name in names), key=by_number):
+            if path.suffix.lower() in VIDEOS:
+                count += 1
+                yield os.path.abspath(path), None
+    if not count:
+        yield os.path.abspath(folder), f"There is no video in the folder {folder}: none ends in {', '.join(sorted(VIDEOS))}."
+
+
+def parts(items: list[dict[str, Any]], size: int) -> Iterator[list[dict[str, Any]]]:
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+# ------------------------------------------------------------------------------------------- resources
+
+
+def placed(
+    num_gpus: float | None, num_cpus: float | None, concurrency: int | tuple[int, int] | None, files: int
+) -> tuple[int | tuple[int, int], dict[str, float]]:
+    """How many workers, and what each of them takes."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    cpus, gpus = (sum(node.get(name, 0.0) for node in nodes) for name in ("CPU", "GPU"))
+    if num_gpus is None:
+        num_gpus = SHARE if gpus else 0.0
+    if concurrency is None:
+        # Where there is no room yet, an autoscaler makes it.
+        room = (gpus / num_gpus if num_gpus else cpus / max(num_cpus or 1.0, 1.0)) or 1
+        concurrency = max(1, min(int(room), files))
+    most = concurrency[1] if isinstance(concurrency, tuple) else concurrency
+    if num_cpus is None:
+        # If workers took all, Ray could write nothing, and would wait forever.
+        left = max(cpus - sum(1 for node in nodes if node.get("CPU", 0.0)), 0.0)
+        num_cpus = min(1.0, int(left / most * 1000) / 1000)
+    return concurrency, {"num_gpus": num_gpus, "num_cpus": num_cpus}
+
+
+def try_model(work: Work, resources: dict[str, float]) -> None:
+    """Loads the model once, where a worker would."""
+    trial = ray.remote(load).options(**resources).remote(work)
+    if not ray.wait([trial], timeout=WAITING)[0]:
+        wanted = " and ".join(f"{value:g} {name[4:-1].upper()}" for name, value in resources.items() if value)
+        print(f"Waiting for the model, which is loaded where {wanted or 'there is room'} is free.", file=sys.stderr)
+    try:
+        is_map = ray.get(trial)
+    except RayError as error:
+        if isinstance(error, RayTaskError) and isinstance(error.cause, Error):
+            raise error.cause from None
+        raise RunError(
+            f"No worker of Ray can load the model {work.model}: {error}. Each machine needs the package gsttrt, and the model by that path."
+        ) from error
+    if is_map:
+        raise SettingsError("This model gives a map for each frame, for which rows have no column. Use gsttrt.detect(…).")
+
+
+def load(work: Work) -> bool:
+    """Whether the model finds no objects, but a map."""
+    work.new_tracker()
+    with work.detector() as detector:
+        return detector(numpy.zeros((64, 64, 3), numpy.uint8))._kinds == MAP
+
+
+# ------------------------------------------------------------------------------------------- workers
+
+
+class Attempts:
+    """Counts how often workers have begun a file that they have not finished."""
+
+    def __init__(self) -> None:
+        self.begun: Counter[tuple[str, int]] = Counter()
+
+    def begin(self, worker: str, number: int) -> int:
+        self.begun[worker, number] += 1
+        return self.begun[worker, number]
+
+    def end(self, worker: str, number: int) -> None:
+        self.begun.pop((worker, number), None)
+
+
+class Worker:
+    """An actor with its model. Ray keeps its name if it is started again."""
+
+    def __init__(self, work: Work, attempts: Any) -> None:
+        self.work, self.attempts = work, attempts
+        self.name: str = ray.get_runtime_context().get_actor_id()
+        self.detector = work.detector()
+
+    def __call__(self, items: pyarrow.Table) -> Iterator[pyarrow.Table]:
+        for item in items.to_pylist():
+            yield from self.tables(**item)
+
+    def tables(self, number: int, address: str, error: str | None) -> Iterator[pyarrow.Table]:
+        """The rows of a file, when it is finished: a worker that dies before that leaves none."""
+        rows = _rows.ROWS[self.work.rows]()
+        begun: int = ray.get(self.attempts.begin.remote(self.name, number))
+        if error is None and begun > ATTEMPTS:
+            error = f"The process that read it has died {ATTEMPTS} times. Ray's logs of this worker say of what."
+        if error is None:
+            error = self.read(address, rows)
+        yield from rows.tables(redacted(address), error)
+        self.attempts.end.remote(self.name, number)
+
+    def read(self, address: str, rows: Any) -> str | None:
+        """Adds what is found, and returns why not all of it could be read."""
+        try:
+            tracker, frames = self.work.new_tracker(), open_source(address, self.work.timeout)
+            count = 0
+            with closing(cast(Any, results(frames, self.detector, tracker, self.detector.batch_size))) as found:
+                for _, result in found:
+                    rows.add(count, cast(Result, result))
+                    count += 1
+            if not count:
+                raise ReadError(f"There is no frame in {redacted(address)}. Check that it is a whole video.")
+        except DeviceLostError as lost:
+            # A new process can use the GPU again, and Ray starts one.
+            print(lost, file=sys.stderr, flush=True)
+            os._exit(1)
+        except Error as failure:
+            return redacted(str(failure))
+        except Exception as failure:
+            return f"{type(failure).__name__}: {redacted(str(failure))}"
+        return None
+
+
+# ------------------------------------------------------------------------------------------- the command
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        "python -m gsttrt.ray",
+        description="Detects in many videos with Ray, and writes Parquet.",
+        fromfile_prefix_chars="@",
+        epilog="@videos.txt stands for the lines of that file.",
+    )
+    parser.add_argument("sources", nargs="+", metavar="VIDEO", help="a video, an address, a folder of videos, or a pattern in quotes")
+    parser.add_argument("--model", required=True, help="an ONNX file or a TensorRT engine")
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="a folder for Parquet files, which is empty or not there")
+    parser.add_argument("--rows", choices=sorted(_rows.SCHEMAS), default="objects", help="a row for each of these (default: objects)")
+    parser.add_argument("--track", metavar="TRACKER", help="bytetrack, ocsort, botsort-iou or iou; of tracks bytetrack is the default")
+    parser.add_argument("--num-gpus", type=float, metavar="PART", help="of each worker (default: 0.25 where there is a GPU, else 0)")
+    parser.add_argument("--num-cpus", type=float, metavar="PART", help="of each worker")
+    parser.add_argument("--workers", type=int, metavar="COUNT", help="(default: as many as there are CPUs, or room on GPUs)")
+    parser.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS", help="without a frame; then a video counts as unreadable")
+    parser.add_argument("--address", help="of a Ray cluster, such as auto (default: RAY_ADDRESS, else this machine)")
+    parser.add_argument("--options", default="", metavar="TEXT", help='of the model, such as "score-threshold=0.5 classes=person,car"')
+    given = parser.parse_args(arguments)
+    warnings.showwarning = lambda message, *_, **__: print(f"Warning: {message}", file=sys.stderr)
+    try:
+        return write(given)
+    except (Error, RayError, ConnectionError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def write(given: argparse.Namespace) -> int:
+    options: dict[str, Any] = {}
+    for option in shlex.split(given.options):
+        name, equals, value = option.partition("=")
+        if not equals:
+            raise SettingsError(f"The option {option!r} has no value. Write name=value, such as score-threshold=0.5.")
+        options[name.replace("-", "_")] = value
+    out = given.out if "://" in given.out else os.path.abspath(given.out)
+    if os.path.exists(out) and (not os.path.isdir(out) or os.listdir(out)):
+        raise InputError(f"There is something in {given.out} already, and rows would stand there twice. Give another folder.")
+    if not ray.is_initialized():
+        ray.init(address=given.address)
+    found = detect(
+        given.sources,
+        given.model,
+        rows=given.rows,
+        tracker=given.track,
+        num_gpus=given.num_gpus,
+        num_cpus=given.num_cpus,
+        concurrency=given.workers,
+        timeout=given.timeout,
+        **options,
+    )
+    found.write_parquet(out, min_rows_per_file=ROWS_A_FILE)
+    return report(out, schema(given.rows))
+
+
+def report(out: str, columns: pyarrow.Schema) -> int:
+    """Says what was written, and what could not be read."""
+    files, folder = fs.FileSystem.from_uri(out)
+    files.create_dir(folder)
+    if not any(file.is_file for file in files.get_file_info(fs.FileSelector(folder))):
+        # Ray writes no file without rows, and what reads the folder wants columns.
+        parquet.write_table(columns.empty_table(), f"{folder}/empty.parquet", filesystem=files)
+    written = dataset.dataset(folder, columns, "parquet", files)
+    errors = written.to_table(["source", "error"], filter=dataset.field("error").is_valid()).sort_by("source")
+    failed = errors.to_pylist()
+    print(f"{written.count_rows() - len(failed)} rows are in {out}.")
+    for row in failed[:SHOWN]:
+        print(f"{row['source']}: {row['error']}", file=sys.stderr)
+    if len(failed) > SHOWN:
+        print(f"… and {len(failed) - SHOWN} more: the rows whose error is not null.", file=sys.stderr)
+    if failed:
+        print(f"Error: {len(failed)} of the videos could not be read, or not to their end.", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    # Workers look for the module by its name.
+    from gsttrt.ray import main as command
+
+    sys.exit(command())

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
+"""An archive of short videos with Ray: whether its rows are those of one process where a worker is killed, and how it scales.
+
+  tests/bench/ray_archive.py [videos=200] [workers=4] [seconds=4] [nodes=2] [scaling=1]
+
+It needs the package gsttrt and Ray (python/requirements-ray.txt), and makes the videos from the sample clip: parts of it, each encoded
+in another size and quality. First one process reads all. Then as many workers as are asked for do, and one of them is killed when a
+fourth of the videos is done. Then one worker and two are timed, from the first row to the last: loading is left out. More workers than
+processors do not scale; the last line says what there was, and scaling=0 leaves it out. The status is 1 where rows differ, or where two
+workers do not reach 0.9 of twice one, if there are two processors.
+"""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="disabled")
+import ray
+from ray.cluster_utils import Cluster
+
+import gsttrt
+import gsttrt.ray
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+MODEL = ROOT / "tests/models/shapes-320.onnx"
+OPTIONS = {"backend": "rten", "threads": 1}
+FPS = 15
+BAR = 0.9
+
+
+class Reports:
+    """Makes trackers, and leaves the process id of each worker in a folder."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __call__(self):
+        (self.folder / str(os.getpid())).touch()
+        return gsttrt.Tracker("iou")
+
+
+def make(folder, videos, seconds):
+    """Videos that have different frames."""
+    for number in range(videos):
+        width = 320 + 16 * (number % 5)
+        line = (
+            f"filesrc location={ROOT}/tests/data/sample.mp4 ! decodebin ! videorate ! videoscale ! videoconvert"
+            f" ! video/x-raw,width={width},height=192,framerate={FPS}/1 ! videoflip method={number % 2 * 4} ! identity eos-after={seconds * FPS + number % 7}"
+            f" ! x264enc speed-preset=ultrafast quantizer={20 + number % 11} pass=quant ! h264parse ! mp4mux ! filesink location={folder}/{number}.mp4"
+        )
+        subprocess.run(["gst-launch-1.0", "-q", *line.split()], check=True)
+    return [str(folder / f"{number}.mp4") for number in range(videos)]
+
+
+def one_process(paths):
+    detector = gsttrt.Detector(MODEL, **OPTIONS)
+    rows, started, used = [], time.monotonic(), time.process_time()
+    for path in paths:
+        for frame, (_, result) in enumerate(gsttrt.detect(path, detector, tracker="iou")):
+            ids = [int(each) or None for each in result.track_id]
+            for box, name, confidence, track in zip(result.xyxy, result.names, result.confidence, ids):
+                rows.append((path, frame, result.time, name, float(confidence), float(box[0]), float(box[1]), track))
+    return sorted(rows, key=str), time.monotonic() - started, (time.process_time() - used) / len(paths)
+
+
+def by_ray(paths, workers, pids, kill_after=None):
+    """Rows, and the seconds from the first video that is done to the last, with how many these were."""
+    found = gsttrt.ray.detect(paths, MODEL, rows="objects", tracker=Reports(pids), concurrency=workers, **OPTIONS)
+    rows, done, times, killed = [], set(), [], False
+    for batch in found.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
+        times.append(time.monotonic())
+        for row in batch.to_pylist():
+            assert row["error"] is None, row
+            done.add(row["source"])
+            rows.append(tuple(row[name] for name in ("source", "frame", "time", "label", "confidence", "x", "y", "track_id")))
+        if kill_after and len(done) >= kill_after and not killed:
+            os.kill(int(next(iter(pids.iterdir())).name), signal.SIGKILL)
+            killed = True
+    assert bool(kill_after) == killed
+    return sorted(rows, key=str), times[-1] - times[0], len(times) - 1
+
+
+def scales(paths, wanted, folder, cost):
+    rates = []
+    for count, name in ((1, "one"), (2, "two")):
+        rows, took, read = by_ray(paths, count, folder / name)
+        rates.append(read / took)
+        print(f"{count} workers: {rates[-1]:.2f} videos/s, rows {'equal' if rows == wanted else 'DIFFERENT'}")
+    scaling, cpus = rates[1] / rates[0] / 2, len(os.sched_getaffinity(0))
+    print(f"2 workers against 1: {scaling:.2f} of twice, on {cpus} processors")
+    # One worker may use more than one processor, since decoding has its own threads.
+    print(f"2 workers: {rates[1] * cost / min(2, cpus):.2f} of what two processors can do if nothing else runs")
+    return scaling >= BAR or cpus < 2
+
+
+def main():
+    given = dict(each.split("=") for each in sys.argv[1:])
+    defaults = {"videos": 200, "workers": 4, "seconds": 4, "nodes": 2, "scaling": 1}
+    videos, workers, seconds, nodes, is_timed = (int(given.get(name, value)) for name, value in defaults.items())
+    with tempfile.TemporaryDirectory(prefix="ray") as text:
+        folder = pathlib.Path(text)
+        os.environ["RAY_TMPDIR"] = text
+        for name in ("ray", "videos", "killed", "one", "two"):
+            (folder / name).mkdir()
+        paths = make(folder / "videos", videos, seconds)
+        wanted, alone, cost = one_process(paths)
+        print(f"one process: {len(wanted)} rows of {videos} videos in {alone:.1f} s, {cost:.2f} s of processors a video")
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False, "object_store_memory": 100 << 20})
+        for _ in range(nodes):
+            cluster.add_node(num_cpus=max(workers // nodes, 1) + 1, object_store_memory=100 << 20)
+        ray.init(address=cluster.address)
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        killed, _, _ = by_ray(paths, workers, folder / "killed", kill_after=videos // 4)
+        print(f"{workers} workers, one killed: {len(killed)} rows, {'equal' if killed == wanted else 'DIFFERENT'}")
+        passed = killed == wanted and (not is_timed or scales(paths, wanted, folder, cost))
+        ray.shutdown()
+        cluster.shutdown()
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
