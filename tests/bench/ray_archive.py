@@ -68,6 +68,15 @@ def one_process(paths):
     return sorted(rows, key=str), time.monotonic() - started, (time.process_time() - used) / len(paths)
 
 
+def kill(pid):
+    """Whether there was such a process: a worker may have ended by itself."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def by_ray(paths, workers, pids, kill_after=None):
     """Rows, and the seconds from the first video that is done to the last, with how many these were."""
     found = gsttrt.ray.detect(paths, MODEL, rows="objects", tracker=Reports(pids), concurrency=workers, **OPTIONS)
@@ -79,8 +88,7 @@ def by_ray(paths, workers, pids, kill_after=None):
             done.add(row["source"])
             rows.append(tuple(row[name] for name in ("source", "frame", "time", "label", "confidence", "x", "y", "track_id")))
         if kill_after and len(done) >= kill_after and not killed:
-            os.kill(int(next(iter(pids.iterdir())).name), signal.SIGKILL)
-            killed = True
+            killed = any(kill(int(file.name)) for file in pids.iterdir())
     assert bool(kill_after) == killed
     return sorted(rows, key=str), times[-1] - times[0], len(times) - 1
 

@@ -108,7 +108,7 @@ enum Lack {
 }
 
 impl Tried {
-    fn of(before: &TrialReading, after: &TrialReading, seconds: f64, goals: &Goals) -> Self {
+    fn of(before: &TrialReading, after: &TrialReading, seconds: f64, p99: Option<f64>, goals: &Goals) -> Self {
         let rates = before.frames.iter().zip(&after.frames).map(|(before, after)| (after - before) as f64 / seconds);
         let rates: Vec<f64> = rates.collect();
         let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
@@ -124,7 +124,7 @@ impl Tried {
             ("GPU memory", most(&|gpu| Some(gpu.memory_used? / gpu.memory?))),
         ];
         let used = used.into_iter().filter_map(|(name, part)| Some((name, part?))).collect();
-        let p99 = after.p99.map(|p99| p99 * 1e3);
+        let p99 = p99.map(|p99| p99 * 1e3);
         let is_slow = goals.fps.is_some_and(|fps| least < fps * SHARE);
         let is_late = goals.p99.is_some_and(|most| p99.is_none_or(|p99| p99 > most));
         let lacks = if is_slow { Some(Lack::Frames) } else { is_late.then_some(Lack::Latency) };
@@ -222,8 +222,8 @@ impl Search<'_> {
         if self.pause(time).is_none() {
             return Ok(None);
         }
-        let after = self.trial.read();
-        let mut tried = Tried::of(&before, &after, begun.elapsed().as_secs_f64(), &self.goals);
+        let (after, p99) = (self.trial.read(), self.trial.p99_since(begun));
+        let mut tried = Tried::of(&before, &after, begun.elapsed().as_secs_f64(), p99, &self.goals);
         tried.lacks = failed.map(Lack::Failed).or(tried.lacks);
         Ok(Some(tried))
     }
@@ -325,18 +325,14 @@ mod tests {
 
     #[test]
     fn what_is_used_up_is_named() {
-        let reading = |frames: u64, cpu_seconds, p99| TrialReading {
-            frames: vec![frames, frames * 2],
-            p99: Some(p99),
-            cpu_seconds,
-            gpus: Vec::new(),
-        };
+        let reading =
+            |frames: u64, cpu_seconds| TrialReading { frames: vec![frames, frames * 2], cpu_seconds, gpus: Vec::new() };
         let cores = thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64);
         let goals = Goals { fps: Some(30.0), p99: Some(50.0) };
         let of =
-            |frames, cpu: f64, p99| Tried::of(&reading(0, 0.0, 0.0), &reading(frames, cpu * cores, p99), 1.0, &goals);
+            |frames, cpu: f64, p99| Tried::of(&reading(0, 0.0), &reading(frames, cpu * cores), 1.0, Some(p99), &goals);
         let enough = of(30, 0.5, 0.04);
-        assert_eq!((enough.least, enough.all, enough.lacks), (30.0, 90.0, None));
+        assert_eq!((enough.least, enough.all, &enough.lacks), (30.0, 90.0, &None));
         assert_eq!((of(29, 0.95, 0.04).lacks, of(29, 0.95, 0.04).bound()), (Some(Lack::Frames), "CPU"));
         assert_eq!((of(30, 0.5, 0.06).lacks, of(30, 0.5, 0.06).bound()), (Some(Lack::Latency), "latency"));
         assert!(of(29, 0.5, 0.04).bound().starts_with("one thread"));

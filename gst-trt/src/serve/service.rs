@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use gsttrt_core::cuda::driver;
@@ -82,6 +82,12 @@ impl Service {
     /// Applies another configuration: all of it or, on an error, nothing. What is the same in both goes on without a break.
     pub fn reload(&self, config: Config) -> Result<(), Failure> {
         self.lock().apply(config, &self.threads)
+    }
+
+    /// What each source's frames have taken since then.
+    pub fn latencies_since(&self, since: Instant) -> Vec<Vec<f64>> {
+        let meters: Vec<_> = self.lock().streams.iter().map(|stream| stream.meter.clone()).collect();
+        meters.iter().map(|meter| meter.latencies_since(since)).collect()
     }
 
     /// Ends everything: returns what does not end in time, and is left behind.
@@ -441,7 +447,7 @@ mod tests {
         let text = "[[model]]\nname = \"m\"\nMODEL\n[[publish]]\nname = \"p\"\nlocation = \"all.jsonl\"\n\
                     [[publish]]\nname = \"own\"\nlocation = \"{source}.jsonl\"\n\
                     [[source]]\nname = \"a\"\naddress = \"a.mp4\"\n";
-        let service = Service::start(config(&folder, text), &Threads::default()).unwrap();
+        let service = Service::start(config(&folder, text), Gpus::default(), &Threads::default()).unwrap();
         let add = |publish: &str| {
             let keys = serde_json::json!({"name": "b", "address": "b.mp4", "publish": [publish]});
             service.add_source(&keys)
@@ -468,7 +474,7 @@ mod tests {
                 .to_string()
                 + &source("comes", "n")
                 + &source("stays", "m");
-        let service = Service::start(config(&folder, &first), &Threads::default()).unwrap();
+        let service = Service::start(config(&folder, &first), Gpus::default(), &Threads::default()).unwrap();
         let before = (vec!["m".to_string()], vec!["stays".to_string(), "goes".to_string()]);
         assert_eq!(names(&service), before);
         for more in 0..3 {

@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 use std::path::Path;
+use std::time::Instant;
 
 use serde_json::json;
 
@@ -13,6 +14,7 @@ use super::log;
 use super::metrics::gpu::{self, GpuReading};
 use super::metrics::process;
 use super::service::Service;
+use super::stream::meter::quantiles;
 use crate::failure::Failure;
 use crate::threads::Threads;
 
@@ -35,8 +37,6 @@ pub struct Trial {
 pub struct TrialReading {
     /// Frames with results of each source so far.
     pub frames: Vec<u64>,
-    /// The latency that 99 % of the last frames keep to, in seconds, of the slowest source.
-    pub p99: Option<f64>,
     /// Seconds of the processor so far.
     pub cpu_seconds: f64,
     pub gpus: Vec<GpuReading>,
@@ -91,13 +91,17 @@ impl Trial {
 
     pub fn read(&self) -> TrialReading {
         let sources = self.service.sources();
-        let p99 = sources.iter().filter_map(|source| Some(source.latency.as_ref()?.newest.p99));
         TrialReading {
             frames: sources.iter().map(|source| source.frames).collect(),
-            p99: p99.reduce(f64::max),
             cpu_seconds: process::cpu_seconds().unwrap_or(0.0),
             gpus: gpu::read(),
         }
+    }
+
+    /// The latency that 99 % of the frames since then keep to, in seconds, of the slowest source.
+    pub fn p99_since(&self, since: Instant) -> Option<f64> {
+        let sources = self.service.latencies_since(since).into_iter();
+        sources.filter_map(|values| Some(quantiles(values)?.p99)).reduce(f64::max)
     }
 
     pub fn stop(self) {

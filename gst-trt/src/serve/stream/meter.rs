@@ -235,6 +235,11 @@ impl Meter {
         counts.failing.take().map(|failing| now - failing)
     }
 
+    /// The latency of each frame that has had its results since then, as far back as they are kept, in seconds.
+    pub fn latencies_since(&self, since: Instant) -> Vec<f64> {
+        self.lock().left.iter().filter(|left| left.at >= since).filter_map(|left| left.latency).collect()
+    }
+
     /// Something that trtanalytics has seen.
     pub fn event(&self, event: &gst::StructureRef) {
         let Ok(kind) = event.get::<String>("event") else { return };
@@ -420,7 +425,7 @@ fn summary(values: impl Iterator<Item = f64>, all: &Histogram) -> Option<Summary
     Some(Summary { newest: quantiles(values.collect())?, all: all.clone() })
 }
 
-fn quantiles(mut values: Vec<f64>) -> Option<Quantiles> {
+pub fn quantiles(mut values: Vec<f64>) -> Option<Quantiles> {
     values.sort_by(f64::total_cmp);
     let last = values.len().checked_sub(1)?;
     let at = |share: f64| values[(last as f64 * share).round() as usize];
