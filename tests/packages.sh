@@ -100,7 +100,8 @@ health() {
         inside() { chroot --userspec 54321:0 "$1" env --ignore-environment PATH=/usr/bin HOME=/var/lib/gst-trt GST_REGISTRY=/tmp/registry.bin "${@:2}"; }
         ip link set lo up
         (
-            until inside "$1" /usr/libexec/gst-trt-health 2>/dev/null; do sleep 0.2; done
+            # Each attempt is a program of its own.
+            until inside "$1" /usr/libexec/gst-trt-health 2>/dev/null; do :; done
             ! inside "$1" env GST_TRT_HTTP=127.0.0.1:1 /usr/libexec/gst-trt-health 2>/dev/null
             echo "the service is well"
             kill -TERM 1

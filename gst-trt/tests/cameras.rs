@@ -446,3 +446,40 @@ fn a_playlist_of_the_network_leads_to_no_playlist_of_this_machine() {
     let here: Vec<_> = here.iter().map(String::as_str).collect();
     expect_failure(&run(&folder, &here), &here, &["Cannot read http://127.0.0.1:"]);
 }
+
+#[test]
+fn a_file_of_the_web_has_all_its_frames() {
+    let folder = scratch("web-file");
+    let clip = std::fs::read(path("tests/data/shapes.mp4")).unwrap();
+    let port = serve(move |mut connection| {
+        request(&connection);
+        let length = clip.len();
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+        );
+        let _ = connection.write_all(&[head.as_bytes(), &clip].concat());
+    });
+    let (model, address) = (shapes(), format!("http://127.0.0.1:{port}/shapes.mp4"));
+    let args = ["--model", &model, "--backend", "rten", "--infer", "interval=30", "--no-video", "--json", "-"];
+    let frames = |address: &str| {
+        let args = [&["detect", address][..], &args].concat();
+        text(&succeed(&folder, &args).stdout).lines().count()
+    };
+    assert_eq!(frames(&address), frames(&path("tests/data/shapes.mp4")));
+    // What comes through a pipe cannot be read twice. The frames may be there all the same, with another GStreamer.
+    let clip = std::fs::File::open(path("tests/data/shapes.mp4")).unwrap();
+    let piped = |clip: std::fs::File| {
+        let mut cat = Command::new("cat").stdin(clip).stdout(Stdio::piped()).spawn().unwrap();
+        let output =
+            command(&folder).args(["detect", "-"]).args(args).stdin(cat.stdout.take().unwrap()).output().unwrap();
+        cat.wait().unwrap();
+        output
+    };
+    let output = piped(clip);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("standard input is an MP4 that cannot be read twice"),
+        "{}",
+        text(&output.stderr)
+    );
+}

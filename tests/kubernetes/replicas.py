@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -27,6 +28,7 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SLACK = 0.05  # of the sources, which may move beyond the part of the replicas that come or go
 START = 60.0  # seconds for the first start, which loads the model from a cold disk
+POLL = threading.Event()  # which nobody sets
 EVENTS = ((1, "start"), (3, "1 to 3"), (5, "3 to 5"), (5, "kill"), (3, "5 to 3"), (3, "end"))
 
 
@@ -216,7 +218,7 @@ class Cluster:
             if time.monotonic() - begin > limit:
                 where = {name: places.get(name, []) for name in sorted(names) if len(places.get(name, [])) != 1 or name not in fresh}
                 raise SystemExit(f"after {limit} s these sources are not at one replica with frames (each with the replicas that list it): {where}")
-            time.sleep(0.1)
+            POLL.wait(0.1)
 
     def end(self):
         for pod in self.pods:

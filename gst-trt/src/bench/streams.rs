@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::round;
 use crate::failure::{Failure, Status};
 use crate::model_options::check_file;
-use crate::serve::{Trial, TrialModel, TrialReading};
+use crate::serve::{StreamTrial, TrialModel, TrialReading};
 use crate::signals::Signals;
 use crate::terminal::print;
 use crate::threads::Threads;
@@ -32,7 +32,7 @@ const LEAST_FRAMES: f64 = 60.0;
 const SETTLE: Duration = Duration::from_secs(3);
 /// Streams of which the first frame takes longer have come to nothing. The first stream waits for the model.
 const START_LIMIT: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const MOST_STREAMS: usize = 4096;
 /// Of what is used up to that part, there is no more.
 const FULL: f64 = 0.85;
@@ -176,7 +176,7 @@ fn next(enough: usize, too_many: Option<usize>) -> Option<usize> {
 }
 
 struct Search<'a> {
-    trial: Trial,
+    trial: StreamTrial,
     goals: Goals,
     duration: Duration,
     signals: &'a Signals,
@@ -190,7 +190,7 @@ impl Search<'_> {
             if self.signals.signal().is_some() {
                 return None;
             }
-            thread::sleep(LOOK.min(time.saturating_sub(begun.elapsed())));
+            thread::sleep(POLL_INTERVAL.min(time.saturating_sub(begun.elapsed())));
         }
         Some(())
     }
@@ -209,7 +209,7 @@ impl Search<'_> {
                 Err(failure) if streams > 1 => break Some(failure.to_string()),
                 Err(failure) => return Err(failure),
             }
-            if self.pause(LOOK).is_none() {
+            if self.pause(POLL_INTERVAL).is_none() {
                 return Ok(None);
             }
         };
@@ -261,7 +261,7 @@ pub fn run(
     threads: &Threads,
 ) -> Result<Status, Failure> {
     check_file(video)?;
-    let trial = Trial::start(model, video, threads)?;
+    let trial = StreamTrial::start(model, video, threads)?;
     let mut search = Search { trial, goals: Goals::of(goals), duration, signals };
     let found = search.run(as_json);
     let Search { trial, goals, .. } = search;

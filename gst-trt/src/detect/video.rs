@@ -127,7 +127,8 @@ fn pipeline(
         frame_times::keep_order(&element(&pipeline, "size").static_pad("src").expect("an always pad"));
     }
     screen.iter().for_each(|screen| screen.connect(&pipeline));
-    address.connect(&pipeline, input(&pipeline), &ReadOptions::default())?;
+    let options = ReadOptions { is_kept: true, ..ReadOptions::default() };
+    address.connect(&pipeline, input(&pipeline), &options)?;
     Ok(pipeline)
 }
 

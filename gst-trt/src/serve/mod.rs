@@ -65,9 +65,9 @@ use log::{LogFormat, LogSettings, log, log_error, warn};
 pub use metrics::gpu::GpuReading;
 #[cfg(feature = "otel")]
 use otel::Telemetry;
-use place::Place;
+use place::ReplicaPlace;
 use service::Service;
-pub use trial::{Trial, TrialModel, TrialReading};
+pub use trial::{StreamTrial, TrialModel, TrialReading};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -120,7 +120,7 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     #[cfg(feature = "otel")]
     let mut telemetry = Telemetry::new(config.otel.as_ref());
     config.warnings.iter().for_each(|warning| warn("serve", warning));
-    let mut place = Place::default().other(&config)?.unwrap_or_default();
+    let mut place = ReplicaPlace::default().other(&config)?.unwrap_or_default();
     let shard = shard_text(&config);
     // Whichever source meets it first. The loop below ends then.
     let handle = signals.handle();

@@ -274,15 +274,15 @@ impl Model {
 }
 
 /// Elements that share the model, on each GPU that it is kept on. Dropping them stops them.
-struct ModelElements(Vec<gst::Element>);
+struct KeptElements(Vec<gst::Element>);
 
-impl ModelElements {
+impl KeptElements {
     fn are_source_of(&self, message: &gst::Message) -> bool {
         self.0.iter().any(|element| message.src() == Some(element.upcast_ref()))
     }
 }
 
-impl Drop for ModelElements {
+impl Drop for KeptElements {
     fn drop(&mut self) {
         for element in &self.0 {
             let _ = element.set_state(gst::State::Null);
@@ -360,10 +360,10 @@ impl ModelThread {
     }
 
     /// Elements that have the model, where that does not fail at once.
-    fn start_elements(&self) -> Option<ModelElements> {
+    fn start_elements(&self) -> Option<KeptElements> {
         self.shared.lock().elements.clear();
         let elements: Vec<_> = self.gpus.iter().filter_map(|gpu| self.start_element(*gpu)).collect();
-        Some(ModelElements(elements)).filter(|elements| !elements.0.is_empty())
+        Some(KeptElements(elements)).filter(|elements| !elements.0.is_empty())
     }
 
     fn start_element(&self, gpu: i32) -> Option<gst::Element> {

@@ -10,13 +10,13 @@ use crate::failure::Failure;
 
 /// A place that is taken, until it is dropped or the process ends.
 #[derive(Default)]
-pub struct Place {
+pub struct ReplicaPlace {
     key: Option<String>,
     /// A name that one process of a machine can have. Nothing is to be heard there.
     _taken: Option<UnixListener>,
 }
 
-impl Place {
+impl ReplicaPlace {
     /// The place that a configuration describes, where it is another one than this.
     pub fn other(&self, config: &Config) -> Result<Option<Self>, Failure> {
         let key = config.shard_key();
@@ -34,6 +34,6 @@ impl Place {
                 _ => format!("Cannot find out whether another gst-trt serve is shard {shard}, too: {error}."),
             }
         })?;
-        Ok(Some(Place { key, _taken: taken }))
+        Ok(Some(ReplicaPlace { key, _taken: taken }))
     }
 }

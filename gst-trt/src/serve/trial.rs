@@ -27,7 +27,7 @@ pub struct TrialModel<'a> {
     pub nms: &'a str,
 }
 
-pub struct Trial {
+pub struct StreamTrial {
     service: Service,
     video: String,
     count: usize,
@@ -42,7 +42,7 @@ pub struct TrialReading {
     pub gpus: Vec<GpuReading>,
 }
 
-impl Trial {
+impl StreamTrial {
     /// One source, on all GPUs that CUDA shows, with the settings of the service as they are without a configuration. A file is
     /// read at its own pace, again and again.
     pub fn start(model: &TrialModel<'_>, video: &Path, threads: &Threads) -> Result<Self, Failure> {
@@ -59,7 +59,7 @@ impl Trial {
         let config = Config::parse(Path::new("the trial"), &text)?;
         log::configure(config.log);
         let (gpus, _) = Gpus::find(config.gpus.as_ref());
-        Ok(Trial { service: Service::start(config, gpus, threads)?, video, count: 1 })
+        Ok(StreamTrial { service: Service::start(config, gpus, threads)?, video, count: 1 })
     }
 
     /// From now on it has so many sources.

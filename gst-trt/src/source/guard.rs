@@ -100,6 +100,25 @@ pub fn warn_of_missing(decode: &gst::Element, text: String) {
     });
 }
 
+/// Of an MP4 that is read from its beginning to its end only, as from a pipe, qtdemux of GStreamer 1.22 loses the last frames.
+pub fn warn_of_lost_frames(decode: &gst::Bin, shown: &str) {
+    let shown = shown.to_string();
+    decode.connect_no_more_pads(move |decode| {
+        let is_pushed = |element: &gst::Element| {
+            element.factory().is_some_and(|factory| factory.name() == "qtdemux")
+                && element.static_pad("sink").is_some_and(|pad| pad.mode() == gst::PadMode::Push)
+        };
+        let bin = decode.downcast_ref::<gst::Bin>().expect("it is a bin");
+        if bin.iterate_recurse().into_iter().flatten().any(|element| is_pushed(&element)) {
+            gst::element_warning!(
+                decode,
+                gst::ResourceError::Read,
+                ("{shown} is an MP4 that cannot be read twice: its last frames may be missing. Give it as a file.")
+            );
+        }
+    });
+}
+
 /// The videos that a source may have at a time. Each takes a decoder and threads, and the first is read.
 const MOST_VIDEOS: usize = 16;
 

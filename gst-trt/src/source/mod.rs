@@ -47,6 +47,9 @@ pub struct ReadOptions {
     pub stream: StreamOptions,
     /// Where it is decoded, if that is chosen.
     pub gpu: Option<i32>,
+    /// Whether a file of the web may be kept on the disk while it is read. Of an MP4 that is read from its beginning to its end
+    /// only, qtdemux of GStreamer 1.22 loses the last frames.
+    pub is_kept: bool,
     /// Who else gets its streams, as they are.
     pub tap: Option<Tap>,
 }
@@ -233,6 +236,8 @@ impl VideoAddress {
                 look_after_source(&decode, &options.stream, audio.is_some());
                 if self.is_http() {
                     guard::look_after_http(decode.downcast_ref().expect("it is a bin"), &sink);
+                    // Only what has an end.
+                    decode.set_property("download", options.is_kept);
                 }
                 pipeline.add(&decode)?;
                 decode
@@ -298,6 +303,7 @@ impl VideoAddress {
         if let Some(gpu) = options.gpu {
             keep_to_gpu(&decode, gpu);
         }
+        guard::warn_of_lost_frames(decode.downcast_ref().expect("it is a bin"), &self.shown());
         look_after_decoders(decode.downcast_ref().expect("it is a bin"), &options.stream, self.is_live());
         if let Some(audio) = audio {
             tap::follow_audio(pipeline, &decode, &audio.sink);

@@ -10,9 +10,13 @@ use crate::{endless, expect_no_gap, head};
 
 const TOKEN: &str = "0123456789abcdef-test";
 
-/// Six sources for so many replicas.
+/// Six sources for so many replicas. Those of two tests have other names, because replicas of one machine know each other by them.
 fn config(address: &str, replicas: u32) -> String {
-    let sources: String = (0..6).map(|number| endless(&format!("cam-{number}"))).collect();
+    of("cam", address, replicas)
+}
+
+fn of(name: &str, address: &str, replicas: u32) -> String {
+    let sources: String = (0..6).map(|number| endless(&format!("{name}-{number}"))).collect();
     let http = format!("[http]\nlisten = \"{address}\"\ntoken = \"{TOKEN}\"\n\n");
     format!("shard = \"${{POD_INDEX}}/{replicas}\"\n\n{}{http}{sources}", head())
 }
@@ -59,9 +63,10 @@ fn each_source_is_at_one_replica_and_those_that_stay_lose_nothing() {
 #[test]
 fn one_ordinal_is_taken_once() {
     let folders = ["shards-first", "shards-twin"].map(scratch);
-    let first = Service::watching(&folders[0], &config(&free_address(), 2), &[("POD_INDEX", "1")]);
+    let address = free_address();
+    let first = Service::watching(&folders[0], &of("twin", &address, 2), &[("POD_INDEX", "1")]);
     first.said("Started.");
-    let twin = Service::watching(&folders[1], &config(&free_address(), 2), &[("POD_INDEX", "1")]);
+    let twin = Service::watching(&folders[1], &of("twin", &free_address(), 2), &[("POD_INDEX", "1")]);
     let (status, journal) = twin.ended();
     assert_eq!(status.code(), Some(1), "{journal}");
     assert!(
@@ -69,12 +74,13 @@ fn one_ordinal_is_taken_once() {
         "{journal}"
     );
     // It goes on, and a change of the file that is wrong does not take its place away.
-    first.write(&config("no address", 3));
+    first.write(&of("twin", "no address", 3));
     first.said("Everything goes on as before.");
-    first.result("cam-1");
+    let is_there = |name: &String| name.starts_with("twin-");
+    first.result(&names(&address).into_iter().find(is_there).unwrap());
     assert_eq!(first.end().0.code(), Some(0));
     // The place is free again.
-    let twin = Service::with(&folders[1], &config(&free_address(), 2), &[("POD_INDEX", "1")]);
+    let twin = Service::with(&folders[1], &of("twin", &free_address(), 2), &[("POD_INDEX", "1")]);
     twin.said("Started. Shard 1/2: 3 of 6 sources.");
 }
 

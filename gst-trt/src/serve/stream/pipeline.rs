@@ -110,7 +110,7 @@ impl StreamPipeline {
         #[cfg(feature = "otel")]
         super::trace::follow(&built.running.pipeline, config);
         let tap = built.recorder.as_ref().map(Recorder::tap);
-        let options = ReadOptions { stream: config.stream.clone(), gpu, tap };
+        let options = ReadOptions { stream: config.stream.clone(), gpu, tap, is_kept: false };
         config.address.connect(&built.running.pipeline, built.input(), &options)?;
         Ok(built)
     }

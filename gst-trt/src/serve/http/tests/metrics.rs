@@ -138,6 +138,7 @@ fn metrics_tell_what_the_service_does() {
         ("model_late_runs_total", "counter", &["{model=\"yolo\"} 40"]),
         ("model_info", "gauge", &["{model=\"yolo\",file=\"yolo11n.onnx\",backend=\"tensorrt\",on=\"frames\"} 1"]),
         ("source_info", "gauge", &["{source=\"door\",model=\"yolo\"} 1"]),
+        ("source_gpu", "gauge", &["{source=\"door\"} 1"]),
         (
             "source_state",
             "gauge",
@@ -242,7 +243,7 @@ fn metrics_tell_what_the_service_does() {
         dwell.contains(&"gst_trt_zone_dwell_seconds_bucket{source=\"door\",zone=\"hall\",le=\"10\"} 1".to_string())
     );
     let (ours, process): (Vec<_>, Vec<_>) = families.keys().partition(|name| name.starts_with("gst_trt_"));
-    assert_eq!(ours.len(), 55, "each is in the table above: {ours:?}");
+    assert_eq!(ours.len(), 56, "each is in the table above: {ours:?}");
     assert!(process.len() == 7 && process.iter().all(|name| name.starts_with("process_")), "{process:?}");
 }
 
