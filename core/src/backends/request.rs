@@ -230,7 +230,7 @@ impl LoadRequest {
                         file: self.file.clone(),
                     });
                 }
-                Err(Unsupported::Kind(error) | Unsupported::Missing(error)) => refused = Some(error),
+                Err(Unsupported::Kind(error) | Unsupported::Missing(error)) => refused = refused.or(Some(error)),
             }
         }
         Err(refused.unwrap_or_else(|| Error::new(ErrorKind::Library, "There is no other backend on the CPU")))
