@@ -17,7 +17,7 @@ use gsttrt_core::tensor::Tensors;
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Status};
-use crate::model_options::{backend_words, check_file, parse_size, session_options};
+use crate::model_options::{backend_words, check_model, is_on_server, parse_size, session_options};
 use crate::signals::Signals;
 use crate::terminal::{print, print_error};
 
@@ -68,12 +68,16 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 pub fn run(args: &BenchArgs) -> Result<Status, Failure> {
-    check_file(&args.model)?;
+    check_model(&args.model)?;
     let (options, postprocess) = session_options(&[], &[&args.infer, &args.nms])?;
     let clock = Clock { duration: Duration::from_secs_f64(args.duration), signals: Signals::listen_for_engines()? };
     let chosen: Vec<BackendPreference> = match args.backend.as_str() {
         "auto" => vec![options.backend],
-        "all" => BACKENDS.iter().map(|backend| BackendPreference::Named(backend.name())).collect(),
+        // One runs models on servers, and no files; the others run files.
+        "all" => {
+            let for_it = |name: &&str| (*name == "kserve") == is_on_server(&args.model);
+            BACKENDS.iter().map(|backend| backend.name()).filter(for_it).map(BackendPreference::Named).collect()
+        }
         name => backend_words().filter(|word| *word == name).map(BackendPreference::from).collect(),
     };
     let mut measured = Vec::new();

@@ -91,6 +91,13 @@ impl Placement {
         self.cuda.as_ref().map(Context::device)
     }
 
+    /// The model's description, whatever it can be used for.
+    #[doc(hidden)]
+    pub fn info(&self) -> Result<Arc<ModelInfo>> {
+        let opened = self.backend.describe(&self.file, &self.options, self.cuda.as_ref())?;
+        Ok(opened.info().clone())
+    }
+
     /// Whether the description is known only once the model is loaded, which may take long.
     pub fn loads_to_describe(&self) -> bool {
         self.backend.loads_to_describe(&self.file)

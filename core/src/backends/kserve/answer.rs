@@ -24,7 +24,7 @@ const MAX_OUTPUTS: usize = 1024;
 const MAX_RANK: usize = 16;
 
 /// The fields of a message.
-struct Fields<'a>(&'a [u8]);
+struct WireFields<'a>(&'a [u8]);
 
 #[derive(Clone, Copy)]
 enum FieldValue<'a> {
@@ -45,7 +45,7 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-impl<'a> Fields<'a> {
+impl<'a> WireFields<'a> {
     fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
@@ -69,7 +69,7 @@ impl<'a> Fields<'a> {
 }
 
 /// The field's number and value, or `None` where the message is cut or broken there.
-impl<'a> Iterator for Fields<'a> {
+impl<'a> Iterator for WireFields<'a> {
     type Item = Option<(u64, FieldValue<'a>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -88,7 +88,7 @@ impl<'a> InferAnswer<'a> {
     /// `None` where it is no such message.
     pub fn read(message: &'a [u8]) -> Option<Self> {
         let mut answer = InferAnswer { outputs: Vec::new(), raw: Vec::new() };
-        for field in Fields(message) {
+        for field in WireFields(message) {
             match field? {
                 (5, FieldValue::Bytes(output)) if answer.outputs.len() < MAX_OUTPUTS => {
                     answer.outputs.push(AnswerOutput::read(output)?);
@@ -105,7 +105,7 @@ impl<'a> InferAnswer<'a> {
 impl<'a> AnswerOutput<'a> {
     fn read(message: &'a [u8]) -> Option<Self> {
         let mut output = AnswerOutput { name: "", datatype: "", shape: Vec::new(), contents: None };
-        for field in Fields(message) {
+        for field in WireFields(message) {
             match field? {
                 (1, FieldValue::Bytes(name)) => output.name = std::str::from_utf8(name).ok()?,
                 (2, FieldValue::Bytes(datatype)) => output.datatype = std::str::from_utf8(datatype).ok()?,
@@ -147,7 +147,7 @@ pub fn elements(contents: &[u8], desc: &TensorDesc) -> Option<Vec<u8>> {
         bytes.extend_from_slice(&number.to_le_bytes()[..size]);
         (bytes.len() <= wanted).then_some(())
     };
-    for field in Fields(contents) {
+    for field in WireFields(contents) {
         match field? {
             (field, FieldValue::Number(number)) if field == kind => push(number)?,
             (field, FieldValue::Bytes(mut packed)) if field == kind => {

@@ -9,13 +9,16 @@ use std::time::{Duration, Instant};
 use prost::Message;
 
 use super::address::ServerAddress;
-use super::hpack::{self, Header};
+use super::hpack::{self, HeaderPair};
 use super::http2::{ConnectionError, Http2};
-use super::socket::Socket;
+use super::socket::TimedSocket;
 use crate::redact::printable;
 
 /// Bytes of answers that are only descriptions.
 const MAX_DESCRIPTION: usize = 1 << 20;
+
+/// For an attempt to connect.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Why a call has no answer.
 #[derive(Clone, Debug)]
@@ -38,7 +41,7 @@ const DEADLINE_EXCEEDED: u32 = 4;
 const UNAVAILABLE: u32 = 14;
 
 /// A server, for one thread.
-pub struct Client {
+pub struct GrpcClient {
     address: Arc<ServerAddress>,
     connection: Option<Http2>,
     /// How many were made.
@@ -63,15 +66,15 @@ struct ControlState {
 impl CallControl {
     /// A run begins, which lasts until the result is dropped.
     pub fn begin(&self) -> impl Drop + '_ {
-        struct Running<'a>(&'a CallControl);
-        impl Drop for Running<'_> {
+        struct RunGuard<'a>(&'a CallControl);
+        impl Drop for RunGuard<'_> {
             fn drop(&mut self) {
                 self.0.state.lock().unwrap().runs = false;
             }
         }
         let mut state = self.state.lock().unwrap();
         (state.runs, state.is_interrupted) = (true, false);
-        Running(self)
+        RunGuard(self)
     }
 
     /// Ends the run, if there is one.
@@ -101,9 +104,9 @@ impl CallControl {
     }
 }
 
-impl Client {
+impl GrpcClient {
     pub fn new(address: Arc<ServerAddress>) -> Self {
-        Client { address, connection: None, connections: 0, control: Arc::default() }
+        GrpcClient { address, connection: None, connections: 0, control: Arc::default() }
     }
 
     pub fn control(&self) -> &Arc<CallControl> {
@@ -114,7 +117,12 @@ impl Client {
     pub fn connect(&mut self, deadline: Instant) -> Result<u64, CallError> {
         if self.connection.as_ref().is_none_or(|connection| !connection.is_open()) {
             self.close();
-            let socket = Socket::connect(&self.address, deadline).map_err(|error| self.broken(&error))?;
+            // A run can be ended from outside only once there is a connection.
+            let end = deadline.min(Instant::now() + CONNECT_TIMEOUT);
+            let socket = TimedSocket::connect(&self.address, end).map_err(|error| match error.kind() {
+                io::ErrorKind::TimedOut => CallError::Lost("nothing answers there".into()),
+                _ => self.broken(&error),
+            })?;
             self.control.set_socket(socket.another().ok());
             self.connection = Some(Http2::begin(socket).map_err(|error| self.failed(error))?);
             self.connections += 1;
@@ -215,7 +223,7 @@ impl Client {
 pub const PREFIX: usize = 5;
 
 /// The message of an answer, with its prefix.
-fn check(headers: &[Header], body: Vec<u8>) -> Result<Vec<u8>, CallError> {
+fn check(headers: &[HeaderPair], body: Vec<u8>) -> Result<Vec<u8>, CallError> {
     let last = |name: &str| headers.iter().rfind(|(other, _)| other == name).map(|(_, value)| value.as_str());
     let garbage = |what: String| Err(CallError::Garbage(what));
     match last(":status") {
@@ -288,7 +296,7 @@ mod tests {
     #[test]
     fn answers_are_checked() {
         let said = |headers: &[(&str, &str)], body: &[u8]| {
-            let headers: Vec<Header> = headers.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect();
+            let headers: Vec<HeaderPair> = headers.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect();
             match check(&headers, body.to_vec()) {
                 Ok(body) => format!("{} bytes", body.len() - PREFIX),
                 Err(error) => format!("{error:?}"),

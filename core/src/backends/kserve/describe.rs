@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use prost::Message;
 
 use super::address::ServerAddress;
-use super::client::{CallError, Client};
+use super::client::{CallError, GrpcClient};
 use super::datatype;
 use super::messages::*;
 use crate::error::{Error, ErrorKind, Result};
@@ -33,7 +33,7 @@ pub struct ServedDescription {
 /// Asks for it. What not every server has may be missing.
 pub fn describe(address: &Arc<ServerAddress>, timeout: Duration) -> Result<ServedDescription> {
     let deadline = Instant::now() + timeout;
-    let mut client = Client::new(address.clone());
+    let mut client = GrpcClient::new(address.clone());
     let name = ModelName { name: address.model.clone(), version: address.version.clone() };
     let unreachable = |error: CallError| failed(address, timeout, error);
     let ready = client.describe::<ModelReadyResponse>("ModelReady", &name, deadline);
@@ -54,7 +54,7 @@ pub fn describe(address: &Arc<ServerAddress>, timeout: Duration) -> Result<Serve
         Err(CallError::Refused(..)) => ServedConfig::default(), // Triton alone has it
         Err(error) => return Err(unreachable(error)),
     };
-    let server = match client.describe::<ServerMetadataResponse>("ServerMetadata", &Nothing {}, deadline) {
+    let server = match client.describe::<ServerMetadataResponse>("ServerMetadata", &EmptyMessage {}, deadline) {
         Ok(server) => server,
         Err(CallError::Refused(..)) => ServerMetadataResponse::default(),
         Err(error) => return Err(unreachable(error)),

@@ -5,7 +5,7 @@
 use super::huffman;
 
 /// A name and a value.
-pub type Header = (String, String);
+pub type HeaderPair = (String, String);
 
 /// Bytes of all names and values of a block. Those of gRPC have some hundred.
 const MAX_HEADERS: usize = 64 << 10;
@@ -104,7 +104,7 @@ fn put_number(block: &mut Vec<u8>, bits: u32, number: usize) {
 }
 
 /// The headers of a block; `None` where it is none, or too large.
-pub fn decode(block: &[u8]) -> Option<Vec<Header>> {
+pub fn decode(block: &[u8]) -> Option<Vec<HeaderPair>> {
     let (mut rest, mut headers, mut bytes) = (block, Vec::new(), 0);
     while let Some(&first) = rest.first() {
         let header = if first & 0x80 != 0 {
@@ -181,7 +181,7 @@ mod tests {
         digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
     }
 
-    fn pairs(headers: &[(&str, &str)]) -> Vec<Header> {
+    fn pairs(headers: &[(&str, &str)]) -> Vec<HeaderPair> {
         headers.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
     }
 

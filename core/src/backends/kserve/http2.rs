@@ -5,8 +5,8 @@
 use std::io::{self, BufReader, IoSlice, Read, Write};
 use std::time::Instant;
 
-use super::hpack::{self, Header};
-use super::socket::Socket;
+use super::hpack::{self, HeaderPair};
+use super::socket::TimedSocket;
 
 /// Bytes of a frame that may come.
 const MAX_FRAME: usize = 1 << 20;
@@ -66,15 +66,15 @@ fn wrong<T>(what: impl Into<String>) -> Result<T> {
 
 /// What a server answered.
 #[derive(Default)]
-pub struct HttpAnswer {
+pub struct HttpResponse {
     /// Before the body, and behind it.
-    pub headers: Vec<Header>,
+    pub headers: Vec<HeaderPair>,
     pub body: Vec<u8>,
 }
 
 /// A connection.
 pub struct Http2 {
-    socket: BufReader<Socket>,
+    socket: BufReader<TimedSocket>,
     /// What the server takes.
     frame_size: usize,
     stream_window: i64,
@@ -91,14 +91,14 @@ pub struct Http2 {
 struct Exchange {
     stream: u32,
     window: i64,
-    answer: HttpAnswer,
+    answer: HttpResponse,
     /// Bytes of the body, at most.
     limit: usize,
     unsaid: u32,
     is_over: bool,
 }
 
-struct Frame {
+struct FrameHead {
     kind: u8,
     flags: u8,
     stream: u32,
@@ -107,7 +107,7 @@ struct Frame {
 
 impl Http2 {
     /// Says how this side speaks. What the server says of itself comes with its first answer.
-    pub fn begin(mut socket: Socket) -> Result<Self> {
+    pub fn begin(mut socket: TimedSocket) -> Result<Self> {
         const HEADER_TABLE_SIZE: u16 = 1;
         const ENABLE_PUSH: u16 = 2;
         const INITIAL_WINDOW_SIZE: u16 = 4;
@@ -138,7 +138,7 @@ impl Http2 {
         })
     }
 
-    pub fn socket(&self) -> &Socket {
+    pub fn socket(&self) -> &TimedSocket {
         self.socket.get_ref()
     }
 
@@ -148,11 +148,12 @@ impl Http2 {
     }
 
     /// Sends headers and a body, which lies in these parts, and waits for the answer, whose body has `limit` bytes at most.
-    pub fn request(&mut self, block: &[u8], body: &[&[u8]], limit: usize, deadline: Instant) -> Result<HttpAnswer> {
+    pub fn request(&mut self, block: &[u8], body: &[&[u8]], limit: usize, deadline: Instant) -> Result<HttpResponse> {
         self.socket.get_mut().set_deadline(deadline);
         let (stream, window) = (self.next_stream, self.stream_window);
         self.next_stream += 2;
-        let mut exchange = Exchange { stream, window, answer: HttpAnswer::default(), limit, unsaid: 0, is_over: false };
+        let mut exchange =
+            Exchange { stream, window, answer: HttpResponse::default(), limit, unsaid: 0, is_over: false };
         if block.len() > self.frame_size {
             return wrong("the headers of the request are too long");
         }
@@ -269,7 +270,7 @@ impl Http2 {
         Ok(())
     }
 
-    fn next_frame(&mut self) -> Result<Frame> {
+    fn next_frame(&mut self) -> Result<FrameHead> {
         let mut head = [0; 9];
         self.socket.read_exact(&mut head)?;
         if head.starts_with(b"HTTP/1.") {
@@ -283,7 +284,7 @@ impl Http2 {
             return wrong(format!("a frame of {length} bytes is longer than asked for, or this is not HTTP/2"));
         }
         let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]) & 0x7fff_ffff;
-        Ok(Frame { kind: head[3], flags: head[4], stream, length })
+        Ok(FrameHead { kind: head[3], flags: head[4], stream, length })
     }
 
     /// At most as many bytes as headers may have.
@@ -315,7 +316,7 @@ impl Http2 {
         Ok(write_parts(self.socket.get_mut(), &[&head])?)
     }
 
-    fn data(&mut self, exchange: &mut Exchange, frame: &Frame) -> Result<()> {
+    fn data(&mut self, exchange: &mut Exchange, frame: &FrameHead) -> Result<()> {
         let mut length = frame.length;
         let mut padding = 0;
         if frame.flags & PADDED != 0 {
@@ -362,7 +363,7 @@ impl Http2 {
         if skipped < bytes as u64 { Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()) } else { Ok(()) }
     }
 
-    fn headers(&mut self, exchange: &mut Exchange, frame: &Frame) -> Result<()> {
+    fn headers(&mut self, exchange: &mut Exchange, frame: &FrameHead) -> Result<()> {
         let payload = self.payload(frame.length)?;
         let (mut block, mut padding) = (&payload[..], 0);
         if frame.flags & PADDED != 0 {
@@ -407,7 +408,7 @@ fn head(kind: u8, flags: u8, stream: u32, length: usize) -> [u8; 9] {
 }
 
 /// Writes all of them, by few calls.
-fn write_parts(socket: &mut Socket, parts: &[&[u8]]) -> io::Result<()> {
+fn write_parts(socket: &mut TimedSocket, parts: &[&[u8]]) -> io::Result<()> {
     let mut slices: Vec<IoSlice> =
         parts.iter().filter(|part| !part.is_empty()).map(|part| IoSlice::new(part)).collect();
     let mut left = &mut slices[..];

@@ -18,7 +18,7 @@ pub struct ModelName {
 
 /// `ServerMetadataRequest`, and what has no answer.
 #[derive(Clone, PartialEq, Message)]
-pub struct Nothing {}
+pub struct EmptyMessage {}
 
 #[derive(Clone, PartialEq, Message)]
 pub struct ModelReadyResponse {

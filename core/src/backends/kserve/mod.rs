@@ -27,14 +27,12 @@ mod messages;
 mod net;
 mod shared_memory;
 mod socket;
-#[cfg(test)]
-mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::address::ServerAddress;
-use self::net::{ServedModel, ServerNet};
+use self::net::{RemoteModel, ServerNet};
 use super::host::HostModel;
 use super::options::{BackendOption, Options};
 use super::{Backend, LoadContext, LoadRequest, ModelInstance, OpenedModel, Unsupported};
@@ -128,7 +126,7 @@ impl Backend for KServe {
         let address = Arc::new(ServerAddress::parse(file.path())?);
         let described = describe::describe(&address, timeout(options))?;
         let info = described.info(file.path())?;
-        Ok(Arc::new(OpenedServer(Arc::new(ServedModel {
+        Ok(Arc::new(OpenedServer(Arc::new(RemoteModel {
             info: Arc::new(info),
             address,
             timeout: timeout(options),
@@ -149,7 +147,7 @@ impl Backend for KServe {
 }
 
 /// A model that a server has described.
-struct OpenedServer(Arc<ServedModel>);
+struct OpenedServer(Arc<RemoteModel>);
 
 impl OpenedModel for OpenedServer {
     fn info(&self) -> &Arc<ModelInfo> {
@@ -160,7 +158,7 @@ impl OpenedModel for OpenedServer {
     fn load(&self, request: &LoadRequest, _: &LoadContext) -> Result<Box<dyn ModelInstance>> {
         /// As many as are asked for where none are named: they wait for the server, and take no core.
         const REQUESTS: usize = 8;
-        let ServedModel { info, address, max_batch, .. } = &*self.0;
+        let RemoteModel { info, address, max_batch, .. } = &*self.0;
         if *max_batch > 0 && request.batch > *max_batch {
             let what = format!("batch-size is {}, and {address} takes {max_batch} pictures at most", request.batch);
             return Err(Error::new(ErrorKind::Settings, what).remedy(format!(

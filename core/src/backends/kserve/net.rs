@@ -11,7 +11,7 @@ use prost::encoding::{WireType, encode_key, encode_varint};
 
 use super::address::ServerAddress;
 use super::answer::{self, AnswerOutput, InferAnswer};
-use super::client::{CallError, Client, PREFIX};
+use super::client::{CallError, GrpcClient, PREFIX};
 use super::messages::*;
 use super::shared_memory::SharedRegion;
 use super::{SharedMemoryUse, datatype};
@@ -33,7 +33,7 @@ const MAX_ANSWER: usize = 1 << 30;
 const ALIGNMENT: usize = 64;
 
 /// What is known of a model on a server, and how it is called.
-pub struct ServedModel {
+pub struct RemoteModel {
     pub info: Arc<ModelInfo>,
     pub address: Arc<ServerAddress>,
     /// For a request with all attempts.
@@ -47,8 +47,8 @@ pub struct ServedModel {
 
 /// The same for one of the threads that call it.
 pub struct ServerNet {
-    model: Arc<ServedModel>,
-    client: Client,
+    model: Arc<RemoteModel>,
+    client: GrpcClient,
     region: RegionState,
     /// Names of regions that the server may still have, of connections that were lost.
     stale: Vec<String>,
@@ -74,8 +74,8 @@ struct Layout {
 }
 
 impl ServerNet {
-    pub fn new(model: Arc<ServedModel>) -> Self {
-        let client = Client::new(model.address.clone());
+    pub fn new(model: Arc<RemoteModel>) -> Self {
+        let client = GrpcClient::new(model.address.clone());
         ServerNet { model, client, region: RegionState::None, stale: Vec::new(), pool: Pool::default() }
     }
 
@@ -121,7 +121,7 @@ impl ServerNet {
 
     /// The request without bytes of tensors.
     fn head(&self, inputs: &[&Tensor], layout: Option<&Layout>) -> ModelInferRequest {
-        let ServedModel { info, address, .. } = &*self.model;
+        let RemoteModel { info, address, .. } = &*self.model;
         let place = |&(at, bytes): &(usize, usize)| match &self.region {
             RegionState::Registered(_, region) => parameters(&region.key, at, bytes),
             _ => HashMap::new(),
@@ -174,7 +174,9 @@ impl ServerNet {
             true => Ok(()),
             false => Err(self.wrong(format!("output {desc} has {have} bytes in place of {wanted}"))),
         };
-        let shared = layout.and_then(|layout| layout.outputs.get(at));
+        let raw = answer.raw.get(place).copied();
+        let is_sent = contents.is_some() || raw.is_some_and(|raw| !raw.is_empty());
+        let shared = layout.and_then(|layout| layout.outputs.get(at)).filter(|_| !is_sent);
         if let (Some(&(start, length)), RegionState::Registered(_, region)) = (shared, &self.region) {
             of_length(length)?;
             return Tensor::fill(&self.pool, desc, |bytes| {
@@ -182,7 +184,7 @@ impl ServerNet {
                 Ok(())
             });
         }
-        if let Some(raw) = answer.raw.get(place) {
+        if let Some(raw) = raw {
             of_length(raw.len())?;
             return Tensor::fill(&self.pool, desc, |bytes| {
                 bytes.copy_from_slice(raw);
@@ -257,6 +259,7 @@ impl ServerNet {
                 self.region = RegionState::Refused;
                 Ok(None)
             }
+            Err(CallError::Refused(why)) => Err(CallError::Refused(format!("shared-memory=on cannot be, {why}"))),
             Err(error) => Err(error),
         }
     }
@@ -275,7 +278,7 @@ impl ServerNet {
         let (name, key) = (region.key.clone(), region.key.clone());
         let request = SystemSharedMemoryRegisterRequest { name, key, offset: 0, byte_size: region.bytes() as u64 };
         self.stale.push(region.key.clone());
-        let done = self.client.describe::<Nothing>("SystemSharedMemoryRegister", &request, deadline);
+        let done = self.client.describe::<EmptyMessage>("SystemSharedMemoryRegister", &request, deadline);
         region.hide();
         done?;
         self.stale.pop();
@@ -286,13 +289,13 @@ impl ServerNet {
     /// The server is to give up that memory. Whether it has it is not known.
     fn unregister(&mut self, name: String, deadline: Instant) -> std::result::Result<(), CallError> {
         let request = SystemSharedMemoryUnregisterRequest { name };
-        match self.client.describe::<Nothing>("SystemSharedMemoryUnregister", &request, deadline) {
+        match self.client.describe::<EmptyMessage>("SystemSharedMemoryUnregister", &request, deadline) {
             Err(CallError::Refused(..)) | Ok(_) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Nothing more is put into this memory: a request that had no answer may still use it.
+    /// EmptyMessage more is put into this memory: a request that had no answer may still use it.
     fn forget(&mut self) {
         if let RegionState::Registered(_, region) = std::mem::replace(&mut self.region, RegionState::None) {
             self.stale.push(region.key.clone());
@@ -300,7 +303,7 @@ impl ServerNet {
     }
 }
 
-impl ServedModel {
+impl RemoteModel {
     /// The bytes of an output for so many pictures, where they are known: an open dimension in front is that of pictures where
     /// the server makes batches, and else any number of rows.
     fn output_bytes(&self, output: &TensorDesc, rows: usize) -> Option<usize> {

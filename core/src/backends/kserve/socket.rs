@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use super::address::ServerAddress;
 
-pub struct Socket {
+pub struct TimedSocket {
     stream: TcpStream,
     deadline: Instant,
 }
 
-impl Socket {
+impl TimedSocket {
     /// Connects to the first address of the host that answers.
     pub fn connect(address: &ServerAddress, deadline: Instant) -> io::Result<Self> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
@@ -20,7 +20,7 @@ impl Socket {
             match time_left(deadline).and_then(|left| TcpStream::connect_timeout(&address, left)) {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
-                    return Ok(Socket { stream, deadline });
+                    return Ok(TimedSocket { stream, deadline });
                 }
                 Err(error) => last = error,
             }
@@ -55,14 +55,14 @@ fn late(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
 }
 
-impl Read for Socket {
+impl Read for TimedSocket {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         self.stream.set_read_timeout(Some(time_left(self.deadline)?))?;
         self.stream.read(bytes).map_err(late)
     }
 }
 
-impl Write for Socket {
+impl Write for TimedSocket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.stream.set_write_timeout(Some(time_left(self.deadline)?))?;
         self.stream.write(bytes).map_err(late)

@@ -1,17 +1,26 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A server of KServe v2 for tests, with HTTP/2 of its own, that answers as a test wants: right, late, never, or something else.
+#![allow(dead_code)] // each test program uses a part
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use gsttrt_core::backends::options::Options;
+use gsttrt_core::backends::{BackendPreference, LoadContext, LoadRequest};
+use gsttrt_core::tensor::{DType, Tensor, TensorDesc, Tensors};
 use prost::Message;
 
-use super::messages::*;
+use messages::*;
+
+/// As the client has them.
+#[path = "../../src/backends/kserve/messages.rs"]
+pub mod messages;
 
 /// What a server answers to a call.
 pub enum Reply {
@@ -35,6 +44,7 @@ pub type Handler = Arc<dyn Fn(&str, &[u8]) -> Reply + Send + Sync>;
 
 pub struct FakeServer {
     pub port: u16,
+    accepting: Option<thread::JoinHandle<()>>,
     connections: Arc<Mutex<FakeConnections>>,
 }
 
@@ -55,7 +65,7 @@ impl FakeServer {
         let port = listener.local_addr().unwrap().port();
         let connections = Arc::<Mutex<FakeConnections>>::default();
         let known = connections.clone();
-        thread::spawn(move || {
+        let accepting = thread::spawn(move || {
             for stream in listener.incoming() {
                 let (Ok(stream), handler) = (stream, handler.clone()) else { return };
                 let mut known = known.lock().unwrap();
@@ -68,7 +78,7 @@ impl FakeServer {
                 });
             }
         });
-        FakeServer { port, connections }
+        FakeServer { port, accepting: Some(accepting), connections }
     }
 
     pub fn address(&self, model: &str) -> String {
@@ -91,6 +101,7 @@ impl Drop for FakeServer {
         drop(connections);
         // For the thread that waits for another one.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
+        let _ = self.accepting.take().unwrap().join(); // then its port is free
     }
 }
 
@@ -358,4 +369,56 @@ fn infer(model: &FakeModel, regions: &HashMap<String, File>, message: &[u8]) -> 
         answer.raw.push(raw);
     }
     Reply::Message(answer.encode_to_vec())
+}
+
+/// How the protocol calls a type.
+fn datatype(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "FP32",
+        DType::I64 => "INT64",
+        other => unreachable!("the models here have no {other}"),
+    }
+}
+
+/// What is given for a picture.
+pub fn plain(tensors: &Tensors) -> Vec<PlainTensor> {
+    let plain = |tensor: &Tensor| PlainTensor {
+        name: tensor.desc().name.clone(),
+        datatype: datatype(tensor.desc().dtype).into(),
+        shape: tensor.desc().dims.to_vec(),
+        bytes: tensor.bytes().unwrap().to_vec(),
+    };
+    tensors.iter().map(plain).collect()
+}
+
+/// A file with a batch of 1 as a server has it, which rten runs.
+pub fn served(name: &'static str, file: &str) -> FakeModel {
+    let none = || unreachable!("it is no GPU");
+    let rten = BackendPreference::Named("rten");
+    let request = LoadRequest::new(Path::new(file), rten, None, 1, Options::default(), none).unwrap();
+    let info = request.model().clone();
+    let metadata = |tensors: &[TensorDesc]| {
+        let of = |tensor: &TensorDesc| {
+            let (name, datatype) = (tensor.name.clone(), datatype(tensor.dtype).into());
+            TensorMetadata { name, datatype, shape: tensor.dims.to_vec() }
+        };
+        tensors.iter().map(of).collect()
+    };
+    let model = Mutex::new(request.load(&LoadContext::silent()).unwrap());
+    let run = move |inputs: &[PlainTensor]| {
+        let [PlainTensor { name, datatype, shape, bytes }] = inputs else { panic!("one input") };
+        assert_eq!(datatype, "FP32");
+        let values: Vec<f32> = bytes.chunks(4).map(|value| f32::from_le_bytes(value.try_into().unwrap())).collect();
+        let picture = Arc::new(Tensors::new(vec![Tensor::from_slice(name, shape, &values)], None, None));
+        plain(&model.lock().unwrap().run(&[picture]).unwrap()[0])
+    };
+    FakeModel {
+        name,
+        inputs: metadata(&info.inputs),
+        outputs: metadata(&info.outputs),
+        parameters: info.metadata.iter().map(|(key, value)| (key.clone().leak() as &str, value.clone())).collect(),
+        max_batch_size: 0,
+        extensions: &["classification", "system_shared_memory"],
+        run: Arc::new(run),
+    }
 }

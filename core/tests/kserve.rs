@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MPL-2.0
-
-mod fake_server;
+//! Models on a server that answers right, late, never, or something else.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use gsttrt_core::backends::options::Options;
+use gsttrt_core::backends::{BackendPreference, LoadContext, LoadRequest, ModelInstance, all_options};
+use gsttrt_core::error::{ErrorKind, Result};
+use gsttrt_core::tensor::{Tensor, Tensors};
 use proptest::prelude::*;
 use prost::Message;
 
-use self::fake_server::*;
-use super::messages::{self, *};
-use crate::backends::options::Options;
-use crate::backends::{BackendPreference, LoadContext, LoadRequest, ModelInstance, all_options};
-use crate::error::{ErrorKind, Result};
-use crate::tensor::{Tensor, Tensors};
-use crate::test::{LIMIT, cases, wait_until};
+use crate::cases::cases;
+use crate::common::wait::{LIMIT, wait_until};
+use crate::kserve_server::messages::*;
+use crate::kserve_server::*;
 
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/models/shapes.onnx");
 /// Width and height of the pictures.
@@ -33,8 +33,7 @@ fn options(texts: &[(&str, &str)]) -> Options {
 
 /// The model of an address or a file, for so many pictures at once.
 fn request(path: &str, batch: usize, set: &[(&str, &str)]) -> Result<LoadRequest> {
-    let size = Some((SIZE, SIZE));
-    LoadRequest::new(Path::new(path), BackendPreference::Auto, size, batch, options(set), || {
+    LoadRequest::new(Path::new(path), BackendPreference::Auto, None, batch, options(set), || {
         unreachable!("it is no GPU")
     })
 }
@@ -44,65 +43,13 @@ fn open(path: &str, batch: usize, set: &[(&str, &str)]) -> Result<Box<dyn ModelI
 }
 
 fn picture(seed: usize) -> Arc<Tensors> {
-    let side = SIZE as usize;
+    picture_of(SIZE as usize, seed)
+}
+
+fn picture_of(side: usize, seed: usize) -> Arc<Tensors> {
     let values: Vec<f32> = (0..3 * side * side).map(|at| ((at * (seed + 7)) % 251) as f32 / 251.0).collect();
     let tensor = Tensor::from_slice("images", &[1, 3, side as i64, side as i64], &values);
     Arc::new(Tensors::new(vec![tensor], None, None))
-}
-
-/// Names, dimensions and bytes of what is given for a picture.
-fn plain(tensors: &Tensors) -> Vec<PlainTensor> {
-    let plain = |tensor: &Tensor| PlainTensor {
-        name: tensor.desc().name.clone(),
-        datatype: super::datatype::name(tensor.desc().dtype).into(),
-        shape: tensor.desc().dims.to_vec(),
-        bytes: tensor.bytes().unwrap().to_vec(),
-    };
-    tensors.iter().map(plain).collect()
-}
-
-/// The model of the tests as a server has it, which rten runs.
-fn shapes() -> FakeModel {
-    let info = request(MODEL, 1, &[]).unwrap().model().clone();
-    let metadata = |tensors: &[crate::tensor::TensorDesc]| {
-        let of = |tensor: &crate::tensor::TensorDesc| TensorMetadata {
-            name: tensor.name.clone(),
-            datatype: super::datatype::name(tensor.dtype).into(),
-            shape: tensor.dims.to_vec(),
-        };
-        tensors.iter().map(of).collect()
-    };
-    let model = Mutex::new(open(MODEL, 1, &[("threads", "1")]).unwrap());
-    let run = move |inputs: &[PlainTensor]| {
-        let [PlainTensor { name, datatype, shape, bytes }] = inputs else { panic!("one input") };
-        assert_eq!((name.as_str(), datatype.as_str()), ("images", "FP32"));
-        let rows = shape[0] as usize;
-        let mut outputs: Vec<PlainTensor> = Vec::new();
-        for row in bytes.chunks(bytes.len() / rows) {
-            let values: Vec<f32> = row.chunks(4).map(|value| f32::from_le_bytes(value.try_into().unwrap())).collect();
-            let dims = [&[1], &shape[1..]].concat();
-            let picture = Arc::new(Tensors::new(vec![Tensor::from_slice("images", &dims, &values)], None, None));
-            let made = plain(&model.lock().unwrap().run(&[picture]).unwrap()[0]);
-            if outputs.is_empty() {
-                outputs = made;
-            } else {
-                for (output, more) in outputs.iter_mut().zip(made) {
-                    output.shape[0] += 1;
-                    output.bytes.extend(more.bytes);
-                }
-            }
-        }
-        outputs
-    };
-    FakeModel {
-        name: "shapes",
-        inputs: metadata(&info.inputs),
-        outputs: metadata(&info.outputs),
-        parameters: info.metadata.iter().map(|(key, value)| (key.clone().leak() as &str, value.clone())).collect(),
-        max_batch_size: 8,
-        extensions: &["classification", "system_shared_memory"],
-        run: Arc::new(run),
-    }
 }
 
 /// A model whose output has known sizes, of what its input has in front.
@@ -139,19 +86,16 @@ fn but(model: FakeModel, other: impl Fn(&str, &[u8]) -> Option<Reply> + Send + S
 
 #[test]
 fn outputs_are_those_of_our_own_backends() {
-    let server = FakeServer::start(answers(shapes()));
+    let server = FakeServer::start(answers(served("shapes", MODEL)));
     let address = server.address("shapes");
     let mut own = open(MODEL, 1, &[("threads", "1")]).unwrap();
-    let wanted: Vec<_> = (0..5).map(|seed| plain(&own.run(&[picture(seed)]).unwrap()[0])).collect();
+    let pictures = [1, 2].map(|seed| picture_of(512, seed));
+    let wanted = pictures.clone().map(|picture| plain(&own.run(&[picture]).unwrap()[0]));
     assert!(wanted[0] != wanted[1] && !wanted[0][0].bytes.is_empty());
     for shared_memory in ["off", "on"] {
-        for batch in [1, 2, 5] {
-            let mut model = open(&address, batch, &[("shared-memory", shared_memory)]).unwrap();
-            let pictures: Vec<_> = (0..5).map(picture).collect();
-            let outputs = pictures.chunks(batch).flat_map(|pictures| model.run(pictures).unwrap());
-            let outputs: Vec<_> = outputs.map(|tensors| plain(&tensors)).collect();
-            assert!(outputs == wanted, "{shared_memory} {batch}");
-        }
+        let mut model = open(&address, 1, &[("shared-memory", shared_memory)]).unwrap();
+        let outputs = pictures.clone().map(|picture| plain(&model.run(&[picture]).unwrap()[0]));
+        assert!(outputs == wanted, "{shared_memory}");
     }
     let [file, served] = [MODEL, &address].map(|path| request(path, 1, &[]).unwrap());
     let (file, served) = (file.model(), served.model());
@@ -395,7 +339,7 @@ fn what_is_no_answer_is_an_error_and_the_next_frame_goes_on() {
 }
 
 proptest! {
-    #![proptest_config(cases(200))]
+    #![proptest_config(cases(60))]
     #[test]
     fn any_answer_ends(
         begin in 0usize..4,
@@ -532,5 +476,4 @@ fn an_address_is_for_this_backend_alone() {
     }
     let text = of(MODEL, "kserve");
     assert!(text.contains("shapes.onnx is a file, and backend=kserve runs models on a server"), "{text}");
-    let _ = messages::RAW_INPUT_CONTENTS;
 }
