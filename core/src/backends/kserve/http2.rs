@@ -158,8 +158,20 @@ impl Http2 {
             return wrong("the headers of the request are too long");
         }
         let head = head(HEADERS, END_HEADERS, stream, block.len());
-        write_parts(self.socket.get_mut(), &[&head, block])?;
-        self.send(&mut exchange, body)?;
+        let written = write_parts(self.socket.get_mut(), &[&head, block]).map_err(ConnectionError::from);
+        match written.and_then(|()| self.send(&mut exchange, body)) {
+            // It may have said why before it closed the connection.
+            Err(ConnectionError::Io(error)) => {
+                while !exchange.is_over {
+                    self.receive(&mut exchange).map_err(|said| match said {
+                        ConnectionError::Io(_) => ConnectionError::Io(io::Error::from(error.kind())),
+                        said => said,
+                    })?;
+                }
+                self.is_going = true;
+            }
+            sent => sent?,
+        }
         while !exchange.is_over {
             self.receive(&mut exchange)?;
         }
@@ -176,7 +188,7 @@ impl Http2 {
                 self.receive(exchange)?;
             }
             if exchange.is_over {
-                self.write_frame(RST_STREAM, exchange.stream, &CANCEL.to_be_bytes())?;
+                self.tell(RST_STREAM, 0, exchange.stream, &CANCEL.to_be_bytes());
                 return Ok(());
             }
             let (mut heads, mut pieces): (Vec<[u8; 9]>, Vec<Vec<&[u8]>>) = Default::default();
@@ -212,9 +224,10 @@ impl Http2 {
         }
     }
 
-    fn write_frame(&mut self, kind: u8, stream: u32, payload: &[u8]) -> Result<()> {
-        let head = head(kind, 0, stream, payload.len());
-        Ok(write_parts(self.socket.get_mut(), &[&head, payload])?)
+    /// Where that cannot be written, what the server has said before it closed the connection is still read, and then its end.
+    fn tell(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        let head = head(kind, flags, stream, payload.len());
+        let _ = write_parts(self.socket.get_mut(), &[&head, payload]);
     }
 
     /// Reads the next frame, and does what it says.
@@ -236,8 +249,7 @@ impl Http2 {
                 if payload.len() != 8 {
                     return wrong("a ping has another length");
                 }
-                let head = head(PING, ACK, 0, payload.len());
-                write_parts(self.socket.get_mut(), &[&head, &payload])?;
+                self.tell(PING, ACK, 0, &payload);
             }
             WINDOW_UPDATE => {
                 let more = number(0).map_or(0, |more| i64::from(more & 0x7fff_ffff));
@@ -312,8 +324,8 @@ impl Http2 {
                 _ => {}
             }
         }
-        let head = head(SETTINGS, ACK, 0, 0);
-        Ok(write_parts(self.socket.get_mut(), &[&head])?)
+        self.tell(SETTINGS, ACK, 0, &[]);
+        Ok(())
     }
 
     fn data(&mut self, exchange: &mut Exchange, frame: &FrameHead) -> Result<()> {
@@ -349,11 +361,11 @@ impl Http2 {
         }
         if self.unsaid >= WINDOW / 2 {
             let read = std::mem::take(&mut self.unsaid).to_be_bytes();
-            self.write_frame(WINDOW_UPDATE, 0, &read)?;
+            self.tell(WINDOW_UPDATE, 0, 0, &read);
         }
         if exchange.unsaid >= WINDOW / 2 && !exchange.is_over {
             let read = std::mem::take(&mut exchange.unsaid).to_be_bytes();
-            self.write_frame(WINDOW_UPDATE, exchange.stream, &read)?;
+            self.tell(WINDOW_UPDATE, 0, exchange.stream, &read);
         }
         Ok(())
     }
