@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MPL-2.0
 """A Triton of its own for tests: the program in nvidia-pytriton, with a model repository of ONNX files for its Python backend."""
+import json
 import os
 import pathlib
 import shutil
@@ -7,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 
 import onnxruntime
 import pytriton
@@ -67,6 +69,7 @@ class Triton:
             libraries + list(filter(None, [os.environ.get("LD_LIBRARY_PATH")])))
         self.log = self.folder / "triton.log"
         self.process = None
+        self.counted = 0
 
     def start(self):
         options = {"model-repository": self.repository, "backend-directory": self.backends, "grpc-port": self.port,
@@ -79,18 +82,22 @@ class Triton:
         while time.monotonic() < end:
             if self.process.poll() is not None:
                 raise RuntimeError(f"Triton has ended:\n{self.log.read_text()[-3000:]}")
-            if "Started GRPCInferenceService" in self.log.read_text() and "server is ready" in self.ready():
+            if self.is_ready():
                 return self
             time.sleep(0.1)
         raise RuntimeError(f"Triton is not ready after {LIMIT} s:\n{self.log.read_text()[-3000:]}")
 
-    def ready(self):
+    def is_ready(self):
         try:
-            with socket.create_connection(("127.0.0.1", self.http), 5) as http:
-                http.sendall(b"GET /v2/health/ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-                return "server is ready" if b" 200 " in http.recv(100) else "not yet"
+            return urllib.request.urlopen(f"http://127.0.0.1:{self.http}/v2/health/ready", timeout=5).status == 200
         except OSError:
-            return "not there"
+            return False
+
+    def requests(self):
+        """How many requests of all models were answered."""
+        answer = urllib.request.urlopen(f"http://127.0.0.1:{self.http}/v2/models/stats", timeout=5).read()
+        self.counted = sum(model["inference_stats"]["success"]["count"] for model in json.loads(answer)["model_stats"])
+        return self.counted
 
     def address(self, name):
         return f"grpc://127.0.0.1:{self.port}/{name}"
