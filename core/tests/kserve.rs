@@ -296,7 +296,7 @@ fn wrong_answers() -> Vec<(Reply, &'static str)> {
         (of(name, datatype, shape, &[]), "has no bytes"),
         (Reply::Message(whole[..whole.len() - 1].to_vec()), "was cut"),
         (Reply::Message(vec![0xff; 100]), "not the protocol's"),
-        (Reply::Message(vec![0x2a, 0, 0x2a, 0].repeat(600)), "not the protocol's"),
+        (Reply::Message([0x2a, 0, 0x2a, 0].repeat(600)), "not the protocol's"),
         (Reply::Message(vec![0; 3 << 20]), "the answer has more than"),
         (Reply::Http("404"), "HTTP 404, so it is no server of gRPC"),
         (Reply::Bytes(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()), "its port for HTTP"),

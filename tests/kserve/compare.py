@@ -9,6 +9,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 import time
 
 import onnxruntime
@@ -85,7 +86,7 @@ def main():
         refused("batch", "takes 4 pictures at most", lambda: lines(program, triton.address("batched"), MODELS[batched], infer="batch-size=5"))
         triton.kill()
         refused("no server", "There is no answer of a server", lambda: lines(program, triton.address("batched"), MODELS[batched]))
-    with Triton(folder / "slow", [(file(batched), "slow", 4)], environment={"SLOW_SECONDS": "3"}) as triton:
+    with Triton(folder / "slow", [(file(batched), "slow", 4)], environment={"HOLD_FROM": "0", "GATE": str(folder / "never")}) as triton:
         refused("late", "has not answered within 0.5 s", lambda: lines(program, triton.address("slow"), MODELS[batched], infer="request-timeout=500"))
     restarted(program, folder, file(batched), ours[batched])
     if failures:
@@ -94,19 +95,18 @@ def main():
 
 def restarted(program, folder, file, wanted):
     """Triton is killed in the middle of a clip, and is there again some seconds later. That it was the middle is checked."""
-    seconds = 20 / FRAMES
-    with Triton(folder / "restarted", [(file, "slow", 4)], environment={"SLOW_SECONDS": str(seconds)}) as triton:
+    gate = folder / "gate"
+    with Triton(folder / "restarted", [(file, "slow", 4)], environment={"HOLD_FROM": "1", "GATE": str(gate)}) as triton:
         command = [program, "detect", "--no-video", "--json", "-", "--frames", str(FRAMES), "--model", triton.address("slow"),
                    "--infer", "request-timeout=120000", str(ROOT / "tests" / "data" / "sample.mp4")]
         running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        # The second request has come: it is answered when the first one is.
+        # One was answered, and the next one waits.
         end = time.monotonic() + 120
         while triton.requests() < 1 and time.monotonic() < end:
-            time.sleep(0.1)
+            threading.Event().wait(0.1)
         was_running = running.poll() is None
         triton.kill()
-        time.sleep(2)
-        was_running = was_running and running.poll() is None
+        gate.touch()
         triton.start()
         output, said = running.communicate(timeout=600)
         print(f"{'ok  ' if was_running else 'FAIL'} it was killed in the middle, after {triton.counted} requests")

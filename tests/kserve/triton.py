@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 
@@ -84,7 +85,7 @@ class Triton:
                 raise RuntimeError(f"Triton has ended:\n{self.log.read_text()[-3000:]}")
             if self.is_ready():
                 return self
-            time.sleep(0.1)
+            threading.Event().wait(0.1)
         raise RuntimeError(f"Triton is not ready after {LIMIT} s:\n{self.log.read_text()[-3000:]}")
 
     def is_ready(self):

@@ -267,6 +267,8 @@ pub struct PlainTensor {
     pub bytes: Vec<u8>,
 }
 
+pub type RunModel = dyn Fn(&[PlainTensor]) -> Vec<PlainTensor> + Send + Sync;
+
 /// A model, and what the server says of it.
 #[derive(Clone)]
 pub struct FakeModel {
@@ -277,7 +279,7 @@ pub struct FakeModel {
     pub max_batch_size: i32,
     pub extensions: &'static [&'static str],
     /// Gives the tensors of the outputs for those of the inputs.
-    pub run: Arc<dyn Fn(&[PlainTensor]) -> Vec<PlainTensor> + Send + Sync>,
+    pub run: Arc<RunModel>,
 }
 
 /// Answers as Triton does, with shared memory, for one model.
