@@ -23,6 +23,9 @@ mod gpu_rectangles;
 mod gst_cuda;
 mod honest;
 mod inspect;
+mod kserve;
+#[path = "../core/tests/common/kserve_server.rs"]
+mod kserve_server;
 mod labels;
 mod layouts;
 mod loading;

@@ -268,7 +268,8 @@ fn errors_for_other_frameworks_files_have_the_export_command() {
     };
     run(&file("yolo11n.pt")).expect_error("LibraryError::Init", &["yolo export model=FILE.pt format=onnx"]);
     run(&file("net.tflite")).expect_error("LibraryError::Init", &["tf2onnx"]);
-    run("file:///models/a.onnx").expect_error("ResourceError::NotFound", &["Give the path of a file, not a URI"]);
+    run("file:///models/a.onnx")
+        .expect_error("ResourceError::NotFound", &["Give the path of a file, or the address of a model on a server"]);
     let here = std::env::current_dir().unwrap().display().to_string();
     run("nowhere.onnx").expect_error("ResourceError::NotFound", &["There is no model file nowhere.onnx", &here]);
 }

@@ -15,7 +15,7 @@ const FLOORS: [(&str, &[&[&str]]); 2] = [
         "core/src",
         &[
             &["error"],
-            &["words", "options", "files", "counters", "dylib"],
+            &["words", "options", "files", "counters", "dylib", "redact"],
             &["cuda", "dtype"],
             &["memory"],
             &["tensor"],

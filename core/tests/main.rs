@@ -4,6 +4,8 @@
 #[path = "common/cases.rs"]
 mod cases;
 mod common;
+#[path = "common/kserve_server.rs"]
+mod kserve_server;
 
 mod gpu_boxes;
 mod gpu_maps;
@@ -11,6 +13,7 @@ mod gpu_motion;
 mod gpu_pixels;
 mod gpu_privacy;
 mod half;
+mod kserve;
 mod nms;
 mod preprocess_gold;
 mod tensorrt_build;

@@ -4,10 +4,10 @@
 use std::path::PathBuf;
 
 use gsttrt_core::backends::tensorrt::header::Header;
-use gsttrt_core::backends::{BackendPreference, LoadRequest};
+use gsttrt_core::backends::{BackendPreference, LoadRequest, Placement};
 use gsttrt_core::cuda::driver::Context;
 use gsttrt_core::device::Device;
-use gsttrt_core::error::Error;
+use gsttrt_core::error::{Error, ErrorKind};
 use gsttrt_core::heads::{self, Recognised};
 use gsttrt_core::model::{ModelFile, ModelInfo};
 use gsttrt_core::session::parse_options;
@@ -15,7 +15,7 @@ use gsttrt_core::tensor::{Dims, TensorDesc};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Status};
-use crate::model_options::check_file;
+use crate::model_options::check_model;
 use crate::terminal::print;
 
 /// Class names that are shown of many.
@@ -23,7 +23,7 @@ const SHOWN: usize = 12;
 
 #[derive(clap::Args)]
 pub struct InfoArgs {
-    /// The ONNX model or the TensorRT engine
+    /// The ONNX model, the TensorRT engine, or the address of a model on a server, like grpc://host:8001/model
     model: PathBuf,
     /// The same as JSON
     #[arg(long)]
@@ -31,7 +31,7 @@ pub struct InfoArgs {
 }
 
 pub fn run(args: &InfoArgs) -> Result<Status, Failure> {
-    check_file(&args.model)?;
+    check_model(&args.model)?;
     let info = read(&ModelFile::new(&args.model))?;
     if args.json {
         print(&format!("{info:#}"))?
@@ -42,6 +42,14 @@ pub fn run(args: &InfoArgs) -> Result<Status, Failure> {
 }
 
 fn read(file: &ModelFile) -> Result<Value, Failure> {
+    if file.is_on_server() {
+        let (options, _) = parse_options([])?;
+        let no_context = || Err(Error::new(ErrorKind::Library, "A server runs the model"));
+        let placement = Placement::new(file.path(), BackendPreference::Auto, options.options, no_context)?;
+        let mut info = json!({ "file": file.path().display().to_string(), "kind": "server" });
+        describe(&mut info, &*placement.info()?);
+        return Ok(info);
+    }
     let contents = file.contents()?;
     let mut info = json!({ "file": file.path().display().to_string(), "bytes": contents.bytes().len() });
     if !file.is_engine() {
@@ -168,7 +176,10 @@ fn text(info: &Value) -> String {
             format!("ONNX, IR version {}, opset {}", info["ir-version"], opsets.join(", "))
         }
     };
-    rows.push(("file", format!("{}, {mib:.1} MiB, {kind}{by}", word(&info["file"]))));
+    rows.push(match info["kind"].as_str() {
+        Some("server") => ("model", format!("{}{by}", word(&info["file"]))),
+        _ => ("file", format!("{}, {mib:.1} MiB, {kind}{by}", word(&info["file"]))),
+    });
     for (name, key) in [("inputs", "inputs"), ("outputs", "outputs")] {
         for tensor in info[key].as_array().into_iter().flatten() {
             let dims = tensor["dims"].as_array().into_iter().flatten();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, Status};
 use crate::import::{quoted, write_new};
-use crate::model_options::check_file;
+use crate::model_options::check_model;
 use crate::serve;
 use crate::source::VideoAddress;
 use crate::terminal::{print, print_error};
@@ -51,9 +51,9 @@ pub fn run(args: &InitArgs) -> Result<Status, Failure> {
     sources.iter().try_for_each(|source| is_source(source))?;
     let model = match &args.model {
         Some(model) => model.clone(),
-        None => answer("Which model, such as yolo11n.onnx?", "--model", None, |text| check_file(Path::new(text)))?,
+        None => answer("Which model, such as yolo11n.onnx?", "--model", None, |text| check_model(Path::new(text)))?,
     };
-    check_file(Path::new(&model))?;
+    check_model(Path::new(&model))?;
     let results = match &args.results {
         Some(results) => results.clone(),
         None => {

@@ -8,7 +8,9 @@ use clap::builder::PossibleValuesParser;
 use gsttrt_core::backends::options::Options;
 use gsttrt_core::backends::{BackendPreference, PREFERENCE, Placement};
 use gsttrt_core::error::{Error, ErrorKind};
+use gsttrt_core::model::ModelFile;
 use gsttrt_core::options::OptionKind;
+use gsttrt_core::redact::redacted;
 use gsttrt_core::session::{PostprocessOptions, SessionOptions, parse_options};
 
 use crate::failure::Failure;
@@ -28,7 +30,7 @@ pub fn backends() -> PossibleValuesParser {
 
 #[derive(Args, Clone, Debug, Default)]
 pub struct ModelOptions {
-    /// The ONNX model or the TensorRT engine
+    /// The ONNX model, the TensorRT engine, or the address of a model on a server, like grpc://host:8001/model
     #[arg(short, long, value_name = "FILE")]
     pub model: PathBuf,
     /// Class names, one a line [default: names in the model file]
@@ -42,7 +44,7 @@ pub struct ModelOptions {
 impl ModelOptions {
     /// Looks for the files before anything is started.
     pub fn check(&self) -> Result<(), Failure> {
-        check_file(&self.model)?;
+        check_model(&self.model)?;
         self.labels.iter().try_for_each(|labels| check_file(labels))
     }
 
@@ -56,6 +58,21 @@ impl ModelOptions {
     }
 }
 
+/// A model is a file, or has an address on a server.
+pub fn check_model(path: &Path) -> Result<(), Failure> {
+    if !is_on_server(path) {
+        return check_file(path);
+    }
+    let no_context = || Err(Error::new(ErrorKind::Library, "A server runs the model"));
+    Placement::new(path, BackendPreference::Auto, Options::default(), no_context)?;
+    Ok(())
+}
+
+/// Whether that is the address of a model on a server, and no path.
+pub fn is_on_server(path: &Path) -> bool {
+    ModelFile::new(path).is_on_server()
+}
+
 /// A path that is no file has an error of its own.
 pub fn check_file(path: &Path) -> Result<(), Failure> {
     let shown = path.display();
@@ -64,7 +81,7 @@ pub fn check_file(path: &Path) -> Result<(), Failure> {
     } else if path.is_dir() {
         Err(format!("{shown} is a folder. Give a file.").into())
     } else if path.to_string_lossy().contains("://") {
-        Err(format!("{shown} is a URI. Give a file.").into())
+        Err(format!("{} is a URI. Give a file.", redacted(&path.to_string_lossy())).into())
     } else if path.exists() {
         Err(format!("{shown} is a device or a pipe. Give a file.").into())
     } else {

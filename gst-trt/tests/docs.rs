@@ -5,12 +5,14 @@ mod common;
 
 use std::path::Path;
 
+use common::kserve_server::{FakeServer, answers, served};
 use common::{command, path, picture, quantizer, sample, scratch, shapes, text};
 
 /// The pages that show how to call it.
-const PAGES: [&str; 9] = [
+const PAGES: [&str; 10] = [
     "README.md",
     "docs/install.md",
+    "docs/kserve.md",
     "docs/models.md",
     "docs/program.md",
     "docs/ultralytics.md",
@@ -91,6 +93,7 @@ fn commands_in_the_pages_run() {
             "{name}: {commands:?}"
         );
     }
+    let server = FakeServer::start(answers(served("yolo11n", &shapes())));
     for (number, (line, mut words)) in commands.into_iter().enumerate() {
         let folder = scratch(&format!("docs-{number}"));
         furnish(&folder);
@@ -110,6 +113,9 @@ fn commands_in_the_pages_run() {
             _ => {}
         }
         for word in &mut words {
+            if word.starts_with("grpc://") {
+                *word = server.address("yolo11n");
+            }
             if word.starts_with("score-threshold=") {
                 *word = word.replace("person", "disc");
             }

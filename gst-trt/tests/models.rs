@@ -6,6 +6,7 @@ mod common;
 use std::process::Stdio;
 use std::time::Duration;
 
+use common::kserve_server::{FakeServer, answers, served};
 use common::onnx::{F32, Graph, brightness};
 use common::wait::wait_until;
 use common::{command, expect_failure, files, path, run, sample, scratch, shapes, succeed, text};
@@ -42,6 +43,43 @@ fn a_file_says_what_it_is() {
         ["opset ai.onnx 17", "images f32 1x3x320x320", "2: disc, box", "yolov5: ", "because: ", "missing     nothing"]
     {
         assert!(text(&shown.stdout).contains(part), "{part}: {}", text(&shown.stdout));
+    }
+}
+
+#[test]
+fn a_model_on_a_server_is_used_as_a_file_is() {
+    let server = FakeServer::start(answers(served("shapes", &shapes())));
+    let address = server.address("shapes");
+    let (found, file) = (info(&address), info(&shapes()));
+    assert_eq!((&found["kind"], &found["file"]), (&json!("server"), &json!(address)));
+    for key in
+        ["producer", "inputs", "outputs", "labels", "task", "stride", "image-size", "metadata", "missing", "input"]
+    {
+        assert_eq!(found[key], file[key], "{key}");
+    }
+    let shown = succeed(&scratch("info-server"), &["info", &address]);
+    assert!(text(&shown.stdout).starts_with(&format!("model       {address}, by ")), "{}", text(&shown.stdout));
+    let folder = scratch("detect-server");
+    let objects = |model: &str, more: &[&str]| {
+        let detect = ["detect", &sample(), "--model", model, "--no-video", "--json", "-", "--frames", "5"];
+        let output = succeed(&folder, &[&detect[..], more].concat());
+        let lines = text(&output.stdout).lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.map(|line| line["detections"].clone()).collect::<Vec<_>>()
+    };
+    let wanted = objects(&shapes(), &["--backend", "rten"]);
+    assert!(wanted.len() == 5 && wanted.iter().any(|found| !found.as_array().unwrap().is_empty()), "{wanted:?}");
+    assert_eq!(objects(&address, &[]), wanted);
+    assert_eq!(objects(&address, &["--backend", "kserve", "--infer", "parallel-runs=2"]), wanted);
+    assert!(server.connections() > 2);
+    for (model, parts) in [
+        (server.address("other"), ["does not serve the model other", "Check the model's name"]),
+        ("grpc://me:Zq9@triton/m".into(), ["Cannot use the address grpc://***@triton/m", "Leave it out"]),
+        ("grpc://triton".into(), ["it has no model", "grpc://host:8001/model"]),
+    ] {
+        let args = ["detect", &sample(), "--model", &model, "--no-video"];
+        let output = run(&folder, &args);
+        expect_failure(&output, &args, &parts);
+        assert!(!text(&output.stderr).contains("Zq9"), "{}", text(&output.stderr));
     }
 }
 

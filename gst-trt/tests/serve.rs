@@ -16,6 +16,7 @@ mod shards;
 
 use std::path::Path;
 
+use common::kserve_server::{FakeServer, answers, served};
 use common::service::{RtspServer, Service, ask, free_address};
 use common::wait::{LIMIT, wait_until};
 use common::{expect_failure, launch, path, run, sample, scratch, shapes, text};
@@ -68,6 +69,35 @@ fn two_sources_share_a_model_and_end_cleanly() {
         assert!(lines.iter().any(|line| !line["detections"].as_array().unwrap().is_empty()));
         assert_eq!(lines.len(), 300);
     }
+}
+
+#[test]
+fn a_model_may_be_on_a_server() {
+    let folder = scratch("serve-server");
+    let server = FakeServer::start(answers(served("shapes", &shapes())));
+    let config = |address: &str| {
+        let model = format!("[[model]]\nname = \"shapes\"\nfile = \"{address}\"\ninfer = \"interval=30\"\n\n");
+        model + "[[publish]]\nlocation = \"-\"\nadd-empty-results = true\n\n" + &source("one", &sample(), "")
+    };
+    let service = Service::start(&folder, &config(&server.address("shapes")));
+    let found: Vec<_> = (0..60).map(|_| service.result("one")["detections"].clone()).collect();
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    assert!(found.iter().any(|found| !found.as_array().unwrap().is_empty()), "{journal}");
+    // Whether it is there is seen when a source begins.
+    drop(server);
+    let check = |address: &str| {
+        std::fs::write(folder.join("other.toml"), config(address)).unwrap();
+        run(&folder, &["serve", "--check", "other.toml"])
+    };
+    assert!(check("grpc://triton.local/shapes").status.success());
+    let output = check("grpc://me:Zq9@triton.local/shapes");
+    let said = text(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("file: Cannot use the address grpc://***@triton.local/shapes"),
+        "{said}"
+    );
+    assert!(!said.contains("Zq9"), "{said}");
 }
 
 #[test]

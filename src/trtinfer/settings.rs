@@ -75,7 +75,7 @@ impl Default for Settings {
 static MODEL_FILE: Setting<Settings> = setting!(
     "model-file",
     "Model file",
-    "ONNX file or TensorRT engine of the model. Set while playing, it is loaded in the background, with the properties that were \
+    "ONNX file or TensorRT engine of the model, or its address on a server, like grpc://host:8001/model. Set while playing, it is loaded in the background, with the properties that were \
      set before, and takes over between two frames. Engines contain code: use only trusted ones",
     OptionKind::Path,
     model_file
@@ -102,7 +102,7 @@ static PARALLEL_RUNS: Setting<Settings> = setting!(
     "parallel-runs",
     "Parallel runs",
     "Runs at the same time: on the CPU each with as many threads as threads says (0 = as many as there are cores, up to 8), on \
-     a GPU each in an execution context, which takes memory (0 = 4, as shared-model has without batches). Those of one stream \
+     a server each a request (0 = 8), on a GPU each in an execution context, which takes memory (0 = 4, as shared-model has without batches). Those of one stream \
      need a queue behind trtinfer with room for as many frames",
     OptionKind::UInt(0..=64),
     parallel_runs

@@ -13,6 +13,7 @@ mod context_pool;
 pub mod effect;
 mod exit;
 mod host;
+pub mod kserve;
 pub mod loader;
 pub mod log;
 pub mod onnxruntime;
@@ -34,12 +35,13 @@ use crate::image::transform::InputSpec;
 use crate::memory::BatchPool;
 use crate::model::{ModelFile, ModelInfo};
 use crate::options::{Choice, OptionKind, OptionSpec, OptionValue, SettingField};
+use crate::redact::redacted;
 use crate::tensor::{TensorDesc, Tensors};
 use options::{BackendOption, Options};
 pub use request::{LoadRequest, Placement};
 
 /// All backends, the ones that are preferred first.
-pub static BACKENDS: &[&dyn Backend] = &[&tensorrt::TensorRt, &onnxruntime::OnnxRuntime, &rten::Rten];
+pub static BACKENDS: &[&dyn Backend] = &[&tensorrt::TensorRt, &onnxruntime::OnnxRuntime, &rten::Rten, &kserve::KServe];
 
 /// A library that runs models.
 pub trait Backend: Sync {
@@ -189,7 +191,8 @@ const CPU: &str = "cpu";
 pub static PREFERENCE: LazyLock<OptionSpec> = LazyLock::new(|| {
     let auto = Choice {
         word: AUTO,
-        blurb: "TensorRT where it can run the model, else ONNX Runtime where it is found, else rten",
+        blurb: "A server for an address like grpc://host:8001/model. Of files TensorRT where it can run the model, else ONNX \
+                Runtime where it is found, else rten",
     };
     let cpu = Choice { word: CPU, blurb: "ONNX Runtime where it is found, else rten" };
     let named = BACKENDS.iter().map(|backend| Choice { word: backend.name(), blurb: backend.blurb() });
@@ -287,8 +290,18 @@ fn choose_among(
     }))
 }
 
-/// What a backend that runs ONNX says to a TensorRT engine.
-fn refuse_engine(file: &ModelFile, title: &str) -> std::result::Result<(), Unsupported> {
+/// What a backend that runs files says to an address.
+fn refuse_address(file: &ModelFile, title: &str) -> std::result::Result<(), Unsupported> {
+    if !file.is_on_server() {
+        return Ok(());
+    }
+    let what = format!("{} is on a server, and {title} runs files", redacted(&file.path().to_string_lossy()));
+    Err(Unsupported::Kind(Error::new(ErrorKind::Settings, what).remedy("Use backend=kserve, or give a file")))
+}
+
+/// What a backend that runs ONNX says to all else.
+fn refuse_others(file: &ModelFile, title: &str) -> std::result::Result<(), Unsupported> {
+    refuse_address(file, title)?;
     if !file.is_engine() {
         return Ok(());
     }

@@ -91,6 +91,13 @@ impl Placement {
         self.cuda.as_ref().map(Context::device)
     }
 
+    /// The model's description, whatever it can be used for.
+    #[doc(hidden)]
+    pub fn info(&self) -> Result<Arc<ModelInfo>> {
+        let opened = self.backend.describe(&self.file, &self.options, self.cuda.as_ref())?;
+        Ok(opened.info().clone())
+    }
+
     /// Whether the description is known only once the model is loaded, which may take long.
     pub fn loads_to_describe(&self) -> bool {
         self.backend.loads_to_describe(&self.file)
@@ -230,7 +237,7 @@ impl LoadRequest {
                         file: self.file.clone(),
                     });
                 }
-                Err(Unsupported::Kind(error) | Unsupported::Missing(error)) => refused = Some(error),
+                Err(Unsupported::Kind(error) | Unsupported::Missing(error)) => refused = refused.or(Some(error)),
             }
         }
         Err(refused.unwrap_or_else(|| Error::new(ErrorKind::Library, "There is no other backend on the CPU")))

@@ -43,6 +43,11 @@ impl ModelFile {
         self.path.extension().is_some_and(|extension| extension == "engine" || extension == "plan")
     }
 
+    /// Whether it is the address of a model on a server, such as `grpc://host:8001/model`, and no file.
+    pub fn is_on_server(&self) -> bool {
+        self.path.to_str().is_some_and(is_address)
+    }
+
     /// What is in it, read from the disk unless it is in memory.
     ///
     /// # Errors
@@ -155,6 +160,12 @@ impl FileContents {
     }
 }
 
+/// Whether a text has the scheme of a model on a server.
+pub(super) fn is_address(text: &str) -> bool {
+    text.split_once("://")
+        .is_some_and(|(scheme, _)| ["grpc", "grpcs"].iter().any(|own| scheme.eq_ignore_ascii_case(own)))
+}
+
 pub(super) fn broken(cause: &str) -> Error {
     Error::new(ErrorKind::Model, "this is not a whole ONNX model")
         .cause(cause)
@@ -195,9 +206,9 @@ pub fn unreadable(path: &Path, error: std::io::Error) -> Error {
         std::io::ErrorKind::NotFound => {
             let missing = Error::new(ErrorKind::NotFound, format!("There is no model file {}", path.display()));
             match std::env::current_dir() {
-                _ if path.to_str().is_some_and(|path| path.contains("://")) => {
-                    missing.remedy("Give the path of a file, not a URI")
-                }
+                _ if path.to_str().is_some_and(|path| path.contains("://")) => missing.remedy(
+                    "Give the path of a file, or the address of a model on a server like grpc://host:8001/model",
+                ),
                 Ok(folder) if path.is_relative() => missing
                     .cause(format!("it was looked for in {}", folder.display()))
                     .remedy("Check the path of the model file"),

@@ -92,6 +92,20 @@ impl ModelInfo {
             .map_err(|error| error.about(&unusable(path)))
     }
 
+    /// The description of a model on a server, as that says: its tensors, and what Ultralytics writes into files.
+    #[doc(hidden)]
+    pub fn of_server(
+        path: &Path,
+        producer: String,
+        inputs: Vec<TensorDesc>,
+        outputs: Vec<TensorDesc>,
+        metadata: BTreeMap<String, String>,
+    ) -> Result<Self> {
+        let operators = BTreeSet::new();
+        let header = FileHeader { producer, inputs, outputs, metadata, operators, probabilities: None };
+        ModelInfo::from_header(path, header).map_err(|error| error.about(&unusable(path)))
+    }
+
     fn from_header(path: &Path, header: FileHeader) -> Result<Self> {
         let (image, order) = input::of_pictures(&header.inputs)?;
         let metadata = &header.metadata;
@@ -210,5 +224,6 @@ impl ModelInfo {
 
 /// The headline over what is wrong with a model.
 fn unusable(path: &Path) -> String {
-    format!("Cannot use the model file {}", path.display())
+    let file = if path.to_str().is_some_and(file::is_address) { "" } else { "file " };
+    format!("Cannot use the model {file}{}", path.display())
 }

@@ -108,7 +108,7 @@ mod tests {
         ];
         let of_backends = [
             "/lib", "true", "1", "fp16", "/table", "100", "2", "never", "/cache", "off", "always", "60", "/lib", "cpu",
-            "2",
+            "2", "7", "on",
         ];
         let values = || own.into_iter().chain(of_backends);
         assert_eq!(names().count(), values().count());

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::chain;
 use crate::failure::{Failure, Status};
-use crate::model_options::{backend_words, check_file, parse_size, session_options};
+use crate::model_options::{backend_words, check_model, is_on_server, parse_size, session_options};
 use crate::serve::TrialModel;
 use crate::signals::Signals;
 use crate::terminal::{print, print_error};
@@ -83,7 +83,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 pub fn run(args: &BenchArgs, threads: &Threads) -> Result<Status, Failure> {
-    check_file(&args.model)?;
+    check_model(&args.model)?;
     if let (Some(goals), Some(video)) = (&args.max_streams, &args.video) {
         return max_streams(args, goals, video, threads);
     }
@@ -91,7 +91,11 @@ pub fn run(args: &BenchArgs, threads: &Threads) -> Result<Status, Failure> {
     let clock = Clock { duration: Duration::from_secs_f64(args.duration), signals: Signals::listen_for_engines()? };
     let chosen: Vec<BackendPreference> = match args.backend.as_str() {
         "auto" => vec![options.backend],
-        "all" => BACKENDS.iter().map(|backend| BackendPreference::Named(backend.name())).collect(),
+        // One runs models on servers, and no files; the others run files.
+        "all" => {
+            let for_it = |name: &&str| (*name == "kserve") == is_on_server(&args.model);
+            BACKENDS.iter().map(|backend| backend.name()).filter(for_it).map(BackendPreference::Named).collect()
+        }
         name => backend_words().filter(|word| *word == name).map(BackendPreference::from).collect(),
     };
     let mut measured = Vec::new();

@@ -20,7 +20,7 @@ use signal_hook::consts::SIGPIPE;
 use crate::chain::{self, InferenceElements, ModelElements};
 use crate::failure::{Failure, Status};
 use crate::launch_text::by_stage;
-use crate::model_options::{ModelOptions, check_file};
+use crate::model_options::{ModelOptions, check_model};
 use crate::output::replaceable;
 use crate::progress::Display;
 use crate::signals::Signals;
@@ -213,10 +213,10 @@ fn ending(path: &Path) -> String {
 
 pub fn run(args: &DetectArgs, threads: &Threads) -> Result<Status, Failure> {
     args.model.check()?;
-    args.on_objects.iter().try_for_each(|model| check_file(model))?;
+    args.on_objects.iter().try_for_each(|model| check_model(model))?;
     let signals = Signals::listen()?;
     chain::start_gstreamer()?;
-    if !matches!(args.model.backend.as_deref(), Some("cpu" | "onnxruntime" | "rten")) {
+    if !matches!(args.model.backend.as_deref(), Some("cpu" | "onnxruntime" | "rten" | "kserve")) {
         chain::prefer_gpu_decoders();
     }
     let first = ModelElements {

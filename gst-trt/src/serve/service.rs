@@ -26,7 +26,7 @@ use super::stream::meter::Meter;
 use super::tiles::TileOutputs;
 use super::view;
 use crate::failure::Failure;
-use crate::model_options::check_file;
+use crate::model_options::check_model;
 use crate::threads::Threads;
 
 /// How long all sources together may take to end, with recordings and publishing. A service manager is to see the end
@@ -361,7 +361,7 @@ impl Control for Service {
             (state.config.clone(), model)
         };
         let file = known.path(file);
-        check_file(&file).and_then(|()| model.check_file(&file)).map_err(invalid)?;
+        check_model(&file).and_then(|()| model.check_file(&file)).map_err(invalid)?;
         let state = self.lock();
         let model = find(&state.models, name);
         let model = model.ok_or_else(|| Refused::Unknown(unknown_model(name).to_string()))?;

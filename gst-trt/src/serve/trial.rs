@@ -46,9 +46,8 @@ impl StreamTrial {
     /// One source, on all GPUs that CUDA shows, with the settings of the service as they are without a configuration. A file is
     /// read at its own pace, again and again.
     pub fn start(model: &TrialModel<'_>, video: &Path, threads: &Threads) -> Result<Self, Failure> {
-        let absolute = |path: &Path| std::path::absolute(path).map(|path| path.to_string_lossy().into_owned());
-        let unusable = |error: std::io::Error| format!("Cannot find the current folder: {error}.");
-        let (file, video) = (absolute(model.file).map_err(unusable)?, absolute(video).map_err(unusable)?);
+        // Both are found from the current folder on, as in a file that is there.
+        let (file, video) = (model.file.to_string_lossy(), video.to_string_lossy().into_owned());
         let mut text = String::from("gpus = \"all\"\n[log]\nlevel = \"error\"\n[[model]]\nname = \"model\"\n");
         // A text of JSON is one of TOML.
         for (key, value) in [("file", &*file), ("backend", model.backend), ("infer", model.infer), ("nms", model.nms)] {

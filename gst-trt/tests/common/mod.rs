@@ -8,6 +8,8 @@ pub mod hostile_cameras;
 #[path = "../../../tests/common/hostile_peer.rs"]
 pub mod hostile_peer;
 pub mod jpeg;
+#[path = "../../../core/tests/common/kserve_server.rs"]
+pub mod kserve_server;
 pub mod models;
 #[path = "../../../core/tests/common/onnx.rs"]
 pub mod onnx;

@@ -15,7 +15,7 @@ use super::host::{HostModel, THREADS, parallel_runs, usual_threads, wanted_threa
 use super::options::{BackendOption, Options};
 use super::verify::{self, Tolerance, VERIFY, VERIFY_EVERY, Verification};
 use super::{
-    Backend, LoadContext, LoadEvent, LoadRequest, ModelInstance, OpenedModel, Unsupported, contained, refuse_engine,
+    Backend, LoadContext, LoadEvent, LoadRequest, ModelInstance, OpenedModel, Unsupported, contained, refuse_others,
 };
 use crate::cuda::driver::Context;
 use crate::device::Device;
@@ -79,7 +79,7 @@ impl Backend for OnnxRuntime {
     }
 
     fn probe(&self, file: &ModelFile, options: &Options) -> std::result::Result<(), Unsupported> {
-        refuse_engine(file, self.title())?;
+        refuse_others(file, self.title())?;
         library(options).map(drop).map_err(Unsupported::Missing)
     }
 

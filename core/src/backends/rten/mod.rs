@@ -17,7 +17,7 @@ use rten_tensor::{Tensor as RtenTensor, TensorView};
 
 use super::host::{HostModel, HostNet, THREADS, parallel_runs, wanted_threads};
 use super::options::{BackendOption, Options};
-use super::{Backend, LoadContext, LoadRequest, ModelInstance, OpenedModel, Unsupported, contained, refuse_engine};
+use super::{Backend, LoadContext, LoadRequest, ModelInstance, OpenedModel, Unsupported, contained, refuse_others};
 use crate::cuda::driver::Context;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
@@ -53,7 +53,7 @@ impl Backend for Rten {
 
     /// It is always there.
     fn probe(&self, file: &ModelFile, _options: &Options) -> std::result::Result<(), Unsupported> {
-        refuse_engine(file, "the CPU")
+        refuse_others(file, "the CPU")
     }
 
     fn describe(&self, file: &ModelFile, options: &Options, _: Option<&Context>) -> Result<Arc<dyn OpenedModel>> {

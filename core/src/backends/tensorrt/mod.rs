@@ -35,7 +35,7 @@ use super::context_pool::ContextPool;
 use super::exit::ExitGuard;
 use super::options::{BackendOption, Options};
 use super::verify::{self, Tolerance, Verdict, Verification};
-use super::{Backend, LoadContext, LoadEvent, LoadRequest, ModelInstance, OpenedModel, Unsupported};
+use super::{Backend, LoadContext, LoadEvent, LoadRequest, ModelInstance, OpenedModel, Unsupported, refuse_address};
 use crate::cuda::driver::Context;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
@@ -69,6 +69,7 @@ impl Backend for TensorRt {
     }
 
     fn probe(&self, file: &ModelFile, options: &Options) -> std::result::Result<(), Unsupported> {
+        refuse_address(file, self.title())?;
         library_for(file, &options.into()).map(drop).map_err(Unsupported::Missing)
     }
 

@@ -46,6 +46,9 @@ impl ModelSettings<'_> {
         let names = names.map_err(|error| problem("labels", error.message()))?;
         let of_file = |error: Error| problem("file", error.message());
         let file = ModelFile::new(self.file);
+        if file.is_on_server() {
+            return Ok(Default::default()); // the server says the rest where it is there
+        }
         let contents = file.contents().map_err(of_file)?;
         if file.is_engine() {
             Header::read(contents.bytes())

@@ -36,6 +36,7 @@ use super::shard::{Shard, text_hash};
 use super::wording::{KeyError, problem};
 use super::{secrets, wording};
 use crate::failure::Failure;
+use crate::model_options::is_on_server;
 use crate::serve::encoder;
 use crate::serve::http::{self, HttpSettings};
 use crate::serve::log::LogSettings;
@@ -421,9 +422,9 @@ impl Config {
         self.stream(&keys, running).map_err(|KeyError { key, text, .. }| wording::ended(format!("{key}: {text}")))
     }
 
-    /// A path as if it was written in the file.
+    /// The file of a model, as if it was written in this file. One on a server has an address.
     pub fn path(&self, path: &Path) -> PathBuf {
-        self.folder.join(path)
+        if is_on_server(path) { path.into() } else { self.folder.join(path) }
     }
 
     fn stream(&self, keys: &SourceKeys, running: &[ModelConfig]) -> Result<SourceConfig, KeyError> {

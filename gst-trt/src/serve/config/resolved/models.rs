@@ -10,7 +10,7 @@ use super::super::model::ModelConfig;
 use super::super::model_file::{ModelOutcome, ModelSettings};
 use super::super::wording::{self, KeyError, problem};
 use super::Config;
-use crate::model_options::{backend_words, check_file};
+use crate::model_options::{backend_words, check_file, check_model};
 
 impl Config {
     /// A model, what it gives, and what may be wrong with it.
@@ -21,7 +21,7 @@ impl Config {
         }
         let mut model = ModelConfig {
             name,
-            file: self.folder.join(&keys.file),
+            file: self.path(&keys.file),
             on: keys.on,
             classes: classes(keys)?,
             labels: keys.labels.as_ref().map(|labels| self.folder.join(labels)),
@@ -31,7 +31,7 @@ impl Config {
             infer: keys.infer.clone(),
             nms: keys.nms.clone(),
         };
-        check_file(&model.file).map_err(|failure| problem("file", failure.to_string()))?;
+        check_model(&model.file).map_err(|failure| problem("file", failure.to_string()))?;
         if let Some(labels) = &model.labels {
             check_file(labels).map_err(|failure| problem("labels", failure.to_string()))?;
         }
