@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -78,7 +79,8 @@ class Triton:
                    "allow-metrics": "false", "log-verbose": 0}
         command = [str(ROOT / "bin" / "tritonserver"), *(f"--{name}={value}" for name, value in options.items())]
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
+            self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log,
+                                            start_new_session=True)
         end = time.monotonic() + LIMIT
         while time.monotonic() < end:
             if self.process.poll() is not None:
@@ -104,9 +106,11 @@ class Triton:
         return f"grpc://127.0.0.1:{self.port}/{name}"
 
     def kill(self):
+        """With the processes of its models, which do not end by themselves while they hold an answer."""
         if self.process:
-            self.process.kill()
+            os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+            self.process = None
 
     def __enter__(self):
         return self.start()
