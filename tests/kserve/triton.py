@@ -72,11 +72,13 @@ class Triton:
         self.log = self.folder / "triton.log"
         self.process = None
         self.counted = 0
+        self.memory = f"triton-of-tests-{os.getpid()}-{self.port}-"
 
     def start(self):
         options = {"model-repository": self.repository, "backend-directory": self.backends, "grpc-port": self.port,
                    "http-port": self.http, "grpc-address": "127.0.0.1", "http-address": "127.0.0.1",
-                   "allow-metrics": "false", "log-verbose": 0}
+                   "allow-metrics": "false", "log-verbose": 0,
+                   "backend-config": f"python,shm-region-prefix-name={self.memory}"}
         command = [str(ROOT / "bin" / "tritonserver"), *(f"--{name}={value}" for name, value in options.items())]
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log,
@@ -111,6 +113,9 @@ class Triton:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
             self.process = None
+            # What was killed has left it.
+            for region in pathlib.Path("/dev/shm").glob(f"{self.memory}*"):
+                region.unlink()
 
     def __enter__(self):
         return self.start()
