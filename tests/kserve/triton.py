@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -71,14 +72,17 @@ class Triton:
         self.log = self.folder / "triton.log"
         self.process = None
         self.counted = 0
+        self.memory = f"triton-of-tests-{os.getpid()}-{self.port}-"
 
     def start(self):
         options = {"model-repository": self.repository, "backend-directory": self.backends, "grpc-port": self.port,
                    "http-port": self.http, "grpc-address": "127.0.0.1", "http-address": "127.0.0.1",
-                   "allow-metrics": "false", "log-verbose": 0}
+                   "allow-metrics": "false", "log-verbose": 0,
+                   "backend-config": f"python,shm-region-prefix-name={self.memory}"}
         command = [str(ROOT / "bin" / "tritonserver"), *(f"--{name}={value}" for name, value in options.items())]
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
+            self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log,
+                                            start_new_session=True)
         end = time.monotonic() + LIMIT
         while time.monotonic() < end:
             if self.process.poll() is not None:
@@ -104,9 +108,14 @@ class Triton:
         return f"grpc://127.0.0.1:{self.port}/{name}"
 
     def kill(self):
+        """With the processes of its models, which do not end by themselves while they hold an answer."""
         if self.process:
-            self.process.kill()
+            os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+            self.process = None
+            # What was killed has left it.
+            for region in pathlib.Path("/dev/shm").glob(f"{self.memory}*"):
+                region.unlink()
 
     def __enter__(self):
         return self.start()
