@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 Path: TypeAlias = "Union[str, os.PathLike[str]]"
 Size: TypeAlias = "Union[tuple[int, int], int, str]"
-Backend: TypeAlias = 'Literal["auto", "tensorrt", "onnxruntime", "rten", "cpu"]'
+Backend: TypeAlias = 'Literal["auto", "tensorrt", "onnxruntime", "rten", "kserve", "cpu"]'
 
 
 class ModelOptions(TypedDict, total=False):
@@ -30,6 +30,8 @@ class ModelOptions(TypedDict, total=False):
     optimization_level: int | None
     ort_library: Path | None
     precision: str | None
+    request_timeout: int | None
+    shared_memory: Literal["auto", "off", "on"] | None
     threads: int | None
     trt_library: Path | None
     workspace_mib: int | None
