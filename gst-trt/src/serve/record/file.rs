@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A recording: an MP4 file that gets its name once it is whole.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,9 +45,33 @@ struct FileStream {
     input: gst_app::AppSrc,
     /// Of its newest packet.
     time: i64,
-    /// When the packet before is shown, and when it is in the file.
-    shown: Option<(i64, i64)>,
+    shown: ShownTimes,
     has_ended: bool,
+}
+
+/// When the newest packets are shown, which no other one is. A parser gives no time to a packet that has that of the one before, and
+/// MP4 takes none without; two B-frames of a camera that is heard late may have the same, with others in between.
+#[derive(Default)]
+struct ShownTimes(VecDeque<i64>);
+
+impl ShownTimes {
+    /// Matroska counts milliseconds.
+    const STEP: i64 = 1_000_000;
+    /// More than a decoder keeps back.
+    const KEPT: usize = 17;
+
+    /// That time, or the next one that is free.
+    fn take(&mut self, pts: i64) -> i64 {
+        let mut free = pts;
+        while let Some(taken) = self.0.iter().find(|taken| taken.abs_diff(free) < Self::STEP as u64) {
+            free = taken + Self::STEP;
+        }
+        if self.0.len() == Self::KEPT {
+            self.0.pop_front();
+        }
+        self.0.push_back(free);
+        free
+    }
 }
 
 impl RecordingFile {
@@ -88,7 +113,7 @@ impl RecordingFile {
         let stream = |name: &str, caps: &gst::Caps| {
             let input = element(&pipeline, name).downcast::<gst_app::AppSrc>().expect("it is an appsrc");
             input.set_caps(Some(caps));
-            FileStream { input, time: origin, shown: None, has_ended: false }
+            FileStream { input, time: origin, shown: ShownTimes::default(), has_ended: false }
         };
         let video = stream("video", &format.video);
         let audio = format.audio.as_ref().map(|caps| stream("audio", caps));
@@ -117,12 +142,7 @@ impl RecordingFile {
         let since_origin = |time: i64| ClockTime::from_nseconds(time.saturating_sub(origin).max(0) as u64);
         let mut buffer = packet.buffer.clone();
         let writable = buffer.make_mut();
-        // A parser gives no time to a packet that has that of the one before, and MP4 takes none without.
-        let pts = match stream.shown {
-            Some((before, written)) if before == packet.pts => written + 1,
-            _ => packet.pts,
-        };
-        stream.shown = Some((packet.pts, pts));
+        let pts = stream.shown.take(packet.pts);
         writable.set_pts(since_origin(pts));
         // Those that are written do not go back.
         writable.set_dts(packet.dts.map(|dts| since_origin(dts.max(stream.time))));
@@ -228,4 +248,27 @@ fn end_with_frames(input: &gst::Pad) {
             gst::PadProbeReturn::Ok
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_packets_are_shown_at_the_same_time() {
+        const MS: i64 = ShownTimes::STEP;
+        let mut times = ShownTimes::default();
+        // In the order of decoding: B-frames come after the frame that they need.
+        let given = [0, 100, 33, 66, 200, 133, 100, 166, 200, 200].map(|time| time * MS);
+        let written = given.map(|pts| times.take(pts));
+        assert_eq!(written, [0, 100, 33, 66, 200, 133, 101, 166, 201, 202].map(|time| time * MS));
+        // Also where they are nearer than a container counts.
+        assert_eq!(times.take(300 * MS), 300 * MS);
+        assert_eq!(times.take(300 * MS + 1), 301 * MS);
+        assert_eq!(times.take(299 * MS + 1), 302 * MS);
+        // What is long past is free again.
+        let later = (0..ShownTimes::KEPT as i64).map(|number| (1000 + 40 * number) * MS);
+        assert!(later.into_iter().all(|pts| times.take(pts) == pts));
+        assert_eq!(times.take(0), 0);
+    }
 }
