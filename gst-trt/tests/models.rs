@@ -208,7 +208,7 @@ fn streams_are_counted() {
         "--infer",
         "interval=30 threads=1",
         "--max-streams",
-        "fps=20",
+        "fps=100",
         "p99=0.01ms",
         "--video",
         &sample,
@@ -221,7 +221,7 @@ fn streams_are_counted() {
     assert!(shown.contains("0 streams of ") && shown.contains(" with a 99 % latency of 0.01 ms at most."), "{shown}");
     let output = succeed(&folder, &[&args[..], &["--json"]].concat());
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&found["max-streams"], &found["goal"]), (&json!(0), &json!({"fps": 20.0, "p99-ms": 0.01})));
+    assert_eq!((&found["max-streams"], &found["goal"]), (&json!(0), &json!({"fps": 100.0, "p99-ms": 0.01})));
     let tried = &found["tried"][0];
     assert!(tried["fps-least"].as_f64() > Some(0.0) && tried["used"]["cpu"].is_number(), "{found:#}");
     assert_eq!((&tried["streams"], &tried["enough"]), (&json!(1), &json!(false)));
