@@ -8,19 +8,19 @@ mod models;
 mod otel;
 mod privacy;
 mod recordings;
+mod shards;
 mod snapshots;
 mod tiles;
 #[cfg(feature = "webrtc")]
 mod webrtc;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gsttrt_core::analytics::parse;
 use gsttrt_core::files::read_regular;
-use gsttrt_core::redact::redacted;
 use serde::Deserialize;
 
 use super::findings::Findings;
@@ -32,7 +32,7 @@ use super::otel_environment::OtelEnvironment;
 use super::places::Places;
 use super::properties::{AnalyticsElement, ElementProperties, PrivacyElement, TrackElement};
 use super::schedule::Schedule;
-use super::shard::{Shard, text_hash};
+use super::shard::Shard;
 use super::wording::{KeyError, problem};
 use super::{secrets, wording};
 use crate::failure::Failure;
@@ -306,32 +306,6 @@ impl Config {
         // All of the file is checked, so that each replica finds the same mistakes.
         config.leave_to_others(&own);
         Ok((config, warnings))
-    }
-
-    /// The names of the sources in the file that are run here.
-    fn own_sources(&self) -> BTreeSet<String> {
-        let names: BTreeSet<&str> = self.keys.source.iter().map(|source| source.name.0.as_str()).collect();
-        let own = self.shard.map_or_else(|| names.clone(), |shard| shard.own(&names));
-        own.into_iter().map(String::from).collect()
-    }
-
-    fn leave_to_others(&mut self, own: &BTreeSet<String>) {
-        let all = self.sources.len();
-        self.sources.retain(|source| own.contains(&source.name));
-        self.elsewhere = all - self.sources.len();
-        for tiles in &mut self.tiles {
-            tiles.sources.iter_mut().for_each(|sources| sources.retain(|name| own.contains(name)));
-        }
-        self.tiles.retain(|tiles| tiles.sources.as_ref().is_none_or(|sources| !sources.is_empty()));
-    }
-
-    /// What two services have in common that run the same part of the same sources.
-    pub fn shard_key(&self) -> Option<String> {
-        let shard = self.shard?;
-        let sources = self.keys.source.iter().map(|source| format!("{} {}", source.name.0, redacted(&source.address)));
-        let mut sources: Vec<String> = sources.collect();
-        sources.sort_unstable();
-        Some(format!("gst-trt shard {} of {:016x}", shard.ordinal, text_hash(&sources.join("\n"))))
     }
 
     fn http_settings(&self) -> Result<Option<HttpSettings>, KeyError> {
