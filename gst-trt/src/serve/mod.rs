@@ -3,8 +3,8 @@
 //!
 //! * `config`: the file. `service`: all sources and models. `control`: what others may ask of it.
 //!   `http`, `rtsp`, `webrtc`: how they ask. `sockets`: their connections.
-//! * `gpus`: where sources are. `model`: a model that sources share. `stream`: a source. `record`, `view`, `output`: what becomes of its frames besides
-//!   publishing; `tiles`: those of many in one picture; `encoder`: what encodes them; `cut`, `snapshot`, `ask`: pictures that are
+//! * `gpus`: where sources are. `model`: a model that sources share. `stream`: a source. `trial`: more and more of them.
+//!   `record`, `view`, `output`: what becomes of frames besides publishing; `tiles`: those of many in one picture; `encoder`: what encodes them; `cut`, `snapshot`, `ask`: pictures that are
 //!   cut out of them, kept, and asked about.
 //!   `archive`: what there is of recordings. `heap`: what keeps memory flat while sources come and go.
 //!   `changes`: of the file. `place`: which of several services this one is.

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What is wrong in a file, and what is said about it.
 
+mod asks;
 mod model;
+mod objects;
+mod privacy;
 mod shard;
 mod tiles;
 #[cfg(feature = "webrtc")]
@@ -69,111 +72,6 @@ fn defaults_and_names_are_resolved() {
     let source = &config.sources[0];
     assert_eq!(source.track.as_ref().unwrap().get("tracker"), Some("iou"));
     assert_eq!(source.record.as_ref().unwrap().folder, Path::new("/own"));
-}
-
-#[test]
-fn what_is_hidden_is_there() {
-    let folder = scratch("config-what_is_hidden_is_there");
-    let with = |table: &str| {
-        let zones = "config = '{\"zones\": [{\"id\": \"room\", \"points\": [[0, 0], [1, 0], [1, 1]]}]}'";
-        let start = right().find("config = '").unwrap();
-        let end = start + right()[start..].find('\n').unwrap();
-        right().replace(&right()[start..end], zones).replace("[record]", &format!("[privacy]\n{table}\n[record]"))
-    };
-    let load = |text: &str| load(&folder, "privacy.toml", text.as_bytes());
-    for table in ["blur = \"disc, box\"\nmask = \"room\"", "pixelate = \"*\"", "mask = \"0,0,1,0,1,1\"", "blur = \"1\""]
-    {
-        let config = load(&with(table)).unwrap();
-        assert!(config.sources[0].privacy.is_some(), "{table}");
-    }
-    let off = with("blur = \"disc\"") + "privacy = false\n";
-    assert!(load(&off).unwrap().sources[0].privacy.is_none());
-    let own = with("blur = \"disc\"") + "[source.privacy]\nmask = \"room\"\n";
-    let config = load(&own).unwrap();
-    let privacy = config.sources[0].privacy.as_ref().unwrap();
-    assert_eq!((privacy.get("mask"), privacy.get("blur")), (Some("room"), None));
-    for (table, said) in [
-        ("", "hides nothing: write blur, pixelate or mask"),
-        ("mask = \" , \"", "hides nothing"),
-        ("blur = \"dics\"", "model “m”: there is no class “dics”; did you mean “disc”?"),
-        ("pixelate = \"person\"", "model “m”: there is no class “person”. There are: "),
-        ("mask = \"rom\"", "there is no zone “rom”; did you mean “room”?"),
-        ("mask = \"0,0,1,0\"", "mask=0,0,1,0 cannot be read"),
-        ("mask = \"0,0,1.01,0,1,1\"", "corner 2, 1.01,0, is beyond 1"),
-        ("mask = \"0,0,0.5,0.5,1,1\"", "all corners are on one line"),
-        ("blur = \"7\"", "model “m”: there is no class “7”. There are: "),
-        ("blur = \"disc, 2\"", "model “m”: there is no class “2”"),
-        ("draw = false", "there is no key “draw” here"),
-        ("blurr = \"disc\"", "did you mean “blur”?"),
-    ] {
-        let error = load(&with(table)).unwrap_err();
-        // The line below that of the table, and the key there.
-        let key = table.split(' ').next().filter(|key| ["blur", "pixelate", "mask"].contains(key));
-        let line = if table.is_empty() || said == "hides nothing" { "line 14" } else { "line 15" };
-        assert!(error.contains(said) && error.contains(line), "{table}: {line}: {error}");
-        assert!(said == "hides nothing" || key.is_none_or(|key| error.contains(key)), "{table}: {error}");
-    }
-    // Those of a source are its own.
-    let own = with("mask = \"room\"") + "[source.privacy]\nblur = \"dics\"\n";
-    let line = own.lines().position(|line| line == "blur = \"dics\"").unwrap() + 1;
-    let error = load(&own).unwrap_err();
-    assert!(error.contains(&format!("line {line}, blur: model “m”")), "{error}");
-    let without = with("mask = \"room\"") + "analytics = false\nrecord = false\n";
-    assert!(load(&without).unwrap_err().contains("names are those of zones of [analytics]"));
-    let undrawn = with("mask = \"room\"").replace("[analytics]\n", "[analytics]\ndraw-zones = false\n");
-    assert!(load(&undrawn).unwrap_err().contains("leave draw-zones = false out"));
-}
-
-/// What trtnms drops is never hidden, and what it does not repeat is seen in between.
-#[test]
-fn a_model_finds_what_is_hidden_and_counted() {
-    let folder = scratch("config-a_model_finds_what_is_hidden_and_counted");
-    let model = |file: &str, nms: &str, table: &str| {
-        let file = format!("{}/../tests/models/{file}.onnx", env!("CARGO_MANIFEST_DIR"));
-        let text = right().replace(&shapes(), &file).replace("\n\n[track]", &format!("\nnms = \"{nms}\"\n\n[track]"));
-        load(&folder, "finds.toml", text.replace("[record]", &format!("[privacy]\n{table}\n[record]")).as_bytes())
-    };
-    for (file, nms, table) in [
-        ("shapes", "classes=disc", "blur = \"disc\""),
-        ("shapes", "classes=box", "blur = \"*\""),
-        ("shapes", "score-threshold=1", "blur = \"disc\""),
-        ("shapes", "hold-detections=false", "mask = \"0,0,1,0,1,1\""),
-        ("shapes-cls", "", "mask = \"0,0,1,0,1,1\""),
-        ("shapes-seg", "", "pixelate = \"*\""),
-    ] {
-        model(file, nms, table).unwrap_or_else(|error| panic!("{file} {nms} {table}: {error}"));
-    }
-    for (file, nms, table, said) in [
-        (
-            "shapes",
-            "classes=box",
-            "blur = \"disc\"",
-            "blur: model “m”: class “disc” is never found: add it to classes=box",
-        ),
-        ("shapes", "classes=0", "pixelate = \"1\"", "class “1” is never found: add it to classes=0"),
-        ("shapes", "hold-detections=false", "blur = \"*\"", "leave hold-detections=false out"),
-        ("shapes-cls", "", "blur = \"*\"", "it has no boxes"),
-        ("shapes-sem", "", "pixelate = \"disc\"", "it has no boxes"),
-        ("rooms-depth", "", "blur = \"*\"", "it has no boxes"),
-        ("shapes-cls", "layout=classify", "blur = \"*\"", "it has no boxes"),
-    ] {
-        let error = model(file, nms, table).expect_err(table);
-        assert!(error.contains(said) && error.contains("line 16, "), "{file} {nms} {table}: {error}");
-    }
-
-    let zones = |classes: &str| {
-        let zones = format!(
-            "config = '{{\"zones\": [{{\"id\": \"room\", \"points\": [[0, 0], [1, 0], [1, 1]], \"classes\": {classes}}}]}}'"
-        );
-        let start = right().find("config = '").unwrap();
-        let end = start + right()[start..].find('\n').unwrap();
-        load(&folder, "zones.toml", right().replace(&right()[start..end], &zones).as_bytes())
-    };
-    zones("[\"disc\", 1]").unwrap();
-    for (classes, said) in [("[\"dics\"]", "did you mean “disc”?"), ("[2]", "no class “2”")] {
-        let error = zones(classes).unwrap_err();
-        assert!(error.contains("line 8, config: classes of “room”: model “m”: ") && error.contains(said), "{error}");
-    }
 }
 
 #[test]
@@ -473,73 +371,6 @@ fn a_mistake_is_named_with_its_line() {
     }
 }
 
-/// A configuration that is right, with a question of these keys.
-fn asking(keys: &str) -> String {
-    right().replace(
-        "[record]",
-        &format!(
-            "[[ask]]\nname = \"what\"\nurl = \"http://h:1\"\nmodel = \"v\"\nquestion = \"Is it?\"\n{keys}\n\n[record]"
-        ),
-    )
-}
-
-#[test]
-fn sources_choose_what_is_asked() {
-    let folder = scratch("config-sources_choose_what_is_asked");
-    let load = |text: String| load(&folder, "ask.toml", text.as_bytes());
-    std::fs::write(folder.join("key"), "sk-hush\n").unwrap();
-    let keys = "api-key-file = \"key\"\nnames = [\"g\"]\nclasses = [\"disc\"]\nat-most = \"2/h\"\npicture = \"frame\"";
-    let asks = load(asking(keys)).unwrap().sources[0].asks.clone();
-    assert_eq!((asks.len(), asks[0].shown().as_str()), (1, "http://h:1/v1/chat/completions"));
-    assert_eq!((asks[0].at_most.number, asks[0].at_most.each), (2, Duration::from_secs(3600)));
-    assert_eq!(asks[0].api_key.as_ref().map(|key| key.reveal()), Some("sk-hush"));
-    assert!(!format!("{asks:?}").contains("hush"), "{asks:?}");
-    assert!(load(asking("") + "ask = []\n").unwrap().sources[0].asks.is_empty());
-    assert_eq!(load(asking("") + "ask = [\"what\"]\n").unwrap().sources[0].asks[0].name, "what");
-    // What only the sources have that are asked about.
-    let two = asking("names = [\"gg\"]") + "ask = []\n\n[[source]]\nname = \"t\"\naddress = \"rtsp://camera/2\"\n";
-    assert!(load(two.clone()).unwrap_err().contains("there is no zone or line “gg”. There are: g."));
-    let zones =
-        "[source.analytics]\nconfig = '{\"tripwires\": [{\"id\": \"gg\", \"points\": [[0.5, 0], [0.5, 1]]}]}'\n";
-    assert_eq!(load(two + zones).unwrap().sources[1].asks.len(), 1);
-    for (keys, source, line, said) in [
-        ("events = [\"crosed\"]", "", 19, "did you mean “crossed”?"),
-        ("names = [\"gate\"]", "", 19, "there is no zone or line “gate”. There are: g."),
-        ("classes = [\"dics\"]", "", 19, "there is no class “dics”; did you mean “disc”?"),
-        ("at-most = \"6/minute\"", "", 19, "“6/minute” is no rate from 1 to 1000: write it like \"6/min\""),
-        ("at-most = 6", "", 19, "a rate is a text: write it like \"6/min\""),
-        ("picture = \"objet\"", "", 19, "did you mean “object”?"),
-        ("max-size = 9", "", 19, "32 to 4096 pixels"),
-        ("max-queued = 0", "", 19, "1 to 100 pictures wait"),
-        ("timeout = 0", "", 19, "an answer may take 0.1 s to 10 min"),
-        ("timeout = \"11min\"", "", 19, "an answer may take 0.1 s to 10 min"),
-        ("api-key = \"${NO_SUCH_VARIABLE}\"", "", 19, "the environment has no variable NO_SUCH_VARIABLE"),
-        ("api-key = \"sk hush\"", "", 19, "a key is one line without spaces"),
-        ("api-key-file = \"none\"", "", 19, "cannot read"),
-        ("api-key = \"a\"\napi-key-file = \"key\"", "", 19, "one of both is enough"),
-        ("ca-file = \"ca.pem\"", "", 19, "only addresses of https:// have certificates"),
-        (
-            "[[ask]]\nname = \"what\"\nurl = \"http://h\"\nmodel = \"v\"\nquestion = \"?\"",
-            "",
-            20,
-            "two questions “what”",
-        ),
-        ("", "ask = [\"wat\"]\n", 29, "there is no ask “wat”; did you mean “what”?"),
-        ("", "analytics = false\nrecord = false\n", 26, "[[ask]] needs the events of [analytics]"),
-    ] {
-        let error = load(asking(keys) + source).expect_err(keys);
-        assert!(error.contains(said) && error.contains(&format!("line {line}")), "{keys}{source}: {error}");
-        assert!(!error.contains("hush"), "{error}");
-    }
-    for (url, said) in [
-        ("h:1", "it is no web address. Write it like http://localhost:11434"),
-        ("http://me:hush@h", "Write api-key or api-key-file instead"),
-    ] {
-        let error = load(asking("").replace("http://h:1", url)).unwrap_err();
-        assert!(error.contains(said) && error.contains("line 16, url: ") && !error.contains("hush"), "{error}");
-    }
-}
-
 #[test]
 fn snapshots_have_a_folder_and_limits() {
     let folder = scratch("config-snapshots_have_a_folder_and_limits");
@@ -737,81 +568,4 @@ fn an_empty_file_is_nothing_to_do() {
         let error = load(&folder, "empty.toml", text.as_bytes()).unwrap_err();
         assert!(error.contains("there is nothing to do"), "{error}");
     }
-}
-
-#[test]
-fn models_on_objects_are_of_sources() {
-    use super::RunsOn;
-    let folder = scratch("config-models_on_objects_are_of_sources");
-    let model = |name: &str, file: &str, more: &str| {
-        format!("[[model]]\nname = \"{name}\"\nfile = \"{}\"\non = \"objects\"\n{more}\n", of_tests(file))
-    };
-    let two = |more: &str, of_source: &str| {
-        let kinds = model("kinds", "shapes-cls.onnx", "classes = [\"disc\", \"1\"]");
-        load(&folder, "two.toml", (kinds + more + &right() + of_source).as_bytes())
-    };
-    let config = two("", "").unwrap();
-    let [kinds, m] = &config.models[..] else { panic!("two models") };
-    assert_eq!((kinds.on, kinds.classes.as_deref(), m.on), (RunsOn::Objects, Some("disc,1"), RunsOn::Frames));
-    let source = &config.sources[0];
-    assert_eq!((source.model.as_str(), &source.on_objects[..]), ("m", &["kinds".to_string()][..]));
-    assert!(two("", "on-objects = []\n").unwrap().sources[0].on_objects.is_empty());
-    // What a detector on objects finds can be seen by the next model, in the order in which a source names them.
-    let inner = model("inner", "shapes.onnx", "classes = [\"box\"]")
-        + &model("last", "shapes-cls.onnx", "classes = [\"disc\"]");
-    assert_eq!(two(&inner, "").unwrap().sources[0].on_objects, ["kinds", "inner", "last"]);
-    let ordered = two(&inner, "on-objects = [\"last\", \"kinds\"]\n").unwrap();
-    assert_eq!(ordered.sources[0].on_objects, ["last", "kinds"]);
-
-    let kinds = |line: &str| {
-        let right = model("kinds", "shapes-cls.onnx", "").replace("on = \"objects\"", line) + &right();
-        load(&folder, "kinds.toml", right.as_bytes()).unwrap_err()
-    };
-    for (line, said) in [
-        ("on = \"object\"", "line 4, on: there is no value “object” here; did you mean “objects”?"),
-        ("classes = [\"disc\"]", "line 4: they are the classes of objects"),
-        ("on = \"objects\"\nclasses = []", "line 5: there is no class in it"),
-        ("on = \"objects\"\nclasses = [\"a,b\"]", "“a,b” is no class"),
-        ("on = \"objects\"\nclasses = [\"dis\"]", "no class “dis”; did you mean “disc”?"),
-        ("on = \"objects\"\npreprocess = \"regions=list\"", "Use the key on"),
-        ("on = \"objects\"\npreprocess = \"object-classes=disc\"", "Use the key classes"),
-        ("on = \"objects\"\n[[model]]\nname = \"kinds\"\nfile = \"x.onnx\"", "there are two models “kinds”"),
-    ] {
-        let error = kinds(line);
-        assert!(error.contains(said), "{line}: {error}");
-    }
-    for (more, of_source, said) in [
-        ("", "on-objects = [\"kind\"]", "on-objects: there is no model “kind”; did you mean “kinds”?"),
-        ("", "on-objects = [\"m\"]", "on-objects: model “m” sees frames"),
-        ("", "on-objects = [\"kinds\", \"kinds\"]", "model “kinds” is there twice"),
-        ("", "model = \"kinds\"", "model “kinds” sees objects: name it in on-objects"),
-        (&model("maps", "shapes-sem.onnx", ""), "", ": it gives a map of the whole picture"),
-    ] {
-        let error = two(more, &format!("{of_source}\n")).unwrap_err();
-        assert!(error.contains(said), "{of_source}: {error}");
-    }
-    // A source whose model finds no objects has none for others.
-    let classifier = |of_source: &str| {
-        let text = model("kinds", "shapes-cls.onnx", "") + &right().replace("shapes.onnx", "shapes-cls.onnx");
-        load(&folder, "classifier.toml", (text + of_source).as_bytes())
-    };
-    assert!(classifier("").unwrap_err().contains("“m” finds none"));
-    classifier("on-objects = []\n").unwrap();
-    let alone = model("kinds", "shapes-cls.onnx", "") + "[[source]]\nname = \"s\"\naddress = \"a.mp4\"\n";
-    let error = load(&folder, "alone.toml", alone.as_bytes()).unwrap_err();
-    assert!(error.contains("a source needs a [[model]] without on = \"objects\""), "{error}");
-}
-
-/// Objects of all models can be hidden, and classes of classifiers are no objects.
-#[test]
-fn what_a_second_model_finds_can_be_hidden() {
-    let folder = scratch("config-what_a_second_model_finds_can_be_hidden");
-    let with = |file: &str, blur: &str| {
-        let model = format!("[[model]]\nname = \"second\"\nfile = \"{}\"\non = \"objects\"\n", of_tests(file));
-        let privacy = format!("[privacy]\nblur = \"{blur}\"\n");
-        load(&folder, "hidden.toml", (model + &right().replace("[record]", &(privacy + "[record]"))).as_bytes())
-    };
-    with("figures-pose.onnx", "figure,disc").unwrap();
-    let error = with("shapes-cls.onnx", "star").unwrap_err();
-    assert!(error.contains("model “m”: there is no class “star”"), "{error}");
 }

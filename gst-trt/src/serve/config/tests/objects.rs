@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Models that see the objects of another one.
+
+use super::{load, of_tests, right};
+use crate::scratch::scratch;
+
+#[test]
+fn models_on_objects_are_of_sources() {
+    use crate::serve::config::RunsOn;
+    let folder = scratch("config-models_on_objects_are_of_sources");
+    let model = |name: &str, file: &str, more: &str| {
+        format!("[[model]]\nname = \"{name}\"\nfile = \"{}\"\non = \"objects\"\n{more}\n", of_tests(file))
+    };
+    let two = |more: &str, of_source: &str| {
+        let kinds = model("kinds", "shapes-cls.onnx", "classes = [\"disc\", \"1\"]");
+        load(&folder, "two.toml", (kinds + more + &right() + of_source).as_bytes())
+    };
+    let config = two("", "").unwrap();
+    let [kinds, m] = &config.models[..] else { panic!("two models") };
+    assert_eq!((kinds.on, kinds.classes.as_deref(), m.on), (RunsOn::Objects, Some("disc,1"), RunsOn::Frames));
+    let source = &config.sources[0];
+    assert_eq!((source.model.as_str(), &source.on_objects[..]), ("m", &["kinds".to_string()][..]));
+    assert!(two("", "on-objects = []\n").unwrap().sources[0].on_objects.is_empty());
+    // What a detector on objects finds can be seen by the next model, in the order in which a source names them.
+    let inner = model("inner", "shapes.onnx", "classes = [\"box\"]")
+        + &model("last", "shapes-cls.onnx", "classes = [\"disc\"]");
+    assert_eq!(two(&inner, "").unwrap().sources[0].on_objects, ["kinds", "inner", "last"]);
+    let ordered = two(&inner, "on-objects = [\"last\", \"kinds\"]\n").unwrap();
+    assert_eq!(ordered.sources[0].on_objects, ["last", "kinds"]);
+
+    let kinds = |line: &str| {
+        let right = model("kinds", "shapes-cls.onnx", "").replace("on = \"objects\"", line) + &right();
+        load(&folder, "kinds.toml", right.as_bytes()).unwrap_err()
+    };
+    for (line, said) in [
+        ("on = \"object\"", "line 4, on: there is no value “object” here; did you mean “objects”?"),
+        ("classes = [\"disc\"]", "line 4: they are the classes of objects"),
+        ("on = \"objects\"\nclasses = []", "line 5: there is no class in it"),
+        ("on = \"objects\"\nclasses = [\"a,b\"]", "“a,b” is no class"),
+        ("on = \"objects\"\nclasses = [\"dis\"]", "no class “dis”; did you mean “disc”?"),
+        ("on = \"objects\"\npreprocess = \"regions=list\"", "Use the key on"),
+        ("on = \"objects\"\npreprocess = \"object-classes=disc\"", "Use the key classes"),
+        ("on = \"objects\"\n[[model]]\nname = \"kinds\"\nfile = \"x.onnx\"", "there are two models “kinds”"),
+    ] {
+        let error = kinds(line);
+        assert!(error.contains(said), "{line}: {error}");
+    }
+    for (more, of_source, said) in [
+        ("", "on-objects = [\"kind\"]", "on-objects: there is no model “kind”; did you mean “kinds”?"),
+        ("", "on-objects = [\"m\"]", "on-objects: model “m” sees frames"),
+        ("", "on-objects = [\"kinds\", \"kinds\"]", "model “kinds” is there twice"),
+        ("", "model = \"kinds\"", "model “kinds” sees objects: name it in on-objects"),
+        (&model("maps", "shapes-sem.onnx", ""), "", ": it gives a map of the whole picture"),
+    ] {
+        let error = two(more, &format!("{of_source}\n")).unwrap_err();
+        assert!(error.contains(said), "{of_source}: {error}");
+    }
+    // A source whose model finds no objects has none for others.
+    let classifier = |of_source: &str| {
+        let text = model("kinds", "shapes-cls.onnx", "") + &right().replace("shapes.onnx", "shapes-cls.onnx");
+        load(&folder, "classifier.toml", (text + of_source).as_bytes())
+    };
+    assert!(classifier("").unwrap_err().contains("“m” finds none"));
+    classifier("on-objects = []\n").unwrap();
+    let alone = model("kinds", "shapes-cls.onnx", "") + "[[source]]\nname = \"s\"\naddress = \"a.mp4\"\n";
+    let error = load(&folder, "alone.toml", alone.as_bytes()).unwrap_err();
+    assert!(error.contains("a source needs a [[model]] without on = \"objects\""), "{error}");
+}
+
+/// Objects of all models can be hidden, and classes of classifiers are no objects.
+#[test]
+fn what_a_second_model_finds_can_be_hidden() {
+    let folder = scratch("config-what_a_second_model_finds_can_be_hidden");
+    let with = |file: &str, blur: &str| {
+        let model = format!("[[model]]\nname = \"second\"\nfile = \"{}\"\non = \"objects\"\n", of_tests(file));
+        let privacy = format!("[privacy]\nblur = \"{blur}\"\n");
+        load(&folder, "hidden.toml", (model + &right().replace("[record]", &(privacy + "[record]"))).as_bytes())
+    };
+    with("figures-pose.onnx", "figure,disc").unwrap();
+    let error = with("shapes-cls.onnx", "star").unwrap_err();
+    assert!(error.contains("model “m”: there is no class “star”"), "{error}");
+}
