@@ -51,7 +51,7 @@ use gsttrt::gst::cuda::registry;
 use gsttrt_core::cuda::driver;
 
 use failure::{Failure, Status};
-use threads::Threads;
+use threads::{Threads, listed};
 
 /// Objects, masks, poses, classes and maps in videos, cameras and images, with TensorRT or on the CPU.
 #[derive(Parser)]
@@ -112,7 +112,7 @@ fn main() -> ExitCode {
     };
     let left = threads.wait(LAST_THREADS);
     if !left.is_empty() {
-        terminal::print_error(&format!("Left behind, as it does not end: {}. What it had is lost.", left.join(", ")));
+        terminal::print_error(&format!("Left behind, as it does not end: {}. What it had is lost.", listed(&left)));
     }
     let status = outcome.unwrap_or_else(|failure| {
         terminal::print_error(&format!("Error: {failure}"));

@@ -87,6 +87,14 @@ impl Threads {
     }
 }
 
+/// Those that are left, for a sentence.
+pub fn listed(left: &[String]) -> String {
+    const MOST: usize = 8;
+    let more = left.len().saturating_sub(MOST);
+    let named = left[..left.len() - more].join(", ");
+    if more == 0 { named } else { format!("{named} and {more} more") }
+}
+
 impl Drop for Alive {
     fn drop(&mut self) {
         self.threads.lock().subjects.remove(&self.number);
@@ -120,6 +128,10 @@ mod tests {
         assert_eq!(threads.wait(Duration::ZERO), ["the source gate"]);
         drop(held);
         assert!(threads.wait(Duration::from_secs(60)).is_empty());
+        let cameras: Vec<String> = (1..=10).map(|number| format!("c{number}")).collect();
+        assert_eq!(listed(&cameras[..2]), "c1, c2");
+        assert_eq!(listed(&cameras[..8]), "c1, c2, c3, c4, c5, c6, c7, c8");
+        assert_eq!(listed(&cameras), "c1, c2, c3, c4, c5, c6, c7, c8 and 2 more");
         threads.limit(Some(0));
         let refused = threads.spawn("test".into(), "the model m", || {}).unwrap_err();
         assert!(refused.to_string().contains("Cannot start a thread for the model m: "), "{refused}");

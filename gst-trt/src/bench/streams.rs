@@ -32,6 +32,8 @@ const LEAST_FRAMES: f64 = 180.0;
 const LAST_FRAMES: f64 = 1.0;
 /// After a change, what has waited meanwhile is done then.
 const SETTLE: Duration = Duration::from_secs(3);
+/// Streams that were held up run ahead of their pace until they are in time again. So long is waited for that at most.
+const CATCH_UP: Duration = Duration::from_secs(20);
 /// Streams of which the first frame takes longer have come to nothing. The first stream waits for the model.
 const START_LIMIT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -180,6 +182,8 @@ fn next(enough: usize, too_many: Option<usize>) -> Option<usize> {
 struct Search<'a> {
     trial: StreamTrial,
     goals: Goals,
+    /// Frames a second of the first stream while it is alone.
+    pace: Option<f64>,
     duration: Duration,
     signals: &'a Signals,
 }
@@ -195,6 +199,23 @@ impl Search<'_> {
             thread::sleep(POLL_INTERVAL.min(time.saturating_sub(begun.elapsed())));
         }
         Some(())
+    }
+
+    /// Returns when nothing is done any more that has waited. `None` after a signal.
+    fn settle(&self, streams: usize) -> Option<()> {
+        const WINDOW: Duration = Duration::from_secs(1);
+        self.pause(SETTLE)?;
+        let Some(pace) = self.pace else { return Some(()) };
+        let (most, begun) = (pace * streams as f64 * 1.01 + LAST_FRAMES, Instant::now());
+        loop {
+            let (before, since) = (self.trial.read(), Instant::now());
+            self.pause(WINDOW)?;
+            let (after, seconds) = (self.trial.read(), since.elapsed().as_secs_f64());
+            let frames = |reading: &TrialReading| reading.frames.iter().sum::<u64>() as f64;
+            if (frames(&after) - frames(&before)) / seconds <= most || begun.elapsed() > CATCH_UP {
+                return Some(());
+            }
+        }
     }
 
     /// So many streams. `None` after a signal.
@@ -217,7 +238,7 @@ impl Search<'_> {
         };
         let time = self.goals.fps.map_or(0.0, |fps| LEAST_FRAMES / fps).min(60.0);
         let time = self.duration.max(Duration::from_secs_f64(time));
-        if self.pause(SETTLE).is_none() {
+        if self.settle(streams).is_none() {
             return Ok(None);
         }
         let (before, begun) = (self.trial.read(), Instant::now());
@@ -235,6 +256,7 @@ impl Search<'_> {
         let (mut tries, mut enough, mut too_many) = (Vec::new(), 0, None);
         while let Some(streams) = next(enough, too_many) {
             let Some(mut tried) = self.measure(streams)? else { return Ok(None) };
+            self.pace.get_or_insert(tried.least);
             if self.goals.fps.is_none() {
                 // Of a video at its own pace a single stream has all, or the model is too slow for one.
                 self.goals.fps = Some(round(tried.least));
@@ -264,7 +286,7 @@ pub fn run(
 ) -> Result<Status, Failure> {
     check_file(video)?;
     let trial = StreamTrial::start(model, video, threads)?;
-    let mut search = Search { trial, goals: Goals::of(goals), duration, signals };
+    let mut search = Search { trial, goals: Goals::of(goals), pace: None, duration, signals };
     let found = search.run(as_json);
     let Search { trial, goals, .. } = search;
     trial.stop();

@@ -16,7 +16,7 @@ use super::metrics::process;
 use super::service::Service;
 use super::stream::meter::quantiles;
 use crate::failure::Failure;
-use crate::threads::Threads;
+use crate::threads::{Threads, listed};
 
 /// The model as in the configuration of the service.
 pub struct TrialModel<'a> {
@@ -106,7 +106,7 @@ impl StreamTrial {
     pub fn stop(self) {
         let left = self.service.stop();
         if !left.is_empty() {
-            log::log_error("serve", &format!("Left behind: {}.", left.join(", ")));
+            log::log_error("serve", &format!("Left behind: {}.", listed(&left)));
         }
     }
 }

@@ -28,6 +28,7 @@ use crate::local;
 pub use arguments::{InputSource, images_in, sources};
 pub use decode::missing_decoder;
 use decode::{convert, is_streaming, keep_to_gpu, look_after_decoders, look_after_source, read_pipe, take_video};
+pub use guard::decodes_video;
 pub use host::RemoteHost;
 pub use options::StreamOptions;
 use tap::{Tap, VideoTap};

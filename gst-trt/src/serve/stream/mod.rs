@@ -10,6 +10,7 @@ mod pace;
 mod pipeline;
 #[cfg(feature = "otel")]
 mod trace;
+mod turn;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -509,8 +510,12 @@ impl StreamThread {
                 let shown = self.config.address.shown();
                 return self.failed(Cause::Damaged, format!("Cannot read {shown}: its answer has no end."));
             }
-            // The first frame may wait for a model.
-            if !is_live && built.is_busy(&self.meter) || !self.models.iter().all(|model| model.is_loaded()) {
+            built.turn.end_in_time();
+            // The first frame may wait for its turn, and for a model.
+            if !is_live && built.is_busy(&self.meter)
+                || built.turn.is_waiting()
+                || !self.models.iter().all(|model| model.is_loaded())
+            {
                 watched_from = Instant::now();
             }
             if self.meter.silence().min(watched_from.elapsed()) > self.config.timeout {

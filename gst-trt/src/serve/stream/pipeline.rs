@@ -21,6 +21,7 @@ use super::StreamEvent;
 use super::capture;
 use super::meter::{Meter, MeteredElements};
 use super::pace::Pace;
+use super::turn::Turn;
 use crate::chain::{self, InferenceElements, element, stage};
 use crate::failure::Failure;
 use crate::running::RunningPipeline;
@@ -34,6 +35,8 @@ pub struct StreamPipeline {
     gpu: Option<i32>,
     /// Of a file that is read at its own.
     pace: Option<Arc<Pace>>,
+    /// To start its decoder.
+    pub turn: Arc<Turn>,
 }
 
 /// Where frames and their results go besides publishing, the same in each run.
@@ -101,7 +104,8 @@ impl StreamPipeline {
                 asks.cuts(frame).into_iter().chain(kept).collect()
             });
         }
-        let mut built = StreamPipeline { running: running(pipeline), recorder, snapshots, gpu, pace: None };
+        let turn = Turn::keep(&pipeline, &pad(&element(&pipeline, "frames"), "sink"));
+        let mut built = StreamPipeline { running: running(pipeline), recorder, snapshots, gpu, pace: None, turn };
         // Before frames are counted.
         if config.sync && !config.address.is_live() {
             built.pace = Some(Pace::keep(&built.input(), &pad(&built.element("out"), "sink")));
@@ -183,7 +187,9 @@ impl StreamPipeline {
 
     /// Stops all its threads. What is recorded is completed in the background.
     pub fn stop(self, then: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
-        self.pace.iter().for_each(|pace| pace.end()); // a pad is not deactivated while a frame waits in it
+        // A pad is not deactivated while a frame waits in it.
+        self.turn.end();
+        self.pace.iter().for_each(|pace| pace.end());
         let running = self.running.clone();
         running.stop(move || {
             self.bus().unset_sync_handler();
