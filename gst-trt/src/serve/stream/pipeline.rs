@@ -21,7 +21,7 @@ use super::StreamEvent;
 use super::capture;
 use super::meter::{Meter, MeteredElements};
 use super::pace::Pace;
-use super::turn::Turn;
+use super::turn::StartTurn;
 use crate::chain::{self, InferenceElements, element, stage};
 use crate::failure::Failure;
 use crate::running::RunningPipeline;
@@ -36,7 +36,7 @@ pub struct StreamPipeline {
     /// Of a file that is read at its own.
     pace: Option<Arc<Pace>>,
     /// To start its decoder.
-    pub turn: Arc<Turn>,
+    pub turn: Arc<StartTurn>,
 }
 
 /// Where frames and their results go besides publishing, the same in each run.
@@ -104,7 +104,7 @@ impl StreamPipeline {
                 asks.cuts(frame).into_iter().chain(kept).collect()
             });
         }
-        let turn = Turn::keep(&pipeline, &pad(&element(&pipeline, "frames"), "sink"));
+        let turn = StartTurn::keep(&pipeline, &pad(&element(&pipeline, "frames"), "sink"));
         let mut built = StreamPipeline { running: running(pipeline), recorder, snapshots, gpu, pace: None, turn };
         // Before frames are counted.
         if config.sync && !config.address.is_live() {

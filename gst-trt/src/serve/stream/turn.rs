@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Decoders are started in turn. A GPU's driver sets up one at a time, for tens of milliseconds, while the others spin: where
 //! hundreds began at once, they would keep all processors busy, sources would count as stalled before their first frame, be
-//! started anew, and never come to it.
+//! started again, and never come to it.
 //!
 //! The turn is that of the first key frame, so that a camera that does not answer, or begins between two, holds up nobody.
 
@@ -14,52 +14,52 @@ use gst::prelude::*;
 use crate::source::decodes_video;
 
 /// Of all sources of the process.
-static TURNS: Turns = Turns::new(8);
+static TURNS: StartTurns = StartTurns::new(8);
 /// A decoder that gives no frame has its turn for so long.
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// So many at a time, in the order in which they came.
-struct Turns {
+struct StartTurns {
     most: usize,
-    state: Mutex<TurnsState>,
+    state: Mutex<StartTurnsState>,
 }
 
-struct TurnsState {
+struct StartTurnsState {
     taken: usize,
-    waiting: VecDeque<Arc<Turn>>,
+    waiting: VecDeque<Arc<StartTurn>>,
 }
 
 /// The turn of a run of a source.
-pub struct Turn {
-    turns: &'static Turns,
+pub struct StartTurn {
+    turns: &'static StartTurns,
     /// Locked after that of all turns.
-    phase: Mutex<TurnPhase>,
+    phase: Mutex<StartPhase>,
     changed: Condvar,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum TurnPhase {
+enum StartPhase {
     Before,
     Waiting,
     Taken(Instant),
     Over,
 }
 
-impl Turns {
+impl StartTurns {
     const fn new(most: usize) -> Self {
-        Turns { most, state: Mutex::new(TurnsState { taken: 0, waiting: VecDeque::new() }) }
+        StartTurns { most, state: Mutex::new(StartTurnsState { taken: 0, waiting: VecDeque::new() }) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, TurnsState> {
+    fn lock(&self) -> MutexGuard<'_, StartTurnsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn turn(&'static self) -> Arc<Turn> {
-        Arc::new(Turn { turns: self, phase: Mutex::new(TurnPhase::Before), changed: Condvar::new() })
+    fn turn(&'static self) -> Arc<StartTurn> {
+        Arc::new(StartTurn { turns: self, phase: Mutex::new(StartPhase::Before), changed: Condvar::new() })
     }
 }
 
-impl Turn {
+impl StartTurn {
     /// Lets the decoders that come into the pipeline wait for it. It is over with the first frame that comes to the pad.
     pub fn keep(pipeline: &gst::Pipeline, frames: &gst::Pad) -> Arc<Self> {
         TURNS.turn().of(pipeline, frames)
@@ -88,7 +88,7 @@ impl Turn {
         self
     }
 
-    fn phase(&self) -> MutexGuard<'_, TurnPhase> {
+    fn phase(&self) -> MutexGuard<'_, StartPhase> {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -96,18 +96,18 @@ impl Turn {
     fn take(self: &Arc<Self>) {
         let mut turns = self.turns.lock();
         let mut phase = self.phase();
-        if *phase != TurnPhase::Before {
+        if *phase != StartPhase::Before {
             return; // of a second decoder, as the first one failed
         }
         if turns.taken < self.turns.most {
             turns.taken += 1;
-            *phase = TurnPhase::Taken(Instant::now());
+            *phase = StartPhase::Taken(Instant::now());
             return;
         }
-        *phase = TurnPhase::Waiting;
+        *phase = StartPhase::Waiting;
         turns.waiting.push_back(self.clone());
         drop(turns);
-        while *phase == TurnPhase::Waiting {
+        while *phase == StartPhase::Waiting {
             phase = self.changed.wait(phase).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -115,24 +115,24 @@ impl Turn {
     /// Whoever waits for it goes on. The next one has it.
     pub fn end(&self) {
         let mut turns = self.turns.lock();
-        match std::mem::replace(&mut *self.phase(), TurnPhase::Over) {
-            TurnPhase::Before | TurnPhase::Over => return,
-            TurnPhase::Waiting => {
+        match std::mem::replace(&mut *self.phase(), StartPhase::Over) {
+            StartPhase::Before | StartPhase::Over => return,
+            StartPhase::Waiting => {
                 turns.waiting.retain(|turn| !std::ptr::eq(&**turn, self));
                 return self.changed.notify_all();
             }
-            TurnPhase::Taken(_) => turns.taken -= 1,
+            StartPhase::Taken(_) => turns.taken -= 1,
         }
         if let Some(next) = turns.waiting.pop_front() {
             turns.taken += 1;
-            *next.phase() = TurnPhase::Taken(Instant::now());
+            *next.phase() = StartPhase::Taken(Instant::now());
             next.changed.notify_all();
         }
     }
 
     /// Ends it where it has taken too long.
     pub fn end_in_time(&self) {
-        let is_late = matches!(*self.phase(), TurnPhase::Taken(since) if since.elapsed() > LIMIT);
+        let is_late = matches!(*self.phase(), StartPhase::Taken(since) if since.elapsed() > LIMIT);
         if is_late {
             self.end();
         }
@@ -140,7 +140,7 @@ impl Turn {
 
     /// Whether a decoder waits for it.
     pub fn is_waiting(&self) -> bool {
-        *self.phase() == TurnPhase::Waiting
+        *self.phase() == StartPhase::Waiting
     }
 }
 
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn so_many_have_their_turn_at_a_time_and_the_others_in_their_order() {
-        static TWO: Turns = Turns::new(2);
+        static TWO: StartTurns = StartTurns::new(2);
         let turns: Vec<_> = (0..5).map(|_| TWO.turn()).collect();
         turns[0].take();
         turns[0].take(); // a second decoder of the same source
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_first_key_frame_waits_and_the_first_picture_ends_the_turn() {
-        static ONE: Turns = Turns::new(1);
+        static ONE: StartTurns = StartTurns::new(1);
         gst::init().unwrap();
         let other = ONE.turn();
         other.take();
