@@ -275,7 +275,7 @@ TOUCHES=(
     "archives of videos with Ray:^python/|^docs/archives.md:6:ray_archives"
     "64-bit ARM:^core/src/(backends|cuda|dlpack)|^capi/:30:tests/compat.sh arm64"
     "half precision:^core/src/onnx/|^core/src/backends/tensorrt/|^tests/models/:4:half_precision"
-    "models on a Triton:^tests/kserve/|^core/src/backends/kserve/:6:tests/kserve/run.sh $PROGRAM"
+    "models on Triton and MLServer:^tests/kserve/|^core/src/backends/kserve/:6:tests/kserve/run.sh $PROGRAM"
     "model zoo:^tests/zoo/:60:tests/zoo/run.sh $PROGRAM"
 )
 
