@@ -9,10 +9,10 @@ use smallvec::SmallVec;
 
 use super::background::BackgroundClass;
 use super::decode::{rows_per_cell, strides_of};
-use super::{Column, ColumnSizes, Dim, ElementClass, HEADS, HeadFormat, OutputSpec, exports, levels};
+use super::{Column, ColumnSizes, Dim, HEADS, HeadFormat, OutputSpec, declared, exports, layout_file, levels};
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::keypoints::KeypointModel;
-use crate::tensor::{DType, Dims, TensorDesc, list};
+use crate::tensor::{Dims, TensorDesc, list};
 
 /// The maximum number of boxes that heads choose themselves; 300 is usual.
 const MAX_CHOSEN: u64 = 1000;
@@ -47,6 +47,8 @@ pub struct ModelHints {
     pub chooses_rows: bool,
     /// Which logit is the background's, for heads with logits.
     pub background: BackgroundClass,
+    /// The head that the model's own metadata describe, or what is wrong with that text.
+    pub own: Option<Result<&'static HeadFormat>>,
 }
 
 impl ModelHints {
@@ -141,7 +143,7 @@ pub(super) struct HeadMatch {
     pub background: Option<usize>,
     /// The prototypes of masks, where there are some.
     pub coefficients: Option<usize>,
-    confidence: Confidence,
+    pub confidence: Confidence,
     /// Where nothing but the dimensions speaks for it: the other heads for which they speak, with less weight.
     pub doubt: Option<Vec<&'static HeadFormat>>,
 }
@@ -205,12 +207,14 @@ pub fn explain(outputs: &[TensorDesc], hints: &ModelHints) -> Result<Recognised>
     let read: Vec<TensorDesc> = indices.iter().map(|&index| outputs[index].clone()).collect();
     let one = read.len() == 1;
     let (has, fits) = if one { ("has", "fits") } else { ("have", "fit") };
-    let mut reasons = vec![match (is_found_by_shape(format) || format.has_levels(), confidence) {
-        // By a name, a number or the metadata.
-        (true, Confidence::Sign) => format!("{} {fits} only this layout", list(&read)),
-        (true, Confidence::Shape) => format!("{} {has} the dimensions of this layout", list(&read)),
-        (false, _) => format!("{} {has} the names and dimensions of this layout", list(&read)),
-    }];
+    let mut reasons =
+        vec![match (format.file.is_none() && (is_found_by_shape(format) || format.has_levels()), confidence) {
+            // By a name, a number or the metadata.
+            (true, Confidence::Sign) => format!("{} {fits} only this layout", list(&read)),
+            (true, Confidence::Shape) => format!("{} {has} the dimensions of this layout", list(&read)),
+            (false, _) if format.file.is_some() => format!("{} describe it", layout_file::OF_METADATA),
+            (false, _) => format!("{} {has} the names and dimensions of this layout", list(&read)),
+        }];
     if hints.task == format.task.name() {
         reasons.push(format!("the task is “{}”", hints.task));
     }
@@ -254,8 +258,13 @@ pub(super) fn find(
     hints: &ModelHints,
 ) -> Result<HeadMatch> {
     check_task(&hints.task)?;
-    let mut found = match choice {
-        Some(format) => forced(format, outputs, hints)?,
+    let choice = match choice {
+        None => hints.own.clone().transpose()?,
+        chosen => chosen,
+    };
+    let mut found = match choice.map(|format| (format, format.file)) {
+        Some((format, Some(file))) => declared::find(format, file, outputs, hints)?,
+        Some((format, None)) => forced(format, outputs, hints)?,
         None => guessed(outputs, hints)?,
     };
     if let (Some(slots), Some(is_usual)) = (found.classes, found.format.usual_background()) {
@@ -318,20 +327,19 @@ fn forced(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHint
 /// What to do where a layout does not fit; `choice` is the user's.
 pub(super) fn other_layout(choice: Option<&HeadFormat>) -> &'static str {
     match choice {
+        Some(format) if format.file.is_some() => "set layout-file to the file that belongs to the model",
         Some(_) => "set layout=auto or the layout that the model has",
         None => "set layout to the one that the model has",
     }
 }
 
 /// The shape of the model's keypoints as text, where a head has some.
-fn keypoints_of(format: &HeadFormat, hints: &ModelHints) -> String {
+pub(super) fn keypoints_of(format: &HeadFormat, hints: &ModelHints) -> String {
     if !format.outputs.iter().any(|output| output.columns.contains(&Column::Keypoints)) {
         return String::new();
     }
-    match &hints.keypoints {
-        Some(model) => {
-            format!(", with kpt_shape [{}, {}] in the model's metadata", model.shape.count, model.shape.dims)
-        }
+    match format.keypoint_shape(hints) {
+        Some(shape) => format!(", with kpt_shape [{}, {}] in the model's metadata", shape.count, shape.dims),
         None => ", without kpt_shape in the model's metadata".into(),
     }
 }
@@ -342,7 +350,7 @@ fn with_four_dims(outputs: &[TensorDesc]) -> impl Iterator<Item = usize> + Clone
 }
 
 /// The number of coefficients that the prototypes need, where a head has some.
-fn prototypes_of(format: &HeadFormat, outputs: &[TensorDesc]) -> String {
+pub(super) fn prototypes_of(format: &HeadFormat, outputs: &[TensorDesc]) -> String {
     if !format.has_prototypes() {
         return String::new();
     }
@@ -419,7 +427,7 @@ fn named(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHints
 }
 
 /// A head whose outputs come once for each stride.
-fn by_levels(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHints) -> Option<HeadMatch> {
+pub(super) fn by_levels(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHints) -> Option<HeadMatch> {
     let levels = levels::find(format, outputs, hints)?;
     Some(HeadMatch {
         format,
@@ -477,7 +485,7 @@ fn by_shape(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHi
 }
 
 /// Matches a head to these outputs. Dynamic dimensions fit any size.
-fn fit(
+pub(super) fn fit(
     format: &'static HeadFormat,
     outputs: &[TensorDesc],
     hints: &ModelHints,
@@ -487,16 +495,11 @@ fn fit(
     let prototypes = format.outputs.iter().zip(&indices).find(|(output, _)| output.is_prototypes());
     let coefficients = prototypes.and_then(|(_, &index)| outputs.get(index)?.dims.get(1).copied());
     let coefficients = coefficients.and_then(|count| usize::try_from(count).ok());
-    let keypoints = hints.keypoints.as_ref().map(|keypoints| keypoints.shape);
-    let sizes = ColumnSizes { classes: 0, keypoints, coefficients };
+    let sizes = ColumnSizes { classes: 0, keypoints: format.keypoint_shape(hints), coefficients };
     let (mut rows, mut columns, mut classes) = (Dims::DYNAMIC, Dims::DYNAMIC, None);
     for (output, &index) in format.outputs.iter().zip(&indices) {
         let desc = outputs.get(index)?;
-        let is_number = match desc.dtype {
-            DType::F32 | DType::F16 => output.class != ElementClass::Integer,
-            DType::U8 | DType::I32 | DType::I64 => output.class != ElementClass::Float,
-            DType::I8 | DType::Bool => false,
-        };
+        let is_number = output.class.has(desc.dtype);
         let wanted = output.dims_of(desc.dims.len());
         let (dims, beyond) = desc.dims.split_at_checked(wanted.clone().count())?;
         if !is_number || beyond.iter().any(|&dim| dim != 1) || format.is_map() && !beyond.is_empty() {
