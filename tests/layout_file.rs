@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Heads from files: in pipelines, in sessions, in a model's own metadata, and as the page shows them.
 
-use gst::prelude::*;
 use gsttrt_core::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use gsttrt_core::heads::{ModelHints, layout_file, recognise};
 use gsttrt_core::image::geometry::ResizeMode;
@@ -61,7 +60,7 @@ fn a_model_may_carry_its_layout() {
         "videotestsrc num-buffers=1 ! video/x-raw,format=RGB,width=64,height=64 ! trtpreprocess ! trtinfer model-file={model} ! \
          trtnms ! fakesink"
     ));
-    let error = outcome.error.expect("the layout has a slip");
+    let (_, error, _) = outcome.error.expect("the layout has a slip");
     assert!(error.contains("the model's metadata (key gsttrt): line 8: there is no column word “scroe”"), "{error}");
 }
 
@@ -102,7 +101,7 @@ fn wrong_files_are_errors_with_a_remedy() {
             "videotestsrc num-buffers=1 ! video/x-raw,format=RGB,width=64,height=64 ! trtpreprocess ! trtinfer model-file={model} ! \
              trtnms {nms} ! fakesink"
         ));
-        let error = outcome.error.unwrap_or_else(|| panic!("{nms}"));
+        let (_, error, _) = outcome.error.unwrap_or_else(|| panic!("{nms}"));
         assert!(error.contains(says), "{nms}: {error}");
     }
 }

@@ -52,12 +52,12 @@ pub fn run(args: &InfoArgs) -> Result<Status, Failure> {
 }
 
 /// What a file says, or a server of its model. Of an engine only TensorRT can tell.
-fn model_of(file: &ModelFile) -> Result<ModelInfo, Failure> {
+fn model_of(file: &ModelFile) -> Result<Arc<ModelInfo>, Failure> {
     if file.is_on_server() {
-        return Ok(ModelInfo::clone(&*on_server(file)?));
+        return on_server(file);
     }
     if !file.is_engine() {
-        return Ok(ModelInfo::of_onnx(&*file.contents()?)?);
+        return Ok(Arc::new(ModelInfo::of_onnx(&*file.contents()?)?));
     }
     Ok(of_engine(file)?.model().clone())
 }
