@@ -5,8 +5,8 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::decode::cells;
+use super::fit::{HeadMatch, by_levels, fit, keypoints_of, prototypes_of};
 use super::layout_file::LayoutFile;
-use super::recognise::{HeadMatch, by_levels, fit, keypoints_of, prototypes_of};
 use super::{Column, ColumnSizes, Dim, HeadFormat, ModelHints, OutputSpec};
 use crate::error::{Error, ErrorKind, Result};
 use crate::tensor::{Dims, TensorDesc, list};

@@ -28,6 +28,7 @@ pub mod detr_ultralytics;
 pub mod efficientnms;
 pub mod end_to_end;
 mod exports;
+mod fit;
 mod format;
 pub mod layout_file;
 mod levels;

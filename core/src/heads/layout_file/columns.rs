@@ -3,7 +3,6 @@
 
 use toml::de::DeValue;
 
-use super::read::OutputDraft;
 use super::table::{KeyReader, LayoutText, must_be, whole, word};
 use crate::error::Result;
 use crate::heads::{BoxEncoding, Column, ColumnSizes};
@@ -94,9 +93,8 @@ pub(super) fn word_of(column: Column) -> &'static str {
     COLUMN_WORDS.iter().find(|(_, other)| *other == word).map_or("", |(name, _)| name)
 }
 
-/// The columns of all outputs in words.
-pub(super) fn in_words(outputs: &[OutputDraft]) -> String {
-    let columns = outputs.iter().flat_map(|output| &output.columns);
+/// Columns in words.
+pub(super) fn in_words<'a>(columns: impl Iterator<Item = &'a Column>) -> String {
     let named = columns.filter(|column| !matches!(column, Column::Ignored { .. })).map(|column| match column {
         Column::Box(encoding) => {
             let name = ENCODINGS.iter().find(|(_, other)| other == encoding).map_or("", |(name, _)| name);

@@ -143,7 +143,7 @@ fn leak(draft: LayoutDraft, source: &str) -> &'static HeadFormat {
     fn text(text: String) -> &'static str {
         Box::leak(text.into_boxed_str())
     }
-    let holds = columns::in_words(&draft.outputs);
+    let holds = columns::in_words(draft.outputs.iter().flat_map(|output| &output.columns));
     let mut shapes = Vec::new();
     let outputs: Vec<OutputSpec> = draft
         .outputs
