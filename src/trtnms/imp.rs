@@ -513,7 +513,7 @@ impl BaseTransformImpl for TrtNms {
     fn query(&self, direction: PadDirection, query: &mut gst::QueryRef) -> bool {
         let layout = || {
             let settings = self.settings.lock().unwrap().clone();
-            settings.options_for_model().and_then(|options| options.head()).ok().flatten()
+            settings.head().ok().flatten()
         };
         if direction == PadDirection::Sink && layout_query::answer(query, layout) {
             return true;

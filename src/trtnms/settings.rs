@@ -62,7 +62,17 @@ impl NmsSettings {
         Ok(options)
     }
 
-    /// The head that the user has chosen, if any.
+    /// The head that the user has chosen, by its name or in a file, if any.
+    ///
+    /// # Errors
+    /// `Settings`, where there is no such head; those of the file.
+    pub fn head(&self) -> Result<Option<&'static HeadFormat>, Error> {
+        let mut options = self.options.clone();
+        options.layout = self.layout()?;
+        options.head()
+    }
+
+    /// The head that the user has named, if any.
     ///
     /// # Errors
     /// `Settings`, where there is no such head.
