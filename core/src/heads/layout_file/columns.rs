@@ -294,7 +294,7 @@ impl Row<'_> {
     }
 }
 
-/// How many numbers a file says that a column has, as a model must have them.
+/// Whole numbers of a list, from the least that there may be.
 pub(super) fn whole_list(text: LayoutText, key: &str, list: &[(usize, &DeValue)], least: i64) -> Result<Vec<i64>> {
     list.iter().map(|&(at, value)| whole(text, at, key, value, least..=1 << 30)).collect()
 }

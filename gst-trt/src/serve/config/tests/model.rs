@@ -45,7 +45,7 @@ fn what_trtnms_would_refuse_is_refused() {
     let twin = |name: &str| format!("nms = \"layout-file={}/../tests/layouts/{name}\"", env!("CARGO_MANIFEST_DIR"));
     for (name, said) in [
         ("none.toml", "There is no layout file"),
-        ("yolox.toml", "the strides 8, 16, 32 with 1 for each cell give 2100 over an input of 320x320"),
+        ("yolox.toml", "the strides 8, 16, 32 with 1 for each cell give 5376 over an input of 512x512"),
         ("ssd.toml", "the model has no output “detection_boxes”"),
     ] {
         let error = with(&twin(name)).map(drop).unwrap_err();
