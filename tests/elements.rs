@@ -27,6 +27,7 @@ mod kserve;
 #[path = "../core/tests/common/kserve_server.rs"]
 mod kserve_server;
 mod labels;
+mod layout_file;
 mod layouts;
 mod loading;
 mod maps;

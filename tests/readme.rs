@@ -345,6 +345,7 @@ fn substituted(line: &str, folder: &Path) -> Vec<String> {
             ("trtpublish", "location") if value == "sei:" => out.push(word),
             ("trtpublish", "location") => out.push(format!("location={}", folder.join("results.jsonl").display())),
             ("trtpublish", "password-file") => {}
+            ("trtnms", "layout-file") => out.push(format!("layout-file={}", path("tests/layouts/yolov5.toml"))),
             ("trtnms", "label-file") => out.push(format!("label-file={}", labels(folder))),
             ("trtanalytics", "config-file") => out.push(format!("config-file={}", zones(folder, value))),
             ("trtnms", "classes" | "class-thresholds") | ("trtoverlay", "blur" | "pixelate") => {

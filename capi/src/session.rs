@@ -171,6 +171,7 @@ pub unsafe extern "C" fn gst_trt_session_open(
                 texts.push(text("options", *options.add(texts.len()))?);
             }
             let (options, postprocess) = parse_options(texts)?;
+            postprocess.head()?;
             let file = postprocess.label_file.as_deref().map(read_labels).transpose()?;
             let opened = Session::open(model, &options)?;
             process::has_loaded();

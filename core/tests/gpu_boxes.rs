@@ -183,6 +183,7 @@ fn head(
                         row.extend((0..KEYPOINTS.numbers()).map(|_| random.between(-9.0, size as f32 + 9.0)));
                     }
                     Column::Mask(_) => {}
+                    Column::Ignored { count } => row.extend((0..*count).map(|_| random.between(-9.0, 9.0))),
                     Column::Depth | Column::Picture => unreachable!("of a map, or decoded on the host"),
                     Column::Angle => row.push(random.between(-7.0, 7.0)),
                     Column::Coefficients => row.extend((0..PROTOTYPES).map(|_| random.between(-2.0, 2.0))),

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
-//! `gst-trt info`: what a model file says, which layout is recognised and why, and what is missing.
+//! `gst-trt info`: what a model file says, which layout is recognised and why, and what is missing. Or the draft of a layout file.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use gsttrt_core::backends::tensorrt::header::Header;
 use gsttrt_core::backends::{BackendPreference, LoadRequest, Placement};
 use gsttrt_core::cuda::driver::Context;
 use gsttrt_core::device::Device;
 use gsttrt_core::error::{Error, ErrorKind};
-use gsttrt_core::heads::{self, Recognised};
+use gsttrt_core::heads::{self, ModelHints, Recognised, layout_file};
+use gsttrt_core::image::transform::InputSpec;
 use gsttrt_core::model::{ModelFile, ModelInfo};
 use gsttrt_core::session::parse_options;
 use gsttrt_core::tensor::{Dims, TensorDesc};
@@ -28,10 +30,18 @@ pub struct InfoArgs {
     /// The same as JSON
     #[arg(long)]
     json: bool,
+    /// Instead of that, a first draft of a layout file for the model, as TOML: what is recognised, else what its outputs look like
+    #[arg(long, conflicts_with = "json")]
+    explain_layout: bool,
 }
 
 pub fn run(args: &InfoArgs) -> Result<Status, Failure> {
     check_model(&args.model)?;
+    if args.explain_layout {
+        let model = model_of(&ModelFile::new(&args.model))?;
+        print(layout_file::draft(&model.outputs, &hints(&model).0).trim_end())?;
+        return Ok(Status::Done);
+    }
     let info = read(&ModelFile::new(&args.model))?;
     if args.json {
         print(&format!("{info:#}"))?
@@ -41,13 +51,49 @@ pub fn run(args: &InfoArgs) -> Result<Status, Failure> {
     Ok(Status::Done)
 }
 
+/// What a file says, or a server of its model. Of an engine only TensorRT can tell.
+fn model_of(file: &ModelFile) -> Result<Arc<ModelInfo>, Failure> {
+    if file.is_on_server() {
+        return on_server(file);
+    }
+    if !file.is_engine() {
+        return Ok(Arc::new(ModelInfo::of_onnx(&*file.contents()?)?));
+    }
+    Ok(of_engine(file)?.model().clone())
+}
+
+fn on_server(file: &ModelFile) -> Result<Arc<ModelInfo>, Failure> {
+    let (options, _) = parse_options([])?;
+    let no_context = || Err(Error::new(ErrorKind::Library, "A server runs the model"));
+    Ok(Placement::new(file.path(), BackendPreference::Auto, options.options, no_context)?.info()?)
+}
+
+/// Its code runs only where the user allows it, and there is no such question here.
+fn of_engine(file: &ModelFile) -> Result<LoadRequest, Error> {
+    let (options, _) = parse_options([])?;
+    let tensorrt = BackendPreference::Named("tensorrt");
+    LoadRequest::new(file.path(), tensorrt, None, 1, options.options, || Context::primary(0))
+}
+
+/// What helps to recognise the layout, and the tensor that the model takes.
+fn hints(model: &ModelInfo) -> (ModelHints, Result<InputSpec, Error>) {
+    let batch = model.image_input().dims.first().and_then(|&rows| usize::try_from(rows).ok());
+    let spec = model.input_spec(None, batch.unwrap_or(1), Device::Host);
+    let mut hints = model.hints(model.image_size.unwrap_or_default());
+    hints.input = match &spec {
+        Ok(spec) => {
+            let (_, height, width) = spec.chw();
+            Some((width as u32, height as u32))
+        }
+        Err(_) => model.image_size,
+    };
+    (hints, spec)
+}
+
 fn read(file: &ModelFile) -> Result<Value, Failure> {
     if file.is_on_server() {
-        let (options, _) = parse_options([])?;
-        let no_context = || Err(Error::new(ErrorKind::Library, "A server runs the model"));
-        let placement = Placement::new(file.path(), BackendPreference::Auto, options.options, no_context)?;
         let mut info = json!({ "file": file.path().display().to_string(), "kind": "server" });
-        describe(&mut info, &*placement.info()?);
+        describe(&mut info, &*on_server(file)?);
         return Ok(info);
     }
     let contents = file.contents()?;
@@ -73,10 +119,7 @@ fn read(file: &ModelFile) -> Result<Value, Failure> {
         let capabilities = header.compute_capabilities.iter();
         info["compute-capabilities"] = capabilities.map(|c| format!("{}.{}", c / 10, c % 10)).collect();
     }
-    // Its code runs only where the user allows it, and there is no such question here.
-    let (options, _) = parse_options([])?;
-    let tensorrt = BackendPreference::Named("tensorrt");
-    match LoadRequest::new(file.path(), tensorrt, None, 1, options.options, || Context::primary(0)) {
+    match of_engine(file) {
         Ok(request) => describe(&mut info, request.model()),
         Err(error) => {
             info["metadata"] = header.metadata.and_then(|text| serde_json::from_str::<Value>(&text).ok()).into();
@@ -102,25 +145,19 @@ fn describe(info: &mut Value, model: &ModelInfo) {
     info["outputs"] = model.outputs.iter().map(tensor).collect();
     let batch = model.image_input().dims.first().copied().filter(|&rows| rows != Dims::DYNAMIC);
     info["batch"] = batch.into();
-    let spec = model.input_spec(None, batch.and_then(|rows| usize::try_from(rows).ok()).unwrap_or(1), Device::Host);
     let mut missing = Vec::new();
-    let mut hints = model.hints(model.image_size.unwrap_or_default());
+    let (hints, spec) = hints(model);
     match &spec {
         Ok(spec) => {
-            let (_, height, width) = spec.chw();
-            hints.input = Some((width as u32, height as u32));
             info["input"] = spec.to_string().into();
             info["takes-any-size"] = model.adaptive_stride().is_some().into();
         }
-        Err(error) => {
-            hints.input = model.image_size;
-            missing.push(of_error(error, "input-size"));
-        }
+        Err(error) => missing.push(of_error(error, "input-size")),
     }
     let found = model.check_task().and_then(|()| heads::explain(&model.outputs, &hints));
     match &found {
         Ok(found) => recognised(info, model, found, &mut missing),
-        Err(error) => missing.push(of_error(error, "layout")),
+        Err(error) => missing.push(of_error(error, "layout, or layout-file, of which --explain-layout writes a draft")),
     }
     missing.extend(model.metadata_errors().map(|error| json!({ "what": error.message(), "property": Value::Null })));
     info["metadata"] = json!(model.metadata);

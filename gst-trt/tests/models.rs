@@ -356,3 +356,43 @@ fn a_signal_ends_what_never_ends() {
         assert!(text(&output.stderr).contains("does not stop"), "{}", text(&output.stderr));
     }
 }
+
+/// The draft of a layout file is one, for models that are known and for those that are not.
+#[test]
+fn a_draft_of_a_layout_file_is_written() {
+    let folder = scratch("info-draft");
+    let draft = |model: &str| text(&succeed(&folder, &["info", "--explain-layout", model]).stdout).to_string();
+    let known = draft(&shapes());
+    assert!(known.starts_with("# As the layout yolov5: "), "{known}");
+    std::fs::write(folder.join("head.toml"), &known).unwrap();
+    let args = |nms| {
+        [
+            "detect",
+            &sample(),
+            "--model",
+            &shapes(),
+            "--no-video",
+            "--json",
+            "out.jsonl",
+            "--infer",
+            "interval=50",
+            "--nms",
+            nms,
+        ]
+        .map(String::from)
+    };
+    let results = |nms| {
+        let args = args(nms);
+        succeed(&folder, &args.iter().map(String::as_str).collect::<Vec<_>>());
+        let lines = std::fs::read_to_string(folder.join("out.jsonl")).unwrap();
+        let detections = |line: &str| serde_json::from_str::<Value>(line).unwrap()["detections"].clone();
+        lines.lines().map(detections).collect::<Vec<_>>()
+    };
+    let (own, file) = (results("layout=yolov5"), results("layout-file=head.toml"));
+    assert!(!own.is_empty() && own == file);
+    let strange = Graph::new().input("images", F32, &["1", "3", "64", "64"]).constant("found", &[1, 2, 9], &[0.0; 18]);
+    let guessed = draft(&strange.save(&folder.join("strange.onnx")));
+    assert!(guessed.contains("guessed from dimensions alone") && guessed.contains("name = \"found\""), "{guessed}");
+    let both = run(&folder, &["info", "--json", "--explain-layout", &shapes()]);
+    assert!(!both.status.success() && text(&both.stderr).contains("cannot be used with"), "{}", text(&both.stderr));
+}

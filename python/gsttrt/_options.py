@@ -46,6 +46,7 @@ class DetectorOptions(ModelOptions, total=False):
     class_scores: str | None
     class_thresholds: Mapping[str, float] | str | None
     layout: str | None
+    layout_file: Path | None
     mask_output: str | None
     max_detections: int | None
     mean: float | Sequence[float] | str | None
@@ -92,4 +93,4 @@ class TrackerOptions(TypedDict, total=False):
 OF_DETECTOR = AllOptions.__optional_keys__ - ModelOptions.__optional_keys__ - {"backend", "batch_size", "input_size"}
 OF_TRACKER = TrackerOptions.__optional_keys__ | {"fps"}
 # Files and folders.
-PATHS = {"engine_cache", "int8_calibration_cache", "label_file", "ort_library", "trt_library"}
+PATHS = {"engine_cache", "int8_calibration_cache", "label_file", "layout_file", "ort_library", "trt_library"}

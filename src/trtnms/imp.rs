@@ -511,14 +511,14 @@ impl BaseTransformImpl for TrtNms {
     }
 
     fn query(&self, direction: PadDirection, query: &mut gst::QueryRef) -> bool {
-        let (layout, draw) = {
-            let settings = self.settings.lock().unwrap();
-            (settings.layout().ok().flatten(), settings.draw)
+        let layout = || {
+            let settings = self.settings.lock().unwrap().clone();
+            settings.head().ok().flatten()
         };
         if direction == PadDirection::Sink && layout_query::answer(query, layout) {
             return true;
         }
-        if direction == PadDirection::Sink && draw {
+        if direction == PadDirection::Sink && self.settings.lock().unwrap().draw {
             self.refusal.explain(&*self.obj(), query);
         }
         self.answer(direction, query)

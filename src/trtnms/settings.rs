@@ -18,7 +18,7 @@ use crate::gst::{cuda, stats};
 /// The user's settings.
 #[derive(Clone)]
 pub struct NmsSettings {
-    /// The name of a head, or `auto`. Looked up with the first frame of a model.
+    /// The name of a head, the text of a layout file, or `auto`. Looked up with the first frame of a model.
     pub layout: String,
     pub options: PostprocessOptions,
     pub draw: bool,
@@ -51,21 +51,32 @@ impl NmsSettings {
     /// The options for a model's first frame, with what can be checked without the model.
     ///
     /// # Errors
-    /// `Settings`, where there is no such head, and where the labels or thresholds cannot be read.
+    /// `Settings`, where there is no such head, and where the layout file, the labels or thresholds cannot be read.
     pub fn options_for_model(&self) -> Result<PostprocessOptions, Error> {
         // The labels are read again with the model, whose classes they must match.
         self.options.label_file.as_deref().map_or(Ok(()), |path| read_labels(path).map(drop))?;
         read_class_thresholds(&self.options.class_thresholds)?;
         let mut options = self.options.clone();
         options.layout = self.layout()?;
+        options.head()?;
         Ok(options)
     }
 
-    /// The head that the user has chosen, if any.
+    /// The head that the user has chosen, by its name or in a file, if any.
+    ///
+    /// # Errors
+    /// `Settings`, where there is no such head; those of the file.
+    pub fn head(&self) -> Result<Option<&'static HeadFormat>, Error> {
+        let mut options = self.options.clone();
+        options.layout = self.layout()?;
+        options.head()
+    }
+
+    /// The head that the user has named, if any.
     ///
     /// # Errors
     /// `Settings`, where there is no such head.
-    pub fn layout(&self) -> Result<Option<&'static HeadFormat>, Error> {
+    fn layout(&self) -> Result<Option<&'static HeadFormat>, Error> {
         let name = Some(self.layout.as_str()).filter(|name| !name.is_empty() && *name != AUTO);
         name.map(HeadFormat::of_name).transpose()
     }

@@ -149,6 +149,21 @@ fn classes_have_names() {
     assert!(code == 2 && error.contains("no label file /nowhere.txt"), "{error}");
 }
 
+/// What is wrong in a layout file is known when the session opens; its text may be given without a file.
+#[test]
+fn layouts_come_from_files_or_texts() {
+    let model = one_box("capi-layout");
+    let file = path("tests/layouts/end-to-end.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    for option in [format!("layout-file={file}"), format!("layout={text}")] {
+        let session = open(&model, &["backend=rten", &option]).unwrap();
+        assert!(finds(session), "{option}");
+        gst_trt_session_close(session);
+    }
+    let (code, error) = open(&model, &["backend=rten", "layout-file=/nowhere.toml"]).unwrap_err();
+    assert!(code == 2 && error.contains("no layout file /nowhere.toml"), "{error}");
+}
+
 #[test]
 fn frames_of_a_list_have_results_in_their_order() {
     let model = brightness("n").metadata("end2end", "True").save(&scratch("capi-list").join("n.onnx"));

@@ -16,7 +16,7 @@ use std::array::from_fn;
 
 use half::f16;
 
-use super::{BINS, BoxEncoding, Column, DecodeKernel, Head, TensorView, Thresholds};
+use super::{BINS, BoxEncoding, Column, DecodeKernel, Dim, ElementClass, Head, OutputSpec, TensorView, Thresholds};
 use crate::image::Candidate;
 use crate::image::geometry::BBox;
 use crate::tensor::{DType, Element, Tensor};
@@ -62,8 +62,12 @@ impl Grid {
 impl Head {
     /// The grid that has one cell for each row.
     pub fn grid(&self) -> Option<Grid> {
-        let strides = strides_of(self.rows as u64, self.input)?;
-        Some(Grid { strides, input: self.input })
+        let rows = self.rows as u64;
+        let strides = match self.format.file.and_then(|file| file.grid.as_ref()) {
+            Some(grid) => Some(&grid.strides[..]).filter(|strides| cells(strides, self.input) == rows),
+            None => strides_of(rows, self.input),
+        };
+        Some(Grid { strides: strides?, input: self.input })
     }
 
     fn input(&self) -> (f32, f32) {
@@ -374,10 +378,12 @@ pub(super) fn not_finite(head: &Head, outputs: &[&Tensor], least: f32, classes: 
 /// With the least objectness, where there is one: only rows that reach it are read.
 fn lost_rows<T: Float>(head: &Head, values: &[T], least: Option<f32>) -> usize {
     let scores = head.range(|column| column == Column::Classes);
+    let objectness = head.range(|column| column == Column::Objectness).start;
     let least = least.map(T::key_from);
     let is_lost = |row: &&[T]| {
-        let is_read = least.is_none_or(|least| row[4].reaches(least));
-        least.is_some() && !row[4].is_number() || is_read && row[scores.clone()].iter().any(|score| !score.is_number())
+        let is_read = least.is_none_or(|least| row[objectness].reaches(least));
+        least.is_some() && !row[objectness].is_number()
+            || is_read && row[scores.clone()].iter().any(|score| !score.is_number())
     };
     values.chunks_exact(head.columns).filter(is_lost).count()
 }
@@ -452,13 +458,14 @@ fn each_row<const OBJECTNESS: bool, T: Float>(
     let least = sink.thresholds.least();
     let least_key = T::key_from(least);
     let scores = head.range(|column| column == Column::Classes);
+    let objectness = head.range(|column| column == Column::Objectness).start;
     for (at, row) in values.chunks_exact(head.columns).enumerate() {
         // Without objectness, a score below all thresholds is skipped at once.
-        let passes = !OBJECTNESS || row[4].reaches(least_key);
+        let passes = !OBJECTNESS || row[objectness].reaches(least_key);
         if passes
             && let Some((class, score)) = best(&row[scores.clone()], if OBJECTNESS { f32::NEG_INFINITY } else { least })
         {
-            sink.push(at, bbox(at), if OBJECTNESS { row[4].to_f32() * score } else { score }, class);
+            sink.push(at, bbox(at), if OBJECTNESS { row[objectness].to_f32() * score } else { score }, class);
         }
     }
 }
@@ -521,9 +528,14 @@ fn rows_with_id<T: Float>(head: &Head, values: &[T], sink: &mut Sink) {
     }
 }
 
+/// In rows of floats of one picture, so that they can be read as they lie.
 fn begins_with_box_score_and_id(head: &Head) -> bool {
-    let columns = head.format.outputs[0].columns;
-    columns.len() >= ID_COLUMNS.len() && ID_COLUMNS.iter().zip(columns).all(|(is_it, &column)| is_it(column))
+    let OutputSpec { columns, dims, class, .. } = head.format.outputs[0];
+    let is_plain =
+        dims.first() == Some(&Dim::Batch) && dims.last() == Some(&Dim::Columns) && class == ElementClass::Float;
+    is_plain
+        && columns.len() >= ID_COLUMNS.len()
+        && ID_COLUMNS.iter().zip(columns).all(|(is_it, &column)| is_it(column))
 }
 
 /// Boxes, scores and classes in outputs of their own or in any order, and how many of them count.

@@ -35,7 +35,7 @@ pub(crate) struct Head {
     pub format: &'static HeadFormat,
     /// As many as there were when this was made, if their number is [open](HeadFormat::has_open_rows).
     pub rows: usize,
-    /// Elements of a row of the last output that has several.
+    /// Elements of a row of the output that is read row by row: the one with the class scores, else the first.
     pub columns: usize,
     /// Class scores of a row, where it has them; logits with that of the background.
     pub classes: usize,
@@ -62,12 +62,16 @@ impl Head {
         rows.unwrap_or(self.rows)
     }
 
+    fn sizes(&self) -> ColumnSizes {
+        let coefficients = self.prototypes.map(|shape| shape.count);
+        ColumnSizes { classes: self.classes, keypoints: self.keypoints, coefficients }
+    }
+
     /// Where the columns lie for which `is_it` is true.
     pub fn view(&self, is_it: impl Fn(Column) -> bool) -> Option<TensorView> {
         self.format.outputs.iter().enumerate().find_map(|(output, spec)| {
             let place = spec.columns.iter().position(|&column| is_it(column))?;
-            let coefficients = self.prototypes.map(|shape| shape.count);
-            let sizes = ColumnSizes { classes: self.classes, keypoints: self.keypoints, coefficients };
+            let sizes = self.sizes();
             let width = |column: &Column| column.width(&sizes).unwrap_or(0);
             let before: usize = spec.columns[..place].iter().map(width).sum();
             let all: usize = spec.columns.iter().map(width).sum();
@@ -138,17 +142,19 @@ impl Decoder {
             let [count, height, width] = [1, 2, 3].map(|at| outputs[place].1.dims[at] as usize);
             PrototypeShape { count, width, height }
         });
-        let head = Head {
+        let mut head = Head {
             format,
             prototypes,
             // Classes of the frame are one row.
             rows: usize::try_from(found.rows).unwrap_or(1),
-            columns: usize::try_from(found.columns).unwrap_or(0),
+            columns: 0,
             classes: found.classes.map_or(0, |classes| classes + usize::from(found.background.is_some())),
             background: found.background,
-            keypoints: hints.keypoints.as_ref().map(|keypoints| keypoints.shape),
+            keypoints: format.keypoint_shape(hints),
             input: hints.input.ok_or_else(unknown)?,
         };
+        let read = head.view(Column::are_scores).map_or(0, |view| view.output);
+        head.columns = format.outputs[read].columns.iter().filter_map(|column| column.width(&head.sizes())).sum();
         if format.has_boxes() && format.encoding().is_of_cells() && head.grid().is_none() {
             let (width, height) = head.input;
             let what = format!("{} rows do not form the grid of {format} over an input of {width}x{height}", head.rows);

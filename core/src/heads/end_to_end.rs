@@ -17,6 +17,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     input: YOLO,
     input_note: None,
     needs_nms: false,
+    file: None,
     likely: |candidate| match candidate.grid {
         _ if candidate.hints.rtdetr() => None,
         _ if candidate.hints.end_to_end || candidate.hints.ultralytics => Some(Confidence::Sign),

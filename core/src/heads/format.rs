@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A head as data: its outputs, and what their elements mean.
 
-use super::recognise::{Confidence, HeadCandidate};
+use super::layout_file::LayoutFile;
+use super::recognise::{Confidence, HeadCandidate, ModelHints};
 #[cfg(test)]
 use super::tests;
-use super::{COLUMNS_OF_ROWS, HEADS, names};
+use super::{COLUMNS_OF_ROWS, HEADS, layout_file, names};
 use crate::error::{Error, ErrorKind, Result};
-use crate::image::keypoints::KeypointShape;
+use crate::image::keypoints::{KeypointModel, KeypointShape};
 use crate::image::masks::maps::MapOver;
 use crate::image::transform::InputTransform;
+use crate::tensor::DType;
 
 /// Everything about a head.
 pub struct HeadFormat {
@@ -27,6 +29,8 @@ pub struct HeadFormat {
     pub input_note: Option<&'static str>,
     /// Whether the boxes still repeat each other.
     pub needs_nms: bool,
+    /// Of a head that is in a file: what that says besides.
+    pub file: Option<&'static LayoutFile>,
     /// The evidence for this head where the outputs fit. Used only for heads with one output; names decide the others.
     pub(super) likely: fn(&HeadCandidate) -> Option<Confidence>,
     /// A case computed by hand.
@@ -138,6 +142,10 @@ pub enum Column {
     Picture,
     /// Greater further away, or nearer: models differ.
     Depth,
+    /// Numbers that are not read.
+    Ignored {
+        count: u32,
+    },
 }
 
 /// How numbers of a row encode its box; `BoxEncoding` in `kernels/decode.cu`.
@@ -209,11 +217,14 @@ impl Task {
 }
 
 impl HeadFormat {
-    /// The head of that name.
+    /// The head of that name, or of that text, if it is the text of a layout file.
     ///
     /// # Errors
-    /// `Settings`, with the names that there are.
+    /// `Settings`, with the names that there are, or with what is wrong in the text.
     pub fn of_name(name: &str) -> Result<&'static HeadFormat> {
+        if name.contains(['=', '\n']) {
+            return layout_file::of_text(layout_file::OF_OPTION, name);
+        }
         HEADS.iter().copied().find(|format| format.name == name).ok_or_else(|| {
             Error::new(ErrorKind::Settings, format!("There is no layout “{name}”"))
                 .remedy(format!("Use one of auto, {}", names().join(", ")))
@@ -255,7 +266,30 @@ impl HeadFormat {
 
     /// Whether it is decoded on the CPU only.
     pub fn is_for_host(&self) -> bool {
-        self.has_levels() || self.output_of_pictures().is_some()
+        self.has_levels() || self.output_of_pictures().is_some() || self.has_objectness_apart()
+    }
+
+    /// Whether objectness lies anywhere but right behind the four numbers of the box, where the kernels read it.
+    fn has_objectness_apart(&self) -> bool {
+        let output = self.outputs.iter().find(|output| output.columns.contains(&Column::Objectness));
+        let is_behind =
+            |pair: &[Column]| matches!(pair, [Column::Box(encoding), Column::Objectness] if encoding.width() == 4);
+        output.is_some_and(|output| !output.columns.windows(2).any(is_behind))
+    }
+
+    /// The keypoints of its rows: as its file says, else as the model does.
+    pub(crate) fn keypoints_of<'a>(&'a self, model: Option<&'a KeypointModel>) -> Option<&'a KeypointModel> {
+        self.file.and_then(|file| file.keypoints.as_ref()).or(model)
+    }
+
+    /// The same of its shape alone.
+    pub(super) fn keypoint_shape(&self, hints: &ModelHints) -> Option<KeypointShape> {
+        self.keypoints_of(hints.keypoints.as_ref()).map(|keypoints| keypoints.shape)
+    }
+
+    /// What users call it: `layout=yolov8`, or the file.
+    pub(super) fn called(&self) -> String {
+        self.file.map_or_else(|| format!("layout={self}"), |file| format!("{} ({self})", file.source))
     }
 
     /// Which of its outputs has the rows of all pictures of a batch.
@@ -317,10 +351,10 @@ impl HeadFormat {
     }
 }
 
-/// A name is one head's only.
+/// A head is there once, also if it is read from a file several times. Two files may use the same name.
 impl PartialEq for HeadFormat {
     fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
+        std::ptr::eq(self, other)
     }
 }
 
@@ -338,11 +372,7 @@ impl std::fmt::Display for HeadFormat {
 
 impl std::fmt::Display for OutputSpec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let kind = match self.class {
-            ElementClass::Float => "f32 or f16",
-            ElementClass::Any => "numbers",
-            ElementClass::Integer => "u8, i32 or i64",
-        };
+        let kind = self.class.types();
         let fixed: usize = self.columns.iter().filter_map(|column| column.width(&ColumnSizes::default())).sum();
         let counted = |wanted, text: &'static str| self.columns.contains(&wanted).then(|| text.to_string());
         let columns = [(fixed > 0).then(|| fixed.to_string())]
@@ -367,6 +397,25 @@ impl std::fmt::Display for OutputSpec {
             .collect();
         let space = if self.name.is_empty() { "" } else { " " };
         write!(f, "{}{space}{kind} {}", self.name, dims.join("x"))
+    }
+}
+
+impl ElementClass {
+    pub(super) fn has(self, dtype: DType) -> bool {
+        match dtype {
+            DType::F32 | DType::F16 => self != ElementClass::Integer,
+            DType::U8 | DType::I32 | DType::I64 => self != ElementClass::Float,
+            DType::I8 | DType::Bool => false,
+        }
+    }
+
+    /// The types that it stands for.
+    pub(super) fn types(self) -> &'static str {
+        match self {
+            ElementClass::Float => "f32 or f16",
+            ElementClass::Any => "numbers",
+            ElementClass::Integer => "u8, i32 or i64",
+        }
     }
 }
 
@@ -417,6 +466,7 @@ impl Column {
             | Column::Picture
             | Column::Depth => Some(1),
             Column::Mask(_) => Some(0),
+            Column::Ignored { count } => Some(count as usize),
             Column::Classes | Column::Logits { .. } => Some(sizes.classes),
             Column::Keypoints => sizes.keypoints.map(|shape| shape.numbers()),
             Column::Coefficients => sizes.coefficients,

@@ -21,7 +21,9 @@ pub(super) struct Levels {
 /// strides, and boxes and scores differ in their width. Strides with equally many cells come in the order of the model.
 pub(super) fn find(format: &HeadFormat, outputs: &[TensorDesc], hints: &ModelHints) -> Option<Levels> {
     let input = hints.input?;
-    STRIDES.into_iter().find_map(|strides| {
+    let of_file = format.file.and_then(|file| file.grid.as_ref()).map(|grid| &grid.strides[..]);
+    let sets = of_file.into_iter().chain(STRIDES.into_iter().filter(|_| of_file.is_none()));
+    sets.into_iter().find_map(|strides| {
         let (mut found, mut classes) = (SmallVec::<[usize; 4]>::new(), None);
         if outputs.len() != strides.len() * format.outputs.len() {
             return None;
@@ -37,8 +39,9 @@ pub(super) fn find(format: &HeadFormat, outputs: &[TensorDesc], hints: &ModelHin
                     let TensorDesc { dtype, dims, .. } = &outputs[*index];
                     let [_, own_rows, columns] = dims[..] else { return false };
                     let same_type = found.get(first).is_none_or(|&other| outputs[other].dtype == *dtype);
+                    let own_classes = columns.saturating_sub(width);
                     let is_wide = if has_classes {
-                        columns > 0 && classes.unwrap_or(columns) == columns
+                        own_classes > 0 && classes.unwrap_or(own_classes) == own_classes
                     } else {
                         columns == width
                     };
@@ -47,7 +50,7 @@ pub(super) fn find(format: &HeadFormat, outputs: &[TensorDesc], hints: &ModelHin
                 };
                 let index = (0..outputs.len()).filter(|index| !found.contains(index)).find(of_level)?;
                 if has_classes {
-                    classes = Some(outputs[index].dims[2]);
+                    classes = Some(outputs[index].dims[2] - width);
                 } else if outputs.iter().filter(|other| other.dims.last() == Some(&width)).count() != strides.len() {
                     return None; // the scores are as wide
                 }

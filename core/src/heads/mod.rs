@@ -5,6 +5,8 @@
 //! prepared, and whether boxes still repeat each other. From that follow recognition (`recognise`), decoding on the host
 //! (`decode.rs`), decoding on a GPU (`kernels/decode.cu`), and the numbers that are gathered for the kept boxes.
 //!
+//! The same is said in a TOML file for networks that are not here: `layout_file`.
+//!
 //! A new head is a file with its gold case, its line in [`HEADS`], and its row in docs/models.md. Only arithmetic that
 //! no head had before needs more: a [`BoxEncoding`] in `decode.rs` and `decode.cu`.
 //!
@@ -13,6 +15,7 @@
 
 mod background;
 pub mod classify;
+mod declared;
 mod decode;
 mod decoder;
 pub mod deepstream_yolo;
@@ -25,7 +28,9 @@ pub mod detr_ultralytics;
 pub mod efficientnms;
 pub mod end_to_end;
 mod exports;
+mod fit;
 mod format;
+pub mod layout_file;
 mod levels;
 pub mod mmdeploy;
 pub mod nanodet;

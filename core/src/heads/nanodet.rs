@@ -21,6 +21,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     },
     input_note: None,
     needs_nms: true,
+    file: None,
     likely: |candidate| likely(candidate, &[8, 16, 32]),
     #[cfg(test)]
     gold: |make| gold(make, 6, [0.5, 1.0, 0.5, 0.5], [16.0, 4.0, 24.0, 16.0]),

@@ -18,6 +18,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     input: YOLO,
     input_note: None,
     needs_nms: false,
+    file: None,
     likely: |candidate| match candidate.grid {
         _ if candidate.hints.task != Task::Obb.name() => None,
         _ if candidate.hints.end_to_end => Some(Confidence::Sign),

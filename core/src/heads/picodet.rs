@@ -17,6 +17,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     input: IMAGENET,
     input_note: None,
     needs_nms: true,
+    file: None,
     likely: |_| None,
     #[cfg(test)]
     gold,

@@ -13,6 +13,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     input: STRETCH,
     input_note: Some(PP_YOLOE_NOTE),
     needs_nms: true,
+    file: None,
     // Names that Paddle gives its tensors.
     likely: |candidate| {
         let is_paddle = candidate.name.contains(".tmp_") || candidate.name.starts_with("fetch_name_");

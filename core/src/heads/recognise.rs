@@ -9,10 +9,12 @@ use smallvec::SmallVec;
 
 use super::background::BackgroundClass;
 use super::decode::{rows_per_cell, strides_of};
-use super::{Column, ColumnSizes, Dim, ElementClass, HEADS, HeadFormat, OutputSpec, exports, levels};
+pub(super) use super::fit::Confidence;
+use super::fit::{HeadMatch, by_levels, fit, keypoints_of, prototypes_of};
+use super::{Dim, HEADS, HeadFormat, OutputSpec, declared, exports, layout_file};
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::keypoints::KeypointModel;
-use crate::tensor::{DType, Dims, TensorDesc, list};
+use crate::tensor::{Dims, TensorDesc, list};
 
 /// The maximum number of boxes that heads choose themselves; 300 is usual.
 const MAX_CHOSEN: u64 = 1000;
@@ -47,6 +49,8 @@ pub struct ModelHints {
     pub chooses_rows: bool,
     /// Which logit is the background's, for heads with logits.
     pub background: BackgroundClass,
+    /// The head that the model's own metadata describe, or what is wrong with that text.
+    pub own: Option<Result<&'static HeadFormat>>,
 }
 
 impl ModelHints {
@@ -120,32 +124,6 @@ pub(super) enum AnchorGrid {
     Unknown,
 }
 
-/// The evidence for a head, the weaker first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Confidence {
-    Shape,
-    /// A name, metadata, or a number that no other head has.
-    Sign,
-}
-
-/// A head matched to the outputs.
-pub(super) struct HeadMatch {
-    pub format: &'static HeadFormat,
-    /// In the order of the head's outputs.
-    pub outputs: SmallVec<[usize; 4]>,
-    pub rows: i64,
-    pub columns: i64,
-    /// `None` for heads that name class ids.
-    pub classes: Option<usize>,
-    /// Which of the logits of a row is not of a class.
-    pub background: Option<usize>,
-    /// The prototypes of masks, where there are some.
-    pub coefficients: Option<usize>,
-    confidence: Confidence,
-    /// Where nothing but the dimensions speaks for it: the other heads for which they speak, with less weight.
-    pub doubt: Option<Vec<&'static HeadFormat>>,
-}
-
 /// The head of a model with these outputs, whose dimensions may be open; `choice` is the user's.
 ///
 /// A dynamic number of rows is no evidence. What is ambiguous then need not be at the first inference, when
@@ -205,12 +183,14 @@ pub fn explain(outputs: &[TensorDesc], hints: &ModelHints) -> Result<Recognised>
     let read: Vec<TensorDesc> = indices.iter().map(|&index| outputs[index].clone()).collect();
     let one = read.len() == 1;
     let (has, fits) = if one { ("has", "fits") } else { ("have", "fit") };
-    let mut reasons = vec![match (is_found_by_shape(format) || format.has_levels(), confidence) {
-        // By a name, a number or the metadata.
-        (true, Confidence::Sign) => format!("{} {fits} only this layout", list(&read)),
-        (true, Confidence::Shape) => format!("{} {has} the dimensions of this layout", list(&read)),
-        (false, _) => format!("{} {has} the names and dimensions of this layout", list(&read)),
-    }];
+    let mut reasons =
+        vec![match (format.file.is_none() && (is_found_by_shape(format) || format.has_levels()), confidence) {
+            // By a name, a number or the metadata.
+            (true, Confidence::Sign) => format!("{} {fits} only this layout", list(&read)),
+            (true, Confidence::Shape) => format!("{} {has} the dimensions of this layout", list(&read)),
+            (false, _) if format.file.is_some() => format!("{} describe it", layout_file::OF_METADATA),
+            (false, _) => format!("{} {has} the names and dimensions of this layout", list(&read)),
+        }];
     if hints.task == format.task.name() {
         reasons.push(format!("the task is “{}”", hints.task));
     }
@@ -254,8 +234,13 @@ pub(super) fn find(
     hints: &ModelHints,
 ) -> Result<HeadMatch> {
     check_task(&hints.task)?;
-    let mut found = match choice {
-        Some(format) => forced(format, outputs, hints)?,
+    let choice = match choice {
+        None => hints.own.clone().transpose()?,
+        chosen => chosen,
+    };
+    let mut found = match choice.map(|format| (format, format.file)) {
+        Some((format, Some(file))) => declared::find(format, file, outputs, hints)?,
+        Some((format, None)) => forced(format, outputs, hints)?,
         None => guessed(outputs, hints)?,
     };
     if let (Some(slots), Some(is_usual)) = (found.classes, found.format.usual_background()) {
@@ -318,37 +303,9 @@ fn forced(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHint
 /// What to do where a layout does not fit; `choice` is the user's.
 pub(super) fn other_layout(choice: Option<&HeadFormat>) -> &'static str {
     match choice {
+        Some(format) if format.file.is_some() => "set layout-file to the file that belongs to the model",
         Some(_) => "set layout=auto or the layout that the model has",
         None => "set layout to the one that the model has",
-    }
-}
-
-/// The shape of the model's keypoints as text, where a head has some.
-fn keypoints_of(format: &HeadFormat, hints: &ModelHints) -> String {
-    if !format.outputs.iter().any(|output| output.columns.contains(&Column::Keypoints)) {
-        return String::new();
-    }
-    match &hints.keypoints {
-        Some(model) => {
-            format!(", with kpt_shape [{}, {}] in the model's metadata", model.shape.count, model.shape.dims)
-        }
-        None => ", without kpt_shape in the model's metadata".into(),
-    }
-}
-
-/// The outputs of four dimensions, which prototypes of masks have.
-fn with_four_dims(outputs: &[TensorDesc]) -> impl Iterator<Item = usize> + Clone {
-    (0..outputs.len()).filter(|&i| outputs[i].dims.len() == 4)
-}
-
-/// The number of coefficients that the prototypes need, where a head has some.
-fn prototypes_of(format: &HeadFormat, outputs: &[TensorDesc]) -> String {
-    if !format.has_prototypes() {
-        return String::new();
-    }
-    match with_four_dims(outputs).next() {
-        Some(i) => format!(", with {} as the prototypes of its masks, one for each coefficient", outputs[i]),
-        None => ", without prototypes of masks, which are an output of four dimensions".into(),
     }
 }
 
@@ -418,22 +375,6 @@ fn named(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHints
     fit(format, outputs, hints, format.outputs.iter().map(index).collect::<Option<_>>()?)
 }
 
-/// A head whose outputs come once for each stride.
-fn by_levels(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHints) -> Option<HeadMatch> {
-    let levels = levels::find(format, outputs, hints)?;
-    Some(HeadMatch {
-        format,
-        outputs: levels.outputs,
-        rows: i64::try_from(levels.rows).ok()?,
-        columns: levels.classes,
-        classes: usize::try_from(levels.classes).ok().filter(|&classes| classes > 0),
-        background: None,
-        coefficients: None,
-        confidence: Confidence::Sign,
-        doubt: None,
-    })
-}
-
 /// A head that needs no names, if it fits and there is evidence for it. Of two alike the last is taken: YOLOv9's auxiliary
 /// head comes first.
 fn by_shape(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHints) -> Option<HeadMatch> {
@@ -476,74 +417,6 @@ fn by_shape(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHi
     })
 }
 
-/// Matches a head to these outputs. Dynamic dimensions fit any size.
-fn fit(
-    format: &'static HeadFormat,
-    outputs: &[TensorDesc],
-    hints: &ModelHints,
-    indices: SmallVec<[usize; 4]>,
-) -> Option<HeadMatch> {
-    // Missing outputs fit nothing below.
-    let prototypes = format.outputs.iter().zip(&indices).find(|(output, _)| output.is_prototypes());
-    let coefficients = prototypes.and_then(|(_, &index)| outputs.get(index)?.dims.get(1).copied());
-    let coefficients = coefficients.and_then(|count| usize::try_from(count).ok());
-    let keypoints = hints.keypoints.as_ref().map(|keypoints| keypoints.shape);
-    let sizes = ColumnSizes { classes: 0, keypoints, coefficients };
-    let (mut rows, mut columns, mut classes) = (Dims::DYNAMIC, Dims::DYNAMIC, None);
-    for (output, &index) in format.outputs.iter().zip(&indices) {
-        let desc = outputs.get(index)?;
-        let is_number = match desc.dtype {
-            DType::F32 | DType::F16 => output.class != ElementClass::Integer,
-            DType::U8 | DType::I32 | DType::I64 => output.class != ElementClass::Float,
-            DType::I8 | DType::Bool => false,
-        };
-        let wanted = output.dims_of(desc.dims.len());
-        let (dims, beyond) = desc.dims.split_at_checked(wanted.clone().count())?;
-        if !is_number || beyond.iter().any(|&dim| dim != 1) || format.is_map() && !beyond.is_empty() {
-            return None;
-        }
-        // Elements of a row besides the scores of the classes.
-        let mut widths = output.columns.iter().map(|column| column.width(&sizes));
-        let others = widths.try_fold(0i64, |sum, width| sum.checked_add(i64::try_from(width?).ok()?))?;
-        let has_classes = output.columns.iter().any(|column| column.are_scores());
-        for (wanted, &dim) in wanted.zip(dims) {
-            let known = dim != Dims::DYNAMIC;
-            match wanted {
-                _ if dim == 0 && !(wanted == Dim::Rows && format.has_open_rows()) => return None,
-                Dim::One if dim != 1 => return None,
-                Dim::Rows if known && rows != Dims::DYNAMIC && dim != rows => return None,
-                Dim::Rows if known => rows = dim,
-                Dim::Columns if known && has_classes && dim <= others => return None,
-                Dim::Columns if known && !has_classes && dim != others => return None,
-                Dim::Columns if known && has_classes => classes = Some((dim - others) as usize),
-                Dim::Batch
-                | Dim::Rows
-                | Dim::Cells
-                | Dim::Columns
-                | Dim::Prototypes
-                | Dim::Height
-                | Dim::Width
-                | Dim::One => {}
-            }
-            if wanted == Dim::Columns {
-                columns = dim;
-            }
-        }
-    }
-    let background = None;
-    Some(HeadMatch {
-        format,
-        outputs: indices,
-        rows,
-        columns,
-        classes,
-        background,
-        coefficients,
-        confidence: Confidence::Sign,
-        doubt: None,
-    })
-}
-
 fn unknown(outputs: &[TensorDesc], hints: &ModelHints) -> Error {
     let input = hints.input.map_or(String::new(), |(width, height)| format!(" for an input of {width}x{height}"));
     let layouts = is_for(&hints.task).map(|format| format.name.to_string());
@@ -553,7 +426,13 @@ fn unknown(outputs: &[TensorDesc], hints: &ModelHints) -> Error {
         is_for(&hints.task).map(|format| prototypes_of(format, outputs)).filter(|_| !hints.task.is_empty());
     let others = format!("{input}{keypoints}{}", prototypes.max().unwrap_or_default());
     let remedy = exports::remedy(outputs).map_or_else(
-        || format!("If it has one of these, set it as layout on trtnms: {}", join(layouts, "or")),
+        || {
+            let all = join(layouts, "or");
+            format!(
+                "If it has one of these, set it as layout on trtnms: {all}. For others write a layout file; gst-trt info \
+                 --explain-layout makes a draft"
+            )
+        },
         str::to_string,
     );
     Error::new(ErrorKind::Model, format!("No layout fits the model's outputs {}{others}", list(outputs))).remedy(remedy)

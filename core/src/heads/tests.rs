@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+mod any_file;
 mod any_model;
 mod recognised;
 

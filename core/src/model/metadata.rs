@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::literal;
 use crate::error::{Error, ErrorKind, Result};
+use crate::heads::{HeadFormat, layout_file};
 use crate::image::keypoints::{KeypointModel, KeypointShape};
 
 /// Characters of a class name. It is drawn, and copied for each object.
@@ -70,6 +71,12 @@ impl MetadataKey {
     pub fn form(&self) -> String {
         format!("{} as {}", self.key, self.expected)
     }
+}
+
+/// The head that the metadata describe as a layout file does.
+pub(super) fn layout(metadata: &BTreeMap<String, String>) -> Option<Result<&'static HeadFormat>> {
+    let text = metadata.get(layout_file::METADATA_KEY).filter(|text| !text.trim().is_empty())?;
+    Some(layout_file::of_text(layout_file::OF_METADATA, text))
 }
 
 /// The names in the metadata; empty where there are none.

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::heads::{self, BackgroundClass, ModelHints};
+use crate::heads::{self, BackgroundClass, HeadFormat, ModelHints};
 use crate::image::keypoints::KeypointModel;
 use crate::image::transform::TensorLayout;
 use crate::tensor::{Dims, TensorDesc};
@@ -60,6 +60,8 @@ pub struct ModelInfo {
     #[doc(hidden)]
     pub operators: BTreeSet<String>,
     probabilities: Option<BTreeSet<String>>,
+    /// The head that its metadata describe, or what is wrong with that text.
+    layout: Option<Result<&'static HeadFormat>>,
     /// Which of `inputs` takes the picture, and how its channels lie.
     image: usize,
     order: TensorLayout,
@@ -118,6 +120,7 @@ impl ModelInfo {
             path: path.to_path_buf(),
             producer: header.metadata.get("description").cloned().unwrap_or(header.producer),
             task: header.metadata.get("task").cloned(),
+            layout: metadata::layout(metadata),
             stride,
             keypoints,
             inputs: header.inputs,
@@ -218,6 +221,7 @@ impl ModelInfo {
             takes_exponentials: self.operators.contains("Exp"),
             chooses_rows: self.operators.contains("NonMaxSuppression") || self.has_open_output(),
             background: BackgroundClass::Auto,
+            own: self.layout.clone(),
         }
     }
 }

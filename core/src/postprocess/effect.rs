@@ -16,7 +16,8 @@ struct Purpose {
     is_met: fn(&HeadFormat, bool) -> bool,
 }
 
-const PURPOSES: [Purpose; 8] = [
+const PURPOSES: [Purpose; 9] = [
+    Purpose { options: &["layout-file"], what: "models", is_met: |_, _| true },
     Purpose {
         options: &["score-threshold", "class-thresholds"],
         what: "models that give scores",

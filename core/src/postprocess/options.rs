@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use super::{ClassScores, MergeMethod, MergeMetric, MergeOptions};
-use crate::error::Result;
-use crate::heads::{self, BackgroundClass, HeadFormat};
+use crate::error::{Error, ErrorKind, Result};
+use crate::heads::{self, BackgroundClass, HeadFormat, layout_file};
 use crate::image::masks::MaskOutput;
 use crate::options::{Choices, OptionKind, OptionSpec, OptionValue, Setting, SettingField, setting};
 
@@ -23,8 +23,12 @@ use crate::options::{Choices, OptionKind, OptionSpec, OptionValue, Setting, Sett
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PostprocessOptions {
-    /// The model's head; `None` where that is to be recognised.
+    /// The model's head; `None` where that is to be recognised. [`parse_options`](crate::session::parse_options) takes the
+    /// text of a layout file for it too: `layout=` and the text.
     pub layout: Option<&'static HeadFormat>,
+    /// A TOML file that describes the head.
+    #[doc(hidden)]
+    pub layout_file: Option<PathBuf>,
     /// UTF-8 text with one class name a line; `None` for the names in the model file.
     pub label_file: Option<PathBuf>,
     /// 0..1; boxes with a lower score are dropped.
@@ -58,6 +62,7 @@ impl Default for PostprocessOptions {
     fn default() -> Self {
         PostprocessOptions {
             layout: None,
+            layout_file: None,
             label_file: None,
             score_threshold: 0.25,
             class_thresholds: String::new(),
@@ -78,8 +83,25 @@ impl PostprocessOptions {
     /// These, but with the head and the labels of others: they count from a model's first frame on.
     #[doc(hidden)]
     pub fn with_head_of(self, other: &Self) -> Self {
-        let PostprocessOptions { layout, background_class, ref label_file, .. } = *other;
-        PostprocessOptions { layout, background_class, label_file: label_file.clone(), ..self }
+        let PostprocessOptions { layout, background_class, ref layout_file, ref label_file, .. } = *other;
+        let (layout_file, label_file) = (layout_file.clone(), label_file.clone());
+        PostprocessOptions { layout, background_class, layout_file, label_file, ..self }
+    }
+
+    /// The head that the user has chosen, by its name or in a file.
+    ///
+    /// # Errors
+    /// `Settings`, where both are given; those of the file.
+    #[doc(hidden)]
+    pub fn head(&self) -> Result<Option<&'static HeadFormat>> {
+        match (self.layout, &self.layout_file) {
+            (Some(layout), Some(path)) => {
+                let what = format!("layout is {layout}, and layout-file is {}", path.display());
+                Err(Error::new(ErrorKind::Settings, what).remedy("Set one of them"))
+            }
+            (None, Some(path)) => layout_file::of_file(path).map(Some),
+            (layout, None) => Ok(layout),
+        }
     }
 }
 
@@ -87,19 +109,28 @@ impl PostprocessOptions {
 pub const AUTO: &str = "auto";
 
 /// The head, whose name elements keep until they know the model.
-pub static LAYOUT: LazyLock<OptionSpec> = LazyLock::new(|| OptionSpec {
+pub static LAYOUT: LazyLock<OptionSpec> = LazyLock::new(|| {
+    OptionSpec {
     name: "layout",
     nick: "Layout",
     blurb: format!(
-        "Output format of the model's detection head: {AUTO} (from names, shapes and metadata), {}",
+        "Output format of the model's detection head: {AUTO} (from names, shapes and metadata), the text of a layout file, {}",
         heads::names().join(", ")
     )
     .leak(),
     kind: OptionKind::Text,
+}
 });
 
 /// All other options but those of [`MergeOptions`].
-pub static SETTINGS: [Setting<PostprocessOptions>; 11] = [
+pub static SETTINGS: [Setting<PostprocessOptions>; 12] = [
+    setting!(
+        "layout-file",
+        "Layout file",
+        "TOML file that describes the outputs of a model whose layout is not known here (unset = by layout)",
+        OptionKind::Path,
+        layout_file
+    ),
     setting!(
         "label-file",
         "Label file",

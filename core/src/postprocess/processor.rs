@@ -32,6 +32,8 @@ pub struct Postprocessor {
     pub labels: Vec<String>,
     pub decoder: Decoder,
     options: PostprocessOptions,
+    /// Whether the options name the head, or a file that has it.
+    is_chosen: bool,
     thresholds: Thresholds,
     nms: Nms,
     instances: Instances,
@@ -70,11 +72,11 @@ impl Postprocessor {
         hints.background = options.background_class;
         let outputs: Vec<TensorDesc> = tensors.iter().map(|tensor| tensor.desc().clone()).collect();
         model.check_task()?;
-        let needs_keypoints = hints.task == "pose" || options.layout.is_some_and(|layout| layout.task == Task::Pose);
+        let chosen = options.head()?;
+        let needs_keypoints = hints.task == "pose" || chosen.is_some_and(|layout| layout.task == Task::Pose);
         let keypoints_error = model.keypoints_error().filter(|_| needs_keypoints);
-        let decoder =
-            Decoder::new(options.layout, &outputs, &hints).map_err(|error| keypoints_error.unwrap_or(error))?;
-        let keypoints = match (decoder.keypoints(), &model.keypoints) {
+        let decoder = Decoder::new(chosen, &outputs, &hints).map_err(|error| keypoints_error.unwrap_or(error))?;
+        let keypoints = match (decoder.keypoints(), decoder.format().keypoints_of(model.keypoints.as_ref())) {
             (Some(_), Some(keypoints)) => Some(Keypoints { model: Arc::new(keypoints.clone()), values: Vec::new() }),
             _ => None,
         };
@@ -100,6 +102,7 @@ impl Postprocessor {
             of_regions: instances.clone(),
             merger: Merger::default(),
             needs_mask_pixels: false,
+            is_chosen: chosen.is_some(),
             instances,
             masks,
             classifier,
@@ -150,7 +153,8 @@ impl Postprocessor {
     /// Whether head and labels are those of the options. [`Postprocessor::adjust`] can change the rest.
     pub fn has_same_head(&self, options: &PostprocessOptions) -> bool {
         let head = |of: &PostprocessOptions| (of.layout, of.background_class);
-        head(options) == head(&self.options) && options.label_file == self.options.label_file
+        let files = |of: &PostprocessOptions| (of.layout_file.clone(), of.label_file.clone());
+        head(options) == head(&self.options) && files(options) == files(&self.options)
     }
 
     /// The classes that it finds.
@@ -177,7 +181,7 @@ impl Postprocessor {
             Some(_) => InputTransform { chroma: transform.chroma, mean: transform.mean, std: transform.std, ..usual },
             None => InputTransform { chroma: transform.chroma, ..usual },
         };
-        (self.options.layout.is_some() && usual != *transform).then_some(usual)
+        (self.is_chosen && usual != *transform).then_some(usual)
     }
 
     /// Whether the model gives classes of the whole picture, and no boxes.

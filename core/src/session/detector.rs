@@ -154,17 +154,19 @@ impl Detector {
     /// Detects with a loaded model.
     ///
     /// # Errors
-    /// `Model`, if the file declares another task.
+    /// `Model`, if the file declares another task; those of a layout file.
     pub fn new(session: Session, options: PostprocessOptions) -> Result<Self> {
         session.model().check_task()?;
+        options.head()?;
         Ok(Detector::unchecked(session, options))
     }
 
     /// The same without a check of the task, for applications that check it later.
     #[doc(hidden)]
     pub fn unchecked(mut session: Session, options: PostprocessOptions) -> Self {
-        if options.layout.is_some() {
-            session.prepare_for(options.layout);
+        // A file that cannot be read is an error with the first frame.
+        if let Ok(Some(layout)) = options.head() {
+            session.prepare_for(Some(layout));
         }
         Detector {
             session,
@@ -206,8 +208,9 @@ impl Detector {
 
     /// Changes the options from the next frame on. Another layout brings the conversion that its models want.
     pub fn set_options(&mut self, options: PostprocessOptions) {
-        if options.layout != self.options.layout {
-            self.session.prepare_for(options.layout);
+        let layout = |of: &PostprocessOptions| (of.layout, of.layout_file.clone());
+        if layout(&options) != layout(&self.options) {
+            self.session.prepare_for(options.head().ok().flatten());
             self.forget_input();
         }
         self.options = options;

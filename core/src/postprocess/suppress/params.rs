@@ -154,3 +154,72 @@ fn code(dtype: DType) -> u32 {
         DType::I8 | DType::Bool => unreachable!("no head takes {dtype}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::heads::{Column, HeadFormat, ID_COLUMNS, ModelHints, is_count, layout_file};
+    use crate::image::keypoints::{KeypointModel, KeypointShape};
+    use crate::tensor::TensorDesc;
+
+    /// What the kernels take of a head that a file describes is what they take of the one in this crate. So they do the same.
+    #[test]
+    fn kernels_take_heads_of_files_as_they_take_those_of_this_crate() {
+        let keypoints = KeypointModel { shape: KeypointShape { count: 17, dims: 3 }, names: Vec::new() };
+        let hints = ModelHints { input: Some((640, 640)), keypoints: Some(keypoints), ..ModelHints::default() };
+        for (name, outputs) in [
+            ("yolov5", &["output0 f32 1x25200x85"][..]),
+            ("yolov8", &["output0 f16 1x84x8400"]),
+            ("end-to-end", &["output0 f32 1x300x6"]),
+            ("yolox", &["output f32 1x8400x85"]),
+            ("nanodet", &["output f16 1x8400x112"]),
+            ("rf-detr", &["dets f32 1x300x4", "labels f16 1x300x91"]),
+            ("pose", &["output0 f32 1x56x8400"]),
+            ("obb", &["output0 f32 1x20x8400"]),
+            ("segment", &["output0 f32 1x116x8400", "output1 f32 1x32x160x160"]),
+            (
+                "efficientnms",
+                &["num_dets i32 1x1", "det_boxes f32 1x100x4", "det_scores f32 1x100", "det_classes i32 1x100"],
+            ),
+            (
+                "ssd",
+                &[
+                    "detection_boxes f32 1x100x4",
+                    "detection_classes f32 1x100",
+                    "detection_scores f32 1x100",
+                    "num_detections f32 1",
+                ],
+            ),
+        ] {
+            let parse = |text: &&str| {
+                let [name, dtype, dims] = text.split(' ').collect::<Vec<_>>()[..] else { panic!("{text}") };
+                TensorDesc { name: name.into(), dtype: dtype.parse().unwrap(), dims: dims.parse().unwrap() }
+            };
+            let outputs: Vec<TensorDesc> = outputs.iter().map(parse).collect();
+            let params = |format: &'static HeadFormat| {
+                let decoder = Decoder::new(Some(format), &outputs, &hints).unwrap();
+                let head = decoder.head();
+                let [boxes, scores, classes] = ID_COLUMNS.map(|is_it| head.view(is_it));
+                let dense = [boxes, head.view(Column::are_scores), None, None];
+                let ids = [boxes, scores, classes, head.view(is_count)];
+                let views = if format.kernel() == DecodeKernel::Ids { ids } else { dense };
+                let dtypes: Vec<DType> = decoder.dtypes().collect();
+                let angles = DecodeSource::new(decoder.angles(), &dtypes);
+                let params = DecodeParams::new(&decoder, CandidateArrays::default(), &views, 8);
+                let kinds = (format.kernel(), format.suppress(), format.is_for_host());
+                assert!(params.rows > 0 && !kinds.2, "{name}");
+                (params, angles, kinds)
+            };
+            let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../tests/layouts/{name}.toml"));
+            let (own, other) = (HeadFormat::of_name(name).unwrap(), layout_file::of_file(&file).unwrap());
+            let (own_params, other_params) = (params(own), params(other));
+            assert!(own_params.0 == other_params.0 && own_params.1 == other_params.1, "{name}");
+            assert_eq!(own_params.2, other_params.2, "{name}");
+            let made = |format| Decoder::new(Some(format), &outputs, &hints).unwrap();
+            let (own, other) = (made(own), made(other));
+            assert_eq!((own.gather_view(), own.masks()), (other.gather_view(), other.masks()), "{name}");
+        }
+    }
+}

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What trtnms will make of a model: its layout, and whether the labels fit.
 
+use std::path::Path;
+
 use gst::glib;
 use gst::prelude::*;
-use gsttrt_core::heads::{self, BackgroundClass, Decoder, HeadFormat, ModelHints};
+use gsttrt_core::heads::{self, BackgroundClass, Decoder, HeadFormat, ModelHints, layout_file};
 use gsttrt_core::model::ModelInfo;
 use gsttrt_core::options::Choices;
 use gsttrt_core::postprocess::options::AUTO;
@@ -32,8 +34,13 @@ impl HeadSettings {
         let layout = nms.property::<Option<String>>("layout").unwrap_or_default();
         let background = nms.property_value("background-class");
         let word = glib::EnumValue::from_value(&background).map_or("", |(_, value)| value.nick());
+        let file = nms.property::<Option<String>>("layout-file").filter(|path| !path.is_empty());
+        let named = Some(&*layout).filter(|layout| *layout != AUTO && !layout.is_empty());
         HeadSettings {
-            layout: Some(&*layout).filter(|layout| *layout != AUTO).and_then(|name| HeadFormat::of_name(name).ok()),
+            layout: match file {
+                Some(path) => layout_file::of_file(Path::new(&path)).ok(),
+                None => named.and_then(|name| HeadFormat::of_name(name).ok()),
+            },
             background: BackgroundClass::of_word(word).unwrap_or_default(),
         }
     }

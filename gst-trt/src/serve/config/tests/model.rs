@@ -42,6 +42,16 @@ fn what_trtnms_would_refuse_is_refused() {
         let error = with(keys).map(drop).unwrap_err();
         assert!(error.contains("line 3") && error.contains(said), "{keys}: {error}");
     }
+    let twin = |name: &str| format!("nms = \"layout-file={}/../tests/layouts/{name}\"", env!("CARGO_MANIFEST_DIR"));
+    for (name, said) in [
+        ("none.toml", "There is no layout file"),
+        ("yolox.toml", "the strides 8, 16, 32 with 1 for each cell give 5376 over an input of 512x512"),
+        ("ssd.toml", "the model has no output “detection_boxes”"),
+    ] {
+        let error = with(&twin(name)).map(drop).unwrap_err();
+        assert!(error.contains("line 3") && error.contains(said), "{name}: {error}");
+    }
+    assert_eq!(with(&twin("yolov5.toml")).unwrap().warnings, Vec::<String>::new());
     for (labels, said) in
         [(&b"a\n\nb\n"[..], "Line 2 of the label file"), (b"a\n\xff\n", "is not UTF-8"), (b"", "is empty")]
     {

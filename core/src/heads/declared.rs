@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Whether a head from a file is that of a model. Its outputs are those that it names, or the only ones that fit: nothing is
+//! guessed, and each error says in what the two differ.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::decode::cells;
+use super::fit::{HeadMatch, by_levels, fit, keypoints_of, prototypes_of};
+use super::layout_file::LayoutFile;
+use super::{Column, ColumnSizes, Dim, HeadFormat, ModelHints, OutputSpec};
+use crate::error::{Error, ErrorKind, Result};
+use crate::tensor::{Dims, TensorDesc, list};
+use crate::words::nearest;
+
+/// The outputs of the model that such a head reads.
+///
+/// # Errors
+/// `Settings`, where it is for another model.
+pub(super) fn find(
+    format: &'static HeadFormat,
+    file: &LayoutFile,
+    outputs: &[TensorDesc],
+    hints: &ModelHints,
+) -> Result<HeadMatch> {
+    let wrong = |cause: String| {
+        Error::new(ErrorKind::Settings, format!("The model's outputs do not fit {}", format.called()))
+            .cause(cause)
+            .remedy(
+                "Use the file that belongs to the model, or correct it: gst-trt info --explain-layout writes a draft",
+            )
+    };
+    if !hints.task.is_empty() && hints.task != format.task.name() {
+        return Err(wrong(format!("it is for the task “{}”, and the model's is “{}”", format.task.name(), hints.task)));
+    }
+    let unfit = || {
+        let (keypoints, prototypes) = (keypoints_of(format, hints), prototypes_of(format, outputs));
+        wrong(format!("it reads {}, and there is {}{keypoints}{prototypes}", format.expects(), list(outputs)))
+    };
+    let found = if format.has_levels() {
+        by_levels(format, outputs, hints).ok_or_else(unfit)?
+    } else if format.outputs.iter().all(|output| output.name.is_empty()) {
+        let fits = |indices| fit(format, outputs, hints, indices).filter(|found| has_shapes(file, outputs, found));
+        let mut fitting: Vec<HeadMatch> = placements(format, outputs.len()).into_iter().filter_map(fits).collect();
+        if fitting.len() > 1 {
+            return Err(wrong(ambiguous(&fitting, outputs)));
+        }
+        fitting.pop().ok_or_else(unfit)?
+    } else {
+        let indices = format.outputs.iter().map(|output| named(output, outputs).map_err(wrong));
+        let indices: SmallVec<[usize; 4]> = indices.collect::<Result<_>>()?;
+        for ((spec, &index), shape) in format.outputs.iter().zip(&indices).zip(&file.shapes) {
+            misfit(spec, shape.as_deref(), &outputs[index]).map_err(wrong)?;
+        }
+        fit(format, outputs, hints, indices).ok_or_else(unfit)?
+    };
+    check_counts(file, &found).and_then(|()| check_rows(file, &found, hints)).map_err(wrong)?;
+    Ok(found)
+}
+
+/// All ways to take one output or two of so many.
+fn placements(format: &HeadFormat, count: usize) -> Vec<SmallVec<[usize; 4]>> {
+    match format.outputs.len() {
+        1 => (0..count).map(|i| smallvec![i]).collect(),
+        _ => (0..count)
+            .flat_map(|i| (0..count).filter(move |&other| other != i).map(move |other| smallvec![i, other]))
+            .collect(),
+    }
+}
+
+fn ambiguous(fitting: &[HeadMatch], outputs: &[TensorDesc]) -> String {
+    let names = fitting.iter().take(4).map(|found| {
+        let read: Vec<&str> = found.outputs.iter().map(|&index| outputs[index].name.as_str()).collect();
+        format!("“{}”", read.join(" and "))
+    });
+    format!("{} fit it. Give the outputs their names in it", names.collect::<Vec<_>>().join(" as well as "))
+}
+
+/// The output of that name. TensorFlow's tensors are called `detection_boxes:0`.
+fn named(output: &OutputSpec, outputs: &[TensorDesc]) -> std::result::Result<usize, String> {
+    let is_it = |desc: &TensorDesc| {
+        desc.name == output.name || desc.name.split_once(':').is_some_and(|(plain, _)| plain == output.name)
+    };
+    outputs.iter().position(is_it).ok_or_else(|| {
+        let names: Vec<&str> = outputs.iter().map(|desc| desc.name.as_str()).collect();
+        let near = nearest(output.name, &names).map_or(String::new(), |near| format!("; did you mean “{near}”?"));
+        format!("the model has no output “{}”, but {}{near}", output.name, list(outputs))
+    })
+}
+
+/// In what an output differs from what the file says of it.
+fn misfit(spec: &OutputSpec, shape: Option<&[i64]>, desc: &TensorDesc) -> std::result::Result<(), String> {
+    if !spec.class.has(desc.dtype) {
+        let wanted = spec.class.types();
+        return Err(format!("the output {desc} is not {wanted}: type in the file is another"));
+    }
+    let dims = spec.dims_of(desc.dims.len());
+    let count = dims.clone().count();
+    if desc.dims.len() < count || desc.dims[count..].iter().any(|&dim| dim != 1) {
+        return Err(format!("the output {desc} has {} dimensions, and dims in the file {count}", desc.dims.len()));
+    }
+    if let Some(shape) = shape.filter(|shape| !has_shape(spec, shape, desc)) {
+        return Err(format!("the output is {desc}, and its shape in the file {}", Dims::new(shape)));
+    }
+    let widths = spec.columns.iter().filter_map(|column| column.width(&ColumnSizes::default()));
+    let known: usize = widths.sum();
+    let columns = dims.zip(&*desc.dims).find(|(dim, _)| *dim == Dim::Columns).map(|(_, &size)| size);
+    let is_open = |column: &Column| column.are_scores() || matches!(column, Column::Keypoints | Column::Coefficients);
+    match columns {
+        Some(columns) if columns != Dims::DYNAMIC => match spec.columns.iter().any(is_open) {
+            true if columns <= known as i64 => {
+                Err(format!("a row of the output {desc} has {columns} numbers, which leaves none for all columns"))
+            }
+            false if columns != known as i64 => {
+                Err(format!("a row of the output {desc} has {columns} numbers, and the columns in the file {known}"))
+            }
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+fn has_shapes(file: &LayoutFile, outputs: &[TensorDesc], found: &HeadMatch) -> bool {
+    let specs = found.format.outputs.iter().zip(&file.shapes).zip(&found.outputs);
+    let mut fits =
+        specs.map(|((spec, shape), &index)| shape.as_ref().is_none_or(|shape| has_shape(spec, shape, &outputs[index])));
+    fits.all(|fits| fits)
+}
+
+/// How many pictures there are at once makes no difference, nor does a dimension that is open.
+fn has_shape(spec: &OutputSpec, shape: &[i64], desc: &TensorDesc) -> bool {
+    let all = spec.dims.iter().zip(shape).filter(|(dim, _)| **dim != Dim::One || desc.dims.len() >= spec.dims.len());
+    all.zip(&*desc.dims).all(|((dim, &wanted), &size)| {
+        *dim == Dim::Batch || wanted == Dims::DYNAMIC || size == Dims::DYNAMIC || wanted == size
+    })
+}
+
+/// As many classes and coefficients as the file says.
+fn check_counts(file: &LayoutFile, found: &HeadMatch) -> std::result::Result<(), String> {
+    for (what, wanted, has) in
+        [("classes", file.classes, found.classes), ("coefficients", file.coefficients, found.coefficients)]
+    {
+        if let (Some(wanted), Some(has)) = (wanted, has)
+            && wanted != has
+        {
+            return Err(format!("the model has {has} {what} in a row, and the file {wanted}"));
+        }
+    }
+    Ok(())
+}
+
+/// As many rows as the grid has cells.
+fn check_rows(file: &LayoutFile, found: &HeadMatch, hints: &ModelHints) -> std::result::Result<(), String> {
+    let (Some(grid), Some(input), Ok(rows)) = (&file.grid, hints.input, u64::try_from(found.rows)) else {
+        return Ok(());
+    };
+    let wanted = cells(&grid.strides, input) * u64::from(grid.anchors);
+    if wanted == rows {
+        return Ok(());
+    }
+    let (width, height) = input;
+    let strides: Vec<String> = grid.strides.iter().map(u32::to_string).collect();
+    Err(format!(
+        "the model has {rows} rows, and the strides {} with {} for each cell give {wanted} over an input of {width}x{height}",
+        strides.join(", "),
+        grid.anchors
+    ))
+}

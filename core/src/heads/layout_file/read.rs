@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MPL-2.0
+//! From the text of a layout file to a draft of a head, which is not yet compared with itself.
+
+use toml::de::DeTable;
+
+use super::StrideGrid;
+use super::columns::{ColumnCounts, Row, whole_list};
+use super::table::{KeyReader, LayoutText, must_be, word};
+use crate::error::Result;
+use crate::heads::{Column, Dim, ElementClass, HEADS, Suppress, Task};
+use crate::image::geometry::ResizeMode;
+use crate::image::keypoints::{KeypointModel, KeypointShape};
+use crate::image::transform::{Colors, InputTransform};
+
+const MAX_OUTPUTS: usize = 16;
+/// Characters of a name and of a line about it.
+const MAX_NAME: usize = 64;
+const MAX_ABOUT: usize = 200;
+/// Characters of the name of an output.
+const MAX_OUTPUT_NAME: usize = 1024;
+/// Strides of a grid, as many as the kernels take, and the greatest.
+const MAX_STRIDES: usize = 4;
+const MAX_STRIDE: i64 = 1024;
+
+pub(super) const TASKS: [(&str, Task); 7] = [
+    ("detect", Task::Detect),
+    ("pose", Task::Pose),
+    ("obb", Task::Obb),
+    ("segment", Task::Segment),
+    ("classify", Task::Classify),
+    ("semantic", Task::Semantic),
+    ("depth", Task::Depth),
+];
+
+pub(super) const SUPPRESS: [(&str, Suppress); 3] =
+    [("none", Suppress::None), ("iou", Suppress::Iou), ("rotated-iou", Suppress::RotatedIou)];
+
+pub(super) const DIMS: [(&str, Dim); 8] = [
+    ("batch", Dim::Batch),
+    ("rows", Dim::Rows),
+    ("cells", Dim::Cells),
+    ("columns", Dim::Columns),
+    ("prototypes", Dim::Prototypes),
+    ("height", Dim::Height),
+    ("width", Dim::Width),
+    ("one", Dim::One),
+];
+
+pub(super) const TYPES: [(&str, ElementClass); 3] =
+    [("float", ElementClass::Float), ("number", ElementClass::Any), ("integer", ElementClass::Integer)];
+
+/// A head as a file has it, with places in the text for errors.
+pub(super) struct LayoutDraft<'a> {
+    pub text: LayoutText<'a>,
+    pub name: String,
+    pub about: String,
+    pub task: Task,
+    pub suppress: Option<Suppress>,
+    pub input: InputTransform,
+    pub grid: Option<StrideGrid>,
+    pub keypoints: Option<KeypointModel>,
+    pub counts: ColumnCounts,
+    pub outputs: Vec<OutputDraft>,
+    pub task_at: usize,
+    pub suppress_at: usize,
+    pub grid_at: usize,
+    pub keypoints_at: usize,
+}
+
+/// An output, and where it begins in the text.
+pub(super) struct OutputDraft {
+    pub at: usize,
+    /// Empty where any name will do.
+    pub name: String,
+    pub class: ElementClass,
+    pub dims: Vec<Dim>,
+    pub shape: Option<Vec<i64>>,
+    pub columns: Vec<Column>,
+}
+
+impl<'a> LayoutDraft<'a> {
+    /// # Errors
+    /// `Settings`, with the line, where the text is no TOML, or has keys, words or numbers that there are not.
+    pub fn read(text: LayoutText<'a>) -> Result<LayoutDraft<'a>> {
+        const KEYS: [&str; 8] = ["name", "about", "task", "suppression", "input", "grid", "keypoints", "output"];
+        let document = DeTable::parse(text.text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            text.error(at, error.message().lines().next().unwrap_or_default())
+        })?;
+        let keys = KeyReader::new(text, 0, document.get_ref(), &KEYS)?;
+        let (name, about) = (name(&keys)?, about(&keys)?);
+        let task = keys.word("task", &TASKS)?;
+        let task = task.ok_or_else(|| keys.missing("task", "what the model is for, like task = \"detect\""))?;
+        let keypoints = keys.table("keypoints", &["count", "numbers", "names"])?.map(|keys| keypoints(&keys));
+        let keypoints = keypoints.transpose()?;
+        let mut counts = ColumnCounts::default();
+        let shape = keypoints.as_ref().map(|model| model.shape);
+        Ok(LayoutDraft {
+            text,
+            name,
+            about,
+            task,
+            suppress: keys.word("suppression", &SUPPRESS)?,
+            input: input(&keys)?,
+            grid: keys.table("grid", &["strides", "anchors"])?.map(|keys| grid(&keys)).transpose()?,
+            outputs: outputs(&keys, shape, &mut counts)?,
+            keypoints,
+            counts,
+            task_at: keys.place("task"),
+            suppress_at: keys.place("suppression"),
+            grid_at: keys.place("grid"),
+            keypoints_at: keys.place("keypoints"),
+        })
+    }
+}
+
+fn name(keys: &KeyReader) -> Result<String> {
+    let name = keys.text("name")?;
+    let name = name.ok_or_else(|| keys.missing("name", "what messages call the layout, like name = \"street\""))?;
+    let error = |what: &str| Err(keys.text.error(keys.place("name"), what));
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(is_plain) {
+        return error("name is one word of at most 64 characters: a to z, digits and -");
+    }
+    if name == "auto" || HEADS.iter().any(|head| head.name == name) {
+        return error(&format!("“{name}” is the name of a layout that there is. Choose another"));
+    }
+    Ok(name.into())
+}
+
+fn about(keys: &KeyReader) -> Result<String> {
+    let about = keys.text("about")?.unwrap_or("From a layout file");
+    if about.chars().count() > MAX_ABOUT || about.chars().any(char::is_control) {
+        let what = format!("about is one line of at most {MAX_ABOUT} characters");
+        return Err(keys.text.error(keys.place("about"), what));
+    }
+    Ok(about.into())
+}
+
+fn input(keys: &KeyReader) -> Result<InputTransform> {
+    let usual = InputTransform::default();
+    let known = ["colors", "fit", "shortest-edge", "pad", "scale", "mean", "std"];
+    let Some(keys) = keys.table("input", &known)? else { return Ok(usual) };
+    let std = keys.triple("std")?.unwrap_or(usual.std);
+    if std.contains(&0.0) {
+        return Err(keys.text.error(keys.place("std"), "std has a 0, and pixels are divided by it"));
+    }
+    let fit = keys.word("fit", &ResizeMode::ALL.map(|fit| (fit.name(), fit)))?.unwrap_or(usual.fit);
+    let shortest_edge = keys.whole("shortest-edge", 0..=16384)?.unwrap_or(0) as u32;
+    if shortest_edge != 0 && fit != ResizeMode::CenterCrop {
+        let what = "shortest-edge is for fit = \"center-crop\" alone";
+        return Err(keys.text.error(keys.place("shortest-edge"), what));
+    }
+    Ok(InputTransform {
+        colors: keys.word("colors", &Colors::ALL.map(|colors| (colors.name(), colors)))?.unwrap_or(usual.colors),
+        fit,
+        shortest_edge,
+        pad: keys.whole("pad", 0..=255)?.map_or(usual.pad, |pad| pad as u8),
+        scale: keys.number("scale")?.unwrap_or(usual.scale),
+        mean: keys.triple("mean")?.unwrap_or(usual.mean),
+        std,
+        chroma: usual.chroma,
+    })
+}
+
+fn grid(keys: &KeyReader) -> Result<StrideGrid> {
+    let list = keys.list("strides", MAX_STRIDES)?;
+    let list = list.ok_or_else(|| keys.missing("strides", "pixels of a cell, like strides = [8, 16, 32]"))?;
+    let numbers = whole_list(keys.text, "a stride", &list, 1)?;
+    let mut strides: Vec<u32> = Vec::new();
+    for (&(at, _), number) in list.iter().zip(numbers) {
+        let stride = number as u32;
+        if number > MAX_STRIDE || strides.contains(&stride) {
+            let what = format!("the stride {number} is there twice, or more than {MAX_STRIDE}");
+            return Err(keys.text.error(at, what));
+        }
+        strides.push(stride);
+    }
+    if strides.is_empty() {
+        return Err(keys.text.error(keys.place("strides"), "strides is empty. Leave [grid] out if there is none"));
+    }
+    Ok(StrideGrid { strides, anchors: keys.whole("anchors", 1..=64)?.unwrap_or(1) as u32 })
+}
+
+fn keypoints(keys: &KeyReader) -> Result<KeypointModel> {
+    let count = keys.whole("count", 1..=1000)?;
+    let count = count.ok_or_else(|| keys.missing("count", "how many keypoints an object has"))?;
+    let numbers = keys.whole("numbers", 2..=3)?;
+    let what = "2 for x and y of each keypoint, or 3 with its visibility";
+    let numbers = numbers.ok_or_else(|| keys.missing("numbers", what))?;
+    let names = keys.list("names", 1000)?.unwrap_or_default();
+    if !names.is_empty() && names.len() as i64 != count {
+        let what = format!("names has {} entries, and there are {count} keypoints", names.len());
+        return Err(keys.text.error(keys.place("names"), what));
+    }
+    let text = |&(at, value): &(usize, &toml::de::DeValue)| {
+        let name = value.as_str().filter(|name| name.chars().count() <= MAX_NAME && !name.contains('\0'));
+        let wanted = "a text of at most 64 characters";
+        name.map(String::from).ok_or_else(|| keys.text.error(at, must_be("a name", value, wanted)))
+    };
+    let names = names.iter().map(text).collect::<Result<_>>()?;
+    Ok(KeypointModel { shape: KeypointShape { count: count as u16, dims: numbers as u8 }, names })
+}
+
+fn outputs(keys: &KeyReader, shape: Option<KeypointShape>, counts: &mut ColumnCounts) -> Result<Vec<OutputDraft>> {
+    let list = keys.list("output", MAX_OUTPUTS)?;
+    let list = list.filter(|list| !list.is_empty());
+    let list = list.ok_or_else(|| keys.missing("output", "the tensors that the head reads, each as [[output]]"))?;
+    let output = |&(at, value): &(usize, &'_ toml::de::DeValue)| {
+        let table = value.as_table();
+        let table = table.ok_or_else(|| keys.text.error(at, must_be("an output", value, "a table: [[output]]")))?;
+        let keys = KeyReader::new(keys.text, at, table, &["name", "type", "dims", "shape", "columns"])?;
+        output(&keys, shape, counts)
+    };
+    list.iter().map(output).collect()
+}
+
+fn output(keys: &KeyReader, keypoints: Option<KeypointShape>, counts: &mut ColumnCounts) -> Result<OutputDraft> {
+    let text = keys.text;
+    let name = keys.text("name")?.unwrap_or_default();
+    if keys.value("name").is_some() && (name.is_empty() || name.chars().count() > MAX_OUTPUT_NAME) {
+        return Err(text.error(keys.place("name"), "name is that of an output of the model, or is left out"));
+    }
+    let list = keys.list("dims", DIMS.len())?;
+    let what = "what each dimension is, like dims = [\"batch\", \"rows\", \"columns\"]";
+    let list = list.ok_or_else(|| keys.missing("dims", what))?;
+    let mut dims = Vec::new();
+    for (at, value) in list {
+        let written =
+            value.as_str().ok_or_else(|| text.error(at, must_be("a dimension", value, "a word in quotes")))?;
+        let dim = word(text, at, "dims", written, &DIMS)?;
+        if dims.contains(&dim) && dim != Dim::One {
+            return Err(text.error(at, format!("“{written}” is there twice in dims")));
+        }
+        dims.push(dim);
+    }
+    let shape = match keys.list("shape", DIMS.len())? {
+        Some(list) => Some(shape(keys, &list, &dims)?),
+        None => None,
+    };
+    let numbers = shape.as_ref().and_then(|shape| {
+        let place = dims.iter().position(|&dim| dim == Dim::Columns)?;
+        usize::try_from(shape[place]).ok()
+    });
+    let columns = keys.list("columns", super::columns::MAX_LISTED)?.unwrap_or_default();
+    let columns = Row { text, numbers, keypoints }.columns(&columns, counts)?;
+    let class = keys.word("type", &TYPES)?.unwrap_or(ElementClass::Float);
+    Ok(OutputDraft { at: keys.at, name: name.into(), class, dims, shape, columns })
+}
+
+/// The dimensions that the output has in the model that the file is for.
+fn shape(keys: &KeyReader, list: &[(usize, &toml::de::DeValue)], dims: &[Dim]) -> Result<Vec<i64>> {
+    let numbers = whole_list(keys.text, "a dimension of shape", list, -1)?;
+    if numbers.len() != dims.len() {
+        let what = format!("shape has {} dimensions, and dims has {}", numbers.len(), dims.len());
+        return Err(keys.text.error(keys.place("shape"), what));
+    }
+    for ((&number, dim), &(at, _)) in numbers.iter().zip(dims).zip(list) {
+        let what = match dim {
+            _ if number == 0 => "a dimension of 0 has nothing to read. Write -1 where it is open",
+            Dim::One if number != 1 => "the dimension “one” is always 1",
+            Dim::Columns if number > super::columns::MAX_NUMBERS => "a row may have 1048576 numbers",
+            _ => continue,
+        };
+        return Err(keys.text.error(at, what));
+    }
+    Ok(numbers)
+}
