@@ -39,6 +39,13 @@ fn send(line: &str) -> Sender {
     Sender(command.args(gst::glib::shell_parse_argv(line).unwrap()).spawn().unwrap())
 }
 
+/// Until it takes connections, which it does not yet when its file is there.
+fn wait_for_socket(path: &str) {
+    const LISTENS: &str = " 00010000 ";
+    let is_it = |line: &str| line.ends_with(path) && line.contains(LISTENS);
+    wait_until("the socket listens", LIMIT, || std::fs::read_to_string("/proc/net/unix").unwrap().lines().any(is_it));
+}
+
 fn lines(file: &Path) -> Vec<Value> {
     std::fs::read_to_string(file).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -82,7 +89,7 @@ fn both(name: &str, clip: &str, model: &str, tracker: &str) -> (Vec<Value>, Vec<
         ],
     );
     let _sender = send(&sends);
-    wait_until("the socket is there", LIMIT, || Path::new(&socket).exists());
+    wait_for_socket(&socket);
     launch(&receives).expect_success();
     (lines(&sent), lines(&received))
 }
@@ -129,7 +136,7 @@ fn analytics_metas_are_there_too() {
         path("tests/models/shapes-320.onnx")
     );
     let _sender = send(&format!("{chain} ! unixfdsink socket-path={socket} wait-for-connection=true"));
-    wait_until("the socket is there", LIMIT, || Path::new(&socket).exists());
+    wait_for_socket(&socket);
     let [here, there] = [chain, format!("unixfdsrc socket-path={socket}")].map(|source| {
         let pipeline = gst::parse::launch(&format!("{source} ! appsink name=out sync=false")).unwrap();
         let out = pipeline.downcast_ref::<gst::Bin>().unwrap().by_name("out").unwrap();

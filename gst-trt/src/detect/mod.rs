@@ -277,7 +277,8 @@ pub fn run(args: &DetectArgs, threads: &Threads) -> Result<Status, Failure> {
     let subject = args.rows.unwrap_or(RowSubject::Objects);
     let table = args.parquet.as_deref().map(|path| ParquetTable::create(path, subject)).transpose()?.map(Arc::new);
     let setup = Setup { chain, frames: args.frames, table, show, signals, display, threads, contexts };
-    let common = args.json.as_deref().map(JsonLines::create).transpose()?.map(Arc::new);
+    let common = args.json.as_deref().map(JsonLines::create).transpose();
+    let common = common.inspect_err(|_| setup.table.iter().for_each(|table| table.discard()))?.map(Arc::new);
     let ends = run_all(&jobs, &setup, common.as_ref());
     if common.as_ref().is_some_and(|lines| lines.has_lost_its_reader()) {
         setup.table.iter().for_each(|table| table.discard());
@@ -287,16 +288,20 @@ pub fn run(args: &DetectArgs, threads: &Threads) -> Result<Status, Failure> {
     // A table lists what cannot be read, even if nothing can be.
     let is_unreadable =
         |end: &Option<Result<Ended, Broken>>| matches!(end, Some(Err(broken)) if broken.kind == BrokenKind::Unreadable);
-    match &setup.table {
-        Some(table) if is_any_done || ends.iter().any(is_unreadable) => table.finish()?,
-        Some(table) => table.discard(),
-        None => {}
-    }
+    let written = match &setup.table {
+        Some(table) if is_any_done || ends.iter().any(is_unreadable) => table.finish(),
+        Some(table) => {
+            table.discard();
+            Ok(())
+        }
+        None => Ok(()),
+    };
     match common {
         Some(lines) if is_any_done => lines.finish()?,
         Some(lines) => lines.discard(),
         None => {}
     }
+    written?;
     conclude(&jobs, ends, args, &setup.signals)
 }
 

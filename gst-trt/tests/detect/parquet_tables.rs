@@ -243,6 +243,10 @@ fn a_table_that_cannot_be_written_is_said_at_once() {
         assert_eq!(files(&folder), ["there.parquet"], "{table}");
     }
     assert_eq!(std::fs::read_to_string(folder.join("there.parquet")).unwrap(), "kept");
+    // One of two files cannot be made: the other is not left behind.
+    let args = ["detect", &sample, "--model", &shapes, "--parquet", "found.parquet", "--json", "none/found.jsonl"];
+    expect_failure(&common::run(&folder, &args), &args, &["none/found.jsonl"]);
+    assert_eq!(files(&folder), ["there.parquet"]);
     let args = ["detect", &sample, "--model", &shapes, "--rows", "tracks"];
     let output = common::run(&folder, &args);
     assert!(output.status.code() == Some(2) && text(&output.stderr).contains("--parquet"), "{}", text(&output.stderr));

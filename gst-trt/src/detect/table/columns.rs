@@ -85,7 +85,7 @@ impl<W: Write + Send> ParquetFile<W> {
         for ((_, kind), cell) in self.names.iter().zip(row) {
             match kind {
                 CellType::Structures(fields) => add_structures(columns.by_ref().take(fields.len()).collect(), cell),
-                _ => columns.next().expect("one for each name").add(cell, Levels::default()),
+                _ => columns.next().expect("one for each name").add(cell, NestingLevels::default()),
             }
         }
         let values: usize = self.columns.iter().map(|column| column.definitions.len()).sum();
@@ -152,7 +152,7 @@ fn leaves(names: &[ColumnName], is_in_list: bool) -> Vec<LeafColumn> {
 /// How deep a value is in lists: `definition` counts what is there around it, `repetition` is that of the list in which it follows
 /// another one, and `depth` how many lists are around it.
 #[derive(Clone, Copy, Default)]
-struct Levels {
+struct NestingLevels {
     definition: i16,
     repetition: i16,
     depth: i16,
@@ -194,7 +194,7 @@ impl LeafColumn {
     }
 
     /// A null, a value or a list of numbers, where the levels are those of what is around it.
-    fn add(&mut self, cell: &Cell, Levels { definition, repetition, depth }: Levels) {
+    fn add(&mut self, cell: &Cell, NestingLevels { definition, repetition, depth }: NestingLevels) {
         match (cell, &mut self.values) {
             (Cell::Text(text), LeafValues::Text(values)) => values.push(text.as_str().into()),
             (Cell::Int32(number), LeafValues::Int32(values)) => values.push(*number),
@@ -266,7 +266,7 @@ fn add_structures(columns: Vec<&mut LeafColumn>, cell: &Cell) {
     };
     for (number, column) in columns.into_iter().enumerate() {
         for (at, fields) in list.iter().enumerate() {
-            column.add(&fields[number], Levels { definition: 3, repetition: i16::from(at > 0), depth: 1 });
+            column.add(&fields[number], NestingLevels { definition: 3, repetition: i16::from(at > 0), depth: 1 });
         }
     }
 }
