@@ -26,14 +26,16 @@ pub fn bytes(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<u8> {
     let regions = buffer.iter_meta::<VideoRegionOfInterestMeta>().map(|meta| of_region(&meta));
     let others = found.annotations.iter().skip(found.regions).map(|annotation| of_annotation(annotation, size));
     let all: Vec<Relations> = Relations::of(buffer).collect();
-    let with_age = |(mut region, place): (gst::Structure, &Option<(usize, u32)>)| {
+    let with_analytics = |(mut region, place): (gst::Structure, &Option<(usize, u32)>)| {
+        region.set("analytics", place.is_some());
         let age = place.and_then(|(meta, object)| age(all.get(meta)?, object));
         age.into_iter().for_each(|age| region.set("age", age));
         region
     };
-    let regions = regions.chain(others).zip(&found.analytics).map(with_age);
+    let regions = regions.chain(others).zip(&found.analytics).map(with_analytics);
     let mut results = Fields(gst::Structure::new_empty(NAME));
     results.frame_size(size);
+    results.0.set("analytics", !all.is_empty());
     results.0.set("regions", gst::Array::new(regions));
     packed::pack(&results.0)
 }
@@ -107,15 +109,18 @@ fn rotated(corners: &Corners) -> RotatedBox {
 pub fn restore(buffer: &mut gst::BufferRef, bytes: &[u8]) -> Option<(u32, u32)> {
     let results = packed::unpack(bytes).filter(|results| results.name() == NAME)?;
     let size = (results.get("frame-width").ok()?, results.get("frame-height").ok()?);
-    let regions: Vec<gst::Structure> = structures(results.get::<gst::Array>("regions").ok()?);
+    let mut regions: Vec<gst::Structure> = structures(results.get::<gst::Array>("regions").ok()?);
     // A later GStreamer may carry them itself.
     if buffer.meta::<VideoRegionOfInterestMeta>().is_none() {
-        regions.iter().for_each(|region| add_region(buffer, region));
+        regions.retain(|region| add_region(buffer, region).is_some());
     }
     map::restore_pictures(buffer);
-    if Relations::of(buffer).next().is_none() {
-        let ages: Vec<Option<u64>> = regions.iter().map(|region| region.get("age").ok()).collect();
-        add_analytics(buffer, size, &ages);
+    if results.get("analytics") == Ok(true) && Relations::of(buffer).next().is_none() {
+        let kept = |region: &gst::Structure| KeptAnalytics {
+            is_there: region.get("analytics") == Ok(true),
+            age: region.get("age").unwrap_or(0),
+        };
+        add_analytics(buffer, size, &regions.iter().map(kept).collect::<Vec<_>>());
     }
     Some(size)
 }
@@ -124,20 +129,28 @@ fn structures(array: gst::Array) -> Vec<gst::Structure> {
     array.iter().filter_map(|value| value.get().ok()).collect()
 }
 
-/// Nothing where the structure is not one of ours.
-fn add_region(buffer: &mut gst::BufferRef, region: &gst::StructureRef) {
-    let Ok(label) = region.get::<String>("label") else { return };
+/// `None` where the structure is not one of ours.
+fn add_region(buffer: &mut gst::BufferRef, region: &gst::StructureRef) -> Option<()> {
+    let label = region.get::<String>("label").ok()?;
     let rect = region.get::<gst::Array>("rect").unwrap_or_default();
     let rect: Vec<u32> = rect.iter().filter_map(|value| value.get().ok()).collect();
-    let &[x, y, width, height] = &rect[..] else { return };
+    let &[x, y, width, height] = &rect[..] else { return None };
     let mut meta = VideoRegionOfInterestMeta::add(buffer, &label, (x, y, width, height));
     meta.set_id(region.get("id").unwrap_or(-1));
     meta.set_parent_id(region.get("parent").unwrap_or(-1));
     structures(region.get("params").unwrap_or_default()).into_iter().for_each(|param| meta.add_param(param));
+    Some(())
+}
+
+/// What GStreamer's analytics metas had of a region.
+struct KeptAnalytics {
+    is_there: bool,
+    /// How long it was tracked, in nanoseconds.
+    age: u64,
 }
 
 /// The same results as GStreamer's analytics metas, as trtnms and trttrack write them. Nothing where GStreamer has no such library.
-fn add_analytics(buffer: &mut gst::BufferRef, size: (u32, u32), ages: &[Option<u64>]) {
+fn add_analytics(buffer: &mut gst::BufferRef, size: (u32, u32), kept: &[KeptAnalytics]) {
     let regions: Vec<_> = buffer
         .iter_meta::<VideoRegionOfInterestMeta>()
         .map(|meta| {
@@ -155,7 +168,11 @@ fn add_analytics(buffer: &mut gst::BufferRef, size: (u32, u32), ages: &[Option<u
     let now = buffer.pts().map_or(0, gst::ClockTime::nseconds);
     let Some(mut relations) = RelationsMut::add(buffer) else { return };
     let mut ids = Vec::new();
-    for (number, (annotation, (rect, _))) in annotations.iter().zip(&regions).enumerate() {
+    for (number, ((annotation, (rect, _)), kept)) in annotations.iter().zip(&regions).zip(kept).enumerate() {
+        if !kept.is_there {
+            ids.push(None);
+            continue;
+        }
         let (label, confidence) = (Quark::from_str(&*annotation.label), annotation.confidence.unwrap_or(1.0));
         let turned = annotation.corners.as_ref().map(rotated);
         let object = turned.and_then(|turned| relations.add_rotated(label, &turned, confidence));
@@ -177,14 +194,14 @@ fn add_analytics(buffer: &mut gst::BufferRef, size: (u32, u32), ages: &[Option<u
     // What later elements have added.
     for (object, (_, attributes)) in ids.iter().zip(regions) {
         for classes in attributes {
+            let Some(object) = *object else { continue };
             let id = relations.add_classes(classes);
-            id.zip(*object).into_iter().for_each(|(id, object)| relations.relate(Relation::Contain, object, id));
+            id.into_iter().for_each(|id| relations.relate(Relation::Contain, object, id));
         }
     }
-    let ages = ages.iter().copied().chain(std::iter::repeat(None));
-    for ((object, annotation), age) in ids.iter().zip(&annotations).zip(ages) {
+    for ((object, annotation), kept) in ids.iter().zip(&annotations).zip(kept) {
         let (Some(object), Some(track)) = (*object, annotation.track_id) else { continue };
-        let id = relations.add_track(track, now.saturating_sub(age.unwrap_or(0)), now);
+        let id = relations.add_track(track, now.saturating_sub(kept.age), now);
         id.into_iter().for_each(|id| relations.relate(Relation::RelateTo, object, id));
     }
 }
