@@ -341,7 +341,7 @@ Do this before you write anything, and again before you say that something works
 | many cameras for months, one configuration, HTTP | the program: `gst-trt serve` | {link("docs/serve.md")} |
 | a pipeline with other elements; results to a broker | a launch line | {link("docs/tasks/sources.md")}, {link("docs/tasks/results.md")} |
 | arrays for images or videos, in Python | the package `gsttrt` | {link("docs/python.md")} |
-| Parquet of thousands of videos, on many processors or machines | `gsttrt.ray` of that package | {link("docs/archives.md")} |
+| Parquet of thousands of videos | `gst-trt detect --parquet`; on many processors or machines `gsttrt.ray` of that package | {link("docs/archives.md")} |
 | results of a pipeline in an application | the pipeline in Python, Rust or C, and metas from `appsink` | {link("docs/library.md")} |
 | pictures or tensors without GStreamer, in Rust or C | `Detector` and `Session`, `gst_trt_session_*` | {link("docs/library.md")} |
 

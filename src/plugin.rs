@@ -3,6 +3,7 @@
 
 use crate::gst::cuda::registry;
 use crate::gst::export;
+use crate::gst::meta::results;
 use crate::{trtanalytics, trtinfer, trtnms, trtoverlay, trtpreprocess, trtpublish, trttrack};
 
 fn register(plugin: &::gst::Plugin) -> Result<(), ::gst::glib::BoolError> {
@@ -14,6 +15,7 @@ fn register(plugin: &::gst::Plugin) -> Result<(), ::gst::glib::BoolError> {
     trtoverlay::register(plugin)?;
     trtpublish::register(plugin)?;
     export::register();
+    results::register();
     registry::offer_to_sessions();
     Ok(())
 }

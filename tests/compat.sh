@@ -28,7 +28,7 @@ SUITES=("$@")
 [ $# != 0 ] || SUITES=(trixie sid)
 
 # Rooms of tests/elements.rs. Metas, caps and neighbours, which differ between any two versions.
-EACH_VERSION=(tensor_meta pipeline trtinfer trtnms analytics neighbours)
+EACH_VERSION=(tensor_meta pipeline trtinfer trtnms analytics neighbours unixfd)
 # Everything else that puts frames through elements, and the launch lines of the pages.
 PIPELINES=(
     trtpreprocess trttrack trtoverlay trtanalytics trtpublish

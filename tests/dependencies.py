@@ -31,9 +31,10 @@ def is_skipped(package, skipped):
 
 def problems(rules, packages):
     allowed = set(rules["licenses"]["allow"])
+    exceptions = {entry["crate"]: set(entry["allow"]) for entry in rules["licenses"].get("exceptions", [])}
     for package in packages:
         name = f"{package['name']} {package['version']}"
-        if not package["license"] or not allows(package["license"], allowed):
+        if not package["license"] or not allows(package["license"], allowed | exceptions.get(package["name"], set())):
             yield f"{name}: its licence is {package['license']}"
         if package["source"] not in (None, CRATES_IO):
             yield f"{name}: it comes from {package['source']}"

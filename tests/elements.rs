@@ -69,4 +69,5 @@ mod trtpublish_hostile;
 mod trtpublish_in_video;
 mod trttrack;
 mod two_models;
+mod unixfd;
 mod words;

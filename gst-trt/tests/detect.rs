@@ -2,6 +2,8 @@
 //! `gst-trt detect`: what it writes, what it prints, and its errors.
 
 mod common;
+#[path = "detect/parquet_tables.rs"]
+mod parquet_tables;
 #[path = "detect/shown.rs"]
 mod shown;
 

@@ -9,8 +9,9 @@ use common::kserve_server::{FakeServer, answers, served};
 use common::{command, path, picture, quantizer, sample, scratch, shapes, text};
 
 /// The pages that show how to call it.
-const PAGES: [&str; 10] = [
+const PAGES: [&str; 11] = [
     "README.md",
+    "docs/archives.md",
     "docs/install.md",
     "docs/kserve.md",
     "docs/models.md",
@@ -53,6 +54,8 @@ fn furnish(folder: &Path) {
         std::fs::copy(shapes(), folder.join(model)).unwrap(); // a copy of it may be written over
     }
     std::os::unix::fs::symlink(path("tests/models/shapes-cls.onnx"), folder.join("colors.onnx")).unwrap();
+    std::fs::create_dir_all(folder.join("archive/hall")).unwrap();
+    std::os::unix::fs::symlink(sample(), folder.join("archive/hall/1.mp4")).unwrap();
     std::fs::create_dir(folder.join("photos")).unwrap();
     picture(&folder.join("photos/1.jpg"), 320, 180);
     picture(&folder.join("photos/2.jpg"), 200, 200);

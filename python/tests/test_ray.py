@@ -115,6 +115,30 @@ def test_objects_are_those_of_one_process(cluster, archive, wanted):
     assert found.materialize().to_arrow_refs() and gsttrt.ray.schema().field("x").type == pyarrow.float32()
 
 
+def test_the_program_without_ray_writes_the_same_tables(cluster, archive, wanted, tmp_path):
+    programs = [TESTS.parent / "target" / profile / "gst-trt" for profile in ("dist", "release", "debug")]
+    program = next((each for each in programs if each.exists()), None)
+    if program is None:
+        pytest.skip("there is no gst-trt in target/; cargo build makes it")
+    shutil.copytree(archive, tmp_path / "archive")
+    (tmp_path / "archive/words.mp4").write_text("hello")
+    for rows in ("objects", "frames", "tracks"):
+        command = [program, "detect", "archive/**/*.mp4", "--model", model("shapes"), "--backend", "rten", "--track=iou"]
+        ran = subprocess.run([*command, "--parquet", rows, "--rows", rows], cwd=tmp_path, capture_output=True, text=True)
+        assert ran.returncode == 1 and "words.mp4" in ran.stderr, ran.stderr
+        table = pyarrow.parquet.read_table(tmp_path / rows)
+        assert table.schema.equals(gsttrt.ray.schema(rows)), rows
+        errors = [row["source"] for row in table.to_pylist() if row["error"] is not None]
+        assert errors == [str(tmp_path / "archive/words.mp4")]
+    table = pyarrow.parquet.read_table(tmp_path / "objects")
+    found = [(row[0].replace(str(tmp_path / "archive"), str(archive)), *row[1:]) for row in split(table.to_pylist())[0]]
+    # The package makes RGB of each frame first: boxes differ by a pixel at most, and what is faint may be missing in one of them.
+    for some, others in ((found, wanted), (wanted, found)):
+        for row in some:
+            same = [other for other in others if other[:7] == row[:7] and other[8:12] == pytest.approx(row[8:12], abs=2)]
+            assert same or row[7] < 0.35, row
+
+
 def test_frames_have_lists_of_objects(cluster, archive, wanted):
     frames = detect(archive, rows="frames").take_all()
     assert {(row["source"], row["frame"]) for row in frames} >= {each[:2] for each in wanted}

@@ -13,7 +13,7 @@ use super::lines::JsonLines;
 use super::report::{Watched, watch};
 use super::show::Screen;
 use super::video::show_message;
-use super::{Broken, Ended, Job, Setup, ending, part};
+use super::{Broken, Ended, Job, Setup, ending, part, whole_path};
 use crate::chain::{self, element};
 use crate::failure::Failure;
 use crate::progress::TaskProgress;
@@ -48,7 +48,7 @@ pub fn run(
     let origin = move |_: &gst::Pad, buffer: &gst::BufferRef| {
         (number(buffer).and_then(|number| Some(all.get(number)?.display().to_string())), None)
     };
-    let report = watch(&pipeline, setup, lines.clone(), Box::new(origin));
+    let report = watch(&pipeline, job, setup, lines.clone(), Box::new(origin));
     let run = ImageRun { pipeline: &pipeline, files, starts, job, setup, screen, report: &report, lines: &lines };
     let outcome = run.to_the_end(name);
     setup.keep_contexts();
@@ -133,8 +133,13 @@ impl ImageRun<'_> {
             let sample = match still::decode(file, &formats, &self.setup.threads, &self.setup.signals) {
                 Err(_) if self.setup.signals.signal().is_some() => break,
                 Ok(sample) => sample,
-                Err(failure) if self.files.len() == 1 => return Err(failure),
                 Err(failure) => {
+                    if let Some(table) = &self.setup.table {
+                        table.end(&whole_path(file), Some(&failure.to_string()));
+                    }
+                    if self.files.len() == 1 {
+                        return Err(failure);
+                    }
                     self.setup.display.line(&format!("Warning: {failure}"));
                     broken.fetch_add(1, Ordering::Relaxed);
                     continue;
@@ -180,6 +185,7 @@ impl ImageRun<'_> {
                 return Err("The pipeline does not start.".into());
             }
             self.lines.check()?;
+            self.setup.check_table()?;
             match sample {
                 Some(sample) => {
                     self.write(&sample)?;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
-//! `gst-trt detect`: annotated videos and images, and JSON lines.
+//! `gst-trt detect`: annotated videos and images, JSON lines, and a table.
 
 mod images;
 mod lines;
 mod outcome;
 mod report;
 mod show;
+mod table;
 mod video;
 mod window;
 
@@ -24,12 +25,13 @@ use crate::model_options::{ModelOptions, check_model};
 use crate::output::replaceable;
 use crate::progress::Display;
 use crate::signals::Signals;
-use crate::source::{InputSource, sources};
+use crate::source::{InputSource, VideoAddress, sources};
 use crate::terminal::screen::TerminalScreen;
 use crate::threads::Threads;
 use lines::JsonLines;
 use outcome::{Broken, BrokenKind, Ended, conclude};
 use show::{Screen, ShowPlace};
+use table::{ParquetTable, RowSubject};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -37,6 +39,7 @@ Examples:
   gst-trt detect photos/ --model yolo11n.onnx --output found/
   gst-trt detect 0 --model yolo11n.onnx --show
   gst-trt detect rtsp://camera/stream --model yolo11n.onnx --track --no-video --json - | jq .detections
+  gst-trt detect 'archive/**/*.mp4' --model yolo11n.onnx --parquet found.parquet
   gst-trt detect aerial.mp4 --model yolo11n.onnx --slices 3x2 --nms score-threshold=0.4
   gst-trt detect street.mp4 --model yolo11n.onnx --track --on-objects colors.onnx --object-options object-classes=car
 
@@ -60,6 +63,12 @@ pub struct DetectArgs {
     /// One JSON object a frame, of all sources; - is stdout [default: NAME-boxes.jsonl]
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// A new file with a table of all sources. Other files are written only with --output and --json
+    #[arg(long, value_name = "FILE")]
+    parquet: Option<PathBuf>,
+    /// What a row of the table is of; of tracks, --track is bytetrack if it is not given [default: objects]
+    #[arg(long, value_enum, value_name = "ROWS", requires = "parquet")]
+    rows: Option<RowSubject>,
     /// Write no annotated video and no annotated images
     #[arg(long)]
     no_video: bool,
@@ -96,6 +105,17 @@ pub struct DetectArgs {
 }
 
 impl DetectArgs {
+    /// Whether files are written only where they are asked for.
+    fn has_own_end(&self) -> bool {
+        self.show.is_some() || self.parquet.is_some()
+    }
+
+    /// The tracker that is wanted: rows of tracks need one.
+    fn tracker(&self) -> Option<String> {
+        let is_needed = self.rows == Some(RowSubject::Tracks);
+        self.track.clone().or(is_needed.then(|| TRACKERS[0].to_string()))
+    }
+
     /// Whether lines go to standard output.
     fn has_lines_on_stdout(&self) -> bool {
         self.json.as_deref() == Some(Path::new("-"))
@@ -141,6 +161,7 @@ const TAKEN_ON_OBJECTS: [(&str, &str); 3] =
 struct Setup {
     chain: InferenceElements,
     frames: Option<u64>,
+    table: Option<Arc<ParquetTable>>,
     /// Where frames are shown.
     show: Option<ShowSettings>,
     signals: Signals,
@@ -157,6 +178,11 @@ struct ShowSettings {
 }
 
 impl Setup {
+    /// The failure of the table.
+    fn check_table(&self) -> Result<(), Failure> {
+        self.table.as_ref().map_or(Ok(()), |table| table.check())
+    }
+
     /// Called while the source's pipeline still has them.
     fn keep_contexts(&self) {
         self.contexts.get_or_init(|| Box::new(registry::alive()));
@@ -195,6 +221,15 @@ impl Job {
         }
     }
 
+    /// As the rows of a table name it: images have a name each.
+    fn table_name(&self) -> Option<String> {
+        match &self.source {
+            InputSource::Video { address: VideoAddress::File(path), .. } => Some(whole_path(path)),
+            InputSource::Video { address, .. } => Some(address.shown()),
+            InputSource::Images { .. } => None,
+        }
+    }
+
     /// It may have no end, and runs next to others.
     fn is_endless(&self) -> bool {
         matches!(&self.source, InputSource::Video { address, .. } if address.is_remote())
@@ -204,6 +239,11 @@ impl Job {
 /// Where a result is written until it is whole: half a file would look like one.
 fn part(path: &Path) -> PathBuf {
     path.with_added_extension("part")
+}
+
+/// The path from the root, which is the same for readers in other folders.
+fn whole_path(path: &Path) -> String {
+    std::path::absolute(path).unwrap_or_else(|_| path.into()).display().to_string()
 }
 
 /// The ending of a name, in small letters.
@@ -227,25 +267,41 @@ pub fn run(args: &DetectArgs, threads: &Threads) -> Result<Status, Failure> {
         nms: args.nms.clone(),
         ..ModelElements::default()
     };
-    let chain = InferenceElements { first, track: args.track.clone(), on_objects: args.on_objects()? };
+    let chain = InferenceElements { first, track: args.tracker(), on_objects: args.on_objects()? };
     let sources = sources(&args.sources).map_err(|failure| args.with_meant_option(failure))?;
     let jobs = jobs(args, sources)?;
     let (show, display) = show(args, &jobs)?;
     let (threads, contexts) = (threads.clone(), OnceLock::new());
-    let setup = Setup { chain, frames: args.frames, show, signals, display, threads, contexts };
     // The launch line's mistakes first, before a file is made.
-    chain::parse(&format!("fakesrc ! {} ! fakesink", setup.chain.launch_line(true)))?;
-    let common = args.json.as_deref().map(JsonLines::create).transpose()?.map(Arc::new);
+    chain::parse(&format!("fakesrc ! {} ! fakesink", chain.launch_line(true)))?;
+    let subject = args.rows.unwrap_or(RowSubject::Objects);
+    let table = args.parquet.as_deref().map(|path| ParquetTable::create(path, subject)).transpose()?.map(Arc::new);
+    let setup = Setup { chain, frames: args.frames, table, show, signals, display, threads, contexts };
+    let common = args.json.as_deref().map(JsonLines::create).transpose();
+    let common = common.inspect_err(|_| setup.table.iter().for_each(|table| table.discard()))?.map(Arc::new);
     let ends = run_all(&jobs, &setup, common.as_ref());
     if common.as_ref().is_some_and(|lines| lines.has_lost_its_reader()) {
+        setup.table.iter().for_each(|table| table.discard());
         return Ok(Status::Interrupted(SIGPIPE));
     }
     let is_any_done = ends.iter().any(|end| end.as_ref().is_some_and(Result::is_ok));
+    // A table lists what cannot be read, even if nothing can be.
+    let is_unreadable =
+        |end: &Option<Result<Ended, Broken>>| matches!(end, Some(Err(broken)) if broken.kind == BrokenKind::Unreadable);
+    let written = match &setup.table {
+        Some(table) if is_any_done || ends.iter().any(is_unreadable) => table.finish(),
+        Some(table) => {
+            table.discard();
+            Ok(())
+        }
+        None => Ok(()),
+    };
     match common {
         Some(lines) if is_any_done => lines.finish()?,
         Some(lines) => lines.discard(),
         None => {}
     }
+    written?;
     conclude(&jobs, ends, args, &setup.signals)
 }
 
@@ -287,10 +343,9 @@ fn jobs(args: &DetectArgs, sources: Vec<InputSource>) -> Result<Vec<Job>, Failur
                 Some(path) => path.clone(),
                 None => format!("{name}{ending}").into(),
             };
-            // What is shown is written only where that is asked for.
-            let is_shown = args.show.is_some();
-            let json = (args.json.is_none() && !is_shown).then(|| format!("{name}-boxes.jsonl").into());
-            let is_written = !args.no_video && (!is_shown || args.output.is_some());
+            let on_request = args.has_own_end();
+            let json = (args.json.is_none() && !on_request).then(|| format!("{name}-boxes.jsonl").into());
+            let is_written = !args.no_video && (!on_request || args.output.is_some());
             let output = if !is_written || is_images && !is_file { output } else { replaceable(&output)? };
             Ok(Job { output: is_written.then_some(output), is_file, json, is_named: several || is_images, source })
         })
@@ -298,12 +353,12 @@ fn jobs(args: &DetectArgs, sources: Vec<InputSource>) -> Result<Vec<Job>, Failur
     let labels = args.model.labels.as_deref();
     let files = jobs.iter().flat_map(|job| match &job.source {
         InputSource::Images { files, .. } => files.iter().map(PathBuf::as_path).collect(),
-        InputSource::Video { address: crate::source::VideoAddress::File(path), .. } => vec![path.as_path()],
+        InputSource::Video { address: VideoAddress::File(path), .. } => vec![path.as_path()],
         InputSource::Video { .. } => Vec::new(),
     });
     let models = [&args.model.model].into_iter().chain(&args.on_objects).map(PathBuf::as_path);
     let taken: Vec<PathBuf> = files.chain(models).chain(labels).filter_map(|path| path.canonicalize().ok()).collect();
-    let results = jobs.iter().flat_map(|job| job.output.iter().chain(&job.json)).chain(&args.json);
+    let results = jobs.iter().flat_map(|job| job.output.iter().chain(&job.json)).chain(&args.json).chain(&args.parquet);
     let results: Vec<&PathBuf> = results.collect();
     for (at, path) in results.iter().enumerate() {
         if path.canonicalize().is_ok_and(|path| taken.contains(&path)) {
@@ -352,9 +407,19 @@ fn is_file(path: &Path, source: &InputSource) -> Result<bool, Failure> {
 /// Runs sources of the network and cameras side by side, for they may have no end, and the others one after the other.
 /// `None` for those that were not begun.
 fn run_all(jobs: &[Job], setup: &Setup, common: Option<&Arc<JsonLines>>) -> Vec<Option<Result<Ended, Broken>>> {
-    let one = |job: &Job| match &job.source {
-        InputSource::Video { name, address } => video::run(job, name, address, setup, common),
-        InputSource::Images { name, files, starts } => images::run(job, name, (files, starts), setup, common),
+    let one = |job: &Job| {
+        let end = match &job.source {
+            InputSource::Video { name, address } => video::run(job, name, address, setup, common),
+            InputSource::Images { name, files, starts } => images::run(job, name, (files, starts), setup, common),
+        };
+        if let (Some(table), Some(name)) = (&setup.table, job.table_name()) {
+            let error = match &end {
+                Ok(ended) => ended.lost.as_ref(),
+                Err(broken) => Some(&broken.failure).filter(|_| broken.kind != BrokenKind::Stopped),
+            };
+            table.end(&name, error.map(|error| error.to_string()).as_deref());
+        }
+        end
     };
     thread::scope(|scope| {
         let live: Vec<_> = jobs.iter().map(|job| job.is_endless().then(|| scope.spawn(|| one(job)))).collect();

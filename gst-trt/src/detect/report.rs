@@ -12,11 +12,11 @@ use gsttrt::gst::meta::record;
 use gsttrt::gst::meta::tensor::{Payload, TensorMeta};
 use gsttrt_core::backends::batcher::CancelToken;
 use gsttrt_publish::formats::gst_trt;
-use gsttrt_publish::record::PublishSource;
+use gsttrt_publish::record::{FrameRecord, PublishSource};
 use serde_json::Value;
 
 use super::lines::JsonLines;
-use super::{DetectArgs, Job, Setup};
+use super::{DetectArgs, Job, Setup, whole_path};
 use crate::chain::{STAGES, element, stage};
 
 /// What was measured and found on the frames so far.
@@ -102,7 +102,7 @@ impl DetectReport {
         if !self.attributes.is_empty() {
             row("attributes", counted(&self.attributes));
         }
-        for path in job.output.iter().chain(job.json.iter().chain(&args.json)) {
+        for path in job.output.iter().chain(job.json.iter().chain(&args.json)).chain(&args.parquet) {
             row("wrote", path.display().to_string());
         }
         text
@@ -124,8 +124,8 @@ impl DetectReport {
         self.last = Some(now);
     }
 
-    /// The line of a frame.
-    fn line(&mut self, pad: &gst::Pad, buffer: &gst::BufferRef, origin: &Origin, has_track: bool) -> Value {
+    /// What is found on a frame.
+    fn record(&mut self, pad: &gst::Pad, buffer: &gst::BufferRef, time: Option<gst::ClockTime>) -> FrameRecord {
         let caps = pad.current_caps();
         let size = |field| caps.as_ref().and_then(|caps| caps.structure(0)?.get::<i32>(field).ok()).unwrap_or(0) as u32;
         let mut frame = record::frame(buffer, (size("width"), size("height")));
@@ -145,11 +145,15 @@ impl DetectReport {
         for attribute in frame.objects.iter().flat_map(|object| &object.annotation.attributes) {
             *self.attributes.entry(attribute.label.to_string()).or_default() += 1;
         }
-        let (source, time) = origin(pad, buffer);
         frame.number = self.frames;
         frame.times.stream_time = time.map(gst::ClockTime::nseconds);
         frame.is_held = std::mem::take(&mut self.is_held);
-        let mut line = gst_trt::frame(&frame, &PublishSource::default());
+        frame
+    }
+
+    /// The line of a frame.
+    fn line(&mut self, frame: &FrameRecord, source: Option<&str>, has_track: bool) -> Value {
+        let mut line = gst_trt::frame(frame, &PublishSource::default());
         if let Some(source) = source {
             line["source"] = source.into();
         }
@@ -170,8 +174,8 @@ impl Watched {
     }
 }
 
-/// Watches frames enter and leave the elements, and writes a line for each.
-pub fn watch(pipeline: &gst::Pipeline, setup: &Setup, lines: Arc<JsonLines>, origin: Origin) -> Watched {
+/// Watches frames enter and leave the elements, and writes a line for each, and its rows.
+pub fn watch(pipeline: &gst::Pipeline, job: &Job, setup: &Setup, lines: Arc<JsonLines>, origin: Origin) -> Watched {
     let report = Watched::default();
     let pad = |name: &str, end: &str| element(pipeline, name).static_pad(end).expect("filters have these pads");
     let models = setup.chain.models().enumerate();
@@ -213,13 +217,24 @@ pub fn watch(pipeline: &gst::Pipeline, setup: &Setup, lines: Arc<JsonLines>, ori
     });
 
     let (shared, has_track) = (report.clone(), setup.chain.track.is_some());
+    let (table, name) = (setup.table.clone(), job.table_name());
     pad(&setup.chain.last(), "src").add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
         let now = Instant::now();
         let Some(buffer) = info.buffer() else { return gst::PadProbeReturn::Ok };
         let mut report = shared.lock();
-        let line = report.line(pad, buffer, &origin, has_track);
+        let (source, time) = origin(pad, buffer);
+        let frame = report.record(pad, buffer, time);
+        let line = report.line(&frame, source.as_deref(), has_track);
         report.add(now);
         drop(report);
+        if let Some(table) = &table {
+            match (&name, source) {
+                (Some(name), _) => table.add(name, &frame),
+                // Each image is a source of its own.
+                (None, Some(image)) => table.add(&whole_path(image.as_ref()), &FrameRecord { number: 0, ..frame }),
+                (None, None) => {}
+            }
+        }
         lines.write(&line);
         gst::PadProbeReturn::Ok
     });

@@ -42,7 +42,7 @@ pub fn run(
     let lines = own.clone().or(common.cloned()).unwrap_or_else(|| JsonLines::nowhere().into());
     let shown = job.is_named.then(|| address.shown());
     let origin = move |pad: &gst::Pad, buffer: &gst::BufferRef| (shown.clone(), stream_time(pad, buffer));
-    let report = watch(&pipeline, setup, lines.clone(), Box::new(origin));
+    let report = watch(&pipeline, job, setup, lines.clone(), Box::new(origin));
     let closed = gate(&pipeline, setup.frames);
     let running = RunningPipeline::new(pipeline, &setup.threads, address.shown());
     let outcome = VideoRun {
@@ -70,7 +70,7 @@ pub fn run(
     };
     match outcome.and_then(|end| finish().map(|()| end).map_err(Broken::from)) {
         Ok(VideoEnd { signal, lost }) => {
-            let is_kept = output.is_some() || own.is_some() || common.is_some();
+            let is_kept = output.is_some() || own.is_some() || common.is_some() || setup.table.is_some();
             let kept = if is_kept { " What was found until then is written." } else { "" };
             let lost = lost.map(|lost| format!("{lost}{kept}").into());
             Ok(Ended { report: report.lock().clone(), signal, lost, broken: 0, images: 0 })
@@ -266,6 +266,7 @@ impl VideoRun<'_> {
                 )));
             }
             self.lines.check()?;
+            self.setup.check_table()?;
             let report = self.report.lock().clone();
             let is_enough =
                 self.has_enough(&report) || self.screen.is_some_and(|screen| screen.is_closed(&self.setup.display));

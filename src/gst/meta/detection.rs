@@ -116,6 +116,7 @@ pub fn attach(
     super::classification::attach(buffer, instances, labels, is_held);
     super::map::attach(buffer, instances, labels, size, is_held);
     attach_analytics(buffer, instances, labels, names, size);
+    super::results::attach(buffer, size);
 }
 
 /// A structure with the keypoints of an object, if its model finds any, and the size of the frame that they are in

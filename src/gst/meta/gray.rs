@@ -25,6 +25,17 @@ pub fn picture(map: &PixelMap) -> Option<gst::Buffer> {
     gray(pixels, format, (map.width(), map.height())).filter(|_| !map.is_hidden)
 }
 
+/// The picture of that size whose rows are these bytes. `None` where they are of another size.
+pub fn of_bytes(bytes: &gst::BufferRef, (width, height): (u32, u32)) -> Option<gst::Buffer> {
+    let pixels = bytes.map_readable().ok()?.to_vec();
+    let format = match pixels.len().checked_div(width as usize * height as usize) {
+        Some(1) => VideoFormat::Gray8,
+        Some(2) => VideoFormat::Gray16Le,
+        _ => return None,
+    };
+    gray(pixels, format, (width, height))
+}
+
 /// The values of a picture, and its width and height; 255 of 8 bits becomes no class where these are classes.
 pub fn values(picture: &gst::BufferRef, are_classes: bool) -> Option<(Vec<u16>, (u32, u32))> {
     let meta = picture.meta::<VideoMeta>()?;

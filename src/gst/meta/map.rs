@@ -8,6 +8,7 @@
 //! with the values, GRAY8 or GRAY16_LE by its GstVideoMeta. From GStreamer 1.26 on also a
 //! `GstAnalyticsSegmentationMtd`, except of depths.
 
+use std::collections::HashMap;
 use std::sync::Once;
 
 use gst::meta::CustomMeta;
@@ -15,7 +16,7 @@ use gsttrt_core::image::geometry::BBox;
 use gsttrt_core::image::map::{MapKind, MapRegion, PixelMap};
 use gsttrt_core::postprocess::{Instances, fields};
 
-use super::gray::{picture, values};
+use super::gray::{self, picture, values};
 use super::structure::Fields;
 
 pub const NAME: &str = "GstTrtMapMeta";
@@ -72,11 +73,45 @@ pub fn maps(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<PixelMap> {
     if own.is_empty() { super::segmentation::unrelated(buffer) } else { own }
 }
 
-fn own(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<PixelMap> {
+/// Ours alone.
+pub(super) fn own(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<PixelMap> {
+    structures(buffer).iter().filter_map(|map| read(map, size)).collect()
+}
+
+fn structures(buffer: &gst::BufferRef) -> Vec<gst::Structure> {
     register();
     let meta = CustomMeta::from_buffer(buffer, NAME).ok();
     let array = meta.and_then(|meta| meta.structure().get::<gst::Array>("maps").ok()).unwrap_or_default();
-    array.iter().filter_map(|value| value.get::<gst::Structure>().ok()).filter_map(|map| read(&map, size)).collect()
+    array.iter().filter_map(|value| value.get::<gst::Structure>().ok()).collect()
+}
+
+/// The names of the classes on maps of ours.
+pub(super) fn labels(buffer: &gst::BufferRef) -> HashMap<u32, String> {
+    let regions = structures(buffer).into_iter().filter_map(|map| map.get::<gst::Array>("regions").ok());
+    let named = |value: &gst::glib::SendValue| {
+        let region = value.get::<gst::Structure>().ok()?;
+        Some((region.get::<u32>("class-id").ok()?, region.get::<String>("label").ok()?))
+    };
+    regions.flat_map(|regions| regions.iter().filter_map(named).collect::<Vec<_>>()).collect()
+}
+
+/// Gives the pictures their format and size again: GStreamer takes their bytes to another process, and no more.
+pub(super) fn restore_pictures(buffer: &mut gst::BufferRef) {
+    let mut maps = structures(buffer);
+    let mut has_changed = false;
+    for map in &mut maps {
+        let Ok(picture) = map.get::<gst::Buffer>("picture") else { continue };
+        let side = |name| map.get::<u32>(name).unwrap_or(0);
+        if picture.meta::<gst_video::VideoMeta>().is_none()
+            && let Some(picture) = gray::of_bytes(&picture, (side("map-width"), side("map-height")))
+        {
+            map.set("picture", picture);
+            has_changed = true;
+        }
+    }
+    if let (true, Ok(mut meta)) = (has_changed, CustomMeta::from_mut_buffer(buffer, NAME)) {
+        meta.mut_structure().set("maps", gst::Array::new(maps));
+    }
 }
 
 /// `None` where the structure is not as trtnms writes it.

@@ -3,6 +3,7 @@
 //! where a frame continues in another buffer.
 
 pub mod attributes;
+mod carried;
 pub mod classification;
 pub mod detection;
 pub mod events;
@@ -10,9 +11,11 @@ pub mod geometry;
 mod gray;
 pub mod gst_tensor;
 pub mod map;
+mod packed;
 pub mod read;
 pub mod record;
 mod relations;
+pub mod results;
 mod segmentation;
 mod structure;
 pub mod tensor;

@@ -49,12 +49,16 @@ pub fn objects(buffer: &gst::BufferRef, size: (u32, u32)) -> MetaObjects {
     objects
 }
 
+/// The label of a region.
+pub(super) fn label(meta: &gst::MetaRef<VideoRegionOfInterestMeta>) -> Cow<'static, str> {
+    // SAFETY: a public field of a structure that `meta` keeps.
+    text_of(unsafe { (*meta.as_ptr()).roi_type })
+}
+
 /// The object of a region, and where it was detected: elsewhere, if an element has moved the region since.
 fn region(meta: &gst::MetaRef<VideoRegionOfInterestMeta>, size: (u32, u32)) -> (Annotation<'static>, BBox) {
     let detection = meta.param("detection");
     let number = |field| detection?.get::<f64>(field).ok();
-    // SAFETY: a public field of a structure that `meta` keeps.
-    let roi_type = unsafe { (*meta.as_ptr()).roi_type };
     let (x, y, width, height) = meta.rect();
     let rect = edges([x, y, width, height].map(i64::from));
     let found_at = fractional_box(["x_min", "y_min", "x_max", "y_max"].map(number), size).unwrap_or_else(|| bbox(rect));
@@ -64,7 +68,7 @@ fn region(meta: &gst::MetaRef<VideoRegionOfInterestMeta>, size: (u32, u32)) -> (
         bbox,
         corners: meta.param("rotation").and_then(|param| corners(param, size)).filter(is_around),
         class: detection.and_then(|detection| detection.get::<i32>("label_id").ok()?.try_into().ok()),
-        label: text_of(roi_type),
+        label: label(meta),
         confidence: number("confidence").map(|value| value as f32).filter(|value| value.is_finite()),
         track_id: meta.param("object_id").and_then(|param| param.get::<i32>("id").ok()?.try_into().ok()),
         // If the region was moved, it is not known where they are now.

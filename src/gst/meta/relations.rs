@@ -176,11 +176,20 @@ impl<'a> Relations<'a> {
 
     /// The number of a track.
     pub fn track(&self, id: u32) -> Option<u64> {
+        self.track_info(id).map(|[number, ..]| number)
+    }
+
+    /// When its object was seen first and last.
+    pub fn track_times(&self, id: u32) -> Option<[u64; 2]> {
+        self.track_info(id).map(|[_, first, last]| [first, last])
+    }
+
+    fn track_info(&self, id: u32) -> Option<[u64; 3]> {
         let (mut number, mut first, mut last, mut is_lost) = (0, 0, 0, 0);
         let get = self.library.relations.gst_analytics_tracking_mtd_get_info;
         // SAFETY: the meta is alive, and the id is that of one of its trackings; writes into the variables.
         done(unsafe { get(&self.mtd(id), &mut number, &mut first, &mut last, &mut is_lost) })?;
-        Some(number)
+        Some([number, first, last])
     }
 
     /// The picture of a segmentation, and the left, top, width and height that it fills on the frame.

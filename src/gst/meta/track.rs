@@ -76,6 +76,7 @@ pub fn write(buffer: &mut gst::BufferRef, objects: &mut MetaObjects, trackings: 
         }
     }
     relate(buffer, objects, trackings, &is_gone);
+    super::results::attach(buffer, size);
     if is_gone.contains(&true) {
         let mut gone = is_gone.iter();
         buffer.foreach_meta_mut(|meta| {

@@ -10,7 +10,8 @@ use gst::meta::CustomMeta;
 
 pub const NAME: &str = "GstTrtUnseenMeta";
 
-fn register() {
+/// Registers the meta, once in a program.
+pub fn register() {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
         // Without tags: it stays on the frame through all elements that change the picture.

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Rows as columns of Parquet: what is null, and what is a list, is told by levels.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use parquet::basic::Compression;
+use parquet::column::writer::ColumnWriter;
+use parquet::data_type::ByteArray;
+use parquet::errors::{ParquetError, Result};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CellType {
+    Text,
+    Int32,
+    Int64,
+    Float32,
+    Float64,
+    Floats,
+    /// A list of structures with these fields, none of which is such a list.
+    Structures(&'static [ColumnName]),
+}
+
+pub type ColumnName = (&'static str, CellType);
+
+/// A value of a row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    Null,
+    Text(String),
+    Int32(i32),
+    Int64(i64),
+    Float32(f32),
+    Float64(f64),
+    Floats(Vec<f32>),
+    Structures(Vec<Vec<Cell>>),
+}
+
+macro_rules! cell_of {
+    ($($kind:ty => $cell:ident),*) => {$(
+        impl From<$kind> for Cell {
+            fn from(value: $kind) -> Self {
+                Cell::$cell(value)
+            }
+        }
+    )*};
+}
+
+cell_of!(String => Text, i32 => Int32, i64 => Int64, f32 => Float32, f64 => Float64, Vec<f32> => Floats);
+
+impl<T: Into<Cell>> From<Option<T>> for Cell {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Cell::Null, T::into)
+    }
+}
+
+/// So many values are kept until they are written as a group of rows: some 100 000 rows of objects, in 30 MB.
+const VALUES_A_GROUP: usize = 2_500_000;
+
+/// A file of rows. `W` is written to the end, where its index is.
+pub struct ParquetFile<W: Write + Send> {
+    writer: SerializedFileWriter<W>,
+    columns: Vec<LeafColumn>,
+    names: &'static [ColumnName],
+}
+
+impl<W: Write + Send> ParquetFile<W> {
+    pub fn create(to: W, names: &'static [ColumnName]) -> Result<Self> {
+        let schema = Arc::new(parse_message_type(&schema_text(names))?);
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            .set_created_by(concat!("gst-trt ", env!("CARGO_PKG_VERSION")).into())
+            .build();
+        let writer = SerializedFileWriter::new(to, schema, Arc::new(properties))?;
+        Ok(ParquetFile { writer, columns: leaves(names, false), names })
+    }
+
+    /// A row has a cell for each column.
+    pub fn add(&mut self, row: &[Cell]) -> Result<()> {
+        let mut columns = self.columns.iter_mut();
+        for ((_, kind), cell) in self.names.iter().zip(row) {
+            match kind {
+                CellType::Structures(fields) => add_structures(columns.by_ref().take(fields.len()).collect(), cell),
+                _ => columns.next().expect("one for each name").add(cell, NestingLevels::default()),
+            }
+        }
+        let values: usize = self.columns.iter().map(|column| column.definitions.len()).sum();
+        if values >= VALUES_A_GROUP { self.write_group() } else { Ok(()) }
+    }
+
+    fn write_group(&mut self) -> Result<()> {
+        let mut group = self.writer.next_row_group()?;
+        for column in &mut self.columns {
+            let mut writer = group.next_column()?.expect("one for each leaf of the schema");
+            column.write(writer.untyped())?;
+            writer.close()?;
+            column.clear();
+        }
+        group.close().map(drop)
+    }
+
+    pub fn finish(mut self) -> Result<()> {
+        if self.columns.iter().any(|column| !column.definitions.is_empty()) {
+            self.write_group()?;
+        }
+        self.writer.close().map(drop)
+    }
+}
+
+/// Why it cannot be written: that of the disk, as it is.
+pub fn reason(error: &ParquetError) -> String {
+    match error {
+        ParquetError::External(error) => error.to_string(),
+        error => error.to_string(),
+    }
+}
+
+/// The schema as Parquet's own text. All may be null, as in Arrow's tables.
+fn schema_text(names: &[ColumnName]) -> String {
+    fn field((name, kind): &ColumnName) -> String {
+        let list = |element: &str| format!("OPTIONAL group {name} (LIST) {{ REPEATED group list {{ {element} }} }}");
+        match kind {
+            CellType::Text => format!("OPTIONAL BYTE_ARRAY {name} (STRING);"),
+            CellType::Int32 => format!("OPTIONAL INT32 {name};"),
+            CellType::Int64 => format!("OPTIONAL INT64 {name};"),
+            CellType::Float32 => format!("OPTIONAL FLOAT {name};"),
+            CellType::Float64 => format!("OPTIONAL DOUBLE {name};"),
+            CellType::Floats => list("OPTIONAL FLOAT element;"),
+            CellType::Structures(fields) => {
+                let fields: String = fields.iter().map(field).collect();
+                list(&format!("OPTIONAL group element {{ {fields} }}"))
+            }
+        }
+    }
+    let fields: String = names.iter().map(field).collect();
+    format!("message schema {{ {fields} }}")
+}
+
+/// A column for each name, and for each field of structures.
+fn leaves(names: &[ColumnName], is_in_list: bool) -> Vec<LeafColumn> {
+    let columns = names.iter().flat_map(|(_, kind)| match kind {
+        CellType::Structures(fields) => leaves(fields, true),
+        kind => vec![LeafColumn::new(*kind, is_in_list || *kind == CellType::Floats)],
+    });
+    columns.collect()
+}
+
+/// How deep a value is in lists: `definition` counts what is there around it, `repetition` is that of the list in which it follows
+/// another one, and `depth` how many lists are around it.
+#[derive(Clone, Copy, Default)]
+struct NestingLevels {
+    definition: i16,
+    repetition: i16,
+    depth: i16,
+}
+
+/// A column of a group of rows.
+struct LeafColumn {
+    values: LeafValues,
+    definitions: Vec<i16>,
+    repetitions: Vec<i16>,
+    is_in_list: bool,
+}
+
+/// Those that are there.
+enum LeafValues {
+    Text(Vec<ByteArray>),
+    Int32(Vec<i32>),
+    Int64(Vec<i64>),
+    Float32(Vec<f32>),
+    Float64(Vec<f64>),
+}
+
+impl LeafColumn {
+    fn new(kind: CellType, is_in_list: bool) -> Self {
+        let values = match kind {
+            CellType::Text => LeafValues::Text(Vec::new()),
+            CellType::Int32 => LeafValues::Int32(Vec::new()),
+            CellType::Int64 => LeafValues::Int64(Vec::new()),
+            CellType::Float32 | CellType::Floats => LeafValues::Float32(Vec::new()),
+            CellType::Float64 => LeafValues::Float64(Vec::new()),
+            CellType::Structures(_) => unreachable!("structures are made of leaves"),
+        };
+        LeafColumn { values, definitions: Vec::new(), repetitions: Vec::new(), is_in_list }
+    }
+
+    fn level(&mut self, definition: i16, repetition: i16) {
+        self.definitions.push(definition);
+        self.repetitions.push(repetition);
+    }
+
+    /// A null, a value or a list of numbers, where the levels are those of what is around it.
+    fn add(&mut self, cell: &Cell, NestingLevels { definition, repetition, depth }: NestingLevels) {
+        match (cell, &mut self.values) {
+            (Cell::Text(text), LeafValues::Text(values)) => values.push(text.as_str().into()),
+            (Cell::Int32(number), LeafValues::Int32(values)) => values.push(*number),
+            (Cell::Int64(number), LeafValues::Int64(values)) => values.push(*number),
+            (Cell::Float32(number), LeafValues::Float32(values)) => values.push(*number),
+            (Cell::Float64(number), LeafValues::Float64(values)) => values.push(*number),
+            (Cell::Floats(numbers), LeafValues::Float32(values)) if !numbers.is_empty() => {
+                values.extend(numbers);
+                for at in 0..numbers.len() {
+                    self.level(definition + 3, if at == 0 { repetition } else { depth + 1 });
+                }
+                return;
+            }
+            (Cell::Floats(numbers), _) if numbers.is_empty() => {}
+            (cell, _) => {
+                debug_assert_eq!(*cell, Cell::Null, "a cell of another type than its column");
+                return self.level(definition, repetition);
+            }
+        }
+        self.level(definition + 1, repetition);
+    }
+
+    fn write(&self, writer: &mut ColumnWriter) -> Result<()> {
+        let definitions = Some(&*self.definitions);
+        // Parquet has none where there is no list.
+        let repetitions = self.is_in_list.then_some(&*self.repetitions);
+        match (&self.values, writer) {
+            (LeafValues::Text(values), ColumnWriter::ByteArrayColumnWriter(to)) => {
+                to.write_batch(values, definitions, repetitions)
+            }
+            (LeafValues::Int32(values), ColumnWriter::Int32ColumnWriter(to)) => {
+                to.write_batch(values, definitions, repetitions)
+            }
+            (LeafValues::Int64(values), ColumnWriter::Int64ColumnWriter(to)) => {
+                to.write_batch(values, definitions, repetitions)
+            }
+            (LeafValues::Float32(values), ColumnWriter::FloatColumnWriter(to)) => {
+                to.write_batch(values, definitions, repetitions)
+            }
+            (LeafValues::Float64(values), ColumnWriter::DoubleColumnWriter(to)) => {
+                to.write_batch(values, definitions, repetitions)
+            }
+            _ => unreachable!("the schema is made of the same names"),
+        }
+        .map(drop)
+    }
+
+    fn clear(&mut self) {
+        match &mut self.values {
+            LeafValues::Text(values) => values.clear(),
+            LeafValues::Int32(values) => values.clear(),
+            LeafValues::Int64(values) => values.clear(),
+            LeafValues::Float32(values) => values.clear(),
+            LeafValues::Float64(values) => values.clear(),
+        }
+        self.definitions.clear();
+        self.repetitions.clear();
+    }
+}
+
+/// A list of structures, whose fields have a column each.
+fn add_structures(columns: Vec<&mut LeafColumn>, cell: &Cell) {
+    let list = match cell {
+        Cell::Structures(list) if !list.is_empty() => list,
+        cell => {
+            let definition = if *cell == Cell::Null { 0 } else { 1 };
+            return columns.into_iter().for_each(|column| column.level(definition, 0));
+        }
+    };
+    for (number, column) in columns.into_iter().enumerate() {
+        for (at, fields) in list.iter().enumerate() {
+            column.add(&fields[number], NestingLevels { definition: 3, repetition: i16::from(at > 0), depth: 1 });
+        }
+    }
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MPL-2.0
+//! `--parquet`: a table of what was found in all sources.
+
+mod columns;
+mod rows;
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use gsttrt_publish::record::FrameRecord;
+
+use super::part;
+use crate::failure::Failure;
+use crate::output::replaceable;
+use columns::{Cell, ParquetFile, reason};
+use rows::RowMaker;
+
+pub use rows::RowSubject;
+
+/// A table in a file that gets its name once it is whole. Frames of several sources may write.
+pub struct ParquetTable {
+    path: PathBuf,
+    state: Mutex<TableState>,
+}
+
+struct TableState {
+    rows: RowMaker,
+    /// `None` where it could not be written, or is finished.
+    file: Option<ParquetFile<Box<dyn Write + Send>>>,
+    failure: Option<Failure>,
+}
+
+impl ParquetTable {
+    /// # Errors
+    /// What is there already: a table is the work of hours, and is not replaced.
+    pub fn create(path: &Path, subject: RowSubject) -> Result<Self, Failure> {
+        let shown = path.display();
+        if path == Path::new("-") {
+            let text = "Cannot write Parquet to standard output: its index comes last, and is read first. Give the name of a \
+                        file, such as found.parquet.";
+            return Err(text.into());
+        }
+        let path = replaceable(path)?;
+        if path.exists() {
+            return Err(format!("There is a file {shown} already. Give another name, or remove it.").into());
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            return Err(format!("Cannot write {shown}: there is no folder {}. Make it first.", folder.display()).into());
+        }
+        let unwritten = |error: io::Error| format!("Cannot write {shown}: {error}.");
+        let file = OpenOptions::new().write(true).create(true).truncate(true).open(part(&path)).map_err(unwritten)?;
+        Self::of(path, Box::new(file), subject)
+    }
+
+    fn of(path: PathBuf, to: Box<dyn Write + Send>, subject: RowSubject) -> Result<Self, Failure> {
+        let file = ParquetFile::create(to, subject.columns());
+        let file = file.map_err(|error| format!("Cannot write {}: {}.", path.display(), reason(&error)))?;
+        let state = TableState { rows: RowMaker::new(subject), file: Some(file), failure: None };
+        Ok(ParquetTable { path, state: Mutex::new(state) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, TableState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a frame of a source. A failure shows in [`ParquetTable::check`].
+    pub fn add(&self, source: &str, frame: &FrameRecord) {
+        let mut state = self.lock();
+        let is_without_columns = |map: &serde_json::Value| map["kind"] != "objects";
+        if frame.maps.iter().flatten().any(is_without_columns) {
+            let text = "This model gives a map for each frame, for which a table has no column. Use --json.";
+            state.failure.get_or_insert_with(|| text.into());
+            state.file = None;
+        }
+        let rows = state.rows.of_frame(source, frame);
+        self.write(&mut state, rows);
+    }
+
+    /// A source has ended, and with an error where it could not be read to its end.
+    pub fn end(&self, source: &str, error: Option<&str>) {
+        let mut state = self.lock();
+        let mut rows = state.rows.of_tracks(Some(source));
+        rows.extend(error.map(|error| state.rows.of_error(source, error)));
+        self.write(&mut state, rows);
+    }
+
+    fn write(&self, state: &mut TableState, rows: Vec<Vec<Cell>>) {
+        let Some(file) = &mut state.file else { return };
+        if let Err(error) = rows.iter().try_for_each(|row| file.add(row)) {
+            state.failure = Some(self.unwritten(&reason(&error)));
+            state.file = None;
+        }
+    }
+
+    fn unwritten(&self, why: &str) -> Failure {
+        format!("Cannot write {}: {why}.", self.path.display()).into()
+    }
+
+    /// The first failure.
+    pub fn check(&self) -> Result<(), Failure> {
+        self.lock().failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// Gives the file its name.
+    pub fn finish(&self) -> Result<(), Failure> {
+        let mut state = self.lock();
+        let rows = state.rows.of_tracks(None);
+        self.write(&mut state, rows);
+        let file = state.file.take();
+        let failure = state.failure.clone();
+        drop(state);
+        let written = match (file, failure) {
+            (_, Some(failure)) => Err(failure),
+            (Some(file), None) => file.finish().map_err(|error| self.unwritten(&reason(&error))),
+            (None, None) => Ok(()),
+        };
+        let is_whole = written.and_then(|()| {
+            fs::rename(part(&self.path), &self.path).map_err(|error| self.unwritten(&error.to_string()))
+        });
+        if is_whole.is_err() {
+            self.discard();
+        }
+        is_whole
+    }
+
+    /// Removes what was written: without its index nobody can read it.
+    pub fn discard(&self) {
+        self.lock().file = None;
+        let _ = fs::remove_file(part(&self.path)); // it is gone where it has got its name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk with room for so many bytes.
+    struct SmallDisk(usize);
+
+    impl Write for SmallDisk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_at_the_end_and_leaves_no_file() {
+        let folder = crate::scratch::scratch("small-disk");
+        let path = folder.join("found.parquet");
+        fs::write(part(&path), "half").unwrap();
+        let table = ParquetTable::of(path.clone(), Box::new(SmallDisk(10)), RowSubject::Objects).unwrap();
+        table.end("a.mp4", Some("Cannot read a.mp4."));
+        let failure = table.finish().unwrap_err().to_string();
+        assert!(failure.starts_with(&format!("Cannot write {}: ", path.display())), "{failure}");
+        assert!(failure.contains("no storage space"), "{failure}");
+        assert!(!path.exists() && !part(&path).exists());
+    }
+
+    #[test]
+    fn what_is_there_is_not_replaced() {
+        let folder = crate::scratch::scratch("parquet-names");
+        let there = folder.join("there.parquet");
+        fs::write(&there, "kept").unwrap();
+        for (path, part) in [
+            (there.clone(), "There is a file"),
+            (folder.clone(), "it is a folder"),
+            (folder.join("none/found.parquet"), "there is no folder"),
+            (PathBuf::from("-"), "Cannot write Parquet to standard output"),
+            (PathBuf::from("/dev/null"), "it is a device or a pipe"),
+        ] {
+            let failure = ParquetTable::create(&path, RowSubject::Objects).err().unwrap().to_string();
+            assert!(failure.contains(part), "{failure}");
+        }
+        assert_eq!(fs::read_to_string(&there).unwrap(), "kept");
+    }
+}

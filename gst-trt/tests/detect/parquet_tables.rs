@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MPL-2.0
+//! `gst-trt detect --parquet`: the rows are what `--json` says of the same run.
+
+use parquet::file::reader::FileReader;
+use parquet::file::serialized_reader::SerializedFileReader;
+use parquet::record::Field;
+use serde_json::{Map, json};
+
+use super::*;
+use crate::common::path;
+
+/// The rows of a table, with the names of its columns.
+fn rows(file: &Path) -> Vec<Value> {
+    let reader = SerializedFileReader::new(std::fs::File::open(file).unwrap()).unwrap();
+    let rows = reader.get_row_iter(None).unwrap();
+    rows.map(|row| fields(row.unwrap().get_column_iter())).collect()
+}
+
+fn fields<'a>(columns: impl Iterator<Item = (&'a String, &'a Field)>) -> Value {
+    Value::Object(columns.map(|(name, field)| (name.clone(), value(field))).collect::<Map<_, _>>())
+}
+
+fn value(field: &Field) -> Value {
+    match field {
+        Field::Null => Value::Null,
+        Field::Int(number) => (*number).into(),
+        Field::Long(number) => (*number).into(),
+        Field::Float(number) => (*number).into(), // NaN becomes null
+        Field::Double(number) => (*number).into(),
+        Field::Str(text) => text.as_str().into(),
+        Field::Group(row) => fields(row.get_column_iter()),
+        Field::ListInternal(list) => list.elements().iter().map(value).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// An object of a line, as the columns of a row have it.
+fn of_line(object: &Value) -> Value {
+    const NAMES: [&str; 16] = [
+        "label",
+        "class-id",
+        "confidence",
+        "x",
+        "y",
+        "w",
+        "h",
+        "track-id",
+        "angle",
+        "corners",
+        "keypoints",
+        "mask-x",
+        "mask-y",
+        "mask-width",
+        "mask-height",
+        "mask-counts",
+    ];
+    NAMES.into_iter().map(|name| (name.replace('-', "_"), object[name].clone())).collect::<Map<_, _>>().into()
+}
+
+/// Lines have fewer digits.
+fn are_same(row: &Value, line: &Value) -> bool {
+    match (row, line) {
+        (Value::Number(row), Value::Number(line)) => (row.as_f64().unwrap() - line.as_f64().unwrap()).abs() < 0.002,
+        (Value::Array(row), Value::Array(line)) => {
+            row.len() == line.len() && row.iter().zip(line).all(|(row, line)| are_same(row, line))
+        }
+        (row, line) => row == line,
+    }
+}
+
+fn expect_same(row: &Value, line: &Value) {
+    for (name, value) in line.as_object().unwrap() {
+        assert!(are_same(&row[name], value), "{name}: {row} {line}");
+    }
+}
+
+/// What all rows of a frame have.
+fn of_frame(line: &Value, source: &str) -> Value {
+    json!({
+        "source": source,
+        "frame": line["frame"],
+        "time": line["stream-time"].as_u64().map(|time| time as f64 / 1e9),
+        "width": line["width"],
+        "height": line["height"],
+        "error": null,
+    })
+}
+
+#[test]
+fn rows_are_the_objects_of_the_lines() {
+    let folder = scratch("parquet-objects");
+    let clip = |name: &str| path(&format!("tests/data/{name}.mp4"));
+    let model = |name: &str| path(&format!("tests/models/{name}.onnx"));
+    for (number, (clip, model, column)) in [
+        (clip("sample"), shapes(), "track_id"),
+        (clip("shapes"), model("shapes-seg"), "mask_counts"),
+        (clip("shapes"), model("shapes-obb"), "corners"),
+        (clip("pose"), model("figures-pose"), "keypoints"),
+        (clip("classes"), model("shapes-cls"), "class_id"),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let (table, json) = (format!("{number}.parquet"), format!("{number}.jsonl"));
+        let mut more = vec!["--frames", "4", "--backend", "rten", "--json", &json, "--parquet", &table];
+        more.extend((*column == "track_id").then_some("--track"));
+        let output = detect(&folder, clip, model, &more);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(text(&output.stdout).contains(&format!("wrote       {table}")), "{}", text(&output.stdout));
+        let rows = rows(&folder.join(&table));
+        let source = std::path::absolute(clip).unwrap().display().to_string();
+        let mut left = rows.iter();
+        for line in lines(&folder.join(&json)) {
+            for object in
+                line["detections"].as_array().unwrap().iter().chain(line["classes"].as_array().into_iter().flatten())
+            {
+                let row = left.next().unwrap();
+                expect_same(row, &of_frame(&line, &source));
+                expect_same(row, &of_line(object));
+            }
+        }
+        assert!(
+            left.next().is_none() && rows.len() > 3 && rows.iter().any(|row| !row[column].is_null()),
+            "{column}: {rows:?}"
+        );
+    }
+    assert!(
+        !files(&folder).iter().any(|file| file.ends_with(".mp4") || file.ends_with(".part")),
+        "{:?}",
+        files(&folder)
+    );
+}
+
+#[test]
+fn rows_are_of_frames_or_tracks_where_that_is_wanted() {
+    let folder = scratch("parquet-rows");
+    let run = |rows: &str, more: &[&str]| {
+        let (table, json) = (format!("{rows}.parquet"), format!("{rows}.jsonl"));
+        let args = ["--frames", "9", "--infer", "interval=4", "--json", &json, "--parquet", &table, "--rows", rows];
+        let output = detect(&folder, &sample(), &shapes(), &[&args[..], more].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        (self::rows(&folder.join(table)), lines(&folder.join(json)))
+    };
+    let source = std::path::absolute(sample()).unwrap().display().to_string();
+    // The last two frames have no object.
+    let (frames, lines) = run("frames", &["--nms", "hold-detections=false"]);
+    assert_eq!((frames.len(), lines.len()), (9, 9));
+    for (row, line) in frames.iter().zip(&lines) {
+        let objects = line["detections"].as_array().unwrap();
+        expect_same(row, &of_frame(line, &source));
+        assert_eq!(row["count"], objects.len());
+        assert_eq!(row["objects"].as_array().unwrap().len(), objects.len());
+        row["objects"].as_array().unwrap().iter().zip(objects).for_each(|(row, line)| expect_same(row, &of_line(line)));
+    }
+    let counts: Vec<_> = frames.iter().map(|row| row["count"].as_i64().unwrap()).collect();
+    assert!(counts[0] > 0 && counts[1] == 0, "{counts:?}");
+
+    let (tracks, lines) = run("tracks", &[]);
+    let objects: Vec<(&Value, &Value)> = lines
+        .iter()
+        .flat_map(|line| line["detections"].as_array().unwrap().iter().map(move |object| (line, object)))
+        .collect();
+    assert!(tracks.len() > 3, "{tracks:?}");
+    for track in &tracks {
+        let seen: Vec<_> = objects.iter().filter(|(_, object)| object["track-id"] == track["track_id"]).collect();
+        let confidence = |(_, object): &(&Value, &Value)| object["confidence"].as_f64().unwrap();
+        let best = seen
+            .iter()
+            .copied()
+            .reduce(|best, other| if confidence(other) > confidence(best) { other } else { best })
+            .unwrap();
+        let mean = seen.iter().map(|seen| confidence(seen)).sum::<f64>() / seen.len() as f64;
+        let (first, last) = (seen[0].0, seen.last().unwrap().0);
+        let time = |line: &Value| line["stream-time"].as_u64().unwrap() as f64 / 1e9;
+        let wanted = json!({
+            "source": source, "label": best.1["label"], "class_id": best.1["class-id"], "frames": seen.len(),
+            "first_frame": first["frame"], "last_frame": last["frame"], "first_time": time(first), "last_time": time(last),
+            "mean_confidence": mean, "best_frame": best.0["frame"], "best_time": time(best.0), "confidence": confidence(best),
+            "x": best.1["x"], "y": best.1["y"], "w": best.1["w"], "h": best.1["h"], "width": 640, "height": 360, "error": null,
+        });
+        expect_same(track, &wanted);
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_a_row_with_its_error() {
+    let folder = scratch("parquet-unreadable");
+    std::fs::create_dir(folder.join("archive")).unwrap();
+    std::fs::copy(sample(), folder.join("archive/good.mp4")).unwrap();
+    let whole = std::fs::read(sample()).unwrap();
+    std::fs::write(folder.join("archive/cut.mp4"), &whole[..whole.len() / 2]).unwrap();
+    std::fs::write(folder.join("archive/words.mp4"), "hello").unwrap();
+    common::picture(&folder.join("archive/picture.jpg"), 64, 48);
+    std::fs::write(folder.join("archive/bad.jpg"), "hello").unwrap();
+    let shown = |name: &str| std::path::absolute(folder.join("archive").join(name)).unwrap().display().to_string();
+    let shapes = shapes();
+    let args = ["detect", "archive/*", "--model", &shapes, "--frames", "2", "--rows", "frames", "--parquet"];
+    let output = common::run(&folder, &[&args[..], &["found.parquet"]].concat());
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let rows = rows(&folder.join("found.parquet"));
+    let of = |name: &str| rows.iter().filter(|row| row["source"] == shown(name)).collect::<Vec<_>>();
+    for (name, frames, part) in [
+        ("good.mp4", 2, ""),
+        ("picture.jpg", 1, ""),
+        ("cut.mp4", 0, "Cannot read archive/cut.mp4"),
+        ("words.mp4", 0, "Cannot read archive/words.mp4"),
+        ("bad.jpg", 0, "Cannot read archive/bad.jpg"),
+    ] {
+        let errors: Vec<_> = of(name).iter().filter_map(|row| row["error"].as_str()).collect();
+        assert_eq!(of(name).len() - errors.len(), frames, "{name}: {rows:?}");
+        assert_eq!(errors.len(), usize::from(!part.is_empty()), "{name}: {rows:?}");
+        assert!(errors.iter().all(|error| error.contains(part)), "{errors:?}");
+    }
+    let picture = of("picture.jpg")[0];
+    assert_eq!((&picture["frame"], &picture["time"], &picture["width"]), (&0.into(), &Value::Null, &64.into()));
+    assert!(text(&output.stderr).contains("sources have no results") || text(&output.stderr).contains("images"));
+    assert_eq!(files(&folder), ["archive", "found.parquet"], "other files are written only where that is asked for");
+
+    // Nothing can be read: the table says so.
+    let args = ["detect", "archive/words.mp4", "--model", &shapes, "--parquet", "nothing.parquet"];
+    expect_failure(&common::run(&folder, &args), &args, &["Cannot read archive/words.mp4"]);
+    let rows = self::rows(&folder.join("nothing.parquet"));
+    assert_eq!((rows.len(), &rows[0]["source"]), (1, &shown("words.mp4").into()));
+}
+
+#[test]
+fn a_table_that_cannot_be_written_is_said_at_once() {
+    let folder = scratch("parquet-failures");
+    std::fs::write(folder.join("there.parquet"), "kept").unwrap();
+    let map = path("tests/models/shapes-sem.onnx");
+    let (sample, shapes) = (sample(), shapes());
+    for (model, table, parts) in [
+        (&shapes, "there.parquet", &["there.parquet already", "Give another name"][..]),
+        (&shapes, "-", &["Cannot write Parquet to standard output", "found.parquet"]),
+        (&shapes, ".", &["it is a folder"]),
+        (&shapes, "/dev/full", &["it is a device or a pipe"]),
+        (&shapes, "none/found.parquet", &["there is no folder none"]),
+        (&sample, "found.parquet", &["sample.mp4"]),
+        (&map, "map.parquet", &["a map for each frame", "--json"]),
+    ] {
+        let args = ["detect", &sample, "--model", model, "--frames", "3", "--parquet", table];
+        expect_failure(&common::run(&folder, &args), &args, parts);
+        assert_eq!(files(&folder), ["there.parquet"], "{table}");
+    }
+    assert_eq!(std::fs::read_to_string(folder.join("there.parquet")).unwrap(), "kept");
+    // One of two files cannot be made: the other is not left behind.
+    let args = ["detect", &sample, "--model", &shapes, "--parquet", "found.parquet", "--json", "none/found.jsonl"];
+    expect_failure(&common::run(&folder, &args), &args, &["none/found.jsonl"]);
+    assert_eq!(files(&folder), ["there.parquet"]);
+    let args = ["detect", &sample, "--model", &shapes, "--rows", "tracks"];
+    let output = common::run(&folder, &args);
+    assert!(output.status.code() == Some(2) && text(&output.stderr).contains("--parquet"), "{}", text(&output.stderr));
+}
