@@ -49,7 +49,9 @@ const COLUMNS: [&str; 20] = [
 ];
 
 /// An output: its dimensions, columns and type.
-fn output() -> impl Strategy<Value = (usize, Vec<usize>, bool)> {
+type AnyOutput = (usize, Vec<usize>, bool);
+
+fn output() -> impl Strategy<Value = AnyOutput> {
     (0..DIMS.len(), prop::collection::vec(0..COLUMNS.len(), 0..4), any::<bool>())
 }
 
@@ -59,7 +61,7 @@ const EXTRAS: [(&[usize], &str); 5] =
     [(&[], "detect"), (&[18], "detect"), (&[13], "obb"), (&[12], "pose"), (&[14], "segment")];
 
 /// Outputs and their task. Most arbitrary outputs are refused; these begin with rows of boxes, and most belong together.
-fn outputs() -> impl Strategy<Value = (Vec<(usize, Vec<usize>, bool)>, &'static str)> {
+fn outputs() -> impl Strategy<Value = (Vec<AnyOutput>, &'static str)> {
     let noise = prop_oneof![5 => Just(Vec::new()), 1 => prop::collection::vec(output(), 1..3)];
     let main = prop::sample::select(vec![2usize, 3, 4, 5, 5, 6]);
     (0..5usize, main, prop::sample::select(EXTRAS.to_vec()), any::<bool>(), noise).prop_map(
@@ -71,13 +73,7 @@ fn outputs() -> impl Strategy<Value = (Vec<(usize, Vec<usize>, bool)>, &'static 
     )
 }
 
-fn text(
-    outputs: &[(usize, Vec<usize>, bool)],
-    task: &str,
-    suppression: &str,
-    named: bool,
-    tables: (bool, bool),
-) -> String {
+fn text(outputs: &[AnyOutput], task: &str, suppression: &str, named: bool, tables: (bool, bool)) -> String {
     let mut text = format!("name = 'any'\ntask = '{task}'\nsuppression = '{suppression}'\n");
     if tables.0 {
         text += "[grid]\nstrides = [8, 16, 32]\n";
