@@ -9,11 +9,12 @@ use common::kserve_server::{FakeServer, answers, served};
 use common::{command, path, picture, quantizer, sample, scratch, shapes, text};
 
 /// The pages that show how to call it.
-const PAGES: [&str; 11] = [
+const PAGES: [&str; 12] = [
     "README.md",
     "docs/archives.md",
     "docs/install.md",
     "docs/kserve.md",
+    "docs/layout-file.md",
     "docs/models.md",
     "docs/program.md",
     "docs/ultralytics.md",
@@ -50,7 +51,7 @@ fn documented() -> Vec<(String, Vec<String>)> {
 /// What the reader has: a video, a folder of photos, a model.
 fn furnish(folder: &Path) {
     std::os::unix::fs::symlink(sample(), folder.join("street.mp4")).unwrap();
-    for model in ["yolo11n.onnx", "best.onnx", "best-int8.onnx"] {
+    for model in ["yolo11n.onnx", "mine.onnx", "best.onnx", "best-int8.onnx"] {
         std::fs::copy(shapes(), folder.join(model)).unwrap(); // a copy of it may be written over
     }
     std::os::unix::fs::symlink(path("tests/models/shapes-cls.onnx"), folder.join("colors.onnx")).unwrap();
