@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Decoders are started in turn. A GPU's driver sets up one at a time, for tens of milliseconds, while the others spin: where
 //! hundreds began at once, they would keep all processors busy, sources would count as stalled before their first frame, be
-//! started again, and never come to it.
+//! started again, and never come to it. Frames of sources that play wait for the driver meanwhile, so few are enough.
 //!
-//! The turn is that of the first key frame, so that a camera that does not answer, or begins between two, holds up nobody.
+//! The turn begins with the first key frame, so that a camera that does not answer, or begins between two, holds up nobody. It is
+//! over when the decoder takes what comes next: for a picture it may wait for more.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,8 +16,8 @@ use gst::prelude::*;
 use crate::source::decodes_video;
 
 /// Of all sources of the process.
-static TURNS: StartTurns = StartTurns::new(8);
-/// A decoder that gives no frame has its turn for so long.
+static TURNS: StartTurns = StartTurns::new(4);
+/// A decoder that does not go on has its turn for so long.
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// So many at a time, in the order in which they came.
@@ -60,7 +62,7 @@ impl StartTurns {
 }
 
 impl StartTurn {
-    /// Lets the decoders that come into the pipeline wait for it. It is over with the first frame that comes to the pad.
+    /// Lets the decoders that come into the pipeline wait for it. It is over at the latest with the first frame that comes to the pad.
     pub fn keep(pipeline: &gst::Pipeline, frames: &gst::Pad) -> Arc<Self> {
         TURNS.turn().of(pipeline, frames)
     }
@@ -70,13 +72,17 @@ impl StartTurn {
         pipeline.connect_deep_element_added(move |_, _, element| {
             let turn = turn.clone();
             if let Some(input) = element.static_pad("sink").filter(|_| decodes_video(element)) {
+                let has_taken = AtomicBool::new(false);
                 input.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
-                    let is_key = info.buffer().is_some_and(|it| !it.flags().contains(gst::BufferFlags::DELTA_UNIT));
-                    if !is_key {
-                        return gst::PadProbeReturn::Ok;
+                    if has_taken.load(Ordering::Relaxed) {
+                        turn.end();
+                        return gst::PadProbeReturn::Remove;
                     }
-                    turn.take();
-                    gst::PadProbeReturn::Remove
+                    if info.buffer().is_some_and(|buffer| !buffer.flags().contains(gst::BufferFlags::DELTA_UNIT)) {
+                        turn.take();
+                        has_taken.store(true, Ordering::Relaxed);
+                    }
+                    gst::PadProbeReturn::Ok
                 });
             }
         });
@@ -146,7 +152,7 @@ impl StartTurn {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::AtomicU32;
     use std::thread;
 
     use super::*;
