@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
+mod cost;
+mod sound;
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -24,6 +27,11 @@ fn run(pipeline: &gst::Pipeline) {
     let wanted = [gst::MessageType::Eos, gst::MessageType::Error];
     let last = pipeline.bus().unwrap().timed_pop_filtered(ClockTime::from_seconds(60), &wanted).expect("it ends");
     assert_eq!(last.type_(), gst::MessageType::Eos, "{last:?}");
+}
+
+fn run_to_end(pipeline: &gst::Pipeline) {
+    run(pipeline);
+    pipeline.set_state(gst::State::Null).unwrap();
 }
 
 fn config(test: &str, pre_roll: f64, post_roll: f64) -> RecordConfig {
@@ -270,70 +278,6 @@ fn each_format_is_copied_as_it_is() {
     }
 }
 
-/// The sound of the source is in the file, where its container takes it.
-#[test]
-fn sound_is_recorded_with_its_frames() {
-    const OPUS: &str = "audiotestsrc num-buffers=400 ! audio/x-raw,rate=48000,channels=1 ! opusenc ! opusparse";
-    const MP3: &str = "audiotestsrc num-buffers=345 ! audio/x-raw,rate=44100,channels=1 ! lamemp3enc ! mpegaudioparse";
-    const ALAW: &str = "audiotestsrc num-buffers=62 ! audio/x-raw,rate=8000,channels=1 ! alawenc";
-    for (number, (name, sound, container, is_there)) in [
-        ("audio/mpeg", AAC, Container::Mp4, true),
-        ("audio/mpeg", AAC, Container::Mkv, true),
-        ("audio/mpeg", MP3, Container::Mp4, true),
-        ("audio/mpeg", MP3, Container::Mkv, true),
-        ("audio/x-opus", OPUS, Container::Mp4, true),
-        ("audio/x-alaw", ALAW, Container::Mkv, true),
-        ("audio/x-alaw", ALAW, Container::Mp4, false),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let config = RecordConfig { container, ..config(&format!("sound-{number}"), 1.0, 0.5) };
-        if sound == MP3 && gst::ElementFactory::find("lamemp3enc").is_none() {
-            eprintln!("SKIP: no lamemp3enc here");
-            continue;
-        }
-        let clip = clip(&config, 200, H264, sound, "matroskamux");
-        record(&config, &clip, &[100]);
-        let file = only_file(&config.folder);
-        assert_eq!(packets(&file, "video").1.len(), 112 - 60 + 1, "{name}");
-        let (caps, written) = packets(&file, "audio");
-        assert_eq!(caps.as_deref() == Some(name), is_there, "{name} {container:?}: {caps:?}");
-        let (_, sent) = packets(&clip, "audio");
-        assert!(written.iter().all(|packet| sent.iter().any(|sent| sent.1 == packet.1)), "{name}");
-        // Two seconds of eight.
-        assert_eq!(written.len() * 5 > sent.len(), is_there, "{name}: {} of {}", written.len(), sent.len());
-    }
-    let config = RecordConfig { audio: false, ..config("sound-off", 1.0, 0.5) };
-    let clip = clip(&config, 200, H264, AAC, "matroskamux");
-    record(&config, &clip, &[100]);
-    assert!(packets(&only_file(&config.folder), "audio").1.is_empty(), "it was not wanted");
-}
-
-/// A container waits for all its streams, and a microphone may fail.
-#[test]
-fn sound_that_ends_does_not_hold_up_its_frames() {
-    let config = config("sound-ends", 1.0, 60.0);
-    let short = AAC.replace("345", "140"); // a player takes a shorter one for a preview
-    let clip = clip(&config, 200, H264, &short, "matroskamux");
-    let threads = Threads::default();
-    // As of a camera, there is no end of the sound, and the file is looked at before its own.
-    let (given, written) = std::sync::mpsc::channel();
-    let archives = Archives::new(&threads);
-    let disk = Disk::by(&archives.at(&config.folder), "gate", &threads, move |folder, source, kind, format, first| {
-        std::fs::create_dir_all(folder).unwrap();
-        let _ = given.send(format.audio.is_some());
-        RecordingFile::create(folder, source, kind, format, first)
-    });
-    play(&clip, &Recorder::new(disk, &config, false), &[30]);
-    archives.close();
-    assert!(threads.wait(LIMIT).is_empty());
-    assert!(written.recv().unwrap(), "it began with sound");
-    let file = only_file(&config.folder);
-    assert_eq!(packets(&file, "video").1.len(), 200);
-    assert!((130..=141).contains(&packets(&file, "audio").1.len()));
-}
-
 /// What has no encoded stream is encoded, and what is drawn on.
 #[test]
 fn frames_are_encoded_where_nothing_can_be_copied() {
@@ -538,37 +482,6 @@ fn a_group_that_is_larger_than_the_pre_roll_has_no_hole() {
     assert!(sound[0] > 300, "{sound:?}");
 }
 
-/// Also what is recorded all the time, from the first frame on; and each time that a file is played, though its sound is
-/// read before its frames are encoded.
-#[test]
-fn the_first_file_has_sound_and_each_after_a_loop() {
-    for draw in [false, true] {
-        let config = RecordConfig {
-            segment: Some(Duration::from_secs(60)),
-            draw,
-            copies: !draw,
-            ..config(&format!("loop-{draw}"), 1.0, 0.5)
-        };
-        let clip = clip(&config, 200, H264, AAC, "mp4mux");
-        let threads = Threads::default();
-        let archives = Archives::new(&threads);
-        let disk = Disk::new(&archives.at(&config.folder), "gate", &threads);
-        // Of the first frame, before there is a file.
-        play_times(3, &clip, &Recorder::new(disk, &config, false), &[0]);
-        archives.close();
-        assert!(threads.wait(LIMIT).is_empty());
-        let is_event = |file: &PathBuf| !file.to_str().unwrap().ends_with("-continuous.mp4");
-        let (events, segments): (Vec<_>, Vec<_>) = files(&config.folder).into_iter().partition(is_event);
-        let counts: Vec<_> = segments.iter().map(|file| packets(file, "video").1.len()).collect();
-        assert_eq!((counts, events.len()), (vec![200; 3], 1), "{draw}");
-        let sounds: Vec<_> = segments.iter().map(|file| packets(file, "audio").1.len()).collect();
-        assert!(sounds.iter().all(|count| *count > 250), "{draw}: {sounds:?}");
-        assert!(!packets(&events[0], "audio").1.is_empty(), "{draw}");
-        let index = std::fs::read_to_string(config.folder.join("index.jsonl")).unwrap();
-        assert_eq!(index.matches("\"entered\"").count(), 2, "it is noted with both: {index}");
-    }
-}
-
 /// It goes on in the next one without losing a frame.
 #[test]
 fn a_long_recording_is_cut_at_a_key_frame() {
@@ -611,108 +524,4 @@ fn all_is_recorded_without_events() {
     let all = RecordConfig { events: None, segment: Some(Duration::from_secs(60)), ..config("all-alone", 1.0, 0.5) };
     record(&all, &clip(&all, 200, H264, "", "mp4mux"), &[100]);
     assert_eq!(frames_of_file(&all.folder), 200);
-}
-
-/// What recording takes of the CPU, copied and encoded, printed:
-/// `cargo nextest run --release --run-ignored only --no-capture -E 'test(cpu_of_24_cameras)'`
-#[test]
-#[ignore = "it measures, for a minute"]
-fn cpu_of_24_cameras() {
-    const CAMERAS: usize = 24;
-    const SECONDS: u64 = 10;
-    let config = RecordConfig { events: None, segment: Some(Duration::from_secs(300)), ..config("cpu", 0.0, 0.0) };
-    // One with as many bits as a camera has, by filling up, and one as it is.
-    let made = |name: &str, more: &str| {
-        let clip = config.folder.with_file_name(name);
-        let pipeline = chain::parse(&format!(
-            "videotestsrc num-buffers={} pattern=smpte horizontal-speed=10 \
-             ! video/x-raw,format=I420,width=1920,height=1080,framerate=25/1 \
-             ! x264enc speed-preset=ultrafast tune=zerolatency key-int-max=50 bitrate=4000 {more} ! h264parse ! mp4mux \
-             ! filesink location={}",
-            25 * SECONDS,
-            clip.display()
-        ));
-        run_to_end(&pipeline.unwrap());
-        clip
-    };
-    let (clip, easy) = (made("1080p.mp4", "option-string=nal-hrd=cbr:filler=1"), made("easy.mp4", ""));
-    let bytes = std::fs::metadata(&clip).unwrap().len();
-    println!("the stream has {:.1} Mbit/s", bytes as f64 * 8e-6 / SECONDS as f64);
-
-    // The cameras alone, and with their recordings.
-    let cameras = |recorded: bool| {
-        let threads = Threads::default();
-        let archives = Archives::new(&threads);
-        let mut recorders = Vec::new();
-        let begun = cpu_seconds();
-        let pipelines: Vec<_> = (0..CAMERAS)
-            .map(|number| {
-                let line = format!(
-                    "filesrc location={} ! qtdemux ! h264parse ! identity name=decoder ! fakesink sync=true",
-                    clip.display()
-                );
-                let pipeline = chain::parse(&line).unwrap();
-                if recorded {
-                    let disk = Disk::new(&archives.at(&config.folder), &format!("camera{number}"), &threads);
-                    let recorder = Recorder::new(disk, &config, true);
-                    let tap = crate::source::tap::VideoTap::new(&recorder.tap().sink);
-                    let decoder = element(&pipeline, "decoder");
-                    tap.follow(&decoder.static_pad("sink").unwrap());
-                    pipeline.set_state(gst::State::Paused).unwrap();
-                    let _ = pipeline.state(ClockTime::from_seconds(60));
-                    tap.choose(&pipeline, Some(&decoder));
-                    recorders.push(recorder);
-                }
-                pipeline.set_state(gst::State::Playing).unwrap();
-                pipeline
-            })
-            .collect();
-        for pipeline in &pipelines {
-            let _ = pipeline.bus().unwrap().timed_pop_filtered(ClockTime::from_seconds(120), &[gst::MessageType::Eos]);
-        }
-        recorders.iter().for_each(Recorder::finish);
-        archives.close();
-        assert!(threads.wait(LIMIT).is_empty());
-        let used = cpu_seconds() - begun;
-        for pipeline in &pipelines {
-            pipeline.set_state(gst::State::Null).unwrap();
-        }
-        used
-    };
-    let (alone, copied) = (cameras(false), cameras(true));
-    let written: u64 = files(&config.folder).iter().map(|file| std::fs::metadata(file).unwrap().len()).sum();
-    assert_eq!(written / bytes, CAMERAS as u64, "all of it is written");
-    let copying = (copied - alone) / SECONDS as f64;
-
-    // One camera, as fast as it goes: decoded, and decoded and encoded.
-    let decoded = |encode: &str| {
-        let begun = cpu_seconds();
-        let line =
-            format!("filesrc location={} ! qtdemux ! h264parse ! avdec_h264 ! {encode} fakesink", easy.display());
-        run_to_end(&chain::parse(&line).unwrap());
-        cpu_seconds() - begun
-    };
-    let convert = "videoconvert ! videoscale ! video/x-raw,format=I420";
-    let encode =
-        format!("{convert} ! x264enc speed-preset=veryfast tune=zerolatency key-int-max=30 threads=1 ! h264parse !");
-    let encoding = (decoded(&encode) - decoded("")) / SECONDS as f64 * CAMERAS as f64;
-    println!("{CAMERAS} cameras of 1080p25: cameras alone {:.3} cores", alone / SECONDS as f64);
-    println!("copying {copying:.3} cores, encoding {encoding:.1} cores: {:.0} times", encoding / copying);
-}
-
-fn run_to_end(pipeline: &gst::Pipeline) {
-    run(pipeline);
-    pipeline.set_state(gst::State::Null).unwrap();
-}
-
-/// Of all threads of this program.
-fn cpu_seconds() -> f64 {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
-    // SAFETY: it is filled where the call returns 0, as it does for the program itself.
-    let usage = unsafe {
-        assert_eq!(libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()), 0);
-        usage.assume_init()
-    };
-    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
-    seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
