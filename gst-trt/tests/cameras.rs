@@ -447,25 +447,43 @@ fn a_playlist_of_the_network_leads_to_no_playlist_of_this_machine() {
     expect_failure(&run(&folder, &here), &here, &["Cannot read http://127.0.0.1:"]);
 }
 
+/// A server of a file of which `ranges` says whether it gives parts. Having sent half of it, it waits whether somebody hangs up
+/// to ask for another part. Its port.
+fn file_server(file: Vec<u8>, ranges: &'static str) -> u16 {
+    serve(move |mut connection| {
+        let asked = request(&connection).to_ascii_lowercase();
+        let begin = asked.split_once("range: bytes=").and_then(|(_, range)| range.split_once('-'));
+        let begin: usize = begin.and_then(|(begin, _)| begin.parse().ok()).filter(|_| ranges.contains("bytes")).unwrap_or(0);
+        let (length, left) = (file.len(), file.len() - begin);
+        let part = format!("206 Partial Content\r\nContent-Range: bytes {begin}-{}/{length}", length - 1);
+        let status = if begin == 0 { "200 OK" } else { &part };
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: video/mp4\r\n{ranges}Content-Length: {left}\r\nConnection: close\r\n\r\n"
+        );
+        let (first, second) = file[begin..].split_at(left / 2);
+        let _ = connection.write_all(&[head.as_bytes(), first].concat());
+        connection.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        let _ = connection.read(&mut [0]);
+        let _ = connection.write_all(second);
+    })
+}
+
 #[test]
 fn a_file_of_the_web_has_all_its_frames() {
     let folder = scratch("web-file");
     let clip = std::fs::read(path("tests/data/shapes.mp4")).unwrap();
-    let port = serve(move |mut connection| {
-        request(&connection);
-        let length = clip.len();
-        let head = format!(
-            "HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
-        );
-        let _ = connection.write_all(&[head.as_bytes(), &clip].concat());
-    });
-    let (model, address) = (shapes(), format!("http://127.0.0.1:{port}/shapes.mp4"));
+    let model = shapes();
     let args = ["--model", &model, "--backend", "rten", "--infer", "interval=30", "--no-video", "--json", "-"];
     let frames = |address: &str| {
         let args = [&["detect", address][..], &args].concat();
         text(&succeed(&folder, &args).stdout).lines().count()
     };
-    assert_eq!(frames(&address), frames(&path("tests/data/shapes.mp4")));
+    let expected = frames(&path("tests/data/shapes.mp4"));
+    // The tables of this file are at its end.
+    for ranges in ["", "Accept-Ranges: none\r\n", "accept-ranges: bytes\r\n"] {
+        let address = format!("http://127.0.0.1:{}/shapes.mp4", file_server(clip.clone(), ranges));
+        assert_eq!(frames(&address), expected, "{ranges:?}");
+    }
     // What comes through a pipe cannot be read twice. The frames may be there all the same, with another GStreamer.
     let clip = std::fs::File::open(path("tests/data/shapes.mp4")).unwrap();
     let piped = |clip: std::fs::File| {

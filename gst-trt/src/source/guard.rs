@@ -2,8 +2,8 @@
 //! What is watched in the elements that read a source, as it may be hostile or damaged: how large its frames are, and
 //! where a source of the network leads.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gst::glib::translate::FromGlibPtrBorrow;
 use gst::prelude::*;
@@ -90,6 +90,53 @@ fn take_pictures(decode: &gst::Bin, demuxer: &gst::Element) {
             }
             gst::PadProbeReturn::Ok
         });
+    });
+}
+
+/// Of a file of the web that is kept on the disk: qtdemux jumps to its tables, which may be at its end, and a server that gives
+/// no parts of files has only its beginning. Of such a server nothing is read before the file is here to its end.
+pub fn read_whole(decode: &gst::Bin) {
+    let gives_parts = Arc::new(AtomicBool::new(false));
+    decode.connect_deep_element_added(move |_, _, element| {
+        if element.is::<gst::URIHandler>() {
+            element.src_pads().iter().for_each(|pad| read_headers(pad, gives_parts.clone()));
+        }
+        let is_kept = element.factory().is_some_and(|factory| factory.name() == "queue2");
+        if is_kept && !gives_parts.load(Ordering::Relaxed) {
+            hold_until_end(element);
+        }
+    });
+}
+
+/// Of an answer of HTTP, which comes before its first byte.
+fn read_headers(source: &gst::Pad, gives_parts: Arc<AtomicBool>) {
+    source.add_probe(gst::PadProbeType::EVENT_DOWNSTREAM, move |_, info| {
+        let headers = info.event().and_then(|event| event.structure()).filter(|headers| headers.has_name("http-headers"));
+        if let Some(answer) = headers.and_then(|headers| headers.get::<gst::Structure>("response-headers").ok()) {
+            let gives = answer.iter().any(|(name, value)| {
+                name.eq_ignore_ascii_case("accept-ranges")
+                    && value.get::<String>().is_ok_and(|unit| unit.trim().eq_ignore_ascii_case("bytes"))
+            });
+            gives_parts.store(gives, Ordering::Relaxed);
+        }
+        gst::PadProbeReturn::Ok
+    });
+}
+
+/// Who pulls from the queue waits until its input has ended. The end of the pipeline ends the wait, too.
+fn hold_until_end(queue: &gst::Element) {
+    let (Some(input), Some(output)) = (queue.static_pad("sink"), queue.static_pad("src")) else { return };
+    let pulls = gst::PadProbeType::PULL | gst::PadProbeType::BLOCK;
+    let hold = output.add_probe(pulls, |_, _| gst::PadProbeReturn::Ok);
+    let (hold, output) = (Mutex::new(hold), output.downgrade());
+    input.add_probe(gst::PadProbeType::EVENT_DOWNSTREAM, move |_, info| {
+        if info.event().is_some_and(|event| event.type_() == gst::EventType::Eos)
+            && let Some(output) = output.upgrade()
+            && let Some(hold) = hold.lock().unwrap_or_else(PoisonError::into_inner).take()
+        {
+            output.remove_probe(hold);
+        }
+        gst::PadProbeReturn::Ok
     });
 }
 

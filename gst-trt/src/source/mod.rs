@@ -239,6 +239,9 @@ impl VideoAddress {
                     guard::look_after_http(decode.downcast_ref().expect("it is a bin"), &sink);
                     // Only what has an end.
                     decode.set_property("download", options.is_kept);
+                    if options.is_kept {
+                        guard::read_whole(decode.downcast_ref().expect("it is a bin"));
+                    }
                 }
                 pipeline.add(&decode)?;
                 decode

@@ -78,7 +78,7 @@ class World:
         self.disk = Disk(folder / "recordings")
         addresses = {camera.name: f"rtspt://127.0.0.1:{port}/{camera.name}" for camera in cameras}
         self.service = Service(options, folder, addresses, self.disk, mqtt if self.mqtt else None, redis if self.redis else None)
-        self.watch = Watch(self.service.results, list(addresses), 1 / options.fps, options.backoff, options.timeout)
+        self.watch = Watch(self.service.results, cameras, 1 / options.fps, options.backoff, options.timeout)
         self.lives = Lives(self.service)
         self.model, self.kind = 0, ""
         self.violations = []
@@ -235,6 +235,7 @@ def judge(options, world, done, metrics, broken, recordings, seconds):
     row("faults, of kinds", f"{sum(count for (_, what), count in done.items() if what == 'done')}, {len(kinds)}", "as planned", kinds)
     row("results", watch.results, "", watch.results)
     row("longest gap of a healthy camera, beyond its frame's time", f"{watch.longest:.3f} s", f"≤ {SLACK} s", watch.longest <= SLACK)
+    row("… that its camera itself sent late, which is not counted", f"{watch.longest_sent_late:.3f} s", "", True)
     row("longest until a camera was back", f"{max((most for most, _ in back.values()), default=0):.2f} s", f"≤ {options.timeout + limit:g} s", all(most <= options.timeout + limit for most, _ in back.values()))
     row("… that had hung up or was gone", f"{max((back[kind][0] for kind in ('camera hangs up', 'camera is gone') if kind in back), default=0):.2f} s", f"≤ {limit:g} s", all(back[kind][0] <= limit for kind in ("camera hangs up", "camera is gone") if kind in back))
     row("recordings, not whole", f"{recordings}, {len(broken)}", "0 not whole", not broken)

@@ -7,11 +7,11 @@ import random
 import struct
 import sys
 import time
+from collections import deque
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from rtsp_cameras import CLOCK, Clip, answer, report, requests  # noqa: E402  it is in that folder
-
 
 class Camera:
     """A path of the server, and what is wrong with it at the moment."""
@@ -19,6 +19,8 @@ class Camera:
     def __init__(self, name, clips, seed):
         self.name, self.clips, self.random = name, clips, random.Random(f"{seed} {name}")
         self.writers = set()
+        # When the last frames were sent, and by how many seconds too late, which is this program's own fault.
+        self.sent_late = deque(maxlen=64)
         self.heal()
 
     def heal(self):
@@ -64,7 +66,9 @@ async def play(camera, fps, writer):
             frames = itertools.cycle(clip.frames)
         _, _, packets, places = next(frames)
         at += (5 if camera.is_slow else 1) / fps
-        await asyncio.sleep(max(0.0, at - time.time()))
+        due = max(at, time.time())
+        await asyncio.sleep(due - time.time())
+        camera.sent_late.append((time.time(), time.time() - due))
         while camera.is_frozen:
             await asyncio.sleep(0.05)
             at = time.time()

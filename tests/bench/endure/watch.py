@@ -14,14 +14,16 @@ BACK = 2.0  # seconds to be back, beyond the wait between two attempts
 class Watch:
     """Reads what the service writes for each camera."""
 
-    def __init__(self, results, names, period, backoff, timeout):
+    def __init__(self, results, cameras, period, backoff, timeout):
+        names = [camera.name for camera in cameras]
         self.files = {name: results / f"{name}.jsonl" for name in names}
+        self.sent_late = {camera.name: camera.sent_late for camera in cameras}
         self.period, self.backoff, self.timeout = period, backoff, timeout
         self.read = dict.fromkeys(names, 0)
         self.rest = dict.fromkeys(names, b"")
         self.last = {}  # when the last result came, and its number in its run
         self.windows = {name: [] for name in names}  # begin, end, kind: a fault may hold the camera up
-        self.longest, self.longest_meanwhile = 0.0, {}
+        self.longest, self.longest_sent_late = 0.0, 0.0
         self.violations, self.results, self.back = [], 0, {}
 
     @contextmanager
@@ -61,12 +63,15 @@ class Watch:
                     self.back.setdefault(window["kind"], []).append(window["seen"][name])
         if name in self.last:
             before, last_number = self.last[name]
-            gap = at - before
+            # What the camera itself was late by is no fault of the service.
+            sent_late = max((late for when, late in self.sent_late[name] if before - 1 < when <= at), default=0.0)
+            gap = at - before - sent_late
             is_next = number == last_number + 1
             if not self.may_be_late(name, before, at):
                 if not is_next:
                     self.violations.append(f"{name}: frame {number} follows frame {last_number}")
                 self.longest = max(self.longest, gap - self.period)
+                self.longest_sent_late = max(self.longest_sent_late, sent_late)
                 if gap > self.period + SLACK:
                     self.violations.append(f"{name}: no result for {gap:.2f} s until {time.strftime('%H:%M:%S', time.gmtime(at))}")
             elif not is_next and number > last_number:
