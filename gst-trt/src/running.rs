@@ -22,6 +22,8 @@ const STOP_LIMIT: Duration = Duration::from_secs(4);
 /// After this, the connections to cameras of a pipeline that is being stopped are cut. Until then a camera is told that it may
 /// stop, too, which rtspsrc gives 0.1 s.
 const CUT_LIMIT: Duration = Duration::from_secs(1);
+/// Changes to NULL that are tried.
+const STOP_ATTEMPTS: usize = 3;
 
 #[derive(Clone)]
 pub struct RunningPipeline {
@@ -88,7 +90,7 @@ impl RunningPipeline {
         self.ask("stop", move |pipeline| {
             let mut is_stopped = is_stopped.lock().unwrap_or_else(PoisonError::into_inner);
             *is_stopped = true;
-            let _ = pipeline.set_state(gst::State::Null);
+            end(pipeline);
             drop((is_stopped, stops));
             then();
         })
@@ -114,6 +116,12 @@ impl RunningPipeline {
     }
 }
 
+/// uridecodebin of GStreamer 1.22 fails a change that meets it while it finds out what it decodes. All elements are left in READY
+/// then, where they must not be dropped; the next attempt goes on from there.
+fn end(pipeline: &gst::Pipeline) {
+    let _ = (0..STOP_ATTEMPTS).find(|_| pipeline.set_state(gst::State::Null).is_ok());
+}
+
 /// A pipeline that is being started.
 pub struct Starting {
     ended: Receiver<bool>,
@@ -129,5 +137,66 @@ impl Starting {
             Err(RecvTimeoutError::Disconnected) => Some(false), // there was no thread for it
         });
         self.outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wait::LIMIT;
+
+    mod imp {
+        use gst::glib;
+        use gst::subclass::prelude::*;
+
+        use super::*;
+
+        /// A bin that fails its first change to READY.
+        #[derive(Default)]
+        pub struct FailingBin(AtomicBool);
+
+        #[glib::object_subclass]
+        impl ObjectSubclass for FailingBin {
+            const NAME: &'static str = "TestFailingBin";
+            type Type = super::FailingBin;
+            type ParentType = gst::Bin;
+        }
+
+        impl ObjectImpl for FailingBin {}
+        impl GstObjectImpl for FailingBin {}
+        impl BinImpl for FailingBin {}
+
+        impl ElementImpl for FailingBin {
+            fn change_state(&self, change: gst::StateChange) -> Result<gst::StateChangeSuccess, gst::StateChangeError> {
+                let done = self.parent_change_state(change)?;
+                let fails = change == gst::StateChange::PausedToReady && !self.0.swap(true, Ordering::Relaxed);
+                if fails { Err(gst::StateChangeError) } else { Ok(done) }
+            }
+        }
+    }
+
+    gst::glib::wrapper! {
+        pub struct FailingBin(ObjectSubclass<imp::FailingBin>) @extends gst::Bin, gst::Element, gst::Object;
+    }
+
+    #[test]
+    fn what_fails_to_stop_is_stopped_again() {
+        gst::init().unwrap();
+        let bin = gst::glib::Object::new::<FailingBin>();
+        let source = gst::ElementFactory::make("fakesrc").property("is-live", true).build().unwrap();
+        let sink = gst::ElementFactory::make("fakesink").build().unwrap();
+        bin.add_many([&source, &sink]).unwrap();
+        source.link(&sink).unwrap();
+        let pipeline = gst::Pipeline::new();
+        pipeline.add(&bin).unwrap();
+        let running = RunningPipeline::new(pipeline.clone(), &Threads::default(), "the test".into());
+        let (started, is_started) = channel();
+        running.start(move |is_started| started.send(is_started).unwrap()).unwrap();
+        assert_eq!(is_started.recv_timeout(LIMIT), Ok(true));
+        let (ended, has_ended) = channel();
+        running.stop(move || ended.send(()).unwrap()).unwrap();
+        has_ended.recv_timeout(LIMIT).unwrap();
+        let states = [pipeline.current_state(), bin.current_state(), source.current_state()];
+        assert_eq!(states, [gst::State::Null; 3]);
     }
 }

@@ -242,7 +242,8 @@ def pull(Gst: Any, pipeline: Any, uri: str, timeout: float | None) -> Iterator[t
             elif timeout is not None and monotonic() - since > timeout:
                 raise ReadError(f"Cannot read {uri}: no frame came for {timeout:g} s. Check what stores or sends it.")
     finally:
-        pipeline.set_state(Gst.State.NULL)
+        # uridecodebin of GStreamer 1.22 fails a change that meets it while it finds out what it decodes; the next one goes on from there.
+        any(pipeline.set_state(Gst.State.NULL) != Gst.StateChangeReturn.FAILURE for _ in range(3))
 
 
 def picture(Gst: Any, sample: Any) -> tuple[NDArray[numpy.uint8], float | None]:

@@ -10,7 +10,7 @@ use gst::prelude::*;
 use gsttrt_core::redact::redacted;
 
 use super::damage::count_damaged;
-use super::jpeg;
+use super::{jpeg, soup};
 
 /// The bytes that one picture of a camera over HTTP may have.
 const PICTURE_LIMIT: u64 = 16 << 20;
@@ -111,7 +111,8 @@ pub fn read_whole(decode: &gst::Bin) {
 /// Of an answer of HTTP, which comes before its first byte.
 fn read_headers(source: &gst::Pad, gives_parts: Arc<AtomicBool>) {
     source.add_probe(gst::PadProbeType::EVENT_DOWNSTREAM, move |_, info| {
-        let headers = info.event().and_then(|event| event.structure()).filter(|headers| headers.has_name("http-headers"));
+        let headers =
+            info.event().and_then(|event| event.structure()).filter(|headers| headers.has_name("http-headers"));
         if let Some(answer) = headers.and_then(|headers| headers.get::<gst::Structure>("response-headers").ok()) {
             let gives = answer.iter().any(|(name, value)| {
                 name.eq_ignore_ascii_case("accept-ranges")
@@ -189,6 +190,7 @@ pub fn look_after_frames(decode: &gst::Bin, shown: &str, is_remote: bool) {
         match element.factory().map(|factory| factory.name()).as_deref() {
             Some("avdemux_gif") => end_with_file(element),
             Some("avdec_gif") => count_time(element),
+            Some("souphttpsrc") => soup::guard_answers(),
             _ => {}
         }
     });

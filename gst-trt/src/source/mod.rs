@@ -9,6 +9,7 @@ mod host;
 mod jpeg;
 pub mod options;
 mod picture;
+mod soup;
 pub mod still;
 pub mod tap;
 mod whole;
