@@ -269,7 +269,7 @@ INTRODUCTION = """\
 `gst-trt serve` runs {cameras} cameras by RTSP, with a tracker, zones, recordings and brokers, while faults happen at random times, by a
 plan: cameras, packets, brokers, disks, models, HTTP clients, the configuration, and the process itself. All the time it is checked that
 
-- a camera without a fault has a result for each frame, at most 0.2 s late;
+- a camera without a fault has a result for each frame, at most 0.2 s late; what the camera itself sent late is not counted;
 - a camera with a fault is back within the wait between two attempts and 2 s, after what notices the fault;
 - results are whole and in order, and HTTP answers as it should;
 - at the end, recordings are whole, and memory, threads and open files are what they were.
