@@ -267,6 +267,8 @@ fn hostile_cameras_take_nothing_from_others() {
         println!("{journal}");
     }
     assert_eq!(status.code(), Some(0), "{journal}");
-    assert!(!journal.contains("CRITICAL") && !journal.contains("panicked"), "{journal}");
+    // rtspsrc of GStreamer 1.22 says so, and means nothing by it, where a camera breaks off before it plays.
+    let is_fault = |line: &str| line.contains("CRITICAL") && !line.contains("gst_event_set_seqnum: assertion");
+    assert!(!journal.lines().any(is_fault) && !journal.contains("panicked"), "{journal}");
     assert!(highest < MEMORY * cameras.len() as u64, "{} MiB more", highest >> 20);
 }
