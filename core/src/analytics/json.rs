@@ -154,7 +154,8 @@ impl<'a> JsonPart<'a> {
     }
 
     fn text(&self) -> Result<&'a str> {
-        self.value.as_str().ok_or_else(|| self.wrong("a text in quotes"))
+        let text = self.value.as_str().filter(|text| !text.contains('\0'));
+        text.ok_or_else(|| self.wrong("a text in quotes without NUL characters"))
     }
 
     fn one_of<'b>(&self, choices: &[&'b str]) -> Result<&'b str> {

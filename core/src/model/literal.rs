@@ -125,7 +125,8 @@ impl Parser<'_> {
             }
         }
         self.rest = chars.as_str();
-        Some(text)
+        // Which texts of C cannot hold.
+        Some(text).filter(|text| !text.contains('\0'))
     }
 }
 
@@ -214,6 +215,8 @@ mod tests {
             "'open",
             r"'\ud83d'",
             r"'\x4'",
+            r"{0: 'a\0b'}",
+            r#"{"0": "a\u0000b"}"#,
             "a",
             "1 2",
             "{1.5: 2}",

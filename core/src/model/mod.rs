@@ -15,7 +15,7 @@ mod onnx;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::heads::{self, BackgroundClass, HeadFormat, ModelHints};
 use crate::image::keypoints::KeypointModel;
 use crate::image::transform::TensorLayout;
@@ -32,6 +32,22 @@ struct FileHeader {
     operators: BTreeSet<String>,
     /// Names of the outputs that a softmax or a sigmoid makes; `None` where the graph is not to be seen.
     probabilities: Option<BTreeSet<String>>,
+}
+
+impl FileHeader {
+    /// Texts of C, which GStreamer has, end at a NUL character. U+FFFD takes its place, as that of other bytes that are no text;
+    /// names of tensors have to be what they are.
+    fn without_nul(self) -> Result<Self> {
+        let named = self.inputs.iter().chain(&self.outputs).find(|tensor| tensor.name.contains('\0'));
+        if let Some(tensor) = named {
+            return Err(Error::new(ErrorKind::Model, "the name of one of its tensors has a NUL character")
+                .cause(&tensor.name)
+                .remedy("Export it with names of plain characters"));
+        }
+        let plain = |text: String| text.replace('\0', "\u{FFFD}");
+        let metadata = self.metadata.into_iter().map(|(key, value)| (plain(key), plain(value))).collect();
+        Ok(FileHeader { producer: plain(self.producer), metadata, ..self })
+    }
 }
 
 /// A model file's own description.
@@ -109,6 +125,7 @@ impl ModelInfo {
     }
 
     fn from_header(path: &Path, header: FileHeader) -> Result<Self> {
+        let header = header.without_nul()?;
         let (image, order) = input::of_pictures(&header.inputs)?;
         let metadata = &header.metadata;
         // What cannot be read of these is as if it were not there. The errors below say so.
@@ -230,4 +247,29 @@ impl ModelInfo {
 fn unusable(path: &Path) -> String {
     let file = if path.to_str().is_some_and(file::is_address) { "" } else { "file " };
     format!("Cannot use the model {file}{}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+
+    #[test]
+    fn no_text_of_a_model_has_a_nul_character() {
+        let tensor =
+            |name: &str, dims: &[i64]| TensorDesc { name: name.into(), dtype: DType::F32, dims: Dims(dims.into()) };
+        let model = |input: &str, output: &str| {
+            let metadata = [("author\0", "a\0b"), ("task", "det\0ect"), ("names", "{0: 'di\0sc'}")];
+            let metadata = metadata.map(|(key, value)| (key.to_string(), value.to_string())).into();
+            let (inputs, outputs) = (vec![tensor(input, &[1, 3, 32, 32])], vec![tensor(output, &[1, 5, 21])]);
+            ModelInfo::of_server(Path::new("m"), "x\0y".into(), inputs, outputs, metadata)
+        };
+        let info = model("images", "output0").unwrap();
+        assert!(!format!("{info:?}").contains(r"\0"), "{info:?}");
+        assert_eq!(info.metadata["author\u{FFFD}"], "a\u{FFFD}b");
+        for (input, output) in [("im\0ages", "output0"), ("images", "out\0put0")] {
+            let error = model(input, output).unwrap_err().to_string();
+            assert!(error.contains("the name of one of its tensors has a NUL character"), "{error}");
+        }
+    }
 }

@@ -45,6 +45,9 @@ pub fn read_labels(path: &Path) -> Result<Vec<String>> {
         let how = format!("is longer than {MAX_LABEL} bytes");
         return Err(wrong(line, &how, "Write one short label a line"));
     }
+    if let Some(line) = labels.iter().position(|label| label.contains('\0')) {
+        return Err(wrong(line, "has a NUL character", "Save it as UTF-8 text with one label a line"));
+    }
     if labels.len() > MAX_CLASSES {
         return Err(wrong(
             MAX_CLASSES,
@@ -174,6 +177,7 @@ mod tests {
         let (long, many) = (format!("a\n{}", "x".repeat(1025)), "a\n".repeat(MAX_CLASSES + 1));
         for (text, part) in [
             ("", "is empty"),
+            ("a\nb\0c\n", "has a NUL character"),
             (" \n\n", "is empty"),
             ("\nperson\ncar", "Line 1 of the label file"),
             ("person\n \ncar", "Line 2 of the label file"),

@@ -59,6 +59,10 @@ fn a_slip_in_a_configuration_is_named_with_its_place() {
         (r#"{"zones": [{"id": "a", "colour-of-it": 1}]}"#, &["colour-of-it", "The keys are id, type, points"]),
         (r#"{"zones": [{"points": [[0,0],[1,0],[1,1]]}]}"#, &["zones[0] has no id"]),
         (r#"{"zones": [{"id": 7, "points": [[0,0],[1,0],[1,1]]}]}"#, &["zones[0].id is 7", "a text in quotes"]),
+        (
+            r#"{"zones": [{"id": "a\u0000b", "points": [[0,0],[1,0],[1,1]]}]}"#,
+            &["zones[0].id is", "without NUL characters"],
+        ),
         (r#"{"zones": [{"id": "", "points": [[0,0],[1,0],[1,1]]}]}"#, &["zones[0] has the id \"\""]),
         (r#"{"zones": [{"id": "a", "points": [[0,0],[1,0]]}]}"#, &["\"a\" has 2 points", "3 to 1024"]),
         (r#"{"zones": [{"id": "a", "points": [[0,0],[1,1],[2,2]]}]}"#, &["on one line"]),

@@ -66,7 +66,11 @@ impl<'a> KeyReader<'a> {
 
     pub fn text(&self, key: &str) -> Result<Option<&'a str>> {
         let Some((at, value)) = self.value(key) else { return Ok(None) };
-        value.as_str().map(Some).ok_or_else(|| self.text.error(at, must_be(key, value, "a text in quotes")))
+        let text = value.as_str().ok_or_else(|| self.text.error(at, must_be(key, value, "a text in quotes")))?;
+        if text.contains('\0') {
+            return Err(self.text.error(at, format!("{key} has a NUL character")));
+        }
+        Ok(Some(text))
     }
 
     /// One of these words.

@@ -127,6 +127,7 @@ fn what_is_wrong_has_its_line_and_the_nearest_word() {
         ("name = \"own\"\n", "", "the key name is missing"),
         ("task = \"detect\"", "task = \"detct\"", "line 2: there is no task word “detct”; did you mean “detect”?"),
         ("task = \"detect\"", "task = 3", "line 2: task is 3, and must be a text in quotes"),
+        ("task = \"detect\"", r#"task = "det\u0000ect""#, "line 2: task has a NUL character"),
         ("task = \"detect\"", "task = \"pose\"", "line 2: the task “pose” needs keypoints"),
         ("task = \"detect\"", "task = \"obb\"", "needs an angle"),
         ("task = \"detect\"", "task = \"segment\"", "needs masks, or coefficients and prototypes"),
