@@ -65,6 +65,7 @@ mod trtoverlay_privacy;
 mod trtpreprocess;
 mod trtpublish;
 mod trtpublish_brokers;
+mod trtpublish_end;
 mod trtpublish_hostile;
 mod trtpublish_in_video;
 mod trttrack;
