@@ -115,6 +115,26 @@ fn a_source_that_is_a_pipe_without_a_writer_ends() {
     assert!(!journal.contains("eft behind"), "{journal}");
 }
 
+/// Each is cut off a second after it was asked to stop: one behind the other, they would take a minute.
+#[test]
+fn sources_that_are_held_up_end_together() {
+    let folder = scratch("serve-held-sources");
+    let address = free_address();
+    let held = pipe(&folder, "held.ts");
+    let source = |number: usize| {
+        format!(
+            "[[source]]\nname = \"held-{number}\"\naddress = \"{}\"\nmodel = \"shapes\"\ntimeout = \"1h\"\n\n",
+            held.display()
+        )
+    };
+    let sources: String = (0..60).map(source).collect();
+    let service = Service::start(&folder, &(config(&address) + &sources));
+    service.result("street");
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    assert!(!journal.contains("eft behind"), "{journal}");
+}
+
 /// They have one time together, and what others were to get has come.
 #[test]
 fn the_end_is_not_held_up_by_destinations_that_hang() {

@@ -366,12 +366,15 @@ impl StreamThread {
             Ok(built) => {
                 built.listen(self.run, self.sender.clone());
                 let end = self.follow(&built);
-                match &end {
+                let is_drained = match &end {
                     PlayEnd::Command(StreamEvent::Stop(last)) => self.drain(&built, *last),
                     PlayEnd::Command(_) | PlayEnd::Rests => {
-                        self.drain(&built, LastFrames { until: Instant::now() + DRAIN_TIMEOUT, is_last: false });
+                        self.drain(&built, LastFrames { until: Instant::now() + DRAIN_TIMEOUT, is_last: false })
                     }
-                    _ => {}
+                    _ => false,
+                };
+                if is_drained {
+                    built.complete();
                 }
                 (end, Some(built))
             }
@@ -415,7 +418,10 @@ impl StreamThread {
     fn stop(&mut self, built: StreamPipeline, is_last: bool) {
         let (run, stopped) = (self.run, self.sender.clone());
         let asked = built.stop(move || {
-            heap::trim();
+            // It takes all other threads' turns at memory, for nothing where all of it is given back at once.
+            if !is_last {
+                heap::trim();
+            }
             let _ = stopped.send(StreamEvent::Stopped(run));
         });
         if let Err(failure) = asked {
@@ -582,10 +588,10 @@ impl StreamThread {
         }
     }
 
-    /// Lets the frames that are under way come to their end, so that they are published.
-    fn drain(&mut self, built: &StreamPipeline, last: LastFrames) {
+    /// Lets the frames that are under way come to their end, so that they are published. Returns whether all have.
+    fn drain(&mut self, built: &StreamPipeline, last: LastFrames) -> bool {
         if self.meter.frames_of_run() == 0 {
-            return; // an event before the first frame would be out of order, and there is nothing to wait for
+            return false; // an event before the first frame would be out of order, and there is nothing to wait for
         }
         // The pad may be blocked by frames that wait. Stopping the pipeline ends that.
         let input = built.input();
@@ -595,22 +601,24 @@ impl StreamThread {
             input.send_event(gst::event::Eos::new());
         };
         if built.running.ask("drain", end).is_err() {
-            return;
+            return false;
         }
         while let Ok(event) = self.events.recv_timeout(last.until.saturating_duration_since(Instant::now())) {
             let StreamEvent::Message(run, message) = event else {
                 let is_end = matches!(event, StreamEvent::Stop(_));
                 self.pending.push(event);
                 if is_end {
-                    return; // the service ends meanwhile
+                    return false; // the service ends meanwhile
                 }
                 continue;
             };
             match message.view() {
-                gst::MessageView::Eos(_) | gst::MessageView::Error(_) if run == self.run => return,
+                gst::MessageView::Eos(_) if run == self.run => return true,
+                gst::MessageView::Error(_) if run == self.run => return false,
                 _ if run == self.run => self.note(&message),
                 _ => {}
             }
         }
+        false
     }
 }

@@ -95,5 +95,8 @@ fn a_layout_file_lies_by_the_configuration() {
     }
     let missing = right().replace("name = \"m\"", "name = \"m\"\nlayout-file = \"none.toml\"");
     let error = load(&folder, "missing.toml", missing.as_bytes()).map(drop).unwrap_err();
-    assert!(error.contains("line 3, layout-file: ") && error.contains(folder.join("none.toml").to_str().unwrap()), "{error}");
+    assert!(
+        error.contains("line 3, layout-file: ") && error.contains(folder.join("none.toml").to_str().unwrap()),
+        "{error}"
+    );
 }
