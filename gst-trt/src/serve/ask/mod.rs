@@ -232,7 +232,7 @@ impl Drop for PendingAnswer {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::thread::JoinHandle;
     use std::time::Duration;
@@ -311,6 +311,18 @@ mod tests {
         assert!(asks.take_answers().is_empty() && asks.status()[0].last_answer.is_none());
     }
 
+    /// Reads a request, to the end of its JSON text. False where there is none.
+    fn has_asked(mut stream: &TcpStream) -> bool {
+        let (mut request, mut part) = (Vec::new(), [0; 1 << 12]);
+        while !request.ends_with(b"}") {
+            match stream.read(&mut part) {
+                Ok(count) if count > 0 => request.extend(&part[..count]),
+                _ => return false,
+            }
+        }
+        true
+    }
+
     /// An HTTP server on one connection. It answers with that text once it is told to.
     struct LateServer {
         url: String,
@@ -327,8 +339,7 @@ mod tests {
             let body = serde_json::json!({"choices": [{"message": {"content": text}}]}).to_string();
             let thread = std::thread::spawn(move || {
                 let (mut stream, _) = listener.accept().unwrap();
-                let mut bytes = [0; 1 << 16];
-                while stream.read(&mut bytes).is_ok_and(|count| count > 0) {
+                while has_asked(&stream) {
                     let _ = hear.send(());
                     wait.recv().unwrap();
                     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
@@ -374,7 +385,9 @@ mod tests {
         let asks = SourceAsks::new(&Asks::default());
         asks.set(&[config(&server.url)]);
         server.is_asked_by(&asks);
-        let (queue, state) = (Arc::downgrade(&lock(&asks.asks)[0].queue), lock(&asks.asks)[0].state.clone());
+        let ask = lock(&asks.asks)[0].clone();
+        let (queue, state) = (Arc::downgrade(&ask.queue), ask.state.clone());
+        drop(ask);
         drop(asks);
         assert!(queue.upgrade().is_none(), "nothing keeps it");
         server.go.send(()).unwrap();
