@@ -23,6 +23,9 @@ mod gpu_rectangles;
 mod gst_cuda;
 mod honest;
 mod inspect;
+#[cfg(feature = "kafka")]
+#[path = "../core/tests/common/kafka_cluster.rs"]
+mod kafka_cluster;
 mod kserve;
 #[path = "../core/tests/common/kserve_server.rs"]
 mod kserve_server;
@@ -65,6 +68,7 @@ mod trtoverlay_privacy;
 mod trtpreprocess;
 mod trtpublish;
 mod trtpublish_brokers;
+mod trtpublish_end;
 mod trtpublish_hostile;
 mod trtpublish_in_video;
 mod trttrack;

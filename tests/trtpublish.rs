@@ -58,7 +58,7 @@ impl Feed {
 }
 
 /// A frame without a picture: no element may read it.
-fn frame(ids: &[i32]) -> gst::Buffer {
+pub fn frame(ids: &[i32]) -> gst::Buffer {
     let mut buffer = gst::Buffer::new();
     for (number, &id) in ids.iter().enumerate() {
         let x = 100.0 * (number + 1) as f64;

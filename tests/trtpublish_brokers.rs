@@ -2,6 +2,8 @@
 //! trtpublish to real servers: mosquitto, redis-server and nats-server here, RabbitMQ and web servers in rooms of their own.
 #![cfg_attr(not(all(feature = "mqtt", feature = "redis", feature = "http")), allow(dead_code, unused_imports))]
 
+#[cfg(feature = "kafka")]
+mod kafka;
 mod rabbitmq;
 #[cfg(feature = "http")]
 mod web;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The elements that find objects, as part of a launch line.
 
+use std::path::PathBuf;
+
 use gst::prelude::*;
 use gsttrt_core::words::nearest;
 
@@ -31,6 +33,8 @@ pub fn prefer_gpu_decoders() {
 #[derive(Clone, Debug, Default)]
 pub struct ModelElements {
     pub model: ModelOptions,
+    /// What describes its outputs, where no layout does.
+    pub layout_file: Option<PathBuf>,
     /// Of a model on objects, the property `object-classes` of trtpreprocess; all of them, where it is left out.
     pub object_classes: Option<String>,
     /// Frames that may wait between trtinfer and trtnms, in a queue, if there is one.
@@ -101,6 +105,9 @@ impl ModelElements {
         }
         if let Some(labels) = labels {
             element("nms").set_property("label-file", labels);
+        }
+        if let Some(file) = &self.layout_file {
+            element("nms").set_property("layout-file", file);
         }
         if let Some(slices) = &self.slices {
             element("preprocess").set_property("slices", slices);

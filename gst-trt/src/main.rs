@@ -112,7 +112,10 @@ fn main() -> ExitCode {
     };
     let left = threads.wait(LAST_THREADS);
     if !left.is_empty() {
-        terminal::print_error(&format!("Left behind, as it does not end: {}. What it had is lost.", listed(&left)));
+        terminal::print_error(&format!(
+            "Left behind, as it does not end: {}. What it had not written is lost.",
+            listed(&left)
+        ));
     }
     let status = outcome.unwrap_or_else(|failure| {
         terminal::print_error(&format!("Error: {failure}"));

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use common::hostile_peer::{Act, HostilePeer};
 use common::service::{Service, ask, free_address};
 use common::wait::{LIMIT, wait_until};
 use common::{path, sample, scratch, shapes};
@@ -112,6 +113,50 @@ fn a_source_that_is_a_pipe_without_a_writer_ends() {
     let (status, journal) = service.end();
     assert_eq!(status.code(), Some(0), "{journal}");
     assert!(!journal.contains("eft behind"), "{journal}");
+}
+
+/// Each is cut off a second after it was asked to stop: one behind the other, they would take a minute.
+#[test]
+fn sources_that_are_held_up_end_together() {
+    let folder = scratch("serve-held-sources");
+    let address = free_address();
+    let held = pipe(&folder, "held.ts");
+    let source = |number: usize| {
+        format!(
+            "[[source]]\nname = \"held-{number}\"\naddress = \"{}\"\nmodel = \"shapes\"\ntimeout = \"1h\"\n\n",
+            held.display()
+        )
+    };
+    let sources: String = (0..60).map(source).collect();
+    let service = Service::start(&folder, &(config(&address) + &sources));
+    service.result("street");
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    assert!(!journal.contains("eft behind"), "{journal}");
+}
+
+/// They have one time together, and what others were to get has come.
+#[test]
+fn the_end_is_not_held_up_by_destinations_that_hang() {
+    let folder = scratch("serve-held-destinations");
+    let address = free_address();
+    let peer = |_| HostilePeer::new("hangs", "mqtt://127.0.0.1:PORT/boxes", vec![Act::Hear, Act::Hang]);
+    let peers: Vec<HostilePeer> = (0..10).map(peer).collect();
+    let hanging: String = peers
+        .iter()
+        .map(|peer| format!("[[publish]]\nlocation = \"{}\"\nadd-empty-results = true\n\n", peer.location))
+        .collect();
+    let file = "[[publish]]\nlocation = \"all.jsonl\"\nadd-empty-results = true\n\n";
+    let service = Service::start(&folder, &(hanging + file + &config(&address)));
+    service.result("street");
+    wait_until("all are connected to", LIMIT, || peers.iter().all(|peer| peer.connections() > 0));
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    assert!(!journal.contains("eft behind"), "{journal}");
+    let lines = std::fs::read_to_string(folder.join("all.jsonl")).unwrap();
+    let frames: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let numbers: Vec<u64> = frames.iter().map(|frame| frame["frame"].as_u64().unwrap()).collect();
+    assert!(!numbers.is_empty() && numbers.iter().copied().eq(0..numbers.len() as u64), "{numbers:?}");
 }
 
 /// GStreamer's demuxer of GIF would read its end again and again.

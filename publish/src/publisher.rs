@@ -145,16 +145,18 @@ impl<R: Send + 'static> Publisher<R> {
     /// The end: what is queued is sent within that time unless that fails, and then dropped. Returns the last counts.
     pub fn close(&self, wait: Duration) -> PublishCounts {
         self.counters.is_closing.store(true, SeqCst);
-        if !self.counters.is_failing.load(SeqCst) {
+        let is_sent = !self.counters.is_failing.load(SeqCst) && {
             self.queue.set_open(false);
-            self.queue.wait_until_empty(wait);
-        }
+            self.queue.wait_until_empty(wait)
+        };
         self.counters.is_abandoned.store(true, Relaxed);
         self.queue.clear();
         self.queue.end();
-        // A thread that is inside a system call ends when that does, within its own time limit. It is not waited for so
-        // long.
-        let _ = self.ended.lock().unwrap().recv_timeout(wait.min(Duration::from_secs(1)));
+        // A connection that works is worth a farewell. Else the thread waits for its next attempt, and ends at once, or it is
+        // inside a system call, and ends within the time limit of that: nobody waits so long.
+        let has_farewell = is_sent && self.counters.is_connected.load(Relaxed);
+        let most = if has_farewell { wait.clamp(SHORTEST_FAREWELL, LONGEST_FAREWELL) } else { NO_FAREWELL };
+        let _ = self.ended.lock().unwrap().recv_timeout(most);
         let mut counts = self.counts();
         counts.dropped += std::mem::take(&mut counts.queued);
         counts
@@ -334,6 +336,12 @@ impl<R> Sender<R> {
         Error::new(ErrorKind::Run, format!("{what} {}", self.shown)).cause(printable(&cause, MAX_CAUSE))
     }
 }
+
+/// How long the end waits for the thread: for a connection to be closed in order, also where all other time is over, and where
+/// there is none.
+const LONGEST_FAREWELL: Duration = Duration::from_secs(1);
+const SHORTEST_FAREWELL: Duration = Duration::from_millis(100);
+const NO_FAREWELL: Duration = Duration::from_millis(20);
 
 /// Bytes of messages that are sent at once, if they are not those of a single one: at a tenth of a megabit a second these
 /// take 10 seconds, the usual time limit.

@@ -21,6 +21,7 @@ pub mod options;
 pub mod overlay;
 pub(crate) mod path;
 pub mod property;
+pub mod publish_end;
 pub mod report;
 pub mod sei;
 pub mod stats;

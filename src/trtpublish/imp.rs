@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
 
 use gst::glib;
 use gst::prelude::*;
@@ -16,11 +17,13 @@ use gsttrt_publish::record::{Record, TracksInSight};
 
 use super::MessageSubject;
 use super::effect::without_effect;
+use super::ending::{LastMessages, stopped_with};
 use super::in_video::{self, MessagesInVideo};
 use super::settings::{PROPERTIES, PublishSettings, Wanted};
 use crate::gst::element::Properties;
 use crate::gst::meta::record;
 use crate::gst::meta_filter::{MetaFilter, meta_filter};
+use crate::gst::publish_end;
 use crate::gst::report::Report;
 use crate::gst::stats;
 use crate::gst::stream::{StreamFrame, VideoStream, any_video_and_h264_templates};
@@ -36,6 +39,8 @@ pub struct PublishState {
     /// When the last frame was published, in running time.
     published: Option<u64>,
     tracks: TracksInSight,
+    /// Since the end has come, or is near.
+    last: Option<LastMessages>,
     /// Where messages go to the video itself.
     in_video: Option<Arc<MessagesInVideo>>,
 }
@@ -138,25 +143,48 @@ impl TrtPublish {
         }
     }
 
-    fn flush(&self) {
+    /// The time for what is queued begins, unless it has. Returns whether it does.
+    fn begin_end(&self, limit: Option<Duration>) -> bool {
         let wait = self.settings.lock().unwrap().options.flush_timeout;
-        let Some(publisher) = self.publisher() else { return };
-        if !publisher.flush(wait) {
-            let counts = publisher.counts();
-            let warning =
-                Error::new(ErrorKind::Run, format!("{} messages are not sent at the end of the stream", counts.queued))
-                    .cause(format!("flush-timeout, {:.1} s, is over", wait.as_secs_f64()))
-                    .remedy("Check the connection, or set a longer flush-timeout");
-            self.obj().post_warning(&warning);
+        let mut state = self.state.lock().unwrap();
+        let Some(state) = state.as_mut() else { return false };
+        let is_first = state.last.is_none();
+        let last = state.last.get_or_insert_with(|| LastMessages::new(wait));
+        limit.into_iter().for_each(|limit| last.limit(limit));
+        is_first
+    }
+
+    /// There is no end: a stream begins, perhaps another one.
+    fn go_on(&self) {
+        if let Some(state) = self.state.lock().unwrap().as_mut() {
+            state.last = None;
         }
+    }
+
+    fn last(&self) -> Option<LastMessages> {
+        self.state.lock().unwrap().as_ref().and_then(|state| state.last)
+    }
+
+    fn flush(&self) {
+        let (Some(publisher), Some(last)) = (self.publisher(), self.last()) else { return };
+        if publisher.flush(last.left()) {
+            return self.go_on(); // what comes later has a time of its own
+        }
+        let counts = publisher.counts();
+        let warning =
+            Error::new(ErrorKind::Run, format!("{} messages are not sent at the end of the stream", counts.queued))
+                .cause(last.cause())
+                .remedy("Check the connection, or set a longer flush-timeout");
+        self.obj().post_warning(&warning);
     }
 
     /// The streaming thread may wait for room, or for the last message.
     fn prepare_state(&self, transition: gst::StateChange) {
-        if transition == gst::StateChange::PausedToReady
-            && let Some(publisher) = self.publisher()
-        {
-            publisher.set_open(true);
+        if transition == gst::StateChange::PausedToReady {
+            for other in stopped_with(&self.obj()) {
+                other.imp().begin_end(None);
+            }
+            self.publisher().iter().for_each(|publisher| publisher.set_open(true));
         }
     }
 
@@ -226,7 +254,8 @@ impl MetaFilter for TrtPublish {
 
     fn close(&self) {
         self.end_tracks();
-        let wait = self.settings.lock().unwrap().options.flush_timeout;
+        self.begin_end(None);
+        let wait = self.last().map_or(Duration::ZERO, |last| last.left());
         let publisher = self.publisher.lock().unwrap().take();
         if let Some(publisher) = publisher {
             let counts = publisher.close(wait);
@@ -250,9 +279,23 @@ impl MetaFilter for TrtPublish {
         }
         match event.view() {
             gst::EventView::FlushStart(_) => self.publisher().iter().for_each(|publisher| publisher.set_open(true)),
-            gst::EventView::FlushStop(_) => self.publisher().iter().for_each(|publisher| publisher.set_open(false)),
+            gst::EventView::FlushStop(_) => {
+                self.go_on();
+                self.publisher().iter().for_each(|publisher| publisher.set_open(false));
+            }
+            gst::EventView::StreamStart(_) => self.go_on(),
+            gst::EventView::CustomDownstream(_) => {
+                if let Some(limit) = publish_end::of(event) {
+                    self.end_tracks();
+                    self.begin_end(limit);
+                }
+            }
             gst::EventView::Eos(_) => {
                 self.end_tracks();
+                if self.begin_end(None) {
+                    let source = self.obj().static_pad("src").expect("an always pad");
+                    source.push_event(publish_end::event(None));
+                }
                 self.flush();
             }
             _ => {}

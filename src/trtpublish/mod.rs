@@ -23,6 +23,7 @@
 //! ```
 
 mod effect;
+mod ending;
 mod imp;
 mod in_video;
 mod settings;

@@ -10,7 +10,7 @@ mod cases;
 mod core;
 pub mod elements;
 pub mod hostile_brokers;
-mod hostile_peer;
+pub mod hostile_peer;
 pub mod nvmm;
 pub mod pipeline;
 pub mod preprocess;

@@ -9,16 +9,14 @@ use super::read;
 use super::written::{PropertyTexts, TomlTable, WrittenConfig};
 use crate::failure::Failure;
 
+const LAYOUT: &str = "the layout of the outputs is recognised; where it is not, set layout in nms, or layout-file";
 /// Why keys are not taken over.
 const REASONS: [(&str, &str); 32] = [
     ("cluster-mode", "boxes are suppressed by their overlap, as with mode 2, unless the model does so itself"),
-    ("custom-lib-path", "the layout of the outputs is recognised; where it is not, set layout in nms"),
-    ("parse-bbox-func-name", "the layout of the outputs is recognised; where it is not, set layout in nms"),
-    (
-        "parse-bbox-instance-mask-func-name",
-        "the layout of the outputs is recognised; where it is not, set layout in nms",
-    ),
-    ("parse-classifier-func-name", "the layout of the outputs is recognised; where it is not, set layout in nms"),
+    ("custom-lib-path", LAYOUT),
+    ("parse-bbox-func-name", LAYOUT),
+    ("parse-bbox-instance-mask-func-name", LAYOUT),
+    ("parse-classifier-func-name", LAYOUT),
     ("engine-create-func-name", "engines are built from ONNX"),
     ("output-blob-names", "all outputs of the model are read"),
     ("num-detected-classes", "the model tells it"),

@@ -69,8 +69,32 @@ pub struct Cut {
     pub give: Box<dyn FnOnce(Bytes) + Send>,
 }
 
-/// What is wanted of frames on their way, by their time stamps.
-type WantedCuts = Mutex<VecDeque<(Option<gst::ClockTime>, Vec<Cut>)>>;
+/// What is wanted of frames on their way, by numbers that these have as their offsets. Times do not tell them apart: some cameras give
+/// none, or the same one twice.
+#[derive(Default)]
+struct WantedCuts {
+    number: u64,
+    cuts: VecDeque<(u64, Vec<Cut>)>,
+}
+
+impl WantedCuts {
+    /// Returns the number of the frame.
+    fn add(&mut self, cuts: Vec<Cut>) -> u64 {
+        // Those before the ones in the queue, in the appsink and in work are gone.
+        while self.cuts.len() > MAX_FRAMES + 2 {
+            self.cuts.pop_front();
+        }
+        self.number += 1;
+        self.cuts.push_back((self.number, cuts));
+        self.number
+    }
+
+    /// What is wanted of a frame. Those before it were dropped on the way.
+    fn take(&mut self, number: u64) -> Vec<Cut> {
+        let position = self.cuts.iter().position(|(of, _)| *of == number);
+        position.and_then(|position| self.cuts.drain(..=position).next_back()).map(|(_, cuts)| cuts).unwrap_or_default()
+    }
+}
 
 pub fn launch_line(download: &str) -> String {
     format!(
@@ -85,34 +109,26 @@ pub fn connect(
     source: &str,
     choose: impl Fn(&gst::BufferRef, (u32, u32)) -> Vec<Cut> + Send + Sync + 'static,
 ) {
-    let wanted = Arc::new(WantedCuts::default());
+    let wanted = Arc::new(Mutex::new(WantedCuts::default()));
     let entered = wanted.clone();
     // The tee's own pad: GStreamer 1.22 complains of a buffer that is dropped as it comes in.
     let branch = element(pipeline, "cut").static_pad("sink").and_then(|sink| sink.peer());
     branch.expect("it is linked to the tee").add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
-        let Some(buffer) = info.buffer() else { return gst::PadProbeReturn::Ok };
+        let Some(gst::PadProbeData::Buffer(buffer)) = &mut info.data else { return gst::PadProbeReturn::Ok };
         let cuts = choose(buffer, frame_size(pad).unwrap_or_default());
         if cuts.is_empty() {
             return gst::PadProbeReturn::Drop;
         }
-        let mut wanted = entered.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those before the ones in the queue, in the appsink and in work are gone.
-        while wanted.len() > MAX_FRAMES + 2 {
-            wanted.pop_front();
-        }
-        wanted.push_back((buffer.pts(), cuts));
+        let number = entered.lock().unwrap_or_else(PoisonError::into_inner).add(cuts);
+        buffer.make_mut().set_offset(number);
         gst::PadProbeReturn::Ok
     });
     let (source, said) = (source.to_string(), Mutex::new(None::<String>));
     let take = move |sink: &gst_app::AppSink| {
         let sample = sink.pull_sample().map_err(|_| gst::FlowError::Eos)?;
-        let time = sample.buffer().and_then(gst::BufferRef::pts);
-        let cuts = {
-            let mut wanted = wanted.lock().unwrap_or_else(PoisonError::into_inner);
-            let position = wanted.iter().position(|(of, _)| *of == time);
-            position.and_then(|position| wanted.drain(..=position).next_back())
-        };
-        for cut in cuts.into_iter().flat_map(|(_, cuts)| cuts) {
+        let number = sample.buffer().map_or(u64::MAX, gst::BufferRef::offset);
+        let cuts = wanted.lock().unwrap_or_else(PoisonError::into_inner).take(number);
+        for cut in cuts {
             match picture(&sample, &cut) {
                 Ok(picture) => (cut.give)(picture),
                 Err(failure) => {
@@ -279,6 +295,43 @@ mod tests {
             }
             pipeline.set_state(gst::State::Null).unwrap();
             assert!(pictures.try_recv().is_err());
+        }
+    }
+
+    /// Whatever is dropped on the way, and though no frame has a time.
+    #[test]
+    fn each_picture_is_that_of_its_own_frame() {
+        chain::start_gstreamer().unwrap();
+        let line = format!(
+            "appsrc name=in format=time caps=video/x-raw,format=GRAY8,width=1280,height=720,framerate=25/1 \
+             ! tee name=out out. ! fakesink sync=false async=false {}",
+            launch_line("")
+        );
+        let pipeline = chain::parse(&line).unwrap();
+        let (given, pictures) = channel();
+        connect(&pipeline, "gate", move |frame, _| {
+            let (level, given) = (frame.map_readable().unwrap()[0], given.clone());
+            let give = Box::new(move |jpeg| drop(given.send((level, jpeg))));
+            vec![Cut { region: None, margin: 0.0, max_side: 320, give }]
+        });
+        let input = element(&pipeline, "in").downcast::<gst_app::AppSrc>().unwrap();
+        pipeline.set_state(gst::State::Playing).unwrap();
+        for number in 0..40u8 {
+            input.push_buffer(gst::Buffer::from_mut_slice(vec![20 + 5 * number; 1280 * 720])).unwrap();
+        }
+        input.end_of_stream().unwrap();
+        let end = pipeline.bus().unwrap().timed_pop_filtered(
+            gst::ClockTime::from_seconds(LIMIT.as_secs()),
+            &[gst::MessageType::Eos, gst::MessageType::Error],
+        );
+        assert!(matches!(end.as_ref().map(|end| end.type_()), Some(gst::MessageType::Eos)), "{end:?}");
+        pipeline.set_state(gst::State::Null).unwrap();
+        let found: Vec<(u8, Bytes)> = pictures.try_iter().collect();
+        assert!(!found.is_empty());
+        for (level, jpeg) in found {
+            let decoded = decode(&jpeg);
+            let map = decoded.buffer().unwrap().map_readable().unwrap();
+            assert!(map[1000].abs_diff(level) < 3, "{} instead of {level}", map[1000]);
         }
     }
 

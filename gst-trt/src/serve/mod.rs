@@ -46,6 +46,7 @@ mod webrtc;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use gsttrt_core::cuda::driver;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -66,7 +67,7 @@ pub use metrics::gpu::GpuReading;
 #[cfg(feature = "otel")]
 use otel::Telemetry;
 use place::ReplicaPlace;
-use service::Service;
+use service::{END, Service};
 pub use trial::{StreamTrial, TrialModel, TrialReading};
 
 const EXAMPLES: &str = "\
@@ -154,11 +155,11 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
         Ok((server, videos))
     };
     // Dropped, they answer no more; what they have asked for is done then.
-    let (server, videos) = start_servers().inspect_err(|_| drop(service.stop()))?;
+    let (server, videos) = start_servers().inspect_err(|_| drop(service.stop(Instant::now() + END)))?;
     log("serve", &started);
     let raise = || drop(signal_hook::low_level::raise(SIGHUP));
     let watch = args.watch.then(|| FileWatch::start(&args.config, threads, raise)).transpose();
-    let watch = watch.inspect_err(|_| drop(service.stop()))?;
+    let watch = watch.inspect_err(|_| drop(service.stop(Instant::now() + END)))?;
     let mut is_asked_to_end = false;
     for signal in signals.forever() {
         if signal != SIGHUP {
@@ -194,12 +195,14 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
             Err(failure) => log_error("serve", &format!("{failure} Everything goes on as before.")),
         }
     }
+    // One time for all that ends: limits of their own would add up.
+    let asked = Instant::now();
     drop(watch);
     if let Some(error) = driver::lost().filter(|_| !is_asked_to_end) {
         log_error("serve", &format!("{error} Ending with status {}.", Status::GpuLost.code()));
         #[cfg(feature = "otel")]
-        telemetry.prepare_end();
-        service.stop();
+        telemetry.prepare_end(asked + END);
+        service.stop(asked + END);
         drop(server); // until then, it tells why
         #[cfg(feature = "otel")]
         telemetry.end();
@@ -207,9 +210,9 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     }
     log("serve", "Ending.");
     #[cfg(feature = "otel")]
-    telemetry.prepare_end();
+    telemetry.prepare_end(asked + END);
     drop((server, videos));
-    service.stop();
+    service.stop(asked + END);
     #[cfg(feature = "otel")]
     telemetry.end();
     Ok(Status::Done) // it ends whatever is left behind

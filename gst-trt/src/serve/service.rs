@@ -21,21 +21,27 @@ use super::log::log;
 use super::model::{Model, ServedModel, ServedModels};
 use super::output::Output;
 use super::snapshot::SourceSnapshots;
-use super::stream::SourceStream;
 use super::stream::meter::Meter;
+use super::stream::{LastFrames, SourceStream};
 use super::tiles::TileOutputs;
 use super::view;
 use crate::failure::Failure;
 use crate::model_options::check_model;
 use crate::threads::Threads;
 
-/// How long all sources together may take to end, with recordings and publishing. A service manager is to see the end
-/// within 5 s.
-const STOP_TIMEOUT: Duration = Duration::from_millis(4500);
-/// The part of it in which frames that are under way come to their end.
-const LAST_FRAMES: Duration = Duration::from_millis(2500);
-/// The same for a source that is removed while the service goes on.
+/// The time that all sources together have to end, with recordings and publishing, from the moment on at which it was asked for. A
+/// service manager is to see the end of the program within 5 s, and what is left then is told.
+pub const END: Duration = Duration::from_millis(4400);
+/// Of the time that all sources together have to end, what is for more than frames that are under way and messages: elements that
+/// do not stop, whose connections are cut, and recordings.
+const STOPPING: Duration = Duration::from_secs(2);
+/// How long frames that are under way may take of a source that is removed while the service goes on.
 const LAST_FRAMES_OF_ONE: Duration = Duration::from_secs(10);
+
+/// The end of a source that is removed.
+fn removed() -> LastFrames {
+    LastFrames { until: Instant::now() + LAST_FRAMES_OF_ONE, is_last: false }
+}
 
 pub struct Service {
     state: Mutex<ServiceState>,
@@ -90,18 +96,19 @@ impl Service {
         meters.iter().map(|meter| meter.latencies_since(since)).collect()
     }
 
-    /// Ends everything: returns what does not end in time, and is left behind.
-    pub fn stop(&self) -> Vec<String> {
+    /// Ends everything, until then: returns what does not end in time, and is left behind.
+    pub fn stop(&self, until: Instant) -> Vec<String> {
+        let last = LastFrames { until: until.checked_sub(STOPPING).unwrap_or(until), is_last: true };
         {
             let mut state = self.lock();
             state.is_ending = true;
-            state.streams.drain(..).for_each(|stream| stream.stop(LAST_FRAMES));
+            state.streams.drain(..).for_each(|stream| stream.stop(last));
             state.tiles.close();
             // They are released by the last source that has them.
             state.models.drain(..).for_each(|model| model.stop());
         }
         self.archives.close();
-        self.threads.wait(STOP_TIMEOUT)
+        self.threads.wait(until.saturating_duration_since(Instant::now()))
     }
 }
 
@@ -138,7 +145,7 @@ impl Started {
     }
 
     fn stop(self) {
-        self.streams.iter().for_each(|stream| stream.stop(Duration::ZERO));
+        self.streams.iter().for_each(|stream| stream.stop(LastFrames::none()));
         self.models.iter().for_each(Model::stop);
     }
 }
@@ -231,7 +238,7 @@ impl ServiceState {
             let stays = config.sources.iter().any(|source| source.name == stream.config.name);
             if !stays {
                 log(&stream.config.name, "Removed.");
-                stream.stop(LAST_FRAMES_OF_ONE);
+                stream.stop(removed());
             }
             stays
         });
@@ -343,7 +350,7 @@ impl Control for Service {
     fn remove_source(&self, name: &str) -> Result<(), Refused> {
         let mut state = self.lock();
         let position = state.find(name)?;
-        state.streams.remove(position).stop(LAST_FRAMES_OF_ONE);
+        state.streams.remove(position).stop(removed());
         state.streams_changed();
         state.tell_models();
         log(name, "Removed.");
@@ -456,7 +463,7 @@ mod tests {
         assert!(text.contains("all.jsonl is the file of several sources") && text.ends_with('.'), "{text}");
         assert_eq!(names(&service).1, ["a"]);
         add("own").unwrap_or_else(|_| panic!("it has a file of its own"));
-        assert!(service.stop().is_empty());
+        assert!(service.stop(Instant::now() + LIMIT).is_empty());
     }
 
     /// Neither a model nor a source of a configuration is there if one of them cannot be started.
@@ -500,7 +507,7 @@ mod tests {
             "name": "later", "address": "later.mp4", "model": "n", "backoff-min": "1h", "backoff-max": "1h",
         });
         assert_eq!(service.add_source(&later), Ok(()));
-        assert!(service.stop().is_empty());
+        assert!(service.stop(Instant::now() + LIMIT).is_empty());
         assert!(service.reload(config(&folder, &next)).unwrap_err().to_string().contains("The service ends"));
     }
 }

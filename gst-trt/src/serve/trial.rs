@@ -13,7 +13,7 @@ use super::gpus::Gpus;
 use super::log;
 use super::metrics::gpu::{self, GpuReading};
 use super::metrics::process;
-use super::service::Service;
+use super::service::{END, Service};
 use super::stream::meter::quantiles;
 use crate::failure::Failure;
 use crate::threads::{Threads, listed};
@@ -104,7 +104,7 @@ impl StreamTrial {
     }
 
     pub fn stop(self) {
-        let left = self.service.stop();
+        let left = self.service.stop(Instant::now() + END);
         if !left.is_empty() {
             log::log_error("serve", &format!("Left behind: {}.", listed(&left)));
         }

@@ -37,8 +37,17 @@ pub fn request(config: &AskConfig, picture: &[u8]) -> String {
 /// # Errors
 /// There is none in it.
 pub fn answer(body: &[u8]) -> Result<String, String> {
-    let found: Value = serde_json::from_slice(body)
-        .map_err(|_| "what it answers is no JSON. Check url: it is that of an API like OpenAI's".to_string())?;
+    let found: Value = serde_json::from_slice(body).map_err(|_| {
+        // Events, or a JSON text in each line.
+        let begin = body.trim_ascii_start();
+        let is_streamed = begin.starts_with(b"data:") || begin.starts_with(b"event:") || begin.starts_with(b"{");
+        if is_streamed {
+            "it answers in parts, which it was not asked for, or its answer is cut off. Check url, and switch streaming off in \
+             the server"
+        } else {
+            "what it answers is no JSON. Check url: it is that of an API like OpenAI's"
+        }
+    })?;
     let content = &found["choices"][0]["message"]["content"];
     let text = match content {
         Value::String(text) => text.clone(),
@@ -89,6 +98,16 @@ mod tests {
             (r#"{"choices": []}"#, Err("no answer of a chat")),
             (r#"{"choices": [{"message": {"content": 7}}]}"#, Err("no answer of a chat")),
             ("[]", Err("no answer of a chat")),
+            ("7", Err("no answer of a chat")),
+            (r#"{"choices": 7}"#, Err("no answer of a chat")),
+            (r#"{"choices": [{"text": "A van."}]}"#, Err("no answer of a chat")),
+            (r#"{"choices": [{"delta": {"content": "A van."}}]}"#, Err("no answer of a chat")),
+            (r#"{"choices": [{"message": {"content": [7, {"text": 7}, {"image": 1}]}}]}"#, Err("empty")),
+            (r#"{"choices": [{"message": {"content": " \n\t "}}]}"#, Err("empty")),
+            (r#"{"choices": [{"message": {"content": "007 of 1e999: -0"}}]}"#, Ok("007 of 1e999: -0")),
+            ("data: {\"choices\": []}\n\ndata: [DONE]\n", Err("in parts")),
+            ("{\"message\": {\"content\": \"A\"}}\n{\"message\": {\"content\": \" van\"}}\n", Err("in parts")),
+            (r#"{"choices": [{"message": {"content": "A va"#, Err("cut off")),
             ("<html>", Err("no JSON")),
             ("", Err("no JSON")),
         ] {

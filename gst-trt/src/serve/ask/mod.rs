@@ -231,10 +231,14 @@ impl Drop for PendingAnswer {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::thread::JoinHandle;
     use std::time::Duration;
 
     use bytes::Bytes;
+    use gsttrt_publish::address::Secret;
 
     use super::*;
     use crate::serve::config::rate::Rate;
@@ -305,6 +309,90 @@ mod tests {
         asks.set(&[AskConfig { max_tokens: 20, ..config }]);
         wait_until("it is closed", LIMIT, || counts().dropped == 4);
         assert!(asks.take_answers().is_empty() && asks.status()[0].last_answer.is_none());
+    }
+
+    /// Reads a request, to the end of its JSON text. False where there is none.
+    fn has_asked(mut stream: &TcpStream) -> bool {
+        let (mut request, mut part) = (Vec::new(), [0; 1 << 12]);
+        while !request.ends_with(b"}") {
+            match stream.read(&mut part) {
+                Ok(count) if count > 0 => request.extend(&part[..count]),
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// An HTTP server on one connection. It answers with that text once it is told to.
+    struct LateServer {
+        url: String,
+        heard: Receiver<()>,
+        go: Sender<()>,
+        thread: JoinHandle<()>,
+    }
+
+    impl LateServer {
+        fn new(text: &str) -> Self {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let url = format!("http://{}/", listener.local_addr().unwrap());
+            let ((hear, heard), (go, wait)) = (channel(), channel());
+            let body = serde_json::json!({"choices": [{"message": {"content": text}}]}).to_string();
+            let thread = std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                while has_asked(&stream) {
+                    let _ = hear.send(());
+                    wait.recv().unwrap();
+                    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+                    stream.write_all((head + &body).as_bytes()).unwrap();
+                }
+            });
+            LateServer { url, heard, go, thread }
+        }
+
+        /// Asks it about a frame, and returns once it knows.
+        fn is_asked_by(&self, asks: &SourceAsks) {
+            let mut cuts = asks.cuts(&frame("entered", "hall", "disc"));
+            (cuts.pop().unwrap().give)(Bytes::from_static(b"jpeg"));
+            self.heard.recv_timeout(LIMIT).unwrap();
+        }
+    }
+
+    /// Of a frame without a time, too.
+    #[test]
+    fn answers_that_are_numbers_come_as_they_are() {
+        // As servers that want none are given one.
+        let key = Some(Secret::new("7"));
+        let server = LateServer::new("There are 17 of 7.");
+        let asks = SourceAsks::new(&Asks::default());
+        asks.set(&[AskConfig { api_key: key, ..config(&server.url) }]);
+        server.is_asked_by(&asks);
+        server.go.send(()).unwrap();
+        let mut answers = Vec::new();
+        wait_until("it has answered", LIMIT, || {
+            answers.extend(asks.take_answers());
+            !answers.is_empty()
+        });
+        assert_eq!(answers[0].get::<&str>("answer"), Ok("There are 17 of 7."));
+        assert!(!answers[0].has_field("event-time") && answers[0].get::<u64>("track-id") == Ok(7), "{answers:?}");
+        assert_eq!(asks.status()[0].error, None);
+        drop(asks);
+        server.thread.join().unwrap();
+    }
+
+    #[test]
+    fn an_answer_for_a_source_that_is_gone_is_nobodys() {
+        let server = LateServer::new("Yes.");
+        let asks = SourceAsks::new(&Asks::default());
+        asks.set(&[config(&server.url)]);
+        server.is_asked_by(&asks);
+        let ask = lock(&asks.asks)[0].clone();
+        let (queue, state) = (Arc::downgrade(&ask.queue), ask.state.clone());
+        drop(ask);
+        drop(asks);
+        assert!(queue.upgrade().is_none(), "nothing keeps it");
+        server.go.send(()).unwrap();
+        wait_until("it has answered", LIMIT, || lock(&state).counts.answered == 1);
+        server.thread.join().expect("the connection ends");
     }
 
     #[test]

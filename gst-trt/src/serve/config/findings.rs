@@ -76,7 +76,8 @@ impl Findings {
     fn new(model: &ModelConfig, info: Option<(&ModelInfo, ModelHints)>, own_labels: Option<Vec<String>>) -> Self {
         let nms = launch::check("nms", &model.nms, model.on).map(|(_, element)| element).ok();
         let setting = |name| nms.as_ref().and_then(|nms| nms.property::<Option<String>>(name)).unwrap_or_default();
-        let head = nms.as_ref().map(HeadSettings::of).unwrap_or_default();
+        let head = nms.as_ref().and_then(|nms| HeadSettings::of(nms, model.layout_file.as_deref()).ok());
+        let head = head.unwrap_or_default();
         let of_file = model.labels.as_ref().and_then(|file| read_labels(file).ok());
         let lines = of_file.as_ref().map(Vec::len);
         let labels = of_file.or(own_labels);

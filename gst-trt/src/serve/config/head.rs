@@ -5,6 +5,7 @@ use std::path::Path;
 
 use gst::glib;
 use gst::prelude::*;
+use gsttrt_core::error::{Error, ErrorKind};
 use gsttrt_core::heads::{self, BackgroundClass, Decoder, HeadFormat, ModelHints, layout_file};
 use gsttrt_core::model::ModelInfo;
 use gsttrt_core::options::Choices;
@@ -16,6 +17,8 @@ use gsttrt_core::tensor::Dims;
 pub struct HeadSettings {
     /// `None` where it is to be recognised.
     pub layout: Option<&'static HeadFormat>,
+    /// The key of the model that says so.
+    key: &'static str,
     background: BackgroundClass,
 }
 
@@ -29,20 +32,25 @@ pub struct UnfitHead {
 }
 
 impl HeadSettings {
-    /// Of a trtnms whose properties have been checked.
-    pub fn of(nms: &gst::Element) -> Self {
+    /// Of a trtnms whose properties have been checked, and of the layout file of the model, if it has one.
+    ///
+    /// # Errors
+    /// The layout file cannot be used, or there is a layout besides.
+    pub fn of(nms: &gst::Element, file: Option<&Path>) -> Result<Self, Error> {
         let layout = nms.property::<Option<String>>("layout").unwrap_or_default();
         let background = nms.property_value("background-class");
         let word = glib::EnumValue::from_value(&background).map_or("", |(_, value)| value.nick());
-        let file = nms.property::<Option<String>>("layout-file").filter(|path| !path.is_empty());
         let named = Some(&*layout).filter(|layout| *layout != AUTO && !layout.is_empty());
-        HeadSettings {
-            layout: match file {
-                Some(path) => layout_file::of_file(Path::new(&path)).ok(),
-                None => named.and_then(|name| HeadFormat::of_name(name).ok()),
-            },
-            background: BackgroundClass::of_word(word).unwrap_or_default(),
-        }
+        let layout = match (named, file) {
+            (Some(layout), Some(file)) => {
+                let what = format!("nms has layout={layout}, and layout-file is {}", file.display());
+                return Err(Error::new(ErrorKind::Settings, what).remedy("Set one of them"));
+            }
+            (None, Some(file)) => Some(layout_file::of_file(file)?),
+            (named, None) => named.and_then(|name| HeadFormat::of_name(name).ok()),
+        };
+        let background = BackgroundClass::of_word(word).unwrap_or_default();
+        Ok(HeadSettings { layout, key: if file.is_some() { "layout-file" } else { "nms" }, background })
     }
 
     /// The head, and the number of its classes where that is known. `lines` are those of a label file.
@@ -76,7 +84,7 @@ impl HeadSettings {
             let is_known = info.outputs.iter().all(|output| !is_open(&output.dims));
             let key = match self.layout {
                 _ if is_labels => "labels",
-                Some(_) if is_task => "nms",
+                Some(_) if is_task => self.key,
                 _ => "file",
             };
             UnfitHead { key, text: error.message(), is_certain: is_labels || !is_task || is_known }

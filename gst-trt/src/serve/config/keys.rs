@@ -165,6 +165,7 @@ pub struct ModelKeys {
     /// Classes of objects; all, where it is left out.
     pub classes: Option<Vec<String>>,
     pub labels: Option<PathBuf>,
+    pub layout_file: Option<PathBuf>,
     pub backend: Option<String>,
     #[serde(default = "one")]
     pub batch_size: u32,

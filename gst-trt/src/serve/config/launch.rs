@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Properties of an element as a text of a launch line: `interval=2 precision=fp16`.
 
+use std::path::Path;
+
 use gst::prelude::*;
 
 use super::keys::RunsOn;
@@ -22,10 +24,25 @@ const TAKEN: [(&str, &[(&str, &str)]); 3] = [
             ("batch-size", "batch-size"),
         ],
     ),
-    ("nms", &[("name", ""), ("label-file", "labels")]),
+    ("nms", &[("name", ""), ("label-file", "labels"), ("layout-file", "layout-file")]),
 ];
 /// The same of trtpreprocess for a model that sees objects.
 const TAKEN_ON_OBJECTS: [(&str, &str); 2] = [("regions", "on"), ("object-classes", "classes")];
+
+/// Paths that begin at the folder of the configuration, as its other ones do.
+const PATHS: [&str; 4] = ["engine-cache", "int8-calibration-cache", "ort-library", "trt-library"];
+
+/// The text, with paths that begin at that folder.
+pub fn with_paths(mut text: String, element: &gst::Element, folder: &Path) -> String {
+    for name in PATHS.into_iter().filter(|name| element.find_property(name).is_some()) {
+        let value = element.property::<Option<String>>(name).unwrap_or_default();
+        if !value.is_empty() && Path::new(&value).is_relative() {
+            let path = folder.join(value).to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
+            text += &format!(" {name}=\"{path}\""); // the last one counts
+        }
+    }
+    text
+}
 
 /// The text as GStreamer takes it, with an element that has these properties.
 ///
@@ -101,6 +118,7 @@ mod tests {
             ("infer", "batch-size=2", "Use the key batch-size"),
             ("infer", "backend=cpu", "Use the key backend"),
             ("nms", "label-file=x", "Use the key labels"),
+            ("nms", "layout_file=x", "Use the key layout-file"),
             ("nms", "\0", "control characters"),
             ("preprocess", "\u{1b}[31m", "control characters"),
             ("infer", "interval=2 ! identity", "a text of properties"),
@@ -132,5 +150,30 @@ mod tests {
         assert_eq!((element.property::<u32>("batch-timeout"), element.property::<u32>("interval")), (2000, 3));
         assert_eq!(check("infer", "batch-timeout = \"1s\"").unwrap().0, "batch-timeout = 1000000");
         assert_eq!(check("infer", "batch-timeout=500").unwrap().1.property::<u32>("batch-timeout"), 500);
+    }
+
+    /// What the program was started in has nothing to do with them.
+    #[test]
+    fn paths_begin_at_the_folder_of_the_configuration() {
+        chain::start_gstreamer().unwrap();
+        let folder = Path::new("/a \"b\"\\c");
+        let paths = |text: &str| {
+            let (line, element) = check("infer", text, RunsOn::Frames).unwrap();
+            let line = with_paths(line, &element, folder);
+            let (again, element) = check("infer", &line, RunsOn::Frames).unwrap();
+            assert_eq!(with_paths(again, &element, folder), line, "it is so for good");
+            PATHS.map(|name| element.property::<Option<String>>(name).unwrap_or_default())
+        };
+        let in_folder = |name: &str| folder.join(name).to_str().unwrap().to_string();
+        let empty = String::new;
+        assert_eq!(
+            paths("engine-cache=engines ort_library=\"./my lib\""),
+            [in_folder("engines"), empty(), in_folder("./my lib"), empty()]
+        );
+        assert_eq!(
+            paths("int8-calibration-cache = t.table trt-library=/opt/trt"),
+            [empty(), in_folder("t.table"), empty(), "/opt/trt".into()]
+        );
+        assert_eq!(paths("interval=2"), [empty(), empty(), empty(), empty()]);
     }
 }

@@ -15,6 +15,7 @@ pub struct ModelConfig {
     /// The property `object-classes` of a model on objects; all classes, where it is left out.
     pub classes: Option<String>,
     pub labels: Option<PathBuf>,
+    pub layout_file: Option<PathBuf>,
     pub backend: Option<String>,
     pub batch_size: u32,
     /// Further properties, as in a launch line.
@@ -26,9 +27,11 @@ pub struct ModelConfig {
 impl ModelConfig {
     /// The elements that run it, as those that share it under that name need them.
     pub fn elements(&self) -> ModelElements {
-        let ModelConfig { file, classes, labels, backend, batch_size, preprocess, infer, nms, .. } = self.clone();
+        let ModelConfig { file, classes, labels, layout_file, backend, batch_size, preprocess, infer, nms, .. } =
+            self.clone();
         ModelElements {
             model: ModelOptions { model: file, labels, backend },
+            layout_file,
             object_classes: classes,
             queue: Some(batch_size),
             slices: None,

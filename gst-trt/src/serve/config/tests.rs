@@ -315,6 +315,10 @@ fn a_mistake_is_named_with_its_line() {
         ("[http]", "[http]\nlisten = \":::8091\"", 18, "Write it like [::]:8091"),
         ("[http]", "[http]\nlisten = \"::1\"", 18, "Write it like [::1]:8090"),
         ("[http]", "[http]\nlisten = 8091", 18, "Write it like 127.0.0.1:8090"),
+        // As another version may have them.
+        ("[http]", "[htp]", 17, "did you mean “http”?"),
+        ("[[model]]", "version = 2\n[[model]]", 1, "version"),
+        ("[[model]]", "[[later]]\nx = 1\n[[model]]", 1, "later"),
         ("[http]", "[http]\ntokn = \"here\"", 18, "did you mean “token”?"),
         ("[http]", "[rtsp]\nlisten = \"0.0.0.0\"", 18, "Write it like 0.0.0.0:8554"),
         ("[http]", "[rtsp]\nlisten = \"0.0.0.0:8554\"", 17, "without a password everyone"),

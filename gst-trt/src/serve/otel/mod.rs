@@ -29,8 +29,6 @@ use crate::threads::Threads;
 use exporter::Exporter;
 use outbox::Outbox;
 
-/// All that there is to be done at the end. A service manager is to see it within 5 s.
-const END: Duration = Duration::from_millis(4800);
 /// How long the last metrics may take to be read, while a collector may hang.
 const LAST_METRICS: Duration = Duration::from_millis(150);
 /// How long the last request may take at most, and at least where other ends have taken all the time.
@@ -91,9 +89,9 @@ impl Telemetry {
         self.send(service);
     }
 
-    /// The service is about to end: its last counts are kept.
-    pub fn prepare_end(&mut self) {
-        self.end = Some(Instant::now() + END);
+    /// The service is about to end, all of it until then: its last counts are kept.
+    pub fn prepare_end(&mut self, until: Instant) {
+        self.end = Some(until);
         if let Some(running) = &self.running {
             running.outbox.read_last_metrics(LAST_METRICS);
         }

@@ -59,6 +59,16 @@ struct WatchState {
     units: Option<broadcast::Sender<Arc<RtpUnit>>>,
     /// Of the pipeline, while it runs.
     pipeline: Option<Sender<PipelineEvent>>,
+    /// It was asked for a key frame, and has not seen that yet: more requests change nothing, however many come.
+    has_asked: bool,
+}
+
+impl WatchState {
+    fn ask_for_key_frame(&mut self) {
+        if let Some(pipeline) = self.pipeline.as_ref().filter(|_| !self.has_asked) {
+            self.has_asked = pipeline.send(PipelineEvent::KeyFrame).is_ok();
+        }
+    }
 }
 
 impl Output {
@@ -74,7 +84,8 @@ impl Output {
     }
 
     fn of(name: &str, content: OutputContent, inputs: Vec<Option<FrameHub>>, threads: &Threads) -> Self {
-        let watched = WatchState { inputs, units: Some(broadcast::Sender::new(KEPT)), pipeline: None };
+        let watched =
+            WatchState { inputs, units: Some(broadcast::Sender::new(KEPT)), pipeline: None, has_asked: false };
         let (name, threads, progress) = (name.to_string(), threads.clone(), RtpProgress::new());
         Output(Arc::new(OutputState { name, content, progress, threads, watched: Mutex::new(watched) }))
     }
@@ -103,7 +114,7 @@ impl Output {
         let gone = || format!("There is no video “{}” any more.", self.0.name);
         let receiver = watched.units.as_ref().ok_or_else(gone)?.subscribe();
         match &watched.pipeline {
-            Some(pipeline) => drop(pipeline.send(PipelineEvent::KeyFrame)),
+            Some(_) => watched.ask_for_key_frame(),
             None => {
                 let (sender, events) = channel();
                 let thread = OutputThread { output: self.0.clone(), events, sender: sender.clone() };
@@ -116,9 +127,7 @@ impl Output {
 
     /// A client has missed something, and goes on with the next key frame.
     pub fn ask_for_key_frame(&self) {
-        if let Some(pipeline) = &self.0.lock().pipeline {
-            let _ = pipeline.send(PipelineEvent::KeyFrame);
-        }
+        self.0.lock().ask_for_key_frame();
     }
 
     /// Nobody can watch it any more, and those who do see its end.
@@ -220,6 +229,7 @@ impl OutputThread {
     fn play(&self) -> OutputEnd {
         // What the last one has said is no concern of this one.
         self.events.try_iter().for_each(drop);
+        self.output.lock().has_asked = false; // it begins with a key frame
         let Some(units) = self.output.units() else { return OutputEnd::Unwatched };
         let running = |pipeline| RunningPipeline::new(pipeline, &self.output.threads, self.output.subject());
         let OutputState { content, progress, .. } = &*self.output;
@@ -245,7 +255,10 @@ impl OutputThread {
         let mut failed = BTreeSet::new();
         loop {
             match self.events.recv_timeout(POLL_INTERVAL) {
-                Ok(PipelineEvent::KeyFrame) => is_wanted = true,
+                Ok(PipelineEvent::KeyFrame) => {
+                    self.output.lock().has_asked = false;
+                    is_wanted = true;
+                }
                 Ok(PipelineEvent::Failed(failure)) => return OutputEnd::Failed(failure),
                 Ok(PipelineEvent::Inputs) => {
                     let inputs = self.output.inputs();

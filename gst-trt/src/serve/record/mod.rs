@@ -69,6 +69,8 @@ struct RecordedStream {
     awaited: Option<gst::Caps>,
     /// Around events, and all the time: each has files of its own.
     reels: Vec<Reel>,
+    /// The run has ended: what still comes is of no file.
+    is_over: bool,
 }
 
 /// Files that follow each other.
@@ -118,6 +120,7 @@ impl Recorder {
             sound: None,
             awaited: None,
             reels: events.into_iter().chain(all).collect(),
+            is_over: false,
         };
         let (config, recording) = (config.clone(), Mutex::new(recording));
         Recorder(Arc::new(RecorderState { config, is_live, disk, recording }))
@@ -133,11 +136,9 @@ impl Recorder {
         let recorder = self.clone();
         let input = element(pipeline, "out").static_pad("sink").expect("an always pad");
         input.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
-            if let Some(buffer) = info.buffer()
-                && let Some(time) = running_time(pad, buffer.pts())
-            {
-                let mut recording = recorder.lock();
-                recording.frame_done(time, record::events(buffer));
+            if let Some(buffer) = info.buffer() {
+                let time = running_time(pad, buffer.pts());
+                recorder.lock().frame_done(time, record::events(buffer));
             }
             gst::PadProbeReturn::Ok
         });
@@ -157,9 +158,13 @@ impl Recorder {
         self.lock().reels.iter().any(|reel| reel.file.is_some())
     }
 
-    /// No frame comes any more. Files are completed in the background.
+    /// No frame counts any more. Files are completed in the background.
     pub fn finish(&self) {
-        self.lock().close();
+        let mut recording = self.lock();
+        if !std::mem::replace(&mut recording.is_over, true) {
+            recording.close();
+            recording.ring.clear();
+        }
     }
 }
 
@@ -213,9 +218,13 @@ impl PacketSink for Recorder {
 }
 
 impl RecordedStream {
-    /// A frame of that time has its results.
-    fn frame_done(&mut self, time: ClockTime, events: Vec<Map<String, Value>>) {
-        let time = time.nseconds() as i64;
+    /// A frame of that time has its results. One without a time is taken for the newest that has come: what has happened in it is
+    /// recorded, if not to the frame.
+    fn frame_done(&mut self, time: Option<ClockTime>, events: Vec<Map<String, Value>>) {
+        if self.is_over {
+            return;
+        }
+        let Some(time) = time.map(|time| time.nseconds() as i64).or(self.ring.newest()) else { return };
         self.seen = Some(time);
         let kinds = self.config.events.as_deref().unwrap_or_default();
         // An answer is about something that was recorded when it happened.
@@ -252,6 +261,9 @@ impl RecordedStream {
     }
 
     fn take(&mut self, packet: Packet) {
+        if self.is_over {
+            return;
+        }
         if packet.medium == Medium::Audio {
             if !format::takes_sound(self.container, &packet.caps) {
                 return self.disk.say_once(&format!(

@@ -4,13 +4,14 @@
 use std::io::{self, ErrorKind};
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::access::Nonce;
 use super::request::{RtspInput, RtspRequest};
@@ -21,6 +22,9 @@ use crate::serve::sockets::hear_out;
 /// Wrong passwords on a connection, after which it ends.
 const MOST_WRONG: u32 = 3;
 const METHODS: &str = "OPTIONS, DESCRIBE, SETUP, PLAY, GET_PARAMETER, SET_PARAMETER, TEARDOWN";
+/// Between two looks at what a client has sent. All clients have one thread: who sends without end, such as packets that ask for key
+/// frames, takes no more of it than others.
+const READ_INTERVAL: Duration = Duration::from_millis(10);
 /// The end of a stream, for RTCP: a packet of type 203 that names one source.
 const BYE: [u8; 4] = [0x81, 203, 0, 1];
 
@@ -29,6 +33,8 @@ pub struct RtspClient {
     state: Arc<RtspState>,
     limits: RtspLimits,
     input: RtspInput,
+    /// When it is looked at next.
+    reads_at: Instant,
     nonce: Nonce,
     wrong: u32,
     session: Option<RtspSession>,
@@ -96,7 +102,17 @@ impl RtspAnswer {
 impl RtspClient {
     pub fn new(stream: TcpStream, state: Arc<RtspState>, limits: RtspLimits) -> Self {
         let (input, nonce) = (RtspInput::default(), Nonce::new());
-        RtspClient { stream, state, limits, input, nonce, wrong: 0, session: None, playing: None }
+        RtspClient {
+            stream,
+            state,
+            limits,
+            input,
+            reads_at: Instant::now(),
+            nonce,
+            wrong: 0,
+            session: None,
+            playing: None,
+        }
     }
 
     /// Serves it to its end.
@@ -146,7 +162,13 @@ impl RtspClient {
                 Ok(None) => {}
                 Err(_) => return Ok(ClientEvent::Malformed),
             }
-            let read = pin!(read(&self.stream, &mut self.input));
+            let reads_at = &mut self.reads_at;
+            let read = pin!(async {
+                sleep_until(*reads_at).await;
+                read(&self.stream, &mut self.input).await?;
+                *reads_at = Instant::now() + READ_INTERVAL;
+                io::Result::Ok(())
+            });
             let Some(playing) = &mut self.playing else {
                 timeout_at(until, read).await.map_err(|_| ErrorKind::TimedOut)??;
                 continue;

@@ -146,6 +146,16 @@ impl Peer {
         peer
     }
 
+    /// The next packet of the video.
+    fn packet(&mut self) -> Vec<u8> {
+        let mut head = [0; 4];
+        self.stream.read_exact(&mut head).unwrap();
+        assert_eq!(head[..2], [b'$', 4]);
+        let mut packet = vec![0; usize::from(u16::from_be_bytes([head[2], head[3]]))];
+        self.stream.read_exact(&mut packet).unwrap();
+        packet
+    }
+
     /// All that comes until the server ends the connection.
     fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
@@ -266,6 +276,48 @@ fn who_says_nothing_or_too_much_takes_nothing_from_others() {
     while stream.write_all(&request).is_ok() {}
     Player::new(&server, "gate", "").picture();
     player.picture();
+    drop(server);
+    outputs.end();
+}
+
+/// Here the packets of a connection are not lost, so none asks for a key frame with a reason.
+#[test]
+fn who_asks_for_key_frames_by_rtcp_gets_none_and_harms_nobody() {
+    /// RTCP's packet for “picture loss indication”, between messages of RTSP.
+    const ASK: [u8; 16] = [b'$', 5, 0, 12, 0x81, 206, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2];
+    let outputs = FakeOutputs::new(&["gate"]);
+    let server = serve(RtspLimits::default(), None, &outputs);
+    let (flooding, mut other) = (Peer::play("gate", &server), Peer::play("gate", &server));
+    other.packet();
+    let flood = {
+        let (mut reading, mut writing) = (flooding.stream.try_clone().unwrap(), flooding.stream.try_clone().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut reading, &mut std::io::sink()));
+        std::thread::spawn(move || {
+            let asks = ASK.repeat(100);
+            (0u64..).take_while(|_| writing.write_all(&asks).is_ok()).count()
+        })
+    };
+    let begun = std::time::Instant::now();
+    let packets: Vec<Vec<u8>> = (0..150).map(|_| other.packet()).collect();
+    let seconds = begun.elapsed().as_secs_f64();
+    flooding.stream.shutdown(std::net::Shutdown::Both).unwrap();
+    assert!(flood.join().unwrap() > 10);
+    let number = |packet: &[u8]| u16::from_be_bytes([packet[2], packet[3]]);
+    assert!(packets.windows(2).all(|two| number(&two[0]).wrapping_add(1) == number(&two[1])));
+    // Before each are its parameter sets, in one packet with others of their kind: 24, a length, and 7.
+    let has_sets = |payload: &[u8]| {
+        let mut rest = &payload[1..];
+        while let [high, low, kind, ..] = *rest {
+            if kind & 0x1f == 7 {
+                return true;
+            }
+            rest = rest.get(2 + usize::from(u16::from_be_bytes([high, low]))..).unwrap_or_default();
+        }
+        false
+    };
+    let key_frames = packets.iter().filter(|packet| packet[12] & 0x1f == 24 && has_sets(&packet[12..])).count();
+    assert!(key_frames > 0);
+    assert!((key_frames as f64) < 1.5 * seconds + 3.0, "{key_frames} in {seconds} s");
     drop(server);
     outputs.end();
 }

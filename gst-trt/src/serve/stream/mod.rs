@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 use gsttrt::gst::cuda::registry;
+use gsttrt::gst::publish_end;
 use gsttrt_publish::backoff::Backoff;
 use meter::Meter;
 use pipeline::{Outlets, StreamPipeline};
@@ -62,8 +63,23 @@ pub enum StreamEvent {
     Change(Arc<SourceConfig>, ServedModels),
     /// What it waits for may be better now.
     Retry,
-    /// Frames that are under way have so long to come to their end.
-    Stop(Duration),
+    Stop(LastFrames),
+}
+
+/// How long what is under way may take when a source ends.
+#[derive(Clone, Copy, Debug)]
+pub struct LastFrames {
+    /// For frames to come to their end.
+    pub until: Instant,
+    /// Whether no destination has longer, as the service ends.
+    pub is_last: bool,
+}
+
+impl LastFrames {
+    /// Nothing is waited for.
+    pub fn none() -> Self {
+        LastFrames { until: Instant::now(), is_last: true }
+    }
 }
 
 /// A source, for those who command it.
@@ -138,7 +154,7 @@ impl SourceStream {
         self.send(StreamEvent::Retry);
     }
 
-    pub fn stop(&self, last_frames: Duration) {
+    pub fn stop(&self, last_frames: LastFrames) {
         self.output.close();
         self.send(StreamEvent::Stop(last_frames));
     }
@@ -279,7 +295,7 @@ impl StreamThread {
                 Ok(StreamEvent::Retry) if time.is_none() || self.left.len() >= MOST_LEFT => {}
                 Ok(command) => return Some(command),
                 Err(RecvTimeoutError::Timeout) => return None,
-                Err(RecvTimeoutError::Disconnected) => return Some(StreamEvent::Stop(Duration::ZERO)),
+                Err(RecvTimeoutError::Disconnected) => return Some(StreamEvent::Stop(LastFrames::none())),
             }
         }
     }
@@ -298,7 +314,7 @@ impl StreamThread {
                 Ok(StreamEvent::Stopped(run)) => self.has_stopped(run),
                 Ok(command) => return Some(command),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Some(StreamEvent::Stop(Duration::ZERO)),
+                Err(RecvTimeoutError::Disconnected) => return Some(StreamEvent::Stop(LastFrames::none())),
             }
         }
         None
@@ -322,7 +338,7 @@ impl StreamThread {
                 Ok(StreamEvent::Retry | StreamEvent::Message(..) | StreamEvent::Failed(..)) => {}
                 Ok(StreamEvent::Stopped(run)) => self.has_stopped(run),
                 Ok(command) => return Some(command),
-                Err(_) => return Some(StreamEvent::Stop(Duration::ZERO)),
+                Err(_) => return Some(StreamEvent::Stop(LastFrames::none())),
             }
         }
     }
@@ -350,10 +366,15 @@ impl StreamThread {
             Ok(built) => {
                 built.listen(self.run, self.sender.clone());
                 let end = self.follow(&built);
-                match &end {
-                    PlayEnd::Command(StreamEvent::Stop(last_frames)) => self.drain(&built, *last_frames),
-                    PlayEnd::Command(_) | PlayEnd::Rests => self.drain(&built, DRAIN_TIMEOUT),
-                    _ => {}
+                let is_drained = match &end {
+                    PlayEnd::Command(StreamEvent::Stop(last)) => self.drain(&built, *last),
+                    PlayEnd::Command(_) | PlayEnd::Rests => {
+                        self.drain(&built, LastFrames { until: Instant::now() + DRAIN_TIMEOUT, is_last: false })
+                    }
+                    _ => false,
+                };
+                if is_drained {
+                    built.complete();
                 }
                 (end, Some(built))
             }
@@ -397,7 +418,10 @@ impl StreamThread {
     fn stop(&mut self, built: StreamPipeline, is_last: bool) {
         let (run, stopped) = (self.run, self.sender.clone());
         let asked = built.stop(move || {
-            heap::trim();
+            // It takes all other threads' turns at memory, for nothing where all of it is given back at once.
+            if !is_last {
+                heap::trim();
+            }
             let _ = stopped.send(StreamEvent::Stopped(run));
         });
         if let Err(failure) = asked {
@@ -413,7 +437,7 @@ impl StreamThread {
                 Ok(StreamEvent::Stopped(earlier)) => self.has_stopped(earlier),
                 Ok(StreamEvent::Message(..) | StreamEvent::Failed(..)) => {}
                 // The end, which does not wait.
-                Ok(StreamEvent::Stop(time)) => return self.pending.push(StreamEvent::Stop(time)),
+                Ok(StreamEvent::Stop(last)) => return self.pending.push(StreamEvent::Stop(last)),
                 Ok(event) => self.pending.push(event),
                 Err(_) => break,
             }
@@ -500,7 +524,7 @@ impl StreamThread {
                         return self.failed(Cause::Damaged, format!("Cannot read {shown}: it is damaged, or cut off."));
                     }
                 }
-                Err(RecvTimeoutError::Disconnected) => return PlayEnd::Command(StreamEvent::Stop(Duration::ZERO)),
+                Err(RecvTimeoutError::Disconnected) => return PlayEnd::Command(StreamEvent::Stop(LastFrames::none())),
             }
             if !self.is_on() {
                 return PlayEnd::Rests;
@@ -564,34 +588,37 @@ impl StreamThread {
         }
     }
 
-    /// Lets the frames that are under way come to their end, so that they are published.
-    fn drain(&mut self, built: &StreamPipeline, time: Duration) {
+    /// Lets the frames that are under way come to their end, so that they are published. Returns whether all have.
+    fn drain(&mut self, built: &StreamPipeline, last: LastFrames) -> bool {
         if self.meter.frames_of_run() == 0 {
-            return; // an event before the first frame would be out of order, and there is nothing to wait for
+            return false; // an event before the first frame would be out of order, and there is nothing to wait for
         }
         // The pad may be blocked by frames that wait. Stopping the pipeline ends that.
         let input = built.input();
         let end = move |_: &gst::Pipeline| {
+            let left = last.until.saturating_duration_since(Instant::now());
+            input.send_event(publish_end::event(last.is_last.then_some(left)));
             input.send_event(gst::event::Eos::new());
         };
         if built.running.ask("drain", end).is_err() {
-            return;
+            return false;
         }
-        let until = Instant::now() + time;
-        while let Ok(event) = self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        while let Ok(event) = self.events.recv_timeout(last.until.saturating_duration_since(Instant::now())) {
             let StreamEvent::Message(run, message) = event else {
                 let is_end = matches!(event, StreamEvent::Stop(_));
                 self.pending.push(event);
                 if is_end {
-                    return; // the service ends meanwhile
+                    return false; // the service ends meanwhile
                 }
                 continue;
             };
             match message.view() {
-                gst::MessageView::Eos(_) | gst::MessageView::Error(_) if run == self.run => return,
+                gst::MessageView::Eos(_) if run == self.run => return true,
+                gst::MessageView::Error(_) if run == self.run => return false,
                 _ if run == self.run => self.note(&message),
                 _ => {}
             }
         }
+        false
     }
 }

@@ -185,6 +185,13 @@ impl StreamPipeline {
         self.running.pipeline.bus().expect("a pipeline has a bus")
     }
 
+    /// All frames have come to their end: what is kept of them is completed before any element is stopped. With hundreds of sources
+    /// decoders take long to stop, as a GPU's driver has one lock for them.
+    pub fn complete(&self) {
+        self.recorder.iter().for_each(Recorder::finish);
+        self.snapshots.iter().for_each(SnapshotTaker::finish);
+    }
+
     /// Stops all its threads. What is recorded is completed in the background.
     pub fn stop(self, then: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
         // A pad is not deactivated while a frame waits in it.

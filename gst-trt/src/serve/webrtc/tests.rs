@@ -174,6 +174,34 @@ fn a_viewer_begins_with_a_key_frame_and_loses_nothing() {
     outputs.end();
 }
 
+/// One that asks for key frames all the time costs the encoder two a second, and the others nothing.
+#[test]
+fn who_asks_for_key_frames_again_and_again_gets_few() {
+    let outputs = FakeOutputs::new(&["gate"]);
+    let server = serve(WebrtcLimits::default(), "127.0.0.1:0", &outputs);
+    let (mut flooding, mut other) = (Browser::watch(&server, "gate"), Browser::watch(&server, "gate"));
+    flooding.take(1);
+    other.take(1);
+    let (before, begun, mut asked) = (other.key_frames(), Instant::now(), 0);
+    wait_until("packets come", LIMIT, || {
+        for kind in [KeyframeRequestKind::Pli, KeyframeRequestKind::Fir] {
+            let mut direct = flooding.rtc.direct_api();
+            direct.stream_rx_by_mid(flooding.mid, None).unwrap().request_keyframe(kind);
+            flooding.step();
+            asked += 1;
+        }
+        other.step() && other.packets.len() >= 150
+    });
+    let (seconds, key_frames) = (begun.elapsed().as_secs_f64(), other.key_frames() - before);
+    // Two a second that are asked for, and the encoder's own one.
+    assert!((key_frames as f64) < 3.0 * seconds + 3.0, "{key_frames} key frames in {seconds} s, {asked} asked for");
+    assert!(asked > 3 * key_frames, "{key_frames} of {asked}");
+    let numbers = other.sequence();
+    assert!(is_in_order(&numbers), "{numbers:?}");
+    drop(server);
+    outputs.end();
+}
+
 #[test]
 fn a_source_that_is_removed_ends_its_viewers() {
     let outputs = FakeOutputs::new(&["gate"]);

@@ -89,6 +89,9 @@ fn an_index_that_was_cut_is_repaired_by_the_files() {
         let written = fs::read_to_string(folder.join(INDEX)).unwrap();
         assert_eq!(written.lines().count(), 4, "{written}");
     }
+    // Another version may say more of each.
+    fs::write(folder.join(INDEX), text.replace("}\n", ", \"later\": [1]}\n")).unwrap();
+    assert_eq!(read(&open(&folder)), all);
     // Binary, a line of another program, a file that is gone, and one that is not in it.
     fs::write(folder.join(INDEX), [text.as_bytes(), b"\xFF\0\n{\"a\": 1}\n"].concat()).unwrap();
     fs::remove_file(folder.join(&all[0].file)).unwrap();

@@ -25,6 +25,7 @@ impl Config {
             on: keys.on,
             classes: classes(keys)?,
             labels: keys.labels.as_ref().map(|labels| self.folder.join(labels)),
+            layout_file: keys.layout_file.as_ref().map(|file| self.folder.join(file)),
             backend: keys.backend.clone(),
             batch_size: keys.batch_size,
             preprocess: keys.preprocess.clone(),
@@ -34,6 +35,9 @@ impl Config {
         check_model(&model.file).map_err(|failure| problem("file", failure.to_string()))?;
         if let Some(labels) = &model.labels {
             check_file(labels).map_err(|failure| problem("labels", failure.to_string()))?;
+        }
+        if let Some(file) = &model.layout_file {
+            check_file(file).map_err(|failure| problem("layout-file", failure.to_string()))?;
         }
         let backends: Vec<_> = backend_words().collect();
         if let Some(backend) = model.backend.as_deref().filter(|backend| !backends.contains(backend)) {
@@ -47,15 +51,16 @@ impl Config {
         {
             let (line, element) =
                 launch::check(key, text, keys.on).map_err(|failure| problem(key, failure.to_string()))?;
-            *text = line;
+            *text = launch::with_paths(line, &element, &self.folder);
             elements.push(element);
         }
+        let head = HeadSettings::of(&elements[2], model.layout_file.as_deref());
         let settings = ModelSettings {
             file: &model.file,
             labels: model.labels.as_deref(),
             batch_size: model.batch_size as usize,
             input_size: elements[1].property::<Option<String>>("input-size").unwrap_or_default(),
-            head: HeadSettings::of(&elements[2]),
+            head: head.map_err(|error| problem("layout-file", error.message()))?,
         };
         let (outcome, warnings) = settings.check()?;
         if model.on == RunsOn::Objects && outcome.is_map {

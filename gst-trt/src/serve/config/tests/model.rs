@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Settings of a model with which each of its sources would fail.
 
+use gst::prelude::*;
+
 use super::{load, of_tests, right, shapes};
+use crate::chain::{self, InferenceElements, element};
 use crate::scratch::scratch;
 
 #[test]
@@ -42,9 +45,9 @@ fn what_trtnms_would_refuse_is_refused() {
         let error = with(keys).map(drop).unwrap_err();
         assert!(error.contains("line 3") && error.contains(said), "{keys}: {error}");
     }
-    let twin = |name: &str| format!("nms = \"layout-file={}/../tests/layouts/{name}\"", env!("CARGO_MANIFEST_DIR"));
+    let twin = |name: &str| format!("layout-file = \"{}/../tests/layouts/{name}\"", env!("CARGO_MANIFEST_DIR"));
     for (name, said) in [
-        ("none.toml", "There is no layout file"),
+        ("none.toml", "There is no file"),
         ("yolox.toml", "the strides 8, 16, 32 with 1 for each cell give 5376 over an input of 512x512"),
         ("ssd.toml", "the model has no output “detection_boxes”"),
     ] {
@@ -60,4 +63,40 @@ fn what_trtnms_would_refuse_is_refused() {
         assert!(error.contains("line 3: ") && error.contains(said), "{error}");
     }
     with("nms = \"class-thresholds=1=1,0=0.2 classes=1\"").unwrap();
+}
+
+/// As labels are: wherever the program was started.
+#[test]
+fn a_layout_file_lies_by_the_configuration() {
+    let folder = scratch("config-a_layout_file_lies_by_the_configuration");
+    let head = std::fs::read_to_string(of_tests("../layouts/yolov5.toml")).unwrap();
+    let with = |head: &str, more: &str| {
+        std::fs::write(folder.join("head.toml"), head).unwrap();
+        let config = right().replace("name = \"m\"", &format!("name = \"m\"\nlayout-file = \"head.toml\"{more}"));
+        load(&folder, "layout-file.toml", config.as_bytes())
+    };
+    let config = with(&head, "").unwrap();
+    assert_eq!(config.warnings, Vec::<String>::new());
+    // trtnms is told where it is.
+    let elements = config.models[0].elements();
+    let all = InferenceElements { first: elements, ..InferenceElements::default() };
+    let pipeline = chain::parse(&format!("fakesrc ! {} ! fakesink", all.launch_line(false))).unwrap();
+    all.configure(&pipeline);
+    let told = element(&pipeline, "nms").property::<Option<String>>("layout-file");
+    assert_eq!(told.as_deref(), folder.join("head.toml").to_str());
+    for (head, more, said) in [
+        ("rows = 1\nnonsense = 2\n", "", "head.toml"),
+        (&*head, "\nnms = \"layout=yolov5\"", "nms has layout=yolov5, and layout-file is "),
+        (&head, "\nnms = \"layout-file=head.toml\"", "Use the key layout-file"),
+    ] {
+        let error = with(head, more).map(drop).unwrap_err();
+        let line = if more.contains("file=head") { "line 4, nms: " } else { "line 3: " };
+        assert!(error.contains(line) && error.contains(said), "{error}");
+    }
+    let missing = right().replace("name = \"m\"", "name = \"m\"\nlayout-file = \"none.toml\"");
+    let error = load(&folder, "missing.toml", missing.as_bytes()).map(drop).unwrap_err();
+    assert!(
+        error.contains("line 3, layout-file: ") && error.contains(folder.join("none.toml").to_str().unwrap()),
+        "{error}"
+    );
 }

@@ -83,7 +83,7 @@ fn the_first_file_has_sound_and_each_after_a_loop() {
         let archives = Archives::new(&threads);
         let disk = Disk::new(&archives.at(&config.folder), "gate", &threads);
         // Of the first frame, before there is a file.
-        play_times(3, &clip, &Recorder::new(disk, &config, false), &[0]);
+        play_times(3, &clip, &Recorder::new(disk, &config, false), &[0], true);
         archives.close();
         assert!(threads.wait(LIMIT).is_empty());
         let is_event = |file: &PathBuf| !file.to_str().unwrap().ends_with("-continuous.mp4");
