@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Files of results. They are written next to their place, and moved there once they are whole.
 
-use std::fs;
+use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use crate::failure::Failure;
 
@@ -20,8 +23,49 @@ pub fn replaceable(path: &Path) -> Result<PathBuf, Failure> {
             let kind = if there.is_dir() { "a folder" } else { "a device or a pipe" };
             Err(format!("Cannot write {}: it is {kind}. Give the name of a file.", path.display()).into())
         }
+        Err(_) if path.is_symlink() => {
+            let text = format!("Cannot write {}: it is a link to a file that is not there.", path.display());
+            Err(format!("{text} Give the name of that file.").into())
+        }
         Err(_) => Ok(path.into()), // a folder that is missing is told when the file is made
     }
+}
+
+/// Where a result is written until it is whole: half a file would look like one. Another process has another name for it.
+pub fn part(path: &Path) -> PathBuf {
+    static OF_PROCESS: OnceLock<u32> = OnceLock::new();
+    let number = OF_PROCESS.get_or_init(|| RandomState::new().build_hasher().finish() as u32);
+    path.with_added_extension(format!("{number:08x}.part"))
+}
+
+/// Makes that file, and writes to nothing that is there, such as what somebody's link points to.
+pub fn create_part(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).open(part(path))
+}
+
+/// Gives a whole result its name, in place of what is there.
+pub fn finish_part(path: &Path) -> io::Result<()> {
+    fs::rename(part(path), path)
+}
+
+/// The same, unless something is there.
+pub fn finish_new_part(path: &Path) -> io::Result<()> {
+    match fs::hard_link(part(path), path) {
+        Ok(()) => fs::remove_file(part(path)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+        // Not every disk has links.
+        Err(_) if path.exists() => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(_) => finish_part(path),
+    }
+}
+
+/// The same for each spelling of a path, whether something is there or not.
+pub fn place(path: &Path) -> PathBuf {
+    let of_folder = || {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Some(folder.canonicalize().ok()?.join(path.file_name()?))
+    };
+    path.canonicalize().ok().or_else(of_folder).unwrap_or_else(|| path.into())
 }
 
 /// Whether bytes can be written to it one after the other, and no file is there: a device or a pipe.
@@ -49,5 +93,35 @@ mod tests {
         std::os::unix::fs::symlink(&file, &link).unwrap();
         assert_eq!(replaceable(&link).unwrap(), file.canonicalize().unwrap());
         assert_eq!(replaceable(&folder.join("new")).unwrap(), folder.join("new"));
+        fs::remove_file(&file).unwrap();
+        assert!(replaceable(&link).unwrap_err().to_string().contains("a link to a file that is not there"));
+    }
+
+    #[test]
+    fn nothing_that_is_there_is_written_to() {
+        let folder = crate::scratch::scratch("part-files");
+        let (result, other) = (folder.join("result"), folder.join("other"));
+        fs::write(&other, "mine").unwrap();
+        std::os::unix::fs::symlink(&other, part(&result)).unwrap();
+        assert_eq!(create_part(&result).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(&other).unwrap(), "mine");
+        fs::remove_file(part(&result)).unwrap();
+        // A new result takes no other's name; one that replaces does.
+        drop(create_part(&other).unwrap());
+        assert_eq!(finish_new_part(&other).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(&other).unwrap(), "mine");
+        finish_part(&other).unwrap();
+        assert_eq!(fs::read_to_string(&other).unwrap(), "");
+        drop(create_part(&result).unwrap());
+        finish_new_part(&result).unwrap();
+        assert!(result.exists() && !part(&result).exists());
+    }
+
+    #[test]
+    fn a_place_has_one_spelling() {
+        let folder = crate::scratch::scratch("places");
+        let spellings = [folder.join("x.mp4"), folder.join(".").join("x.mp4"), folder.join("../places/x.mp4")];
+        let places = spellings.map(|path| place(&path));
+        assert!(places.iter().all(|other| *other == places[0]), "{places:?}");
     }
 }

@@ -528,12 +528,13 @@ fn rows_with_id<T: Float>(head: &Head, values: &[T], sink: &mut Sink) {
     }
 }
 
-/// In rows of floats of one picture, so that they can be read as they lie.
+/// In rows of floats of one picture that all count, so that they can be read as they lie.
 fn begins_with_box_score_and_id(head: &Head) -> bool {
     let OutputSpec { columns, dims, class, .. } = head.format.outputs[0];
     let is_plain =
         dims.first() == Some(&Dim::Batch) && dims.last() == Some(&Dim::Columns) && class == ElementClass::Float;
     is_plain
+        && head.view(is_count).is_none()
         && columns.len() >= ID_COLUMNS.len()
         && ID_COLUMNS.iter().zip(columns).all(|(is_it, &column)| is_it(column))
 }

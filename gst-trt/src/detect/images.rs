@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Images of any size: each is decoded by a pipeline of its own, and all go through one chain.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,9 +14,10 @@ use super::lines::JsonLines;
 use super::report::{Watched, watch};
 use super::show::Screen;
 use super::video::show_message;
-use super::{Broken, Ended, Job, Setup, ending, part, whole_path};
+use super::{Broken, Ended, Job, Setup, ending, whole_path};
 use crate::chain::{self, element};
 use crate::failure::Failure;
+use crate::output::{create_part, finish_part};
 use crate::progress::TaskProgress;
 use crate::source::still;
 
@@ -228,6 +230,7 @@ impl ImageRun<'_> {
         let encoded = encoded.map_err(|error| failed(&error))?;
         let bytes = encoded.buffer().and_then(|buffer| buffer.map_readable().ok());
         let bytes = bytes.ok_or_else(|| failed(&"the encoder gave nothing"))?;
-        std::fs::write(part(&to), &bytes).and_then(|()| std::fs::rename(part(&to), &to)).map_err(|error| failed(&error))
+        let written = create_part(&to).and_then(|mut file| file.write_all(&bytes)).and_then(|()| finish_part(&to));
+        written.map_err(|error| failed(&error))
     }
 }

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The file of JSON lines.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
-use super::part;
 use crate::failure::Failure;
-use crate::output::{is_stream, replaceable};
+use crate::output::{create_part, finish_part, is_stream, part, replaceable};
 
 /// JSON lines, written to a file that gets its name once it is whole, or to stdout, a device or a pipe. Frames of several sources
 /// may write.
@@ -35,7 +34,7 @@ impl JsonLines {
             (Box::new(io::LineWriter::new(OpenOptions::new().write(true).open(path).map_err(unwritten)?)), None)
         } else {
             let file = replaceable(path)?;
-            (Box::new(BufWriter::new(File::create(part(&file)).map_err(unwritten)?)), Some(file))
+            (Box::new(BufWriter::new(create_part(&file).map_err(unwritten)?)), Some(file))
         };
         Ok(JsonLines { path, writer: Mutex::new(Writer { to, error: None }) })
     }
@@ -73,7 +72,7 @@ impl JsonLines {
         let flushed = self.writer.lock().unwrap_or_else(PoisonError::into_inner).to.flush();
         flushed.map_err(|error| format!("Cannot write the JSON lines: {error}."))?;
         let Some(path) = &self.path else { return Ok(()) };
-        let renamed = std::fs::rename(part(path), path);
+        let renamed = finish_part(path);
         renamed.map_err(|error| format!("Cannot write {}: {error}.", path.display()).into())
     }
 

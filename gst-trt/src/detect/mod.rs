@@ -22,7 +22,7 @@ use crate::chain::{self, InferenceElements, ModelElements};
 use crate::failure::{Failure, Status};
 use crate::launch_text::by_stage;
 use crate::model_options::{ModelOptions, check_model};
-use crate::output::replaceable;
+use crate::output::{place, replaceable};
 use crate::progress::Display;
 use crate::signals::Signals;
 use crate::source::{InputSource, VideoAddress, sources};
@@ -236,11 +236,6 @@ impl Job {
     }
 }
 
-/// Where a result is written until it is whole: half a file would look like one.
-fn part(path: &Path) -> PathBuf {
-    path.with_added_extension("part")
-}
-
 /// The path from the root, which is the same for readers in other folders.
 fn whole_path(path: &Path) -> String {
     std::path::absolute(path).unwrap_or_else(|_| path.into()).display().to_string()
@@ -364,7 +359,7 @@ fn jobs(args: &DetectArgs, sources: Vec<InputSource>) -> Result<Vec<Job>, Failur
         if path.canonicalize().is_ok_and(|path| taken.contains(&path)) {
             return Err(format!("{} would be overwritten; choose another name.", path.display()).into());
         }
-        if results[..at].contains(path) {
+        if results[..at].iter().any(|other| place(other) == place(path)) {
             return Err(format!("Two results would be written to {}; choose another name.", path.display()).into());
         }
     }

@@ -12,12 +12,13 @@ use gsttrt::gst::cuda::registry;
 use super::lines::JsonLines;
 use super::report::{DetectReport, Watched, watch};
 use super::show::Screen;
-use super::{Broken, Ended, Job, Setup, ending, part};
+use super::{Broken, Ended, Job, Setup, ending};
 use crate::bus;
 use crate::cause::{SourceFailure, Suspect};
 use crate::chain::{self, element, stage};
 use crate::failure::Failure;
 use crate::frame_times;
+use crate::output::{create_part, finish_part, part};
 use crate::progress::TaskProgress;
 use crate::running::RunningPipeline;
 use crate::source::{ReadOptions, VideoAddress};
@@ -63,8 +64,7 @@ pub fn run(
     running.stop_in_time(); // one that does not is named at the end
     let finish = || -> Result<(), Failure> {
         if let Some(output) = output {
-            std::fs::rename(part(output), output)
-                .map_err(|error| format!("Cannot write {}: {error}.", output.display()))?;
+            finish_part(output).map_err(|error| format!("Cannot write {}: {error}.", output.display()))?;
         }
         own.as_ref().map_or(Ok(()), |own| own.finish())
     };
@@ -122,6 +122,7 @@ fn pipeline(
     let pipeline = chain::parse(&line)?;
     chain.configure(&pipeline);
     if let Some(output) = output {
+        create_part(output).map_err(|error| format!("Cannot write {}: {error}.", output.display()))?;
         element(&pipeline, "sink").set_property("location", part(output));
         keep_size(&element(&pipeline, "size"));
         frame_times::keep_order(&element(&pipeline, "size").static_pad("src").expect("an always pad"));

@@ -411,6 +411,21 @@ fn rows_without_a_batch_are_read_to_the_end() {
     assert_eq!(found.0, [crate::heads::tests::centered(1)]);
 }
 
+/// Whether its boxes, scores and classes share a row or not.
+#[test]
+fn so_many_rows_count_as_an_output_says() {
+    let text = "name = \"own\"\ntask = \"detect\"\nsuppression = \"none\"\n[[output]]\nname = \"r\"\n\
+                dims = [\"batch\", \"rows\", \"columns\"]\n\
+                columns = [{ column = \"box\", encoding = \"corners\" }, \"score\", \"class-id\"]\n\
+                [[output]]\nname = \"n\"\ndims = [\"batch\"]\ncolumns = [\"count\"]\ntype = \"number\"\n";
+    let head = of_text("a", text).unwrap();
+    let row = [6.0, 4.0, 14.0, 16.0, 0.375, 1.0];
+    for count in [0, 1, 2] {
+        let tensors = [f32s("r", &[1, 2, 6], [row, row].as_flattened()), f32s("n", &[1], &[count as f32])];
+        assert_eq!(decoded(head, &tensors, &small()).0.len(), count);
+    }
+}
+
 #[test]
 fn keypoints_of_a_file_count_before_those_of_the_model() {
     let text = "name = \"own\"\ntask = \"pose\"\nsuppression = \"none\"\n[keypoints]\ncount = 3\nnumbers = 2\n\

@@ -11,9 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gsttrt_publish::record::FrameRecord;
 
-use super::part;
 use crate::failure::Failure;
-use crate::output::replaceable;
+use crate::output::{create_part, finish_new_part, part, replaceable};
 use columns::{Cell, ParquetFile, reason};
 use rows::RowMaker;
 
@@ -51,7 +50,7 @@ impl ParquetTable {
             return Err(format!("Cannot write {shown}: there is no folder {}. Make it first.", folder.display()).into());
         }
         let unwritten = |error: io::Error| format!("Cannot write {shown}: {error}.");
-        let file = OpenOptions::new().write(true).create(true).truncate(true).open(part(&path)).map_err(unwritten)?;
+        let file = create_part(&path).map_err(unwritten)?;
         Self::of(path, Box::new(file), subject)
     }
 
@@ -117,13 +116,17 @@ impl ParquetTable {
             (Some(file), None) => file.finish().map_err(|error| self.unwritten(&reason(&error))),
             (None, None) => Ok(()),
         };
-        let is_whole = written.and_then(|()| {
-            fs::rename(part(&self.path), &self.path).map_err(|error| self.unwritten(&error.to_string()))
-        });
-        if is_whole.is_err() {
-            self.discard();
-        }
-        is_whole
+        written.inspect_err(|_| self.discard())?;
+        finish_new_part(&self.path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                let (shown, part) = (self.path.display(), part(&self.path));
+                format!("There is a file {shown} by now. The table is {}: give it another name.", part.display()).into()
+            }
+            _ => {
+                self.discard();
+                self.unwritten(&error.to_string())
+            }
+        })
     }
 
     /// Removes what was written: without its index nobody can read it.

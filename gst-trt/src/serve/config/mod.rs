@@ -33,4 +33,4 @@ pub use resolved::{
     AskConfig, Config, MAX_LENGTH, PublishConfig, RecordConfig, SnapshotConfig, SourceConfig, check_files,
     check_folders,
 };
-pub use wording::ended;
+pub use wording::{ended, nul};

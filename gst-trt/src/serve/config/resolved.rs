@@ -168,6 +168,11 @@ impl Config {
     pub fn parse(file: &Path, text: &str) -> Result<Self, Failure> {
         let places = Places::new(text);
         let unusable = |text: String| format!("Cannot use {text}");
+        if let Some(at) = wording::nul(text) {
+            return Err(
+                unusable(wording::at_line(file, Some(places.line(at)), None, "a text has a NUL character")).into()
+            );
+        }
         let keys: ConfigKeys =
             toml::from_str(text).map_err(|error| unusable(wording::in_file(file, &places, &error)))?;
         let folder = std::path::absolute(file).ok().and_then(|path| Some(path.parent()?.to_path_buf()));

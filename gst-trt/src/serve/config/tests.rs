@@ -195,6 +195,7 @@ fn a_mistake_is_named_with_its_line() {
         ("name = \"m\"", "nmae = \"m\"", 2, "did you mean “name”?"),
         ("name = \"m\"", "", 1, "the key name is missing"),
         ("name = \"m\"", "name = 3", 2, "it is the number 3. Write a text in quotes"),
+        ("name = \"m\"", r#"name = "m\u0000""#, 2, "a text has a NUL character"),
         ("name = \"m\"", "name = \"../m\"", 2, "a name has 1 to 64 letters"),
         ("name = \"m\"", "name = \"m\"\nname = \"n\"", 3, "duplicate key"),
         ("name = \"m\"", "name = \"m\"\nbatch-size = 0", 3, "1 to 1024"),

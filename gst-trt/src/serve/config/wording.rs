@@ -121,6 +121,11 @@ pub fn in_file(file: &std::path::Path, places: &Places, error: &toml::de::Error)
     at_line(file, byte.map(|byte| places.line(byte)), key, &of_serde(error.message()))
 }
 
+/// Where a text of TOML or JSON writes a NUL character, which GStreamer's texts cannot hold.
+pub fn nul(text: &str) -> Option<usize> {
+    [r"\u0000", r"\U00000000", r"\x00"].iter().filter_map(|escape| text.find(escape)).min()
+}
+
 /// The file, the place in it, and what is wrong there.
 pub fn at_line(file: &std::path::Path, line: Option<usize>, key: Option<&str>, problem: &str) -> String {
     let key = key.filter(|key| !key.is_empty() && key.len() <= 64 && !problem.contains(*key));

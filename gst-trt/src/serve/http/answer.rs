@@ -10,6 +10,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::serve::config;
 use crate::serve::control::{OfferRefused, Refused};
 
 /// Bytes of a request's body.
@@ -96,6 +97,9 @@ pub async fn object(request: Request, time: Duration) -> Result<Map<String, Valu
     let bytes = body(request, time).await?;
     let wrong = |why: String| ApiError::new(StatusCode::BAD_REQUEST, why);
     match serde_json::from_slice(&bytes) {
+        Ok(_) if std::str::from_utf8(&bytes).is_ok_and(|text| config::nul(text).is_some()) => {
+            Err(wrong("A text in the body has a NUL character. Send it without.".into()))
+        }
         Ok(Value::Object(object)) => Ok(object),
         Ok(_) => Err(wrong("The body is no JSON object. Send one, such as {\"key\": \"value\"}.".into())),
         Err(error) => {
