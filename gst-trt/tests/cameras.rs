@@ -453,7 +453,8 @@ fn file_server(file: Vec<u8>, ranges: &'static str) -> u16 {
     serve(move |mut connection| {
         let asked = request(&connection).to_ascii_lowercase();
         let begin = asked.split_once("range: bytes=").and_then(|(_, range)| range.split_once('-'));
-        let begin: usize = begin.and_then(|(begin, _)| begin.parse().ok()).filter(|_| ranges.contains("bytes")).unwrap_or(0);
+        let begin: usize =
+            begin.and_then(|(begin, _)| begin.parse().ok()).filter(|_| ranges.contains("bytes")).unwrap_or(0);
         let (length, left) = (file.len(), file.len() - begin);
         let part = format!("206 Partial Content\r\nContent-Range: bytes {begin}-{}/{length}", length - 1);
         let status = if begin == 0 { "200 OK" } else { &part };

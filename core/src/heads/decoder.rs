@@ -214,7 +214,7 @@ impl Decoder {
 
     /// The keypoints that each row has, and where they lie.
     pub fn keypoints(&self) -> Option<(KeypointShape, TensorView)> {
-        Some((self.head.keypoints?, self.head.view(|column| column == Column::Keypoints)?))
+        Some((self.head.keypoints?, self.head.view(Column::are_keypoints)?))
     }
 
     /// What masks are made of.

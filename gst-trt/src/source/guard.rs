@@ -111,7 +111,8 @@ pub fn read_whole(decode: &gst::Bin) {
 /// Of an answer of HTTP, which comes before its first byte.
 fn read_headers(source: &gst::Pad, gives_parts: Arc<AtomicBool>) {
     source.add_probe(gst::PadProbeType::EVENT_DOWNSTREAM, move |_, info| {
-        let headers = info.event().and_then(|event| event.structure()).filter(|headers| headers.has_name("http-headers"));
+        let headers =
+            info.event().and_then(|event| event.structure()).filter(|headers| headers.has_name("http-headers"));
         if let Some(answer) = headers.and_then(|headers| headers.get::<gst::Structure>("response-headers").ok()) {
             let gives = answer.iter().any(|(name, value)| {
                 name.eq_ignore_ascii_case("accept-ranges")
