@@ -19,10 +19,8 @@ use std::array::from_fn;
 
 use half::f16;
 
-use super::grid::{Cell, Grid};
-use super::{
-    BINS, BoxEncoding, Column, DecodeKernel, Dim, ElementClass, Head, OutputSpec, TensorView, Thresholds, parts,
-};
+use super::grid::{Grid, GridCell};
+use super::{BINS, BoxEncoding, Column, DecodeKernel, Dim, ElementClass, Head, OutputSpec, TensorView, Thresholds};
 use crate::image::Candidate;
 use crate::image::geometry::BBox;
 use crate::tensor::{DType, Element, Tensor};
@@ -218,23 +216,27 @@ fn exp(value: f32) -> f32 {
 }
 
 /// Centre in cells, size as logarithm of cells.
-fn from_cell(cell: Cell, [x, y, w, h]: [f32; 4]) -> BBox {
+fn from_cell(cell: GridCell, [x, y, w, h]: [f32; 4]) -> BBox {
     let (cx, cy) = from_place(cell, 0.0, x, y);
     BBox::from_center(cx, cy, exp(w) * cell.stride, exp(h) * cell.stride)
 }
 
 /// A point in cells from a place in the cell, both ways.
-pub(super) fn from_place(Cell { x: gx, y: gy, stride, .. }: Cell, place: f32, x: f32, y: f32) -> (f32, f32) {
+pub(super) fn from_place(GridCell { x: gx, y: gy, stride, .. }: GridCell, place: f32, x: f32, y: f32) -> (f32, f32) {
     ((x + (gx + place)) * stride, (y + (gy + place)) * stride)
 }
 
 /// A point in tenths of the prior box from its middle.
-pub(super) fn from_prior(Cell { x: gx, y: gy, stride, prior }: Cell, x: f32, y: f32) -> (f32, f32) {
+pub(super) fn from_prior(GridCell { x: gx, y: gy, stride, prior }: GridCell, x: f32, y: f32) -> (f32, f32) {
     ((gx + 0.5) * stride + x * 0.1 * prior, (gy + 0.5) * stride + y * 0.1 * prior)
 }
 
 /// Distances in cells from a place in the cell, both ways.
-fn from_edges(Cell { x: gx, y: gy, stride, .. }: Cell, place: f32, [left, top, right, bottom]: [f32; 4]) -> BBox {
+fn from_edges(
+    GridCell { x: gx, y: gy, stride, .. }: GridCell,
+    place: f32,
+    [left, top, right, bottom]: [f32; 4],
+) -> BBox {
     let (x, y) = ((gx + place) * stride, (gy + place) * stride);
     BBox::new(x - left * stride, y - top * stride, x + right * stride, y + bottom * stride)
 }
@@ -255,7 +257,7 @@ pub(crate) fn least_logit(least: f32) -> f32 {
 pub(super) fn box_of(encoding: BoxEncoding, head: &Head, grid: Option<Grid>, row: usize, numbers: [f32; 4]) -> BBox {
     let (width, height) = head.input();
     let [a, b, c, d] = numbers;
-    let cell = || grid.map_or(Cell::default(), |grid| grid.cell(row));
+    let cell = || grid.map_or(GridCell::default(), |grid| grid.cell(row));
     match encoding {
         BoxEncoding::Corners => BBox::new(a, b, c, d),
         BoxEncoding::Center => BBox::from_center(a, b, c, d),
@@ -300,7 +302,6 @@ fn best<T: Float>(scores: &[T], least: f32) -> Option<(usize, f32)> {
 pub(super) fn decode(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
     let scores = head.view(|column| column.are_scores()).map_or(0, |view| view.output);
     match head.format.kernel() {
-        DecodeKernel::Rows { objectness: true } if parts::has_parts(head) => parts::rows(head, outputs, sink),
         DecodeKernel::Rows { objectness: true } => {
             float!(outputs[scores], values => rows::<true, _>(head, outputs, values, sink));
         }
@@ -321,7 +322,6 @@ pub(super) fn not_finite(head: &Head, outputs: &[&Tensor], least: f32, classes: 
     let scores = head.view(|column| column.are_scores()).map_or(0, |view| view.output);
     let mut count = 0;
     match head.format.kernel() {
-        DecodeKernel::Rows { objectness: true } if parts::has_parts(head) => count = parts::lost(head, outputs),
         DecodeKernel::Rows { objectness } => {
             float!(outputs[scores], values => count = lost_rows(head, values, objectness.then_some(least)));
         }

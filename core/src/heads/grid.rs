@@ -30,7 +30,7 @@ pub(crate) struct Grid {
 
 /// Where the numbers of a row count from.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cell {
+pub(super) struct GridCell {
     /// Column and row of the cell, and its pixels.
     pub x: f32,
     pub y: f32,
@@ -46,7 +46,7 @@ impl Grid {
     }
 
     /// The cell of a row.
-    pub(super) fn cell(&self, row: usize) -> Cell {
+    pub(super) fn cell(&self, row: usize) -> GridCell {
         let mut row = row as u32;
         for (level, &stride) in (0u32..).zip(self.strides) {
             let (columns, rows) = self.size(stride);
@@ -54,11 +54,11 @@ impl Grid {
                 let (cell, anchor) = (row / self.anchors, row % self.anchors);
                 let prior = self.priors.get((level * self.anchors + anchor) as usize);
                 let [x, y, stride] = [cell % columns, cell / columns, stride].map(|number| number as f32);
-                return Cell { x, y, stride, prior: prior.copied().unwrap_or(0.0) };
+                return GridCell { x, y, stride, prior: prior.copied().unwrap_or(0.0) };
             }
             row -= columns * rows * self.anchors;
         }
-        Cell::default() // beyond the grid, so boxes of no size
+        GridCell::default() // beyond the grid, so boxes of no size
     }
 }
 

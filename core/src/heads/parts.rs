@@ -8,8 +8,12 @@ use crate::tensor::Tensor;
 /// Whether the score of a row is made of two outputs, or in another way than by their product.
 pub(super) fn has_parts(head: &Head) -> bool {
     let output = |is_it: fn(Column) -> bool| head.view(is_it).map(|view| view.output);
-    let is_root = head.format.objectness() == Some(Column::RootObjectness);
-    is_root || output(Column::is_objectness) != output(Column::are_scores)
+    match head.format.objectness() {
+        None => false,
+        Some(objectness) => {
+            objectness == Column::RootObjectness || output(Column::is_objectness) != output(Column::are_scores)
+        }
+    }
 }
 
 /// Objectness of a row, its best class and that class's score.
