@@ -190,15 +190,20 @@ fn recordings() -> Vec<Recording> {
         dims: Vec<i64>,
         values: Vec<f32>,
     }
-    let mut found: Vec<(&str, Vec<Output>, Vec<Vec<f32>>)> = Vec::new();
+    struct Written {
+        name: &'static str,
+        outputs: Vec<Output>,
+        faces: Vec<Vec<f32>>,
+    }
+    let mut found: Vec<Written> = Vec::new();
     for line in include_str!("faces.txt").lines() {
         let (kind, rest) = line.split_once(' ').unwrap();
         let numbers = || rest.split(' ').filter_map(|word| word.parse::<f32>().ok()).collect::<Vec<_>>();
         if kind == "model" {
-            found.push((rest, Vec::new(), Vec::new()));
+            found.push(Written { name: rest, outputs: Vec::new(), faces: Vec::new() });
             continue;
         }
-        let (_, outputs, faces) = found.last_mut().unwrap();
+        let Written { outputs, faces, .. } = found.last_mut().unwrap();
         match kind {
             "output" => {
                 let (name, dims) = rest.split_once(' ').unwrap();
@@ -215,7 +220,7 @@ fn recordings() -> Vec<Recording> {
         }
     }
     let tensors = |outputs: Vec<Output>| outputs.iter().map(|it| f32s(it.name, &it.dims, &it.values)).collect();
-    found.into_iter().map(|(name, outputs, faces)| Recording { name, tensors: tensors(outputs), faces }).collect()
+    found.into_iter().map(|it| Recording { name: it.name, tensors: tensors(it.outputs), faces: it.faces }).collect()
 }
 
 /// What OpenCV and the other packages make of the same outputs.
