@@ -143,6 +143,7 @@ fn numbers(encoding: BoxEncoding, random: &mut Random, size: f32) -> Vec<f32> {
         BoxEncoding::CornerDistances | BoxEncoding::MiddleDistances => {
             (0..encoding.width()).map(|_| random.between(-6.0, 6.0)).collect()
         }
+        BoxEncoding::CornerEdges | BoxEncoding::PriorOffsets => unreachable!("decoded on the host"),
     }
 }
 
@@ -184,7 +185,9 @@ fn head(
                     }
                     Column::Mask(_) => {}
                     Column::Ignored { count } => row.extend((0..*count).map(|_| random.between(-9.0, 9.0))),
-                    Column::Depth | Column::Picture => unreachable!("of a map, or decoded on the host"),
+                    Column::Depth | Column::Picture | Column::RootObjectness | Column::CellKeypoints => {
+                        unreachable!("of a map, or decoded on the host")
+                    }
                     Column::Angle => row.push(random.between(-7.0, 7.0)),
                     Column::Coefficients => row.extend((0..PROTOTYPES).map(|_| random.between(-2.0, 2.0))),
                     Column::Count => row.push(random.one_of(&[

@@ -18,6 +18,7 @@ pub static HEAD: HeadFormat = HeadFormat {
          std=0.229,0.224,0.225 on trtpreprocess, and their shortest-edge, such as 256 for an input of 224",
     ),
     needs_nms: false,
+    sizes: &super::OPEN,
     file: None,
     // A single number may mean anything, and YOLO-NAS calls a list of boxes this.
     likely: |candidate| match candidate.hints.task.as_str() {

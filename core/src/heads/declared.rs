@@ -4,8 +4,8 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use super::decode::cells;
 use super::fit::{HeadMatch, by_levels, fit, keypoints_of, prototypes_of};
+use super::grid::cells;
 use super::layout_file::LayoutFile;
 use super::{Column, ColumnSizes, Dim, HeadFormat, ModelHints, OutputSpec};
 use crate::error::{Error, ErrorKind, Result};
@@ -53,16 +53,25 @@ pub(super) fn find(
         }
         fit(format, outputs, hints, indices).ok_or_else(unfit)?
     };
-    check_counts(file, &found).and_then(|()| check_rows(file, &found, hints)).map_err(wrong)?;
+    check_counts(&found).and_then(|()| check_rows(&found, hints)).map_err(wrong)?;
     Ok(found)
 }
 
-/// All ways to take one output or two of so many.
+/// Two of so many, in each order.
+fn pairs(count: usize) -> impl Iterator<Item = [usize; 2]> {
+    (0..count).flat_map(move |i| (0..count).filter(move |&other| other != i).map(move |other| [i, other]))
+}
+
+/// All ways to take one output, two or three of so many.
 fn placements(format: &HeadFormat, count: usize) -> Vec<SmallVec<[usize; 4]>> {
     match format.outputs.len() {
         1 => (0..count).map(|i| smallvec![i]).collect(),
-        _ => (0..count)
-            .flat_map(|i| (0..count).filter(move |&other| other != i).map(move |other| smallvec![i, other]))
+        2 => pairs(count).map(|[i, other]| smallvec![i, other]).collect(),
+        _ => pairs(count)
+            .flat_map(|[i, other]| {
+                (0..count).filter(move |&third| third != i && third != other).map(move |third| [i, other, third])
+            })
+            .map(|three| three.into_iter().collect())
             .collect(),
     }
 }
@@ -104,7 +113,7 @@ fn misfit(spec: &OutputSpec, shape: Option<&[i64]>, desc: &TensorDesc) -> std::r
     let widths = spec.columns.iter().filter_map(|column| column.width(&ColumnSizes::default()));
     let known: usize = widths.sum();
     let columns = dims.zip(&*desc.dims).find(|(dim, _)| *dim == Dim::Columns).map(|(_, &size)| size);
-    let is_open = |column: &Column| column.are_scores() || matches!(column, Column::Keypoints | Column::Coefficients);
+    let is_open = |column: &Column| column.are_scores() || column.are_keypoints() || *column == Column::Coefficients;
     match columns {
         Some(columns) if columns != Dims::DYNAMIC => match spec.columns.iter().any(is_open) {
             true if columns <= known as i64 => {
@@ -135,9 +144,10 @@ fn has_shape(spec: &OutputSpec, shape: &[i64], desc: &TensorDesc) -> bool {
 }
 
 /// As many classes and coefficients as the file says.
-fn check_counts(file: &LayoutFile, found: &HeadMatch) -> std::result::Result<(), String> {
+fn check_counts(found: &HeadMatch) -> std::result::Result<(), String> {
+    let sizes = found.format.sizes;
     for (what, wanted, has) in
-        [("classes", file.classes, found.classes), ("coefficients", file.coefficients, found.coefficients)]
+        [("classes", sizes.classes, found.classes), ("coefficients", sizes.coefficients, found.coefficients)]
     {
         if let (Some(wanted), Some(has)) = (wanted, has)
             && wanted != has
@@ -149,8 +159,8 @@ fn check_counts(file: &LayoutFile, found: &HeadMatch) -> std::result::Result<(),
 }
 
 /// As many rows as the grid has cells.
-fn check_rows(file: &LayoutFile, found: &HeadMatch, hints: &ModelHints) -> std::result::Result<(), String> {
-    let (Some(grid), Some(input), Ok(rows)) = (&file.grid, hints.input, u64::try_from(found.rows)) else {
+fn check_rows(found: &HeadMatch, hints: &ModelHints) -> std::result::Result<(), String> {
+    let (Some(grid), Some(input), Ok(rows)) = (&found.format.sizes.grid, hints.input, u64::try_from(found.rows)) else {
         return Ok(());
     };
     let wanted = cells(&grid.strides, input) * u64::from(grid.anchors);

@@ -10,12 +10,16 @@
 //! - Means of distributions: the greatest number is taken off each, e = exp in f64 and rounded to f32, and (0·e₀ + 1·e₁ + …) / (e₀ + e₁ + …),
 //!   both summed in this order. Left = (gx + o) × stride − mean × stride with o = 0 or 0.5; top, right, bottom alike.
 //! - YOLOX: cx = (x + gx) × stride, w = (exp in f64 of w, rounded to f32) × stride; y and h alike.
+//! - Distances without distributions alike, with the numbers themselves for the means.
+//! - Prior boxes: cx = (gx + 0.5) × stride + x × 0.1 × side, w = (exp in f64 of w × 0.2, rounded to f32) × side; y and h alike.
+//! - Root of objectness and class score: both held in 0..1, then the root of their product.
 //! - Corners from a centre: half = size × 0.5, then centre − half and centre + half.
 
 use std::array::from_fn;
 
 use half::f16;
 
+use super::grid::{Grid, GridCell};
 use super::{BINS, BoxEncoding, Column, DecodeKernel, Dim, ElementClass, Head, OutputSpec, TensorView, Thresholds};
 use crate::image::Candidate;
 use crate::image::geometry::BBox;
@@ -28,69 +32,10 @@ pub(super) const ANY_CLASS: usize = 1 << 16;
 /// page of each column is read.
 const BLOCK: usize = 1024;
 
-/// The sets of strides that heads have, and the rows they give.
-pub(super) const STRIDES: [&[u32]; 4] = [&[8, 16, 32], &[8, 16, 32, 64], &[4, 8, 16, 32], &[16, 32]];
-
-/// A grid of cells over the model's input, one row for each.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Grid {
-    pub strides: &'static [u32],
-    /// Width and height of the model's input.
-    input: (u32, u32),
-}
-
-impl Grid {
-    /// Columns and rows of the cells of a stride.
-    pub fn size(&self, stride: u32) -> (u32, u32) {
-        (self.input.0.div_ceil(stride), self.input.1.div_ceil(stride))
-    }
-
-    /// Column, row and stride of the cell of a row.
-    fn cell(&self, row: usize) -> [f32; 3] {
-        let mut cell = row as u32;
-        for &stride in self.strides {
-            let (columns, rows) = self.size(stride);
-            if cell < columns * rows {
-                return [(cell % columns) as f32, (cell / columns) as f32, stride as f32];
-            }
-            cell -= columns * rows;
-        }
-        [0.0; 3] // beyond the grid, so boxes of no size
-    }
-}
-
 impl Head {
-    /// The grid that has one cell for each row.
-    pub fn grid(&self) -> Option<Grid> {
-        let rows = self.rows as u64;
-        let strides = match self.format.file.and_then(|file| file.grid.as_ref()) {
-            Some(grid) => Some(&grid.strides[..]).filter(|strides| cells(strides, self.input) == rows),
-            None => strides_of(rows, self.input),
-        };
-        Some(Grid { strides: strides?, input: self.input })
-    }
-
     fn input(&self) -> (f32, f32) {
         (self.input.0 as f32, self.input.1 as f32)
     }
-}
-
-/// The strides of a grid over the input with one cell for each row.
-pub(super) fn strides_of(rows: u64, input: (u32, u32)) -> Option<&'static [u32]> {
-    STRIDES.into_iter().find(|strides| cells(strides, input) == rows)
-}
-
-/// Rows for each cell of a grid over the input; `None` where there is no whole number of them.
-pub(super) fn rows_per_cell(rows: u64, input: (u32, u32)) -> Option<u64> {
-    let per_cell = STRIDES
-        .map(|strides| cells(strides, input))
-        .into_iter()
-        .find_map(|cells| [1, 3].into_iter().find(|per_cell| cells * per_cell == rows));
-    per_cell.filter(|_| rows > 0)
-}
-
-pub(super) fn cells(strides: &[u32], (width, height): (u32, u32)) -> u64 {
-    strides.iter().map(|&stride| u64::from(width.div_ceil(stride)) * u64::from(height.div_ceil(stride))).sum()
 }
 
 /// Receives the candidates that pass.
@@ -104,7 +49,7 @@ pub(super) struct Sink<'a> {
 }
 
 impl Sink<'_> {
-    fn push(&mut self, row: usize, bbox: BBox, score: f32, class: usize) {
+    pub fn push(&mut self, row: usize, bbox: BBox, score: f32, class: usize) {
         // NaN reaches no threshold.
         if score >= self.thresholds.of(class as u32) && score.is_finite() {
             if bbox.is_valid() {
@@ -243,12 +188,12 @@ pub(crate) fn number(tensor: &Tensor, index: usize) -> f32 {
 }
 
 /// Element `i` of a row of a view.
-fn viewed(outputs: &[&Tensor], view: &TensorView, row: usize, i: usize) -> f32 {
+pub(super) fn viewed(outputs: &[&Tensor], view: &TensorView, row: usize, i: usize) -> f32 {
     number(outputs[view.output], view.first + row * view.row_stride + i * view.column_stride)
 }
 
 /// The numbers of the box of a row, or the means of its distributions.
-fn four(outputs: &[&Tensor], boxes: &TensorView, row: usize) -> [f32; 4] {
+pub(super) fn four(outputs: &[&Tensor], boxes: &TensorView, row: usize) -> [f32; 4] {
     let number = |i| viewed(outputs, boxes, row, i);
     if boxes.count == 4 { from_fn(number) } else { from_fn(|side| mean(from_fn(|bin| number(side * BINS + bin)))) }
 }
@@ -271,12 +216,27 @@ fn exp(value: f32) -> f32 {
 }
 
 /// Centre in cells, size as logarithm of cells.
-fn from_cell([gx, gy, stride]: [f32; 3], [x, y, w, h]: [f32; 4]) -> BBox {
-    BBox::from_center((x + gx) * stride, (y + gy) * stride, exp(w) * stride, exp(h) * stride)
+fn from_cell(cell: GridCell, [x, y, w, h]: [f32; 4]) -> BBox {
+    let (cx, cy) = from_place(cell, 0.0, x, y);
+    BBox::from_center(cx, cy, exp(w) * cell.stride, exp(h) * cell.stride)
+}
+
+/// A point in cells from a place in the cell, both ways.
+pub(super) fn from_place(GridCell { x: gx, y: gy, stride, .. }: GridCell, place: f32, x: f32, y: f32) -> (f32, f32) {
+    ((x + (gx + place)) * stride, (y + (gy + place)) * stride)
+}
+
+/// A point in tenths of the prior box from its middle.
+pub(super) fn from_prior(GridCell { x: gx, y: gy, stride, prior }: GridCell, x: f32, y: f32) -> (f32, f32) {
+    ((gx + 0.5) * stride + x * 0.1 * prior, (gy + 0.5) * stride + y * 0.1 * prior)
 }
 
 /// Distances in cells from a place in the cell, both ways.
-fn from_edges([gx, gy, stride]: [f32; 3], place: f32, [left, top, right, bottom]: [f32; 4]) -> BBox {
+fn from_edges(
+    GridCell { x: gx, y: gy, stride, .. }: GridCell,
+    place: f32,
+    [left, top, right, bottom]: [f32; 4],
+) -> BBox {
     let (x, y) = ((gx + place) * stride, (gy + place) * stride);
     BBox::new(x - left * stride, y - top * stride, x + right * stride, y + bottom * stride)
 }
@@ -294,10 +254,10 @@ pub(crate) fn least_logit(least: f32) -> f32 {
 
 /// From four numbers of a row to its box. The branch is resolved at compile time where the encoding is a constant.
 #[inline(always)]
-fn box_of(encoding: BoxEncoding, head: &Head, grid: Option<Grid>, row: usize, numbers: [f32; 4]) -> BBox {
+pub(super) fn box_of(encoding: BoxEncoding, head: &Head, grid: Option<Grid>, row: usize, numbers: [f32; 4]) -> BBox {
     let (width, height) = head.input();
     let [a, b, c, d] = numbers;
-    let cell = || grid.map_or([0.0; 3], |grid| grid.cell(row));
+    let cell = || grid.map_or(GridCell::default(), |grid| grid.cell(row));
     match encoding {
         BoxEncoding::Corners => BBox::new(a, b, c, d),
         BoxEncoding::Center => BBox::from_center(a, b, c, d),
@@ -307,6 +267,12 @@ fn box_of(encoding: BoxEncoding, head: &Head, grid: Option<Grid>, row: usize, nu
         BoxEncoding::CornersShares => BBox::new(a * width, b * height, c * width, d * height),
         BoxEncoding::CornerDistances => from_edges(cell(), 0.0, numbers),
         BoxEncoding::MiddleDistances => from_edges(cell(), 0.5, numbers),
+        BoxEncoding::CornerEdges => from_edges(cell(), 0.0, numbers),
+        BoxEncoding::PriorOffsets => {
+            let cell = cell();
+            let (x, y) = from_prior(cell, a, b);
+            BBox::from_center(x, y, exp(c * 0.2) * cell.prior, exp(d * 0.2) * cell.prior)
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::decode::{self, Sink};
 use super::{
-    Column, ColumnSizes, DecodeKernel, Dim, HeadFormat, ModelHints, OutputSpec, Thresholds, levels, recognise,
+    Column, ColumnSizes, DecodeKernel, Dim, HeadFormat, ModelHints, OutputSpec, Thresholds, levels, parts, recognise,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::Candidate;
@@ -214,7 +214,7 @@ impl Decoder {
 
     /// The keypoints that each row has, and where they lie.
     pub fn keypoints(&self) -> Option<(KeypointShape, TensorView)> {
-        Some((self.head.keypoints?, self.head.view(|column| column == Column::Keypoints)?))
+        Some((self.head.keypoints?, self.head.view(Column::are_keypoints)?))
     }
 
     /// What masks are made of.
@@ -260,16 +260,27 @@ impl Decoder {
     ) -> Result<usize> {
         let decode = |read: &[&Tensor]| {
             let boxes = self.candidates(read, thresholds, out);
-            boxes + decode::not_finite(&self.head, read, thresholds.least(), self.class_limit())
+            boxes + self.lost_scores(read, thresholds.least())
         };
         self.read(outputs, decode).map(Option::unwrap_or_default)
+    }
+
+    /// In how many rows a score is not finite.
+    fn lost_scores(&self, read: &[&Tensor], least: f32) -> usize {
+        match parts::has_parts(&self.head) {
+            true => parts::lost(&self.head, read),
+            false => decode::not_finite(&self.head, read, least, self.class_limit()),
+        }
     }
 
     /// Returns how many are left out because their size or angle is not finite.
     fn candidates(&self, read: &[&Tensor], thresholds: &Thresholds, out: &mut Vec<Candidate>) -> usize {
         let before = out.len();
         let mut sink = Sink { thresholds, classes: self.class_limit(), out, not_finite: 0 };
-        decode::decode(&self.head, read, &mut sink);
+        match parts::has_parts(&self.head) {
+            true => parts::rows(&self.head, read, &mut sink),
+            false => decode::decode(&self.head, read, &mut sink),
+        }
         let not_finite = sink.not_finite;
         not_finite + self.angles().map_or(0, |view| decode::turn(&view, read, out, before))
     }

@@ -17,6 +17,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     input: YOLO,
     input_note: None,
     needs_nms: true,
+    sizes: &super::OPEN,
     file: None,
     likely: |candidate| {
         let is_dense = matches!(candidate.grid, AnchorGrid::One | AnchorGrid::Three);

@@ -13,6 +13,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     input: STRETCH,
     input_note: Some(MAP_NOTE),
     needs_nms: false,
+    sizes: &super::OPEN,
     file: None,
     // One number for each pixel may mean anything.
     likely: |candidate| (candidate.hints.task == Task::Depth.name()).then_some(Confidence::Sign),

@@ -16,6 +16,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     input: STRETCH,
     input_note: Some(DEIM_NOTE),
     needs_nms: false,
+    sizes: &super::OPEN,
     file: None,
     likely: |_| None,
     #[cfg(test)]

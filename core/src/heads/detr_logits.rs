@@ -16,6 +16,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     input: STRETCH,
     input_note: Some(DEIM_NOTE),
     needs_nms: false,
+    sizes: &super::OPEN,
     file: None,
     // Models whose scores are a softmax, as DETR's, have the same outputs, but do not sample at points between pixels.
     likely: |candidate| match candidate.grid {

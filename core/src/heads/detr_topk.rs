@@ -17,6 +17,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     input: STRETCH,
     input_note: None,
     needs_nms: false,
+    sizes: &super::OPEN,
     file: None,
     likely: |candidate| {
         if !candidate.hints.rtdetr() {

@@ -13,6 +13,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     input: STRETCH,
     input_note: None,
     needs_nms: false,
+    sizes: &super::OPEN,
     file: None,
     likely: |candidate| match candidate.grid {
         // Releases that write only the best class name their head in the metadata.

@@ -17,6 +17,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     input: YOLO,
     input_note: None,
     needs_nms: false,
+    sizes: &super::OPEN,
     file: None,
     likely: |candidate| match candidate.grid {
         _ if candidate.hints.rtdetr() => None,

@@ -16,6 +16,11 @@ pub(super) fn remedy(outputs: &[TensorDesc]) -> Option<&'static str> {
         Some("These are PaddleDetection's own suppression: export the model with exclude_nms=True")
     } else if has("flat_predictions") {
         Some("Export YOLO-NAS with postprocessing=False")
+    } else if is_mtcnn(outputs) {
+        Some(
+            "If this is one of MTCNN's three networks, no layout reads it: each looks at parts of the picture that the one before it has \
+             chosen. Use a face detector of one network, such as YuNet (layout=yunet) or SCRFD (layout=scrfd)",
+        )
     } else if has("batchno") {
         Some(
             "Their order is one that no layout has. If the model has its suppression in the graph, take the export without it",
@@ -51,4 +56,20 @@ pub(super) fn remedy(outputs: &[TensorDesc]) -> Option<&'static str> {
     } else {
         None
     }
+}
+
+/// Offsets of a box, probabilities of two classes and, of the last network, five points: for each part of a picture or, of the first
+/// network, for each place of a map.
+fn is_mtcnn(outputs: &[TensorDesc]) -> bool {
+    let widths = |at: fn(&TensorDesc) -> Option<i64>| {
+        let mut widths: Vec<i64> = outputs.iter().filter_map(at).collect();
+        widths.sort_unstable();
+        widths
+    };
+    let last = |output: &TensorDesc| output.dims.last().copied();
+    if outputs.iter().all(|output| output.dims.len() == 2) {
+        return [&[2, 4][..], &[2, 4, 10]].contains(&&widths(last)[..]);
+    }
+    let are_maps = outputs.iter().all(|output| output.dims.len() == 4);
+    are_maps && (widths(last) == [2, 4] || widths(|output| output.dims.get(1).copied()) == [2, 4])
 }

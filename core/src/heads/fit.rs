@@ -3,7 +3,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Column, ColumnSizes, Dim, HeadFormat, ModelHints, levels};
+use super::{ColumnSizes, Dim, HeadFormat, ModelHints, levels};
 use crate::tensor::{Dims, TensorDesc};
 
 /// The evidence for a head, the weaker first.
@@ -97,6 +97,11 @@ pub(super) fn fit(
             }
         }
     }
+    // A file's own number is compared later, with a message of its own.
+    let own = format.sizes.classes.filter(|_| format.file.is_none());
+    if own.is_some_and(|own| classes.is_some_and(|classes| classes != own)) {
+        return None;
+    }
     let background = None;
     Some(HeadMatch {
         format,
@@ -113,7 +118,8 @@ pub(super) fn fit(
 
 /// The shape of the model's keypoints as text, where a head has some.
 pub(super) fn keypoints_of(format: &HeadFormat, hints: &ModelHints) -> String {
-    if !format.outputs.iter().any(|output| output.columns.contains(&Column::Keypoints)) {
+    let has_own = format.sizes.keypoints.is_some();
+    if has_own || !format.outputs.iter().any(|output| output.columns.iter().any(|column| column.are_keypoints())) {
         return String::new();
     }
     match format.keypoint_shape(hints) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A head as data: its outputs, and what their elements mean.
 
+use super::grid::StrideGrid;
 use super::layout_file::LayoutFile;
 use super::recognise::{Confidence, HeadCandidate, ModelHints};
 #[cfg(test)]
@@ -29,6 +30,8 @@ pub struct HeadFormat {
     pub input_note: Option<&'static str>,
     /// Whether the boxes still repeat each other.
     pub needs_nms: bool,
+    /// The sizes that its models have, where those are no other's.
+    pub sizes: &'static HeadSizes,
     /// Of a head that is in a file: what that says besides.
     pub file: Option<&'static LayoutFile>,
     /// The evidence for this head where the outputs fit. Used only for heads with one output; names decide the others.
@@ -37,6 +40,20 @@ pub struct HeadFormat {
     #[cfg(test)]
     pub(super) gold: fn(tests::MakeTensor) -> tests::Gold,
 }
+
+/// Sizes that a head has itself; a model of others is not one of its.
+#[derive(Debug, Default)]
+pub struct HeadSizes {
+    /// Scores of a row.
+    pub classes: Option<usize>,
+    pub coefficients: Option<usize>,
+    /// The grid whose cells the rows are. Without it the number of rows tells the strides.
+    pub(super) grid: Option<StrideGrid>,
+    pub keypoints: Option<KeypointModel>,
+}
+
+/// A head for any sizes.
+pub(super) static OPEN: HeadSizes = HeadSizes { classes: None, coefficients: None, grid: None, keypoints: None };
 
 /// What a model is for: the key `task` of Ultralytics' metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +86,7 @@ pub enum Suppress {
 /// A tensor that a head consists of.
 #[derive(Debug)]
 pub struct OutputSpec {
-    /// Empty where any name will do.
+    /// Empty where any name will do. Of outputs that come once for each stride, what their names begin with: `cls` for `cls_8`.
     pub name: &'static str,
     pub class: ElementClass,
     /// A trailing dimension of 1 more than these is accepted too.
@@ -112,6 +129,8 @@ pub enum Column {
     /// Four numbers, or four distributions.
     Box(BoxEncoding),
     Objectness,
+    /// The score is the root of this × class score, both of them held in 0..1.
+    RootObjectness,
     /// A score for each class.
     Classes,
     /// The logit of a score for each class and, in some models, for the background. A row is an object of each class
@@ -129,6 +148,9 @@ pub enum Column {
     /// For each keypoint of the model's `kpt_shape`: x and y in pixels of the input and, where it has three numbers,
     /// visibility.
     Keypoints,
+    /// The same, x and y from where the row's box is told: in cells from the place in its cell, or from the middle of its prior
+    /// box, as the middle of the box.
+    CellKeypoints,
     /// The rotation of the box about its centre: radians, clockwise in the picture, in any range.
     Angle,
     /// The weight of each prototype in the mask.
@@ -168,6 +190,10 @@ pub enum BoxEncoding {
     CornerDistances,
     /// The same from the middle of the cell.
     MiddleDistances,
+    /// Four distances in cells to left, top, right, bottom, from the corner of the row's own cell that lies at the top left.
+    CornerEdges,
+    /// From the row's own prior box, as SSD has them: centre in tenths of its side, and the logarithm of the size in fifths.
+    PriorOffsets,
 }
 
 /// Numbers of the distribution of a distance.
@@ -185,7 +211,12 @@ impl BoxEncoding {
 
     /// Whether boxes are told from the cell of the row, so that there must be a grid.
     pub(crate) fn is_of_cells(self) -> bool {
-        self == BoxEncoding::CenterCells || self.has_distributions()
+        self == BoxEncoding::CenterCells || self.has_distributions() || self.is_for_host()
+    }
+
+    /// Whether no kernel has it.
+    fn is_for_host(self) -> bool {
+        matches!(self, BoxEncoding::CornerEdges | BoxEncoding::PriorOffsets)
     }
 }
 
@@ -241,7 +272,7 @@ impl HeadFormat {
         let with = |column| self.outputs.iter().find(|output| output.columns.contains(&column));
         match with(Column::Classes) {
             Some(scores) if scores.dims == COLUMNS_OF_ROWS => DecodeKernel::Columns,
-            Some(_) => DecodeKernel::Rows { objectness: with(Column::Objectness).is_some() },
+            Some(_) => DecodeKernel::Rows { objectness: self.objectness().is_some() },
             None if self.usual_background().is_some() => DecodeKernel::Logits,
             None => DecodeKernel::Ids,
         }
@@ -266,20 +297,33 @@ impl HeadFormat {
 
     /// Whether it is decoded on the CPU only.
     pub fn is_for_host(&self) -> bool {
-        self.has_levels() || self.output_of_pictures().is_some() || self.has_objectness_apart()
+        let has_anchors = self.sizes.grid.as_ref().is_some_and(|grid| grid.anchors > 1);
+        let has_cells = || self.has_boxes() && self.encoding().is_of_cells();
+        self.has_levels()
+            || self.output_of_pictures().is_some()
+            || self.has_objectness_apart()
+            || self.has_boxes() && self.encoding().is_for_host()
+            || has_anchors && has_cells()
+            || self.outputs.iter().any(|output| output.columns.contains(&Column::CellKeypoints))
+    }
+
+    /// Which of both kinds of objectness its rows have.
+    pub(super) fn objectness(&self) -> Option<Column> {
+        let mut columns = self.outputs.iter().flat_map(|output| output.columns);
+        columns.find(|column| column.is_objectness()).copied()
     }
 
     /// Whether objectness lies anywhere but right behind the four numbers of the box, where the kernels read it.
     fn has_objectness_apart(&self) -> bool {
-        let output = self.outputs.iter().find(|output| output.columns.contains(&Column::Objectness));
+        let output = self.outputs.iter().find(|output| output.columns.iter().any(|column| column.is_objectness()));
         let is_behind =
             |pair: &[Column]| matches!(pair, [Column::Box(encoding), Column::Objectness] if encoding.width() == 4);
         output.is_some_and(|output| !output.columns.windows(2).any(is_behind))
     }
 
-    /// The keypoints of its rows: as its file says, else as the model does.
+    /// The keypoints of its rows: as it says itself, else as the model does.
     pub(crate) fn keypoints_of<'a>(&'a self, model: Option<&'a KeypointModel>) -> Option<&'a KeypointModel> {
-        self.file.and_then(|file| file.keypoints.as_ref()).or(model)
+        self.sizes.keypoints.as_ref().or(model)
     }
 
     /// The same of its shape alone.
@@ -377,7 +421,8 @@ impl std::fmt::Display for OutputSpec {
         let counted = |wanted, text: &'static str| self.columns.contains(&wanted).then(|| text.to_string());
         let columns = [(fixed > 0).then(|| fixed.to_string())]
             .into_iter()
-            .chain([counted(Column::Classes, "classes"), counted(Column::Keypoints, "keypoints")])
+            .chain([counted(Column::Classes, "classes")])
+            .chain([self.columns.iter().any(|column| column.are_keypoints()).then(|| "keypoints".into())])
             .chain([self.columns.iter().any(|column| column.are_logits()).then(|| "classes".into())])
             .chain([counted(Column::Coefficients, "coefficients")])
             .flatten()
@@ -449,6 +494,14 @@ impl Column {
         matches!(self, Column::Logits { .. })
     }
 
+    pub(super) fn are_keypoints(self) -> bool {
+        matches!(self, Column::Keypoints | Column::CellKeypoints)
+    }
+
+    pub(super) fn is_objectness(self) -> bool {
+        matches!(self, Column::Objectness | Column::RootObjectness)
+    }
+
     /// One for each class.
     pub(crate) fn are_scores(self) -> bool {
         self == Column::Classes || self.are_logits()
@@ -459,6 +512,7 @@ impl Column {
         match self {
             Column::Box(encoding) => Some(encoding.width()),
             Column::Objectness
+            | Column::RootObjectness
             | Column::Score
             | Column::ClassId { .. }
             | Column::Angle
@@ -468,7 +522,7 @@ impl Column {
             Column::Mask(_) => Some(0),
             Column::Ignored { count } => Some(count as usize),
             Column::Classes | Column::Logits { .. } => Some(sizes.classes),
-            Column::Keypoints => sizes.keypoints.map(|shape| shape.numbers()),
+            Column::Keypoints | Column::CellKeypoints => sizes.keypoints.map(|shape| shape.numbers()),
             Column::Coefficients => sizes.coefficients,
         }
     }

@@ -20,6 +20,7 @@ pub static HEAD: HeadFormat = HeadFormat {
          mean=103.53,116.28,123.675 std=57.375,57.12,58.395",
     ),
     needs_nms: false,
+    sizes: &super::OPEN,
     file: None,
     likely: |_| None,
     #[cfg(test)]

@@ -11,7 +11,8 @@
 //! no head had before needs more: a [`BoxEncoding`] in `decode.rs` and `decode.cu`.
 //!
 //! Sources: the exporters and post-processing of each family (Ultralytics, YOLOv5/6/7, YOLOX, RT-DETR, D-FINE, TensorRT's
-//! EfficientNMS plugin, TensorFlow's detection zoo, DeepStream-Yolo, pytorch-YOLOv4, NanoDet, torchvision, OpenVINO, MMDeploy).
+//! EfficientNMS plugin, TensorFlow's detection zoo, DeepStream-Yolo, pytorch-YOLOv4, NanoDet, torchvision, OpenVINO, MMDeploy,
+//! InsightFace, OpenCV, Pytorch_Retinaface).
 
 mod background;
 pub mod classify;
@@ -30,6 +31,7 @@ pub mod end_to_end;
 mod exports;
 mod fit;
 mod format;
+mod grid;
 pub mod layout_file;
 mod levels;
 pub mod mmdeploy;
@@ -38,15 +40,20 @@ pub mod nanodet_plus;
 pub mod obb;
 pub mod obb_end_to_end;
 pub mod openvino_ssd;
+mod parts;
 pub mod picodet;
 mod pictures;
+mod points;
 pub mod pose;
 pub mod pose_end_to_end;
 pub mod pp_yoloe;
 pub mod pp_yoloe_concat;
 mod recognise;
+pub mod retinaface;
 pub mod rf_detr;
 pub mod rf_detr_seg;
+pub mod scrfd;
+pub mod scrfd_boxes;
 pub mod segment;
 pub mod segment_end_to_end;
 pub mod semantic;
@@ -62,16 +69,20 @@ pub mod yolov8;
 pub mod yolov8_transposed;
 pub mod yolox;
 pub mod yolox_decoded;
+pub mod yunet;
 
 use crate::image::geometry::ResizeMode;
+use crate::image::keypoints::{KeypointModel, KeypointShape};
 use crate::image::transform::{Chroma, Colors, InputTransform};
 
 pub use background::BackgroundClass;
 pub(crate) use decode::{ID_COLUMNS, is_count, least_logit, number};
 pub(crate) use decoder::Head;
 pub use decoder::{Decoder, MaskParts, MaskSource, TensorView};
-use format::{BINS, ColumnSizes};
-pub use format::{BoxEncoding, Column, DecodeKernel, Dim, ElementClass, HeadFormat, OutputSpec, Suppress, Task};
+use format::{BINS, ColumnSizes, OPEN};
+pub use format::{
+    BoxEncoding, Column, DecodeKernel, Dim, ElementClass, HeadFormat, HeadSizes, OutputSpec, Suppress, Task,
+};
 pub(crate) use pictures::PictureRows;
 pub(crate) use recognise::check_task;
 pub use recognise::{ModelHints, Recognised, explain, recognise, recognise_classes, recognise_outputs};
@@ -104,6 +115,10 @@ pub static HEADS: &[&HeadFormat] = &[
     &pp_yoloe::HEAD,
     &pp_yoloe_concat::HEAD,
     &picodet::HEAD,
+    &scrfd::HEAD,
+    &scrfd_boxes::HEAD,
+    &yunet::HEAD,
+    &retinaface::HEAD,
     &pose::HEAD,
     &pose_end_to_end::HEAD,
     &obb::HEAD,
@@ -155,11 +170,16 @@ const COLUMNS_OF_ROWS: &[Dim] = &[Dim::Batch, Dim::Columns, Dim::Rows];
 const ROWS: &[Dim] = &[Dim::Batch, Dim::Rows];
 /// Those of all pictures of a batch.
 const ROWS_OF_ALL_PICTURES: &[Dim] = &[Dim::Rows, Dim::Columns];
+/// Once for each stride.
+const CELLS_OF_COLUMNS: &[Dim] = &[Dim::Batch, Dim::Cells, Dim::Columns];
 const CLASSES_ONLY: &[Dim] = &[Dim::Batch, Dim::Columns];
 const MAP: &[Dim] = &[Dim::Batch, Dim::One, Dim::Height, Dim::Width];
 const MAPS_OF_ROWS: &[Dim] = &[Dim::Batch, Dim::Rows, Dim::Height, Dim::Width];
 /// Masks are sums of these, each weighted by a coefficient.
 const PROTOTYPES: OutputSpec = floats("", &[Dim::Batch, Dim::Prototypes, Dim::Height, Dim::Width], &[]);
+
+/// Five points of a face: both eyes, the nose, both corners of the mouth.
+const FACE: KeypointModel = KeypointModel { shape: KeypointShape { count: 5, dims: 2 }, names: Vec::new() };
 
 const fn floats(name: &'static str, dims: &'static [Dim], columns: &'static [Column]) -> OutputSpec {
     OutputSpec { name, class: ElementClass::Float, dims, columns }

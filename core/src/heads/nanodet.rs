@@ -21,6 +21,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     },
     input_note: None,
     needs_nms: true,
+    sizes: &super::OPEN,
     file: None,
     likely: |candidate| likely(candidate, &[8, 16, 32]),
     #[cfg(test)]

@@ -13,6 +13,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     input: YOLO,
     input_note: None,
     needs_nms: true,
+    sizes: &super::OPEN,
     file: None,
     // Only the task distinguishes an angle from the score of one more class.
     likely: |candidate| match candidate.grid {

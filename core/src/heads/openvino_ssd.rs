@@ -19,6 +19,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     input: InputTransform { colors: Colors::Bgr, scale: 1.0, ..STRETCH },
     input_note: Some("If its page says so, set tensor-colors, scale, mean and std on trtpreprocess"),
     needs_nms: false,
+    sizes: &super::OPEN,
     file: None,
     likely: |candidate| (candidate.output.dims.len() == 4).then_some(Confidence::Sign),
     #[cfg(test)]

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Scores and distributions of distances, each in an output for each stride, by PaddleDetection.
 
-use super::{BoxEncoding, Column, Dim, HeadFormat, IMAGENET, Task, floats};
-
-const CELLS_OF_COLUMNS: &[Dim] = &[Dim::Batch, Dim::Cells, Dim::Columns];
+use super::{BoxEncoding, CELLS_OF_COLUMNS, Column, HeadFormat, IMAGENET, Task, floats};
 
 pub static HEAD: HeadFormat = HeadFormat {
     name: "picodet",
@@ -17,6 +15,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     input: IMAGENET,
     input_note: None,
     needs_nms: true,
+    sizes: &super::OPEN,
     file: None,
     likely: |_| None,
     #[cfg(test)]

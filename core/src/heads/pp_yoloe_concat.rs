@@ -13,6 +13,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     input: STRETCH,
     input_note: Some(PP_YOLOE_NOTE),
     needs_nms: true,
+    sizes: &super::OPEN,
     file: None,
     // Names that Paddle gives its tensors.
     likely: |candidate| {

@@ -8,9 +8,9 @@
 use smallvec::SmallVec;
 
 use super::background::BackgroundClass;
-use super::decode::{rows_per_cell, strides_of};
 pub(super) use super::fit::Confidence;
 use super::fit::{HeadMatch, by_levels, fit, keypoints_of, prototypes_of};
+use super::grid::{rows_per_cell, strides_of};
 use super::{Dim, HEADS, HeadFormat, OutputSpec, declared, exports, layout_file};
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::keypoints::KeypointModel;
@@ -324,7 +324,13 @@ fn placements(format: &HeadFormat, outputs: &[TensorDesc]) -> Vec<SmallVec<[usiz
     let others = |i: usize| (0..outputs.len()).filter(move |&at| at != i);
     match format.outputs.len() {
         1 => firsts.into_iter().map(|i| [i].into_iter().collect()).collect(),
-        _ => firsts.into_iter().flat_map(|i| others(i).map(move |at| [i, at].into_iter().collect())).collect(),
+        2 => firsts.into_iter().flat_map(|i| others(i).map(move |at| [i, at].into_iter().collect())).collect(),
+        _ => {
+            let pairs = firsts.into_iter().flat_map(|i| others(i).map(move |at| [i, at]));
+            let rest =
+                |[i, at]: [usize; 2]| others(i).filter(move |&third| third != at).map(move |third| [i, at, third]);
+            pairs.flat_map(rest).map(|three| three.into_iter().collect()).collect()
+        }
     }
 }
 

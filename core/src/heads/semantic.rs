@@ -18,6 +18,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     input: YOLO,
     input_note: Some(MAP_NOTE),
     needs_nms: false,
+    sizes: &super::OPEN,
     file: None,
     likely: |candidate| match candidate.hints.task.as_str() {
         "" if candidate.is_alone => candidate.pixels_of_map().map(|_| Confidence::Shape),

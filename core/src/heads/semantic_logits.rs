@@ -13,6 +13,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     input: YOLO,
     input_note: Some(MAP_NOTE),
     needs_nms: false,
+    sizes: &super::OPEN,
     file: None,
     // Heat maps have such dimensions too, but are smaller than the input. The names are torchvision's and Hugging Face's.
     likely: |candidate| match (candidate.hints.task.as_str(), candidate.name) {

@@ -18,6 +18,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     input: InputTransform { scale: 1.0, ..STRETCH },
     input_note: None,
     needs_nms: false,
+    sizes: &super::OPEN,
     file: None,
     likely: |_| None,
     #[cfg(test)]

@@ -20,6 +20,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     input: YOLO,
     input_note: None,
     needs_nms: false,
+    sizes: &super::OPEN,
     file: None,
     likely: |_| None,
     #[cfg(test)]

@@ -16,6 +16,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     input: YOLO,
     input_note: None,
     needs_nms: true,
+    sizes: &super::OPEN,
     file: None,
     likely: |candidate| (candidate.grid == AnchorGrid::One).then_some(Confidence::Sign),
     #[cfg(test)]

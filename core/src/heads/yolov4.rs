@@ -15,6 +15,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     input: STRETCH,
     input_note: None,
     needs_nms: true,
+    sizes: &super::OPEN,
     file: None,
     likely: |_| None,
     #[cfg(test)]

@@ -17,6 +17,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     input: YOLO,
     input_note: None,
     needs_nms: false,
+    sizes: &super::OPEN,
     file: None,
     // Others name the order of theirs: batchno_classid_score_x1y1x2y2.
     likely: |candidate| {

@@ -13,6 +13,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     input: YOLO,
     input_note: None,
     needs_nms: true,
+    sizes: &super::OPEN,
     file: None,
     likely: |candidate| match candidate.grid {
         AnchorGrid::One | AnchorGrid::Unknown if candidate.hints.ultralytics => Some(Confidence::Sign),

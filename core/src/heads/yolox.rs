@@ -19,6 +19,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     input: InputTransform { colors: Colors::Bgr, fit: ResizeMode::LetterboxTopLeft, scale: 1.0, ..YOLO },
     input_note: None,
     needs_nms: true,
+    sizes: &super::OPEN,
     file: None,
     likely: |candidate| {
         let is_it = candidate.grid == AnchorGrid::One

@@ -280,7 +280,11 @@ impl Postprocessor {
                 let boxes = &mut self.instances.boxes;
                 self.not_finite += self.decoder.decode_counted(tensors, &self.thresholds, boxes)?;
                 self.nms.run(self.decoder.format().suppress(), boxes);
-                if let (Some((_, view)), Some(keypoints)) = (self.decoder.keypoints(), &mut self.instances.keypoints) {
+                if let (true, Some(keypoints)) = (self.decoder.has_cell_keypoints(), &mut self.instances.keypoints) {
+                    self.decoder.cell_keypoints(tensors, boxes, &mut keypoints.values)?;
+                } else if let (Some((_, view)), Some(keypoints)) =
+                    (self.decoder.keypoints(), &mut self.instances.keypoints)
+                {
                     gather(&view, self.decoder.pick(tensors)?[view.output], boxes, &mut keypoints.values);
                 }
                 if let (Some(finder), Some(masks)) = (&mut self.masks, &mut self.instances.masks) {

@@ -5,6 +5,7 @@
 use super::columns::word_of;
 use super::read::{LayoutDraft, OutputDraft};
 use crate::error::{Error, Result};
+use crate::heads::grid::StrideGrid;
 use crate::heads::{BoxEncoding, COLUMNS_OF_ROWS, Column, Dim, ElementClass, MAP, MAPS_OF_ROWS, Suppress, Task};
 
 /// What a tensor holds, by its dimensions.
@@ -51,15 +52,12 @@ fn check_names(draft: &LayoutDraft) -> Result<()> {
         if !output.name.is_empty() && outputs[..i].iter().any(|other| other.name == output.name) {
             return error(format!("the output “{}” is there twice", output.name));
         }
-        if has_cells && !output.name.is_empty() {
-            return error("outputs for each stride are found by their cells. Leave name out".into());
-        }
         if output.name.is_empty() && unnamed != outputs.len() {
             return error("this output has no name, and others have. Give all of them a name, or none".into());
         }
     }
-    if unnamed > 2 && !has_cells {
-        let what = "more than two outputs cannot be told apart without names. Give each a name";
+    if unnamed > 3 && !has_cells {
+        let what = "more than three outputs cannot be told apart without names. Give each a name";
         return Err(draft.text.error(outputs[0].at, what));
     }
     Ok(())
@@ -260,6 +258,10 @@ fn check_boxes(draft: &LayoutDraft) -> Result<()> {
 fn check_scores(columns: &BoxColumns, boxes: &OutputDraft) -> Result<bool> {
     let find = |column: Column| columns.find(|other| other == column);
     let classes = find(Column::Classes);
+    let objectness = columns.find(Column::is_objectness);
+    if find(Column::Objectness).is_some() && find(Column::RootObjectness).is_some() {
+        return Err(columns.error(boxes.at, "a row has objectness or root-objectness, not both"));
+    }
     let logits = columns.find(|column| matches!(column, Column::Logits { .. }));
     let score = find(Column::Score);
     let id = columns.find(|column| matches!(column, Column::ClassId { .. }));
@@ -273,7 +275,7 @@ fn check_scores(columns: &BoxColumns, boxes: &OutputDraft) -> Result<bool> {
         }
     };
     let Some(scores) = scores else {
-        if let Some(output) = find(Column::Objectness) {
+        if let Some(output) = objectness {
             let what = "objectness goes with classes. Of rows with score and class-id, the score has it already";
             return Err(columns.error(output.at, what));
         }
@@ -302,8 +304,9 @@ fn check_scores(columns: &BoxColumns, boxes: &OutputDraft) -> Result<bool> {
             return Err(columns.error(scores.at, what));
         }
     }
-    if let Some(output) = find(Column::Objectness) {
-        let is_with_classes = std::ptr::eq(output, scores) && logits.is_none();
+    if let Some(output) = objectness {
+        let is_of_cells = [output, scores].iter().all(|output| output.dims.contains(&Dim::Cells));
+        let is_with_classes = (std::ptr::eq(output, scores) || is_of_cells) && logits.is_none();
         if !is_with_classes || scores.dims == COLUMNS_OF_ROWS {
             let what = "objectness lies in the rows of the classes, whose dims end with “columns”";
             return Err(columns.error(output.at, what));
@@ -330,21 +333,29 @@ fn check_grid(columns: &BoxColumns, encoding: BoxEncoding, has_scores: bool) -> 
                 return Err(columns.error(at, "boxes in cells go with classes, and not with logits or class ids"));
             }
             None => return Err(columns.error(at, format!("boxes in cells need {example}"))),
-            Some(grid) if grid.anchors != 1 => {
-                return Err(columns.error(draft.grid_at, "boxes in cells have one anchor for each cell"));
+            Some(StrideGrid { priors, .. }) if priors.is_empty() == (encoding == BoxEncoding::PriorOffsets) => {
+                let what =
+                    "boxes as prior-offsets, and no others, need priors: the sides of the prior boxes, like [16, 32]";
+                return Err(columns.error(draft.grid_at, what));
             }
             Some(_) => {}
         }
     }
+    if let Some(output) = columns.find(|column| column == Column::CellKeypoints)
+        && !encoding.is_of_cells()
+    {
+        return Err(columns.error(output.at, "cell-keypoints go with a box that is told from its cell"));
+    }
     if by_cells == 0 {
         return Ok(());
     }
-    if draft.grid.as_ref().is_none_or(|grid| grid.anchors != 1) {
-        return Err(columns.error(at, format!("outputs for each stride need {example}, and one anchor for each cell")));
+    if draft.grid.is_none() {
+        return Err(columns.error(at, format!("outputs for each stride need {example}")));
     }
     for output in &draft.outputs {
         let foreign = output.columns.iter().find(|column| {
-            !matches!(column, Column::Box(_) | Column::Objectness | Column::Classes | Column::Ignored { .. })
+            let is_read = matches!(column, Column::Box(_) | Column::Classes | Column::Ignored { .. });
+            !is_read && !column.is_objectness() && !column.are_keypoints()
         });
         let what = match foreign {
             _ if !output.dims.contains(&Dim::Cells) => {
@@ -378,7 +389,7 @@ fn check_task(columns: &BoxColumns) -> Result<()> {
         _ => {}
     }
     let parts = [
-        (Task::Pose, columns.find(|column| column == Column::Keypoints), "keypoints"),
+        (Task::Pose, columns.find(Column::are_keypoints), "keypoints"),
         (Task::Obb, columns.find(|column| column == Column::Angle), "an angle"),
         (Task::Segment, masks.or(coefficients), "masks, or coefficients and prototypes"),
     ];

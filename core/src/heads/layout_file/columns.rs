@@ -26,11 +26,13 @@ pub(super) struct ColumnCounts {
 enum ColumnWord {
     Box,
     Objectness,
+    RootObjectness,
     Classes,
     Logits,
     Score,
     ClassId,
     Keypoints,
+    CellKeypoints,
     Angle,
     Coefficients,
     Mask,
@@ -40,14 +42,16 @@ enum ColumnWord {
     Ignored,
 }
 
-const COLUMN_WORDS: [(&str, ColumnWord); 14] = [
+const COLUMN_WORDS: [(&str, ColumnWord); 16] = [
     ("box", ColumnWord::Box),
     ("objectness", ColumnWord::Objectness),
+    ("root-objectness", ColumnWord::RootObjectness),
     ("classes", ColumnWord::Classes),
     ("logits", ColumnWord::Logits),
     ("score", ColumnWord::Score),
     ("class-id", ColumnWord::ClassId),
     ("keypoints", ColumnWord::Keypoints),
+    ("cell-keypoints", ColumnWord::CellKeypoints),
     ("angle", ColumnWord::Angle),
     ("coefficients", ColumnWord::Coefficients),
     ("mask", ColumnWord::Mask),
@@ -58,7 +62,7 @@ const COLUMN_WORDS: [(&str, ColumnWord); 14] = [
 ];
 
 /// How boxes are encoded, in the words of files.
-pub(super) const ENCODINGS: [(&str, BoxEncoding); 8] = [
+pub(super) const ENCODINGS: [(&str, BoxEncoding); 10] = [
     ("corners", BoxEncoding::Corners),
     ("center", BoxEncoding::Center),
     ("center-shares", BoxEncoding::CenterShares),
@@ -67,6 +71,8 @@ pub(super) const ENCODINGS: [(&str, BoxEncoding); 8] = [
     ("corners-shares", BoxEncoding::CornersShares),
     ("corner-distances", BoxEncoding::CornerDistances),
     ("middle-distances", BoxEncoding::MiddleDistances),
+    ("corner-edges", BoxEncoding::CornerEdges),
+    ("prior-offsets", BoxEncoding::PriorOffsets),
 ];
 
 /// What the map of a mask covers.
@@ -77,11 +83,13 @@ pub(super) fn word_of(column: Column) -> &'static str {
     let word = match column {
         Column::Box(_) => ColumnWord::Box,
         Column::Objectness => ColumnWord::Objectness,
+        Column::RootObjectness => ColumnWord::RootObjectness,
         Column::Classes => ColumnWord::Classes,
         Column::Logits { .. } => ColumnWord::Logits,
         Column::Score => ColumnWord::Score,
         Column::ClassId { .. } => ColumnWord::ClassId,
         Column::Keypoints => ColumnWord::Keypoints,
+        Column::CellKeypoints => ColumnWord::CellKeypoints,
         Column::Angle => ColumnWord::Angle,
         Column::Coefficients => ColumnWord::Coefficients,
         Column::Mask(_) => ColumnWord::Mask,
@@ -267,7 +275,9 @@ impl Row<'_> {
             }
             ColumnWord::Objectness => Column::Objectness,
             ColumnWord::Score => Column::Score,
+            ColumnWord::RootObjectness => Column::RootObjectness,
             ColumnWord::Keypoints => Column::Keypoints,
+            ColumnWord::CellKeypoints => Column::CellKeypoints,
             ColumnWord::Angle => Column::Angle,
             ColumnWord::Count => Column::Count,
             ColumnWord::Picture => Column::Picture,

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A first draft of a layout file, from the outputs of a model: what is recognised, or what the dimensions suggest.
 
-use super::StrideGrid;
 use super::write::{ModelSizes, quoted, text};
-use crate::heads::decode::{cells, strides_of};
+use crate::heads::grid::{StrideGrid, cells, strides_of};
 use crate::heads::{Column, Dim, HeadFormat, ModelHints, explain};
 use crate::tensor::{DType, Dims, TensorDesc};
 
@@ -27,7 +26,7 @@ fn recognised(head: &HeadFormat, places: &[usize], reason: &str, outputs: &[Tens
     };
     // Names of the head's own hold: TensorFlow's end with “:0”.
     let name = |i: usize, desc: &TensorDesc| match head.outputs[i].name {
-        _ if head.has_levels() => String::new(),
+        name if head.has_levels() => name.to_string(),
         "" => desc.name.clone(),
         name => name.to_string(),
     };
@@ -40,6 +39,7 @@ fn recognised(head: &HeadFormat, places: &[usize], reason: &str, outputs: &[Tens
     let is_of_cells = head.has_boxes() && head.encoding().is_of_cells();
     let grid = match (hints.input, rows(Dim::Rows)) {
         (Some(input), Some(rows)) if is_of_cells => strides_of(rows, input),
+        _ if head.sizes.grid.is_some() => None,
         (Some(input), _) if head.has_levels() => {
             let rows =
                 places[..of_each].iter().map(|&place| outputs[place].dims.get(1).copied().unwrap_or(0).max(0) as u64);
@@ -48,12 +48,16 @@ fn recognised(head: &HeadFormat, places: &[usize], reason: &str, outputs: &[Tens
         _ => None,
     };
     let has = |is_it: fn(&Column) -> bool| head.outputs.iter().any(|output| output.columns.iter().any(is_it));
+    let own = ModelSizes::of(head);
     let sizes = ModelSizes {
         outputs: read.iter().enumerate().map(|(i, desc)| (name(i, desc), shape(i, desc))).collect(),
-        classes: None,
-        coefficients: None,
-        grid: grid.map(|strides| StrideGrid { strides: strides.to_vec(), anchors: 1 }),
-        keypoints: hints.keypoints.clone().filter(|_| has(|column| *column == Column::Keypoints)),
+        grid: own.grid.or(grid.map(|strides| StrideGrid {
+            strides: strides.into(),
+            anchors: 1,
+            priors: Default::default(),
+        })),
+        keypoints: own.keypoints.or(hints.keypoints.clone().filter(|_| has(|column| *column == Column::Keypoints))),
+        ..own
     };
     let own = if head.file.is_some() { "" } else { "own-" };
     let note = format!("# As the layout {head}: {}.\n", reason.replace('\n', " "));

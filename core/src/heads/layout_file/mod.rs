@@ -15,10 +15,9 @@ mod write;
 use std::path::Path;
 use std::sync::Mutex;
 
-use super::{Dim, HeadFormat, OutputSpec};
+use super::{Dim, HeadFormat, HeadSizes, OutputSpec};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files;
-use crate::image::keypoints::KeypointModel;
 use read::LayoutDraft;
 use table::LayoutText;
 
@@ -45,19 +44,6 @@ pub struct LayoutFile {
     pub(super) source: String,
     /// Dimensions of each output, where they are given; -1 is open.
     pub(super) shapes: Vec<Option<Vec<i64>>>,
-    /// Scores of a row, where their number is given.
-    pub(super) classes: Option<usize>,
-    pub(super) coefficients: Option<usize>,
-    pub(super) grid: Option<StrideGrid>,
-    pub(super) keypoints: Option<KeypointModel>,
-}
-
-/// The grid whose cells the rows are.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct StrideGrid {
-    pub strides: Vec<u32>,
-    /// Rows for each cell.
-    pub anchors: u32,
 }
 
 /// A head that was read, and the text that it was read from.
@@ -154,9 +140,8 @@ fn leak(draft: LayoutDraft, source: &str) -> &'static HeadFormat {
             OutputSpec { name: text(output.name), class: output.class, dims, columns: Vec::leak(output.columns) }
         })
         .collect();
-    let file = LayoutFile {
-        source: source.into(),
-        shapes,
+    let file = LayoutFile { source: source.into(), shapes };
+    let sizes = HeadSizes {
         classes: draft.counts.classes,
         coefficients: draft.counts.coefficients,
         grid: draft.grid,
@@ -171,6 +156,7 @@ fn leak(draft: LayoutDraft, source: &str) -> &'static HeadFormat {
         input: draft.input,
         input_note: None,
         needs_nms: draft.suppress.is_some_and(|suppress| suppress != super::Suppress::None),
+        sizes: Box::leak(Box::new(sizes)),
         file: Some(Box::leak(Box::new(file))),
         likely: |_| None,
         #[cfg(test)]

@@ -3,10 +3,10 @@
 
 use toml::de::DeTable;
 
-use super::StrideGrid;
 use super::columns::{ColumnCounts, Row, whole_list};
-use super::table::{KeyReader, LayoutText, must_be, word};
+use super::table::{KeyReader, LayoutText, must_be, whole, word};
 use crate::error::Result;
+use crate::heads::grid::StrideGrid;
 use crate::heads::{Column, Dim, ElementClass, HEADS, Suppress, Task};
 use crate::image::geometry::ResizeMode;
 use crate::image::keypoints::{KeypointModel, KeypointShape};
@@ -18,6 +18,8 @@ const MAX_NAME: usize = 64;
 const MAX_ABOUT: usize = 200;
 /// Characters of the name of an output.
 const MAX_OUTPUT_NAME: usize = 1024;
+/// The greatest side of a prior box.
+const MAX_PRIOR: i64 = 16384;
 /// Strides of a grid, as many as the kernels take, and the greatest.
 const MAX_STRIDES: usize = 4;
 const MAX_STRIDE: i64 = 1024;
@@ -102,7 +104,7 @@ impl<'a> LayoutDraft<'a> {
             task,
             suppress: keys.word("suppression", &SUPPRESS)?,
             input: input(&keys)?,
-            grid: keys.table("grid", &["strides", "anchors"])?.map(|keys| grid(&keys)).transpose()?,
+            grid: keys.table("grid", &["strides", "anchors", "priors"])?.map(|keys| grid(&keys)).transpose()?,
             outputs: outputs(&keys, shape, &mut counts)?,
             keypoints,
             counts,
@@ -179,7 +181,17 @@ fn grid(keys: &KeyReader) -> Result<StrideGrid> {
     if strides.is_empty() {
         return Err(keys.text.error(keys.place("strides"), "strides is empty. Leave [grid] out if there is none"));
     }
-    Ok(StrideGrid { strides, anchors: keys.whole("anchors", 1..=64)?.unwrap_or(1) as u32 })
+    let anchors = keys.whole("anchors", 1..=64)?.unwrap_or(1) as u32;
+    let wanted = strides.len() * anchors as usize;
+    let list = keys.list("priors", MAX_STRIDES * 64)?.unwrap_or_default();
+    let priors = list.iter().map(|&(at, value)| whole(keys.text, at, "the side of a prior box", value, 1..=MAX_PRIOR));
+    let priors: Vec<f32> = priors.map(|side| Ok(side? as f32)).collect::<Result<_>>()?;
+    if !priors.is_empty() && priors.len() != wanted {
+        let what =
+            format!("priors has {} sides, and there are {wanted}: one for each anchor of each stride", priors.len());
+        return Err(keys.text.error(keys.place("priors"), what));
+    }
+    Ok(StrideGrid { strides: strides.into(), anchors, priors: priors.into() })
 }
 
 fn keypoints(keys: &KeyReader) -> Result<KeypointModel> {

@@ -94,7 +94,7 @@ fn files_give_the_results_of_the_heads_that_they_describe() {
 fn each_head_can_be_written_as_a_file() {
     for &head in HEADS {
         let mut text = to_toml(head, "written");
-        if head.has_levels() || head.has_boxes() && head.encoding().is_of_cells() {
+        if head.sizes.grid.is_none() && (head.has_levels() || head.has_boxes() && head.encoding().is_of_cells()) {
             let strides: &[u32] = match head.name {
                 "picodet" => &[8, 16, 32, 64],
                 _ => &[8, 16, 32],
@@ -234,8 +234,11 @@ fn what_does_not_go_together_is_refused() {
         (output("name = \"a\"", boxes) + &output("name = \"a\"", &with("\"classes\"")), "“a” is there twice"),
         (output("", boxes) + &output("", boxes), "“box” is in two outputs"),
         (
-            output("", boxes) + &output("", &with("\"score\"")) + &output("", &with("\"class-id\"")),
-            "more than two outputs",
+            output("", boxes)
+                + &output("", &with("\"score\""))
+                + &output("", &with("\"class-id\""))
+                + &output("", &with("\"angle\"")),
+            "more than three outputs",
         ),
         (output("", &with("\"classes\"")), "needs a box in a row"),
         (output("", &with("{ column = \"ignored\", count = 3 }")), "nothing is read of this output"),
@@ -256,9 +259,34 @@ fn what_does_not_go_together_is_refused() {
             "begin with the dimension “batch”",
         ),
         (output("", levels), "outputs for each stride need [grid]"),
-        (format!("[grid]\nstrides = [8]\nanchors = 3\n{}", output("", levels)), "one anchor for each cell"),
+        (
+            format!("[grid]\nstrides = [8]\npriors = [16]\n{}", output("", levels)).replace("corners", "corner-edges"),
+            "and no others, need priors",
+        ),
+        (
+            format!("[grid]\nstrides = [8]\n{}", output("", levels)).replace("corners", "prior-offsets"),
+            "and no others, need priors",
+        ),
+        (
+            format!("[grid]\nstrides = [8]\nanchors = 2\npriors = [16]\n{}", output("", levels)),
+            "and there are 2: one for",
+        ),
+        (format!("[grid]\nstrides = [8]\npriors = [0]\n{}", output("", levels)), "the side of a prior box is 0"),
+        (
+            format!(
+                "[grid]\nstrides = [8]\n{}",
+                output("", &levels.replace("\"classes\"", "\"classes\", \"cell-keypoints\""))
+            ),
+            "go with a box that is told from its cell",
+        ),
+        (
+            output(
+                "",
+                &with("\"root-objectness\", \"objectness\", \"classes\", { column = \"box\", encoding = \"center\" }"),
+            ),
+            "not both",
+        ),
         (format!("[grid]\nstrides = [8]\n{}", output("shape = [1, 16, 6]", levels)), "Leave it out"),
-        (format!("[grid]\nstrides = [8]\n{}", output("name = \"a\"", levels)), "found by their cells"),
         (
             format!("[grid]\nstrides = [8]\n{}{}", output("", levels), output("", &with("\"angle\""))),
             "all have the dimension “cells”",
@@ -266,13 +294,6 @@ fn what_does_not_go_together_is_refused() {
         (
             output("", &with("{ column = \"box\", encoding = \"center-cells\" }, \"score\", \"class-id\"")),
             "boxes in cells go with classes",
-        ),
-        (
-            format!(
-                "[grid]\nstrides = [8]\nanchors = 2\n{}",
-                output("", &with("{ column = \"box\", encoding = \"center-cells\" }, \"classes\""))
-            ),
-            "boxes in cells have one anchor",
         ),
         (
             output("", &ids) + &output("", "dims = [\"batch\", \"prototypes\", \"height\", \"width\"]"),

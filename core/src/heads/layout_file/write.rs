@@ -3,10 +3,11 @@
 
 use std::fmt::Write;
 
+use super::LayoutFile;
 use super::columns::{ENCODINGS, OVERS, word_of};
 use super::read::{DIMS, SUPPRESS, TYPES};
-use super::{LayoutFile, StrideGrid};
-use crate::heads::{Column, ElementClass, HeadFormat, OutputSpec};
+use crate::heads::grid::StrideGrid;
+use crate::heads::{Column, ElementClass, HeadFormat, HeadSizes, OutputSpec};
 use crate::image::keypoints::KeypointModel;
 use crate::image::transform::InputTransform;
 
@@ -21,20 +22,23 @@ pub(super) struct ModelSizes {
     pub keypoints: Option<KeypointModel>,
 }
 
+impl ModelSizes {
+    /// Those that the head has itself.
+    pub fn of(head: &HeadFormat) -> ModelSizes {
+        let HeadSizes { classes, coefficients, grid, keypoints } = head.sizes;
+        let (grid, keypoints) = (grid.clone(), keypoints.clone());
+        ModelSizes { outputs: Vec::new(), classes: *classes, coefficients: *coefficients, grid, keypoints }
+    }
+}
+
 /// The text of a head, under another name. Heads of files say what their file does.
 pub fn to_toml(head: &HeadFormat, name: &str) -> String {
-    let sizes = head.file.map(|file| {
-        let LayoutFile { shapes, classes, coefficients, grid, keypoints, .. } = file;
+    let mut sizes = ModelSizes::of(head);
+    if let Some(LayoutFile { shapes, .. }) = head.file {
         let outputs = head.outputs.iter().zip(shapes);
-        ModelSizes {
-            outputs: outputs.map(|(output, shape)| (output.name.to_string(), shape.clone())).collect(),
-            classes: *classes,
-            coefficients: *coefficients,
-            grid: grid.clone(),
-            keypoints: keypoints.clone(),
-        }
-    });
-    text(head, name, &sizes.unwrap_or_default())
+        sizes.outputs = outputs.map(|(output, shape)| (output.name.to_string(), shape.clone())).collect();
+    }
+    text(head, name, &sizes)
 }
 
 pub(super) fn text(head: &HeadFormat, name: &str, sizes: &ModelSizes) -> String {
@@ -48,10 +52,13 @@ pub(super) fn text(head: &HeadFormat, name: &str, sizes: &ModelSizes) -> String 
         line(format!("suppression = \"{}\"", known(&SUPPRESS, head.suppress())));
     }
     input(&head.input, &mut line);
-    if let Some(StrideGrid { strides, anchors }) = &sizes.grid {
+    if let Some(StrideGrid { strides, anchors, priors }) = &sizes.grid {
         line(format!("\n[grid]\nstrides = {strides:?}"));
         if *anchors != 1 {
             line(format!("anchors = {anchors}"));
+        }
+        if !priors.is_empty() {
+            line(format!("priors = {:?}", priors.iter().map(|&side| side as i64).collect::<Vec<_>>()));
         }
     }
     if let Some(model) = &sizes.keypoints {

@@ -25,7 +25,7 @@ const DIMS: [&str; 12] = [
     "'batch', 'one', 'height', 'width'",
 ];
 
-const COLUMNS: [&str; 20] = [
+const COLUMNS: [&str; 25] = [
     "{ column = 'box', encoding = 'corners' }",
     "{ column = 'box', encoding = 'center' }",
     "{ column = 'box', encoding = 'center' }, 'objectness', 'classes'",
@@ -46,6 +46,11 @@ const COLUMNS: [&str; 20] = [
     "'depth'",
     "{ column = 'ignored', count = 3 }",
     "{ column = 'classes', count = 2 }",
+    "{ column = 'box', encoding = 'corner-edges' }, 'classes'",
+    "{ column = 'box', encoding = 'prior-offsets' }, 'classes'",
+    "{ column = 'box', encoding = 'center-cells' }, 'root-objectness', 'classes'",
+    "'root-objectness'",
+    "'cell-keypoints'",
 ];
 
 /// An output: its dimensions, columns and type.
@@ -57,26 +62,31 @@ fn output() -> impl Strategy<Value = AnyOutput> {
 
 /// What rows have besides box and classes, with the task that goes with it: nothing, numbers that are not read, an angle, keypoints,
 /// or coefficients of masks.
-const EXTRAS: [(&[usize], &str); 5] =
-    [(&[], "detect"), (&[18], "detect"), (&[13], "obb"), (&[12], "pose"), (&[14], "segment")];
+const EXTRAS: [(&[usize], &str); 6] =
+    [(&[], "detect"), (&[18], "detect"), (&[13], "obb"), (&[12], "pose"), (&[24], "pose"), (&[14], "segment")];
 
 /// Outputs and their task. Most arbitrary outputs are refused; these begin with rows of boxes, and most belong together.
 fn outputs() -> impl Strategy<Value = (Vec<AnyOutput>, &'static str)> {
     let noise = prop_oneof![5 => Just(Vec::new()), 1 => prop::collection::vec(output(), 1..3)];
-    let main = prop::sample::select(vec![2usize, 3, 4, 5, 5, 6]);
-    (0..5usize, main, prop::sample::select(EXTRAS.to_vec()), any::<bool>(), noise).prop_map(
-        |(dims, main, (extra, task), is_first, noise)| {
+    let main = prop::sample::select(vec![2usize, 3, 4, 5, 5, 6, 20, 21, 22]);
+    (prop_oneof![3 => 0..5usize, 1 => Just(7)], main, prop::sample::select(EXTRAS.to_vec()), any::<bool>(), noise)
+        .prop_map(|(dims, main, (extra, task), is_first, noise)| {
             let columns = if is_first { [extra, &[main]].concat() } else { [&[main], extra].concat() };
             let prototypes = (task == "segment").then(|| (9, Vec::new(), false));
             ([(dims, columns, false)].into_iter().chain(prototypes).chain(noise).collect(), task)
-        },
-    )
+        })
 }
 
 fn text(outputs: &[AnyOutput], task: &str, suppression: &str, named: bool, tables: (bool, bool)) -> String {
     let mut text = format!("name = 'any'\ntask = '{task}'\nsuppression = '{suppression}'\n");
     if tables.0 {
         text += "[grid]\nstrides = [8, 16, 32]\n";
+        let has = |column: usize| outputs.iter().any(|(_, columns, _)| columns.contains(&column));
+        match (has(21), has(20)) {
+            (true, _) => text += "anchors = 2\npriors = [16, 32, 64, 128, 256, 512]\n",
+            (false, true) => text += "anchors = 2\n",
+            _ => {}
+        }
     }
     if tables.1 {
         text += "[keypoints]\ncount = 2\nnumbers = 3\n";
@@ -101,19 +111,25 @@ fn descs_of(head: &HeadFormat, rows: usize, classes: usize, type_of: DType) -> V
     let sizes = ColumnSizes { classes, keypoints: Some(KeypointShape { count: 2, dims: 3 }), coefficients: Some(3) };
     for (i, spec) in head.outputs.iter().enumerate() {
         let columns: usize = spec.columns.iter().filter_map(|column| column.width(&sizes)).sum();
-        let levels: &[i64] = if spec.dims.contains(&Dim::Cells) { &[16, 4, 1] } else { &[0] };
-        for cells in levels {
+        let anchors = head.sizes.grid.as_ref().map_or(1, |grid| i64::from(grid.anchors));
+        let levels: &[(i64, i64)] =
+            if spec.dims.contains(&Dim::Cells) { &[(8, 16), (16, 4), (32, 1)] } else { &[(0, 0)] };
+        for (stride, cells) in levels {
             let size = |dim: &Dim| match dim {
                 Dim::Batch | Dim::One => 1,
                 Dim::Rows => rows as i64,
-                Dim::Cells => *cells,
+                Dim::Cells => *cells * anchors,
                 Dim::Columns => columns as i64,
                 Dim::Prototypes => 3,
                 Dim::Height => 8,
                 Dim::Width => 4,
             };
             let dims: Vec<i64> = spec.dims.iter().map(size).collect();
-            let name = if spec.name.is_empty() { format!("x{i}-{cells}") } else { spec.name.to_string() };
+            let name = match (spec.name, stride) {
+                ("", _) => format!("x{i}-{cells}"),
+                (name, 0) => name.to_string(),
+                (name, stride) => format!("{name}_{stride}"),
+            };
             let dtype = if spec.class == ElementClass::Float { type_of } else { DType::I32 };
             found.push(desc(&name, dtype, &dims));
         }
@@ -136,12 +152,12 @@ fn never_reads_outside() {
         prop::sample::select(vec!["none", "iou", "rotated-iou"]),
         any::<bool>(),
         any::<(bool, bool)>(),
-        prop::sample::select(vec![1usize, 5, 21]),
+        prop::sample::select(vec![1usize, 5, 21, 42, 42]),
         1..4usize,
         any::<bool>(),
         prop::collection::vec(any::<u8>(), 64),
     );
-    let decoded = Cell::new(0);
+    let (decoded, by_cells) = (Cell::new(0), Cell::new(0));
     let cases = cases(6_000);
     let wanted = cases.cases / 60;
     let outcome = TestRunner::new(cases).run(
@@ -163,6 +179,12 @@ fn never_reads_outside() {
             let tensors: Vec<Tensor> = descs.iter().map(tensor).collect();
             let mut out = Vec::new();
             decoder.decode_counted(&tensors, &Thresholds::uniform(0.0), &mut out).unwrap();
+            let mut values = Vec::new();
+            if decoder.has_cell_keypoints() {
+                decoder.cell_keypoints(&tensors, &out, &mut values).unwrap();
+                prop_assert_eq!(values.len(), out.len() * 6);
+                by_cells.set(by_cells.get() + usize::from(!out.is_empty()));
+            }
             for detection in out {
                 prop_assert!(detection.bbox.is_valid() && detection.score.is_finite() && detection.angle.is_finite());
                 prop_assert!((detection.class as usize) < decoder.classes().unwrap_or(usize::MAX));
@@ -182,5 +204,6 @@ fn never_reads_outside() {
         },
     );
     outcome.unwrap();
+    assert!(by_cells.get() > 0, "no points were read");
     assert!(decoded.get() > wanted, "only {} files were accepted, and fitted", decoded.get());
 }

@@ -275,6 +275,12 @@ fn models_that_are_not_recognised() {
             ModelHints { batch: Some(1), ..labelled(80, 640) },
             "set layout=yolov7-end-to-end on trtnms",
         ),
+        // MTCNN: each of its networks, in both orders of dimensions, and the points that no other has.
+        (&["dense_2 f32 ?x4", "softmax_1 f32 ?x2"], at(24), "one of MTCNN's three networks, no layout reads it"),
+        (&["dense_5 f32 ?x4", "dense_6 f32 ?x10", "softmax_2 f32 ?x2"], at(48), "one of MTCNN's three networks"),
+        (&["conv2d_4 f32 ?x?x?x4", "softmax f32 ?x?x?x2"], at(64), "one of MTCNN's three networks"),
+        (&["prob1 f32 1x2x27x27", "conv4-2 f32 1x4x27x27"], at(64), "one of MTCNN's three networks"),
+        (&["a f32 ?x4", "b f32 ?x3"], at(24), "If it has one of these"),
         // The same in an order of their own.
         (&["batchno_classid_score_x1y1x2y2 f32 ?x7"], chooses(at(640)), "No layout fits"),
         // Embeddings.

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The keypoints of the rows that are kept, where they count from cells of a grid.
+
+use super::decode::{from_place, from_prior, number};
+use super::{BoxEncoding, Column, Decoder, Dim};
+use crate::error::Result;
+use crate::image::Candidate;
+use crate::tensor::Tensor;
+
+impl Decoder {
+    /// Whether keypoints are not simply numbers of one output.
+    pub(crate) fn has_cell_keypoints(&self) -> bool {
+        let outputs = self.format().outputs.iter();
+        let mut of_keypoints = outputs.filter(|output| output.columns.iter().any(|column| column.are_keypoints()));
+        of_keypoints.any(|output| output.dims.contains(&Dim::Cells) || output.columns.contains(&Column::CellKeypoints))
+    }
+
+    /// The keypoints of these candidates, in pixels of the model's input.
+    ///
+    /// # Errors
+    /// As [`Decoder::decode`].
+    pub(crate) fn cell_keypoints(
+        &self,
+        outputs: &[Tensor],
+        candidates: &[Candidate],
+        values: &mut Vec<f32>,
+    ) -> Result<()> {
+        values.clear();
+        let (Some((shape, view)), picked) = (self.keypoints(), self.pick(outputs)?) else { return Ok(()) };
+        let head = self.head();
+        let encoding = head.format.encoding();
+        let is_of_cells = head.format.outputs[view.output].columns.contains(&Column::CellKeypoints);
+        let grid = head.grid().filter(|_| is_of_cells);
+        let levels = picked.len() / head.format.outputs.len();
+        for candidate in candidates {
+            let mut row = candidate.row as usize;
+            let cell = grid.map(|grid| grid.cell(row));
+            let mut tensor = picked[view.output * levels];
+            for level in &picked[view.output * levels..][..levels] {
+                tensor = level;
+                let rows = level.desc().dims.iter().rev().nth(1).copied().unwrap_or(0) as usize;
+                if levels == 1 || row < rows {
+                    break;
+                }
+                row -= rows;
+            }
+            let number = |i: usize| number(tensor, view.first + row * view.row_stride + i * view.column_stride);
+            for point in 0..usize::from(shape.count) {
+                let first = point * usize::from(shape.dims);
+                let (x, y) = (number(first), number(first + 1));
+                let (x, y) = match (cell, encoding) {
+                    (None, _) => (x, y),
+                    (Some(cell), BoxEncoding::PriorOffsets) => from_prior(cell, x, y),
+                    (Some(cell), BoxEncoding::MiddleDistances) => from_place(cell, 0.5, x, y),
+                    (Some(cell), _) => from_place(cell, 0.0, x, y),
+                };
+                values.extend([x, y]);
+                values.extend((2..usize::from(shape.dims)).map(|i| number(first + i)));
+            }
+        }
+        Ok(())
+    }
+}
