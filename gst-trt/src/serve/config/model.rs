@@ -16,6 +16,8 @@ pub struct ModelConfig {
     pub classes: Option<String>,
     pub labels: Option<PathBuf>,
     pub layout_file: Option<PathBuf>,
+    /// What these two files hold, as a number. With other contents it is another model.
+    pub contents: u64,
     pub backend: Option<String>,
     pub batch_size: u32,
     /// Further properties, as in a launch line.

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Models, and which of them a source has.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use gst::prelude::*;
+use gsttrt_core::files::read_regular;
 
 use super::super::head::HeadSettings;
 use super::super::keys::{ModelKeys, RunsOn, SourceKeys};
@@ -11,6 +14,9 @@ use super::super::model_file::{ModelOutcome, ModelSettings};
 use super::super::wording::{self, KeyError, problem};
 use super::Config;
 use crate::model_options::{backend_words, check_file, check_model};
+
+/// Of labels and of a layout. Longer ones are refused.
+const MAX_TEXT: u64 = 16 << 20;
 
 impl Config {
     /// A model, what it gives, and what may be wrong with it.
@@ -26,6 +32,7 @@ impl Config {
             classes: classes(keys)?,
             labels: keys.labels.as_ref().map(|labels| self.folder.join(labels)),
             layout_file: keys.layout_file.as_ref().map(|file| self.folder.join(file)),
+            contents: 0,
             backend: keys.backend.clone(),
             batch_size: keys.batch_size,
             preprocess: keys.preprocess.clone(),
@@ -39,6 +46,9 @@ impl Config {
         if let Some(file) = &model.layout_file {
             check_file(file).map_err(|failure| problem("layout-file", failure.to_string()))?;
         }
+        let mut contents = DefaultHasher::new();
+        [&model.labels, &model.layout_file].map(|file| read_regular(file.as_ref()?, MAX_TEXT).ok()).hash(&mut contents);
+        model.contents = contents.finish();
         let backends: Vec<_> = backend_words().collect();
         if let Some(backend) = model.backend.as_deref().filter(|backend| !backends.contains(backend)) {
             return Err(problem("backend", wording::unknown_value(backend, &backends)));

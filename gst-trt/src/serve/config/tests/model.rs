@@ -28,6 +28,19 @@ fn labels_fit_a_layout_that_is_set() {
 }
 
 #[test]
+fn with_other_labels_in_its_file_it_is_another_model() {
+    let folder = scratch("config-with_other_labels_in_its_file");
+    let with = |labels: &str| {
+        std::fs::write(folder.join("labels.txt"), labels).unwrap();
+        let config = right().replace("name = \"m\"", "name = \"m\"\nlabels = \"labels.txt\"");
+        load(&folder, "labels.toml", config.as_bytes()).unwrap().models.remove(0)
+    };
+    let model = with("one\ntwo\n");
+    assert_eq!(with("one\ntwo\n"), model);
+    assert_ne!(with("one\nthree\n"), model);
+}
+
+#[test]
 fn what_trtnms_would_refuse_is_refused() {
     let folder = scratch("config-what_trtnms_would_refuse_is_refused");
     let with = |keys: &str| {
