@@ -225,7 +225,7 @@ fn a_mistake_is_named_with_its_line() {
             3,
             "class-thresholds: the model has no class “car”",
         ),
-        ("name = \"m\"", "name = \"m\"\nnms = \"\\u0000\"", 3, "control characters"),
+        ("name = \"m\"", "name = \"m\"\nnms = \"\\u0001\"", 3, "control characters"),
         ("name = \"m\"", "name = \"m\"\npreprocess = \"\\u001b[31m=1\"", 3, "control characters"),
         ("name = \"m\"", "name = \"m\"\nnms = \"name=q\"", 3, "name is set by the service"),
         ("name = \"m\"", "name = \"m\"\ninfer = \"model-file=x.onnx\"", 3, "Use the key file"),
