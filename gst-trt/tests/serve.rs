@@ -359,7 +359,7 @@ fn a_check_tells_what_does_not_work_now() {
     service.said(warning);
     service.said("Started.");
     // Nothing that a text has in it is obeyed by the terminal, and nothing ends the service.
-    for nms in ["\\u0000", "\\u001b[2J=1"] {
+    for nms in ["\\u0007", "\\u001b[2J=1"] {
         let wrong = absent.replace("infer = ", &format!("nms = \"{nms}\"\ninfer = "));
         service.reload(&wrong);
         let said = service.said("Everything goes on");
