@@ -101,7 +101,7 @@ pub fn read_whole(decode: &gst::Bin) {
         if element.is::<gst::URIHandler>() {
             element.src_pads().iter().for_each(|pad| read_headers(pad, gives_parts.clone()));
         }
-        let is_kept = element.factory().is_some_and(|factory| factory.name() == "queue2");
+        let is_kept = element.factory().is_some_and(|factory| factory.name() == "downloadbuffer");
         if is_kept && !gives_parts.load(Ordering::Relaxed) {
             hold_until_end(element);
         }
