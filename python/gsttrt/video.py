@@ -191,7 +191,41 @@ def play(uri: str, limit: str, timeout: float | None = None) -> Iterator[tuple[N
     source.set_property("uri", uri)
     # Of an MP4 that is read from its beginning to its end only, as from a server, qtdemux of GStreamer 1.22 loses the last frames.
     source.set_property("download", limit == AHEAD)
+    if limit == AHEAD:
+        read_whole(Gst, source)
     return pull(Gst, pipeline, redacted(uri), timeout)
+
+
+def read_whole(Gst: Any, source: Any) -> None:
+    """qtdemux jumps to an MP4's tables. Of a server that gives no parts of files, nothing is read before the file is here to its end."""
+    gives_parts = False
+
+    def hear(_pad: Any, info: Any) -> Any:
+        nonlocal gives_parts
+        headers = info.get_event().get_structure()
+        if headers and headers.get_name() == "http-headers":
+            answer = headers.get_value("response-headers")
+            units = [answer.get_value(name) for name in map(answer.nth_field_name, range(answer.n_fields())) if name.lower() == "accept-ranges"]
+            gives_parts = any(str(unit).strip().lower() == "bytes" for unit in units)
+        return Gst.PadProbeReturn.OK
+
+    def added(_source: Any, _bin: Any, element: Any) -> None:
+        kind = element.get_factory().get_name() if element.get_factory() else ""
+        if kind == "souphttpsrc":
+            element.get_static_pad("src").add_probe(Gst.PadProbeType.EVENT_DOWNSTREAM, hear)
+        elif kind == "downloadbuffer" and not gives_parts:
+            output = element.get_static_pad("src")
+            hold = output.add_probe(Gst.PadProbeType.BLOCK | Gst.PadProbeType.PULL, lambda _pad, _info: Gst.PadProbeReturn.OK)
+
+            def end(_pad: Any, info: Any) -> Any:
+                if info.get_event().type != Gst.EventType.EOS:
+                    return Gst.PadProbeReturn.OK
+                output.remove_probe(hold)
+                return Gst.PadProbeReturn.REMOVE
+
+            element.get_static_pad("sink").add_probe(Gst.PadProbeType.EVENT_DOWNSTREAM, end)
+
+    source.connect("deep-element-added", added)
 
 
 def by_opencv(uri: str, missing: LibraryError) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:

@@ -6,7 +6,9 @@ import http.server
 import itertools
 import json
 import os
+import pathlib
 import re
+import select
 import subprocess
 import sys
 import threading
@@ -45,6 +47,34 @@ def test_a_video_of_a_server_has_all_its_frames(short_clip):
     wanted = list(open_source(short_clip))
     assert [time for _, time in found] == [time for _, time in wanted] and len(wanted) > 2
     assert all((frame == same).all() for (frame, _), (same, _) in zip(found, wanted))
+
+
+class HalfWay(http.server.BaseHTTPRequestHandler):
+    """A file without its parts: having sent half of it, it waits whether somebody hangs up to ask for another part."""
+
+    def do_GET(self):
+        data = pathlib.Path(clip("shapes")).read_bytes()
+        self.send_response(200)
+        self.send_header("Content-Type", "video/mp4")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        try:
+            self.wfile.write(data[: len(data) // 2])
+            select.select([self.connection], [], [], 0.5)
+            self.wfile.write(data[len(data) // 2 :])
+        except OSError:
+            pass  # somebody hung up
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_video_with_its_tables_at_the_end_needs_no_parts_of_files():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), HalfWay) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        found = sum(1 for _ in open_source(f"http://127.0.0.1:{server.server_address[1]}/shapes.mp4", timeout=10))
+        server.shutdown()
+    assert found == sum(1 for _ in open_source(clip("shapes")))
 
 
 def test_images_come_in_the_order_of_their_numbers(detector, image, tmp_path):
