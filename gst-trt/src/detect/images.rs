@@ -17,7 +17,7 @@ use super::video::show_message;
 use super::{Broken, Ended, Job, Setup, ending, whole_path};
 use crate::chain::{self, element};
 use crate::failure::Failure;
-use crate::output::{create_part, finish_part};
+use crate::output::{create_part, finish_part, part};
 use crate::progress::TaskProgress;
 use crate::source::still;
 
@@ -230,7 +230,10 @@ impl ImageRun<'_> {
         let encoded = encoded.map_err(|error| failed(&error))?;
         let bytes = encoded.buffer().and_then(|buffer| buffer.map_readable().ok());
         let bytes = bytes.ok_or_else(|| failed(&"the encoder gave nothing"))?;
-        let written = create_part(&to).and_then(|mut file| file.write_all(&bytes)).and_then(|()| finish_part(&to));
+        let written = create_part(&to).and_then(|mut file| {
+            let finished = file.write_all(&bytes).and_then(|()| finish_part(&to));
+            finished.inspect_err(|_| drop(std::fs::remove_file(part(&to))))
+        });
         written.map_err(|error| failed(&error))
     }
 }

@@ -185,8 +185,8 @@ impl StreamPipeline {
         self.running.pipeline.bus().expect("a pipeline has a bus")
     }
 
-    /// All frames have come to their end: what is kept of them is completed before any element is stopped. With hundreds of sources
-    /// decoders take long to stop, as a GPU's driver has one lock for them.
+    /// All frames have come to their end: what is kept of them is completed before any element is stopped, which a decoder may take
+    /// long for.
     pub fn complete(&self) {
         self.recorder.iter().for_each(Recorder::finish);
         self.snapshots.iter().for_each(SnapshotTaker::finish);
