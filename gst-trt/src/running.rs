@@ -14,6 +14,7 @@ use gst::prelude::*;
 
 use crate::connections::Connections;
 use crate::failure::Failure;
+use crate::source::decodes_video;
 use crate::threads::Threads;
 
 /// After this, a pipeline that is being stopped is left behind. No pipeline that stops at all takes so long, and with it a
@@ -78,6 +79,15 @@ impl RunningPipeline {
 
     /// Stops all its threads.
     pub fn stop(&self, then: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+        self.stop_by(end, then)
+    }
+
+    /// The same as the last thing that the process does, which ends then, whatever is left.
+    pub fn stop_last(&self, then: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+        self.stop_by(end_but_decoders, then)
+    }
+
+    fn stop_by(&self, end: fn(&gst::Pipeline), then: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
         let (stops, ended) = channel::<()>();
         let connections = self.connections.clone();
         // Without a thread it may stop all the same.
@@ -120,6 +130,29 @@ impl RunningPipeline {
 /// then, where they must not be dropped; the next attempt goes on from there.
 fn end(pipeline: &gst::Pipeline) {
     let _ = (0..STOP_ATTEMPTS).find(|_| pipeline.set_state(gst::State::Null).is_ok());
+}
+
+/// A GPU's driver takes a decoder back in 50 ms, one after the other, while all others that use the GPU wait: with hundreds, the last
+/// results would not be written in time. Of a process that has ended it takes each back in half of that.
+fn end_but_decoders(pipeline: &gst::Pipeline) {
+    let kept: Vec<_> = pipeline.children().into_iter().filter_map(|child| child.downcast::<gst::Bin>().ok()).collect();
+    let kept: Vec<_> = kept.into_iter().filter(decodes_on_gpu).collect();
+    for decode in &kept {
+        decode.set_locked_state(true);
+    }
+    end(pipeline);
+    // A camera is told that nobody watches it any more.
+    for source in kept.iter().flat_map(|decode| decode.iterate_sources().into_iter().flatten()) {
+        let _ = source.set_state(gst::State::Null);
+    }
+    if !kept.is_empty() {
+        std::mem::forget(pipeline.clone()); // no element is dropped while it plays
+    }
+}
+
+fn decodes_on_gpu(decode: &gst::Bin) -> bool {
+    let is_hardware = |element: &gst::Element| element.metadata("klass").unwrap_or_default().contains("Hardware");
+    decode.iterate_recurse().into_iter().flatten().any(|element| decodes_video(&element) && is_hardware(&element))
 }
 
 /// A pipeline that is being started.
@@ -175,6 +208,40 @@ mod tests {
         }
     }
 
+    mod gpu {
+        use std::sync::LazyLock;
+
+        use gst::glib;
+        use gst::subclass::prelude::*;
+
+        #[derive(Default)]
+        pub struct GpuDecoder;
+
+        #[glib::object_subclass]
+        impl ObjectSubclass for GpuDecoder {
+            const NAME: &'static str = "TestGpuDecoder";
+            type Type = super::GpuDecoder;
+            type ParentType = gst::Bin;
+        }
+
+        impl ObjectImpl for GpuDecoder {}
+        impl GstObjectImpl for GpuDecoder {}
+        impl BinImpl for GpuDecoder {}
+
+        impl ElementImpl for GpuDecoder {
+            fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
+                static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
+                    gst::subclass::ElementMetadata::new("Test", "Codec/Decoder/Video/Hardware", "A test", "The tests")
+                });
+                Some(&METADATA)
+            }
+        }
+    }
+
+    gst::glib::wrapper! {
+        pub struct GpuDecoder(ObjectSubclass<gpu::GpuDecoder>) @extends gst::Bin, gst::Element, gst::Object;
+    }
+
     gst::glib::wrapper! {
         pub struct FailingBin(ObjectSubclass<imp::FailingBin>) @extends gst::Bin, gst::Element, gst::Object;
     }
@@ -198,5 +265,29 @@ mod tests {
         has_ended.recv_timeout(LIMIT).unwrap();
         let states = [pipeline.current_state(), bin.current_state(), source.current_state()];
         assert_eq!(states, [gst::State::Null; 3]);
+    }
+
+    #[test]
+    fn at_the_end_of_the_process_decoders_of_a_gpu_are_kept() {
+        gst::init().unwrap();
+        let decode = gst::parse::bin_from_description("fakesrc name=camera is-live=true ! identity", true).unwrap();
+        let camera = decode.by_name("camera").unwrap();
+        decode.add(&gst::glib::Object::new::<GpuDecoder>()).unwrap();
+        let sink = gst::ElementFactory::make("fakesink").build().unwrap();
+        let pipeline = gst::Pipeline::new();
+        pipeline.add_many([decode.upcast_ref(), &sink]).unwrap();
+        decode.link(&sink).unwrap();
+        let running = RunningPipeline::new(pipeline.clone(), &Threads::default(), "the test".into());
+        let (started, is_started) = channel();
+        running.start(move |is_started| started.send(is_started).unwrap()).unwrap();
+        assert_eq!(is_started.recv_timeout(LIMIT), Ok(true));
+        let (ended, has_ended) = channel();
+        running.stop_last(move || ended.send(()).unwrap()).unwrap();
+        has_ended.recv_timeout(LIMIT).unwrap();
+        for element in pipeline.iterate_recurse().into_iter().flatten() {
+            let state = if element == camera || element == sink { gst::State::Null } else { gst::State::Playing };
+            assert_eq!(element.current_state(), state, "{}", element.name());
+        }
+        let _ = decode.set_state(gst::State::Null);
     }
 }

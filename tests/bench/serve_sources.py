@@ -9,7 +9,7 @@ It says, for the time after `settle` seconds in which all sources ran: frames a 
 were dropped; latency from the decoder and, with RTSP, from the camera to results; memory of the GPUs beyond what they had before, and of
 the process, at the beginning and at the end; and the CUDA contexts of the process, by the log of GStreamer's CUDA library. `gpus` is how
 many GPUs are in use, all of the machine where there are several, 0 for a run on the CPU, which is for trying out this script. Exit status 1 where a bar is missed: a context for each
-GPU in use, and 29.5 frames a second of 30 of each source.
+GPU in use, 29.5 frames a second of 30 of each source, and an end with status 0 that leaves nothing behind.
 Needs nothing but Python, and for rtsp=true the GStreamer elements that read it.
 """
 
@@ -203,11 +203,14 @@ def say(found, idle):
     print(f"memory, MiB: {each}")
     print(f"CUDA contexts: of the devices {found['contexts']}, {found['contexts_made']} made with those of nvcodec's own look at the GPUs, "
           f"{found['contexts_seen']:.0f} seen by our elements  [bar: one for each of {found['gpus']} GPUs]")
+    left = "".join(f"; {line}" for line in found["left"])
+    print(f"ended {found['ended']:.1f} s after SIGTERM with status {found['status']}{left}  [bar: status 0, nothing left behind]")
 
 
 def is_good(found):
     once = len(found["contexts"]) == found["gpus"] == len(set(found["contexts"])) and found["contexts_seen"] == found["gpus"]
-    return once and found["fps_least"] >= found["fps"] * FPS_SHARE and found["restarts"] == 0
+    ended = found["status"] == 0 and not found["left"]
+    return once and ended and found["fps_least"] >= found["fps"] * FPS_SHARE and found["restarts"] == 0
 
 
 def main():
@@ -233,8 +236,11 @@ def main():
                 program = subprocess.Popen([options["program"], "serve", str(file)], stdout=subprocess.DEVNULL, stderr=log,
                                            env=environment, start_new_session=True)
             found = measure(options, port, program, journal)
+            asked = time.monotonic()
             os.killpg(program.pid, signal.SIGTERM)
-            found["status"] = program.wait(30)
+            found["status"] = program.wait(60)
+            found["ended"] = time.monotonic() - asked
+            found["left"] = [line for line in journal.read_text(encoding="utf-8", errors="replace").splitlines() if "Left behind" in line]
         finally:
             if program and program.poll() is None:
                 os.killpg(program.pid, signal.SIGKILL)

@@ -531,8 +531,10 @@ served() {
     # The small model takes no batches.
     [ -f "$model" ] || model=$MODEL batch=1
     mkdir -p "$WORK/serve-$gst"
+    # The script lasts as long as the program that it starts, and has its status.
     cat >"$WORK/serve-$gst/gst-trt" <<END
 #!/usr/bin/env bash
+trap : TERM
 $(declare -p K LIBS WORK)
 $(declare -f native bundle in26)
 $gst env GST_DEBUG="\${GST_DEBUG:-}" GST_DEBUG_NO_COLOR=1 "$WORK/gst-trt" "\$@"

@@ -14,6 +14,8 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// A buffer that is idle during so many returns of others is left from a burst: minutes of one stream, seconds of many.
 const STALE_RETURNS: u64 = 16_384;
+/// A large one sooner, as it keeps more from others: that of a batch of pictures, 39 MB, after 1,763 returns.
+const STALE_BYTES: u64 = 64 << 30;
 /// One of them is freed each so many returns, since freeing memory of a GPU waits for the GPU.
 const RETURNS_PER_LOOK: u64 = 64;
 
@@ -248,20 +250,23 @@ impl FreeLists {
     fn evict(&mut self, limit: usize) -> Vec<IdleBlocks> {
         let mut evicted = Vec::new();
         while self.stats.idle_bytes > limit {
-            let Some(oldest) = self.take_oldest(|_| true) else { break };
+            let Some(oldest) = self.take_oldest(|_, _| true) else { break };
             evicted.push(oldest);
         }
         if self.returns.is_multiple_of(RETURNS_PER_LOOK) {
             let returns = self.returns;
-            evicted.extend(self.take_oldest(|returned| returns - returned > STALE_RETURNS));
+            evicted.extend(self.take_oldest(|returned, class| {
+                let idle = returns - returned;
+                idle > STALE_RETURNS || idle.saturating_mul(class as u64) > STALE_BYTES
+            }));
         }
         evicted
     }
 
-    /// The one that has been idle longest, if that suits of the return that it came back with.
-    fn take_oldest(&mut self, suits: impl Fn(u64) -> bool) -> Option<IdleBlocks> {
-        let oldest = self.idle.iter().filter_map(|(&class, idle)| Some((idle.first()?.returned, class))).min();
-        let (_, class) = oldest.filter(|&(returned, _)| suits(returned))?;
+    /// The one that has been idle longest of those that suit, by the return that they came back with and their size.
+    fn take_oldest(&mut self, suits: impl Fn(u64, usize) -> bool) -> Option<IdleBlocks> {
+        let oldest = self.idle.iter().filter_map(|(&class, idle)| Some((idle.first()?.returned, class)));
+        let (_, class) = oldest.filter(|&(returned, class)| suits(returned, class)).min()?;
         self.stats.idle_bytes -= class;
         Some(self.idle.get_mut(&class).expect("just seen").remove(0))
     }

@@ -182,6 +182,18 @@ fn what_a_burst_has_left_is_freed_one_by_one() {
 }
 
 #[test]
+fn large_buffers_of_a_burst_are_freed_sooner() {
+    let pool = Pool::default();
+    let large = 64 << 20;
+    drop((0..3).map(|_| pool.take(large).unwrap()).collect::<Vec<_>>());
+    drop((0..3).map(|_| pool.take(1000).unwrap()).collect::<Vec<_>>());
+    for _ in 0..2_000 {
+        drop(pool.take(large).unwrap());
+    }
+    assert_eq!(pool.stats().idle_bytes, large + 3 * 1024, "the small ones stay");
+}
+
+#[test]
 fn memory_that_is_not_there_is_an_error() {
     let pool = Pool::host(Limits::NONE);
     let error = pool.take(isize::MAX as usize).map(drop).unwrap_err();

@@ -40,7 +40,7 @@ const LAST_FRAMES_OF_ONE: Duration = Duration::from_secs(10);
 
 /// The end of a source that is removed.
 fn removed() -> LastFrames {
-    LastFrames { until: Instant::now() + LAST_FRAMES_OF_ONE, is_last: false }
+    LastFrames { until: Instant::now() + LAST_FRAMES_OF_ONE, is_last: false, ends_process: false }
 }
 
 pub struct Service {
@@ -98,7 +98,8 @@ impl Service {
 
     /// Ends everything, until then: returns what does not end in time, and is left behind.
     pub fn stop(&self, until: Instant) -> Vec<String> {
-        let last = LastFrames { until: until.checked_sub(STOPPING).unwrap_or(until), is_last: true };
+        let until_stopping = until.checked_sub(STOPPING).unwrap_or(until);
+        let last = LastFrames { until: until_stopping, is_last: true, ends_process: true };
         {
             let mut state = self.lock();
             state.is_ending = true;

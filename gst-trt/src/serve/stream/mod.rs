@@ -73,12 +73,14 @@ pub struct LastFrames {
     pub until: Instant,
     /// Whether no destination has longer, as the service ends.
     pub is_last: bool,
+    /// Whether the process ends with it.
+    pub ends_process: bool,
 }
 
 impl LastFrames {
     /// Nothing is waited for.
     pub fn none() -> Self {
-        LastFrames { until: Instant::now(), is_last: true }
+        LastFrames { until: Instant::now(), is_last: true, ends_process: false }
     }
 }
 
@@ -369,7 +371,8 @@ impl StreamThread {
                 let is_drained = match &end {
                     PlayEnd::Command(StreamEvent::Stop(last)) => self.drain(&built, *last),
                     PlayEnd::Command(_) | PlayEnd::Rests => {
-                        self.drain(&built, LastFrames { until: Instant::now() + DRAIN_TIMEOUT, is_last: false })
+                        let until = Instant::now() + DRAIN_TIMEOUT;
+                        self.drain(&built, LastFrames { until, is_last: false, ends_process: false })
                     }
                     _ => false,
                 };
@@ -403,7 +406,8 @@ impl StreamThread {
         };
         // The elements are asked for their last counts once they have stopped.
         if let Some(built) = built {
-            self.stop(built, matches!(end, PlayEnd::Command(StreamEvent::Stop(_))));
+            let last = if let PlayEnd::Command(StreamEvent::Stop(last)) = end { Some(*last) } else { None };
+            self.stop(built, last);
         }
         if let Some(error) = error.as_mut().filter(|_| self.left.len() >= MOST_LEFT) {
             error.text.push_str(&format!(
@@ -415,11 +419,12 @@ impl StreamThread {
     }
 
     /// Stops a pipeline, and waits for that unless it is the last one. One that does not stop is left behind.
-    fn stop(&mut self, built: StreamPipeline, is_last: bool) {
+    fn stop(&mut self, built: StreamPipeline, last: Option<LastFrames>) {
         let (run, stopped) = (self.run, self.sender.clone());
-        let asked = built.stop(move || {
+        let ends_process = last.is_some_and(|last| last.ends_process);
+        let asked = built.stop(ends_process, move || {
             // It takes all other threads' turns at memory, for nothing where all of it is given back at once.
-            if !is_last {
+            if last.is_none() {
                 heap::trim();
             }
             let _ = stopped.send(StreamEvent::Stopped(run));
@@ -427,7 +432,7 @@ impl StreamThread {
         if let Err(failure) = asked {
             return log_error(&self.config.name, &failure.to_string());
         }
-        if is_last {
+        if last.is_some() {
             return; // the end of the service waits for that thread
         }
         let until = Instant::now() + RESTART_LIMIT;

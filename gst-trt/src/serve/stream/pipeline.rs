@@ -27,6 +27,11 @@ use crate::failure::Failure;
 use crate::running::RunningPipeline;
 use crate::source::ReadOptions;
 
+/// Frames of a source that come at their own pace, between trtinfer and trtnms. One is in work for some milliseconds, and those of
+/// other sources fill its batch. A decoder's pool never shrinks: of each source it keeps, for good, as many frames of 3 MB (1080p) as
+/// ever waited here, which all do while a driver sets up the decoder of another source.
+const IN_WORK: u32 = 4;
+
 /// A source that runs.
 pub struct StreamPipeline {
     pub running: RunningPipeline,
@@ -60,7 +65,10 @@ impl StreamPipeline {
     ) -> Result<Self, Failure> {
         let tracker = config.track.as_ref().map(|track| track.get("tracker").unwrap_or("bytetrack").to_string());
         let mut elements = models.iter().map(|model| model.config().elements());
-        let first = elements.next().expect("a source has a model");
+        let mut first = elements.next().expect("a source has a model");
+        if config.sync || config.address.is_live() {
+            first.queue = first.queue.map(|frames| frames.min(IN_WORK));
+        }
         let chain = InferenceElements { first, track: tracker, on_objects: elements.collect() };
         let pipeline = chain::parse(&launch_line(config, &chain.launch_line(false)))?;
         chain.configure(&pipeline);
@@ -192,13 +200,14 @@ impl StreamPipeline {
         self.snapshots.iter().for_each(SnapshotTaker::finish);
     }
 
-    /// Stops all its threads. What is recorded is completed in the background.
-    pub fn stop(self, then: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+    /// Stops all its threads, at the end of the process but for decoders of a GPU. What is recorded is completed in the background.
+    pub fn stop(self, ends_process: bool, then: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
         // A pad is not deactivated while a frame waits in it.
         self.turn.end();
         self.pace.iter().for_each(|pace| pace.end());
         let running = self.running.clone();
-        running.stop(move || {
+        let end = if ends_process { RunningPipeline::stop_last } else { RunningPipeline::stop };
+        end(&running, move || {
             self.bus().unset_sync_handler();
             self.recorder.iter().for_each(Recorder::finish);
             self.snapshots.iter().for_each(SnapshotTaker::finish);
