@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
+use gsttrt::gst::publish_end;
 
 use crate::common::brokers::until;
 use crate::common::hostile_peer::{Act, HostilePeer};
@@ -28,14 +29,14 @@ struct ManyDestinations {
 }
 
 impl ManyDestinations {
-    fn new(name: &str) -> Self {
+    fn new(name: &str, flush_timeout: u64) -> Self {
         init();
         let file = scratch(name).join("out.jsonl");
         let broker = |_| HostilePeer::new("hangs", "mqtt://127.0.0.1:PORT/t", vec![Act::Hear, Act::Hang]);
         let brokers: Vec<_> = (0..HANGING).map(broker).collect();
         let hanging: String = brokers
             .iter()
-            .map(|broker| format!("! trtpublish location={} flush-timeout={FLUSH_TIMEOUT} ", broker.location))
+            .map(|broker| format!("! trtpublish location={} flush-timeout={flush_timeout} ", broker.location))
             .collect();
         let line = format!(
             "appsrc name=source format=time caps=video/x-raw,format=NV12,width=64,height=48,framerate=30/1 {hanging} \
@@ -70,7 +71,7 @@ fn has_a_line(file: &Path) -> bool {
 
 #[test]
 fn destinations_that_hang_have_one_time_together_at_the_end() {
-    let many = ManyDestinations::new("publish-end-together");
+    let many = ManyDestinations::new("publish-end-together", FLUSH_TIMEOUT);
     let bus = many.pipeline.bus().unwrap();
     let (file, was_written) = (many.file.clone(), Arc::new(AtomicBool::new(true)));
     let written = was_written.clone();
@@ -96,8 +97,20 @@ fn destinations_that_hang_have_one_time_together_at_the_end() {
 
 #[test]
 fn destinations_that_hang_have_one_time_together_when_they_are_stopped() {
-    let many = ManyDestinations::new("publish-stop-together");
+    let many = ManyDestinations::new("publish-stop-together", FLUSH_TIMEOUT);
     many.push();
     many.stop();
     assert!(has_a_line(&many.file));
+}
+
+#[test]
+fn an_end_that_has_begun_can_be_given_less_time() {
+    const HOUR: u64 = 3_600_000_000_000;
+    let many = ManyDestinations::new("publish-end-limited", HOUR);
+    many.push();
+    many.source.end_of_stream().unwrap();
+    until("the others wait for their brokers", || has_a_line(&many.file));
+    let first = many.source.static_pad("src").unwrap().peer().unwrap();
+    assert!(first.send_event(publish_end::limit(Duration::ZERO)));
+    many.stop();
 }

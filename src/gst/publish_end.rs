@@ -12,12 +12,21 @@ const FIELD: &str = "until";
 
 /// The end is near. With a limit, nothing is sent longer than that, whatever `flush-timeout` says.
 pub fn event(limit: Option<Duration>) -> gst::Event {
+    gst::event::CustomDownstream::new(content(limit))
+}
+
+/// The limit of an end that has begun: overtakes the frames, which may wait for a destination.
+pub fn limit(limit: Duration) -> gst::Event {
+    gst::event::CustomDownstreamOob::new(content(Some(limit)))
+}
+
+fn content(limit: Option<Duration>) -> gst::Structure {
     let mut content = gst::Structure::new_empty(NAME);
     if let Some(limit) = limit {
         let limit = i64::try_from(limit.as_micros()).unwrap_or(i64::MAX);
         content.set(FIELD, glib::monotonic_time().saturating_add(limit)); // it may come late
     }
-    gst::event::CustomDownstream::new(content)
+    content
 }
 
 /// The limit that an event has, if it is one of these.
@@ -39,6 +48,7 @@ mod tests {
         let left = of(&event(Some(Duration::from_secs(60)))).flatten().unwrap();
         assert!(left > Duration::ZERO && left <= Duration::from_secs(60), "{left:?}");
         assert!(of(&event(Some(Duration::MAX))).flatten().unwrap() > Duration::from_secs(60));
+        assert_eq!(of(&limit(Duration::ZERO)), Some(Some(Duration::ZERO)));
         assert_eq!(of(&gst::event::Eos::new()), None);
         assert_eq!(of(&gst::event::CustomDownstream::new(gst::Structure::new_empty("other"))), None);
     }

@@ -290,6 +290,11 @@ impl MetaFilter for TrtPublish {
                     self.begin_end(limit);
                 }
             }
+            gst::EventView::CustomDownstreamOob(_) => {
+                if let Some(limit) = publish_end::of(event) {
+                    self.begin_end(limit);
+                }
+            }
             gst::EventView::Eos(_) => {
                 self.end_tracks();
                 if self.begin_end(None) {

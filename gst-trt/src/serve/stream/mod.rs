@@ -610,12 +610,15 @@ impl StreamThread {
         }
         while let Ok(event) = self.events.recv_timeout(last.until.saturating_duration_since(Instant::now())) {
             let StreamEvent::Message(run, message) = event else {
-                let is_end = matches!(event, StreamEvent::Stop(_));
+                let stop = if let StreamEvent::Stop(stop) = &event { Some(*stop) } else { None };
                 self.pending.push(event);
-                if is_end {
-                    return false; // the service ends meanwhile
+                let Some(stop) = stop else { continue };
+                // The service ends meanwhile, and no destination has longer than it has.
+                if stop.is_last {
+                    let left = stop.until.saturating_duration_since(Instant::now());
+                    built.input().send_event(publish_end::limit(left));
                 }
-                continue;
+                return false;
             };
             match message.view() {
                 gst::MessageView::Eos(_) if run == self.run => return true,
