@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::common::heap::{NO_CACHES, allocated, settled};
 use crate::common::onnx::{F32, Graph};
 use crate::common::wait::{LIMIT, wait_until};
-use crate::common::{init, run, scratch, shapes};
+use crate::common::{init, quick_shapes, run, scratch};
 use gst::prelude::*;
 
 fn pipeline(model: &str, frames: u32) -> gst::Pipeline {
@@ -70,7 +70,7 @@ fn count_over_200_cycles() {
     // What is started again needs no real model: that of the new pipelines is one.
     let again = pipeline(&constant("cycles"), 1);
     let cycle = |i: u32| match i % 4 {
-        0 => run(&pipeline(&shapes(), 2)).expect_success(), // a new pipeline, its elements freed
+        0 => run(&pipeline(&quick_shapes(), 2)).expect_success(), // a new pipeline, its elements freed
         1 | 2 => run(&again).expect_success(),
         _ => {
             // Stopped before the model is there.
@@ -94,7 +94,7 @@ fn count_over_200_cycles() {
 #[test]
 fn two_models_run_at_the_same_time() {
     let (sender, done) = mpsc::channel();
-    for model in [shapes(), constant("two-models")] {
+    for model in [quick_shapes(), constant("two-models")] {
         let sender = sender.clone();
         std::thread::spawn(move || sender.send(run(&pipeline(&model, 8)).error));
     }

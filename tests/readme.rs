@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::onnx::Graph;
-use crate::common::{launch, path, run, scratch, shapes};
+use crate::common::{launch, path, quick_shapes, run, scratch};
 use gst::prelude::*;
 
 fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
@@ -311,7 +311,7 @@ fn stand_in(element: &str) -> Option<&'static str> {
 fn substituted(line: &str, folder: &Path) -> Vec<String> {
     let words = words(line);
     let batches = words.iter().any(|word| word.starts_with("batch-size="));
-    let model = if batches { batched(folder) } else { shapes() };
+    let model = if batches { batched(folder) } else { quick_shapes() };
     let mut out: Vec<String> = Vec::new();
     let mut element = String::new();
     for word in words {
@@ -359,7 +359,7 @@ fn substituted(line: &str, folder: &Path) -> Vec<String> {
 }
 
 fn batched(folder: &Path) -> String {
-    Graph::load(&shapes()).with_batch("n").save(&folder.join("shapes.onnx"))
+    Graph::load(&quick_shapes()).with_batch("n").save(&folder.join("shapes.onnx"))
 }
 
 fn labels(folder: &Path) -> String {
@@ -440,7 +440,7 @@ fn the_other_launch_lines_in_the_documentation_run() {
 fn launch_lines_are_substituted_as_documented() {
     crate::common::init();
     let folder = scratch("readme-substituted");
-    let (sample, model) = (path("tests/data/sample.mp4"), shapes());
+    let (sample, model) = (path("tests/data/sample.mp4"), quick_shapes());
     let batched = folder.join("shapes.onnx").display().to_string();
     for (line, expected) in [
         (

@@ -318,7 +318,7 @@ fn failures_are_one_sentence_and_leave_nothing() {
         ("/dev/video99", model, &[], &["There is no file /dev/video99", "Cameras are /dev/video0"]),
         (sample, model, &["--json", "/nowhere/x.jsonl"], &["/nowhere/x.jsonl"]),
         (sample, model, &["--output", sample], &["sample.mp4 would be overwritten"]),
-        (sample, model, &["--json", model], &["shapes-320.onnx would be overwritten"]),
+        (sample, model, &["--json", model], &["shapes-160.onnx would be overwritten"]),
         (sample, model, &["--output", "x.mkv", "--json", "x.mkv"], &["Two results would be written to x.mkv"]),
     ] {
         let output = detect(&folder, source, model, more);

@@ -145,7 +145,7 @@ fn what_is_missing_is_said() {
         (vec!["photos", "--python", &bare], vec!["has no onnxruntime", "-m pip install onnx onnxruntime", "--python"]),
         (vec!["photos", "--python", &broken], vec!["failed (exit status: 3): a library is broken"]),
         (vec!["photos", "--python", &failing], vec!["cannot quantize the model: ValueError: such nodes."]),
-        (vec!["photos", "--output", &model], vec!["shapes-320.onnx would be overwritten", "--output"]),
+        (vec!["photos", "--output", &model], vec!["shapes-160.onnx would be overwritten", "--output"]),
         (vec!["photos/1.jpg", "--output", "photos/1.jpg"], vec!["photos/1.jpg would be overwritten"]),
         (vec!["photos", "--output", "/dev/null"], vec!["Cannot write /dev/null: it is a device or a pipe"]),
         (vec!["none"], vec!["The folder none is empty"]),

@@ -54,7 +54,7 @@ fn two_sources_share_a_model_and_end_cleanly() {
     let files = "[[publish]]\nlocation = \"{source}.jsonl\"\nadd-empty-results = true\n\n";
     let config = head() + files + &source("one", &sample(), "") + &source("two", &sample(), "");
     let service = Service::start(&folder, &config);
-    service.said("Loaded shapes-320.onnx");
+    service.said("Loaded shapes-160.onnx");
     for frame in 0..300 {
         for name in ["one", "two"] {
             assert_eq!(service.result(name)["frame"], frame, "{name}");

@@ -404,7 +404,7 @@ fn ctrl_c_before_the_first_frame_leaves_nothing() {
     let streams = || Stdio::piped();
     let mut program = command(&folder).args(args).stdin(streams()).stdout(streams()).stderr(streams()).spawn().unwrap();
     let mut errors = BufReader::new(program.stderr.take().unwrap()).lines().map(Result::unwrap);
-    assert!(errors.any(|line| line.starts_with("Loaded shapes-320.onnx")), "it waits for its input now");
+    assert!(errors.any(|line| line.starts_with("Loaded shapes-160.onnx")), "it waits for its input now");
     // SAFETY: it is our child, which has not been waited for.
     assert_eq!(unsafe { libc::kill(program.id() as i32, libc::SIGINT) }, 0);
     let last = errors.last().unwrap_or_default();

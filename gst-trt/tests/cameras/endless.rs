@@ -137,7 +137,7 @@ fn ctrl_c_ends_a_pipe_that_nobody_writes_to() {
         assert!(Command::new("mkfifo").arg(folder.join(name)).status().unwrap().success());
         let mut child = detect(&folder, name, &["--no-video"]);
         let mut errors = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-        assert!(errors.any(|line| line.starts_with("Loaded shapes-320.onnx")), "it waits for its input now");
+        assert!(errors.any(|line| line.starts_with("Loaded shapes-160.onnx")), "it waits for its input now");
         assert!(said.is_none_or(|said| errors.any(|line| line == said)), "{said:?}");
         signal(&child, libc::SIGINT);
         let rest: Vec<String> = errors.collect();

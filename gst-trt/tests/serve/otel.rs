@@ -50,7 +50,7 @@ fn a_collector_is_told_metrics_logs_and_traces() {
     let service = Service::with(&folder, &config, &variables);
 
     // Before there was a thread to send it.
-    let loaded = collector.record("Loaded shapes-320.onnx");
+    let loaded = collector.record("Loaded shapes-160.onnx");
     assert_eq!((loaded.severity_number, loaded.severity_text.as_str()), (9, "INFO"));
     assert_eq!(attribute(&loaded.attributes, "name").as_deref(), Some("shapes"));
     assert!(loaded.time_unix_nano > 1_600_000_000_000_000_000);
