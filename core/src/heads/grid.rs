@@ -22,8 +22,8 @@ pub struct StrideGrid {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grid {
     pub strides: &'static [u32],
-    anchors: u32,
-    priors: &'static [f32],
+    pub anchors: u32,
+    pub priors: &'static [f32],
     /// Width and height of the model's input.
     input: (u32, u32),
 }

@@ -3,6 +3,7 @@
 //! drops boxes that repeat better ones ([`suppress`]), and maps the rest to the frame as [`Instances`]. [`fields`] has
 //! the names of results wherever they are written.
 
+mod cells;
 mod classes;
 mod classify;
 mod effect;
@@ -16,6 +17,7 @@ mod refine;
 mod results;
 pub mod suppress;
 
+pub(crate) use cells::MAX_LEVELS;
 pub use classes::{KnownClasses, read_class_thresholds, read_labels};
 pub use classify::{ClassScores, RankedClass};
 pub use merge::{MergeMethod, MergeMetric, MergeOptions};

@@ -21,7 +21,7 @@ const MAX_OUTPUT_NAME: usize = 1024;
 /// The greatest side of a prior box.
 const MAX_PRIOR: i64 = 16384;
 /// Strides of a grid, as many as the kernels take, and the greatest.
-const MAX_STRIDES: usize = 4;
+const MAX_STRIDES: usize = crate::postprocess::MAX_LEVELS;
 const MAX_STRIDE: i64 = 1024;
 
 pub(super) const TASKS: [(&str, Task); 7] = [
