@@ -2,11 +2,8 @@
 //! The grid of a head as kernels take it, in the layout of `kernels/grid.cuh`.
 
 use crate::error::Result;
-use crate::heads::Decoder;
+use crate::heads::{Decoder, MAX_STRIDES};
 use crate::memory::{DeviceBlock, DevicePool};
-
-/// Strides of a grid.
-pub(crate) const MAX_LEVELS: usize = 5;
 
 #[repr(C)]
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -20,7 +17,7 @@ pub struct GridLevel {
 #[derive(Clone, Copy, Default, PartialEq)]
 pub struct CellGrid {
     pub priors: u64,
-    pub levels: [GridLevel; MAX_LEVELS],
+    pub levels: [GridLevel; MAX_STRIDES],
     pub anchors: u32,
 }
 

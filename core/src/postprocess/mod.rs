@@ -17,7 +17,6 @@ mod refine;
 mod results;
 pub mod suppress;
 
-pub(crate) use cells::MAX_LEVELS;
 pub use classes::{KnownClasses, read_class_thresholds, read_labels};
 pub use classify::{ClassScores, RankedClass};
 pub use merge::{MergeMethod, MergeMetric, MergeOptions};

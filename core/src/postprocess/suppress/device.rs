@@ -251,7 +251,7 @@ impl DeviceDecoder {
             self.results = Mapped::new(stream.context(), found_size(limit))?;
         }
         if let Some(join) = &mut self.join {
-            join.prepare(stream.context(), outputs)?;
+            join.prepare(outputs.iter().map(|output| address(output, stream.context())))?;
         }
         // Where each of the head's own outputs is.
         let address = |output: usize| match &self.join {

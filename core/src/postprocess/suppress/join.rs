@@ -10,9 +10,7 @@ use crate::cuda::kernels::JOIN;
 use crate::error::Result;
 use crate::heads::Decoder;
 use crate::memory::{DeviceBlock, DevicePool};
-use crate::tensor::{DType, Tensor};
-
-use super::device::address;
+use crate::tensor::DType;
 
 /// Tensors, as many as the outputs of a layout file times the strides of a grid.
 const PARTS: usize = 80;
@@ -92,9 +90,9 @@ impl DeviceJoin {
     }
 
     /// For the next launch: where the tensors are. Earlier launches are done.
-    pub fn prepare(&mut self, context: &Context, outputs: &[&Tensor]) -> Result<()> {
-        for (part, output) in self.plan.params.parts.iter_mut().zip(outputs) {
-            part.from = address(output, context)?;
+    pub fn prepare(&mut self, addresses: impl Iterator<Item = Result<u64>>) -> Result<()> {
+        for (part, address) in self.plan.params.parts.iter_mut().zip(addresses) {
+            part.from = address?;
         }
         Ok(())
     }

@@ -7,6 +7,6 @@ mod join;
 mod params;
 mod rotated;
 #[cfg(test)]
-mod threads;
+mod tests;
 
 pub use host::Nms;
