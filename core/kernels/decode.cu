@@ -11,8 +11,9 @@
 //   math f32, every operation rounded once, in the order of the reference implementation; elements are widened first, which
 //        is exact
 //   reference implementation src/heads/decode.rs; launched by src/postprocess/suppress/device.rs, whose DecodeParams mirrors
-//        the one here (248 bytes)
+//        the one here (264 bytes)
 #include "boxes.cuh"
+#include "grid.cuh"
 
 inline constexpr u32 DECODE_THREADS = 128;
 inline constexpr u32 SLICES = 8;
@@ -21,19 +22,26 @@ inline constexpr u32 FULL_WARP_MASK = 0xffffffff;
 inline constexpr u32 NONE = 0xffffffff;
 inline constexpr float LEAST = -3.402823466e+38f;  // of the finite numbers
 
-// The meaning of the numbers of a box: four, but the last two have four distributions of BINS numbers.
-enum BoxEncoding : u32 { CORNERS, CENTER, CENTER_SHARES, CENTER_CELLS, CORNERS_YX_SHARES, CORNERS_SHARES, CORNER_DISTANCES, MIDDLE_DISTANCES };
+// The meaning of the numbers of a box: four, but of both kinds of distances four distributions of BINS numbers.
+enum BoxEncoding : u32 {
+    CORNERS,
+    CENTER,
+    CENTER_SHARES,
+    CENTER_CELLS,
+    CORNERS_YX_SHARES,
+    CORNERS_SHARES,
+    CORNER_DISTANCES,
+    MIDDLE_DISTANCES,
+    CORNER_EDGES,
+    PRIOR_OFFSETS,
+};
 inline constexpr u32 BINS = 8;
 
-// The cells of one stride, of a head that has one row for each.
-struct Level {
-    u32 stride;
-    u32 columns;
-    u32 cells;
-};
+// What the score of a row is, of its best class and the objectness.
+enum Objectness : u32 { WITHOUT, PRODUCT, ROOT };
 
 struct DecodeParams {
-    Source sources[4];  // boxes, scores, classes, count; if count has no data, all rows are valid
+    Source sources[4];  // boxes, scores, classes or for dense heads objectness, count; if count has no data, all rows are valid
     Candidates to;
     u32* count;
     const float* per_class;  // [listed] score thresholds of the first classes
@@ -46,16 +54,15 @@ struct DecodeParams {
     u32 background;  // the logit of a row that is of no class; NONE where each is of one
     float least_logit;  // lower ones reach no threshold
     u32 encoding;
-    u32 objectness;  // 1 if rows have it, after the box
+    u32 objectness;
     u32 lanes_log2;
     float first_class;  // the head's value for class 0
     float width;        // of the model's input
     float height;
-    Level levels[4];
-    u32 unused[2];
+    Grid grid;
 };
 
-static_assert(sizeof(DecodeParams) == 248, "mirrored by DecodeParams in device.rs");
+static_assert(sizeof(DecodeParams) == 264, "mirrored by DecodeParams in device.rs");
 
 __device__ __forceinline__ float infinity() {
     return __int_as_float(0x7f800000);
@@ -71,26 +78,19 @@ __device__ __forceinline__ float exp_of(float value) {
     return static_cast<float>(exp(static_cast<double>(value)));
 }
 
-// Column, row and stride of the cell of a row; all 0 beyond the grid, so boxes of no size.
-__device__ __forceinline__ float3 cell_of(const DecodeParams& p, u32 row) {
-    u32 cell = row;
-    for (int i = 0; i < 4; i++) {
-        const Level level = p.levels[i];
-        if (cell < level.cells)
-            return make_float3(static_cast<float>(cell % level.columns), static_cast<float>(cell / level.columns), static_cast<float>(level.stride));
-        cell -= level.cells;
-    }
-    return make_float3(0, 0, 0);
-}
-
-__device__ __forceinline__ float4 from_cell(float3 cell, float x, float y, float w, float h) {
-    return from_center((x + cell.x) * cell.z, (y + cell.y) * cell.z, exp_of(w) * cell.z, exp_of(h) * cell.z);
+__device__ __forceinline__ float4 from_cell(Cell cell, float x, float y, float w, float h) {
+    return from_center(from_place(cell.x, cell.stride, 0.0f, x), from_place(cell.y, cell.stride, 0.0f, y), exp_of(w) * cell.stride, exp_of(h) * cell.stride);
 }
 
 // Distances in cells from a place in the cell, both ways.
-__device__ __forceinline__ float4 from_edges(float3 cell, float place, float left, float top, float right, float bottom) {
-    const float x = (cell.x + place) * cell.z, y = (cell.y + place) * cell.z;
-    return make_float4(x - left * cell.z, y - top * cell.z, x + right * cell.z, y + bottom * cell.z);
+__device__ __forceinline__ float4 from_edges(Cell cell, float place, float left, float top, float right, float bottom) {
+    const float x = (cell.x + place) * cell.stride, y = (cell.y + place) * cell.stride;
+    return make_float4(x - left * cell.stride, y - top * cell.stride, x + right * cell.stride, y + bottom * cell.stride);
+}
+
+__device__ __forceinline__ float4 from_prior_box(Cell cell, float x, float y, float w, float h) {
+    return from_center(from_prior(cell.x, cell.stride, cell.prior, x), from_prior(cell.y, cell.stride, cell.prior, y), exp_of(w * 0.2f) * cell.prior,
+                       exp_of(h * 0.2f) * cell.prior);
 }
 
 __device__ __forceinline__ float4 box_of(const DecodeParams& p, u32 row, float a, float b, float c, float d) {
@@ -101,9 +101,10 @@ __device__ __forceinline__ float4 box_of(const DecodeParams& p, u32 row, float a
         case CORNERS_YX_SHARES: return make_float4(b * p.width, a * p.height, d * p.width, c * p.height);
         case CORNERS_SHARES: return make_float4(a * p.width, b * p.height, c * p.width, d * p.height);
     }
-    const float3 cell = cell_of(p, row);
+    const Cell cell = cell_of(p.grid, row);
     if (p.encoding == CENTER_CELLS) return from_cell(cell, a, b, c, d);
-    return from_edges(cell, p.encoding == CORNER_DISTANCES ? 0.0f : 0.5f, a, b, c, d);
+    if (p.encoding == PRIOR_OFFSETS) return from_prior_box(cell, a, b, c, d);
+    return from_edges(cell, p.encoding == MIDDLE_DISTANCES ? 0.5f : 0.0f, a, b, c, d);
 }
 
 __device__ __forceinline__ bool is_finite(float value) {
@@ -239,7 +240,7 @@ __device__ float mean_of(const Source& boxes, u32 row, u32 first) {
 }
 
 __device__ __forceinline__ float4 box_of(const DecodeParams& p, u32 row, float4 numbers) {
-    if (p.encoding >= CORNER_DISTANCES) {
+    if (p.encoding == CORNER_DISTANCES || p.encoding == MIDDLE_DISTANCES) {
         const Source& boxes = p.sources[0];
         float means[4];
 #pragma unroll 1  // so that the code is there once
@@ -249,7 +250,12 @@ __device__ __forceinline__ float4 box_of(const DecodeParams& p, u32 row, float4 
     return box_of(p, row, numbers.x, numbers.y, numbers.z, numbers.w);
 }
 
-// [rows][a score for each class], with objectness if there is one; the boxes before them or in a tensor of their own.
+// Within 0..1; NaN stays.
+__device__ __forceinline__ float held(float value) {
+    return value < 0.0f ? 0.0f : value > 1.0f ? 1.0f : value;
+}
+
+// [rows][a score for each class]; the boxes, and objectness if there is one, next to them or in a tensor of their own.
 template <typename T>
 __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
     const u32 thread = blockIdx.x * DECODE_THREADS + threadIdx.x;
@@ -261,8 +267,8 @@ __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
     Best best = empty();
     Check check;
     if (passes && p.objectness) {
-        objectness = element<T>(p.sources[0], row, 4);
-        passes = objectness >= p.least;
+        objectness = element<T>(p.sources[2], row, 0);
+        passes = objectness >= p.least || p.objectness == ROOT;
         check.see(objectness);
     }
     float4 box = {};
@@ -276,7 +282,9 @@ __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
         other.cls = __shfl_xor_sync(FULL_WARP_MASK, best.cls, offset);
         best.merge(other);
     }
-    const float score = p.objectness ? objectness * best.score : best.score;
+    float score = best.score;
+    if (p.objectness == PRODUCT) score = objectness * best.score;
+    if (p.objectness == ROOT) score = sqrtf(held(objectness) * held(best.score));
     passes = passes && lane == 0 && best.cls < p.classes && score >= p.least && reaches(p, score, best.cls);
     if (passes) {
         box = box_of(p, row, box);

@@ -19,6 +19,9 @@ pub(crate) use scratch::scratch;
 mod cases;
 #[allow(unused_imports)]
 pub(crate) use cases::cases;
+#[allow(dead_code)]
+#[path = "../tests/common/random.rs"]
+pub(crate) mod random;
 
 /// A GPU for a test; where there is none, the test prints that it is skipped, and fails if there has to be one
 /// (`REQUIRE_GPU`).

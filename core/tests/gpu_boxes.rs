@@ -9,21 +9,26 @@ use std::sync::Arc;
 use gsttrt_core::cuda::driver::{Context, Stream};
 use gsttrt_core::error::ErrorKind;
 use gsttrt_core::heads::{
-    BackgroundClass, BoxEncoding, Column, Decoder, Dim, ElementClass, HEADS, HeadFormat, MaskParts, MaskSource,
-    ModelHints, OutputSpec, Thresholds, deepstream_yolo, detr_logits, end_to_end, rf_detr, yolox,
+    BackgroundClass, Decoder, HEADS, HeadFormat, MaskParts, MaskSource, ModelHints, Thresholds, deepstream_yolo,
+    detr_logits, end_to_end, rf_detr, yolox,
 };
 use gsttrt_core::image::Candidate;
-use gsttrt_core::image::keypoints::{KeypointModel, KeypointShape};
+use gsttrt_core::image::keypoints::KeypointModel;
 use gsttrt_core::image::masks::{Masks, Prototypes};
 use gsttrt_core::memory::DevicePool;
 use gsttrt_core::postprocess::gather;
 use gsttrt_core::postprocess::suppress::Nms;
 use gsttrt_core::postprocess::suppress::device::DeviceDecoder;
-use gsttrt_core::tensor::{DType, Element, Tensor};
+use gsttrt_core::tensor::{DType, Tensor};
 use half::f16;
 
 use crate::common::gpu;
 use crate::common::random::Random;
+
+mod cells;
+mod outputs;
+
+use outputs::{KEYPOINTS, classes_of, head};
 
 /// The GPU's way and the CPU's, side by side.
 struct Pair {
@@ -82,7 +87,10 @@ impl Pair {
         }
         if let Some(view) = self.decoder.gather_view() {
             let mut expected = Vec::new();
-            gather(&view, self.decoder.pick(tensors).unwrap()[view.output], &wanted, &mut expected);
+            match self.decoder.has_cell_keypoints() {
+                true => self.decoder.cell_keypoints(tensors, &wanted, &mut expected).unwrap(),
+                false => gather(&view, self.decoder.pick(tensors).unwrap()[view.output], &wanted, &mut expected),
+            }
             let have = self.boxes.gathered().unwrap();
             let same =
                 |(have, wanted): (&f32, &f32)| have.to_bits() == wanted.to_bits() || have.is_nan() && wanted.is_nan();
@@ -113,143 +121,6 @@ impl Pair {
 const SETTINGS: [(f32, usize, bool); 5] =
     [(0.45, 300, false), (0.45, usize::MAX, true), (0.0, 20, false), (1.0, usize::MAX, false), (0.7, 1, true)];
 
-/// Numbers as heads write them, and a few that they should not.
-fn spoil(random: &mut Random, rate: usize, usual: f32) -> f32 {
-    const ODD: [f32; 10] =
-        [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, -1.0, f32::MAX, f32::MIN_POSITIVE, 1e-40, 65504.0];
-    if random.below(rate) == 0 { random.one_of(&ODD) } else { usual }
-}
-
-/// Scores of few different values, so that there are ties.
-fn score(random: &mut Random) -> f32 {
-    match random.below(3) {
-        0 => random.below(5) as f32 * 0.25,
-        1 => random.between(0.0, 0.3),
-        _ => random.between(-0.1, 1.0),
-    }
-}
-
-/// The numbers of a box.
-fn numbers(encoding: BoxEncoding, random: &mut Random, size: f32) -> Vec<f32> {
-    let (x, y) = (random.between(0.0, size), random.between(0.0, size));
-    let (w, h) = (random.between(-2.0, size * 0.5), random.between(-2.0, size * 0.5));
-    match encoding {
-        BoxEncoding::Center => vec![x, y, w, h],
-        BoxEncoding::CenterShares => vec![x / size, y / size, w / size, h / size],
-        BoxEncoding::CenterCells => (0..4).map(|_| random.between(-2.0, 5.0)).collect(),
-        BoxEncoding::Corners => vec![x, y, x + w, y + h],
-        BoxEncoding::CornersYxShares => vec![y / size, x / size, (y + h) / size, (x + w) / size],
-        BoxEncoding::CornersShares => vec![x / size, y / size, (x + w) / size, (y + h) / size],
-        BoxEncoding::CornerDistances | BoxEncoding::MiddleDistances => {
-            (0..encoding.width()).map(|_| random.between(-6.0, 6.0)).collect()
-        }
-        BoxEncoding::CornerEdges | BoxEncoding::PriorOffsets => unreachable!("decoded on the host"),
-    }
-}
-
-/// Whole numbers as a tensor of some type.
-fn whole(name: &str, dims: &[i64], dtype: DType, values: &[f32]) -> Tensor {
-    fn of<T: Element>(name: &str, dims: &[i64], values: &[f32], from: impl Fn(f32) -> T) -> Tensor {
-        Tensor::from_slice(name, dims, &values.iter().map(|&v| from(v)).collect::<Vec<_>>())
-    }
-    match dtype {
-        DType::F32 => of(name, dims, values, |v| v),
-        DType::F16 => of(name, dims, values, f16::from_f32),
-        DType::U8 => of(name, dims, values, |v| v as u8),
-        DType::I32 => of(name, dims, values, |v| v as i32),
-        DType::I64 => of(name, dims, values, |v| v as i64),
-        _ => unreachable!(),
-    }
-}
-
-/// A head of random numbers; `floats` is the type of its boxes and scores, `ids` of its classes and its count.
-fn head(
-    format: &HeadFormat,
-    random: &mut Random,
-    (rows, classes, size): (usize, usize, u32),
-    (floats, ids): (DType, DType),
-    rate: usize,
-) -> Vec<Tensor> {
-    let output = |random: &mut Random, spec: &OutputSpec| {
-        let row = |random: &mut Random| -> Vec<f32> {
-            let mut row = Vec::new();
-            for column in spec.columns {
-                match column {
-                    Column::Box(encoding) => row.extend(numbers(*encoding, random, size as f32)),
-                    Column::Objectness | Column::Score => row.push(score(random)),
-                    Column::Classes => row.extend((0..classes).map(|_| score(random))),
-                    Column::Logits { .. } => row.extend((0..classes).map(|_| random.between(-9.0, 3.0))),
-                    Column::ClassId { .. } => row.push(random.below(classes + 2) as f32 - 1.0),
-                    Column::Keypoints => {
-                        row.extend((0..KEYPOINTS.numbers()).map(|_| random.between(-9.0, size as f32 + 9.0)));
-                    }
-                    Column::Mask(_) => {}
-                    Column::Ignored { count } => row.extend((0..*count).map(|_| random.between(-9.0, 9.0))),
-                    Column::Depth | Column::Picture | Column::RootObjectness | Column::CellKeypoints => {
-                        unreachable!("of a map, or decoded on the host")
-                    }
-                    Column::Angle => row.push(random.between(-7.0, 7.0)),
-                    Column::Coefficients => row.extend((0..PROTOTYPES).map(|_| random.between(-2.0, 2.0))),
-                    Column::Count => row.push(random.one_of(&[
-                        0.0,
-                        1.0,
-                        7.0,
-                        rows as f32 * 0.5,
-                        rows as f32,
-                        rows as f32 + 9.0,
-                        -3.0,
-                        f32::NAN,
-                    ])),
-                }
-            }
-            row.iter_mut().for_each(|value| *value = spoil(random, rate, *value));
-            row
-        };
-        let name = if spec.name.is_empty() { "output0" } else { spec.name };
-        if spec.dims.contains(&Dim::Height) {
-            let is_own = spec.dims.contains(&Dim::Rows);
-            let (count, width, height) =
-                if is_own { (rows, 16, 9) } else { (PROTOTYPES, size as usize / 4, size as usize / 8) };
-            // Maps are negative outside a part of them, as real ones are.
-            let values = (0..count * width * height).map(|at| {
-                let is_seen = !is_own || (at / (width * height) + at / width + at) % 7 < 3;
-                let usual = random.between(-1.0, if is_seen { 1.0 } else { 0.0 });
-                spoil(random, rate * 99, usual)
-            });
-            let values: Vec<f32> = values.collect();
-            let name = if is_own { name } else { "output1" };
-            return whole(name, &[1, count as i64, height as i64, width as i64], floats, &values);
-        }
-        let count = if spec.dims.contains(&Dim::Rows) { rows } else { 1 };
-        let all: Vec<Vec<f32>> = (0..count).map(|_| row(random)).collect();
-        let columns = all[0].len();
-        let dims: Vec<i64> = (spec.dims.iter())
-            .map(|dim| match dim {
-                Dim::Batch => 1,
-                Dim::Rows => rows as i64,
-                Dim::Columns => columns as i64,
-                Dim::One => 1,
-                Dim::Prototypes | Dim::Height | Dim::Width | Dim::Cells => {
-                    unreachable!("made above, of a map, or decoded on the host")
-                }
-            })
-            .collect();
-        let dtype = if spec.class == ElementClass::Any { ids } else { floats };
-        if matches!(spec.dims, [_, Dim::Columns, Dim::Rows]) {
-            let values: Vec<f32> = (0..columns).flat_map(|c| all.iter().map(move |row| row[c])).collect();
-            whole(name, &dims, dtype, &values)
-        } else {
-            whole(name, &dims, dtype, &all.concat())
-        }
-    };
-    format.outputs.iter().map(|spec| output(random, spec)).collect()
-}
-
-/// Of heads that have some.
-const PROTOTYPES: usize = 6;
-/// The same.
-const KEYPOINTS: KeypointShape = KeypointShape { count: 5, dims: 3 };
-
 /// Random heads of all layouts with so many rows, classes and pixels a side; how many boxes they left.
 fn layouts(context: &Context, shapes: &[(usize, usize, u32)], types: &[DType], all_ids: &[DType]) -> usize {
     let mut random = Random(1);
@@ -259,6 +130,7 @@ fn layouts(context: &Context, shapes: &[(usize, usize, u32)], types: &[DType], a
         // Masks of a map each take memory for as many masks as rows; real models have a few hundred.
         let shapes = shapes.iter().filter(|(rows, ..)| layout.maps().is_none() || *rows < 1000);
         for &(rows, classes, size) in shapes {
+            let classes = classes_of(layout, classes);
             for &floats in types {
                 for &ids in ids {
                     let shape = (rows, classes, size);

@@ -32,6 +32,7 @@ kernels! {
     DECODE = "decode",
     FILL = "fill",
     GATHER = "gather",
+    JOIN = "join",
     MAP = "map",
     MAP_TINT = "map_tint",
     MASKS = "masks",

@@ -268,7 +268,7 @@ impl Decoder {
     /// In how many rows a score is not finite.
     fn lost_scores(&self, read: &[&Tensor], least: f32) -> usize {
         match parts::has_parts(&self.head) {
-            true => parts::lost(&self.head, read),
+            true => parts::lost(&self.head, read, least),
             false => decode::not_finite(&self.head, read, least, self.class_limit()),
         }
     }
@@ -329,9 +329,21 @@ impl Decoder {
                 .all(|(dim, (now, before))| now == before || dim == Some(Dim::Rows))
     }
 
-    /// The element types of those outputs.
+    /// The element types of the head's own outputs.
     pub(crate) fn dtypes(&self) -> impl Iterator<Item = DType> {
-        self.outputs.iter().map(|(_, desc)| desc.dtype)
+        self.outputs.iter().step_by(self.levels()).map(|(_, desc)| desc.dtype)
+    }
+
+    /// As how many tensors each of the head's own outputs comes.
+    pub(crate) fn levels(&self) -> usize {
+        self.outputs.len() / self.format().outputs.len()
+    }
+
+    /// Of the tensors that are [picked](Decoder::pick) of a head with [levels](HeadFormat::has_levels), the numbers of one picture
+    /// and their type.
+    pub(crate) fn pictures(&self) -> impl Iterator<Item = (usize, DType)> {
+        let numbers = |desc| levels::shape(desc).map_or(0, |[rows, columns]| rows as usize * columns as usize);
+        self.outputs.iter().map(move |(_, desc)| (numbers(desc), desc.dtype))
     }
 
     pub(crate) fn head(&self) -> &Head {

@@ -48,7 +48,7 @@ pub struct HeadSizes {
     pub classes: Option<usize>,
     pub coefficients: Option<usize>,
     /// The grid whose cells the rows are. Without it the number of rows tells the strides.
-    pub(super) grid: Option<StrideGrid>,
+    pub grid: Option<StrideGrid>,
     pub keypoints: Option<KeypointModel>,
 }
 
@@ -211,12 +211,9 @@ impl BoxEncoding {
 
     /// Whether boxes are told from the cell of the row, so that there must be a grid.
     pub(crate) fn is_of_cells(self) -> bool {
-        self == BoxEncoding::CenterCells || self.has_distributions() || self.is_for_host()
-    }
-
-    /// Whether no kernel has it.
-    fn is_for_host(self) -> bool {
-        matches!(self, BoxEncoding::CornerEdges | BoxEncoding::PriorOffsets)
+        let is_without_distributions =
+            matches!(self, BoxEncoding::CenterCells | BoxEncoding::CornerEdges | BoxEncoding::PriorOffsets);
+        is_without_distributions || self.has_distributions()
     }
 }
 
@@ -295,30 +292,15 @@ impl HeadFormat {
         self.outputs.iter().any(|output| output.dims.contains(&Dim::Cells))
     }
 
-    /// Whether it is decoded on the CPU only.
+    /// Whether it is decoded on the CPU only: there each frame has another number of rows.
     pub fn is_for_host(&self) -> bool {
-        let has_anchors = self.sizes.grid.as_ref().is_some_and(|grid| grid.anchors > 1);
-        let has_cells = || self.has_boxes() && self.encoding().is_of_cells();
-        self.has_levels()
-            || self.output_of_pictures().is_some()
-            || self.has_objectness_apart()
-            || self.has_boxes() && self.encoding().is_for_host()
-            || has_anchors && has_cells()
-            || self.outputs.iter().any(|output| output.columns.contains(&Column::CellKeypoints))
+        self.output_of_pictures().is_some()
     }
 
     /// Which of both kinds of objectness its rows have.
-    pub(super) fn objectness(&self) -> Option<Column> {
+    pub(crate) fn objectness(&self) -> Option<Column> {
         let mut columns = self.outputs.iter().flat_map(|output| output.columns);
         columns.find(|column| column.is_objectness()).copied()
-    }
-
-    /// Whether objectness lies anywhere but right behind the four numbers of the box, where the kernels read it.
-    fn has_objectness_apart(&self) -> bool {
-        let output = self.outputs.iter().find(|output| output.columns.iter().any(|column| column.is_objectness()));
-        let is_behind =
-            |pair: &[Column]| matches!(pair, [Column::Box(encoding), Column::Objectness] if encoding.width() == 4);
-        output.is_some_and(|output| !output.columns.windows(2).any(is_behind))
     }
 
     /// The keypoints of its rows: as it says itself, else as the model does.
@@ -498,7 +480,7 @@ impl Column {
         matches!(self, Column::Keypoints | Column::CellKeypoints)
     }
 
-    pub(super) fn is_objectness(self) -> bool {
+    pub(crate) fn is_objectness(self) -> bool {
         matches!(self, Column::Objectness | Column::RootObjectness)
     }
 

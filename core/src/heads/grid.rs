@@ -8,6 +8,9 @@ use super::Head;
 /// The sets of strides that heads have, and the rows they give.
 pub(super) const STRIDES: [&[u32]; 4] = [&[8, 16, 32], &[8, 16, 32, 64], &[4, 8, 16, 32], &[16, 32]];
 
+/// Strides of a grid, as many as the kernels take.
+pub(crate) const MAX_STRIDES: usize = 5;
+
 /// A grid as a head has it, for inputs of any size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StrideGrid {
@@ -22,8 +25,8 @@ pub struct StrideGrid {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grid {
     pub strides: &'static [u32],
-    anchors: u32,
-    priors: &'static [f32],
+    pub anchors: u32,
+    pub priors: &'static [f32],
     /// Width and height of the model's input.
     input: (u32, u32),
 }

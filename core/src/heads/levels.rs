@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Heads whose outputs come once for each stride of their grid: which is which, and all of them as one.
+//! Heads whose outputs come once for each stride of their grid: which is which, and all of them as one. On a GPU `kernels/join.cu`
+//! does the latter.
 
 use std::slice::from_ref;
 
@@ -32,7 +33,7 @@ pub(super) fn find(format: &HeadFormat, outputs: &[TensorDesc], hints: &ModelHin
 }
 
 /// Rows and numbers of a row of an output for one stride. Some exporters leave out the dimension of the batch, which is 1 then.
-fn shape(desc: &TensorDesc) -> Option<[i64; 2]> {
+pub(super) fn shape(desc: &TensorDesc) -> Option<[i64; 2]> {
     match desc.dims[..] {
         [_, rows, columns] | [rows, columns] => Some([rows, columns]),
         _ => None,

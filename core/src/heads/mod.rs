@@ -83,6 +83,7 @@ use format::{BINS, ColumnSizes, OPEN};
 pub use format::{
     BoxEncoding, Column, DecodeKernel, Dim, ElementClass, HeadFormat, HeadSizes, OutputSpec, Suppress, Task,
 };
+pub(crate) use grid::MAX_STRIDES;
 pub(crate) use pictures::PictureRows;
 pub(crate) use recognise::check_task;
 pub use recognise::{ModelHints, Recognised, explain, recognise, recognise_classes, recognise_outputs};

@@ -2,7 +2,7 @@
 //! Rows whose score is made of two parts that are not read next to each other, as YuNet's are.
 
 use super::decode::{Sink, box_of, four, viewed};
-use super::{Column, Head, ID_COLUMNS};
+use super::{Column, Head, ID_COLUMNS, TensorView};
 use crate::tensor::Tensor;
 
 /// Whether the score of a row is made of two outputs, or in another way than by their product.
@@ -16,22 +16,38 @@ pub(super) fn has_parts(head: &Head) -> bool {
     }
 }
 
-/// Objectness of a row, its best class and that class's score.
-fn parts(head: &Head, outputs: &[&Tensor], row: usize) -> (f32, usize, f32) {
-    let objectness = head.view(Column::is_objectness).map_or(f32::NAN, |view| viewed(outputs, &view, row, 0));
-    let Some(view) = head.view(Column::are_scores) else { return (objectness, 0, f32::NAN) };
-    let scores = (0..view.count).map(|class| (class, viewed(outputs, &view, row, class)));
+/// Objectness of each row, and whether the rest of it is read.
+fn objectness(head: &Head, outputs: &[&Tensor], least: f32) -> impl Fn(usize) -> (f32, bool) {
+    let is_root = head.format.objectness() == Some(Column::RootObjectness);
+    let view = head.view(Column::is_objectness);
+    move |row| {
+        let objectness = view.map_or(f32::NAN, |view| viewed(outputs, &view, row, 0));
+        (objectness, is_root || objectness >= least)
+    }
+}
+
+/// The best class of a row and its score.
+fn best(outputs: &[&Tensor], scores: &TensorView, row: usize) -> Option<(usize, f32)> {
+    let scores = (0..scores.count).map(|class| (class, viewed(outputs, scores, row, class)));
     let (class, score) =
-        scores.fold((0, f32::NAN), |best, other| if other.1 > best.1 || best.1.is_nan() { other } else { best });
-    (objectness, class, score)
+        scores.fold(
+            (None, f32::NEG_INFINITY),
+            |best, (class, score)| {
+                if score > best.1 { (Some(class), score) } else { best }
+            },
+        );
+    Some((class?, score))
 }
 
 pub(super) fn rows(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
     let is_root = head.format.objectness() == Some(Column::RootObjectness);
     let (encoding, grid) = (head.format.encoding(), head.grid());
     let boxes = head.view(ID_COLUMNS[0]).expect("a head has boxes");
+    let Some(scores) = head.view(Column::are_scores) else { return };
+    let objectness = objectness(head, outputs, sink.thresholds.least());
     for row in 0..head.rows {
-        let (objectness, class, score) = parts(head, outputs, row);
+        let (objectness, is_read) = objectness(row);
+        let Some((class, score)) = best(outputs, &scores, row).filter(|_| is_read) else { continue };
         let score = match is_root {
             true => (objectness.clamp(0.0, 1.0) * score.clamp(0.0, 1.0)).sqrt(),
             false => objectness * score,
@@ -42,11 +58,13 @@ pub(super) fn rows(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
     }
 }
 
-pub(super) fn lost(head: &Head, outputs: &[&Tensor]) -> usize {
+pub(super) fn lost(head: &Head, outputs: &[&Tensor], least: f32) -> usize {
     let Some(view) = head.view(Column::are_scores) else { return 0 };
+    let objectness = objectness(head, outputs, least);
     let is_lost = |row: &usize| {
-        let has_scores = (0..view.count).all(|class| viewed(outputs, &view, *row, class).is_finite());
-        !has_scores || !parts(head, outputs, *row).0.is_finite()
+        let (objectness, is_read) = objectness(*row);
+        let has_scores = || (0..view.count).all(|class| viewed(outputs, &view, *row, class).is_finite());
+        !objectness.is_finite() || is_read && !has_scores()
     };
     (0..head.rows).filter(is_lost).count()
 }

@@ -12,6 +12,7 @@ use crate::heads::{Decoder, MaskParts, MaskSource, TensorView, number};
 use crate::image::Candidate;
 use crate::image::masks::{Masks, Prototypes};
 use crate::memory::{DeviceBlock, DevicePool, Mapped};
+use crate::postprocess::cells::CellGrid;
 use crate::tensor::{DType, Tensor};
 
 /// Threads of a block, as in the kernel.
@@ -76,45 +77,61 @@ pub(super) struct DeviceGather {
 #[derive(Clone, Copy, Default, PartialEq)]
 pub(super) struct GatherParams {
     found: u64,
-    data: u64,
-    results: u64,
-    copies: u64,
+    pub data: u64,
+    pub results: u64,
+    pub copies: u64,
     is_half: u32,
     first: u32,
     row_stride: u32,
     column_stride: u32,
     columns: u32,
-    limit: u32,
+    pub limit: u32,
+    origin: u32,
+    of_point: u32,
+    grid: CellGrid,
 }
 
-const _: () = assert!(size_of::<GatherParams>() == 56);
+const _: () = assert!(size_of::<GatherParams>() == 136);
 
-impl DeviceGather {
-    /// `found` is where suppression writes the kept boxes, at most `limit`.
-    pub fn new(
-        context: &Context,
-        pool: &DevicePool,
-        (view, dtype): (TensorView, DType),
-        found: u64,
-        limit: usize,
-    ) -> Result<Self> {
-        let params = GatherParams {
+impl GatherParams {
+    /// What stays the same from frame to frame, of this view of one of the head's outputs. `found` is where suppression writes the
+    /// kept boxes.
+    pub fn new(decoder: &Decoder, view: &TensorView, grid: CellGrid, found: u64) -> Self {
+        let dtype = decoder.dtypes().nth(view.output);
+        GatherParams {
             found,
-            is_half: (dtype == DType::F16).into(),
+            is_half: (dtype == Some(DType::F16)).into(),
             first: view.first as u32,
             row_stride: view.row_stride as u32,
             column_stride: view.column_stride as u32,
             columns: view.count as u32,
+            origin: decoder.point_origin() as u32,
+            of_point: decoder.keypoints().map_or(1, |(shape, _)| shape.dims.into()),
+            grid,
             ..GatherParams::default()
-        };
+        }
+    }
+}
+
+impl DeviceGather {
+    /// `None` where rows hold nothing else. `found` is where suppression writes the kept boxes, at most `limit`.
+    pub fn new(
+        context: &Context,
+        pool: &DevicePool,
+        decoder: &Decoder,
+        grid: CellGrid,
+        found: u64,
+        limit: usize,
+    ) -> Result<Option<Self>> {
+        let Some(view) = decoder.gather_view() else { return Ok(None) };
         let bytes = limit * view.count * size_of::<f32>();
-        Ok(DeviceGather {
+        Ok(Some(DeviceGather {
             function: context.module(GATHER)?.function("gather")?,
+            params: GatherParams::new(decoder, &view, grid, found),
             view,
-            params,
             results: Mapped::new(context, bytes)?,
             copies: pool.take(bytes)?,
-        })
+        }))
     }
 
     /// For the next launch: where the tensor is, and how many boxes may be kept. Earlier launches are done.

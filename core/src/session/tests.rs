@@ -14,7 +14,7 @@ use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{ErrorKind, Result};
 use crate::fakes::Fakes;
-use crate::heads::{Decoder, ModelHints, Thresholds, end_to_end};
+use crate::heads::{Decoder, HeadFormat, ModelHints, Thresholds, end_to_end, retinaface, scrfd};
 use crate::image::device::DevicePlane;
 use crate::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use crate::image::geometry::Rect;
@@ -117,26 +117,41 @@ fn reading_outputs() {
 fn finding_boxes() {
     let Some(fakes) = Fakes::of(module_path!(), "finding_boxes") else { return };
     let context = fakes.context();
-    let desc = TensorDesc::new("output0", DType::F32, &[1, 8, 6]);
-    let output = Tensor::on_device(desc.clone(), block(&context, desc.bytes().unwrap()));
-    let hints = ModelHints { input: Some((64, 64)), classes: Some(2), ..ModelHints::default() };
-    let decoder = Decoder::new(Some(&end_to_end::HEAD), &[desc], &hints).unwrap();
-    let (stream, nms) = (Arc::new(Stream::new(&context).unwrap()), Nms::new(0.5, 8, false));
-    // What a frame that failed has enqueued is waited for by the next one, or by the drop.
-    fakes.each_call_fails("a frame", || {
-        let mut device = DeviceDecoder::new(&context, &decoder)?;
-        device.launch(&stream, &[&output], &Thresholds::new(vec![0.5, 0.5], 0.5), &nms)?;
-        device.detections().map(drop)
-    });
-    let mut device = DeviceDecoder::new(&context, &decoder).unwrap();
-    fakes.each_call_fails("the frame after one that failed", || {
-        let mut launch = |threshold| {
-            device.launch(&stream, &[&output], &Thresholds::new(vec![threshold; 2], threshold), &nms)?;
+    let by_stride = [[32, 1], [8, 1], [2, 1], [32, 4], [8, 4], [2, 4], [32, 10], [8, 10], [2, 10]];
+    let heads: [(&'static HeadFormat, &[[i64; 2]]); 3] = [
+        (&end_to_end::HEAD, &[[8, 6]]),
+        // Joined first, and with points.
+        (&scrfd::HEAD, &by_stride),
+        // With prior boxes.
+        (&retinaface::HEAD, &[[42, 4], [42, 2], [42, 10]]),
+    ];
+    for (head, outputs) in heads {
+        let descs: Vec<TensorDesc> = outputs
+            .iter()
+            .map(|[rows, columns]| TensorDesc::new("output0", DType::F32, &[1, *rows, *columns]))
+            .collect();
+        let on_device = |desc: &TensorDesc| Tensor::on_device(desc.clone(), block(&context, desc.bytes().unwrap()));
+        let outputs: Vec<Tensor> = descs.iter().map(on_device).collect();
+        let hints = ModelHints { input: Some((32, 32)), ..ModelHints::default() };
+        let decoder = Decoder::new(Some(head), &descs, &hints).unwrap();
+        let outputs = decoder.pick(&outputs).unwrap();
+        let (stream, nms) = (Arc::new(Stream::new(&context).unwrap()), Nms::new(0.5, 8, false));
+        // What a frame that failed has enqueued is waited for by the next one, or by the drop.
+        fakes.each_call_fails(&format!("a frame of {head}"), || {
+            let mut device = DeviceDecoder::new(&context, &decoder)?;
+            device.launch(&stream, &outputs, &Thresholds::new(vec![0.5, 0.5], 0.5), &nms)?;
             device.detections().map(drop)
-        };
-        let failed = launch(0.25);
-        launch(0.5).and(failed)
-    });
+        });
+        let mut device = DeviceDecoder::new(&context, &decoder).unwrap();
+        fakes.each_call_fails(&format!("the frame after one of {head} that failed"), || {
+            let mut launch = |threshold| {
+                device.launch(&stream, &outputs, &Thresholds::new(vec![threshold; 2], threshold), &nms)?;
+                device.detections().map(drop)
+            };
+            let failed = launch(0.25);
+            launch(0.5).and(failed)
+        });
+    }
 }
 
 /// The engine of tests/fakes/tensorrt.c.

@@ -3,15 +3,12 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use proptest::prelude::*;
-use random::Random;
 
 use super::*;
+use crate::test::random::Random;
 
 #[path = "../../tests/common/allocations.rs"]
 mod allocations;
-#[allow(dead_code)] // other tests use more of it
-#[path = "../../tests/common/random.rs"]
-mod random;
 
 const FRAME: u64 = 33_333_333;
 

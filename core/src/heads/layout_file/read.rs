@@ -6,7 +6,7 @@ use toml::de::DeTable;
 use super::columns::{ColumnCounts, Row, whole_list};
 use super::table::{KeyReader, LayoutText, must_be, whole, word};
 use crate::error::Result;
-use crate::heads::grid::StrideGrid;
+use crate::heads::grid::{MAX_STRIDES, StrideGrid};
 use crate::heads::{Column, Dim, ElementClass, HEADS, Suppress, Task};
 use crate::image::geometry::ResizeMode;
 use crate::image::keypoints::{KeypointModel, KeypointShape};
@@ -20,8 +20,7 @@ const MAX_ABOUT: usize = 200;
 const MAX_OUTPUT_NAME: usize = 1024;
 /// The greatest side of a prior box.
 const MAX_PRIOR: i64 = 16384;
-/// Strides of a grid, as many as the kernels take, and the greatest.
-const MAX_STRIDES: usize = 4;
+/// The greatest stride of a grid.
 const MAX_STRIDE: i64 = 1024;
 
 pub(super) const TASKS: [(&str, Task); 7] = [

@@ -131,7 +131,7 @@ fn points_count_from_the_cell_or_the_prior_box() {
                 tensors[2] = rows(make, 42, &[(13, &[value; 10])]);
             }
             let decoder = Decoder::new(Some(format), &descs(&tensors), &small()).unwrap();
-            assert!(decoder.has_cell_keypoints() && decoder.format().is_for_host());
+            assert!(decoder.has_cell_keypoints() && !decoder.format().is_for_host());
             let mut values = vec![7.0];
             decoder.cell_keypoints(&tensors, &found, &mut values).unwrap();
             let wanted: Vec<f32> = wanted.chunks(2).flat_map(|point| point.repeat(5)).collect();
@@ -159,6 +159,71 @@ fn parts_of_a_score_that_are_not_finite_are_counted() {
     assert_eq!(count(3, f32::INFINITY), (1, 2));
     assert_eq!(count(6, f32::NAN), (1, 1), "a box whose score passes");
     assert_eq!(count(5, -1.0), (0, 1), "held in 0..1");
+}
+
+/// SCRFD with five strides has one row for each cell, and is none of the heads of this crate: a file describes it. Its formulas:
+/// left = (column − distance) × stride, and so on; points likewise.
+#[test]
+fn a_file_describes_scrfd_with_five_strides() {
+    let text = include_str!("../../../../tests/layouts/scrfd.toml");
+    let text = text.replace("strides = [8, 16, 32]\nanchors = 2", "strides = [8, 16, 32, 64, 128]");
+    let head = HeadFormat::of_name(&text).unwrap();
+    let strides = [8, 16, 32, 64, 128];
+    let cells = strides.map(|stride: i64| (256 / stride).pow(2));
+    let mut tensors = Vec::new();
+    for (part, row) in [("score", &[0.75f32][..]), ("bbox", &[1.0, 0.5, 0.25, 0.75]), ("kps", &[0.5; 10])] {
+        for (&count, stride) in cells.iter().zip(strides) {
+            let mut values = vec![0.0; count as usize * row.len()];
+            // The last cell of the last two strides: (3, 3) of 64 and (1, 1) of 128.
+            if stride >= 64 {
+                values[(count as usize - 1) * row.len()..].copy_from_slice(row);
+            }
+            tensors.push(f32s(&format!("{part}{stride}"), &[count, row.len() as i64], &values));
+        }
+    }
+    let decoder = Decoder::new(Some(head), &descs(&tensors), &at(256)).unwrap();
+    let mut found = Vec::new();
+    decoder.decode(&tensors, &Thresholds::uniform(0.5), &mut found).unwrap();
+    let rows = cells.iter().sum::<i64>() as u32;
+    let wanted = [(rows - cells[4] as u32 - 1, 3.0, 64.0), (rows - 1, 1.0, 128.0)].map(
+        |(row, cell, stride): (u32, f32, f32)| {
+            candidate(row, 0, 0.75, [cell - 1.0, cell - 0.5, cell + 0.25, cell + 0.75].map(|edge| edge * stride))
+        },
+    );
+    assert_eq!(found, wanted);
+    let mut points = Vec::new();
+    decoder.cell_keypoints(&tensors, &found, &mut points).unwrap();
+    assert_eq!(points, [[3.5 * 64.0; 10], [1.5 * 128.0; 10]].concat());
+}
+
+/// A row counts as one whose objectness lies next to its classes does.
+#[test]
+fn a_row_is_read_from_the_least_objectness_on() {
+    let found = |kind: &str, objectness: f32, score: f32, least: f32| {
+        let output = |name: &str, column: &str| {
+            format!("[[output]]\nname = \"{name}\"\ndims = [\"batch\", \"cells\", \"columns\"]\ncolumns = [{column}]\n")
+        };
+        let text = [
+            "name = \"own\"\ntask = \"detect\"\nsuppression = \"iou\"\n[grid]\nstrides = [32]\n",
+            &output("o", &format!("\"{kind}\"")),
+            &output("s", "\"classes\""),
+            &output("b", "{ column = \"box\", encoding = \"corner-edges\" }"),
+        ];
+        let head = HeadFormat::of_name(&text.concat()).unwrap();
+        let tensors = [("o_32", 1, objectness), ("s_32", 2, score), ("b_32", 4, 0.5)]
+            .map(|(name, count, value)| f32s(name, &[1, 1, count], &vec![value; count as usize]));
+        let decoder = Decoder::new(Some(head), &descs(&tensors), &at(32)).unwrap();
+        let mut out = Vec::new();
+        let lost = decoder.decode_counted(&tensors, &Thresholds::uniform(least), &mut out).unwrap();
+        (out.first().map(|found| found.score), lost)
+    };
+    assert_eq!(found("objectness", 0.5, 0.75, 0.25), (Some(0.375), 0));
+    assert_eq!(found("objectness", 0.25, 3.0, 0.5), (None, 0), "the product would pass");
+    assert_eq!(found("objectness", 0.25, f32::NAN, 0.5), (None, 0), "the scores are not read");
+    assert_eq!(found("objectness", 0.75, f32::NAN, 0.5), (None, 1));
+    assert_eq!(found("objectness", f32::NAN, 0.75, 0.5), (None, 1));
+    assert_eq!(found("root-objectness", 0.25, 9.0, 0.5), (Some(0.5), 0));
+    assert_eq!(found("root-objectness", 0.5, f32::NEG_INFINITY, 0.0), (None, 1), "there is no best class");
 }
 
 /// Of a batch the first picture is read, also where its rows come by stride.

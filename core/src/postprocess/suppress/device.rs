@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Nms;
+use super::join::{DeviceJoin, JoinParams};
 use super::params::{CandidateArrays, DecodeParams, DecodeSource, GAUSSIAN, NmsParams, RotatedParams};
 use super::rotated::reach;
 use crate::counters;
@@ -23,6 +24,7 @@ use crate::image::Candidate;
 use crate::image::detections::{DeviceDetections, HEADER, found_size};
 use crate::image::masks::Masks;
 use crate::memory::{DeviceBlock, DevicePool, Mapped};
+use crate::postprocess::cells::priors;
 use crate::postprocess::masks::{DeviceMaskFinder, MaskParams};
 use crate::postprocess::refine::{DeviceGather, GatherParams};
 use crate::tensor::{DType, Tensor};
@@ -46,6 +48,8 @@ const MAX_BLOCKS: usize = 264;
 /// Work on one frame at a time: [`DeviceDecoder::launch`], then [`DeviceDecoder::detections`]. Work that is queued on
 /// the same stream in between may read the [detections](DeviceDecoder::found) in GPU memory, and is done by then too.
 pub struct DeviceDecoder {
+    /// Where outputs come once for each stride.
+    join: Option<DeviceJoin>,
     decode: Kernel,
     rank: Kernel,
     /// `None` where boxes do not repeat.
@@ -73,6 +77,8 @@ pub struct DeviceDecoder {
     pending: Option<Arc<Stream>>,
     history: WaitHistory,
     scratch: DeviceBlock,
+    /// Sides of prior boxes, where there are some.
+    _priors: Option<DeviceBlock>,
     pool: DevicePool,
 }
 
@@ -85,6 +91,7 @@ struct Kernel {
 /// A frame's kernels, and the parameters that they were recorded with.
 struct FrameKernels {
     chain: LaunchList,
+    join: Option<JoinParams>,
     decode: DecodeParams,
     params: RotatedParams,
     gather: Option<GatherParams>,
@@ -118,7 +125,7 @@ impl DeviceDecoder {
         // Rows with many scores are read by several threads.
         let lanes = (head.classes / 8).next_power_of_two().min(32);
         let [boxes, scores, classes] = ID_COLUMNS.map(|is_it| head.view(is_it));
-        let dense = [boxes, head.view(Column::are_scores), None, None];
+        let dense = [boxes, head.view(Column::are_scores), head.view(Column::is_objectness), None];
         let suffix = match dense[1] {
             Some(view) if dtypes[view.output] == DType::F16 => "f16",
             _ => "f32",
@@ -186,20 +193,17 @@ impl DeviceDecoder {
         nms_params.matrix += base;
         nms_params.blocks_done = base + counters + 8;
 
-        let decode_params = DecodeParams::new(decoder, nms_params.from, &views, lanes);
+        let mut decode_params = DecodeParams::new(decoder, nms_params.from, &views, lanes);
+        let priors = priors(&pool, decoder)?;
+        decode_params.grid.priors = priors.as_ref().map_or(0, DeviceBlock::address);
         let angles_at = DecodeSource::new(angles, &dtypes);
         let params = RotatedParams { nms: nms_params, angles: angles_at, gaussians: base + gaussians };
         let limit = USUAL_DETECTIONS.min(head.rows);
-        let gather = match decoder.gather_view() {
-            Some(view) => {
-                let view = (view, dtypes[view.output]);
-                Some(DeviceGather::new(context, &pool, view, nms_params.found, limit)?)
-            }
-            None => None,
-        };
+        let gather = DeviceGather::new(context, &pool, decoder, decode_params.grid, nms_params.found, limit)?;
         Ok(DeviceDecoder {
             masks: DeviceMaskFinder::new(context, &pool, decoder, nms_params.found, limit)?,
             wants_masks: true,
+            join: DeviceJoin::new(context, &pool, decoder)?,
             gather,
             decode,
             rank,
@@ -216,6 +220,7 @@ impl DeviceDecoder {
             pending: None,
             history: WaitHistory::default(),
             scratch,
+            _priors: priors,
             pool,
         })
     }
@@ -245,21 +250,29 @@ impl DeviceDecoder {
         if self.results.bytes() < found_size(limit) {
             self.results = Mapped::new(stream.context(), found_size(limit))?;
         }
+        if let Some(join) = &mut self.join {
+            join.prepare(outputs.iter().map(|output| address(output, stream.context())))?;
+        }
+        // Where each of the head's own outputs is.
+        let address = |output: usize| match &self.join {
+            Some(join) => Ok(join.joined()[output]),
+            None => address(outputs[output], stream.context()),
+        };
         for (source, view) in self.decode_params.sources.iter_mut().zip(&self.views) {
             if let Some(view) = view {
-                source.data = address(outputs[view.output], stream.context())?;
+                source.data = address(view.output)?;
             }
         }
         if let Some(view) = &self.angles {
-            self.params.angles.data = address(outputs[view.output], stream.context())?;
+            self.params.angles.data = address(view.output)?;
         }
         if let Some(gather) = &mut self.gather {
-            let data = address(outputs[gather.view.output], stream.context())?;
+            let data = address(gather.view.output)?;
             gather.prepare(stream.context(), &self.pool, data, limit)?;
         }
         if let Some(masks) = &mut self.masks {
             let coefficients = self.gather.as_ref().map_or(0, DeviceGather::address);
-            let sources = [address(outputs[masks.output], stream.context())?, coefficients];
+            let sources = [address(masks.output)?, coefficients];
             masks.prepare(stream.context(), &self.pool, sources, limit, self.wants_masks)?;
         }
         // Before anything is enqueued: if that fails, the next call or the drop waits for the work that was.
@@ -294,28 +307,35 @@ impl DeviceDecoder {
     /// # Safety
     /// The addresses in the parameters stay valid until the kernels are done.
     unsafe fn start(&mut self, stream: &Stream) -> Result<()> {
-        let DeviceDecoder { decode, rank, suppress, gather, masks, decode_params, params, chains, .. } = self;
-        let (gather, masks) = (gather.as_ref(), masks.as_ref());
+        let DeviceDecoder { join, decode, rank, suppress, gather, masks, decode_params, params, chains, .. } = self;
+        let (join, gather, masks) = (join.as_ref(), gather.as_ref(), masks.as_ref());
         let first = decode.call(decode_params);
+        let before = usize::from(join.is_some());
         let others = || [Some(&*rank), suppress.as_ref()].into_iter().flatten().map(|kernel| kernel.call(params));
         chains.swap(0, 1);
         let recorded = match &mut chains[0] {
             // SAFETY: the kernels take these structures; their sizes are asserted on both sides.
             Some(recorded) => unsafe {
+                if let Some(join) = join.filter(|join| recorded.join.as_ref() != Some(join.params())) {
+                    recorded.chain.set_params(0, &join.call())?;
+                    recorded.join = Some(*join.params());
+                }
                 if recorded.decode != *decode_params {
-                    recorded.chain.set_params(0, &first)?;
+                    recorded.chain.set_params(before, &first)?;
                     recorded.decode = *decode_params;
                 }
+                let before = before + 1;
                 if recorded.params != *params {
-                    others().enumerate().try_for_each(|(i, call)| recorded.chain.set_params(1 + i, &call))?;
+                    others().enumerate().try_for_each(|(i, call)| recorded.chain.set_params(before + i, &call))?;
                     recorded.params = *params;
                 }
+                let before = before + others().count();
                 if let Some(gather) = gather.filter(|gather| recorded.gather.as_ref() != Some(gather.params())) {
-                    recorded.chain.set_params(1 + others().count(), &gather.call())?;
+                    recorded.chain.set_params(before, &gather.call())?;
                     recorded.gather = Some(*gather.params());
                 }
                 if let Some(masks) = masks.filter(|masks| recorded.masks.as_ref() != Some(masks.params())) {
-                    let before = 1 + others().count() + usize::from(gather.is_some());
+                    let before = before + usize::from(gather.is_some());
                     let calls = masks.calls();
                     calls.iter().enumerate().try_for_each(|(i, call)| recorded.chain.set_params(before + i, call))?;
                     recorded.masks = Some(*masks.params());
@@ -323,13 +343,15 @@ impl DeviceDecoder {
                 recorded
             },
             none => {
-                let calls = [first].into_iter().chain(others()).chain(gather.map(DeviceGather::call));
+                let calls = join.map(DeviceJoin::call).into_iter().chain([first]).chain(others());
+                let calls = calls.chain(gather.map(DeviceGather::call));
                 let calls = calls.chain(masks.into_iter().flat_map(DeviceMaskFinder::calls));
                 // SAFETY: as above.
                 let chain = unsafe { LaunchList::new(stream, calls) }?;
+                let join = join.map(|join| *join.params());
                 let gather = gather.map(|gather| *gather.params());
                 let masks = masks.map(|masks| *masks.params());
-                none.insert(FrameKernels { chain, decode: *decode_params, params: *params, gather, masks })
+                none.insert(FrameKernels { chain, join, decode: *decode_params, params: *params, gather, masks })
             }
         };
         // SAFETY: the addresses in the parameters stay valid until the kernels are done.

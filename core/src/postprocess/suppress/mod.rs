@@ -3,7 +3,10 @@
 
 pub mod device;
 mod host;
+mod join;
 mod params;
 mod rotated;
+#[cfg(test)]
+mod tests;
 
 pub use host::Nms;

@@ -3,8 +3,9 @@
 
 use std::mem::size_of;
 
-use crate::heads::{DecodeKernel, Decoder, TensorView};
+use crate::heads::{Column, DecodeKernel, Decoder, TensorView};
 use crate::image::Candidate;
+use crate::postprocess::cells::CellGrid;
 use crate::tensor::DType;
 
 #[repr(C)]
@@ -15,14 +16,6 @@ pub struct DecodeSource {
     pub first: u32,
     pub stride: u32,
     pub step: u32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Default, PartialEq)]
-pub struct GridLevel {
-    pub stride: u32,
-    pub columns: u32,
-    pub cells: u32,
 }
 
 #[repr(C)]
@@ -54,8 +47,7 @@ pub struct DecodeParams {
     pub first_class: f32,
     pub width: f32,
     pub height: f32,
-    pub levels: [GridLevel; 4],
-    pub unused: [u32; 2],
+    pub grid: CellGrid,
 }
 
 #[repr(C)]
@@ -87,7 +79,7 @@ pub struct RotatedParams {
     pub gaussians: u64,
 }
 
-const _: () = assert!(size_of::<DecodeParams>() == 248 && size_of::<NmsParams>() == 128);
+const _: () = assert!(size_of::<DecodeParams>() == 264 && size_of::<NmsParams>() == 128);
 const _: () = assert!(size_of::<RotatedParams>() == 160);
 /// A [`super::rotated::Gaussian`] with its class and angle.
 pub const GAUSSIAN: usize = 32;
@@ -115,7 +107,7 @@ impl DecodeParams {
         let (head, format) = (decoder.head(), decoder.format());
         let dtypes: Vec<DType> = decoder.dtypes().collect();
         let kernel = format.kernel();
-        let mut params = DecodeParams {
+        DecodeParams {
             sources: views.map(|view| DecodeSource::new(view, &dtypes)),
             to,
             rows: head.rows as u32,
@@ -126,20 +118,18 @@ impl DecodeParams {
             },
             background: head.background.map_or(u32::MAX, |slot| slot as u32),
             encoding: format.encoding() as u32,
-            objectness: (kernel == DecodeKernel::Rows { objectness: true }).into(),
+            objectness: match format.objectness() {
+                None => 0,
+                Some(Column::RootObjectness) => 2,
+                Some(_) => 1,
+            },
             lanes_log2: lanes.ilog2(),
             first_class: format.first_class().into(),
             width: head.input.0 as f32,
             height: head.input.1 as f32,
+            grid: CellGrid::new(decoder),
             ..DecodeParams::default()
-        };
-        if let (true, Some(grid)) = (format.encoding().is_of_cells(), head.grid()) {
-            for (level, &stride) in params.levels.iter_mut().zip(grid.strides) {
-                let (columns, rows) = grid.size(stride);
-                *level = GridLevel { stride, columns, cells: columns * rows };
-            }
         }
-        params
     }
 }
 
@@ -162,6 +152,8 @@ mod tests {
     use super::*;
     use crate::heads::{Column, HeadFormat, ID_COLUMNS, ModelHints, is_count, layout_file};
     use crate::image::keypoints::{KeypointModel, KeypointShape};
+    use crate::postprocess::refine::GatherParams;
+    use crate::postprocess::suppress::join::JoinPlan;
     use crate::tensor::TensorDesc;
 
     /// What the kernels take of a head that a file describes is what they take of the one in this crate. So they do the same.
@@ -192,6 +184,38 @@ mod tests {
                     "num_detections f32 1",
                 ],
             ),
+            (
+                "scrfd",
+                &[
+                    "448 f32 12800x1",
+                    "471 f32 3200x1",
+                    "494 f32 800x1",
+                    "451 f16 12800x4",
+                    "474 f16 3200x4",
+                    "497 f16 800x4",
+                    "454 f32 12800x10",
+                    "477 f32 3200x10",
+                    "500 f32 800x10",
+                ],
+            ),
+            (
+                "yunet",
+                &[
+                    "cls_8 f32 1x6400x1",
+                    "cls_16 f32 1x1600x1",
+                    "cls_32 f32 1x400x1",
+                    "obj_8 f16 1x6400x1",
+                    "obj_16 f16 1x1600x1",
+                    "obj_32 f16 1x400x1",
+                    "bbox_8 f32 1x6400x4",
+                    "bbox_16 f32 1x1600x4",
+                    "bbox_32 f32 1x400x4",
+                    "kps_8 f16 1x6400x10",
+                    "kps_16 f16 1x1600x10",
+                    "kps_32 f16 1x400x10",
+                ],
+            ),
+            ("retinaface", &["a f32 1x16800x4", "b f16 1x16800x2", "c f16 1x16800x10"]),
         ] {
             let parse = |text: &&str| {
                 let [name, dtype, dims] = text.split(' ').collect::<Vec<_>>()[..] else { panic!("{text}") };
@@ -202,7 +226,7 @@ mod tests {
                 let decoder = Decoder::new(Some(format), &outputs, &hints).unwrap();
                 let head = decoder.head();
                 let [boxes, scores, classes] = ID_COLUMNS.map(|is_it| head.view(is_it));
-                let dense = [boxes, head.view(Column::are_scores), None, None];
+                let dense = [boxes, head.view(Column::are_scores), head.view(Column::is_objectness), None];
                 let ids = [boxes, scores, classes, head.view(is_count)];
                 let views = if format.kernel() == DecodeKernel::Ids { ids } else { dense };
                 let dtypes: Vec<DType> = decoder.dtypes().collect();
@@ -220,6 +244,13 @@ mod tests {
             let made = |format| Decoder::new(Some(format), &outputs, &hints).unwrap();
             let (own, other) = (made(own), made(other));
             assert_eq!((own.gather_view(), own.masks()), (other.gather_view(), other.masks()), "{name}");
+            let gather = |decoder: &Decoder| {
+                let view = decoder.gather_view();
+                view.map(|view| GatherParams::new(decoder, &view, CellGrid::new(decoder), 0))
+            };
+            assert!(gather(&own) == gather(&other), "{name}");
+            let joined = |decoder: &Decoder| JoinPlan::new(decoder).map(|plan| (plan.params, plan.joined, plan.bytes));
+            assert!(joined(&own) == joined(&other), "{name}");
         }
     }
 }
