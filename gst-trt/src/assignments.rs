@@ -50,6 +50,32 @@ pub fn assignments(text: &str) -> Vec<(Range<usize>, Range<usize>)> {
     found
 }
 
+/// Looks at a text of properties that comes before others in a launch line: what it leaves open would take them in.
+///
+/// # Errors
+/// Names the property whose value is missing or has no end.
+pub fn check_text(text: &str) -> Result<(), Failure> {
+    for (name, value) in assignments(text) {
+        let (name, value) = (&text[name], &text[value]);
+        let quote = value.chars().next().filter(|c| "\"'".contains(*c));
+        let is_open =
+            |quote: char| value.len() < 2 || !value.ends_with(quote) || ends_escaped(&value[..value.len() - 1]);
+        if value.is_empty() {
+            return Err(format!("{name} has no value: write {name}=VALUE, or leave {name} out.").into());
+        }
+        if quote.is_some_and(is_open) || ends_escaped(value) {
+            let what = format!("the value of {name} has no end: {value}");
+            return Err(format!("{what}. Close its quotes, and write no \\ at its end.").into());
+        }
+    }
+    Ok(())
+}
+
+/// Whether the last character is a backslash that takes in what follows.
+fn ends_escaped(text: &str) -> bool {
+    text.chars().rev().take_while(|c| *c == '\\').count() % 2 == 1
+}
+
 /// Looks at the values of our elements in a launch line: GStreamer only logs one that is out of range, and goes on with the default.
 ///
 /// # Errors
@@ -130,6 +156,24 @@ mod tests {
             "trtinfer backend=cpu",
         ] {
             assert!(check_values(text).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_would_take_in_what_follows_is_refused() {
+        for (text, said) in [
+            ("layout-file=", "layout-file has no value: write layout-file=VALUE, or leave layout-file out."),
+            ("score-threshold=0.5 layout-file= ", "layout-file has no value"),
+            ("layout-file=\"", "the value of layout-file has no end: \"."),
+            ("layout-file='a b", "the value of layout-file has no end: 'a b."),
+            ("layout-file=\"a\\\"", "the value of layout-file has no end"),
+            ("layout-file=a\\", "the value of layout-file has no end: a\\."),
+        ] {
+            let failure = check_text(text).unwrap_err().to_string();
+            assert!(failure.contains(said), "{text}: {failure}");
+        }
+        for text in ["", " ", "a=1", "layout-file=\"\" a=b", "a='x y'", "a=b\\\\", "a=\"x\\\\\"", "a=b\\ c"] {
+            assert!(check_text(text).is_ok(), "{text}");
         }
     }
 

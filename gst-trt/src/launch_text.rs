@@ -4,7 +4,7 @@
 use gst::prelude::*;
 use gsttrt_core::words::nearest;
 
-use crate::assignments::assignments;
+use crate::assignments::{assignments, check_text};
 use crate::chain::STAGES;
 use crate::failure::Failure;
 
@@ -13,6 +13,7 @@ use crate::failure::Failure;
 /// # Errors
 /// None has it, or it is one of those that are taken.
 pub fn by_stage(text: &str, taken: &[(&str, &str)]) -> Result<[String; 3], Failure> {
+    check_text(text)?;
     let elements: Vec<gst::Element> = STAGES
         .iter()
         .map(|stage| gst::ElementFactory::make(&format!("trt{stage}")).build())
@@ -63,6 +64,7 @@ mod tests {
         assert_eq!(of_all, ["cuda-device-id=1 "; 3]);
         for (text, said) in [
             ("name=q", "name is set by the program. Leave it out."),
+            ("precision=", "precision has no value"),
             ("precison=fp16", "did you mean “precision”?"),
             ("! fakesink", "“! fakesink” is no property"),
             ("interval=2 ! fakesink name=q", "“! fakesink” is no property"),

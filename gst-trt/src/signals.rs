@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
-//! SIGINT (Ctrl+C) and SIGTERM: the first one asks for a clean end, the second one ends the program at once.
+//! SIGINT (Ctrl+C), SIGTERM and SIGHUP, which the end of a terminal sends: the first one asks for a clean end. A second one
+//! ends the program at once, but for SIGHUP: shell and kernel both send it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, iterator, low_level};
 
 use crate::failure::Failure;
@@ -24,10 +25,14 @@ pub struct Signals {
 impl Signals {
     pub fn listen() -> Result<Self, Failure> {
         let signals = Signals { seen: Arc::default(), number: Arc::default() };
-        for signal in [SIGINT, SIGTERM] {
+        // Those that tests wait for come last.
+        for signal in listened_to() {
             // First what looks at the flag, then what sets it.
-            flag::register_conditional_shutdown(signal, 128 + signal, signals.seen.clone())
-                .and_then(|_| flag::register_usize(signal, signals.number.clone(), signal as usize))
+            let ends =
+                |signal| flag::register_conditional_shutdown(signal, 128 + signal, signals.seen.clone()).map(drop);
+            let shut_down = if signal == SIGHUP { Ok(()) } else { ends(signal) };
+            shut_down
+                .and_then(|()| flag::register_usize(signal, signals.number.clone(), signal as usize))
                 .and_then(|_| flag::register(signal, signals.seen.clone()))
                 .map_err(no_signals)?;
         }
@@ -37,7 +42,7 @@ impl Signals {
     /// The same for work that may not notice: some seconds after the first signal the program ends as it does at the second.
     pub fn listen_for_engines() -> Result<Self, Failure> {
         let signals = Self::listen()?;
-        let mut seen = iterator::Signals::new([SIGINT, SIGTERM]).map_err(no_signals)?;
+        let mut seen = iterator::Signals::new(listened_to()).map_err(no_signals)?;
         let end = move || {
             let Some(signal) = seen.forever().next() else { return };
             thread::sleep(LIMIT);
@@ -57,6 +62,17 @@ impl Signals {
     pub fn flag(&self) -> &AtomicBool {
         &self.seen
     }
+}
+
+/// SIGHUP is left alone where it is ignored: `nohup` has started the program, which is to go on.
+fn listened_to() -> Vec<i32> {
+    // SAFETY: it is made of numbers, and written to; no handler is changed.
+    let is_ignored = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(SIGHUP, std::ptr::null(), &raw mut action) == 0 && action.sa_sigaction == libc::SIG_IGN
+    };
+    let hangup = (!is_ignored).then_some(SIGHUP);
+    hangup.into_iter().chain([SIGINT, SIGTERM]).collect()
 }
 
 fn no_signals(error: std::io::Error) -> Failure {

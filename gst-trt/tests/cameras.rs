@@ -8,6 +8,8 @@ mod causes;
 mod common;
 #[path = "cameras/ends.rs"]
 mod ends;
+#[path = "cameras/silent.rs"]
+mod silent;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -4,7 +4,11 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -128,6 +132,63 @@ fn broken_images_are_named_and_left_out() {
     let args = ["detect", "--model", &shapes(), "--backend", "cpu", "--output", ".", "a.jpg"];
     expect_failure(&run(&folder, &args), &args, &["a.jpg would be overwritten"]);
     assert_eq!(lines(&folder.join("found.jsonl")).len(), 2);
+}
+
+/// As a shell writes the names of an archive into the command line: one that is no text, and a link that leads nowhere.
+#[test]
+fn what_a_shell_names_may_be_no_text_and_lead_nowhere() {
+    let folder = scratch("names-of-a-shell");
+    let sample = std::fs::canonicalize(sample()).unwrap();
+    let caf = OsStr::from_bytes(b"caf\xe9.mp4");
+    symlink(&sample, folder.join(caf)).unwrap();
+    symlink(&sample, folder.join("good.mp4")).unwrap();
+    symlink("nowhere", folder.join("gone.mp4")).unwrap();
+    std::fs::create_dir(folder.join("photos")).unwrap();
+    picture(&folder.join("photos/a.jpg"), 64, 48);
+    symlink("nowhere", folder.join("photos/b.jpg")).unwrap();
+    let mut program = command(&folder);
+    program.args([
+        "detect",
+        "--model",
+        &shapes(),
+        "--backend",
+        "cpu",
+        "--frames",
+        "2",
+        "--no-video",
+        "--json",
+        "all.jsonl",
+    ]);
+    program.arg(caf).args(["gone.mp4", "good.mp4", "photos", "file:caf"]);
+    let output = program.output().unwrap();
+    // What is not there at all is probably a slip of the keyboard.
+    assert!(text(&output.stderr).contains("file:caf"), "{}", text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1));
+    let mut program = command(&folder);
+    program.args([
+        "detect",
+        "--model",
+        &shapes(),
+        "--backend",
+        "cpu",
+        "--frames",
+        "2",
+        "--no-video",
+        "--json",
+        "all.jsonl",
+    ]);
+    program.arg(caf).args(["gone.mp4", "good.mp4", "photos"]);
+    program.arg(format!("file://{}/caf%E9.mp4", folder.display()));
+    let output = program.output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("Warning: Cannot read gone.mp4: it is a link to a file that is not there."), "{said}");
+    assert!(said.contains("Warning: Cannot read photos/b.jpg: it is a link to a file that is not there."), "{said}");
+    assert!(said.contains("1 of 5 sources have no results; the others are done."), "{said}");
+    let lines = lines(&folder.join("all.jsonl"));
+    let sources: Vec<&str> = lines.iter().filter_map(|line| line["source"].as_str()).collect();
+    let (whole, short) = (format!("{}/caf\\xe9.mp4", folder.display()), "caf\\xe9.mp4");
+    assert_eq!(sources, [short, short, "good.mp4", "good.mp4", "photos/a.jpg", &whole, &whole]);
 }
 
 #[test]
@@ -416,4 +477,32 @@ fn ctrl_c_before_the_first_frame_leaves_nothing() {
 #[test]
 fn sigterm_ends_the_file_cleanly() {
     interrupt("terminated", libc::SIGTERM, 143);
+}
+
+#[test]
+fn the_end_of_the_terminal_ends_the_file_cleanly() {
+    interrupt("hung-up", libc::SIGHUP, 129);
+}
+
+/// It is there so that the program goes on.
+#[test]
+fn nohup_keeps_its_meaning() {
+    let folder = scratch("nohup");
+    let mut program = command(&folder);
+    program.args(["detect", &sample(), "--model", &shapes(), "--backend", "cpu", "--no-video", "--json", "-"]);
+    program.args(["--infer", "interval=300"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // SAFETY: it is one call of the system, which may come between fork and exec.
+    unsafe {
+        program.pre_exec(|| match libc::signal(libc::SIGHUP, libc::SIG_IGN) {
+            libc::SIG_ERR => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
+        });
+    }
+    let mut program = program.spawn().unwrap();
+    let mut out = BufReader::new(program.stdout.take().unwrap()).lines();
+    out.next().unwrap().unwrap();
+    // SAFETY: it is our child, which has not been waited for.
+    assert_eq!(unsafe { libc::kill(program.id() as i32, libc::SIGHUP) }, 0);
+    assert_eq!(1 + out.count(), 300);
+    assert_eq!(program.wait().unwrap().code(), Some(0));
 }

@@ -19,7 +19,7 @@ use crate::chain::{self, element};
 use crate::failure::Failure;
 use crate::output::{create_part, finish_part, part};
 use crate::progress::TaskProgress;
-use crate::source::still;
+use crate::source::{path_text, still};
 
 /// Time from one image to the next, for trackers.
 const STEP: gst::ClockTime = gst::ClockTime::from_mseconds(40);
@@ -48,7 +48,7 @@ pub fn run(
     let lines = own.clone().or(common.cloned()).unwrap_or_else(|| JsonLines::nowhere().into());
     let all: Arc<[PathBuf]> = files.into();
     let origin = move |_: &gst::Pad, buffer: &gst::BufferRef| {
-        (number(buffer).and_then(|number| Some(all.get(number)?.display().to_string())), None)
+        (number(buffer).and_then(|number| Some(path_text(all.get(number)?))), None)
     };
     let report = watch(&pipeline, job, setup, lines.clone(), Box::new(origin));
     let run = ImageRun { pipeline: &pipeline, files, starts, job, setup, screen, report: &report, lines: &lines };

@@ -6,26 +6,31 @@ mod lines;
 mod outcome;
 mod report;
 mod show;
+mod silence;
 mod table;
 mod video;
 mod window;
 
 use std::any::Any;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::thread;
+use std::time::Duration;
 
 use gsttrt::gst::cuda::registry;
 use signal_hook::consts::SIGPIPE;
 
+use crate::assignments::check_text;
 use crate::chain::{self, InferenceElements, ModelElements};
 use crate::failure::{Failure, Status};
 use crate::launch_text::by_stage;
 use crate::model_options::{ModelOptions, check_model};
 use crate::output::{place, replaceable};
 use crate::progress::Display;
+use crate::serve::parse_time;
 use crate::signals::Signals;
-use crate::source::{InputSource, VideoAddress, sources};
+use crate::source::{InputSource, VideoAddress, path_text, sources};
 use crate::terminal::screen::TerminalScreen;
 use crate::threads::Threads;
 use lines::JsonLines;
@@ -53,7 +58,7 @@ pub struct DetectArgs {
     /// Video files, images, folders of images, 'patterns*.jpg', URIs such as rtsp://, cameras such as /dev/video0 or 0; -
     /// is stdin
     #[arg(required = true, value_name = "SOURCE")]
-    sources: Vec<String>,
+    sources: Vec<OsString>,
     #[command(flatten)]
     model: ModelOptions,
     /// The annotated video (.mp4, .mkv), or the folder of annotated images or of several videos [default: NAME-boxes.mp4,
@@ -87,6 +92,9 @@ pub struct DetectArgs {
     /// Stop after so many frames of each source
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     frames: Option<u64>,
+    /// Seconds without a frame after which a camera, a pipe or an address of the network is given up; 0 is never
+    #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = parse_timeout)]
+    timeout: Duration,
     /// Further properties of trtpreprocess, as in gst-launch-1.0
     #[arg(long, value_name = "PROPERTIES", default_value = "", hide_default_value = true)]
     preprocess: String,
@@ -157,10 +165,20 @@ impl DetectArgs {
 const TAKEN_ON_OBJECTS: [(&str, &str); 3] =
     [("name", "Leave it out"), ("model-file", "Use --on-objects"), ("regions", "They are the objects")];
 
+/// Seconds, or a time with its unit as in the configuration of the service.
+fn parse_timeout(text: &str) -> Result<Duration, String> {
+    let seconds = || Duration::try_from_secs_f64(text.trim().parse().ok()?).ok();
+    let time = seconds().or_else(|| parse_time(text)).filter(|time| time.as_secs() <= 1_000_000);
+    let time = time.filter(|time| time.is_zero() || *time >= Duration::from_millis(1));
+    time.ok_or_else(|| "give seconds, such as 120 or 0.5, or a time with its unit, such as 2min; 0 is never".into())
+}
+
 /// What all sources have in common.
 struct Setup {
     chain: InferenceElements,
     frames: Option<u64>,
+    /// For which a source may give no frame; without an end where it is 0.
+    timeout: Duration,
     table: Option<Arc<ParquetTable>>,
     /// Where frames are shown.
     show: Option<ShowSettings>,
@@ -238,7 +256,7 @@ impl Job {
 
 /// The path from the root, which is the same for readers in other folders.
 fn whole_path(path: &Path) -> String {
-    std::path::absolute(path).unwrap_or_else(|_| path.into()).display().to_string()
+    path_text(&std::path::absolute(path).unwrap_or_else(|_| path.into()))
 }
 
 /// The ending of a name, in small letters.
@@ -249,6 +267,9 @@ fn ending(path: &Path) -> String {
 pub fn run(args: &DetectArgs, threads: &Threads) -> Result<Status, Failure> {
     args.model.check()?;
     args.on_objects.iter().try_for_each(|model| check_model(model))?;
+    for (option, text) in [("preprocess", &args.preprocess), ("infer", &args.infer), ("nms", &args.nms)] {
+        check_text(text).map_err(|failure| format!("--{option}: {failure}"))?;
+    }
     let signals = Signals::listen()?;
     chain::start_gstreamer()?;
     if !matches!(args.model.backend.as_deref(), Some("cpu" | "onnxruntime" | "rten" | "kserve")) {
@@ -271,7 +292,8 @@ pub fn run(args: &DetectArgs, threads: &Threads) -> Result<Status, Failure> {
     chain::parse(&format!("fakesrc ! {} ! fakesink", chain.launch_line(true)))?;
     let subject = args.rows.unwrap_or(RowSubject::Objects);
     let table = args.parquet.as_deref().map(|path| ParquetTable::create(path, subject)).transpose()?.map(Arc::new);
-    let setup = Setup { chain, frames: args.frames, table, show, signals, display, threads, contexts };
+    let (frames, timeout) = (args.frames, args.timeout);
+    let setup = Setup { chain, frames, timeout, table, show, signals, display, threads, contexts };
     let common = args.json.as_deref().map(JsonLines::create).transpose();
     let common = common.inspect_err(|_| setup.table.iter().for_each(|table| table.discard()))?.map(Arc::new);
     let ends = run_all(&jobs, &setup, common.as_ref());

@@ -12,6 +12,7 @@ use gsttrt::gst::cuda::registry;
 use super::lines::JsonLines;
 use super::report::{DetectReport, Watched, watch};
 use super::show::Screen;
+use super::silence::{ReceivedBytes, SILENCE_LIMIT, Silence};
 use super::{Broken, Ended, Job, Setup, ending};
 use crate::bus;
 use crate::cause::{SourceFailure, Suspect};
@@ -22,9 +23,6 @@ use crate::output::{create_part, finish_part, part};
 use crate::progress::TaskProgress;
 use crate::running::RunningPipeline;
 use crate::source::{ReadOptions, VideoAddress};
-
-/// How long a source may give no frame until that is said.
-const SILENCE_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long frames that are under way may take until one of them has its results.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
@@ -37,8 +35,9 @@ pub fn run(
     common: Option<&Arc<JsonLines>>,
 ) -> Result<Ended, Broken> {
     let output = job.output.as_deref();
+    address.check().map_err(Broken::unreadable)?;
     let screen = setup.screen()?;
-    let pipeline = pipeline(address, output, screen.as_ref(), setup)?;
+    let (pipeline, received) = pipeline(address, output, screen.as_ref(), setup)?;
     let own = job.json.as_deref().map(JsonLines::create).transpose()?.map(Arc::new);
     let lines = own.clone().or(common.cloned()).unwrap_or_else(|| JsonLines::nowhere().into());
     let shown = job.is_named.then(|| address.shown());
@@ -54,6 +53,7 @@ pub fn run(
         screen: screen.as_ref(),
         report: &report,
         lines: &lines,
+        received,
         closed,
     }
     .to_the_end(name);
@@ -88,7 +88,7 @@ fn pipeline(
     output: Option<&Path>,
     screen: Option<&Screen>,
     setup: &Setup,
-) -> Result<gst::Pipeline, Failure> {
+) -> Result<(gst::Pipeline, ReceivedBytes), Failure> {
     // Where GPUs decode, frames may come in CUDA memory, of which videoconvert knows nothing.
     let download = if gst::ElementFactory::find("cudadownload").is_some() { "cudadownload !" } else { "" };
     // Queues let decoding, inference and encoding run in parallel. H.264 in 4:2:0 needs even sizes.
@@ -129,8 +129,9 @@ fn pipeline(
     }
     screen.iter().for_each(|screen| screen.connect(&pipeline));
     let options = ReadOptions { is_kept: true, ..ReadOptions::default() };
+    let received = ReceivedBytes::of(&pipeline);
     address.connect(&pipeline, input(&pipeline), &options)?;
-    Ok(pipeline)
+    Ok((pipeline, received))
 }
 
 /// A file has one size, from its first frame to its last; frames that come in another one are scaled.
@@ -178,13 +179,6 @@ fn gate(pipeline: &gst::Pipeline, limit: Option<u64>) -> Arc<AtomicBool> {
     closed
 }
 
-/// Since when there is no further frame than so many.
-struct Silence {
-    frames: u64,
-    since: Instant,
-    is_said: bool,
-}
-
 /// How a video came to its end, which its files have.
 struct VideoEnd {
     signal: Option<i32>,
@@ -206,6 +200,7 @@ struct VideoRun<'a> {
     screen: Option<&'a Screen>,
     report: &'a Watched,
     lines: &'a JsonLines,
+    received: ReceivedBytes,
     closed: Arc<AtomicBool>,
 }
 
@@ -221,7 +216,7 @@ impl VideoRun<'_> {
         let mut task = self.setup.display.task(name);
         let (mut quiet, mut signal, mut lost) = (0, None, None);
         let mut drain: Option<Drain> = None;
-        let mut silence = Silence { frames: 0, since: Instant::now(), is_said: false };
+        let mut silence = Silence::new(Instant::now());
         loop {
             let started = starting.outcome(Duration::ZERO);
             let message = bus.timed_pop(gst::ClockTime::from_mseconds(100));
@@ -289,7 +284,14 @@ impl VideoRun<'_> {
                     return Err(format!("{} does not come to its end.", self.address.shown()).into());
                 }
             }
-            self.note_silence(&task, &report, &mut silence);
+            let silent = self.silence(&task, &report, &mut silence).filter(|_| drain.is_none());
+            if let Some(why) = silent {
+                if report.frames == 0 {
+                    return Err(Broken::unreadable(format!("Cannot read {}: {why}", self.address.shown())));
+                }
+                lost = Some(format!("Cannot read {} to its end: {why}", self.address.shown()));
+                drain = Some(self.drain()?);
+            }
             self.show(&mut task, &report);
         }
         let report = self.report.lock().clone();
@@ -334,21 +336,23 @@ impl VideoRun<'_> {
         text
     }
 
-    /// Says once that it waits for the source, and for nothing else.
-    fn note_silence(&self, task: &TaskProgress, report: &DetectReport, silence: &mut Silence) {
+    /// Says once that it waits for the source, and for nothing else. Returns why the source is given up, once it is.
+    fn silence(&self, task: &TaskProgress, report: &DetectReport, silence: &mut Silence) -> Option<String> {
         let named = |name: &str| element(&self.running.pipeline, name);
         let is_loaded = (self.setup.chain.models().enumerate()).all(|(number, _)| {
             named(&stage("infer", number)).property::<Option<gst::Structure>>("model-info").is_some()
         });
-        let waits = is_loaded && named("frames").property::<u32>("current-level-buffers") == 0;
-        if silence.frames != report.frames || !waits {
-            *silence = Silence { frames: report.frames, since: Instant::now(), is_said: false };
-        }
-        if !silence.is_said && silence.since.elapsed() > SILENCE_LIMIT {
-            silence.is_said = true;
+        let has_ended = input(&self.running.pipeline).pad_flags().contains(gst::PadFlags::EOS);
+        let waits = is_loaded && !has_ended && named("frames").property::<u32>("current-level-buffers") == 0;
+        let given = (report.frames, self.received.steps());
+        let silent = silence.note(given, waits, Instant::now());
+        if silence.is_to_be_said() {
             let seconds = SILENCE_LIMIT.as_secs();
             task.line(&format!("Warning: {} has given no frame for {seconds} s.", self.address.shown()));
         }
+        let (limit, seconds) = (self.setup.timeout, self.setup.timeout.as_secs_f64());
+        let is_over = !limit.is_zero() && silent > limit && self.address.may_be_silent();
+        is_over.then(|| format!("no frame came for {seconds} s. Check what sends it; --timeout gives it more time."))
     }
 
     /// What fails behind the source. Elements that are not ours do not tell what they work for.

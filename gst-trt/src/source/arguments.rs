@@ -2,14 +2,17 @@
 //! What to look at: files, folders of images, globs, URIs, cameras, standard input.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use gsttrt_core::redact::redacted;
 
+use super::pattern::{find, is_pattern};
 use super::picture::{IMAGES, has_ending, is_image};
-use super::{VideoAddress, numbered_camera, path_of, refuse_mistyped, stream};
+use super::{VideoAddress, numbered_camera, path_of, path_text, refuse_mistyped, stream};
 use crate::failure::Failure;
 use crate::terminal::print_error;
 
@@ -47,7 +50,7 @@ impl InputSource {
 ///
 /// # Errors
 /// What is not there, or is neither video nor image.
-pub fn sources(arguments: &[String]) -> Result<Vec<InputSource>, Failure> {
+pub fn sources(arguments: &[OsString]) -> Result<Vec<InputSource>, Failure> {
     let mut sources = Vec::new();
     for argument in arguments {
         let (count, images) = (sources.len(), sources.last().map_or(0, InputSource::images));
@@ -71,13 +74,16 @@ pub fn sources(arguments: &[String]) -> Result<Vec<InputSource>, Failure> {
     Ok(sources)
 }
 
-fn add(sources: &mut Vec<InputSource>, argument: &str) -> Result<(), Failure> {
+fn add(sources: &mut Vec<InputSource>, argument: &OsStr) -> Result<(), Failure> {
     let path = Path::new(argument);
-    if argument == "-" {
+    // Where it is no text, it is a path and nothing else.
+    let text = argument.to_str().unwrap_or_default();
+    let found = fs::metadata(path);
+    if text == "-" {
         sources.push(InputSource::Video { name: "stdin".into(), address: VideoAddress::Stdin });
-    } else if let Some((scheme, rest)) = argument.split_once("://") {
+    } else if let Some((scheme, rest)) = text.split_once("://") {
         match scheme.to_ascii_lowercase().as_str() {
-            "file" => return add(sources, &path_of(argument)?),
+            "file" => return add(sources, path_of(text)?.as_os_str()),
             scheme => {
                 let (name, address) = stream(scheme, rest)?;
                 sources.push(InputSource::Video { name, address });
@@ -85,33 +91,33 @@ fn add(sources: &mut Vec<InputSource>, argument: &str) -> Result<(), Failure> {
         }
     } else if path.is_dir() {
         sources.push(InputSource::Images { name: stem(path), files: images_in(path)?, starts: vec![0] });
-    } else if let Ok(found) = fs::metadata(path) {
-        add_file(sources, path, found.file_type())?;
-    } else if argument.contains(['*', '?', '[']) {
-        for file in glob(argument)? {
-            let kind = fs::metadata(&file).map_err(|error| format!("Cannot read {}: {error}.", file.display()))?;
-            add_file(sources, &file, kind.file_type())?;
+    } else if found.is_ok() || path.is_symlink() {
+        add_file(sources, path);
+    } else if is_pattern(argument) {
+        add_pattern(sources, argument)?;
+    } else if let Some(camera) = numbered_camera(text) {
+        if !camera.exists() {
+            return Err(format!("There is no camera {}. {}", camera.display(), cameras()).into());
         }
-    } else if let Some(camera) = numbered_camera(argument) {
-        let found = fs::metadata(&camera);
-        let found = found.map_err(|_| format!("There is no camera {}. {}", camera.display(), cameras()))?;
-        add_file(sources, &camera, found.file_type())?;
+        add_file(sources, &camera);
     } else {
-        refuse_mistyped(argument)?;
-        let cameras = if argument.starts_with("/dev/") { format!(" {}", cameras()) } else { String::new() };
-        return Err(format!("There is no file {}.{cameras}", redacted(argument)).into());
+        refuse_mistyped(text)?;
+        let cameras = if path.starts_with("/dev") { format!(" {}", cameras()) } else { String::new() };
+        return Err(match found {
+            Err(error) if ![io::ErrorKind::NotFound, io::ErrorKind::NotADirectory].contains(&error.kind()) => {
+                format!("Cannot read {}: {error}.", redacted(&path_text(path))).into()
+            }
+            _ => format!("There is no file {}.{cameras}", redacted(&path_text(path))).into(),
+        });
     }
     Ok(())
 }
 
-fn add_file(sources: &mut Vec<InputSource>, path: &Path, kind: fs::FileType) -> Result<(), Failure> {
-    let shown = path.display();
-    if kind.is_char_device() && path.starts_with("/dev") && is_camera(path) {
+/// What cannot be read is a source, too: it is named among the results, and the others go on.
+fn add_file(sources: &mut Vec<InputSource>, path: &Path) {
+    let is_device = fs::metadata(path).is_ok_and(|found| found.file_type().is_char_device());
+    if is_device && path.starts_with("/dev") && is_camera(path) {
         sources.push(InputSource::Video { name: stem(path), address: VideoAddress::Camera(path.into()) });
-    } else if kind.is_dir() {
-        return Err(format!("{shown} is a folder among the files that the pattern finds. Give it by its name.").into());
-    } else if !kind.is_file() && !kind.is_fifo() {
-        return Err(format!("{shown} is a device, and only cameras are read. {}", cameras()).into());
     } else if is_image(path) {
         match sources.last_mut() {
             Some(InputSource::Images { name, files, .. }) => {
@@ -124,7 +130,51 @@ fn add_file(sources: &mut Vec<InputSource>, path: &Path, kind: fs::FileType) -> 
     } else {
         sources.push(InputSource::Video { name: stem(path), address: VideoAddress::File(path.into()) });
     }
-    Ok(())
+}
+
+/// Why a path that was found cannot be read; `None` where it may be.
+pub fn unreadable(path: &Path) -> Option<String> {
+    let found = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_symlink() => {
+            return Some("it is a link to a file that is not there".into());
+        }
+        Err(error) => return Some(error.to_string()),
+        Ok(found) => found.file_type(),
+    };
+    match fs::read_dir(path) {
+        Err(error) if found.is_dir() => Some(format!("what is in this folder cannot be listed, {error}")),
+        Ok(_) => Some("it is a folder".into()),
+        Err(_) if found.is_file() || found.is_fifo() => None,
+        Err(_) => Some(
+            format!("it is a device or a socket, and of those only cameras are read. {}", cameras())
+                .trim_end_matches('.')
+                .into(),
+        ),
+    }
+}
+
+/// The files that a pattern finds. Folders are left out, and that is said where nothing in them is found.
+fn add_pattern(sources: &mut Vec<InputSource>, pattern: &OsStr) -> Result<(), Failure> {
+    let shown = redacted(&path_text(pattern.as_ref()));
+    let mut found = find(pattern).map_err(|error| format!("Cannot use the pattern {shown}: {error}."))?;
+    found.sort_by_cached_key(|path| natural(path));
+    let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = found.into_iter().partition(|path| fs::read_dir(path).is_ok());
+    files.iter().for_each(|file| add_file(sources, file));
+    let is_below = shown.split('/').any(|part| part == "**"); // what is in the folders is found, too
+    match (folders.first(), files.is_empty()) {
+        (None, true) => Err(format!("No file matches the pattern {shown}.").into()),
+        (Some(first), is_alone) if is_alone || !is_below => {
+            let these = if folders.len() == 1 { "a folder" } else { "folders" };
+            let first = path_text(first);
+            let how = format!("Give '{first}/*' for the files in it, or '{first}/**/*' for those below it, too.");
+            if is_alone {
+                return Err(format!("The pattern {shown} finds {these} and no file. {how}").into());
+            }
+            print_error(&format!("Warning: The pattern {shown} finds {these}, such as {first}: left out. {how}"));
+            Ok(())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The name without its folder and its ending.
@@ -155,8 +205,10 @@ fn cameras() -> String {
 pub fn images_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let shown = folder.display();
     let entries = fs::read_dir(folder).map_err(|error| format!("Cannot read the folder {shown}: {error}."))?;
+    let is_file = |path: &PathBuf| path.is_file() || path.is_symlink() && !path.exists();
+    let files = entries.map(|entry| Ok(entry?.path())).filter(|path| path.as_ref().map_or(true, is_file));
     let files: Vec<PathBuf> =
-        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file()).collect();
+        files.collect::<io::Result<_>>().map_err(|error| format!("Cannot read the folder {shown}: {error}."))?;
     let mut images: Vec<PathBuf> = files.iter().filter(|path| is_image(path)).cloned().collect();
     images.sort_by_cached_key(|path| natural(path));
     let videos = files.iter().filter(|path| has_ending(path, &VIDEOS)).count();
@@ -202,19 +254,12 @@ fn natural(path: &Path) -> Vec<(u128, String)> {
     parts
 }
 
-fn glob(pattern: &str) -> Result<Vec<PathBuf>, Failure> {
-    let matches = glob::glob(pattern).map_err(|error| format!("Cannot use the pattern {pattern}: {error}."))?;
-    let mut files: Vec<PathBuf> = matches.filter_map(Result::ok).collect();
-    files.sort_by_cached_key(|path| natural(path));
-    if files.is_empty() { Err(format!("No file matches the pattern {pattern}.").into()) } else { Ok(files) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn names(arguments: &[&str]) -> Vec<String> {
-        let arguments: Vec<String> = arguments.iter().map(|argument| argument.to_string()).collect();
+        let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
         let name = |source: InputSource| match source {
             InputSource::Images { name, files, .. } => format!("{name}: {} images", files.len()),
             InputSource::Video { name, address } => format!("{name}: {} live {}", address.shown(), address.is_live()),

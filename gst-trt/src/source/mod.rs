@@ -8,13 +8,16 @@ mod guard;
 mod host;
 mod jpeg;
 pub mod options;
+mod pattern;
 mod picture;
 mod soup;
 pub mod still;
 pub mod tap;
 mod whole;
 
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +29,7 @@ use crate::chain;
 use crate::failure::Failure;
 use crate::local;
 
+use arguments::unreadable;
 pub use arguments::{InputSource, images_in, sources};
 pub use decode::missing_decoder;
 use decode::{convert, is_streaming, keep_to_gpu, look_after_decoders, look_after_source, read_pipe, take_video};
@@ -91,14 +95,24 @@ fn numbered_camera(text: &str) -> Option<PathBuf> {
     is_number.then(|| PathBuf::from(format!("/dev/video{text}")))
 }
 
-fn path_of(uri: &str) -> Result<String, Failure> {
+/// A path as text; bytes that are none are by their numbers, so that no two are the same.
+pub fn path_text(path: &Path) -> String {
+    let mut text = String::new();
+    for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+        text.push_str(chunk.valid());
+        chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
+    }
+    text
+}
+
+fn path_of(uri: &str) -> Result<PathBuf, Failure> {
     let wrong = |what: &str| Failure::from(format!("Cannot use {}: {what}.", redacted(uri)));
     let (path, host) =
         gst::glib::filename_from_uri(uri).map_err(|error| wrong(&error.to_string().replace(uri, &redacted(uri))))?;
     if host.is_some_and(|host| !host.is_empty() && host != "localhost") {
         return Err(wrong("it is a file of another host. Such an address begins with file:///"));
     }
-    path.into_os_string().into_string().map_err(|_| wrong("its path is no text"))
+    Ok(path)
 }
 
 /// What is no file, and has a part of `rtsp://`.
@@ -149,7 +163,7 @@ impl VideoAddress {
     /// It is an address that GStreamer has no element for.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, Failure> {
         let path = match text.split_once("://") {
-            Some((scheme, _)) if scheme.eq_ignore_ascii_case("file") => PathBuf::from(path_of(text)?),
+            Some((scheme, _)) if scheme.eq_ignore_ascii_case("file") => path_of(text)?,
             Some((scheme, rest)) => return stream(&scheme.to_ascii_lowercase(), rest).map(|(_, address)| address),
             None if text.is_empty() || text == "-" => {
                 return Err(
@@ -169,6 +183,15 @@ impl VideoAddress {
             }
         };
         Ok(if is_in_dev(&path) { VideoAddress::Camera(path) } else { VideoAddress::File(path) })
+    }
+
+    /// Whether a file can be read at all, before elements are made for it.
+    ///
+    /// # Errors
+    /// Of a link that leads nowhere, and of what is no file.
+    pub fn check(&self) -> Result<(), Failure> {
+        let VideoAddress::File(path) = self else { return Ok(()) };
+        unreadable(path).map_or(Ok(()), |why| Err(format!("Cannot read {}: {why}.", self.shown()).into()))
     }
 
     /// Whether its frames come at their own time, so that those which come too early for the model are lost. Of HTTP only
@@ -193,6 +216,11 @@ impl VideoAddress {
         matches!(self, VideoAddress::Uri(_) | VideoAddress::Camera(_))
     }
 
+    /// Whether it may send nothing without an end: not a file, and not standard input, which waits for people.
+    pub fn may_be_silent(&self) -> bool {
+        self.is_remote() || matches!(self, VideoAddress::File(path) if is_pipe(path))
+    }
+
     pub fn is_rtsp(&self) -> bool {
         matches!(self, VideoAddress::Uri(uri) if uri.starts_with("rtsp"))
     }
@@ -211,7 +239,7 @@ impl VideoAddress {
     /// As messages show it: without a password.
     pub fn shown(&self) -> String {
         match self {
-            VideoAddress::File(path) | VideoAddress::Camera(path) => path.display().to_string(),
+            VideoAddress::File(path) | VideoAddress::Camera(path) => path_text(path),
             VideoAddress::Stdin => "standard input".into(),
             VideoAddress::Uri(uri) => redacted(uri),
         }
@@ -260,10 +288,10 @@ impl VideoAddress {
                         }
                         // Some decoders want a picture whole. The location is a pattern for numbers.
                         let source = make("multifilesrc", "source")?;
-                        let location = path
-                            .to_str()
-                            .ok_or_else(|| format!("Cannot read {}: its path is no text.", self.shown()))?;
-                        source.set_property("location", location.replace('%', "%%"));
+                        let bytes = path.as_os_str().as_bytes().iter();
+                        let location: Vec<u8> =
+                            bytes.flat_map(|&byte| vec![byte; 1 + usize::from(byte == b'%')]).collect();
+                        source.set_property("location", PathBuf::from(OsString::from_vec(location)));
                         source.set_property("num-buffers", 1);
                         source
                     }
@@ -385,7 +413,7 @@ mod tests {
             ("file://h/x", "Cannot use file://h/x: it is a file of another host."),
         ] {
             for error in [
-                sources(&[address.to_string()]).map(drop).expect_err(address).to_string(),
+                sources(&[address.into()]).map(drop).expect_err(address).to_string(),
                 VideoAddress::parse(address, Path::new("/nowhere")).map(drop).expect_err(address).to_string(),
             ] {
                 assert!(error.contains(said) && !error.contains("hush"), "{address}: {error}");

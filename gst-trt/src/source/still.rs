@@ -21,6 +21,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The picture in a file, upright, in a format that trtpreprocess takes.
 pub fn decode(file: &Path, formats: &gst::Caps, threads: &Threads, signals: &Signals) -> Result<gst::Sample, Failure> {
     let address = VideoAddress::File(file.into());
+    address.check()?;
     let pipeline = gst::Pipeline::new();
     let out = gst_app::AppSink::builder().name("out").caps(formats).sync(false).max_buffers(1).build();
     out.set_property("enable-last-sample", false);

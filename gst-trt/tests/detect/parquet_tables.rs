@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `gst-trt detect --parquet`: the rows are what `--json` says of the same run.
 
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+
 use parquet::file::reader::FileReader;
 use parquet::file::serialized_reader::SerializedFileReader;
 use parquet::record::Field;
@@ -8,6 +14,7 @@ use serde_json::{Map, json};
 
 use super::*;
 use crate::common::path;
+use crate::common::terminal::signal;
 
 /// The rows of a table, with the names of its columns.
 fn rows(file: &Path) -> Vec<Value> {
@@ -221,6 +228,96 @@ fn what_cannot_be_read_is_a_row_with_its_error() {
     expect_failure(&common::run(&folder, &args), &args, &["Cannot read archive/words.mp4"]);
     let rows = self::rows(&folder.join("nothing.parquet"));
     assert_eq!((rows.len(), &rows[0]["source"]), (1, &shown("words.mp4").into()));
+}
+
+/// Whatever bytes are in its name, wherever it leads, and whatever it is.
+#[test]
+fn each_name_that_a_pattern_finds_has_a_row() {
+    let folder = scratch("parquet-names");
+    let archive = folder.join("archive");
+    std::fs::create_dir_all(archive.join("below/empty.mp4")).unwrap();
+    let video = |name: &[u8]| symlink(std::fs::canonicalize(sample()).unwrap(), archive.join(OsStr::from_bytes(name)));
+    for name in [&b"good.mp4"[..], b"caf\xe9.mp4", b"caf\xe8.mp4", b"below/deep.mp4"] {
+        video(name).unwrap();
+    }
+    common::picture(&archive.join("good.jpg"), 64, 48);
+    std::fs::copy(archive.join("good.jpg"), archive.join(OsStr::from_bytes(b"caf\xe9.jpg"))).unwrap();
+    for name in ["gone.mp4", "gone.jpg"] {
+        symlink("nowhere", archive.join(name)).unwrap();
+    }
+    symlink("loop.mp4", archive.join("loop.mp4")).unwrap();
+    symlink("..", archive.join("below/up")).unwrap();
+    let _socket = UnixListener::bind(archive.join("socket.mp4")).unwrap();
+    let shapes = shapes();
+    let args = ["detect", "archive/**/*", "--model", &shapes, "--frames", "2", "--rows", "frames", "--parquet"];
+    let output = common::run(&folder, &[&args[..], &["found.parquet"]].concat());
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let link = "it is a link to a file that is not there.";
+    let rows = rows(&folder.join("found.parquet"));
+    for (name, frames, part) in [
+        ("good.mp4", 2, ""),
+        ("caf\\xe9.mp4", 2, ""),
+        ("caf\\xe8.mp4", 2, ""),
+        ("below/deep.mp4", 2, ""),
+        ("good.jpg", 1, ""),
+        ("caf\\xe9.jpg", 1, ""),
+        ("gone.mp4", 0, link),
+        ("gone.jpg", 0, link),
+        ("loop.mp4", 0, "Cannot read archive/loop.mp4: "),
+        ("socket.mp4", 0, "it is a device or a socket"),
+    ] {
+        let source = std::path::absolute(folder.join("archive").join(name)).unwrap().display().to_string();
+        let own: Vec<_> = rows.iter().filter(|row| row["source"] == source).collect();
+        let errors: Vec<_> = own.iter().filter_map(|row| row["error"].as_str()).collect();
+        assert_eq!(own.len() - errors.len(), frames, "{name}: {rows:?}");
+        assert_eq!(errors.len(), usize::from(!part.is_empty()), "{name}: {rows:?}");
+        assert!(errors.iter().all(|error| error.contains(part) && said.contains(error)), "{errors:?}: {said}");
+    }
+    assert_eq!(rows.len(), 4 * 2 + 2 + 4, "each is read once, though a link leads up again: {rows:?}");
+}
+
+/// It is no file, and not left out without a word.
+#[test]
+fn a_folder_that_a_pattern_finds_is_named() {
+    let folder = scratch("parquet-folders");
+    std::fs::create_dir_all(folder.join("archive/goodies")).unwrap();
+    common::picture(&folder.join("archive/good.jpg"), 64, 48);
+    let shapes = shapes();
+    let args = |pattern: &'static str| {
+        ["detect", pattern, "--model", &shapes, "--backend", "cpu", "--parquet", "found.parquet"]
+    };
+    let output = succeed(&folder, &args("archive/good*"));
+    let warning = "Warning: The pattern archive/good* finds a folder, such as archive/goodies: left out. Give 'archive/goodies/*'";
+    assert!(text(&output.stderr).contains(warning), "{}", text(&output.stderr));
+    std::fs::remove_file(folder.join("found.parquet")).unwrap();
+    let output = succeed(&folder, &args("archive/**/good*"));
+    assert!(!text(&output.stderr).contains("left out"), "{}", text(&output.stderr));
+    expect_failure(
+        &common::run(&folder, &args("archive/goodi*")),
+        &[],
+        &["finds a folder and no file. Give 'archive/goodies/*'"],
+    );
+}
+
+/// A terminal that is closed sends SIGHUP, and its shell another one: what was found until then is there.
+#[test]
+fn the_table_of_a_terminal_that_is_closed_is_written() {
+    let folder = scratch("parquet-hangup");
+    let args = ["detect", &sample(), "--model", &shapes(), "--backend", "cpu", "--json", "-"];
+    let mut program = command(&folder);
+    program.args(args).args(["--rows", "frames", "--parquet", "found.parquet"]);
+    let mut program = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(program.stdout.take().unwrap()).lines();
+    (0..3).for_each(|_| drop(out.next().unwrap().unwrap()));
+    signal(&program, libc::SIGHUP);
+    signal(&program, libc::SIGHUP);
+    let lines = 3 + out.count();
+    let output = program.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(128 + libc::SIGHUP), "{}", text(&output.stderr));
+    assert_eq!(files(&folder), ["found.parquet"]);
+    assert_eq!(rows(&folder.join("found.parquet")).len(), lines);
+    assert!(lines < 300, "{lines}");
 }
 
 #[test]

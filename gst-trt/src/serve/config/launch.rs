@@ -7,7 +7,7 @@ use gst::prelude::*;
 
 use super::keys::RunsOn;
 use super::time;
-use crate::assignments::assignments;
+use crate::assignments::{assignments, check_text};
 use crate::chain;
 use crate::failure::Failure;
 
@@ -52,6 +52,7 @@ pub fn check(key: &str, text: &str, on: RunsOn) -> Result<(String, gst::Element)
     if text.chars().any(char::is_control) {
         return Err("it has control characters, which no property has".into());
     }
+    check_text(text)?;
     let element = gst::ElementFactory::make(&format!("trt{key}")).build()?;
     let mut line = String::with_capacity(text.len());
     let mut copied = 0;
@@ -121,6 +122,8 @@ mod tests {
             ("nms", "layout_file=x", "Use the key layout-file"),
             ("nms", "\0", "control characters"),
             ("preprocess", "\u{1b}[31m", "control characters"),
+            ("infer", "engine-cache=", "engine-cache has no value"),
+            ("nms", "score-threshold=0.5 classes=\"car", "the value of classes has no end"),
             ("infer", "interval=2 ! identity", "a text of properties"),
             ("infer", "intervall=2", "did you mean “interval”?"),
             ("nms", "layout=yolov55", "There is no layout “yolov55”"),

@@ -33,4 +33,5 @@ pub use resolved::{
     AskConfig, Config, MAX_LENGTH, PublishConfig, RecordConfig, SnapshotConfig, SourceConfig, check_files,
     check_folders,
 };
+pub use time::parse as parse_time;
 pub use wording::{ended, nul};
