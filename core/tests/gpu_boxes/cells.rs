@@ -88,7 +88,7 @@ const SAME: [(DType, DType); 2] = [(DType::F32, DType::F32), (DType::F16, DType:
 const MIXED: [(DType, DType); 2] = [(DType::F16, DType::F32), (DType::F32, DType::F16)];
 
 #[test]
-fn heads_by_stride_and_their_files() {
+fn every_layout_of_cells() {
     let Some(context) = gpu::context() else { return };
     // The second and third have an odd number of cells.
     let left = compare(&context, &[(640, 640), (72, 72), (200, 104)], &SAME, 6);
