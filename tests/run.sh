@@ -85,12 +85,16 @@ build() {
     cargo build --locked --workspace --lib --bins --examples --tests
 }
 
+# test_units FILTER…: those that the filter takes.
 test_units() {
     # Three times as many as processors, since most of them wait for pipelines, servers and limits of time.
     # One that fails runs once more, so that a busy machine costs nobody a landing; it is listed.
-    cargo nextest run --locked --workspace --test-threads $((3 * $(nproc))) --retries 1
+    cargo nextest run --locked --workspace --test-threads $((3 * $(nproc))) --retries 1 --filterset "$1"
     tests/skipped.py
 }
+
+# What the crates without elements and programs are made of, and what their tests read.
+CRATES="core publish streaming capi tests docs examples packaging Cargo.toml Cargo.lock .config"
 
 # The C library is the core without GStreamer.
 check_dependencies() {
@@ -161,7 +165,8 @@ test_all() {
     step_of "kernels are what their sources give" core/kernels core/kernels/build.sh --check
     step "clippy" lint
     step "build" build
-    step "tests" test_units
+    step_of "tests of crates without elements" "$CRATES" test_units "package(/^gsttrt-/)" "${REQUIRE_GPU:-}" "${REQUIRE_ORT:-}" "$(rustc --version)"
+    step "tests" test_units "not package(/^gsttrt-/)"
     step "examples in the documentation" cargo test --locked --workspace --doc --quiet
     step "documentation and public API" document
     begin python/test.sh
