@@ -220,3 +220,46 @@ fn numbers_that_are_not_finite_are_told() {
     let warnings: Vec<String> = detector.session().warnings().iter().map(|warning| warning.message()).collect();
     assert_eq!(warnings.iter().filter(|text| text.contains("not finite")).count(), 1, "{warnings:?}");
 }
+
+/// Logits or pixels, taken for scores by a layout file or by a head that was chosen: whatever passes the threshold is an object then.
+#[test]
+fn scores_above_1_are_told() {
+    let folder = scratch("misread-large-scores");
+    let rows = [8.0, 8.0, 24.0, 24.0, 1.0, 7.5, 32.0, 32.0, 64.0, 48.0, 0.5, 2.0];
+    let model = floats(picture(), "output0", &[1, 2, 6], &rows).save(&folder.join("model.onnx"));
+    let layout = folder.join("own.toml");
+    let columns = "columns = [{ column = \"box\", encoding = \"corners\" }, \"classes\"]";
+    let text = "name = \"own\"\ntask = \"detect\"\nsuppression = \"iou\"\n[[output]]\ndims = [\"batch\", \"rows\", \"columns\"]\n";
+    std::fs::write(&layout, format!("{text}{columns}\n")).unwrap();
+    let file = format!("layout-file={}", layout.display());
+    for (nms, parts) in [
+        (
+            &*file,
+            &[
+                "as own reads it, such as 7.5",
+                "logits, pixels",
+                "Compare columns and encoding in the layout file ",
+                "own.toml",
+            ][..],
+        ),
+        ("layout=yolov5", &["as yolov5 reads it", "Set layout on trtnms", "--explain-layout"]),
+    ] {
+        let mut line = Line::new(&model, nms);
+        for frame in 0..3 {
+            assert!(!line.found().is_empty(), "{nms}");
+            let said: Vec<String> = line.said().into_iter().filter(|text| text.contains("above 1")).collect();
+            assert_eq!(said.len(), usize::from(frame == 0), "{nms}: {said:?}");
+            assert!(said.iter().all(|text| parts.iter().all(|part| text.contains(part))), "{nms}: {said:?}");
+        }
+    }
+    let postprocess = parse_options([&*file]).unwrap().1;
+    let mut detector = Detector::open(&model, &SessionOptions::default(), postprocess).unwrap();
+    let pixels = [128; 64 * 64 * 3];
+    for _ in 0..2 {
+        let planes = [Plane { data: &pixels[..], stride: 64 * 3 }].into_iter().collect();
+        let frame = Frame { format: PixelFormat::Rgb, width: 64, height: 64, planes };
+        assert!(!detector.detect(&frame, Default::default()).unwrap().is_empty());
+    }
+    let warnings: Vec<String> = detector.session().warnings().iter().map(|warning| warning.message()).collect();
+    assert_eq!(warnings.iter().filter(|text| text.contains("above 1")).count(), 1, "{warnings:?}");
+}

@@ -60,6 +60,8 @@ struct NmsState {
     without_effect: Option<Error>,
     /// Whether it was said that numbers are not finite.
     has_told_of_scores: bool,
+    /// Whether it was said that scores are above 1.
+    has_told_of_large_scores: bool,
     /// Whether those of the last frame that a model saw were not, so that objects of it may be missing.
     lacks_objects: bool,
     /// Of the models before this one, where there are any.
@@ -183,8 +185,12 @@ impl TrtNms {
         Ok(frame)
     }
 
-    /// Whether the scores of a frame are not all finite. It is said once, and counted.
+    /// Whether the scores of a frame are not all finite. It is said once, and counted. Those above 1 are said once, too.
     fn lacks_scores(&self, state: &mut NmsState) -> bool {
+        let large = state.postprocessor.as_mut().and_then(Postprocessor::above_one);
+        if let Some(warning) = large.filter(|_| !std::mem::replace(&mut state.has_told_of_large_scores, true)) {
+            self.obj().post_warning(&warning.and_remedy("It is said once"));
+        }
         let Some(warning) = state.postprocessor.as_mut().and_then(Postprocessor::not_finite) else { return false };
         self.not_finite.fetch_add(1, Ordering::Relaxed);
         if !std::mem::replace(&mut state.has_told_of_scores, true) {
@@ -575,6 +581,7 @@ impl BaseTransformImpl for TrtNms {
                 object_classes,
                 without_effect: None,
                 has_told_of_scores: false,
+                has_told_of_large_scores: false,
                 lacks_objects: false,
                 classes_before: None,
                 has_new_classes: false,

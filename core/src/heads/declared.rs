@@ -6,7 +6,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::fit::{HeadMatch, by_levels, fit, keypoints_of, prototypes_of};
 use super::grid::cells;
-use super::layout_file::LayoutFile;
+use super::layout_file::{LayoutFile, word_of};
 use super::{Column, ColumnSizes, Dim, HeadFormat, ModelHints, OutputSpec};
 use crate::error::{Error, ErrorKind, Result};
 use crate::tensor::{Dims, TensorDesc, list};
@@ -53,6 +53,11 @@ pub(super) fn find(
         }
         fit(format, outputs, hints, indices).ok_or_else(unfit)?
     };
+    if !format.has_levels() {
+        for (spec, &index) in format.outputs.iter().zip(&found.outputs) {
+            check_width(format, spec, &outputs[index], hints).map_err(wrong)?;
+        }
+    }
     check_counts(&found).and_then(|()| check_rows(&found, hints)).map_err(wrong)?;
     Ok(found)
 }
@@ -140,6 +145,38 @@ fn has_shape(spec: &OutputSpec, shape: &[i64], desc: &TensorDesc) -> bool {
     let all = spec.dims.iter().zip(shape).filter(|(dim, _)| **dim != Dim::One || desc.dims.len() >= spec.dims.len());
     all.zip(&*desc.dims).all(|((dim, &wanted), &size)| {
         *dim == Dim::Batch || wanted == Dims::DYNAMIC || size == Dims::DYNAMIC || wanted == size
+    })
+}
+
+/// Where the file says how many numbers each column has: as many as a row has.
+fn check_width(
+    format: &HeadFormat,
+    spec: &OutputSpec,
+    desc: &TensorDesc,
+    hints: &ModelHints,
+) -> std::result::Result<(), String> {
+    let place = spec.dims_of(desc.dims.len()).position(|dim| dim == Dim::Columns);
+    let Some(numbers) = place.and_then(|place| usize::try_from(desc.dims[place]).ok()) else { return Ok(()) };
+    let sizes =
+        ColumnSizes { classes: 0, keypoints: format.keypoint_shape(hints), coefficients: format.sizes.coefficients };
+    let width = |column: &Column| match column {
+        column if column.are_scores() => format.sizes.classes,
+        column => column.width(&sizes),
+    };
+    let widths: Option<Vec<usize>> = spec.columns.iter().map(width).collect();
+    let Some(widths) = widths.filter(|widths| !widths.is_empty()) else { return Ok(()) };
+    let sum: usize = widths.iter().sum();
+    if sum == numbers {
+        return Ok(());
+    }
+    let named = spec.columns.iter().zip(&widths).map(|(column, width)| format!("{} {width}", word_of(*column)));
+    let named = named.collect::<Vec<_>>().join(", ");
+    let what = format!("a row of the output {desc} has {numbers} numbers, and the columns in the file {sum} ({named})");
+    Err(match numbers.checked_sub(sum) {
+        Some(rest) => {
+            format!("{what}. Add {{ column = \"ignored\", count = {rest} }} if the others are not to be read")
+        }
+        None => format!("{what}: they would be read outside"),
     })
 }
 

@@ -53,7 +53,12 @@ pub struct Postprocessor {
     stream: Option<Arc<Stream>>,
     /// Rows whose scores, or boxes that pass, were not finite, until they are asked for.
     not_finite: usize,
+    /// A score above 1 that an object has had, until it is asked for.
+    above_one: Option<f32>,
 }
+
+/// Half precision and rounding leave a score a little above 1.
+const MOST_SCORE: f32 = 1.01;
 
 impl Postprocessor {
     pub fn new(
@@ -110,6 +115,7 @@ impl Postprocessor {
             device: None,
             stream: None,
             not_finite: 0,
+            above_one: None,
             options: options.clone(),
         };
         processor.adjust(options)?;
@@ -494,6 +500,8 @@ impl Postprocessor {
     }
 
     fn map_to_frame(&mut self, letterbox: &Letterbox) -> Result<()> {
+        let best = self.instances.boxes.iter().map(|object| object.score).fold(0.0, f32::max);
+        self.above_one = Some(best).filter(|score| *score > MOST_SCORE).or(self.above_one);
         if self.instances.rotated.is_some() && !letterbox.keeps_aspect() {
             let Letterbox { source, place, width, height, .. } = letterbox;
             let [from, in_tensor, to] = [
@@ -533,6 +541,30 @@ impl Postprocessor {
                 .remedy("Set precision=fp32 on trtinfer, or try the model with gst-trt verify")
         };
         (count > 0).then(warning)
+    }
+
+    /// A warning where objects that were found since this was last asked for have scores that cannot be.
+    pub fn above_one(&mut self) -> Option<Error> {
+        let score = self.above_one.take()?;
+        let (file, format) = (self.model.path.display(), self.decoder.format());
+        let remedy = match format.file {
+            Some(file) => format!(
+                "Compare columns and encoding in {} with what the model's exporter says; of logits the column is logits",
+                file.source
+            ),
+            None => {
+                "Set layout on trtnms to what the model gives, or describe it in a layout file, of which gst-trt info \
+                     --explain-layout writes a draft"
+                    .into()
+            }
+        };
+        let what = format!("{file} gives scores above 1 as {format} reads it, such as {score}");
+        let warning = Error::new(ErrorKind::Model, what);
+        Some(
+            warning
+                .cause("scores lie in 0..1, so these are logits, pixels or numbers of another column")
+                .remedy(remedy),
+        )
     }
 
     /// The objects in pixels of the frame, the best score first.

@@ -112,6 +112,8 @@ pub struct Detector {
     is_fitted: bool,
     /// Whether there is a warning of numbers that are not finite.
     has_told_of_scores: bool,
+    /// The same of scores above 1.
+    has_told_of_large_scores: bool,
     options: PostprocessOptions,
     /// The preprocessor for the current kind of frames.
     preprocessor: Option<(Source, Preprocessor)>,
@@ -174,6 +176,7 @@ impl Detector {
             fitted: None,
             is_fitted: false,
             has_told_of_scores: false,
+            has_told_of_large_scores: false,
             options,
             preprocessor: None,
             postprocessor: None,
@@ -494,6 +497,11 @@ impl Detector {
         processor.find(outputs, letterbox)?;
         if let Some(warning) = processor.not_finite()
             && !std::mem::replace(&mut self.has_told_of_scores, true)
+        {
+            tell(&mut self.session.warnings, [warning]);
+        }
+        if let Some(warning) = processor.above_one()
+            && !std::mem::replace(&mut self.has_told_of_large_scores, true)
         {
             tell(&mut self.session.warnings, [warning]);
         }

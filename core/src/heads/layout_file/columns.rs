@@ -79,7 +79,7 @@ pub(super) const ENCODINGS: [(&str, BoxEncoding); 10] = [
 pub(super) const OVERS: [(&str, MapOver); 2] = [("input", MapOver::Input), ("box", MapOver::Box)];
 
 /// The word of a column, as files have it.
-pub(super) fn word_of(column: Column) -> &'static str {
+pub(in crate::heads) fn word_of(column: Column) -> &'static str {
     let word = match column {
         Column::Box(_) => ColumnWord::Box,
         Column::Objectness => ColumnWord::Objectness,

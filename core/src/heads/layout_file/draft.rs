@@ -2,19 +2,37 @@
 //! A first draft of a layout file, from the outputs of a model: what is recognised, or what the dimensions suggest.
 
 use super::write::{ModelSizes, quoted, text};
+use crate::error::{Error, ErrorKind, Result};
 use crate::heads::grid::{StrideGrid, cells, strides_of};
 use crate::heads::{Column, Dim, HeadFormat, ModelHints, explain};
-use crate::tensor::{DType, Dims, TensorDesc};
+use crate::tensor::{DType, Dims, TensorDesc, list};
 
 /// Numbers that no network has as classes of a row: above that a dimension is taken for rows.
 const FEW: i64 = 1000;
 
+/// Pictures that a model takes at once, where its input does not tell: a first dimension above that is rows.
+const MANY_PICTURES: i64 = 64;
+
 /// The text of a layout file for a model with these outputs. Comments say what is guessed: such a draft is to be read.
-pub fn draft(outputs: &[TensorDesc], hints: &ModelHints) -> String {
+///
+/// # Errors
+/// `Model`, where rows lie in an output as no file can say.
+pub fn draft(outputs: &[TensorDesc], hints: &ModelHints) -> Result<String> {
     match explain(outputs, hints) {
-        Ok(found) => recognised(found.format, &found.outputs, &found.reason, outputs, hints),
+        Ok(found) if !(found.format.is_classifier() && lacks_batch(&outputs[found.outputs[0]], hints)) => {
+            Ok(recognised(found.format, &found.outputs, &found.reason, outputs, hints))
+        }
+        Ok(_) => {
+            guessed(outputs, hints, &format!("no head has rows without the dimension of a batch: {}", list(outputs)))
+        }
         Err(error) => guessed(outputs, hints, &error.message()),
     }
+}
+
+/// Whether the first dimension is not that of the pictures of a batch.
+fn lacks_batch(desc: &TensorDesc, hints: &ModelHints) -> bool {
+    let first = desc.dims.first().copied().unwrap_or(1);
+    hints.batch.map_or(first > MANY_PICTURES, |batch| first > 1 && first != batch)
 }
 
 fn recognised(head: &HeadFormat, places: &[usize], reason: &str, outputs: &[TensorDesc], hints: &ModelHints) -> String {
@@ -65,12 +83,12 @@ fn recognised(head: &HeadFormat, places: &[usize], reason: &str, outputs: &[Tens
 }
 
 /// What the dimensions alone suggest. What cannot be told is `ignored`, and a comment says so.
-fn guessed(outputs: &[TensorDesc], hints: &ModelHints, why: &str) -> String {
+fn guessed(outputs: &[TensorDesc], hints: &ModelHints, why: &str) -> Result<String> {
     let mut drawn = format!(
         "# {}\n# So this is guessed from dimensions alone. Compare it with what the model's exporter says.\n",
         why.replace('\n', " ")
     );
-    let named: Vec<GuessedOutput> = outputs.iter().map(|desc| guess(desc, outputs, hints)).collect();
+    let named: Vec<GuessedOutput> = outputs.iter().map(|desc| guess(desc, outputs, hints)).collect::<Result<_>>()?;
     let all = |word: &str| named.iter().any(|output| output.columns.iter().any(|column| column.contains(word)));
     let task = match () {
         _ if all("\"coefficients\"") || all("\"mask\"") => "segment",
@@ -91,7 +109,9 @@ fn guessed(outputs: &[TensorDesc], hints: &ModelHints, why: &str) -> String {
             drawn += "type = \"number\"\n";
         }
         let words: Vec<String> = output.dims.iter().map(|dim| format!("\"{dim}\"")).collect();
-        drawn += &format!("dims = [{}]\nshape = {:?}\n", words.join(", "), &desc.dims[..]);
+        let (own, beyond) = desc.dims.split_at(words.len().min(desc.dims.len()));
+        let shape = if beyond.iter().all(|&dim| dim == 1) { own } else { &desc.dims[..] };
+        drawn += &format!("dims = [{}]\nshape = {shape:?}\n", words.join(", "));
         for note in &output.notes {
             drawn += &format!("# {note}\n");
         }
@@ -99,7 +119,7 @@ fn guessed(outputs: &[TensorDesc], hints: &ModelHints, why: &str) -> String {
             drawn += &format!("columns = [{}]\n", output.columns.join(", "));
         }
     }
-    drawn
+    Ok(drawn)
 }
 
 struct GuessedOutput {
@@ -108,7 +128,7 @@ struct GuessedOutput {
     notes: Vec<String>,
 }
 
-fn guess(desc: &TensorDesc, all: &[TensorDesc], hints: &ModelHints) -> GuessedOutput {
+fn guess(desc: &TensorDesc, all: &[TensorDesc], hints: &ModelHints) -> Result<GuessedOutput> {
     let is_whole = !matches!(desc.dtype, DType::F32 | DType::F16);
     let is_grid = |rows: i64| {
         let rows = u64::try_from(rows).unwrap_or(0);
@@ -119,7 +139,45 @@ fn guess(desc: &TensorDesc, all: &[TensorDesc], hints: &ModelHints) -> GuessedOu
         columns,
         notes,
     };
-    match desc.dims[..] {
+    let no_draft = |cause: String, dims: [i64; 3]| {
+        Err(Error::new(ErrorKind::Model, format!("Cannot draft a layout for the output {desc}"))
+            .cause(cause)
+            .remedy(format!("Let the export give it as {}, such as by a reshape at its end", Dims::new(&dims))))
+    };
+    // As many rows as only a list of boxes has, and not the lines of a map.
+    let are_rows = |a: i64, b: i64| is_grid(a) || a > FEW && a / 8 > b && b > 0;
+    Ok(match desc.dims[..] {
+        [batch, a, b, 1] if are_rows(a, b) || are_rows(b, a) => {
+            let plain = TensorDesc { dims: Dims::new(&[batch, a, b]), ..desc.clone() };
+            return guess(&plain, all, hints);
+        }
+        [_, a, 1, b] if are_rows(a, b) => {
+            let (columns, notes) = guess_row(b, hints);
+            of(&["batch", "rows", "one", "columns"], columns, notes)
+        }
+        [_, 1, a, b] if are_rows(a, b) => {
+            let (columns, notes) = guess_row(b, hints);
+            of(&["batch", "one", "rows", "columns"], columns, notes)
+        }
+        [batch, a, 1, b] if are_rows(b, a) => {
+            return no_draft("no head reads a dimension of 1 between columns and rows".into(), [batch, a, b]);
+        }
+        [batch, 1, a, b] if are_rows(b, a) => {
+            return no_draft("no head reads a dimension of 1 before columns and rows".into(), [batch, a, b]);
+        }
+        [_, b @ (6 | 7)] if !is_whole && all.len() == 1 && lacks_batch(desc, hints) => {
+            let boxed = "{ column = \"box\", encoding = \"corners\" }";
+            let columns = ["\"picture\"", boxed, "\"score\"", "\"class-id\""].map(String::from);
+            let note = "A box, its score and its class; of 7 numbers the first one says of which picture.";
+            of(&["rows", "columns"], columns[7 - b as usize..].to_vec(), vec![note.into()])
+        }
+        [a, b] if !is_whole && all.len() == 1 && lacks_batch(desc, hints) => {
+            let cause = format!(
+                "its first dimension, {a}, is not that of a batch; of rows without one a head reads a box, a score and a \
+                 class id, which are 6 numbers, or 7 with the number of the picture"
+            );
+            return no_draft(cause, [1, a, b]);
+        }
         [_, a, b] if is_grid(b) || b > a && b > FEW && !is_grid(a) => {
             let (columns, notes) = guess_row(a, hints);
             of(&["batch", "columns", "rows"], columns, notes)
@@ -144,7 +202,7 @@ fn guess(desc: &TensorDesc, all: &[TensorDesc], hints: &ModelHints) -> GuessedOu
                 "No head has an output with so many dimensions: leave this one out, or flatten it in the export.";
             of(&["batch", "rows", "columns"], Vec::new(), vec![note.into()])
         }
-    }
+    })
 }
 
 /// What a row of so many numbers may be.

@@ -21,6 +21,7 @@ use crate::files;
 use read::LayoutDraft;
 use table::LayoutText;
 
+pub(super) use columns::word_of;
 pub use draft::draft;
 pub use write::to_toml;
 
@@ -41,7 +42,7 @@ pub(super) const OF_OPTION: &str = "the text in layout";
 #[derive(Debug)]
 pub struct LayoutFile {
     /// What it is called: the layout file with its path, or [`OF_METADATA`].
-    pub(super) source: String,
+    pub(crate) source: String,
     /// Dimensions of each output, where they are given; -1 is open.
     pub(super) shapes: Vec<Option<Vec<i64>>>,
 }
@@ -64,6 +65,10 @@ pub fn of_file(path: &Path) -> Result<&'static HeadFormat> {
     let bytes = files::read_regular(path, MAX_TEXT).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Error::new(ErrorKind::NotFound, format!("There is no {}", &source[4..]))
             .remedy("Check the path given as layout-file"),
+        // Of a file that can be read.
+        std::io::ErrorKind::FileTooLarge => Error::new(ErrorKind::Settings, format!("Cannot use {source}"))
+            .cause(error)
+            .remedy("Give a layout file, which describes one head in a few lines. Is it a model, or a picture?"),
         _ => Error::new(ErrorKind::Read, format!("Cannot read {source}"))
             .cause(error)
             .remedy("Set layout-file to a TOML file that this user may read"),
@@ -90,7 +95,9 @@ pub fn of_text(source: &str, text: &str) -> Result<&'static HeadFormat> {
     if text.len() as u64 > MAX_TEXT {
         return Err(Error::new(ErrorKind::Settings, format!("Cannot use {source}"))
             .cause(format!("it is larger than {} KiB", MAX_TEXT >> 10))
-            .remedy("Describe one head in it"));
+            .remedy(
+                "It describes one head, for which a few lines do: leave out comments and outputs that are not read",
+            ));
     }
     let read = LayoutText { source, text };
     let draft = LayoutDraft::read(read)?;

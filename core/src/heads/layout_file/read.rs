@@ -153,13 +153,28 @@ fn input(keys: &KeyReader) -> Result<InputTransform> {
         let what = "shortest-edge is for fit = \"center-crop\" alone";
         return Err(keys.text.error(keys.place("shortest-edge"), what));
     }
+    let scale = keys.number("scale")?.unwrap_or(usual.scale);
+    // Some numbers are so small that they are 0 here.
+    if scale == 0.0 {
+        return Err(keys.text.error(keys.place("scale"), "scale is 0, and all pixels would be the same"));
+    }
+    let mean = keys.triple("mean")?.unwrap_or(usual.mean);
+    for pixel in [255.0, 0.0] {
+        let is_number = |(mean, std): (&f32, &f32)| ((pixel * scale - mean) / std).is_finite();
+        if !mean.iter().zip(&std).all(is_number) {
+            let key = ["std", "scale", "mean"].into_iter().find(|key| keys.value(key).is_some()).unwrap_or("scale");
+            let what =
+                format!("a pixel of {pixel} becomes no finite number: scale, mean and std are too large or too small");
+            return Err(keys.text.error(keys.place(key), what));
+        }
+    }
     Ok(InputTransform {
         colors: keys.word("colors", &Colors::ALL.map(|colors| (colors.name(), colors)))?.unwrap_or(usual.colors),
         fit,
         shortest_edge,
         pad: keys.whole("pad", 0..=255)?.map_or(usual.pad, |pad| pad as u8),
-        scale: keys.number("scale")?.unwrap_or(usual.scale),
-        mean: keys.triple("mean")?.unwrap_or(usual.mean),
+        scale,
+        mean,
         std,
         chroma: usual.chroma,
     })

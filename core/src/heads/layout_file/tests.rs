@@ -202,7 +202,21 @@ fn what_is_wrong_has_its_line_and_the_nearest_word() {
         ("[[output]]", "[grid]\nstrides = [8, 16, 32, 64, 128]\n[[output]]", "strides has 5 entries, and may have 4"),
         ("[[output]]", "[keypoints]\ncount = 17\nnumbers = 3\n[[output]]", "line 5: keypoints are for the task “pose”"),
         ("[[output]]", "[input]\nstd = [1, 0, 1]\n[[output]]", "line 6: std has a 0"),
+        ("[[output]]", "[input]\nstd = [1, 1e-60, 1]\n[[output]]", "line 6: std has a 0"),
         ("[[output]]", "[input]\nscale = inf\n[[output]]", "scale is inf, and must be a finite number"),
+        ("[[output]]", "[input]\nscale = nan\n[[output]]", "line 6: scale is nan, and must be a finite number"),
+        ("[[output]]", "[input]\nscale = 0\n[[output]]", "line 6: scale is 0, and all pixels would be the same"),
+        ("[[output]]", "[input]\nscale = -0.0\n[[output]]", "line 6: scale is 0, and all pixels would be the same"),
+        ("[[output]]", "[input]\nscale = 1e-60\n[[output]]", "line 6: scale is 0, and all pixels would be the same"),
+        ("[[output]]", "[input]\nscale = 1e39\n[[output]]", "line 6: scale is 1e39, and must be a finite number"),
+        ("[[output]]", "[input]\nmean = [0, nan, 0]\n[[output]]", "line 6: mean is a list, and must be three numbers"),
+        ("[[output]]", "[input]\npad = 1\nscale = 3e38\n[[output]]", "line 7: a pixel of 255 becomes no finite number"),
+        ("[[output]]", "[input]\nstd = [1, 1, 1e-40]\n[[output]]", "line 6: a pixel of 255 becomes no finite number"),
+        (
+            "[[output]]",
+            "[input]\nmean = [3e38, 0, 0]\nstd = [0.1, 1, 1]\n[[output]]",
+            "line 7: a pixel of 255 becomes no",
+        ),
         ("[[output]]", "[input]\ncolours = \"bgr\"\n[[output]]", "there is no key “colours”; did you mean “colors”?"),
         ("[[output]]", "[input]\nshortest-edge = 256\n[[output]]", "shortest-edge is for fit"),
         ("name = \"output0\"", "name = \"\"", "line 6: name is that of an output of the model"),
@@ -383,7 +397,31 @@ fn a_file_for_another_model_is_refused() {
     assert!(recognise(Some(three), &model(&["output0 f32 1x84x8400"]), &at(640)).is_err());
     let counted = of_text("b", &text.replace("\"classes\"]", "{ column = \"classes\", count = 79 }]")).unwrap();
     let error = recognise(Some(counted), &model(&["output0 f32 1x84x8400"]), &at(640)).unwrap_err();
-    assert!(error.message().contains("has 80 classes in a row, and the file 79"), "{error}");
+    let says =
+        "a row of the output output0 f32 1x84x8400 has 84 numbers, and the columns in the file 83 (box 4, classes 79)";
+    assert!(error.message().contains(says), "{error}");
+    assert!(error.message().contains("Add { column = \"ignored\", count = 1 }"), "{error}");
+    // Without a name it is found by its dimensions, and what is wrong is the same.
+    for (columns, says) in [
+        ("{ column = \"classes\", count = 2 }]", "84 numbers, and the columns in the file 6 (box 4, classes 2). Add"),
+        ("{ column = \"classes\", count = 99 }]", "84 numbers, and the columns in the file 103 (box 4, classes 99):"),
+        (
+            "{ column = \"classes\", count = 2 }, { column = \"ignored\", count = 7 }]",
+            "84 numbers, and the columns in the file 13 (box 4, classes 2, ignored 7). Add",
+        ),
+    ] {
+        let text = text.replace("name = \"output0\"\n", "").replace("\"classes\"]", columns);
+        let error = recognise(Some(of_text("b", &text).unwrap()), &model(&["x f32 1x84x8400"]), &at(640)).unwrap_err();
+        assert!(error.message().contains(&format!("a row of the output x f32 1x84x8400 has {says}")), "{error}");
+    }
+    // Scores in an output of their own.
+    let apart = "name = \"own\"\ntask = \"detect\"\nsuppression = \"none\"\n[[output]]\ndims = [\"batch\", \"rows\", \"columns\"]\n\
+                 columns = [{ column = \"box\", encoding = \"corners\" }]\n[[output]]\ndims = [\"batch\", \"rows\", \"columns\"]\n\
+                 columns = [{ column = \"classes\", count = 2 }]\n";
+    let outputs = model(&["boxes f32 1x100x4", "scores f32 1x100x3"]);
+    let error = recognise(Some(of_text("b", apart).unwrap()), &outputs, &at(640)).unwrap_err();
+    let says = "a row of the output scores f32 1x100x3 has 3 numbers, and the columns in the file 2 (classes 2). Add";
+    assert!(error.message().contains(says), "{error}");
 }
 
 #[test]
@@ -505,7 +543,11 @@ fn files_are_read_or_refused() {
     };
     assert!(refused(b"name = \"a\"\n\xff").message().contains("line 2 is not UTF-8"));
     assert!(refused(b"").message().contains("the key name is missing"));
-    assert!(refused(&[b'#'; (64 << 10) + 1]).message().contains("it is larger than 64 KiB"));
+    let large = refused(&[b'#'; (64 << 10) + 1]).message();
+    assert!(large.contains("it is larger than 64 KiB") && large.contains("Is it a model"), "{large}");
+    assert!(!large.contains("may read"), "it can be read: {large}");
+    let large = of_text("a", &"#".repeat((64 << 10) + 1)).unwrap_err().message();
+    assert!(large.contains("it is larger than 64 KiB") && large.contains("comments"), "{large}");
     assert!(refused(b"a = [[[[").message().contains("line 1: "));
     let deep = [vec![b'['; 30_000], vec![b']'; 30_000]].concat();
     assert!(refused(&[b"a = ".to_vec(), deep].concat()).message().contains("line 1: "));
@@ -539,7 +581,7 @@ fn drafts_of_known_models_are_layout_files() {
     ] {
         let outputs = model(outputs);
         let found = recognise(None, &outputs, &hints).unwrap_or_else(|error| panic!("{error}"));
-        let text = draft(&outputs, &hints);
+        let text = draft(&outputs, &hints).unwrap();
         assert!(text.starts_with(&format!("# As the layout {found}: ")), "{text}");
         let head = of_text("draft", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         assert_eq!(recognise(Some(head), &outputs, &hints).unwrap_or_else(|error| panic!("{error}\n{text}")), head);
@@ -564,11 +606,55 @@ fn drafts_of_unknown_models_are_toml_and_say_what_is_guessed() {
         (&["e\"\\ f32 1x128"], &["name = \"e\\\"\\\\\"", "a vector that is no classes"]),
     ] {
         let outputs = model(outputs);
-        let text = draft(&outputs, &at(640));
+        let text = draft(&outputs, &at(640)).unwrap();
         assert!(text.starts_with("# ") && text.contains("guessed from dimensions alone"), "{text}");
         toml::de::DeTable::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         for part in says {
             assert!(text.contains(part), "{part}: {text}");
         }
     }
+}
+
+/// What is left of dimensions of 1 is rows of columns, and the draft is a file that reads them.
+#[test]
+fn drafts_of_rows_with_a_dimension_of_1_can_be_used() {
+    let hints = ModelHints { batch: Some(1), ..at(640) };
+    for (output, dims) in [
+        ("x f32 1x6300x1x8", "dims = [\"batch\", \"rows\", \"one\", \"columns\"]\nshape = [1, 6300, 1, 8]"),
+        ("x f32 1x1x6300x8", "dims = [\"batch\", \"one\", \"rows\", \"columns\"]\nshape = [1, 1, 6300, 8]"),
+        ("x f32 1x6300x8x1", "dims = [\"batch\", \"rows\", \"columns\"]\nshape = [1, 6300, 8]"),
+        ("x f32 1x8x6300x1", "dims = [\"batch\", \"columns\", \"rows\"]\nshape = [1, 8, 6300]"),
+        ("x f32 1x5000x1x6", "\"score\", \"class-id\"]"),
+        ("x f32 6300x6", "dims = [\"rows\", \"columns\"]\nshape = [6300, 6]"),
+        ("x f32 6300x7", "columns = [\"picture\", { column = \"box\""),
+    ] {
+        let outputs = model(&[output]);
+        let text = draft(&outputs, &hints).unwrap();
+        assert!(text.contains(dims), "{output}: {text}");
+        let head = of_text("draft", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        assert_eq!(recognise(Some(head), &outputs, &hints).unwrap_or_else(|error| panic!("{error}\n{text}")), head);
+    }
+    // A map stays a map.
+    assert!(draft(&model(&["x f32 1x1x640x600"]), &hints).unwrap().contains("\"prototypes\""));
+}
+
+#[test]
+fn what_no_file_can_describe_is_no_draft() {
+    let batches = [Some(1), None];
+    for (output, says, remedy) in [
+        ("x f32 6300x8", "its first dimension, 6300, is not that of a batch", "1x6300x8"),
+        ("x f32 6300x85", "a box, a score and a class id", "1x6300x85"),
+        ("x f32 1x8x1x6300", "a dimension of 1 between columns and rows", "1x8x6300"),
+        ("x f32 1x1x8x6300", "a dimension of 1 before columns and rows", "1x8x6300"),
+    ] {
+        for batch in batches {
+            let error = draft(&model(&[output]), &ModelHints { batch, ..at(640) }).unwrap_err();
+            let message = error.message();
+            assert!(message.starts_with(&format!("Cannot draft a layout for the output {output}: ")), "{message}");
+            assert!(message.contains(says) && message.contains(remedy), "{message}");
+        }
+    }
+    // A batch that the input has, too.
+    let hints = ModelHints { batch: Some(16), ..at(224) };
+    assert!(draft(&model(&["x f32 16x1000"]), &hints).unwrap().contains("task = \"classify\""));
 }
