@@ -39,7 +39,7 @@ pub fn run(args: &InfoArgs) -> Result<Status, Failure> {
     check_model(&args.model)?;
     if args.explain_layout {
         let model = model_of(&ModelFile::new(&args.model))?;
-        print(layout_file::draft(&model.outputs, &hints(&model).0).trim_end())?;
+        print(layout_file::draft(&model.outputs, &hints(&model).0)?.trim_end())?;
         return Ok(Status::Done);
     }
     let info = read(&ModelFile::new(&args.model))?;

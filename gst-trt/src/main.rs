@@ -63,7 +63,7 @@ struct Program {
 
 const STATUS: &str = "\
 Exit status: 0 done; 1 failed, and the last line on stderr says why; 2 the command line is wrong; 75 the GPU is lost to this
-process, start it again; 130 and 143 ended by Ctrl+C and SIGTERM before the end of a file, what was found until then is
+process, start it again; 129, 130 and 143 ended by SIGHUP, Ctrl+C and SIGTERM before the end of a file, what was found until then is
 written; 141 the reader of --json - has left.";
 
 #[derive(Subcommand)]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Files of results. They are written next to their place, and moved there once they are whole.
 
+use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
@@ -29,6 +30,22 @@ pub fn replaceable(path: &Path) -> Result<PathBuf, Failure> {
         }
         Err(_) => Ok(path.into()), // a folder that is missing is told when the file is made
     }
+}
+
+/// What failed, why, and what to do about it.
+pub fn cannot_write(what: impl Display, error: &io::Error) -> Failure {
+    let remedy = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            " Make room on that disk, or write to another one."
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            " Give a place to which this user may write."
+        }
+        io::ErrorKind::NotFound => " Its folder is not there: make it first.",
+        io::ErrorKind::FileTooLarge => " Write to a disk that takes such large files, or raise the limit (ulimit -f).",
+        _ => "",
+    };
+    format!("Cannot write {what}: {error}.{remedy}").into()
 }
 
 /// Where a result is written until it is whole: half a file would look like one. Another process has another name for it.
@@ -115,6 +132,21 @@ mod tests {
         drop(create_part(&result).unwrap());
         finish_new_part(&result).unwrap();
         assert!(result.exists() && !part(&result).exists());
+    }
+
+    #[test]
+    fn what_cannot_be_written_says_what_to_do() {
+        for (number, said) in [
+            (libc::ENOSPC, "Cannot write a.mp4: No space left on device (os error 28). Make room on that disk"),
+            (libc::EDQUOT, "Make room on that disk, or write to another one."),
+            (libc::EACCES, "Give a place to which this user may write."),
+            (libc::EROFS, "Give a place to which this user may write."),
+            (libc::ENOENT, "Its folder is not there: make it first."),
+            (libc::EIO, "Cannot write a.mp4: Input/output error (os error 5)."),
+        ] {
+            let failure = cannot_write("a.mp4", &io::Error::from_raw_os_error(number)).to_string();
+            assert!(failure.contains(said), "{failure}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use crate::failure::Failure;
+use crate::output::cannot_write;
 
 /// Whether a terminal does something else than to show it.
 fn is_command(c: char) -> bool {
@@ -36,9 +37,7 @@ pub fn plain(text: &str) -> Cow<'_, str> {
 /// Prints on stdout. A reader that has gone, such as `head`, is no failure.
 pub fn print(text: &str) -> Result<(), Failure> {
     match writeln!(io::stdout().lock(), "{}", plain(text)) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(format!("Cannot write the output: {error}.").into())
-        }
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(cannot_write("the output", &error)),
         _ => Ok(()),
     }
 }

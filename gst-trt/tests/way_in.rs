@@ -294,6 +294,12 @@ fn what_cannot_be_imported_is_said() {
         ("a.txt", Some("hello"), "line 1 is before the first group"),
         ("h.txt", Some("[source0\nenable=1\n"), "line 1 begins a group, and its ] is missing"),
         ("b.txt", Some("[other]\na=1\n"), "neither the groups of deepstream-app nor [property]"),
+        (
+            "zones.txt",
+            Some("[property]\nenable=1\n[line-crossing-stream-0]\nenable=1\nline-crossing-Exit=1;2;3;4;5;6;7;8\n"),
+            "zones and lines of nvdsanalytics, and no model. They are read as they are: import the file of deepstream-app",
+        ),
+        ("only.txt", Some("[roi-filtering-stream-0]\nenable=1\n"), "[analytics] with config-file = \"only.txt\""),
         ("c.txt", Some("[property]\nuff-file=a.uff\n"), "neither onnx-file nor model-engine-file"),
         ("d.txt", Some("[property]\nonnx-file=a.onnx\ninterval=often\n"), "line 3: interval is “often”"),
         ("e.txt", Some("[source0]\nuri=a\n"), "has no [primary-gie] that is enabled"),

@@ -17,7 +17,7 @@ use super::video::show_message;
 use super::{Broken, Ended, Job, Setup, ending, whole_path};
 use crate::chain::{self, element};
 use crate::failure::Failure;
-use crate::output::{create_part, finish_part, part};
+use crate::output::{cannot_write, create_part, finish_part, part};
 use crate::progress::TaskProgress;
 use crate::source::{path_text, still};
 
@@ -234,6 +234,6 @@ impl ImageRun<'_> {
             let finished = file.write_all(&bytes).and_then(|()| finish_part(&to));
             finished.inspect_err(|_| drop(std::fs::remove_file(part(&to))))
         });
-        written.map_err(|error| failed(&error))
+        written.map_err(|error| cannot_write(to.display(), &error))
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::output::{create_part, finish_part, is_stream, part, replaceable};
+use crate::output::{cannot_write, create_part, finish_part, is_stream, part, replaceable};
 
 /// JSON lines, written to a file that gets its name once it is whole, or to stdout, a device or a pipe. Frames of several sources
 /// may write.
@@ -27,7 +27,7 @@ struct Writer {
 impl JsonLines {
     /// `-` is stdout.
     pub fn create(path: &Path) -> Result<Self, Failure> {
-        let unwritten = |error: io::Error| format!("Cannot write {}: {error}.", path.display());
+        let unwritten = |error: io::Error| cannot_write(path.display(), &error);
         let (to, path): (Box<dyn Write + Send>, _) = if path == Path::new("-") {
             (Box::new(io::LineWriter::new(io::stdout())), None)
         } else if is_stream(path) {
@@ -55,7 +55,7 @@ impl JsonLines {
     /// The failure of a line, once.
     pub fn check(&self) -> Result<(), Failure> {
         match self.writer.lock().unwrap_or_else(PoisonError::into_inner).error.as_ref() {
-            Some(error) => Err(format!("Cannot write the JSON lines: {error}.").into()),
+            Some(error) => Err(cannot_write("the JSON lines", error)),
             None => Ok(()),
         }
     }
@@ -70,10 +70,10 @@ impl JsonLines {
     pub fn finish(&self) -> Result<(), Failure> {
         self.check()?;
         let flushed = self.writer.lock().unwrap_or_else(PoisonError::into_inner).to.flush();
-        flushed.map_err(|error| format!("Cannot write the JSON lines: {error}."))?;
+        flushed.map_err(|error| cannot_write("the JSON lines", &error))?;
         let Some(path) = &self.path else { return Ok(()) };
         let renamed = finish_part(path);
-        renamed.map_err(|error| format!("Cannot write {}: {error}.", path.display()).into())
+        renamed.map_err(|error| cannot_write(path.display(), &error))
     }
 
     /// Removes what was written: it is no result. Not left to `Drop`, for probes of a pipeline hold this longer than
@@ -111,5 +111,6 @@ mod tests {
         (0..9).for_each(|_| lines.write(&Value::Null));
         let failure = lines.finish().unwrap_err().to_string();
         assert!(failure.starts_with("Cannot write the JSON lines: "), "{failure}");
+        assert!(failure.ends_with("Make room on that disk, or write to another one."), "{failure}");
     }
 }

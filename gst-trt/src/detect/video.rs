@@ -19,7 +19,7 @@ use crate::cause::{SourceFailure, Suspect};
 use crate::chain::{self, element, stage};
 use crate::failure::Failure;
 use crate::frame_times;
-use crate::output::{create_part, finish_part, part};
+use crate::output::{cannot_write, create_part, finish_part, part};
 use crate::progress::TaskProgress;
 use crate::running::RunningPipeline;
 use crate::source::{ReadOptions, VideoAddress};
@@ -43,7 +43,7 @@ pub fn run(
     let shown = job.is_named.then(|| address.shown());
     let origin = move |pad: &gst::Pad, buffer: &gst::BufferRef| (shown.clone(), stream_time(pad, buffer));
     let report = watch(&pipeline, job, setup, lines.clone(), Box::new(origin));
-    let closed = gate(&pipeline, setup.frames);
+    let (closed, entered) = gate(&pipeline, setup.frames);
     let running = RunningPipeline::new(pipeline, &setup.threads, address.shown());
     let outcome = VideoRun {
         running: &running,
@@ -54,6 +54,7 @@ pub fn run(
         report: &report,
         lines: &lines,
         received,
+        entered,
         closed,
     }
     .to_the_end(name);
@@ -64,7 +65,7 @@ pub fn run(
     running.stop_in_time(); // one that does not is named at the end
     let finish = || -> Result<(), Failure> {
         if let Some(output) = output {
-            finish_part(output).map_err(|error| format!("Cannot write {}: {error}.", output.display()))?;
+            finish_part(output).map_err(|error| cannot_write(output.display(), &error))?;
         }
         own.as_ref().map_or(Ok(()), |own| own.finish())
     };
@@ -122,7 +123,7 @@ fn pipeline(
     let pipeline = chain::parse(&line)?;
     chain.configure(&pipeline);
     if let Some(output) = output {
-        create_part(output).map_err(|error| format!("Cannot write {}: {error}.", output.display()))?;
+        create_part(output).map_err(|error| cannot_write(output.display(), &error))?;
         element(&pipeline, "sink").set_property("location", part(output));
         keep_size(&element(&pipeline, "size"));
         frame_times::keep_order(&element(&pipeline, "size").static_pad("src").expect("an always pad"));
@@ -163,10 +164,10 @@ fn stream_time(pad: &gst::Pad, buffer: &gst::BufferRef) -> Option<gst::ClockTime
     event.segment().downcast_ref::<gst::ClockTime>()?.to_stream_time(buffer.pts())
 }
 
-/// Lets in as many frames as the user wants, and none once it is closed: the queue may hold hundreds.
-fn gate(pipeline: &gst::Pipeline, limit: Option<u64>) -> Arc<AtomicBool> {
-    let closed = Arc::new(AtomicBool::new(false));
-    let (is_closed, entered) = (closed.clone(), AtomicU64::new(0));
+/// Lets in as many frames as the user wants, whose number is returned, too, and none once it is closed: the queue may hold hundreds.
+fn gate(pipeline: &gst::Pipeline, limit: Option<u64>) -> (Arc<AtomicBool>, Arc<AtomicU64>) {
+    let (closed, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let (is_closed, entered) = (closed.clone(), count.clone());
     let out = element(pipeline, "frames").static_pad("src").expect("an always pad");
     out.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
         let is_wanted = limit.is_none_or(|limit| entered.load(Ordering::Relaxed) < limit);
@@ -176,7 +177,7 @@ fn gate(pipeline: &gst::Pipeline, limit: Option<u64>) -> Arc<AtomicBool> {
         entered.fetch_add(1, Ordering::Relaxed);
         gst::PadProbeReturn::Ok
     });
-    closed
+    (closed, count)
 }
 
 /// How a video came to its end, which its files have.
@@ -201,6 +202,8 @@ struct VideoRun<'a> {
     report: &'a Watched,
     lines: &'a JsonLines,
     received: ReceivedBytes,
+    /// The frames that were let in.
+    entered: Arc<AtomicU64>,
     closed: Arc<AtomicBool>,
 }
 
@@ -343,7 +346,9 @@ impl VideoRun<'_> {
             named(&stage("infer", number)).property::<Option<gst::Structure>>("model-info").is_some()
         });
         let has_ended = input(&self.running.pipeline).pad_flags().contains(gst::PadFlags::EOS);
-        let waits = is_loaded && !has_ended && named("frames").property::<u32>("current-level-buffers") == 0;
+        let is_idle = report.frames >= self.entered.load(Ordering::Relaxed);
+        let is_empty = named("frames").property::<u32>("current-level-buffers") == 0;
+        let waits = is_loaded && !has_ended && is_idle && is_empty;
         let given = (report.frames, self.received.steps());
         let silent = silence.note(given, waits, Instant::now());
         if silence.is_to_be_said() {
@@ -362,7 +367,11 @@ impl VideoRun<'_> {
         match &self.job.output {
             Some(output) if !is_ours => {
                 let (output, shown) = (output.display(), self.address.shown());
-                format!("Cannot write {output} of {shown}: {text} With --no-video only the JSON lines are written.")
+                let is_full = error.error().matches(gst::ResourceError::NoSpaceLeft);
+                let room = if is_full { " Make room on that disk, or write to another one." } else { "" };
+                format!(
+                    "Cannot write {output} of {shown}: {text}{room} With --no-video only the JSON lines are written."
+                )
             }
             _ => text,
         }

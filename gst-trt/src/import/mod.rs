@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use gsttrt_core::files::read_regular;
 
 use crate::failure::{Failure, Status};
+use crate::output::cannot_write;
 use crate::terminal::{print, print_error};
 use app::DeepStreamApp;
 use gpus::NamedGpus;
@@ -48,6 +49,10 @@ pub struct ImportArgs {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
+
+/// Groups of a file for nvdsanalytics begin so.
+const OF_ZONES: [&str; 4] =
+    ["roi-filtering-stream-", "overcrowding-stream-", "line-crossing-stream-", "direction-detection-stream-"];
 
 pub fn run(args: &ImportArgs) -> Result<Status, Failure> {
     let shown = args.file.display();
@@ -78,6 +83,13 @@ fn imported(file: &Path) -> Result<WrittenConfig, Failure> {
     let mut config = WrittenConfig::default();
     if app::is_app(&groups) {
         DeepStreamApp { file: &shown, folder, groups: &groups }.write(&mut config)?;
+    } else if groups.iter().any(|group| OF_ZONES.iter().any(|word| group.name.starts_with(word))) {
+        return Err(format!(
+            "it has zones and lines of nvdsanalytics, and no model. They are read as they are: import the file of \
+             deepstream-app that names them, or write them into a configuration: [analytics] with config-file = \"{shown}\", \
+             and [track]"
+        )
+        .into());
     } else if groups.iter().any(|group| group.name == "property") {
         let mut gpus = NamedGpus::default();
         gpus.add(groups.iter().filter(|group| group.name == "property"))?;
@@ -106,6 +118,6 @@ pub fn write_new(file: &Path, text: &str) -> Result<(), Failure> {
     let written = opened.and_then(|mut opened| opened.write_all(text.as_bytes()));
     written.map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => format!("{shown} is there already. Give another --output.").into(),
-        _ => format!("Cannot write {shown}: {error}.").into(),
+        _ => cannot_write(shown, &error),
     })
 }

@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use crate::chain::start_gstreamer;
 use crate::failure::{Failure, Status};
 use crate::model_options::{check_file, parse_size, session_options};
-use crate::output::replaceable;
+use crate::output::{cannot_write, replaceable};
 use crate::progress::Display;
 use crate::signals::Signals;
 use crate::source::{images_in, still};
@@ -144,7 +144,7 @@ pub fn run(args: &QuantizeArgs, threads: &Threads) -> Result<Status, Failure> {
     let is_kept = loss <= args.max_loss;
     if is_kept {
         let write = fs::rename(&copy_file, &output);
-        write.map_err(|error| format!("Cannot write {}: {error}.", output.display()))?;
+        write.map_err(|error| cannot_write(output.display(), &error))?;
     }
     print(&if args.json { format!("{:#}", report.json(is_kept)) } else { report.text() })?;
     match is_kept {
@@ -246,7 +246,7 @@ impl PictureInputs {
         display: &Display,
     ) -> Result<Option<Self>, Failure> {
         let files = files(&args.pictures)?;
-        let unwritten = |error: std::io::Error| Failure::from(format!("Cannot write {}: {error}.", path.display()));
+        let unwritten = |error: std::io::Error| cannot_write(path.display(), &error);
         let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(unwritten)?;
         let mut letterboxes = Vec::new();
         let taken: Vec<&PathBuf> = files.iter().step_by(files.len().div_ceil(MOST)).collect();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Rows as columns of Parquet: what is null, and what is a list, is told by levels.
 
-use std::io::Write;
+use std::io::{self, Write};
+use std::path::Path;
 use std::sync::Arc;
 
 use parquet::basic::Compression;
@@ -11,6 +12,9 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
+
+use crate::failure::Failure;
+use crate::output::cannot_write;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,11 +115,15 @@ impl<W: Write + Send> ParquetFile<W> {
     }
 }
 
-/// Why it cannot be written: that of the disk, as it is.
-pub fn reason(error: &ParquetError) -> String {
-    match error {
-        ParquetError::External(error) => error.to_string(),
-        error => error.to_string(),
+/// That a table cannot be written: the reason of the disk is as it is.
+pub fn unwritten(path: &Path, error: &ParquetError) -> Failure {
+    let of_disk = match error {
+        ParquetError::External(error) => error.downcast_ref::<io::Error>(),
+        _ => None,
+    };
+    match of_disk {
+        Some(error) => cannot_write(path.display(), error),
+        None => format!("Cannot write {}: {error}.", path.display()).into(),
     }
 }
 

@@ -12,8 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use gsttrt_publish::record::FrameRecord;
 
 use crate::failure::Failure;
-use crate::output::{create_part, finish_new_part, part, replaceable};
-use columns::{Cell, ParquetFile, reason};
+use crate::output::{cannot_write, create_part, finish_new_part, part, replaceable};
+use columns::{Cell, ParquetFile, unwritten};
 use rows::RowMaker;
 
 pub use rows::RowSubject;
@@ -49,14 +49,13 @@ impl ParquetTable {
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
             return Err(format!("Cannot write {shown}: there is no folder {}. Make it first.", folder.display()).into());
         }
-        let unwritten = |error: io::Error| format!("Cannot write {shown}: {error}.");
-        let file = create_part(&path).map_err(unwritten)?;
+        let file = create_part(&path).map_err(|error| cannot_write(shown, &error))?;
         Self::of(path, Box::new(file), subject)
     }
 
     fn of(path: PathBuf, to: Box<dyn Write + Send>, subject: RowSubject) -> Result<Self, Failure> {
         let file = ParquetFile::create(to, subject.columns());
-        let file = file.map_err(|error| format!("Cannot write {}: {}.", path.display(), reason(&error)))?;
+        let file = file.map_err(|error| unwritten(&path, &error))?;
         let state = TableState { rows: RowMaker::new(subject), file: Some(file), failure: None };
         Ok(ParquetTable { path, state: Mutex::new(state) })
     }
@@ -89,13 +88,9 @@ impl ParquetTable {
     fn write(&self, state: &mut TableState, rows: Vec<Vec<Cell>>) {
         let Some(file) = &mut state.file else { return };
         if let Err(error) = rows.iter().try_for_each(|row| file.add(row)) {
-            state.failure = Some(self.unwritten(&reason(&error)));
+            state.failure = Some(unwritten(&self.path, &error));
             state.file = None;
         }
-    }
-
-    fn unwritten(&self, why: &str) -> Failure {
-        format!("Cannot write {}: {why}.", self.path.display()).into()
     }
 
     /// The first failure.
@@ -113,7 +108,7 @@ impl ParquetTable {
         drop(state);
         let written = match (file, failure) {
             (_, Some(failure)) => Err(failure),
-            (Some(file), None) => file.finish().map_err(|error| self.unwritten(&reason(&error))),
+            (Some(file), None) => file.finish().map_err(|error| unwritten(&self.path, &error)),
             (None, None) => Ok(()),
         };
         written.inspect_err(|_| self.discard())?;
@@ -124,7 +119,7 @@ impl ParquetTable {
             }
             _ => {
                 self.discard();
-                self.unwritten(&error.to_string())
+                cannot_write(self.path.display(), &error)
             }
         })
     }
@@ -163,7 +158,7 @@ mod tests {
         table.end("a.mp4", Some("Cannot read a.mp4."));
         let failure = table.finish().unwrap_err().to_string();
         assert!(failure.starts_with(&format!("Cannot write {}: ", path.display())), "{failure}");
-        assert!(failure.contains("no storage space"), "{failure}");
+        assert!(failure.contains("no storage space. Make room on that disk"), "{failure}");
         assert!(!path.exists() && !part(&path).exists());
     }
 

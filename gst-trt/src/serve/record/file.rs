@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -15,6 +16,7 @@ use super::format::{self, FileFormat};
 use crate::cause;
 use crate::chain::{self, element};
 use crate::failure::Failure;
+use crate::output::cannot_write;
 use crate::serve::archive::{Kind, Recording, UtcTime, free_name, part};
 use crate::source::tap::{Medium, Packet};
 
@@ -86,7 +88,7 @@ impl RecordingFile {
         let begin = UtcTime(first.arrived);
         let name = free_name(folder, source, kind, begin, format.container.ending());
         let path = folder.join(&name);
-        let unusable = |error| Failure::from(format!("Cannot write {}: {error}.", part(&path).display()));
+        let unusable = |error: io::Error| cannot_write(part(&path).display(), &error);
         let lock = File::create_new(part(&path)).map_err(unusable)?;
         lock.lock().map_err(unusable)?;
         let recording = Recording {
@@ -209,7 +211,7 @@ impl RecordingFile {
             Some(gst::MessageView::Eos(_)) => {
                 let bytes = std::fs::metadata(part(&self.path)).map(|found| found.len());
                 let renamed = bytes.and_then(|bytes| std::fs::rename(part(&self.path), &self.path).map(|()| bytes));
-                let bytes = renamed.map_err(|error| format!("Cannot write {shown}: {error}."))?;
+                let bytes = renamed.map_err(|error: io::Error| cannot_write(&shown, &error))?;
                 Ok(Recording { bytes, ..self.recording.clone() })
             }
             Some(gst::MessageView::Error(error)) => Err(format!("Cannot write {shown}: {}", text_of(error)).into()),

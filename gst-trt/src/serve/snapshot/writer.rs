@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::{SnapshotState, lock};
 use crate::failure::Failure;
+use crate::output::cannot_write;
 use crate::serve::archive::{Archive, Kind, Recording, UtcTime, free_name, part};
 use crate::serve::log::log_error;
 use crate::threads::Threads;
@@ -77,7 +78,7 @@ fn write(archive: &Archive, source: &str, snapshot: &ObjectSnapshot) -> Result<R
     });
     if let Err(error) = written {
         let _ = fs::remove_file(part(&path)); // it may not be there
-        return Err(format!("Cannot write {}: {error}.", path.display()).into());
+        return Err(cannot_write(path.display(), &error));
     }
     Ok(Recording {
         file: name,
