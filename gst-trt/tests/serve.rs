@@ -14,12 +14,15 @@ mod recordings;
 #[path = "serve/shards.rs"]
 mod shards;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 use common::kserve_server::{FakeServer, answers, served};
 use common::service::{RtspServer, Service, ask, free_address};
 use common::wait::{LIMIT, wait_until};
-use common::{expect_failure, launch, path, run, sample, scratch, shapes, text};
+use common::{command, expect_failure, launch, path, run, sample, scratch, shapes, text};
 
 /// A model, and all results of all sources to stdout. Every 30th frame is enough to be inferred.
 fn head() -> String {
@@ -326,6 +329,36 @@ fn the_page_has_a_configuration_that_runs() {
     wait_until("results", LIMIT, || results.metadata().is_ok_and(|file| file.len() > 0));
     let (status, journal) = service.end();
     assert_eq!(status.code(), Some(0), "{journal}");
+}
+
+/// Root may write everywhere, so it is another user's service then.
+#[test]
+fn a_check_tells_where_the_user_may_not_write() {
+    let folder = scratch("serve-check-rights");
+    let closed = folder.join("closed");
+    std::fs::create_dir(&closed).unwrap();
+    std::fs::set_permissions(&closed, Permissions::from_mode(0o555)).unwrap();
+    let config = format!(
+        "[[model]]\nname = \"shapes\"\nfile = \"{}\"\n\n[[publish]]\nlocation = \"closed/{{source}}.jsonl\"\n\n\
+         [record]\nfolder = \"closed/events\"\n\n[[source]]\nname = \"gate\"\naddress = \"{}\"\n\n\
+         [[source]]\nname = \"yard\"\naddress = \"{}\"\nrecord = {{folder = \"closed/yard\"}}\n",
+        shapes(),
+        sample(),
+        sample()
+    );
+    std::fs::write(folder.join("config.toml"), config).unwrap();
+    let mut check = command(&folder);
+    check.args(["serve", "--check", "config.toml"]);
+    // SAFETY: it only reads.
+    if unsafe { libc::geteuid() } == 0 {
+        check.uid(65534).gid(65534);
+    }
+    let output = check.output().unwrap();
+    let warnings = text(&output.stderr);
+    let said =
+        |key: &str| warnings.matches(&format!("{key}: this user may not write to {}. ", closed.display())).count();
+    assert_eq!((said("location"), said("folder")), (1, 2), "{warnings}");
+    expect_failure(&output, &["--check"], &["3 parts of it do not work now"]);
 }
 
 #[test]

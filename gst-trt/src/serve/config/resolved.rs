@@ -3,6 +3,7 @@
 
 mod asks;
 mod destinations;
+mod folders;
 mod models;
 #[cfg(feature = "otel")]
 mod otel;
@@ -294,6 +295,7 @@ impl Config {
             }
             config.sources.push(source);
         }
+        warnings.extend(config.doubtful_folders());
         for (number, tiles) in config.keys.rtsp.iter().flat_map(|rtsp| rtsp.tiles.clone()).enumerate() {
             let tiles = config.tiles(&tiles).map_err(|problem| (TILES, number, problem))?;
             config.tiles.push(tiles);

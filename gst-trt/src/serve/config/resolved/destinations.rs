@@ -10,7 +10,7 @@ use gsttrt_publish::options::PublishOptions;
 use super::super::properties::{ElementProperties, PublishElement};
 use super::super::wording::{KeyError, problem};
 use super::super::{secrets, wording};
-use super::{Config, SourceConfig};
+use super::{Config, SourceConfig, folders};
 
 /// A destination of a source.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,7 +114,7 @@ impl Config {
         }
         let folder = path.parent().unwrap_or(Path::new("/"));
         if folder.is_dir() {
-            return Ok(Vec::new());
+            return Ok(folders::doubt(folder).into_iter().map(|text| problem("location", text)).collect());
         }
         let text = format!("there is no folder {}. Make it, or write to another one", folder.display());
         Ok(vec![problem("location", text)])
