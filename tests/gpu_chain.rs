@@ -436,7 +436,7 @@ fn frames_stay_until_the_gpu_has_read_them() {
             original: None,
             still: None,
         };
-        let payload = Arc::new(Payload::Skipped(Arc::new(inputs)));
+        let payload = Arc::new(Payload::Skipped { inputs: Arc::new(inputs), is_overdue: false });
         let mut buffer = gst::Buffer::with_size(4).unwrap();
         TensorMeta::set(buffer.get_mut().unwrap(), payload.clone());
 

@@ -301,10 +301,16 @@ fn encryption(RemoteHost { name, port }: &RemoteHost, ca_file: Option<&Path>) ->
     let error = handshake::check(name, *port, ca_file, TIMEOUT / 3).err()?;
     let why = printable(&error.to_string(), LONGEST);
     let remedy = match ca_file {
-        None => "add the authority that has signed it to the certificates of this system".to_string(),
-        Some(file) => format!("put the authority that has signed it into {}", file.display()),
+        None => "add the authority that has signed it, or the certificate itself, to the certificates of this system, or name \
+                 a file of it as ca-file of the source in a configuration"
+            .to_string(),
+        Some(file) => format!("put the authority that has signed it, or the certificate itself, into {}", file.display()),
     };
-    Some((Cause::Tls, format!("no TLS with {name}: {why}; where the certificate is right, {remedy}")))
+    let text = format!(
+        "no TLS with {name}: {why}; where the certificate is right, {remedy}; with tls-validation = false any is taken, and \
+         nobody knows who sends the pictures"
+    );
+    Some((Cause::Tls, text))
 }
 
 #[cfg(test)]

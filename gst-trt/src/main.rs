@@ -4,6 +4,7 @@
 //! * `detect`: one file for each subcommand; `detect`, `import`, `quantize` and `serve` are folders.
 //! * `source`, `chain`, `model_options`, `launch_text`, `assignments`: what is read, and what runs on it, for every subcommand that has a pipeline.
 //!   `cause`: why it cannot be read.
+//! * `tls_sessions`: no certificate goes unseen.
 //! * `threads`, `running`, `connections`: what a source, a model or a disk can hold up, and what is left behind at the end.
 //! * `progress`, `signals`, `failure`, `terminal`: the program and its terminal.
 
@@ -37,6 +38,7 @@ mod signals;
 mod source;
 mod terminal;
 mod threads;
+mod tls_sessions;
 mod verify;
 #[cfg(test)]
 #[path = "../../core/tests/common/wait.rs"]
@@ -96,6 +98,7 @@ enum Command {
 const LAST_THREADS: Duration = Duration::from_millis(250);
 
 fn main() -> ExitCode {
+    tls_sessions::refuse_to_resume();
     let threads = Threads::default();
     let outcome: Result<Status, Failure> = match Program::parse().command {
         Command::Detect(args) => detect::run(&args, &threads),

@@ -49,7 +49,7 @@ impl Connection {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let mut session = ClientConnection::new(config.clone(), name).map_err(io::Error::other)?;
         while session.is_handshaking() {
-            session.complete_io(&mut socket)?;
+            session.complete_io(&mut socket).map_err(crate::tls::in_words)?;
         }
         Ok(Connection { stream: Transport::Encrypted(Box::new(StreamOwned::new(session, socket))), ..self })
     }

@@ -16,6 +16,8 @@ use ureq::unversioned::transport::{
 };
 use ureq::{Agent, Error};
 
+use super::tls;
+
 /// An agent that connects as ureq's own does, but for TLS.
 pub fn agent(config: Config, tls: Arc<ClientConfig>) -> Agent {
     let connector = ().chain(ConnectProxyConnector::default()).chain(TcpConnector::default()).chain(Tls(tls));
@@ -39,7 +41,7 @@ impl<In: Transport> Connector<In> for Tls {
         let mut session = ClientConnection::new(self.0.clone(), name).map_err(io::Error::other)?;
         let mut socket = TransportAdapter::new(Box::new(transport) as Box<dyn Transport>, details.current_time.clone());
         socket.set_timeout(details.timeout);
-        session.complete_io(&mut socket)?;
+        session.complete_io(&mut socket).map_err(tls::in_words)?;
         let buffers = LazyBuffers::new(details.config.input_buffer_size(), details.config.output_buffer_size());
         Ok(Some(Either::B(Encrypted { buffers, stream: StreamOwned::new(session, socket) })))
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Certificates for encrypted connections: the system's, or those of the options' files.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -141,6 +142,18 @@ impl ServerCertVerifier for OrItself {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.verifier.supported_verify_schemes()
+    }
+}
+
+/// Says in words what rustls names by a type.
+pub fn in_words(error: io::Error) -> io::Error {
+    match error.get_ref().and_then(|inner| inner.downcast_ref()) {
+        Some(rustls::Error::InvalidCertificate(CertificateError::Other(inner)))
+            if inner.to_string().contains(CA_AS_SERVER) =>
+        {
+            io::Error::new(error.kind(), "its certificate is one that has signed itself, and is not known here")
+        }
+        _ => error,
     }
 }
 

@@ -110,7 +110,7 @@ fn tensors(payload: &Payload) -> Result<&Tensors> {
             Interrupted::Failed(error) => error,
             Interrupted::Flushing => wrong("The frame's outputs are not computed: its stream was flushed or stopped"),
         }),
-        Payload::Skipped(_) => Err(wrong("The model did not see this frame: interval let it pass")),
+        Payload::Skipped { .. } => Err(wrong("The model did not see this frame: interval let it pass")),
     }
 }
 

@@ -3,7 +3,7 @@ mod frames;
 mod opening;
 mod takeover;
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,7 @@ use gsttrt_core::tensor::Tensor;
 use super::auto_interval::AutoInterval;
 use super::life::ModelLife;
 use super::messages;
+use super::missing_frames::MissingFrames;
 use super::model::SharedModel;
 use super::qos::Qos;
 use super::settings::{PROPERTIES, Settings};
@@ -54,6 +55,9 @@ pub struct Running {
     pub batcher: Option<Arc<Batcher>>,
     /// Frames since the last one that was inferred; none was, at first.
     passed: Option<u32>,
+    /// Frames that were dropped before this element since then.
+    lost: u32,
+    missing: MissingFrames,
     /// Whether this model was given a frame of this stream.
     has_seen: bool,
     auto: AutoInterval,
@@ -81,6 +85,8 @@ pub struct TrtInfer {
     stats: Stats,
     /// From one frame that is inferred to the next, lately.
     interval: AtomicU32,
+    /// Frames that were dropped before this element.
+    missing: AtomicU64,
     clock: ElementClock,
 }
 
@@ -195,6 +201,9 @@ impl TrtInfer {
             (settings.own.interval, settings.own.measure, settings.is_shared(), settings.batch_size.max(1))
         };
         let passed = running.passed.map_or(interval, |passed| passed + 1);
+        let missing = running.missing.before(pts, buffer.flags().contains(gst::BufferFlags::DISCONT));
+        running.lost = running.lost.saturating_add(missing);
+        self.missing.fetch_add(missing.into(), Ordering::Relaxed);
         if let Some(still) = inputs.still.as_ref().filter(|_| !running.has_seen) {
             still.ask_for_next();
         }
@@ -204,7 +213,7 @@ impl TrtInfer {
                     let is_running = running.run.as_ref().is_some_and(|run| !run.is_done());
                     running.auto.is_due(pts, came, is_running)
                 }
-                _ => passed >= interval,
+                _ => passed.saturating_add(running.lost) >= interval,
             };
         let heeds_qos = is_due && self.obj().property::<bool>("qos");
         let late = heeds_qos.then(|| self.qos.late_frame(&self.obj(), buffer, || self.stats.read().done)).flatten();
@@ -212,7 +221,7 @@ impl TrtInfer {
             running.passed = Some(passed);
             running.auto.left(pts, (came, self.clock.0.elapsed()), false);
             drop(running); // a handler of the bus may do anything with this element
-            self.pass(buffer, inputs.clone());
+            self.pass(buffer, inputs.clone(), late.is_some());
             if let Some(late) = late {
                 let _ = self.obj().post_message(late);
             }
@@ -242,6 +251,7 @@ impl TrtInfer {
         // The frames of cameras come at the same moments. Streams that share a model take turns, as many as fill a batch at a time.
         let turn = || (handle.stream() / u64::from(batch) % u64::from(interval.max(1))) as u32;
         running.passed = Some(if is_shared && running.passed.is_none() { turn() } else { 0 });
+        running.lost = 0;
         running.has_seen = true;
         self.interval.store(passed.max(1), Ordering::Relaxed);
         if measure {
@@ -274,10 +284,10 @@ impl TrtInfer {
         Ok(())
     }
 
-    /// Lets a frame go on without being inferred.
-    fn pass(&self, buffer: &mut gst::BufferRef, inputs: Arc<ModelInputs>) {
+    /// Lets a frame go on without being inferred. `is_overdue`: it was its turn.
+    fn pass(&self, buffer: &mut gst::BufferRef, inputs: Arc<ModelInputs>, is_overdue: bool) {
         self.stats.skip();
-        TensorMeta::set(buffer, Arc::new(Payload::Skipped(inputs)));
+        TensorMeta::set(buffer, Arc::new(Payload::Skipped { inputs, is_overdue }));
     }
 
     fn prepare_state(&self, transition: gst::StateChange) {
@@ -343,6 +353,7 @@ impl Properties for TrtInfer {
                     ("inferred", inferred),
                     ("skipped", skipped),
                     ("interval", self.interval.load(Ordering::Relaxed).into()),
+                    ("missing", self.missing.load(Ordering::Relaxed)),
                     ("late", self.qos.late()),
                     ("batches", batches),
                     ("batched", frames),
@@ -384,6 +395,7 @@ impl BaseTransformImpl for TrtInfer {
         opened.inspect_err(|_| drop(self.life.stop())).map_err(|error| error_message(&error))?;
         self.stats.reset();
         self.qos.start();
+        self.missing.store(0, Ordering::Relaxed);
         // Upstream may have negotiated with another model, of another input size.
         self.obj().reconfigure_sink();
         Ok(())

@@ -20,6 +20,7 @@ mod imp;
 mod life;
 mod loading;
 mod messages;
+mod missing_frames;
 mod model;
 mod qos;
 mod replacing;

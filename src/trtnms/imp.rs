@@ -118,7 +118,7 @@ impl TrtNms {
         if let Tiles::Objects(objects) = &payload.inputs().tiles {
             self.retry(|| self.prepare_outputs(state, &settings, &payload, &frame).map(drop))?;
             let found = self.find_in_objects(state, &settings, &payload, objects, &mut frame)?;
-            let is_skipped = matches!(*payload, Payload::Skipped(_));
+            let is_skipped = matches!(*payload, Payload::Skipped { .. });
             if (self.lacks_scores(state) || is_skipped) && state.may_have_boxes() {
                 unseen::mark(frame.make_mut());
             }
@@ -173,7 +173,8 @@ impl TrtNms {
             (true, Some(_)) => Held::Still,
         };
         detection::attach(buffer, instances, labels, names, size, held);
-        if *lacks_objects && may_have_boxes {
+        let is_overdue = matches!(*payload, Payload::Skipped { is_overdue: true, .. });
+        if (*lacks_objects || is_overdue) && may_have_boxes {
             unseen::mark(buffer);
         }
         if settings.post_messages {

@@ -36,6 +36,11 @@ struct UntrustedServer {
 
 impl UntrustedServer {
     fn start(folder: &Path) -> Self {
+        UntrustedServer::of_script(folder, "tests/common/https_server.py").0
+    }
+
+    /// With what it prints.
+    fn of_script(folder: &Path, script: &str) -> (Self, BufReader<ChildStdout>) {
         let mut openssl = Command::new("openssl");
         openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30"]);
         openssl.args([
@@ -51,11 +56,12 @@ impl UntrustedServer {
         let output = openssl.current_dir(folder).output().expect("openssl is installed");
         assert!(output.status.success(), "{}", text(&output.stderr));
         let mut server = Command::new("/usr/bin/python3");
-        server.arg(path("tests/common/https_server.py")).args(["pem", "key"]).current_dir(folder);
+        server.arg(path(script)).args(["pem", "key"]).current_dir(folder);
         let mut child = server.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        UntrustedServer { child, port: line.trim().parse().expect("it prints its port") }
+        let mut printed = BufReader::new(child.stdout.take().unwrap());
+        printed.read_line(&mut line).unwrap();
+        (UntrustedServer { child, port: line.trim().parse().expect("it prints its port") }, printed)
     }
 }
 
@@ -161,4 +167,57 @@ fn causes_are_one_of_a_few_words_in_log_http_and_metrics() {
     let (status, journal) = service.end();
     assert_eq!(status.code(), Some(0), "{journal}");
     assert!(![told, journal].iter().any(|text| text.contains("hush-hush")), "a password is told");
+}
+
+/// A source that takes any certificate does not open the way to the same server for those that do not, by a session of TLS that is
+/// resumed.
+#[test]
+fn no_source_speaks_to_a_server_whose_certificate_it_has_not_seen() {
+    let (folder, other) = (scratch("camera-tickets"), scratch("camera-tickets-of-others"));
+    let (server, printed) = UntrustedServer::of_script(&folder, "tests/common/tls_words.py");
+    drop(UntrustedServer::start(&other)); // for its certificate
+    let address = free_address();
+    let mut config = format!(
+        "[[model]]\nname = \"shapes\"\nfile = \"{}\"\nbackend = \"cpu\"\n\n[http]\nlisten = \"{address}\"\n\n",
+        shapes()
+    );
+    let of_other = format!("ca-file = \"{}\"", other.join("pem").display());
+    let kinds = [("any", "tls-validation = false"), ("own", "ca-file = \"pem\""), ("strict", ""), ("other", &of_other)];
+    for (scheme, (kind, trust)) in ["rtspst", "https"].into_iter().flat_map(|scheme| kinds.map(|kind| (scheme, kind))) {
+        config += &format!(
+            "[[source]]\nname = \"{kind}-{scheme}\"\naddress = \"{scheme}://127.0.0.1:{}/{kind}\"\nbackoff-max = \"500ms\"\n{trust}\n\n",
+            server.port
+        );
+    }
+    let service = Service::start(&folder, &config);
+    service.said("Started.");
+    let (sender, asked) = channel();
+    thread::spawn(move || printed.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    let mut said = Vec::new();
+    // Each of these has had tickets then.
+    for wanted in ["OPTIONS ", "GET /any", "/own"].repeat(3) {
+        loop {
+            said.push(asked.recv_timeout(LIMIT).unwrap_or_else(|_| panic!("{wanted} is not asked for: {said:?}")));
+            if said.last().unwrap().contains(wanted) {
+                break;
+            }
+        }
+    }
+    let failures = |name: &str| {
+        let (_, sources) = ask(&address, "GET", "/sources", "", "");
+        let sources: Value = serde_json::from_slice(&sources).unwrap();
+        let source = sources.as_array().unwrap().iter().find(|source| source["name"] == name).unwrap().clone();
+        source["failures"]["tls"].as_u64().unwrap_or(0)
+    };
+    for name in ["strict-rtspst", "strict-https", "other-rtspst", "other-https"] {
+        let before = failures(name);
+        wait_until(&format!("{name} fails again"), LIMIT, || failures(name) >= before + 3);
+    }
+    said.extend(asked.try_iter());
+    assert!(!said.iter().any(|line| line.contains("strict") || line.contains("other")), "{said:?}");
+    let told = service.said(" ERROR strict-rtspst: ");
+    for part in ["signed itself", "ca-file", "tls-validation = false", "[tls]"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert_eq!(service.end().0.code(), Some(0));
 }

@@ -118,8 +118,8 @@ pub enum Payload {
     /// The model's outputs for each of the inputs, from trtinfer, or the items of batches where they will be computed.
     Output { outputs: SmallVec<[PendingOutput; 1]>, inputs: Arc<ModelInputs>, model: Arc<ModelInfo> },
     /// A frame that trtinfer skipped because of its `interval` or because nothing moves in it, with the tensors that the GPU
-    /// may still be writing.
-    Skipped(Arc<ModelInputs>),
+    /// may still be writing. `is_overdue`: it should have been inferred and came too late, so results of before are too old.
+    Skipped { inputs: Arc<ModelInputs>, is_overdue: bool },
 }
 
 impl Payload {
@@ -135,7 +135,7 @@ impl Payload {
     /// What was made of the frame.
     pub fn inputs(&self) -> &Arc<ModelInputs> {
         match self {
-            Payload::Input(inputs) | Payload::Skipped(inputs) | Payload::Output { inputs, .. } => inputs,
+            Payload::Input(inputs) | Payload::Skipped { inputs, .. } | Payload::Output { inputs, .. } => inputs,
         }
     }
 
@@ -393,7 +393,7 @@ mod tests {
     }
 
     fn skipped(input: &Arc<Payload>) -> Arc<Payload> {
-        Arc::new(Payload::Skipped(input.inputs().clone()))
+        Arc::new(Payload::Skipped { inputs: input.inputs().clone(), is_overdue: false })
     }
 
     /// Those on the buffer, in their order.

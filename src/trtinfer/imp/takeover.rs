@@ -141,7 +141,7 @@ impl TrtInfer {
         if self.life.offered().is_none() {
             return self.infer(buffer);
         }
-        self.pass(buffer, inputs); // its tensor is for the former one, and upstream has been asked for others
+        self.pass(buffer, inputs, true); // its tensor is for the former one, and upstream has been asked for others
         Ok(())
     }
 
