@@ -100,7 +100,9 @@ const LAST_THREADS: Duration = Duration::from_millis(250);
 fn main() -> ExitCode {
     tls_sessions::refuse_to_resume();
     let threads = Threads::default();
-    let outcome: Result<Status, Failure> = match Program::parse().command {
+    let command = Program::parse().command;
+    let tell = if matches!(command, Command::Serve(_)) { serve::log_left } else { terminal::print_error };
+    let outcome: Result<Status, Failure> = match command {
         Command::Detect(args) => detect::run(&args, &threads),
         Command::Info(args) => info::run(&args),
         Command::Build(args) => build::run(&args),
@@ -115,10 +117,7 @@ fn main() -> ExitCode {
     };
     let left = threads.wait(LAST_THREADS);
     if !left.is_empty() {
-        terminal::print_error(&format!(
-            "Left behind, as it does not end: {}. What it had not written is lost.",
-            listed(&left)
-        ));
+        tell(&format!("Left behind, as it does not end: {}. What it had not written is lost.", listed(&left)));
     }
     let status = outcome.unwrap_or_else(|failure| {
         terminal::print_error(&format!("Error: {failure}"));

@@ -167,7 +167,12 @@ fn a_reload_that_comes_before_the_start_ends_nothing() {
 
 #[test]
 fn a_reload_changes_what_has_changed_and_nothing_else() {
-    let folder = scratch("serve-reload");
+    let (folder, address) = (scratch("serve-reload"), free_address());
+    let head = || head() + &format!("[http]\nlisten = \"{address}\"\n\n");
+    let is_refused = |value: &str| {
+        let metrics = String::from_utf8(ask(&address, "GET", "/metrics", "", "").1).unwrap();
+        metrics.lines().any(|line| line == format!("gst_trt_configuration_refused {value}"))
+    };
     let config = head() + &endless("stays") + &endless("goes");
     let service = Service::start(&folder, &config);
     let mut last = None;
@@ -176,6 +181,7 @@ fn a_reload_changes_what_has_changed_and_nothing_else() {
     service.reload(&config.replace("[[model]]", "[[modle]]"));
     let said = service.said("Everything goes on");
     assert!(said.contains("line 1: ") && said.contains("did you mean “model”?"), "{said}");
+    assert!(is_refused("1"));
     expect_no_gap(&service, "stays", &mut last, 3);
     // Another file, one source fewer and one more.
     let other = folder.join("other.onnx");
@@ -185,6 +191,7 @@ fn a_reload_changes_what_has_changed_and_nothing_else() {
     service.said("goes: Removed.");
     service.result("comes");
     service.said("Loaded other.onnx");
+    assert!(is_refused("0"));
     expect_no_gap(&service, "stays", &mut last, 10);
     // A model that cannot be read leaves the other one.
     std::fs::write(folder.join("broken.onnx"), "no model").unwrap();

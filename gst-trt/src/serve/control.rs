@@ -44,6 +44,11 @@ pub trait Control: Send + Sync {
     /// Where a recording is.
     fn recording(&self, file: &str) -> Result<PathBuf, Refused>;
 
+    /// Whether the file was read again and refused, so that something older goes on.
+    fn is_outdated(&self) -> bool {
+        false
+    }
+
     /// Whether all models are loaded, and each source has given a frame or was found to fail.
     fn is_ready(&self) -> bool;
 

@@ -180,7 +180,9 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
             telemetry.change(otel.as_ref(), service.clone());
             Ok((warnings, shard))
         };
-        match contain(load) {
+        let loaded = contain(load);
+        service.set_outdated(loaded.is_err());
+        match loaded {
             Ok((warnings, shard)) => {
                 warnings.iter().for_each(|warning| warn("serve", warning));
                 log(
@@ -216,6 +218,11 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     #[cfg(feature = "otel")]
     telemetry.end();
     Ok(Status::Done) // it ends whatever is left behind
+}
+
+/// Says what is left behind, as the log is written.
+pub fn log_left(text: &str) {
+    log_error("serve", text);
 }
 
 /// What does not work now of a file that is right.

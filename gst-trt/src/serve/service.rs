@@ -5,6 +5,7 @@
 //! waited for in threads of their own, and files are checked before the lock is taken.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -47,6 +48,8 @@ pub struct Service {
     state: Mutex<ServiceState>,
     archives: Archives,
     threads: Threads,
+    /// The file has a mistake since it was read again.
+    is_outdated: AtomicBool,
 }
 
 struct ServiceState {
@@ -76,7 +79,8 @@ impl Service {
             number: 0,
             is_ending: false,
         };
-        let service = Service { state: Mutex::new(state), archives, threads: threads.clone() };
+        let is_outdated = AtomicBool::new(false);
+        let service = Service { state: Mutex::new(state), archives, threads: threads.clone(), is_outdated };
         service.reload(config)?;
         Ok(service)
     }
@@ -88,6 +92,11 @@ impl Service {
     /// Applies another configuration: all of it or, on an error, nothing. What is the same in both goes on without a break.
     pub fn reload(&self, config: Config) -> Result<(), Failure> {
         self.lock().apply(config, &self.threads)
+    }
+
+    /// Whether another configuration was refused.
+    pub fn set_outdated(&self, is_outdated: bool) {
+        self.is_outdated.store(is_outdated, Ordering::Relaxed);
     }
 
     /// What each source's frames have taken since then.
@@ -294,6 +303,10 @@ fn invalid(failure: Failure) -> Refused {
 }
 
 impl Control for Service {
+    fn is_outdated(&self) -> bool {
+        self.is_outdated.load(Ordering::Relaxed)
+    }
+
     fn sources(&self) -> Vec<SourceStatus> {
         let parts = |stream: &SourceStream| {
             let (asks, snapshots) = (stream.asks.clone(), stream.snapshots.clone());

@@ -221,7 +221,10 @@ pub fn images_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
             }
             Ok(images)
         }
-        (true, 0) => Err(format!("The folder {shown} is empty. Give one with images, or a video.").into()),
+        (true, 0) => Err(format!(
+            "There is no file in the folder {shown} itself. Give one with images, a video, or a pattern, such as '{shown}/**/*.mp4'."
+        )
+        .into()),
         (true, count) => {
             let found = if count == 1 { "1 file is" } else { "files are" };
             let what = format!("There is no image in the folder {shown}, whose {found} of other kinds");

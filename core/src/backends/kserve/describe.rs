@@ -148,7 +148,8 @@ fn failed(address: &ServerAddress, timeout: Duration, error: CallError) -> Error
             .remedy("Check that the server runs, and how much it has to do; or set request-timeout to more"),
         CallError::Lost(why) | CallError::Refused(why) => {
             Error::new(ErrorKind::NotFound, format!("There is no answer of a server at {host}")).cause(why).remedy(
-                "Start the server, or check host and port. Servers have a port of their own for gRPC: Triton 8001, MLServer 8081",
+                "Start the server, or check host and port. Servers have a port of their own for gRPC: Triton 8001, MLServer 8081. One that \
+                 wants TLS hangs up, too: it needs a proxy on this machine",
             )
         }
         CallError::Interrupted => Error::new(ErrorKind::Run, format!("A request of {host} was given up")),

@@ -128,6 +128,12 @@ pub fn tell<S: MetricSink>(text: &mut S, service: &dyn Control, sources: &[Sourc
     text.sample("build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1u64);
     text.family("ready", Gauge, "1 when all models are loaded and each source has given a frame or was found to fail.");
     text.sample("ready", &[], service.is_ready());
+    text.family(
+        "configuration_refused",
+        Gauge,
+        "1 while the file has a mistake since it was read again: what was before goes on.",
+    );
+    text.sample("configuration_refused", &[], service.is_outdated());
     text.family("cuda_contexts", Gauge, "CUDA contexts in use; more than one for each GPU are slow.");
     text.sample("cuda_contexts", &[], gsttrt::gst::cuda::registry::count() as u64);
     write_models(text, &service.models());
