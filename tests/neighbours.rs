@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 
 use crate::common::boxes::{Found, GREY, found, model};
 use crate::common::gpu::setting;
-use crate::common::{Outcome, gpu_chain_or_skip, has_element_or_skip, path, quick_shapes, run, scratch};
+use crate::common::{Outcome, gpu_chain_or_skip, has_element_or_skip, path, run, scratch, shapes};
 use gst::prelude::*;
 
 /// Left, top, right and bottom in 0..1 of the picture.
@@ -185,7 +185,7 @@ fn iou(a: Corners, b: Corners) -> f64 {
 
 /// A part of the table each, so that they run at the same time.
 fn try_part(part: usize, parts: usize) {
-    let infer = format!("model-file={}", quick_shapes());
+    let infer = format!("model-file={}", shapes());
     let (reference, outcome) = detect("", &infer, [""; 4]);
     outcome.expect_success();
     assert!(reference.len() >= 2 && reference.iter().all(|frame| frame.len() > 5));
@@ -233,7 +233,7 @@ fn try_cuda_neighbours(factories: &[&str]) {
     if !gpu_chain_or_skip() {
         return;
     }
-    let model = setting("GPU_MODEL").unwrap_or_else(quick_shapes);
+    let model = setting("GPU_MODEL").unwrap_or_else(shapes);
     let infer = format!("model-file={model} backend=tensorrt {}", setting("TRT_PROPERTIES").unwrap_or_default());
     for (source, neighbour, effect) in CUDA_NEIGHBOURS {
         let factory = neighbour.split(' ').next().unwrap();

@@ -26,21 +26,21 @@ fn a_file_says_what_it_is() {
             &json!("onnx"),
             &json!("detect"),
             &json!(32),
-            &json!([320, 320]),
+            &json!([160, 160]),
             &json!(["disc", "box"]),
             &json!({"ai.onnx": 17})
         ]
     );
-    assert_eq!(found["inputs"], json!([{"name": "images", "type": "f32", "dims": [1, 3, 320, 320]}]));
+    assert_eq!(found["inputs"], json!([{"name": "images", "type": "f32", "dims": [1, 3, 160, 160]}]));
     assert_eq!((&found["layout"]["name"], &found["layout"]["classes"]), (&json!("yolov5"), &json!(2)));
     let why = found["layout"]["why"].as_str().unwrap();
-    for part in ["output0 f32 1x6300x7 fits only this layout", "“detect”", "2 names for 2 classes"] {
+    for part in ["output0 f32 1x1575x7 fits only this layout", "“detect”", "2 names for 2 classes"] {
         assert!(why.contains(part), "{part}: {why}");
     }
     assert_eq!(found["missing"], json!([]));
     let shown = succeed(&scratch("info-text"), &["info", &shapes()]);
     for part in
-        ["opset ai.onnx 17", "images f32 1x3x320x320", "2: disc, box", "yolov5: ", "because: ", "missing     nothing"]
+        ["opset ai.onnx 17", "images f32 1x3x160x160", "2: disc, box", "yolov5: ", "because: ", "missing     nothing"]
     {
         assert!(text(&shown.stdout).contains(part), "{part}: {}", text(&shown.stdout));
     }
@@ -290,7 +290,7 @@ fn figures_are_in_order() {
     let output = succeed(&folder, &args);
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let cpu = &found["backends"][0];
-    assert_eq!((&cpu["backend"], &cpu["input"]), (&json!("rten"), &json!("images f32 1x3x320x320")));
+    assert_eq!((&cpu["backend"], &cpu["input"]), (&json!("rten"), &json!("images f32 1x3x160x160")));
     let chains = cpu["chain"].as_array().unwrap();
     let frames: Vec<&Value> = chains.iter().map(|chain| &chain["frame"]).collect();
     assert_eq!(frames, [&json!("320x180"), &json!("64x48")]);

@@ -347,8 +347,8 @@ fn a_check_tells_where_the_user_may_not_write() {
     std::fs::set_permissions(&closed, Permissions::from_mode(0o555)).unwrap();
     let config = format!(
         "[[model]]\nname = \"shapes\"\nfile = \"{}\"\n\n[[publish]]\nlocation = \"closed/{{source}}.jsonl\"\n\n\
-         [record]\nfolder = \"closed/events\"\n\n[[source]]\nname = \"gate\"\naddress = \"{}\"\n\n\
-         [[source]]\nname = \"yard\"\naddress = \"{}\"\nrecord = {{folder = \"closed/yard\"}}\n",
+         [record]\nfolder = \"closed/events\"\ncontinuous = true\nkeep = \"1d\"\n\n[[source]]\nname = \"gate\"\naddress = \"{}\"\n\n\
+         [[source]]\nname = \"yard\"\naddress = \"{}\"\nrecord = {{folder = \"closed/yard\", continuous = true, keep = \"1d\"}}\n",
         shapes(),
         sample(),
         sample()

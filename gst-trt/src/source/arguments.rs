@@ -222,7 +222,7 @@ pub fn images_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
             Ok(images)
         }
         (true, 0) => Err(format!(
-            "There is no file in the folder {shown} itself. Give one with images, a video, or a pattern, such as '{shown}/**/*.mp4'."
+            "The folder {shown} is empty, or has nothing but folders. Give one with images, a video, or a pattern, such as '{shown}/**/*.mp4'."
         )
         .into()),
         (true, count) => {

@@ -127,6 +127,7 @@ fn metrics_tell_what_the_service_does() {
     for (family, kind, samples) in [
         ("build_info", "gauge", &[concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1")][..]),
         ("ready", "gauge", &[" 1"]),
+        ("configuration_refused", "gauge", &[" 0"]),
         ("cuda_contexts", "gauge", &[" 0"]),
         ("model_loaded", "gauge", &["{model=\"yolo\"} 1"]),
         ("model_build_progress", "gauge", &[]),
@@ -243,7 +244,7 @@ fn metrics_tell_what_the_service_does() {
         dwell.contains(&"gst_trt_zone_dwell_seconds_bucket{source=\"door\",zone=\"hall\",le=\"10\"} 1".to_string())
     );
     let (ours, process): (Vec<_>, Vec<_>) = families.keys().partition(|name| name.starts_with("gst_trt_"));
-    assert_eq!(ours.len(), 56, "each is in the table above: {ours:?}");
+    assert_eq!(ours.len(), 57, "each is in the table above: {ours:?}");
     assert!(process.len() == 7 && process.iter().all(|name| name.starts_with("process_")), "{process:?}");
 }
 
