@@ -22,7 +22,7 @@ use super::capture;
 use super::meter::{Meter, MeteredElements};
 use super::pace::Pace;
 use super::turn::StartTurn;
-use crate::chain::{self, InferenceElements, element, stage};
+use crate::chain::{self, InferenceElements, ModelElements, element, stage};
 use crate::failure::Failure;
 use crate::running::RunningPipeline;
 use crate::source::ReadOptions;
@@ -64,11 +64,12 @@ impl StreamPipeline {
         running: impl FnOnce(gst::Pipeline) -> RunningPipeline,
     ) -> Result<Self, Failure> {
         let tracker = config.track.as_ref().map(|track| track.get("tracker").unwrap_or("bytetrack").to_string());
-        let mut elements = models.iter().map(|model| model.config().elements());
-        let mut first = elements.next().expect("a source has a model");
-        if config.sync || config.address.is_live() {
-            first.queue = first.queue.map(|frames| frames.min(IN_WORK));
-        }
+        let most_in_work = if config.sync || config.address.is_live() { IN_WORK } else { u32::MAX };
+        let mut elements = models.iter().map(|model| {
+            let elements = model.config().elements();
+            ModelElements { queue: elements.queue.map(|frames| frames.min(most_in_work)), ..elements }
+        });
+        let first = elements.next().expect("a source has a model");
         let chain = InferenceElements { first, track: tracker, on_objects: elements.collect() };
         let pipeline = chain::parse(&launch_line(config, &chain.launch_line(false)))?;
         chain.configure(&pipeline);
