@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -55,6 +55,16 @@ impl LineFile {
         self.is_regular = file.metadata()?.is_file();
         (self.file, self.lines) = (Some(file), LineWriter::default());
         Ok(())
+    }
+
+    /// Another program may have renamed or removed the file, as logrotate does: lines would go on into that one, or nowhere.
+    fn follow_the_name(&mut self) -> io::Result<()> {
+        let open = self.file()?.metadata()?;
+        match std::fs::metadata(&self.path) {
+            Ok(named) if (named.dev(), named.ino()) == (open.dev(), open.ino()) => Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => self.reopen(),
+        }
     }
 
     fn file(&mut self) -> io::Result<&mut File> {
@@ -123,6 +133,9 @@ impl Destination for LineFile {
     }
 
     fn send(&mut self, messages: &[String]) -> std::result::Result<(), Undelivered> {
+        if self.is_regular {
+            self.follow_the_name()?;
+        }
         if !self.is_regular {
             let file = self.file.as_mut().ok_or(io::Error::from(io::ErrorKind::NotFound))?;
             let outcome = self.lines.write(file, messages, self.timeout);
@@ -214,6 +227,27 @@ mod tests {
         assert_eq!(read(&path), "ours\ntheirs\nagain\n");
         file.send(&["full".into()]).unwrap();
         assert_eq!(read(&path), "full\n", "their bytes count");
+    }
+
+    #[test]
+    fn the_file_of_that_name_is_written_to() {
+        let folder = scratch("publish-renamed");
+        let path = folder.join("out.jsonl");
+        let options = PublishOptions { location: path.display().to_string().into(), ..PublishOptions::default() };
+        let mut file = super::super::destinations::open(&options).unwrap().destination;
+        file.send(&["first".into()]).unwrap();
+        std::fs::rename(&path, folder.join("old.jsonl")).unwrap();
+        file.send(&["second".into()]).unwrap();
+        assert_eq!((read(folder.join("old.jsonl")), read(&path)), ("first\n".into(), "second\n".into()));
+        std::fs::remove_file(&path).unwrap();
+        file.send(&["third".into()]).unwrap();
+        assert_eq!(read(&path), "third\n");
+        // As a disk that is no longer mounted: nothing is lost without an error, and it is tried again.
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(file.send(&["fourth".into()]).unwrap_err().delivered, 0);
+        std::fs::create_dir_all(&folder).unwrap();
+        file.send(&["fourth".into()]).unwrap();
+        assert_eq!(read(&path), "fourth\n");
     }
 
     /// Runs in a process of its own, whose files are limited.
