@@ -13,6 +13,7 @@ use super::super::control::{
 };
 use super::super::histogram::{Histogram, LATENCIES, STAYS};
 use super::super::record::{Disk, Recorder};
+use super::dropped::FrameCounts;
 use crate::cause::{Cause, SourceFailure};
 use crate::serve::config::{PublishConfig, SourceConfig};
 
@@ -265,6 +266,11 @@ impl Meter {
     /// Frames with results in this run.
     pub fn frames_of_run(&self) -> u64 {
         self.lock().run.as_ref().map_or(0, |run| run.frames)
+    }
+
+    pub fn frame_counts(&self) -> FrameCounts {
+        let counts = self.lock();
+        FrameCounts { with_results: counts.frames, dropped: counts.dropped }
     }
 
     /// Whether frames that have come do not have their results: what reads a file waits for them then.

@@ -5,6 +5,7 @@
 //! That thread waits for events alone. Calls that a camera or a disk can hold up are made in others: `running`.
 
 mod capture;
+mod dropped;
 mod ending;
 pub mod meter;
 mod pace;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
+use dropped::{DropNotice, DroppedFrames};
 pub use ending::LastFrames;
 use gst::prelude::*;
 use gsttrt_publish::backoff::Backoff;
@@ -122,6 +124,7 @@ impl SourceStream {
             left: Vec::new(),
             logged: None,
             warned: BTreeSet::new(),
+            dropped: DroppedFrames::since(Instant::now()),
         };
         let name = format!("src-{}", stream.config.name);
         threads.spawn(name, &thread.subject(), move || thread.work())?;
@@ -174,6 +177,7 @@ struct StreamThread {
     /// Warnings of elements, by their names, since these were last well: the elements of the next pipeline do not
     /// repeat them.
     warned: BTreeSet<(String, String)>,
+    dropped: DroppedFrames,
 }
 
 /// How long the next attempt waits for the last pipeline to stop, within its backoff: only one that a camera holds up takes longer.
@@ -450,6 +454,11 @@ impl StreamThread {
                 return self.failed(Cause::Damaged, format!("Cannot read {shown}: its answer has no end."));
             }
             built.turn.end_in_time();
+            match self.dropped.look(Instant::now(), self.meter.frame_counts()) {
+                Some(DropNotice::Begun(text)) => warn(&self.config.name, &text),
+                Some(DropNotice::Over) => log(&self.config.name, "no frames are dropped any more."),
+                None => {}
+            }
             // The first frame may wait for its turn, and for a model.
             if !is_live && built.is_busy(&self.meter)
                 || built.turn.is_waiting()
