@@ -153,6 +153,7 @@ fn the_end_is_not_held_up_by_destinations_that_hang() {
     let (status, journal) = service.end();
     assert_eq!(status.code(), Some(0), "{journal}");
     assert!(!journal.contains("eft behind"), "{journal}");
+    assert_eq!(journal.matches("messages are not sent at the end of the stream").count(), peers.len(), "{journal}");
     let lines = std::fs::read_to_string(folder.join("all.jsonl")).unwrap();
     let frames: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let numbers: Vec<u64> = frames.iter().map(|frame| frame["frame"].as_u64().unwrap()).collect();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The end of a run of a source: its last frames, its stop, and what does not stop.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 use gsttrt::gst::cuda::registry;
@@ -12,6 +12,9 @@ use super::super::heap;
 use super::super::log::{log_error, log_failure, warn};
 use super::pipeline::StreamPipeline;
 use super::{MOST_LEFT, PlayEnd, RESTART_LIMIT, StreamEvent, StreamThread};
+
+/// How long after the time for last frames elements tell what was not sent in it.
+const LAST_WARNINGS: Duration = Duration::from_millis(300);
 
 /// How long what is under way may take when a source ends.
 #[derive(Clone, Copy, Debug)]
@@ -118,7 +121,8 @@ impl StreamThread {
         if built.running.ask("drain", end).is_err() {
             return false;
         }
-        while let Ok(event) = self.events.recv_timeout(last.until.saturating_duration_since(Instant::now())) {
+        let until = last.until + LAST_WARNINGS;
+        while let Ok(event) = self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
             let StreamEvent::Message(run, message) = event else {
                 let stop = if let StreamEvent::Stop(stop) = &event { Some(*stop) } else { None };
                 self.pending.push(event);
