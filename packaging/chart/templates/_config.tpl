@@ -80,6 +80,19 @@
 {{- if hasKey .Values.files "config.toml" -}}
 {{- fail "\n\nfiles: config.toml is written by the chart. Use the value config instead.\n" -}}
 {{- end -}}
+{{- if eq .Values.configKind "ConfigMap" -}}
+{{- $texts := merge (dict "the value config" .Values.config) .Values.files -}}
+{{- range $source := .Values.sources -}}
+{{- $_ := set $texts (printf "the address of the source %s" $source.name) (toString $source.address) -}}
+{{- end -}}
+{{- range $name, $text := $texts -}}
+{{- range regexFindAll "://[^/@\\s\"']*:[^/@\\s\"']+@" $text -1 -}}
+{{- if not (contains "${" .) -}}
+{{- fail (printf "\n\n%s: it has a password, and all who may read ConfigMaps see it. Write ${NAME} for it and put it into a Secret of envFromSecrets, use password-file with credentials.secret, or set configKind to Secret.\n" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.rtsp.enabled (not .Values.rtsp.password.secret) -}}
 {{- fail "\n\nrtsp: all who reach the pods could watch. Set rtsp.password.secret to the name of a Secret with the password.\n" -}}
 {{- end -}}
