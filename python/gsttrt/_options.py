@@ -47,6 +47,7 @@ class DetectorOptions(ModelOptions, total=False):
     class_thresholds: Mapping[str, float] | str | None
     layout: str | None
     layout_file: Path | None
+    map_threshold: float | None
     mask_output: str | None
     max_detections: int | None
     mean: float | Sequence[float] | str | None

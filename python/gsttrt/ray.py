@@ -14,6 +14,7 @@ import argparse
 import glob
 import os
 import shlex
+import socket
 import sys
 import warnings
 from collections import Counter
@@ -29,10 +30,10 @@ from ._library import MAP
 from ._options import OF_TRACKER, PATHS
 from ._redact import redacted
 from .detector import Detector
-from .errors import DeviceLostError, Error, InputError, LibraryError, ReadError, RunError, SettingsError
+from .errors import DeviceLostError, Error, InputError, LibraryError, NotFoundError, ReadError, RunError, SettingsError
 from .result import Result
 from .tracker import Tracker
-from .video import by_number, is_live, open_source, results
+from .video import IMAGES, by_number, is_live, open_source, require_reader, results
 
 try:
     import pyarrow
@@ -119,7 +120,7 @@ def detect(
     worker that dies is started again and repeats its video; no row comes twice. A video whose worker has died three times is a row with an
     error too.
 
-    What is wrong with model and options is raised here: a worker loads the model first.
+    What is wrong with model and options is raised here, and where no video can be read: a worker tries both first.
     """
     work = work_of(model, rows, tracker, timeout, dict(options))
     items = list(expanded(sources))
@@ -132,7 +133,8 @@ def detect(
     workers, resources = placed(num_gpus, num_cpus, concurrency, len(items))
     if not resources["num_gpus"]:
         work.options.setdefault("threads", max(round(num_cpus or 1), 1))
-    try_model(work, resources)
+    has_videos = any(Path(item["address"]).suffix.lower() not in IMAGES for item in items if item["error"] is None)
+    try_worker(work, has_videos, resources)
     minimum, maximum = workers if isinstance(workers, tuple) else (workers, workers)
     # One at a time, so that no video waits behind a long one while another worker has nothing to do.
     pool = ray.data.ActorPoolStrategy(min_size=minimum, max_size=maximum, max_tasks_in_flight_per_actor=1)
@@ -252,9 +254,9 @@ def placed(
     return concurrency, {"num_gpus": num_gpus, "num_cpus": num_cpus}
 
 
-def try_model(work: Work, resources: dict[str, float]) -> None:
-    """Loads the model once, where a worker would."""
-    trial = ray.remote(load).options(**resources).remote(work)
+def try_worker(work: Work, has_videos: bool, resources: dict[str, float]) -> None:
+    """Loads the model once, where a worker would, and what reads videos."""
+    trial = ray.remote(load).options(**resources).remote(work, has_videos)
     if not ray.wait([trial], timeout=WAITING)[0]:
         wanted = " and ".join(f"{value:g} {name[4:-1].upper()}" for name, value in resources.items() if value)
         print(f"Waiting for the model, which is loaded where {wanted or 'there is room'} is free.", file=sys.stderr)
@@ -270,9 +272,11 @@ def try_model(work: Work, resources: dict[str, float]) -> None:
         raise SettingsError("This model gives a map for each frame, for which rows have no column. Use gsttrt.detect(…).")
 
 
-def load(work: Work) -> bool:
+def load(work: Work, has_videos: bool) -> bool:
     """Whether the model finds no objects, but a map."""
     work.new_tracker()
+    if has_videos:
+        require_reader()
     with work.detector() as detector:
         return detector(numpy.zeros((64, 64, 3), numpy.uint8))._kinds == MAP
 
@@ -382,6 +386,7 @@ def write(given: argparse.Namespace) -> int:
     if os.path.exists(out) and (not os.path.isdir(out) or os.listdir(out)):
         raise InputError(f"There is something in {given.out} already, and rows would stand there twice. Give another folder.")
     if not ray.is_initialized():
+        require_cluster(given.address or os.environ.get("RAY_ADDRESS", ""))
         ray.init(address=given.address)
     found = detect(
         given.sources,
@@ -396,6 +401,16 @@ def write(given: argparse.Namespace) -> int:
     )
     found.write_parquet(out, min_rows_per_file=ROWS_A_FILE)
     return report(out, schema(given.rows))
+
+
+def require_cluster(address: str) -> None:
+    """Ray itself would try an address for minutes at which nobody answers."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if host and port.isdigit():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), WAITING).close()
+        except OSError as error:
+            raise NotFoundError(f"There is no Ray at {address}: {error}. Start it with: ray start --head") from error
 
 
 def report(out: str, columns: pyarrow.Schema) -> int:

@@ -228,14 +228,28 @@ def read_whole(Gst: Any, source: Any) -> None:
     source.connect("deep-element-added", added)
 
 
-def by_opencv(uri: str, missing: LibraryError) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
-    """For Pythons without GStreamer's bindings, such as those of conda, pyenv and uv."""
+def require_reader() -> None:
+    """Raises what is missing, where no video can be read."""
+    try:
+        gstreamer()
+    except LibraryError as missing:
+        opencv(missing)
+
+
+def opencv(missing: LibraryError) -> Any:
+    """The module cv2, or the error that GStreamer has given."""
     try:
         import cv2
     except ImportError:
         raise missing from None
     if not hasattr(cv2, "VideoCapture"):
         raise missing
+    return cv2
+
+
+def by_opencv(uri: str, missing: LibraryError) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
+    """For Pythons without GStreamer's bindings, such as those of conda, pyenv and uv."""
+    cv2 = opencv(missing)
     local = uri.startswith("file://")
     name = unquote(urlsplit(uri).path) if local else uri.removeprefix("v4l2://") if uri.startswith("v4l2://") else uri
     if local and not os.path.exists(name):

@@ -319,6 +319,26 @@ def test_arguments_are_checked(tmp_path):
         gsttrt.ray.detect("a.mp4", gsttrt.Detector(model("shapes-cls"), **OPTIONS))
 
 
+def test_what_reads_videos_is_tried_where_there_are_some(monkeypatch):
+    for name in ("gi", "cv2"):
+        monkeypatch.setitem(sys.modules, name, None)
+    work = gsttrt.ray.work_of(model("shapes"), "objects", None, 120, OPTIONS)
+    with pytest.raises(gsttrt.LibraryError, match="pip install opencv-python-headless"):
+        gsttrt.ray.load(work, has_videos=True)
+    assert not gsttrt.ray.load(work, has_videos=False)
+
+
+def test_an_address_where_nobody_answers_is_an_error_at_once():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        gsttrt.ray.require_cluster(address)
+    for given in (address, f"ray://{address}"):
+        with pytest.raises(gsttrt.NotFoundError, match=f"There is no Ray at {given}: .* ray start --head"):
+            gsttrt.ray.require_cluster(given)
+    for given in ("", "auto", "local"):
+        gsttrt.ray.require_cluster(given)
+
+
 def test_folders_are_read_in_the_order_of_numbers(tmp_path, monkeypatch):
     for name in ("10.mp4", "9.MKV", "2026/b/1.webm", "2026/a.txt", "notes.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
