@@ -151,7 +151,7 @@ mod tests {
     fn the_pages_have_the_uuid() {
         let uuid: String = UUID.iter().map(|byte| format!("{byte:02x}")).collect();
         let parts = [&uuid[..8], &uuid[8..12], &uuid[12..16], &uuid[16..20], &uuid[20..]];
-        for page in ["docs/serve.md", "docs/elements/trtpublish.md"] {
+        for page in ["docs/videos.md", "docs/elements/trtpublish.md"] {
             // A crate that is packed has no pages.
             let Ok(text) = std::fs::read_to_string(format!("{}/{page}", env!("CARGO_MANIFEST_DIR"))) else { return };
             assert!(text.contains(&format!("`{}`", parts.join("-"))), "{page}: {parts:?}");

@@ -140,7 +140,7 @@ fn what_is_recorded_and_kept_is_said_in_one_table() {
     assert_eq!((record.container, record.audio, record.pre_roll_bytes), (Container::Mkv, false, 8 << 20));
     assert_eq!(with("continuous = true\nkeep = \"12h\"\nevents = []").events, None, "no files of events");
     // As the page has it.
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/serve.md")).unwrap();
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/recordings.md")).unwrap();
     let table =
         page.split("```toml\n").filter_map(|rest| rest.split("```").next()).find(|block| block.starts_with("[record]"));
     let keys = table.unwrap().split_once("folder = \"/var/lib/gst-trt/recordings\"\n").unwrap().1;

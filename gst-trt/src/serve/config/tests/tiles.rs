@@ -29,7 +29,7 @@ fn sources_are_put_in_one_picture() {
     let first = TilesConfig { name: "wall".into(), sources, columns: Some(3), size: (1280, 720), framerate: 5 };
     assert_eq!((config.tiles.len(), &config.tiles[0]), (2, &first));
     // As the page has it.
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/serve.md")).unwrap();
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/videos.md")).unwrap();
     let table = page.split("```toml\n").filter_map(|rest| rest.split("```").next());
     let table = table.filter_map(|block| block.split_once("[[rtsp.tiles]]\n")).next().unwrap().1;
     let text = with(table).replace("name = \"s\"", "name = \"gate\"").replace("name = \"t\"", "name = \"street\"");

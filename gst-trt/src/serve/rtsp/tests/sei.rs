@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::serve::output::Output;
 
-/// As docs/serve.md has it.
+/// As docs/videos.md has it.
 const UUID: [u8; 16] = [0x5b, 0x1f, 0x3c, 0x6e, 0x0a, 0x7d, 0x4e, 0x52, 0x9d, 0x63, 0x27, 0xc1, 0x84, 0xee, 0x1a, 0x90];
 
 /// Gives frames of H.264 as they are sent.
