@@ -5,14 +5,16 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use gsttrt_core::backends::options::Options;
-use gsttrt_core::backends::{BackendPreference, PREFERENCE, Placement};
+use gsttrt_core::backends::options::{BackendOption, Options};
+use gsttrt_core::backends::{BackendPreference, PREFERENCE, Placement, all_options};
+use gsttrt_core::cuda::driver::Context;
 use gsttrt_core::error::{Error, ErrorKind};
 use gsttrt_core::model::ModelFile;
-use gsttrt_core::options::OptionKind;
+use gsttrt_core::options::{OptionKind, OptionValue};
 use gsttrt_core::redact::redacted;
 use gsttrt_core::session::{PostprocessOptions, SessionOptions, parse_options};
 
+use crate::assignments::assignments;
 use crate::failure::Failure;
 
 /// The values of `backend`, as of trtinfer.
@@ -46,6 +48,21 @@ impl ModelOptions {
     pub fn check(&self) -> Result<(), Failure> {
         check_model(&self.model)?;
         self.labels.iter().try_for_each(|labels| check_file(labels))
+    }
+
+    /// What the backend lacks on this machine; nothing without one, which is the best that is here. `infer` are further properties of
+    /// trtinfer, such as where its libraries are.
+    pub fn missing(&self, infer: &str) -> Option<Error> {
+        let word = backend_words().find(|word| self.backend.as_deref() == Some(word))?;
+        let mut options = Options::default();
+        for (name, value) in assignments(infer) {
+            let is_path = |option: &&BackendOption| matches!(option.default, OptionValue::Path(_));
+            let option =
+                all_options().filter(is_path).find(|option| option.spec.name == infer[name.clone()].replace('_', "-"));
+            let path = PathBuf::from(infer[value].trim_matches(['"', '\'']));
+            option.into_iter().for_each(|option| options.set(option, OptionValue::Path(Some(path.clone()))));
+        }
+        Placement::new(&self.model, word.into(), options, || Context::primary(0)).err()
     }
 
     /// Whether a CPU will run the model; false where nothing can.

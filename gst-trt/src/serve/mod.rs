@@ -232,8 +232,16 @@ pub fn warnings(file: &Path) -> Result<Vec<String>, Failure> {
 
 /// Says whether the file is right. What keeps a part of it from working does not keep the service from starting.
 fn check(file: &Path, config: &Config) -> Result<Status, Failure> {
-    config.warnings.iter().for_each(|warning| print_error(&format!("Warning: {warning}")));
-    let (shown, count) = (file.display(), config.warnings.len());
+    let mut warnings = config.warnings.clone();
+    // The start finds these where it uses a GPU, and loads the models.
+    warnings.extend(Gpus::find(config.gpus.as_ref()).1);
+    warnings.extend(config.models.iter().filter_map(|model| {
+        let elements = model.elements();
+        let missing = elements.model.missing(&elements.infer)?;
+        Some(format!("model “{}”: {}", model.name, missing.message()))
+    }));
+    warnings.iter().for_each(|warning| print_error(&format!("Warning: {warning}")));
+    let (shown, count) = (file.display(), warnings.len());
     if count > 0 {
         let parts = if count == 1 { "a part of it does".into() } else { format!("{count} parts of it do") };
         return Err(format!("{shown} can be used, but {parts} not work now: the warnings tell.").into());
