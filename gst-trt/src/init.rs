@@ -102,10 +102,14 @@ fn answer(
     }
 }
 
+/// Whether it is the path of a file, not an address.
+fn is_file(text: &str) -> bool {
+    !(text.contains("://") || text == "-" || text.starts_with("unix:") || text.starts_with("file:"))
+}
+
 /// A path as it is from the folder of any file.
 fn absolute(text: &str, here: &Path) -> String {
-    let is_address = text.contains("://") || text == "-" || text.starts_with("unix:") || text.starts_with("file:");
-    if is_address { text.into() } else { here.join(text).to_string_lossy().into_owned() }
+    if is_file(text) { here.join(text).to_string_lossy().into_owned() } else { text.into() }
 }
 
 fn config(sources: &[String], model: &str, results: &str, here: &Path) -> String {
@@ -122,14 +126,20 @@ fn config(sources: &[String], model: &str, results: &str, here: &Path) -> String
          # config-file = \"zones.json\"\n\n\
          # Videos of what happens in zones and at lines:\n\
          # [record]\n\
-         # folder = \"events\"\n\n\
-         [[publish]]\nname = \"results\"\nlocation = {}\n\n\
+         # folder = \"events\"\n\
+         # keep = \"30d\"\n\n\
+         [[publish]]\nname = \"results\"\nlocation = {}\n{}\n\
          # The page, metrics and changes: http://127.0.0.1:8090\n\
          [http]\nlisten = \"127.0.0.1:8090\"\n\
          # token-file = \"token\"           # for changes; openssl rand -hex 32 > token\n\n\
          [log]\nformat = \"text\"             # or \"json\"\n",
         quoted(&absolute(model, here)),
         quoted(&absolute(results, here).replace("${", "$${")),
+        if is_file(results) {
+            "max-file-size = 100000000      # bytes; full files become NAME.1 to NAME.9\n"
+        } else {
+            ""
+        },
     );
     for (source, number) in sources.iter().zip(1..) {
         let address = quoted(&absolute(source, here).replace("${", "$${"));

@@ -18,7 +18,10 @@ const OF_MUXER: &str = "there is no muxer: each source keeps its size";
 
 /// Groups of which nothing is taken over.
 const GROUPS: [(&str, &str); 5] = [
-    ("tiled-display", PICTURES),
+    (
+        "tiled-display",
+        "the page of [http] shows the sources side by side, and [[rtsp.tiles]] makes one picture of them",
+    ),
     ("osd", PICTURES),
     ("img-save", "[record] draw and snapshot.jpg of [http] give pictures"),
     ("pre-process", "trtpreprocess does it"),

@@ -341,9 +341,11 @@ fn write_snapshots<S: MetricSink>(text: &mut S, sources: &[SourceStatus]) {
         }
     };
     each("snapshots_total", "Snapshots of objects that were written.", &|counts| counts.written);
-    each("snapshots_dropped_total", "Objects without one, as the encoder or the disk was too slow.", &|counts| {
-        counts.dropped
-    });
+    each(
+        "snapshots_dropped_total",
+        "Objects without one: the encoder or the disk was too slow, or it could not be written.",
+        &|counts| counts.dropped,
+    );
     each("snapshots_limited_total", "Objects beyond at-most, of which there is none.", &|counts| counts.limited);
 }
 
