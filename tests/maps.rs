@@ -176,6 +176,23 @@ fn logits_are_scaled_before_the_class_is_chosen() {
     }
 }
 
+/// As of DBNet and Anomalib, whose outputs no name tells from depths.
+#[test]
+fn probabilities_of_a_single_class_have_a_threshold() {
+    let values: Vec<f32> = (0..64).map(|at| (at % 8) as f32 / 8.0).collect();
+    let model = floats(&[1, 1, 8, 8], &values).save(&scratch("maps-threshold").join("model.onnx"));
+    let mut line = Line::new(&model, "layout=semantic-logits draw=false map-threshold=0.3125");
+    let share = |line: &mut Line| -> f64 {
+        read(&structures(&line.push(frame()))[0]).regions.iter().map(|region| region.3).sum()
+    };
+    // Halfway from the third column to the fourth.
+    assert_eq!(share(&mut line), 5.0 / 8.0);
+    line.nms().set_property("map-threshold", 0.5625f32);
+    assert_eq!(share(&mut line), 3.0 / 8.0);
+    line.nms().set_property("map-threshold", 2.0f32);
+    assert_eq!(share(&mut line), 0.0);
+}
+
 #[test]
 fn depths_are_attached_and_posted() {
     let folder = scratch("maps-depth");

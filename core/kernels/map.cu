@@ -16,7 +16,7 @@
 // give_map: copies counts to the host
 //   grid any size; a thread for each pixel of the others
 //   math f32 and integers, in the order of src/image/map.rs, the reference implementation
-//   launched by src/postprocess/map/device.rs, whose MapParams mirrors the one here (96 bytes)
+//   launched by src/postprocess/map/device.rs, whose MapParams mirrors the one here (104 bytes)
 #include "interpolate.cuh"
 
 inline constexpr uint32_t THREADS = 256;
@@ -38,9 +38,11 @@ struct MapParams {
     uint32_t input_width, input_height, left, top;
     uint32_t map_width, map_height;
     uint32_t first, count;
+    float threshold;  // of a single class a score must be above it
+    uint32_t unused;
 };
 
-static_assert(sizeof(MapParams) == 96, "mirrored in device.rs");
+static_assert(sizeof(MapParams) == 104, "mirrored in device.rs");
 
 __device__ inline float float_at(const MapParams &p, uint64_t at) {
     return p.dtype == F16 ? half_value(__ldg(static_cast<const uint16_t *>(p.data) + at)) : __ldg(static_cast<const float *>(p.data) + at);
@@ -73,7 +75,7 @@ __device__ inline bool is_finite(float value) { return (__float_as_uint(value) &
 // `lost` is how many scores are not finite.
 __device__ inline uint16_t greatest(const MapParams &p, uint32_t column, uint32_t row, uint32_t &lost) {
     const Scaled scaled(p, column, row);
-    float best = p.planes == 1 ? 0.0f : -__int_as_float(0x7f800000);
+    float best = p.planes == 1 ? p.threshold : -__int_as_float(0x7f800000);
     uint32_t found = NO_CLASS;
     for (uint32_t i = 0; i < p.planes; i++) {
         const float score = scaled.of(p, i);

@@ -108,6 +108,7 @@ fn compare_found(context: &Context, random: &mut Random) {
             let filter = if random.below(2) == 0 { "c0".to_string() } else { String::new() };
             let options = with(PostprocessOptions::default(), |options| {
                 (options.mask_output, options.classes) = (mask_output, filter);
+                options.map_threshold = random.one_of(&[0.0, 0.0, 0.5, -1.0]);
             });
             let mut block = pool.take(output.bytes().unwrap().len()).unwrap();
             block.write(output.bytes().unwrap()).unwrap();

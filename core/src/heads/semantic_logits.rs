@@ -9,7 +9,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     about: "Semantic segmentation with scores: torchvision, Hugging Face (SegFormer), Ultralytics' engines",
     task: Task::Semantic,
     outputs: &[floats("", &[Dim::Batch, Dim::Columns, Dim::Height, Dim::Width], &[Column::Classes])],
-    holds: "logits or probabilities of the classes for each pixel; of a single class a logit, above 0 where it is",
+    holds: "logits or probabilities of the classes for each pixel; of a single class a score, above map-threshold where it is",
     input: YOLO,
     input_note: Some(MAP_NOTE),
     needs_nms: false,

@@ -63,6 +63,8 @@ pub struct ClassFilter {
     /// Classes that are kept, by id; those beyond the list as `beyond`.
     pub kept: Vec<bool>,
     pub beyond: bool,
+    /// Above which the score of a single class must be.
+    pub threshold: f32,
 }
 
 impl ClassFilter {
@@ -220,7 +222,7 @@ impl PixelMap {
         self.not_finite = scores;
     }
 
-    /// The class with the greatest score at each pixel, the first of equals. Of a single class a score must be above 0.
+    /// The class with the greatest score at each pixel, the first of equals. Of a single class a score must be above the threshold.
     /// A pixel without a score that is a number above minus infinity has none.
     ///
     /// `planes` is the number of classes, width and height of the scores.
@@ -228,7 +230,7 @@ impl PixelMap {
     pub fn find_greatest(&mut self, scores: &Floats, planes: [usize; 3], letterbox: &Letterbox, filter: &ClassFilter) {
         let part = self.begin(letterbox);
         let [classes, width, height] = planes;
-        let least = if classes == 1 { 0.0 } else { f32::NEG_INFINITY };
+        let least = if classes == 1 { filter.threshold } else { f32::NEG_INFINITY };
         let pixels = self.width as usize * self.height as usize;
         let mut best = vec![least; pixels];
         self.values.resize(pixels, Self::NO_CLASS);

@@ -4,7 +4,7 @@
 use super::PostprocessOptions;
 use super::options::{MERGE_SETTINGS, SETTINGS};
 use crate::error::{Error, ErrorKind};
-use crate::heads::{HeadFormat, Suppress, Task};
+use crate::heads::{Column, HeadFormat, Suppress, Task};
 use crate::model::ModelInfo;
 use crate::options::names_of_set;
 
@@ -16,7 +16,7 @@ struct Purpose {
     is_met: fn(&HeadFormat, bool) -> bool,
 }
 
-const PURPOSES: [Purpose; 9] = [
+const PURPOSES: [Purpose; 10] = [
     Purpose { options: &["layout-file"], what: "models", is_met: |_, _| true },
     Purpose {
         options: &["score-threshold", "class-thresholds"],
@@ -43,6 +43,11 @@ const PURPOSES: [Purpose; 9] = [
         options: &["mask-output"],
         what: "models that give masks or maps",
         is_met: |head, _| head.has_prototypes() || head.maps().is_some() || head.is_map(),
+    },
+    Purpose {
+        options: &["map-threshold"],
+        what: "models that give a map of scores",
+        is_met: |head, _| head.task == Task::Semantic && head.outputs[0].columns == [Column::Classes],
     },
     Purpose { options: &["top-k", "class-scores"], what: "classifiers", is_met: |head, _| head.is_classifier() },
     Purpose {
@@ -115,17 +120,19 @@ mod tests {
             let all = ignored(HeadFormat::of_name(name).unwrap(), slices);
             all.into_iter().filter(|name| !name.starts_with("merge")).collect::<Vec<_>>().join(" ")
         };
-        let no_classifier = "top-k class-scores background-class";
+        let no_classifier = "map-threshold top-k class-scores background-class";
         for name in ["yolov8", "yolov5", "obb", "pose"] {
             assert_eq!(of(name, false), format!("mask-output {no_classifier}"), "{name}");
         }
         assert_eq!(of("segment", false), no_classifier);
         assert_eq!(of("end-to-end", false), format!("iou-threshold class-agnostic mask-output {no_classifier}"));
         assert_eq!(of("end-to-end", true), format!("iou-threshold mask-output {no_classifier}"));
-        assert_eq!(of("rf-detr", false), "iou-threshold class-agnostic mask-output top-k class-scores");
+        assert_eq!(of("rf-detr", false), "iou-threshold class-agnostic mask-output map-threshold top-k class-scores");
         let boxes = "iou-threshold class-agnostic max-detections";
-        assert_eq!(of("classify", false), format!("{boxes} mask-output background-class"));
+        assert_eq!(of("classify", false), format!("{boxes} mask-output map-threshold background-class"));
         assert_eq!(of("semantic", false), format!("score-threshold class-thresholds {boxes} {no_classifier}"));
+        let of_scores = format!("score-threshold class-thresholds {boxes} top-k class-scores background-class");
+        assert_eq!(of("semantic-logits", false), of_scores);
         assert_eq!(
             of("depth", false),
             format!("score-threshold class-thresholds label-file classes {boxes} {no_classifier}")

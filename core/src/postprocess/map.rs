@@ -44,7 +44,7 @@ impl MapFinder {
         }
         // Ultralytics: of one class the map says where it is.
         let first = u32::from(is_ids && labels == 1);
-        let filter = ClassFilter { first, count: count as u32, kept: Vec::new(), beyond: true };
+        let filter = ClassFilter { first, count: count as u32, beyond: true, ..ClassFilter::default() };
         Ok(Some(MapFinder { task: decoder.format().task, planes, filter, device: None }))
     }
 
@@ -61,8 +61,9 @@ impl MapFinder {
         self.filter.count
     }
 
-    /// Keeps the classes that any score passes.
-    pub fn keep(&mut self, thresholds: &Thresholds) {
+    /// Keeps the classes that any score passes; of a single class the pixels with more than `threshold`.
+    pub fn keep(&mut self, thresholds: &Thresholds, threshold: f32) {
+        self.filter.threshold = threshold;
         let keeps = |threshold: f32| threshold != Thresholds::NEVER;
         self.filter.kept = thresholds.per_class().iter().copied().map(keeps).collect();
         self.filter.beyond = keeps(thresholds.beyond());

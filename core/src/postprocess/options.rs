@@ -49,6 +49,9 @@ pub struct PostprocessOptions {
     /// What results contain of masks.
     #[doc(hidden)]
     pub mask_output: MaskOutput,
+    /// Of a map of a single class, the score above which a pixel is of it: 0 for logits, such as 0.5 for probabilities.
+    #[doc(hidden)]
+    pub map_threshold: f32,
     /// The maximum number of classes that a classifier gives for a frame, best scores first.
     pub top_k: u32,
     /// What a classifier's output holds.
@@ -72,6 +75,7 @@ impl Default for PostprocessOptions {
             class_agnostic: false,
             merge: MergeOptions::default(),
             mask_output: MaskOutput::default(),
+            map_threshold: 0.0,
             top_k: 5,
             class_scores: ClassScores::Auto,
             background_class: BackgroundClass::Auto,
@@ -123,7 +127,7 @@ pub static LAYOUT: LazyLock<OptionSpec> = LazyLock::new(|| {
 });
 
 /// All other options but those of [`MergeOptions`].
-pub static SETTINGS: [Setting<PostprocessOptions>; 12] = [
+pub static SETTINGS: [Setting<PostprocessOptions>; 13] = [
     setting!(
         "layout-file",
         "Layout file",
@@ -186,6 +190,13 @@ pub static SETTINGS: [Setting<PostprocessOptions>; 12] = [
         "What metas and messages contain of the masks of segmentation models",
         MaskOutput::KIND,
         mask_output
+    ),
+    setting!(
+        "map-threshold",
+        "Map threshold",
+        "Score above which a pixel is of the class, where a map has a single one: 0 for logits, such as 0.5 for probabilities",
+        OptionKind::Float(-1000.0..=1000.0),
+        map_threshold
     ),
     setting!(
         "top-k",

@@ -138,7 +138,7 @@ impl Postprocessor {
         self.nms.max_detections = self.decoder.rows().map_or(limit, |rows| limit.min(rows));
         self.nms.class_agnostic = options.class_agnostic;
         if let Some(maps) = &mut self.maps {
-            maps.keep(&self.thresholds);
+            maps.keep(&self.thresholds, options.map_threshold);
         }
         let Instances { masks, map, .. } = &mut self.instances;
         if let Some(masks) = masks {

@@ -52,6 +52,22 @@ fn a_single_class_is_where_its_score_is_positive() {
 }
 
 #[test]
+fn a_single_class_may_have_a_threshold() {
+    let mut map = PixelMap::new(MapKind::Classes);
+    let filter = ClassFilter { threshold: 0.5, ..all(1) };
+    map.find_greatest(&Floats::Full(&[0.5, 0.75, 0.25, f32::NAN]), [1, 2, 2], &plain(2, 2), &filter);
+    assert_eq!(map.values(), [NONE, 0, NONE, NONE]);
+    // Of several classes the greatest counts, whatever it is.
+    map.find_greatest(
+        &Floats::Full(&[0.25, 0.125]),
+        [2, 1, 1],
+        &plain(1, 1),
+        &ClassFilter { threshold: 0.5, ..all(2) },
+    );
+    assert_eq!(map.values(), [0]);
+}
+
+#[test]
 fn filtered_classes_are_none() {
     let mut map = PixelMap::new(MapKind::Classes);
     let filter = ClassFilter { kept: vec![false, true], beyond: false, ..all(3) };

@@ -39,9 +39,11 @@ struct MapParams {
     map_height: u32,
     first: u32,
     count: u32,
+    threshold: f32,
+    _unused: u32,
 }
 
-const _: () = assert!(size_of::<MapParams>() == 96);
+const _: () = assert!(size_of::<MapParams>() == 104);
 
 /// Owns the memory for it; nothing is allocated from frame to frame. Work on one frame at a time.
 pub struct DeviceMapFinder {
@@ -149,6 +151,7 @@ impl DeviceMapFinder {
             map_width: letterbox.width,
             map_height: letterbox.height,
             first: filter.first,
+            threshold: filter.threshold,
             ..self.params
         };
         let pixels = letterbox.width * letterbox.height;
