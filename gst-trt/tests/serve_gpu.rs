@@ -289,6 +289,16 @@ fn gpus_that_are_not_there_are_told_of() {
     let folder = scratch("serve-gpus-missing");
     let (fakes, address) = (Fakes::for_gstreamer(&folder), free_address());
     let config = |gpus: &str| format!("gpus = {gpus}\n{}{}", two_models(&fakes, &address, ""), camera("door", "gpu"));
+    let expect_checked = |config: &str, variables: &[(&str, &str)], said: &str| {
+        std::fs::write(folder.join("config.toml"), config).unwrap();
+        let mut check = command(&folder);
+        check.args(["serve", "--check", "config.toml"]).envs(variables.iter().copied());
+        let output = check.output().unwrap();
+        let stderr = text(&output.stderr);
+        assert!(output.status.success() == said.is_empty() && stderr.contains(said), "{said}: {stderr}");
+    };
+    expect_checked(&config("\"all\""), &fakes.variables(), "");
+    expect_checked(&config("[0, 3]"), &fakes.variables(), "gpus names 0, 3, and CUDA shows 1 of 2");
     let service = Service::with(&folder, &config("[0, 3]"), &fakes.variables());
     service.said("gpus names 0, 3, and CUDA shows 1 of 2");
     wait_until("frames", LIMIT, || frames(&address, "door") > 30);
@@ -297,7 +307,12 @@ fn gpus_that_are_not_there_are_told_of() {
     assert_eq!(service.end().0.code(), Some(0));
     // None at all: the model on the CPU runs all the same.
     let none = [&fakes.variables()[..], &[("GSTTRT_FAKE_GPUS", "0")]].concat();
-    let service = Service::with(&folder, &config("\"all\"").replace("\"gpu\"\nloop", "\"cpu\"\nloop"), &none);
+    let on_cpu = config("\"all\"").replace("\"gpu\"\nloop", "\"cpu\"\nloop");
+    expect_checked(&on_cpu, &none, "gpus: there is none here, so all is on the CPU");
+    let named = config("\"all\"").replace("nms = \"layout", "backend = \"tensorrt\"\nnms = \"layout");
+    expect_checked(&named, &fakes.variables(), "");
+    expect_checked(&named, &none, "model “gpu”: ");
+    let service = Service::with(&folder, &on_cpu, &none);
     service.said("gpus: there is none here, so all is on the CPU");
     wait_until("frames", LIMIT, || frames(&address, "door") > 30);
     assert_eq!(get(&address, "/sources/door").1["cuda-device-id"], Value::Null);
@@ -325,4 +340,19 @@ fn gpus_that_are_not_there_are_told_of() {
             text(&output.stderr)
         );
     }
+}
+
+/// Each has a pipeline of its own, and none loads the model again.
+#[test]
+fn videos_that_follow_each_other_have_one_engine() {
+    let folder = scratch("detect-engines");
+    let fakes = Fakes::new(&folder);
+    let engine = fakes.engine("good.engine", true);
+    let mut detect = command(&folder);
+    detect.args(["detect", &sample(), &sample(), &sample(), "--model"]).arg(&engine);
+    detect.args(["--nms", "layout=semantic-logits", "--frames", "3", "--no-video", "--json", "all.jsonl"]);
+    let output = detect.envs(fakes.variables()).env("GSTTRT_FAKE_ENGINES", "engines").output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let lines = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap().lines().count();
+    assert_eq!((lines("all.jsonl"), lines("engines")), (9, 1));
 }

@@ -12,6 +12,7 @@ mod executor;
 mod graph_cache;
 pub mod header;
 pub mod interfaces;
+mod kept;
 pub mod library;
 pub mod onnx;
 mod options;
@@ -42,6 +43,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::image::transform::InputSpec;
 use crate::model::{FileContents, ModelFile, ModelInfo};
 use crate::tensor::Dims;
+#[doc(hidden)]
+pub use kept::EngineKeeper;
 pub use options::{GraphMode, TrtOptions};
 
 /// The backend.
@@ -80,11 +83,10 @@ impl Backend for TensorRt {
         let library = library_for(file, &options)?;
         let (info, engine, sha256) = if file.is_engine() {
             let cuda = cuda.expect("a backend on a GPU is given its context");
-            let is_verified = options.verification != Verification::Off;
-            let sha256 = is_verified.then(|| file.contents().map(|file| cache::sha256(file.bytes()))).transpose()?;
-            let (info, engine) = load_engine(file, library, &options, cuda)?;
+            let sha256 = cache::sha256(file.contents()?.bytes());
+            let (info, engine) = engine_of_user(file, &sha256, library, &options, cuda)?;
             file.release(); // the engine has all of it
-            (info, Some(engine), sha256)
+            (info, Some(engine), Some(sha256).filter(|_| options.verification != Verification::Off))
         } else {
             (ModelInfo::of_onnx(&*file.contents()?)?, None, None)
         };
@@ -172,10 +174,20 @@ pub fn load_engine(
     options: &TrtOptions,
     cuda: &Context,
 ) -> Result<(ModelInfo, Arc<Engine>)> {
+    engine_of_user(file, &cache::sha256(file.contents()?.bytes()), library, options, cuda)
+}
+
+fn engine_of_user(
+    file: &ModelFile,
+    sha256: &str,
+    library: &'static Library,
+    options: &TrtOptions,
+    cuda: &Context,
+) -> Result<(ModelInfo, Arc<Engine>)> {
     let _inside = ExitGuard::enter();
     let (path, file) = (file.path(), file.contents()?);
     let header = header(&file)?;
-    let engine = Engine::load(cuda, library, file.bytes(), &header, &options.runtime)
+    let engine = engine_in_use((file.bytes(), sha256), library, options.runtime, cuda)
         .map_err(|error| error.about(&format!("Cannot load the engine {}", path.display())))?;
     let descs = |tensors: &[TensorBinding]| tensors.iter().map(|io| io.desc.clone()).collect();
     let model =
@@ -382,13 +394,13 @@ fn load(
     options: &TrtOptions,
     cuda: &Context,
 ) -> Result<Arc<Engine>> {
-    engine_in_use(file, library, options.runtime, cuda)
+    engine_in_use((&file.bytes, &file.sha256), library, options.runtime, cuda)
         .map_err(|error| error.about(&format!("Cannot load the engine of {}", model.path.display())))
 }
 
-/// Loads an engine of ours, unless a model in this process has it.
+/// Loads an engine, of these bytes with that digest, unless a model in this process has it.
 fn engine_in_use(
-    file: &EngineFile,
+    (bytes, sha256): (&[u8], &str),
     library: &'static Library,
     options: RuntimeOptions,
     cuda: &Context,
@@ -396,8 +408,8 @@ fn engine_in_use(
     /// By library, CUDA context, options and digest. Neither of the first two can have gone while an engine is in use.
     type Source = (usize, usize, RuntimeOptions, String);
     static LOADED: InUse<Source, Engine> = InUse::new();
-    let source = (ptr::from_ref(library) as usize, cuda.raw() as usize, options, file.sha256.clone());
-    LOADED.get(source, || Engine::load(cuda, library, &file.bytes, &Header::read(&file.bytes)?, &options))
+    let source = (ptr::from_ref(library) as usize, cuda.raw() as usize, options, sha256.to_string());
+    LOADED.get(source, || Engine::load(cuda, library, bytes, &Header::read(bytes)?, &options)).inspect(kept::note)
 }
 
 /// As in [`cache::Key::gpu`].
