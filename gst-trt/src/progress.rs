@@ -28,13 +28,20 @@ impl Display {
     }
 
     pub fn task(&self, name: &str) -> TaskProgress {
+        self.one_of(name, None)
+    }
+
+    /// Of several that follow each other: its number, and how many they are.
+    pub fn one_of(&self, name: &str, place: Option<(usize, usize)>) -> TaskProgress {
         let is_terminal = self.screen.is_some() || std::io::stderr().is_terminal();
         let has_bar = is_terminal && self.screen.is_none();
         let bar = if has_bar { self.bars.add(ProgressBar::new(100)) } else { ProgressBar::hidden() };
         let style = ProgressStyle::with_template("{prefix} {bar:30} {percent:>3} %  {msg}");
         bar.set_style(style.expect("the template is valid"));
-        bar.set_prefix(name.to_string());
-        TaskProgress { display: self.clone(), bar, is_terminal, shown: Instant::now() }
+        let place = place.map(|(number, count)| format!("{number}/{count} {name}"));
+        bar.set_prefix(place.clone().unwrap_or_else(|| name.into()));
+        let subject = place.map_or_else(String::new, |place| place + ": ");
+        TaskProgress { display: self.clone(), bar, is_terminal, subject, shown: Instant::now() }
     }
 
     /// A line that stays, above the bars.
@@ -51,6 +58,8 @@ pub struct TaskProgress {
     display: Display,
     bar: ProgressBar,
     is_terminal: bool,
+    /// What lines begin with where there are several.
+    subject: String,
     shown: Instant,
 }
 
@@ -76,8 +85,8 @@ impl TaskProgress {
                 self.bar.set_message(plain(&state()).into_owned());
                 self.bar.tick();
             }
-            (false, Some(part)) => print_error(&format!("{}, {:3.0} %", state(), part * 100.0)),
-            (false, None) => print_error(&state()),
+            (false, Some(part)) => print_error(&format!("{}{}, {:3.0} %", self.subject, state(), part * 100.0)),
+            (false, None) => print_error(&format!("{}{}", self.subject, state())),
         }
     }
 

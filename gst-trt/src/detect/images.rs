@@ -85,7 +85,7 @@ struct ImageRun<'a> {
 impl ImageRun<'_> {
     fn to_the_end(&self, name: &str) -> Result<Ended, Broken> {
         let started = self.pipeline.set_state(gst::State::Playing);
-        let task = self.setup.display.task(name);
+        let task = self.setup.display.one_of(name, self.job.place);
         let broken = AtomicUsize::new(0);
         let source = element(self.pipeline, "source").downcast::<gst_app::AppSrc>().expect("it is an appsrc");
         thread::scope(|scope| {

@@ -19,6 +19,7 @@ use std::thread;
 use std::time::Duration;
 
 use gsttrt::gst::cuda::registry;
+use gsttrt_core::backends::tensorrt::EngineKeeper;
 use signal_hook::consts::SIGPIPE;
 
 use crate::assignments::check_text;
@@ -56,7 +57,7 @@ const TRACKERS: [&str; 4] = ["bytetrack", "botsort-iou", "ocsort", "iou"];
 #[command(after_help = EXAMPLES)]
 pub struct DetectArgs {
     /// Video files, images, folders of images, 'patterns*.jpg', URIs such as rtsp://, cameras such as /dev/video0 or 0; -
-    /// is stdin
+    /// is stdin; @list.txt stands for the lines of that file
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<OsString>,
     #[command(flatten)]
@@ -228,6 +229,8 @@ struct Job {
     json: Option<PathBuf>,
     /// Whether lines say which source they are of.
     is_named: bool,
+    /// Its number, and how many there are, of several.
+    place: Option<(usize, usize)>,
 }
 
 impl Job {
@@ -296,7 +299,10 @@ pub fn run(args: &DetectArgs, threads: &Threads) -> Result<Status, Failure> {
     let setup = Setup { chain, frames, timeout, table, show, signals, display, threads, contexts };
     let common = args.json.as_deref().map(JsonLines::create).transpose();
     let common = common.inspect_err(|_| setup.table.iter().for_each(|table| table.discard()))?.map(Arc::new);
+    // Each source has a pipeline of its own, which would load it again.
+    let engines = (jobs.len() > 1).then(EngineKeeper::new);
     let ends = run_all(&jobs, &setup, common.as_ref());
+    drop(engines);
     if common.as_ref().is_some_and(|lines| lines.has_lost_its_reader()) {
         setup.table.iter().for_each(|table| table.discard());
         return Ok(Status::Interrupted(SIGPIPE));
@@ -348,9 +354,11 @@ fn jobs(args: &DetectArgs, sources: Vec<InputSource>) -> Result<Vec<Job>, Failur
         (Some(path), [source]) => is_file(path, source)?,
         _ => false,
     };
+    let count = sources.len();
     let jobs: Vec<Job> = sources
         .into_iter()
-        .map(|source| {
+        .zip(1..)
+        .map(|(source, number)| {
             let (name, is_images, ending) = match &source {
                 InputSource::Images { name, .. } => (name, true, "-boxes"),
                 InputSource::Video { name, .. } => (name, false, "-boxes.mp4"),
@@ -364,7 +372,15 @@ fn jobs(args: &DetectArgs, sources: Vec<InputSource>) -> Result<Vec<Job>, Failur
             let json = (args.json.is_none() && !on_request).then(|| format!("{name}-boxes.jsonl").into());
             let is_written = !args.no_video && (!on_request || args.output.is_some());
             let output = if !is_written || is_images && !is_file { output } else { replaceable(&output)? };
-            Ok(Job { output: is_written.then_some(output), is_file, json, is_named: several || is_images, source })
+            let place = several.then_some((number, count));
+            Ok(Job {
+                output: is_written.then_some(output),
+                is_file,
+                json,
+                is_named: several || is_images,
+                place,
+                source,
+            })
         })
         .collect::<Result<_, Failure>>()?;
     let labels = args.model.labels.as_deref();

@@ -216,7 +216,7 @@ impl VideoRun<'_> {
         let bus = pipeline.bus().expect("a pipeline has a bus");
         // An error message is more specific than the failed state change, so it is looked for first.
         let mut starting = self.running.starting();
-        let mut task = self.setup.display.task(name);
+        let mut task = self.setup.display.one_of(name, self.job.place);
         let (mut quiet, mut signal, mut lost) = (0, None, None);
         let mut drain: Option<Drain> = None;
         let mut silence = Silence::new(Instant::now());

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -46,15 +47,16 @@ impl InputSource {
     }
 }
 
-/// The sources that the arguments name; images that follow each other become one source. No two have the same name.
+/// The sources that the arguments name; images that follow each other become one source. No two have the same name. `@list.txt` stands
+/// for the lines of that file.
 ///
 /// # Errors
 /// What is not there, or is neither video nor image.
 pub fn sources(arguments: &[OsString]) -> Result<Vec<InputSource>, Failure> {
     let mut sources = Vec::new();
-    for argument in arguments {
+    for argument in listed(arguments)? {
         let (count, images) = (sources.len(), sources.last().map_or(0, InputSource::images));
-        add(&mut sources, argument)?;
+        add(&mut sources, &argument)?;
         // Images of this argument that follow those of the one before.
         if let Some(InputSource::Images { starts, files, .. }) = sources.get_mut(count.wrapping_sub(1))
             && files.len() > images
@@ -72,6 +74,28 @@ pub fn sources(arguments: &[OsString]) -> Result<Vec<InputSource>, Failure> {
         }
     }
     Ok(sources)
+}
+
+/// The arguments, and the lines of files in the place of these.
+fn listed(arguments: &[OsString]) -> Result<Vec<OsString>, Failure> {
+    let mut all = Vec::new();
+    for argument in arguments {
+        let list = argument.as_bytes().strip_prefix(b"@").map(|name| Path::new(OsStr::from_bytes(name)));
+        match list.filter(|_| !Path::new(argument).exists()) {
+            Some(list) => {
+                let read = fs::read(list);
+                let read =
+                    read.map_err(|error| format!("Cannot read the list of sources {}: {error}.", list.display()))?;
+                let lines = read.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
+                all.extend(lines.map(|line| OsStr::from_bytes(line).to_owned()));
+            }
+            None => all.push(argument.clone()),
+        }
+    }
+    if all.is_empty() {
+        return Err("The list of sources is empty.".into());
+    }
+    Ok(all)
 }
 
 fn add(sources: &mut Vec<InputSource>, argument: &OsStr) -> Result<(), Failure> {
@@ -289,6 +313,25 @@ mod tests {
         assert_eq!(names(&["rtsp://me:p%2Fw@host/"]), ["host: rtsp://***@host/ live true"]);
         assert_eq!(names(&["rtsp://me:5/w@host/a"]), ["a: rtsp://***@host/a live true"]);
         assert_eq!(names(&["rtsp://host/user=me&password=x&channel=1"]), ["user----: rtsp://host/user=*** live true"]);
+    }
+
+    #[test]
+    fn a_list_stands_for_its_lines() {
+        gst::init().unwrap();
+        let folder = crate::scratch::scratch("source-list");
+        let list = folder.join("list.txt");
+        fs::write(&list, "rtsp://camera/a\n\n  rtsp://camera/b c\r\n-").unwrap();
+        let argument = format!("@{}", list.display());
+        let live = |name: &str, path: &str| format!("{name}: rtsp://camera/{path} live true");
+        assert_eq!(
+            names(&[&argument, "rtsp://camera/d"]),
+            [live("a", "a"), live("b-c", "b c"), "stdin: standard input live false".into(), live("d", "d")]
+        );
+        fs::write(&list, "\n").unwrap();
+        let refused = |argument: &str| sources(&[argument.into()]).unwrap_err().to_string();
+        assert_eq!(refused(&argument), "The list of sources is empty.");
+        fs::remove_file(&list).unwrap();
+        assert!(refused(&argument).starts_with("Cannot read the list of sources "), "{}", refused(&argument));
     }
 
     #[test]
