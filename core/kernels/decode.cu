@@ -8,6 +8,7 @@
 //        decode_columns  32 rows in a block, each by SLICES threads, SLICES * 32 in a block
 //        decode_logits   a thread for each logit, DECODE_THREADS in a block
 //        decode_ids      a thread for each row, DECODE_THREADS in a block
+//        …_general_…     the same for boxes that count from cells, and for the root of two scores: code that others do not wait for
 //   math f32, every operation rounded once, in the order of the reference implementation; elements are widened first, which
 //        is exact
 //   reference implementation src/heads/decode.rs; launched by src/postprocess/suppress/device.rs, whose DecodeParams mirrors
@@ -93,6 +94,7 @@ __device__ __forceinline__ float4 from_prior_box(Cell cell, float x, float y, fl
                        exp_of(h * 0.2f) * cell.prior);
 }
 
+template <bool GENERAL>
 __device__ __forceinline__ float4 box_of(const DecodeParams& p, u32 row, float a, float b, float c, float d) {
     switch (p.encoding) {
         case CORNERS: return make_float4(a, b, c, d);
@@ -101,6 +103,7 @@ __device__ __forceinline__ float4 box_of(const DecodeParams& p, u32 row, float a
         case CORNERS_YX_SHARES: return make_float4(b * p.width, a * p.height, d * p.width, c * p.height);
         case CORNERS_SHARES: return make_float4(a * p.width, b * p.height, c * p.width, d * p.height);
     }
+    if (!GENERAL) return {};
     const Cell cell = cell_of(p.grid, row);
     if (p.encoding == CENTER_CELLS) return from_cell(cell, a, b, c, d);
     if (p.encoding == PRIOR_OFFSETS) return from_prior_box(cell, a, b, c, d);
@@ -239,15 +242,16 @@ __device__ float mean_of(const Source& boxes, u32 row, u32 first) {
     return weighted / sum;
 }
 
+template <bool GENERAL>
 __device__ __forceinline__ float4 box_of(const DecodeParams& p, u32 row, float4 numbers) {
-    if (p.encoding == CORNER_DISTANCES || p.encoding == MIDDLE_DISTANCES) {
+    if (GENERAL && (p.encoding == CORNER_DISTANCES || p.encoding == MIDDLE_DISTANCES)) {
         const Source& boxes = p.sources[0];
         float means[4];
 #pragma unroll 1  // so that the code is there once
         for (u32 side = 0; side < 4; side++) means[side] = mean_of(boxes, row, side * BINS);
         numbers = make_float4(means[0], means[1], means[2], means[3]);
     }
-    return box_of(p, row, numbers.x, numbers.y, numbers.z, numbers.w);
+    return box_of<GENERAL>(p, row, numbers.x, numbers.y, numbers.z, numbers.w);
 }
 
 // Within 0..1; NaN stays.
@@ -256,7 +260,7 @@ __device__ __forceinline__ float held(float value) {
 }
 
 // [rows][a score for each class]; the boxes, and objectness if there is one, next to them or in a tensor of their own.
-template <typename T>
+template <typename T, bool GENERAL>
 __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
     const u32 thread = blockIdx.x * DECODE_THREADS + threadIdx.x;
     const u32 lanes = 1u << p.lanes_log2, lane = thread % lanes, row = thread >> p.lanes_log2;
@@ -268,7 +272,7 @@ __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
     Check check;
     if (passes && p.objectness) {
         objectness = element<T>(p.sources[2], row, 0);
-        passes = objectness >= p.least || p.objectness == ROOT;
+        passes = objectness >= p.least || (GENERAL && p.objectness == ROOT);
         check.see(objectness);
     }
     float4 box = {};
@@ -284,10 +288,10 @@ __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
     }
     float score = best.score;
     if (p.objectness == PRODUCT) score = objectness * best.score;
-    if (p.objectness == ROOT) score = sqrtf(held(objectness) * held(best.score));
+    if (GENERAL && p.objectness == ROOT) score = sqrtf(held(objectness) * held(best.score));
     passes = passes && lane == 0 && best.cls < p.classes && score >= p.least && reaches(p, score, best.cls);
     if (passes) {
-        box = box_of(p, row, box);
+        box = box_of<GENERAL>(p, row, box);
         passes = is_box(p, box);
     }
     // A row is lost where any of its lanes is.
@@ -296,7 +300,7 @@ __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
 }
 
 // [a score for each class][rows]; the boxes before them or in a tensor of their own.
-template <typename T>
+template <typename T, bool GENERAL>
 __device__ __forceinline__ void decode_columns(const DecodeParams& p) {
     __shared__ Best slices[SLICES][32];
     __shared__ u32 lost_of[SLICES];  // a bit for each row
@@ -316,7 +320,7 @@ __device__ __forceinline__ void decode_columns(const DecodeParams& p) {
     bool passes = best.cls < p.classes && best.score >= p.least && reaches(p, best.score, best.cls);
     float4 box = {};
     if (passes) {
-        box = box_of(p, row, numbers_of<T>(p.sources[0], row));
+        box = box_of<GENERAL>(p, row, numbers_of<T>(p.sources[0], row));
         passes = is_box(p, box);
     }
     append(p, passes, lost >> lane & 1, row, box, best.score, best.cls);
@@ -342,26 +346,42 @@ __device__ __forceinline__ void decode_logits(const DecodeParams& p) {
     }
     float4 box = {};
     if (passes) {
-        box = box_of(p, row, numbers_of<T>(p.sources[0], row));
+        box = box_of<false>(p, row, numbers_of<T>(p.sources[0], row));
         passes = is_box(p, box);
     }
     append(p, passes, is_lost, index, box, score, cls);
 }
 
 extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_rows_f32(DecodeParams p) {
-    decode_rows<float>(p);
+    decode_rows<float, false>(p);
+}
+
+extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_rows_general_f32(DecodeParams p) {
+    decode_rows<float, true>(p);
+}
+
+extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_rows_general_f16(DecodeParams p) {
+    decode_rows<uint16_t, true>(p);
 }
 
 extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_rows_f16(DecodeParams p) {
-    decode_rows<uint16_t>(p);
+    decode_rows<uint16_t, false>(p);
 }
 
 extern "C" __global__ __launch_bounds__(SLICES * 32) void decode_columns_f32(DecodeParams p) {
-    decode_columns<float>(p);
+    decode_columns<float, false>(p);
+}
+
+extern "C" __global__ __launch_bounds__(SLICES * 32) void decode_columns_general_f32(DecodeParams p) {
+    decode_columns<float, true>(p);
+}
+
+extern "C" __global__ __launch_bounds__(SLICES * 32) void decode_columns_general_f16(DecodeParams p) {
+    decode_columns<uint16_t, true>(p);
 }
 
 extern "C" __global__ __launch_bounds__(SLICES * 32) void decode_columns_f16(DecodeParams p) {
-    decode_columns<uint16_t>(p);
+    decode_columns<uint16_t, false>(p);
 }
 
 extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_logits_f32(DecodeParams p) {
@@ -397,7 +417,7 @@ extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_ids(DecodePa
     }
     float4 box = {};
     if (passes) {
-        box = box_of(p, row, numbers_of<float>(p.sources[0], row));
+        box = box_of<false>(p, row, numbers_of<float>(p.sources[0], row));
         passes = is_box(p, box);
     }
     append(p, passes, is_lost, row, box, score, cls);

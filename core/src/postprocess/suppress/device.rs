@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::Nms;
 use super::join::{DeviceJoin, JoinParams};
-use super::params::{CandidateArrays, DecodeParams, DecodeSource, GAUSSIAN, NmsParams, RotatedParams};
+use super::params::{CandidateArrays, DecodeParams, DecodeSource, GAUSSIAN, NmsParams, RotatedParams, needs_general};
 use super::rotated::reach;
 use crate::counters;
 use crate::cuda::driver::{Context, Function, Launch, Stream, WaitHistory};
@@ -130,9 +130,10 @@ impl DeviceDecoder {
             Some(view) if dtypes[view.output] == DType::F16 => "f16",
             _ => "f32",
         };
+        let general = if needs_general(format) { "general_" } else { "" };
         let (name, views, threads_per_row, threads) = match kernel {
-            DecodeKernel::Rows { .. } => (format!("decode_rows_{suffix}"), dense, lanes, DECODE_THREADS),
-            DecodeKernel::Columns => (format!("decode_columns_{suffix}"), dense, SLICES, SLICES * 32),
+            DecodeKernel::Rows { .. } => (format!("decode_rows_{general}{suffix}"), dense, lanes, DECODE_THREADS),
+            DecodeKernel::Columns => (format!("decode_columns_{general}{suffix}"), dense, SLICES, SLICES * 32),
             DecodeKernel::Logits => (format!("decode_logits_{suffix}"), dense, head.classes, DECODE_THREADS),
             DecodeKernel::Ids => {
                 ("decode_ids".to_string(), [boxes, scores, classes, head.view(is_count)], 1, DECODE_THREADS)

@@ -3,7 +3,7 @@
 
 use std::mem::size_of;
 
-use crate::heads::{Column, DecodeKernel, Decoder, TensorView};
+use crate::heads::{Column, DecodeKernel, Decoder, HeadFormat, TensorView};
 use crate::image::Candidate;
 use crate::postprocess::cells::CellGrid;
 use crate::tensor::DType;
@@ -84,6 +84,12 @@ const _: () = assert!(size_of::<RotatedParams>() == 160);
 /// A [`super::rotated::Gaussian`] with its class and angle.
 pub const GAUSSIAN: usize = 32;
 const _: () = assert!(size_of::<Candidate>() == 32);
+
+/// Whether a head is decoded by the kernels with `general` in their names: they have code that few need, and that makes the others
+/// slower even where it is passed over.
+pub fn needs_general(format: &HeadFormat) -> bool {
+    format.encoding().is_of_cells() || format.objectness() == Some(Column::RootObjectness)
+}
 
 impl DecodeSource {
     /// All zeros where there is nothing to read. The address of the data is set for each frame.

@@ -8,7 +8,7 @@ use std::process::Command;
 use half::f16;
 use libloading::Library;
 
-use super::params::{CandidateArrays, DecodeParams, DecodeSource};
+use super::params::{CandidateArrays, DecodeParams, DecodeSource, needs_general};
 use super::{Nms, join::JoinParams, join::JoinPlan};
 use crate::heads::{
     BoxEncoding, Column, Decoder, Dim, HeadFormat, ID_COLUMNS, ModelHints, OutputSpec, Thresholds, least_logit,
@@ -134,9 +134,10 @@ fn by_kernels(
     (params.beyond, params.least) = (thresholds.beyond(), thresholds.least());
     params.least_logit = least_logit(thresholds.least());
     let scores = decoder.dtypes().nth(views[1].unwrap().output);
-    let name = if scores == Some(DType::F16) { "decode_rows_f16" } else { "decode_rows_f32" };
+    let general = if needs_general(decoder.format()) { "general_" } else { "" };
+    let name = format!("decode_rows_{general}{}", if scores == Some(DType::F16) { "f16" } else { "f32" });
     // SAFETY: all of it is there.
-    unsafe { kernels.run(name, &params, rows, 0) };
+    unsafe { kernels.run(&name, &params, rows, 0) };
     let candidate = |at: usize| {
         let [x1, y1, x2, y2] = boxes[at];
         let high = (keys[at] >> 32) as u32;
