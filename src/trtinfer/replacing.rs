@@ -103,7 +103,7 @@ impl ReplaceRequest {
         self.settings.without_effect(request.backend)?;
         // Nothing between would download them.
         let caps = element.upgrade().and_then(|element| element.sink_pad().current_caps());
-        if request.backend.device() == Device::Host && caps.is_some_and(|caps| caps::is_cuda(&caps)) {
+        if request.device() == Device::Host && caps.is_some_and(|caps| caps::is_cuda(&caps)) {
             return Err(messages::frames_in_cuda_memory(request.backend, request.reason.as_deref()));
         }
         Ok(match self.frame.filter(|_| request.waits_for_frames()) {

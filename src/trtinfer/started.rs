@@ -176,7 +176,7 @@ impl StartedModel {
     }
 
     pub fn is_on_host(&self) -> bool {
-        self.model.request.backend.device() == Device::Host
+        self.model.request.device() == Device::Host
     }
 
     /// What was read from the file, for applications and for `gst-launch-1.0 -v`.

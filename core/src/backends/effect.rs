@@ -15,21 +15,24 @@ use crate::options::OptionValue;
 pub fn without_effect(options: &Options, for_gpus: &[&'static str], backend: &dyn Backend) -> Result<Option<Error>> {
     let ignored: Vec<&BackendOption> =
         all_options().filter(|option| options.has(option) && !backend.has(option)).collect();
-    let for_gpus = if backend.device() == Device::Host { for_gpus } else { &[] };
+    let for_gpus = if backend.device(options) == Device::Host { for_gpus } else { &[] };
     let heeds = |other: &&dyn Backend| {
-        ignored.iter().any(|option| other.has(option)) || !for_gpus.is_empty() && other.device() == Device::Cuda
+        ignored.iter().any(|option| other.has(option)) || !for_gpus.is_empty() && other.device(options) == Device::Cuda
     };
     let owners: Vec<&dyn Backend> = BACKENDS.iter().copied().filter(heeds).collect();
-    let insists = |option: &&&BackendOption| option.insists.map(OptionValue::Choice) == Some(options.get(option));
-    if let Some(option) = ignored.iter().find(insists) {
-        return Err(not_heeded(option, &owners, backend));
+    for option in &ignored {
+        if let OptionValue::Choice(value) = options.get(option)
+            && option.insists.contains(&value)
+        {
+            return Err(not_heeded(option, value, &owners, backend));
+        }
     }
     let names: Vec<&str> = ignored.iter().map(|option| option.spec.name).chain(for_gpus.iter().copied()).collect();
     Ok((!names.is_empty()).then(|| ignored_options(&names, &owners, backend)))
 }
 
-fn not_heeded(option: &BackendOption, owners: &[&dyn Backend], backend: &dyn Backend) -> Error {
-    let (name, value) = (option.spec.name, option.insists.unwrap_or_default());
+fn not_heeded(option: &BackendOption, value: &str, owners: &[&dyn Backend], backend: &dyn Backend) -> Error {
+    let name = option.spec.name;
     let what = format!("{name}={value} needs {}, and the model runs on {}", titles(owners), backend.title());
     Error::new(ErrorKind::Settings, what).remedy(format!("Set {name}={}, or {}", option.default, to_see_why(owners)))
 }

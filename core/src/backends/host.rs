@@ -25,7 +25,7 @@ pub static THREADS: BackendOption = BackendOption {
     },
     default: OptionValue::UInt(0),
     is_in_key: false,
-    insists: None,
+    insists: &[],
 };
 
 /// How many threads the user asks for; `None` for as many as there are. Hundreds on a few cores wait for each other and end nothing.

@@ -54,8 +54,8 @@ pub trait Backend: Sync {
     /// What it is, for the property `backend`.
     fn blurb(&self) -> &'static str;
 
-    /// The device on which it runs models and takes tensors.
-    fn device(&self) -> Device;
+    /// The device where it takes tensors and gives them, with these options.
+    fn device(&self, options: &Options) -> Device;
 
     /// The options that the user may set.
     fn options(&self) -> &'static [&'static BackendOption] {
@@ -65,7 +65,7 @@ pub trait Backend: Sync {
     /// Whether it can run that file on this machine, found without loading the model.
     fn probe(&self, file: &ModelFile, options: &Options) -> std::result::Result<(), Unsupported>;
 
-    /// Reads the description of the model. `cuda` is there for backends on a GPU.
+    /// Reads the description of the model. `cuda` is there where its [device](Backend::device) is a GPU.
     fn describe(&self, file: &ModelFile, options: &Options, cuda: Option<&Context>) -> Result<Arc<dyn OpenedModel>>;
 
     /// Whether [`describe`](Backend::describe) loads that file to know what it says, which may take long.
@@ -263,7 +263,7 @@ fn choose_among(
 ) -> Result<Selection> {
     let is_wanted = |backend: &&&'static dyn Backend| match preference {
         BackendPreference::Auto => true,
-        BackendPreference::Named(CPU) => backend.device() == Device::Host,
+        BackendPreference::Named(CPU) => backend.device(options) == Device::Host,
         BackendPreference::Named(name) => backend.name() == name,
     };
     let (mut missing, mut of_other_kind) = (Vec::new(), Vec::new());
@@ -405,7 +405,7 @@ mod tests {
             self.name
         }
 
-        fn device(&self) -> Device {
+        fn device(&self, _: &Options) -> Device {
             self.device
         }
 

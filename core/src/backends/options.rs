@@ -13,8 +13,8 @@ pub struct BackendOption {
     pub default: OptionValue,
     /// Whether engines that were built with another value are other engines: it is part of the key in the engine cache.
     pub is_in_key: bool,
-    /// The value that is an error where the option has no effect; all others are then ignored, with a warning.
-    pub insists: Option<&'static str>,
+    /// The values that are errors where the option has no effect; all others are then ignored, with a warning.
+    pub insists: &'static [&'static str],
 }
 
 /// The options that are not as they are by default.

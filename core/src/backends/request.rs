@@ -64,7 +64,7 @@ impl Placement {
     ) -> Result<Self> {
         let file = Arc::new(ModelFile::new(path));
         let Selection { backend, reason } = choose(preference, &file, &options)?;
-        let cuda = match backend.device() {
+        let cuda = match backend.device(&options) {
             Device::Host => None,
             Device::Cuda => Some(cuda()?),
         };
@@ -81,9 +81,9 @@ impl Placement {
             // It runs there or not at all, and its header is in the file.
             let is_wanted = |backend: &&dyn Backend| preference == BackendPreference::Named(backend.name());
             return preference == BackendPreference::Auto
-                || BACKENDS.iter().any(|backend| is_wanted(backend) && backend.device() == Device::Cuda);
+                || BACKENDS.iter().any(|backend| is_wanted(backend) && backend.device(options) == Device::Cuda);
         }
-        choose(preference, &file, options).is_ok_and(|selection| selection.backend.device() == Device::Cuda)
+        choose(preference, &file, options).is_ok_and(|selection| selection.backend.device(options) == Device::Cuda)
     }
 
     /// The number of the GPU, where it is one.
@@ -112,7 +112,7 @@ impl Placement {
         let opened = contained(ErrorKind::Model, &what, || backend.describe(&file, &options, cuda.as_ref()))?;
         let model = opened.info();
         let batch = if batch == 0 { model.fixed_batch().unwrap_or(1) } else { batch };
-        let spec = model.input_spec(size, batch, backend.device())?;
+        let spec = model.input_spec(size, batch, backend.device(&options))?;
         model.side_inputs(&spec, batch)?; // checked here, before the slow part; the backend makes them again
         let stride = model.adaptive_stride().filter(|_| size.is_none());
         let (_, height, width) = spec.chw();
@@ -202,6 +202,11 @@ impl LoadRequest {
         self.opened.info()
     }
 
+    /// Where the model takes tensors and gives them.
+    pub fn device(&self) -> Device {
+        self.spec.device
+    }
+
     /// The tensor that the model wants for a frame, in host memory.
     pub(super) fn spec_on_host(&self) -> InputSpec {
         InputSpec { device: Device::Host, ..self.spec.clone() }
@@ -212,12 +217,13 @@ impl LoadRequest {
     /// # Errors
     /// Where none can run it, as of an engine.
     pub fn on_cpu(&self) -> Result<Self> {
-        let is_other =
-            |backend: &&&'static dyn Backend| backend.device() == Device::Host && backend.name() != self.backend.name();
         let mut options = self.options.clone();
         for option in [&VERIFY, &VERIFY_EVERY] {
             options.set(option, option.default.clone());
         }
+        let is_other = |backend: &&&'static dyn Backend| {
+            backend.device(&options) == Device::Host && backend.name() != self.backend.name()
+        };
         let mut refused = None;
         for &backend in BACKENDS.iter().filter(is_other) {
             match backend.probe(&self.file, &options) {

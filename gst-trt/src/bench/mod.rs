@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use clap::builder::PossibleValuesParser;
 use gsttrt_core::backends::{BACKENDS, BackendPreference};
-use gsttrt_core::device::Device;
 use gsttrt_core::error::{Error, Result as TrtResult};
 use gsttrt_core::frame::{Colorimetry, DevicePlane, Frame, Matrix, PixelFormat, Plane};
 use gsttrt_core::memory::Buffer;
@@ -314,7 +313,6 @@ fn round(value: f64) -> f64 {
 
 fn text(found: &Value) -> String {
     const FIGURES: [&str; 7] = ["min", "mean", "median", "p90", "p95", "p99", "max"];
-    let device = BACKENDS.iter().find(|backend| found["backend"] == backend.name()).map(|backend| backend.device());
     let word = |value: &Value| value.as_str().unwrap_or_default().to_string();
     let mut lines = vec![
         format!(
@@ -337,7 +335,7 @@ fn text(found: &Value) -> String {
     };
     row(
         &format!("model, host to host{batches}"),
-        if device == Some(Device::Host) { &model["throughput"] } else { &Value::Null },
+        if model["compute-ms"].is_null() { &model["throughput"] } else { &Value::Null },
         &model["latency-ms"],
     );
     if !model["compute-ms"].is_null() {

@@ -55,7 +55,7 @@ static REQUEST_TIMEOUT: BackendOption = BackendOption {
     },
     default: OptionValue::UInt(20_000),
     is_in_key: false,
-    insists: None,
+    insists: &[],
 };
 
 static SHARED_MEMORY: BackendOption = BackendOption {
@@ -67,7 +67,7 @@ static SHARED_MEMORY: BackendOption = BackendOption {
     },
     default: OptionValue::Choice("auto"),
     is_in_key: false,
-    insists: Some("on"),
+    insists: &["on"],
 };
 
 /// Whether tensors are in memory that the server has too.
@@ -103,7 +103,7 @@ impl Backend for KServe {
     }
 
     /// Tensors are sent from the host's memory, whatever the server has.
-    fn device(&self) -> Device {
+    fn device(&self, _: &Options) -> Device {
         Device::Host
     }
 

@@ -36,7 +36,7 @@ static LIBRARY: BackendOption = BackendOption {
     },
     default: OptionValue::Path(None),
     is_in_key: false,
-    insists: None,
+    insists: &[],
 };
 
 static PROVIDERS: BackendOption = BackendOption {
@@ -48,7 +48,7 @@ static PROVIDERS: BackendOption = BackendOption {
     },
     default: OptionValue::Text(String::new()),
     is_in_key: false,
-    insists: None,
+    insists: &[],
 };
 
 fn library(options: &Options) -> Result<&'static OrtLibrary> {
@@ -69,7 +69,7 @@ impl Backend for OnnxRuntime {
     }
 
     /// Other devices' providers copy from and to the host by themselves.
-    fn device(&self) -> Device {
+    fn device(&self, _: &Options) -> Device {
         Device::Host
     }
 

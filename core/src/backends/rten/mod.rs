@@ -42,7 +42,7 @@ impl Backend for Rten {
         "CPU without further libraries, by rten"
     }
 
-    fn device(&self) -> Device {
+    fn device(&self, _: &Options) -> Device {
         Device::Host
     }
 

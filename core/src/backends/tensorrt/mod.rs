@@ -63,7 +63,7 @@ impl Backend for TensorRt {
         "TensorRT on an NVIDIA GPU"
     }
 
-    fn device(&self) -> Device {
+    fn device(&self, _: &Options) -> Device {
         Device::Cuda
     }
 

@@ -18,7 +18,7 @@ static LIBRARY: BackendOption = BackendOption {
     },
     default: OptionValue::Path(None),
     is_in_key: false, // the key has its release
-    insists: None,
+    insists: &[],
 };
 
 static ALLOW_HOST_CODE: BackendOption = BackendOption {
@@ -31,7 +31,7 @@ static ALLOW_HOST_CODE: BackendOption = BackendOption {
     },
     default: OptionValue::Flag(false),
     is_in_key: false,
-    insists: None,
+    insists: &[],
 };
 
 static DLA_CORE: BackendOption = BackendOption {
@@ -43,7 +43,7 @@ static DLA_CORE: BackendOption = BackendOption {
     },
     default: OptionValue::Int(-1),
     is_in_key: true,
-    insists: None,
+    insists: &[],
 };
 
 static PRECISION: BackendOption = BackendOption {
@@ -69,7 +69,7 @@ static PRECISION: BackendOption = BackendOption {
     },
     default: OptionValue::Choice(Precision::Auto.name()),
     is_in_key: true,
-    insists: None,
+    insists: &[],
 };
 
 static CALIBRATION: BackendOption = BackendOption {
@@ -81,7 +81,7 @@ static CALIBRATION: BackendOption = BackendOption {
     },
     default: OptionValue::Path(None),
     is_in_key: true,
-    insists: None,
+    insists: &[],
 };
 
 static WORKSPACE: BackendOption = BackendOption {
@@ -93,7 +93,7 @@ static WORKSPACE: BackendOption = BackendOption {
     },
     default: OptionValue::UInt(0),
     is_in_key: true,
-    insists: None,
+    insists: &[],
 };
 
 static LEVEL: BackendOption = BackendOption {
@@ -105,7 +105,7 @@ static LEVEL: BackendOption = BackendOption {
     },
     default: OptionValue::UInt(3),
     is_in_key: true,
-    insists: None,
+    insists: &[],
 };
 
 static ENGINE_BUILD: BackendOption = BackendOption {
@@ -123,7 +123,7 @@ static ENGINE_BUILD: BackendOption = BackendOption {
     },
     default: OptionValue::Choice("auto"),
     is_in_key: false,
-    insists: None,
+    insists: &[],
 };
 
 static ENGINE_CACHE: BackendOption = BackendOption {
@@ -135,7 +135,7 @@ static ENGINE_CACHE: BackendOption = BackendOption {
     },
     default: OptionValue::Path(None),
     is_in_key: false,
-    insists: None,
+    insists: &[],
 };
 
 static CUDA_GRAPH: BackendOption = BackendOption {
@@ -154,7 +154,7 @@ static CUDA_GRAPH: BackendOption = BackendOption {
     },
     default: OptionValue::Choice("auto"),
     is_in_key: false,
-    insists: Some("on"),
+    insists: &["on"],
 };
 
 pub(super) static OPTIONS: [&BackendOption; 12] = [

@@ -20,7 +20,7 @@ pub static VERIFY: BackendOption = BackendOption {
     },
     default: OptionValue::Choice("auto"),
     is_in_key: false,
-    insists: Some("always"),
+    insists: &["always"],
 };
 
 /// When a model is verified.

@@ -29,7 +29,7 @@ pub static VERIFY_EVERY: BackendOption = BackendOption {
     },
     default: OptionValue::UInt(0),
     is_in_key: false,
-    insists: None,
+    insists: &[],
 };
 
 /// What was found in the frames that were compared.
