@@ -22,7 +22,7 @@ const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/models/shapes
 /// Width and height of the pictures.
 const SIZE: u32 = 64;
 
-fn options(texts: &[(&str, &str)]) -> Options {
+pub fn options(texts: &[(&str, &str)]) -> Options {
     let mut options = Options::default();
     for (name, value) in texts {
         let option = all_options().find(|option| option.spec.name == *name).unwrap();
@@ -42,11 +42,11 @@ fn open(path: &str, batch: usize, set: &[(&str, &str)]) -> Result<Box<dyn ModelI
     request(path, batch, set)?.load(&LoadContext::silent())
 }
 
-fn picture(seed: usize) -> Arc<Tensors> {
+pub fn picture(seed: usize) -> Arc<Tensors> {
     picture_of(SIZE as usize, seed)
 }
 
-fn picture_of(side: usize, seed: usize) -> Arc<Tensors> {
+pub fn picture_of(side: usize, seed: usize) -> Arc<Tensors> {
     let values: Vec<f32> = (0..3 * side * side).map(|at| ((at * (seed + 7)) % 251) as f32 / 251.0).collect();
     let tensor = Tensor::from_slice("images", &[1, 3, side as i64, side as i64], &values);
     Arc::new(Tensors::new(vec![tensor], None, None))
@@ -63,7 +63,7 @@ fn open_in_time(address: &str, milliseconds: &str) -> Box<dyn ModelInstance> {
 }
 
 /// A model whose output has known sizes, of what its input has in front.
-fn small() -> FakeModel {
+pub fn small() -> FakeModel {
     let side = i64::from(SIZE);
     let metadata =
         |name: &str, shape: &[i64]| TensorMetadata { name: name.into(), datatype: "FP32".into(), shape: shape.into() };
@@ -84,12 +84,12 @@ fn small() -> FakeModel {
     }
 }
 
-fn small_output(seed: usize) -> Vec<u8> {
+pub fn small_output(seed: usize) -> Vec<u8> {
     plain(&picture(seed))[0].bytes[..16].to_vec()
 }
 
 /// Answers as a model does, but for some of the calls.
-fn but(model: FakeModel, other: impl Fn(&str, &[u8]) -> Option<Reply> + Send + Sync + 'static) -> Handler {
+pub fn but(model: FakeModel, other: impl Fn(&str, &[u8]) -> Option<Reply> + Send + Sync + 'static) -> Handler {
     let usual = answers(model);
     Arc::new(move |method, message| other(method, message).unwrap_or_else(|| usual(method, message)))
 }

@@ -4,8 +4,13 @@
 #[path = "common/cases.rs"]
 mod cases;
 mod common;
+#[path = "../src/test/fakes.rs"]
+#[allow(dead_code)] // the unit tests use more of it
+mod fakes;
 #[path = "common/kserve_server.rs"]
 mod kserve_server;
+#[path = "common/server_memory.rs"]
+mod server_memory;
 
 mod gpu_boxes;
 mod gpu_maps;
@@ -14,9 +19,17 @@ mod gpu_pixels;
 mod gpu_privacy;
 mod half;
 mod kserve;
+mod kserve_cuda;
 mod nms;
 mod preprocess_gold;
 mod tensorrt_build;
 mod tensorrt_gpu;
 mod tensorrt_rtx;
 mod verify;
+
+// What the fakes take from the core.
+use gsttrt_core::{cuda, error};
+
+mod test {
+    pub use crate::common::scratch;
+}

@@ -31,7 +31,7 @@ class ModelOptions(TypedDict, total=False):
     ort_library: Path | None
     precision: str | None
     request_timeout: int | None
-    shared_memory: Literal["auto", "off", "on"] | None
+    shared_memory: Literal["auto", "off", "on", "cuda"] | None
     threads: int | None
     trt_library: Path | None
     workspace_mib: int | None

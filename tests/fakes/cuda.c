@@ -311,10 +311,43 @@ give (void **to)
   return 0;
 }
 
+/* Memory that other processes have opened by its handle. They are in this process, too. */
+static struct { char *start; int is_open; } opened[64];
+static long frees_of_opened;
+
+/* How often memory was freed that others had open. */
+long
+fake_frees_of_opened (void)
+{
+  LOCK;
+  return frees_of_opened;
+}
+
+/* How many others have open. */
+long
+fake_opened (void)
+{
+  LOCK;
+  long count = 0;
+  for (int i = 0; i < 64; i++)
+    count += opened[i].is_open;
+  return count;
+}
+
+static int
+is_opened (char *memory)
+{
+  for (int i = 0; i < 64; i++)
+    if (opened[i].is_open && opened[i].start == memory)
+      return 1;
+  return 0;
+}
+
 static int
 release (char *memory)
 {
   char *end = memory + malloc_usable_size (memory);
+  frees_of_opened += is_opened (memory);
   frees_beside_work += fake_pending () > 0;
   for (Allocation *one = allocations; one < allocations + 4096; one++)
     if (one->start == memory)
@@ -563,6 +596,60 @@ int cuMemHostGetDevicePointer_v2 (void **to, void *host, unsigned flags) { CALL;
 int cuMemFree_v2 (void *memory) { ALIVE; return release (memory); }
 int cuMemFreeHost (void *memory) { ALIVE; return release (memory); }
 int cuMemGetInfo_v2 (size_t *free, size_t *total) { ALIVE; *free = *total = 1 << 30; return 0; }
+
+/* Handles of memory that is shared with other processes: its address, and a word by which one is known. */
+
+typedef struct { char *start; uint64_t word; char rest[48]; } MemHandle;
+#define HANDLE_WORD 0x656c646e61682061
+
+static int
+is_allocated (char *start)
+{
+  for (Allocation *one = allocations; one < allocations + 4096; one++)
+    if (start && one->start == start)
+      return 1;
+  return 0;
+}
+
+int
+cuIpcGetMemHandle (MemHandle *handle, char *memory)
+{
+  CALL;
+  if (!is_allocated (memory))
+    return 1;
+  *handle = (MemHandle) { memory, HANDLE_WORD, { 0 } };
+  return 0;
+}
+
+/* Those that open it are servers, of which no call fails. */
+int
+cuIpcOpenMemHandle_v2 (char **memory, MemHandle handle, unsigned flags)
+{
+  ALIVE;
+  if (handle.word != HANDLE_WORD || !is_allocated (handle.start))
+    return 400;
+  for (int i = 0; i < 64; i++)
+    if (!opened[i].is_open)
+      {
+        opened[i].start = *memory = handle.start;
+        opened[i].is_open = 1;
+        return 0;
+      }
+  return FAILED;
+}
+
+int
+cuIpcCloseMemHandle (char *memory)
+{
+  ALIVE;
+  for (int i = 0; i < 64; i++)
+    if (opened[i].is_open && opened[i].start == memory)
+      {
+        opened[i].is_open = 0;
+        return 0;
+      }
+  return 1;
+}
 
 /* Memory that a test says is a GPU's, of the primary context or of another one. */
 static char *foreign;

@@ -282,9 +282,41 @@ pub struct FakeModel {
     pub run: Arc<RunModel>,
 }
 
+/// A GPU that a server shares with its clients. `None` where something fails.
+pub trait ServerGpu: Send + Sync {
+    /// The address of the memory of a handle on the GPU of that number.
+    fn open(&self, handle: &[u8], device: i64) -> Option<u64>;
+
+    fn close(&self, address: u64);
+
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Option<()>;
+
+    fn write(&self, address: u64, bytes: &[u8]) -> Option<()>;
+
+    /// Runs the model on the tensors of one picture where they are, and says what the outputs are. `None` where it is run on the
+    /// host.
+    fn run(&self, _inputs: &[u64], _outputs: &[u64]) -> Option<Vec<TensorDesc>> {
+        None
+    }
+}
+
+/// Memory that a client has too.
+enum SharedPart {
+    System(File),
+    /// An address.
+    Cuda(u64),
+}
+
+type SharedParts = HashMap<String, SharedPart>;
+
 /// Answers as Triton does, with shared memory, for one model.
 pub fn answers(model: FakeModel) -> Handler {
-    let regions = Mutex::new(HashMap::<String, File>::new());
+    answers_with(model, None)
+}
+
+/// The same with a GPU.
+pub fn answers_with(model: FakeModel, gpu: Option<Arc<dyn ServerGpu>>) -> Handler {
+    let regions = Mutex::new(SharedParts::new());
     Arc::new(move |method, message| {
         let of = |name: &ModelName| name.name == model.name && matches!(name.version.as_str(), "" | "1");
         let named = || ModelName::decode(message).unwrap();
@@ -313,7 +345,7 @@ pub fn answers(model: FakeModel) -> Handler {
                 let path = format!("/dev/shm{}", request.key);
                 match File::options().read(true).write(true).open(path) {
                     Ok(file) => {
-                        regions.lock().unwrap().insert(request.name, file);
+                        regions.lock().unwrap().insert(request.name, SharedPart::System(file));
                         Reply::Message(Vec::new())
                     }
                     Err(_) => Reply::Status(3, "Unable to open shared memory region"),
@@ -323,45 +355,149 @@ pub fn answers(model: FakeModel) -> Handler {
                 regions.lock().unwrap().remove(&SystemSharedMemoryUnregisterRequest::decode(message).unwrap().name);
                 Reply::Message(Vec::new())
             }
-            "ModelInfer" => infer(&model, &regions.lock().unwrap(), message),
-            _ => Reply::Status(12, "unknown method"),
+            "ModelInfer" => infer(&model, &regions.lock().unwrap(), gpu.as_deref(), message),
+            _ => match &gpu {
+                Some(gpu) => cuda_shared_memory(&mut regions.lock().unwrap(), &**gpu, method, message),
+                None => Reply::Status(12, "unknown method"),
+            },
         }
     })
 }
 
-/// Where parameters say that a tensor lies.
-fn place<'a>(
-    regions: &'a HashMap<String, File>,
-    parameters: &HashMap<String, InferParameter>,
-) -> Option<(&'a File, u64, usize)> {
-    let number = |name: &str| parameters[name].int64_param.unwrap();
-    let region = parameters.get("shared_memory_region")?.string_param.as_ref()?;
-    Some((&regions[region], number("shared_memory_offset") as u64, number("shared_memory_byte_size") as usize))
+/// What the extension `cuda_shared_memory` has.
+fn cuda_shared_memory(regions: &mut SharedParts, gpu: &dyn ServerGpu, method: &str, message: &[u8]) -> Reply {
+    let named = || CudaRegionName::decode(message).unwrap().name;
+    match method {
+        "CudaSharedMemoryRegister" => {
+            let CudaSharedMemoryRegisterRequest { name, raw_handle, device_id, .. } =
+                CudaSharedMemoryRegisterRequest::decode(message).unwrap();
+            match gpu.open(&raw_handle, device_id) {
+                Some(address) => {
+                    assert!(regions.insert(name, SharedPart::Cuda(address)).is_none(), "each name is used once");
+                    Reply::Message(Vec::new())
+                }
+                None => Reply::Status(3, "failed to open CUDA IPC handle"),
+            }
+        }
+        "CudaSharedMemoryUnregister" => {
+            if let Some(SharedPart::Cuda(address)) = regions.remove(&named()) {
+                gpu.close(address);
+            }
+            Reply::Message(Vec::new())
+        }
+        "CudaSharedMemoryStatus" => match named() {
+            name if regions.contains_key(&name) => {
+                let regions = HashMap::from([(name, EmptyMessage {})]);
+                Reply::Message(CudaSharedMemoryStatusResponse { regions }.encode_to_vec())
+            }
+            _ => Reply::Status(5, "Unable to find cuda shared memory region"),
+        },
+        _ => Reply::Status(12, "unknown method"),
+    }
 }
 
-fn infer(model: &FakeModel, regions: &HashMap<String, File>, message: &[u8]) -> Reply {
+/// Where a tensor lies.
+struct SharedPlace<'a> {
+    part: &'a SharedPart,
+    at: u64,
+    length: usize,
+}
+
+impl<'a> SharedPlace<'a> {
+    /// As parameters say.
+    fn of(regions: &'a SharedParts, parameters: &HashMap<String, InferParameter>) -> Option<Self> {
+        let number = |name: &str| parameters[name].int64_param.unwrap();
+        let region = parameters.get("shared_memory_region")?.string_param.as_ref()?;
+        let (at, length) = (number("shared_memory_offset") as u64, number("shared_memory_byte_size") as usize);
+        Some(SharedPlace { part: &regions[region], at, length })
+    }
+
+    fn address(&self) -> Option<u64> {
+        match self.part {
+            SharedPart::System(_) => None,
+            SharedPart::Cuda(address) => Some(address + self.at),
+        }
+    }
+
+    fn read(&self, gpu: Option<&dyn ServerGpu>) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; self.length];
+        match (self.part, self.address()) {
+            (SharedPart::System(file), _) => file.read_exact_at(&mut bytes, self.at).ok()?,
+            (_, address) => gpu?.read(address?, &mut bytes)?,
+        }
+        Some(bytes)
+    }
+
+    fn write(&self, gpu: Option<&dyn ServerGpu>, bytes: &[u8]) -> Option<()> {
+        assert_eq!(self.length, bytes.len());
+        match (self.part, self.address()) {
+            (SharedPart::System(file), _) => file.write_all_at(bytes, self.at).ok(),
+            (_, address) => gpu?.write(address?, bytes),
+        }
+    }
+}
+
+fn infer(model: &FakeModel, regions: &SharedParts, gpu: Option<&dyn ServerGpu>, message: &[u8]) -> Reply {
     let request = WholeInferRequest::decode(message).unwrap();
     assert_eq!(request.model_name, model.name);
+    let known = |parameters: &HashMap<String, InferParameter>| {
+        parameters
+            .get("shared_memory_region")
+            .is_none_or(|region| regions.contains_key(region.string_param.as_ref().unwrap()))
+    };
+    let inputs = request.inputs.iter().map(|input| &input.parameters);
+    if !inputs.chain(request.outputs.iter().map(|output| &output.parameters)).all(known) {
+        return Reply::Status(3, "Unable to find shared memory region");
+    }
+    if let Some(answer) = gpu.and_then(|gpu| infer_in_place(&request, regions, gpu)) {
+        return Reply::Message(answer.encode_to_vec());
+    }
+    match infer_on_host(model, request, regions, gpu) {
+        Some(answer) => Reply::Message(answer.encode_to_vec()),
+        None => Reply::Status(13, "the GPU fails"),
+    }
+}
+
+/// The outputs are written where they are wanted, as those of one picture are by a server that computes on the GPU.
+fn infer_in_place(
+    request: &WholeInferRequest,
+    regions: &SharedParts,
+    gpu: &dyn ServerGpu,
+) -> Option<WholeInferResponse> {
+    let address = |parameters: &HashMap<String, InferParameter>| SharedPlace::of(regions, parameters)?.address();
+    let is_one = request.inputs.iter().all(|input| input.shape[0] == 1);
+    let inputs = request.inputs.iter().map(|input| address(&input.parameters)).collect::<Option<Vec<_>>>()?;
+    let outputs = request.outputs.iter().map(|output| address(&output.parameters)).collect::<Option<Vec<_>>>()?;
+    let descs = if is_one { gpu.run(&inputs, &outputs)? } else { return None };
+    let output = |desc: TensorDesc| {
+        let datatype = datatype(desc.dtype).into();
+        InferOutputTensor { name: desc.name, datatype, shape: desc.dims.to_vec(), contents: None }
+    };
+    let outputs: Vec<_> = descs.into_iter().map(output).collect();
+    Some(WholeInferResponse { raw: vec![Vec::new(); outputs.len()], outputs })
+}
+
+fn infer_on_host(
+    model: &FakeModel,
+    request: WholeInferRequest,
+    regions: &SharedParts,
+    gpu: Option<&dyn ServerGpu>,
+) -> Option<WholeInferResponse> {
     let mut raw = request.raw.into_iter();
     let input = |input: InferInputTensor| {
-        let bytes = match place(regions, &input.parameters) {
-            Some((file, at, length)) => {
-                let mut bytes = vec![0; length];
-                file.read_exact_at(&mut bytes, at).unwrap();
-                bytes
-            }
+        let bytes = match SharedPlace::of(regions, &input.parameters) {
+            Some(place) => place.read(gpu)?,
             None => raw.next().unwrap(),
         };
-        PlainTensor { name: input.name, datatype: input.datatype, shape: input.shape, bytes }
+        Some(PlainTensor { name: input.name, datatype: input.datatype, shape: input.shape, bytes })
     };
-    let inputs: Vec<PlainTensor> = request.inputs.into_iter().map(input).collect();
+    let inputs: Vec<PlainTensor> = request.inputs.into_iter().map(input).collect::<Option<_>>()?;
     let mut answer = WholeInferResponse::default();
     for output in (model.run)(&inputs) {
         let asked = request.outputs.iter().find(|asked| asked.name == output.name).unwrap();
-        let raw = match place(regions, &asked.parameters) {
-            Some((file, at, length)) => {
-                assert_eq!(length, output.bytes.len());
-                file.write_all_at(&output.bytes, at).unwrap();
+        let raw = match SharedPlace::of(regions, &asked.parameters) {
+            Some(place) => {
+                place.write(gpu, &output.bytes)?;
                 Vec::new()
             }
             None => output.bytes,
@@ -370,11 +506,11 @@ fn infer(model: &FakeModel, regions: &HashMap<String, File>, message: &[u8]) -> 
         answer.outputs.push(InferOutputTensor { name, datatype, shape, contents: None });
         answer.raw.push(raw);
     }
-    Reply::Message(answer.encode_to_vec())
+    Some(answer)
 }
 
 /// How the protocol calls a type.
-fn datatype(dtype: DType) -> &'static str {
+pub fn datatype(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "FP32",
         DType::I64 => "INT64",

@@ -2,6 +2,7 @@
 //! A `ModelInferResponse`, read where it lies. Messages in it are not made into structures: an answer of some MiB could have
 //! millions of empty ones.
 
+use super::client::CallError;
 use crate::tensor::{DType, TensorDesc};
 
 /// An output of an answer.
@@ -85,8 +86,14 @@ impl<'a> Iterator for WireFields<'a> {
 }
 
 impl<'a> InferAnswer<'a> {
+    /// The answer to a call.
+    pub fn of(message: &'a [u8]) -> Result<Self, CallError> {
+        let garbage = || CallError::Garbage("its answer is not the protocol's, or was cut".into());
+        InferAnswer::read(message).ok_or_else(garbage)
+    }
+
     /// `None` where it is no such message.
-    pub fn read(message: &'a [u8]) -> Option<Self> {
+    fn read(message: &'a [u8]) -> Option<Self> {
         let mut answer = InferAnswer { outputs: Vec::new(), raw: Vec::new() };
         for field in WireFields(message) {
             match field? {

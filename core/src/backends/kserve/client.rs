@@ -12,6 +12,7 @@ use super::address::ServerAddress;
 use super::hpack::{self, HeaderPair};
 use super::http2::{ConnectionError, Http2};
 use super::socket::TimedSocket;
+use crate::backends::Interrupter;
 use crate::redact::printable;
 
 /// Bytes of answers that are only descriptions.
@@ -111,6 +112,18 @@ impl GrpcClient {
 
     pub fn control(&self) -> &Arc<CallControl> {
         &self.control
+    }
+
+    /// What ends a run from another thread.
+    pub fn interrupter(&self) -> Interrupter {
+        let control = self.control.clone();
+        Arc::new(move || control.interrupt())
+    }
+
+    /// Whether the server has ended, as far as a new connection shows: this machine says that nothing listens there.
+    pub fn has_ended(&self, deadline: Instant) -> bool {
+        let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+        TimedSocket::connect(&self.address, deadline).err().is_some_and(refused)
     }
 
     /// Makes a connection, unless there is one. Returns its number.

@@ -12,6 +12,7 @@ use super::address::ServerAddress;
 use super::client::{CallError, GrpcClient};
 use super::datatype;
 use super::messages::*;
+use super::remote::Extensions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::ModelInfo;
 use crate::redact::printable;
@@ -27,7 +28,7 @@ pub struct ServedDescription {
     metadata: ModelMetadataResponse,
     parameters: BTreeMap<String, String>,
     pub max_batch: usize,
-    pub has_shared_memory: bool,
+    pub extensions: Extensions,
 }
 
 /// Asks for it. What not every server has may be missing.
@@ -62,11 +63,15 @@ pub fn describe(address: &Arc<ServerAddress>, timeout: Duration) -> Result<Serve
     let of_metadata = metadata.properties.iter().filter_map(|(key, value)| Some((key.clone(), text_of(value)?)));
     let mut parameters: BTreeMap<String, String> = of_metadata.collect();
     parameters.extend(config.parameters.into_iter().map(|(key, value)| (key, value.string_value)));
+    let has = |name: &str| server.extensions.iter().any(|extension| extension == name);
     Ok(ServedDescription {
         metadata,
         parameters,
         max_batch: usize::try_from(config.max_batch_size).unwrap_or(0),
-        has_shared_memory: server.extensions.iter().any(|extension| extension == "system_shared_memory"),
+        extensions: Extensions {
+            system_shared_memory: has("system_shared_memory"),
+            cuda_shared_memory: has("cuda_shared_memory"),
+        },
     })
 }
 

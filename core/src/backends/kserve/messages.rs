@@ -145,3 +145,31 @@ pub struct SystemSharedMemoryUnregisterRequest {
     #[prost(string, tag = "1")]
     pub name: String,
 }
+
+#[derive(Clone, PartialEq, Message)]
+pub struct CudaSharedMemoryRegisterRequest {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// A `CUipcMemHandle`.
+    #[prost(bytes = "vec", tag = "2")]
+    pub raw_handle: Vec<u8>,
+    /// The server's number of the GPU.
+    #[prost(int64, tag = "3")]
+    pub device_id: i64,
+    #[prost(uint64, tag = "4")]
+    pub byte_size: u64,
+}
+
+/// `CudaSharedMemoryUnregisterRequest` and `CudaSharedMemoryStatusRequest`. Without a name they are of all regions.
+#[derive(Clone, PartialEq, Message)]
+pub struct CudaRegionName {
+    #[prost(string, tag = "1")]
+    pub name: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct CudaSharedMemoryStatusResponse {
+    /// By their names. What else is said of them is not used here.
+    #[prost(map = "string, message", tag = "1")]
+    pub regions: HashMap<String, EmptyMessage>,
+}

@@ -12,19 +12,29 @@
 //! client          calls of gRPC, and how they fail
 //! messages        what is said; answer reads what may be large where it lies
 //! describe        what the server says of a model
-//! net             runs: attempts until the time is over, and checks of what comes
+//! remote          what a request of a model says, and checks of what comes; layout is where tensors lie in shared memory
+//! attempts        a request until the time is over
+//! net             runs on tensors of the host; shared_memory is that of the host
+//! on_gpu          runs on tensors that stay on a GPU; regions are the memory there that the server has too, and marks tell
+//!                 whether it writes them
 //! ```
 
 mod address;
 mod answer;
+mod attempts;
 mod client;
 mod datatype;
 mod describe;
 mod hpack;
 mod http2;
 mod huffman;
+mod layout;
+mod marks;
 mod messages;
 mod net;
+mod on_gpu;
+mod regions;
+mod remote;
 mod shared_memory;
 mod socket;
 
@@ -32,7 +42,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::address::ServerAddress;
-use self::net::{RemoteModel, ServerNet};
+use self::net::ServerNet;
+use self::on_gpu::GpuModel;
+use self::remote::RemoteModel;
 use super::host::HostModel;
 use super::options::{BackendOption, Options};
 use super::{Backend, LoadContext, LoadRequest, ModelInstance, OpenedModel, Unsupported};
@@ -62,12 +74,12 @@ static SHARED_MEMORY: BackendOption = BackendOption {
     spec: OptionSpec {
         name: "shared-memory",
         nick: "Shared memory",
-        blurb: "Whether a server on this machine gets tensors by shared memory",
+        blurb: "Whether a server on this machine gets tensors by shared memory, and by which",
         kind: SharedMemoryUse::KIND,
     },
     default: OptionValue::Choice("auto"),
     is_in_key: false,
-    insists: &["on"],
+    insists: &["on", "cuda"],
 };
 
 /// Whether tensors are in memory that the server has too.
@@ -76,6 +88,7 @@ pub enum SharedMemoryUse {
     Auto,
     Off,
     On,
+    Cuda,
 }
 
 choices! {
@@ -83,6 +96,11 @@ choices! {
     SharedMemoryUse::Auto => "auto" "Where the server is on this machine and takes it, else by the connection"
     SharedMemoryUse::Off => "off" "By the connection"
     SharedMemoryUse::On => "on" "By shared memory; it is an error where that cannot be"
+    SharedMemoryUse::Cuda => "cuda" "In the memory of a GPU that the server uses too; it is an error where that cannot be"
+}
+
+fn shared_memory(options: &Options) -> SharedMemoryUse {
+    SharedMemoryUse::of_word(options.word(&SHARED_MEMORY)).unwrap_or(SharedMemoryUse::Auto)
 }
 
 fn timeout(options: &Options) -> Duration {
@@ -102,9 +120,12 @@ impl Backend for KServe {
         "A server with the protocol KServe v2, such as Triton, at an address like grpc://host:8001/model"
     }
 
-    /// Tensors are sent from the host's memory, whatever the server has.
-    fn device(&self, _: &Options) -> Device {
-        Device::Host
+    /// Where tensors are, whatever the server computes with.
+    fn device(&self, options: &Options) -> Device {
+        match shared_memory(options) {
+            SharedMemoryUse::Cuda => Device::Cuda,
+            SharedMemoryUse::Auto | SharedMemoryUse::Off | SharedMemoryUse::On => Device::Host,
+        }
     }
 
     fn options(&self) -> &'static [&'static BackendOption] {
@@ -131,8 +152,8 @@ impl Backend for KServe {
             address,
             timeout: timeout(options),
             max_batch: described.max_batch,
-            shared_memory: SharedMemoryUse::of_word(options.word(&SHARED_MEMORY)).unwrap_or(SharedMemoryUse::Auto),
-            has_shared_memory: described.has_shared_memory,
+            shared_memory: shared_memory(options),
+            extensions: described.extensions,
         }))))
     }
 
@@ -169,6 +190,9 @@ impl OpenedModel for OpenedServer {
             0 => REQUESTS,
             runs => runs,
         };
+        if let Some(cuda) = request.cuda.as_ref().filter(|_| request.device() == Device::Cuda) {
+            return Ok(Box::new(GpuModel::new(&self.0, request, cuda, runs)?));
+        }
         let model = HostModel::new(info, ServerNet::new(self.0.clone()), &request.with_parallel_runs(runs))?;
         Ok(Box::new(model))
     }

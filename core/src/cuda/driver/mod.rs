@@ -11,6 +11,7 @@ mod egl;
 #[cfg(test)]
 pub(crate) mod faults;
 mod fence;
+mod ipc;
 mod lost;
 mod pointers;
 mod queued;
