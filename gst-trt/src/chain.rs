@@ -9,7 +9,7 @@ use gsttrt_core::words::nearest;
 use crate::assignments::check_values;
 use crate::failure::Failure;
 use crate::local;
-use crate::model_options::ModelOptions;
+use crate::model_options::{ModelOptions, is_on_server};
 
 /// GStreamer with the elements of this project, which are part of the program.
 pub fn start_gstreamer() -> Result<(), Failure> {
@@ -119,12 +119,13 @@ impl ModelElements {
 }
 
 impl InferenceElements {
-    /// The same for frames that can wait, which are not of a camera: where a CPU runs the first model, several are in work at
-    /// the same time, one in each core.
+    /// The same for frames that can wait, which are not of a camera: where a CPU or a server runs the first model, several are in
+    /// work at the same time, one in each core, or that many requests.
     pub fn for_throughput(&self) -> Self {
         const FRAMES: u32 = 8; // as many as trtinfer then runs at the same time
         let mut chain = self.clone();
-        if chain.first.model.is_for_cpu() {
+        let ModelElements { model, infer, .. } = &chain.first;
+        if is_on_server(&model.model) || model.is_for_cpu(infer) {
             chain.first.queue = Some(FRAMES);
             // Before the user's own, which hold.
             chain.first.infer = format!("parallel-runs=0 {}", chain.first.infer);

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use gsttrt_core::backends::options::{BackendOption, Options};
-use gsttrt_core::backends::{BackendPreference, PREFERENCE, Placement, all_options};
+use gsttrt_core::backends::options::Options;
+use gsttrt_core::backends::{BACKENDS, BackendPreference, PREFERENCE, Placement, all_options};
 use gsttrt_core::cuda::driver::Context;
+use gsttrt_core::device::Device;
 use gsttrt_core::error::{Error, ErrorKind};
 use gsttrt_core::model::ModelFile;
-use gsttrt_core::options::{OptionKind, OptionValue};
+use gsttrt_core::options::OptionKind;
 use gsttrt_core::redact::redacted;
 use gsttrt_core::session::{PostprocessOptions, SessionOptions, parse_options};
 
@@ -54,25 +55,37 @@ impl ModelOptions {
     /// trtinfer, such as where its libraries are.
     pub fn missing(&self, infer: &str) -> Option<Error> {
         let word = backend_words().find(|word| self.backend.as_deref() == Some(word))?;
-        let mut options = Options::default();
-        for (name, value) in assignments(infer) {
-            let is_path = |option: &&BackendOption| matches!(option.default, OptionValue::Path(_));
-            let option =
-                all_options().filter(is_path).find(|option| option.spec.name == infer[name.clone()].replace('_', "-"));
-            let path = PathBuf::from(infer[value].trim_matches(['"', '\'']));
-            option.into_iter().for_each(|option| options.set(option, OptionValue::Path(Some(path.clone()))));
-        }
-        Placement::new(&self.model, word.into(), options, || Context::primary(0)).err()
+        Placement::new(&self.model, word.into(), backend_options(infer), || Context::primary(0)).err()
     }
 
-    /// Whether a CPU will run the model; false where nothing can.
-    pub fn is_for_cpu(&self) -> bool {
+    /// Whether the model will take tensors of the CPU; false where nothing can run it. `infer` are further properties of trtinfer.
+    pub fn is_for_cpu(&self, infer: &str) -> bool {
         let preference = backend_words().find(|word| self.backend.as_deref() == Some(word));
         let preference = preference.map_or(BackendPreference::Auto, BackendPreference::from);
         // A context is wanted for a GPU only.
         let no_context = || Err(Error::new(ErrorKind::Library, "A GPU runs the model"));
-        Placement::new(&self.model, preference, Options::default(), no_context).is_ok()
+        Placement::new(&self.model, preference, backend_options(infer), no_context).is_ok()
     }
+
+    /// Whether the backend that is named, if one is, takes tensors of a GPU.
+    pub fn may_be_for_gpu(&self, infer: &str) -> bool {
+        let Some(name) = self.backend.as_deref() else { return true };
+        let named = BACKENDS.iter().find(|backend| backend.name() == name);
+        named.map_or(name == "auto", |backend| backend.device(&backend_options(infer)) == Device::Cuda)
+    }
+}
+
+/// Those among properties of trtinfer that are options of backends. What cannot be read the element refuses.
+fn backend_options(infer: &str) -> Options {
+    let mut options = Options::default();
+    for (name, value) in assignments(infer) {
+        let name = infer[name].replace('_', "-");
+        let Some(option) = all_options().find(|option| option.spec.name == name) else { continue };
+        if let Ok(value) = option.spec.parse(infer[value].trim_matches(['"', '\''])) {
+            options.set(option, value);
+        }
+    }
+    options
 }
 
 /// A model is a file, or has an address on a server.
@@ -123,4 +136,35 @@ pub fn parse_size(text: &str) -> Result<(u32, u32), String> {
     let size = text.split_once('x').and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
     size.filter(|(width, height)| (1..=16384).contains(width) && (1..=16384).contains(height))
         .ok_or_else(|| "give width and height from 1 to 16384, like 1920x1080".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_for_a_server_are_where_the_properties_say() {
+        let model = |backend: Option<&str>| ModelOptions {
+            model: "grpc://localhost/m".into(),
+            backend: backend.map(String::from),
+            ..ModelOptions::default()
+        };
+        for (infer, on_gpu) in [
+            ("", false),
+            ("shared-memory=on threads=2", false),
+            ("threads=2 shared-memory=cuda", true),
+            ("shared_memory=\"cuda\"", true),
+            ("shared-memory=gpu", false), // which trtinfer refuses
+        ] {
+            assert_eq!(
+                [None, Some("auto"), Some("kserve")].map(|name| model(name).is_for_cpu(infer)),
+                [!on_gpu; 3],
+                "{infer}"
+            );
+            assert_eq!(model(Some("kserve")).may_be_for_gpu(infer), on_gpu, "{infer}");
+            let others = [None, Some("auto"), Some("tensorrt"), Some("cpu"), Some("rten")];
+            let may = others.map(|name| model(name).may_be_for_gpu(infer));
+            assert_eq!(may, [true, true, true, false, false], "{infer}");
+        }
+    }
 }

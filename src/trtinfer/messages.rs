@@ -22,7 +22,10 @@ pub fn frames_in_cuda_memory(backend: &dyn Backend, reason: Option<&str>) -> Err
     let reason = reason.map_or(String::new(), |reason| format!(", since {reason}"));
     Error::new(ErrorKind::Negotiation, "Cannot use frames in CUDA memory")
         .cause(format!("the new model would run on {}{reason}", backend.title()))
-        .remedy("Put cudadownload before trtpreprocess, or give a model that TensorRT can run")
+        .remedy(
+            "Put cudadownload before trtpreprocess, or give a model that TensorRT can run; for one on a server on this machine \
+             set shared-memory=cuda",
+        )
 }
 
 pub fn missing_tensor() -> Error {

@@ -14,6 +14,12 @@ use super::{TrtInfer, sharing};
 use crate::fakes::Fakes;
 use crate::test::{LIMIT, wait_until};
 
+mod kserve;
+#[path = "../../core/tests/common/kserve_server.rs"]
+mod kserve_server;
+#[path = "../../core/tests/common/server_memory.rs"]
+mod server_memory;
+
 /// Far longer than anything here takes; whatever waits so long hangs.
 const HANG: Duration = Duration::from_secs(30);
 

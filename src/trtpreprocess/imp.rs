@@ -386,8 +386,11 @@ fn size_of_frames(format: &Format) -> (usize, usize) {
 
 fn cuda_for_the_cpu() -> Error {
     Error::new(ErrorKind::Negotiation, "Cannot use frames in CUDA memory")
-        .cause("the model runs on the CPU")
-        .remedy("Put cudadownload before trtpreprocess, or let the model run on the GPU with backend=tensorrt")
+        .cause("the model takes tensors of the CPU")
+        .remedy(
+            "Put cudadownload before trtpreprocess, or let the model run on the GPU with backend=tensorrt; for one on a server on \
+             this machine set shared-memory=cuda",
+        )
 }
 
 impl TrtPreprocess {

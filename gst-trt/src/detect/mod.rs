@@ -275,7 +275,7 @@ pub fn run(args: &DetectArgs, threads: &Threads) -> Result<Status, Failure> {
     }
     let signals = Signals::listen()?;
     chain::start_gstreamer()?;
-    if !matches!(args.model.backend.as_deref(), Some("cpu" | "onnxruntime" | "rten" | "kserve")) {
+    if args.model.may_be_for_gpu(&args.infer) {
         chain::prefer_gpu_decoders();
     }
     let first = ModelElements {
