@@ -20,6 +20,7 @@ mod gpu_privacy;
 mod half;
 mod kserve;
 mod kserve_cuda;
+mod kserve_gpu;
 mod nms;
 mod preprocess_gold;
 mod tensorrt_build;

@@ -23,6 +23,8 @@
 #   program     gst-trt: what doctor finds and tries, an engine built ahead, figures   (needs TensorRT with its builder)
 #   serve       gst-trt serve: SERVE_SOURCES clips at their own pace, or cameras, share a model; fps of each, CUDA contexts, latency, memory
 #   outputs     gst-trt serve: its videos by RTSP and WebRTC, many cameras in one picture, and a camera that floods   (needs rtspsrc)
+#   kserve      a model on a server of another process, by shared memory of the GPU and of the host: the same boxes, fps of each
+#               (needs TensorRT with its builder)
 #   dead        the GPU is lost to gst-trt serve, gst-trt detect and a pipeline: what they say, and that they end
 #   endure      tests/bench/endure: gst-trt serve with 64 cameras by RTSP for ENDURE_SECONDS, and faults by its plan   (needs rtspsrc)
 #   gpus        one pipeline whose decoders are on two GPUs, one shared model: an instance and a CUDA context for each   (needs two GPUs)
@@ -597,6 +599,30 @@ row_outputs() {
     done
 }
 
+# What needs no GStreamer: outputs, byte for byte. Then boxes and fps of the program.
+kserve() {
+    local gst=$1 folder=$WORK/kserve-$1 words
+    words="$(full)precision=fp16 optimization-level=${LEVEL:-3}"
+    "$gst" env REQUIRE_GPU=1 GPU_ONNX="$MODEL" TRT_PROPERTIES="$words" "$WORK/core" kserve_gpu::gpu_ --nocapture --test-threads 1 || return
+    scripts "$gst"
+    mkdir -p "$folder"
+    cat >"$folder/server" <<END
+#!/usr/bin/env bash
+$(declare -p K LIBS WORK)
+$(declare -f native bundle in26)
+$gst env KSERVE_MODEL="\$KSERVE_MODEL" TRT_PROPERTIES="\$TRT_PROPERTIES" "$WORK/core" "\$@"
+END
+    chmod +x "$folder/server"
+    python3 tests/gpu/kserve_cuda.py "program=$WORK/start-$gst/gst-trt" "server=$folder/server" "clip=$WORK/hd.mp4" "model=$MODEL" \
+        "infer=$words" "folder=$folder"
+}
+
+row_kserve() {
+    local gst=${GSTREAMERS%% *}
+    judge "a model on a server" "$gst" "the same outputs and boxes" kserve "$gst"
+    grep -a ' a request$\| fps' "$WORK/log-a-model-on-a-server-$gst" | sed 's/^/      /'
+}
+
 # The scripts set CUDA_INJECTION64_PATH for the program alone.
 dead() {
     local gst=$1 program words
@@ -824,7 +850,7 @@ row_sanitize() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(plans boxes score build verify networks engines properties lean copies frames batches units chain download program serve outputs dead endure gpus start zoo kernels library tensors regular memcheck sanitize)
+[ $# -gt 0 ] || ROWS=(plans boxes score build verify networks engines properties lean copies frames batches units chain download program serve outputs kserve dead endure gpus start zoo kernels library tensors regular memcheck sanitize)
 GSTREAMERS=${GSTREAMERS:-$(gstreamers_here | tr '\n' ' ')}
 setup || exit 1
 for each in "${ROWS[@]}"; do
