@@ -73,6 +73,8 @@ impl FakeServer {
                     return;
                 }
                 known.open.push(stream.try_clone().unwrap());
+                // As servers of gRPC do: else the end of an answer waits 40 ms for the client's acknowledgement.
+                stream.set_nodelay(true).unwrap();
                 thread::spawn(move || {
                     let _ = FakeConnection { stream, streams: HashMap::new() }.serve(&handler); // until it ends
                 });

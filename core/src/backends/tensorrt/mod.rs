@@ -458,7 +458,9 @@ mod tests {
         let mut other = bytes.clone();
         other.push(0);
         let [file, other] = [bytes, other].map(EngineFile::new);
-        let get = |file| engine_in_use(file, library, RuntimeOptions::default(), &context).unwrap();
+        let get = |file: &EngineFile| {
+            engine_in_use((&file.bytes, &file.sha256), library, RuntimeOptions::default(), &context).unwrap()
+        };
         let [first, second] = [get(&file), get(&file)];
         assert!(Arc::ptr_eq(&first, &second));
         assert_eq!(fakes.engines(0), 1);
