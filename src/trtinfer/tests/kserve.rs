@@ -54,7 +54,9 @@ fn play(infer: &str) -> (Option<String>, Option<String>) {
     pad.connect_notify(Some("caps"), move |pad, _| {
         let caps = pad.current_caps();
         let tensor = caps.and_then(|caps| caps.structure(0)?.get::<String>("tensor").ok());
-        *seen.lock().unwrap() = tensor.or(seen.lock().unwrap().take());
+        if tensor.is_some() {
+            *seen.lock().unwrap() = tensor;
+        }
     });
     let _ = pipeline.set_state(gst::State::Playing); // what fails is on the bus
     let kinds = [gst::MessageType::Eos, gst::MessageType::Error];
