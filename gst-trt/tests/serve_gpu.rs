@@ -341,18 +341,3 @@ fn gpus_that_are_not_there_are_told_of() {
         );
     }
 }
-
-/// Each has a pipeline of its own, and none loads the model again.
-#[test]
-fn videos_that_follow_each_other_have_one_engine() {
-    let folder = scratch("detect-engines");
-    let fakes = Fakes::new(&folder);
-    let engine = fakes.engine("good.engine", true);
-    let mut detect = command(&folder);
-    detect.args(["detect", &sample(), &sample(), &sample(), "--model"]).arg(&engine);
-    detect.args(["--nms", "layout=semantic-logits", "--frames", "3", "--no-video", "--json", "all.jsonl"]);
-    let output = detect.envs(fakes.variables()).env("GSTTRT_FAKE_ENGINES", "engines").output().unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let lines = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap().lines().count();
-    assert_eq!((lines("all.jsonl"), lines("engines")), (9, 1));
-}

@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,14 +97,6 @@ deserialize (void *this, const void *plan, size_t size, void *none)
   pthread_mutex_lock (&mutex);
   begun++;
   pthread_cond_broadcast (&changed);
-  /* A line for each in the file of that name, for tests of programs. */
-  const char *path = getenv ("GSTTRT_FAKE_ENGINES");
-  FILE *file = path ? fopen (path, "a") : NULL;
-  if (file)
-    {
-      fputs ("engine\n", file);
-      fclose (file);
-    }
   while (last == 2 || (held && !last))
     pthread_cond_wait (&changed, &mutex);
   Object *made = refused ? NULL : object_of (this, engine);

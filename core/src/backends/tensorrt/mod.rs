@@ -83,10 +83,11 @@ impl Backend for TensorRt {
         let library = library_for(file, &options)?;
         let (info, engine, sha256) = if file.is_engine() {
             let cuda = cuda.expect("a backend on a GPU is given its context");
-            let sha256 = cache::sha256(file.contents()?.bytes());
-            let (info, engine) = engine_of_user(file, &sha256, library, &options, cuda)?;
+            let is_verified = options.verification != Verification::Off;
+            let sha256 = is_verified.then(|| file.contents().map(|file| cache::sha256(file.bytes()))).transpose()?;
+            let (info, engine) = load_engine(file, library, &options, cuda)?;
             file.release(); // the engine has all of it
-            (info, Some(engine), Some(sha256).filter(|_| options.verification != Verification::Off))
+            (info, Some(engine), sha256)
         } else {
             (ModelInfo::of_onnx(&*file.contents()?)?, None, None)
         };
@@ -174,20 +175,10 @@ pub fn load_engine(
     options: &TrtOptions,
     cuda: &Context,
 ) -> Result<(ModelInfo, Arc<Engine>)> {
-    engine_of_user(file, &cache::sha256(file.contents()?.bytes()), library, options, cuda)
-}
-
-fn engine_of_user(
-    file: &ModelFile,
-    sha256: &str,
-    library: &'static Library,
-    options: &TrtOptions,
-    cuda: &Context,
-) -> Result<(ModelInfo, Arc<Engine>)> {
     let _inside = ExitGuard::enter();
     let (path, file) = (file.path(), file.contents()?);
     let header = header(&file)?;
-    let engine = engine_in_use((file.bytes(), sha256), library, options.runtime, cuda)
+    let engine = Engine::load(cuda, library, file.bytes(), &header, &options.runtime)
         .map_err(|error| error.about(&format!("Cannot load the engine {}", path.display())))?;
     let descs = |tensors: &[TensorBinding]| tensors.iter().map(|io| io.desc.clone()).collect();
     let model =
@@ -394,13 +385,13 @@ fn load(
     options: &TrtOptions,
     cuda: &Context,
 ) -> Result<Arc<Engine>> {
-    engine_in_use((&file.bytes, &file.sha256), library, options.runtime, cuda)
+    engine_in_use(file, library, options.runtime, cuda)
         .map_err(|error| error.about(&format!("Cannot load the engine of {}", model.path.display())))
 }
 
-/// Loads an engine, of these bytes with that digest, unless a model in this process has it.
+/// Loads an engine of ours, unless a model in this process has it.
 fn engine_in_use(
-    (bytes, sha256): (&[u8], &str),
+    file: &EngineFile,
     library: &'static Library,
     options: RuntimeOptions,
     cuda: &Context,
@@ -408,8 +399,10 @@ fn engine_in_use(
     /// By library, CUDA context, options and digest. Neither of the first two can have gone while an engine is in use.
     type Source = (usize, usize, RuntimeOptions, String);
     static LOADED: InUse<Source, Engine> = InUse::new();
-    let source = (ptr::from_ref(library) as usize, cuda.raw() as usize, options, sha256.to_string());
-    LOADED.get(source, || Engine::load(cuda, library, bytes, &Header::read(bytes)?, &options)).inspect(kept::note)
+    let source = (ptr::from_ref(library) as usize, cuda.raw() as usize, options, file.sha256.clone());
+    LOADED
+        .get(source, || Engine::load(cuda, library, &file.bytes, &Header::read(&file.bytes)?, &options))
+        .inspect(kept::note)
 }
 
 /// As in [`cache::Key::gpu`].
@@ -458,9 +451,7 @@ mod tests {
         let mut other = bytes.clone();
         other.push(0);
         let [file, other] = [bytes, other].map(EngineFile::new);
-        let get = |file: &EngineFile| {
-            engine_in_use((&file.bytes, &file.sha256), library, RuntimeOptions::default(), &context).unwrap()
-        };
+        let get = |file| engine_in_use(file, library, RuntimeOptions::default(), &context).unwrap();
         let [first, second] = [get(&file), get(&file)];
         assert!(Arc::ptr_eq(&first, &second));
         assert_eq!(fakes.engines(0), 1);
@@ -469,5 +460,12 @@ mod tests {
         drop([first, second, longer]);
         get(&file);
         assert_eq!(fakes.engines(0), 3, "nothing used it any more");
+        let keeper = EngineKeeper::new();
+        get(&file);
+        get(&file);
+        assert_eq!(fakes.engines(0), 4, "it is kept between two users");
+        drop(keeper);
+        get(&file);
+        assert_eq!(fakes.engines(0), 5);
     }
 }
