@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Engines that compute something else than their models are found, and those that are right are not accused.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gsttrt_core::backends::options::Options;
-use gsttrt_core::backends::verify::{Reference, Tolerance, Verdict, drift, verify, watch_by};
+use gsttrt_core::backends::verify::{ClassDrift, Drift, Reference, Tolerance, Verdict, drift, verify, watch_by};
 use gsttrt_core::backends::{BackendPreference, LoadContext, LoadRequest, ModelInstance};
 use gsttrt_core::error::{Error, ErrorKind, Result};
 use gsttrt_core::tensor::{Tensor, Tensors};
@@ -190,6 +190,14 @@ const KINDS: &[(&str, Change)] = &[
     ("every tenth row is lost", |found, _, _| {
         found.iter_mut().flat_map(|outputs| rows(outputs).step_by(10)).for_each(|row| row[4] = 0.0);
     }),
+    ("objects are found that are not there", |found, _, _| {
+        for outputs in found {
+            // Away from the padding, where nothing is found.
+            let mut weakest: Vec<&mut [f32]> = rows(outputs).filter(|row| (120.0..200.0).contains(&row[1])).collect();
+            weakest.sort_by(|one, other| one[4].total_cmp(&other[4]));
+            weakest[..100].iter_mut().for_each(|row| row[4..].fill(0.9));
+        }
+    }),
     ("it has other dimensions", |found, _, _| found.iter_mut().for_each(|outputs| outputs[0].truncate(7 * 100))),
 ];
 
@@ -294,6 +302,19 @@ fn a_copy_is_compared_by_what_its_results_are() {
         assert!(found.has_results() && found.outputs.values().all(|&error| error == 0.0), "{file}: {found:?}");
         assert_eq!(found.depths.is_some(), file == "rooms-depth", "{file}");
     }
+}
+
+#[test]
+fn a_class_that_a_copy_has_lost_counts_alone() {
+    let class = |wanted, lost, found, new| ClassDrift { wanted, lost, found, new };
+    let of = |background, other| {
+        let found = Drift { classes: BTreeMap::from([(0, background), (7, other)]), ..Drift::default() };
+        (found.lost_class(), found.loss())
+    };
+    assert_eq!(of(class(9_700, 0, 10_000, 300), class(300, 300, 0, 0)), (Some((7, 1.0)), 1.0));
+    assert_eq!(of(class(9_700, 100, 9_700, 100), class(300, 100, 300, 100)), (None, 0.02), "a third of it");
+    assert_eq!(of(class(9_950, 0, 10_000, 50), class(50, 50, 0, 0)), (None, 0.005), "it is rare");
+    assert_eq!(of(class(90, 0, 90, 0), class(7, 7, 0, 0)).0, None, "they are few");
 }
 
 /// An image restored, normals, features: what looks like a map of classes may be anything, and small or without numbers in places.

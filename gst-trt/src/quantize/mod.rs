@@ -150,9 +150,9 @@ pub fn run(args: &QuantizeArgs, threads: &Threads) -> Result<Status, Failure> {
     match is_kept {
         true => Ok(Status::Done),
         false => Err(format!(
-            "{} in {} has {loss:.2} % other results, and --max-loss is {} %: nothing is written. Give more pictures, or another \
+            "{} in {} has {loss:.2} % other results{}, and --max-loss is {} %: nothing is written. Give more pictures, or another \
              --calibration.",
-            args.model.display(), args.format, args.max_loss
+            args.model.display(), args.format, report.of_lost_class(), args.max_loss
         )
         .into()),
     }
@@ -400,6 +400,11 @@ impl QuantizeReport<'_> {
         label.map_or_else(|| class.to_string(), |label| label.escape_debug().to_string())
     }
 
+    /// Whose results the loss is of, where not of all.
+    fn of_lost_class(&self) -> String {
+        self.drift.lost_class().map_or(String::new(), |(class, _)| format!(" of {}", self.label(class)))
+    }
+
     fn text(&self) -> String {
         let QuantizeReport { args, made, drift, times: (copy, original), .. } = self;
         let percent = |part: f32| format!("{:.2} %", 100.0 * part);
@@ -428,7 +433,7 @@ impl QuantizeReport<'_> {
         };
         lines.extend(drift.classes.iter().map(|(class, drift)| line(&self.label(*class), drift)));
         lines.push(match drift.has_results() {
-            true => format!("loss        {} of the results are others", percent(drift.loss())),
+            true => format!("loss        {} of the results{} are others", percent(drift.loss()), self.of_lost_class()),
             false => format!("loss        {}: the results cannot be read, so the outputs count", percent(drift.loss())),
         });
         lines.push(format!(

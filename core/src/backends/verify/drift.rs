@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::results::again;
+use super::results::{FEWEST, again};
 use super::{Difference, Tolerance};
 use crate::backends::{LoadContext, LoadRequest, ModelInstance};
 use crate::error::{Error, ErrorKind, Result};
@@ -62,15 +62,28 @@ impl Drift {
         self.classes.values().fold(ClassDrift::default(), |sum, class| sum.plus(*class))
     }
 
-    /// The part of the results that is another; of outputs that cannot be read, their largest difference.
+    /// The part of the results that is another, or of those of the lost class; of outputs that cannot be read, their largest
+    /// difference.
     pub fn loss(&self) -> f32 {
         if let Some((other, all)) = self.depths {
             return other as f32 / all.max(1) as f32;
         }
         match self.all() {
             ClassDrift { wanted: 0, found: 0, .. } => self.outputs.values().copied().fold(0.0, f32::max).min(1.0),
-            all => all.loss(),
+            all => all.loss().max(self.lost_class().map_or(0.0, |(_, loss)| loss)),
         }
+    }
+
+    /// The class that loses most, and its loss, where that is more than half: next to many results of other classes it would not
+    /// show. A class with less than a hundredth of the results, or with few, may lose them by chance.
+    pub fn lost_class(&self) -> Option<(u32, f32)> {
+        let all = self.all();
+        let counts = |class: &ClassDrift| {
+            let size = class.wanted.max(class.found);
+            size >= FEWEST && 100 * size >= all.wanted.max(all.found)
+        };
+        let losses = self.classes.iter().filter(|(_, class)| counts(class)).map(|(&id, class)| (id, class.loss()));
+        losses.filter(|(_, loss)| *loss > 0.5).max_by(|(_, one), (_, other)| one.total_cmp(other))
     }
 
     /// Whether results were compared, and not numbers alone.

@@ -3,11 +3,10 @@
 
 use std::fmt::Display;
 
-use super::results::{Recall, compare};
+use super::results::{Meaning, Recall, compare};
 use super::{Difference, OutputFigures, Tolerance};
 use crate::error::{Error, Result};
 use crate::memory::Pool;
-use crate::postprocess::Instances;
 use crate::tensor::{Tensor, Tensors};
 
 /// Collects how outputs differ, and what of that is wrong.
@@ -29,12 +28,12 @@ impl<'a> Judge<'a> {
         &mut self,
         outputs: &Tensors,
         wanted: &Tensors,
-        read: Option<(&Instances, &Instances)>,
+        read: Option<(&Meaning, &Meaning)>,
         at: impl Display,
     ) {
         let differences = self.differences(outputs, wanted);
-        let found = read.map(|(found, wanted)| compare(found, wanted, self.tolerance));
-        if let Some(found) = found {
+        let found = read.map(|(found, wanted)| (compare(&found.results, &wanted.results, self.tolerance), wanted));
+        if let Some((found, _)) = found {
             self.results = Some(self.results.unwrap_or_default().plus(found));
         }
         for (name, difference) in &differences {
@@ -51,11 +50,11 @@ impl<'a> Judge<'a> {
         &mut self,
         outputs: &Tensors,
         first: &Tensors,
-        read: Option<(&Instances, &Instances)>,
+        read: Option<(&Meaning, &Meaning)>,
         at: impl Display,
     ) {
         let differences = self.differences(outputs, first);
-        let found = read.map(|(found, first)| compare(found, first, &self.of_runs));
+        let found = read.map(|(found, first)| (compare(&found.results, &first.results, &self.of_runs), first));
         for (name, difference) in &differences {
             let figures = self.figures(name);
             figures.runs = figures.runs.max(difference.relative);
@@ -64,11 +63,11 @@ impl<'a> Judge<'a> {
         self.judge(&differences, found, self.of_runs.outputs, self.of_runs.results, at, is);
     }
 
-    /// Numbers of an engine without a reference.
+    /// Numbers of a picture without a reference.
     pub fn finite(&mut self, outputs: &Tensors) {
         for output in outputs.iter() {
             let count = Difference::between(output, &zeros_like(output)).not_finite;
-            if count > 0 && self.outputs.iter().all(|figures| figures.error.is_none()) {
+            if count > 0 {
                 self.fault(format!("{} has {count} numbers that are not finite", output.desc().name));
             }
         }
@@ -85,11 +84,12 @@ impl<'a> Judge<'a> {
         wanted.iter().map(difference).collect()
     }
 
-    /// Wrong is what is neither near in its numbers nor in what is read in them.
+    /// Wrong is what is neither near in its numbers nor in what is read in them. Outputs that nothing is read in have their numbers
+    /// only. Of class ids few differ where a rare class is lost, so that they are never near.
     fn judge(
         &mut self,
         differences: &[(String, Difference)],
-        found: Option<Recall>,
+        found: Option<(Recall, &Meaning)>,
         near: f32,
         share: f32,
         at: impl Display,
@@ -101,18 +101,24 @@ impl<'a> Judge<'a> {
                 "{name} has {count} numbers that are not finite and should be, or the reverse, in {at}"
             ));
         }
-        let worst = differences.iter().max_by(|(_, one), (_, other)| one.relative.total_cmp(&other.relative));
-        let Some((name, worst)) = worst.filter(|(_, worst)| worst.relative > near) else { return };
-        let is_same = found.and_then(|found| Some((found, found.share()?)));
-        match is_same {
-            Some((_, found)) if found >= share => {}
-            Some((found, _)) => self.fault(format!(
-                "{} of {} results are there again, and {name} {}, in {at}",
-                found.found,
-                found.sought,
-                is(worst.relative)
-            )),
-            None => self.fault(format!("{name} {}, in {at}", is(worst.relative))),
+        let results = found.and_then(|(found, meaning)| Some((found, found.share()?, meaning)));
+        let is_read = |name: &String| results.is_some_and(|(.., meaning)| meaning.outputs.contains(name));
+        let are_ids = results.is_some_and(|(.., meaning)| meaning.are_ids);
+        for has_results in [true, false] {
+            let outputs = differences.iter().filter(|(name, _)| is_read(name) == has_results);
+            let worst = outputs.max_by(|(_, one), (_, other)| one.relative.total_cmp(&other.relative));
+            let near = if has_results && are_ids { 0.0 } else { near };
+            let Some((name, worst)) = worst.filter(|(_, worst)| worst.relative > near) else { continue };
+            match results.filter(|_| has_results) {
+                Some((_, found, _)) if found >= share => {}
+                Some((found, ..)) => self.fault(format!(
+                    "{} of {} results are there again, and {name} {}, in {at}",
+                    found.found,
+                    found.sought,
+                    is(worst.relative)
+                )),
+                None => self.fault(format!("{name} {}, in {at}", is(worst.relative))),
+            }
         }
     }
 
@@ -152,4 +158,65 @@ pub fn on_host(pool: &Pool, outputs: Tensors) -> Result<Tensors> {
         None => Ok(tensor),
     };
     Ok(Tensors::new(outputs.into_ready()?.into_iter().map(on_host).collect::<Result<_>>()?, None, None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::Candidate;
+    use crate::image::geometry::BBox;
+    use crate::image::map::{MapKind, PixelMap};
+    use crate::postprocess::Instances;
+    use crate::tensor::Element;
+
+    fn tensors<T: Element>(outputs: &[(&str, Vec<T>)]) -> Tensors {
+        let tensor = |(name, numbers): &(&str, Vec<T>)| Tensor::from_slice(name, &[1, numbers.len() as i64], numbers);
+        Tensors::new(outputs.iter().map(tensor).collect(), None, None)
+    }
+
+    /// What is wrong with outputs that are read so, and with those that should be there.
+    fn faults(outputs: [&Tensors; 2], read: [&Meaning; 2]) -> Vec<String> {
+        let mut judge = Judge::new(&Tolerance::HALF);
+        judge.against_reference(outputs[0], outputs[1], Some((read[0], read[1])), "a picture");
+        judge.faults
+    }
+
+    #[test]
+    fn an_output_that_nothing_is_read_in_has_its_numbers_only() {
+        let bbox = BBox::new(0.0, 0.0, 9.0, 9.0);
+        let object = Candidate { bbox, score: 0.5, class: 0, row: 0, angle: 0.0 };
+        let results = Instances { boxes: vec![object; 10], ..Instances::default() };
+        let meaning = Meaning { results, outputs: vec!["rows".into()], are_ids: false };
+        let outputs = |row: f32, embedding: f32| tensors(&[("rows", vec![row; 9]), ("embedding", vec![embedding; 9])]);
+        let faults = |found: &Tensors| faults([found, &outputs(1.0, 1.0)], [&meaning, &meaning]);
+        assert_eq!(faults(&outputs(2.0, 1.0)), Vec::<String>::new(), "the results are the same");
+        let found = faults(&outputs(2.0, 0.0));
+        assert!(found.len() == 1 && found[0].starts_with("embedding differs by 100.000 %"), "{found:?}");
+    }
+
+    #[test]
+    fn a_class_that_is_lost_is_wrong_though_few_ids_differ() {
+        let of = |class: u16| {
+            let ids: Vec<u16> = (0..10_000).map(|at| if at < 300 { class } else { 0 }).collect();
+            let tensors = tensors(&[("ids", ids.iter().map(|&id| i64::from(id)).collect())]);
+            let map = PixelMap::of(MapKind::Classes, (100, 100), ids, BBox::new(0.0, 0.0, 9.0, 9.0), Vec::new());
+            let results = Instances { map, ..Instances::default() };
+            (tensors, Meaning { results, outputs: vec!["ids".into()], are_ids: true })
+        };
+        let ((right, read), (wrong, misread)) = (of(1), of(0));
+        assert_eq!(faults([&right, &right], [&read, &read]), Vec::<String>::new());
+        let found = faults([&wrong, &right], [&misread, &read]);
+        assert!(found.len() == 1 && found[0].starts_with("0 of 300 results are there again"), "{found:?}");
+    }
+
+    #[test]
+    fn numbers_are_finite_in_pictures_without_a_reference_too() {
+        let mut judge = Judge::new(&Tolerance::HALF);
+        let right = tensors(&[("rows", vec![1.0f32; 8])]);
+        judge.against_reference(&right, &right, None, "a picture");
+        judge.finite(&right);
+        assert!(judge.faults.is_empty(), "{:?}", judge.faults);
+        judge.finite(&tensors(&[("rows", vec![1.0, f32::NAN])]));
+        assert_eq!(judge.faults, ["rows has 1 numbers that are not finite"]);
+    }
 }

@@ -125,7 +125,8 @@ impl Reference {
         let tolerance = request.tolerance()?;
         let letterbox = pictures::tensors(&request.spec_on_host())?.1;
         let loading = LoadContext { report: &|_| {}, slots: None, contexts: 1, ..*loading };
-        let (model, batch) = (reference.load(&loading)?, reference.batch);
+        let (model, batch) =
+            reference.or_others(&loading, |reference| Ok((reference.load(&loading)?, reference.batch)))?;
         Ok(Reference { request: request.clone(), model, batch, tolerance, letterbox })
     }
 
