@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The steps before the slow part of loading a model: its description and backend.
 
+use std::iter;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::onnxruntime::PROVIDERS;
 use super::options::{BackendOption, Options};
 use super::verify::{Tolerance, VERIFY, VERIFY_EVERY, watched};
 use super::{
@@ -37,6 +39,10 @@ pub struct LoadRequest {
     pub(super) parallel_runs: usize,
     /// Where the input has the smallest size that frames need: its stride, and the size within which it stays.
     adaptive: Option<Adaptive>,
+    /// Another model is compared with it, and has the same file.
+    is_reference: bool,
+    /// The same for other backends, where this one fails.
+    others: Vec<LoadRequest>,
 }
 
 #[derive(Clone, Copy)]
@@ -117,7 +123,20 @@ impl Placement {
         let stride = model.adaptive_stride().filter(|_| size.is_none());
         let (_, height, width) = spec.chw();
         let adaptive = stride.map(|stride| Adaptive { stride, largest: (width as u32, height as u32) });
-        Ok(LoadRequest { file, opened, backend, reason, options, cuda, spec, batch, parallel_runs: 1, adaptive })
+        Ok(LoadRequest {
+            file,
+            opened,
+            backend,
+            reason,
+            options,
+            cuda,
+            spec,
+            batch,
+            parallel_runs: 1,
+            adaptive,
+            is_reference: false,
+            others: Vec::new(),
+        })
     }
 }
 
@@ -212,41 +231,67 @@ impl LoadRequest {
         InputSpec { device: Device::Host, ..self.spec.clone() }
     }
 
-    /// The same model for another backend, on the CPU, whose outputs are those that the file describes.
+    /// The same model for another backend, on the CPU in 32-bit floats, whose outputs are those that the file describes. It knows
+    /// the others that could take its place.
     ///
     /// # Errors
     /// Where none can run it, as of an engine.
     pub fn on_cpu(&self) -> Result<Self> {
         let mut options = self.options.clone();
-        for option in [&VERIFY, &VERIFY_EVERY] {
+        for option in [&VERIFY, &VERIFY_EVERY, &PROVIDERS] {
             options.set(option, option.default.clone());
         }
         let is_other = |backend: &&&'static dyn Backend| {
             backend.device(&options) == Device::Host && backend.name() != self.backend.name()
         };
-        let mut refused = None;
+        let request_for = |backend: &'static dyn Backend| -> Result<Self> {
+            let probed = backend.probe(&self.file, &options);
+            probed.map_err(|(Unsupported::Kind(error) | Unsupported::Missing(error))| error)?;
+            let opened = backend.describe(&self.file, &options, None)?;
+            let batch = opened.info().fixed_batch().unwrap_or(1);
+            Ok(LoadRequest {
+                opened,
+                backend,
+                reason: None,
+                options: options.clone(),
+                cuda: None,
+                spec: self.spec_on_host(),
+                batch,
+                parallel_runs: 1,
+                adaptive: None,
+                file: self.file.clone(),
+                is_reference: true,
+                others: Vec::new(),
+            })
+        };
+        let (mut found, mut refused) = (Vec::new(), None);
         for &backend in BACKENDS.iter().filter(is_other) {
-            match backend.probe(&self.file, &options) {
-                Ok(()) => {
-                    let opened = backend.describe(&self.file, &options, None)?;
-                    let batch = opened.info().fixed_batch().unwrap_or(1);
-                    return Ok(LoadRequest {
-                        opened,
-                        backend,
-                        reason: None,
-                        options,
-                        cuda: None,
-                        spec: self.spec_on_host(),
-                        batch,
-                        parallel_runs: 1,
-                        adaptive: None,
-                        file: self.file.clone(),
-                    });
-                }
-                Err(Unsupported::Kind(error) | Unsupported::Missing(error)) => refused = refused.or(Some(error)),
+            match request_for(backend) {
+                Ok(request) => found.push(request),
+                Err(error) => refused = refused.or(Some(error)),
             }
         }
-        Err(refused.unwrap_or_else(|| Error::new(ErrorKind::Library, "There is no other backend on the CPU")))
+        let mut found = found.into_iter();
+        match found.next() {
+            Some(first) => Ok(LoadRequest { others: found.collect(), ..first }),
+            None => {
+                Err(refused.unwrap_or_else(|| Error::new(ErrorKind::Library, "There is no other backend on the CPU")))
+            }
+        }
+    }
+
+    /// What `work` makes of it, or of the first of the others where it fails. The error is that of this one.
+    pub(super) fn or_others<T>(&self, loading: &LoadContext, mut work: impl FnMut(&Self) -> Result<T>) -> Result<T> {
+        self.others.iter().fold(work(self), |made, other| match made {
+            Err(error) if !loading.is_cancelled() => work(other).or(Err(error)),
+            made => made,
+        })
+    }
+
+    /// The names of its backend and of those that could take its place.
+    pub(super) fn backends(&self) -> String {
+        let names: Vec<&str> = iter::once(self).chain(&self.others).map(|request| request.backend.name()).collect();
+        names.join(", ")
     }
 
     /// The same in another context, where an engine has to be loaded again.
@@ -269,34 +314,49 @@ impl LoadRequest {
     /// Loads the model; this is the slow part. The memory of the file is given back.
     pub fn load(&self, loading: &LoadContext) -> Result<Box<dyn ModelInstance>> {
         let loaded = self.opened.load(self, loading).and_then(|model| watched(model, self, loading));
-        self.file.release();
+        self.release_file();
         loaded
+    }
+
+    /// Gives the memory of the file back, but not of a reference: the model that is compared with it may be built again.
+    pub(super) fn release_file(&self) {
+        if !self.is_reference {
+            self.file.release();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backends::tensorrt::TensorRt;
+    use crate::backends::verify::{Reference, verify};
+    use crate::options::OptionValue;
     use crate::test::scratch;
 
-    /// A file that leaves the size of its input open.
-    struct AnySize(Arc<ModelInfo>);
+    /// A file that any size of input suits, and how it is loaded.
+    struct Opened(Arc<ModelInfo>, fn(&LoadRequest, &LoadContext) -> Result<Box<dyn ModelInstance>>);
 
-    impl OpenedModel for AnySize {
+    impl OpenedModel for Opened {
         fn info(&self) -> &Arc<ModelInfo> {
             &self.0
         }
 
-        fn load(&self, _request: &LoadRequest, _loading: &LoadContext) -> Result<Box<dyn ModelInstance>> {
-            unreachable!("it is not loaded here")
+        fn load(&self, request: &LoadRequest, loading: &LoadContext) -> Result<Box<dyn ModelInstance>> {
+            (self.1)(request, loading)
         }
+    }
+
+    const SHAPES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/models/shapes.onnx");
+
+    fn by_rten(path: &Path, options: Options) -> LoadRequest {
+        let cpu = BackendPreference::Named("rten");
+        LoadRequest::new(path, cpu, None, 1, options, || unreachable!("it is no GPU")).unwrap()
     }
 
     #[test]
     fn parallel_runs_are_execution_contexts_on_a_gpu() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/models/shapes.onnx");
-        let cpu = BackendPreference::Named("rten");
-        let request = LoadRequest::new(path.as_ref(), cpu, None, 1, Options::default(), || unreachable!()).unwrap();
+        let request = by_rten(SHAPES.as_ref(), Options::default());
         let contexts = |runs: usize, batch: usize| {
             let request = LoadRequest { batch, ..request.with_parallel_runs(runs) };
             [false, true].map(|is_shared| request.contexts(is_shared))
@@ -309,16 +369,14 @@ mod tests {
     /// A folder of mixed pictures does not build an engine for each size.
     #[test]
     fn a_backend_that_builds_for_one_size_builds_for_two_at_most() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/models/shapes.onnx");
-        let cpu = BackendPreference::Named("rten");
-        let request = LoadRequest::new(path.as_ref(), cpu, None, 1, Options::default(), || unreachable!()).unwrap();
+        let request = by_rten(SHAPES.as_ref(), Options::default());
         let sizes = [(640, 360), (360, 640), (640, 480), (1280, 720), (333, 500)];
         assert!(sizes.iter().all(|&size| request.next_spec_for(size) == request.spec_for(size)), "rten takes any size");
         let largest = (640, 640);
         let adaptive = Some(Adaptive { stride: 32, largest });
-        let opened: Arc<dyn OpenedModel> = Arc::new(AnySize(request.model().clone()));
-        let tensorrt = &crate::backends::tensorrt::TensorRt;
-        let mut loaded = LoadRequest { backend: tensorrt, adaptive, opened, ..request.clone() };
+        let opened: Arc<dyn OpenedModel> =
+            Arc::new(Opened(request.model().clone(), |_, _| unreachable!("it is not loaded here")));
+        let mut loaded = LoadRequest { backend: &TensorRt, adaptive, opened, ..request.clone() };
         assert!(loaded.waits_for_frames() && loaded.spec_for(sizes[0]) != loaded.spec_for(sizes[1]));
         loaded = loaded.for_tensor(loaded.spec_for(sizes[0]));
         let first = loaded.spec.clone();
@@ -334,13 +392,55 @@ mod tests {
     #[test]
     fn a_file_is_read_once_for_description_and_load_and_not_kept() {
         let path = scratch("request").join("model.onnx");
-        std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/models/shapes.onnx"), &path).unwrap();
-        let cpu = BackendPreference::Named("rten");
-        let request =
-            LoadRequest::new(&path, cpu, None, 1, Options::default(), || unreachable!("it is no GPU")).unwrap();
+        std::fs::copy(SHAPES, &path).unwrap();
+        let request = by_rten(&path, Options::default());
         std::fs::remove_file(&path).unwrap();
         assert!(request.load(&LoadContext::silent()).is_ok());
         let again = request.load(&LoadContext::silent()).err().map(|error| error.kind());
         assert_eq!(again, Some(ErrorKind::NotFound));
+    }
+
+    /// An engine that is wrong is built from it once more, after minutes, in which it may have become another one.
+    #[test]
+    fn a_file_is_kept_while_its_model_is_compared() {
+        fn load(request: &LoadRequest, loading: &LoadContext) -> Result<Box<dyn ModelInstance>> {
+            std::fs::remove_file(request.file.path()).unwrap();
+            let reference = request.on_cpu()?;
+            let model = reference.load(loading)?;
+            Reference::load(request, reference, loading)?;
+            request.file.contents()?;
+            Ok(model)
+        }
+        let path = scratch("request-compared").join("model.onnx");
+        std::fs::copy(SHAPES, &path).unwrap();
+        let request = by_rten(&path, Options::default());
+        let opened: Arc<dyn OpenedModel> = Arc::new(Opened(request.model().clone(), load));
+        let request = LoadRequest { backend: &TensorRt, opened, ..request };
+        request.load(&LoadContext::silent()).unwrap();
+        assert_eq!(request.file.contents().err().map(|error| error.kind()), Some(ErrorKind::NotFound));
+    }
+
+    /// A backend that is there may lack an operator that the next one has.
+    #[test]
+    fn where_a_backend_fails_on_the_cpu_the_next_one_is_compared_with() {
+        let (request, silent) = (by_rten(SHAPES.as_ref(), Options::default()), LoadContext::silent());
+        let fails =
+            Opened(request.model().clone(), |_, _| Err(Error::new(ErrorKind::Model, "It has no such operator")));
+        let opened: Arc<dyn OpenedModel> = Arc::new(fails);
+        let alone = LoadRequest { opened, ..request.clone() };
+        let reference = LoadRequest { others: vec![request.clone()], ..alone.clone() };
+        assert!(Reference::load(&request, reference.clone(), &silent).is_ok());
+        let mut model = request.load(&silent).unwrap();
+        let mut of = |reference| verify(&request, model.as_mut(), Ok(reference), &Tolerance::SINGLE, &silent).unwrap();
+        assert_eq!(of(reference).reference, Ok("the CPU (rten)".into()));
+        assert_eq!(of(alone).reference, Err("It has no such operator".into()));
+    }
+
+    #[test]
+    fn a_reference_computes_on_the_cpu() {
+        let mut options = Options::default();
+        options.set(&PROVIDERS, OptionValue::Text("openvino:device_type=GPU".into()));
+        let request = LoadRequest { backend: &TensorRt, ..by_rten(SHAPES.as_ref(), options) };
+        assert!(!request.on_cpu().unwrap().options.has(&PROVIDERS));
     }
 }

@@ -39,7 +39,7 @@ static LIBRARY: BackendOption = BackendOption {
     insists: &[],
 };
 
-static PROVIDERS: BackendOption = BackendOption {
+pub(super) static PROVIDERS: BackendOption = BackendOption {
     spec: OptionSpec {
         name: "execution-providers",
         nick: "Execution providers",

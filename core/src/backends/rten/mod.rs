@@ -83,7 +83,7 @@ impl OpenedModel for RtenModel {
 
     fn load(&self, request: &LoadRequest, _: &LoadContext) -> Result<Box<dyn ModelInstance>> {
         let (model, contents) = (&self.info, request.file.contents()?);
-        request.file.release(); // rten takes the bytes over
+        request.release_file(); // rten takes the bytes over
         let what = format!("The CPU backend cannot load {}", model.path.display());
         let load = || Net::load(model, contents).map_err(|error| error.about(&what));
         let net = Arc::new(contained(ErrorKind::Model, &what, load)?);

@@ -38,7 +38,7 @@ use crate::files;
 const TITLE: &str = "gst-plugin-trt engine 1";
 
 /// Another number here has all engines verified again.
-const VERDICT_VERSION: u32 = 1;
+const VERDICT_VERSION: u32 = 2;
 
 /// How often a process that waits for another's build checks whether it is done or waiting has become pointless.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -237,15 +237,16 @@ impl Cache {
         }
     }
 
-    /// Where the verdict on an engine of this key is, by the engine's SHA-256.
-    pub fn verdict(&self, key: &Key, sha256: &str) -> VerdictFile {
-        VerdictFile { path: self.path(key, "verdict"), engine: sha256.into() }
+    /// Where the verdict on such runs of an engine of this key is, by the engine's SHA-256.
+    pub fn verdict(&self, key: &Key, sha256: &str, runs: &str) -> VerdictFile {
+        VerdictFile { path: self.path(key, "verdict"), engine: format!("{sha256}, {runs}") }
     }
 
     /// The same of an engine that came as a file, on that GPU with that library.
-    pub fn verdict_of_file(&self, sha256: &str, library: &str, gpu: &str) -> VerdictFile {
-        let hash = hex(Sha256::new_with_prefix(format!("{sha256}\n{library}\n{gpu}")));
-        VerdictFile { path: self.folder.join(format!("engine-{}.verdict", &hash[..16])), engine: sha256.into() }
+    pub fn verdict_of_file(&self, sha256: &str, library: &str, gpu: &str, runs: &str) -> VerdictFile {
+        let engine = format!("{sha256}, {runs}");
+        let hash = hex(Sha256::new_with_prefix(format!("{engine}\n{library}\n{gpu}")));
+        VerdictFile { path: self.folder.join(format!("engine-{}.verdict", &hash[..16])), engine }
     }
 
     /// TensorRT's measurements for a library and a GPU, as [`Key`] writes them.
@@ -367,23 +368,35 @@ impl BuildLock {
 /// What was found out about an engine.
 pub struct VerdictFile {
     path: PathBuf,
-    /// Its SHA-256: another one of the same name has no verdict.
+    /// Its SHA-256, and what it runs: of another engine of the same name, or of other runs, nothing was found out.
     engine: String,
 }
 
 impl VerdictFile {
-    /// If there is one, of this version, and whole.
-    pub fn load(&self) -> Option<Verdict> {
-        let value: Value = serde_json::from_slice(&read(&self.path, MAX_LABEL).ok()?).ok()?;
-        let is_of_it = value["engine"] == self.engine.as_str() && value["version"] == VERDICT_VERSION;
-        is_of_it.then(|| Verdict::from_json(&value["verdict"]))?
+    /// If there is one, of this version, and whole. `references` says what could compute the model on the CPU now: a verdict for which
+    /// nothing did counts only where just these have failed, twice in the same way.
+    pub fn load(&self, references: impl FnOnce() -> String) -> Option<Verdict> {
+        let (verdict, failed) = self.read()?;
+        (verdict.reference.is_ok() || failed == references()).then_some(verdict)
     }
 
     /// # Errors
     /// No reason not to use the engine: it is only verified again.
-    pub fn save(&self, verdict: &Verdict) -> io::Result<()> {
-        let value = json!({"version": VERDICT_VERSION, "engine": self.engine, "verdict": verdict.to_json()});
+    pub fn save(&self, verdict: &Verdict, references: &str) -> io::Result<()> {
+        // What failed once, such as for lack of memory, is tried again, and what fails again in the same way is not.
+        let is_again = self.read().is_some_and(|(former, _)| former.reference == verdict.reference);
+        let failed = if is_again { references } else { "" };
+        let (engine, verdict) = (&self.engine, verdict.to_json());
+        let value = json!({"version": VERDICT_VERSION, "engine": engine, "failed": failed, "verdict": verdict});
         write(&self.path, value.to_string().as_bytes())
+    }
+
+    /// The verdict, and the references that have failed.
+    fn read(&self) -> Option<(Verdict, String)> {
+        let value: Value = serde_json::from_slice(&read(&self.path, MAX_LABEL).ok()?).ok()?;
+        let is_of_it = value["engine"] == self.engine.as_str() && value["version"] == VERDICT_VERSION;
+        let verdict = Verdict::from_json(&value["verdict"]).filter(|_| is_of_it)?;
+        Some((verdict, value["failed"].as_str()?.into()))
     }
 }
 

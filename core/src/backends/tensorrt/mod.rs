@@ -135,7 +135,7 @@ impl OpenedModel for TrtModel {
         let cuda = request.cuda.as_ref().expect("a backend on a GPU is given its context");
         match &self.engine {
             Some(engine) => {
-                let verdict = self.verdict_file(cuda)?;
+                let verdict = self.verdict_file(request, cuda)?;
                 let entry = LoadedEngine { engine: engine.clone(), verdict };
                 let verdict = self.verdict(&entry, request, &self.options.build, cuda, loading)?;
                 // Nothing can be built instead: the file is an engine.
@@ -245,12 +245,19 @@ impl TrtModel {
         repair::settle(&steps, is_chosen, &self.info.path.display().to_string(), loading, make)
     }
 
+    /// What a verdict is of: other runs may be wrong.
+    fn runs(&self, request: &LoadRequest) -> String {
+        let LoadRequest { spec, batch, .. } = request;
+        format!("{} in batches of {batch}, cuda-graph {:?}", spec.desc.dims, self.options.graphs)
+    }
+
     /// Where the verdict on the engine is that came as a file.
-    fn verdict_file(&self, cuda: &Context) -> Result<Option<VerdictFile>> {
+    fn verdict_file(&self, request: &LoadRequest, cuda: &Context) -> Result<Option<VerdictFile>> {
         let (Ok(cache), Some(sha256)) = (Cache::open(self.options.cache.as_deref()), &self.sha256) else {
             return Ok(None);
         };
-        Ok(Some(cache.verdict_of_file(sha256, &self.library.name(), &gpu_name(cuda)?)))
+        let (library, gpu) = (self.library.name(), gpu_name(cuda)?);
+        Ok(Some(cache.verdict_of_file(sha256, &library, &gpu, &self.runs(request))))
     }
 
     /// What is known of an engine, or what its runs show now. Nothing where it is not wanted, or cannot be found out.
@@ -264,7 +271,7 @@ impl TrtModel {
     ) -> Result<Option<Verdict>> {
         match self.options.verification {
             Verification::Off => return Ok(None),
-            Verification::Auto => match entry.verdict.as_ref().and_then(VerdictFile::load) {
+            Verification::Auto => match entry.verdict.as_ref().and_then(|file| file.load(|| references(request))) {
                 None => {}
                 known => return Ok(known),
             },
@@ -280,7 +287,7 @@ impl TrtModel {
         match tried {
             Ok(verdict) => {
                 if let Some(file) = &entry.verdict {
-                    let _ = file.save(&verdict); // it is only verified again
+                    let _ = file.save(&verdict, &references(request)); // it is only verified again
                 }
                 Ok(Some(verdict))
             }
@@ -327,7 +334,7 @@ impl TrtModel {
         let find = |cache: &Cache| cache.find(&key, loading.cancelled, waiting);
         let entry = |engine, file: &EngineFile| LoadedEngine {
             engine,
-            verdict: cache.as_ref().map(|cache| cache.verdict(&key, &file.sha256)),
+            verdict: cache.as_ref().map(|cache| cache.verdict(&key, &file.sha256, &self.runs(request))),
         };
         let slot = match cache.as_ref().map(|cache| Ok((cache, find(cache)?))).transpose()? {
             Some((cache, Lookup::Hit(file))) => match load(&file, model, library, options, cuda) {
@@ -367,6 +374,7 @@ impl TrtModel {
         let _entered = cuda.enter()?;
         let built = builder::build(library, &onnx, &build, known.as_deref(), &progress, loading.cancelled)
             .map_err(|error| cuda.or_lost(error))?;
+        onnx.check_unchanged(&key.contents, loading.cancelled)?;
         if let (Some(timing), Some(measured)) = (timing, &built.timing) {
             let _ = timing.save(measured); // the next build only takes longer
         }
@@ -405,6 +413,12 @@ fn engine_in_use(
         .inspect(kept::note)
 }
 
+/// The backends that could compute the model on the CPU. With another release of ours, rten is another one.
+fn references(request: &LoadRequest) -> String {
+    let names = |reference: LoadRequest| format!("{} of {}", reference.backends(), env!("CARGO_PKG_VERSION"));
+    request.on_cpu().map(names).unwrap_or_default()
+}
+
 /// As in [`cache::Key::gpu`].
 fn gpu_name(cuda: &Context) -> Result<String> {
     let (major, minor) = cuda.compute_capability()?;
@@ -434,38 +448,4 @@ fn with_rows(dims: &Dims, rows: usize) -> Dims {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-    use crate::fakes::Fakes;
-
-    #[test]
-    fn an_engine_is_deserialised_once_for_all_that_use_it() {
-        let Some(fakes) = Fakes::of(module_path!(), "an_engine_is_deserialised_once_for_all_that_use_it") else {
-            return;
-        };
-        let context = fakes.context();
-        let bytes = fs::read(fakes.engine()).unwrap();
-        let library = Library::open(None, Some(&Header::read(&bytes).unwrap())).unwrap();
-        let mut other = bytes.clone();
-        other.push(0);
-        let [file, other] = [bytes, other].map(EngineFile::new);
-        let get = |file| engine_in_use(file, library, RuntimeOptions::default(), &context).unwrap();
-        let [first, second] = [get(&file), get(&file)];
-        assert!(Arc::ptr_eq(&first, &second));
-        assert_eq!(fakes.engines(0), 1);
-        let longer = get(&other);
-        assert_eq!(fakes.engines(0), 2, "another file");
-        drop([first, second, longer]);
-        get(&file);
-        assert_eq!(fakes.engines(0), 3, "nothing used it any more");
-        let keeper = EngineKeeper::new();
-        get(&file);
-        get(&file);
-        assert_eq!(fakes.engines(0), 4, "it is kept between two users");
-        drop(keeper);
-        get(&file);
-        assert_eq!(fakes.engines(0), 5);
-    }
-}
+mod tests;

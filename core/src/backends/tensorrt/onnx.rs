@@ -14,7 +14,7 @@ use crate::files;
 use crate::model::FileContents;
 use crate::onnx::cast::{Casting, Half, cast};
 use crate::onnx::exact::ExactLayers;
-use crate::onnx::{BFLOAT16, ExternalFile, FLOAT16, NodeProto, TensorProto, external_files};
+use crate::onnx::{BFLOAT16, ExternalFile, FLOAT16, GraphProto, NodeProto, TensorProto, external_files};
 
 /// A file that was read once, so that what is hashed is what is built.
 pub struct Onnx(Arc<FileContents>);
@@ -56,12 +56,18 @@ impl Onnx {
         self.0.bytes()
     }
 
-    fn weights(&self) -> &[TensorProto] {
-        self.0.graph().map_or(&[], |graph| &graph.initializer)
-    }
-
     fn nodes(&self) -> &[NodeProto] {
         self.0.graph().map_or(&[], |graph| &graph.node)
+    }
+
+    /// All nodes, weights and constants, also those of branches, loops and functions.
+    fn parts(&self) -> Parts<'_> {
+        let mut parts = Parts::default();
+        if let (Ok(model), Ok(graph)) = (self.0.onnx(), self.0.graph()) {
+            parts.add(graph);
+            model.functions.iter().for_each(|function| parts.add_nodes(&function.node));
+        }
+        parts
     }
 
     /// The hash of the model: of the file, and of those next to it that hold its weights.
@@ -70,7 +76,8 @@ impl Onnx {
     /// `Model`, when such a file cannot or may not be read; `Run`, when it was cancelled.
     pub fn fingerprint(&self, cancelled: &AtomicBool) -> Result<String> {
         let mut hash = Sha256::new_with_prefix(self.bytes());
-        let names = self.weights().iter().flat_map(|weight| &weight.external_data);
+        let parts = self.parts();
+        let names = parts.tensors.iter().flat_map(|tensor| &tensor.external_data);
         let mut piece = vec![0; 1 << 20];
         for ExternalFile { path, .. } in external_files(self.path(), names)? {
             let missing = |error| crate::onnx::unreadable(&path, self.path(), error);
@@ -89,6 +96,19 @@ impl Onnx {
             }
         }
         Ok(super::cache::hex(hash))
+    }
+
+    /// Whether an engine that was built now is one of that fingerprint. TensorRT reads the weights in other files for itself, minutes
+    /// after they were hashed.
+    ///
+    /// # Errors
+    /// `Read`, where they have changed; and as of the fingerprint.
+    pub fn check_unchanged(&self, fingerprint: &str, cancelled: &AtomicBool) -> Result<()> {
+        if self.fingerprint(cancelled)? == fingerprint {
+            return Ok(());
+        }
+        let what = format!("The weights of {} were changed while its engine was built", self.path().display());
+        Err(Error::new(ErrorKind::Read, what).remedy("Load the model again, once its files are all there"))
     }
 
     /// The file with steps in 16 bits, where it has any that can be so. What is no ONNX file is left to TensorRT's parser.
@@ -122,13 +142,37 @@ impl Onnx {
     }
 
     pub fn numbers(&self) -> WeightType {
-        if self.nodes().iter().any(|node| node.op_type == "QuantizeLinear" || node.op_type == "DequantizeLinear") {
+        let Parts { nodes, tensors } = self.parts();
+        if nodes.iter().any(|node| node.op_type == "QuantizeLinear" || node.op_type == "DequantizeLinear") {
             return WeightType::Quantized;
         }
-        if self.weights().iter().any(|weight| [FLOAT16, BFLOAT16].contains(&weight.data_type)) {
+        if tensors.iter().any(|tensor| [FLOAT16, BFLOAT16].contains(&tensor.data_type)) {
             WeightType::Half
         } else {
             WeightType::F32
+        }
+    }
+}
+
+/// What a graph is made of.
+#[derive(Default)]
+struct Parts<'a> {
+    nodes: Vec<&'a NodeProto>,
+    tensors: Vec<&'a TensorProto>,
+}
+
+impl<'a> Parts<'a> {
+    fn add(&mut self, graph: &'a GraphProto) {
+        self.tensors.extend(&graph.initializer);
+        self.add_nodes(&graph.node);
+    }
+
+    fn add_nodes(&mut self, nodes: &'a [NodeProto]) {
+        for node in nodes {
+            self.nodes.push(node);
+            let constants = node.attribute.iter().flat_map(|attribute| attribute.t.iter().chain(&attribute.tensors));
+            self.tensors.extend(constants);
+            node.graphs().for_each(|graph| self.add(graph));
         }
     }
 }
@@ -140,7 +184,7 @@ mod tests {
 
     use prost::Message;
 
-    use crate::onnx::{GraphProto, ModelProto, StringStringEntryProto};
+    use crate::onnx::{AttributeProto, FunctionProto, ModelProto, StringStringEntryProto};
     use crate::test::scratch;
 
     static GO_ON: AtomicBool = AtomicBool::new(false);
@@ -153,23 +197,40 @@ mod tests {
         NodeProto { name: format!("the {op_type}"), op_type: op_type.into(), ..Default::default() }
     }
 
+    /// Models with that weight or constant in each place where there may be one.
+    fn with_everywhere(path: &Path, tensor: &TensorProto) -> [Onnx; 4] {
+        let graph = || GraphProto { initializer: vec![tensor.clone(); 2], ..Default::default() };
+        let with = |attribute| NodeProto { attribute: vec![attribute], ..node("Constant") };
+        let constant = with(AttributeProto { t: Some(tensor.clone()), ..Default::default() });
+        let branch = with(AttributeProto { g: Some(graph()), ..Default::default() });
+        let of = |node| GraphProto { node: vec![node], ..Default::default() };
+        let functions = vec![FunctionProto { node: vec![constant.clone()], ..Default::default() }];
+        let model = ModelProto { ir_version: 8, graph: Some(of(node("own"))), functions, ..Default::default() };
+        let function = Onnx::new(path, model.encode_to_vec());
+        [onnx(path, graph()), onnx(path, of(constant)), onnx(path, of(branch)), function]
+    }
+
     #[test]
     fn a_fingerprint_covers_weights_in_other_files() {
         let folder = scratch("fingerprint");
         let entry = |key: &str, value: &str| StringStringEntryProto { key: key.into(), value: value.into() };
         let external_data = vec![entry("location", "weights.data"), entry("offset", "0")];
         let weight = TensorProto { external_data, data_type: 1, ..Default::default() };
-        let graph = GraphProto { initializer: vec![weight.clone(), weight], ..Default::default() };
-        let model = onnx(&folder.join("model.onnx"), graph);
-
-        let error = model.fingerprint(&GO_ON).unwrap_err();
-        assert!(error.message().contains("weights.data, which holds weights of "), "{error}");
-        let with = |weights: &[u8]| {
-            fs::write(folder.join("weights.data"), weights).unwrap();
-            model.fingerprint(&GO_ON).unwrap()
-        };
-        assert_eq!(with(b"one"), with(b"one"));
-        assert_ne!(with(b"one"), with(b"two"));
+        for model in with_everywhere(&folder.join("model.onnx"), &weight) {
+            let _ = fs::remove_file(folder.join("weights.data"));
+            let error = model.fingerprint(&GO_ON).unwrap_err();
+            assert!(error.message().contains("weights.data, which holds weights of "), "{error}");
+            let with = |weights: &[u8]| {
+                fs::write(folder.join("weights.data"), weights).unwrap();
+                model.fingerprint(&GO_ON).unwrap()
+            };
+            let one = with(b"one");
+            model.check_unchanged(&one, &GO_ON).unwrap();
+            assert_eq!(with(b"one"), one);
+            assert_ne!(with(b"two"), one);
+            let error = model.check_unchanged(&one, &GO_ON).unwrap_err();
+            assert!(error.message().contains("model.onnx were changed while its engine was built"), "{error}");
+        }
 
         let nothing = Onnx::new(Path::new("model.onnx"), Vec::new()).fingerprint(&GO_ON).unwrap();
         assert_eq!(nothing, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
@@ -211,6 +272,13 @@ mod tests {
             ..Default::default()
         };
         assert_eq!(numbers(quantized), WeightType::Quantized);
+        for half in with_everywhere(Path::new(""), &weight(10)) {
+            assert_eq!(half.numbers(), WeightType::Half);
+        }
+        let inner = GraphProto { node: vec![node("DequantizeLinear")], ..Default::default() };
+        let branch = AttributeProto { g: Some(inner), ..Default::default() };
+        let outer = NodeProto { attribute: vec![branch], ..node("If") };
+        assert_eq!(numbers(GraphProto { node: vec![outer], ..Default::default() }), WeightType::Quantized);
         assert_eq!(Onnx::new(Path::new(""), b"no model".into()).numbers(), WeightType::F32);
     }
 

@@ -86,20 +86,34 @@ impl Step {
 }
 
 /// Takes the first step whose model is right; or where the user chose how exact it is, the only one, with a warning. `make` builds
-/// and loads the model of a step, and says what was found out about it.
+/// and loads the model of a step, and says what was found out about it. Where TensorRT does not take what we made of the file, the
+/// next step is the one that leaves the file as it is.
 ///
 /// # Errors
 /// Of `make`; `Model`, where no step gives a model that is right.
 pub fn settle<M>(
-    steps: &[Step],
+    mut steps: &[Step],
     is_chosen: bool,
     file: &str,
     loading: &LoadContext,
     mut make: impl FnMut(Step) -> Result<(M, Option<Verdict>)>,
 ) -> Result<M> {
     let mut first = None;
-    for (at, &step) in steps.iter().enumerate() {
-        let (model, verdict) = make(step)?;
+    while let [step, rest @ ..] = steps {
+        // The first step casts the file where no flags of TensorRT do that.
+        let is_ours = *step != Step::Wanted || rest.first() == Some(&Step::OnlyWeightedInHalf);
+        let single = rest.iter().position(|&next| next == Step::AllInSingle).filter(|_| is_ours);
+        let (model, verdict) = match (make(*step), single) {
+            (Err(error), Some(at))
+                if matches!(error.kind(), ErrorKind::Model | ErrorKind::Library) && !loading.is_cancelled() =>
+            {
+                steps = &rest[at..];
+                (loading.report)(LoadEvent::Warning(error.remedy(again(steps).unwrap_or_default())));
+                continue;
+            }
+            (made, _) => made?,
+        };
+        steps = rest;
         let Some(verdict) = verdict else { return Ok(model) };
         (loading.report)(LoadEvent::Verified(&verdict));
         if verdict.passed() {
@@ -107,10 +121,9 @@ pub fn settle<M>(
         }
         let what = format!("The engine of {file} computes something else than the model in {}", verdict.precision);
         let wrong = Error::new(ErrorKind::Model, what).cause(&verdict);
-        match steps.get(at + 1).and_then(|next| next.repair()) {
-            Some(repair) => {
+        match again(steps) {
+            Some(next) => {
                 first.get_or_insert(verdict);
-                let next = format!("It is built again so that {repair}");
                 (loading.report)(LoadEvent::Warning(wrong.remedy(next)));
             }
             None if is_chosen => {
@@ -127,6 +140,11 @@ pub fn settle<M>(
     let cause = first.map(|verdict| verdict.to_string()).unwrap_or_default();
     let remedy = "Use backend=cpu, another release of TensorRT or another export; verify=off runs it all the same";
     Err(Error::new(ErrorKind::Model, what).cause(cause).remedy(remedy))
+}
+
+/// What is done with the first of these steps.
+fn again(steps: &[Step]) -> Option<String> {
+    Some(format!("It is built again so that {}", steps.first()?.repair()?))
 }
 
 /// A model that is right with one picture only.
@@ -179,6 +197,18 @@ mod tests {
 
     /// What is taken of those steps where the first so many are wrong, and what was said.
     fn settled(steps: &[Step], is_chosen: bool, wrong: usize) -> (Result<Step>, Vec<String>) {
+        let mut made = 0;
+        settled_by(steps, is_chosen, |step| {
+            made += 1;
+            Ok((step, Some(verdict((made <= wrong).then_some("output0 differs by 90 %")))))
+        })
+    }
+
+    fn settled_by(
+        steps: &[Step],
+        is_chosen: bool,
+        make: impl FnMut(Step) -> Result<(Step, Option<Verdict>)>,
+    ) -> (Result<Step>, Vec<String>) {
         let said = Mutex::default();
         let report = |event: LoadEvent<'_>| match event {
             LoadEvent::Warning(warning) => Vec::push(&mut said.lock().unwrap(), warning.message()),
@@ -187,11 +217,6 @@ mod tests {
         };
         let cancelled = AtomicBool::new(false);
         let loading = LoadContext { report: &report, cancelled: &cancelled, slots: None, contexts: 1 };
-        let mut made = 0;
-        let make = |step| {
-            made += 1;
-            Ok((step, Some(verdict((made <= wrong).then_some("output0 differs by 90 %")))))
-        };
         let taken = settle(steps, is_chosen, "m.onnx", &loading, make);
         (taken, said.into_inner().unwrap())
     }
@@ -226,6 +251,34 @@ mod tests {
             "The engine of m.onnx computes something else than the model in fp16: output0 differs by 90 %. It is built again \
              so that softmax, normalisations and reductions are in fp32."
         );
+    }
+
+    #[test]
+    fn what_cannot_be_built_as_we_cast_it_is_built_in_single() {
+        use Step::{AllInSingle, Bfloat, OneByOne, OnlyWeightedInHalf, SensitiveInSingle, Wanted};
+        // These cannot be built; of the others, those in f32 are right.
+        let settled = |steps: &[Step], refused: &[Step], kind: ErrorKind| {
+            let (taken, said) = settled_by(steps, false, |step| match step {
+                _ if refused.contains(&step) => Err(Error::new(kind, format!("{step:?} is refused"))),
+                AllInSingle | OneByOne => Ok((step, Some(verdict(None)))),
+                _ => Ok((step, Some(verdict(Some("output0 differs by 90 %"))))),
+            });
+            (taken.map_err(|error| error.message()), said)
+        };
+        let typed = [Wanted, OnlyWeightedInHalf, Bfloat, AllInSingle, OneByOne];
+        for refused in [Wanted, OnlyWeightedInHalf, Bfloat] {
+            let (taken, said) = settled(&typed, &[refused], ErrorKind::Library);
+            assert_eq!(taken, Ok(AllInSingle));
+            let warning = format!("{refused:?} is refused. It is built again so that all is in fp32.");
+            assert!(said.contains(&warning), "{said:?}");
+        }
+        let error = |steps: &[Step], refused: &[Step], kind| settled(steps, refused, kind).0.unwrap_err();
+        assert_eq!(error(&typed, &[Wanted, AllInSingle], ErrorKind::Model), "AllInSingle is refused.");
+        let flagged = [Wanted, SensitiveInSingle, AllInSingle];
+        assert_eq!(error(&flagged, &[Wanted], ErrorKind::Library), "Wanted is refused.", "the file was as it is");
+        for kind in [ErrorKind::Settings, ErrorKind::Run, ErrorKind::DeviceLost] {
+            assert_eq!(error(&typed, &[Bfloat], kind), "Bfloat is refused.", "{kind:?} is not of the build");
+        }
     }
 
     #[test]

@@ -447,18 +447,43 @@ fn a_verdict_is_kept_for_one_engine_and_goes_with_it() {
     let cache = folder.cache();
     let engine = EngineFile::new(b"an engine".to_vec());
     miss(&cache, &key()).store(&engine).unwrap();
-    let kept = cache.verdict(&key(), &engine.sha256);
-    assert_eq!(kept.load(), None);
-    kept.save(&verdict(4)).unwrap();
-    assert_eq!((kept.load(), mode(&folder.file("verdict"))), (Some(verdict(4)), 0o600));
-    assert_eq!(cache.verdict(&key(), &EngineFile::new(b"another".to_vec()).sha256).load(), None);
+    let kept = cache.verdict(&key(), &engine.sha256, "one by one");
+    let load = |kept: &VerdictFile| kept.load(|| unreachable!("it was compared"));
+    assert_eq!(load(&kept), None);
+    kept.save(&verdict(4), "").unwrap();
+    assert_eq!((load(&kept), mode(&folder.file("verdict"))), (Some(verdict(4)), 0o600));
+    let other = EngineFile::new(b"another".to_vec());
+    assert_eq!(load(&cache.verdict(&key(), &other.sha256, "one by one")), None);
+    assert_eq!(load(&cache.verdict(&key(), &engine.sha256, "as a graph")), None);
     fs::write(folder.file("verdict"), "{").unwrap();
-    assert_eq!(kept.load(), None, "damaged");
-    kept.save(&verdict(4)).unwrap();
+    assert_eq!(load(&kept), None, "damaged");
+    kept.save(&verdict(4), "").unwrap();
     cache.forget(&key());
-    assert_eq!(kept.load(), None);
+    assert_eq!(load(&kept), None);
 
-    let of_file = |gpu: &str| cache.verdict_of_file(&engine.sha256, "TensorRT 8.6.0", gpu);
-    of_file("one").save(&verdict(2)).unwrap();
-    assert_eq!([of_file("one").load(), of_file("other").load()], [Some(verdict(2)), None]);
+    let of_file = |gpu: &str, runs: &str| cache.verdict_of_file(&engine.sha256, "TensorRT 8.6.0", gpu, runs);
+    of_file("one", "1x3x8x8").save(&verdict(2), "").unwrap();
+    of_file("one", "2x3x8x8").save(&verdict(3), "").unwrap();
+    let load = |gpu, runs| load(&of_file(gpu, runs));
+    assert_eq!([load("one", "1x3x8x8"), load("one", "2x3x8x8")], [Some(verdict(2)), Some(verdict(3))]);
+    assert_eq!(load("other", "1x3x8x8"), None);
+}
+
+/// The next start would take as long otherwise, where nothing else can be found out.
+#[test]
+fn a_reference_that_fails_twice_is_given_up_until_there_is_another_one() {
+    let folder = Folder::new("reference");
+    let kept = folder.cache().verdict(&key(), "an engine", "one by one");
+    let failed = |why: &str| Verdict { reference: Err(why.into()), ..verdict(0) };
+    let load = |references: &str| kept.load(|| references.into());
+    kept.save(&failed("out of memory"), "rten").unwrap();
+    assert_eq!(load("rten"), None);
+    kept.save(&failed("no such operator"), "rten").unwrap();
+    assert_eq!(load("rten"), None, "it failed otherwise");
+    kept.save(&failed("no such operator"), "rten").unwrap();
+    assert_eq!([load("rten"), load("onnxruntime, rten")], [Some(failed("no such operator")), None]);
+    kept.save(&verdict(4), "onnxruntime, rten").unwrap();
+    assert_eq!(load("rten"), Some(verdict(4)), "it was compared");
+    kept.save(&failed("a file"), "").unwrap();
+    assert_eq!(load(""), Some(failed("a file")), "of an engine file nothing else can be found out");
 }
