@@ -39,6 +39,9 @@ use crate::tensor::Tensors;
 /// How long a run that found no memory waits before it is tried again: at first, and at most.
 pub const MEMORY_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
+/// How long frames that found no memory are waited for before their model is let go.
+const MEMORY_LIMIT: Duration = Duration::from_secs(2);
+
 /// The queue before a model.
 pub struct Batcher {
     queue: Arc<BatchQueue>,
@@ -211,9 +214,20 @@ impl Batcher {
 
     /// Runs the waiting frames of this stream now, with those of others: no more will come.
     pub fn flush(&self, stream: u64) {
-        while self.run(FlushReason::Last(stream)) {}
-        // Another thread may be running the last of them.
-        drop(self.queue.wait_while(|queue| queue.is_wanted(FlushReason::Last(stream))));
+        let end = Instant::now() + MEMORY_LIMIT;
+        loop {
+            while self.run(FlushReason::Last(stream)) {}
+            // Another thread may be running the last of them.
+            let queue = self.queue.wait_while(|queue| queue.is_wanted(FlushReason::Last(stream)));
+            // Those that wait for memory would be lost with the model.
+            let waits = |queue: &BatchQueueState| queue.given_up.is_none() && queue.has_frames_of(stream);
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() || !waits(&queue) {
+                return;
+            }
+            let pause = queue.pause_left().min(left);
+            drop(self.queue.moved.wait_timeout_while(queue, pause, |queue| waits(queue)).unwrap());
+        }
     }
 
     /// Removes the frames of this stream from the queue. Waits for them and for their runs end.

@@ -116,6 +116,11 @@ impl BatchQueueState {
         Some((number, pictures))
     }
 
+    /// Whether frames of that stream wait for their run.
+    pub(super) fn has_frames_of(&self, stream: u64) -> bool {
+        self.waiting.iter().any(|waiting| waiting.stream == stream && waiting.is_there())
+    }
+
     pub(super) fn free_runner(&self) -> Option<usize> {
         self.running.iter().position(|batch| batch.requests.is_empty())
     }

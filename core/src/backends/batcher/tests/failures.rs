@@ -64,7 +64,20 @@ fn who_waits_for_memory_leaves_at_once_and_alone() {
             batcher.leave(1);
             assert_eq!(other.join().unwrap(), Err("left".into()));
         });
+        drop(tickets);
         batcher.flush(0);
+    }
+}
+
+#[test]
+fn frames_that_found_no_memory_are_run_before_their_model_is_let_go() {
+    for queues in [true, false] {
+        let (batcher, _told) = lacking(2, queues);
+        let ticket = submit(&batcher, 0, 1.0);
+        batcher.flush(0);
+        batcher.leave(0);
+        assert_eq!(outcome(&ticket), Ok(1.0));
+        assert_eq!(batcher.counts().out_of_memory, 2);
     }
 }
 
