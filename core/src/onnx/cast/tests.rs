@@ -301,6 +301,40 @@ fn names_are_new() {
 }
 
 #[test]
+fn a_constant_of_a_constant_keeps_what_it_is_made_of() {
+    let nodes = vec![
+        node("Identity", &["mean"], &["b"]),
+        node("Identity", &["b"], &["c"]),
+        node("Sub", &["images", "c"], &["zero"]),
+        node("Conv", &["zero", "w"], &["a"]),
+        node("Conv", &["a", "v"], &["d"]),
+        node("Sigmoid", &["d"], &["output0"]),
+    ];
+    let mut graph = graph(nodes);
+    graph.initializer.extend([weight("mean", &[0.5]), weight("v", &[1.0; MANY])]);
+    let cast = cast_graph(&graph);
+    assert_eq!(lines(&cast)[..3], ["b = Identity mean", "c = Identity b", "zero = Sub images c"]);
+}
+
+#[test]
+fn weights_among_the_inputs_are_none_where_they_are_gone() {
+    let nodes = vec![
+        node("Conv", &["images", "w"], &["a"]),
+        node("Conv", &["a", "v"], &["d"]),
+        node("Sigmoid", &["d"], &["output0"]),
+    ];
+    let mut graph = graph(nodes);
+    graph.initializer.push(weight("v", &[1.0; MANY]));
+    graph.input.extend([value("w", FLOAT), value("v", FLOAT)]);
+    let cast = cast_graph(&graph);
+    let weights = weights(&cast);
+    assert!(!weights.contains_key("w"), "{weights:?}");
+    for input in &cast.input {
+        assert!(input.name == "images" || weights.contains_key(input.name.as_str()), "{}", input.name);
+    }
+}
+
+#[test]
 fn what_is_in_the_file_stays_in_it() {
     let mut model = ModelProto { ir_version: 3, producer_name: "an exporter".into(), ..Default::default() };
     let entry = crate::onnx::MetadataEntry { key: "names".into(), value: vec![0xff, 0x41].into() };
