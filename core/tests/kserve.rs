@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Models on a server that answers right, late, never, or something else.
 
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
+use gsttrt_core::backends::log;
 use gsttrt_core::backends::options::Options;
 use gsttrt_core::backends::{BackendPreference, LoadContext, LoadRequest, ModelInstance, all_options};
 use gsttrt_core::error::{ErrorKind, Result};
@@ -17,6 +20,11 @@ use crate::cases::cases;
 use crate::common::wait::{LIMIT, wait_until};
 use crate::kserve_server::messages::*;
 use crate::kserve_server::*;
+
+#[path = "common/kserve_silent.rs"]
+mod silent;
+
+use silent::SilentServer;
 
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/models/shapes.onnx");
 /// Width and height of the pictures.
@@ -138,6 +146,134 @@ fn outputs_of_known_sizes_come_by_shared_memory() {
     }
 }
 
+/// Each of these is once in the way of giving memory back.
+#[test]
+fn no_shared_memory_stays_with_the_server() {
+    type Failure = (&'static str, fn() -> Reply);
+    const RUN: &str = "ModelInfer";
+    const GIVE_BACK: &str = "SystemSharedMemoryUnregister";
+    let failures: [Failure; 4] = [
+        (RUN, || Reply::Close),
+        (RUN, || Reply::Status(13, "the model fails")),
+        (GIVE_BACK, || Reply::Close),
+        (GIVE_BACK, || Reply::Status(13, "currently in use")),
+    ];
+    for (method, reply) in failures {
+        let (calls, regions) = (Arc::new(AtomicUsize::new(0)), Arc::<Mutex<BTreeSet<String>>>::default());
+        let (counted, known) = (calls.clone(), regions.clone());
+        let server = FakeServer::start(but(small(), move |called, message| {
+            if called == method && counted.fetch_add(1, Ordering::SeqCst) == 0 {
+                return Some(reply());
+            }
+            note_region(&mut known.lock().unwrap(), called, message);
+            None
+        }));
+        let mut model = open(&server.address("small"), 4, &[("shared-memory", "on")]).unwrap();
+        let _ = model.run(&[picture(1)]); // the one that the model fails
+        // The memory is too small, and is given back.
+        assert_eq!(model.run(&[3, 4, 5, 6].map(picture)).unwrap().len(), 4);
+        assert!(!regions.lock().unwrap().is_empty());
+        drop(model);
+        let calls = calls.load(Ordering::SeqCst);
+        assert!(calls > 1 && regions.lock().unwrap().is_empty(), "{method}: {calls} calls");
+    }
+}
+
+/// Which regions the server has, as it is told.
+fn note_region(regions: &mut BTreeSet<String>, method: &str, message: &[u8]) {
+    match method {
+        "SystemSharedMemoryRegister" => {
+            regions.insert(SystemSharedMemoryRegisterRequest::decode(message).unwrap().name);
+        }
+        "SystemSharedMemoryUnregister" => {
+            regions.remove(&RegionName::decode(message).unwrap().name);
+        }
+        _ => {}
+    }
+}
+
+/// A request was given up, so the server may still work on it, and keep its memory.
+#[test]
+fn shared_memory_of_a_request_without_an_answer_is_given_back() {
+    for is_kept in [false, true] {
+        let (calls, regions) = (Arc::new(AtomicUsize::new(0)), Arc::<Mutex<BTreeSet<String>>>::default());
+        let keeps = Arc::new(AtomicBool::new(is_kept));
+        let (counted, known, still) = (calls.clone(), regions.clone(), keeps.clone());
+        let server = FakeServer::start(but(small(), move |method, message| {
+            if method == "ModelInfer" && counted.fetch_add(1, Ordering::SeqCst) == 0 {
+                return Some(Reply::Never);
+            }
+            if method == "SystemSharedMemoryUnregister" && still.load(Ordering::SeqCst) {
+                return Some(Reply::Status(13, "currently in use"));
+            }
+            note_region(&mut known.lock().unwrap(), method, message);
+            None
+        }));
+        let open = || open(&server.address("small"), 1, &[("shared-memory", "on"), ("request-timeout", "3600000")]);
+        let mut model = open().unwrap();
+        let interrupt = model.interrupter().unwrap();
+        let waiting = thread::spawn(move || model.run(&[picture(1)]).unwrap_err().message());
+        wait_until("the request", LIMIT, || calls.load(Ordering::SeqCst) == 1);
+        interrupt();
+        assert!(waiting.join().unwrap().contains("was given up"));
+        assert_eq!(regions.lock().unwrap().len(), usize::from(is_kept), "the model is dropped");
+        // Whoever comes next asks again.
+        let mut model = open().unwrap();
+        assert_eq!(plain(&model.run(&[picture(2)]).unwrap()[0])[0].bytes, small_output(2));
+        keeps.store(false, Ordering::SeqCst);
+        drop(model);
+        assert!(regions.lock().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn a_server_that_gives_up_no_shared_memory_is_named() {
+    let server = FakeServer::start(but(small(), |method, _| match method {
+        "ModelInfer" => Some(Reply::Status(13, "no")),
+        "SystemSharedMemoryUnregister" => Some(Reply::Status(13, "never")),
+        _ => None,
+    }));
+    let mut model = open(&server.address("small"), 1, &[("shared-memory", "on")]).unwrap();
+    let texts: Vec<String> = (0..18).map(|_| model.run(&[picture(1)]).unwrap_err().message()).collect();
+    assert!(texts[16].contains("refuses a request: no"), "{}", texts[16]);
+    assert!(texts[17].contains("the server does not give up 17 parts of shared memory"), "{}", texts[17]);
+}
+
+/// As where another client has it give up all memory.
+#[test]
+fn shared_memory_that_a_server_forgets_is_registered_again() {
+    let forgets = Arc::new(AtomicBool::new(false));
+    let forgotten = forgets.clone();
+    let server = FakeServer::start(but(small(), move |method, _| {
+        let now = method == "ModelInfer" && forgotten.swap(false, Ordering::SeqCst);
+        now.then_some(Reply::Status(5, "Unable to find shared memory region"))
+    }));
+    let mut model = open(&server.address("small"), 1, &[("shared-memory", "on")]).unwrap();
+    model.run(&[picture(1)]).unwrap();
+    forgets.store(true, Ordering::SeqCst);
+    assert_eq!(plain(&model.run(&[picture(2)]).unwrap()[0])[0].bytes, small_output(2));
+    assert!(!forgets.load(Ordering::SeqCst), "it was refused once");
+}
+
+#[test]
+fn outputs_that_are_not_in_shared_memory_are_never_taken_from_there() {
+    let next = Arc::<Mutex<Option<Vec<u8>>>>::default();
+    let taken = next.clone();
+    let server = FakeServer::start(but(small(), move |method, _| {
+        if method == "ModelInfer" { taken.lock().unwrap().take().map(Reply::Message) } else { None }
+    }));
+    let mut model = open(&server.address("small"), 1, &[("shared-memory", "on")]).unwrap();
+    model.run(&[picture(1)]).unwrap();
+    for raw in [vec![Vec::new()], Vec::new()] {
+        let (name, datatype) = ("scores".into(), "FP32".into());
+        let outputs = vec![InferOutputTensor { name, datatype, shape: vec![1, 4], contents: None }];
+        *next.lock().unwrap() = Some(WholeInferResponse { outputs, raw }.encode_to_vec());
+        let text = model.run(&[picture(2)]).unwrap_err().message();
+        assert!(text.contains("output scores f32 1x4 is neither in shared memory nor sent"), "{text}");
+        assert_eq!(plain(&model.run(&[picture(3)]).unwrap()[0])[0].bytes, small_output(3), "the next one");
+    }
+}
+
 /// In a container, on another machine, or by another server.
 #[test]
 fn without_shared_memory_tensors_are_sent() {
@@ -218,6 +354,22 @@ fn a_run_can_be_interrupted() {
 }
 
 #[test]
+fn a_run_can_be_interrupted_while_it_connects() {
+    let server = FakeServer::start(answers(small()));
+    let port = server.port;
+    let mut model = open(&server.address("small"), 1, &[("request-timeout", "3600000")]).unwrap();
+    drop(server);
+    let _silent = SilentServer::at(port);
+    let interrupt = model.interrupter().unwrap();
+    let waiting = thread::spawn(move || model.run(&[picture(1)]).unwrap_err().message());
+    wait_until("the end of the attempt", LIMIT, || {
+        interrupt();
+        waiting.is_finished()
+    });
+    assert!(waiting.join().unwrap().contains("was given up"));
+}
+
+#[test]
 fn a_server_that_comes_back_is_found_again() {
     let server = FakeServer::start(answers(small()));
     let (port, address) = (server.port, server.address("small"));
@@ -246,6 +398,70 @@ fn a_server_that_comes_back_is_found_again() {
     let again = FakeServer::at(port, answers(small()));
     assert!(waiting.join().unwrap());
     assert!(again.connections() > 0);
+}
+
+/// As MLServer does.
+#[test]
+fn a_server_that_still_loads_its_models_is_waited_for() {
+    let server = FakeServer::start(answers(small()));
+    let (port, address) = (server.port, server.address("small"));
+    let mut model = open(&address, 1, &[("request-timeout", "60000")]).unwrap();
+    model.run(&[picture(1)]).unwrap();
+    drop(server);
+    let calls = AtomicUsize::new(0);
+    let loading = but(small(), move |method, _| match method {
+        "ModelInfer" if calls.fetch_add(1, Ordering::SeqCst) < 2 => Some(Reply::Status(5, "no such model")),
+        "ModelReady" => Some(Reply::Message(ModelReadyResponse { ready: false }.encode_to_vec())),
+        _ => None,
+    });
+    let _again = FakeServer::at(port, loading);
+    assert_eq!(plain(&model.run(&[picture(2)]).unwrap()[0])[0].bytes, small_output(2));
+}
+
+#[test]
+fn the_last_attempt_is_shortly_before_the_end() {
+    let begun = Arc::new(Mutex::new(Instant::now()));
+    let since = begun.clone();
+    let server = FakeServer::start(but(small(), move |method, _| {
+        let is_away = method == "ModelInfer" && since.lock().unwrap().elapsed() < Duration::from_millis(350);
+        is_away.then_some(Reply::Status(14, "unavailable"))
+    }));
+    let mut model = open_in_time(&server.address("small"), "500");
+    // Attempts are after 0, 100, 300 and 450 ms. On a slow machine the last one may find no time for its answer.
+    wait_until("an answer", LIMIT, || {
+        *begun.lock().unwrap() = Instant::now();
+        model.run(&[picture(1)]).is_ok()
+    });
+}
+
+#[test]
+fn requests_at_the_same_time_tell_once_that_the_server_is_away() {
+    const RUNS: usize = 3;
+    static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    log::set_hook(|_, line| LINES.lock().unwrap().push(line.into()));
+    let calls = AtomicUsize::new(0);
+    let server = FakeServer::start(but(small(), move |method, _| {
+        if method != "ModelInfer" {
+            return None;
+        }
+        // All fail before one is tried again, and all are tried again before one is answered.
+        let before = calls.fetch_add(1, Ordering::SeqCst) / RUNS * RUNS;
+        wait_until("all requests", LIMIT, || calls.load(Ordering::SeqCst) >= before + RUNS);
+        (before == 0).then_some(Reply::Status(14, "unavailable"))
+    }));
+    let address = server.address("small");
+    let request = request(&address, 1, &[("request-timeout", "60000")]).unwrap();
+    let mut model = request.with_parallel_runs(RUNS).load(&LoadContext::silent()).unwrap();
+    let mut all = model.take_others();
+    all.push(model);
+    let run = |mut model: Box<dyn ModelInstance>| thread::spawn(move || model.run(&[picture(1)]).is_ok());
+    let threads: Vec<_> = all.into_iter().map(run).collect();
+    assert!(threads.into_iter().all(|thread| thread.join().unwrap()));
+    let lines = LINES.lock().unwrap();
+    for said in ["is not there, and is tried again: unavailable", "answers again"] {
+        let count = lines.iter().filter(|line| line.starts_with(&address) && line.contains(said)).count();
+        assert_eq!(count, 1, "{said}: {lines:?}");
+    }
 }
 
 #[test]
@@ -294,6 +510,7 @@ fn wrong_answers() -> Vec<(Reply, &'static str)> {
         (of(name, datatype, shape, &[&bytes[..15]]), "has 15 bytes in place of 16"),
         (of(name, datatype, shape, &[&[&bytes[..], &[0]].concat()]), "has 17 bytes in place of 16"),
         (of(name, datatype, shape, &[]), "has no bytes"),
+        (of(name, datatype, shape, &[bytes, bytes]), "not the protocol's"),
         (Reply::Message(whole[..whole.len() - 1].to_vec()), "was cut"),
         (Reply::Message(vec![0xff; 100]), "not the protocol's"),
         (Reply::Message([0x2a, 0, 0x2a, 0].repeat(600)), "not the protocol's"),

@@ -350,9 +350,10 @@ fn a_server_that_goes_away_in_between_is_found_again() {
     check_memory(&fakes);
 }
 
+/// As where another client has it give up all memory.
 #[test]
-fn a_server_that_forgets_memory_refuses_one_request() {
-    let Some(fakes) = Fakes::of(module_path!(), "a_server_that_forgets_memory_refuses_one_request") else { return };
+fn memory_that_a_server_forgets_is_registered_again() {
+    let Some(fakes) = Fakes::of(module_path!(), "memory_that_a_server_forgets_is_registered_again") else { return };
     let (memory, forgets) = (ServerMemory::new(fakes.context()), Arc::new(AtomicBool::new(false)));
     let (closed, forgotten) = (memory.clone(), forgets.clone());
     let server = FakeServer::start(gpu_but(on_gpu(), &memory, move |method, _| {
@@ -365,9 +366,8 @@ fn a_server_that_forgets_memory_refuses_one_request() {
     let mut model = open(&fakes, &server.address("small"), 1).unwrap();
     run(&fakes, &mut *model, &[1]).unwrap();
     forgets.store(true, Ordering::SeqCst);
-    let text = run(&fakes, &mut *model, &[2]).unwrap_err().message();
-    assert!(text.contains("refuses a request: Unable to find shared memory region"), "{text}");
-    assert_eq!(run(&fakes, &mut *model, &[3]).unwrap(), outputs_of(&[3]), "the next one");
+    assert_eq!(run(&fakes, &mut *model, &[2]).unwrap(), outputs_of(&[2]));
+    assert!(!forgets.load(Ordering::SeqCst), "it was refused once");
     drop(model);
     check_memory(&fakes);
 }
@@ -376,36 +376,78 @@ fn a_server_that_forgets_memory_refuses_one_request() {
 #[test]
 fn memory_that_a_server_still_uses_is_not_freed() {
     let Some(fakes) = Fakes::of(module_path!(), "memory_that_a_server_still_uses_is_not_freed") else { return };
-    let (memory, is_busy) = (ServerMemory::new(fakes.context()), Arc::new(AtomicBool::new(true)));
-    let (first, still) = (Arc::<Mutex<Option<String>>>::default(), is_busy.clone());
-    let in_work = first.clone();
-    let server = FakeServer::start(gpu_but(on_gpu(), &memory, move |method, message| {
-        let mut first = first.lock().unwrap();
-        let named = |name: &Option<String>| name.as_ref() == Some(&CudaRegionName::decode(message).unwrap().name);
-        match method {
-            "ModelInfer" if first.is_none() => {
-                *first = Some(regions_of(message).0.remove(0));
-                Some(Reply::Never)
+    // Whether it has the memory it says, or does not.
+    let statuses: [fn() -> Option<Reply>; 2] = [|| None, || Some(Reply::Status(13, "busy"))];
+    for status in statuses {
+        let (memory, is_busy) = (ServerMemory::new(fakes.context()), Arc::new(AtomicBool::new(true)));
+        let (first, still) = (Arc::<Mutex<Option<String>>>::default(), is_busy.clone());
+        let in_work = first.clone();
+        let server = FakeServer::start(gpu_but(on_gpu(), &memory, move |method, message| {
+            let mut first = first.lock().unwrap();
+            let named = |name: &Option<String>| name.as_ref() == Some(&RegionName::decode(message).unwrap().name);
+            match method {
+                "ModelInfer" if first.is_none() => {
+                    *first = Some(regions_of(message).0.remove(0));
+                    Some(Reply::Never)
+                }
+                "CudaSharedMemoryUnregister" if still.load(Ordering::SeqCst) && named(&first) => {
+                    Some(Reply::Message(Vec::new()))
+                }
+                "CudaSharedMemoryStatus" if still.load(Ordering::SeqCst) && named(&first) => status(),
+                _ => None,
             }
-            "CudaSharedMemoryUnregister" if still.load(Ordering::SeqCst) && named(&first) => {
-                Some(Reply::Message(Vec::new()))
-            }
-            _ => None,
-        }
+        }));
+        let address = server.address("small");
+        let mut model = open(&fakes, &address, 1).unwrap();
+        let (interrupt, picture) = (model.interrupter().unwrap(), gpu_picture(&fakes, 1).unwrap());
+        let waiting = thread::spawn(move || model.run(&[picture]).unwrap_err().message());
+        wait_until("the request", LIMIT, || in_work.lock().unwrap().is_some());
+        interrupt();
+        assert!(waiting.join().unwrap().contains("was given up"));
+        assert_eq!((fakes.count(c"fake_opened"), fakes.count(c"fake_frees_of_opened")), (1, 0));
+        // The next one has memory of its own, and frees the first once the server has given it up.
+        let mut model = open(&fakes, &address, 1).unwrap();
+        assert_eq!(run(&fakes, &mut *model, &[2]).unwrap(), outputs_of(&[2]));
+        assert_eq!(fakes.count(c"fake_opened"), 2);
+        is_busy.store(false, Ordering::SeqCst);
+        drop(model);
+        check_memory(&fakes);
+    }
+}
+
+/// The server hangs with as many requests as a pipeline has at the same time.
+#[test]
+fn memory_that_others_have_left_does_not_keep_the_next_from_running() {
+    let test = "memory_that_others_have_left_does_not_keep_the_next_from_running";
+    let Some(fakes) = Fakes::of(module_path!(), test) else { return };
+    const RUNS: usize = 20;
+    let (memory, calls) = (ServerMemory::new(fakes.context()), Arc::new(AtomicUsize::new(0)));
+    let keeps = Arc::new(AtomicBool::new(true));
+    let (counted, still) = (calls.clone(), keeps.clone());
+    let server = FakeServer::start(gpu_but(on_gpu(), &memory, move |method, _| match method {
+        "ModelInfer" if counted.fetch_add(1, Ordering::SeqCst) < RUNS => Some(Reply::Never),
+        "CudaSharedMemoryUnregister" if still.load(Ordering::SeqCst) => Some(Reply::Message(Vec::new())),
+        _ => None,
     }));
     let address = server.address("small");
-    let mut model = open(&fakes, &address, 1).unwrap();
-    let (interrupt, picture) = (model.interrupter().unwrap(), gpu_picture(&fakes, 1).unwrap());
-    let waiting = thread::spawn(move || model.run(&[picture]).unwrap_err().message());
-    wait_until("the request", LIMIT, || in_work.lock().unwrap().is_some());
-    interrupt();
-    assert!(waiting.join().unwrap().contains("was given up"));
-    assert_eq!((fakes.count(c"fake_opened"), fakes.count(c"fake_frees_of_opened")), (1, 0));
-    // The next one has memory of its own, and frees the first once the server has given it up.
+    let request = request(&fakes, &address, 1, &[("request-timeout", "3600000")]).unwrap();
+    let mut model = request.with_parallel_runs(RUNS).load(&LoadContext::silent()).unwrap();
+    let mut all = model.take_others();
+    all.push(model);
+    let interrupts: Vec<_> = all.iter().map(|model| model.interrupter().unwrap()).collect();
+    let picture = gpu_picture(&fakes, 1).unwrap();
+    let hang = |mut model: Box<dyn ModelInstance>| {
+        let picture = picture.clone();
+        thread::spawn(move || model.run(&[picture]).is_err())
+    };
+    let threads: Vec<_> = all.into_iter().map(hang).collect();
+    wait_until("all requests", LIMIT, || calls.load(Ordering::SeqCst) == RUNS);
+    interrupts.iter().for_each(|interrupt| interrupt());
+    assert!(threads.into_iter().all(|thread| thread.join().unwrap()));
+    assert_eq!(usize::try_from(fakes.count(c"fake_opened")), Ok(RUNS));
     let mut model = open(&fakes, &address, 1).unwrap();
     assert_eq!(run(&fakes, &mut *model, &[2]).unwrap(), outputs_of(&[2]));
-    assert_eq!(fakes.count(c"fake_opened"), 2);
-    is_busy.store(false, Ordering::SeqCst);
+    keeps.store(false, Ordering::SeqCst);
     drop(model);
     check_memory(&fakes);
 }
@@ -420,9 +462,10 @@ fn a_server_that_gives_up_nothing_is_named() {
         _ => None,
     }));
     let mut model = open(&fakes, &server.address("small"), 1).unwrap();
-    let texts: Vec<String> = (0..18).map(|_| run(&fakes, &mut *model, &[1]).unwrap_err().message()).collect();
-    assert!(texts[16].contains("refuses a request: no"), "{}", texts[16]);
-    assert!(texts[17].contains("does not give up 17 parts of the GPU's memory"), "{}", texts[17]);
+    // The first request has the memory of the start, and then other memory.
+    let texts: Vec<String> = (0..17).map(|_| run(&fakes, &mut *model, &[1]).unwrap_err().message()).collect();
+    assert!(texts[15].contains("refuses a request: no"), "{}", texts[15]);
+    assert!(texts[16].contains("does not give up 17 parts of the GPU's memory"), "{}", texts[16]);
     drop(model);
     assert_eq!((fakes.count(c"fake_opened"), fakes.count(c"fake_frees_of_opened")), (17, 0));
 }

@@ -71,7 +71,7 @@ class Detector:
     model: an ONNX file, or a TensorRT engine. Engines contain code: load only files you trust. For a new ONNX file TensorRT builds
         an engine, which takes seconds to minutes, once.
     backend: "auto" (TensorRT if it is there and can run the model, else ONNX Runtime if it is there, else rten, which is in this
-        package), "tensorrt", "onnxruntime", "rten", or "cpu" for one of the last two.
+        package), "tensorrt", "onnxruntime", "rten", "kserve" for a server, or "cpu" for ONNX Runtime or rten.
     score_threshold: 0..1; less certain objects are left out.
     iou_threshold: 0..1; of two boxes of a class that overlap more, the less certain one is left out.
     classes: names or ids of the classes that are wanted, such as ["person", "car"].
@@ -142,7 +142,7 @@ class Detector:
 
     @property
     def backend(self) -> str:
-        """What runs the model: "tensorrt", "onnxruntime" or "rten"."""
+        """What runs the model: "tensorrt", "onnxruntime", "rten" or "kserve"."""
         return self._backend
 
     @property

@@ -354,9 +354,10 @@ pub fn answers_with(model: FakeModel, gpu: Option<Arc<dyn ServerGpu>>) -> Handle
                 }
             }
             "SystemSharedMemoryUnregister" => {
-                regions.lock().unwrap().remove(&SystemSharedMemoryUnregisterRequest::decode(message).unwrap().name);
+                regions.lock().unwrap().remove(&RegionName::decode(message).unwrap().name);
                 Reply::Message(Vec::new())
             }
+            "SystemSharedMemoryStatus" => status(&regions.lock().unwrap(), message),
             "ModelInfer" => infer(&model, &regions.lock().unwrap(), gpu.as_deref(), message),
             _ => match &gpu {
                 Some(gpu) => cuda_shared_memory(&mut regions.lock().unwrap(), &**gpu, method, message),
@@ -368,7 +369,6 @@ pub fn answers_with(model: FakeModel, gpu: Option<Arc<dyn ServerGpu>>) -> Handle
 
 /// What the extension `cuda_shared_memory` has.
 fn cuda_shared_memory(regions: &mut SharedParts, gpu: &dyn ServerGpu, method: &str, message: &[u8]) -> Reply {
-    let named = || CudaRegionName::decode(message).unwrap().name;
     match method {
         "CudaSharedMemoryRegister" => {
             let CudaSharedMemoryRegisterRequest { name, raw_handle, device_id, .. } =
@@ -382,19 +382,24 @@ fn cuda_shared_memory(regions: &mut SharedParts, gpu: &dyn ServerGpu, method: &s
             }
         }
         "CudaSharedMemoryUnregister" => {
-            if let Some(SharedPart::Cuda(address)) = regions.remove(&named()) {
+            if let Some(SharedPart::Cuda(address)) = regions.remove(&RegionName::decode(message).unwrap().name) {
                 gpu.close(address);
             }
             Reply::Message(Vec::new())
         }
-        "CudaSharedMemoryStatus" => match named() {
-            name if regions.contains_key(&name) => {
-                let regions = HashMap::from([(name, EmptyMessage {})]);
-                Reply::Message(CudaSharedMemoryStatusResponse { regions }.encode_to_vec())
-            }
-            _ => Reply::Status(5, "Unable to find cuda shared memory region"),
-        },
+        "CudaSharedMemoryStatus" => status(regions, message),
         _ => Reply::Status(12, "unknown method"),
+    }
+}
+
+/// Whether the server has a region.
+fn status(regions: &SharedParts, message: &[u8]) -> Reply {
+    match RegionName::decode(message).unwrap().name {
+        name if regions.contains_key(&name) => {
+            let regions = HashMap::from([(name, EmptyMessage {})]);
+            Reply::Message(SharedMemoryStatusResponse { regions }.encode_to_vec())
+        }
+        _ => Reply::Status(5, "Unable to find shared memory region"),
     }
 }
 

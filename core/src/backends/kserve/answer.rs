@@ -105,7 +105,8 @@ impl<'a> InferAnswer<'a> {
                 _ => {}
             }
         }
-        Some(answer)
+        // Bytes are of the output that has the same place.
+        (answer.raw.is_empty() || answer.raw.len() == answer.outputs.len()).then_some(answer)
     }
 }
 

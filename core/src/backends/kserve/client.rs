@@ -30,15 +30,24 @@ pub enum CallError {
     Late,
     /// Another thread has ended it.
     Interrupted,
-    /// The server says no.
-    Refused(String),
+    /// The server says no, by one of gRPC's codes; with 0 it was not asked.
+    Refused(u32, String),
     /// What came is no answer.
     Garbage(String),
+}
+
+impl CallError {
+    /// What the server is not asked for.
+    pub fn refused(why: impl Into<String>) -> Self {
+        CallError::Refused(0, why.into())
+    }
 }
 
 /// gRPC's codes that mean something here.
 const CANCELLED: u32 = 1;
 const DEADLINE_EXCEEDED: u32 = 4;
+pub const NOT_FOUND: u32 = 5;
+pub const UNIMPLEMENTED: u32 = 12;
 const UNAVAILABLE: u32 = 14;
 
 /// A server, for one thread.
@@ -90,7 +99,8 @@ impl CallControl {
         }
     }
 
-    fn is_interrupted(&self) -> bool {
+    /// Whether the run was ended.
+    pub fn is_interrupted(&self) -> bool {
         self.state.lock().unwrap().is_interrupted
     }
 
@@ -108,6 +118,10 @@ impl CallControl {
 impl GrpcClient {
     pub fn new(address: Arc<ServerAddress>) -> Self {
         GrpcClient { address, connection: None, connections: 0, control: Arc::default() }
+    }
+
+    pub fn address(&self) -> &Arc<ServerAddress> {
+        &self.address
     }
 
     pub fn control(&self) -> &Arc<CallControl> {
@@ -130,13 +144,19 @@ impl GrpcClient {
     pub fn connect(&mut self, deadline: Instant) -> Result<u64, CallError> {
         if self.connection.as_ref().is_none_or(|connection| !connection.is_open()) {
             self.close();
-            // A run can be ended from outside only once there is a connection.
+            // While it connects, a run cannot be ended from outside.
             let end = deadline.min(Instant::now() + CONNECT_TIMEOUT);
             let socket = TimedSocket::connect(&self.address, end).map_err(|error| match error.kind() {
-                io::ErrorKind::TimedOut => CallError::Lost("nothing answers there".into()),
+                io::ErrorKind::TimedOut if !self.control.is_interrupted() => {
+                    CallError::Lost("nothing answers there".into())
+                }
                 _ => self.broken(&error),
             })?;
             self.control.set_socket(socket.another().ok());
+            if self.control.is_interrupted() {
+                self.close(); // whoever ended it did not have the socket
+                return Err(CallError::Interrupted);
+            }
             self.connection = Some(Http2::begin(socket).map_err(|error| self.failed(error))?);
             self.connections += 1;
         }
@@ -183,7 +203,7 @@ impl GrpcClient {
         self.connect(deadline)?;
         let length: usize = parts.iter().map(|part| part.len()).sum();
         let Ok(length) = u32::try_from(length) else {
-            return Err(CallError::Refused("a request cannot have 4 GiB".into()));
+            return Err(CallError::refused("a request cannot have 4 GiB"));
         };
         let mut prefix = [0; PREFIX];
         prefix[1..].copy_from_slice(&length.to_be_bytes());
@@ -257,7 +277,7 @@ fn check(headers: &[HeaderPair], body: Vec<u8>) -> Result<Vec<u8>, CallError> {
         Some(Ok(code)) => {
             let said = printable(&unescaped(last("grpc-message").unwrap_or_default()), 500);
             let said = if said.is_empty() { format!("code {code} of gRPC") } else { said };
-            return Err(if code == UNAVAILABLE { CallError::Lost(said) } else { CallError::Refused(said) });
+            return Err(if code == UNAVAILABLE { CallError::Lost(said) } else { CallError::Refused(code, said) });
         }
         _ => return garbage("its answer has no status of gRPC".into()),
     }
@@ -327,6 +347,6 @@ mod tests {
         assert_eq!(said(&[ok, ("grpc-status", "4")], b""), "Late");
         let unavailable = [ok, ("grpc-status", "14"), ("grpc-message", "a%20b\u{1b}")];
         assert_eq!(said(&unavailable, b""), r#"Lost("a b")"#);
-        assert_eq!(said(&[ok, ("grpc-status", "5")], b""), r#"Refused("code 5 of gRPC")"#);
+        assert_eq!(said(&[ok, ("grpc-status", "5")], b""), r#"Refused(5, "code 5 of gRPC")"#);
     }
 }

@@ -41,13 +41,13 @@ pub fn describe(address: &Arc<ServerAddress>, timeout: Duration) -> Result<Serve
     match ready {
         Ok(ModelReadyResponse { ready: true }) => {}
         Ok(_) => return Err(not_ready(address, "it is not ready")),
-        Err(CallError::Refused(why)) => return Err(not_ready(address, &why)),
+        Err(CallError::Refused(_, why)) => return Err(not_ready(address, &why)),
         Err(CallError::Lost(why)) if client.is_connected() => return Err(not_ready(address, &why)),
         Err(error) => return Err(unreachable(error)),
     }
     let metadata: ModelMetadataResponse = match client.describe("ModelMetadata", &name, deadline) {
         Ok(metadata) => metadata,
-        Err(CallError::Refused(why)) => return Err(not_ready(address, &why)),
+        Err(CallError::Refused(_, why)) => return Err(not_ready(address, &why)),
         Err(error) => return Err(unreachable(error)),
     };
     let config = match client.describe::<ModelConfigResponse>("ModelConfig", &name, deadline) {
@@ -151,7 +151,7 @@ fn failed(address: &ServerAddress, timeout: Duration, error: CallError) -> Error
     match error {
         CallError::Late => Error::new(ErrorKind::Run, format!("The server at {host} has not answered within {} s", timeout.as_secs_f64()))
             .remedy("Check that the server runs, and how much it has to do; or set request-timeout to more"),
-        CallError::Lost(why) | CallError::Refused(why) => {
+        CallError::Lost(why) | CallError::Refused(_, why) => {
             Error::new(ErrorKind::NotFound, format!("There is no answer of a server at {host}")).cause(why).remedy(
                 "Start the server, or check host and port. Servers have a port of their own for gRPC: Triton 8001, MLServer 8081. One that \
                  wants TLS hangs up, too: it needs a proxy on this machine",

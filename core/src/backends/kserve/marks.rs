@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Whether a server writes the outputs that it says are in the memory of a GPU. What was there before would be taken for them.
+//! Whether a server writes the outputs that it says are in memory that both have. What was there before would be taken for them.
 
 use std::hash::{BuildHasher, RandomState};
 
 use super::layout::{Layout, TensorPlace};
+use super::shared_memory::SharedRegion;
 use crate::cuda::driver::{Context, Stream};
 use crate::error::Result;
 use crate::memory::Buffer;
@@ -11,10 +12,20 @@ use crate::memory::Buffer;
 /// Bytes at the end of each output.
 const MARK: usize = 16;
 
-/// The last bytes of outputs as they are before a request, which no server writes by chance, and after it.
+/// The last bytes of outputs in the memory of a GPU, as they are before a request and after it.
 pub struct Marks {
     before: Vec<u8>,
     after: Buffer,
+}
+
+/// The last bytes of outputs in the host's memory, as they are before a request.
+#[derive(Default)]
+pub struct HostMarks(Vec<u8>);
+
+/// Bytes for so many outputs, which no server writes by chance.
+fn fresh(outputs: usize) -> Vec<u8> {
+    let random = RandomState::new();
+    (0..outputs * MARK / 8).flat_map(|at| random.hash_one(at).to_ne_bytes()).collect()
 }
 
 /// Of an output, where its mark is; none where there is too little of it to tell.
@@ -35,10 +46,7 @@ impl Marks {
     /// # Safety
     /// The region at that address has room for the layout. It stays until the work is done, and nothing else uses it.
     pub unsafe fn write(&mut self, stream: &Stream, layout: &Layout, region: u64) -> Result<()> {
-        self.before.clear();
-        while self.before.len() < self.after.bytes() {
-            self.before.extend(RandomState::new().hash_one(self.before.len()).to_ne_bytes());
-        }
+        self.before = fresh(layout.outputs.len());
         for (mark, &place) in self.before.chunks(MARK).zip(&layout.outputs) {
             if let Some((at, length)) = marked(place) {
                 // SAFETY: the end of an output in the region. Pageable memory is read during the call.
@@ -70,6 +78,27 @@ impl Marks {
         marked(place).is_some_and(|(_, length)| {
             let end = |marks: &[u8]| marks[index * MARK..][..length].to_vec();
             end(&self.before) == end(after)
+        })
+    }
+}
+
+impl HostMarks {
+    /// Writes other marks for the next request.
+    pub fn write(&mut self, layout: &Layout, region: &mut SharedRegion) {
+        self.0 = fresh(layout.outputs.len());
+        for (mark, &place) in self.0.chunks(MARK).zip(&layout.outputs) {
+            if let Some((at, length)) = marked(place) {
+                region.write(at, &mark[..length]);
+            }
+        }
+    }
+
+    /// As [`Marks::is_unchanged`].
+    pub fn is_unchanged(&self, index: usize, place: TensorPlace, region: &SharedRegion) -> bool {
+        marked(place).is_some_and(|(at, length)| {
+            let mut now = [0; MARK];
+            region.read(at, &mut now[..length]);
+            now[..length] == self.0[index * MARK..][..length]
         })
     }
 }

@@ -141,12 +141,6 @@ pub struct SystemSharedMemoryRegisterRequest {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct SystemSharedMemoryUnregisterRequest {
-    #[prost(string, tag = "1")]
-    pub name: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
 pub struct CudaSharedMemoryRegisterRequest {
     #[prost(string, tag = "1")]
     pub name: String,
@@ -160,15 +154,17 @@ pub struct CudaSharedMemoryRegisterRequest {
     pub byte_size: u64,
 }
 
-/// `CudaSharedMemoryUnregisterRequest` and `CudaSharedMemoryStatusRequest`. Without a name they are of all regions.
+/// `SystemSharedMemoryUnregisterRequest` and `SystemSharedMemoryStatusRequest`, and the same of CUDA's memory. Without a name they
+/// are of all regions.
 #[derive(Clone, PartialEq, Message)]
-pub struct CudaRegionName {
+pub struct RegionName {
     #[prost(string, tag = "1")]
     pub name: String,
 }
 
+/// `SystemSharedMemoryStatusResponse` and `CudaSharedMemoryStatusResponse`.
 #[derive(Clone, PartialEq, Message)]
-pub struct CudaSharedMemoryStatusResponse {
+pub struct SharedMemoryStatusResponse {
     /// By their names. What else is said of them is not used here.
     #[prost(map = "string, message", tag = "1")]
     pub regions: HashMap<String, EmptyMessage>,

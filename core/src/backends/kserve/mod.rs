@@ -15,8 +15,8 @@
 //! remote          what a request of a model says, and checks of what comes; layout is where tensors lie in shared memory
 //! attempts        a request until the time is over
 //! net             runs on tensors of the host; shared_memory is that of the host
-//! on_gpu          runs on tensors that stay on a GPU; regions are the memory there that the server has too, and marks tell
-//!                 whether it writes them
+//! on_gpu          runs on tensors that stay on a GPU; regions are the memory there that the server has too
+//! marks           tell whether the server writes memory that both have; kept is what it has not given up yet
 //! ```
 
 mod address;
@@ -28,6 +28,7 @@ mod describe;
 mod hpack;
 mod http2;
 mod huffman;
+mod kept;
 mod layout;
 mod marks;
 mod messages;
@@ -154,6 +155,7 @@ impl Backend for KServe {
             max_batch: described.max_batch,
             shared_memory: shared_memory(options),
             extensions: described.extensions,
+            is_away: false.into(),
         }))))
     }
 

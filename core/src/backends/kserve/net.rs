@@ -2,7 +2,7 @@
 //! A model on a server as a network: tensors in the host's memory out, tensors back.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint};
@@ -11,10 +11,12 @@ use super::SharedMemoryUse;
 use super::answer::InferAnswer;
 use super::attempts::{Attempt, Caller, until_answered};
 use super::client::{CallError, GrpcClient, PREFIX};
+use super::kept::KeptRegions;
 use super::layout::{Layout, TensorPlace};
+use super::marks::HostMarks;
 use super::messages::*;
 use super::remote::RemoteModel;
-use super::shared_memory::SharedRegion;
+use super::shared_memory::{ForgottenRegion, SharedRegion};
 use crate::backends::Interrupter;
 use crate::backends::host::HostNet;
 use crate::backends::log::{Level, log};
@@ -27,8 +29,9 @@ pub struct ServerNet {
     model: Arc<RemoteModel>,
     client: GrpcClient,
     region: RegionState,
-    /// Names of regions that the server may still have, of connections that were lost.
-    stale: Vec<String>,
+    /// What the server may still have.
+    stale: KeptRegions<ForgottenRegion>,
+    marks: HostMarks,
     pool: Pool,
 }
 
@@ -45,7 +48,8 @@ enum RegionState {
 impl ServerNet {
     pub fn new(model: Arc<RemoteModel>) -> Self {
         let client = GrpcClient::new(model.address.clone());
-        ServerNet { model, client, region: RegionState::None, stale: Vec::new(), pool: Pool::default() }
+        let (stale, marks, pool) = (KeptRegions::default(), HostMarks::default(), Pool::default());
+        ServerNet { model, client, region: RegionState::None, stale, marks, pool }
     }
 
     /// One attempt.
@@ -63,6 +67,7 @@ impl ServerNet {
                 for (tensor, &(at, _)) in inputs.iter().zip(&layout.inputs) {
                     region.write(at, tensor.bytes().unwrap_or_default());
                 }
+                self.marks.write(layout, region);
             }
             _ => {
                 for tensor in inputs {
@@ -83,18 +88,26 @@ impl ServerNet {
         let read = InferAnswer::of(&answer[PREFIX..])?;
         let outputs = self.model.info.outputs.iter().enumerate();
         let place = |at: usize| layout.as_ref().and_then(|layout| layout.outputs.get(at).copied());
-        Ok(outputs.map(|(at, declared)| self.output(declared, &read, place(at))).collect())
+        Ok(outputs.map(|(at, declared)| self.output((at, declared), &read, place(at))).collect())
     }
 
-    /// The tensor of an output that is wanted, which may have a place in shared memory.
-    fn output(&self, declared: &TensorDesc, answer: &InferAnswer, place: Option<TensorPlace>) -> Result<Tensor> {
+    /// The tensor of the output of that number, which may have a place in shared memory.
+    fn output(
+        &self,
+        (index, declared): (usize, &TensorDesc),
+        answer: &InferAnswer,
+        place: Option<TensorPlace>,
+    ) -> Result<Tensor> {
         let found = self.model.find(declared, answer)?;
-        if let (Some((start, length)), RegionState::Registered(_, region)) = (place, &self.region)
+        if let (Some(place), RegionState::Registered(_, region)) = (place, &self.region)
             && !found.is_sent()
         {
-            found.check_length(&self.model, length)?;
+            found.check_length(&self.model, place.1)?;
+            if self.marks.is_unchanged(index, place, region) {
+                return Err(self.model.wrong(format!("output {} is neither in shared memory nor sent", found.desc)));
+            }
             return Tensor::fill(&self.pool, found.desc, |bytes| {
-                region.read(start, bytes);
+                region.read(place.0, bytes);
                 Ok(())
             });
         }
@@ -127,19 +140,18 @@ impl ServerNet {
         let behind = self.model.output_sizes(rows).unwrap_or_default();
         // Outputs that are too large come with the answer.
         let layout = Layout::new(in_front(), behind, MOST).or_else(|| Layout::new(in_front(), [], MOST));
-        let refused = CallError::Refused;
         let why = if !self.model.extensions.system_shared_memory {
-            Err(refused("the server does not have the extension system_shared_memory".into()))
+            Err(CallError::refused("the server does not have the extension system_shared_memory"))
         } else if !self.client.is_local() {
-            Err(refused("the server is on another machine".into()))
+            Err(CallError::refused("the server is on another machine"))
         } else if let Some(layout) = &layout {
             self.register(layout.bytes, number, deadline)
         } else {
-            Err(refused(format!("tensors of {} bytes are too many", in_front().sum::<usize>())))
+            Err(CallError::refused(format!("tensors of {} bytes are too many", in_front().sum::<usize>())))
         };
         match why {
             Ok(()) => Ok(layout),
-            Err(CallError::Refused(why)) if use_it == SharedMemoryUse::Auto => {
+            Err(CallError::Refused(_, why)) if use_it == SharedMemoryUse::Auto => {
                 log(
                     Level::Info,
                     &format!("{} gets tensors by its connection, not by shared memory: {why}", self.model.address),
@@ -147,7 +159,7 @@ impl ServerNet {
                 self.region = RegionState::Refused;
                 Ok(None)
             }
-            Err(CallError::Refused(why)) => Err(CallError::Refused(format!("shared-memory=on cannot be, {why}"))),
+            Err(CallError::Refused(_, why)) => Err(CallError::refused(format!("shared-memory=on cannot be, {why}"))),
             Err(error) => Err(error),
         }
     }
@@ -158,29 +170,23 @@ impl ServerNet {
             return Ok(());
         }
         self.forget();
-        for name in std::mem::take(&mut self.stale) {
-            self.unregister(name, deadline)?;
+        if let Some(count) = self.stale.give_back(&mut self.client, deadline)? {
+            return Err(CallError::refused(format!("the server does not give up {count} parts of shared memory")));
         }
         let region = SharedRegion::new(bytes)
-            .map_err(|error| CallError::Refused(format!("no shared memory of {bytes} bytes can be had: {error}")))?;
+            .map_err(|error| CallError::refused(format!("no shared memory of {bytes} bytes can be had: {error}")))?;
         let (name, key) = (region.key.clone(), region.key.clone());
         let request = SystemSharedMemoryRegisterRequest { name, key, offset: 0, byte_size: region.bytes() as u64 };
-        self.stale.push(region.key.clone());
         let done = self.client.describe::<EmptyMessage>("SystemSharedMemoryRegister", &request, deadline);
         region.hide();
-        done?;
-        self.stale.pop();
+        if let Err(error) = done {
+            if !matches!(error, CallError::Refused(..)) {
+                self.stale.push(region.forget()); // the server may have it
+            }
+            return Err(error);
+        }
         self.region = RegionState::Registered(number, region);
         Ok(())
-    }
-
-    /// The server is to give up that memory. Whether it has it is not known.
-    fn unregister(&mut self, name: String, deadline: Instant) -> std::result::Result<(), CallError> {
-        let request = SystemSharedMemoryUnregisterRequest { name };
-        match self.client.describe::<EmptyMessage>("SystemSharedMemoryUnregister", &request, deadline) {
-            Err(CallError::Refused(..)) | Ok(_) => Ok(()),
-            Err(error) => Err(error),
-        }
     }
 }
 
@@ -193,9 +199,13 @@ impl Caller for ServerNet {
         &mut self.client
     }
 
+    fn has_region(&self) -> bool {
+        matches!(self.region, RegionState::Registered(..))
+    }
+
     fn forget(&mut self) {
         if let RegionState::Registered(_, region) = std::mem::replace(&mut self.region, RegionState::None) {
-            self.stale.push(region.key.clone());
+            self.stale.push(region.forget());
         }
     }
 }
@@ -219,11 +229,6 @@ impl HostNet for ServerNet {
 impl Drop for ServerNet {
     fn drop(&mut self) {
         self.forget();
-        if self.client.is_connected() {
-            let deadline = Instant::now() + Duration::from_secs(1);
-            for name in std::mem::take(&mut self.stale) {
-                let _ = self.unregister(name, deadline); // it stays with the server until that ends
-            }
-        }
+        self.stale.end(&mut self.client);
     }
 }

@@ -12,6 +12,7 @@ use prost::Message;
 use super::answer::InferAnswer;
 use super::attempts::{Attempt, Caller, until_answered};
 use super::client::{GrpcClient, PREFIX};
+use super::kept::ServerRegion;
 use super::layout::{Layout, TensorPlace};
 use super::marks::Marks;
 use super::regions::{CudaRegions, cannot_share};
@@ -273,6 +274,10 @@ impl Caller for GpuModel {
         &mut self.client
     }
 
+    fn has_region(&self) -> bool {
+        self.regions.registered().is_some()
+    }
+
     fn forget(&mut self) {
         self.regions.forget();
     }
@@ -349,6 +354,6 @@ impl ModelInstance for GpuModel {
 impl Drop for GpuModel {
     fn drop(&mut self) {
         let _ = self.stream.synchronize(); // outputs are copied out of what is about to be freed
-        self.regions.end(&mut self.client, &self.model.address);
+        self.regions.end(&mut self.client);
     }
 }

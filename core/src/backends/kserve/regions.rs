@@ -1,30 +1,24 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Memory of a GPU that a server on this machine has open, for the tensors of a request.
 //!
-//! It is freed only once the server no longer has it, for until then it may be written: a request that had no answer may still be
-//! worked on, by a server that is slow or whose connection was lost.
+//! It is freed only once the server no longer has it, for until then it may be written.
 
 use std::fmt::Display;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Mutex;
+use std::time::Instant;
 
 use super::address::ServerAddress;
 use super::attempts::Attempt;
 use super::client::{CallError, GrpcClient};
+use super::kept::{KeptRegions, ServerRegion};
 use super::messages::*;
-use crate::backends::log::{Level, log};
 use crate::cuda::driver::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::Buffer;
 
 /// CUDA shares memory in pieces of this size. In a smaller one the server would have other memory of this process, too.
 const PIECE: usize = 2 << 20;
-/// A server that keeps more than so many has a fault.
-const MOST_KEPT: usize = 16;
-
-/// Regions that a server did not give up before their owners ended, with its host and port. Whoever calls it next asks again.
-static LEFT: Mutex<Vec<(String, CudaRegion)>> = Mutex::new(Vec::new());
 
 /// A part of a GPU's memory, by the name that the server knows.
 pub struct CudaRegion {
@@ -40,12 +34,26 @@ impl CudaRegion {
         Ok(CudaRegion { name, memory })
     }
 
-    pub fn name(&self) -> &str {
+    pub fn address(&self) -> u64 {
+        self.memory.address().expect("it is of a GPU")
+    }
+}
+
+impl ServerRegion for CudaRegion {
+    const METHODS: &'static str = "CudaSharedMemory";
+    const KIND: &'static str = "the GPU's memory";
+
+    fn name(&self) -> &str {
         &self.name
     }
 
-    pub fn address(&self) -> u64 {
-        self.memory.address().expect("it is of a GPU")
+    fn bytes(&self) -> usize {
+        self.memory.bytes()
+    }
+
+    fn left() -> &'static Mutex<Vec<(String, Self)>> {
+        static LEFT: Mutex<Vec<(String, CudaRegion)>> = Mutex::new(Vec::new());
+        &LEFT
     }
 }
 
@@ -55,12 +63,12 @@ pub struct CudaRegions {
     /// On the connection of this number.
     registered: Option<(u64, CudaRegion)>,
     /// What the server may still have.
-    stale: Vec<CudaRegion>,
+    stale: KeptRegions<CudaRegion>,
 }
 
 impl CudaRegions {
     pub fn new(context: &Context) -> Self {
-        CudaRegions { context: context.clone(), registered: None, stale: Vec::new() }
+        CudaRegions { context: context.clone(), registered: None, stale: KeptRegions::default() }
     }
 
     /// The region for the next request.
@@ -70,7 +78,7 @@ impl CudaRegions {
 
     /// Bytes of the GPU's memory.
     pub fn bytes(&self) -> usize {
-        self.registered().into_iter().chain(&self.stale).map(|region| region.memory.bytes()).sum()
+        self.registered().map_or(0, CudaRegion::bytes) + self.stale.bytes()
     }
 
     /// Makes and registers memory of at least so many bytes, unless there is some on this connection.
@@ -85,14 +93,12 @@ impl CudaRegions {
         if !client.is_local() {
             return Ok(Err(cannot_share(address, "the server is on another machine")));
         }
-        if self.registered.as_ref().is_some_and(|(of, region)| *of == number && region.memory.bytes() >= bytes) {
+        if self.registered.as_ref().is_some_and(|(of, region)| *of == number && region.bytes() >= bytes) {
             return Ok(Ok(()));
         }
         self.forget();
-        self.stale.extend(take_left(&address.authority()));
-        self.give_back(client, deadline)?;
-        if self.stale.len() > MOST_KEPT {
-            return Ok(Err(kept(address, self.stale.len())));
+        if let Some(count) = self.stale.give_back(client, deadline)? {
+            return Ok(Err(kept(address, count)));
         }
         let made = CudaRegion::new(&self.context, bytes)
             .and_then(|region| Ok((self.context.ipc_handle(region.address())?, region)));
@@ -105,16 +111,16 @@ impl CudaRegions {
             name: region.name.clone(),
             raw_handle: handle.to_vec(),
             device_id: device.into(),
-            byte_size: region.memory.bytes() as u64,
+            byte_size: region.bytes() as u64,
         };
         match client.describe::<EmptyMessage>("CudaSharedMemoryRegister", &request, deadline) {
             Ok(_) => {
                 self.registered = Some((number, region));
                 Ok(Ok(()))
             }
-            Err(CallError::Refused(why)) => {
+            Err(CallError::Refused(_, why)) => {
                 self.stale.push(region);
-                self.give_back(client, deadline)?;
+                self.stale.give_back(client, deadline)?;
                 Ok(Err(cannot_share(address, format!("it refuses memory of GPU {device}, {why}"))))
             }
             Err(error) => {
@@ -126,68 +132,15 @@ impl CudaRegions {
 
     /// The region is not used again.
     pub fn forget(&mut self) {
-        self.stale.extend(self.registered.take().map(|(_, region)| region));
-    }
-
-    /// Frees what the server gives up.
-    fn give_back(&mut self, client: &mut GrpcClient, deadline: Instant) -> std::result::Result<(), CallError> {
-        let mut at = 0;
-        while let Some(region) = self.stale.get(at) {
-            if is_given_up(&region.name, client, deadline)? {
-                self.stale.swap_remove(at);
-            } else {
-                at += 1;
-            }
+        if let Some((_, region)) = self.registered.take() {
+            self.stale.push(region);
         }
-        Ok(())
     }
 
-    /// Frees all, at the end. What a server does not give up is left for the next that calls it.
-    pub fn end(&mut self, client: &mut GrpcClient, address: &ServerAddress) {
-        const LIMIT: Duration = Duration::from_secs(1);
+    /// Frees all, at the end, but for what the server keeps.
+    pub fn end(&mut self, client: &mut GrpcClient) {
         self.forget();
-        if self.stale.is_empty() {
-            return;
-        }
-        let control = client.control().clone();
-        let _running = control.begin(); // an interruption was of an earlier run
-        let mut outcome = self.give_back(client, Instant::now() + LIMIT);
-        if let Err(CallError::Lost(_)) = outcome {
-            outcome = self.give_back(client, Instant::now() + LIMIT); // the connection had ended
-        }
-        if outcome.is_err() && client.has_ended(Instant::now() + LIMIT) {
-            self.stale.clear();
-        }
-        if !self.stale.is_empty() {
-            let bytes = self.bytes().div_ceil(1 << 20);
-            log(
-                Level::Warning,
-                &format!("{address} has not given up {bytes} MiB of the GPU's memory, which stays taken"),
-            );
-            let left = self.stale.drain(..).map(|region| (address.authority(), region));
-            LEFT.lock().unwrap_or_else(PoisonError::into_inner).extend(left);
-        }
-    }
-}
-
-/// What was left for a server with that host and port.
-fn take_left(authority: &str) -> Vec<CudaRegion> {
-    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
-    left.extract_if(.., |(of, _)| of == authority).map(|(_, region)| region).collect()
-}
-
-/// Whether the server no longer has a region. One that it uses it may keep until the request that does so has ended, whatever it
-/// answers; so it is asked whether it has.
-fn is_given_up(name: &str, client: &mut GrpcClient, deadline: Instant) -> std::result::Result<bool, CallError> {
-    let name = CudaRegionName { name: name.into() };
-    match client.describe::<EmptyMessage>("CudaSharedMemoryUnregister", &name, deadline) {
-        Ok(_) | Err(CallError::Refused(_)) => {}
-        Err(error) => return Err(error),
-    }
-    match client.describe::<CudaSharedMemoryStatusResponse>("CudaSharedMemoryStatus", &name, deadline) {
-        Ok(status) => Ok(!status.regions.contains_key(&name.name)),
-        Err(CallError::Refused(_)) => Ok(true), // it knows none of that name
-        Err(error) => Err(error),
+        self.stale.end(client);
     }
 }
 

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::address::ServerAddress;
@@ -31,6 +32,8 @@ pub struct RemoteModel {
     pub max_batch: usize,
     pub shared_memory: SharedMemoryUse,
     pub extensions: Extensions,
+    /// Whether requests are tried again, which is said once for all that are in flight.
+    pub is_away: AtomicBool,
 }
 
 /// Which of those that are used here the server has.
@@ -136,7 +139,7 @@ impl RemoteModel {
             CallError::Interrupted => {
                 Error::new(ErrorKind::Run, format!("A request of {what} was given up")).cause("its stream has stopped")
             }
-            CallError::Refused(why) => Error::new(ErrorKind::Run, format!("{what} refuses a request"))
+            CallError::Refused(_, why) => Error::new(ErrorKind::Run, format!("{what} refuses a request"))
                 .cause(why)
                 .remedy("Check the model on the server, and its log"),
             CallError::Garbage(why) => {

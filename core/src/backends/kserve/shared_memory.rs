@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Memory that a server on this machine has in common with this process, for the tensors of a request. The server finds it by its
-//! name when it is registered, and keeps it; then the name is removed, so that nothing is left where a process is killed.
+//! name when it is registered, and keeps it; then the name is removed, so that no file is left where a process is killed. The memory
+//! is then still the server's, until that ends.
 
 use std::fs::{self, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
@@ -9,6 +10,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::ptr::{self, NonNull};
+use std::sync::Mutex;
+
+use super::kept::ServerRegion;
 
 /// Where the C library's `shm_open` has them.
 const FOLDER: &str = "/dev/shm";
@@ -23,6 +27,30 @@ pub struct SharedRegion {
 
 // SAFETY: plain memory, of which the fields are only addresses.
 unsafe impl Send for SharedRegion {}
+
+/// Memory that is no longer used here. The server may still have it.
+pub struct ForgottenRegion {
+    key: String,
+    bytes: usize,
+}
+
+impl ServerRegion for ForgottenRegion {
+    const METHODS: &'static str = "SystemSharedMemory";
+    const KIND: &'static str = "shared memory";
+
+    fn name(&self) -> &str {
+        &self.key
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn left() -> &'static Mutex<Vec<(String, Self)>> {
+        static LEFT: Mutex<Vec<(String, ForgottenRegion)>> = Mutex::new(Vec::new());
+        &LEFT
+    }
+}
 
 impl SharedRegion {
     /// # Errors
@@ -57,6 +85,10 @@ impl SharedRegion {
 
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    pub fn forget(self) -> ForgottenRegion {
+        ForgottenRegion { key: self.key.clone(), bytes: self.bytes }
     }
 
     /// Nobody else can find it any more.

@@ -2,7 +2,7 @@
 //! A connection whose reads and writes have to end by a deadline.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use super::address::ServerAddress;
@@ -15,17 +15,11 @@ pub struct TimedSocket {
 impl TimedSocket {
     /// Connects to the first address of the host that answers.
     pub fn connect(address: &ServerAddress, deadline: Instant) -> io::Result<Self> {
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-        for address in (address.host.as_str(), address.port).to_socket_addrs()? {
-            match time_left(deadline).and_then(|left| TcpStream::connect_timeout(&address, left)) {
-                Ok(stream) => {
-                    stream.set_nodelay(true)?;
-                    return Ok(TimedSocket { stream, deadline });
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
+        // How long the system looks for the host's addresses is set in the system alone, such as in resolv.conf.
+        let addresses: Vec<SocketAddr> = (address.host.as_str(), address.port).to_socket_addrs()?.collect();
+        let stream = connect_to(&addresses, deadline)?;
+        stream.set_nodelay(true)?;
+        Ok(TimedSocket { stream, deadline })
     }
 
     pub fn set_deadline(&mut self, deadline: Instant) {
@@ -39,9 +33,23 @@ impl TimedSocket {
 
     /// Whether the other end is on this machine.
     pub fn is_local(&self) -> bool {
-        let is_same = |peer: std::net::SocketAddr| self.stream.local_addr().is_ok_and(|own| own.ip() == peer.ip());
+        let is_same = |peer: SocketAddr| self.stream.local_addr().is_ok_and(|own| own.ip() == peer.ip());
         self.stream.peer_addr().is_ok_and(|peer| peer.ip().is_loopback() || is_same(peer))
     }
+}
+
+/// Connects to the first address that answers. One that says nothing leaves the others their part of the time.
+fn connect_to(addresses: &[SocketAddr], deadline: Instant) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for (address, remaining) in addresses.iter().zip((1..=addresses.len() as u32).rev()) {
+        match time_left(deadline).and_then(|left| TcpStream::connect_timeout(address, left / remaining)) {
+            Ok(stream) => return Ok(stream),
+            // A server that says nothing may be there, whatever the other addresses say.
+            Err(_) if last.kind() == io::ErrorKind::TimedOut => {}
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 /// Never zero, which would be no limit.
@@ -75,5 +83,30 @@ impl Write for TimedSocket {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "../../../tests/common/kserve_silent.rs"]
+mod silent;
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::silent::SilentServer;
+    use super::*;
+
+    #[test]
+    fn an_address_that_says_nothing_leaves_time_for_the_next() {
+        let silent = SilentServer::at(0);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addresses = [silent.address, listener.local_addr().unwrap()];
+        let connect = || connect_to(&addresses, Instant::now() + Duration::from_secs(1));
+        assert_eq!(connect().unwrap().peer_addr().unwrap(), addresses[1]);
+        drop(listener);
+        assert_eq!(connect().unwrap_err().kind(), io::ErrorKind::TimedOut, "the first one may be there");
+        let nobody = connect_to(&addresses[1..], Instant::now() + Duration::from_secs(1));
+        assert_eq!(nobody.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
     }
 }
