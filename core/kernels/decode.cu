@@ -35,6 +35,7 @@ enum BoxEncoding : u32 {
     MIDDLE_DISTANCES,
     CORNER_EDGES,
     PRIOR_OFFSETS,
+    CORNER_PIXELS,
 };
 inline constexpr u32 BINS = 8;
 
@@ -89,6 +90,12 @@ __device__ __forceinline__ float4 from_edges(Cell cell, float place, float left,
     return make_float4(x - left * cell.stride, y - top * cell.stride, x + right * cell.stride, y + bottom * cell.stride);
 }
 
+// Distances in pixels from the corner of the cell.
+__device__ __forceinline__ float4 from_pixels(Cell cell, float left, float top, float right, float bottom) {
+    const float x = cell.x * cell.stride, y = cell.y * cell.stride;
+    return make_float4(x - left, y - top, x + right, y + bottom);
+}
+
 __device__ __forceinline__ float4 from_prior_box(Cell cell, float x, float y, float w, float h) {
     return from_center(from_prior(cell.x, cell.stride, cell.prior, x), from_prior(cell.y, cell.stride, cell.prior, y), exp_of(w * 0.2f) * cell.prior,
                        exp_of(h * 0.2f) * cell.prior);
@@ -107,6 +114,7 @@ __device__ __forceinline__ float4 box_of(const DecodeParams& p, u32 row, float a
     const Cell cell = cell_of(p.grid, row);
     if (p.encoding == CENTER_CELLS) return from_cell(cell, a, b, c, d);
     if (p.encoding == PRIOR_OFFSETS) return from_prior_box(cell, a, b, c, d);
+    if (p.encoding == CORNER_PIXELS) return from_pixels(cell, a, b, c, d);
     return from_edges(cell, p.encoding == MIDDLE_DISTANCES ? 0.5f : 0.0f, a, b, c, d);
 }
 
@@ -327,7 +335,7 @@ __device__ __forceinline__ void decode_columns(const DecodeParams& p) {
 }
 
 // [rows][logits], of which several may pass in a row; the boxes in a tensor of their own.
-template <typename T>
+template <typename T, bool GENERAL>
 __device__ __forceinline__ void decode_logits(const DecodeParams& p) {
     const u32 index = blockIdx.x * DECODE_THREADS + threadIdx.x, row = index / p.classes, slot = index % p.classes;
     bool passes = row < p.rows && slot != p.background;
@@ -346,7 +354,7 @@ __device__ __forceinline__ void decode_logits(const DecodeParams& p) {
     }
     float4 box = {};
     if (passes) {
-        box = box_of<false>(p, row, numbers_of<T>(p.sources[0], row));
+        box = box_of<GENERAL>(p, row, numbers_of<T>(p.sources[0], row));
         passes = is_box(p, box);
     }
     append(p, passes, is_lost, index, box, score, cls);
@@ -385,11 +393,19 @@ extern "C" __global__ __launch_bounds__(SLICES * 32) void decode_columns_f16(Dec
 }
 
 extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_logits_f32(DecodeParams p) {
-    decode_logits<float>(p);
+    decode_logits<float, false>(p);
+}
+
+extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_logits_general_f32(DecodeParams p) {
+    decode_logits<float, true>(p);
+}
+
+extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_logits_general_f16(DecodeParams p) {
+    decode_logits<uint16_t, true>(p);
 }
 
 extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_logits_f16(DecodeParams p) {
-    decode_logits<uint16_t>(p);
+    decode_logits<uint16_t, false>(p);
 }
 
 // Heads with a class id for each row.

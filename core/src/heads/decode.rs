@@ -10,7 +10,7 @@
 //! - Means of distributions: the greatest number is taken off each, e = exp in f64 and rounded to f32, and (0·e₀ + 1·e₁ + …) / (e₀ + e₁ + …),
 //!   both summed in this order. Left = (gx + o) × stride − mean × stride with o = 0 or 0.5; top, right, bottom alike.
 //! - YOLOX: cx = (x + gx) × stride, w = (exp in f64 of w, rounded to f32) × stride; y and h alike.
-//! - Distances without distributions alike, with the numbers themselves for the means.
+//! - Distances without distributions alike, with the numbers themselves for the means; those in pixels are not multiplied by the stride.
 //! - Prior boxes: cx = (gx + 0.5) × stride + x × 0.1 × side, w = (exp in f64 of w × 0.2, rounded to f32) × side; y and h alike.
 //! - Root of objectness and class score: both held in 0..1, then the root of their product.
 //! - Corners from a centre: half = size × 0.5, then centre − half and centre + half.
@@ -273,6 +273,11 @@ pub(super) fn box_of(encoding: BoxEncoding, head: &Head, grid: Option<Grid>, row
             let (x, y) = from_prior(cell, a, b);
             BBox::from_center(x, y, exp(c * 0.2) * cell.prior, exp(d * 0.2) * cell.prior)
         }
+        BoxEncoding::CornerPixels => {
+            let cell = cell();
+            let (x, y) = (cell.x * cell.stride, cell.y * cell.stride);
+            BBox::new(x - a, y - b, x + c, y + d)
+        }
     }
 }
 
@@ -439,13 +444,13 @@ fn each_row<const OBJECTNESS: bool, T: Float>(
 /// Rows of logits. Each class of a row that passes is a candidate.
 fn logits<T: Float>(head: &Head, outputs: &[&Tensor], values: &[T], sink: &mut Sink) {
     let (encoding, least) = (head.format.encoding(), least_logit(sink.thresholds.least()));
-    let boxes = head.view(ID_COLUMNS[0]).expect("a head has boxes");
+    let (boxes, grid) = (head.view(ID_COLUMNS[0]).expect("a head has boxes"), head.grid());
     for (at, row) in values.chunks_exact(head.classes).enumerate() {
         for (slot, logit) in row.iter().enumerate().filter(|&(slot, _)| Some(slot) != head.background) {
             let logit = logit.to_f32();
             if logit >= least {
                 let class = slot - usize::from(head.background.is_some_and(|background| slot > background));
-                sink.push(at, box_of(encoding, head, None, at, four(outputs, &boxes, at)), sigmoid(logit), class);
+                sink.push(at, box_of(encoding, head, grid, at, four(outputs, &boxes, at)), sigmoid(logit), class);
             }
         }
     }

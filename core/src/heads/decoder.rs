@@ -77,7 +77,8 @@ impl Head {
             let all: usize = spec.columns.iter().map(width).sum();
             let at = |dim| spec.dims.iter().position(|&other| other == dim);
             let (row_stride, column_stride) = match (at(Dim::Rows).or(at(Dim::Cells)), at(Dim::Columns)) {
-                (Some(row), Some(column)) if column < row => (1, self.rows),
+                // Those of all strides as one are rows, also where they came as maps.
+                (Some(row), Some(column)) if column < row && !levels::are_maps(spec) => (1, self.rows),
                 (Some(_), Some(_)) => (all, 1),
                 (Some(_), None) => (1, 1),
                 (None, _) => (0, 1),
@@ -92,6 +93,15 @@ impl Head {
         let view = self.view(is_it);
         view.map_or(0..0, |view| view.first / view.column_stride..view.first / view.column_stride + view.count)
     }
+}
+
+/// An output for one stride, of one picture.
+pub(crate) struct LevelPart {
+    pub rows: usize,
+    pub columns: usize,
+    /// Each column is a map of its own, else the numbers of a row lie side by side.
+    pub are_maps: bool,
+    pub dtype: DType,
 }
 
 /// The tensor that masks are made of.
@@ -322,6 +332,11 @@ impl Decoder {
         if !format.has_open_rows() || tensor.device().is_some() {
             return false;
         }
+        let at = |wanted: Dim| format.outputs[place].dims.iter().position(|&dim| dim == wanted);
+        // Where the numbers of a column lie one after the other, each view has the number of rows.
+        if at(Dim::Columns).zip(at(Dim::Rows)).is_some_and(|(columns, rows)| columns < rows) {
+            return false;
+        }
         let dims = format.outputs[place].dims_of(before.dims.len()).map(Some).chain(std::iter::repeat(None));
         (&now.name, now.dtype, now.dims.len()) == (&before.name, before.dtype, before.dims.len())
             && dims
@@ -339,11 +354,13 @@ impl Decoder {
         self.outputs.len() / self.format().outputs.len()
     }
 
-    /// Of the tensors that are [picked](Decoder::pick) of a head with [levels](HeadFormat::has_levels), the numbers of one picture
-    /// and their type.
-    pub(crate) fn pictures(&self) -> impl Iterator<Item = (usize, DType)> {
-        let numbers = |desc| levels::shape(desc).map_or(0, |[rows, columns]| rows as usize * columns as usize);
-        self.outputs.iter().map(move |(_, desc)| (numbers(desc), desc.dtype))
+    /// Of the tensors that are [picked](Decoder::pick) of a head with [levels](HeadFormat::has_levels), what one picture has.
+    pub(crate) fn pictures(&self) -> impl Iterator<Item = LevelPart> {
+        self.outputs.iter().enumerate().map(move |(at, (_, desc))| {
+            let spec = &self.format().outputs[at / self.levels()];
+            let [rows, columns] = levels::shape(spec, desc).unwrap_or_default().map(|size| size as usize);
+            LevelPart { rows, columns, are_maps: levels::are_maps(spec), dtype: desc.dtype }
+        })
     }
 
     pub(crate) fn head(&self) -> &Head {

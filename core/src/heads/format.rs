@@ -110,7 +110,8 @@ pub enum Dim {
     Batch,
     /// Anchors, queries or boxes; the same number in all outputs of a head.
     Rows,
-    /// The cells of one stride of the grid: such an output comes once for each stride.
+    /// The cells of one stride of the grid: such an output comes once for each stride. Behind the columns they may be two dimensions,
+    /// down and across.
     Cells,
     /// As many as the columns have elements.
     Columns,
@@ -194,6 +195,8 @@ pub enum BoxEncoding {
     CornerEdges,
     /// From the row's own prior box, as SSD has them: centre in tenths of its side, and the logarithm of the size in fifths.
     PriorOffsets,
+    /// Four distances in pixels to left, top, right, bottom, from the corner of the row's own cell that lies at the top left.
+    CornerPixels,
 }
 
 /// Numbers of the distribution of a distance.
@@ -211,8 +214,10 @@ impl BoxEncoding {
 
     /// Whether boxes are told from the cell of the row, so that there must be a grid.
     pub(crate) fn is_of_cells(self) -> bool {
-        let is_without_distributions =
-            matches!(self, BoxEncoding::CenterCells | BoxEncoding::CornerEdges | BoxEncoding::PriorOffsets);
+        let is_without_distributions = matches!(
+            self,
+            BoxEncoding::CenterCells | BoxEncoding::CornerEdges | BoxEncoding::PriorOffsets | BoxEncoding::CornerPixels
+        );
         is_without_distributions || self.has_distributions()
     }
 }

@@ -7,7 +7,7 @@ use std::slice::from_ref;
 use smallvec::SmallVec;
 
 use super::grid::{STRIDES, cells};
-use super::{ColumnSizes, HeadFormat, ModelHints, OutputSpec};
+use super::{ColumnSizes, Dim, HeadFormat, ModelHints, OutputSpec};
 use crate::error::Result;
 use crate::memory::Pool;
 use crate::tensor::{DType, Dims, Tensor, TensorDesc};
@@ -20,9 +20,9 @@ pub(super) struct Levels {
     pub classes: i64,
 }
 
-/// How the outputs of a model are those of such a head, if they are: all of them belong to it, their rows are those of the cells of
-/// the strides, and they differ in their widths or have names that begin as the head says. Strides with equally many cells come in
-/// the order of the model.
+/// How the outputs of a model are those of such a head, if they are: all of them belong to it unless a file names them, their rows
+/// are those of the cells of the strides, and they differ in their widths or have names that begin as the head says. Strides with
+/// equally many cells come in the order of the model.
 pub(super) fn find(format: &HeadFormat, outputs: &[TensorDesc], hints: &ModelHints) -> Option<Levels> {
     let input = hints.input?;
     let grid = format.sizes.grid.as_ref();
@@ -32,12 +32,20 @@ pub(super) fn find(format: &HeadFormat, outputs: &[TensorDesc], hints: &ModelHin
     sets.iter().find_map(|strides| find_in(format, outputs, hints, strides, |stride| cells(&[stride], input) * anchors))
 }
 
-/// Rows and numbers of a row of an output for one stride. Some exporters leave out the dimension of the batch, which is 1 then.
-pub(super) fn shape(desc: &TensorDesc) -> Option<[i64; 2]> {
-    match desc.dims[..] {
-        [_, rows, columns] | [rows, columns] => Some([rows, columns]),
+/// Rows and numbers of a row of an output for one stride. Some exporters leave out the dimension of the batch, which is 1 then; maps
+/// have their cells down and across.
+pub(super) fn shape(spec: &OutputSpec, desc: &TensorDesc) -> Option<[i64; 2]> {
+    match (are_maps(spec), &desc.dims[..]) {
+        (false, &[_, rows, columns] | &[rows, columns]) | (true, &[_, columns, rows]) => Some([rows, columns]),
+        (true, &[_, columns, Dims::DYNAMIC, _] | &[_, columns, _, Dims::DYNAMIC]) => Some([Dims::DYNAMIC, columns]),
+        (true, &[_, columns, down, across]) => Some([down.checked_mul(across)?, columns]),
         _ => None,
     }
+}
+
+/// Whether each number of the rows is a map of its own: those of a row do not lie side by side.
+pub(super) fn are_maps(spec: &OutputSpec) -> bool {
+    spec.dims.last() == Some(&Dim::Cells)
 }
 
 fn find_in(
@@ -47,7 +55,10 @@ fn find_in(
     strides: &[u32],
     rows_of: impl Fn(u32) -> u64,
 ) -> Option<Levels> {
-    if outputs.len() != strides.len() * format.outputs.len() {
+    // By their widths alone, others could be taken for one of them.
+    let are_named = format.file.is_some() && format.outputs.iter().all(|spec| !spec.name.is_empty());
+    let others = outputs.len().checked_sub(strides.len() * format.outputs.len())?;
+    if others > 0 && !are_named {
         return None;
     }
     let sizes = ColumnSizes { keypoints: format.keypoint_shape(hints), ..ColumnSizes::default() };
@@ -66,7 +77,7 @@ fn find_in(
             let first = found[place].first().copied();
             let is_it = |index: &usize| {
                 let desc = &outputs[*index];
-                let Some([own_rows, columns]) = shape(desc) else { return false };
+                let Some([own_rows, columns]) = shape(spec, desc) else { return false };
                 let own_classes = columns.saturating_sub(width);
                 let is_wide = match has_scores(spec) {
                     true => own_classes > 0 && classes.unwrap_or(own_classes) == own_classes,
@@ -87,9 +98,9 @@ fn find_in(
             let index = (0..outputs.len()).filter(|&index| !taken[index]).find(is_it)?;
             taken[index] = true;
             if has_scores(spec) {
-                classes = Some(shape(&outputs[index])?[1] - width);
+                classes = Some(shape(spec, &outputs[index])?[1] - width);
             } else if spec.name.is_empty() {
-                let is_as_wide = |other: &&TensorDesc| other.dims.last() == Some(&width);
+                let is_as_wide = |other: &&TensorDesc| shape(spec, other).is_some_and(|[_, columns]| columns == width);
                 if outputs.iter().filter(is_as_wide).count() != strides.len() {
                     return None; // the scores are as wide
                 }
@@ -102,23 +113,38 @@ fn find_in(
 }
 
 /// The bytes of a batch's first item.
-fn first_picture(level: &Tensor) -> Option<&[u8]> {
-    let bytes = shape(level.desc())?.iter().product::<i64>() as usize * level.desc().dtype.size();
+fn first_picture<'a>(spec: &OutputSpec, level: &'a Tensor) -> Option<&'a [u8]> {
+    let bytes = shape(spec, level.desc())?.iter().product::<i64>() as usize * level.desc().dtype.size();
     level.bytes()?.get(..bytes)
+}
+
+/// Numbers of so many bytes, from a map of each column to rows.
+fn to_rows<const SIZE: usize>(maps: &[u8], rows: &mut [u8], columns: usize) {
+    let (maps, rows) = (maps.as_chunks::<SIZE>().0, rows.as_chunks_mut::<SIZE>().0);
+    let count = rows.len() / columns.max(1);
+    for (at, row) in rows.chunks_exact_mut(columns.max(1)).enumerate() {
+        for (column, number) in row.iter_mut().enumerate() {
+            *number = maps[column * count + at];
+        }
+    }
 }
 
 /// The outputs of all strides as one for each of the head's own.
 pub(super) fn join(format: &HeadFormat, outputs: &[&Tensor], pool: &Pool) -> Result<Vec<Tensor>> {
-    let of_each = outputs.chunks(outputs.len() / format.outputs.len());
-    let joined = of_each.map(|levels| {
+    let of_each = outputs.chunks(outputs.len() / format.outputs.len()).zip(format.outputs);
+    let joined = of_each.map(|(levels, spec)| {
         let TensorDesc { name, dtype, .. } = levels[0].desc();
-        let shapes = levels.iter().filter_map(|level| shape(level.desc()));
+        let shapes = levels.iter().filter_map(|level| shape(spec, level.desc()));
         let [rows, columns] = shapes.fold([0; 2], |[rows, _], [own, columns]| [rows + own, columns]);
         let desc = TensorDesc::new(name, *dtype, &[1, rows, columns]);
         Tensor::fill(pool, desc, |mut to| {
-            for bytes in levels.iter().filter_map(|level| first_picture(level)) {
+            for bytes in levels.iter().filter_map(|level| first_picture(spec, level)) {
                 let (own, rest) = std::mem::take(&mut to).split_at_mut(bytes.len());
-                own.copy_from_slice(bytes);
+                match (are_maps(spec), dtype) {
+                    (false, _) => own.copy_from_slice(bytes),
+                    (true, DType::F16) => to_rows::<2>(bytes, own, columns as usize),
+                    (true, _) => to_rows::<4>(bytes, own, columns as usize),
+                }
                 to = rest;
             }
             Ok(())

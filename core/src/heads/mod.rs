@@ -52,6 +52,7 @@ mod recognise;
 pub mod retinaface;
 pub mod rf_detr;
 pub mod rf_detr_seg;
+pub mod rtmdet;
 pub mod scrfd;
 pub mod scrfd_boxes;
 pub mod segment;
@@ -116,6 +117,7 @@ pub static HEADS: &[&HeadFormat] = &[
     &pp_yoloe::HEAD,
     &pp_yoloe_concat::HEAD,
     &picodet::HEAD,
+    &rtmdet::HEAD,
     &scrfd::HEAD,
     &scrfd_boxes::HEAD,
     &yunet::HEAD,
@@ -173,6 +175,8 @@ const ROWS: &[Dim] = &[Dim::Batch, Dim::Rows];
 const ROWS_OF_ALL_PICTURES: &[Dim] = &[Dim::Rows, Dim::Columns];
 /// Once for each stride.
 const CELLS_OF_COLUMNS: &[Dim] = &[Dim::Batch, Dim::Cells, Dim::Columns];
+/// The same with a map of each column.
+const MAPS_OF_CELLS: &[Dim] = &[Dim::Batch, Dim::Columns, Dim::Cells];
 const CLASSES_ONLY: &[Dim] = &[Dim::Batch, Dim::Columns];
 const MAP: &[Dim] = &[Dim::Batch, Dim::One, Dim::Height, Dim::Width];
 const MAPS_OF_ROWS: &[Dim] = &[Dim::Batch, Dim::Rows, Dim::Height, Dim::Width];

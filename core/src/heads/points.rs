@@ -51,16 +51,20 @@ impl Decoder {
         for candidate in candidates {
             let mut row = candidate.row as usize;
             let cell = grid.map(|grid| grid.cell(row)).unwrap_or_default();
+            let (spec, mut rows) = (&self.format().outputs[view.output], 0);
             let mut tensor = picked[view.output * levels];
             for level in &picked[view.output * levels..][..levels] {
                 tensor = level;
-                let rows = level.desc().dims.iter().rev().nth(1).copied().unwrap_or(0) as usize;
+                rows = super::levels::shape(spec, level.desc()).map_or(0, |[rows, _]| rows as usize);
                 if levels == 1 || row < rows {
                     break;
                 }
                 row -= rows;
             }
-            let number = |i: usize| number(tensor, view.first + row * view.row_stride + i * view.column_stride);
+            let number = |i: usize| match super::levels::are_maps(spec) {
+                true => number(tensor, (view.first + i) * rows + row),
+                false => number(tensor, view.first + row * view.row_stride + i * view.column_stride),
+            };
             for point in 0..usize::from(shape.count) {
                 let first = point * usize::from(shape.dims);
                 let (x, y) = (number(first), number(first + 1));

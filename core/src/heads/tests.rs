@@ -460,6 +460,14 @@ fn tensors_that_changed_are_an_error() {
         assert_eq!(error.kind(), ErrorKind::WrongType);
         assert!(error.message().contains("output0 f32 1x63x7"), "{error}");
     }
+    // Of a head by stride there are more of them than it lists.
+    for at in 0..6 {
+        let (mut tensors, _) = (rtmdet::HEAD.gold)(f32s);
+        let decoder = Decoder::new(Some(&rtmdet::HEAD), &descs(&tensors), &small()).unwrap();
+        tensors[at] = f32s("other", &[1, 1, 1, 1], &[0.0]);
+        let error = decoder.decode(&tensors, &Thresholds::uniform(0.5), &mut Vec::new()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WrongType);
+    }
 }
 
 /// A model's outputs as `name dtype dims`, and what else is known.

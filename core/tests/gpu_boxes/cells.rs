@@ -6,11 +6,12 @@ use super::outputs::head_over;
 use super::*;
 
 /// Layout files that describe heads again, and heads that are not among those of this crate.
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
     include_str!("../../../tests/layouts/scrfd.toml"),
     include_str!("../../../tests/layouts/yunet.toml"),
     include_str!("../../../tests/layouts/retinaface.toml"),
     include_str!("../../../tests/layouts/picodet.toml"),
+    include_str!("../../../tests/layouts/rtmdet.toml"),
     include_str!("../../../tests/layouts/nanodet.toml"),
     include_str!("../../../tests/layouts/yolox.toml"),
     OBJECTNESS_FIRST,
@@ -49,7 +50,7 @@ columns = ["classes", "root-objectness", { column = "box", encoding = "middle-di
 
 /// Heads by stride and of cells, and those of the files.
 fn formats() -> Vec<&'static HeadFormat> {
-    let own = ["scrfd", "scrfd-boxes", "yunet", "retinaface", "picodet"];
+    let own = ["scrfd", "scrfd-boxes", "yunet", "retinaface", "picodet", "rtmdet"];
     own.into_iter().chain(FILES).map(|name| HeadFormat::of_name(name).unwrap()).collect()
 }
 

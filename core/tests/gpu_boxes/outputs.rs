@@ -32,6 +32,7 @@ fn numbers(encoding: BoxEncoding, random: &mut Random, size: f32) -> Vec<f32> {
         BoxEncoding::Center => vec![x, y, w, h],
         BoxEncoding::CenterShares => vec![x / size, y / size, w / size, h / size],
         BoxEncoding::CenterCells | BoxEncoding::CornerEdges => (0..4).map(|_| random.between(-2.0, 5.0)).collect(),
+        BoxEncoding::CornerPixels => (0..4).map(|_| random.between(-2.0, size * 0.25)).collect(),
         BoxEncoding::PriorOffsets => (0..4).map(|_| random.between(-9.0, 9.0)).collect(),
         BoxEncoding::Corners => vec![x, y, x + w, y + h],
         BoxEncoding::CornersYxShares => vec![y / size, x / size, (y + h) / size, (x + w) / size],
@@ -174,7 +175,7 @@ fn output(
         })
         .collect();
     let dtype = if spec.class == ElementClass::Any { ids } else { floats };
-    if matches!(spec.dims, [_, Dim::Columns, Dim::Rows]) {
+    if matches!(spec.dims, [_, Dim::Columns, Dim::Rows | Dim::Cells]) {
         let values: Vec<f32> = (0..columns).flat_map(|c| all.iter().map(move |row| row[c])).collect();
         whole(name, &dims, dtype, &values)
     } else {

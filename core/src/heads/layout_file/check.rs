@@ -73,7 +73,7 @@ fn kind(output: &OutputDraft) -> Option<OutputKind> {
         [Dim::Batch, Dim::Rows] | [Dim::Rows] => OutputKind::RowNumbers,
         [Dim::Batch] => OutputKind::PictureNumber,
         _ if has_one => return None,
-        [Dim::Batch, Dim::Cells, Dim::Columns] => OutputKind::Cells,
+        [Dim::Batch, Dim::Cells, Dim::Columns] | [Dim::Batch, Dim::Columns, Dim::Cells] => OutputKind::Cells,
         [Dim::Batch, Dim::Columns] => OutputKind::Classes,
         [Dim::Batch, Dim::Columns, Dim::Height, Dim::Width] => OutputKind::ClassMaps,
         [Dim::Batch, Dim::Prototypes, Dim::Height, Dim::Width] => OutputKind::Prototypes,
@@ -89,8 +89,8 @@ fn check_output(draft: &LayoutDraft, output: &OutputDraft) -> Result<()> {
     let Some(kind) = kind(output) else {
         return error(
             "no head has an output of these dims. There are: batch rows columns; batch columns rows; rows columns; batch rows; rows; \
-             batch; batch cells columns; batch columns; batch one height width; batch columns height width; batch rows height width; \
-             batch prototypes height width; with “one” among the first six"
+             batch; batch cells columns; batch columns cells; batch columns; batch one height width; batch columns height width; \
+             batch rows height width; batch prototypes height width; with “one” among the first six"
                 .into(),
         );
     };
@@ -254,7 +254,7 @@ fn check_boxes(draft: &LayoutDraft) -> Result<()> {
     check_suppression(&columns)
 }
 
-/// Returns whether rows have a score for each class that is no logit.
+/// Returns whether rows have a score for each class, which may be a logit.
 fn check_scores(columns: &BoxColumns, boxes: &OutputDraft) -> Result<bool> {
     let find = |column: Column| columns.find(|other| other == column);
     let classes = find(Column::Classes);
@@ -299,7 +299,8 @@ fn check_scores(columns: &BoxColumns, boxes: &OutputDraft) -> Result<bool> {
     }
     if logits.is_some() {
         let is_alone = matches!(scores.columns[..], [Column::Logits { .. }]);
-        if !is_alone || scores.dims.iter().rev().find(|dim| **dim != Dim::One) != Some(&Dim::Columns) {
+        let are_rows = scores.dims.iter().rev().find(|dim| **dim != Dim::One) == Some(&Dim::Columns);
+        if !is_alone || !are_rows && !scores.dims.contains(&Dim::Cells) {
             let what = "logits have an output to themselves, [\"batch\", \"rows\", \"columns\"]";
             return Err(columns.error(scores.at, what));
         }
@@ -318,7 +319,7 @@ fn check_scores(columns: &BoxColumns, boxes: &OutputDraft) -> Result<bool> {
     {
         return Err(columns.error(scores.at, "classes in columns of rows have the dims batch, columns, rows alone"));
     }
-    Ok(logits.is_none())
+    Ok(true)
 }
 
 /// Encodings that count in cells, and outputs for each stride, need the grid.
@@ -330,7 +331,7 @@ fn check_grid(columns: &BoxColumns, encoding: BoxEncoding, has_scores: bool) -> 
     if encoding.is_of_cells() {
         match &draft.grid {
             _ if !has_scores => {
-                return Err(columns.error(at, "boxes in cells go with classes, and not with logits or class ids"));
+                return Err(columns.error(at, "boxes in cells go with classes or logits, and not with class ids"));
             }
             None => return Err(columns.error(at, format!("boxes in cells need {example}"))),
             Some(StrideGrid { priors, .. }) if priors.is_empty() == (encoding == BoxEncoding::PriorOffsets) => {
@@ -354,8 +355,8 @@ fn check_grid(columns: &BoxColumns, encoding: BoxEncoding, has_scores: bool) -> 
     }
     for output in &draft.outputs {
         let foreign = output.columns.iter().find(|column| {
-            let is_read = matches!(column, Column::Box(_) | Column::Classes | Column::Ignored { .. });
-            !is_read && !column.is_objectness() && !column.are_keypoints()
+            let is_read = matches!(column, Column::Box(_) | Column::Ignored { .. });
+            !is_read && !column.are_scores() && !column.is_objectness() && !column.are_keypoints()
         });
         let what = match foreign {
             _ if !output.dims.contains(&Dim::Cells) => {

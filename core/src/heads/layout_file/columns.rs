@@ -62,7 +62,7 @@ const COLUMN_WORDS: [(&str, ColumnWord); 16] = [
 ];
 
 /// How boxes are encoded, in the words of files.
-pub(super) const ENCODINGS: [(&str, BoxEncoding); 10] = [
+pub(super) const ENCODINGS: [(&str, BoxEncoding); 11] = [
     ("corners", BoxEncoding::Corners),
     ("center", BoxEncoding::Center),
     ("center-shares", BoxEncoding::CenterShares),
@@ -73,6 +73,7 @@ pub(super) const ENCODINGS: [(&str, BoxEncoding); 10] = [
     ("middle-distances", BoxEncoding::MiddleDistances),
     ("corner-edges", BoxEncoding::CornerEdges),
     ("prior-offsets", BoxEncoding::PriorOffsets),
+    ("corner-pixels", BoxEncoding::CornerPixels),
 ];
 
 /// What the map of a mask covers.

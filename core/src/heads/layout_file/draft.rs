@@ -4,7 +4,7 @@
 use super::write::{ModelSizes, quoted, text};
 use crate::error::{Error, ErrorKind, Result};
 use crate::heads::grid::{StrideGrid, cells, strides_of};
-use crate::heads::{Column, Dim, HeadFormat, ModelHints, explain};
+use crate::heads::{Column, Dim, HeadFormat, ModelHints, explain, levels};
 use crate::tensor::{DType, Dims, TensorDesc, list};
 
 /// Numbers that no network has as classes of a row: above that a dimension is taken for rows.
@@ -59,9 +59,9 @@ fn recognised(head: &HeadFormat, places: &[usize], reason: &str, outputs: &[Tens
         (Some(input), Some(rows)) if is_of_cells => strides_of(rows, input),
         _ if head.sizes.grid.is_some() => None,
         (Some(input), _) if head.has_levels() => {
-            let rows =
-                places[..of_each].iter().map(|&place| outputs[place].dims.get(1).copied().unwrap_or(0).max(0) as u64);
-            strides_of(rows.sum(), input)
+            let shape = |&place: &usize| levels::shape(&head.outputs[0], &outputs[place]);
+            let rows = places[..of_each].iter().filter_map(shape).map(|[rows, _]| rows.max(0));
+            strides_of(rows.sum::<i64>() as u64, input)
         }
         _ => None,
     };

@@ -10,7 +10,7 @@ use crate::test::cases;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-const DIMS: [&str; 12] = [
+const DIMS: [&str; 13] = [
     "'batch', 'rows', 'columns'",
     "'batch', 'columns', 'rows'",
     "'batch', 'rows', 'one', 'columns'",
@@ -23,9 +23,10 @@ const DIMS: [&str; 12] = [
     "'batch', 'prototypes', 'height', 'width'",
     "'batch', 'rows', 'height', 'width'",
     "'batch', 'one', 'height', 'width'",
+    "'batch', 'columns', 'cells'",
 ];
 
-const COLUMNS: [&str; 25] = [
+const COLUMNS: [&str; 26] = [
     "{ column = 'box', encoding = 'corners' }",
     "{ column = 'box', encoding = 'center' }",
     "{ column = 'box', encoding = 'center' }, 'objectness', 'classes'",
@@ -51,6 +52,7 @@ const COLUMNS: [&str; 25] = [
     "{ column = 'box', encoding = 'center-cells' }, 'root-objectness', 'classes'",
     "'root-objectness'",
     "'cell-keypoints'",
+    "{ column = 'box', encoding = 'corner-pixels' }, 'classes'",
 ];
 
 /// An output: its dimensions, columns and type.
@@ -68,13 +70,15 @@ const EXTRAS: [(&[usize], &str); 6] =
 /// Outputs and their task. Most arbitrary outputs are refused; these begin with rows of boxes, and most belong together.
 fn outputs() -> impl Strategy<Value = (Vec<AnyOutput>, &'static str)> {
     let noise = prop_oneof![5 => Just(Vec::new()), 1 => prop::collection::vec(output(), 1..3)];
-    let main = prop::sample::select(vec![2usize, 3, 4, 5, 5, 6, 20, 21, 22]);
-    (prop_oneof![3 => 0..5usize, 1 => Just(7)], main, prop::sample::select(EXTRAS.to_vec()), any::<bool>(), noise)
-        .prop_map(|(dims, main, (extra, task), is_first, noise)| {
+    let main = prop::sample::select(vec![2usize, 3, 4, 5, 5, 6, 20, 21, 22, 25]);
+    let dims = prop_oneof![3 => 0..5usize, 1 => Just(7), 1 => Just(12)];
+    (dims, main, prop::sample::select(EXTRAS.to_vec()), any::<bool>(), noise).prop_map(
+        |(dims, main, (extra, task), is_first, noise)| {
             let columns = if is_first { [extra, &[main]].concat() } else { [&[main], extra].concat() };
             let prototypes = (task == "segment").then(|| (9, Vec::new(), false));
             ([(dims, columns, false)].into_iter().chain(prototypes).chain(noise).collect(), task)
-        })
+        },
+    )
 }
 
 fn text(outputs: &[AnyOutput], task: &str, suppression: &str, named: bool, tables: (bool, bool)) -> String {

@@ -16,6 +16,16 @@ const PICODET: [&str; 8] = [
     "transpose_7.tmp_0 f32 1x25x32",
 ];
 
+/// In the order in which mmdet's head gives them.
+const RTMDET: [&str; 6] = [
+    "cls0 f32 1x80x48x80",
+    "cls1 f32 1x80x24x40",
+    "cls2 f32 1x80x12x20",
+    "reg0 f32 1x4x48x80",
+    "reg1 f32 1x4x24x40",
+    "reg2 f32 1x4x12x20",
+];
+
 #[test]
 fn models_are_recognised() {
     let e2e = ModelHints { end_to_end: true, ..ultralytics(80, "v10Detect") };
@@ -120,6 +130,7 @@ fn models_are_recognised() {
         (&mmdeploy::HEAD, &["dets f32 ?x?x5", "labels i64 ?x?"], labelled(80, 640)),
         (&picodet::HEAD, &PICODET, at(320)),
         (&picodet::HEAD, &PICODET, labelled(80, 320)),
+        (&rtmdet::HEAD, &RTMDET, ModelHints { input: Some((640, 384)), ..ModelHints::default() }),
         // No object in this frame.
         (&end_to_end::HEAD, &["output0 f32 1x0x6"], ultralytics(80, "Detect")),
         // By their names.
@@ -259,6 +270,8 @@ fn models_that_are_not_recognised() {
         ),
         (&PICODET[..7], at(320), "No layout fits"),
         (&PICODET, at(416), "No layout fits"),
+        (&RTMDET, at(640), "No layout fits"),
+        (&RTMDET[..5], ModelHints { input: Some((640, 384)), ..ModelHints::default() }, "No layout fits"),
         (
             &PICODET,
             labelled(3, 320),

@@ -134,7 +134,7 @@ impl DeviceDecoder {
         let (name, views, threads_per_row, threads) = match kernel {
             DecodeKernel::Rows { .. } => (format!("decode_rows_{general}{suffix}"), dense, lanes, DECODE_THREADS),
             DecodeKernel::Columns => (format!("decode_columns_{general}{suffix}"), dense, SLICES, SLICES * 32),
-            DecodeKernel::Logits => (format!("decode_logits_{suffix}"), dense, head.classes, DECODE_THREADS),
+            DecodeKernel::Logits => (format!("decode_logits_{general}{suffix}"), dense, head.classes, DECODE_THREADS),
             DecodeKernel::Ids => {
                 ("decode_ids".to_string(), [boxes, scores, classes, head.view(is_count)], 1, DECODE_THREADS)
             }

@@ -33,6 +33,9 @@ pub(crate) struct JoinPart {
     pub to: u64,
     pub count: u32,
     pub is_half: u32,
+    /// Of a row, where each of them is a map of its own; else 0.
+    pub columns: u32,
+    pub unused: u32,
 }
 
 /// Of `join.cu`.
@@ -42,7 +45,7 @@ pub(crate) struct JoinParams {
     pub parts: [JoinPart; PARTS],
 }
 
-const _: () = assert!(size_of::<JoinParams>() == 1920);
+const _: () = assert!(size_of::<JoinParams>() == 2560);
 
 /// Where all of it lies.
 pub(crate) struct JoinPlan {
@@ -60,14 +63,21 @@ impl JoinPlan {
         }
         let params = JoinParams { parts: [JoinPart::default(); PARTS] };
         let mut plan = JoinPlan { params, joined: Vec::new(), bytes: 0 };
-        for (at, (part, (numbers, dtype))) in plan.params.parts.iter_mut().zip(decoder.pictures()).enumerate() {
+        for (at, (part, level)) in plan.params.parts.iter_mut().zip(decoder.pictures()).enumerate() {
             if at % decoder.levels() == 0 {
                 plan.bytes = plan.bytes.next_multiple_of(256);
                 plan.joined.push(plan.bytes as u64);
             }
-            let is_half = (dtype == DType::F16).into();
-            *part = JoinPart { from: 0, to: plan.bytes as u64, count: numbers as u32, is_half };
-            plan.bytes += numbers * dtype.size();
+            let numbers = level.rows * level.columns;
+            *part = JoinPart {
+                from: 0,
+                to: plan.bytes as u64,
+                count: numbers as u32,
+                is_half: (level.dtype == DType::F16).into(),
+                columns: if level.are_maps { level.columns as u32 } else { 0 },
+                unused: 0,
+            };
+            plan.bytes += numbers * level.dtype.size();
         }
         Some(plan)
     }

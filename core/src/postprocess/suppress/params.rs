@@ -222,6 +222,17 @@ mod tests {
                 ],
             ),
             ("retinaface", &["a f32 1x16800x4", "b f16 1x16800x2", "c f16 1x16800x10"]),
+            (
+                "rtmdet",
+                &[
+                    "cls0 f16 1x3x80x80",
+                    "cls1 f16 1x3x40x40",
+                    "cls2 f16 1x3x20x20",
+                    "reg0 f32 1x4x80x80",
+                    "reg1 f32 1x4x40x40",
+                    "reg2 f32 1x4x20x20",
+                ],
+            ),
         ] {
             let parse = |text: &&str| {
                 let [name, dtype, dims] = text.split(' ').collect::<Vec<_>>()[..] else { panic!("{text}") };

@@ -11,7 +11,8 @@ use libloading::Library;
 use super::params::{CandidateArrays, DecodeParams, DecodeSource, needs_general};
 use super::{Nms, join::JoinParams, join::JoinPlan};
 use crate::heads::{
-    BoxEncoding, Column, Decoder, Dim, HeadFormat, ID_COLUMNS, ModelHints, OutputSpec, Thresholds, least_logit,
+    BoxEncoding, Column, DecodeKernel, Decoder, Dim, HeadFormat, ID_COLUMNS, ModelHints, OutputSpec, Thresholds,
+    least_logit,
 };
 use crate::image::Candidate;
 use crate::image::detections::found_bytes;
@@ -115,8 +116,8 @@ fn by_kernels(
         data = plan.joined;
     }
     let views = [head.view(ID_COLUMNS[0]), head.view(Column::are_scores), head.view(Column::is_objectness), None];
-    let rows = head.rows;
-    let (mut keys, mut boxes, mut classes) = (vec![0u64; rows], vec![[0f32; 4]; rows], vec![0u32; rows]);
+    let (rows, all) = (head.rows, head.candidates());
+    let (mut keys, mut boxes, mut classes) = (vec![0u64; all], vec![[0f32; 4]; all], vec![0u32; all]);
     let to = CandidateArrays { keys: place(&mut keys), boxes: place(&mut boxes), classes: place(&mut classes) };
     let mut params = DecodeParams::new(decoder, to, &views, 1);
     let priors = head.grid().map_or(&[][..], |grid| grid.priors);
@@ -135,21 +136,23 @@ fn by_kernels(
     params.least_logit = least_logit(thresholds.least());
     let scores = decoder.dtypes().nth(views[1].unwrap().output);
     let general = if needs_general(decoder.format()) { "general_" } else { "" };
-    let name = format!("decode_rows_{general}{}", if scores == Some(DType::F16) { "f16" } else { "f32" });
+    let kernel = if decoder.format().kernel() == DecodeKernel::Logits { "logits" } else { "rows" };
+    let name = format!("decode_{kernel}_{general}{}", if scores == Some(DType::F16) { "f16" } else { "f32" });
     // SAFETY: all of it is there.
-    unsafe { kernels.run(&name, &params, rows, 0) };
+    unsafe { kernels.run(&name, &params, all, 0) };
     let candidate = |at: usize| {
         let [x1, y1, x2, y2] = boxes[at];
         let high = (keys[at] >> 32) as u32;
         let score = f32::from_bits(if high >> 31 == 1 { high } else { !high & 0x7fff_ffff });
-        Candidate { bbox: BBox::new(x1, y1, x2, y2), score, class: classes[at], row: keys[at] as u32, angle: 0.0 }
+        let row = keys[at] as u32 / (all / rows) as u32;
+        Candidate { bbox: BBox::new(x1, y1, x2, y2), score, class: classes[at], row, angle: 0.0 }
     };
     let mut found = Found {
         candidates: (0..count[0] as usize).map(candidate).collect(),
         not_finite: count[4] as usize,
         points: Vec::new(),
     };
-    found.candidates.sort_by_key(|candidate| candidate.row);
+    found.candidates.sort_by_key(|candidate| (candidate.row, candidate.class));
     if let Some(view) = decoder.gather_view() {
         let kept = found_bytes(kept);
         found.points = vec![0.0; rows * view.count];
@@ -176,6 +179,7 @@ fn number(random: &mut Random, column: Column) -> f32 {
         Column::Box(BoxEncoding::PriorOffsets) => random.between(-9.0, 9.0),
         Column::Box(BoxEncoding::Corners) | Column::Keypoints => random.between(0.0, SQUARE as f32),
         Column::Box(_) | Column::CellKeypoints => random.between(-1.0, 6.0),
+        Column::Logits { .. } => random.between(-9.0, 3.0),
         _ => match random.below(3) {
             0 => random.below(4) as f32 * 0.25,
             _ => random.between(-0.1, 1.1),
@@ -199,7 +203,7 @@ fn outputs(format: &HeadFormat, random: &mut Random, classes: usize, types: [DTy
                 for &column in columns {
                     let width = match column {
                         Column::Box(encoding) => encoding.width(),
-                        Column::Classes => classes,
+                        Column::Classes | Column::Logits { .. } => classes,
                         Column::Keypoints | Column::CellKeypoints => 10,
                         Column::Ignored { count } => count as usize,
                         _ => 1,
@@ -207,7 +211,17 @@ fn outputs(format: &HeadFormat, random: &mut Random, classes: usize, types: [DTy
                     values.extend((0..width).map(|_| number(random, column)));
                 }
             }
-            let dims = [1, rows as i64, (values.len() / rows) as i64];
+            let columns = values.len() / rows;
+            let dims = match dims.last() {
+                Some(Dim::Cells) => {
+                    // As maps, which are square here.
+                    let maps = (0..columns).flat_map(|column| values.iter().skip(column).step_by(columns));
+                    values = maps.copied().collect();
+                    let side = rows.isqrt() as i64;
+                    vec![1, columns as i64, side, side]
+                }
+                _ => vec![1, rows as i64, columns as i64],
+            };
             let name = if stride == 0 { name.into() } else { format!("{name}_{stride}") };
             made.push(match types[place % 2] {
                 DType::F16 => {
@@ -234,18 +248,39 @@ fn with_objectness(kind: &str) -> String {
     )
 }
 
+/// Maps of everything that an output for each stride may have.
+const MAPS_OF_POINTS: &str = r#"
+name = "maps-of-points"
+task = "pose"
+suppression = "iou"
+[grid]
+strides = [8, 16]
+[keypoints]
+count = 5
+numbers = 2
+[[output]]
+name = "cls"
+dims = ["batch", "columns", "cells"]
+columns = ["classes"]
+[[output]]
+name = "reg"
+dims = ["batch", "columns", "cells"]
+columns = [{ column = "box", encoding = "corner-distances" }, "cell-keypoints"]
+"#;
+
 #[test]
 fn arithmetic_of_kernels_is_that_of_the_host() {
     let Some(kernels) = Kernels::compile("arithmetic_of_kernels_is_that_of_the_host") else { return };
     let mut random = Random(7);
-    let names =
-        ["scrfd", "scrfd-boxes", "yunet", "retinaface", "picodet", "nanodet", "nanodet-plus", "yolox", "yolov5"];
-    let mut formats: Vec<&HeadFormat> = names.map(|name| HeadFormat::of_name(name).unwrap()).into();
+    let names = "scrfd scrfd-boxes yunet retinaface picodet rtmdet nanodet nanodet-plus yolox yolov5".split(' ');
+    let mut formats: Vec<&HeadFormat> = names.map(|name| HeadFormat::of_name(name).unwrap()).collect();
     for text in [
         include_str!("../../../../tests/layouts/scrfd.toml"),
         include_str!("../../../../tests/layouts/yunet.toml"),
         include_str!("../../../../tests/layouts/retinaface.toml"),
         include_str!("../../../../tests/layouts/picodet.toml"),
+        include_str!("../../../../tests/layouts/rtmdet.toml"),
+        MAPS_OF_POINTS,
         &with_objectness("objectness"),
         &with_objectness("root-objectness"),
     ] {
