@@ -162,7 +162,8 @@ fn branches_behind_a_suppression_have_what_they_read() {
 fn only_detection_models_detect() {
     let folder = scratch("session-task");
     let graph = Graph::new().input("images", F32, &["1", "3", "8", "8"]).constant("scores", &[1, 2], &[0.25, 0.75]);
-    let model = graph.metadata("task", "caption").save(&folder.join("caption.onnx"));
+    let graph = graph.metadata("author", "Ultralytics").metadata("task", "caption");
+    let model = graph.save(&folder.join("caption.onnx"));
     let mut session = open(&model);
     let mut scores = [0f32; 2];
     session.run(&[0f32; 192], &mut scores).unwrap();

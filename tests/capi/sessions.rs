@@ -284,7 +284,8 @@ fn threads_take_turns() {
 #[test]
 fn only_detection_models_detect_but_others_run() {
     let graph = Graph::new().input("images", U8, &["1", "3", "2", "2"]).constant("scores", &[1, 2], &[0.25, 0.75]);
-    let model = graph.metadata("task", "caption").save(&scratch("capi-task").join("caption.onnx"));
+    let graph = graph.metadata("author", "Ultralytics").metadata("task", "caption");
+    let model = graph.save(&scratch("capi-task").join("caption.onnx"));
     let session = open(&model, &["backend=rten"]).unwrap();
     assert_eq!(detect(session, &frame(&[0; SIDE * SIDE * 3])), Err(4));
     assert!(last_error().contains("“caption”"), "{}", last_error());

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::literal;
 use crate::error::{Error, ErrorKind, Result};
-use crate::heads::{HeadFormat, layout_file};
+use crate::heads::{HeadFormat, check_task, layout_file};
 use crate::image::keypoints::{KeypointModel, KeypointShape};
 
 /// Characters of a class name. It is drawn, and copied for each object.
@@ -77,6 +77,16 @@ impl MetadataKey {
 pub(super) fn layout(metadata: &BTreeMap<String, String>) -> Option<Result<&'static HeadFormat>> {
     let text = metadata.get(layout_file::METADATA_KEY).filter(|text| !text.trim().is_empty())?;
     Some(layout_file::of_text(layout_file::OF_METADATA, text))
+}
+
+/// Whether Ultralytics exported the model.
+pub(super) fn is_ultralytics(metadata: &BTreeMap<String, String>) -> bool {
+    metadata.get("author").is_some_and(|author| author == "Ultralytics")
+}
+
+/// What the model is for, in Ultralytics' words. Others write words of their own there, which say nothing of its outputs.
+pub(super) fn task(metadata: &BTreeMap<String, String>) -> Option<String> {
+    metadata.get("task").filter(|task| is_ultralytics(metadata) || check_task(task).is_ok()).cloned()
 }
 
 /// The names in the metadata; empty where there are none.
@@ -200,6 +210,17 @@ mod tests {
             assert_eq!(image_size(&metadata).unwrap(), None, "{text:?}");
             assert_eq!(keypoints(&metadata).unwrap(), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn tasks_are_words_of_ultralytics() {
+        let of = |author: &str, text: &str| {
+            let entries = [("author", author), ("task", text)].map(|(key, text)| (key.to_string(), text.to_string()));
+            task(&BTreeMap::from(entries))
+        };
+        assert_eq!([of("", "detect"), of("me", "pose")], [Some("detect".into()), Some("pose".into())]);
+        assert_eq!(of("me", "object-detection"), None, "another exporter's own word");
+        assert_eq!(of("Ultralytics", "caption"), Some("caption".into()), "no head is for that: an error");
     }
 
     #[test]

@@ -136,7 +136,7 @@ impl ModelInfo {
         Ok(ModelInfo {
             path: path.to_path_buf(),
             producer: header.metadata.get("description").cloned().unwrap_or(header.producer),
-            task: header.metadata.get("task").cloned(),
+            task: metadata::task(metadata),
             layout: metadata::layout(metadata),
             stride,
             keypoints,
@@ -205,7 +205,7 @@ impl ModelInfo {
     }
 
     pub(crate) fn is_by_ultralytics(&self) -> bool {
-        self.metadata.get("author").is_some_and(|author| author == "Ultralytics")
+        metadata::is_ultralytics(&self.metadata)
     }
 
     /// Whether the first dimension of its last output is open where that of the pictures is not, so that it is no batch.

@@ -61,8 +61,7 @@ pub fn read_labels(path: &Path) -> Result<Vec<String>> {
 /// Scores below which boxes are dropped, by class: `score` for each class that `classes` lets pass (all where it is empty),
 /// unless `class_thresholds` sets another.
 pub fn thresholds(score: f32, classes: &str, class_thresholds: &str, known: &KnownClasses) -> Result<Thresholds> {
-    let id = |property: &str, name: &str| known.class_id(property, name);
-    let wanted = entries(classes).map(|name| id("classes", name)).collect::<Result<Vec<_>>>()?;
+    let wanted = entries(classes).map(|name| known.class_ids("classes", name)).collect::<Result<Vec<_>>>()?.concat();
     let beyond = if wanted.is_empty() { score } else { Thresholds::NEVER };
     let mut per_class = Vec::new();
     let mut set = |class: usize, threshold: f32| {
@@ -73,9 +72,10 @@ pub fn thresholds(score: f32, classes: &str, class_thresholds: &str, known: &Kno
     };
     wanted.iter().for_each(|&class| set(class, score));
     for (name, threshold) in read_class_thresholds(class_thresholds)? {
-        let class = id("class-thresholds", name)?;
-        if wanted.is_empty() || wanted.contains(&class) {
-            set(class, threshold);
+        for class in known.class_ids("class-thresholds", name)? {
+            if wanted.is_empty() || wanted.contains(&class) {
+                set(class, threshold);
+            }
         }
     }
     Ok(Thresholds::new(per_class, beyond))
@@ -125,11 +125,12 @@ impl KnownClasses {
     /// # Errors
     /// `Settings`, if there is no class of that name, which the user has given for `property`.
     pub fn check(&self, property: &str, name: &str) -> Result<()> {
-        self.class_id(property, name).map(drop)
+        self.class_ids(property, name).map(drop)
     }
 
-    fn class_id(&self, property: &str, name: &str) -> Result<usize> {
-        self.id(name).ok_or_else(|| {
+    /// The ids of all classes of that name: ImageNet has two that are called crane.
+    fn class_ids(&self, property: &str, name: &str) -> Result<Vec<usize>> {
+        let first = self.id(name).ok_or_else(|| {
             let known = match &self.labels[..] {
                 [] => format!("it has no labels, and ids up to {}", self.limit().saturating_sub(1)),
                 labels => format!("its classes are {}", abridged(labels)),
@@ -137,7 +138,9 @@ impl KnownClasses {
             Error::new(ErrorKind::Settings, format!("{property}: the model has no class “{name}”"))
                 .cause(known)
                 .remedy("Write names or ids of the model's classes, separated by commas")
-        })
+        })?;
+        let others = self.labels.iter().enumerate().skip(first + 1).filter(|(_, label)| *label == name);
+        Ok(std::iter::once(first).chain(others.map(|(id, _)| id)).collect())
     }
 }
 
@@ -202,6 +205,19 @@ mod tests {
         assert_eq!(of("", "").unwrap(), [0.25; 4]);
         assert_eq!(of("car, 2", "").unwrap(), [NEVER, 0.25, 0.25, NEVER]);
         assert_eq!(of("traffic light", "").unwrap(), [NEVER, NEVER, 0.25, NEVER]);
+    }
+
+    #[test]
+    fn a_name_that_two_classes_have_means_both() {
+        let labels = ["crane", "car", "crane"].map(String::from).to_vec();
+        let known = KnownClasses { labels, count: Some(3) };
+        let of = |classes: &str, class_thresholds: &str| {
+            let thresholds = thresholds(0.25, classes, class_thresholds, &known).unwrap();
+            [0, 1, 2].map(|class| thresholds.of(class))
+        };
+        assert_eq!(of("crane", ""), [0.25, NEVER, 0.25]);
+        assert_eq!(of("", "crane=0.9"), [0.9, 0.25, 0.9]);
+        assert_eq!(of("2", "crane=0.9"), [NEVER, NEVER, 0.9]);
     }
 
     #[test]

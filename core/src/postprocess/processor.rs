@@ -14,7 +14,7 @@ use super::suppress::device::DeviceDecoder;
 use super::{Instances, PostprocessOptions};
 use crate::cuda::driver::{Context, Fence, Stream, StreamRole};
 use crate::error::{Error, ErrorKind, Result};
-use crate::heads::{BackgroundClass, Decoder, Task, Thresholds};
+use crate::heads::{self, BackgroundClass, Decoder, Task, Thresholds};
 use crate::image::detections::DeviceDetections;
 use crate::image::geometry::Letterbox;
 use crate::image::keypoints::Keypoints;
@@ -221,7 +221,22 @@ impl Postprocessor {
     pub fn hints(&self, transform: &InputTransform) -> impl Iterator<Item = Error> {
         let names = self.labels.is_empty().then(|| self.model.names_error()).flatten();
         let unread = names.into_iter().chain(self.model.metadata_errors());
-        self.input_hint(transform).into_iter().chain(self.background_hint()).chain(self.layout_hint()).chain(unread)
+        let of_head = [self.input_hint(transform), self.background_hint(), self.layout_hint(), self.label_hint()];
+        of_head.into_iter().flatten().chain(unread)
+    }
+
+    /// For labels of a head whose class 0 is the background.
+    fn label_hint(&self) -> Option<Error> {
+        const BACKGROUND: [&str; 5] = ["background", "__background__", "bg", "n/a", "none"];
+        let has_background = [&heads::torchvision::HEAD, &heads::openvino_ssd::HEAD].contains(&self.decoder.format());
+        let first = self.labels.first().filter(|first| !BACKGROUND.contains(&&*first.to_lowercase()))?;
+        has_background.then(|| {
+            let (layout, file) = (self.decoder.format(), self.model.path.display());
+            let note =
+                format!("Class 0 of {file} is the background, as {layout} has it, and the first label is “{first}”");
+            let remedy = "If names are those of their neighbours, begin the label file with a line for the background";
+            Error::new(ErrorKind::Settings, note).remedy(remedy)
+        })
     }
 
     /// For the input.
