@@ -304,6 +304,10 @@ fn another_part_of_the_stream_begins_with_nobody() {
     assert_eq!(entered(&[stream("a"), caps(WIDTH as i32)]), 4, "the same stream and size");
     assert_eq!(entered(&[caps(320)]), 5, "another size, of which the zone is a part");
     assert_eq!(clip.count("zones", "room", "current"), 1);
+    // Back to the first frame of the segment: by two seconds and more.
+    clip.frames = 1;
+    clip.hold(1, &[]);
+    assert_eq!(clip.count("zones", "room", "current"), 0, "of those who were there before, nobody stays until then");
 }
 
 // ------------------------------------------------------------------------------------------- counts

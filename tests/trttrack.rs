@@ -5,6 +5,8 @@ use crate::common::boxes::{Line, SIDE, grey, model};
 use crate::common::scratch;
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
+use gsttrt_core::image::geometry::Rect;
+use gsttrt_core::image::masks::Mask;
 
 const WIDTH: u32 = 640;
 const HEIGHT: u32 = 480;
@@ -206,6 +208,12 @@ fn another_part_of_the_stream_has_other_ids() {
         clip.line.push_event(event);
         assert_eq!(clip.ids(seen), [wanted], "{what}");
     }
+    for (frames, wanted, what) in
+        [(100, 5, "frames are missing"), (-20, 5, "time goes back a little"), (-60, 6, "time goes back")]
+    {
+        clip.frames = clip.frames.saturating_add_signed(frames);
+        assert_eq!(clip.ids(seen), [wanted], "{what}");
+    }
 }
 
 #[test]
@@ -300,6 +308,40 @@ fn rotated_boxes_and_points_move_with_their_objects() {
     assert!(near(&points, &[190.0, 190.0, 0.9]), "{points:?}");
 }
 
+/// What is beyond the edge of the frame is cut off its box, and the rest of it does not move less for that.
+#[test]
+fn masks_and_points_move_with_objects_that_leave() {
+    let mut clip = Clip::new("");
+    let push = |clip: &mut Clip, x: u32, is_held: bool| {
+        let mut buffer = frame(&[("a", 0.9, [f64::from(x), 200.0])], is_held);
+        let mut region = buffer.get_mut().unwrap().meta_mut::<VideoRegionOfInterestMeta>().unwrap();
+        let sized =
+            |name: &str| gst::Structure::builder(name).field("frame-width", WIDTH).field("frame-height", HEIGHT);
+        let points = gst::Array::new([f64::from(x) + 10.0, 190.0, 0.9]);
+        region.add_param(sized("keypoints").field("keypoints", points).field("keypoint-dims", 3u32).build());
+        let rect = Rect { left: x - 20, top: 160, right: x - 10, bottom: 240 };
+        let place = sized("mask").field("mask-x", rect.left).field("mask-y", rect.top);
+        let sides = place.field("mask-width", rect.width()).field("mask-height", rect.height());
+        region.add_param(sides.field("mask-counts", Mask::of(rect, &[true; 800]).counts()).build());
+        clip.push(buffer)
+    };
+    for at in 0..40 {
+        push(&mut clip, 540 + 2 * at, false);
+    }
+    let mut moved = push(&mut clip, 618, true);
+    for _ in 0..4 {
+        moved = push(&mut clip, 618, true);
+    }
+    // Its middle is at 628, and 8 of its 40 pixels are beyond the edge.
+    let region = moved.meta::<VideoRegionOfInterestMeta>().unwrap();
+    assert!(region.rect().2.abs_diff(32) <= 2, "{:?}", region.rect());
+    let points = region.param("keypoints").unwrap().get::<gst::Array>("keypoints").unwrap();
+    let x = points[0].get::<f64>().unwrap();
+    assert!((x - 638.0).abs() < 1.5, "{x}");
+    let left = region.param("mask").unwrap().get::<u32>("mask-x").unwrap();
+    assert!(left.abs_diff(608) <= 1, "{left}");
+}
+
 #[test]
 fn every_frame_of_an_interval_has_ids() {
     let model = model(&scratch("track-interval"), &[[8.3, 20.6, 40.5, 60.2, 0.9, 0.0]]);
@@ -325,8 +367,12 @@ fn messages_contain_ids() {
     clip.ids(&[known, new]);
     clip.push(frame(&[known, new], true));
     clip.ids(&[]);
+    // A skipped frame that has nothing to repeat.
+    let mut nothing = frame(&[], false);
+    gst::meta::CustomMeta::add(nothing.get_mut().unwrap(), "GstTrtHeldMeta").unwrap();
+    clip.push(nothing);
     let messages = clip.line.messages();
-    assert_eq!(messages.len(), 4);
+    assert_eq!(messages.len(), 5);
     let content = &messages[1];
     assert_eq!(content.name(), "trt-detections");
     assert_eq!(content.get::<u64>("frame"), Ok(1));
@@ -344,7 +390,7 @@ fn messages_contain_ids() {
     let bbox = ["x", "y", "w", "h"].map(|name| posted[1].get::<f64>(name).unwrap());
     assert!(bbox.iter().zip([280.0, 160.0, 40.0, 80.0]).all(|(a, b)| (a - b).abs() < 0.01), "{bbox:?}");
     let predicted = |content: &gst::Structure| content.get::<bool>("predicted").unwrap();
-    assert_eq!([0, 1, 2, 3].map(|at: usize| predicted(&messages[at])), [false, false, true, false]);
+    assert_eq!([0, 1, 2, 3, 4].map(|at: usize| predicted(&messages[at])), [false, false, true, false, true]);
     assert!(!messages[3].has_field("detections"));
     clip.line.element("trttrack").set_property("post-messages", false);
     clip.ids(&[known]);

@@ -71,16 +71,23 @@ pub struct StreamFrame {
     /// Counted from 0 over all frames.
     pub number: u64,
     pub stream_time: Option<gst::ClockTime>,
+    /// Time goes back by more than a second: another part of the stream begins, and no event says so.
+    pub is_cut: bool,
 }
+
+/// Frames of an application, or of a camera whose clock was set, may go back in a segment. A little is jitter.
+const JITTER: u64 = 1_000_000_000;
 
 impl VideoStream {
     /// Takes in the next frame's time.
     pub fn advance(&mut self, pts: Option<gst::ClockTime>) -> StreamFrame {
         let number = self.frames;
         self.frames += 1;
-        let guessed = self.now.saturating_add(self.frame_duration);
+        let before = self.now;
+        let guessed = before.saturating_add(self.frame_duration);
         self.now = self.segment.running_time(pts).map_or(guessed, gst::ClockTime::nseconds);
-        StreamFrame { number, stream_time: self.segment.stream_time(pts) }
+        let is_cut = self.now.saturating_add(JITTER) < before;
+        StreamFrame { number, stream_time: self.segment.stream_time(pts), is_cut }
     }
 
     /// Takes an event in, and tells whether another part of the stream, or another stream, follows.

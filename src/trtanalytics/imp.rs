@@ -76,6 +76,9 @@ impl AnalyticsState {
     fn count(&mut self, settings: &AnalyticsSettings, frame: &mut gst::Buffer) -> (Vec<gst::Structure>, usize) {
         let AnalyticsState { analytics, stream, numbers, .. } = self;
         let at = stream.advance(frame.pts());
+        if at.is_cut {
+            analytics.reset();
+        }
         let MetaObjects { annotations, .. } = read::objects(frame, stream.size);
         let mut count = 0;
         numbers.clear();

@@ -32,6 +32,7 @@ use crate::gst::element::{DrawRefusal, Properties, VideoFilter, video_filter};
 use crate::gst::layout_query;
 use crate::gst::memory_wait::MemoryWait;
 use crate::gst::meta::detection::Held;
+use crate::gst::meta::frame_mark::NOTHING_HELD;
 use crate::gst::meta::tensor::{ModelInput, ObjectRegions, Payload, StillFrames, TensorMeta, Tiles};
 use crate::gst::meta::{detection, read, track, unseen};
 use crate::gst::overlay::{OverlayRenderer, is_drawable};
@@ -119,8 +120,14 @@ impl TrtNms {
             self.retry(|| self.prepare_outputs(state, &settings, &payload, &frame).map(drop))?;
             let found = self.find_in_objects(state, &settings, &payload, objects, &mut frame)?;
             let is_skipped = matches!(*payload, Payload::Skipped { .. });
-            if (self.lacks_scores(state) || is_skipped) && state.may_have_boxes() {
-                unseen::mark(frame.make_mut());
+            let is_lost = self.lacks_scores(state) || is_skipped;
+            if state.may_have_boxes() {
+                if !objects.unseen.is_empty() {
+                    unseen::mark_regions(frame.make_mut(), &objects.unseen);
+                }
+                if is_lost {
+                    unseen::mark(frame.make_mut());
+                }
             }
             self.tell_classes(state.classes_before.is_none(), state);
             self.stats.add(stage, found);
@@ -173,6 +180,9 @@ impl TrtNms {
             (true, Some(_)) => Held::Still,
         };
         detection::attach(buffer, instances, labels, names, size, held);
+        if held == Held::Skipped && instances.is_empty() {
+            NOTHING_HELD.set(buffer);
+        }
         let is_overdue = matches!(*payload, Payload::Skipped { is_overdue: true, .. });
         if (*lacks_objects || is_overdue) && may_have_boxes {
             unseen::mark(buffer);

@@ -55,14 +55,16 @@ impl ObjectSelector {
         let frame: BBox = Rect::from(size).into();
         let smallest = options.min_size.max(1) as f32;
         let is_large = |bbox: &BBox| bbox.width() >= smallest && bbox.height() >= smallest;
-        let mut wanted: Vec<(usize, BBox)> = (found.annotations.iter().enumerate())
+        let region = |number: usize| (number < found.regions).then_some(number);
+        let (mut wanted, small): (Vec<_>, Vec<_>) = (found.annotations.iter().enumerate())
             .filter(|(_, annotation)| annotation.bbox.is_valid() && options.wants(annotation))
             .map(|(number, annotation)| (number, annotation.bbox.clip(&frame)))
-            .filter(|(_, bbox)| is_large(bbox))
-            .collect();
+            .filter(|(_, bbox)| bbox.is_valid())
+            .partition(|(_, bbox)| is_large(bbox));
         wanted.sort_by(|(a, first), (b, second)| second.area().total_cmp(&first.area()).then(a.cmp(b)));
         let mut selection = ObjectSelection::default();
         selection.objects.unknown = self.unknown.clone();
+        selection.objects.unseen = small.iter().map(|(number, _)| region(*number)).collect();
         for (number, bbox) in wanted {
             let track_id = found.annotations[number].track_id;
             let is_known = options.interval != 1
@@ -70,6 +72,9 @@ impl ObjectSelector {
                     let is_recent = options.interval == 0 || now - frame < u64::from(options.interval);
                     is_recent && bbox.area() <= area * GROWN
                 });
+            if is_known || selection.sources.len() == options.limit {
+                selection.objects.unseen.push(region(number));
+            }
             let mut input = None;
             if !is_known {
                 if selection.sources.len() == options.limit {
@@ -81,7 +86,7 @@ impl ObjectSelector {
                 track_id.into_iter().for_each(|id| self.looked_at.insert(id, (now, bbox.area())));
             }
             selection.objects.list.push(ObjectRegion {
-                region: (number < found.regions).then_some(number),
+                region: region(number),
                 analytics: found.analytics[number],
                 track_id,
                 input,
@@ -153,7 +158,8 @@ mod tests {
             assert_eq!(sources(&found, &options), wanted, "{options:?}");
         }
         let few = ObjectOptions { limit: 1, ..options() };
-        assert_eq!(ObjectSelector::default().select(&found, (640, 480), &few).left_out, 2);
+        let selection = ObjectSelector::default().select(&found, (640, 480), &few);
+        assert_eq!((selection.left_out, selection.objects.unseen), (2, vec![Some(2), Some(3), Some(0)]));
     }
 
     /// Metas of other elements may hold anything.
@@ -192,9 +198,10 @@ mod tests {
         assert_eq!(looked(0, &[50.0, 54.0, 56.0, 50.0]), [true, false, true, false]);
         let (mut selector, once) = (ObjectSelector::default(), ObjectOptions { interval: 0, ..options() });
         let mut look = || selector.select(&at(50.0), (640, 480), &once).objects;
-        assert!(look().list[0].input.is_some());
+        let first = look();
+        assert!(first.list[0].input.is_some() && first.unseen.is_empty());
         let held = look();
-        assert!(held.list[0].input.is_none());
+        assert!(held.list[0].input.is_none() && held.unseen == [Some(0)]);
         held.unknown.report(3);
         assert!(look().list[0].input.is_some(), "its result was lost");
         // Without an id nothing is known of it.

@@ -12,6 +12,7 @@ use gsttrt_core::track::{TrackInput, Tracker};
 
 use super::settings::{PROPERTIES, TrackSettings};
 use crate::gst::element::Properties;
+use crate::gst::meta::frame_mark::NOTHING_HELD;
 use crate::gst::meta::read::{self, MetaObjects};
 use crate::gst::meta::track::{self, RegionFacts, Tracking};
 use crate::gst::meta_filter::{MetaFilter, meta_filter};
@@ -64,8 +65,9 @@ impl TrackingState {
         self.seen.clear();
     }
 
-    /// Finds the tracking of each object, and returns whether the objects are only predicted.
-    fn follow(&mut self, settings: &TrackSettings, objects: &MetaObjects) -> bool {
+    /// Finds the tracking of each object, and returns whether the objects are only predicted. `is_held_without`: the model has not
+    /// looked at the frame, and repeats nothing.
+    fn follow(&mut self, settings: &TrackSettings, objects: &MetaObjects, is_held_without: bool) -> bool {
         let TrackingState { tracker, inputs, followed, seen, facts, trackings, .. } = self;
         trackings.clear();
         trackings.resize(objects.annotations.len(), Tracking::default());
@@ -77,9 +79,10 @@ impl TrackingState {
             None => track::name_of(&objects.annotations[number].label),
         };
         // Where nothing moves, objects are seen in their places again.
-        let is_held = |&number: &usize| facts.get(number).is_some_and(|facts| facts.is_held && !facts.is_still);
+        let is_skipped = |facts: &RegionFacts| facts.is_held && !facts.is_still;
+        let is_held = |&number: &usize| facts.get(number).is_some_and(is_skipped);
         let VideoStream { now, frame_duration, .. } = self.stream;
-        if !followed.is_empty() && followed.iter().all(is_held) {
+        if followed.iter().all(is_held) && (is_held_without || facts.iter().any(is_skipped)) {
             let tracked = tracker.predict(&settings.options, now, frame_duration);
             for (place, &number) in followed.iter().enumerate() {
                 let this = (name(number), objects.annotations[number].bbox);
@@ -117,6 +120,9 @@ impl TrtTrack {
     fn track(&self, state: &mut TrackingState, settings: &TrackSettings, frame: &mut gst::Buffer) {
         let stage = Span::begin(false);
         let at = state.stream.advance(frame.pts());
+        if at.is_cut {
+            state.reset();
+        }
         let (number, size) = (at.number, state.stream.size);
 
         let mut objects = read::objects(frame, size);
@@ -126,7 +132,7 @@ impl TrtTrack {
             state.has_warned = true;
             self.obj().post_warning(&foreign_ids());
         }
-        let is_predicted = state.follow(settings, &objects);
+        let is_predicted = state.follow(settings, &objects, NOTHING_HELD.is_on(frame));
         let count = state.trackings.iter().filter(|tracking| tracking.object.is_some()).count();
         if count > 0 {
             track::write(frame.make_mut(), &mut objects, &state.trackings, size);

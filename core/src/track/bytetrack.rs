@@ -67,7 +67,7 @@ impl Track {
     }
 
     fn age(&self) -> u64 {
-        self.last_seen - self.first_seen
+        self.last_seen.saturating_sub(self.first_seen) // time may go back a little
     }
 }
 

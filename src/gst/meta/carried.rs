@@ -96,7 +96,7 @@ fn of_annotation(annotation: &Annotation, size: (u32, u32)) -> gst::Structure {
 }
 
 /// The box that has these corners, the first of which is the lower right one.
-fn rotated(corners: &Corners) -> RotatedBox {
+pub(super) fn rotated(corners: &Corners) -> RotatedBox {
     let [lower, upper, ..] = *corners;
     let length = |from: [f32; 2], to: [f32; 2]| (to[0] - from[0]).hypot(to[1] - from[1]);
     let (width, height) = (length(upper, corners[2]), length(lower, upper));

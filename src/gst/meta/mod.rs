@@ -7,6 +7,7 @@ mod carried;
 pub mod classification;
 pub mod detection;
 pub mod events;
+pub mod frame_mark;
 pub mod geometry;
 mod gray;
 pub mod gst_tensor;

@@ -72,6 +72,9 @@ pub enum Tiles {
 pub struct ObjectRegions {
     pub list: Vec<ObjectRegion>,
     pub unknown: UnknownObjects,
+    /// The index of the region of each object that is meant and that no input shows: too many or too small ones, and those whose
+    /// results of before hold. `None` for one without a region.
+    pub unseen: Vec<Option<usize>>,
 }
 
 /// An object of another model.

@@ -7,6 +7,7 @@
 //! replaces `held` in the parameter `detection`.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use gst::buffer::BufferMetaForeachAction::{Keep, Remove};
 use gst::glib;
@@ -14,10 +15,12 @@ use gst::glib::translate::*;
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
 use gsttrt_core::image::geometry::{BBox, Rect};
+use gsttrt_core::image::masks::Mask;
 use gsttrt_core::image::overlay::Annotation;
 use gsttrt_core::postprocess::fields::FieldVisitor;
 use gsttrt_core::track::TrackedObject;
 
+use super::carried::rotated;
 use super::read::MetaObjects;
 use super::relations::{self, ObjectPlace, Relation, RelationsMut};
 use super::structure::Fields;
@@ -62,7 +65,7 @@ pub fn write(buffer: &mut gst::BufferRef, objects: &mut MetaObjects, trackings: 
         }
         if let Some(place) = tracking.place {
             *is_gone = !place.clip(&frame).is_valid();
-            move_annotation(annotation, &place.clip(&frame));
+            move_annotation(annotation, &place, size);
         }
     }
     let regions = buffer.iter_meta_mut::<VideoRegionOfInterestMeta>();
@@ -89,11 +92,12 @@ pub fn write(buffer: &mut gst::BufferRef, objects: &mut MetaObjects, trackings: 
     }
 }
 
-/// Moves an annotation with its box.
-fn move_annotation(annotation: &mut Annotation, place: &BBox) {
+/// Moves an annotation with its box, on a frame of that size. A mask that would reach beyond it is left out.
+fn move_annotation(annotation: &mut Annotation, place: &BBox, size: (u32, u32)) {
     let [(x, y), (from_x, from_y)] = [place.center(), annotation.bbox.center()];
     let by = [x - from_x, y - from_y];
-    annotation.bbox = *place;
+    annotation.bbox = place.clip(&Rect::from(size).into());
+    annotation.mask = annotation.mask.take().and_then(|mask| moved(&mask, by, size)).map(Arc::new);
     let points = annotation.corners.iter_mut().flatten();
     points.for_each(|point| point.iter_mut().zip(by).for_each(|(at, by)| *at += by));
     if let Some(keypoints) = &mut annotation.keypoints {
@@ -102,6 +106,15 @@ fn move_annotation(annotation: &mut Annotation, place: &BBox) {
             point.iter_mut().zip(by).for_each(|(at, by)| *at += by);
         }
     }
+}
+
+fn moved(mask: &Mask, by: [f32; 2], (width, height): (u32, u32)) -> Option<Mask> {
+    let Rect { left, top, right, bottom } = mask.rect();
+    let [x, y] = by.map(|by| by.round() as i32);
+    let across = |edge: u32| edge.checked_add_signed(x).filter(|&edge| edge <= width);
+    let down = |edge: u32| edge.checked_add_signed(y).filter(|&edge| edge <= height);
+    let rect = Rect { left: across(left)?, top: down(top)?, right: across(right)?, bottom: down(bottom)? };
+    Mask::from_counts(rect, &mask.counts())
 }
 
 type Region<'a> = gst::MetaRefMut<'a, VideoRegionOfInterestMeta, gst::meta::Iterated>;
@@ -136,6 +149,7 @@ fn move_region(region: &mut Region, annotation: &Annotation, (width, height): (u
                 let values = annotation.keypoints.as_ref().map(|keypoints| &*keypoints.values);
                 set_points(param, "keypoints", values, (width, height));
             }
+            "mask" => set_mask(param, annotation.mask.as_deref(), (width, height)),
             _ => {}
         }
         // SAFETY: as above.
@@ -150,6 +164,19 @@ fn set_points(param: &mut gst::StructureRef, name: &str, values: Option<&[f32]>,
         param.set("frame-width", width);
         param.set("frame-height", height);
     }
+}
+
+/// In pixels of a frame of that size. Without one, nothing is left of the former.
+fn set_mask(param: &mut gst::StructureRef, mask: Option<&Mask>, (width, height): (u32, u32)) {
+    param.remove_fields(["mask-x", "mask-y", "mask-width", "mask-height", "mask-counts"]);
+    let Some(mask) = mask else { return };
+    let rect = mask.rect();
+    for (name, side) in [("x", rect.left), ("y", rect.top), ("width", rect.width()), ("height", rect.height())] {
+        param.set(format!("mask-{name}"), side);
+    }
+    param.set("mask-counts", mask.counts());
+    param.set("frame-width", width);
+    param.set("frame-height", height);
 }
 
 /// The detections of an element message about a frame: the fields that trtnms writes, as far as they are known, and
@@ -205,6 +232,24 @@ pub fn name_of(label: &str) -> u32 {
     glib::Quark::from_str(label).into_glib()
 }
 
+/// Adds an object with its rotation and mask, as `detection` does.
+fn add(relations: &mut RelationsMut, number: usize, annotation: &Annotation) -> Option<u32> {
+    let bbox = &annotation.bbox;
+    let [x, y] = [bbox.x1, bbox.y1].map(|edge| edge.floor() as i32);
+    let rect = [x, y, bbox.x2.ceil() as i32 - x, bbox.y2.ceil() as i32 - y];
+    let label = glib::Quark::from_str(&*annotation.label);
+    let confidence = annotation.confidence.unwrap_or(1.0);
+    let rotated = annotation.corners.as_ref().map(rotated);
+    let detected = rotated.and_then(|rotated| relations.add_rotated(label, &rotated, confidence));
+    let detected = detected.or_else(|| relations.add_object(label, ObjectPlace { rect, confidence }))?;
+    if let Some(mask) = &annotation.mask
+        && let Some(id) = super::segmentation::add_instance(relations, mask, (number % 255 + 1) as u8)
+    {
+        relations.relate(Relation::Contain, detected, id);
+    }
+    Some(detected)
+}
+
 /// Relates each object of GstAnalytics that has an id to its tracking. They cannot be moved, so where all were held and some have
 /// moved, they are written again.
 fn relate(buffer: &mut gst::BufferRef, objects: &mut MetaObjects, trackings: &[Tracking], is_gone: &[bool]) {
@@ -214,13 +259,9 @@ fn relate(buffer: &mut gst::BufferRef, objects: &mut MetaObjects, trackings: &[T
     if have_moved && analytics.len() == *regions && analytics.iter().all(is_first) {
         relations::remove(buffer);
         let Some(mut relations) = RelationsMut::add(buffer) else { return };
-        for ((annotation, place), is_gone) in annotations.iter().zip(analytics.iter_mut()).zip(is_gone) {
-            let bbox = &annotation.bbox;
-            let [x, y] = [bbox.x1, bbox.y1].map(|edge| edge.floor() as i32);
-            let rect = [x, y, bbox.x2.ceil() as i32 - x, bbox.y2.ceil() as i32 - y];
-            let label = glib::Quark::from_str(&*annotation.label);
-            let at = ObjectPlace { rect, confidence: annotation.confidence.unwrap_or(1.0) };
-            let added = if *is_gone { None } else { relations.add_object(label, at) };
+        let places = annotations.iter().zip(&mut *analytics).zip(is_gone);
+        for (number, ((annotation, place), is_gone)) in places.enumerate() {
+            let added = if *is_gone { None } else { add(&mut relations, number, annotation) };
             *place = added.map(|id| (0, id));
         }
     }

@@ -2,34 +2,49 @@
 //! A mark on frames that may show more objects than their metas have: no model has looked at them, or its results cannot be
 //! read. What hides objects must hide all of such a frame.
 //!
-//! A `GstCustomMeta` called [`NAME`], without fields.
+//! A `GstCustomMeta` called `GstTrtUnseenMeta`, without fields. Where it is only an object that a second model has not looked into, its region
+//! has a parameter `unseen` instead, without fields too.
 
-use std::sync::Once;
+use gst_video::VideoRegionOfInterestMeta;
+use gsttrt_core::image::geometry::Rect;
 
-use gst::meta::CustomMeta;
+use super::frame_mark::FrameMark;
 
-pub const NAME: &str = "GstTrtUnseenMeta";
+static UNSEEN: FrameMark = FrameMark::new("GstTrtUnseenMeta");
+/// Of a region.
+const PARAM: &str = "unseen";
 
 /// Registers the meta, once in a program.
 pub fn register() {
-    static REGISTERED: Once = Once::new();
-    REGISTERED.call_once(|| {
-        // Without tags: it stays on the frame through all elements that change the picture.
-        if !CustomMeta::is_registered(NAME) {
-            CustomMeta::register_simple(NAME);
-        }
-    });
+    UNSEEN.register();
 }
 
 /// Marks a frame.
 pub fn mark(buffer: &mut gst::BufferRef) {
-    register();
-    if CustomMeta::from_buffer(buffer, NAME).is_err() {
-        let _ = CustomMeta::add(buffer, NAME); // it is registered
+    UNSEEN.set(buffer);
+}
+
+/// Marks regions by their indexes. For an object without one the frame is marked.
+pub fn mark_regions(buffer: &mut gst::BufferRef, unseen: &[Option<usize>]) {
+    if unseen.contains(&None) {
+        mark(buffer);
+    }
+    for (index, mut region) in buffer.iter_meta_mut::<VideoRegionOfInterestMeta>().enumerate() {
+        if unseen.contains(&Some(index)) {
+            region.add_param(gst::Structure::new_empty(PARAM));
+        }
     }
 }
 
+/// The regions that are marked.
+pub fn marked_regions(buffer: &gst::BufferRef) -> impl Iterator<Item = Rect> {
+    let marked = buffer.iter_meta::<VideoRegionOfInterestMeta>().filter(|region| region.param(PARAM).is_some());
+    marked.map(|region| {
+        let (left, top, width, height) = region.rect();
+        Rect { left, top, right: left.saturating_add(width), bottom: top.saturating_add(height) }
+    })
+}
+
 pub fn is_marked(buffer: &gst::BufferRef) -> bool {
-    register();
-    CustomMeta::from_buffer(buffer, NAME).is_ok()
+    UNSEEN.is_on(buffer)
 }
