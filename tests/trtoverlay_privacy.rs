@@ -362,6 +362,41 @@ fn frames_whose_numbers_are_not_finite_are_hidden_whole() {
     }
 }
 
+/// What a detector on objects might find is hidden with those that it does not look into.
+#[test]
+fn objects_that_no_model_has_looked_into_are_hidden() {
+    // It finds nothing.
+    let model = model(&scratch("overlay-inside"), &[[8.0, 12.0, 32.0, 32.0, 0.1, 0.0]]);
+    let line = |regions: &str| {
+        let mut line = Line::parse(&format!(
+            "trtpreprocess regions=objects {regions} ! trtinfer model-file={model} ! trtnms draw=false \
+             ! trtoverlay draw=false pixelate=a"
+        ));
+        line.caps("GRAY8", SIDE, SIDE);
+        line
+    };
+    for (regions, hidden) in [
+        ("", None),
+        ("object-classes=face", None),
+        ("min-object-size=20", Some(CAR)),
+        ("max-objects=1", Some(CAR)),
+        ("object-classes=car min-object-size=20", Some(CAR)),
+    ] {
+        assert_eq!(changed(&line(regions).push(frame())).0, hidden, "{regions}");
+    }
+    // Those with ids are looked into once.
+    let mut line = line("reclassify-interval=0");
+    let mut hidden = || {
+        let mut buffer = frame();
+        let regions = buffer.get_mut().unwrap().iter_meta_mut::<VideoRegionOfInterestMeta>();
+        for (id, mut region) in regions.enumerate() {
+            region.add_param(gst::Structure::builder("object_id").field("id", id as i32).build());
+        }
+        changed(&line.push(buffer)).0
+    };
+    assert_eq!([hidden(), hidden()], [None, Some((8, 12, 48, 44))]);
+}
+
 /// What is misspelt would be seen.
 #[test]
 fn a_class_that_the_model_does_not_have_is_an_error() {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use gsttrt_core::error::{Error, ErrorKind, Result};
-use gsttrt_core::image::geometry::Rect;
+use gsttrt_core::image::geometry::{BBox, Rect};
 use gsttrt_core::image::overlay::Annotation;
 use gsttrt_core::image::privacy::{Effect, HiddenArea, PolygonList, QuadMask};
 
@@ -118,10 +118,13 @@ impl Privacy {
                 self.hidden.iter().filter_map(|(effect, _)| HiddenArea::new(Rect::from(size).into(), *effect, size));
             return all.collect();
         }
+        // They may show what is named.
+        let unseen: Vec<BBox> = unseen::marked_regions(frame).map(BBox::from).collect();
         let areas = self.hidden.iter().flat_map(|(effect, names)| {
             let is_named = |object: &Annotation| names.iter().any(|name| name == ALL || object.is_called(name));
             let named = objects.iter().filter(move |object| !object.of_frame && is_named(object));
-            named.filter_map(move |object| HiddenArea::of(object, *effect, size))
+            let named = named.filter_map(move |object| HiddenArea::of(object, *effect, size));
+            named.chain(unseen.iter().filter_map(move |bbox| HiddenArea::new(*bbox, *effect, size)))
         });
         areas.collect()
     }

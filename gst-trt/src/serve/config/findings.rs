@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What a model finds, and whether that is what a source is to hide and to count.
 
+use std::borrow::Cow;
+
 use gst::prelude::*;
 use gsttrt_core::analytics::parse;
 use gsttrt_core::backends::tensorrt::header::Header;
@@ -33,7 +35,12 @@ pub struct Findings {
     with_threshold: Vec<String>,
     /// Whether frames that the model does not see get what was found last.
     holds: bool,
+    /// What is set for the model, not by its sources.
+    pub motion_gate: f32,
 }
+
+/// What the files of one model find: the one in use, and one that is to take over.
+pub type FileFindings<'a> = Vec<Cow<'a, Findings>>;
 
 /// Something that a model cannot do.
 #[derive(Clone, Debug)]
@@ -103,6 +110,8 @@ impl Findings {
                 .map(|entry| entry.rsplit_once('=').map_or(entry, |(name, _)| name).trim().into())
                 .collect(),
             holds: nms.is_none_or(|nms| nms.property("hold-detections")),
+            motion_gate: launch::check("preprocess", &model.preprocess, model.on)
+                .map_or(0.0, |(_, preprocess)| preprocess.property("motion-gate")),
         }
     }
 
@@ -123,26 +132,7 @@ impl Findings {
 
     /// Checks what is to be hidden: else it would be seen.
     pub fn check_privacy(&self, privacy: Option<&ElementProperties<PrivacyElement>>) -> Result<(), Unmet> {
-        let Findings { model, has_boxes, holds, .. } = self;
-        for key in ["blur", "pixelate"] {
-            let wrong = |text: String| Err(Unmet { key, text: format!("model “{model}”: {text}") });
-            for name in names(privacy.and_then(|privacy| privacy.get(key)).unwrap_or_default()) {
-                if *has_boxes == Some(false) {
-                    return wrong("it has no boxes, so nothing can be hidden. Use a model that detects objects".into());
-                }
-                if !holds {
-                    let text =
-                        "frames that it does not see would not be hidden: leave hold-detections=false out of nms";
-                    return wrong(text.into());
-                }
-                if name != "*"
-                    && let Err(text) = self.find(name)
-                {
-                    return wrong(text);
-                }
-            }
-        }
-        Ok(())
+        check_hidden(&[vec![Cow::Borrowed(self)]], privacy)
     }
 
     /// Checks what is to be counted: else it never would.
@@ -156,6 +146,17 @@ impl Findings {
                 let text = format!("classes of “{of}”: model “{}”: {text}", self.model);
                 Unmet { key: "analytics", text }
             })?;
+        }
+        Ok(())
+    }
+
+    /// Whether each frame gets objects that can be hidden.
+    fn check_boxes(&self) -> Result<(), &'static str> {
+        if self.has_boxes == Some(false) {
+            return Err("it has no boxes, so nothing can be hidden. Use a model that detects objects");
+        }
+        if !self.holds {
+            return Err("frames that it does not see would not be hidden: leave hold-detections=false out of nms");
         }
         Ok(())
     }
@@ -177,6 +178,42 @@ impl Findings {
             false => Err(format!("class “{name}” is never found: add it to classes={} of nms", self.passing.join(","))),
         }
     }
+}
+
+/// [`Findings::check_privacy`] of the models of a source, the one that sees frames first.
+pub fn check_hidden(
+    models: &[FileFindings<'_>],
+    privacy: Option<&ElementProperties<PrivacyElement>>,
+) -> Result<(), Unmet> {
+    for key in ["blur", "pixelate"] {
+        let unmet = |text: String| Unmet { key, text };
+        for name in names(privacy.and_then(|privacy| privacy.get(key)).unwrap_or_default()) {
+            for findings in models.iter().take(1).flatten() {
+                findings.check_boxes().map_err(|text| unmet(format!("model “{}”: {text}", findings.model)))?;
+            }
+            if name != "*" {
+                find_in_any(models, name).map_err(unmet)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether one of the models can find objects of a class, whichever of its files runs.
+fn find_in_any(models: &[FileFindings<'_>], name: &str) -> Result<(), String> {
+    // What a classifier tells of objects is no object.
+    let have_boxes = |files: &&FileFindings<'_>| files.iter().all(|findings| findings.has_boxes != Some(false));
+    let mut unmet = Vec::new();
+    for files in models.iter().take(1).chain(models.iter().skip(1).filter(have_boxes)) {
+        let of_files = files.iter().try_for_each(|findings| {
+            findings.find(name).map_err(|text| wording::ended(format!("model “{}”: {text}", findings.model)))
+        });
+        match of_files {
+            Ok(()) => return Ok(()),
+            Err(text) => unmet.push(text),
+        }
+    }
+    Err(unmet.join(" "))
 }
 
 /// The names that Ultralytics writes before the plan. What else there is only TensorRT can read.

@@ -24,7 +24,7 @@ use gsttrt_core::analytics::parse;
 use gsttrt_core::files::read_regular;
 use serde::Deserialize;
 
-use super::findings::Findings;
+use super::findings::{FileFindings, Findings, check_hidden};
 use super::keys::{ConfigKeys, GpuChoice, HttpKeys, Override, RtspKeys, SourceKeys};
 use super::model::ModelConfig;
 use super::model_file::ModelOutcome;
@@ -47,6 +47,8 @@ use crate::serve::rtsp::{self, RtspSettings};
 use crate::serve::webrtc::WebrtcSettings;
 use crate::source::VideoAddress;
 use crate::source::options::{RtpTransport, StreamOptions, check_ca_file};
+
+use privacy::check_privacy;
 
 pub use asks::AskConfig;
 pub use destinations::{PublishConfig, check_files};
@@ -439,28 +441,21 @@ impl Config {
             return Err(problem("track", NEEDS_TRACK));
         }
         let privacy = keys.privacy.or(&self.keys.privacy);
-        // Another file may have taken the place of the one that is configured.
-        let running = running.iter().find(|running| running.name == model);
-        let findings = match running.filter(|running| self.models.iter().all(|known| known != *running)) {
-            Some(running) => Cow::Owned(Findings::of(running)),
-            None => Cow::Borrowed(&self.findings[&model]),
-        };
-        // What several models find together is not known so well.
-        let is_alone = on_objects.is_empty();
+        let names = std::iter::once(&model).chain(&on_objects);
+        let models: Vec<_> = names.map(|name| self.findings_of(name, running)).collect();
         if let Some(privacy) = &privacy {
             let is_common = matches!(keys.privacy, Override::Common);
             let of_table = |problem: KeyError| if is_common { problem.of_table("privacy") } else { problem };
-            if is_alone {
-                findings.check_privacy(Some(privacy)).map_err(|unmet| of_table(problem(unmet.key, unmet.text)))?;
-            }
-            self.check_privacy(privacy, analytics.as_ref(), &model, &on_objects).map_err(of_table)?;
+            check_hidden(&models, Some(privacy)).map_err(|unmet| of_table(problem(unmet.key, unmet.text)))?;
+            let gate = keys.motion_gate.unwrap_or(self.findings[&model].motion_gate);
+            check_privacy(privacy, analytics.as_ref(), gate).map_err(of_table)?;
         }
-        if is_alone {
-            findings.check_analytics(analytics.as_ref()).map_err(|unmet| {
-                let problem = problem(zones_key, unmet.text);
-                if matches!(keys.analytics, Override::Common) { problem.of_table("analytics") } else { problem }
-            })?;
-        }
+        // What the others find has no ids.
+        let mut counting = models.iter().take(1).flatten();
+        counting.try_for_each(|findings| findings.check_analytics(analytics.as_ref())).map_err(|unmet| {
+            let problem = problem(zones_key, unmet.text);
+            if matches!(keys.analytics, Override::Common) { problem.of_table("analytics") } else { problem }
+        })?;
         let mut record = keys.record.or(&self.keys.record).map(|record| self.record(&record)).transpose()?;
         if let Some(record) = record.as_mut().filter(|_| analytics.is_none()) {
             record.events = None;
@@ -511,6 +506,16 @@ impl Config {
             has_output: self.has_outputs,
             has_sei: self.has_sei,
         })
+    }
+
+    /// What a model finds, by its files: those in use and those that are to take over. Before it runs, the one that is configured.
+    fn findings_of(&self, name: &str, running: &[ModelConfig]) -> FileFindings<'_> {
+        let of = |running: &ModelConfig| match self.models.contains(running) {
+            true => Cow::Borrowed(&self.findings[name]),
+            false => Cow::Owned(Findings::of(running)),
+        };
+        let files: FileFindings<'_> = running.iter().filter(|running| running.name == name).map(of).collect();
+        if files.is_empty() { vec![Cow::Borrowed(&self.findings[name])] } else { files }
     }
 
     fn address(&self, keys: &SourceKeys) -> Result<VideoAddress, KeyError> {

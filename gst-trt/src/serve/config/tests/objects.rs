@@ -80,3 +80,38 @@ fn what_a_second_model_finds_can_be_hidden() {
     let error = with("shapes-cls.onnx", "star").unwrap_err();
     assert!(error.contains("model “m”: there is no class “star”"), "{error}");
 }
+
+/// Each of them may leave out what another one finds.
+#[test]
+fn what_none_of_the_models_finds_is_an_error() {
+    let folder = scratch("config-what_none_of_the_models_finds_is_an_error");
+    let with = |nms: &str, file: &str, nms_of_second: &str, more: &str| {
+        let second = format!(
+            "[[model]]\nname = \"second\"\nfile = \"{}\"\non = \"objects\"\nnms = \"{nms_of_second}\"\n",
+            of_tests(file)
+        );
+        let first = right().replace("\n\n[track]", &format!("\nnms = \"{nms}\"\n\n[track]"));
+        load(&folder, "several.toml", (second + &first + more).as_bytes())
+    };
+    let counted = "[source.analytics]\nconfig = '{\"zones\": [{\"id\": \"room\", \"points\": [[0, 0], [1, 0], [1, 1]], \
+                   \"classes\": [\"disc\"]}]}'\n";
+    let [blur, all] = ["disc", "*"].map(|class| format!("privacy = {{blur = \"{class}\"}}\n"));
+    for (nms, file, nms_of_second) in [
+        ("classes=disc", "shapes-cls.onnx", ""),
+        ("classes=box", "shapes-v8.onnx", ""),
+        ("", "shapes-v8.onnx", "classes=box"),
+    ] {
+        with(nms, file, nms_of_second, &blur).unwrap_or_else(|error| panic!("{nms} {file}: {error}"));
+    }
+    with("classes=disc", "shapes-cls.onnx", "", counted).unwrap();
+    for (nms, file, nms_of_second, more, said) in [
+        ("classes=box", "shapes-cls.onnx", "", &*blur, "“m”: class “disc” is never found: add it to classes=box"),
+        ("classes=box", "shapes-v8.onnx", "classes=box", &*blur, "model “second”: class “disc” is never found"),
+        // Objects without ids are not counted.
+        ("classes=box", "shapes-v8.onnx", "", counted, "classes of “room”: model “m”: class “disc” is never found"),
+        ("hold-detections=false", "shapes-v8.onnx", "", &*all, "frames that it does not see would not be hidden"),
+    ] {
+        let error = with(nms, file, nms_of_second, more).expect_err(said);
+        assert!(error.contains(said), "{nms} {file} {more}: {error}");
+    }
+}

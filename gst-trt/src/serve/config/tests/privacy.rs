@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What is hidden and counted, and whether the model finds it.
 
-use super::{load, right, shapes};
+use super::{load, of_tests, right, shapes};
 use crate::scratch::scratch;
+use crate::serve::config::ModelConfig;
 
 #[test]
 fn what_is_hidden_is_there() {
@@ -106,5 +107,44 @@ fn a_model_finds_what_is_hidden_and_counted() {
     for (classes, said) in [("[\"dics\"]", "did you mean “disc”?"), ("[2]", "no class “2”")] {
         let error = zones(classes).unwrap_err();
         assert!(error.contains("line 8, config: classes of “room”: model “m”: ") && error.contains(said), "{error}");
+    }
+}
+
+/// A gate passes over frames in which somebody small moves.
+#[test]
+fn what_is_hidden_is_looked_for_in_each_frame() {
+    let folder = scratch("config-what_is_hidden_is_looked_for_in_each_frame");
+    let with = |gate_of_model: &str, keys: &str| {
+        let text = right().replace("\n\n[track]", &format!("\npreprocess = \"{gate_of_model}\"\n\n[track]"));
+        load(&folder, "gate.toml", (text + keys).as_bytes())
+    };
+    for (gate_of_model, keys) in [
+        ("", "motion-gate = 0.0\nprivacy = {blur = \"disc\"}\n"),
+        ("motion-gate=0.01", "motion-gate = 0.0\nprivacy = {blur = \"disc\"}\n"),
+        ("motion-gate=0.01", "privacy = {mask = \"0,0,1,0,1,1\"}\n"),
+    ] {
+        with(gate_of_model, keys).unwrap_or_else(|error| panic!("{gate_of_model} {keys}: {error}"));
+    }
+    for (gate_of_model, keys) in [
+        ("", "motion-gate = 0.001\nprivacy = {blur = \"disc\"}\n"),
+        ("motion-gate=0.01", "privacy = {pixelate = \"*\"}\n"),
+    ] {
+        let error = with(gate_of_model, keys).expect_err(keys);
+        assert!(error.contains("leave motion-gate out"), "{gate_of_model} {keys}: {error}");
+    }
+}
+
+/// Which of them the frames of a new source are for is not known.
+#[test]
+fn each_file_of_a_model_finds_what_a_new_source_hides() {
+    let folder = scratch("config-each_file_of_a_model_finds_what_a_new_source_hides");
+    let config = load(&folder, "files.toml", right().as_bytes()).unwrap();
+    let used = config.models[0].clone();
+    let wanted = ModelConfig { file: of_tests("shapes-cls.onnx").into(), ..used.clone() };
+    let keys = serde_json::json!({"name": "new", "address": "a.mp4", "privacy": {"blur": "*"}});
+    config.source(&keys, std::slice::from_ref(&used)).unwrap();
+    for running in [[used.clone(), wanted.clone()], [wanted, used]] {
+        let error = config.source(&keys, &running).unwrap_err();
+        assert!(error.contains("it has no boxes"), "{error}");
     }
 }
