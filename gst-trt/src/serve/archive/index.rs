@@ -179,8 +179,7 @@ impl Index {
         text.push(b'\n');
         let opened = File::options().read(true).append(true).open(self.folder.join(INDEX));
         let (Ok(mut file), Some(index)) = (opened, self.catalogue.lock().index.clone()) else { return Ok(None) };
-        let (there, ours) = (file.metadata()?, index.metadata()?);
-        if (there.dev(), there.ino()) != (ours.dev(), ours.ino()) {
+        if identity(&file) != identity(&index) {
             return Ok(None);
         }
         let (mut at, length) = (file.seek(SeekFrom::End(0))?, text.len());
@@ -199,8 +198,35 @@ impl Index {
         Ok(Some(IndexLine::Written { at, length }))
     }
 
+    /// Whether the file that has the name of the index is not ours.
+    fn is_foreign(&self) -> bool {
+        let ours = self.catalogue.lock().index.clone();
+        let there = open_regular(&self.folder.join(INDEX));
+        there.is_ok_and(|there| identity(&there) != ours.and_then(|ours| identity(&ours)))
+    }
+
+    /// Reads another index that has the name of ours, as of another program or of a disk that was mounted since. What it does not
+    /// have is known on, and is to be written.
+    fn take_in(&mut self) -> io::Result<()> {
+        let known = self.catalogue.in_order();
+        *self = Index::open(&self.folder, &self.catalogue)?;
+        for found in known {
+            let made = match self.catalogue.lock().entries.get(&found.entry.file) {
+                Some(entry) if matches!(entry.line, IndexLine::Waiting(_)) => entry.made,
+                _ => continue,
+            };
+            let entry = RecordingEntry::waiting(found.read(), made);
+            self.catalogue.lock().entries.insert(entry.file.clone(), entry.into());
+        }
+        Ok(())
+    }
+
     /// In one step: until then the old one is there.
     fn rewrite(&mut self) -> io::Result<()> {
+        self.is_stale = true;
+        if self.is_foreign() {
+            self.take_in()?;
+        }
         let next = self.folder.join(format!("{INDEX}.{PART}"));
         let all = self.catalogue.in_order();
         let written =
@@ -220,6 +246,10 @@ impl Index {
         }
         Ok(())
     }
+}
+
+fn identity(file: &File) -> Option<(u64, u64)> {
+    file.metadata().ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// Takes recordings of which the index says nothing: they come behind those that began before.

@@ -43,6 +43,22 @@ impl FolderLimits {
     pub fn has_age(&self) -> bool {
         self.all().any(|limits| limits.age.is_some())
     }
+
+    /// What stays free on the disk, by the strictest.
+    fn floor(&self) -> Option<u64> {
+        self.all().filter_map(|limits| limits.free_bytes).max()
+    }
+
+    /// Why even a new recording is removed, where the disk has so much free.
+    pub fn why_none_stays(&self, free: Option<u64>) -> String {
+        match self.floor().zip(free).filter(|(floor, free)| free < floor) {
+            Some((floor, free)) => {
+                let [floor, free] = [floor, free].map(|bytes| bytes as f64 / 1e9);
+                format!("the disk has only {free:.1} GB free, and free-bytes wants {floor:.1} GB")
+            }
+            None => "it is larger than what is kept. Raise the limits on bytes, or make files shorter".into(),
+        }
+    }
 }
 
 /// The files to remove, those that were made first before the others. What is not known removes nothing: the time, and
@@ -57,8 +73,7 @@ pub fn too_many(entries: &Entries, folder: &FolderLimits, now: Option<UtcTime>, 
     let mut total = of_source.values().fold(0_u64, |total, bytes| total.saturating_add(*bytes));
     // The strictest of those that share the folder.
     let total_limit = folder.all().filter_map(|limits| limits.total_bytes).min();
-    let floor = folder.all().filter_map(|limits| limits.free_bytes).max();
-    let mut missing = floor.zip(free).map_or(0, |(floor, free)| floor.saturating_sub(free));
+    let mut missing = folder.floor().zip(free).map_or(0, |(floor, free)| floor.saturating_sub(free));
     let mut removed = Vec::new();
     for recording in oldest {
         let limits = folder.of(&recording.source);
@@ -172,5 +187,17 @@ mod tests {
         assert!(removed(4, &[("a", floor.clone())], Some(100)).is_empty());
         assert_eq!(removed(4, &[("a", floor.clone())], Some(75)), ["a0", "b0"]);
         assert!(removed(4, &[("a", floor)], None).is_empty(), "nothing is removed for what is not known");
+    }
+
+    /// Where others fill the disk, larger limits would not help.
+    #[test]
+    fn it_is_known_why_even_a_new_recording_goes() {
+        let limits = KeepLimits { bytes: Some(1), free_bytes: Some(20_000_000_000), ..KeepLimits::default() };
+        let limits = folder(&[("a", limits)]);
+        let full = "the disk has only 1.5 GB free, and free-bytes wants 20.0 GB";
+        assert_eq!(limits.why_none_stays(Some(1_500_000_000)), full);
+        for free in [Some(20_000_000_000), None] {
+            assert!(limits.why_none_stays(free).contains("Raise the limits on bytes"), "{free:?}");
+        }
     }
 }

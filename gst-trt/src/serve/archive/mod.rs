@@ -45,6 +45,8 @@ pub use self::recording::{Kind, Recording, RecordingEntry};
 
 /// How often ages and the free space are looked at while no file becomes whole.
 const LOOK_INTERVAL: Duration = Duration::from_secs(20);
+/// Between two messages about recordings that are removed as soon as they are whole.
+const SAID_AGAIN: Duration = Duration::from_secs(60);
 
 /// The folders of a service.
 #[derive(Clone)]
@@ -90,8 +92,12 @@ impl Archives {
         folders.entry(folder.into()).or_insert_with(|| Archive::open(folder, threads)).clone()
     }
 
-    /// What is kept from now on. All of a folder at once: nothing is removed by limits of others.
-    pub fn keep(&self, folders: BTreeMap<PathBuf, FolderLimits>) {
+    /// What is kept from now on. All of a folder at once: nothing is removed by limits of others, nor by former ones of a folder
+    /// that is not among these any more.
+    pub fn keep(&self, mut folders: BTreeMap<PathBuf, FolderLimits>) {
+        for folder in lock(&self.folders).keys() {
+            folders.entry(folder.clone()).or_default();
+        }
         folders.into_iter().for_each(|(folder, limits)| self.at(&folder).tell(Note::Limits(limits)));
     }
 
@@ -135,7 +141,8 @@ impl Archive {
             is_clock_right: true,
             written: BTreeSet::new(),
             fresh: BTreeSet::new(),
-            said: None,
+            failures: SaidFailures::default(),
+            told_of_fresh: None,
         };
         let subject = format!("the folder {}", folder.display());
         let started =
@@ -176,8 +183,26 @@ struct Keeper {
     written: BTreeSet<String>,
     /// Those that have become whole since it was looked at what is too much.
     fresh: BTreeSet<String>,
-    /// The problem that was said last.
-    said: Option<String>,
+    failures: SaidFailures,
+    /// When it was said that one of those is removed.
+    told_of_fresh: Option<Instant>,
+}
+
+/// What does not work, and was said.
+#[derive(Default)]
+struct SaidFailures(BTreeMap<&'static str, String>);
+
+impl SaidFailures {
+    /// Notes how something went. Returns whether it has failed in a way that was not said yet.
+    fn is_news(&mut self, what: &'static str, failure: Option<&str>) -> bool {
+        match failure {
+            Some(failure) => self.0.insert(what, failure.into()).is_none_or(|said| said != failure),
+            None => {
+                self.0.remove(what);
+                false
+            }
+        }
+    }
 }
 
 impl Keeper {
@@ -224,19 +249,14 @@ impl Keeper {
         self.say(opened, "read the index of")
     }
 
-    /// Says what has failed, once as long as it is the same.
-    fn say<T>(&mut self, outcome: io::Result<T>, what: &str) -> Option<T> {
-        match outcome {
-            Ok(done) => Some(done),
-            Err(error) => {
-                let text = format!("Cannot {what} {}: {error}.", self.folder.display());
-                if self.said.as_ref() != Some(&text) {
-                    log_error("serve", &text);
-                }
-                self.said = Some(text);
-                None
-            }
+    /// Says what has failed.
+    fn say<T>(&mut self, outcome: io::Result<T>, what: &'static str) -> Option<T> {
+        let failure = outcome.as_ref().err().map(io::Error::to_string);
+        if self.failures.is_news(what, failure.as_deref()) {
+            let text = failure.unwrap_or_default();
+            log_error("serve", &format!("Cannot {what} {}: {text}.", self.folder.display()));
         }
+        outcome.ok()
     }
 
     /// The time by which recordings have an age, if there is a clock to rely on.
@@ -262,21 +282,22 @@ impl Keeper {
         let free = disk::reading(&self.folder).map(|disk| disk.free);
         let files = keep::too_many(&self.catalogue.lock().entries, &self.limits, now, free);
         let fresh = std::mem::take(&mut self.fresh);
+        let mut removed = Ok(());
         for file in files {
-            if fresh.contains(&file) {
-                let text = "it is larger than what is kept. Raise the limits on bytes, or make files shorter";
-                self.say::<()>(Err(io::Error::other(text)), "keep a new recording in");
+            if fresh.contains(&file) && self.told_of_fresh.is_none_or(|told| told.elapsed() >= SAID_AGAIN) {
+                self.told_of_fresh = Some(Instant::now());
+                let (shown, why) = (self.folder.display(), self.limits.why_none_stays(free));
+                log_error("serve", &format!("Cannot keep {file} in {shown}: {why}."));
             }
             match fs::remove_file(self.folder.join(&file)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    self.say::<()>(Err(error), "remove a recording in");
-                }
+                Err(error) if error.kind() != io::ErrorKind::NotFound => removed = Err(error),
                 _ => {
-                    let removed = index.remove(&file);
-                    self.say(removed, "write the index of");
+                    let noted = index.remove(&file);
+                    self.say(noted, "write the index of");
                 }
             }
         }
+        self.say(removed, "remove a recording in");
     }
 }
 
@@ -341,6 +362,36 @@ mod tests {
         let archives = Archives::new(&threads);
         archives.at(&folder);
         wait_until("it is read", LIMIT, || archives.recordings().len() == 2);
+    }
+
+    /// As of a source that was removed, with a folder of its own.
+    #[test]
+    fn what_has_no_limits_any_more_stays() {
+        let folder = scratch("archive-stays");
+        fs::create_dir_all(&folder).unwrap();
+        let threads = Threads::default();
+        let archives = Archives::new(&threads);
+        let archive = archives.at(&folder);
+        let of_others = KeepLimits { total_bytes: Some(25), ..KeepLimits::default() };
+        archives.keep(BTreeMap::from([(folder.clone(), FolderLimits { of_others, ..FolderLimits::default() })]));
+        (0..3).for_each(|second| write(&archive, &recording(second)));
+        wait_until("two are left", LIMIT, || !folder.join(recording(0).file).exists());
+        archives.keep(BTreeMap::new());
+        (3..6).for_each(|second| write(&archive, &recording(second)));
+        archives.close();
+        assert!(threads.wait(LIMIT).is_empty());
+        assert!((1..6).all(|second| folder.join(recording(second).file).exists()));
+    }
+
+    #[test]
+    fn a_failure_is_said_again_where_it_went_well_meanwhile() {
+        let mut failures = SaidFailures::default();
+        let mut is_news = |what, failure| failures.is_news(what, failure);
+        assert!(!is_news("write", None) && is_news("write", Some("full")) && !is_news("write", Some("full")));
+        // Two that go on at the same time.
+        assert!(is_news("remove", Some("gone")) && !is_news("write", Some("full")) && !is_news("remove", Some("gone")));
+        assert!(is_news("write", Some("broken")));
+        assert!(!is_news("write", None) && is_news("write", Some("broken")) && !is_news("remove", Some("gone")));
     }
 
     /// Of a disk that is full when the service begins.

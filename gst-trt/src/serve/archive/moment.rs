@@ -39,7 +39,7 @@ impl UtcTime {
         }
         let seconds = days(year, month, day) * 86_400 + (hour * 60 + minute - offset) * 60 + second;
         let whole = u64::try_from(seconds).ok()?.checked_mul(1_000_000_000)?;
-        Some(UtcTime(whole + (fraction * 1e3).round() as u64 * 1_000_000))
+        whole.checked_add((fraction * 1e3).round() as u64 * 1_000_000).map(UtcTime)
     }
 
     pub fn text(self) -> String {
@@ -89,9 +89,16 @@ mod tests {
         ] {
             assert_eq!(UtcTime::parse(text), noon, "{text}");
         }
-        for text in
-            ["", "T", "2026-11-24", "2026-13-24T12:00:00Z", "2026-11-24T24:00:00Z", "2026-11-24T12:00:00", "äöüäö-1T1Z"]
-        {
+        for text in [
+            "",
+            "T",
+            "2026-11-24",
+            "2026-13-24T12:00:00Z",
+            "2026-11-24T24:00:00Z",
+            "2026-11-24T12:00:00",
+            "äöüäö-1T1Z",
+            "2554-07-21T23:34:33.9Z", // in nanoseconds
+        ] {
             assert_eq!(UtcTime::parse(text), None, "{text}");
         }
     }

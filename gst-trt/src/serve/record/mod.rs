@@ -44,6 +44,8 @@ const SOUND_GONE: i64 = 2_000_000_000;
 const SOUND_WAIT: i64 = 5_000_000_000;
 /// Events that wait for a file.
 const MAX_NOTES: usize = 1000;
+/// An event is told so long after it has happened: an object is to be clearly beyond a line. Nanoseconds.
+const NEWS_WAIT: i64 = 2_000_000_000;
 
 /// Records one run of a source.
 #[derive(Clone)]
@@ -81,11 +83,21 @@ struct Reel {
     /// The running time up to which packets are to be in a file.
     wanted: Option<WantedRange>,
     file: Option<FileWriter>,
-    /// The number of the first frame that the file has not been given, and the time of the last sound that it has.
+    /// The file before it, as long as it may be told of more that has happened in its time.
+    former: Option<FormerFile>,
+    /// The number of the first frame that the file has not been given, and the times of the last frame and the last sound that it has.
     next: u64,
+    given: i64,
     heard: i64,
-    /// What has happened in the time of a file that is not open yet.
-    notes: Vec<Map<String, Value>>,
+    /// What has happened, and when, of which no file was told yet.
+    notes: Vec<(i64, Map<String, Value>)>,
+}
+
+/// A file that has all its frames.
+struct FormerFile {
+    file: FileWriter,
+    /// The time of the first frame that is not in it.
+    end: i64,
 }
 
 #[derive(Clone, Copy)]
@@ -105,7 +117,9 @@ impl Recorder {
             length: nanoseconds(length),
             wanted,
             file: None,
+            former: None,
             next: 0,
+            given: 0,
             heard: 0,
             notes: Vec::new(),
         };
@@ -162,7 +176,7 @@ impl Recorder {
     pub fn finish(&self) {
         let mut recording = self.lock();
         if !std::mem::replace(&mut recording.is_over, true) {
-            recording.close();
+            recording.close(None);
             recording.ring.clear();
         }
     }
@@ -244,7 +258,7 @@ impl RecordedStream {
         }
         for reel in self.reels.iter_mut().filter(|reel| reel.wanted.is_some()) {
             let room = MAX_NOTES.saturating_sub(reel.notes.len());
-            reel.notes.extend(events.iter().take(room).cloned());
+            reel.notes.extend(events.iter().take(room).map(|event| (happened(event, time), event.clone())));
         }
         self.proceed(false);
     }
@@ -275,7 +289,7 @@ impl RecordedStream {
             self.sound = Some((packet.caps.clone(), packet.pts));
         }
         if self.ring.is_cut_by(&packet) {
-            self.close();
+            self.close((!self.ring.begins_again(&packet)).then(|| packet.time()));
             self.ring.clear();
             self.seen = None;
         }
@@ -308,13 +322,13 @@ impl RecordedStream {
         reels.iter_mut().for_each(|reel| reel.proceed(&source, at_once));
     }
 
-    /// No packet goes on from those that are there.
-    fn close(&mut self) {
+    /// No packet goes on from those that are there. Time does, where it is known when.
+    fn close(&mut self, goes_on: Option<i64>) {
         self.awaited = None;
         self.proceed(true);
         let RecordedStream { disk, container, ring, seen, sound, reels, .. } = self;
         let source = StreamSoFar { disk, container: *container, ring, seen: *seen, sound: sound.as_ref() };
-        reels.iter_mut().for_each(|reel| reel.close(&source));
+        reels.iter_mut().for_each(|reel| reel.close(&source, goes_on));
     }
 }
 
@@ -330,6 +344,7 @@ struct StreamSoFar<'a> {
 impl Reel {
     /// Writes what is wanted and there.
     fn proceed(&mut self, source: &StreamSoFar, at_once: bool) {
+        self.former.take_if(|former| source.seen.is_some_and(|seen| seen > former.end + NEWS_WAIT));
         let (Some(wanted), Some(newest)) = (self.wanted, source.ring.newest()) else { return };
         // A frame whose results are still to come may have another event.
         let is_over = newest > wanted.until && source.seen.is_some_and(|seen| seen > wanted.until);
@@ -359,13 +374,24 @@ impl Reel {
                 None => return,
             }
         }
-        if let Some(file) = &self.file {
-            self.notes.drain(..).for_each(|event| file.note(&event));
-        }
         self.write(source, wanted.until, is_over || at_once);
+        self.tell(is_over);
         if is_over {
             self.end();
         }
+    }
+
+    /// Tells the files what has happened in their time. What is of frames that are still to come may be of the next file: it waits,
+    /// unless there is none.
+    fn tell(&mut self, is_last: bool) {
+        let Reel { file, former, given, notes, .. } = self;
+        notes.retain(|(time, event)| {
+            let former = former.as_ref().filter(|former| *time < former.end).map(|former| &former.file);
+            let current = file.as_ref().filter(|_| is_last || *time <= *given);
+            let Some(file) = former.or(current) else { return true };
+            file.note(event);
+            false
+        });
     }
 
     /// Gives the file what it has not got, up to that time.
@@ -388,7 +414,7 @@ impl Reel {
                 }
                 heard_until = heard_until.max(frame.pts);
                 ready.push(frame.clone());
-                self.next = number + 1;
+                (self.next, self.given) = (number + 1, frame.time());
             }
             let sound: Vec<_> = ring.sound(self.heard, heard_until).cloned().collect();
             self.heard = sound.iter().map(|sound| sound.pts).fold(self.heard, i64::max);
@@ -405,32 +431,45 @@ impl Reel {
 
     /// Begins a file with the key frame of that number.
     fn open(&mut self, source: &StreamSoFar, number: u64) {
-        self.file = None;
+        let before = self.file.take();
         let ring = source.ring;
         let Some((number, first)) = ring.from(number).next() else { return };
         let (video, begun) = (first.caps.clone(), first.time());
+        if let Some(file) = before {
+            self.former = Some(FormerFile { file, end: begun });
+        }
         let newest = ring.newest().unwrap_or(begun);
         let audio = source.sound.filter(|(_, heard)| *heard + SOUND_GONE >= newest).map(|(caps, _)| caps.clone());
         let packets = vec![first.clone()];
         self.heard = first.pts - 1;
-        self.next = number + 1;
+        (self.next, self.given) = (number + 1, begun);
         self.file = source.disk.open(FileFormat { container: source.container, video, audio }, self.kind, begun);
         if !self.file.as_ref().is_some_and(|file| file.write(packets)) {
             self.abandon(source);
         }
     }
 
-    /// What follows does not go on from it.
-    fn close(&mut self, source: &StreamSoFar) {
+    /// What follows does not go on from it. Another file has what is wanted from that time on, where time goes on.
+    fn close(&mut self, source: &StreamSoFar, goes_on: Option<i64>) {
         if let Some(wanted) = self.wanted {
             self.write(source, wanted.until, true);
         }
-        self.end();
+        match goes_on.filter(|begin| self.wanted.is_some_and(|wanted| *begin < wanted.until)) {
+            Some(end) => {
+                if let Some(file) = self.file.take() {
+                    self.former = Some(FormerFile { file, end });
+                }
+            }
+            None => {
+                self.tell(true);
+                self.end();
+            }
+        }
     }
 
     fn end(&mut self) {
         self.wanted = self.wanted.filter(|_| self.kind == Kind::Continuous);
-        self.file = None;
+        (self.file, self.former) = (None, None);
         self.notes.clear();
     }
 
@@ -439,6 +478,13 @@ impl Reel {
         self.end();
         self.next = source.ring.from(self.next).last().map_or(self.next, |(number, _)| number + 1);
     }
+}
+
+/// The running time at which something has happened that is told by a frame of that time.
+fn happened(event: &Map<String, Value>, time: i64) -> i64 {
+    let of_stream = |key: &str| event.get(key).and_then(Value::as_u64);
+    let ago = of_stream("stream-time").zip(of_stream("event-time")).map_or(0, |(now, then)| now.saturating_sub(then));
+    time.saturating_sub(i64::try_from(ago).unwrap_or(i64::MAX))
 }
 
 fn nanoseconds(time: Duration) -> i64 {

@@ -45,8 +45,13 @@ impl Ring {
         packet.medium == Medium::Video
             && self.frames.back().is_some_and(|last| {
                 let is_other = || last.caps.as_ptr() != packet.caps.as_ptr() && format(last) != format(packet);
-                packet.is_cut || packet.time() + SLACK < last.time() || is_other()
+                self.begins_again(packet) || is_other()
             })
+    }
+
+    /// Whether time begins again with a frame.
+    pub fn begins_again(&self, packet: &Packet) -> bool {
+        packet.is_cut || self.newest().is_some_and(|newest| packet.time() + SLACK < newest)
     }
 
     /// Adds a packet, and drops those that are no longer needed: all before the last key frame that is not after that time.
@@ -211,7 +216,8 @@ mod tests {
         assert!(ring.is_cut_by(&frame(2, true)) && !ring.is_cut_by(&frame(11, false)));
         assert!(ring.is_cut_by(&Packet { is_cut: true, ..frame(11, true) }));
         let caps = gst::Caps::builder("video/x-h264").field("width", 1280).build();
-        assert!(ring.is_cut_by(&Packet { caps, ..frame(11, true) }), "of another size");
+        let larger = Packet { caps, ..frame(11, true) };
+        assert!(ring.is_cut_by(&larger) && !ring.begins_again(&larger), "of another size");
         let caps = gst::Caps::builder("video/x-h264").field("framerate", gst::Fraction::new(25, 1)).build();
         assert!(!ring.is_cut_by(&Packet { caps, ..frame(11, true) }), "a rate that is found out later is no cut");
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 mod cost;
+mod given;
 mod odd;
 mod sound;
 
@@ -223,7 +224,7 @@ fn no_more_files_are_opened_than_may_wait_for_the_disk() {
     let format = FileFormat { container: Container::Mp4, video: gst::Caps::new_empty(), audio: None };
     let open = || disk.open(format.clone(), Kind::Event, 0);
     let files: Vec<_> = (0..10).filter_map(|_| open()).collect();
-    assert_eq!(files.len(), 4);
+    assert_eq!(files.len(), 6);
     assert!(files.iter().all(|file| file.write(vec![packet(1)])));
     assert_eq!((0..100).take_while(|_| files[0].write(vec![packet(1 << 20)])).count(), 63, "MiB wait at most");
     drop((held, files));

@@ -20,8 +20,9 @@ use crate::threads::Threads;
 
 /// Bytes of packets that wait for the disk: a minute and more of a camera.
 const MAX_WAITING: usize = 64 << 20;
-/// Recordings of a source that are written at the same time. Each has its thread until the disk has all of it.
-const MAX_FILES: usize = 4;
+/// Recordings of a source that are written at the same time: around events and all the time one each, with the one before it. Each
+/// has its thread until the disk has all of it.
+const MAX_FILES: usize = 6;
 /// Between two messages about recordings that fail one after the other.
 const SAID_AGAIN: Duration = Duration::from_secs(60);
 

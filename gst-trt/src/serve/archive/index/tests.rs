@@ -208,6 +208,28 @@ fn what_has_happened_is_read_from_the_disk() {
     assert!(left.len() == 9 && left.iter().all(|recording| recording.events.is_empty()));
 }
 
+/// Two programs may write to a folder, and a disk may be mounted there later.
+#[test]
+fn an_index_of_others_is_taken_in() {
+    let folder = folder("others").join("disk");
+    let mut late = open(&folder);
+    fs::create_dir(&folder).unwrap();
+    let mut early = open(&folder);
+    let all: Vec<_> = (0..4).map(|number| recording("gate", number * 10, Kind::Event)).collect();
+    for (number, recording) in all.iter().enumerate() {
+        fs::write(folder.join(&recording.file), playable()).unwrap();
+        let index = if number % 2 == 0 { &mut early } else { &mut late };
+        index.add(recording.clone()).unwrap();
+        assert_eq!((read(&open(&folder)), waiting(index)), (all[..=number].to_vec(), 0));
+        assert_eq!(read(index), all[..=number], "both know all of it");
+        assert!(entries(index).values().all(|entry| entry.events == ["entered"]));
+    }
+    // So it is with what is told of files that are gone.
+    fs::remove_file(folder.join(&all[0].file)).unwrap();
+    early.remove(&all[0].file).unwrap();
+    assert_eq!(read(&open(&folder)), all[1..]);
+}
+
 #[test]
 fn an_index_of_files_that_are_gone_is_written_again() {
     let folder = folder("gone");
