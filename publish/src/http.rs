@@ -81,6 +81,24 @@ impl Webhook {
         let _ = answer.read(MAX_ANSWER); // it leaves the connection for the next request
         Ok(status)
     }
+
+    /// Sends messages in one body. If it is refused, because it is too long or for one of them, each half has its own.
+    fn send_together(&self, messages: &[String]) -> std::result::Result<(), Undelivered> {
+        let body = messages.join(",");
+        let body = if self.is_array { format!("[{body}]") } else { body };
+        let status = self.post(&body)?;
+        if (200..300).contains(&status) {
+            return Ok(());
+        }
+        if is_refusal(status) && messages.len() > 1 {
+            let (first, second) = messages.split_at(messages.len() / 2);
+            self.send_together(first)?;
+            let sent = self.send_together(second);
+            return sent.map_err(|rest| Undelivered { delivered: first.len() + rest.delivered, ..rest });
+        }
+        let error = io::Error::other(format!("the server answers {}", web::shown(status)));
+        Err(Undelivered { delivered: 0, rejected: is_refusal(status).into(), error })
+    }
 }
 
 /// The server will never accept this body.
@@ -95,20 +113,12 @@ impl Destination for Webhook {
     }
 
     fn send(&mut self, messages: &[String]) -> std::result::Result<(), Undelivered> {
-        let bodies = if self.is_array {
-            vec![(format!("[{}]", messages.join(",")), messages.len())]
-        } else {
-            messages.iter().map(|message| (message.clone(), 1)).collect()
-        };
+        let together = if self.is_array { messages.len().max(1) } else { 1 };
         let mut delivered = 0;
-        for (body, count) in bodies {
-            let status = self.post(&body).map_err(|error| Undelivered::after(delivered, error))?;
-            if !(200..300).contains(&status) {
-                let error = io::Error::other(format!("the server answers {}", web::shown(status)));
-                let rejected = if is_refusal(status) { count } else { 0 };
-                return Err(Undelivered { delivered, rejected, error });
-            }
-            delivered += count;
+        for messages in messages.chunks(together) {
+            let sent = self.send_together(messages);
+            sent.map_err(|rest| Undelivered { delivered: delivered + rest.delivered, ..rest })?;
+            delivered += messages.len();
         }
         Ok(())
     }
@@ -120,7 +130,59 @@ impl Destination for Webhook {
 
 #[cfg(test)]
 mod tests {
-    use super::base64;
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::mpsc::{Receiver, channel};
+
+    use super::super::destinations;
+    use super::*;
+
+    /// The body of the next request.
+    fn body(reader: &mut BufReader<TcpStream>) -> Option<String> {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            reader.read_line(&mut head).ok().filter(|&count| count > 0)?;
+        }
+        let head = head.to_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "))?;
+        let mut body = vec![0; length.parse().unwrap()];
+        reader.read_exact(&mut body).ok()?;
+        String::from_utf8(body).ok()
+    }
+
+    /// A server of one connection that refuses longer bodies, and those that it has taken.
+    fn server(most: usize) -> (String, Receiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let location = format!("http://{}/x", listener.local_addr().unwrap());
+        let (bodies, taken) = channel();
+        std::thread::spawn(move || {
+            let mut reader = BufReader::new(listener.accept().unwrap().0);
+            while let Some(body) = body(&mut reader) {
+                let status = if body.len() > most { "413 Too Long" } else { "200 OK" };
+                bodies.send(body).unwrap();
+                let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\nok");
+                reader.get_mut().write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        (location, taken)
+    }
+
+    /// After a break many wait, and are more together than a server takes at once.
+    #[test]
+    fn only_what_is_too_long_by_itself_is_refused() {
+        let (location, taken) = server(13);
+        let options = PublishOptions { location: location.as_str().into(), ..PublishOptions::default() };
+        let mut webhook = destinations::open(&options).unwrap().destination;
+        let messages: Vec<String> = (0..10).map(|number| format!("\"{number}\"")).collect();
+        webhook.send(&messages).unwrap();
+        let taken: Vec<String> = taken.try_iter().filter(|body| body.len() <= 13).collect();
+        let of_bodies = taken.iter().map(|body| body.trim_matches(['[', ']'])).collect::<Vec<_>>();
+        assert_eq!(of_bodies.join(","), messages.join(","));
+        let long = format!("\"{}\"", "x".repeat(13));
+        let messages = [&messages[0], &messages[1], &long, &messages[2]].map(String::clone);
+        let undelivered = webhook.send(&messages).unwrap_err();
+        assert_eq!((undelivered.delivered, undelivered.rejected), (2, 1), "{}", undelivered.error);
+    }
 
     #[test]
     fn base64_is_that_of_rfc_4648() {

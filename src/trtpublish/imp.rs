@@ -81,7 +81,7 @@ impl TrtPublish {
 
     /// The records of a frame.
     fn records(&self, state: &mut PublishState, wanted: &Wanted, buffer: &gst::BufferRef) -> Vec<Record> {
-        let StreamFrame { number, stream_time } = state.stream.advance(buffer.pts());
+        let StreamFrame { number, stream_time, is_cut } = state.stream.advance(buffer.pts());
         let now = state.stream.now;
         if wanted.per == MessageSubject::Frame && !is_due(state, wanted.publish_every) {
             return Vec::new();
@@ -101,7 +101,9 @@ impl TrtPublish {
                 frame.events.into_iter().map(|event| Record::Event { times, number, event }).collect()
             }
             MessageSubject::Object => {
-                state.tracks.see(&frame, now, wanted.gone_after).into_iter().map(Record::Track).collect()
+                let ended = if is_cut { state.tracks.end_all() } else { Vec::new() };
+                let gone = state.tracks.see(&frame, now, wanted.gone_after);
+                ended.into_iter().chain(gone).map(Record::Track).collect()
             }
         }
     }
@@ -256,10 +258,11 @@ impl MetaFilter for TrtPublish {
         self.end_tracks();
         self.begin_end(None);
         let wait = self.last().map_or(Duration::ZERO, |last| last.left());
-        let publisher = self.publisher.lock().unwrap().take();
-        if let Some(publisher) = publisher {
+        // It stays until then, as its counts go on.
+        if let Some(publisher) = self.publisher() {
             let counts = publisher.close(wait);
             *self.last_counts.lock().unwrap() = counts;
+            *self.publisher.lock().unwrap() = None;
             let PublishCounts { published, dropped, rejected, .. } = counts;
             if dropped + rejected > 0 {
                 let all = published + dropped + rejected;

@@ -77,6 +77,25 @@ fn what_a_server_refuses_is_counted_and_not_repeated() {
     assert_eq!((stream.count("published"), stream.count("rejected"), stream.count("dropped")), (2, 1, 0));
 }
 
+/// Whoever adds up the counts of many runs would see fewer in between.
+#[test]
+fn counts_do_not_go_back_while_it_stops() {
+    let (port, requests) = brokers::web_server(&[WebAnswer::Status(200), WebAnswer::Hang]);
+    let mut stream = Stream::new(&format!("http://localhost:{port}/x"), "max-batch=1 flush-timeout=300000000");
+    stream.push(1);
+    stream.wait_for("published", 1);
+    stream.push(1);
+    bodies(&requests, 2);
+    let pipeline = stream.pipeline.clone();
+    let stopping = std::thread::spawn(move || pipeline.set_state(gst::State::Null).is_ok());
+    until("it is stopped", || {
+        assert_eq!(stream.count("published"), 1);
+        stopping.is_finished()
+    });
+    assert!(stopping.join().unwrap());
+    assert_eq!((stream.count("published"), stream.count("dropped")), (1, 1));
+}
+
 #[test]
 fn https_checks_certificates() {
     if !is_installed("openssl") {

@@ -120,6 +120,14 @@ impl MockCluster {
         }
     }
 
+    /// The next request with messages is answered with that error.
+    pub fn refuse_messages(&self, error: c_int) {
+        const PRODUCE: i16 = 0; // its ApiKey
+        let push = function!(rd_kafka_mock_push_request_errors_array(Handle, i16, usize, *const c_int) -> ());
+        // SAFETY: the cluster is there, and copies the one error.
+        unsafe { push(self.cluster, PRODUCE, 1, &raw const error) };
+    }
+
     /// The first messages of the topic.
     pub fn messages(&self, count: usize) -> Vec<String> {
         self.found(count).into_iter().map(|found| found.text).collect()

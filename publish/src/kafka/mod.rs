@@ -118,11 +118,16 @@ impl Kafka {
     }
 
     /// Takes the next answers; `delivered` counts the messages that have arrived, up to the first that has not.
+    ///
+    /// # Errors
+    /// What was first wrong with one of them.
     fn take_answers(&mut self, delivered: &mut usize) -> std::result::Result<(), KafkaError> {
         let Some(producer) = &self.producer else { return Ok(()) };
+        let mut failure = None;
         for (number, error) in producer.answers(Duration::from_millis(100)) {
-            if let Some(error) = error {
-                return Err(error);
+            if error.is_some() {
+                failure = failure.or(error);
+                continue;
             }
             if let Some(has_arrived) = number.checked_sub(self.first).and_then(|place| self.queued.get_mut(place)) {
                 *has_arrived = true;
@@ -132,7 +137,7 @@ impl Kafka {
                 (self.first, *delivered) = (self.first + 1, *delivered + 1);
             }
         }
-        Ok(())
+        failure.map_or(Ok(()), Err)
     }
 
     /// After an error that is for good: another producer, whose numbers begin again.
@@ -153,6 +158,10 @@ impl Destination for Kafka {
     }
 
     fn send(&mut self, messages: &[String]) -> std::result::Result<(), Undelivered> {
+        // A message that was refused has ended the producer.
+        if self.producer.is_none() {
+            self.connect()?;
+        }
         let deadline = Instant::now() + self.timeout;
         let mut delivered = 0;
         while delivered < messages.len() {
@@ -162,7 +171,16 @@ impl Destination for Kafka {
             }
             if let Err(error) = self.take_answers(&mut delivered) {
                 self.abandon();
-                return Err(Undelivered::after(delivered, io::Error::other(error)));
+                let (is_too_long, error) = (error.is_too_long, io::Error::other(error));
+                if !is_too_long || messages.len() == 1 {
+                    return Err(Undelivered { delivered, rejected: is_too_long.into(), error });
+                }
+                // It may be all of them together. Which one it is shows if they go one by one.
+                for (number, message) in messages.iter().enumerate().skip(delivered) {
+                    let sent = self.send(std::slice::from_ref(message));
+                    sent.map_err(|one| Undelivered { delivered: number + one.delivered, ..one })?;
+                }
+                return Ok(());
             }
             if delivered < messages.len() && Instant::now() >= deadline {
                 return Err(Undelivered::after(delivered, io::ErrorKind::TimedOut.into()));

@@ -79,6 +79,22 @@ fn a_message_that_is_too_long_is_refused_for_good() {
     assert!(kafka.send(&["{}".into()]).is_ok());
 }
 
+/// Brokers have limits of their own, also for messages that come together.
+#[test]
+fn what_a_broker_refuses_as_too_long_is_not_sent_for_ever() {
+    const MESSAGE_TOO_LARGE: i32 = 10; // RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE
+    let Some(cluster) = MockCluster::new() else { return };
+    let mut kafka = open(&cluster, LONG);
+    kafka.connect().unwrap();
+    cluster.refuse_messages(MESSAGE_TOO_LARGE);
+    let undelivered = kafka.send(&["0".into()]).unwrap_err();
+    assert_eq!((undelivered.delivered, undelivered.rejected), (0, 1), "{}", undelivered.error);
+    kafka.send(&["1".into()]).unwrap();
+    cluster.refuse_messages(MESSAGE_TOO_LARGE);
+    kafka.send(&["2".into(), "3".into()]).unwrap();
+    assert_eq!(cluster.messages(1), ["1"]);
+}
+
 /// The client is given up with what it has not delivered, and does not wait for the broker.
 #[test]
 fn what_is_under_way_is_given_up_at_the_end() {
