@@ -21,7 +21,7 @@ pub struct FileWatch {
 
 /// What tells one content of a file from another: where it is, behind links, and when it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Stamp {
+pub struct Stamp {
     path: PathBuf,
     inode: (u64, u64),
     size: u64,
@@ -30,7 +30,7 @@ struct Stamp {
 
 impl Stamp {
     /// `None` while there is no such file.
-    fn of(file: &Path) -> Option<Self> {
+    pub fn of(file: &Path) -> Option<Self> {
         let path = file.canonicalize().ok()?;
         let data = fs::metadata(&path).ok()?;
         Some(Stamp {
@@ -64,10 +64,15 @@ impl Changes {
 }
 
 impl FileWatch {
-    /// Calls whenever the file has another content. The one that it has now was read already.
-    pub fn start(file: &Path, threads: &Threads, changed: impl Fn() + Send + 'static) -> Result<Self, Failure> {
+    /// Calls whenever the file has another content than the one that is known, which was taken before the file was read.
+    pub fn start(
+        file: &Path,
+        known: Option<Stamp>,
+        threads: &Threads,
+        changed: impl Fn() + Send + 'static,
+    ) -> Result<Self, Failure> {
         let (end, ended) = channel();
-        let (file, known) = (file.to_path_buf(), Stamp::of(file));
+        let file = file.to_path_buf();
         let subject = format!("changes of {}", file.display());
         threads.spawn("watch".into(), &subject, move || {
             let mut changes = Changes { seen: known.clone(), known };
@@ -87,6 +92,21 @@ mod tests {
 
     use super::*;
     use crate::scratch::scratch;
+    use crate::wait::LIMIT;
+
+    /// A service needs seconds from reading its file until it watches it.
+    #[test]
+    fn a_change_before_the_watch_begins_is_told() {
+        let file = scratch("changes-a_change_before_the_watch_begins_is_told").join("config.toml");
+        fs::write(&file, "a").unwrap();
+        let known = Stamp::of(&file);
+        fs::write(&file, "bc").unwrap();
+        let (tell, told) = channel();
+        let changed = move || tell.send(()).unwrap();
+        let watch = FileWatch::start(&file, known, &Threads::default(), changed).unwrap();
+        told.recv_timeout(LIMIT).unwrap();
+        drop(watch);
+    }
 
     #[test]
     fn a_change_is_told_once_it_is_complete() {

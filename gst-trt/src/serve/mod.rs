@@ -57,7 +57,7 @@ use crate::chain;
 use crate::failure::{Failure, Status, contain};
 use crate::terminal::{print, print_error};
 use crate::threads::Threads;
-use changes::FileWatch;
+use changes::{FileWatch, Stamp};
 use config::Config;
 pub use config::{is_config_name, parse_time};
 use control::VideoControl;
@@ -103,6 +103,8 @@ impl ServeArgs {
 
 pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     heap::limit_arenas();
+    // Before it is read: a change that comes between is seen later.
+    let known = Stamp::of(&args.config);
     gpus::show(&args.config)?;
     // Before all that takes time: without a handler SIGHUP ends a program, and whoever has just started it may send one.
     let mut signals = Signals::new([SIGHUP]).map_err(no_signals)?;
@@ -158,7 +160,7 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     let (server, videos) = start_servers().inspect_err(|_| drop(service.stop(Instant::now() + END)))?;
     log("serve", &started);
     let raise = || drop(signal_hook::low_level::raise(SIGHUP));
-    let watch = args.watch.then(|| FileWatch::start(&args.config, threads, raise)).transpose();
+    let watch = args.watch.then(|| FileWatch::start(&args.config, known, threads, raise)).transpose();
     let watch = watch.inspect_err(|_| drop(service.stop(Instant::now() + END)))?;
     let mut is_asked_to_end = false;
     for signal in signals.forever() {

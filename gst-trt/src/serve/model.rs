@@ -41,6 +41,8 @@ pub type ServedModels = Vec<Arc<ServedModel>>;
 
 struct ModelState {
     config: ModelConfig,
+    /// The file that was asked for and is to take over.
+    wanted: Option<PathBuf>,
     backend: Option<String>,
     is_loaded: bool,
     is_verified: Option<bool>,
@@ -79,6 +81,13 @@ pub struct Model {
     _check: ModelCheck,
 }
 
+impl ModelState {
+    /// That file has taken over, or does not. One that was asked for since is still to do so.
+    fn settle(&mut self, file: &Path) {
+        self.wanted.take_if(|wanted| wanted == file);
+    }
+}
+
 impl ServedModel {
     fn lock(&self) -> MutexGuard<'_, ModelState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -87,6 +96,19 @@ impl ServedModel {
     /// With the file that is in use.
     pub fn config(&self) -> ModelConfig {
         self.lock().config.clone()
+    }
+
+    /// With the file that is in use, and with the one that is to take over.
+    pub fn configs(&self) -> Vec<ModelConfig> {
+        let state = self.lock();
+        let wanted = state.wanted.iter().map(|file| ModelConfig { file: file.clone(), ..state.config.clone() });
+        std::iter::once(state.config.clone()).chain(wanted).collect()
+    }
+
+    /// The file that was asked for last: the one that is to take over or, where there is none, the one in use.
+    pub fn wanted_file(&self) -> PathBuf {
+        let state = self.lock();
+        state.wanted.as_ref().unwrap_or(&state.config.file).clone()
     }
 
     /// Checks whether a model has the classes that trtnms is told, and finds what its sources are to hide and to count.
@@ -236,17 +258,26 @@ impl Model {
         sources: Vec<Arc<SourceConfig>>,
         threads: &Threads,
     ) -> Result<Self, Failure> {
-        let (name, subject) = (format!("{}#{number}", config.name), format!("the model {}", config.name));
-        let thread_name = format!("model-{}", config.name);
-        let waiting = Some(Vec::new());
+        let (subject, thread_name) = (format!("the model {}", config.name), format!("model-{}", config.name));
+        let (model, events) = Self::new(config, number, sources);
+        let shared = model.shared.clone();
+        let thread = ModelThread { shared, events, gpus: BTreeSet::from([0]), replacing: None, former: None };
+        threads.spawn(thread_name, &subject, move || thread.work())?;
+        Ok(model)
+    }
+
+    /// One without its thread, and what that is to do.
+    fn new(config: ModelConfig, number: u64, sources: Vec<Arc<SourceConfig>>) -> (Self, Receiver<ModelEvent>) {
+        let name = format!("{}#{number}", config.name);
         let state = ModelState {
             config,
+            wanted: None,
             backend: None,
             is_loaded: false,
             is_verified: None,
             progress: None,
             error: None,
-            waiting,
+            waiting: Some(Vec::new()),
             told: None,
             warned: BTreeSet::new(),
             elements: Vec::new(),
@@ -258,13 +289,19 @@ impl Model {
         let check = ModelCheck::new(shared.shared_name(), move |info| {
             checked.upgrade().map_or(Ok(()), |shared: Arc<ServedModel>| shared.check_info(info))
         });
-        let thread =
-            ModelThread { shared: shared.clone(), events, gpus: BTreeSet::from([0]), replacing: None, former: None };
-        threads.spawn(thread_name, &subject, move || thread.work())?;
-        Ok(Model { shared, _check: check })
+        (Model { shared, _check: check }, events)
+    }
+
+    /// One that does nothing, and tells the files that it was asked for since it was looked at last.
+    #[cfg(test)]
+    pub fn idle(config: ModelConfig) -> (Self, impl Fn() -> Vec<PathBuf>) {
+        let (model, events) = Self::new(config, 0, Vec::new());
+        let file = |event: ModelEvent| if let ModelEvent::Replace(file) = event { Some(file) } else { None };
+        (model, move || events.try_iter().filter_map(file).collect::<Vec<_>>())
     }
 
     pub fn replace(&self, file: &Path) {
+        self.shared.lock().wanted = Some(file.into());
         self.shared.send(ModelEvent::Replace(file.into()));
     }
 
@@ -342,7 +379,10 @@ impl ModelThread {
                         elements.0[0].set_property("model-file", file);
                     }
                     None => {
-                        self.shared.lock().config.file = file;
+                        let mut state = self.shared.lock();
+                        state.settle(&file);
+                        state.config.file = file;
+                        drop(state);
                         elements = self.start_elements();
                     }
                 },
@@ -411,15 +451,14 @@ impl ModelThread {
     /// one again.
     fn other_file(&mut self) -> Option<()> {
         let mut state = self.shared.lock();
-        let next = match self.replacing.take() {
-            Some((wanted, _)) if state.error.as_ref().is_some_and(|(file, _)| *file == wanted) => return Some(()),
-            Some((wanted, _)) => {
-                self.former = Some(state.config.file.clone());
-                wanted
-            }
-            None => self.former.take()?,
+        let Some((wanted, _)) = self.replacing.take() else {
+            state.config.file = self.former.take()?;
+            return Some(());
         };
-        state.config.file = next;
+        state.settle(&wanted);
+        if state.error.as_ref().is_none_or(|(file, _)| *file != wanted) {
+            self.former = Some(std::mem::replace(&mut state.config.file, wanted));
+        }
         Some(())
     }
 
@@ -461,6 +500,7 @@ impl ModelThread {
             return false;
         }
         let mut state = self.shared.lock();
+        state.settle(file);
         state.config.file = file.into();
         state.error = None;
         true
@@ -470,16 +510,61 @@ impl ModelThread {
     fn file_changed(&mut self, file: Option<PathBuf>) {
         let Some((wanted, Some(_))) = &self.replacing else { return };
         let Some(kept) = file.filter(|file| file != wanted) else { return };
-        let problem = self.replacing.take().and_then(|(wanted, problem)| Some((wanted, problem?)));
         let mut state = self.shared.lock();
+        state.settle(wanted);
         state.config.file = kept;
-        state.error = problem;
+        state.error = self.replacing.take().and_then(|(wanted, problem)| Some((wanted, problem?)));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::config::RunsOn;
     use super::*;
+
+    type End = fn(&mut ModelThread);
+
+    /// Else the next configuration would begin again what is under way, or would not end it.
+    #[test]
+    fn a_file_is_wanted_until_it_has_taken_over_or_does_not() {
+        let config = ModelConfig {
+            name: "m".into(),
+            file: "a".into(),
+            on: RunsOn::Frames,
+            classes: None,
+            labels: None,
+            layout_file: None,
+            contents: 0,
+            backend: None,
+            batch_size: 1,
+            preprocess: String::new(),
+            infer: String::new(),
+            nms: String::new(),
+        };
+        let (model, events) = Model::new(config, 0, Vec::new());
+        let shared = model.shared.clone();
+        let mut thread = ModelThread { shared, events, gpus: BTreeSet::new(), replacing: None, former: None };
+        let kept = |thread: &mut ModelThread| {
+            thread.replacing = Some(("b".into(), Some("it is damaged".into())));
+            thread.file_changed(Some("a".into()));
+        };
+        let ends: [(End, &str); 3] = [
+            (|thread| assert!(thread.has_taken_over(Path::new("b"))), "b"),
+            (|thread| assert!(thread.other_file().is_some()), "b"),
+            (kept, "a"),
+        ];
+        for (end, in_use) in ends {
+            for later in [None, Some("c")] {
+                model.replace(Path::new("b"));
+                thread.replacing = Some(("b".into(), None));
+                assert_eq!(model.shared.wanted_file(), Path::new("b"));
+                later.iter().for_each(|file| model.replace(Path::new(file)));
+                end(&mut thread);
+                assert_eq!(model.shared.config().file, Path::new(in_use));
+                assert_eq!(model.shared.wanted_file(), Path::new(later.unwrap_or(in_use)));
+            }
+        }
+    }
 
     #[test]
     fn the_share_that_is_built_is_in_the_text() {

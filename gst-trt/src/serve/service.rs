@@ -221,7 +221,7 @@ impl ServiceState {
         let wanted = |model: &Model| config.models.iter().find(|wanted| becomes(model, wanted));
         let (stay, go): (Vec<_>, Vec<_>) = self.models.drain(..).partition(|model| wanted(model).is_some());
         for model in &stay {
-            if let Some(wanted) = wanted(model).filter(|wanted| wanted.file != model.shared.config().file) {
+            if let Some(wanted) = wanted(model).filter(|wanted| wanted.file != model.shared.wanted_file()) {
                 model.replace(&wanted.file);
                 retry(&self.streams, &wanted.name);
             }
@@ -278,6 +278,11 @@ impl ServiceState {
         if self.is_ending { Err("The service ends.".into()) } else { Ok(()) }
     }
 
+    /// The models as they are, and as they are about to be.
+    fn running(&self) -> Vec<ModelConfig> {
+        self.models.iter().flat_map(|model| model.shared.configs()).collect()
+    }
+
     fn model(&self, name: &str) -> Result<Arc<ServedModel>, Failure> {
         find(&self.models, name).map(|model| model.shared.clone()).ok_or_else(|| unknown_model(name))
     }
@@ -327,8 +332,7 @@ impl Control for Service {
         loop {
             let (known, running) = {
                 let state = self.lock();
-                let running: Vec<_> = state.models.iter().map(|model| model.shared.config()).collect();
-                (state.config.clone(), running)
+                (state.config.clone(), state.running())
             };
             // Looks at files, which may take long.
             let config = known
@@ -336,8 +340,8 @@ impl Control for Service {
                 .map_err(|problem| Refused::Invalid(format!("Cannot add it: {problem}")))?;
             let mut state = self.lock();
             state.check_goes_on().map_err(invalid)?;
-            if !Arc::ptr_eq(&known, &state.config) {
-                continue; // another configuration came meanwhile
+            if !Arc::ptr_eq(&known, &state.config) || state.running() != running {
+                continue; // another configuration or model came meanwhile
             }
             if state.find(&config.name).is_ok() {
                 return Err(Refused::Exists(format!("There is a source “{}” already.", config.name)));
@@ -477,6 +481,31 @@ mod tests {
         assert!(text.contains("all.jsonl is the file of several sources") && text.ends_with('.'), "{text}");
         assert_eq!(names(&service).1, ["a"]);
         add("own").unwrap_or_else(|_| panic!("it has a file of its own"));
+        assert!(service.stop(Instant::now() + LIMIT).is_empty());
+    }
+
+    /// An engine is built for minutes: that is neither begun again nor forgotten.
+    #[test]
+    fn a_file_that_is_to_take_over_counts() {
+        let folder = scratch("service-a_file_that_is_to_take_over_counts");
+        let file = |name: &str| PathBuf::from(format!("{}/../tests/models/{name}.onnx", env!("CARGO_MANIFEST_DIR")));
+        let with = |name: &str| {
+            let model = format!("[[model]]\nname = \"m\"\nfile = {:?}\nbackend = \"rten\"\n", file(name));
+            config(&folder, &format!("{model}[http]\n"))
+        };
+        let (model, asked) = Model::idle(with("shapes").models[0].clone());
+        let nothing = with("shapes").without_sources();
+        let service = Service::start(nothing, Gpus::default(), &Threads::default()).unwrap();
+        service.lock().models.push(model);
+        for name in ["shapes-v8", "shapes-v8", "shapes"] {
+            service.reload(with(name)).unwrap();
+        }
+        assert_eq!(asked(), [file("shapes-v8"), file("shapes")]);
+        // What it does not find cannot be hidden.
+        assert_eq!(service.replace_model("m", &file("shapes-cls")), Ok(()));
+        let hidden = serde_json::json!({"name": "a", "address": "a.mp4", "privacy": {"blur": "*"}});
+        let Err(Refused::Invalid(text)) = service.add_source(&hidden) else { panic!("it was added") };
+        assert!(text.contains("it has no boxes"), "{text}");
         assert!(service.stop(Instant::now() + LIMIT).is_empty());
     }
 

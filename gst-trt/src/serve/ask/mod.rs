@@ -10,7 +10,7 @@
 mod chat;
 mod server;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
@@ -56,6 +56,8 @@ impl Asks {
 pub struct SourceAsks {
     all: Asks,
     asks: Mutex<Vec<Arc<SourceAsk>>>,
+    /// By their names, also of those that are not asked now.
+    states: Mutex<BTreeMap<String, Arc<Mutex<AskState>>>>,
     answers: Arc<Mutex<VecDeque<gst::Structure>>>,
 }
 
@@ -77,19 +79,18 @@ struct AskState {
 
 impl SourceAsks {
     pub fn new(all: &Asks) -> Self {
-        SourceAsks { all: all.clone(), asks: Mutex::default(), answers: Arc::default() }
+        SourceAsks { all: all.clone(), asks: Mutex::default(), states: Mutex::default(), answers: Arc::default() }
     }
 
     /// What is asked from now on. What was counted under a name stays.
     pub fn set(&self, configs: &[AskConfig]) {
-        let before = lock(&self.asks).clone();
         let ask = |config: &AskConfig| {
-            let known = before.iter().find(|ask| ask.config.name == config.name);
-            let state = known.map_or_else(Arc::default, |known| known.state.clone());
+            let state = lock(&self.states).entry(config.name.clone()).or_default().clone();
             Arc::new(SourceAsk { config: config.clone(), queue: self.all.at(config), state })
         };
         let asks = configs.iter().map(ask).collect();
-        *lock(&self.asks) = asks;
+        let before = std::mem::replace(&mut *lock(&self.asks), asks);
+        drop(before); // not under the lock
     }
 
     /// The pictures that are needed of a frame, by its events.
@@ -187,8 +188,7 @@ impl PendingAnswer {
                 (state.error, state.last_answer) = (None, Some(text.clone()));
                 let mut answers = lock(&self.answers);
                 if answers.len() == MAX_ANSWERS {
-                    answers.pop_front();
-                    state.counts.dropped += 1;
+                    answers.pop_front(); // which has counted as answered
                 }
                 answers.push_back(self.event_of(&text));
             }
@@ -306,9 +306,35 @@ mod tests {
         drop(cuts); // no picture could be made
         assert_eq!(counts().dropped, 2);
         // Another one of that name goes on counting, and what waits for the old one is lost.
-        asks.set(&[AskConfig { max_tokens: 20, ..config }]);
+        asks.set(&[AskConfig { max_tokens: 20, ..config.clone() }]);
         wait_until("it is closed", LIMIT, || counts().dropped == 4);
         assert!(asks.take_answers().is_empty() && asks.status()[0].last_answer.is_none());
+        // So does one that was left out meanwhile.
+        let before = counts();
+        asks.set(&[]);
+        asks.set(std::slice::from_ref(&config));
+        assert_eq!(counts(), before);
+    }
+
+    /// Its source may give no frames for long.
+    #[test]
+    fn an_answer_that_makes_room_for_newer_ones_is_not_dropped_too() {
+        gst::init().unwrap();
+        let (state, answers) = (Arc::<Mutex<AskState>>::default(), Arc::<Mutex<VecDeque<_>>>::default());
+        for _ in 0..=MAX_ANSWERS {
+            let pending = PendingAnswer {
+                state: state.clone(),
+                answers: answers.clone(),
+                event: gst::Structure::new_empty("trt-event"),
+                config: config("http://127.0.0.1:1/"),
+                asked: Instant::now(),
+                is_settled: false,
+            };
+            pending.settle(Ok("Yes.".into()));
+        }
+        let answered = MAX_ANSWERS as u64 + 1;
+        assert_eq!(lock(&state).counts, AskCounts { answered, ..AskCounts::default() });
+        assert_eq!(lock(&answers).len(), MAX_ANSWERS);
     }
 
     /// Reads a request, to the end of its JSON text. False where there is none.

@@ -2,6 +2,7 @@
 //! What is wrong in a file, and what is said about it.
 
 mod asks;
+mod hidden;
 mod model;
 mod objects;
 mod privacy;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What is said about a wrong key or value, and where it is.
 
+use gsttrt_core::redact::is_secret;
 use gsttrt_core::words::nearest;
 
 use super::places::Places;
@@ -74,7 +75,7 @@ pub fn of_serde(message: &str) -> String {
         return format!("the key {key} is missing");
     }
     for (found, kind) in [("invalid type: ", "it is"), ("invalid value: ", "it cannot be")] {
-        if let Some((is, wanted)) = message.strip_prefix(found).and_then(|rest| rest.split_once(", expected ")) {
+        if let Some((is, wanted)) = message.strip_prefix(found).and_then(|rest| rest.rsplit_once(", expected ")) {
             if is == "map" && wanted == "a sequence" {
                 return "there can be several of these tables. Write it in double brackets, such as [[source]]".into();
             }
@@ -118,7 +119,13 @@ fn in_words(wanted: &str) -> String {
 pub fn in_file(file: &std::path::Path, places: &Places, error: &toml::de::Error) -> String {
     let byte = error.span().map(|span| span.start);
     let key = byte.and_then(|byte| places.key_at(byte));
-    at_line(file, byte.map(|byte| places.line(byte)), key, &of_serde(error.message()))
+    let line = byte.map(|byte| places.line(byte));
+    let problem = of_serde(error.message());
+    // The value may be a secret, of whatever kind it is.
+    let is_header = |key: &str| places.line_of("otel.headers", 0, key) == line.map(|line| (line, true));
+    let is_hidden = key.is_some_and(|key| is_secret(key) || key == "headers" || is_header(key));
+    let wanted = problem.rfind("Write ").filter(|_| is_hidden);
+    at_line(file, line, key, &problem[wanted.unwrap_or(0)..])
 }
 
 /// Where a text of TOML or JSON writes a NUL character, which GStreamer's texts cannot hold.

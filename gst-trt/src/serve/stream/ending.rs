@@ -56,6 +56,10 @@ impl StreamThread {
             let last = if let PlayEnd::Command(StreamEvent::Stop(last)) = end { Some(*last) } else { None };
             self.stop(built, last);
         }
+        if matches!(end, PlayEnd::Ended) {
+            // There is nothing to try again where a file has ended.
+            self.pending.retain(|event| !matches!(event, StreamEvent::Retry));
+        }
         if let Some(error) = error.as_mut().filter(|_| self.left.len() >= MOST_LEFT) {
             error.text.push_str(&format!(
                 " It is not started again until one of {} earlier attempts, which do not end, has ended.",
@@ -82,7 +86,8 @@ impl StreamThread {
         if last.is_some() {
             return; // the end of the service waits for that thread
         }
-        let until = Instant::now() + RESTART_LIMIT;
+        let begun = Instant::now();
+        let mut until = begun + RESTART_LIMIT;
         loop {
             match self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(StreamEvent::Stopped(stopped)) if stopped == run => return,
@@ -91,7 +96,14 @@ impl StreamThread {
                 // The end, which does not wait.
                 Ok(StreamEvent::Stop(last)) => return self.pending.push(StreamEvent::Stop(last)),
                 Ok(event) => self.pending.push(event),
-                Err(_) => break,
+                Err(_) => {
+                    // Messages that are still sent have a time of their own, and no camera holds it up then.
+                    let until_sent = begun + RESTART_LIMIT + self.meter.flush_timeout();
+                    if until_sent <= until {
+                        break;
+                    }
+                    until = until_sent;
+                }
             }
         }
         self.left.push(run);
@@ -142,5 +154,36 @@ impl StreamThread {
             }
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::SourceStream;
+    use super::*;
+    use crate::chain;
+    use crate::serve::archive::Archives;
+    use crate::serve::ask::Asks;
+    use crate::serve::config::Config;
+    use crate::threads::Threads;
+
+    /// Its results would be published twice, because its model was replaced meanwhile.
+    #[test]
+    fn a_file_that_was_read_to_its_end_is_not_read_again() {
+        chain::start_gstreamer().unwrap();
+        let shapes = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/models/shapes.onnx");
+        let model = format!("[[model]]\nname = \"m\"\nfile = {shapes:?}\n");
+        let text = model + "[[source]]\nname = \"s\"\naddress = \"s.mp4\"\n";
+        let source = Config::parse(Path::new("config.toml"), &text).unwrap().sources.remove(0);
+        let (threads, asks) = (Threads::default(), Asks::default());
+        let archives = Archives::new(&threads);
+        let (_stream, mut thread) = SourceStream::new(source, Vec::new(), &archives, &asks, None, &threads);
+        for (end, left) in [(PlayEnd::Ended, 1), (PlayEnd::Rests, 2)] {
+            thread.pending = vec![StreamEvent::Retry, StreamEvent::Stop(LastFrames::none())];
+            thread.finish(&end, None);
+            assert_eq!(thread.pending.len(), left);
+        }
     }
 }

@@ -49,11 +49,13 @@ struct MeterState {
     latency: Histogram,
     from_camera: Histogram,
     last_frame: Option<SystemTime>,
-    /// Of destinations by their location, before this run.
-    published: BTreeMap<String, (u64, u64)>,
+    /// Of destinations, before this run.
+    published: BTreeMap<DestinationKey, SentCounts>,
     left: VecDeque<Left>,
     run: Option<MeteredRun>,
     disk: Option<Disk>,
+    /// Of disks before this one.
+    failed_recordings: u64,
 }
 
 impl Default for MeterState {
@@ -78,8 +80,31 @@ impl Default for MeterState {
             left: VecDeque::new(),
             run: None,
             disk: None,
+            failed_recordings: 0,
         }
     }
+}
+
+/// A destination over all runs: its name, its location as it is shown, and its number among those that share both.
+pub type DestinationKey = (Option<String>, String, usize);
+
+/// The destinations of a source, in order.
+pub fn destination_keys(publish: &[PublishConfig]) -> Vec<DestinationKey> {
+    let mut keys = Vec::<DestinationKey>::new();
+    for PublishConfig { name, properties, .. } in publish {
+        let location = redacted(properties.get("location").unwrap_or_default());
+        let number = keys.iter().filter(|(other, at, _)| other == name && *at == location).count();
+        keys.push((name.clone(), location, number));
+    }
+    keys
+}
+
+/// What a destination has taken.
+#[derive(Clone, Copy, Default)]
+struct SentCounts {
+    sent: u64,
+    dropped: u64,
+    is_connected: bool,
 }
 
 /// What has passed through a zone.
@@ -126,7 +151,7 @@ pub struct MeteredElements {
     pub frames: gst::Element,
     pub infer: gst::Element,
     pub analytics: Option<gst::Element>,
-    pub publish: Vec<gst::Element>,
+    pub publish: Vec<(DestinationKey, gst::Element)>,
     pub recorder: Option<Recorder>,
 }
 
@@ -150,9 +175,11 @@ impl Meter {
         });
     }
 
-    /// Where its recordings go, over all its runs.
+    /// Where its recordings go from now on, over all its runs.
     pub fn record_to(&self, disk: &Disk) {
-        self.lock().disk = Some(disk.clone());
+        let mut counts = self.lock();
+        let former = counts.disk.replace(disk.clone());
+        counts.failed_recordings += former.as_ref().map_or(0, Disk::failed);
     }
 
     /// It has ended: what it has counted stays.
@@ -169,9 +196,9 @@ impl Meter {
         }
         counts.left.clear();
         let Some(run) = counts.run.take() else { return };
-        for destination in run.published() {
-            let before = counts.published.entry(destination.location).or_default();
-            *before = (before.0 + destination.sent, before.1 + destination.dropped);
+        for (destination, now) in run.published() {
+            let all = counts.published.entry(destination).or_default();
+            (all.sent, all.dropped) = (all.sent + now.sent, all.dropped + now.dropped);
         }
     }
 
@@ -273,6 +300,17 @@ impl Meter {
         FrameCounts { with_results: counts.frames, dropped: counts.dropped }
     }
 
+    /// How long messages that still wait may take at the end of the run.
+    pub fn flush_timeout(&self) -> Duration {
+        let counts = self.lock();
+        let elements = counts.run.iter().flat_map(|run| &run.elements.publish).map(|(_, element)| element);
+        let waits = |element: &&gst::Element| {
+            element.property::<gst::Structure>("stats").get::<u64>("queued").is_ok_and(|queued| queued > 0)
+        };
+        let time = |element: &gst::Element| Duration::from_nanos(element.property("flush-timeout"));
+        elements.filter(waits).map(time).max().unwrap_or_default()
+    }
+
     /// Whether frames that have come do not have their results: what reads a file waits for them then.
     pub fn is_busy(&self) -> bool {
         self.lock().run.as_ref().is_some_and(|run| run.arrived > run.frames)
@@ -295,19 +333,15 @@ impl Meter {
     pub fn status(&self, config: &SourceConfig) -> SourceStatus {
         let counts = self.lock();
         let run = counts.run.as_ref();
-        let published = config.publish.iter().map(|PublishConfig { name, properties, .. }| {
-            let location = redacted(properties.get("location").unwrap_or_default());
-            let (sent, dropped) = counts.published.get(&location).copied().unwrap_or_default();
-            Published { name: name.clone(), location, sent, dropped, connected: false }
+        let of_run = run.map(MeteredRun::published).unwrap_or_default();
+        let published = destination_keys(&config.publish).into_iter().map(|destination| {
+            let of = |all: &BTreeMap<DestinationKey, SentCounts>| all.get(&destination).copied().unwrap_or_default();
+            let (before, now) = (of(&counts.published), of(&of_run));
+            let (sent, dropped) = (before.sent + now.sent, before.dropped + now.dropped);
+            let (name, location, _) = destination;
+            Published { name, location, sent, dropped, connected: now.is_connected }
         });
-        let mut published: Vec<Published> = published.collect();
-        for now in run.iter().flat_map(|run| run.published()) {
-            if let Some(all) = published.iter_mut().find(|all| all.location == now.location) {
-                all.sent += now.sent;
-                all.dropped += now.dropped;
-                all.connected = now.connected;
-            }
-        }
+        let published = published.collect();
         SourceStatus {
             name: config.name.clone(),
             address: config.address.shown(),
@@ -320,7 +354,7 @@ impl Meter {
             failures: counts.failures.clone(),
             restarts: counts.restarts,
             left_behind: counts.left_behind,
-            failed_recordings: counts.disk.as_ref().map_or(0, Disk::failed),
+            failed_recordings: counts.failed_recordings + counts.disk.as_ref().map_or(0, Disk::failed),
             recording: run.and_then(|run| run.elements.recorder.as_ref()).is_some_and(Recorder::is_recording),
             frames: counts.frames,
             dropped: counts.dropped,
@@ -347,18 +381,13 @@ impl MeteredRun {
         self.elements.frames.property::<u32>("current-level-buffers").into()
     }
 
-    fn published(&self) -> Vec<Published> {
-        let of = |element: &gst::Element| {
+    fn published(&self) -> BTreeMap<DestinationKey, SentCounts> {
+        let of = |(destination, element): &(DestinationKey, gst::Element)| {
             let stats = element.property::<gst::Structure>("stats");
             let count = |name| stats.get::<u64>(name).unwrap_or_default();
-            Published {
-                name: None,
-                // The element shows it without its password.
-                location: element.property::<Option<String>>("location").unwrap_or_default(),
-                sent: count("published"),
-                dropped: count("dropped") + count("rejected"),
-                connected: stats.get("connected").unwrap_or_default(),
-            }
+            let (sent, dropped) = (count("published"), count("dropped") + count("rejected"));
+            let is_connected = stats.get::<bool>("connected").unwrap_or_default();
+            (destination.clone(), SentCounts { sent, dropped, is_connected })
         };
         self.elements.publish.iter().map(of).collect()
     }
@@ -440,7 +469,81 @@ pub fn quantiles(mut values: Vec<f64>) -> Option<Quantiles> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+    use std::path::Path;
+
     use super::*;
+    use crate::chain;
+    use crate::scratch::scratch;
+    use crate::serve::config::Config;
+    use crate::wait::{LIMIT, wait_until};
+
+    fn elements(publish: Vec<(DestinationKey, gst::Element)>) -> MeteredElements {
+        MeteredElements {
+            frames: gst::ElementFactory::make("queue").build().unwrap(),
+            infer: gst::ElementFactory::make("trtinfer").build().unwrap(),
+            analytics: None,
+            publish,
+            recorder: None,
+        }
+    }
+
+    #[test]
+    fn destinations_of_one_place_are_told_apart() {
+        chain::start_gstreamer().unwrap();
+        let folder = scratch("meter-destinations_of_one_place_are_told_apart");
+        let shapes = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/models/shapes.onnx");
+        let model = format!("[[model]]\nname = \"m\"\nfile = {shapes:?}\n");
+        for (first, second) in [("name = \"frames\"", "name = \"events\""), ("", "")] {
+            let table = |name: &str| format!("[[publish]]\n{name}\nlocation = \"mqtt://broker/t\"\n");
+            let source = "[[source]]\nname = \"s\"\naddress = \"s.mp4\"\n";
+            let text = model.clone() + &table(first) + &table(second) + source;
+            let config = Config::parse(Path::new("config.toml"), &text).unwrap().sources.remove(0);
+            let line = format!(
+                "videotestsrc num-buffers=3 ! trtpublish name=first add-empty-results=true location={file} \
+                 ! trtpublish name=second per=event location={file} ! fakesink",
+                file = folder.join("out.jsonl").display()
+            );
+            let pipeline = chain::parse(&line).unwrap();
+            pipeline.set_state(gst::State::Playing).unwrap();
+            let limit = gst::ClockTime::from_seconds(LIMIT.as_secs());
+            pipeline.bus().unwrap().timed_pop_filtered(limit, &[gst::MessageType::Eos]).expect("the end");
+            let publish = ["first", "second"].map(|name| chain::element(&pipeline, name));
+            let publish: Vec<_> = destination_keys(&config.publish).into_iter().zip(publish).collect();
+            let meter = Meter::default();
+            let sent = || meter.status(&config).published.iter().map(|to| (to.sent, to.connected)).collect::<Vec<_>>();
+            meter.begin(elements(publish.clone()));
+            wait_until("both are connected", LIMIT, || sent().iter().all(|(_, is_connected)| *is_connected));
+            assert_eq!(sent(), [(3, true), (0, true)], "{first}");
+            meter.end(State::Waiting, None);
+            assert_eq!(sent(), [(3, false), (0, false)], "{first}");
+            // As if they had taken as much again.
+            meter.begin(elements(publish));
+            assert_eq!(sent(), [(6, true), (0, true)], "{first}");
+            pipeline.set_state(gst::State::Null).unwrap();
+        }
+    }
+
+    /// A pipeline that stops takes so much longer, and does not hang.
+    #[test]
+    fn messages_that_wait_have_their_time() {
+        chain::start_gstreamer().unwrap();
+        // It takes connections, and answers nothing.
+        let broker = TcpListener::bind("127.0.0.1:0").unwrap();
+        let line = format!(
+            "videotestsrc is-live=true ! trtpublish name=publish add-empty-results=true flush-timeout=100000000 \
+             location=mqtt://{}/t ! fakesink",
+            broker.local_addr().unwrap()
+        );
+        let pipeline = chain::parse(&line).unwrap();
+        let meter = Meter::default();
+        meter.begin(elements(vec![((None, String::new(), 0), chain::element(&pipeline, "publish"))]));
+        assert_eq!(meter.flush_timeout(), Duration::ZERO);
+        pipeline.set_state(gst::State::Playing).unwrap();
+        wait_until("a message waits", LIMIT, || meter.flush_timeout() == Duration::from_millis(100));
+        pipeline.set_state(gst::State::Null).unwrap();
+        assert_eq!(meter.flush_timeout(), Duration::ZERO);
+    }
 
     #[test]
     fn frames_that_are_passed_by_were_dropped() {

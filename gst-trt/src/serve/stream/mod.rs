@@ -91,6 +91,21 @@ impl SourceStream {
         gpu: Option<i32>,
         threads: &Threads,
     ) -> Result<Self, Failure> {
+        let (stream, thread) = Self::new(config, models, archives, asks, gpu, threads);
+        let name = format!("src-{}", stream.config.name);
+        threads.spawn(name, &thread.subject(), move || thread.work())?;
+        Ok(stream)
+    }
+
+    /// One whose thread has not begun.
+    fn new(
+        config: SourceConfig,
+        models: ServedModels,
+        archives: &Archives,
+        asks: &Asks,
+        gpu: Option<i32>,
+        threads: &Threads,
+    ) -> (Self, StreamThread) {
         let (sender, events) = channel();
         let frames = FrameHub::default();
         let stream = SourceStream {
@@ -126,9 +141,7 @@ impl SourceStream {
             warned: BTreeSet::new(),
             dropped: DroppedFrames::since(Instant::now()),
         };
-        let name = format!("src-{}", stream.config.name);
-        threads.spawn(name, &thread.subject(), move || thread.work())?;
-        Ok(stream)
+        (stream, thread)
     }
 
     pub fn change(&mut self, config: SourceConfig, models: ServedModels) {
@@ -254,10 +267,11 @@ impl StreamThread {
             if self.config.privacy.is_some() {
                 log(&self.config.name, "recordings are encoded: the source's own stream shows what [privacy] hides.");
             }
-            Disk::new(&self.archives.at(&record.folder), &self.config.name, &self.threads)
+            let disk = Disk::new(&self.archives.at(&record.folder), &self.config.name, &self.threads);
+            self.meter.record_to(&disk);
+            disk
         };
         let disk = kept.unwrap_or_else(new);
-        self.meter.record_to(&disk);
         self.disk = Some(disk.clone());
         Some(disk)
     }

@@ -19,7 +19,7 @@ use super::super::snapshot::SnapshotTaker;
 use super::super::view::{self, Pictures};
 use super::StreamEvent;
 use super::capture;
-use super::meter::{Meter, MeteredElements};
+use super::meter::{DestinationKey, Meter, MeteredElements, destination_keys};
 use super::pace::Pace;
 use super::turn::StartTurn;
 use crate::chain::{self, InferenceElements, ModelElements, element, stage};
@@ -119,6 +119,7 @@ impl StreamPipeline {
         if config.sync && !config.address.is_live() {
             built.pace = Some(Pace::keep(&built.input(), &pad(&built.element("out"), "sink")));
         }
+        let publish = destination_keys(&config.publish).into_iter().zip(publish).collect();
         built.measure(&config.name, publish, meter);
         #[cfg(feature = "otel")]
         super::trace::follow(&built.running.pipeline, config);
@@ -142,7 +143,7 @@ impl StreamPipeline {
         element(&self.running.pipeline, name)
     }
 
-    fn measure(&self, name: &str, publish: Vec<gst::Element>, meter: &Arc<Meter>) {
+    fn measure(&self, name: &str, publish: Vec<(DestinationKey, gst::Element)>, meter: &Arc<Meter>) {
         let named = |name| self.element(name);
         let frames = named("frames");
         let buffers = gst::PadProbeType::BUFFER;

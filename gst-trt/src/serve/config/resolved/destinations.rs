@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use gsttrt_core::redact::redacted;
 use gsttrt_publish::destinations;
 use gsttrt_publish::options::PublishOptions;
 
@@ -51,6 +52,7 @@ impl Config {
             publish.set("source-id", source.into());
         }
         let location = publish.get("location").unwrap_or_default();
+        refuse_mistyped(location)?;
         if let Some(path) = file_of(location) {
             publish.set("location", self.folder.join(path).to_string_lossy().into_owned());
         }
@@ -88,7 +90,7 @@ impl Config {
         let properties = self.destination(publish, "source")?.properties;
         let location = properties.get("location").unwrap_or_default();
         if let Some(path) = file_of(location) {
-            return self.check_file_location(publish.get("location").unwrap_or_default(), Path::new(path));
+            return check_file_location(Path::new(path));
         }
         let path = |key| properties.get(key).map(PathBuf::from);
         let options = PublishOptions {
@@ -102,23 +104,39 @@ impl Config {
         destinations::open(&options).map_err(|error| problem("location", error.message()))?;
         Ok(Vec::new())
     }
+}
 
-    /// A file for results, by its location as it is written, and as a path.
-    fn check_file_location(&self, written: &str, path: &Path) -> Result<Vec<KeyError>, KeyError> {
-        if let Some((word, rest)) = written.split_once("//").filter(|(word, _)| destinations::words().contains(word)) {
-            return Err(problem("location", format!("{written} is no address; did you mean “{word}://{rest}”?")));
-        }
-        if path.is_dir() {
-            let text = format!("{} is a folder. Write a file in it, such as {{source}}.jsonl", path.display());
-            return Err(problem("location", text));
-        }
-        let folder = path.parent().unwrap_or(Path::new("/"));
-        if folder.is_dir() {
-            return Ok(folders::doubt(folder).into_iter().map(|text| problem("location", text)).collect());
-        }
-        let text = format!("there is no folder {}. Make it, or write to another one", folder.display());
-        Ok(vec![problem("location", text)])
+/// It would be taken for the path of a file, with the password of an address in it.
+fn refuse_mistyped(location: &str) -> Result<(), KeyError> {
+    let meant = destinations::words().into_iter().find_map(|word| {
+        let (begin, rest) = location.split_at_checked(word.len())?;
+        let is_begun = rest.starts_with("//") || rest.starts_with(':') && !rest.starts_with("://");
+        let address = || format!("{word}://{}", rest.trim_start_matches([':', '/']));
+        (is_begun && begin.eq_ignore_ascii_case(word)).then(address)
+    });
+    let Some(meant) = meant else { return Ok(()) };
+    let text = format!("{} is no address; did you mean “{}”?", redacted(location), redacted(&meant));
+    Err(problem("location", text))
+}
+
+/// Checks a file for results. Returns what may be right later.
+fn check_file_location(path: &Path) -> Result<Vec<KeyError>, KeyError> {
+    let shown = shown(path);
+    if path.is_dir() {
+        let text = format!("{} is a folder. Write a file in it, such as {{source}}.jsonl", shown.display());
+        return Err(problem("location", text));
     }
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    if folder.is_dir() {
+        return Ok(folders::doubt(folder).into_iter().map(|text| problem("location", text)).collect());
+    }
+    let folder = shown.parent().unwrap_or(&shown).display();
+    Ok(vec![problem("location", format!("there is no folder {folder}. Make it, or write to another one"))])
+}
+
+/// A path without what looks like a password: it may be meant as an address.
+fn shown(path: &Path) -> PathBuf {
+    redacted(&path.to_string_lossy()).into()
 }
 
 /// Several would write over each other's lines.
@@ -126,7 +144,8 @@ pub fn check_files<'a>(sources: impl Iterator<Item = &'a SourceConfig>) -> Resul
     let mut seen = BTreeSet::new();
     for file in sources.flat_map(|source| &source.publish).filter_map(|publish| publish.file.as_ref()) {
         if !seen.insert(file) {
-            let shown = file.display();
+            let shown = shown(file);
+            let shown = shown.display();
             let text = format!("{shown} is the file of several sources: write {{source}} where their names belong");
             return Err(problem("location", text));
         }
