@@ -56,8 +56,8 @@ while not (end := bus.pop_filtered(Gst.MessageType.ERROR)) and started and not o
         continue
     stride = GstVideo.VideoInfo.new_from_caps(sample.get_caps()).stride[0]
     for number, roi in enumerate(regions(sample.get_buffer())):
-        name = f"{frame:05d}-{number}-{GLib.quark_to_string(roi.roi_type)}.jpg"
-        (folder / name).write_bytes(crop(sample.get_buffer(), stride, roi))
+        label = GLib.quark_to_string(roi.roi_type).replace("/", "-")
+        (folder / f"{frame:05d}-{number}-{label}.jpg").write_bytes(crop(sample.get_buffer(), stride, roi))
     frame += 1
 pipeline.set_state(Gst.State.NULL)
 if end or not started:

@@ -45,6 +45,7 @@ last_error = function("last_error", ctypes.c_char_p)
 session_open = function("session_open", ctypes.c_int, ctypes.c_char_p, pointer, pointer)
 session_close = function("session_close", None, pointer)
 session_input = function("session_input", pointer, pointer)
+session_output_count = function("session_output_count", size, pointer)
 session_output = function("session_output", pointer, pointer, size)
 session_run = function("session_run", ctypes.c_int, pointer, pointer, size, pointer, pointer, size)
 session_detect = function("session_detect", ctypes.c_int, pointer, pointer, pointer)
@@ -59,16 +60,19 @@ results_free = function("results_free", None, pointer)
 
 session = pointer()
 check(session_open(sys.argv[1].encode(), None, ctypes.byref(session)))
-input, output = session_input(session), session_output(session, 0)
+input = session_input(session)
+outputs = [session_output(session, index) for index in range(session_output_count(session))]
 print("in ", describe(input))
-print("out", describe(output))
+for output in outputs:
+    print("out", describe(output))
 
 picture = bytes(tensor_bytes(input))
-result = ctypes.create_string_buffer(tensor_bytes(output))
-check(session_run(session, picture, len(picture), ctypes.byref(pointer(ctypes.addressof(result))),
-                  ctypes.byref(size(len(result))), 1))
-if tensor_type(output) == 0:
-    print("greatest", max(memoryview(result).cast("B").cast("f")))
+arrays = [ctypes.create_string_buffer(tensor_bytes(output)) for output in outputs]
+addresses, sizes = (pointer * len(arrays))(*map(ctypes.addressof, arrays)), (size * len(arrays))(*map(len, arrays))
+check(session_run(session, picture, len(picture), addresses, sizes, len(arrays)))
+for output, array in zip(outputs, arrays):
+    if tensor_type(output) == 0:
+        print("greatest", max(memoryview(array).cast("B").cast("f")))
 
 # A white disc on grey, in RGB.
 side = 320

@@ -203,6 +203,15 @@ fn crops_are_written_as_pictures() {
         assert!(name.ends_with("-disc.jpg") || name.ends_with("-box.jpg"), "{name}");
         assert!(std::fs::read(&file).unwrap().starts_with(&[0xff, 0xd8, 0xff]), "{name} is no JPEG");
     }
+    // A label with a slash is no folder.
+    let mut model = std::fs::read(shapes()).unwrap();
+    let label = model.windows(6).position(|word| word == b"'disc'").unwrap();
+    model[label + 2] = b'/';
+    let (model, crops) = (example.file("slash.onnx", &model), example.folder.join("slash"));
+    let output = example.run(&[&clip, &model, crops.to_str().unwrap()]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+    let mut names = std::fs::read_dir(&crops).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    assert!(names.any(|name| name.ends_with("-d-sc.jpg")));
     for (arguments, expected_text) in [
         (&[] as &[&str], "Usage: crops.py VIDEO MODEL FOLDER"),
         (&[&clip, "nope.onnx", "crops"], "There is no model file nope.onnx"),

@@ -536,6 +536,12 @@ fn three_answers_make_a_configuration_that_is_right() {
     let output = answered(&folder, &args, "");
     assert!(output.status.success() && !text(&output.stderr).contains('?'), "{}", text(&output.stderr));
     succeed(&folder, &["serve", "--check", "b.toml"]);
+    // A camera by its number, whether it is there or not.
+    let args = ["--source", "99", "--model", "m.onnx", "--results", "-", "--output", "c.toml"];
+    let output = answered(&folder, &args, "");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let written = std::fs::read_to_string(folder.join("c.toml")).unwrap();
+    assert!(written.contains("address = \"/dev/video99\""), "{written}");
     assert_eq!(folder.join("b.toml").metadata().unwrap().permissions().mode() & 0o777, 0o600);
 }
 

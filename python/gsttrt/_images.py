@@ -43,7 +43,7 @@ class Pillow(Protocol):
 
 ImageLike: TypeAlias = "Union[str, os.PathLike[str], NDArray[Any], HasDlpack, OnCuda, Pillow]"
 
-VIDEOS = {".mp4", ".mkv", ".mov", ".avi", ".webm", ".ts", ".m4v", ".mpg", ".mpeg", ".flv", ".wmv", ".3gp", ".h264", ".h265"}
+VIDEOS = {f".{ending}" for ending in "mp4 mkv mov avi webm ts m4v mpg mpeg mts m2ts vob mxf dav flv wmv 3gp h264 h265".split()}
 
 # GStreamer's names of formats, by color and channels.
 FORMATS = {
@@ -173,7 +173,10 @@ def of_gpu(array: _device.Array, color: str) -> Image:
 
 
 def rgb(image: Any, file: str | None) -> NDArray[numpy.uint8]:
-    """The pixels of an image of Pillow, whose convert() makes white of all numbers above 255."""
+    """The pixels of an image of Pillow, upright, whose convert() makes white of all numbers above 255."""
+    from PIL import ImageOps
+
+    image = ImageOps.exif_transpose(image)
     mode = getattr(image, "mode", "RGB")
     # Some versions have gray of 16 bits as whole numbers.
     if mode.startswith("I;16") or (mode == "I" and file in ("PNG", "PPM")):
@@ -197,7 +200,6 @@ def load(path: str | os.PathLike[str]) -> NDArray[numpy.uint8]:
         raise InputError(f"{text} is {kind}, and one image is needed. Use gsttrt.detect({text!r}, detector).")
     try:
         from PIL import Image as pillow
-        from PIL import ImageOps
     except ImportError as error:
         raise LibraryError(
             f"Cannot read {os.fspath(path)}: Pillow, which reads images, is not installed. Use pip install pillow, "
@@ -205,7 +207,7 @@ def load(path: str | os.PathLike[str]) -> NDArray[numpy.uint8]:
         ) from error
     try:
         with pillow.open(path) as image:
-            return rgb(ImageOps.exif_transpose(image), image.format)
+            return rgb(image, image.format)
     except InputError as error:
         raise InputError(f"Cannot use the image {os.fspath(path)}: {error}") from error
     except FileNotFoundError as error:

@@ -21,19 +21,18 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, NamedTuple, Union, cast
-from urllib.parse import unquote, urlsplit
 
 import numpy
 
 from ._images import VIDEOS
-from ._library import MAP
+from ._library import MAP, warn
 from ._options import OF_TRACKER, PATHS
 from ._redact import redacted
 from .detector import Detector
 from .errors import DeviceLostError, Error, InputError, LibraryError, NotFoundError, ReadError, RunError, SettingsError
 from .result import Result
 from .tracker import Tracker
-from .video import IMAGES, by_number, is_live, open_source, require_reader, results
+from .video import IMAGES, by_number, is_live, open_source, path_of, require_reader, results
 
 try:
     import pyarrow
@@ -70,7 +69,8 @@ SHOWN = 20
 LASTING = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1}
 WAITING = 10.0  # seconds before a user is told what is waited for
 
-ITEM = pyarrow.schema({"number": pyarrow.int64(), "address": pyarrow.string(), "error": pyarrow.string()})
+# Paths of files may be any bytes.
+ITEM = pyarrow.schema({"number": pyarrow.int64(), "address": pyarrow.binary(), "error": pyarrow.string()})
 
 
 class Work(NamedTuple):
@@ -87,6 +87,14 @@ class Work(NamedTuple):
 
     def new_tracker(self) -> Tracker | None:
         return Tracker(self.tracker) if isinstance(self.tracker, str) else self.tracker and self.tracker()
+
+    def is_on_server(self) -> bool:
+        return bool("://" in self.model or self.options.get("backend") == "kserve")
+
+    def may_take_gpu(self) -> bool:
+        if self.is_on_server():
+            return bool(self.options.get("shared_memory") == "cuda")
+        return self.options.get("backend") not in ON_CPU
 
 
 def detect(
@@ -106,11 +114,12 @@ def detect(
     sources: a video, an address such as https://host/a.mp4, a folder (its videos, and those in the folders in it), a pattern such as
         "archive/**/*.mp4", or a list of such. Images are read where a pattern or a list names them. A file that is named twice is read
         once. Files must be there for each worker, by the same path.
-    model: the path of an ONNX file or a TensorRT engine.
+    model: the path of an ONNX file or a TensorRT engine, or the address of a model on a server, such as grpc://host:8001/model.
     rows: "objects", "frames" or "tracks". The columns are those of schema(rows).
     tracker: "bytetrack" and so on as of Tracker, or what makes one: lambda: gsttrt.Tracker("ocsort", lost_after=2_000_000_000). For tracks it is
         "bytetrack" if nothing else is given.
-    num_gpus: of each worker, such as 0.25; by default 0.25 where the cluster has a GPU, else 0.
+    num_gpus: of each worker, such as 0.25; by default 0.25 where the cluster has a GPU, else 0. For a model on a server 0, unless
+        shared_memory="cuda".
     num_cpus: of each worker; by default what leaves one CPU of each machine to Ray's other tasks, such as writing.
     concurrency: how many workers; (1, 8) for as many as Ray finds room for; by default as many as there are CPUs, or room on GPUs.
     timeout: seconds without a frame after which a video counts as unreadable.
@@ -128,17 +137,17 @@ def detect(
         return ray.data.from_arrow(schema(rows).empty_table())
     if not ray.is_initialized():
         ray.init()
-    if num_gpus is None and options.get("backend") in ON_CPU:
+    if num_gpus is None and not work.may_take_gpu():
         num_gpus = 0.0
     workers, resources = placed(num_gpus, num_cpus, concurrency, len(items))
-    if not resources["num_gpus"]:
+    if not resources["num_gpus"] and not work.is_on_server():
         work.options.setdefault("threads", max(round(num_cpus or 1), 1))
     has_videos = any(Path(item["address"]).suffix.lower() not in IMAGES for item in items if item["error"] is None)
     try_worker(work, has_videos, resources)
     minimum, maximum = workers if isinstance(workers, tuple) else (workers, workers)
     # One at a time, so that no video waits behind a long one while another worker has nothing to do.
     pool = ray.data.ActorPoolStrategy(min_size=minimum, max_size=maximum, max_tasks_in_flight_per_actor=1)
-    tables = [pyarrow.Table.from_pylist(part, ITEM) for part in parts(items, -(-len(items) // BLOCKS))]
+    tables = [table_of(part) for part in parts(items, -(-len(items) // BLOCKS))]
     found = ray.data.from_arrow(tables).map_batches(
         Worker,
         fn_constructor_args=(work, ray.remote(**LASTING)(Attempts).remote()),
@@ -178,7 +187,8 @@ def work_of(
     paths = {name: os.path.abspath(value) for name, value in options.items() if name in PATHS and value is not None}
     if rows == "tracks" and tracker is None:
         tracker = "bytetrack"
-    return Work(os.path.abspath(model), {**options, **paths}, rows, tracker, timeout)
+    path = os.fspath(model)
+    return Work(path if "://" in path else os.path.abspath(path), {**options, **paths}, rows, tracker, timeout)
 
 
 # ------------------------------------------------------------------------------------------- sources
@@ -199,17 +209,23 @@ def expanded(sources: Source | Iterable[Source]) -> Iterator[dict[str, Any]]:
 def files_of(source: str) -> Iterator[tuple[str, str | None]]:
     if is_live(source):
         raise InputError(f"{redacted(source)} is a live stream, which has no end. Give videos; gst-trt serve is for cameras.")
-    if source.startswith("file://"):
-        source = unquote(urlsplit(source).path)
+    source = path_of(source) or source
+    if not source:
+        raise InputError("A source is empty. Give paths and addresses of videos.")
     if "://" in source:
         yield source, None
     elif os.path.isdir(source):
         yield from videos_in(source)
     elif any(each in source for each in "*?[") and not os.path.exists(source):
         # One that matches nothing stays as it is, and is an error like any file that is not there.
-        for path in sorted(glob.glob(source, recursive=True), key=lambda path: by_number(Path(path))) or [source]:
-            if not os.path.isdir(path):
-                yield os.path.abspath(path), None
+        found = sorted(glob.glob(source, recursive=True), key=lambda path: by_number(Path(path))) or [source]
+        files = [path for path in found if not os.path.isdir(path)]
+        yield from ((os.path.abspath(path), None) for path in files)
+        how = f"Give '{source.rstrip('/')}/**/*.mp4' for the videos in them."
+        if not files:
+            yield os.path.abspath(source), f"The pattern {source} finds folders and no file. {how}"
+        elif len(files) < len(found) and "**" not in source.split("/"):
+            warn(f"The pattern {source} finds folders, too, which are left out. {how}")
     else:
         yield os.path.abspath(source), None
 
@@ -217,18 +233,31 @@ def files_of(source: str) -> Iterator[tuple[str, str | None]]:
 def videos_in(folder: str) -> Iterator[tuple[str, str | None]]:
     """Those of the folders in it too, by their endings, in the order of numbers in their names."""
     count = 0
-    for parent, folders, names in os.walk(folder):
+    unreadable: list[OSError] = []
+    for parent, folders, names in os.walk(folder, onerror=unreadable.append):
         folders.sort(key=lambda name: by_number(Path(name)))
         for path in sorted((Path(parent, name) for name in names), key=by_number):
             if path.suffix.lower() in VIDEOS:
                 count += 1
                 yield os.path.abspath(path), None
-    if not count:
+    for error in unreadable:
+        yield os.path.abspath(error.filename), f"Cannot read the folder {error.filename}: {error.strerror}."
+    if not count and not unreadable:
         yield os.path.abspath(folder), f"There is no video in the folder {folder}: none ends in {', '.join(sorted(VIDEOS))}."
 
 
 def parts(items: list[dict[str, Any]], size: int) -> Iterator[list[dict[str, Any]]]:
     return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def table_of(items: list[dict[str, Any]]) -> pyarrow.Table:
+    rows = [{**item, "address": os.fsencode(item["address"]), "error": item["error"] and as_text(item["error"])} for item in items]
+    return pyarrow.Table.from_pylist(rows, ITEM)
+
+
+def as_text(text: str) -> str:
+    """Without what is no UTF-8 in a path: its bytes are written by their numbers, as gst-trt does."""
+    return os.fsencode(text).decode("utf-8", "backslashreplace")
 
 
 # ------------------------------------------------------------------------------------------- resources
@@ -308,7 +337,7 @@ class Worker:
 
     def __call__(self, items: pyarrow.Table) -> Iterator[pyarrow.Table]:
         for item in items.to_pylist():
-            yield from self.tables(**item)
+            yield from self.tables(item["number"], os.fsdecode(item["address"]), item["error"])
 
     def tables(self, number: int, address: str, error: str | None) -> Iterator[pyarrow.Table]:
         """The rows of a file, when it is finished: a worker that dies before that leaves none."""
@@ -318,7 +347,7 @@ class Worker:
             error = f"The process that read it has died {ATTEMPTS} times. Ray's logs of this worker say of what."
         if error is None:
             error = self.read(address, rows)
-        yield from rows.tables(redacted(address), error)
+        yield from rows.tables(as_text(redacted(address)), error and as_text(error))
         self.attempts.end.remote(self.name, number)
 
     def read(self, address: str, rows: Any) -> str | None:
@@ -350,7 +379,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         "python -m gsttrt.ray",
         description="Detects in many videos with Ray, and writes Parquet.",
-        fromfile_prefix_chars="@",
         epilog="@videos.txt stands for the lines of that file.",
     )
     parser.add_argument("sources", nargs="+", metavar="VIDEO", help="a video, an address, a folder of videos, or a pattern in quotes")
@@ -382,14 +410,16 @@ def write(given: argparse.Namespace) -> int:
         if not equals:
             raise SettingsError(f"The option {option!r} has no value. Write name=value, such as score-threshold=0.5.")
         options[name.replace("-", "_")] = value
+    sources = list(listed(given.sources))
+    if not sources:
+        raise InputError("The list of sources is empty.")
     out = given.out if "://" in given.out else os.path.abspath(given.out)
-    if os.path.exists(out) and (not os.path.isdir(out) or os.listdir(out)):
-        raise InputError(f"There is something in {given.out} already, and rows would stand there twice. Give another folder.")
+    require_empty(out)
     if not ray.is_initialized():
         require_cluster(given.address or os.environ.get("RAY_ADDRESS", ""))
         ray.init(address=given.address)
     found = detect(
-        given.sources,
+        sources,
         given.model,
         rows=given.rows,
         tracker=given.track,
@@ -401,6 +431,29 @@ def write(given: argparse.Namespace) -> int:
     )
     found.write_parquet(out, min_rows_per_file=ROWS_A_FILE)
     return report(out, schema(given.rows))
+
+
+def listed(sources: list[str]) -> Iterator[str]:
+    """The sources, and for @videos.txt the lines of that file, as gst-trt reads it."""
+    for source in sources:
+        if not source.startswith("@") or os.path.exists(source):
+            yield source
+            continue
+        try:
+            lines = Path(source[1:]).read_bytes().split(b"\n")
+        except OSError as error:
+            raise ReadError(f"Cannot read the list of sources {source[1:]}: {error.strerror}.") from error
+        yield from (os.fsdecode(line.strip()) for line in lines if line.strip())
+
+
+def require_empty(out: str) -> None:
+    try:
+        files, folder = fs.FileSystem.from_uri(out)
+        there = files.get_file_info(folder).is_file or files.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+    except (pyarrow.ArrowException, OSError) as error:
+        raise InputError(f"Cannot write to {redacted(out)}: {error}") from error
+    if there:
+        raise InputError(f"There is something in {redacted(out)} already, and rows would stand there twice. Give another folder.")
 
 
 def require_cluster(address: str) -> None:

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import numpy
 
-from . import _images
+from . import _images, _whole
 from ._options import OF_TRACKER
 from ._redact import redacted
 from .detector import Detector
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     Source = str | os.PathLike[str]
 
 IMAGES = {".jpg", ".jpeg", ".jpe", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pnm", ".jp2"}
-# Schemes of streams that do not wait for their reader.
-LIVE = ("rtsp", "rtp:", "udp:", "srt:", "rist:", "rtmp")
+# How addresses of streams begin that do not wait for their reader, such as those of rtspt, too.
+LIVE = ("rtsp", "rtp:", "udp:", "srt:", "rist:", "rtmp", "v4l2:")
 
 PIPELINE = (
     "uridecodebin name=source ! videoconvert ! video/x-raw,format=BGR ! videoflip video-direction=auto ! appsink name=out sync=false "
@@ -58,7 +58,8 @@ def detect(
 
     source: a video, an address such as rtsp://camera/stream, or 0 for the first camera, which GStreamer with its Python bindings reads, or
         OpenCV where these are missing; or an image, a folder of images, a pattern such as "photos/*.jpg", or a list of images, which
-        Pillow reads. Videos of phones are turned upright. Live streams skip frames where the model is slower.
+        Pillow reads. Videos of phones are turned upright. Where the model is slower than a live stream, GStreamer skips frames. OpenCV
+        skips none, so results come later and later.
     model: as of Detector, or a Detector.
     tracker: "bytetrack" and so on as of Tracker, or a Tracker: then results have track_id.
     options: as of Detector. With batch_size=8, frames of files and images are run 8 at once; those of live streams one by one.
@@ -98,7 +99,7 @@ def results(
 
 def is_live(source: Source | int | Sequence[Source]) -> bool:
     """Whether it does not wait for its reader."""
-    return isinstance(source, int) or (isinstance(source, str) and source.startswith(LIVE))
+    return isinstance(source, int) or (isinstance(source, str) and "://" in source and source.lower().startswith(LIVE))
 
 
 def open_source(
@@ -117,8 +118,10 @@ def open_source(
             ) from error
         return read_images(paths)
     text = os.fspath(source)
+    if not text:
+        raise InputError("The source is empty. Give a path or an address.")
     if "://" in text:
-        return play(text, NEWEST if is_live(text) else AHEAD, timeout)
+        return to_the_end(text, play(text, NEWEST if is_live(text) else AHEAD, timeout))
     path = Path(text)
     if path.is_dir():
         return read_images(images_in(path))
@@ -132,7 +135,21 @@ def open_source(
         raise NotFoundError(f"There is no file {text}. Check the path.")
     if path.suffix.lower() in IMAGES:
         return read_images([path])
-    return play(path.resolve().as_uri(), AHEAD, timeout)
+    uri = path.resolve().as_uri()
+    return to_the_end(uri, play(uri, AHEAD, timeout))
+
+
+def to_the_end(uri: str, frames: Iterator[tuple[NDArray[numpy.uint8], float | None]]) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
+    """The frames, and an error at the end of a file that is cut off there."""
+    yield from frames
+    path = path_of(uri)
+    if path is not None and (missing := _whole.missing(path)):
+        raise ReadError(f"Cannot read {redacted(uri)} to its end: {missing}.")
+
+
+def path_of(uri: str) -> str | None:
+    """The path of an address of a file, whose bytes may be any."""
+    return unquote(urlsplit(uri).path, errors="surrogateescape") if uri.lower().startswith("file://") else None
 
 
 def camera(number: int) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
@@ -144,7 +161,7 @@ def camera(number: int) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
 
 
 def by_number(path: Path) -> list[Any]:
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path.name) if part]
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", path.name) if part]
 
 
 def images_in(folder: Path) -> list[Path]:
@@ -182,7 +199,7 @@ def play(uri: str, limit: str, timeout: float | None = None) -> Iterator[tuple[N
     try:
         Gst = gstreamer()
     except LibraryError as missing:
-        return by_opencv(uri, missing)
+        return by_opencv(uri, missing, timeout)
     try:
         pipeline = Gst.parse_launch(PIPELINE + limit)
     except Exception as error:  # GLib.Error, where an element is missing
@@ -193,7 +210,7 @@ def play(uri: str, limit: str, timeout: float | None = None) -> Iterator[tuple[N
     source.set_property("download", limit == AHEAD)
     if limit == AHEAD:
         read_whole(Gst, source)
-    return pull(Gst, pipeline, redacted(uri), timeout)
+    return pull(Gst, pipeline, uri, timeout)
 
 
 def read_whole(Gst: Any, source: Any) -> None:
@@ -247,28 +264,46 @@ def opencv(missing: LibraryError) -> Any:
     return cv2
 
 
-def by_opencv(uri: str, missing: LibraryError) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
+def by_opencv(uri: str, missing: LibraryError, timeout: float | None) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
     """For Pythons without GStreamer's bindings, such as those of conda, pyenv and uv."""
     cv2 = opencv(missing)
-    local = uri.startswith("file://")
-    name = unquote(urlsplit(uri).path) if local else uri.removeprefix("v4l2://") if uri.startswith("v4l2://") else uri
-    if local and not os.path.exists(name):
-        raise NotFoundError(f"There is no file {name}. Check the path.")
-    return frames_of(cv2, uri, name)
+    path = path_of(uri)
+    if path is not None and not os.path.exists(path):
+        raise NotFoundError(f"There is no file {path}. Check the path.")
+    return frames_of(cv2, uri, uri.removeprefix("v4l2://") if path is None else path, timeout)
 
 
-def frames_of(cv2: Any, uri: str, name: str) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
-    capture = cv2.VideoCapture(name)
+def frames_of(cv2: Any, uri: str, name: str, timeout: float | None) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
+    limits: list[Any] = []
+    if timeout is not None:
+        milliseconds = int(min(max(1000 * timeout, 1), 2**31 - 1))
+        limits = [cv2.CAP_ANY, [cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, milliseconds, cv2.CAP_PROP_READ_TIMEOUT_MSEC, milliseconds]]
+    capture = cv2.VideoCapture(name, *limits)
     try:
         if not capture.isOpened():
             raise ReadError(f"Cannot read {redacted(uri)}: OpenCV does not open it. Check that it is a whole video, or the address.")
+        count, time = 0, 0.0
         while True:
+            since = monotonic()
             is_read, frame = capture.read()
             if not is_read:
-                return
-            yield frame, max(capture.get(cv2.CAP_PROP_POS_MSEC), 0.0) / 1000
+                break
+            count, time = count + 1, max(capture.get(cv2.CAP_PROP_POS_MSEC), 0.0) / 1000
+            yield frame, time
+        # It does not tell an end from a failure.
+        if timeout is not None and monotonic() - since >= timeout:
+            raise silent(uri, timeout)
+        # Of some formats the number of frames is one of a steady rate, for as long as the sound lasts.
+        wanted, reached = capture.get(cv2.CAP_PROP_FRAME_COUNT), max(count, time * capture.get(cv2.CAP_PROP_FPS))
+        if wanted - reached > max(10, wanted / 10):
+            came = f"{count} of {wanted:.0f} frames came"
+            raise ReadError(f"Cannot read {redacted(uri)} to its end: {came}. Check that it is a whole video, or the address.")
     finally:
         capture.release()
+
+
+def silent(uri: str, timeout: float) -> ReadError:
+    return ReadError(f"Cannot read {redacted(uri)}: no frame came for {timeout:g} s. Check what stores or sends it.")
 
 
 def pull(Gst: Any, pipeline: Any, uri: str, timeout: float | None) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
@@ -276,19 +311,20 @@ def pull(Gst: Any, pipeline: Any, uri: str, timeout: float | None) -> Iterator[t
     try:
         pipeline.set_state(Gst.State.PLAYING)
         since = monotonic()
+        failure: Any = None
         while True:
-            # An appsink does not tell errors, the bus does.
-            message = bus.pop_filtered(Gst.MessageType.ERROR)
-            if message:
-                raise ReadError(f"Cannot read {uri}: {message.parse_error()[0].message}")
-            sample = out.emit("try-pull-sample", Gst.SECOND // 10)
+            # An appsink does not tell errors, the bus does. Frames from before one wait in the appsink.
+            failure = failure or bus.pop_filtered(Gst.MessageType.ERROR)
+            sample = out.emit("try-pull-sample", 0 if failure else Gst.SECOND // 10)
             if sample:
                 yield picture(Gst, sample)
                 since = monotonic()
+            elif failure:
+                raise ReadError(f"Cannot read {redacted(uri)}: {failure.parse_error()[0].message}")
             elif out.get_property("eos"):
                 return
             elif timeout is not None and monotonic() - since > timeout:
-                raise ReadError(f"Cannot read {uri}: no frame came for {timeout:g} s. Check what stores or sends it.")
+                raise silent(uri, timeout)
     finally:
         # uridecodebin of GStreamer 1.22 fails a change that meets it while it finds out what it decodes; the next one goes on from there.
         any(pipeline.set_state(Gst.State.NULL) != Gst.StateChangeReturn.FAILURE for _ in range(3))

@@ -111,6 +111,8 @@ def test_files_and_pictures_of_pillow(detector, image, tmp_path):
     exif[0x0112] = 6
     picture.transpose(Image.Transpose.ROTATE_90).save(tmp_path / "lying.png", exif=exif)
     assert same(detector(tmp_path / "lying.png"), wanted)
+    with Image.open(tmp_path / "lying.png") as lying:
+        assert same(detector(lying), wanted)
 
 
 def test_options_are_those_of_the_elements(image):

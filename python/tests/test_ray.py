@@ -274,6 +274,23 @@ def test_what_cannot_be_read_is_listed(cluster, archive, wanted, tmp_path, silen
         assert errors[str(bad[name])], name
 
 
+def test_names_of_files_may_be_any_bytes(cluster, archive, wanted, tmp_path):
+    shutil.copy(archive / "hall/1.mp4", tmp_path / os.fsdecode(b"caf\xe9.mp4"))
+    (tmp_path / "\u24600101.mp4").write_text("no video")
+    found, errors = split(detect(tmp_path))
+    named = [(f"{tmp_path}/caf\\xe9.mp4", *each[1:]) for each in wanted if each[0] == str(archive / "hall/1.mp4")]
+    assert found == named and named and list(errors) == [f"{tmp_path}/\u24600101.mp4"]
+
+
+def test_a_video_that_is_cut_off_is_listed(cluster, tmp_path):
+    line = f"filesrc location={clip('shapes')} ! qtdemux ! h264parse ! mp4mux faststart=true ! filesink location={tmp_path}/whole.mp4"
+    subprocess.run(["gst-launch-1.0", "-q", *line.split()], check=True)
+    data = (tmp_path / "whole.mp4").read_bytes()
+    (tmp_path / "cut.mp4").write_bytes(data[: len(data) // 2])
+    found, errors = split(detect(tmp_path / "cut.mp4"))
+    assert found and f"to its end: {len(data) // 2} of {len(data)} bytes are there" in errors[str(tmp_path / "cut.mp4")]
+
+
 def test_addresses_are_read_as_files_are(cluster, archive, wanted, web):
     found, errors = split(detect([f"http://{web}/{place}/{number}.mp4" for place in ("hall", "yard") for number in range(3)]))
     named = [(each[0].replace(f"http://{web}", str(archive)), *each[1:]) for each in found]
@@ -348,6 +365,63 @@ def test_folders_are_read_in_the_order_of_numbers(tmp_path, monkeypatch):
     names = ["9.MKV", "10.mp4", "2026/b/1.webm", "notes.txt", "2026/a.txt"]
     assert sorted(addresses) == sorted(str(tmp_path / name) for name in names)
     assert addresses[:3] == [str(tmp_path / name) for name in names[:3]]
+
+
+def test_folders_are_not_left_out_without_a_word(tmp_path, monkeypatch):
+    for name in ("open/1.mp4", "closed/2.mp4"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    scandir = os.scandir
+
+    def refuse(path):
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    found = {item["address"]: item["error"] for item in gsttrt.ray.expanded(tmp_path)}
+    monkeypatch.undo()
+    refused = f"Cannot read the folder {tmp_path}/closed: Permission denied."
+    assert found == {f"{tmp_path}/open/1.mp4": None, f"{tmp_path}/closed": refused}
+    [item] = gsttrt.ray.expanded(f"{tmp_path}/*")
+    assert item["error"] == f"The pattern {tmp_path}/* finds folders and no file. Give '{tmp_path}/*/**/*.mp4' for the videos in them."
+    (tmp_path / "3.mp4").touch()
+    with pytest.warns(UserWarning, match="finds folders, too, which are left out"):
+        assert [item["address"] for item in gsttrt.ray.expanded(f"{tmp_path}/*")] == [f"{tmp_path}/3.mp4"]
+
+
+def test_lists_of_sources_are_read_as_the_program_reads_them(tmp_path):
+    (tmp_path / "list.txt").write_bytes(b"a.mp4\n\n  b c.mp4\r\ncaf\xe9.mp4")
+    assert list(gsttrt.ray.listed([f"@{tmp_path}/list.txt", "d.mp4"])) == ["a.mp4", "b c.mp4", os.fsdecode(b"caf\xe9.mp4"), "d.mp4"]
+    with pytest.raises(gsttrt.ReadError, match="Cannot read the list of sources none.txt: No such file"):
+        list(gsttrt.ray.listed(["@none.txt"]))
+    with pytest.raises(gsttrt.InputError, match="A source is empty"):
+        list(gsttrt.ray.expanded([""]))
+
+
+def test_a_folder_with_something_in_it_is_refused(tmp_path):
+    gsttrt.ray.require_empty(f"file://{tmp_path}")
+    (tmp_path / "a.parquet").touch()
+    for out in (str(tmp_path), f"file://{tmp_path}", f"{tmp_path}/a.parquet"):
+        with pytest.raises(gsttrt.InputError, match=f"There is something in {out} already"):
+            gsttrt.ray.require_empty(out)
+    gsttrt.ray.require_empty(f"file://{tmp_path}/none")
+    with pytest.raises(gsttrt.InputError, match="Cannot write to nowhere://a: "):
+        gsttrt.ray.require_empty("nowhere://a")
+
+
+def test_a_model_on_a_server_takes_neither_gpus_nor_threads(cluster, monkeypatch):
+    def work(model, **options):
+        return gsttrt.ray.work_of(model, "objects", None, 120, options)
+
+    assert work("grpc://triton:8001/yolo11n").model == "grpc://triton:8001/yolo11n" and work("a.onnx").model == os.path.abspath("a.onnx")
+    assert not any(each.may_take_gpu() for each in (work("grpc://triton/a"), work("a", backend="kserve"), work("a.onnx", backend="cpu")))
+    assert all(each.may_take_gpu() for each in (work("grpc://triton/a", shared_memory="cuda"), work("a.onnx"), work("a.onnx", backend="auto")))
+    tried = []
+    monkeypatch.setattr(gsttrt.ray, "try_worker", lambda work, *_: tried.append(work))
+    for each in ("grpc://triton/a", "a.onnx"):
+        gsttrt.ray.detect("a.mp4", each, concurrency=1)
+    assert [each.options for each in tried] == [{}, {"threads": 1}]
 
 
 def test_workers_leave_room_for_writing(monkeypatch):

@@ -12,6 +12,7 @@ import select
 import subprocess
 import sys
 import threading
+import types
 
 import numpy
 import pytest
@@ -20,6 +21,7 @@ from PIL import Image
 
 import gsttrt
 from gsttrt import __main__ as program
+from gsttrt import _whole, video
 from gsttrt.video import open_source
 
 
@@ -36,6 +38,65 @@ def test_a_video_is_read_to_its_end(detector):
     small = gsttrt.Detector(model("shapes-cls"), backend="rten")
     times = [result.time for _, result in gsttrt.detect(f"file://{clip('classes')}", small)]
     assert len(times) > 3 and times == sorted(times)
+
+
+def test_a_video_that_is_cut_off_is_an_error_at_its_end(tmp_path):
+    whole, cut = tmp_path / "whole.mp4", tmp_path / "cut.mp4"
+    line = f"filesrc location={clip('classes')} ! qtdemux ! h264parse ! mp4mux faststart=true ! filesink location={whole}"
+    subprocess.run(["gst-launch-1.0", "-q", *line.split()], check=True)
+    data = whole.read_bytes()
+    cut.write_bytes(data[: len(data) // 2])
+    count = sum(1 for _ in open_source(whole))
+    for source in (cut, f"file://{cut}"):
+        seen = 0
+        with pytest.raises(gsttrt.ReadError, match=f"to its end: {len(data) // 2} of {len(data)} bytes are there"):
+            for _ in open_source(source):
+                seen += 1
+        assert 0 < seen < count
+
+
+def test_a_file_is_as_long_as_it_says(tmp_path):
+    def missing(data):
+        (tmp_path / "a").write_bytes(data)
+        return _whole.missing(str(tmp_path / "a"))
+
+    start = b"\0\0\0\x0cftypisom"
+    mp4 = start + b"\0\0\0\1mdat" + (18).to_bytes(8, "big") + b"12"
+    riff = b"RIFF" + (8).to_bytes(4, "little") + b"AVI 1234"
+    mkv = b"\x1a\x45\xdf\xa3\x81\0\x18\x53\x80\x67\x40\x03123"
+    for whole in (mp4, riff, mkv):
+        assert missing(whole) is None
+        assert missing(whole[:-1]) == f"{len(whole) - 1} of {len(whole)} bytes are there"
+    assert missing(mp4[:15]) and missing(mp4[:21]), "half a header"
+    # Nothing tells it.
+    for data in (mkv[:10] + b"\xff12", start + b"\0\0\0\0mdat12", b"RIFF\xff\xff\xff\xffAVI ", mp4 + b"\0\0\0\2####", b"some text", b""):
+        assert missing(data) is None
+    assert _whole.missing(str(tmp_path / "none")) is None
+
+
+def test_frames_from_before_an_error_are_given(monkeypatch):
+    samples = ["first", "second"]
+    error = types.SimpleNamespace(parse_error=lambda: (types.SimpleNamespace(message="It is damaged."), ""))
+    out = types.SimpleNamespace(emit=lambda *_: samples.pop(0) if samples else None, get_property=lambda _: False)
+    bus = types.SimpleNamespace(pop_filtered=lambda _: error)
+    pipeline = types.SimpleNamespace(get_by_name=lambda _: out, get_bus=lambda: bus, set_state=lambda _: 1)
+    Gst = types.SimpleNamespace(
+        SECOND=10**9,
+        State=types.SimpleNamespace(PLAYING=4, NULL=1),
+        MessageType=types.SimpleNamespace(ERROR=2),
+        StateChangeReturn=types.SimpleNamespace(FAILURE=0),
+    )
+    monkeypatch.setattr(video, "picture", lambda _, sample: sample)
+    found = []
+    with pytest.raises(gsttrt.ReadError, match="Cannot read a.mp4: It is damaged"):
+        for each in video.pull(Gst, pipeline, "a.mp4", None):
+            found.append(each)
+    assert found == ["first", "second"]
+
+
+def test_live_streams_are_known_by_their_scheme():
+    assert all(video.is_live(each) for each in (0, "rtsp://a/b", "RTSP://a/b", "rtspt://a", "v4l2:///dev/video0"))
+    assert not any(video.is_live(each) for each in ("rtsp-of-today.mp4", "http://a/b.mp4", pathlib.Path("rtsp://a"), ["rtsp://a"]))
 
 
 def test_a_video_of_a_server_has_all_its_frames(short_clip):
@@ -77,6 +138,15 @@ def test_a_video_with_its_tables_at_the_end_needs_no_parts_of_files():
     assert found == sum(1 for _ in open_source(clip("shapes")))
 
 
+def test_names_of_files_may_be_any_bytes(short_clip, image, tmp_path):
+    odd = tmp_path / os.fsdecode(b"caf\xe9.mp4")
+    odd.write_bytes(short_clip.read_bytes())
+    assert sum(1 for _ in open_source(odd)) == sum(1 for _ in open_source(short_clip))
+    assert video.path_of(odd.as_uri()) == str(odd) and video.path_of("FILE:///a%20b") == "/a b" and video.path_of("http://a/b") is None
+    Image.fromarray(image).save(tmp_path / "\u24600101.png")
+    assert sum(1 for _ in open_source(tmp_path)) == 1, "a digit in a circle is no number"
+
+
 def test_images_come_in_the_order_of_their_numbers(detector, image, tmp_path):
     for number, width in ((10, 100), (9, 90), (1, 50)):
         Image.fromarray(image[:60, :width, ::-1]).save(tmp_path / f"frame{number}.png")
@@ -111,6 +181,8 @@ def test_sources_of_a_wrong_type_are_errors(detector, monkeypatch):
     for wrong in (None, 1.5, [3], object()):
         with pytest.raises(gsttrt.InputError, match="is no source"):
             gsttrt.detect(wrong, detector)
+    with pytest.raises(gsttrt.InputError, match="The source is empty"):
+        gsttrt.detect("", detector)
     with pytest.raises(gsttrt.NotFoundError, match="no camera /dev/video99: "):
         gsttrt.detect(99, detector)
     with pytest.raises(gsttrt.InputError, match="is no tracker"):
@@ -139,6 +211,54 @@ def test_opencv_reads_videos_where_gstreamer_is_not(detector, monkeypatch):
     assert found[0][1].names
     with pytest.raises(gsttrt.ReadError, match="OpenCV does not open it"):
         next(gsttrt.detect("nonsense://a", detector))
+
+
+def test_opencv_tells_an_end_from_a_failure(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gi", None)
+    cv2 = types.SimpleNamespace(
+        CAP_ANY=0,
+        **{f"CAP_PROP_{name}": name for name in ("OPEN_TIMEOUT_MSEC", "READ_TIMEOUT_MSEC", "POS_MSEC", "FRAME_COUNT", "FPS")},
+    )
+    monkeypatch.setitem(sys.modules, "cv2", cv2)
+
+    class Capture:
+        """A video at 25 frames a second. It is said to have other numbers of them."""
+
+        there, said = 100, {"FRAME_COUNT": 100.0, "FPS": 25.0}
+
+        def __init__(self, *given):
+            self.given.append(given)
+            self.count = 0
+
+        given: list = []
+
+        def isOpened(self):
+            return True
+
+        def read(self):
+            self.count += 1
+            return self.count <= self.there, None
+
+        def get(self, name):
+            return {**self.said, "POS_MSEC": 40.0 * (self.count - 1)}[name]
+
+        def release(self):
+            pass
+
+    cv2.VideoCapture = Capture
+    address = "http://me:hush@host/a.mp4"
+    for count, rate in ((100.0, 25.0), (105.0, 25.0), (-1.0, 25.0), (0.0, 0.0), (200.0, 50.0)):
+        Capture.said = {"FRAME_COUNT": count, "FPS": rate}
+        assert sum(1 for _ in open_source(address)) == 100, (count, rate)
+    assert Capture.given[-1] == (address,)
+    Capture.said = {"FRAME_COUNT": 200.0, "FPS": 25.0}
+    with pytest.raises(gsttrt.ReadError, match=r"Cannot read http://\*\*\*@host/a.mp4 to its end: 100 of 200 frames came"):
+        list(open_source(address, timeout=3))
+    assert Capture.given[-1] == (address, 0, ["OPEN_TIMEOUT_MSEC", 3000, "READ_TIMEOUT_MSEC", 3000])
+    Capture.said = {"FRAME_COUNT": 100.0, "FPS": 25.0}
+    monkeypatch.setattr(video, "monotonic", itertools.count(step=5).__next__)
+    with pytest.raises(gsttrt.ReadError, match="no frame came for 3 s"):
+        list(open_source(address, timeout=3))
 
 
 def test_without_gstreamer_and_opencv_a_video_is_refused(detector, monkeypatch):

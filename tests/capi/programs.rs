@@ -12,6 +12,11 @@ fn the_python_example_runs_a_model_and_detects() {
     assert_eq!(lines[..2], ["in  images 1x3x320x320, 1228800 bytes", "out output0 1x6300x7, 176400 bytes"]);
     assert!(lines[2].starts_with("greatest ") && lines[2] != "greatest 0.0", "{text}");
     assert!(lines.len() == 4 && lines[3].starts_with("disc 0.") && lines[3].contains(" at "), "{text}");
+    // Boxes, and what masks are made of.
+    let text = printed(run(&path("tests/models/shapes-seg.onnx")));
+    for begin in ["out output", "greatest "] {
+        assert_eq!(text.lines().filter(|line| line.starts_with(begin)).count(), 2, "{text}");
+    }
     let error = String::from_utf8(run("/nowhere.onnx").stderr).unwrap();
     assert!(error.starts_with("Error: There is no model file /nowhere.onnx"), "{error}");
 }

@@ -11,7 +11,8 @@ use crate::terminal::{print, print_error};
 pub struct Ended {
     pub report: DetectReport,
     pub signal: Option<i32>,
-    /// Why a source that has no end has come to one. What was found until then is there.
+    /// Why a source that has no end has come to one, or why one that has an end was not read to it. What was found until then
+    /// is there.
     pub lost: Option<Failure>,
     /// Images that cannot be read.
     pub broken: usize,
@@ -114,7 +115,10 @@ pub fn conclude(
         (Some(lost), 1) if jobs.len() == 1 => return Err(lost),
         (Some(_), count) => {
             let was = if count == 1 { "was" } else { "were" };
-            let what = format!("{count} of {} sources {was} lost; what was found until then is written.", jobs.len());
+            let what = format!(
+                "{count} of {} sources {was} lost or cut off; what was found until then is written.",
+                jobs.len()
+            );
             return Err(what.into());
         }
         (None, _) => {}

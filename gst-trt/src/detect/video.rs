@@ -22,7 +22,7 @@ use crate::frame_times;
 use crate::output::{cannot_write, create_part, finish_part, part};
 use crate::progress::TaskProgress;
 use crate::running::RunningPipeline;
-use crate::source::{ReadOptions, VideoAddress};
+use crate::source::{ReadOptions, VideoAddress, whole};
 
 /// How long frames that are under way may take until one of them has its results.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
@@ -183,7 +183,7 @@ fn gate(pipeline: &gst::Pipeline, limit: Option<u64>) -> (Arc<AtomicBool>, Arc<A
 /// How a video came to its end, which its files have.
 struct VideoEnd {
     signal: Option<i32>,
-    /// Of one that has no end: why.
+    /// Of one that was not read to its end, or that has none: why.
     lost: Option<String>,
 }
 
@@ -302,8 +302,9 @@ impl VideoRun<'_> {
             return Err(Broken::unreadable(format!("Cannot read {}: there is no video in it.", self.address.shown())));
         }
         let is_wanted = !self.has_enough(&report) && self.setup.signals.signal().is_none();
-        if drain.is_none() && is_wanted && self.address.runs_live(pipeline) {
-            lost = Some(self.lost(&task, None));
+        if drain.is_none() && is_wanted {
+            let is_live = self.address.runs_live(pipeline);
+            lost = if is_live { Some(self.lost(&task, None)) } else { self.cut_off() };
         }
         Ok(VideoEnd { signal, lost })
     }
@@ -337,6 +338,14 @@ impl VideoRun<'_> {
             task.line(&format!("Warning: {text}"));
         }
         text
+    }
+
+    /// Why not all of a file could be read, for the table: there nobody sees the warning that it begins with.
+    fn cut_off(&self) -> Option<String> {
+        let VideoAddress::File(path) = self.address else { return None };
+        let is_listed = self.setup.table.is_some() && path.is_file(); // to open a pipe would be to wait
+        let missing = is_listed.then(|| whole::missing(path)).flatten()?;
+        Some(format!("Cannot read {} to its end: {missing}.", self.address.shown()))
     }
 
     /// Says once that it waits for the source, and for nothing else. Returns why the source is given up, once it is.

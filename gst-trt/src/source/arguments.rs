@@ -18,8 +18,9 @@ use crate::failure::Failure;
 use crate::terminal::print_error;
 
 /// Endings of files that hold videos, of those that people have next to their pictures.
-const VIDEOS: [&str; 16] = [
-    "mp4", "mkv", "mov", "avi", "webm", "ts", "m4v", "mpg", "mpeg", "mts", "m2ts", "3gp", "wmv", "flv", "h264", "h265",
+const VIDEOS: [&str; 19] = [
+    "mp4", "mkv", "mov", "avi", "webm", "ts", "m4v", "mpg", "mpeg", "mts", "m2ts", "vob", "mxf", "dav", "3gp", "wmv",
+    "flv", "h264", "h265",
 ];
 
 /// Something to look at, with a name for the files of its results.

@@ -13,7 +13,7 @@ mod picture;
 mod soup;
 pub mod still;
 pub mod tap;
-mod whole;
+pub mod whole;
 
 use std::ffi::OsString;
 use std::fs;

@@ -230,6 +230,35 @@ fn what_cannot_be_read_is_a_row_with_its_error() {
     assert_eq!((rows.len(), &rows[0]["source"]), (1, &shown("words.mp4").into()));
 }
 
+/// Its rows come up to where it ends. If no more is wanted than is there, nothing is missing.
+#[test]
+fn a_video_that_is_cut_off_has_rows_and_an_error() {
+    let folder = scratch("parquet-cut");
+    let whole = folder.join("whole.mp4");
+    launch(&format!(
+        "filesrc location={} ! qtdemux ! h264parse ! mp4mux faststart=true ! filesink location={}",
+        sample(),
+        whole.display()
+    ));
+    let bytes = std::fs::read(&whole).unwrap();
+    let there = bytes.len() / 2;
+    std::fs::write(folder.join("cut.mp4"), &bytes[..there]).unwrap();
+    let run = |table: &str, more: &[&str]| {
+        let given = ["--infer", "interval=100", "--rows", "frames", "--parquet", table];
+        let output = detect(&folder, "cut.mp4", &shapes(), &[&given[..], more].concat());
+        (output, rows(&folder.join(table)))
+    };
+    let (output, all) = run("all.parquet", &[]);
+    let said = format!("Cannot read cut.mp4 to its end: {there} of {} bytes are there.", bytes.len());
+    expect_failure(&output, &["cut.mp4"], &[&said, "What was found until then is written"]);
+    let (errors, frames): (Vec<&Value>, Vec<&Value>) = all.iter().partition(|row| row["error"].is_string());
+    assert!((100..300).contains(&frames.len()), "{}", frames.len());
+    assert!(matches!(errors[..], [row] if row["error"].as_str().unwrap().starts_with(&said)), "{errors:?}");
+    let (output, some) = run("some.parquet", &["--frames", "9"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(some.len() == 9 && some.iter().all(|row| row["error"].is_null()), "{some:?}");
+}
+
 /// Whatever bytes are in its name, wherever it leads, and whatever it is.
 #[test]
 fn each_name_that_a_pattern_finds_has_a_row() {
