@@ -310,6 +310,17 @@ class Chart(unittest.TestCase):
                          {"limits": {"memory": "8Gi", "nvidia.com/gpu": 1}, "requests": {"cpu": "4", "memory": "4Gi"}})
         self.assertEqual(template(FILES["gpu"])["spec"]["runtimeClassName"], "nvidia")
 
+    def test_pods_leave_a_node_that_is_dead(self):
+        own = {"key": "a", "operator": "Exists"}
+
+        def taints(**values):
+            return [(each["key"], each.get("tolerationSeconds")) for each in template(values)["spec"].get("tolerations", [])]
+
+        limited = [("node.kubernetes.io/not-ready", 60), ("node.kubernetes.io/unreachable", 60)]
+        self.assertEqual((taints(), taints(tolerations=[own])), (limited, [*limited, ("a", None)]))
+        for none in ("", None):
+            self.assertEqual((taints(unreachableSeconds=none), taints(unreachableSeconds=none, tolerations=[own])), ([], [("a", None)]))
+
     def test_several_gpus_are_all_used(self):
         def gpus(**gpu):
             return tomllib.loads(configuration({"gpu": gpu, "config": config})["config.toml"]).get("gpus")
@@ -342,6 +353,13 @@ class Chart(unittest.TestCase):
         asked = [called for (kind, called), each in objects(values).items() if kind == "Service" and wanted <= each["metadata"]["labels"].items()]
         self.assertEqual(asked, ["cameras-detect-pods"])
         self.assertEqual(monitor["endpoints"][0]["authorization"], {"credentials": {"name": "tokens", "key": "http"}})
+        # The alerts know the service by its job, whatever nameOverride says.
+        self.assertEqual(values["nameOverride"], "detect")
+        self.assertNotIn("jobLabel", monitor)
+        job = {"targetLabel": "job", "replacement": "gst-trt"}
+        self.assertEqual(monitor["endpoints"][0]["relabelings"], [job])
+        more = one(set_at(values, "serviceMonitor.relabelings", [{"action": "drop"}]), "ServiceMonitor")["spec"]["endpoints"][0]
+        self.assertEqual(more["relabelings"], [job, {"action": "drop"}])
         rules = yaml.safe_load((ROOT / "packaging/prometheus/gst-trt.rules.yml").read_text())
         self.assertEqual(one(values, "PrometheusRule")["spec"], rules)
 
@@ -363,6 +381,10 @@ class Chart(unittest.TestCase):
         for values in (
             {"sources": [{"name": "a", "address": "rtsp://admin:${GATE}@10.0.0.21/"}, {"name": "b", "address": "rtsp://admin@10.0.0.22:554/a@b"}]},
             {"sources": [{"name": "a", "address": "rtsp://admin:open@10.0.0.21/"}], "configKind": "Secret"},
+            {"sources": [{"name": "a", "address": "rtsp://10.0.0.21/user=admin&password=${GATE}&channel=1"},
+                         {"name": "b", "address": "http://h/v?token=${GATE}&x=1"}, {"name": "c", "address": "rtsp://${USER}:${GATE}@h/"},
+                         {"name": "d", "address": "rtsp://h:554/key/pass?keyframe=1&channel=1"}]},
+            {"config": "location = \"amqp://h/a?exchange=b\" # and key=c, a:b@c", "files": {"labels": "token = 1\n;a=b\n"}},
         ):
             with self.subTest(values=values):
                 objects(values)
@@ -385,6 +407,11 @@ class Chart(unittest.TestCase):
             ({"sources": [{"name": "a", "address": "rtsp://admin:open@10.0.0.21/"}]},
              ["the address of the source a: it has a password", "envFromSecrets", "configKind"]),
             ({"config": "location = 'mqtt://me:open@broker/a'"}, ["the value config: it has a password"]),
+            *(({"sources": [{"name": "a", "address": address}]}, ["the address of the source a: it has a password or a token"])
+              for address in ("rtsp://10.0.0.21/user=admin&password=hunter2&channel=1", "http://h/v?token=abc", "http://h/v?x=1&PWD=y",
+                              "http://h/v?X-Amz-Signature=abc", "rtsp://admin:it's1@10.0.0.21/", "rtsp://${USER}:open@10.0.0.21/")),
+            ({"config": "location = \"https://h/hook?api_key=abc\""}, ["the value config: it has a password or a token"]),
+            ({"files": {"more.toml": "http://h/v?a=b&auth=YWRtaW4="}}, ["more.toml: it has a password or a token"]),
             ({"sources": [{"name": "a", "address": "x", "record": {"keep": None}}]}, ["sources[0].record.keep has no value"]),
             # By the schema.
             ({"sources": [{"name": "a"}]}, ["/sources/0", "address"]),

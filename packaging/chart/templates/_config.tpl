@@ -83,12 +83,16 @@
 {{- if eq .Values.configKind "ConfigMap" -}}
 {{- $texts := merge (dict "the value config" .Values.config) .Values.files -}}
 {{- range $source := .Values.sources -}}
-{{- $_ := set $texts (printf "the address of the source %s" $source.name) (toString $source.address) -}}
+{{- /* In a text of TOML a quote ends the address. In the value it is a part of it. */ -}}
+{{- $_ := set $texts (printf "the address of the source %s" $source.name) (regexReplaceAll "[\"']" (toString $source.address) "_") -}}
 {{- end -}}
+{{- $user := "://[^/@\\s\"']*:[^/@\\s\"']+@" -}}
+{{- $named := "(?i)[?&;/](pwd|pw|key|auth|sig|(login)?pas\\w*|[\\w-]*(passw\\w*|token|secret|signature|api_?key))=[^&;\\s\"'$]" -}}
 {{- range $name, $text := $texts -}}
-{{- range regexFindAll "://[^/@\\s\"']*:[^/@\\s\"']+@" $text -1 -}}
-{{- if not (contains "${" .) -}}
-{{- fail (printf "\n\n%s: it has a password, and all who may read ConfigMaps see it. Write ${NAME} for it and put it into a Secret of envFromSecrets, use password-file with credentials.secret, or set configKind to Secret.\n" $name) -}}
+{{- range concat (regexFindAll $user $text -1) (regexFindAll $named $text -1) -}}
+{{- /* The user alone may be a variable. */ -}}
+{{- if not (contains "${" (regexReplaceAll "^://[^:]*:" . "")) -}}
+{{- fail (printf "\n\n%s: it has a password or a token, and all who may read ConfigMaps see it. Write ${NAME} for it and put it into a Secret of envFromSecrets, use password-file with credentials.secret, or set configKind to Secret.\n" $name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
