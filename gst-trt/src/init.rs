@@ -8,7 +8,7 @@ use crate::failure::{Failure, Status};
 use crate::import::{quoted, write_new};
 use crate::model_options::check_model;
 use crate::serve;
-use crate::source::VideoAddress;
+use crate::source::{VideoAddress, path_text};
 use crate::terminal::{print, print_error};
 
 const EXAMPLES: &str = "\
@@ -142,7 +142,12 @@ fn config(sources: &[String], model: &str, results: &str, here: &Path) -> String
         },
     );
     for (source, number) in sources.iter().zip(1..) {
-        let address = quoted(&absolute(source, here).replace("${", "$${"));
+        // The number of a camera is no file.
+        let address = match VideoAddress::parse(source, here) {
+            Ok(VideoAddress::Camera(path)) => path_text(&path),
+            _ => absolute(source, here),
+        };
+        let address = quoted(&address.replace("${", "$${"));
         text += &format!("\n[[source]]\nname = \"source{number}\"\naddress = {address}\n");
         if number == 1 {
             text += "# password-file = \"password\"     # of the user in the address\n\
