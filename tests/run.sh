@@ -4,6 +4,7 @@
 #
 #   tests/run.sh             all that a change of ours can break, in minutes: one build, all tests, the clips
 #   tests/run.sh full        that, and what needs gigabytes or an hour: packages, other Debians, valgrind, foreign exporters
+#   tests/run.sh only WORD…  of what only "full" runs, the steps whose names have one of the words, such as: only Ray "model zoo"
 #   tests/run.sh touched     of what only "full" runs, what the last changes can break (see TOUCHES); BASE=COMMIT says since when
 #
 # TRT_SETUP=skip installs no Debian packages.  The first failing step ends the run.  CONTRIBUTING.md says what each step guards.
@@ -14,8 +15,9 @@ set -euo pipefail
 
 case ${1:-all} in
     all | full | touched) MODE=${1:-all} ;;
+    only) MODE=only WORDS=("${@:2}") ;;
     --help | -h) sed -n '/^set /q; /^#!/d; /SPDX/d; s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    *) fail "the argument is full, touched or nothing, not \"$1\"." ;;
+    *) fail "the argument is full, touched, only or nothing, not \"$1\"." ;;
 esac
 
 SCRATCH=$TARGET/end-to-end
@@ -324,10 +326,34 @@ test_rest() {
     done
 }
 
+# Those with one of the words in their names.
+test_only() {
+    local row heading command words word names=()
+    for row in "${TOUCHES[@]}"; do
+        IFS=: read -r heading _ _ command <<<"$row"
+        for word in "${WORDS[@]}"; do
+            if [[ "${heading,,}" == *"${word,,}"* ]]; then
+                names+=("$heading:$command")
+                break
+            fi
+        done
+    done
+    if [ "${#names[@]}" = 0 ]; then
+        fail "no step of \"full\" has one of these words in its name. The names: $(cut -d: -f1 < <(printf '%s\n' "${TOUCHES[@]}") | paste -sd '|')"
+    fi
+    step "build" build
+    for row in "${names[@]}"; do
+        IFS=: read -r heading command <<<"$row"
+        read -ra words <<<"$command"
+        step "$heading" "${words[@]}"
+    done
+}
+
 trap count_steps EXIT
 setup_tests
 cd "$ROOT"
 mkdir -p "$SCRATCH"
-[ "$MODE" = touched ] || test_all
+[ "$MODE" = touched ] || [ "$MODE" = only ] || test_all
 [ "$MODE" != full ] || test_rest
 [ "$MODE" != touched ] || test_touched
+[ "$MODE" != only ] || test_only

@@ -188,7 +188,7 @@ class Service:
         return {dict(labels)["source"] for labels, value in states.items() if value and dict(labels)["state"] == "running"}
 
     def size(self):
-        """MiB, threads, open files, and MiB of the first GPU, with what others have there."""
+        """MiB, threads, open files, MiB of the first GPU, with what others have there, and MiB that are not of files."""
         proc = pathlib.Path(f"/proc/{self.process.pid}")
         fields = dict(line.split(":", 1) for line in (proc / "status").read_text().splitlines())
-        return int(fields["VmRSS"].split()[0]) / 1024, int(fields["Threads"]), len(os.listdir(proc / "fd")), gpu_memory()
+        return int(fields["VmRSS"].split()[0]) / 1024, int(fields["Threads"]), len(os.listdir(proc / "fd")), gpu_memory(), int(fields["RssAnon"].split()[0]) / 1024
