@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gsttrt_core::error::{Error, Result};
-use gsttrt_core::postprocess::read_labels;
+use gsttrt_core::model::read_labels;
 use gsttrt_core::session::{Detections, Detector, Session, parse_options};
 use gsttrt_core::tensor::Tensor;
 

@@ -6,9 +6,10 @@ use std::sync::LazyLock;
 use gsttrt_core::error::Error;
 use gsttrt_core::heads::HeadFormat;
 use gsttrt_core::image::overlay::Style;
+use gsttrt_core::model::read_labels;
 use gsttrt_core::options::{OptionKind, Setting, setting};
 use gsttrt_core::postprocess::options::{AUTO, LAYOUT, MERGE_SETTINGS, SETTINGS};
-use gsttrt_core::postprocess::{PostprocessOptions, read_class_thresholds, read_labels};
+use gsttrt_core::postprocess::{PostprocessOptions, read_class_thresholds};
 
 use crate::gst::options::{self, MUTABLE_PLAYING};
 use crate::gst::overlay::{draw_labels_property, line_width_property, mask_alpha_property};

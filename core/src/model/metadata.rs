@@ -12,7 +12,7 @@ use crate::heads::{HeadFormat, check_task, layout_file};
 use crate::image::keypoints::{KeypointModel, KeypointShape};
 
 /// Characters of a class name. It is drawn, and copied for each object.
-pub(crate) const MAX_LABEL: usize = 1024;
+pub(super) const MAX_LABEL: usize = 1024;
 
 /// An entry of the metadata.
 #[derive(Clone, Copy)]

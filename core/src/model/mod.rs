@@ -8,6 +8,7 @@
 mod engine;
 mod file;
 mod input;
+mod labels;
 mod literal;
 mod metadata;
 mod onnx;
@@ -21,7 +22,8 @@ use crate::image::keypoints::KeypointModel;
 use crate::image::transform::TensorLayout;
 use crate::tensor::{Dims, TensorDesc};
 pub use file::{FileContents, ModelFile};
-pub(crate) use metadata::MAX_LABEL;
+pub(crate) use labels::MAX_CLASSES;
+pub use labels::read_labels;
 
 /// The description in a model file of any kind.
 struct FileHeader {

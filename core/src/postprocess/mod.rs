@@ -17,7 +17,7 @@ mod refine;
 mod results;
 pub mod suppress;
 
-pub use classes::{KnownClasses, read_class_thresholds, read_labels};
+pub use classes::{KnownClasses, read_class_thresholds};
 pub use classify::{ClassScores, RankedClass};
 pub use merge::{MergeMethod, MergeMetric, MergeOptions};
 pub use options::PostprocessOptions;

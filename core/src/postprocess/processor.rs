@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::classes::{KnownClasses, read_labels, thresholds};
+use super::classes::{KnownClasses, thresholds};
 use super::classify::{ClassSelection, Classifier, RankedClass};
 use super::effect;
 use super::map::MapFinder;
@@ -21,7 +21,7 @@ use crate::image::keypoints::Keypoints;
 use crate::image::map::{MapKind, PixelMap};
 use crate::image::masks::{MaskOutput, Masks};
 use crate::image::transform::InputTransform;
-use crate::model::ModelInfo;
+use crate::model::{ModelInfo, read_labels};
 use crate::tensor::{DType, Tensor, TensorDesc, Tensors};
 
 /// Made for one model; made again when its outputs change.

@@ -4,8 +4,7 @@
 use std::path::Path;
 
 use gsttrt_core::heads;
-use gsttrt_core::model::{ModelFile, ModelInfo};
-use gsttrt_core::postprocess::read_labels;
+use gsttrt_core::model::{ModelFile, ModelInfo, read_labels};
 
 use super::ini::IniGroup;
 use super::written::{PropertyTexts, WrittenConfig};

@@ -9,8 +9,8 @@ use gsttrt_core::backends::tensorrt::header::Header;
 use gsttrt_core::device::Device;
 use gsttrt_core::heads::{DecodeKernel, HeadFormat, ModelHints};
 use gsttrt_core::image::options::parse_input_size;
-use gsttrt_core::model::{FileContents, ModelFile, ModelInfo};
-use gsttrt_core::postprocess::{KnownClasses, read_labels};
+use gsttrt_core::model::{FileContents, ModelFile, ModelInfo, read_labels};
+use gsttrt_core::postprocess::KnownClasses;
 
 use super::head::{HeadSettings, UnfitHead};
 use super::model::ModelConfig;

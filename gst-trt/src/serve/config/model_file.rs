@@ -7,8 +7,7 @@ use gsttrt_core::backends::tensorrt::header::Header;
 use gsttrt_core::device::Device;
 use gsttrt_core::error::Error;
 use gsttrt_core::image::options::parse_input_size;
-use gsttrt_core::model::{ModelFile, ModelInfo};
-use gsttrt_core::postprocess::read_labels;
+use gsttrt_core::model::{ModelFile, ModelInfo, read_labels};
 
 use super::head::HeadSettings;
 use super::wording::{KeyError, problem};
