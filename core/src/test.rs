@@ -20,6 +20,9 @@ mod cases;
 #[allow(unused_imports)]
 pub(crate) use cases::cases;
 #[allow(dead_code)]
+#[path = "../tests/common/npy.rs"]
+pub(crate) mod npy;
+#[allow(dead_code)]
 #[path = "../tests/common/random.rs"]
 pub(crate) mod random;
 

@@ -28,12 +28,13 @@ use smallvec::SmallVec;
 pub use cancel::CancelToken;
 use cancel::Wake;
 pub use queue::Counts;
-use queue::{BatchQueueState, FlushReason, Pause, QueuedRequest, Request, RunningBatch};
+use queue::{Batch, BatchQueueState, FlushReason, Pause, QueuedRequest, Request, RunningBatch};
 
 use super::verify::{Verdict, Watch};
 use super::{Interrupted, Interrupter, ModelInstance, contained};
 use crate::counters::{self, Span, Stats, ThreadCounters};
 use crate::error::{Error, ErrorKind, Result};
+use crate::model::InputValues;
 use crate::tensor::Tensors;
 
 /// How long a run that found no memory waits before it is tried again: at first, and at most.
@@ -62,7 +63,7 @@ enum BatchRunner {
 
 /// A thread that waits for batches. It ends with the batcher, or where a run does not end, with the process.
 struct RunnerThread {
-    batches: Sender<Vec<Arc<Tensors>>>,
+    batches: Sender<Batch>,
     interrupter: Option<Interrupter>,
 }
 
@@ -180,7 +181,8 @@ impl Batcher {
         &self.queue.stats
     }
 
-    /// Adds the pictures of a frame to the queue. Its stream has a number of its own.
+    /// Adds the pictures of a frame to the queue. Its stream has a number of its own. The values go into the model with them: frames
+    /// with others are run in batches of their own.
     ///
     /// # Errors
     /// As [`ModelInstance::run`], where this made a batch full whose running failed.
@@ -188,6 +190,7 @@ impl Batcher {
         self: &Arc<Self>,
         stream: u64,
         pictures: impl Iterator<Item = Arc<Tensors>>,
+        values: &Arc<InputValues>,
         usage: &Arc<Usage>,
     ) -> Result<SmallVec<[PendingOutput; 1]>> {
         let submitted = Instant::now();
@@ -198,7 +201,10 @@ impl Batcher {
         }
         queue.submitted += 1;
         let frame = queue.submitted;
-        let request = |picture| Arc::new(Request { stream, frame, submitted, picture, outcome: OnceLock::new() });
+        let request = |picture| {
+            let (values, outcome) = (values.clone(), OnceLock::new());
+            Arc::new(Request { stream, frame, submitted, picture, values, outcome })
+        };
         let requests: SmallVec<[Arc<Request>; 1]> = pictures.into_iter().map(request).collect();
         queue.waiting.extend(requests.iter().map(QueuedRequest::of));
         drop(queue);
@@ -293,9 +299,9 @@ impl Batcher {
                 if !queue.is_due(due, self.size) {
                     return false; // another thread has run it meanwhile
                 }
-                let Some((_, pictures)) = queue.begin(0, self.size, due) else { return true };
+                let Some(batch) = queue.begin(0, self.size, due) else { return true };
                 drop(queue);
-                let outcome = self.queue.execute(&mut **model, pictures);
+                let outcome = self.queue.execute(&mut **model, batch);
                 let ended = self.queue.complete(0, outcome);
                 drop(model); // before frames that may wait for the GPU
                 drop(ended);
@@ -307,9 +313,10 @@ impl Batcher {
                 let Some(runner) = queue.free_runner().filter(|_| queue.is_due(due, self.size)) else {
                     return false; // as above
                 };
-                let Some((number, pictures)) = queue.begin(runner, self.size, due) else { return true };
+                let Some(batch) = queue.begin(runner, self.size, due) else { return true };
+                let number = batch.number;
                 drop(queue);
-                threads[runner].batches.send(pictures).expect("it goes on as long as this sender is there");
+                threads[runner].batches.send(batch).expect("it goes on as long as this sender is there");
                 if threads.len() == 1 || matches!(due, FlushReason::Late(..)) {
                     let runs = |queue: &BatchQueueState| {
                         let RunningBatch { number: now, requests, .. } = &queue.running[runner];
@@ -330,8 +337,8 @@ impl RunnerThread {
         let (interrupter, queue) = (model.interrupter(), queue.clone());
         let (sender, batches) = channel();
         let run = move || {
-            batches.into_iter().for_each(|pictures| {
-                let (outcome, counted) = counters::counted(|| queue.execute(&mut *model, pictures));
+            batches.into_iter().for_each(|batch| {
+                let (outcome, counted) = counters::counted(|| queue.execute(&mut *model, batch));
                 queue.counted.lock().unwrap().add(counted);
                 drop(queue.complete(at, outcome));
                 queue.tell();
@@ -404,9 +411,12 @@ impl BatchQueue {
     }
 
     /// Runs the model on a batch, and drops its pictures.
-    fn execute(&self, model: &mut dyn ModelInstance, pictures: Vec<Arc<Tensors>>) -> Result<Vec<Tensors>> {
+    fn execute(&self, model: &mut dyn ModelInstance, Batch { pictures, values, .. }: Batch) -> Result<Vec<Tensors>> {
         let stage = Span::begin(self.measure.load(Ordering::Relaxed));
-        let outcome = contained(ErrorKind::Run, "Running the model failed", || model.run(&pictures));
+        let outcome = contained(ErrorKind::Run, "Running the model failed", || {
+            model.set_values(&values)?;
+            model.run(&pictures)
+        });
         self.stats.add(stage, 0);
         outcome
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::ModelInstance;
 use crate::cuda::driver::Fence;
 use crate::error::Result;
+use crate::model::InputValues;
 use crate::tensor::Tensors;
 
 /// Execution contexts of one model that share its work. Each queues a run behind its own earlier runs, so runs of different
@@ -14,6 +15,8 @@ use crate::tensor::Tensors;
 pub struct ContextPool<B> {
     all: Vec<PooledContext<B>>,
     runs: u64,
+    /// With which the next run is, if they are not those that all were loaded with.
+    values: Option<Arc<InputValues>>,
 }
 
 struct PooledContext<B> {
@@ -30,17 +33,18 @@ impl<B: ModelInstance + 'static> ContextPool<B> {
         let context = |backend| PooledContext { backend, run: 0, done: None };
         match all.len() {
             1 => Box::new(all.remove(0)),
-            _ => Box::new(ContextPool { all: all.into_iter().map(context).collect(), runs: 0 }),
+            _ => Box::new(ContextPool { all: all.into_iter().map(context).collect(), runs: 0, values: None }),
         }
     }
 
-    fn next(&mut self) -> &mut PooledContext<B> {
+    fn next(&mut self) -> Result<&mut PooledContext<B>> {
         let is_idle = |context: &PooledContext<B>| context.done.as_ref().is_none_or(Fence::is_passed);
         let next = choose(self.all.iter().map(|context| (is_idle(context), context.run)));
         let context = &mut self.all[next];
         self.runs += 1;
         context.run = self.runs;
-        context
+        self.values.as_ref().map_or(Ok(()), |values| context.backend.set_values(values))?;
+        Ok(context)
     }
 }
 
@@ -56,10 +60,16 @@ fn choose(contexts: impl Iterator<Item = (bool, u64)>) -> usize {
 
 impl<B: ModelInstance + 'static> ModelInstance for ContextPool<B> {
     fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
-        let context = self.next();
+        let context = self.next()?;
         let outputs = context.backend.run(pictures)?;
         context.done = outputs.last().and_then(Tensors::ready).cloned();
         Ok(outputs)
+    }
+
+    /// Each context takes them with its next run.
+    fn set_values(&mut self, values: &Arc<InputValues>) -> Result<()> {
+        self.values = Some(values.clone());
+        Ok(())
     }
 
     fn only_queues(&self) -> bool {
@@ -67,7 +77,7 @@ impl<B: ModelInstance + 'static> ModelInstance for ContextPool<B> {
     }
 
     unsafe fn run_at(&mut self, picture: u64, outputs: &[u64], stream: Option<*mut c_void>) -> Result<Fence> {
-        let context = self.next();
+        let context = self.next()?;
         // SAFETY: the caller keeps memory and stream as `run_at` asks, and the contexts of the pool take the same.
         let done = unsafe { context.backend.run_at(picture, outputs, stream) }?;
         context.done = Some(done.clone());

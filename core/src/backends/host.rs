@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::heads::PictureRows;
 use crate::image::transform::InputSpec;
 use crate::memory::Pool;
-use crate::model::ModelInfo;
+use crate::model::{InputValues, ModelInfo};
 use crate::options::{OptionKind, OptionSpec, OptionValue};
 use crate::tensor::{Dims, Tensor, Tensors};
 
@@ -80,6 +80,7 @@ pub struct HostModel<N> {
     fixed: Option<usize>,
     /// What goes in in addition to the pictures, and for how many of them.
     sides: (usize, Vec<Option<Tensor>>),
+    values: Arc<InputValues>,
     /// Which output has the rows of all pictures of a batch.
     mixed: Option<PictureRows>,
     pool: Pool,
@@ -89,16 +90,17 @@ pub struct HostModel<N> {
 
 impl<N: HostNet> HostModel<N> {
     /// As the request says, with as many others as there are to be runs at the same time.
-    pub fn new(model: &Arc<ModelInfo>, net: N, request: &LoadRequest) -> Result<Self> {
-        let LoadRequest { spec, batch, .. } = request;
+    pub fn new(net: N, request: &LoadRequest) -> Result<Self> {
+        let LoadRequest { spec, batch, values, .. } = request;
+        let model = request.model();
         let fixed = (model.image_input().dims[0] != Dims::DYNAMIC).then_some(*batch);
         let rows = fixed.unwrap_or(1);
         let (_, height, width) = spec.chw();
         let mixed = PictureRows::find(&model.outputs, &model.hints((width as u32, height as u32)), *batch)?;
         let of = |net| {
-            let sides = (rows, model.side_inputs(spec, rows)?);
-            let (model, spec, pool) = (model.clone(), spec.clone(), Pool::default());
-            Ok(HostModel { model, spec, net, fixed, sides, mixed, pool, others: Vec::new() })
+            let sides = (rows, model.side_inputs(spec, rows, values)?);
+            let (model, spec, values, pool) = (model.clone(), spec.clone(), values.clone(), Pool::default());
+            Ok(HostModel { model, spec, net, fixed, sides, values, mixed, pool, others: Vec::new() })
         };
         let others = (1..parallel_runs(request)).map(|_| of(net.another()?)).collect::<Result<_>>()?;
         Ok(HostModel { others, ..of(net)? })
@@ -106,7 +108,7 @@ impl<N: HostNet> HostModel<N> {
 
     fn infer(&mut self, batch: &Tensor, rows: usize) -> Result<Vec<Tensor>> {
         if self.sides.0 != rows {
-            self.sides = (rows, self.model.side_inputs(&self.spec, rows)?);
+            self.sides = (rows, self.model.side_inputs(&self.spec, rows, &self.values)?);
         }
         self.net.infer(batch, &self.sides.1)
     }
@@ -139,6 +141,14 @@ impl<N: HostNet + 'static> ModelInstance for HostModel<N> {
             Ok(Tensors::new(parts.collect::<Result<_>>()?, None, None))
         };
         (0..pictures.len()).map(of_picture).collect()
+    }
+
+    fn set_values(&mut self, values: &Arc<InputValues>) -> Result<()> {
+        if !Arc::ptr_eq(&self.values, values) {
+            self.sides.1 = self.model.side_inputs(&self.spec, self.sides.0, values)?;
+            self.values = values.clone();
+        }
+        Ok(())
     }
 
     fn interrupter(&self) -> Option<Interrupter> {

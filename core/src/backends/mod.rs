@@ -33,7 +33,7 @@ use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::transform::InputSpec;
 use crate::memory::BatchPool;
-use crate::model::{ModelFile, ModelInfo};
+use crate::model::{InputValues, ModelFile, ModelInfo};
 use crate::options::{Choice, OptionKind, OptionSpec, OptionValue, SettingField};
 use crate::redact::redacted;
 use crate::tensor::{TensorDesc, Tensors};
@@ -112,6 +112,15 @@ pub trait ModelInstance: Send {
     /// Runs the model on the pictures' tensors, at most as many as it was opened for: one tensor each, as the specification
     /// says. Returns all outputs of each picture, in the model's order, each in its own type; they keep the picture.
     fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>>;
+
+    /// Takes other values for inputs besides the picture, from the next run on, as [`LoadRequest::with_values`] allows; at first
+    /// it has those of its request. A model without such inputs takes any.
+    ///
+    /// # Errors
+    /// Where the GPU cannot take them. Then it has the former ones.
+    fn set_values(&mut self, _values: &Arc<InputValues>) -> Result<()> {
+        Ok(())
+    }
 
     /// Whether [`run`](ModelInstance::run) only queues work and returns at once, so that it may be called where a wait
     /// must be short. Else it computes until it is done, which may be never.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Options of backends. Each option is declared once, by the backend that has it.
+//! Options of backends. Each option is declared once, by the backend that has it, and what all of them have is declared here.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::options::{OptionSpec, OptionValue};
+use crate::options::{OptionKind, OptionSpec, OptionValue};
 
 /// An option of a backend.
 #[derive(Debug)]
@@ -16,6 +16,20 @@ pub struct BackendOption {
     /// The values that are errors where the option has no effect; all others are then ignored, with a warning.
     pub insists: &'static [&'static str],
 }
+
+/// What goes into the inputs besides the picture.
+pub static INPUT_VALUES: BackendOption = BackendOption {
+    spec: OptionSpec {
+        name: "input-values",
+        nick: "Input values",
+        blurb: "Files of numpy.save for inputs of the model besides the picture, like txt_feats=words.npy, several with commas between \
+                them; names of classes from words.txt beside. Set while playing, they count from the next frame on (unset = none)",
+        kind: OptionKind::Text,
+    },
+    default: OptionValue::Text(String::new()),
+    is_in_key: false, // the key has the dimensions
+    insists: &[],
+};
 
 /// The options that are not as they are by default.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -65,7 +79,8 @@ impl Options {
     }
 
     /// A text; empty for options that are none.
-    pub(super) fn text(&self, option: &BackendOption) -> String {
+    #[doc(hidden)]
+    pub fn text(&self, option: &BackendOption) -> String {
         match self.get(option) {
             OptionValue::Text(text) => text,
             _ => String::new(),

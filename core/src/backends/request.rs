@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::onnxruntime::PROVIDERS;
-use super::options::{BackendOption, Options};
+use super::options::{BackendOption, INPUT_VALUES, Options};
 use super::verify::{Tolerance, VERIFY, VERIFY_EVERY, watched};
 use super::{
     BACKENDS, Backend, BackendPreference, LoadContext, ModelInstance, OpenedModel, Selection, Unsupported, choose,
@@ -17,7 +17,8 @@ use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::geometry::{Letterbox, ResizeMode};
 use crate::image::transform::InputSpec;
-use crate::model::{ModelFile, ModelInfo};
+use crate::model::{InputValues, ModelFile, ModelInfo};
+use crate::tensor::Dims;
 
 /// A model that is known, and where it will run.
 #[derive(Clone)]
@@ -25,6 +26,10 @@ pub struct LoadRequest {
     /// In memory from the description to the end of loading.
     pub(super) file: Arc<ModelFile>,
     opened: Arc<dyn OpenedModel>,
+    /// Its description, with the names of classes that come with the values.
+    info: Arc<ModelInfo>,
+    /// What goes into it besides pictures.
+    pub(super) values: Arc<InputValues>,
     pub backend: &'static dyn Backend,
     /// Why [`BackendPreference::Auto`] did not select a better backend.
     pub reason: Option<String>,
@@ -116,16 +121,19 @@ impl Placement {
         let Placement { file, backend, reason, options, cuda } = self;
         let what = format!("Cannot read the model {}", file.path().display());
         let opened = contained(ErrorKind::Model, &what, || backend.describe(&file, &options, cuda.as_ref()))?;
-        let model = opened.info();
-        let batch = if batch == 0 { model.fixed_batch().unwrap_or(1) } else { batch };
-        let spec = model.input_spec(size, batch, backend.device(&options))?;
-        model.side_inputs(&spec, batch)?; // checked here, before the slow part; the backend makes them again
-        let stride = model.adaptive_stride().filter(|_| size.is_none());
+        let values = Arc::new(InputValues::read(&options.text(&INPUT_VALUES))?);
+        let info = opened.info().with_values(&values)?;
+        let batch = if batch == 0 { info.fixed_batch().unwrap_or(1) } else { batch };
+        let spec = info.input_spec(size, batch, backend.device(&options))?;
+        info.side_inputs(&spec, batch, &values)?; // checked here, before the slow part; the backend makes them again
+        let stride = info.adaptive_stride().filter(|_| size.is_none());
         let (_, height, width) = spec.chw();
         let adaptive = stride.map(|stride| Adaptive { stride, largest: (width as u32, height as u32) });
         Ok(LoadRequest {
             file,
             opened,
+            info,
+            values,
             backend,
             reason,
             options,
@@ -187,6 +195,22 @@ impl LoadRequest {
         self.adaptive.is_some() && !self.backend.takes_any_size()
     }
 
+    /// The same with other values for its inputs besides pictures. Nothing, where the model has to be loaded for them: an engine is for
+    /// arrays of one size.
+    ///
+    /// # Errors
+    /// `Settings`, where they do not fit the model.
+    pub fn with_values(&self, values: &Arc<InputValues>) -> Result<Option<Self>> {
+        let info = self.opened.info().with_values(values)?;
+        let sizes = |values: &InputValues| -> Result<Vec<Option<Dims>>> {
+            let inputs = info.side_inputs(&self.spec, self.batch, values)?;
+            Ok(inputs.iter().map(|input| input.as_ref().map(|tensor| tensor.desc().dims.clone())).collect())
+        };
+        let are_alike = sizes(values)? == sizes(&self.values)?;
+        let values = values.clone();
+        Ok((are_alike || self.backend.takes_any_size()).then(|| LoadRequest { info, values, ..self.clone() }))
+    }
+
     /// The same for that tensor of one frame.
     pub fn for_tensor(&self, spec: InputSpec) -> Self {
         LoadRequest { spec, ..self.clone() }
@@ -218,7 +242,12 @@ impl LoadRequest {
     }
 
     pub fn model(&self) -> &Arc<ModelInfo> {
-        self.opened.info()
+        &self.info
+    }
+
+    /// What goes into it besides pictures.
+    pub fn values(&self) -> &Arc<InputValues> {
+        &self.values
     }
 
     /// Where the model takes tensors and gives them.
@@ -250,6 +279,8 @@ impl LoadRequest {
             let opened = backend.describe(&self.file, &options, None)?;
             let batch = opened.info().fixed_batch().unwrap_or(1);
             Ok(LoadRequest {
+                info: opened.info().with_values(&self.values)?,
+                values: self.values.clone(),
                 opened,
                 backend,
                 reason: None,
@@ -297,7 +328,8 @@ impl LoadRequest {
     /// The same in another context, where an engine has to be loaded again.
     pub fn in_context(&self, cuda: &Context) -> Result<Self> {
         let opened = self.backend.describe(&self.file, &self.options, Some(cuda))?;
-        Ok(LoadRequest { opened, cuda: Some(cuda.clone()), ..self.clone() })
+        let info = opened.info().with_values(&self.values)?;
+        Ok(LoadRequest { opened, info, cuda: Some(cuda.clone()), ..self.clone() })
     }
 
     /// An option's number; 0 where the backend has no such option.

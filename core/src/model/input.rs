@@ -3,8 +3,9 @@
 //! hold.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
-use super::{ModelInfo, unusable};
+use super::{InputValues, ModelInfo, unusable};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::heads::{self, HeadFormat};
@@ -145,16 +146,49 @@ impl ModelInfo {
         usual.of_tensor(input.dtype, usize::try_from(channels).unwrap_or(0))
     }
 
+    /// The same model with the names of classes that come with these values for its inputs.
+    ///
+    /// # Errors
+    /// `Settings`, where it does not have such inputs.
+    #[doc(hidden)]
+    pub fn with_values(self: &Arc<Self>, values: &InputValues) -> Result<Arc<Self>> {
+        values.check(&self.inputs, self.image).map_err(|error| error.about(&unusable(&self.path)))?;
+        Ok(match values.labels() {
+            [] => self.clone(),
+            labels => Arc::new(ModelInfo { labels: labels.to_vec(), ..ModelInfo::clone(self) }),
+        })
+    }
+
     /// Tensors for the inputs other than the picture, for so many pictures, in the order of `inputs`; `None` for the picture.
     #[doc(hidden)]
-    pub fn side_inputs(&self, spec: &InputSpec, rows: usize) -> Result<Vec<Option<Tensor>>> {
+    pub fn side_inputs(&self, spec: &InputSpec, rows: usize, values: &InputValues) -> Result<Vec<Option<Tensor>>> {
         let (_, height, width) = spec.chw();
-        let tensor = |(i, input)| {
-            if i == self.image { Ok(None) } else { side_input(input, rows, width, height).map(Some) }
+        let tensor = |(i, input): (usize, &TensorDesc)| match values.tensor(input, rows)? {
+            _ if i == self.image => Ok(None),
+            None => side_input(input, rows, width, height).map(Some),
+            given => Ok(given),
         };
         let tensors: Result<_> = self.inputs.iter().enumerate().map(tensor).collect();
         tensors.map_err(|error| error.about(&unusable(&self.path)))
     }
+
+    /// Whether an input has as many rows as there are pictures in a batch.
+    #[doc(hidden)]
+    pub fn follows_batch(input: &TensorDesc) -> bool {
+        has_picture_rows(input) && input.dims[0] == Dims::DYNAMIC
+    }
+}
+
+// Inputs whose content is known by their names.
+const TARGET_SIZES: &str = "orig_target_sizes";
+const IMAGE_SHAPE: &str = "im_shape";
+const SCALE_FACTOR: &str = "scale_factor";
+
+/// Whether the first dimension of an input is that of the pictures of a batch. All of them share a table of two dimensions, such as
+/// words with their vectors.
+pub(super) fn has_picture_rows(input: &TensorDesc) -> bool {
+    let is_known = [TARGET_SIZES, IMAGE_SHAPE, SCALE_FACTOR].contains(&&*input.name);
+    input.dims.len() >= if is_known { 2 } else { 3 }
 }
 
 /// Finds the input that takes a picture: 4 dimensions, of which one is 1 or 3 channels.
@@ -186,12 +220,16 @@ pub(super) fn of_pictures(inputs: &[TensorDesc]) -> Result<(usize, TensorLayout)
 /// pixels and are mapped to the frame like any others.
 fn side_input(desc: &TensorDesc, rows: usize, width: usize, height: usize) -> Result<Tensor> {
     let values = match desc.name.as_str() {
-        "orig_target_sizes" => [width, height], // RT-DETR, D-FINE
-        "im_shape" => [height, width],          // PaddleDetection
-        "scale_factor" => [1, 1],
+        TARGET_SIZES => [width, height], // RT-DETR, D-FINE
+        IMAGE_SHAPE => [height, width],  // PaddleDetection
+        SCALE_FACTOR => [1, 1],
         _ => {
+            let name = &desc.name;
             return Err(Error::new(ErrorKind::Model, format!("it has an input whose content is not known, {desc}"))
-                .remedy("Export it with the picture as its only input"));
+                .remedy(format!(
+                    "Set input-values to a file with it, like input-values={name}=words.npy, or export the model with the picture as its \
+                     only input"
+                )));
         }
     };
     if !matches!(desc.dims.first(), Some(&first) if first == Dims::DYNAMIC || usize::try_from(first) == Ok(rows)) {
@@ -212,7 +250,43 @@ fn side_input(desc: &TensorDesc, rows: usize, width: usize, height: usize) -> Re
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
     use super::*;
+    use crate::test::npy::save_floats;
+    use crate::test::scratch;
+
+    #[test]
+    fn values_fill_inputs_and_name_classes() {
+        let folder = scratch("values-of-a-model");
+        let words = save_floats(&folder.join("words.npy"), &[2, 3], &[0.5; 6]);
+        std::fs::write(folder.join("words.txt"), "red car\ndog\n").unwrap();
+        let inputs = vec![
+            TensorDesc::new("images", DType::F32, &[-1, 3, 64, 64]),
+            TensorDesc::new("tpe", DType::F32, &[-1, -1, 3]),
+            TensorDesc::new("orig_target_sizes", DType::I64, &[-1, 2]),
+        ];
+        let outputs = vec![TensorDesc::new("output0", DType::F32, &[-1, 6, 84])];
+        let info = ModelInfo::of_server(Path::new("m"), String::new(), inputs, outputs, BTreeMap::new());
+        let info = Arc::new(info.unwrap());
+        let spec = info.input_spec(None, 2, Device::Host).unwrap();
+        let nothing = InputValues::default();
+        let error = info.side_inputs(&spec, 2, &nothing).unwrap_err().message();
+        assert!(error.contains("like input-values=tpe=words.npy"), "{error}");
+        assert!(Arc::ptr_eq(&info, &info.with_values(&nothing).unwrap()));
+
+        let values = InputValues::read(&format!("tpe={words}")).unwrap();
+        let named = info.with_values(&values).unwrap();
+        assert_eq!((info.labels.len(), &named.labels[..]), (0, &["red car", "dog"].map(String::from)[..]));
+        let sides = named.side_inputs(&spec, 2, &values).unwrap();
+        let sides: Vec<String> = sides.iter().flatten().map(|side| side.desc().to_string()).collect();
+        assert_eq!(sides, ["tpe f32 2x2x3", "orig_target_sizes i64 2x2"]);
+
+        let values = InputValues::read(&format!("txt={words}")).unwrap();
+        let error = info.with_values(&values).unwrap_err().message();
+        assert!(error.starts_with("Cannot use the model file m: input-values has a file for txt"), "{error}");
+    }
 
     #[test]
     fn the_picture_is_found_among_inputs() {

@@ -12,6 +12,7 @@ mod labels;
 mod literal;
 mod metadata;
 mod onnx;
+mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ use crate::tensor::{Dims, TensorDesc};
 pub use file::{FileContents, ModelFile};
 pub(crate) use labels::MAX_CLASSES;
 pub use labels::read_labels;
+pub use values::InputValues;
 
 /// The description in a model file of any kind.
 struct FileHeader {

@@ -5,6 +5,7 @@
 pub mod gpu;
 pub mod heap;
 pub mod hostile;
+pub mod npy;
 pub mod onnx;
 pub mod ort;
 pub mod port;

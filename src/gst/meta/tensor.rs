@@ -534,7 +534,7 @@ mod tests {
         let inputs = input.inputs().clone();
         let held = inputs.list[0].tensors.clone();
         let batcher = Arc::new(Batcher::new(Box::new(Idle), 2, Duration::from_secs(600)).unwrap());
-        let outputs = batcher.submit(7, [held.clone()].into_iter(), &Arc::default()).unwrap();
+        let outputs = batcher.submit(7, [held.clone()].into_iter(), &Arc::default(), &Arc::default()).unwrap();
         let shapes = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/shapes.onnx");
         let model = Arc::new(ModelInfo::read(Path::new(shapes)).unwrap());
         let mut buffer = with_memory();

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::cancel::CancelToken;
 use crate::backends::Interrupted;
 use crate::error::Error;
+use crate::model::InputValues;
 use crate::tensor::Tensors;
 
 #[derive(Default)]
@@ -39,6 +40,14 @@ pub(super) struct Pause {
     pub(super) length: Duration,
 }
 
+/// A batch that is to be run.
+pub(super) struct Batch {
+    pub(super) number: u64,
+    pub(super) pictures: Vec<Arc<Tensors>>,
+    /// What goes into the model besides them.
+    pub(super) values: Arc<InputValues>,
+}
+
 /// A batch that is being run.
 #[derive(Default)]
 pub(super) struct RunningBatch {
@@ -52,6 +61,7 @@ pub(super) struct QueuedRequest {
     pub(super) stream: u64,
     /// The number of the frame that its picture is of.
     pub(super) frame: u64,
+    pub(super) values: Arc<InputValues>,
     pub(super) request: Weak<Request>,
 }
 
@@ -73,6 +83,8 @@ pub(super) struct Request {
     pub(super) frame: u64,
     pub(super) submitted: Instant,
     pub(super) picture: Arc<Tensors>,
+    /// What goes into the model besides the picture.
+    pub(super) values: Arc<InputValues>,
     pub(super) outcome: OnceLock<std::result::Result<Tensors, Interrupted>>,
 }
 
@@ -100,12 +112,10 @@ impl BatchQueueState {
         self.pause.map_or(Duration::ZERO, |pause| pause.until.saturating_duration_since(Instant::now()))
     }
 
-    /// Takes the next batch for a runner: its number and pictures. `None` if its frames have just ended.
-    pub(super) fn begin(&mut self, runner: usize, size: usize, due: FlushReason) -> Option<(u64, Vec<Arc<Tensors>>)> {
+    /// Takes the next batch for a runner. `None` if its frames have just ended.
+    pub(super) fn begin(&mut self, runner: usize, size: usize, due: FlushReason) -> Option<Batch> {
         let requests = self.next(size);
-        if requests.is_empty() {
-            return None;
-        }
+        let values = requests.first()?.values.clone();
         let pictures = requests.iter().map(|request| request.picture.clone()).collect();
         self.counts.batches += 1;
         self.counts.frames += requests.len() as u64;
@@ -113,7 +123,7 @@ impl BatchQueueState {
         self.begun += 1;
         let number = self.begun;
         self.running[runner] = RunningBatch { number, since: Some(Instant::now()), requests };
-        Some((number, pictures))
+        Some(Batch { number, pictures, values })
     }
 
     /// Whether frames of that stream wait for their run.
@@ -156,7 +166,8 @@ impl BatchQueueState {
     }
 
     /// Takes the next batch from the queue: each stream's first frame before any stream's second, so that a fast one does not
-    /// delay the others. The pictures of a frame stay together, for it waits for the last of them.
+    /// delay the others. The pictures of a frame stay together, for it waits for the last of them. All pictures of a batch go in with
+    /// the same values.
     pub(super) fn next(&mut self, size: usize) -> Vec<Arc<Request>> {
         let mut seen: HashMap<u64, (usize, u64)> = HashMap::new();
         let turn = |(at, waiting): (usize, &QueuedRequest)| {
@@ -166,7 +177,16 @@ impl BatchQueueState {
         };
         let mut turns: Vec<(usize, usize)> = self.waiting.iter().enumerate().map(turn).collect();
         turns.sort_unstable();
-        let next = turns.into_iter().filter_map(|(_, at)| std::mem::take(&mut self.waiting[at].request).upgrade());
+        let mut values: Option<Arc<InputValues>> = None;
+        let next = turns.into_iter().filter_map(|(_, at)| {
+            let waiting = &mut self.waiting[at];
+            if values.as_ref().is_some_and(|values| !Arc::ptr_eq(values, &waiting.values)) {
+                return None;
+            }
+            let request = std::mem::take(&mut waiting.request).upgrade()?;
+            values.get_or_insert_with(|| waiting.values.clone());
+            Some(request)
+        });
         let batch = next.take(size).collect();
         self.waiting.retain(QueuedRequest::is_there);
         batch
@@ -175,7 +195,8 @@ impl BatchQueueState {
 
 impl QueuedRequest {
     pub(super) fn of(request: &Arc<Request>) -> Self {
-        QueuedRequest { stream: request.stream, frame: request.frame, request: Arc::downgrade(request) }
+        let Request { stream, frame, values, .. } = &**request;
+        QueuedRequest { stream: *stream, frame: *frame, values: values.clone(), request: Arc::downgrade(request) }
     }
 
     /// Whether the frame has not ended, and was not taken.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 mod failures;
+mod values;
 
+use std::sync::LazyLock;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
@@ -111,7 +113,19 @@ fn submit(batcher: &Arc<Batcher>, stream: u64, value: f32) -> PendingOutput {
 }
 
 fn submit_frame(batcher: &Arc<Batcher>, stream: u64, values: &[f32]) -> Result<SmallVec<[PendingOutput; 1]>> {
-    batcher.submit(stream, values.iter().map(|&value| Arc::new(tensors(value))), &Arc::default())
+    static NONE: LazyLock<Arc<InputValues>> = LazyLock::new(Arc::default);
+    submit_with(batcher, stream, values, &NONE)
+}
+
+/// The same with values for other inputs.
+fn submit_with(
+    batcher: &Arc<Batcher>,
+    stream: u64,
+    pictures: &[f32],
+    values: &Arc<InputValues>,
+) -> Result<SmallVec<[PendingOutput; 1]>> {
+    let pictures = pictures.iter().map(|&picture| Arc::new(tensors(picture)));
+    batcher.submit(stream, pictures, values, &Arc::default())
 }
 
 fn outcome(ticket: &PendingOutput) -> std::result::Result<f32, String> {

@@ -47,7 +47,7 @@ use self::net::ServerNet;
 use self::on_gpu::GpuModel;
 use self::remote::RemoteModel;
 use super::host::HostModel;
-use super::options::{BackendOption, Options};
+use super::options::{BackendOption, INPUT_VALUES, Options};
 use super::{Backend, LoadContext, LoadRequest, ModelInstance, OpenedModel, Unsupported};
 use crate::choices;
 use crate::cuda::driver::Context;
@@ -130,7 +130,7 @@ impl Backend for KServe {
     }
 
     fn options(&self) -> &'static [&'static BackendOption] {
-        static OPTIONS: [&BackendOption; 2] = [&REQUEST_TIMEOUT, &SHARED_MEMORY];
+        static OPTIONS: [&BackendOption; 3] = [&REQUEST_TIMEOUT, &SHARED_MEMORY, &INPUT_VALUES];
         &OPTIONS
     }
 
@@ -181,7 +181,7 @@ impl OpenedModel for OpenedServer {
     fn load(&self, request: &LoadRequest, _: &LoadContext) -> Result<Box<dyn ModelInstance>> {
         /// As many as are asked for where none are named: they wait for the server, and take no core.
         const REQUESTS: usize = 8;
-        let RemoteModel { info, address, max_batch, .. } = &*self.0;
+        let RemoteModel { address, max_batch, .. } = &*self.0;
         if *max_batch > 0 && request.batch > *max_batch {
             let what = format!("batch-size is {}, and {address} takes {max_batch} pictures at most", request.batch);
             return Err(Error::new(ErrorKind::Settings, what).remedy(format!(
@@ -195,7 +195,7 @@ impl OpenedModel for OpenedServer {
         if let Some(cuda) = request.cuda.as_ref().filter(|_| request.device() == Device::Cuda) {
             return Ok(Box::new(GpuModel::new(&self.0, request, cuda, runs)?));
         }
-        let model = HostModel::new(info, ServerNet::new(self.0.clone()), &request.with_parallel_runs(runs))?;
+        let model = HostModel::new(ServerNet::new(self.0.clone()), &request.with_parallel_runs(runs))?;
         Ok(Box::new(model))
     }
 }

@@ -23,6 +23,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::heads::PictureRows;
 use crate::image::transform::InputSpec;
 use crate::memory::{DeviceBlock, DevicePool};
+use crate::model::InputValues;
 use crate::tensor::{Dims, Tensor, TensorDesc, Tensors};
 
 /// Bytes of tensors that a request may have.
@@ -41,6 +42,7 @@ pub struct GpuModel {
     fixed: Option<usize>,
     /// What goes in in addition to the pictures, and for how many of them.
     sides: (usize, Vec<Option<Tensor>>),
+    values: Arc<InputValues>,
     /// For requests at the same time.
     others: Vec<GpuModel>,
 }
@@ -82,7 +84,7 @@ impl GpuModel {
     }
 
     fn one(model: &Arc<RemoteModel>, request: &LoadRequest, cuda: &Context) -> Result<Self> {
-        let LoadRequest { spec, batch, .. } = request;
+        let LoadRequest { spec, batch, values, .. } = request;
         let fixed = (model.info.image_input().dims[0] != Dims::DYNAMIC).then_some(*batch);
         let rows = fixed.unwrap_or(*batch);
         Ok(GpuModel {
@@ -92,7 +94,8 @@ impl GpuModel {
             pool: DevicePool::new(cuda),
             marks: Marks::new(cuda, model.info.outputs.len())?,
             fixed,
-            sides: (rows, model.info.side_inputs(spec, rows)?),
+            sides: (rows, model.info.side_inputs(spec, rows, values)?),
+            values: values.clone(),
             model: model.clone(),
             spec: spec.clone(),
             others: Vec::new(),
@@ -117,7 +120,7 @@ impl GpuModel {
         self.stream.synchronize()?; // outputs may still be copied out of a region that is about to be freed
         let rows = batch.rows();
         if self.sides.0 != rows {
-            self.sides = (rows, self.model.info.side_inputs(&self.spec, rows)?);
+            self.sides = (rows, self.model.info.side_inputs(&self.spec, rows, &self.values)?);
         }
         until_answered(self, |model, deadline| model.attempt(batch, deadline))
     }
@@ -233,7 +236,7 @@ fn check(model: &RemoteModel, request: &LoadRequest) -> Result<()> {
         return cannot(format!("the sizes of the model's outputs are known only with the answer: {outputs}"));
     }
     let (_, height, width) = spec.chw();
-    let hints = model.info.hints((width as u32, height as u32));
+    let hints = request.model().hints((width as u32, height as u32));
     if *batch > 1 && PictureRows::find(&model.info.outputs, &hints, *batch)?.is_some() {
         return cannot(format!(
             "batch-size is {batch}, and an output has the rows of all pictures, which the host divides"
@@ -309,6 +312,14 @@ impl ModelInstance for GpuModel {
             Tensors::new(rows, Some(ready.clone()), None)
         };
         Ok((0..pictures.len()).map(of_picture).collect())
+    }
+
+    fn set_values(&mut self, values: &Arc<InputValues>) -> Result<()> {
+        if !Arc::ptr_eq(&self.values, values) {
+            self.sides.1 = self.model.info.side_inputs(&self.spec, self.sides.0, values)?;
+            self.values = values.clone();
+        }
+        Ok(())
     }
 
     /// Waits for the answer, unlike backends of this process.

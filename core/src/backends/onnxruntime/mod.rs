@@ -12,7 +12,7 @@ use self::library::OrtLibrary;
 use self::net::OrtNet;
 use self::providers::ExecutionProvider;
 use super::host::{HostModel, THREADS, parallel_runs, usual_threads, wanted_threads};
-use super::options::{BackendOption, Options};
+use super::options::{BackendOption, INPUT_VALUES, Options};
 use super::verify::{self, Tolerance, VERIFY, VERIFY_EVERY, Verification};
 use super::{
     Backend, LoadContext, LoadEvent, LoadRequest, ModelInstance, OpenedModel, Unsupported, contained, refuse_others,
@@ -74,7 +74,7 @@ impl Backend for OnnxRuntime {
     }
 
     fn options(&self) -> &'static [&'static BackendOption] {
-        static OPTIONS: [&BackendOption; 5] = [&LIBRARY, &PROVIDERS, &THREADS, &VERIFY, &VERIFY_EVERY];
+        static OPTIONS: [&BackendOption; 6] = [&LIBRARY, &PROVIDERS, &THREADS, &VERIFY, &VERIFY_EVERY, &INPUT_VALUES];
         &OPTIONS
     }
 
@@ -122,7 +122,7 @@ impl OpenedModel for OrtModel {
                 .map_err(|error| error.about(&what))
         };
         let net = contained(ErrorKind::Model, &what, load)?;
-        let mut model = HostModel::new(info, net, request)?;
+        let mut model = HostModel::new(net, request)?;
         if *is_verified {
             // As much as for files in f16, which this computes in f16.
             let verdict = verify::verify(request, &mut model, request.on_cpu(), &Tolerance::HALF, loading)?;

@@ -16,7 +16,7 @@ use rten_tensor::prelude::*;
 use rten_tensor::{Tensor as RtenTensor, TensorView};
 
 use super::host::{HostModel, HostNet, THREADS, parallel_runs, wanted_threads};
-use super::options::{BackendOption, Options};
+use super::options::{BackendOption, INPUT_VALUES, Options};
 use super::{Backend, LoadContext, LoadRequest, ModelInstance, OpenedModel, Unsupported, contained, refuse_others};
 use crate::cuda::driver::Context;
 use crate::device::Device;
@@ -47,7 +47,7 @@ impl Backend for Rten {
     }
 
     fn options(&self) -> &'static [&'static BackendOption] {
-        static OPTIONS: [&BackendOption; 1] = [&THREADS];
+        static OPTIONS: [&BackendOption; 2] = [&THREADS, &INPUT_VALUES];
         &OPTIONS
     }
 
@@ -89,7 +89,7 @@ impl OpenedModel for RtenModel {
         let net = Arc::new(contained(ErrorKind::Model, &what, load)?);
         let threads = self.threads.map(|each| each * parallel_runs(request));
         let cpu = Cpu { model: model.clone(), net, threads, widened: Vec::new(), pool: Pool::default() };
-        Ok(Box::new(HostModel::new(model, cpu, request)?))
+        Ok(Box::new(HostModel::new(cpu, request)?))
     }
 }
 
@@ -150,6 +150,8 @@ fn to_value(tensor: &Tensor) -> Value {
             RtenTensor::from_data(&shape, narrow).into()
         }
         DType::I32 => RtenTensor::from_data(&shape, typed::<i32>(tensor).to_vec()).into(),
+        DType::U8 => RtenTensor::from_data(&shape, typed::<u8>(tensor).to_vec()).into(),
+        DType::F16 => RtenTensor::from_data(&shape, typed::<half::f16>(tensor).to_f32_vec()).into(),
         _ => RtenTensor::from_data(&shape, typed::<f32>(tensor).to_vec()).into(),
     }
 }

@@ -12,10 +12,11 @@ use crate::backends::tensorrt::interfaces;
 use crate::backends::{LoadContext, LoadRequest, ModelInstance, check_rows};
 use crate::cuda::driver::{Context, Fence, Stream};
 use crate::error::{Error, ErrorKind, Result};
-use crate::image::transform::InputSpec;
 use crate::memory::{BatchPool, DeviceBlock, DevicePool};
-use crate::model::ModelInfo;
+use crate::model::{InputValues, ModelInfo};
 use crate::tensor::{Dims, Tensor, TensorDesc, Tensors};
+
+const ON_HOST: &str = "side inputs are made on the host";
 
 /// An engine with all that its runs need.
 pub struct TrtExecutor {
@@ -40,11 +41,20 @@ pub struct TrtExecutor {
     prepared: usize,
     /// As large as a full batch makes them.
     outputs: Vec<(TensorBinding, TensorDesc)>,
-    /// What goes in, in addition to the pictures; the context has their addresses.
-    side_inputs: Vec<(TensorBinding, Dims, DeviceBlock)>,
+    /// What goes in, in addition to the pictures, with values of this request.
+    side_inputs: Vec<SideInput>,
+    request: LoadRequest,
     /// Where pictures that are not in one block are copied together. One such block will do: the next batch is copied behind the
     /// run that reads this one.
     gather_block: Option<DeviceBlock>,
+}
+
+/// An input besides the pictures. The context has the address of its block.
+struct SideInput {
+    io: TensorBinding,
+    /// For a full batch.
+    dims: Dims,
+    block: DeviceBlock,
 }
 
 impl TrtExecutor {
@@ -57,8 +67,7 @@ impl TrtExecutor {
         loading: &LoadContext,
         what: &str,
     ) -> Result<Self> {
-        let mut backend = TrtExecutor::prepare(request.model(), &request.spec, request.batch, engine.clone(), cuda)
-            .map_err(|error| error.about(what))?;
+        let mut backend = TrtExecutor::prepare(request, engine.clone(), cuda).map_err(|error| error.about(what))?;
         match backend.try_capture(graphs, loading) {
             Err(error) if graphs == GraphMode::On => {
                 Err(error.about(what).remedy("Set cuda-graph=auto, which then runs it without"))
@@ -72,7 +81,9 @@ impl TrtExecutor {
         }
     }
 
-    fn prepare(model: &ModelInfo, spec: &InputSpec, batch: usize, engine: Arc<Engine>, cuda: &Context) -> Result<Self> {
+    fn prepare(request: &LoadRequest, engine: Arc<Engine>, cuda: &Context) -> Result<Self> {
+        let LoadRequest { spec, batch, values, .. } = request;
+        let batch = *batch;
         let stream = if batch == 1 { Stream::new(cuda) } else { Stream::of_batches(cuda) };
         let (stream, pool) = (Arc::new(stream?), DevicePool::new(cuda));
         let mut context = engine.context()?;
@@ -86,15 +97,15 @@ impl TrtExecutor {
         let fewest = engine.profile(&image, profile).and_then(|[least, ..]| usize::try_from(least[0]).ok());
         context.set_input(&image, &full)?;
         let mut side_inputs = Vec::new();
-        for side in model.side_inputs(spec, batch)?.iter().flatten() {
-            let io = input(&engine, side.desc())?;
-            let bytes = side.bytes().expect("side inputs are made on the host");
+        for side in request.model().side_inputs(spec, batch, values)?.iter().flatten() {
+            let (io, dims) = (input(&engine, side.desc())?.clone(), side.desc().dims.clone());
+            let bytes = side.bytes().expect(ON_HOST);
             let mut block = pool.take(bytes.len())?;
             block.write(bytes)?;
-            context.set_input(io, &side.desc().dims)?;
+            context.set_input(&io, &dims)?;
             // SAFETY: the block is large enough, and stays as long as the context.
-            unsafe { context.set_address(io, block.address()) }?;
-            side_inputs.push((io.clone(), side.desc().dims.clone(), block));
+            unsafe { context.set_address(&io, block.address()) }?;
+            side_inputs.push(SideInput { io, dims, block });
         }
         let outputs = engine.outputs().iter().map(|io| {
             let desc = TensorDesc { dims: context.output_dims(io)?, ..io.desc.clone() };
@@ -117,6 +128,7 @@ impl TrtExecutor {
             prepared: batch,
             outputs,
             side_inputs,
+            request: request.clone(),
             gather_block: None,
         };
         // Kernels are loaded at their first use; and what fails should fail before the first frame.
@@ -201,8 +213,10 @@ impl TrtExecutor {
             // Graphs may read dimensions that TensorRT keeps on the GPU and is about to change.
             self.graphs = self.graphs.take().map(|_| GraphCache::after_a_change());
             self.context.set_input(&self.image, &with_rows(&self.wanted.dims, rows))?;
-            for (io, dims, _) in &self.side_inputs {
-                self.context.set_input(io, &with_rows(dims, rows))?;
+            for SideInput { io, dims, .. } in &self.side_inputs {
+                if ModelInfo::follows_batch(&io.desc) {
+                    self.context.set_input(io, &with_rows(dims, rows))?;
+                }
             }
             self.prepared = rows;
         }
@@ -377,6 +391,27 @@ impl Drop for TrtExecutor {
 impl ModelInstance for TrtExecutor {
     fn only_queues(&self) -> bool {
         true
+    }
+
+    /// Behind the runs that are queued, which read the former ones. The memory stays where it is, so captured runs read the new ones.
+    fn set_values(&mut self, values: &Arc<InputValues>) -> Result<()> {
+        if Arc::ptr_eq(&self.request.values, values) {
+            return Ok(());
+        }
+        let sides = self.request.model().side_inputs(&self.request.spec, *self.rows.end(), values)?;
+        let sides = || self.side_inputs.iter().zip(sides.iter().flatten());
+        if let Some((have, given)) = sides().find(|(have, given)| have.dims != given.desc().dims) {
+            return Err(Error::new(ErrorKind::Settings, format!("The engine does not take {}", given.desc()))
+                .cause(format!("it was prepared for {} {}", given.desc().name, have.dims))
+                .remedy("Load the model again for it"));
+        }
+        self.elsewhere.take().map_or(Ok(()), |last| self.stream.wait(&last))?;
+        for (SideInput { block, .. }, given) in sides() {
+            // SAFETY: the block is as large, and stays with the context. Runs use it in the order of the stream.
+            unsafe { self.stream.upload(given.bytes().expect(ON_HOST), block.address()) }?;
+        }
+        self.request.values = values.clone();
+        Ok(())
     }
 
     fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {

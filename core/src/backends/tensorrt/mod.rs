@@ -322,9 +322,8 @@ impl TrtModel {
         loading: &LoadContext,
     ) -> Result<LoadedEngine> {
         let TrtModel { info: model, library, options, .. } = self;
-        let LoadRequest { spec, batch, .. } = request;
         let onnx = Onnx::from(request.file.contents()?);
-        let build = BuildOptions { shapes: shapes(model, spec, *batch)?, ..build.clone() };
+        let build = BuildOptions { shapes: shapes(request)?, ..build.clone() };
         let gpu = gpu_name(cuda)?;
         let key = build.key(library, &onnx, &gpu, loading.cancelled)?;
         let cache =
@@ -426,14 +425,14 @@ fn gpu_name(cuda: &Context) -> Result<String> {
 }
 
 /// The dimensions of all inputs that the file leaves open, fastest where batches are full.
-fn shapes(model: &ModelInfo, spec: &InputSpec, batch: usize) -> Result<Vec<Shape>> {
-    let (one, all) = (model.side_inputs(spec, 1)?, model.side_inputs(spec, batch)?);
-    let shapes = model.inputs.iter().zip(one.iter().zip(&all)).map(|(input, (one, all))| {
-        let largest = all.as_ref().map_or_else(|| with_rows(&spec.desc.dims, batch), |all| all.desc().dims.clone());
-        let smallest = match input.dims.first() {
-            Some(&Dims::DYNAMIC) => one.as_ref().map_or(&spec.desc, |one| one.desc()).dims.clone(),
-            _ => largest.clone(),
-        };
+fn shapes(request: &LoadRequest) -> Result<Vec<Shape>> {
+    let LoadRequest { spec, batch, values, .. } = request;
+    let model = request.model();
+    let sides = model.side_inputs(spec, *batch, values)?;
+    let shapes = model.inputs.iter().zip(&sides).map(|(input, side)| {
+        let of_side = side.as_ref().map(|side| side.desc().dims.clone());
+        let largest = of_side.unwrap_or_else(|| with_rows(&spec.desc.dims, *batch));
+        let smallest = if ModelInfo::follows_batch(input) { with_rows(&largest, 1) } else { largest.clone() };
         let shape = Shape { input: input.name.clone(), smallest, usual: largest.clone(), largest };
         (!input.dims.is_static()).then_some(shape)
     });

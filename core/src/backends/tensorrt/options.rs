@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::builder::{BuildOptions, Precision};
 use super::engine::RuntimeOptions;
-use crate::backends::options::{BackendOption, Options};
+use crate::backends::options::{BackendOption, INPUT_VALUES, Options};
 use crate::backends::verify::{VERIFY, VERIFY_EVERY, Verification};
 use crate::options::{Choice, OptionKind, OptionSpec, OptionValue};
 
@@ -157,7 +157,7 @@ static CUDA_GRAPH: BackendOption = BackendOption {
     insists: &["on"],
 };
 
-pub(super) static OPTIONS: [&BackendOption; 12] = [
+pub(super) static OPTIONS: [&BackendOption; 13] = [
     &LIBRARY,
     &ALLOW_HOST_CODE,
     &DLA_CORE,
@@ -170,6 +170,7 @@ pub(super) static OPTIONS: [&BackendOption; 12] = [
     &CUDA_GRAPH,
     &VERIFY,
     &VERIFY_EVERY,
+    &INPUT_VALUES,
 ];
 
 /// The options as TensorRT takes them.

@@ -11,6 +11,7 @@ use crate::backends::verify::Verdict;
 use crate::backends::{LoadContext, LoadEvent, ModelInstance};
 use crate::cuda::driver::Fence;
 use crate::error::{Error, ErrorKind, Result};
+use crate::model::InputValues;
 use crate::tensor::Tensors;
 
 /// How an engine is built, where the step before it does not do.
@@ -157,6 +158,10 @@ impl ModelInstance for OneByOne {
             outputs.extend(self.0.run(std::slice::from_ref(picture))?);
         }
         Ok(outputs)
+    }
+
+    fn set_values(&mut self, values: &Arc<InputValues>) -> Result<()> {
+        self.0.set_values(values)
     }
 
     fn only_queues(&self) -> bool {

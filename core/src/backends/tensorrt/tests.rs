@@ -123,7 +123,7 @@ fn cached(fakes: &Fakes, file: &Path, steps: &[Step]) -> (TrtModel, LoadRequest)
     let (onnx, gpu) = (Onnx::from(request.file.contents().unwrap()), gpu_name(&fakes.context()).unwrap());
     let (cache, cancelled) = (Cache::open(None).unwrap(), AtomicBool::new(false));
     for step in steps {
-        let shapes = shapes(&model.info, &request.spec, 1).unwrap();
+        let shapes = shapes(&request).unwrap();
         let build = BuildOptions { shapes, ..step.options(&model.options.build, WeightType::F32) };
         let key = build.key(library, &onnx, &gpu, &cancelled).unwrap();
         match cache.find(&key, &cancelled, || ()).unwrap() {

@@ -17,6 +17,7 @@ use crate::cuda::driver::Fence;
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::geometry::Letterbox;
 use crate::memory::Pool;
+use crate::model::InputValues;
 use crate::options::{OptionKind, OptionSpec, OptionValue};
 use crate::tensor::Tensors;
 
@@ -68,12 +69,15 @@ impl Watch {
 struct Sample {
     picture: Arc<Tensors>,
     outputs: Tensors,
+    values: Arc<InputValues>,
 }
 
 /// A model some of whose runs are compared.
 struct WatchedModel {
     model: Box<dyn ModelInstance>,
     samples: Sender<Sample>,
+    /// What goes into it besides pictures.
+    values: Arc<InputValues>,
     watch: Arc<Watch>,
     every: Duration,
     next: Instant,
@@ -131,7 +135,8 @@ impl Reference {
     }
 
     /// What is wrong with the outputs.
-    fn fault(&mut self, Sample { picture, outputs }: Sample) -> Result<Option<String>> {
+    fn fault(&mut self, Sample { picture, outputs, values }: Sample) -> Result<Option<String>> {
+        self.model.set_values(&values)?;
         let pool = Pool::default();
         let outputs = on_host(&pool, outputs)?;
         let picture = Arc::new(on_host(&pool, picture.share())?);
@@ -178,12 +183,12 @@ pub fn watch_by(
 ) -> Result<Box<dyn ModelInstance>> {
     let watch = Arc::<Watch>::default();
     let (samples, taken) = channel();
-    let of_thread = watch.clone();
+    let (of_thread, values) = (watch.clone(), reference.request.values().clone());
     thread::Builder::new()
         .name("trt-verify".into())
         .spawn(move || reference.compare(&taken, &of_thread))
         .map_err(|error| Error::new(ErrorKind::Library, "Cannot start a thread that compares frames").cause(error))?;
-    Ok(Box::new(WatchedModel { model, samples, watch, every, next: Instant::now() + every, turn: 0 }))
+    Ok(Box::new(WatchedModel { model, samples, values, watch, every, next: Instant::now() + every, turn: 0 }))
 }
 
 impl ModelInstance for WatchedModel {
@@ -193,11 +198,18 @@ impl ModelInstance for WatchedModel {
         // A sample that nobody takes must not be made: dropping it would wait for the GPU.
         if now >= self.next && !outputs.is_empty() && !self.watch.is_busy.swap(true, Ordering::Acquire) {
             let place = self.turn % outputs.len();
-            let sample = Sample { picture: pictures[place].clone(), outputs: outputs[place].share() };
+            let (picture, values) = (pictures[place].clone(), self.values.clone());
+            let sample = Sample { picture, outputs: outputs[place].share(), values };
             (self.next, self.turn) = (now + self.every, self.turn + 1);
             let _ = self.samples.send(sample); // it has ended with an error, which was told
         }
         Ok(outputs)
+    }
+
+    fn set_values(&mut self, values: &Arc<InputValues>) -> Result<()> {
+        self.model.set_values(values)?;
+        self.values = values.clone();
+        Ok(())
     }
 
     fn only_queues(&self) -> bool {

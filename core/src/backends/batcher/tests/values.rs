@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Frames that go into the model with other values than those before them.
+
+use super::*;
+
+/// Sends the pictures of each batch, with the text of the values that they went in with.
+struct Prompted {
+    batches: Sender<(Vec<f32>, String)>,
+    text: String,
+    /// How often it finds no memory for new values.
+    lacks: usize,
+    others: Vec<Prompted>,
+    queues: bool,
+}
+
+impl ModelInstance for Prompted {
+    fn only_queues(&self) -> bool {
+        self.queues
+    }
+
+    fn take_others(&mut self) -> Vec<Box<dyn ModelInstance>> {
+        self.others.drain(..).map(|other| Box::new(other) as Box<dyn ModelInstance>).collect()
+    }
+
+    fn set_values(&mut self, values: &Arc<InputValues>) -> Result<()> {
+        if self.lacks > 0 {
+            self.lacks -= 1;
+            return Err(Error::new(ErrorKind::Run, "Cannot allocate 9 MiB").cause("there is none").out_of_memory(true));
+        }
+        self.text = values.text().into();
+        Ok(())
+    }
+
+    fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
+        let values: Vec<f32> = pictures.iter().map(|picture| value(picture)).collect();
+        self.batches.send((values.clone(), self.text.clone())).unwrap();
+        Ok(values.into_iter().map(tensors).collect())
+    }
+}
+
+fn prompted(batches: &Sender<(Vec<f32>, String)>, queues: bool) -> Prompted {
+    Prompted { batches: batches.clone(), text: String::new(), lacks: 0, others: Vec::new(), queues }
+}
+
+/// Two of the same kind, which name no files.
+fn two() -> [Arc<InputValues>; 2] {
+    [",", ",,"].map(|text| Arc::new(InputValues::read(text).unwrap()))
+}
+
+#[test]
+fn a_batch_has_frames_with_the_same_values() {
+    for queues in [true, false] {
+        let (sender, batches) = channel();
+        let batcher = Arc::new(Batcher::new(Box::new(prompted(&sender, queues)), 4, LONG).unwrap());
+        let [old, new] = two();
+        let submit = |stream, picture, values| submit_with(&batcher, stream, &[picture], values).unwrap().remove(0);
+        let tickets = [submit(0, 1.0, &old), submit(1, 2.0, &old), submit(0, 3.0, &new), submit(1, 4.0, &new)];
+        batcher.flush(0);
+        assert_eq!([0, 1, 2, 3].map(|at| outcome(&tickets[at])), [Ok(1.0), Ok(2.0), Ok(3.0), Ok(4.0)]);
+        let batches: Vec<_> = batches.try_iter().collect();
+        assert_eq!(batches, [(vec![1.0, 2.0], ",".to_string()), (vec![3.0, 4.0], ",,".to_string())], "{queues}");
+    }
+}
+
+#[test]
+fn each_of_several_runs_has_the_values_of_its_frames() {
+    let (sender, batches) = channel();
+    let model = Prompted { others: vec![prompted(&sender, false)], ..prompted(&sender, false) };
+    let batcher = Arc::new(Batcher::new(Box::new(model), 1, LONG).unwrap());
+    let both = two();
+    let tickets: Vec<PendingOutput> = (0..40)
+        .map(|frame| submit_with(&batcher, 0, &[frame as f32], &both[frame / 3 % 2]).unwrap().remove(0))
+        .collect();
+    for (frame, ticket) in tickets.iter().enumerate() {
+        assert_eq!(outcome(ticket), Ok(frame as f32));
+    }
+    let batches: Vec<_> = batches.try_iter().collect();
+    assert_eq!(batches.len(), 40);
+    for (pictures, text) in batches {
+        assert_eq!(text, both[pictures[0] as usize / 3 % 2].text(), "{pictures:?}");
+    }
+}
+
+#[test]
+fn values_that_find_no_memory_are_tried_again() {
+    for queues in [true, false] {
+        let (sender, batches) = channel();
+        let model = Prompted { lacks: 1, ..prompted(&sender, queues) };
+        let batcher = Arc::new(Batcher::new(Box::new(model), 1, Duration::from_millis(1)).unwrap());
+        let [_, new] = two();
+        let ticket = submit_with(&batcher, 0, &[1.0], &new).unwrap().remove(0);
+        assert_eq!((outcome(&ticket), batcher.counts().out_of_memory), (Ok(1.0), 1));
+        assert_eq!(batches.try_iter().collect::<Vec<_>>(), [(vec![1.0], ",,".to_string())]);
+    }
+}
