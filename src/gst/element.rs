@@ -85,8 +85,8 @@ pub trait Properties {
     /// The value of one of them; nothing if the name is that of another property.
     fn read(&self, name: &str) -> Option<gst::glib::Value>;
 
-    /// A property of the table has a new value.
-    fn was_set(&self, _name: &str) {}
+    /// A property of the table has this new value.
+    fn was_set(&self, _name: &str, _value: &gst::glib::Value) {}
 }
 
 /// Makes the GObject class of a structure in `imp` that has `settings`, their table `PROPERTIES`, the debug category
@@ -134,7 +134,7 @@ macro_rules! element_class {
                         PROPERTIES.get(&settings, name)
                     };
                     gst::info!(CAT, imp = self, "{name} = {shown:?}");
-                    $crate::gst::element::Properties::was_set(self, name);
+                    $crate::gst::element::Properties::was_set(self, name, value);
                 }
             }
 

@@ -2,6 +2,7 @@
 mod frames;
 mod opening;
 mod takeover;
+mod values;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
@@ -259,7 +260,7 @@ impl TrtInfer {
         }
         let stage = Span::begin(false); // batches are measured, in the thread that runs them
         let tensors = inputs.list.iter().map(|input| input.tensors.clone());
-        let outputs = batcher.submit(handle.stream(), tensors, &running.usage)?;
+        let outputs = batcher.submit(handle.stream(), tensors, model.request.values(), &running.usage)?;
         if outputs.len() > 1 && !is_shared {
             batcher.flush(handle.stream()); // the regions of a frame are a batch; no other stream fills it
         }
@@ -368,9 +369,14 @@ impl Properties for TrtInfer {
         }
     }
 
-    fn was_set(&self, name: &str) {
-        if name == "model-file" && self.life.is_started() {
-            self.replace_model();
+    fn was_set(&self, name: &str, value: &glib::Value) {
+        match name {
+            "model-file" if self.life.is_started() => self.replace_model(),
+            "input-values" if self.life.is_started() => {
+                let text = value.get::<Option<String>>().expect("GObject has checked the type");
+                self.change_values(&text.unwrap_or_default());
+            }
+            _ => {}
         }
     }
 }

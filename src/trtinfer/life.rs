@@ -36,7 +36,8 @@ impl OpeningTicket {
     }
 }
 
-/// The handle of a model that is to take the place of another, once it is read. Dropping this cancels that.
+/// The handle of a model that is to take the place of another, once it is read. Dropping this cancels that. The thread that loads it
+/// has a weak reference until it is done.
 pub type Replacement = Arc<Mutex<Option<ModelHandle>>>;
 
 /// A model that is read.
@@ -263,6 +264,11 @@ impl<M: OpenModel> ModelLife<M> {
         };
         drop(state); // a model that is released may wait for the GPU
         drop(unwanted);
+    }
+
+    /// Whether one of them is still loaded.
+    pub fn is_replacing(&self) -> bool {
+        self.state.lock().unwrap().replacements.iter().any(|replacement| Arc::weak_count(replacement) > 0)
     }
 
     /// Offers upstream another model's tensors; false, where one is offered already.

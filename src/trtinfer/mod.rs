@@ -9,7 +9,8 @@
 //! and what needs the caps waits for it. Everything else (building an engine, preparing to run it) is done in the background too,
 //! with `progress` messages on the bus, and the first frame waits for it.
 //!
-//! `model-file` may be set at any time: the other model is loaded in the background and takes over between two frames.
+//! `model-file` may be set at any time: the other model is loaded in the background and takes over between two frames. So do other
+//! `input-values`, for which the model stays loaded.
 //!
 //! ```text
 //! gst-launch-1.0 videotestsrc ! trtpreprocess ! trtinfer model-file=yolo11n.onnx interval=2 ! trtnms ! videoconvert ! autovideosink

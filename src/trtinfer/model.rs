@@ -6,8 +6,12 @@ use std::time::Duration;
 
 use gsttrt_core::backends::LoadRequest;
 use gsttrt_core::backends::loader::{ModelHandle, ModelLoader};
+use gsttrt_core::backends::options::INPUT_VALUES;
 use gsttrt_core::cuda::driver::Context;
+use gsttrt_core::error::Result;
 use gsttrt_core::memory::BatchPool;
+use gsttrt_core::model::InputValues;
+use gsttrt_core::options::OptionValue;
 
 use super::settings::Settings;
 
@@ -87,6 +91,22 @@ impl SharedModel {
         SharedModel { slots: slots.or(another.slots), ..another }
     }
 
+    /// The same model, as it is loaded, with other values for its inputs; nothing, where it has to be loaded for them.
+    ///
+    /// # Errors
+    /// As [`LoadRequest::with_values`].
+    pub fn with_values(&self, values: &Arc<InputValues>) -> Result<Option<Self>> {
+        let Some(request) = self.request.with_values(values)? else { return Ok(None) };
+        let mut settings = self.settings.clone();
+        settings.options.set(&INPUT_VALUES, OptionValue::Text(values.text().into()));
+        Ok(Some(SharedModel { request, settings, ..self.to_load() }))
+    }
+
+    /// Whether that is the same model as it is loaded, whatever the values for its inputs are.
+    pub fn is_same_loaded(&self, other: &SharedModel) -> bool {
+        Arc::ptr_eq(&self.loader, &other.loader)
+    }
+
     /// The same to be loaded, without what takes its place: a load that never ends must keep no other model.
     pub fn to_load(&self) -> Self {
         SharedModel { successor: Arc::default(), kept: Arc::default(), ..self.clone() }
@@ -120,9 +140,12 @@ impl SharedModel {
     /// A loaded model takes the place of this one, which has no successor yet.
     pub fn succeed(&self, by: Arc<SharedModel>, handle: ModelHandle) {
         *by.kept() = Some(handle);
+        let is_another = !self.is_same_loaded(&by);
         let taken = self.successor.set(by);
         debug_assert!(taken.is_ok(), "the last one has none, and the list is locked");
-        self.loader.supersede();
+        if is_another {
+            self.loader.supersede();
+        }
     }
 
     /// It stays loaded for those only that have it.

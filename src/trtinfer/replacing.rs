@@ -70,6 +70,7 @@ pub fn begin(element: &TrtInfer, request: ReplaceRequest) -> Result<Replacement>
                 // A former model owns what keeps the one loaded that takes its place, so only its loader stays here.
                 let replaced = replaced.map(|replaced| replaced.loader.clone());
                 drop(former);
+                drop(wanted); // it is in its place
                 loading.complete();
                 drop(element);
                 // Freed here: TensorRT takes some 40 ms to free an engine, in which a streaming thread would hold its frame back,

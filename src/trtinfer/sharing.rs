@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use gsttrt_core::backends::LoadRequest;
 use gsttrt_core::backends::loader::ModelHandle;
 use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_core::model::InputValues;
 
 use super::life::OpeningTicket;
 use super::loading;
@@ -127,6 +128,19 @@ impl Names {
         }
         let name = self.all.iter_mut().find(|name| name.settings.names_the_same(settings));
         (name.expect("it was found or added"), &mut self.seen)
+    }
+
+    /// Lets a model take the place of another, the last one in its place. The handle is in the new one.
+    fn replace(&mut self, last: &Arc<SharedModel>, model: Arc<SharedModel>, handle: ModelHandle) {
+        if model.settings.is_shared() {
+            let (name, _) = self.find_or_add(&model.settings);
+            name.models.retain(|model| !std::ptr::eq(model.as_ptr(), &**last));
+            name.models.push(Arc::downgrade(&model));
+            if name.settings.difference(&model.settings).is_some() {
+                name.change(&model.settings);
+            }
+        }
+        last.succeed(model, handle);
     }
 
     /// The name, whether or not it is in use.
@@ -253,18 +267,27 @@ pub fn supersede(settings: &Settings, ticket: &OpeningTicket) -> Option<SharedHa
 pub fn succeed(former: &Arc<SharedModel>, model: Arc<SharedModel>, handle: ModelHandle) -> Arc<SharedModel> {
     let mut names = Names::lock();
     let last = former.latest().clone();
-    if model.settings.is_shared() {
-        let (name, _) = names.find_or_add(&model.settings);
-        name.models.retain(|model| !std::ptr::eq(model.as_ptr(), &*last));
-        name.models.push(Arc::downgrade(&model));
-        if name.settings.difference(&model.settings).is_some() {
-            name.change(&model.settings);
-        }
-    }
-    last.succeed(model, handle);
+    names.replace(&last, model, handle);
     drop(names);
     last.let_go();
     last
+}
+
+/// The model goes on with other values for its inputs: each element that has it does so with its next frame, and those that join
+/// later have them from the start. False, where it has to be loaded for them.
+///
+/// # Errors
+/// As [`LoadRequest::with_values`].
+pub fn change_values(former: &Arc<SharedModel>, values: &Arc<InputValues>) -> Result<bool> {
+    let mut names = Names::lock();
+    let last = former.latest().clone();
+    let Some(model) = last.with_values(values)? else { return Ok(false) };
+    // All have left a model that is just being read again.
+    let Some(handle) = ModelHandle::take(&model.loader) else { return Ok(false) };
+    names.replace(&last, Arc::new(model), handle);
+    drop(names);
+    last.let_go();
+    Ok(true)
 }
 
 /// A model that takes long to read, in a thread that is of no element: whichever of those that wait for it leaves, the others get

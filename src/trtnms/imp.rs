@@ -491,7 +491,7 @@ impl Properties for TrtNms {
     }
 
     /// Frames that cannot be drawn on are to come in other memory.
-    fn was_set(&self, name: &str) {
+    fn was_set(&self, name: &str, _value: &glib::Value) {
         let is_nvmm = || self.obj().sink_pad().current_caps().is_some_and(|caps| caps::is_nvmm(&caps));
         if name == "draw" && self.settings.lock().unwrap().draw && is_nvmm() {
             self.obj().reconfigure_sink();

@@ -8,6 +8,7 @@ use gst::subclass::prelude::*;
 use gst_base::prelude::*;
 use gsttrt_core::backends::Interrupted;
 use gsttrt_core::backends::loader::ModelHandle;
+use gsttrt_core::backends::options::INPUT_VALUES;
 use gsttrt_core::error::{Error, Result};
 use gsttrt_core::image::transform::InputSpec;
 
@@ -26,9 +27,14 @@ impl TrtInfer {
     /// `model-file` was set: loads the model in the background. If the first one is not even read, its place is taken at once.
     pub fn replace_model(&self) {
         let settings = self.settings.lock().unwrap().clone();
-        let Some(session) = self.session().or_else(|| self.open_another(&settings)) else { return };
+        self.replace_model_by(&settings);
+    }
+
+    /// The same by the model of these settings.
+    pub(super) fn replace_model_by(&self, settings: &Settings) {
+        let Some(session) = self.session().or_else(|| self.open_another(settings)) else { return };
         let frame = self.life.frame();
-        let mut formers = sharing::on_other_gpus(&settings, &session.model);
+        let mut formers = sharing::on_other_gpus(settings, &session.model);
         formers.push(session.model.clone());
         let begun = formers.into_iter().map(|former| {
             let (gpu, former) = (former.gpu(), Arc::downgrade(&former));
@@ -86,18 +92,23 @@ impl TrtInfer {
     /// The model cannot be loaded.
     pub fn keep_former(&self, request: &ReplaceRequest, error: &Error) {
         let Some(session) = self.session() else { return };
-        let former = session.model.latest().request.model().path.clone();
+        let latest = session.model.latest();
+        let former = latest.request.model().path.clone();
         let remedy = format!("{} stays in use", former.display());
+        let values = |settings: &Settings| settings.options.get(&INPUT_VALUES);
         let mut settings = self.settings.lock().unwrap();
         if settings.model_file == request.settings.model_file {
             settings.model_file = Some(former);
         }
+        if values(&settings) == values(&request.settings) {
+            settings.options.set(&INPUT_VALUES, values(&latest.settings));
+        }
         drop(settings);
         self.obj().post_warning(&error.clone().and_remedy(&remedy));
-        self.obj().notify("model-file");
+        ["model-file", "input-values"].iter().for_each(|name| self.obj().notify(name));
     }
 
-    /// Between two frames: switches to the model that has been loaded in the background. If it wants other tensors,
+    /// Between two frames: switches to the model that has been loaded in the background, or to other values. If it wants other tensors,
     /// upstream is asked for them; until caps for them arrive, nothing else is asked for, since frames of both kinds may
     /// be under way.
     ///
@@ -106,6 +117,13 @@ impl TrtInfer {
     pub(super) fn take_over(&self) -> Result<()> {
         let Some(session) = self.session() else { return Ok(()) };
         if self.life.offered().is_some() {
+            return Ok(());
+        }
+        let latest = session.model.latest();
+        if latest.is_same_loaded(&session.model) {
+            if !Arc::ptr_eq(latest, &session.model) {
+                self.go_on_with(latest);
+            }
             return Ok(());
         }
         let Some(next) = session.model.next() else { return Ok(()) };

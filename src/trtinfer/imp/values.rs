@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MPL-2.0
+//! How a model gets other values for its inputs besides the picture while frames pass, such as other words to look for.
+//!
+//! The model stays loaded. What takes its place is the same one with other values, and with the names of classes that come with
+//! them. Each frame goes in with those that its element has then, so no frame is lost, and names and boxes are of the same words.
+
+use std::sync::Arc;
+
+use gst::prelude::*;
+use gst::subclass::prelude::*;
+use gsttrt_core::backends::options::INPUT_VALUES;
+use gsttrt_core::error::{Error, Result};
+use gsttrt_core::model::InputValues;
+use gsttrt_core::options::OptionValue;
+
+use super::super::model::SharedModel;
+use super::super::sharing;
+use super::super::started::StartedModel;
+use super::TrtInfer;
+use crate::gst::report::Report;
+
+impl TrtInfer {
+    /// `input-values` was set: all elements that have the model go on with them from their next frame on. A model that is read or
+    /// loaded just now is the one that they are for. So is one that has to be loaded for them.
+    pub(super) fn change_values(&self, text: &str) {
+        let mut settings = self.settings.lock().unwrap().clone();
+        settings.options.set(&INPUT_VALUES, OptionValue::Text(text.into()));
+        let Some(session) = self.session().filter(|_| !self.life.is_replacing()) else {
+            return self.replace_model_by(&settings);
+        };
+        let mut models = sharing::on_other_gpus(&settings, &session.model);
+        models.push(session.model.clone());
+        let change = |values: Arc<InputValues>| -> Result<bool> {
+            models.iter().try_fold(true, |all, model| Ok(sharing::change_values(model, &values)? && all))
+        };
+        match InputValues::read(text).map(Arc::new).and_then(change) {
+            Ok(true) => {}
+            Ok(false) => self.replace_model_by(&settings),
+            Err(error) => self.keep_values(text, &session, error),
+        }
+    }
+
+    /// Those values cannot be used.
+    fn keep_values(&self, text: &str, session: &StartedModel, error: Error) {
+        let in_use = session.model.latest().settings.options.get(&INPUT_VALUES);
+        let mut settings = self.settings.lock().unwrap();
+        if settings.options.get(&INPUT_VALUES) == OptionValue::Text(text.into()) {
+            settings.options.set(&INPUT_VALUES, in_use);
+        }
+        drop(settings);
+        self.obj().post_warning(&error.and_remedy("The values in use stay"));
+        self.obj().notify("input-values");
+    }
+
+    /// Between two frames: the model with other values takes its own place.
+    pub(super) fn go_on_with(&self, model: &Arc<SharedModel>) {
+        let values = model.settings.options.get(&INPUT_VALUES);
+        self.settings.lock().unwrap().options.set(&INPUT_VALUES, values);
+        self.life.replace(|session| Some(StartedModel { model: model.clone(), ..session.clone() }));
+        ["input-values", "model-info"].iter().for_each(|name| self.obj().notify(name));
+    }
+}
