@@ -22,6 +22,7 @@ mod gpu_properties;
 mod gpu_rectangles;
 mod gst_cuda;
 mod honest;
+mod input_values;
 mod inspect;
 #[cfg(feature = "kafka")]
 #[path = "../core/tests/common/kafka_cluster.rs"]

@@ -107,8 +107,8 @@ mod tests {
             "a=0.1", "a,b", "0.6", "7", "true", "none", "0.5", "3", "logits", "last",
         ];
         let of_backends = [
-            "/lib", "true", "1", "fp16", "/table", "100", "2", "never", "/cache", "off", "always", "60", "a=/b.npy", "/lib",
-            "cpu", "2", "7", "on",
+            "/lib", "true", "1", "fp16", "/table", "100", "2", "never", "/cache", "off", "always", "60", "a=/b.npy",
+            "/lib", "cpu", "2", "7", "on",
         ];
         let values = || own.into_iter().chain(of_backends);
         assert_eq!(names().count(), values().count());

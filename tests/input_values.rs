@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MPL-2.0
+//! `input-values`: a model looks for the words of a file, and for others while frames pass.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use crate::common::boxes::{Line, found};
+use crate::common::npy::save_floats;
+use crate::common::onnx::{F32, Graph, int, ints};
+use crate::common::{launch, scratch};
+use gst::prelude::*;
+use gsttrt_core::session::{Session, parse_options};
+
+/// A model over pictures of 64x64 that finds one box, of each word with the score that is the first number of its vector.
+fn model(folder: &Path) -> String {
+    /// Cells of a grid over the picture.
+    const CELLS: usize = 84;
+    let floats = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let boxes = [32.0, 32.0, 20.0, 20.0].map(|number| [number; CELLS]);
+    let first = [[1.0; CELLS], [0.0; CELLS]];
+    Graph::new()
+        .input("images", F32, &["n", "3", "64", "64"])
+        .input("tpe", F32, &["n", "words", "2"])
+        .weight("zero", F32, &[1], floats(&[0.0]))
+        .weight("boxes", F32, &[1, 4, CELLS as i64], floats(boxes.as_flattened()))
+        .weight("first", F32, &[2, CELLS as i64], floats(first.as_flattened()))
+        .node("ReduceMean", &["images"], &["rows"], vec![ints("axes", &[2]), int("keepdims", 0)])
+        .node("ReduceMean", &["rows"], &["mean"], vec![ints("axes", &[1, 2]), int("keepdims", 1)])
+        .node("Mul", &["mean", "zero"], &["nothing"], vec![])
+        .node("Add", &["nothing", "boxes"], &["found"], vec![])
+        .node("MatMul", &["tpe", "first"], &["scores"], vec![])
+        .node("Concat", &["found", "scores"], &["output0"], vec![int("axis", 1)])
+        .output("output0", F32, &["n", "columns", "84"])
+        .metadata("author", "Ultralytics")
+        .metadata("task", "detect")
+        .save(&folder.join("words.onnx"))
+}
+
+/// A file of words with these scores, and their names beside it; the value of the property.
+fn words(folder: &Path, name: &str, words: &[(&str, f32)]) -> String {
+    let names: String = words.iter().map(|(word, _)| format!("{word}\n")).collect();
+    std::fs::write(folder.join(name).with_extension("txt"), names).unwrap();
+    let numbers: Vec<f32> = words.iter().flat_map(|&(_, score)| [score, 0.0]).collect();
+    let file = save_floats(&folder.join(name).with_extension("npy"), &[1, words.len(), 2], &numbers);
+    format!("tpe={file}")
+}
+
+fn line(model: &str, values: &str, more: &str) -> Line {
+    Line::parse(&format!("trtpreprocess ! trtinfer model-file={model} input-values={values} {more} ! trtnms"))
+}
+
+fn set(line: &mut Line, values: &str) {
+    line.element("trtinfer").set_property("input-values", values);
+}
+
+fn values(line: &mut Line) -> String {
+    line.element("trtinfer").property("input-values")
+}
+
+#[test]
+fn the_next_frame_is_searched_for_other_words() {
+    let folder = scratch("values-change");
+    let cars = words(&folder, "cars", &[("red car", 0.9), ("bus", 0.1)]);
+    let pets = words(&folder, "pets", &[("fish", 0.1), ("cat", 0.1), ("dog", 0.9)]);
+    let mut line = line(&model(&folder), &cars, "");
+    let rects: Vec<_> = line.found().into_iter().map(|found| (found.label, found.rect)).collect();
+    assert_eq!(rects, [("red car".to_string(), (22, 22, 20, 20))]);
+    line.messages_of(gst::MessageType::Progress);
+    for (values, label, class) in [(&pets, "dog", 2), (&cars, "red car", 0), (&pets, "dog", 2)] {
+        set(&mut line, values);
+        let classes: Vec<_> = line.found().into_iter().map(|found| (found.label, found.class)).collect();
+        assert_eq!(classes, [(label.to_string(), class)]);
+    }
+    // The same file may have been written again.
+    words(&folder, "pets", &[("fish", 0.9), ("cat", 0.1), ("dog", 0.1)]);
+    assert_eq!(line.labels(), ["dog"]);
+    set(&mut line, &pets);
+    assert_eq!((line.labels(), values(&mut line)), (vec!["fish".to_string()], pets));
+    let info: gst::Structure = line.element("trtinfer").property("model-info");
+    let labels = info.get::<gst::Array>("labels").unwrap();
+    let labels: Vec<String> = labels.iter().map(|label| label.get().unwrap()).collect();
+    assert_eq!(labels, ["fish", "cat", "dog"]);
+    assert!(line.messages_of(gst::MessageType::Progress).is_empty(), "it is not loaded again");
+    assert_eq!(line.said(), <[&str; 0]>::default());
+}
+
+#[test]
+fn values_that_do_not_fit_change_nothing() {
+    let folder = scratch("values-wrong");
+    let cars = words(&folder, "cars", &[("red car", 0.9), ("bus", 0.1)]);
+    let mut line = line(&model(&folder), &cars, "");
+    assert_eq!(line.labels(), ["red car"]);
+    let file = cars.strip_prefix("tpe=").unwrap();
+    let wide = save_floats(&folder.join("wide.npy"), &[1, 2, 3], &[0.5; 6]);
+    let unnamed = words(&folder, "unnamed", &[("dog", 0.9), ("cat", 0.1)]);
+    std::fs::write(folder.join("unnamed.txt"), "dog\n").unwrap();
+    for (text, says) in [
+        (format!("tpe={wide}"), "wide.npy does not fit its input tpe f32 ?x?x2: it is f32 1x2x3"),
+        (format!("tqe={file}"), "it has no such input; did you mean “tpe”?"),
+        (format!("images={file}"), "which is the input of the picture"),
+        (format!("tpe={}", folder.join("none.npy").display()), "There is no file"),
+        (unnamed, "unnamed.txt has 1 names"),
+        ("words.npy".into(), "cannot be read"),
+        (String::new(), "it has an input whose content is not known, tpe f32 ?x?x2"),
+    ] {
+        set(&mut line, &text);
+        let warning = line.wait_for_warning();
+        assert!(warning.contains(says) && warning.ends_with("The values in use stay."), "{warning}");
+        assert_eq!((line.labels(), values(&mut line)), (vec!["red car".to_string()], cars.clone()));
+    }
+}
+
+#[test]
+fn a_model_without_its_values_is_refused() {
+    let folder = scratch("values-missing");
+    let model = model(&folder);
+    launch(&format!("videotestsrc num-buffers=1 ! trtpreprocess ! trtinfer model-file={model} ! fakesink"))
+        .expect_error("LibraryError::Init", &["tpe f32 ?x?x2", "like input-values=tpe=words.npy"]);
+}
+
+/// Frames in batches, in queues and in parallel runs have the names of the words that they went in with, and none is lost.
+#[test]
+fn each_frame_has_the_names_of_its_words() {
+    crate::common::init();
+    let folder = scratch("values-stream");
+    let model = model(&folder);
+    let both = [
+        words(&folder, "a", &[("a", 0.9), ("wrong", 0.1)]),
+        words(&folder, "b", &[("wrong", 0.1), ("wrong", 0.1), ("b", 0.9)]),
+    ];
+    for properties in ["", "batch-size=4", "parallel-runs=3"] {
+        let pipeline = gst::parse::launch(&format!(
+            "videotestsrc num-buffers=400 ! video/x-raw,format=RGB,width=64,height=64,framerate=100/1 ! trtpreprocess name=first \
+             ! queue ! trtinfer name=infer model-file={model} input-values={} {properties} ! queue ! trtnms \
+             ! appsink name=sink sync=false",
+            both[0]
+        ));
+        let pipeline = pipeline.unwrap().downcast::<gst::Pipeline>().unwrap();
+        let seen: Arc<Mutex<Vec<(u64, String)>>> = Arc::default();
+        let sink = pipeline.by_name("sink").unwrap().downcast::<gst_app::AppSink>().unwrap();
+        let into = seen.clone();
+        sink.set_callbacks(
+            gst_app::AppSinkCallbacks::builder()
+                .new_sample(move |sink| {
+                    let sample = sink.pull_sample().map_err(|_| gst::FlowError::Eos)?;
+                    let buffer = sample.buffer().unwrap();
+                    let labels: Vec<String> = found(buffer).into_iter().map(|found| found.label).collect();
+                    into.lock().unwrap().push((buffer.offset(), labels.join(" ")));
+                    Ok(gst::FlowSuccess::Ok)
+                })
+                .build(),
+        );
+        let infer = pipeline.by_name("infer").unwrap();
+        let pad = pipeline.by_name("first").unwrap().static_pad("sink").unwrap();
+        let (count, texts) = (Mutex::new(0usize), both.clone());
+        pad.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+            let mut count = count.lock().unwrap();
+            *count += 1;
+            if count.is_multiple_of(4) {
+                infer.set_property("input-values", &texts[*count / 4 % 2]);
+            }
+            gst::PadProbeReturn::Ok
+        });
+        let outcome = crate::common::run(&pipeline);
+        assert!(outcome.error.is_none() && outcome.warnings.is_empty(), "{outcome:?}");
+        let seen = seen.lock().unwrap();
+        let offsets: Vec<u64> = seen.iter().map(|(offset, _)| *offset).collect();
+        assert_eq!(offsets, (0..400).collect::<Vec<_>>());
+        assert!(seen.iter().all(|(_, label)| label == "a" || label == "b"), "{properties}: {seen:?}");
+        assert!(seen.iter().any(|(_, label)| label == "b"), "{properties}: they never changed");
+    }
+}
+
+#[test]
+fn the_last_words_count_for_all_that_share_a_model() {
+    let folder = scratch("values-shared");
+    let model = model(&folder);
+    let [cat, dog] = ["cat", "dog"].map(|name| words(&folder, name, &[("mouse", 0.1), (name, 0.9)]));
+    let share = || line(&model, &cat, "shared-model=values-shared");
+    let (mut one, mut other) = (share(), share());
+    assert_eq!([one.labels(), other.labels()].concat(), ["cat", "cat"]);
+    set(&mut one, &dog);
+    assert_eq!([other.labels(), one.labels()].concat(), ["dog", "dog"]);
+    assert_eq!([values(&mut other), values(&mut one)], [&*dog, &*dog]);
+    // It was made with the former words, and starts now.
+    let mut third = share();
+    assert_eq!((third.labels(), values(&mut third)), (vec!["dog".to_string()], dog));
+    drop(one); // the one that has set them
+    set(&mut third, &cat);
+    assert_eq!([other.labels(), third.labels()].concat(), ["cat", "cat"]);
+    assert_eq!([other.said(), third.said()].concat(), <[&str; 0]>::default());
+}
+
+/// Another model, and other words for it: the new one has them from its first frame on.
+#[test]
+fn another_model_has_the_last_words() {
+    let folder = scratch("values-model");
+    let first = model(&folder);
+    let second = folder.join("second.onnx").display().to_string();
+    std::fs::copy(&first, &second).unwrap();
+    let [cat, dog] = ["cat", "dog"].map(|name| words(&folder, name, &[("mouse", 0.1), (name, 0.9)]));
+    let mut line = line(&first, &cat, "");
+    assert_eq!(line.labels(), ["cat"]);
+    let infer = line.element("trtinfer");
+    infer.set_property("model-file", &second);
+    infer.set_property("input-values", &dog);
+    line.wait_for_model(&second);
+    assert_eq!((line.labels(), values(&mut line)), (vec!["dog".to_string()], dog));
+    // Words for the model in use, and then another model with them.
+    set(&mut line, &cat);
+    infer.set_property("model-file", &first);
+    line.wait_for_model(&first);
+    assert_eq!(line.labels(), ["cat"]);
+    assert_eq!(line.said(), <[&str; 0]>::default());
+}
+
+#[test]
+fn a_session_has_values_too() {
+    let folder = scratch("values-session");
+    let cars = words(&folder, "cars", &[("red car", 0.75), ("bus", 0.25)]);
+    let (options, _) = parse_options([&*format!("input-values={cars}"), "backend=rten"]).unwrap();
+    let mut session = Session::open(model(&folder), &options).unwrap();
+    assert_eq!(session.model().labels, ["red car", "bus"]);
+    let outputs = session.run_bytes(&vec![0; session.input().bytes().unwrap()]).unwrap();
+    assert_eq!(outputs[0].desc().to_string(), "output0 f32 1x6x84");
+    let numbers = outputs[0].as_slice::<f32>().unwrap();
+    assert_eq!([numbers[4 * 84], numbers[5 * 84]], [0.75, 0.25]);
+}
