@@ -364,6 +364,9 @@ mod tests {
     use crate::backends::tensorrt::TensorRt;
     use crate::backends::verify::{Reference, verify};
     use crate::options::OptionValue;
+    use crate::tensor::{Tensor, Tensors};
+    use crate::test::npy::save_floats;
+    use crate::test::onnx::{F32, Graph};
     use crate::test::scratch;
 
     /// A file that any size of input suits, and how it is loaded.
@@ -466,6 +469,48 @@ mod tests {
         let mut of = |reference| verify(&request, model.as_mut(), Ok(reference), &Tolerance::SINGLE, &silent).unwrap();
         assert_eq!(of(reference).reference, Ok("the CPU (rten)".into()));
         assert_eq!(of(alone).reference, Err("It has no such operator".into()));
+    }
+
+    /// An engine is for as many words as it was built for.
+    #[test]
+    fn a_loaded_model_takes_other_values_of_the_same_size_or_of_any() {
+        let folder = scratch("request-values");
+        let model = Graph::new()
+            .input("images", F32, &["n", "3", "8", "8"])
+            .input("tpe", F32, &["n", "words", "2"])
+            .node("Identity", &["tpe"], &["output0"], Vec::new())
+            .output("output0", F32, &["n", "words", "2"])
+            .save(&folder.join("model.onnx"));
+        let values = |name: &str, words: usize| {
+            std::fs::write(folder.join(name).with_extension("txt"), format!("{name}\n").repeat(words)).unwrap();
+            let numbers: Vec<f32> = (0..2 * words).map(|number| number as f32).collect();
+            let file = save_floats(&folder.join(name).with_extension("npy"), &[words, 2], &numbers);
+            format!("tpe={file}")
+        };
+        let read = |text: &str| Arc::new(InputValues::read(text).unwrap());
+        let mut options = Options::default();
+        options.set(&INPUT_VALUES, OptionValue::Text(values("cat", 2)));
+        let request = by_rten(model.as_ref(), options);
+        let (other, more) = (read(&values("dog", 2)), read(&values("bird", 3)));
+        let built = LoadRequest { backend: &TensorRt, ..request.clone() };
+        for (request, takes_more) in [(&request, true), (&built, false)] {
+            let changed = request.with_values(&other).unwrap().expect("they are alike");
+            assert_eq!(changed.model().labels, ["dog", "dog"]);
+            assert_eq!(request.with_values(&more).unwrap().is_some(), takes_more);
+        }
+
+        let picture = Tensor::from_slice("images", &[1, 3, 8, 8], &[0f32; 3 * 8 * 8]);
+        let picture = Arc::new(Tensors::new(vec![picture], None, None));
+        let mut loaded = request.load(&LoadContext::silent()).unwrap();
+        let mut run = |values: &Arc<InputValues>, pictures: usize| -> Vec<Vec<f32>> {
+            loaded.set_values(values).unwrap();
+            let outputs = loaded.run(&vec![picture.clone(); pictures]).unwrap();
+            outputs.iter().map(|outputs| outputs[0].as_slice::<f32>().unwrap().to_vec()).collect()
+        };
+        for pictures in [1, 2] {
+            assert_eq!(run(&request.values, pictures), vec![[0.0, 1.0, 2.0, 3.0]; pictures]);
+            assert_eq!(run(&more, pictures), vec![[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]; pictures]);
+        }
     }
 
     #[test]

@@ -11,11 +11,7 @@ use super::*;
 use crate::backends::BackendPreference;
 use crate::fakes::Fakes;
 use crate::options::OptionValue;
-use onnx_files::{F32, Graph};
-
-#[allow(dead_code)] // other tests use more of it
-#[path = "../../../tests/common/onnx.rs"]
-mod onnx_files;
+use crate::test::onnx::{F32, Graph};
 
 #[test]
 fn an_engine_is_deserialised_once_for_all_that_use_it() {
