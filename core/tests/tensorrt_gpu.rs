@@ -23,10 +23,12 @@ use gsttrt_core::cuda::driver::{self, Stream};
 use gsttrt_core::device::Device;
 use gsttrt_core::error::{ErrorKind, Result};
 use gsttrt_core::memory::{DeviceBlock, DevicePool, Pool};
-use gsttrt_core::model::ModelInfo;
+use gsttrt_core::model::{InputValues, ModelInfo};
+use gsttrt_core::session::parse_options;
 use gsttrt_core::tensor::{DType, Dims, Tensor, Tensors};
 
-use crate::common::onnx::{F32, Graph};
+use crate::common::npy::save_floats;
+use crate::common::onnx::{F32, Graph, I64};
 
 /// The GPU and the TensorRT to test, or the reason why not.
 fn gpu() -> Option<(driver::Context, &'static Library)> {
@@ -485,4 +487,71 @@ fn doubled_fixed() -> Onnx {
         .node("Add", &["images", "images"], &["output0"], Vec::new())
         .output("output0", F32, &dims);
     Onnx::new(Path::new("doubled.onnx"), graph.bytes())
+}
+
+/// Runs that were captured as graphs read the memory of the values that are changed.
+#[test]
+fn values_of_other_inputs_change_between_runs() {
+    let Some((cuda, library)) = gpu() else { return };
+    if !library.has_builder() {
+        return;
+    }
+    let folder = crate::common::scratch("tensorrt-values");
+    let shape = [0i64, 3, 64].iter().flat_map(|dim| dim.to_le_bytes()).collect();
+    let model = Graph::new()
+        .input("images", F32, &["n", "3", "8", "8"])
+        .input("tpe", F32, &["n", "words", "3"])
+        .weight("shape", I64, &[3], shape)
+        .node("Reshape", &["images", "shape"], &["cells"], Vec::new())
+        .node("MatMul", &["tpe", "cells"], &["output0"], Vec::new())
+        .output("output0", F32, &["n", "words", "64"])
+        .save(&folder.join("words.onnx"));
+    let numbers = noise(6 * 3);
+    let words = |name: &str, numbers: &[f32]| {
+        let file = save_floats(&folder.join(name), &[numbers.len() / 3, 3], numbers);
+        format!("tpe={file}")
+    };
+    let read = |text: &str| Arc::new(InputValues::read(text).unwrap());
+    let first = words("first.npy", &numbers[..9]);
+    let (other, more) = (read(&words("other.npy", &numbers[9..])), read(&words("more.npy", &numbers)));
+    let texts = [
+        format!("input-values={first}"),
+        format!("engine-cache={}", folder.display()),
+        format!("trt-library={}", library.path().display()),
+        "precision=fp32".into(),
+    ];
+    let options = parse_options(texts.iter().map(String::as_str)).unwrap().0.options;
+    let tensorrt = BackendPreference::Named("tensorrt");
+    let request = LoadRequest::new(Path::new(&model), tensorrt, None, 4, options, || Ok(cuda.clone())).unwrap();
+    assert!(request.with_values(&more).unwrap().is_none(), "an engine is for so many words");
+    assert!(request.with_values(&other).unwrap().is_some());
+
+    let silent = LoadContext::silent();
+    let (mut gpu, mut cpu) = (request.load(&silent).unwrap(), request.on_cpu().unwrap().load(&silent).unwrap());
+    let pictures = noise(4 * 192);
+    let on_host = |numbers: &[f32]| Tensor::from_slice("images", &[1, 3, 8, 8], numbers);
+    let on_gpu = |numbers: &[f32]| {
+        let mut block = DevicePool::new(&cuda).take(size_of_val(numbers)).unwrap();
+        block.write(bytemuck::cast_slice(numbers)).unwrap();
+        Tensor::on_device(request.spec.desc.clone(), block)
+    };
+    let all = |make: &dyn Fn(&[f32]) -> Tensor| -> Vec<Arc<Tensors>> {
+        let tensors = pictures.chunks(192).map(|numbers| Tensors::new(vec![make(numbers)], None, None));
+        tensors.map(Arc::new).collect()
+    };
+    let (of_gpu, of_host) = (all(&on_gpu), all(&on_host));
+    // So often that graphs are captured, also behind a change of the size.
+    for run in 0..120 {
+        let (count, values) = ([4, 1, 3][run / 40], if run % 2 == 0 { request.values() } else { &other });
+        gpu.set_values(values).unwrap();
+        cpu.set_values(values).unwrap();
+        let found = gpu.run(&of_gpu[..count]).unwrap();
+        let expected = cpu.run(&of_host[..count]).unwrap();
+        for (found, expected) in found.into_iter().zip(&expected) {
+            let found = found.into_ready().unwrap()[0].device().unwrap().read().unwrap();
+            let (found, expected) = (floats(DType::F32, &found), expected[0].as_slice::<f32>().unwrap());
+            let worst = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(found.len() == expected.len() && worst < 1e-2, "run {run}: off by {worst}");
+        }
+    }
 }
