@@ -163,10 +163,14 @@ impl ModelInfo {
     #[doc(hidden)]
     pub fn side_inputs(&self, spec: &InputSpec, rows: usize, values: &InputValues) -> Result<Vec<Option<Tensor>>> {
         let (_, height, width) = spec.chw();
-        let tensor = |(i, input): (usize, &TensorDesc)| match values.tensor(input, rows)? {
-            _ if i == self.image => Ok(None),
-            None => side_input(input, rows, width, height).map(Some),
-            given => Ok(given),
+        let tensor = |(i, input): (usize, &TensorDesc)| {
+            if i == self.image {
+                return Ok(None);
+            }
+            match values.tensor(input, has_picture_rows(input).then_some(rows))? {
+                None => side_input(input, rows, width, height).map(Some),
+                given => Ok(given),
+            }
         };
         let tensors: Result<_> = self.inputs.iter().enumerate().map(tensor).collect();
         tensors.map_err(|error| error.about(&unusable(&self.path)))
@@ -186,7 +190,7 @@ const SCALE_FACTOR: &str = "scale_factor";
 
 /// Whether the first dimension of an input is that of the pictures of a batch. All of them share a table of two dimensions, such as
 /// words with their vectors.
-pub(super) fn has_picture_rows(input: &TensorDesc) -> bool {
+fn has_picture_rows(input: &TensorDesc) -> bool {
     let is_known = [TARGET_SIZES, IMAGE_SHAPE, SCALE_FACTOR].contains(&&*input.name);
     input.dims.len() >= if is_known { 2 } else { 3 }
 }

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use half::f16;
 use serde_json::Value;
 
-use super::input::has_picture_rows;
 use super::labels::read_labels;
 use super::literal;
 use crate::error::{Error, ErrorKind, Result};
@@ -103,13 +102,13 @@ impl InputValues {
         Ok(())
     }
 
-    /// What goes into an input for so many pictures, where there is a file for it.
+    /// What goes into an input, where there is a file for it. `pictures` are those of a batch, if the input has a row for each.
     ///
     /// # Errors
     /// `Settings`, where it does not fit the input.
-    pub(super) fn tensor(&self, input: &TensorDesc, rows: usize) -> Result<Option<Tensor>> {
+    pub(super) fn tensor(&self, input: &TensorDesc, pictures: Option<usize>) -> Result<Option<Tensor>> {
         let value = self.values.iter().find(|value| value.input() == input.name);
-        value.map(|value| value.fitted(input, rows)).transpose()
+        value.map(|value| value.fitted(input, pictures)).transpose()
     }
 }
 
@@ -151,25 +150,25 @@ impl InputValue {
         Ok(labels)
     }
 
-    /// For an input and so many pictures. What is there once is for all of them.
-    fn fitted(&self, input: &TensorDesc, rows: usize) -> Result<Tensor> {
+    /// For an input that has a row for each of so many pictures, if some are given. What is there once is for all of them.
+    fn fitted(&self, input: &TensorDesc, pictures: Option<usize>) -> Result<Tensor> {
         let mut desc = self.tensor.desc().clone();
         if desc.dims.len() + 1 == input.dims.len() {
             desc.dims.0.insert(0, 1);
         }
         let is_open = input.dims.first() == Some(&Dims::DYNAMIC);
         let is_for_all = desc.dims.first() == Some(&1);
-        let copies = match input.dims.first() {
-            Some(&first) if has_picture_rows(input) && is_for_all => usize::try_from(first).unwrap_or(rows),
+        let copies = match (pictures, input.dims.first()) {
+            (Some(pictures), Some(&rows)) if is_for_all => usize::try_from(rows).unwrap_or(pictures),
             _ => 1,
         };
         if copies > 1 {
             desc.dims.0[0] = copies as i64;
         }
         // A batch may have fewer pictures than another, so values of their own would be those of other pictures.
-        let has_place = is_for_all || !is_open || !has_picture_rows(input);
+        let has_place = is_for_all || !is_open || pictures.is_none();
         if desc.dtype != input.dtype || !desc.dims.fits(&input.dims) || !has_place {
-            return Err(self.misfit(input));
+            return Err(self.misfit(input, pictures.is_some()));
         }
         let memory = self.tensor.host().expect("it was read into the host's memory");
         let bytes = memory.bytes();
@@ -182,10 +181,10 @@ impl InputValue {
         })
     }
 
-    fn misfit(&self, input: &TensorDesc) -> Error {
+    fn misfit(&self, input: &TensorDesc, has_rows: bool) -> Error {
         let TensorDesc { dtype, dims, .. } = self.tensor.desc();
         let mut wanted = input.dims.clone();
-        if has_picture_rows(input) {
+        if has_rows {
             wanted.0[0] = 1;
         }
         let any = if wanted.is_static() { "" } else { ", where ? is any number" };
@@ -296,7 +295,8 @@ mod tests {
     }
 
     fn fits(values: &InputValues, dims: &[i64], rows: usize) -> std::result::Result<(String, Vec<f32>), String> {
-        let tensor = values.tensor(&of("tpe", dims), rows).map_err(|error| error.message())?.unwrap();
+        let pictures = (dims.len() > 2).then_some(rows);
+        let tensor = values.tensor(&of("tpe", dims), pictures).map_err(|error| error.message())?.unwrap();
         Ok((tensor.desc().to_string(), tensor.as_slice::<f32>().unwrap().to_vec()))
     }
 
@@ -368,7 +368,7 @@ mod tests {
         let folder = scratch("values-option");
         let [a, b] = ["a", "b"].map(|name| save_floats(&folder.join(name).with_extension("npy"), &[1], &[1.0]));
         let both = InputValues::read(&format!(" one={a} , two={b},")).unwrap();
-        let has = |name: &str| both.tensor(&of(name, &[1]), 1).unwrap().is_some();
+        let has = |name: &str| both.tensor(&of(name, &[1]), None).unwrap().is_some();
         assert_eq!([has("one"), has("two"), has("three")], [true, true, false]);
         assert!(InputValues::read("").unwrap().values.is_empty());
         let missing = folder.join("c.npy").display().to_string();
@@ -414,7 +414,7 @@ mod tests {
         assert!(error.contains("words.npy does not fit its input tpe f32 ?x?x512: it is f32 1x2x3"), "{error}");
         assert!(error.ends_with("Save an array of float32 1x?x512, where ? is any number."), "{error}");
         assert!(fits(&values, &[1, 3, 3], 1).is_err() && fits(&values, &[3], 1).is_err());
-        let error = values.tensor(&TensorDesc::new("tpe", DType::F16, &[1, 2, 3]), 1).unwrap_err().message();
+        let error = values.tensor(&TensorDesc::new("tpe", DType::F16, &[1, 2, 3]), Some(1)).unwrap_err().message();
         assert!(error.ends_with("Save an array of float16 1x2x3."), "{error}");
     }
 
