@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::common::{launch, path, registry, scratch, shapes};
+use gsttrt_core::model::InputValues;
 
 /// A program and the words before its own arguments.
 struct Example {
@@ -221,6 +222,56 @@ fn crops_are_written_as_pictures() {
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
         assert!(said.contains(expected_text) && !said.contains("Traceback"), "{arguments:?}: {said}");
+    }
+}
+
+/// A package stands for open_clip: the vector of a text is its length and the number of its blanks.
+const OPEN_CLIP: &str = "
+import numpy
+
+class Vectors(numpy.ndarray):
+    detach = float = lambda self: self
+    numpy = lambda self: numpy.asarray(self)
+
+class Network:
+    eval = lambda self: self
+    encode_text = lambda self, tokens: numpy.array(tokens, 'float32').view(Vectors)
+
+def create_model(name, pretrained):
+    assert (name, pretrained) == ('tiny', 'none')
+    return Network()
+
+def get_tokenizer(name):
+    return lambda words: [[len(word), word.count(' ')] for word in words]
+";
+
+#[test]
+fn words_become_vectors_and_names() {
+    let folder = scratch("examples-words");
+    std::fs::write(folder.join("open_clip.py"), OPEN_CLIP).unwrap();
+    std::fs::write(folder.join("transformers.py"), "raise ImportError('No module named transformers')").unwrap();
+    let out = folder.join("words.npy").display().to_string();
+    let run = |arguments: &[&str]| {
+        let mut python = Command::new("/usr/bin/python3");
+        python.arg(path("examples/words.py")).arg(&out).args(arguments).env("PYTHONPATH", &folder).output().unwrap()
+    };
+    let output = run(&["red  car", "dog", "--text-model", "open_clip:tiny/none", "--count", "3"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(std::fs::read_to_string(folder.join("words.txt")).unwrap(), "red car\ndog\n-\n");
+    let file = std::fs::read(&out).unwrap();
+    assert!(text(&file).contains("'descr': '<f4', 'fortran_order': False, 'shape': (1, 3, 2)"), "{}", text(&file));
+    let numbers: Vec<f32> = file[file.len() - 24..].as_chunks::<4>().0.iter().map(|&n| f32::from_le_bytes(n)).collect();
+    assert_eq!(numbers[2..4], [1.0, 0.0], "vectors have the length 1");
+    InputValues::read(&format!("txt_feats={out}")).unwrap();
+    for (arguments, says) in [
+        (&["dog"] as &[&str], "No module named transformers. For the text model openai/clip-vit-base-patch32: pip install"),
+        (&["dog", " "], "a word is empty"),
+        (&["dog", "cat", "--count", "1"], "2 words are given, and --count is 1"),
+        (&["dog", "--text-model", "none.onnx"], "none.onnx"),
+    ] {
+        let output = run(arguments);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(says) && !said.contains("Traceback"), "{said}");
     }
 }
 

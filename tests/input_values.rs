@@ -36,7 +36,7 @@ fn model(folder: &Path) -> String {
         .save(&folder.join("words.onnx"))
 }
 
-/// A file of words with these scores, and their names beside it; the value of the property.
+/// A file of words with these scores, and their names next to it; the value of the property.
 fn words(folder: &Path, name: &str, words: &[(&str, f32)]) -> String {
     let names: String = words.iter().map(|(word, _)| format!("{word}\n")).collect();
     std::fs::write(folder.join(name).with_extension("txt"), names).unwrap();

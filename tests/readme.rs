@@ -172,6 +172,7 @@ fn commands_are_run_by_tests() {
         "gst-trt ",                           // gst-trt/tests/docs.rs and serve.rs
         "curl --fail",                        // gst-trt/src/serve/http/tests/pages.rs
         "/usr/bin/python3 examples/crops.py", // tests/examples.rs
+        "/usr/bin/python3 examples/words.py", // the same
         "pipelines/detect.sh",                // tests/run.sh
         "tests/",
         "python3 tests/bench/endure", // takes two hours
@@ -339,6 +340,7 @@ fn substituted(line: &str, folder: &Path) -> Vec<String> {
             ("trtpreprocess", "trtpreprocess") => {
                 out.extend(["identity", "eos-after=6", "!", "trtpreprocess"].map(String::from));
             }
+            ("trtinfer", "input-values") => {} // the model has no other input
             ("trtinfer", "model-file") => out.push(format!("model-file={model}")),
             // Another line may run at the same time, and has files of its own.
             ("trtinfer", "shared-model") => out.push(format!("{word}-{}", folder.display())),

@@ -26,6 +26,7 @@ class ModelOptions(TypedDict, total=False):
     execution_providers: str | Sequence[str] | None
     verify: Literal["auto", "always", "off"] | None
     verify_every: int | None
+    input_values: Mapping[str, Path] | str | None
     int8_calibration_cache: Path | None
     optimization_level: int | None
     ort_library: Path | None

@@ -23,7 +23,7 @@ pub static INPUT_VALUES: BackendOption = BackendOption {
         name: "input-values",
         nick: "Input values",
         blurb: "Files of numpy.save for inputs of the model besides the picture, like txt_feats=words.npy, several with commas between \
-                them; names of classes from words.txt beside. Set while playing, they count from the next frame on (unset = none)",
+                them. Names of classes come from words.txt next to the file. Set while playing, they count from the next frame on (unset = none)",
         kind: OptionKind::Text,
     },
     default: OptionValue::Text(String::new()),

@@ -46,7 +46,7 @@ struct InputValue {
 }
 
 impl InputValues {
-    /// Reads the files that a text like `txt_feats=words.npy` names, and the names of classes beside the first one that has some.
+    /// Reads the files that a text like `txt_feats=words.npy` names, and the names of classes next to the first one that has some.
     ///
     /// # Errors
     /// `NotFound` and `Read`, where a file is not there or cannot be read; `Settings`, where it is not what it should be.
@@ -135,7 +135,7 @@ impl InputValue {
         }
     }
 
-    /// The names in the text file beside it, one for each word.
+    /// The names in the text file next to it, one for each word.
     fn labels(&self) -> Result<Vec<String>> {
         let files = ["txt", "names"].map(|extension| self.path.with_extension(extension));
         let file = files.into_iter().find(|file| file.exists());
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn names_beside_the_file_are_those_of_the_classes() {
+    fn names_next_to_the_file_are_those_of_the_classes() {
         let folder = scratch("values-names");
         let path = folder.join("words.npy");
         let labels = |shape: &[usize], file: &str, text: &str| {
