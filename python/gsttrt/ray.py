@@ -20,7 +20,7 @@ import warnings
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, NamedTuple, Union, cast
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Union, cast
 
 import numpy
 
@@ -184,7 +184,10 @@ def work_of(
     if not timeout > 0:
         raise SettingsError(f"timeout is {timeout!r}. Give the seconds without a frame after which a video is given up, such as 120.")
     # A worker has another working folder, on other machines at least.
-    paths = {name: os.path.abspath(value) for name, value in options.items() if name in PATHS and value is not None}
+    paths: dict[str, Any] = {name: os.path.abspath(value) for name, value in options.items() if name in PATHS and value is not None}
+    values = options.get("input_values")
+    if isinstance(values, Mapping):
+        paths["input_values"] = {name: os.path.abspath(file) for name, file in values.items()}
     if rows == "tracks" and tracker is None:
         tracker = "bytetrack"
     path = os.fspath(model)
