@@ -79,8 +79,7 @@ impl Options {
     }
 
     /// A text; empty for options that are none.
-    #[doc(hidden)]
-    pub fn text(&self, option: &BackendOption) -> String {
+    pub(super) fn text(&self, option: &BackendOption) -> String {
         match self.get(option) {
             OptionValue::Text(text) => text,
             _ => String::new(),
