@@ -508,8 +508,8 @@ mod tests {
             outputs.iter().map(|outputs| outputs[0].as_slice::<f32>().unwrap().to_vec()).collect()
         };
         for pictures in [1, 2] {
-            assert_eq!(run(&request.values, pictures), vec![[0.0, 1.0, 2.0, 3.0]; pictures]);
-            assert_eq!(run(&more, pictures), vec![[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]; pictures]);
+            assert_eq!(run(&request.values, pictures), vec![[0f32, 1.0, 2.0, 3.0]; pictures]);
+            assert_eq!(run(&more, pictures), vec![[0f32, 1.0, 2.0, 3.0, 4.0, 5.0]; pictures]);
         }
     }
 
