@@ -243,3 +243,16 @@ fn what_is_known_of_a_model_holds_while_it_is_read_again() {
     assert!(life.finish(&again, Err(failed())));
     assert!(matches!(life.now(), Some(Err(Interrupted::Failed(_)))));
 }
+
+#[test]
+fn a_model_is_replaced_as_long_as_a_thread_loads_another() {
+    let life = ModelLife::<FakeModel>::default();
+    let ticket = life.start();
+    assert!(life.finish(&ticket, Ok(FakeModel::default())) && !life.is_replacing());
+    let replacement = Replacement::default();
+    let of_thread = Arc::downgrade(&replacement);
+    life.set_replacements(vec![replacement]);
+    assert!(life.is_replacing());
+    drop(of_thread);
+    assert!(!life.is_replacing());
+}
