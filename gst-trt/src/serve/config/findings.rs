@@ -2,6 +2,7 @@
 //! What a model finds, and whether that is what a source is to hide and to count.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use gst::prelude::*;
 use gsttrt_core::analytics::parse;
@@ -9,7 +10,7 @@ use gsttrt_core::backends::tensorrt::header::Header;
 use gsttrt_core::device::Device;
 use gsttrt_core::heads::{DecodeKernel, HeadFormat, ModelHints};
 use gsttrt_core::image::options::parse_input_size;
-use gsttrt_core::model::{FileContents, ModelFile, ModelInfo, read_labels};
+use gsttrt_core::model::{FileContents, InputValues, ModelFile, ModelInfo, read_labels};
 use gsttrt_core::postprocess::KnownClasses;
 
 use super::head::{HeadSettings, UnfitHead};
@@ -69,7 +70,12 @@ impl Findings {
     /// Of the description of a model.
     pub fn of_info(model: &ModelConfig, info: &ModelInfo) -> Self {
         let infer = launch::check("infer", &model.infer, model.on).map(|(_, element)| element).ok();
-        let size = infer.and_then(|infer| infer.property::<Option<String>>("input-size")).unwrap_or_default();
+        let setting = |name| infer.as_ref().and_then(|infer| infer.property::<Option<String>>(name)).unwrap_or_default();
+        let size: String = setting("input-size");
+        // Names of classes may come with the words that it looks for. What is wrong with those, trtinfer says.
+        let values = InputValues::read(&setting("input-values"));
+        let named = values.and_then(|values| Arc::new(info.clone()).with_values(&values));
+        let info = named.as_deref().unwrap_or(info);
         let mut hints = info.hints(info.image_size.unwrap_or_default());
         let spec =
             parse_input_size(&size).and_then(|size| info.input_spec(size, model.batch_size as usize, Device::Host));
