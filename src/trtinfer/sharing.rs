@@ -13,6 +13,7 @@ use super::life::OpeningTicket;
 use super::loading;
 use super::model::{SharedHandle, SharedModel};
 use super::settings::Settings;
+use crate::gst::model_check;
 
 /// What a name stands for, as long as an element has such a model or waits for it to be read.
 struct SharedName {
@@ -277,8 +278,12 @@ pub fn succeed(former: &Arc<SharedModel>, model: Arc<SharedModel>, handle: Model
 /// later have them from the start. False, where it has to be loaded for them.
 ///
 /// # Errors
-/// As [`LoadRequest::with_values`].
+/// As [`LoadRequest::with_values`], and where a program does not want such classes.
 pub fn change_values(former: &Arc<SharedModel>, values: &Arc<InputValues>) -> Result<bool> {
+    // Not under the lock, since the program may do anything then.
+    if let Some(model) = former.latest().with_values(values)? {
+        model_check::check(&model.settings.shared_model, model.request.model())?;
+    }
     let mut names = Names::lock();
     let last = former.latest().clone();
     let Some(model) = last.with_values(values)? else { return Ok(false) };
