@@ -64,18 +64,14 @@ impl Findings {
         if file.is_engine() {
             return Findings::new(model, None, labels_of_engine(&contents));
         }
-        ModelInfo::of_onnx(&contents).map_or_else(|_| nothing_known(), |info| Findings::of_info(model, &info))
+        let info = ModelInfo::of_onnx(&contents).map(|info| named(model, info));
+        info.map_or_else(|_| nothing_known(), |info| Findings::of_info(model, &info))
     }
 
     /// Of the description of a model.
     pub fn of_info(model: &ModelConfig, info: &ModelInfo) -> Self {
         let infer = launch::check("infer", &model.infer, model.on).map(|(_, element)| element).ok();
-        let setting = |name| infer.as_ref().and_then(|infer| infer.property::<Option<String>>(name)).unwrap_or_default();
-        let size: String = setting("input-size");
-        // Names of classes may come with the words that it looks for. What is wrong with those, trtinfer says.
-        let values = InputValues::read(&setting("input-values"));
-        let named = values.and_then(|values| Arc::new(info.clone()).with_values(&values));
-        let info = named.as_deref().unwrap_or(info);
+        let size = infer.and_then(|infer| infer.property::<Option<String>>("input-size")).unwrap_or_default();
         let mut hints = info.hints(info.image_size.unwrap_or_default());
         let spec =
             parse_input_size(&size).and_then(|size| info.input_spec(size, model.batch_size as usize, Device::Host));
@@ -184,6 +180,14 @@ impl Findings {
             false => Err(format!("class “{name}” is never found: add it to classes={} of nms", self.passing.join(","))),
         }
     }
+}
+
+/// The model with the names of classes that come with the words that it looks for. What is wrong with those, trtinfer says.
+fn named(model: &ModelConfig, info: ModelInfo) -> Arc<ModelInfo> {
+    let infer = launch::check("infer", &model.infer, model.on).map(|(_, element)| element).ok();
+    let values = infer.and_then(|infer| infer.property::<Option<String>>("input-values")).unwrap_or_default();
+    let info = Arc::new(info);
+    InputValues::read(&values).and_then(|values| info.with_values(&values)).unwrap_or(info)
 }
 
 /// [`Findings::check_privacy`] of the models of a source, the one that sees frames first.
