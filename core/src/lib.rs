@@ -62,6 +62,10 @@ pub mod words;
 #[allow(dead_code)] // the plugin uses more of it
 mod fakes;
 #[cfg(test)]
+#[path = "../tests/common/onnx.rs"]
+#[allow(dead_code)] // other tests use more of it
+mod onnx_files;
+#[cfg(test)]
 mod test;
 
 /// Frames in host memory and in GPU memory.

@@ -22,9 +22,6 @@ pub(crate) use cases::cases;
 #[allow(dead_code)]
 #[path = "../tests/common/npy.rs"]
 pub(crate) mod npy;
-#[allow(dead_code)] // other tests use more of it
-#[path = "../tests/common/onnx.rs"]
-pub(crate) mod onnx;
 #[allow(dead_code)]
 #[path = "../tests/common/random.rs"]
 pub(crate) mod random;

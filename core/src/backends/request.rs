@@ -363,10 +363,10 @@ mod tests {
     use super::*;
     use crate::backends::tensorrt::TensorRt;
     use crate::backends::verify::{Reference, verify};
+    use crate::onnx_files::{F32, Graph};
     use crate::options::OptionValue;
     use crate::tensor::{Tensor, Tensors};
     use crate::test::npy::save_floats;
-    use crate::test::onnx::{F32, Graph};
     use crate::test::scratch;
 
     /// A file that any size of input suits, and how it is loaded.

@@ -10,8 +10,8 @@ use std::sync::atomic::AtomicBool;
 use super::*;
 use crate::backends::BackendPreference;
 use crate::fakes::Fakes;
+use crate::onnx_files::{F32, Graph};
 use crate::options::OptionValue;
-use crate::test::onnx::{F32, Graph};
 
 #[test]
 fn an_engine_is_deserialised_once_for_all_that_use_it() {
