@@ -117,7 +117,7 @@ pub trait ModelInstance: Send {
     /// it has those of its request. A model without such inputs takes any.
     ///
     /// # Errors
-    /// Where the GPU cannot take them. Then it has the former ones.
+    /// Where the GPU cannot take them. Then some have to be set before the next run.
     fn set_values(&mut self, _values: &Arc<InputValues>) -> Result<()> {
         Ok(())
     }

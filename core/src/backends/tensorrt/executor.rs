@@ -406,6 +406,7 @@ impl ModelInstance for TrtExecutor {
                 .remedy("Load the model again for it"));
         }
         self.elsewhere.take().map_or(Ok(()), |last| self.stream.wait(&last))?;
+        self.request.values = Arc::default(); // until all are there
         for (SideInput { block, .. }, given) in sides() {
             // SAFETY: the block is as large, and stays with the context. Runs use it in the order of the stream.
             unsafe { self.stream.upload(given.bytes().expect(ON_HOST), block.address()) }?;
