@@ -280,6 +280,9 @@ pub fn succeed(former: &Arc<SharedModel>, model: Arc<SharedModel>, handle: Model
 /// # Errors
 /// As [`LoadRequest::with_values`], and where a program does not want such classes.
 pub fn change_values(former: &Arc<SharedModel>, values: &Arc<InputValues>) -> Result<bool> {
+    if values.is_empty() && former.latest().request.values().is_empty() {
+        return Ok(true); // it is as it was
+    }
     // Not under the lock, since the program may do anything then.
     if let Some(model) = former.latest().with_values(values)? {
         model_check::check(&model.settings.shared_model, model.request.model())?;

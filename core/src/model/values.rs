@@ -72,6 +72,16 @@ impl InputValues {
         &self.text
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// Of what size they are, behind that of the picture: ` with tpe f32 1x80x512`.
+    pub(crate) fn shapes(&self) -> String {
+        self.values.iter().map(|value| format!(" with {}", value.tensor.desc())).collect()
+    }
+
     /// Names of classes that come with them; empty where there are none.
     pub(super) fn labels(&self) -> &[String] {
         &self.labels
@@ -370,7 +380,9 @@ mod tests {
         let both = InputValues::read(&format!(" one={a} , two={b},")).unwrap();
         let has = |name: &str| both.tensor(&of(name, &[1]), None).unwrap().is_some();
         assert_eq!([has("one"), has("two"), has("three")], [true, true, false]);
-        assert!(InputValues::read("").unwrap().values.is_empty());
+        assert_eq!((both.is_empty(), both.shapes()), (false, " with one f32 1 with two f32 1".into()));
+        let none = InputValues::read("").unwrap();
+        assert_eq!((none.is_empty(), none.shapes()), (true, String::new()));
         let missing = folder.join("c.npy").display().to_string();
         for (text, says) in [
             (a.clone(), "cannot be read"),

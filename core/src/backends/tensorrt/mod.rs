@@ -247,8 +247,9 @@ impl TrtModel {
 
     /// What a verdict is of: other runs may be wrong.
     fn runs(&self, request: &LoadRequest) -> String {
-        let LoadRequest { spec, batch, .. } = request;
-        format!("{} in batches of {batch}, cuda-graph {:?}", spec.desc.dims, self.options.graphs)
+        let LoadRequest { spec, batch, values, .. } = request;
+        let (dims, values) = (&spec.desc.dims, values.shapes());
+        format!("{dims}{values} in batches of {batch}, cuda-graph {:?}", self.options.graphs)
     }
 
     /// Where the verdict on the engine is that came as a file.
