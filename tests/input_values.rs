@@ -45,8 +45,14 @@ fn words(folder: &Path, name: &str, words: &[(&str, f32)]) -> String {
     format!("tpe={file}")
 }
 
+/// On a backend that takes any number of words.
 fn line(model: &str, values: &str, more: &str) -> Line {
-    Line::parse(&format!("trtpreprocess ! trtinfer model-file={model} input-values={values} {more} ! trtnms"))
+    gated("", model, values, more)
+}
+
+fn gated(gate: &str, model: &str, values: &str, more: &str) -> Line {
+    let infer = format!("trtinfer backend=rten model-file={model} input-values={values} {more}");
+    Line::parse(&format!("trtpreprocess {gate} ! {infer} ! trtnms"))
 }
 
 fn set(line: &mut Line, values: &str) {
@@ -62,15 +68,17 @@ fn the_next_frame_is_searched_for_other_words() {
     let folder = scratch("values-change");
     let cars = words(&folder, "cars", &[("red car", 0.9), ("bus", 0.1)]);
     let pets = words(&folder, "pets", &[("fish", 0.1), ("cat", 0.1), ("dog", 0.9)]);
-    let mut line = line(&model(&folder), &cars, "");
+    let model = model(&folder);
+    let mut line = line(&model, &cars, "");
     let rects: Vec<_> = line.found().into_iter().map(|found| (found.label, found.rect)).collect();
     assert_eq!(rects, [("red car".to_string(), (22, 22, 20, 20))]);
-    line.messages_of(gst::MessageType::Progress);
+    line.wait_for_model(&model);
     for (values, label, class) in [(&pets, "dog", 2), (&cars, "red car", 0), (&pets, "dog", 2)] {
         set(&mut line, values);
         let classes: Vec<_> = line.found().into_iter().map(|found| (found.label, found.class)).collect();
         assert_eq!(classes, [(label.to_string(), class)]);
     }
+    assert!(line.messages_of(gst::MessageType::Progress).is_empty(), "it is not loaded again");
     // The same file may have been written again.
     words(&folder, "pets", &[("fish", 0.9), ("cat", 0.1), ("dog", 0.1)]);
     assert_eq!(line.labels(), ["dog"]);
@@ -80,8 +88,23 @@ fn the_next_frame_is_searched_for_other_words() {
     let labels = info.get::<gst::Array>("labels").unwrap();
     let labels: Vec<String> = labels.iter().map(|label| label.get().unwrap()).collect();
     assert_eq!(labels, ["fish", "cat", "dog"]);
-    assert!(line.messages_of(gst::MessageType::Progress).is_empty(), "it is not loaded again");
     assert_eq!(line.said(), <[&str; 0]>::default());
+}
+
+#[test]
+fn frames_that_need_not_be_inferred_are_searched_for_other_words() {
+    let folder = scratch("values-still");
+    let model = model(&folder);
+    let [cat, dog] = ["cat", "dog"].map(|name| words(&folder, name, &[("mouse", 0.1), (name, 0.9)]));
+    let mut rare = line(&model, &cat, "interval=100");
+    assert_eq!([rare.labels(), rare.labels()].concat(), ["cat", "cat"]);
+    set(&mut rare, &dog);
+    assert_eq!(rare.labels(), ["dog"]);
+    let mut still = gated("motion-gate=0.001 motion-refresh=0", &model, &cat, "");
+    assert_eq!([still.labels(), still.labels()].concat(), ["cat", "cat"]);
+    set(&mut still, &dog);
+    still.labels(); // it may have the former ones: nothing is made of it
+    assert_eq!(still.labels(), ["dog"]);
 }
 
 #[test]
@@ -131,7 +154,7 @@ fn each_frame_has_the_names_of_its_words() {
     for properties in ["", "batch-size=4", "parallel-runs=3"] {
         let pipeline = gst::parse::launch(&format!(
             "videotestsrc num-buffers=400 ! video/x-raw,format=RGB,width=64,height=64,framerate=100/1 ! trtpreprocess name=first \
-             ! queue ! trtinfer name=infer model-file={model} input-values={} {properties} ! queue ! trtnms \
+             ! queue ! trtinfer name=infer backend=rten model-file={model} input-values={} {properties} ! queue ! trtnms \
              ! appsink name=sink sync=false",
             both[0]
         ));
@@ -165,7 +188,7 @@ fn each_frame_has_the_names_of_its_words() {
         assert!(outcome.error.is_none() && outcome.warnings.is_empty(), "{outcome:?}");
         let seen = seen.lock().unwrap();
         let offsets: Vec<u64> = seen.iter().map(|(offset, _)| *offset).collect();
-        assert_eq!(offsets, (0..400).collect::<Vec<_>>());
+        assert_eq!(offsets, (0..400).collect::<Vec<u64>>());
         assert!(seen.iter().all(|(_, label)| label == "a" || label == "b"), "{properties}: {seen:?}");
         assert!(seen.iter().any(|(_, label)| label == "b"), "{properties}: they never changed");
     }

@@ -56,7 +56,17 @@ impl TrtInfer {
     pub(super) fn go_on_with(&self, model: &Arc<SharedModel>) {
         let values = model.settings.options.get(&INPUT_VALUES);
         self.settings.lock().unwrap().options.set(&INPUT_VALUES, values);
-        self.life.replace(|session| Some(StartedModel { model: model.clone(), ..session.clone() }));
+        let mut running = self.running.lock().unwrap();
+        // What was found before is of other words: the next frame is inferred, whether or not it is its turn, and anything moves.
+        running.has_seen = false;
+        if !model.settings.is_shared() {
+            running.passed = None; // streams that share a model keep their turns
+        }
+        drop(running);
+        self.life.replace(|session| {
+            let is_same = model.is_same_loaded(&session.model); // else it was just read again
+            is_same.then(|| StartedModel { model: model.clone(), ..session.clone() })
+        });
         ["input-values", "model-info"].iter().for_each(|name| self.obj().notify(name));
     }
 }
