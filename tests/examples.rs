@@ -264,7 +264,10 @@ fn words_become_vectors_and_names() {
     assert_eq!(numbers[2..4], [1.0, 0.0], "vectors have the length 1");
     InputValues::read(&format!("txt_feats={out}")).unwrap();
     for (arguments, says) in [
-        (&["dog"] as &[&str], "No module named transformers. For the text model openai/clip-vit-base-patch32: pip install"),
+        (
+            &["dog"] as &[&str],
+            "No module named transformers. For the text model openai/clip-vit-base-patch32: pip install",
+        ),
         (&["dog", " "], "a word is empty"),
         (&["dog", "cat", "--count", "1"], "2 words are given, and --count is 1"),
         (&["dog", "--text-model", "none.onnx"], "none.onnx"),
