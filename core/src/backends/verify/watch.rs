@@ -137,6 +137,11 @@ impl Reference {
     /// What is wrong with the outputs.
     fn fault(&mut self, Sample { picture, outputs, values }: Sample) -> Result<Option<String>> {
         self.model.set_values(&values)?;
+        if !Arc::ptr_eq(self.request.values(), &values)
+            && let Some(request) = self.request.with_values(&values)?
+        {
+            self.request = request; // with as many labels
+        }
         let pool = Pool::default();
         let outputs = on_host(&pool, outputs)?;
         let picture = Arc::new(on_host(&pool, picture.share())?);
