@@ -12,7 +12,7 @@
 //! * `error`, `tensor`, `memory`, `cuda`, `dlpack` and the other single files: what everything stands on.
 //! * `image`: frames, the tensors made of them, and drawing. `onnx`: what is read of model files.
 //! * `heads`: how a model writes its results, one file each. `track`: ids of objects that stay the same from frame to
-//!   frame. `analytics`: counts in zones and across lines.
+//!   frame. `analytics`: counts in zones and across lines. `gallery`: names for vectors.
 //! * `model`: the description in a model file.
 //! * `postprocess`: from a head's rows to objects.
 //! * `backends`: what runs models: TensorRT, ONNX Runtime, or rten on the CPU.
@@ -22,6 +22,8 @@
 pub mod analytics;
 #[doc(hidden)]
 pub mod backends;
+#[doc(hidden)]
+pub mod base64;
 #[doc(hidden)]
 pub mod counters;
 #[doc(hidden)]
@@ -36,6 +38,8 @@ pub mod dylib;
 pub mod error;
 #[doc(hidden)]
 pub mod files;
+#[doc(hidden)]
+pub mod gallery;
 #[doc(hidden)]
 pub mod heads;
 #[doc(hidden)]

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The file of a gallery: JSON lines with a `name` and a `vector`.
+//!
+//! ```text
+//! {"name": "Ada", "vector": [0.1, -0.25, …]}
+//! {"name": "Ada", "vector": "zczMPQAAgL4…"}
+//! ```
+//!
+//! A vector is a list of numbers, or base64 of f32 with the lower bytes first, which is half as long and exact. Several lines
+//! may have one name. Other keys, and empty lines, are ignored. A change writes a new file and puts it in the place of the
+//! old one, so that a reader has the one or the other.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::{Gallery, vector};
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::open_regular;
+
+/// Vectors of a gallery.
+pub const MAX_VECTORS: usize = 100_000;
+/// Numbers of a vector.
+pub const MAX_DIMS: usize = 4096;
+/// Bytes of a name.
+const MAX_NAME: usize = 256;
+/// Bytes of a line: more than numbers of a vector take in any notation.
+const MAX_LINE: u64 = 256 << 10;
+
+/// A vector, and whom it shows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GalleryEntry {
+    pub name: String,
+    pub vector: Vec<f32>,
+}
+
+impl GalleryEntry {
+    /// # Errors
+    /// `Settings`, where a gallery cannot have such a name or such a vector.
+    pub fn new(name: &str, vector: &[f32]) -> Result<GalleryEntry> {
+        check_name(name).and_then(|()| check_vector(vector)).map_err(|cause| {
+            Error::new(ErrorKind::Settings, "A gallery cannot have this entry")
+                .cause(cause)
+                .remedy("Use a short name on one line, and a vector of the model")
+        })?;
+        Ok(GalleryEntry { name: name.into(), vector: vector.to_vec() })
+    }
+
+    fn line(&self) -> String {
+        json!({ "name": self.name, "vector": vector::to_text(&self.vector) }).to_string()
+    }
+}
+
+/// Reads a gallery. An empty file has nobody.
+///
+/// # Errors
+/// `NotFound`, `Read`, and `Settings` with the number of the first line that is wrong.
+pub fn read(path: &Path) -> Result<Gallery> {
+    let mut entries = Vec::new();
+    visit(path, |entry, _| entries.push(entry))?;
+    Ok(Gallery::new(entries))
+}
+
+/// Changes the file: leaves out the lines of names that `keeps` does not keep, and adds entries behind the others. Returns
+/// how many were left out. Where there is no such file, one is made that only this user may read.
+///
+/// # Errors
+/// As [`read`]; `Settings`, where the entries have other dimensions than the vectors that are there; `Run`, where the file
+/// cannot be written. The file is as it was then.
+pub fn change(path: &Path, keeps: impl Fn(&str) -> bool, added: &[GalleryEntry]) -> Result<usize> {
+    // A link stays one.
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let (mut lines, mut dims, mut left_out) = (Vec::new(), None, 0);
+    let mode = match fs::metadata(&path) {
+        Ok(old) => {
+            visit(&path, |entry, line| {
+                if keeps(&entry.name) {
+                    dims = Some(entry.vector.len());
+                    lines.push(line.to_vec());
+                } else {
+                    left_out += 1;
+                }
+            })?;
+            old.permissions().mode()
+        }
+        Err(_) => 0o600,
+    };
+    for entry in added {
+        let known = *dims.get_or_insert(entry.vector.len());
+        if entry.vector.len() != known {
+            return Err(of_another_model(&path, known, entry.vector.len()));
+        }
+        lines.push(entry.line().into_bytes());
+    }
+    if lines.len() > MAX_VECTORS {
+        let what = format!("The gallery {} would have more than {MAX_VECTORS} vectors", path.display());
+        return Err(Error::new(ErrorKind::Settings, what).remedy("Remove some names before others are added"));
+    }
+    replace(&path, mode, &lines)?;
+    Ok(left_out)
+}
+
+fn of_another_model(path: &Path, known: usize, other: usize) -> Error {
+    let what = format!("The vectors of the gallery {} have {known} numbers, and the new ones {other}", path.display());
+    Error::new(ErrorKind::Settings, what)
+        .remedy("Use the model that the gallery was made with, or another gallery file")
+}
+
+/// Puts a file of these lines into the place of the old one.
+fn replace(path: &Path, mode: u32, lines: &[Vec<u8>]) -> Result<()> {
+    let mut new = path.as_os_str().to_os_string();
+    new.push(".new");
+    let new = PathBuf::from(new);
+    let failed = |error: io::Error| {
+        let is_there = error.kind() == io::ErrorKind::AlreadyExists;
+        let remedy = match is_there {
+            true => format!("Wait for the other program that changes it; if there is none, remove {}", new.display()),
+            false => "Use a folder that this user may write to, on a disk with room".into(),
+        };
+        Error::new(ErrorKind::Run, format!("Cannot write the gallery {}", path.display())).cause(error).remedy(remedy)
+    };
+    // Who makes it has the only one: two programs do not change a gallery at the same time.
+    let file = OpenOptions::new().write(true).create_new(true).mode(mode & 0o777).open(&new).map_err(failed)?;
+    let written = write_all(file, lines).and_then(|()| fs::rename(&new, path));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&new);
+        failed(error)
+    })
+}
+
+fn write_all(mut file: File, lines: &[Vec<u8>]) -> io::Result<()> {
+    let mut text = lines.join(&b'\n');
+    if !lines.is_empty() {
+        text.push(b'\n');
+    }
+    file.write_all(&text)?;
+    file.sync_all()
+}
+
+/// Calls a function with each entry, and its line without the end.
+fn visit(path: &Path, mut see: impl FnMut(GalleryEntry, &[u8])) -> Result<()> {
+    let unreadable = |error: io::Error| {
+        let name = path.display();
+        match error.kind() {
+            io::ErrorKind::NotFound => Error::new(ErrorKind::NotFound, format!("There is no gallery {name}"))
+                .remedy("Make it with gst-trt enrol, or set gallery to the file that has the vectors"),
+            _ => Error::new(ErrorKind::Read, format!("Cannot read the gallery {name}"))
+                .cause(error)
+                .remedy("Set gallery to a file of JSON lines, which this user may read"),
+        }
+    };
+    let wrong = |line: usize, cause: String| {
+        Error::new(ErrorKind::Settings, format!("Cannot use line {line} of the gallery {}", path.display()))
+            .cause(cause)
+            .remedy("Write one object a line, like {\"name\": \"Ada\", \"vector\": [0.1, 0.2]}, of one model")
+    };
+    let mut file = BufReader::with_capacity(1 << 16, open_regular(path).map_err(unreadable)?);
+    let (mut line, mut count, mut dims) = (Vec::new(), 0, None);
+    for number in 1.. {
+        line.clear();
+        let length = file.by_ref().take(MAX_LINE + 1).read_until(b'\n', &mut line).map_err(unreadable)?;
+        if length == 0 {
+            break;
+        }
+        if length as u64 > MAX_LINE {
+            return Err(wrong(number, format!("it is longer than {} KiB", MAX_LINE >> 10)));
+        }
+        let text = line.trim_ascii();
+        if text.is_empty() {
+            continue;
+        }
+        let entry = parse(text).map_err(|cause| wrong(number, cause))?;
+        let known = *dims.get_or_insert(entry.vector.len());
+        if entry.vector.len() != known {
+            let numbers = entry.vector.len();
+            return Err(wrong(number, format!("its vector has {numbers} numbers, and those before have {known}")));
+        }
+        count += 1;
+        if count > MAX_VECTORS {
+            return Err(wrong(number, format!("a gallery has at most {MAX_VECTORS} vectors")));
+        }
+        see(entry, text);
+    }
+    Ok(())
+}
+
+fn parse(line: &[u8]) -> std::result::Result<GalleryEntry, String> {
+    let value: Value = serde_json::from_slice(line).map_err(|error| format!("it is not JSON: {error}"))?;
+    let name = value.get("name").and_then(Value::as_str).ok_or("it has no name, which is a text")?;
+    check_name(name)?;
+    let vector = match value.get("vector") {
+        Some(Value::Array(numbers)) => {
+            let numbers = numbers.iter().map(|number| Some(number.as_f64()? as f32)).collect::<Option<Vec<f32>>>();
+            numbers.ok_or("its vector has something that is no number")?
+        }
+        Some(Value::String(text)) => {
+            vector::of_text(text).ok_or("its vector is a text, and not base64 of numbers with 4 bytes each")?
+        }
+        _ => return Err("it has no vector, which is a list of numbers or base64".into()),
+    };
+    check_vector(&vector)?;
+    Ok(GalleryEntry { name: name.into(), vector })
+}
+
+/// Names are shown, and go to other programs: one line, and what texts of C can hold.
+fn check_name(name: &str) -> std::result::Result<(), String> {
+    match name {
+        _ if name.trim().is_empty() => Err("the name is empty".into()),
+        _ if name.len() > MAX_NAME => Err(format!("the name is longer than {MAX_NAME} bytes")),
+        _ if name.contains(char::is_control) => Err("the name has control characters".into()),
+        _ => Ok(()),
+    }
+}
+
+fn check_vector(vector: &[f32]) -> std::result::Result<(), String> {
+    if vector.is_empty() || vector.len() > MAX_DIMS {
+        return Err(format!("the vector has {} numbers, and must have 1 to {MAX_DIMS}", vector.len()));
+    }
+    match vector::normalise(&mut vector.to_vec()) {
+        true => Ok(()),
+        false => Err("the vector has no length: a number is not finite or too large, or all are 0".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test::scratch;
+
+    fn entry(name: &str, vector: &[f32]) -> GalleryEntry {
+        GalleryEntry::new(name, vector).unwrap()
+    }
+
+    #[test]
+    fn lists_and_base64_are_read() {
+        let file = scratch("gallery-read").join("g.jsonl");
+        let text = vector::to_text(&[0.0, 2.0]);
+        let first = r#"{"name": "%s%n", "vector": [1, 0.0]}"#;
+        let second = format!(r#"{{"vector": "{text}", "note": 3, "name": "../../a b"}}"#);
+        fs::write(&file, format!("{first}\r\n\n {second}")).unwrap();
+        let gallery = read(&file).unwrap();
+        assert_eq!((gallery.names(), gallery.dims()), (&["%s%n".to_string(), "../../a b".into()][..], 2));
+        fs::write(&file, "\n\n").unwrap();
+        assert!(read(&file).unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_wrong_has_its_line() {
+        let folder = scratch("gallery-wrong");
+        let file = folder.join("g.jsonl");
+        let good = "{\"name\": \"a\", \"vector\": [1, 0]}\n";
+        let with = |name: &str, vector: &str| format!("{good}{{\"name\": {name}, \"vector\": {vector}}}\n");
+        let nan = vector::to_text(&[f32::NAN, 1.0]);
+        for (text, says) in [
+            (format!("{good}name,vector\n"), "line 2 of the gallery"),
+            (format!("{good}{{\"name\": \"a\"}}\n"), "it has no vector"),
+            (format!("{good}[1, 2]\n"), "it has no name"),
+            (with("\"\"", "[1, 0]"), "the name is empty"),
+            (with("7", "[1, 0]"), "it has no name"),
+            (with("\"a\\u0000b\"", "[1, 0]"), "control characters"),
+            (with(&format!("\"{}\"", "x".repeat(257)), "[1, 0]"), "longer than 256 bytes"),
+            (with("\"a\"", "[1, 0, 0]"), "has 3 numbers, and those before have 2"),
+            (with("\"a\"", "[1, \"0\"]"), "no number"),
+            (with("\"a\"", "[0, 0]"), "no length"),
+            (with("\"a\"", "[1e40, 0]"), "no length"),
+            (with("\"a\"", "[]"), "must have 1 to 4096"),
+            (with("\"a\"", "\"AAA=\""), "not base64"),
+            (with("\"a\"", &format!("\"{nan}\"")), "no length"),
+            (format!("{good}{}", "x".repeat(300 << 10)), "longer than 256 KiB"),
+            (good.repeat(MAX_VECTORS + 1), "line 100001 of the gallery"),
+        ] {
+            fs::write(&file, text).unwrap();
+            let message = read(&file).unwrap_err().message();
+            assert!(message.contains(says), "{message}");
+        }
+        for path in [folder.as_path(), Path::new("/dev/zero")] {
+            assert!(read(path).unwrap_err().message().contains("it is a folder or a device"));
+        }
+        let error = read(&folder.join("none")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(error.message().contains("gst-trt enrol"), "{error}");
+    }
+
+    #[test]
+    fn names_are_added_and_removed() {
+        let file = scratch("gallery-change").join("g.jsonl");
+        let all = |_: &str| true;
+        assert_eq!(change(&file, all, &[entry("ada", &[1.0, 0.0]), entry("bob", &[0.0, 1.0])]).unwrap(), 0);
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600, "faces are personal data");
+        change(&file, all, &[entry("ada", &[1.0, 1.0])]).unwrap();
+        let gallery = read(&file).unwrap();
+        assert_eq!((gallery.names(), gallery.len()), (&["ada".to_string(), "bob".into()][..], 3));
+        assert_eq!(change(&file, |name| name != "ada", &[]).unwrap(), 2);
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(!text.contains("ada") && text.lines().count() == 1, "{text}");
+        assert_eq!(change(&file, |_| false, &[]).unwrap(), 1);
+        assert_eq!(fs::read(&file).unwrap(), b"");
+        assert!(read(&file).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_change_that_fails_changes_nothing() {
+        let folder = scratch("gallery-kept");
+        let (file, new) = (folder.join("g.jsonl"), folder.join("g.jsonl.new"));
+        change(&file, |_| true, &[entry("ada", &[1.0, 0.0])]).unwrap();
+        let before = fs::read(&file).unwrap();
+        let error = change(&file, |_| true, &[entry("bob", &[1.0, 0.0, 0.0])]).unwrap_err();
+        assert!(error.message().contains("have 2 numbers, and the new ones 3"), "{error}");
+        fs::write(&new, "").unwrap();
+        let error = change(&file, |_| false, &[]).unwrap_err();
+        assert!(error.message().contains("if there is none, remove"), "{error}");
+        assert!(fs::exists(&new).unwrap(), "it is the other program's");
+        fs::remove_file(&new).unwrap();
+        assert_eq!(fs::read(&file).unwrap(), before);
+        let nowhere = folder.join("no/folder/g.jsonl");
+        assert_eq!(change(&nowhere, |_| true, &[entry("ada", &[1.0])]).unwrap_err().kind(), ErrorKind::Run);
+    }
+
+    /// What others have written in a line stays.
+    #[test]
+    fn lines_stay_as_they_are() {
+        let file = scratch("gallery-lines").join("g.jsonl");
+        let line = "{\"name\": \"ada\",  \"vector\": [1, 0], \"from\": \"a.jpg\"}";
+        fs::write(&file, format!("{line}\n")).unwrap();
+        change(&file, |_| true, &[entry("bob", &[0.0, 1.0])]).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap().lines().next(), Some(line));
+    }
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MPL-2.0
+//! A gallery whose file may change.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use super::{Gallery, file};
+use crate::error::{Error, ErrorKind, Result};
+
+/// How often the file is looked at.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// A gallery, and a thread that reads its file again when that changes. Who compares never waits for it.
+pub struct WatchedGallery {
+    current: Arc<Current>,
+    /// Ends the thread, when it is dropped.
+    _end: SyncSender<()>,
+}
+
+struct Current {
+    gallery: Mutex<Arc<Gallery>>,
+    warning: Mutex<Option<Error>>,
+}
+
+/// By what a file is another than before. A change within the time of the file system's clock is told by the length, or by the file
+/// that has come in its place.
+type FileMark = (i64, i64, u64, u64);
+
+fn mark(path: &Path) -> Option<FileMark> {
+    fs::metadata(path).ok().map(|file| (file.mtime(), file.mtime_nsec(), file.len(), file.ino()))
+}
+
+impl WatchedGallery {
+    /// Reads the gallery, and watches its file.
+    ///
+    /// # Errors
+    /// As [`file::read`]; `Run`, where there is no thread for it.
+    pub fn open(path: &Path) -> Result<WatchedGallery> {
+        WatchedGallery::open_every(path, EVERY)
+    }
+
+    fn open_every(path: &Path, every: Duration) -> Result<WatchedGallery> {
+        let seen = mark(path);
+        let gallery = Arc::new(file::read(path)?);
+        let warning = Mutex::new(nobody(path, &gallery));
+        let current = Arc::new(Current { gallery: Mutex::new(gallery), warning });
+        // Nothing is ever sent: the thread waits for the end of it.
+        let (end, ended) = mpsc::sync_channel::<()>(0);
+        let watch = {
+            let (current, path) = (current.clone(), path.to_path_buf());
+            let mut seen = SeenFile { read: seen, last: seen };
+            move || {
+                while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+                    current.look(&path, &mut seen);
+                }
+            }
+        };
+        thread::Builder::new().name("trt-gallery".into()).spawn(watch).map_err(|error| {
+            Error::new(ErrorKind::Run, "Cannot start a thread that watches the gallery")
+                .cause(error)
+                .remedy("Allow this user more threads")
+        })?;
+        Ok(WatchedGallery { current, _end: end })
+    }
+
+    /// The gallery as it is now. Another one has another address.
+    pub fn get(&self) -> Arc<Gallery> {
+        self.current.gallery.lock().unwrap().clone()
+    }
+
+    /// What was wrong with the file since this was last asked for.
+    pub fn take_warning(&self) -> Option<Error> {
+        self.current.warning.lock().unwrap().take()
+    }
+}
+
+/// A gallery without vectors is one, but hardly wanted.
+fn nobody(path: &Path, gallery: &Gallery) -> Option<Error> {
+    let what = || format!("The gallery {} has no vectors, and all objects are unknown", path.display());
+    let warning = || Error::new(ErrorKind::Settings, what());
+    gallery.is_empty().then(|| warning().remedy("Add names with gst-trt enrol; the file is read again then"))
+}
+
+/// The file as it was read, and as it was at the last look.
+struct SeenFile {
+    read: Option<FileMark>,
+    last: Option<FileMark>,
+}
+
+impl Current {
+    /// Reads the file again if it has changed. One that is being written changes from look to look: it is read once it does not.
+    fn look(&self, path: &Path, seen: &mut SeenFile) {
+        let now = mark(path);
+        let is_settled = std::mem::replace(&mut seen.last, now) == now;
+        if now == seen.read || !is_settled {
+            return;
+        }
+        seen.read = now;
+        let warning = match file::read(path) {
+            Ok(gallery) => {
+                let warning = nobody(path, &gallery);
+                *self.gallery.lock().unwrap() = Arc::new(gallery);
+                warning
+            }
+            Err(error) => Some(error.and_remedy("The former gallery stays until then")),
+        };
+        *self.warning.lock().unwrap() = warning;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gallery::GalleryEntry;
+    use crate::test::{LIMIT, scratch, wait_until};
+
+    fn add(path: &Path, name: &str) {
+        file::change(path, |_| true, &[GalleryEntry::new(name, &[1.0, 0.0]).unwrap()]).unwrap();
+    }
+
+    fn open(path: &Path) -> WatchedGallery {
+        WatchedGallery::open_every(path, Duration::from_millis(1)).unwrap()
+    }
+
+    #[test]
+    fn changes_of_the_file_are_taken_over() {
+        let path = scratch("gallery-watched").join("g.jsonl");
+        assert_eq!(WatchedGallery::open(&path).err().unwrap().kind(), ErrorKind::NotFound);
+        add(&path, "ada");
+        let watched = open(&path);
+        let before = watched.get();
+        assert_eq!(before.names(), ["ada"]);
+        add(&path, "bob");
+        wait_until("another gallery", LIMIT, || watched.get().names().len() == 2);
+        assert!(!Arc::ptr_eq(&before, &watched.get()));
+        assert_eq!(before.names(), ["ada"], "who has it may go on with it");
+        assert!(watched.take_warning().is_none());
+        file::change(&path, |_| false, &[]).unwrap();
+        wait_until("an empty gallery", LIMIT, || watched.get().is_empty());
+        let warning = || watched.take_warning().map(|warning| warning.message());
+        let mut said = None;
+        wait_until("a warning", LIMIT, || {
+            said = warning();
+            said.is_some()
+        });
+        assert!(said.as_ref().is_some_and(|said| said.contains("all objects are unknown")), "{said:?}");
+    }
+
+    #[test]
+    fn the_former_gallery_stays_where_a_new_one_cannot_be_used() {
+        let path = scratch("gallery-former").join("g.jsonl");
+        add(&path, "ada");
+        let watched = open(&path);
+        let mut said = String::new();
+        let mut is_said = |part: &str| {
+            wait_until(part, LIMIT, || {
+                said = watched.take_warning().map(|warning| warning.message()).unwrap_or_default();
+                said.contains(part)
+            });
+            assert!(said.contains("The former gallery stays"), "{said}");
+            assert_eq!(watched.get().names(), ["ada"]);
+        };
+        let other = path.with_extension("other");
+        fs::write(&other, "name,vector\n").unwrap();
+        fs::rename(&other, &path).unwrap();
+        is_said("Cannot use line 1");
+        fs::remove_file(&path).unwrap();
+        is_said("There is no gallery");
+        add(&path, "bob");
+        wait_until("another gallery", LIMIT, || watched.get().names() == ["bob"]);
+    }
+}
