@@ -183,7 +183,8 @@ enum {
   GST_TRT_KEYPOINTS = 2,
   GST_TRT_MASKS = 4,
   GST_TRT_FRAME_CLASSES = 8,
-  GST_TRT_MAP = 16
+  GST_TRT_MAP = 16,
+  GST_TRT_VECTOR = 32
 };
 
 /* Flags of what the model gives besides upright boxes, also where it found nothing in this frame. 0 on errors too. */
@@ -261,6 +262,11 @@ float gst_trt_results_frame_class_confidence (const GstTrtResults *results, size
 
 /* All fields of a class as JSON. Valid until the results are freed. NULL on errors. */
 const char *gst_trt_results_frame_class_json (const GstTrtResults *results, size_t rank);
+
+/* The vector of the frame as a whole, and how many numbers it has. Models of the layout embed give it, and no objects. Its length is 1, so
+ * the sum of the products of two vectors is the cosine of the angle between them. Valid until the results are freed. NULL if there is no
+ * vector, and on errors. */
+const float *gst_trt_results_vector (const GstTrtResults *results, size_t *count);
 
 /* The map of the frame, row by row, and its width and height; it has the resolution of the model's input, without padding. Models for
  * semantic segmentation give classes, 65535 where there is none. Models for depth give depths: 0 is the minimum and 65535 the maximum of

@@ -88,13 +88,14 @@ impl Results {
 
     /// Flags of `gsttrt.h`.
     fn kinds(&self) -> u32 {
-        let Instances { rotated, keypoints, classes, .. } = &self.instances;
+        let Instances { rotated, keypoints, classes, vector, .. } = &self.instances;
         let all = [
             rotated.is_some(),
             keypoints.is_some(),
             self.instances.has_masks(),
             classes.is_some(),
             self.map().is_some(),
+            vector.is_some(),
         ];
         all.into_iter().enumerate().map(|(bit, given)| u32::from(given) << bit).sum()
     }
@@ -427,6 +428,22 @@ pub extern "C" fn gst_trt_results_frame_class_confidence(results: *const GstTrtR
 pub extern "C" fn gst_trt_results_frame_class_json(results: *const GstTrtResults, rank: usize) -> *const c_char {
     let json = |results: &Results| results.frame_class(rank).map(|_| results.frame_classes[rank].1.as_ptr());
     get(results, json).unwrap_or(ptr::null())
+}
+
+/// See `gsttrt.h`.
+///
+/// # Safety
+/// `count` is NULL or room for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gst_trt_results_vector(results: *const GstTrtResults, count: *mut usize) -> *const f32 {
+    let vector = || {
+        let results = RESULTS.find(results)?;
+        let Some(vector) = results.instances.frame_vector() else { return Ok(ptr::null()) };
+        // SAFETY: `count` is NULL, which `give` refuses, or room for a number.
+        unsafe { give("count", count, vector.len()) }?;
+        Ok(vector.as_ptr())
+    };
+    contained(vector).unwrap_or(ptr::null())
 }
 
 /// See `gsttrt.h`.

@@ -24,7 +24,7 @@ FOLDER = Path(__file__).resolve().parent / "lib"
 NAME = "libgsttrt-1.so.0"
 
 # Flags of gst_trt_results_kinds.
-ROTATED_BOXES, KEYPOINTS, MASKS, FRAME_CLASSES, MAP = 1, 2, 4, 8, 16
+ROTATED_BOXES, KEYPOINTS, MASKS, FRAME_CLASSES, MAP, VECTOR = 1, 2, 4, 8, 16, 32
 # Flags of GstTrtFrame.color: gray values of images fill the whole range.
 FULL_RANGE = 4
 
@@ -92,6 +92,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "results_frame_class_id": (c_uint32, c_void_p, c_size_t),
     "results_frame_class_confidence": (c_float, c_void_p, c_size_t),
     "results_frame_class_json": (c_char_p, c_void_p, c_size_t),
+    "results_vector": (c_void_p, c_void_p, c_void_p),
     "results_map": (c_void_p, c_void_p, c_void_p),
     "results_map_json": (c_char_p, c_void_p),
     "results_track_id": (c_uint64, c_void_p, c_size_t),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Sequence
 import numpy
 
 from ._images import Image, of_array
-from ._library import FRAME_CLASSES, KEYPOINTS, MAP, MASKS, ROTATED_BOXES, Handle, library
+from ._library import FRAME_CLASSES, KEYPOINTS, MAP, MASKS, ROTATED_BOXES, VECTOR, Handle, library
 from .errors import Error, InputError, LibraryError, ReadError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Map(NamedTuple):
 
 
 class Result:
-    """What a model found in an image: n objects, in order of descending confidence; or the classes of the whole image; or a map.
+    """What a model found in an image: n objects, in order of descending confidence; or the classes of the whole image; or a vector; or a map.
 
     Coordinates are in pixels of the image: x to the right, y down, 0, 0 is the corner of the left upper pixel.
     What the model does not give is None. Where it gives it and found nothing, arrays have a first dimension of 0.
@@ -230,6 +230,18 @@ class Result:
         )
 
     @cached_property
+    def vector(self) -> Floats | None:
+        """(d,) float32: of the whole image, of models that give vectors. Its length is 1: `one.vector @ other.vector` is near 1 for images of the
+        same. d is 0 if the model's numbers make none."""
+        if not self._kinds & VECTOR:
+            return None
+        count = c_size_t(0)
+        address = library.results_vector(self._value, ctypes.byref(count))
+        if not address:
+            return numpy.empty(0, numpy.float32)
+        return numpy.ctypeslib.as_array((ctypes.c_float * count.value).from_address(address)).copy()
+
+    @cached_property
     def map(self) -> Map | None:
         """Of models for semantic segmentation and depth, and with the option mask_output="map" of models with masks."""
         if not self._kinds & MAP:
@@ -382,6 +394,8 @@ class Result:
     def __repr__(self) -> str:
         if self.probs is not None:
             found = ", ".join(f"{name} {score:.2f}" for name, score in zip(self.probs.names, self.probs.confidence))
+        elif self.vector is not None:
+            found = f"a vector of {len(self.vector)} numbers"
         elif self._count or not self._kinds & MAP:
             found = ", ".join(f"{count} {name}" for name, count in Counter(self.names).items())
         else:
@@ -412,7 +426,7 @@ def rounded(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 # What is asked of the library when it is needed first.
-LAZY = ("names", "_parts", "keypoints", "keypoint_names", "angle", "corners", "probs", "map", "_fields", "_classes", "_maps")
+LAZY = ("names", "_parts", "keypoints", "keypoint_names", "angle", "corners", "probs", "vector", "map", "_fields", "_classes", "_maps")
 # What has an entry for each object.
 PER_OBJECT = ("xyxy", "confidence", "class_id", "track_id", "names", "_parts", "keypoints", "angle", "corners", "_fields")
 # Of this process only, or made of the others.

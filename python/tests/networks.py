@@ -81,6 +81,12 @@ def counter(batch="n", height=64, width=64) -> bytes:
     )
 
 
+def colours() -> bytes:
+    """A vector of each image: the mean of its red, green and blue."""
+    means = node("ReduceMean", "images", "vector", axes=[2, 3], keepdims=0)
+    return model([tensor_of("images", [1, 3, 64, 64])], [], [means], [tensor_of("vector", [1, 3])], task="embed")
+
+
 def unknown() -> bytes:
     """Boxes whose file says nothing of layout and names."""
     values = [0, 0, 32, 32, 0.9, 1]

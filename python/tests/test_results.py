@@ -8,6 +8,7 @@ import pickle
 import sys
 import types
 
+import networks
 import numpy
 import pytest
 from conftest import model, pipeline, results
@@ -158,7 +159,20 @@ def equal(one, other) -> bool:
 
 
 OBJECTS = [("sample", "shapes"), ("shapes", "shapes-seg"), ("shapes", "shapes-obb"), ("pose", "figures-pose")]
-EVERYTHING = ("xyxy", "confidence", "class_id", "names", "masks", "keypoints", "angle", "corners", "track_id", "time", "width", "probs", "map")
+EVERYTHING = ("xyxy", "confidence", "class_id", "names", "masks", "keypoints", "angle", "corners", "track_id", "time", "width", "probs", "vector", "map")
+
+
+def test_vectors_tell_images_apart(tmp_path):
+    (tmp_path / "colours.onnx").write_bytes(networks.colours())
+    detector = gsttrt.Detector(tmp_path / "colours.onnx")
+    images = [numpy.full((64, 64, 3), bgr, numpy.uint8) for bgr in ((200, 0, 0), (100, 0, 0), (0, 100, 100), (0, 0, 0))]
+    blue, darker, yellow, black = (detector(image) for image in images)
+    assert len(blue) == 0 and blue.vector.shape == (3,) and blue.vector.dtype == numpy.float32
+    assert numpy.allclose([blue.vector @ darker.vector, blue.vector @ yellow.vector], [1, 0], atol=1e-5)
+    assert numpy.allclose(yellow.vector, [0.5**0.5, 0.5**0.5, 0], atol=1e-5), "red, green, blue"
+    assert black.vector.shape == (0,), "there is no vector of 0"
+    assert repr(blue) == "<Result 64x64: a vector of 3 numbers>"
+    assert numpy.array_equal(pickle.loads(pickle.dumps(blue)).vector, blue.vector)
 
 
 @pytest.mark.parametrize("clip, name", [*OBJECTS, ("classes", "shapes-cls")])

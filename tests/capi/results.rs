@@ -293,6 +293,31 @@ fn classes_of_the_frame_are_told() {
 }
 
 #[test]
+fn the_vector_of_the_frame_is_given() {
+    let graph = Graph::new().input("images", F32, &["1", "3", "64", "64"]).constant("v", &[1, 2], &[3.0, -4.0]);
+    let model = graph.metadata("task", "embed").save(&scratch("capi-vector").join("embed.onnx"));
+    let session = open(&model, &["backend=rten"]).unwrap();
+    let results = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap();
+    gst_trt_session_close(session);
+    assert_eq!((gst_trt_results_count(results), gst_trt_results_kinds(results)), (0, 32));
+    let mut count = 0;
+    // SAFETY: there is room for the count; the numbers are as many, and the results are not freed before they are read.
+    unsafe {
+        let vector = gst_trt_results_vector(results, &mut count);
+        assert_eq!(std::slice::from_raw_parts(vector, count), [0.6, -0.8]);
+        assert!(gst_trt_results_vector(results, ptr::null_mut()).is_null());
+        assert!(last_error().contains("count is NULL"), "{}", last_error());
+    }
+    gst_trt_results_free(results);
+    let session = open(&one_box("capi-no-vector"), &["backend=rten"]).unwrap();
+    let results = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap();
+    // SAFETY: there is room for the count.
+    assert!(unsafe { gst_trt_results_vector(results, &mut count) }.is_null(), "it finds objects");
+    gst_trt_results_free(results);
+    gst_trt_session_close(session);
+}
+
+#[test]
 fn maps_of_the_frame_are_given() {
     let folder = scratch("capi-maps");
     let graph = |dims: &[i64], values: &[f32], task: &str| {

@@ -135,7 +135,7 @@ fn read(random: &mut Random, results: *const GstTrtResults) {
     let index = random.one_of(&INDICES);
     let point = random.one_of(&INDICES);
     let (mut bbox, mut corners, mut keypoint) = ([0.0; 4], [[0.0; 2]; 4], [0.0; 3]);
-    let (mut rect, mut size, mut range, mut numbers) = ([0; 4], [0; 2], [0.0; 2], [0; 3]);
+    let (mut rect, mut size, mut range, mut numbers, mut count) = ([0; 4], [0; 2], [0.0; 2], [0; 3], 0);
     gst_trt_results_kinds(results);
     gst_trt_results_class_id(results, index);
     gst_trt_results_confidence(results, index);
@@ -159,6 +159,7 @@ fn read(random: &mut Random, results: *const GstTrtResults) {
         check(gst_trt_results_corners(results, index, &mut corners));
         check(gst_trt_results_keypoint(results, index, point, &mut keypoint));
         gst_trt_results_mask(results, index, &mut rect);
+        gst_trt_results_vector(results, &mut count);
         gst_trt_results_map(results, &mut size);
         check(gst_trt_results_map_range(results, &mut range));
         check(gst_trt_results_map_region(results, index, &mut numbers));

@@ -118,7 +118,9 @@ fn misfit(spec: &OutputSpec, shape: Option<&[i64]>, desc: &TensorDesc) -> std::r
     let widths = spec.columns.iter().filter_map(|column| column.width(&ColumnSizes::default()));
     let known: usize = widths.sum();
     let columns = dims.zip(&*desc.dims).find(|(dim, _)| *dim == Dim::Columns).map(|(_, &size)| size);
-    let is_open = |column: &Column| column.are_scores() || column.are_keypoints() || *column == Column::Coefficients;
+    let is_open = |column: &Column| {
+        column.are_scores() || column.are_keypoints() || matches!(column, Column::Coefficients | Column::Vector)
+    };
     match columns {
         Some(columns) if columns != Dims::DYNAMIC => match spec.columns.iter().any(is_open) {
             true if columns <= known as i64 => {
@@ -161,6 +163,7 @@ fn check_width(
         ColumnSizes { classes: 0, keypoints: format.keypoint_shape(hints), coefficients: format.sizes.coefficients };
     let width = |column: &Column| match column {
         column if column.are_scores() => format.sizes.classes,
+        Column::Vector => None,
         column => column.width(&sizes),
     };
     let widths: Option<Vec<usize>> = spec.columns.iter().map(width).collect();

@@ -217,6 +217,12 @@ impl Decoder {
         Some([before.first().copied().unwrap_or(1), width, height].map(|side| side as usize))
     }
 
+    /// Numbers of a vector.
+    pub fn vector_length(&self) -> Option<usize> {
+        let length = self.format().is_embedding().then(|| self.first_output().dims.get(1).copied())?;
+        usize::try_from(length?).ok()
+    }
+
     /// Where the angles of rotated boxes lie.
     pub fn angles(&self) -> Option<TensorView> {
         self.head.view(|column| column == Column::Angle)

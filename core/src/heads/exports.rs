@@ -51,7 +51,7 @@ pub(super) fn remedy(outputs: &[TensorDesc]) -> Option<&'static str> {
     {
         Some(
             "If these are scores of classes, set layout=classify on trtnms, or a label file with a line for each. If it is a vector that \
-             tells pictures apart, an embedding, nothing is to be detected in it: read the outputs of trtinfer, or of a session",
+             tells pictures apart, an embedding, set layout=embed",
         )
     } else {
         None

@@ -3,7 +3,7 @@
 
 use smallvec::SmallVec;
 
-use super::{ColumnSizes, Dim, HeadFormat, ModelHints, levels};
+use super::{Column, ColumnSizes, Dim, HeadFormat, ModelHints, levels};
 use crate::tensor::{Dims, TensorDesc};
 
 /// The evidence for a head, the weaker first.
@@ -73,6 +73,7 @@ pub(super) fn fit(
         let mut widths = output.columns.iter().map(|column| column.width(&sizes));
         let others = widths.try_fold(0i64, |sum, width| sum.checked_add(i64::try_from(width?).ok()?))?;
         let has_classes = output.columns.iter().any(|column| column.are_scores());
+        let takes_rest = has_classes || output.columns.contains(&Column::Vector);
         for (wanted, &dim) in wanted.zip(dims) {
             let known = dim != Dims::DYNAMIC;
             match wanted {
@@ -80,8 +81,8 @@ pub(super) fn fit(
                 Dim::One if dim != 1 => return None,
                 Dim::Rows if known && rows != Dims::DYNAMIC && dim != rows => return None,
                 Dim::Rows if known => rows = dim,
-                Dim::Columns if known && has_classes && dim <= others => return None,
-                Dim::Columns if known && !has_classes && dim != others => return None,
+                Dim::Columns if known && takes_rest && dim <= others => return None,
+                Dim::Columns if known && !takes_rest && dim != others => return None,
                 Dim::Columns if known && has_classes => classes = Some((dim - others) as usize),
                 Dim::Batch
                 | Dim::Rows

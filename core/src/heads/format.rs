@@ -70,6 +70,8 @@ pub enum Task {
     Semantic,
     /// A depth for each pixel.
     Depth,
+    /// A vector of the whole frame.
+    Embed,
 }
 
 /// How boxes that repeat a better one are recognised.
@@ -165,6 +167,8 @@ pub enum Column {
     Picture,
     /// Greater further away, or nearer: models differ.
     Depth,
+    /// All numbers of the row: a vector that tells pictures apart.
+    Vector,
     /// Numbers that are not read.
     Ignored {
         count: u32,
@@ -245,6 +249,7 @@ impl Task {
             Task::Classify => "classify",
             Task::Semantic => "semantic",
             Task::Depth => "depth",
+            Task::Embed => "embed",
         }
     }
 }
@@ -349,9 +354,14 @@ impl HeadFormat {
         matches!(self.task, Task::Semantic | Task::Depth)
     }
 
+    /// Whether it gives a vector of the whole frame, and no boxes.
+    pub fn is_embedding(&self) -> bool {
+        self.task == Task::Embed
+    }
+
     /// Whether it gives boxes.
     pub fn has_boxes(&self) -> bool {
-        !self.is_classifier() && !self.is_map()
+        !self.is_classifier() && !self.is_map() && !self.is_embedding()
     }
 
     /// Whether its boxes are rotated.
@@ -412,6 +422,7 @@ impl std::fmt::Display for OutputSpec {
             .chain([self.columns.iter().any(|column| column.are_keypoints()).then(|| "keypoints".into())])
             .chain([self.columns.iter().any(|column| column.are_logits()).then(|| "classes".into())])
             .chain([counted(Column::Coefficients, "coefficients")])
+            .chain([counted(Column::Vector, "D")])
             .flatten()
             .collect::<Vec<_>>()
             .join("+");
@@ -506,7 +517,8 @@ impl Column {
             | Column::Count
             | Column::Picture
             | Column::Depth => Some(1),
-            Column::Mask(_) => Some(0),
+            // Those of a vector are as many as its output has.
+            Column::Mask(_) | Column::Vector => Some(0),
             Column::Ignored { count } => Some(count as usize),
             Column::Classes | Column::Logits { .. } => Some(sizes.classes),
             Column::Keypoints | Column::CellKeypoints => sizes.keypoints.map(|shape| shape.numbers()),

@@ -27,6 +27,7 @@ pub mod detr_logits;
 pub mod detr_topk;
 pub mod detr_ultralytics;
 pub mod efficientnms;
+pub mod embed;
 pub mod end_to_end;
 mod exports;
 mod fit;
@@ -134,6 +135,7 @@ pub static HEADS: &[&HeadFormat] = &[
     &semantic::HEAD,
     &semantic_logits::HEAD,
     &depth::HEAD,
+    &embed::HEAD,
 ];
 
 /// The names of all heads.

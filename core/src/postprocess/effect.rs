@@ -21,12 +21,12 @@ const PURPOSES: [Purpose; 10] = [
     Purpose {
         options: &["score-threshold", "class-thresholds"],
         what: "models that give scores",
-        is_met: |head, _| !head.is_map(),
+        is_met: |head, _| !head.is_map() && !head.is_embedding(),
     },
     Purpose {
         options: &["label-file", "classes"],
         what: "models with classes",
-        is_met: |head, _| head.task != Task::Depth,
+        is_met: |head, _| head.task != Task::Depth && !head.is_embedding(),
     },
     Purpose {
         options: &["iou-threshold"],
@@ -133,9 +133,8 @@ mod tests {
         assert_eq!(of("semantic", false), format!("score-threshold class-thresholds {boxes} {no_classifier}"));
         let of_scores = format!("score-threshold class-thresholds {boxes} top-k class-scores background-class");
         assert_eq!(of("semantic-logits", false), of_scores);
-        assert_eq!(
-            of("depth", false),
-            format!("score-threshold class-thresholds label-file classes {boxes} {no_classifier}")
-        );
+        let of_classes = "score-threshold class-thresholds label-file classes";
+        assert_eq!(of("depth", false), format!("{of_classes} {boxes} {no_classifier}"));
+        assert_eq!(of("embed", false), format!("{of_classes} {boxes} mask-output {no_classifier}"));
     }
 }

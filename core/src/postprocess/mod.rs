@@ -16,6 +16,7 @@ mod processor;
 mod refine;
 mod results;
 pub mod suppress;
+mod vectors;
 
 pub use classes::{KnownClasses, read_class_thresholds};
 pub use classify::{ClassScores, RankedClass};

@@ -11,6 +11,7 @@ use super::merge::Merger;
 use super::refine::{MaskFinder, gather};
 use super::suppress::Nms;
 use super::suppress::device::DeviceDecoder;
+use super::vectors::VectorReader;
 use super::{Instances, PostprocessOptions};
 use crate::cuda::driver::{Context, Fence, Stream, StreamRole};
 use crate::error::{Error, ErrorKind, Result};
@@ -47,6 +48,8 @@ pub struct Postprocessor {
     classifier: Option<Classifier>,
     /// Finds the map of the frame, if the model gives one.
     maps: Option<MapFinder>,
+    /// Reads the vector of the frame, if the model gives one.
+    vectors: Option<VectorReader>,
     /// Finds the objects if the model's outputs are in GPU memory.
     device: Option<DeviceDecoder>,
     /// The stream for that, if not the one of the model.
@@ -94,9 +97,11 @@ impl Postprocessor {
         let classes = classifier.as_ref().map(|_| Vec::new());
         let maps = MapFinder::new(&decoder, labels.len())?;
         let map = maps.as_ref().map(MapFinder::map);
+        let vectors = VectorReader::new(&decoder);
+        let vector = vectors.as_ref().map(|_| Vec::new());
         let masks = MaskFinder::new(&decoder, input);
         let found = masks.as_ref().map(|_| Masks::default());
-        let instances = Instances { rotated, keypoints, masks: found, classes, map, ..Instances::default() };
+        let instances = Instances { rotated, keypoints, masks: found, classes, vector, map, ..Instances::default() };
         let mut processor = Postprocessor {
             model: model.clone(),
             input,
@@ -112,6 +117,7 @@ impl Postprocessor {
             masks,
             classifier,
             maps,
+            vectors,
             device: None,
             stream: None,
             not_finite: 0,
@@ -183,7 +189,7 @@ impl Postprocessor {
         // No head determines how chroma is read, and not all how their input is normalised.
         let usual = match self.decoder.format().input_note {
             Some(_) if self.is_classifier() => InputTransform { fit: usual.fit, ..*transform },
-            Some(_) if self.has_map() => *transform,
+            Some(_) if self.has_map() || self.is_embedding() => *transform,
             Some(_) => InputTransform { chroma: transform.chroma, mean: transform.mean, std: transform.std, ..usual },
             None => InputTransform { chroma: transform.chroma, ..usual },
         };
@@ -193,6 +199,11 @@ impl Postprocessor {
     /// Whether the model gives classes of the whole picture, and no boxes.
     pub fn is_classifier(&self) -> bool {
         self.classifier.is_some()
+    }
+
+    /// Whether the model gives a vector of the whole picture, and no boxes.
+    pub fn is_embedding(&self) -> bool {
+        self.vectors.is_some()
     }
 
     /// Whether the model gives a map and no boxes. Then there is nothing to [`queue`](Self::queue), but a
@@ -287,6 +298,12 @@ impl Postprocessor {
             self.instances.classes = found.pop();
             return Ok(());
         }
+        if self.is_embedding() {
+            let mut found = Vec::new();
+            self.embed(&[tensors], &mut found)?;
+            self.instances.vector = found.pop();
+            return Ok(());
+        }
         if self.maps.is_some() {
             return self.find_map(tensors, letterbox);
         }
@@ -342,6 +359,22 @@ impl Postprocessor {
             }
         }
         self.not_finite += classifier.take_not_finite();
+        Ok(())
+    }
+
+    /// The vectors of several pictures of a frame, if the model gives vectors: empty for a picture whose numbers make none.
+    ///
+    /// # Errors
+    /// As [`Postprocessor::find`].
+    pub fn embed(&mut self, pictures: &[&Tensors], found: &mut Vec<Vec<f32>>) -> Result<()> {
+        found.clear();
+        let Some(reader) = &self.vectors else { return Ok(()) };
+        for tensors in pictures {
+            let output = self.decoder.pick(tensors)?[0];
+            tensors.wait()?;
+            found.push(reader.read(output)?);
+        }
+        self.not_finite += found.iter().filter(|vector| vector.is_empty()).count();
         Ok(())
     }
 
@@ -439,6 +472,8 @@ impl Postprocessor {
             "Leave slices, slice-size and regions of trtpreprocess unset, or give trtinfer a model that finds objects";
         let (what, remedy) = if self.is_classifier() {
             (format!("{file} classifies pictures, and slices are for objects"), whole)
+        } else if self.is_embedding() {
+            (format!("{file} gives a vector of a picture, and slices are for objects"), whole)
         } else if self.has_map() {
             (format!("{file} gives a map of the whole picture, and slices and regions are for objects"), whole)
         } else if self.masks.is_some() && self.options.mask_output == MaskOutput::Map {
@@ -548,7 +583,8 @@ impl Postprocessor {
     /// A warning where numbers that were read since this was last asked for are not finite: nothing is found there.
     pub fn not_finite(&mut self) -> Option<Error> {
         let count = std::mem::take(&mut self.not_finite);
-        let (file, of) = (self.model.path.display(), if self.maps.is_some() { "values" } else { "rows" });
+        let (file, has_rows) = (self.model.path.display(), self.has_boxes() || self.is_classifier());
+        let of = if has_rows { "rows" } else { "values" };
         let what = || format!("{file} gives numbers that are not finite, in {count} {of} of a frame");
         let warning = || {
             Error::new(ErrorKind::Model, what())

@@ -23,6 +23,8 @@ pub struct Instances {
     pub parents: Option<Vec<i32>>,
     /// Of classifiers: the best classes of the whole frame, the most probable first. They find no boxes.
     pub classes: Option<Vec<RankedClass>>,
+    /// Of models that give vectors: that of the whole frame, of the length 1. They find no boxes.
+    pub vector: Option<Vec<f32>>,
     /// A value for each pixel: of models for semantic segmentation or depth, which find no boxes, and of those with
     /// masks where one map of all objects is wanted.
     pub map: Option<PixelMap>,
@@ -50,6 +52,9 @@ impl Instances {
         }
         if let Some(classes) = &mut self.classes {
             classes.clear();
+        }
+        if let Some(vector) = &mut self.vector {
+            vector.clear();
         }
         if let Some(map) = &mut self.map {
             map.clear();
@@ -89,6 +94,11 @@ impl Instances {
     /// Classes of the whole frame; none where the model finds objects.
     pub fn frame_classes(&self) -> &[RankedClass] {
         self.classes.as_deref().unwrap_or_default()
+    }
+
+    /// The vector of the whole frame, if there is one.
+    pub fn frame_vector(&self) -> Option<&[f32]> {
+        self.vector.as_deref().filter(|vector| !vector.is_empty())
     }
 
     /// The map of the frame, if there is one and it has a pixel.

@@ -69,6 +69,8 @@ pub struct FrameResults {
     pub objects: Vec<Object>,
     /// As of [`Detector::classes`].
     pub classes: Vec<FrameClass>,
+    /// As of [`Detector::vector`].
+    pub vector: Option<Vec<f32>>,
     /// As of [`Detector::map`].
     pub map: Option<PixelMap>,
 }
@@ -361,6 +363,12 @@ impl Detector {
         self.last().map_or_else(Vec::new, |found| found.classes())
     }
 
+    /// The vector of the last frame, of the length 1, if the model gives vectors: those of similar pictures have a product near 1.
+    /// Such models find no objects.
+    pub fn vector(&self) -> Option<&[f32]> {
+        self.last()?.vector()
+    }
+
     /// The map of the last frame, if the model gives a class or a depth for each pixel, or if the option
     /// `mask-output=map` asks for the objects of pixels.
     pub fn map(&self) -> Option<&PixelMap> {
@@ -546,7 +554,12 @@ impl Source {
 
 impl<'a> Detections<'a> {
     fn results(&self) -> FrameResults {
-        FrameResults { objects: self.objects(), classes: self.classes(), map: self.map().cloned() }
+        FrameResults {
+            objects: self.objects(),
+            classes: self.classes(),
+            vector: self.vector().map(<[f32]>::to_vec),
+            map: self.map().cloned(),
+        }
     }
 
     fn classes(&self) -> Vec<FrameClass> {
@@ -556,6 +569,10 @@ impl<'a> Detections<'a> {
             confidence: found.score,
         };
         self.instances.frame_classes().iter().map(class).collect()
+    }
+
+    fn vector(&self) -> Option<&'a [f32]> {
+        self.instances.frame_vector()
     }
 
     fn map(&self) -> Option<&'a PixelMap> {

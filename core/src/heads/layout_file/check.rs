@@ -19,8 +19,8 @@ enum OutputKind {
     Cells,
     /// A number for each picture.
     PictureNumber,
-    /// Scores of the picture as a whole.
-    Classes,
+    /// Numbers of the picture as a whole: scores, or a vector.
+    Picture,
     /// A number for each pixel.
     Map,
     /// A number for each pixel and class.
@@ -37,7 +37,7 @@ pub(super) fn check(draft: &LayoutDraft) -> Result<()> {
     }
     check_rows(draft)?;
     match draft.task {
-        Task::Classify | Task::Semantic | Task::Depth => check_whole(draft),
+        Task::Classify | Task::Semantic | Task::Depth | Task::Embed => check_whole(draft),
         Task::Detect | Task::Pose | Task::Obb | Task::Segment => check_boxes(draft),
     }
 }
@@ -74,7 +74,7 @@ fn kind(output: &OutputDraft) -> Option<OutputKind> {
         [Dim::Batch] => OutputKind::PictureNumber,
         _ if has_one => return None,
         [Dim::Batch, Dim::Cells, Dim::Columns] | [Dim::Batch, Dim::Columns, Dim::Cells] => OutputKind::Cells,
-        [Dim::Batch, Dim::Columns] => OutputKind::Classes,
+        [Dim::Batch, Dim::Columns] => OutputKind::Picture,
         [Dim::Batch, Dim::Columns, Dim::Height, Dim::Width] => OutputKind::ClassMaps,
         [Dim::Batch, Dim::Prototypes, Dim::Height, Dim::Width] => OutputKind::Prototypes,
         _ if output.dims == MAPS_OF_ROWS => OutputKind::RowMaps,
@@ -100,7 +100,8 @@ fn check_output(draft: &LayoutDraft, output: &OutputDraft) -> Result<()> {
             matches!(columns, [Column::Score | Column::ClassId { .. } | Column::Angle])
         }
         OutputKind::PictureNumber => matches!(columns, [Column::Count]),
-        OutputKind::Classes | OutputKind::ClassMaps => matches!(columns, [Column::Classes]),
+        OutputKind::Picture => matches!(columns, [Column::Classes | Column::Vector]),
+        OutputKind::ClassMaps => matches!(columns, [Column::Classes]),
         OutputKind::Map => matches!(columns, [Column::ClassId { first: 0 } | Column::Depth]),
         OutputKind::RowMaps => matches!(columns, [Column::Mask(_)]),
         OutputKind::Prototypes => columns.is_empty(),
@@ -110,7 +111,8 @@ fn check_output(draft: &LayoutDraft, output: &OutputDraft) -> Result<()> {
             OutputKind::Rows | OutputKind::Cells => "columns of a row, such as a box and classes",
             OutputKind::RowNumbers => "one column: score, class-id or angle",
             OutputKind::PictureNumber => "one column: count",
-            OutputKind::Classes | OutputKind::ClassMaps => "one column: classes",
+            OutputKind::Picture => "one column: classes or vector",
+            OutputKind::ClassMaps => "one column: classes",
             OutputKind::Map => "one column: class-id, whose first is 0, or depth",
             OutputKind::RowMaps => "one column: mask",
             OutputKind::Prototypes => "no columns",
@@ -156,7 +158,7 @@ fn check_output(draft: &LayoutDraft, output: &OutputDraft) -> Result<()> {
 
 /// Whether it may stand in a row next to others.
 fn is_of_row(column: Column) -> bool {
-    !matches!(column, Column::Count | Column::Mask(_) | Column::Depth)
+    !matches!(column, Column::Count | Column::Mask(_) | Column::Depth | Column::Vector)
 }
 
 /// Rows are as many in all outputs.
@@ -181,7 +183,8 @@ fn check_whole(draft: &LayoutDraft) -> Result<()> {
     let output = &draft.outputs[0];
     let task = draft.task.name();
     let wanted = match (draft.task, kind(output), &output.columns[..]) {
-        (Task::Classify, Some(OutputKind::Classes), _)
+        (Task::Classify, Some(OutputKind::Picture), [Column::Classes])
+        | (Task::Embed, Some(OutputKind::Picture), [Column::Vector])
         | (Task::Semantic, Some(OutputKind::ClassMaps), _)
         | (Task::Semantic, Some(OutputKind::Map), [Column::ClassId { .. }])
         | (Task::Depth, Some(OutputKind::Map), [Column::Depth])
@@ -189,7 +192,8 @@ fn check_whole(draft: &LayoutDraft) -> Result<()> {
         {
             None
         }
-        (Task::Classify, ..) => Some("one output of the dims batch columns"),
+        (Task::Classify, ..) => Some("one output of the dims batch columns, with classes"),
+        (Task::Embed, ..) => Some("one output of the dims batch columns, with vector"),
         (Task::Semantic, ..) => Some(
             "one output, of the dims batch one height width with class-id, or batch columns height width with classes",
         ),
@@ -236,7 +240,7 @@ fn check_boxes(draft: &LayoutDraft) -> Result<()> {
         if let Some(column) = again {
             return Err(columns.error(output.at, format!("“{}” is in two outputs", word_of(*column))));
         }
-        if matches!(kind(output), Some(OutputKind::Classes | OutputKind::Map | OutputKind::ClassMaps)) {
+        if matches!(kind(output), Some(OutputKind::Picture | OutputKind::Map | OutputKind::ClassMaps)) {
             let what = format!("an output of these dims has no boxes, as the task “{}” needs", draft.task.name());
             return Err(columns.error(output.at, what));
         }

@@ -39,10 +39,11 @@ enum ColumnWord {
     Count,
     Picture,
     Depth,
+    Vector,
     Ignored,
 }
 
-const COLUMN_WORDS: [(&str, ColumnWord); 16] = [
+const COLUMN_WORDS: [(&str, ColumnWord); 17] = [
     ("box", ColumnWord::Box),
     ("objectness", ColumnWord::Objectness),
     ("root-objectness", ColumnWord::RootObjectness),
@@ -58,6 +59,7 @@ const COLUMN_WORDS: [(&str, ColumnWord); 16] = [
     ("count", ColumnWord::Count),
     ("picture", ColumnWord::Picture),
     ("depth", ColumnWord::Depth),
+    ("vector", ColumnWord::Vector),
     ("ignored", ColumnWord::Ignored),
 ];
 
@@ -97,6 +99,7 @@ pub(in crate::heads) fn word_of(column: Column) -> &'static str {
         Column::Count => ColumnWord::Count,
         Column::Picture => ColumnWord::Picture,
         Column::Depth => ColumnWord::Depth,
+        Column::Vector => ColumnWord::Vector,
         Column::Ignored { .. } => ColumnWord::Ignored,
     };
     COLUMN_WORDS.iter().find(|(_, other)| *other == word).map_or("", |(name, _)| name)
@@ -202,6 +205,7 @@ impl Row<'_> {
     fn width(&self, column: Column, counts: &ColumnCounts) -> Option<usize> {
         match column {
             Column::Classes | Column::Logits { .. } => counts.classes,
+            Column::Vector => None,
             other => {
                 let sizes = ColumnSizes { classes: 0, keypoints: self.keypoints, coefficients: counts.coefficients };
                 other.width(&sizes)
@@ -283,6 +287,7 @@ impl Row<'_> {
             ColumnWord::Count => Column::Count,
             ColumnWord::Picture => Column::Picture,
             ColumnWord::Depth => Column::Depth,
+            ColumnWord::Vector => Column::Vector,
         };
         let from = match &keys {
             Some(keys) => keys.whole("at", 0..=MAX_NUMBERS)?.map(|from| (keys.place("at"), from as usize)),

@@ -26,7 +26,7 @@ const DIMS: [&str; 13] = [
     "'batch', 'columns', 'cells'",
 ];
 
-const COLUMNS: [&str; 26] = [
+const COLUMNS: [&str; 27] = [
     "{ column = 'box', encoding = 'corners' }",
     "{ column = 'box', encoding = 'center' }",
     "{ column = 'box', encoding = 'center' }, 'objectness', 'classes'",
@@ -53,6 +53,7 @@ const COLUMNS: [&str; 26] = [
     "'root-objectness'",
     "'cell-keypoints'",
     "{ column = 'box', encoding = 'corner-pixels' }, 'classes'",
+    "'vector'",
 ];
 
 /// An output: its dimensions, columns and type.

@@ -58,6 +58,8 @@ fn models_are_recognised() {
         (&classify::HEAD, &["output0 f32 ?x1"], ModelHints { task: "classify".into(), ..ultralytics(1, "Classify") }),
         (&classify::HEAD, &["output f32 ?x1000"], at(224)),
         (&classify::HEAD, &["output f16 1x1000x1x1"], labelled(1000, 224)),
+        (&embed::HEAD, &["features f32 ?x512"], ModelHints { task: "embed".into(), ..at(224) }),
+        (&embed::HEAD, &["features f16 1x100x1x1"], ModelHints { task: "embed".into(), ..labelled(3, 224) }),
         // The same without metadata, as in an engine by trtexec.
         (&yolov8::HEAD, &["output0 f32 1x84x8400"], at(640)),
         (&yolov8::HEAD, &["output0 f32 1x84x8400"], ModelHints::default()),
@@ -237,7 +239,7 @@ fn models_that_are_not_recognised() {
         (
             &["output0 f32 1x1000"],
             task("caption"),
-            "Its task is “caption”, and only “detect”, “pose”, “obb”, “segment”, “classify”, “semantic” and “depth” are supported.",
+            "Its task is “caption”, and only “detect”, “pose”, “obb”, “segment”, “classify”, “semantic”, “depth” and “embed” are supported.",
         ),
         (&[], at(640), "No layout fits"),
         (
@@ -298,8 +300,8 @@ fn models_that_are_not_recognised() {
         (&["batchno_classid_score_x1y1x2y2 f32 ?x7"], chooses(at(640)), "No layout fits"),
         // Embeddings.
         (&["output f32 1x128"], at(112), "set layout=classify on trtnms, or a label file with a line for each."),
-        (&["features f32 ?x512"], at(112), "an embedding, nothing is to be detected in it"),
-        (&["output f32 1x512"], labelled(80, 112), "an embedding, nothing is to be detected in it"),
+        (&["features f32 ?x512"], at(112), "an embedding, set layout=embed."),
+        (&["output f32 1x512"], labelled(80, 112), "an embedding, set layout=embed."),
         // As few rows as of a head that chooses its boxes, but of none that is known.
         (&["output f32 1x100x9"], at(640), "No layout fits"),
         // Boxes and scores of different numbers of rows, of the wrong width, and as chosen by Paddle's own suppression.
@@ -377,6 +379,9 @@ fn a_choice_must_fit() {
         (&detr::HEAD, &["a i64 1x300"], false),
         (&yolov5::HEAD, &["output0 f32 1x8400x5"], false), // no class
         (&yolov5::HEAD, &["output0 f32 1x0x7"], false),    // no row
+        (&embed::HEAD, &["output f32 ?x512"], true),
+        (&embed::HEAD, &["hidden f32 1x50x768", "output f32 1x512"], true),
+        (&embed::HEAD, &["output f32 1x50x768"], false),
         (&end_to_end::HEAD, &["output0 f32 1x300x7"], false),
         (&end_to_end::HEAD, &["output0 bool 1x300x6"], false),
         (&ssd::HEAD, &[], false),

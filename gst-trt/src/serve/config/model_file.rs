@@ -75,7 +75,7 @@ impl ModelSettings<'_> {
         let mut outcome = ModelOutcome::default();
         match self.head.find(&info, hints, names.as_ref().map(Vec::len)) {
             Ok((format, _)) => {
-                outcome.may_give_objects = !format.is_classifier() && !format.is_map();
+                outcome.may_give_objects = format.has_boxes();
                 outcome.is_map = format.is_map();
             }
             // Each of its sources would fail.
