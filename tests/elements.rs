@@ -12,6 +12,7 @@ mod capi;
 mod classify;
 mod cycles;
 mod detr;
+mod embed;
 mod examples;
 mod frames;
 mod gpu_batching;

@@ -23,7 +23,7 @@ use gsttrt_core::tensor::{Tensor, Tensors};
 use smallvec::SmallVec;
 
 use super::drawing::{self, GpuDrawing};
-use super::objects::ObjectClasses;
+use super::objects::ObjectResults;
 use super::settings::{NmsSettings, PROPERTIES};
 use crate::gst::caps;
 use crate::gst::classes_event::{self, ClassesOfModels};
@@ -56,7 +56,7 @@ struct NmsState {
     /// Whether the finder has detections of a frame of these caps and this segment.
     can_hold: bool,
     /// Of objects of another model.
-    object_classes: ObjectClasses,
+    of_objects: ObjectResults,
     /// The last warning of properties without effect: frames of another size need another postprocessor.
     without_effect: Option<Error>,
     /// Whether it was said that numbers are not finite.
@@ -268,18 +268,17 @@ impl TrtNms {
         frame: &mut gst::Buffer,
     ) -> Result<usize, Interrupted> {
         let found = self.prepare_outputs(state, settings, payload, frame)?;
-        let (number, NmsState { postprocessor, names, renderer, object_classes, .. }) = (state.frames - 1, state);
+        let (number, NmsState { postprocessor, names, renderer, of_objects, .. }) = (state.frames - 1, state);
         let size = renderer.size();
         let (mut count, mut content) = (0, None);
         match postprocessor {
             None => TensorMeta::remove(frame.make_mut(), payload),
-            Some(classifier) if classifier.is_classifier() => {
+            Some(other) if other.is_classifier() || other.is_embedding() => {
                 let inputs: Vec<&Tensors> = found.iter().map(|(tensors, _)| *tensors).collect();
-                object_classes.find(classifier, &inputs)?;
-                let name = classifier.model().path.file_stem().unwrap_or_default().to_string_lossy();
+                of_objects.find(other, &inputs)?;
                 let buffer = frame.make_mut();
                 TensorMeta::remove(buffer, payload);
-                count = object_classes.attach(buffer, objects, &classifier.labels, &name);
+                count = of_objects.attach(buffer, objects, other);
             }
             Some(detector) => {
                 let ids: Vec<i32> =
@@ -337,7 +336,7 @@ impl TrtNms {
         let found = outputs.iter().zip(&inputs.list).map(prepare);
         let found = found.collect::<Result<SmallVec<[(&'a Tensors, Letterbox); 1]>, Interrupted>>()?;
         if state.postprocessor.as_ref().is_some_and(|postprocessor| !std::ptr::eq(postprocessor.model(), &**model)) {
-            state.object_classes = ObjectClasses::default(); // those of another model
+            state.of_objects = ObjectResults::default(); // those of another model
         }
         let Some(&(first, letterbox)) = found.first() else { return Ok(found) };
         if let Some(memory) = first.first().and_then(Tensor::device) {
@@ -579,9 +578,9 @@ impl BaseTransformImpl for TrtNms {
         let format = self.format(*CAT, incaps, draw)?;
         let mut state = self.state.lock().unwrap();
         let (names, renderer) = (detection::LabelQuarks::default(), OverlayRenderer::new(format));
-        let (path, object_classes) = (PathCheck::default(), ObjectClasses::default());
+        let (path, of_objects) = (PathCheck::default(), ObjectResults::default());
         *state = Some(match state.take() {
-            Some(old) => NmsState { names, renderer, path, can_hold: false, object_classes, ..old },
+            Some(old) => NmsState { names, renderer, path, can_hold: false, of_objects, ..old },
             None => NmsState {
                 postprocessor: None,
                 names,
@@ -589,7 +588,7 @@ impl BaseTransformImpl for TrtNms {
                 path,
                 frames: 0,
                 can_hold: false,
-                object_classes,
+                of_objects,
                 without_effect: None,
                 has_told_of_scores: false,
                 has_told_of_large_scores: false,

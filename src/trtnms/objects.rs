@@ -1,54 +1,83 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What a classifier has found in the objects of a first model.
+//! What a second model has found in the objects of a first one: their classes, or their vectors.
 
 use gsttrt_core::error::Result;
 use gsttrt_core::postprocess::{Postprocessor, RankedClass};
 use gsttrt_core::tensor::Tensors;
 use gsttrt_core::track::History;
 
-use crate::gst::meta::attributes;
-use crate::gst::meta::tensor::ObjectRegions;
+use crate::gst::meta::tensor::{ObjectRegion, ObjectRegions};
+use crate::gst::meta::{attributes, vector};
 
-/// The classes of objects, those with ids also for frames in which they are not looked at.
+/// Results of objects, those with ids also for frames in which they are not looked at. A model gives either classes or vectors.
 #[derive(Debug, Default)]
-pub struct ObjectClasses {
-    known: History<Vec<RankedClass>>,
-    /// Of the inputs of a frame.
-    found: Vec<Vec<RankedClass>>,
+pub struct ObjectResults {
+    classes: KnownResults<Vec<RankedClass>>,
+    vectors: KnownResults<Vec<f32>>,
 }
 
-impl ObjectClasses {
-    /// Classifies the inputs of a frame.
+#[derive(Debug)]
+struct KnownResults<T> {
+    known: History<T>,
+    /// Of the inputs of a frame.
+    found: Vec<T>,
+}
+
+impl<T> Default for KnownResults<T> {
+    fn default() -> Self {
+        KnownResults { known: History::default(), found: Vec::new() }
+    }
+}
+
+impl ObjectResults {
+    /// Looks at the inputs of a frame.
     ///
     /// # Errors
     /// As [`Postprocessor::classify`].
     pub fn find(&mut self, postprocessor: &mut Postprocessor, inputs: &[&Tensors]) -> Result<()> {
-        postprocessor.classify(inputs, &mut self.found)
+        match postprocessor.is_embedding() {
+            true => postprocessor.embed(inputs, &mut self.vectors.found),
+            false => postprocessor.classify(inputs, &mut self.classes.found),
+        }
     }
 
-    /// Attaches the classes of all objects to their metas, and returns how many have some.
+    /// Attaches what `postprocessor` has found of all objects to their metas, and returns how many have something.
     pub fn attach(
         &mut self,
         buffer: &mut gst::BufferRef,
         objects: &ObjectRegions,
-        labels: &[String],
-        model: &str,
+        postprocessor: &Postprocessor,
     ) -> usize {
-        let ObjectClasses { known, found } = self;
+        let model = postprocessor.model().path.file_stem().unwrap_or_default().to_string_lossy();
+        match postprocessor.is_embedding() {
+            true => self.vectors.give(objects, |object, found, is_held| {
+                vector::attach(buffer, object, found, &model, is_held);
+            }),
+            false => self.classes.give(objects, |object, found, is_held| {
+                attributes::attach(buffer, object, found, &postprocessor.labels, &model, is_held);
+            }),
+        }
+    }
+}
+
+impl<T: Clone> KnownResults<T> {
+    /// Calls a function with each object of which something is known, that, and whether it is of an earlier frame. Returns how many
+    /// these are.
+    fn give(&mut self, objects: &ObjectRegions, mut attach: impl FnMut(&ObjectRegion, &T, bool)) -> usize {
+        let KnownResults { known, found } = self;
         known.advance();
         let mut count = 0;
         for object in &objects.list {
             let now = object.input.and_then(|input| found.get(input));
             let is_held = now.is_none();
-            if let (Some(classes), Some(id)) = (now, object.track_id) {
-                known.insert(id, classes.clone());
+            if let (Some(now), Some(id)) = (now, object.track_id) {
+                known.insert(id, now.clone());
             }
-            let classes = now.or_else(|| known.of(object.track_id?));
-            let Some(classes) = classes else {
+            let Some(result) = now.or_else(|| known.of(object.track_id?)) else {
                 object.track_id.into_iter().for_each(|id| objects.unknown.report(id));
                 continue;
             };
-            attributes::attach(buffer, object, classes, labels, model, is_held);
+            attach(object, result, is_held);
             count += 1;
         }
         found.clear();

@@ -45,6 +45,25 @@ pub fn classifier(folder: &std::path::Path, batch: &str) -> String {
         .save(&folder.join("kind.onnx"))
 }
 
+/// A model of pictures of 16x16 whose vector is the mean of their red, green and blue, for batches of that many.
+pub fn embedder(folder: &std::path::Path, batch: &str) -> String {
+    Graph::new()
+        .input("images", F32, &[batch, "3", "16", "16"])
+        .node("ReduceMean", &["images"], &["vector"], vec![ints("axes", &[2, 3]), int("keepdims", 0)])
+        .output("vector", F32, &[batch, "3"])
+        .metadata("task", "embed")
+        .save(&folder.join("colours.onnx"))
+}
+
+/// The numbers in a structure of a vector, as metas have it.
+pub fn numbers(vector: &gst::StructureRef) -> Vec<f32> {
+    let values = vector.get::<gst::Buffer>("values").unwrap();
+    let bytes = values.map_readable().unwrap();
+    let numbers: Vec<f32> = bytes.as_chunks::<4>().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect();
+    assert_eq!(vector.get::<u32>("dims").unwrap() as usize, numbers.len());
+    numbers
+}
+
 /// An object of a GstVideoRegionOfInterestMeta.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {

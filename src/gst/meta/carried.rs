@@ -245,6 +245,8 @@ mod tests {
                 .build(),
         );
         region.add_param(gst::Structure::builder("object_id").field("id", 77i32).build());
+        let values = gst::Buffer::from_slice([0u8; 8]);
+        region.add_param(gst::Structure::builder("vector").field("dims", 2u32).field("values", values).build());
         let mut rotation = Fields(gst::Structure::new_empty("rotation"));
         rotation.number("angle", 0.25);
         rotation.numbers("corners", corners.as_flattened());

@@ -22,6 +22,7 @@ mod structure;
 pub mod tensor;
 pub mod track;
 pub mod unseen;
+pub mod vector;
 pub mod zones;
 
 use std::ops::ControlFlow;

@@ -18,12 +18,13 @@ mod tag {
     pub const TEXT: u8 = 8;
     pub const ARRAY: u8 = 9;
     pub const STRUCTURE: u8 = 10;
+    pub const BYTES: u8 = 11;
 }
 
 /// Lists and structures in each other; ours are four.
 const MAX_DEPTH: u32 = 16;
 
-/// A structure. Fields of other types, such as memory, are left out.
+/// A structure. Fields of other types, such as objects, are left out.
 pub fn pack(structure: &gst::StructureRef) -> Vec<u8> {
     let mut bytes = Vec::new();
     pack_structure(&mut bytes, structure);
@@ -82,6 +83,12 @@ fn pack_value(to: &mut Vec<u8>, value: &glib::Value) -> bool {
     } else if let Ok(structure) = value.get::<gst::Structure>() {
         to.push(tag::STRUCTURE);
         pack_structure(to, &structure);
+    } else if let Ok(buffer) = value.get::<gst::Buffer>()
+        && let Ok(bytes) = buffer.map_readable()
+    {
+        to.push(tag::BYTES);
+        to.extend((bytes.len() as u32).to_ne_bytes());
+        to.extend(&*bytes);
     } else {
         return false;
     }
@@ -154,6 +161,10 @@ impl<'a> Unpacker<'a> {
                 is_of_one_type.then(|| gst::Array::from_values(values).to_send_value())?
             }
             tag::STRUCTURE => self.structure(depth)?.to_send_value(),
+            tag::BYTES => {
+                let count = self.count()?;
+                gst::Buffer::from_slice(self.take(count)?.to_vec()).to_send_value()
+            }
             _ => return None,
         })
     }
@@ -177,6 +188,7 @@ mod tests {
             .field("double", 0.1f64 + 0.2)
             .field("list", gst::Array::new([inner.clone(), inner]))
             .field("empty", gst::Array::default())
+            .field("bytes", gst::Buffer::from_slice([1u8, 2, 3]))
             .build()
     }
 
@@ -186,6 +198,8 @@ mod tests {
         let found = unpack(&pack(&given)).unwrap();
         assert_eq!(found.to_string(), given.to_string());
         assert_eq!(found.get::<f64>("double"), Ok(0.1 + 0.2));
+        let bytes = found.get::<gst::Buffer>("bytes").unwrap();
+        assert_eq!(bytes.map_readable().unwrap().to_vec(), [1, 2, 3]);
         let text = |of: &gst::Structure| {
             of.get::<gst::Array>("list").unwrap()[1].get::<gst::Structure>().unwrap().get::<String>("text")
         };

@@ -10,7 +10,7 @@
 
 use gst::glib::translate::*;
 
-use super::{classification, events, map, unseen, zones};
+use super::{classification, events, map, unseen, vector, zones};
 
 /// Registers the metas that another process may send, so that they can be read before a frame was seen here.
 pub fn register() {
@@ -18,6 +18,7 @@ pub fn register() {
     events::register();
     map::register();
     unseen::register();
+    vector::register();
     zones::register();
     imp::registered();
 }
