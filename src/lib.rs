@@ -9,8 +9,8 @@
 //! Private but for the other crates of this workspace. Each line uses only those above it.
 //!
 //! * `gst`: GStreamer's side: metas, memory, contexts, statistics.
-//! * `trtpreprocess`, `trtinfer`, `trtnms`, `trttrack`, `trtanalytics`, `trtoverlay`, `trtpublish`: the elements, thin:
-//!   settings, caps, one call per frame.
+//! * `trtpreprocess`, `trtinfer`, `trtnms`, `trttrack`, `trtmatch`, `trtanalytics`, `trtoverlay`, `trtpublish`: the elements,
+//!   thin: settings, caps, one call per frame.
 
 #[doc(hidden)]
 pub mod gst;
@@ -19,6 +19,8 @@ mod plugin;
 pub mod trtanalytics;
 #[doc(hidden)]
 pub mod trtinfer;
+#[doc(hidden)]
+pub mod trtmatch;
 #[doc(hidden)]
 pub mod trtnms;
 #[doc(hidden)]

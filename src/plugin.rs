@@ -4,13 +4,14 @@
 use crate::gst::cuda::registry;
 use crate::gst::export;
 use crate::gst::meta::results;
-use crate::{trtanalytics, trtinfer, trtnms, trtoverlay, trtpreprocess, trtpublish, trttrack};
+use crate::{trtanalytics, trtinfer, trtmatch, trtnms, trtoverlay, trtpreprocess, trtpublish, trttrack};
 
 fn register(plugin: &::gst::Plugin) -> Result<(), ::gst::glib::BoolError> {
     trtpreprocess::register(plugin)?;
     trtinfer::register(plugin)?;
     trtnms::register(plugin)?;
     trttrack::register(plugin)?;
+    trtmatch::register(plugin)?;
     trtanalytics::register(plugin)?;
     trtoverlay::register(plugin)?;
     trtpublish::register(plugin)?;

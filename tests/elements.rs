@@ -63,6 +63,7 @@ mod structure;
 mod tensor_meta;
 mod trtanalytics;
 mod trtinfer;
+mod trtmatch;
 mod trtnms;
 mod trtnms_drawing;
 mod trtoverlay;

@@ -53,7 +53,7 @@ dynamic() {
 
 plugin=$GST_PLUGIN_PATH/libgsttrt.so library=$PREFIX/lib/libgsttrt-1.so
 elements=$(gst-inspect-1.0 "$plugin" | sed -n 's/^  \(trt[a-z]*\): .*/\1/p' | sort | paste --serial --delimiters=' ')
-expect "elements" "$elements" "trtanalytics trtinfer trtnms trtoverlay trtpreprocess trtpublish trttrack"
+expect "elements" "$elements" "trtanalytics trtinfer trtmatch trtnms trtoverlay trtpreprocess trtpublish trttrack"
 expect "exported by the plugin" "$(exports "$plugin" '^gst_')" "gst_plugin_trt_get_desc gst_plugin_trt_register"
 expect "exported plugins of the library" "$(exports "$library" '^gst_plugin_' || true)" ""
 expect "SONAME" "$(dynamic "$library" SONAME)" "libgsttrt-1.so.0"

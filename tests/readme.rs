@@ -7,6 +7,8 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::common::boxes::embedder;
+use crate::common::elements::ELEMENTS;
 use crate::common::onnx::Graph;
 use crate::common::{launch, path, quick_shapes, run, scratch};
 use gst::prelude::*;
@@ -274,8 +276,7 @@ fn forges_ask_the_same_of_a_change() {
 
 /// The launch lines in the pages, in the documentation of the elements and in the scripts, each with its file.
 fn documented() -> Vec<(String, String)> {
-    let modules = ["trtpreprocess", "trtinfer", "trtnms", "trttrack", "trtanalytics", "trtoverlay", "trtpublish"]
-        .map(|element| path(&format!("src/{element}/mod.rs")).into());
+    let modules = ELEMENTS.map(|element| path(&format!("src/{element}/mod.rs")).into());
     let mut lines = Vec::new();
     for file in pages().into_iter().chain(modules).chain(files("pipelines", "sh")) {
         let text = std::fs::read_to_string(&file).unwrap().replace("\\\n", " ");
@@ -306,8 +307,8 @@ fn stand_in(element: &str) -> Option<&'static str> {
 }
 
 /// What stands for what the reader has, made in that folder: any file and any RTSP camera is the sample clip, any model
-/// the one in tests/models with its labels, any configuration of zones that of the page, any other camera a test
-/// picture; any screen and any file to write is a fakesink. Five frames are enough. Where batches are asked for, the
+/// the one in tests/models with its labels, but `reid.onnx` one that gives vectors, any gallery one of two names, any
+/// configuration of zones that of the page, any other camera a test picture; any screen and any file to write is a fakesink. Five frames are enough. Where batches are asked for, the
 /// detector takes them. Elements of a GPU are those of the CPU.
 fn substituted(line: &str, folder: &Path) -> Vec<String> {
     let words = words(line);
@@ -341,6 +342,9 @@ fn substituted(line: &str, folder: &Path) -> Vec<String> {
                 out.extend(["identity", "eos-after=6", "!", "trtpreprocess"].map(String::from));
             }
             ("trtinfer", "input-values") => {} // the model has no other input
+            ("trtinfer", "model-file") if value == "reid.onnx" => {
+                out.push(format!("model-file={}", embedder(folder, "n")));
+            }
             ("trtinfer", "model-file") => out.push(format!("model-file={model}")),
             // Another line may run at the same time, and has files of its own.
             ("trtinfer", "shared-model") => out.push(format!("{word}-{}", folder.display())),
@@ -349,6 +353,7 @@ fn substituted(line: &str, folder: &Path) -> Vec<String> {
             ("trtpublish", "password-file") => {}
             ("trtnms", "layout-file") => out.push(format!("layout-file={}", path("tests/layouts/yolov5.toml"))),
             ("trtnms", "label-file") => out.push(format!("label-file={}", labels(folder))),
+            ("trtmatch", "gallery") => out.push(format!("gallery={}", gallery(folder))),
             ("trtanalytics", "config-file") => out.push(format!("config-file={}", zones(folder, value))),
             ("trtnms", "classes" | "class-thresholds") | ("trtoverlay", "blur" | "pixelate") => {
                 let value = value.replace("person", "disc").replace("car", "box").replace("face", "box");
@@ -367,6 +372,13 @@ fn batched(folder: &Path) -> String {
 fn labels(folder: &Path) -> String {
     let file = folder.join("labels.txt");
     std::fs::write(&file, "disc\nbox\n").unwrap();
+    file.display().to_string()
+}
+
+fn gallery(folder: &Path) -> String {
+    let file = folder.join("people.jsonl");
+    let line = |name: &str, vector: &str| format!("{{\"name\": \"{name}\", \"vector\": {vector}}}\n");
+    std::fs::write(&file, line("Ada", "[1, 0, 0]") + &line("Bob", "[0, 1, 1]")).unwrap();
     file.display().to_string()
 }
 

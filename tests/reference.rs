@@ -12,7 +12,7 @@ use gst::prelude::*;
 
 /// What the registry does not know: what an element posts, and which metas it reads and writes, with where that is
 /// described.
-const RESULTS: [(&str, &[(&str, &str)]); 7] = [
+const RESULTS: [(&str, &[(&str, &str)]); 8] = [
     (
         "trtpreprocess",
         &[
@@ -36,8 +36,8 @@ const RESULTS: [(&str, &[(&str, &str)]); 7] = [
             ("posts", "`trt-detections`, with `post-messages=true`: [results](../metas.md#messages)"),
             (
                 "writes",
-                "`GstVideoRegionOfInterestMeta`, `GstTrtClassificationMeta`, `GstTrtMapMeta`; from GStreamer 1.24 on `GstAnalyticsODMtd` \
-                 and `GstAnalyticsClsMtd`, from 1.26 on `GstAnalyticsSegmentationMtd`: [results](../metas.md)",
+                "`GstVideoRegionOfInterestMeta`, `GstTrtClassificationMeta`, `GstTrtVectorMeta`, `GstTrtMapMeta`; from GStreamer 1.24 on \
+                 `GstAnalyticsODMtd` and `GstAnalyticsClsMtd`, from 1.26 on `GstAnalyticsSegmentationMtd`: [results](../metas.md)",
             ),
         ],
     ),
@@ -50,6 +50,18 @@ const RESULTS: [(&str, &[(&str, &str)]); 7] = [
                 "writes",
                 "the param `object_id` of `GstVideoRegionOfInterestMeta`; from GStreamer 1.24 on `GstAnalyticsTrackingMtd`: \
                  [results](../metas.md)",
+            ),
+        ],
+    ),
+    (
+        "trtmatch",
+        &[
+            ("posts", "`trt-match`: [trtmatch](../elements/trtmatch.md#messages)"),
+            ("reads", "the params `vector` and `object_id` of `GstVideoRegionOfInterestMeta`"),
+            (
+                "writes",
+                "the param `classification` of `GstVideoRegionOfInterestMeta`; from GStreamer 1.24 on `GstAnalyticsClsMtd`: \
+                 [results](../metas.md#classification)",
             ),
         ],
     ),

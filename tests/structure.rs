@@ -32,7 +32,16 @@ const FLOORS: [(&str, &[&[&str]]); 2] = [
         "src",
         &[
             &["gst"],
-            &["trtpreprocess", "trtinfer", "trtnms", "trttrack", "trtanalytics", "trtoverlay", "trtpublish"],
+            &[
+                "trtpreprocess",
+                "trtinfer",
+                "trtnms",
+                "trttrack",
+                "trtmatch",
+                "trtanalytics",
+                "trtoverlay",
+                "trtpublish",
+            ],
             &["plugin"],
         ],
     ),

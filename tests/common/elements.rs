@@ -5,8 +5,8 @@ use gst::glib;
 use gst::prelude::*;
 
 /// In the order in which they come in a pipeline.
-pub const ELEMENTS: [&str; 7] =
-    ["trtpreprocess", "trtinfer", "trtnms", "trttrack", "trtanalytics", "trtoverlay", "trtpublish"];
+pub const ELEMENTS: [&str; 8] =
+    ["trtpreprocess", "trtinfer", "trtnms", "trttrack", "trtmatch", "trtanalytics", "trtoverlay", "trtpublish"];
 
 pub fn factories() -> impl Iterator<Item = gst::ElementFactory> {
     super::init();

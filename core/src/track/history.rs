@@ -42,6 +42,16 @@ impl<T> History<T> {
         Some(value)
     }
 
+    /// The same to be changed: of an object of which nothing is known yet, the default.
+    pub fn entry(&mut self, id: u64) -> &mut T
+    where
+        T: Default,
+    {
+        let (seen, value) = self.known.entry(id).or_default();
+        *seen = self.frame;
+        value
+    }
+
     pub fn insert(&mut self, id: u64, value: T) {
         self.known.insert(id, (self.frame, value));
     }
@@ -66,5 +76,8 @@ mod tests {
         assert_eq!(history.known.len(), 1);
         history.forget(7);
         assert_eq!(history.of(7), None);
+        *history.entry(7) += 1;
+        *history.entry(7) += 1;
+        assert_eq!(history.of(7), Some(&2));
     }
 }

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MPL-2.0
+//! `trtmatch`: names for the vectors of objects, by a gallery of known ones.
+//!
+//! Vectors are parameters of GstVideoRegionOfInterestMeta, from a model that gives vectors of objects. Only metas are read and
+//! written, so frames may be in any memory, and a picture is never mapped.
+//!
+//! | | |
+//! |---|---|
+//! | region | a parameter `classification` with the name as its label, as of classifiers of objects |
+//! | GstAnalytics | a GstAnalyticsClsMtd that the object contains |
+//! | element message `trt-match` | an object with an id has another name than before |
+//!
+//! Of objects with ids the looks at them vote. The file of the gallery is read again by a thread of its own when it changes.
+//!
+//! ```text
+//! gst-launch-1.0 videotestsrc ! trtpreprocess ! trtinfer model-file=yolo11n.onnx ! trtnms draw=false ! trttrack ! trtpreprocess regions=objects object-classes=person ! trtinfer model-file=reid.onnx ! trtnms layout=embed ! trtmatch gallery=people.jsonl ! trtoverlay ! videoconvert ! autovideosink
+//! ```
+
+mod imp;
+mod settings;
+
+use gst::glib;
+use gst::prelude::*;
+
+glib::wrapper! {
+    pub struct TrtMatch(ObjectSubclass<imp::TrtMatch>) @extends gst_base::BaseTransform, gst::Element, gst::Object;
+}
+
+pub fn register(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {
+    gst::Element::register(Some(plugin), "trtmatch", gst::Rank::NONE, TrtMatch::static_type())
+}
