@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `gst-trt`: detection without a launch line.
 //!
-//! * `detect`: one file for each subcommand; `detect`, `import`, `quantize` and `serve` are folders.
+//! * `detect`, `enrol`: one file for each subcommand; `detect`, `import`, `quantize` and `serve` are folders.
 //! * `source`, `chain`, `model_options`, `launch_text`, `assignments`: what is read, and what runs on it, for every subcommand that has a pipeline.
 //!   `cause`: why it cannot be read.
 //! * `tls_sessions`: no certificate goes unseen.
@@ -18,6 +18,7 @@ mod completions;
 mod connections;
 mod detect;
 mod doctor;
+mod enrol;
 mod failure;
 mod frame_times;
 mod import;
@@ -82,6 +83,8 @@ enum Command {
     Quantize(quantize::QuantizeArgs),
     /// Measure throughput and latency of a model
     Bench(bench::BenchArgs),
+    /// Add a name with vectors of pictures to a gallery, or remove one
+    Enrol(enrol::EnrolArgs),
     /// Run many cameras and files by a configuration, for months
     Serve(serve::ServeArgs),
     /// Write a first configuration, by three questions
@@ -109,6 +112,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify::run(&args),
         Command::Quantize(args) => quantize::run(&args, &threads),
         Command::Bench(args) => bench::run(&args, &threads),
+        Command::Enrol(args) => enrol::run(&args, &threads),
         Command::Serve(args) => serve::run(&args, &threads),
         Command::Init(args) => init::run(&args),
         Command::Import(args) => import::run(&args),

@@ -6,10 +6,11 @@ mod common;
 use std::path::Path;
 
 use common::kserve_server::{FakeServer, answers, served};
+use common::models::embedder;
 use common::{command, path, picture, quantizer, sample, scratch, shapes, text};
 
 /// The pages that show how to call it.
-const PAGES: [&str; 12] = [
+const PAGES: [&str; 13] = [
     "README.md",
     "docs/archives.md",
     "docs/install.md",
@@ -22,6 +23,7 @@ const PAGES: [&str; 12] = [
     "docs/tasks/precision.md",
     "docs/tasks/results.md",
     "docs/tasks/sources.md",
+    "docs/tasks/who.md",
 ];
 
 /// Its commands are run by tests/serve.rs, with the configuration that it shows.
@@ -55,6 +57,8 @@ fn furnish(folder: &Path) {
         std::fs::copy(shapes(), folder.join(model)).unwrap(); // a copy of it may be written over
     }
     std::os::unix::fs::symlink(path("tests/models/shapes-cls.onnx"), folder.join("colors.onnx")).unwrap();
+    embedder(&folder.join("reid.onnx"));
+    std::fs::write(folder.join("people.jsonl"), "{\"name\": \"Ada\", \"vector\": [1, 0, 0]}\n").unwrap();
     std::fs::create_dir_all(folder.join("archive/hall")).unwrap();
     std::os::unix::fs::symlink(sample(), folder.join("archive/hall/1.mp4")).unwrap();
     std::fs::create_dir(folder.join("photos")).unwrap();
@@ -91,7 +95,7 @@ fn pages_with_commands_are_known() {
 #[test]
 fn commands_in_the_pages_run() {
     let commands = documented();
-    for name in ["detect", "info", "build", "quantize", "bench", "init", "import", "doctor"] {
+    for name in ["detect", "info", "build", "quantize", "bench", "enrol", "init", "import", "doctor"] {
         assert!(
             commands.iter().any(|(_, words)| words.first().is_some_and(|word| word == name)),
             "{name}: {commands:?}"

@@ -12,11 +12,10 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gst_video::prelude::*;
 use gsttrt_core::backends::verify::{ClassDrift, Drift, drift};
 use gsttrt_core::backends::{LoadContext, LoadRequest};
 use gsttrt_core::error::{Error, ErrorKind};
-use gsttrt_core::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
+use gsttrt_core::image::frame::Colorimetry;
 use gsttrt_core::image::geometry::Letterbox;
 use gsttrt_core::image::preprocess::Preprocessor;
 use gsttrt_core::memory::Pool;
@@ -29,7 +28,7 @@ use crate::model_options::{check_file, parse_size, session_options};
 use crate::output::{cannot_write, replaceable};
 use crate::progress::Display;
 use crate::signals::Signals;
-use crate::source::{images_in, still};
+use crate::source::{pictures_in, still};
 use crate::terminal::{print, print_error};
 use crate::threads::Threads;
 
@@ -215,20 +214,6 @@ impl Drop for WorkFolder {
     }
 }
 
-/// The files that were given, and the images of the folders.
-fn files(given: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
-    let mut files = Vec::new();
-    for path in given {
-        if path.is_dir() {
-            files.extend(images_in(path)?);
-        } else {
-            check_file(path)?;
-            files.push(path.clone());
-        }
-    }
-    Ok(files)
-}
-
 /// The model's input for each picture, in a file, from which the quantizer takes it too.
 struct PictureInputs {
     file: File,
@@ -245,7 +230,7 @@ impl PictureInputs {
         (threads, signals): (&Threads, &Signals),
         display: &Display,
     ) -> Result<Option<Self>, Failure> {
-        let files = files(&args.pictures)?;
+        let files = pictures_in(&args.pictures)?;
         let unwritten = |error: std::io::Error| cannot_write(path.display(), &error);
         let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(unwritten)?;
         let mut letterboxes = Vec::new();
@@ -291,20 +276,13 @@ fn tensor_of(
     threads: &Threads,
     signals: &Signals,
 ) -> Result<(Tensor, Letterbox), Failure> {
-    let rgb = gst_video::VideoCapsBuilder::new().format(gst_video::VideoFormat::Rgb).build();
-    let sample = still::decode(file, &rgb, threads, signals)?;
-    let unreadable = || Failure::from(format!("Cannot read {}: its pixels cannot be had.", file.display()));
-    let info = sample.caps().and_then(|caps| gst_video::VideoInfo::from_caps(caps).ok()).ok_or_else(unreadable)?;
-    let buffer = sample.buffer().ok_or_else(unreadable)?;
-    let mapped = gst_video::VideoFrameRef::from_buffer_ref_readable(buffer, &info).map_err(|_| unreadable())?;
-    let plane =
-        Plane { data: mapped.plane_data(0).map_err(|_| unreadable())?, stride: mapped.plane_stride()[0] as usize };
-    let (width, height) = (info.width() as usize, info.height() as usize);
-    let frame = Frame { format: PixelFormat::Rgb, width, height, planes: [plane].into_iter().collect() };
-    let mut preprocessor =
-        Preprocessor::new(None, PixelFormat::Rgb, (width, height), Colorimetry::default(), &request.spec)?;
-    let tensor = preprocessor.of_host(&frame)?.into_ready()?.pop().ok_or_else(unreadable)?;
-    Ok((tensor, *preprocessor.letterbox()))
+    still::see(file, threads, signals, |frame| {
+        let size = (frame.width, frame.height);
+        let mut preprocessor = Preprocessor::new(None, frame.format, size, Colorimetry::default(), &request.spec)?;
+        let tensor = preprocessor.of_host(frame)?.into_ready()?.pop();
+        let tensor = tensor.ok_or_else(|| format!("Cannot read {}: it becomes no tensor.", file.display()))?;
+        Ok((tensor, *preprocessor.letterbox()))
+    })
 }
 
 /// Runs the quantizer; what it found. Nothing, where it was stopped.

@@ -15,6 +15,7 @@ use super::pattern::{find, is_pattern};
 use super::picture::{IMAGES, has_ending, is_image};
 use super::{VideoAddress, numbered_camera, path_of, path_text, refuse_mistyped, stream};
 use crate::failure::Failure;
+use crate::model_options::check_file;
 use crate::terminal::print_error;
 
 /// Endings of files that hold videos, of those that people have next to their pictures.
@@ -226,8 +227,22 @@ fn cameras() -> String {
     }
 }
 
+/// The files that were given, and the images of the folders.
+pub fn pictures_in(given: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let mut files = Vec::new();
+    for path in given {
+        if path.is_dir() {
+            files.extend(images_in(path)?);
+        } else {
+            check_file(path)?;
+            files.push(path.clone());
+        }
+    }
+    Ok(files)
+}
+
 /// The images of a folder, not of folders in it, in the order of numbers in their names.
-pub fn images_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+fn images_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let shown = folder.display();
     let entries = fs::read_dir(folder).map_err(|error| format!("Cannot read the folder {shown}: {error}."))?;
     let is_file = |path: &PathBuf| path.is_file() || path.is_symlink() && !path.exists();

@@ -30,7 +30,7 @@ use crate::failure::Failure;
 use crate::local;
 
 use arguments::unreadable;
-pub use arguments::{InputSource, images_in, sources};
+pub use arguments::{InputSource, pictures_in, sources};
 pub use decode::missing_decoder;
 use decode::{convert, is_streaming, keep_to_gpu, look_after_decoders, look_after_source, read_pipe, take_video};
 pub use guard::decodes_video;

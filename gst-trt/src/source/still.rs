@@ -5,6 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
+use gst_video::prelude::*;
+use gsttrt_core::image::frame::{Frame, PixelFormat, Plane};
 
 use super::{ReadOptions, VideoAddress};
 use crate::failure::Failure;
@@ -32,6 +34,25 @@ pub fn decode(file: &Path, formats: &gst::Caps, threads: &Threads, signals: &Sig
     let sample = picture(&running, &address, &out, &input, signals);
     running.stop_in_time(); // one that does not is named at the end
     sample
+}
+
+/// Calls a function with the picture in a file, upright, in RGB.
+pub fn see<T>(
+    file: &Path,
+    threads: &Threads,
+    signals: &Signals,
+    see: impl FnOnce(&Frame) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let rgb = gst_video::VideoCapsBuilder::new().format(gst_video::VideoFormat::Rgb).build();
+    let sample = decode(file, &rgb, threads, signals)?;
+    let unreadable = || Failure::from(format!("Cannot read {}: its pixels cannot be had.", file.display()));
+    let info = sample.caps().and_then(|caps| gst_video::VideoInfo::from_caps(caps).ok()).ok_or_else(unreadable)?;
+    let buffer = sample.buffer().ok_or_else(unreadable)?;
+    let mapped = gst_video::VideoFrameRef::from_buffer_ref_readable(buffer, &info).map_err(|_| unreadable())?;
+    let plane =
+        Plane { data: mapped.plane_data(0).map_err(|_| unreadable())?, stride: mapped.plane_stride()[0] as usize };
+    let (width, height) = (info.width() as usize, info.height() as usize);
+    see(&Frame { format: PixelFormat::Rgb, width, height, planes: [plane].into_iter().collect() })
 }
 
 fn picture(

@@ -25,6 +25,15 @@ pub fn classifier(file: &Path, bright: &str, dark: &str) -> String {
         .save(file)
 }
 
+/// A model of pictures of 16x16 whose vector is the mean of their red, green and blue. The file does not say that it is a vector.
+pub fn embedder(file: &Path) -> String {
+    Graph::new()
+        .input("images", F32, &["1", "3", "16", "16"])
+        .node("ReduceMean", &["images"], &["vector"], vec![ints("axes", &[2, 3]), int("keepdims", 0)])
+        .output("vector", F32, &["1", "3"])
+        .save(file)
+}
+
 /// A detector that finds one object of a class in the middle of each picture.
 pub fn inner(file: &Path, class: &str) -> String {
     Graph::new()

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MPL-2.0
+//! `gst-trt enrol`: vectors of pictures in a gallery, and their end.
+
+mod common;
+
+use std::path::Path;
+
+use common::models::embedder;
+use common::{expect_failure, files, launch, picture, run, scratch, shapes, succeed, text};
+use gsttrt_core::gallery::{Gallery, file};
+
+/// A picture of one colour, as 0xAARRGGBB.
+fn coloured(file: &Path, colour: u32) {
+    launch(&format!(
+        "videotestsrc num-buffers=1 pattern=solid-color foreground-color={colour} ! video/x-raw,format=RGB \
+         ! pngenc ! filesink location={}",
+        file.display()
+    ));
+}
+
+fn gallery(folder: &Path) -> Gallery {
+    file::read(&folder.join("people.jsonl")).unwrap()
+}
+
+#[test]
+fn names_are_added_and_removed() {
+    let folder = scratch("enrol");
+    embedder(&folder.join("reid.onnx"));
+    std::fs::create_dir(folder.join("photos")).unwrap();
+    coloured(&folder.join("red.png"), 0xffff_0000);
+    coloured(&folder.join("photos/1.png"), 0xff00_ff00);
+    coloured(&folder.join("photos/2.png"), 0xff00_c800);
+    std::fs::write(folder.join("photos/3.png"), "none").unwrap();
+    let with = ["--model", "reid.onnx", "--gallery", "people.jsonl"];
+    let shown = succeed(&folder, &[&["enrol", "Ada", "red.png"][..], &with].concat());
+    let said = "Ada: 1 vector of 3 numbers written to people.jsonl, which has 1 vector of 1 name\n";
+    assert_eq!(text(&shown.stdout), said);
+    let shown = succeed(&folder, &[&["enrol", "Bob", "photos"][..], &with].concat());
+    assert!(text(&shown.stdout).starts_with("Bob: 2 vectors of 3 numbers written"), "{shown:?}");
+    assert!(text(&shown.stderr).contains("Warning: ") && text(&shown.stderr).contains("3.png"), "{shown:?}");
+    let found = gallery(&folder);
+    assert_eq!((found.names(), found.len()), (&["Ada".to_string(), "Bob".into()][..], 3));
+    for (vector, name) in [([1.0, 0.0, 0.0], 0), ([0.0, 1.0, 0.0], 1)] {
+        let best = found.find(&[&vector], 1)[0][0];
+        assert!(best.name == name && best.similarity > 0.99, "{best:?}");
+    }
+    let remove = ["enrol", "--remove", "Bob", "--gallery", "people.jsonl"];
+    assert_eq!(text(&succeed(&folder, &remove).stdout), "Bob: 2 vectors removed from people.jsonl\n");
+    assert_eq!(gallery(&folder).names(), ["Ada"]);
+    expect_failure(&run(&folder, &remove), &remove, &["There is no Bob in the gallery people.jsonl, which has Ada"]);
+    assert_eq!(files(&folder), ["people.jsonl", "photos", "red.png", "reid.onnx"], "nothing is left over");
+}
+
+#[test]
+fn what_is_wrong_is_told_and_changes_nothing() {
+    let folder = scratch("enrol-wrong");
+    embedder(&folder.join("reid.onnx"));
+    picture(&folder.join("a.png"), 64, 48);
+    coloured(&folder.join("black.png"), 0xff00_0000);
+    std::fs::write(folder.join("other.jsonl"), "{\"name\": \"Ada\", \"vector\": [1, 0]}\n").unwrap();
+    std::fs::write(folder.join("broken.jsonl"), "Ada\n").unwrap();
+    let shapes = shapes();
+    for (args, parts) in [
+        (
+            &["enrol", "Ada", "a.png", "-m", "reid.onnx", "-g", "other.jsonl"][..],
+            &["have 2 numbers, and the new ones 3"][..],
+        ),
+        (&["enrol", "Ada", "a.png", "-m", "reid.onnx", "-g", "broken.jsonl"], &["line 1 of the gallery broken.jsonl"]),
+        (&["enrol", "Ada", "a.png", "-m", "reid.onnx", "-g", "no/g.jsonl"], &["Cannot write the gallery no/g.jsonl"]),
+        (&["enrol", "Ada", "none.png", "-m", "reid.onnx", "-g", "g.jsonl"], &["There is no file none.png"]),
+        (&["enrol", "Ada", "black.png", "-m", "reid.onnx", "-g", "g.jsonl"], &["no vector of black.png"]),
+        (&["enrol", "Ada", "a.png", "-m", &shapes, "-g", "g.jsonl"], &["layout=embed"]),
+        (&["enrol", "a\nb", "a.png", "-m", "reid.onnx", "-g", "g.jsonl"], &["control characters"]),
+        (&["enrol", "--remove", "Ada", "-g", "g.jsonl"], &["There is no gallery g.jsonl"]),
+    ] {
+        expect_failure(&run(&folder, args), args, parts);
+        assert!(!folder.join("g.jsonl").exists(), "{args:?}");
+    }
+    for args in [&["enrol", "Ada", "-g", "g.jsonl"][..], &["enrol", "Ada", "a.png"], &["enrol"]] {
+        assert_eq!(run(&folder, args).status.code(), Some(2), "{args:?}");
+    }
+}
