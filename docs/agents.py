@@ -280,7 +280,7 @@ def llms():
 # ------------------------------------------------------------------------------------------- SKILL.md
 
 DESCRIPTION = """Object detection, masks, poses, rotated boxes, classes, tracking and counting with YOLO, RT-DETR and other ONNX models by \
-gst-plugin-trt: the GStreamer elements trtpreprocess, trtinfer, trtnms, trttrack, trtanalytics, trtoverlay and trtpublish, the program gst-trt, \
+gst-plugin-trt: the GStreamer elements trtpreprocess, trtinfer, trtnms, trttrack, trtmatch, trtanalytics, trtoverlay and trtpublish, the program gst-trt, \
 the Python package gsttrt, the Rust crate gsttrt and the C library libgsttrt-1. Use it to write or repair launch lines, programs and \
 configurations with these, on NVIDIA GPUs or on the CPU."""
 

@@ -135,8 +135,8 @@ Recommends: gstreamer1.0-libav, gstreamer1.0-plugins-ugly, gstreamer1.0-plugins-
 Suggests: librdkafka1
 Homepage: $repository
 Description: object detection in GStreamer, with TensorRT or on the CPU
- The elements trtpreprocess, trtinfer, trtnms, trttrack, trtanalytics,
- trtoverlay and trtpublish run ONNX models and TensorRT engines of detectors,
+ The elements trtpreprocess, trtinfer, trtnms, trttrack, trtmatch,
+ trtanalytics, trtoverlay and trtpublish run ONNX models and TensorRT engines of detectors,
  classifiers, poses, masks, rotated boxes and maps on videos. The program
  gst-trt does so without a pipeline to write, and the library libgsttrt-1 for
  C without GStreamer.

@@ -31,8 +31,8 @@ SUITES=("$@")
 EACH_VERSION=(tensor_meta pipeline trtinfer trtnms analytics neighbours unixfd)
 # Everything else that puts frames through elements, and the launch lines of the pages.
 PIPELINES=(
-    trtpreprocess trttrack trtoverlay trtanalytics trtpublish
-    classify detr maps obb pose segment
+    trtpreprocess trttrack trtmatch trtoverlay trtanalytics trtpublish
+    classify detr embed maps obb pose segment
     batching frames inspect loading nvmm readme regions replace_model slices stats two_models
 )
 # Programs of gst-trt's tests.

@@ -343,7 +343,7 @@ fn substituted(line: &str, folder: &Path) -> Vec<String> {
             }
             ("trtinfer", "input-values") => {} // the model has no other input
             ("trtinfer", "model-file") if value == "reid.onnx" => {
-                out.push(format!("model-file={}", embedder(folder, "n")));
+                out.push(format!("model-file={}", embedder(folder, "1")));
             }
             ("trtinfer", "model-file") => out.push(format!("model-file={model}")),
             // Another line may run at the same time, and has files of its own.
