@@ -7,6 +7,7 @@ use crate::common::{launch, scratch};
 use gst::meta::CustomMeta;
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
+use gsttrt_core::gallery::vector::of_text;
 use gsttrt_core::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use gsttrt_core::session::{Detector, PostprocessOptions, SessionOptions, parse_options};
 
@@ -97,6 +98,32 @@ fn objects_with_ids_keep_their_vectors() {
     ));
     let held: Vec<bool> = (0..12).flat_map(|_| of_objects(&line.push(frame()))).map(|found| found.unwrap().1).collect();
     assert!(held.contains(&true) && held.contains(&false), "{held:?}");
+}
+
+#[test]
+fn vectors_are_published_where_they_are_wanted() {
+    let folder = scratch("embed-published");
+    let (first, second) = (model(&folder, &OBJECTS), embedder(&folder, "1"));
+    let infer = |model: &str| format!("trtinfer model-file={model} ! trtnms draw=false");
+    let (boxes, vectors) = (infer(&first), infer(&second));
+    let published = |elements: &str, properties: &str| -> serde_json::Value {
+        let file = folder.join("out.jsonl");
+        let _ = std::fs::remove_file(&file);
+        let mut line = Line::parse(&format!("{elements} ! trtpublish location={} {properties}", file.display()));
+        line.push(frame());
+        drop(line);
+        serde_json::from_str(std::fs::read_to_string(&file).unwrap().lines().next().unwrap()).unwrap()
+    };
+    let of_objects = format!("trtpreprocess ! {boxes} ! trtpreprocess regions=objects ! {vectors}");
+    let found = published(&of_objects, "vectors=true");
+    for (at, colour) in [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]].into_iter().enumerate() {
+        let text = found["detections"][at]["vectors"][0].as_str().unwrap();
+        assert_near(&of_text(text).unwrap(), &colour);
+    }
+    assert!(found.get("vectors").is_none(), "{found}");
+    assert!(published(&of_objects, "")["detections"][0].get("vectors").is_none());
+    let found = published(&format!("trtpreprocess ! {vectors}"), "vectors=true");
+    assert_near(&of_text(found["vectors"][0].as_str().unwrap()).unwrap(), &whole());
 }
 
 /// It may be the scores of classes: only the user or the file can tell.

@@ -206,6 +206,7 @@ fn properties_without_effect_where_messages_go_are_named() {
         ("per=event publish-every=5", "publish-every has no effect: publish-every needs per=frame"),
         ("per=object add-empty-results=true", "add-empty-results has no effect"),
         ("gone-after=5", "gone-after has no effect: gone-after needs per=object"),
+        ("vectors=true format=coco", "vectors has no effect: vectors needs per=frame and format=gst-trt"),
         ("max-files=3", "max-files has no effect: max-files needs a file as location, and max-file-size"),
         ("timeout=5 max-reconnect-interval=5", "timeout, max-reconnect-interval have no effect"),
     ] {
@@ -219,7 +220,7 @@ fn properties_without_effect_where_messages_go_are_named() {
         "{said_of_output:?}"
     );
     for properties in
-        ["publish-every=5 add-empty-results=true", "per=object gone-after=5", "max-file-size=500 max-files=3"]
+        ["publish-every=5 add-empty-results=true vectors=true", "per=object gone-after=5", "max-file-size=500 max-files=3"]
     {
         assert_eq!(said(&format!("location={file} {properties}")), [""; 0], "{properties}");
     }

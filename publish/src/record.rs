@@ -36,12 +36,15 @@ pub struct FrameRecord {
     /// Classes of the whole frame, of classifiers.
     pub classes: Option<Vec<Value>>,
     pub maps: Option<Vec<Value>>,
+    /// Of the whole frame, as base64, where they are wanted: one for each model.
+    pub vectors: Vec<String>,
     pub events: Vec<Map<String, Value>>,
 }
 
 impl FrameRecord {
     pub fn is_empty(&self) -> bool {
-        self.objects.is_empty() && self.classes.is_none() && self.maps.is_none() && self.events.is_empty()
+        let has_any = self.classes.is_some() || self.maps.is_some() || !self.vectors.is_empty();
+        self.objects.is_empty() && self.events.is_empty() && !has_any
     }
 }
 
@@ -55,6 +58,8 @@ pub struct ObjectRecord {
     pub parent: Option<i32>,
     /// No model has seen it in this frame.
     pub is_predicted: bool,
+    /// As base64, where they are wanted: one for each model.
+    pub vectors: Vec<String>,
 }
 
 /// An object with an id, from the first to the last frame in which it was seen.
@@ -144,6 +149,7 @@ mod tests {
             region: None,
             parent: None,
             is_predicted: false,
+            vectors: Vec::new(),
         };
         FrameRecord { objects: objects.iter().map(object).collect(), ..FrameRecord::default() }
     }

@@ -4,6 +4,7 @@
 use gsttrt_core::error::{Error, ErrorKind};
 use gsttrt_publish::address::Address;
 use gsttrt_publish::destinations;
+use gsttrt_publish::formats::PublishFormat;
 
 use super::MessageSubject;
 use super::settings::PublishSettings;
@@ -42,7 +43,7 @@ struct PublishNeed {
     is_met: fn(&PublishSettings, DestinationKind) -> bool,
 }
 
-const NEEDS: [PublishNeed; 11] = [
+const NEEDS: [PublishNeed; 12] = [
     PublishNeed {
         property: "publish-every",
         is_set: |settings, usual| settings.wanted.publish_every != usual.wanted.publish_every,
@@ -54,6 +55,14 @@ const NEEDS: [PublishNeed; 11] = [
         is_set: |settings, usual| settings.wanted.add_empty_results != usual.wanted.add_empty_results,
         what: "per=frame",
         is_met: |settings, _| settings.wanted.per == MessageSubject::Frame,
+    },
+    PublishNeed {
+        property: "vectors",
+        is_set: |settings, usual| settings.wanted.vectors != usual.wanted.vectors,
+        what: "per=frame and format=gst-trt",
+        is_met: |settings, _| {
+            settings.wanted.per == MessageSubject::Frame && settings.format == PublishFormat::GstTrt
+        },
     },
     PublishNeed {
         property: "gone-after",

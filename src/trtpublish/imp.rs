@@ -87,6 +87,9 @@ impl TrtPublish {
             return Vec::new();
         }
         let mut frame = record::frame(buffer, state.stream.size);
+        if wanted.vectors {
+            record::add_vectors(&mut frame, buffer);
+        }
         frame.number = number;
         frame.times.stream_time = stream_time.map(gst::ClockTime::nseconds);
         frame.times.wall_clock = Some(clock::now());

@@ -26,11 +26,18 @@ pub struct Wanted {
     pub publish_every: u64,
     pub gone_after: u64,
     pub add_empty_results: bool,
+    pub vectors: bool,
 }
 
 impl Default for Wanted {
     fn default() -> Self {
-        Wanted { per: MessageSubject::default(), publish_every: 0, gone_after: 1_000_000_000, add_empty_results: false }
+        Wanted {
+            per: MessageSubject::default(),
+            publish_every: 0,
+            gone_after: 1_000_000_000,
+            add_empty_results: false,
+            vectors: false,
+        }
     }
 }
 
@@ -171,6 +178,14 @@ pub static PROPERTIES: LazyLock<PropertyTable<PublishSettings>> = LazyLock::new(
                 .mutable_playing()
                 .build(),
             wanted.add_empty_results
+        ),
+        property!(
+            glib::ParamSpecBoolean::builder("vectors")
+                .nick("Vectors")
+                .blurb("With per=frame and format=gst-trt, write vectors: base64 of 32-bit floats, the lower bytes first")
+                .mutable_playing()
+                .build(),
+            wanted.vectors
         ),
         property!(
             glib::ParamSpecUInt64::builder("gone-after")

@@ -10,7 +10,7 @@ use crate::clock::rfc3339;
 use crate::record::{FrameRecord, FrameTimes, ObjectRecord, PublishSource, TrackRecord};
 
 /// A frame: `stream-time` in nanoseconds, `frame`, `width`, `height`, `held`, `detections`, and where there are some
-/// `classes`, `maps` and `events`; then what `source` adds.
+/// `classes`, `maps`, `vectors` and `events`; then what `source` adds.
 pub fn frame(record: &FrameRecord, from: &PublishSource) -> Value {
     let mut line = json!({
         "stream-time": record.times.stream_time,
@@ -25,6 +25,9 @@ pub fn frame(record: &FrameRecord, from: &PublishSource) -> Value {
     }
     if let Some(maps) = &record.maps {
         line["maps"] = maps.iter().map(|map| short("", map)).collect();
+    }
+    if !record.vectors.is_empty() {
+        line["vectors"] = record.vectors.clone().into();
     }
     if !record.events.is_empty() {
         line["events"] = record.events.iter().map(event_fields).collect();
@@ -128,6 +131,9 @@ fn detection(object: &ObjectRecord, frame: &FrameRecord) -> Value {
     }
     if !annotation.attributes.is_empty() {
         fields["attributes"] = annotation.attributes.iter().map(attribute).collect();
+    }
+    if !object.vectors.is_empty() {
+        fields["vectors"] = object.vectors.clone().into();
     }
     fields
 }

@@ -24,6 +24,7 @@ fn object(label: &'static str, edges: [f32; 4]) -> ObjectRecord {
         region: None,
         parent: None,
         is_predicted: false,
+        vectors: Vec::new(),
     }
 }
 

@@ -4,11 +4,12 @@
 use gst::glib;
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
+use gsttrt_core::gallery::vector::to_text;
 use gsttrt_core::image::rotated::Corners;
 use gsttrt_publish::record::{FrameRecord, FrameTimes, ObjectRecord};
 use serde_json::{Map, Value, json};
 
-use super::{classification, map, read};
+use super::{classification, map, read, vector};
 
 /// The results of a frame of that size; times and number are those of the caller.
 pub fn frame(buffer: &gst::BufferRef, size: (u32, u32)) -> FrameRecord {
@@ -20,7 +21,17 @@ pub fn frame(buffer: &gst::BufferRef, size: (u32, u32)) -> FrameRecord {
         objects: objects(buffer, size),
         classes: classes(buffer),
         maps: maps(buffer),
+        vectors: Vec::new(),
         events: events(buffer),
+    }
+}
+
+/// Adds the vectors of the frame and of its objects, which take kilobytes each.
+pub fn add_vectors(record: &mut FrameRecord, buffer: &gst::BufferRef) {
+    record.vectors = vector::of_frame(buffer).iter().map(|vector| to_text(&vector.values)).collect();
+    // The first objects are those of the regions, in their order.
+    for (object, region) in record.objects.iter_mut().zip(buffer.iter_meta::<VideoRegionOfInterestMeta>()) {
+        object.vectors = vector::of_region(&region).iter().map(|vector| to_text(&vector.values)).collect();
     }
 }
 
@@ -29,7 +40,8 @@ fn objects(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<ObjectRecord> {
     // The first ones are those of the regions, in their order.
     let mut regions = buffer.iter_meta::<VideoRegionOfInterestMeta>();
     let record = |annotation| {
-        let mut object = ObjectRecord { annotation, rotation: None, region: None, parent: None, is_predicted: false };
+        let (rotation, region, parent, is_predicted) = (None, None, None, false);
+        let mut object = ObjectRecord { annotation, rotation, region, parent, is_predicted, vectors: Vec::new() };
         object.rotation = object.annotation.corners.as_ref().map(rotation);
         if let Some(region) = regions.next() {
             object.region = Some(region.id());

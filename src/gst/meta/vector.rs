@@ -77,6 +77,14 @@ pub fn of_region(meta: &gst::MetaRef<VideoRegionOfInterestMeta>) -> Vec<Attached
     meta.params().filter(|param| param.name() == PARAM).filter_map(read).collect()
 }
 
+/// The vectors of a frame, one for each model.
+pub fn of_frame(buffer: &gst::BufferRef) -> Vec<AttachedVector> {
+    register();
+    let meta = CustomMeta::from_buffer(buffer, NAME).ok();
+    let all = meta.and_then(|meta| meta.structure().get::<gst::Array>("vectors").ok()).unwrap_or_default();
+    all.iter().filter_map(|value| read(&value.get::<gst::Structure>().ok()?)).collect()
+}
+
 fn read(param: &gst::StructureRef) -> Option<AttachedVector> {
     let buffer = param.get::<gst::Buffer>("values").ok()?;
     let values = of_bytes(&buffer.map_readable().ok()?)?;
@@ -132,9 +140,7 @@ mod tests {
         for vector in [None, Some(vec![]), Some(vec![1.0f32]), Some(vec![0.6, -0.8])] {
             attach_to_frame(buffer, &Instances { vector, ..Instances::default() }, false);
         }
-        let meta = CustomMeta::from_buffer(buffer, NAME).unwrap();
-        let vectors = meta.structure().get::<gst::Array>("vectors").unwrap();
-        let found = vectors.iter().map(|value| read(&value.get::<gst::Structure>().unwrap()).unwrap().values);
-        assert_eq!(found.collect::<Vec<_>>(), [vec![1.0], vec![0.6, -0.8]]);
+        let found: Vec<Vec<f32>> = of_frame(buffer).into_iter().map(|vector| vector.values).collect();
+        assert_eq!(found, [vec![1.0], vec![0.6, -0.8]]);
     }
 }
