@@ -219,9 +219,11 @@ fn properties_without_effect_where_messages_go_are_named() {
         said_of_output[0].contains("max-file-size has no effect: max-file-size needs a file"),
         "{said_of_output:?}"
     );
-    for properties in
-        ["publish-every=5 add-empty-results=true vectors=true", "per=object gone-after=5", "max-file-size=500 max-files=3"]
-    {
+    for properties in [
+        "publish-every=5 add-empty-results=true vectors=true",
+        "per=object gone-after=5",
+        "max-file-size=500 max-files=3",
+    ] {
         assert_eq!(said(&format!("location={file} {properties}")), [""; 0], "{properties}");
     }
 }

@@ -182,7 +182,9 @@ pub static PROPERTIES: LazyLock<PropertyTable<PublishSettings>> = LazyLock::new(
         property!(
             glib::ParamSpecBoolean::builder("vectors")
                 .nick("Vectors")
-                .blurb("With per=frame and format=gst-trt, write vectors: base64 of 32-bit floats, the lower bytes first")
+                .blurb(
+                    "With per=frame and format=gst-trt, write vectors: base64 of 32-bit floats, the lower bytes first"
+                )
                 .mutable_playing()
                 .build(),
             wanted.vectors

@@ -6,7 +6,7 @@ use super::{CLASSES_ONLY, Column, HeadFormat, STRETCH, Task, floats};
 
 pub static HEAD: HeadFormat = HeadFormat {
     name: "embed",
-    about: "Vectors of pictures: ReID, faces, CLIP's image side, DINO; with layout=embed or the task embed in the metadata",
+    about: "Vectors of pictures: ReID, faces, CLIP, DINO; with layout=embed, or the task embed in the metadata",
     task: Task::Embed,
     outputs: &[floats("", CLASSES_ONLY, &[Column::Vector])],
     holds: "the numbers of the vector of each picture",
