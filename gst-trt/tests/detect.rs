@@ -10,7 +10,7 @@ mod shown;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
-use common::models::{classifier, inner};
+use common::models::{classifier, embedder, inner};
 use common::onnx::{F32, Graph};
 use common::terminal::in_terminal;
 use common::{command, expect_failure, files, launch, lines, sample, scratch, shapes, succeed, text};
@@ -435,6 +435,23 @@ fn further_models_see_the_objects() {
     );
     assert!(summary.contains("plate "), "{summary}");
     assert!(files(&folder).contains(&"sample-boxes.mp4".into()));
+}
+
+#[test]
+fn vectors_are_written_where_they_are_wanted() {
+    for (more, wanted) in [(&[][..], false), (&["--vectors"], true)] {
+        let folder = scratch(&format!("detect-vectors-{wanted}"));
+        let vectors = embedder(&folder.join("reid.onnx"));
+        let options = ["--no-video", "--frames", "8", "--on-objects", &vectors, "--object-options", "layout=embed"];
+        let output = detect(&folder, &sample(), &shapes(), &[&options[..], more].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let lines = lines(&folder.join("sample-boxes.jsonl"));
+        let objects: Vec<_> = lines.iter().flat_map(|line| line["detections"].as_array().unwrap()).collect();
+        // Three numbers of four bytes each.
+        let is_one = |vector: &str| vector.len() == 16;
+        let found = objects.iter().filter(|object| object["vectors"][0].as_str().is_some_and(is_one)).count();
+        assert!(!objects.is_empty() && (found > 0) == wanted, "{found} of {}", objects.len());
+    }
 }
 
 #[test]

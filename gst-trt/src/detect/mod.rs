@@ -111,6 +111,9 @@ pub struct DetectArgs {
     /// Properties of its elements, such as "object-classes=car label-file=colors.txt"; of several models in their order
     #[arg(long, value_name = "PROPERTIES", requires = "on_objects")]
     object_options: Vec<String>,
+    /// Write vectors into the JSON lines too, as base64
+    #[arg(long)]
+    vectors: bool,
 }
 
 impl DetectArgs {
@@ -181,6 +184,8 @@ struct Setup {
     /// For which a source may give no frame; without an end where it is 0.
     timeout: Duration,
     table: Option<Arc<ParquetTable>>,
+    /// Whether lines have vectors.
+    vectors: bool,
     /// Where frames are shown.
     show: Option<ShowSettings>,
     signals: Signals,
@@ -295,8 +300,8 @@ pub fn run(args: &DetectArgs, threads: &Threads) -> Result<Status, Failure> {
     chain::parse(&format!("fakesrc ! {} ! fakesink", chain.launch_line(true)))?;
     let subject = args.rows.unwrap_or(RowSubject::Objects);
     let table = args.parquet.as_deref().map(|path| ParquetTable::create(path, subject)).transpose()?.map(Arc::new);
-    let (frames, timeout) = (args.frames, args.timeout);
-    let setup = Setup { chain, frames, timeout, table, show, signals, display, threads, contexts };
+    let (frames, timeout, vectors) = (args.frames, args.timeout, args.vectors);
+    let setup = Setup { chain, frames, timeout, table, vectors, show, signals, display, threads, contexts };
     let common = args.json.as_deref().map(JsonLines::create).transpose();
     let common = common.inspect_err(|_| setup.table.iter().for_each(|table| table.discard()))?.map(Arc::new);
     // Each source has a pipeline of its own, which would load it again.

@@ -217,13 +217,16 @@ pub fn watch(pipeline: &gst::Pipeline, job: &Job, setup: &Setup, lines: Arc<Json
     });
 
     let (shared, has_track) = (report.clone(), setup.chain.track.is_some());
-    let (table, name) = (setup.table.clone(), job.table_name());
+    let (table, name, has_vectors) = (setup.table.clone(), job.table_name(), setup.vectors);
     pad(&setup.chain.last(), "src").add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
         let now = Instant::now();
         let Some(buffer) = info.buffer() else { return gst::PadProbeReturn::Ok };
         let mut report = shared.lock();
         let (source, time) = origin(pad, buffer);
-        let frame = report.record(pad, buffer, time);
+        let mut frame = report.record(pad, buffer, time);
+        if has_vectors {
+            record::add_vectors(&mut frame, buffer);
+        }
         let line = report.line(&frame, source.as_deref(), has_track);
         report.add(now);
         drop(report);
