@@ -10,9 +10,9 @@
 //! may have one name. Other keys, and empty lines, are ignored. A change writes a new file and puts it in the place of the
 //! old one, so that a reader has the one or the other.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -72,26 +72,49 @@ pub fn read(path: &Path) -> Result<Gallery> {
 /// cannot be written. The file is as it was then.
 pub fn change(path: &Path, keeps: impl Fn(&str) -> bool, added: &[GalleryEntry]) -> Result<usize> {
     // A link stays one.
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    let (mut lines, mut dims, mut left_out) = (Vec::new(), None, 0);
-    let mode = match fs::metadata(&path) {
-        Ok(old) => {
-            visit(&path, |entry, line| {
-                if keeps(&entry.name) {
-                    dims = Some(entry.vector.len());
-                    lines.push(line.to_vec());
-                } else {
-                    left_out += 1;
-                }
-            })?;
-            old.permissions().mode()
-        }
-        Err(_) => 0o600,
+    let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let mut new = place.as_os_str().to_os_string();
+    new.push(".new");
+    let new = PathBuf::from(new);
+    let failed = |error: io::Error| cannot_write(path, &new, error);
+    // Before the old one is read. Who makes it has the only one: two programs do not change a gallery at the same time.
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).map_err(failed)?;
+    let replace = || -> Result<usize> {
+        let old = match fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            old => Some(old.map_err(failed)?),
+        };
+        let (lines, left_out) = changed(path, old.is_some(), keeps, added)?;
+        write_all(file, old.as_ref(), &lines).and_then(|()| fs::rename(&new, &place)).map_err(failed)?;
+        Ok(left_out)
     };
+    replace().inspect_err(|_| {
+        let _ = fs::remove_file(&new);
+    })
+}
+
+/// The lines as they are to be, and how many are left out.
+fn changed(
+    path: &Path,
+    is_there: bool,
+    keeps: impl Fn(&str) -> bool,
+    added: &[GalleryEntry],
+) -> Result<(Vec<Vec<u8>>, usize)> {
+    let (mut lines, mut dims, mut left_out) = (Vec::new(), None, 0);
+    if is_there {
+        visit(path, |entry, line| {
+            if keeps(&entry.name) {
+                dims = Some(entry.vector.len());
+                lines.push(line.to_vec());
+            } else {
+                left_out += 1;
+            }
+        })?;
+    }
     for entry in added {
         let known = *dims.get_or_insert(entry.vector.len());
         if entry.vector.len() != known {
-            return Err(of_another_model(&path, known, entry.vector.len()));
+            return Err(of_another_model(path, known, entry.vector.len()));
         }
         lines.push(entry.line().into_bytes());
     }
@@ -99,8 +122,7 @@ pub fn change(path: &Path, keeps: impl Fn(&str) -> bool, added: &[GalleryEntry])
         let what = format!("The gallery {} would have more than {MAX_VECTORS} vectors", path.display());
         return Err(Error::new(ErrorKind::Settings, what).remedy("Remove some names before others are added"));
     }
-    replace(&path, mode, &lines)?;
-    Ok(left_out)
+    Ok((lines, left_out))
 }
 
 fn of_another_model(path: &Path, known: usize, other: usize) -> Error {
@@ -109,29 +131,23 @@ fn of_another_model(path: &Path, known: usize, other: usize) -> Error {
         .remedy("Use the model that the gallery was made with, or another gallery file")
 }
 
-/// Puts a file of these lines into the place of the old one.
-fn replace(path: &Path, mode: u32, lines: &[Vec<u8>]) -> Result<()> {
-    let mut new = path.as_os_str().to_os_string();
-    new.push(".new");
-    let new = PathBuf::from(new);
-    let failed = |error: io::Error| {
-        let is_there = error.kind() == io::ErrorKind::AlreadyExists;
-        let remedy = match is_there {
-            true => format!("Wait for the other program that changes it; if there is none, remove {}", new.display()),
-            false => "Use a folder that this user may write to, on a disk with room".into(),
-        };
-        Error::new(ErrorKind::Run, format!("Cannot write the gallery {}", path.display())).cause(error).remedy(remedy)
+fn cannot_write(path: &Path, new: &Path, error: io::Error) -> Error {
+    let is_there = error.kind() == io::ErrorKind::AlreadyExists;
+    let remedy = match is_there {
+        true => format!("Wait for the other program that changes it; if there is none, remove {}", new.display()),
+        false => "Use a folder that this user may write to, on a disk with room".into(),
     };
-    // Who makes it has the only one: two programs do not change a gallery at the same time.
-    let file = OpenOptions::new().write(true).create_new(true).mode(mode & 0o777).open(&new).map_err(failed)?;
-    let written = write_all(file, lines).and_then(|()| fs::rename(&new, path));
-    written.map_err(|error| {
-        let _ = fs::remove_file(&new);
-        failed(error)
-    })
+    Error::new(ErrorKind::Run, format!("Cannot write the gallery {}", path.display())).cause(error).remedy(remedy)
 }
 
-fn write_all(mut file: File, lines: &[Vec<u8>]) -> io::Result<()> {
+/// Whoever may read the old file may read this one, and nobody else.
+fn write_all(mut file: File, old: Option<&Metadata>, lines: &[Vec<u8>]) -> io::Result<()> {
+    if let Some(old) = old {
+        // Only root gives files to other users.
+        let given = fchown(&file, Some(old.uid()), Some(old.gid())).or_else(|_| fchown(&file, None, Some(old.gid())));
+        let bits = if given.is_ok() { 0o777 } else { 0o700 };
+        file.set_permissions(Permissions::from_mode(old.mode() & bits))?;
+    }
     let mut text = lines.join(&b'\n');
     if !lines.is_empty() {
         text.push(b'\n');
@@ -325,7 +341,9 @@ mod tests {
         let file = scratch("gallery-lines").join("g.jsonl");
         let line = "{\"name\": \"ada\",  \"vector\": [1, 0], \"from\": \"a.jpg\"}";
         fs::write(&file, format!("{line}\n")).unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
         change(&file, |_| true, &[entry("bob", &[0.0, 1.0])]).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap().lines().next(), Some(line));
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o640);
     }
 }

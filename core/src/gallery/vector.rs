@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn products_are_added_in_their_order() {
-        // In f32 a million and a sixteenth is a million: the order tells.
+        // In f32 a million and a thirty-second is a million: the order tells.
         let mut a = vec![0.0; 33];
         (a[0], a[16], a[32]) = (1e6, 0.031_25, -1e6);
         assert_eq!(product(&a, &[1.0; 33]), 0.0);

@@ -53,7 +53,7 @@ impl WatchedGallery {
         let (end, ended) = mpsc::sync_channel::<()>(0);
         let watch = {
             let (current, path) = (current.clone(), path.to_path_buf());
-            let mut seen = SeenFile { read: seen, last: seen };
+            let mut seen = SeenFile { read: seen, last: seen, former: None };
             move || {
                 while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
                     current.look(&path, &mut seen);
@@ -90,26 +90,33 @@ fn nobody(path: &Path, gallery: &Gallery) -> Option<Error> {
 struct SeenFile {
     read: Option<FileMark>,
     last: Option<FileMark>,
+    /// The gallery that was replaced at the last look. By the next one no frame is compared with it any more, whose thread would have
+    /// to free it.
+    former: Option<Arc<Gallery>>,
 }
 
 impl Current {
     /// Reads the file again if it has changed. One that is being written changes from look to look: it is read once it does not.
     fn look(&self, path: &Path, seen: &mut SeenFile) {
+        seen.former = None;
         let now = mark(path);
         let is_settled = std::mem::replace(&mut seen.last, now) == now;
         if now == seen.read || !is_settled {
             return;
         }
         seen.read = now;
-        let warning = match file::read(path) {
+        let (gallery, warning) = match file::read(path) {
             Ok(gallery) => {
                 let warning = nobody(path, &gallery);
-                *self.gallery.lock().unwrap() = Arc::new(gallery);
-                warning
+                (Some(Arc::new(gallery)), warning)
             }
-            Err(error) => Some(error.and_remedy("The former gallery stays until then")),
+            Err(error) => (None, Some(error.and_remedy("The former gallery stays until then"))),
         };
+        // Whoever has the gallery finds its warning.
         *self.warning.lock().unwrap() = warning;
+        if let Some(gallery) = gallery {
+            seen.former = Some(std::mem::replace(&mut *self.gallery.lock().unwrap(), gallery));
+        }
     }
 }
 
