@@ -372,9 +372,10 @@ impl Postprocessor {
         for tensors in pictures {
             let output = self.decoder.pick(tensors)?[0];
             tensors.wait()?;
-            found.push(reader.read(output)?);
+            let (vector, is_finite) = reader.read(output)?;
+            self.not_finite += usize::from(!is_finite);
+            found.push(vector);
         }
-        self.not_finite += found.iter().filter(|vector| vector.is_empty()).count();
         Ok(())
     }
 
@@ -583,8 +584,12 @@ impl Postprocessor {
     /// A warning where numbers that were read since this was last asked for are not finite: nothing is found there.
     pub fn not_finite(&mut self) -> Option<Error> {
         let count = std::mem::take(&mut self.not_finite);
-        let (file, has_rows) = (self.model.path.display(), self.has_boxes() || self.is_classifier());
-        let of = if has_rows { "rows" } else { "values" };
+        let file = self.model.path.display();
+        let of = match (self.has_map(), self.is_embedding()) {
+            (true, _) => "values",
+            (_, true) => "vectors",
+            _ => "rows",
+        };
         let what = || format!("{file} gives numbers that are not finite, in {count} {of} of a frame");
         let warning = || {
             Error::new(ErrorKind::Model, what())

@@ -21,21 +21,23 @@ impl VectorReader {
         Some(VectorReader { length: decoder.vector_length()?, pool: Pool::default() })
     }
 
-    /// The vector of an output that is there. Empty where it has no length: a number is not finite, or all are 0.
+    /// The vector of an output that is there, and whether its numbers are finite. Empty where it has no length: one is not, or all
+    /// are 0.
     ///
     /// # Errors
     /// `Run`, where CUDA fails.
-    pub fn read(&self, output: &Tensor) -> Result<Vec<f32>> {
+    pub fn read(&self, output: &Tensor) -> Result<(Vec<f32>, bool)> {
         let copy = match output.device() {
             Some(block) => Some(Tensor::fill(&self.pool, output.desc().clone(), |bytes| block.read_into(bytes))?),
             None => None,
         };
         let output = copy.as_ref().unwrap_or(output);
         let mut vector: Vec<f32> = (0..self.length).map(|at| number(output, at)).collect();
+        let is_finite = vector.iter().all(|value| value.is_finite());
         if !normalise(&mut vector) {
             vector.clear();
         }
-        Ok(vector)
+        Ok((vector, is_finite))
     }
 }
 
@@ -46,7 +48,7 @@ mod tests {
     use super::*;
     use crate::heads::{ModelHints, embed};
 
-    fn read(output: &Tensor) -> Vec<f32> {
+    fn read(output: &Tensor) -> (Vec<f32>, bool) {
         let hints = ModelHints { input: Some((64, 128)), ..ModelHints::default() };
         let decoder = Decoder::new(Some(&embed::HEAD), &[output.desc().clone()], &hints).unwrap();
         VectorReader::new(&decoder).unwrap().read(output).unwrap()
@@ -54,12 +56,13 @@ mod tests {
 
     #[test]
     fn vectors_have_the_length_1() {
-        assert_eq!(read(&Tensor::from_slice("o", &[1, 2], &[3f32, -4.0])), [0.6, -0.8]);
-        assert_eq!(read(&Tensor::from_slice("o", &[1, 2, 1, 1], &[3f32, -4.0])), [0.6, -0.8]);
+        let found = (vec![0.6, -0.8], true);
+        assert_eq!(read(&Tensor::from_slice("o", &[1, 2], &[3f32, -4.0])), found);
+        assert_eq!(read(&Tensor::from_slice("o", &[1, 2, 1, 1], &[3f32, -4.0])), found);
         let halves = [3f32, -4.0].map(f16::from_f32);
-        assert_eq!(read(&Tensor::from_slice("o", &[1, 2], &halves)), [0.6, -0.8]);
-        for none in [[0.0, 0.0], [f32::NAN, 1.0], [1.0, f32::INFINITY]] {
-            assert_eq!(read(&Tensor::from_slice("o", &[1, 2], &none)), [0.0; 0], "{none:?}");
+        assert_eq!(read(&Tensor::from_slice("o", &[1, 2], &halves)), found);
+        for (none, is_finite) in [([0.0, 0.0], true), ([f32::NAN, 1.0], false), ([1.0, f32::INFINITY], false)] {
+            assert_eq!(read(&Tensor::from_slice("o", &[1, 2], &none)), (Vec::new(), is_finite), "{none:?}");
         }
     }
 }
