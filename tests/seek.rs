@@ -24,6 +24,11 @@ fn line_of(element: &str, folder: &std::path::Path) -> String {
         "trtinfer" => infer(),
         "trtnms" => format!("{} ! trtnms", infer()),
         "trtanalytics" => r#"trtanalytics config="{\"zones\":[{\"id\":\"z\",\"points\":[[0,0],[9,0],[9,9]]}]}""#.into(),
+        "trtmatch" => {
+            let gallery = folder.join("people.jsonl");
+            std::fs::write(&gallery, "{\"name\": \"Ada\", \"vector\": [1, 0]}\n").unwrap();
+            format!("trtmatch gallery={}", gallery.display())
+        }
         "trtpublish" => format!("trtpublish location={}", folder.join("out.jsonl").display()),
         other => other.into(),
     }

@@ -45,6 +45,9 @@ pub struct EnrolArgs {
     remove: bool,
 }
 
+/// So many names are shown where one is not there.
+const MOST_SHOWN: usize = 20;
+
 pub fn run(args: &EnrolArgs, threads: &Threads) -> Result<Status, Failure> {
     match &args.model {
         _ if args.remove => remove(args),
@@ -57,7 +60,11 @@ fn remove(args: &EnrolArgs) -> Result<Status, Failure> {
     let (name, gallery) = (&args.name, args.gallery.display());
     let names = file::read(&args.gallery)?.names().to_vec();
     if !names.contains(name) {
-        let known = if names.is_empty() { "nobody".into() } else { names.join(", ") };
+        let known = match &names[..] {
+            [] => "nobody".into(),
+            few if few.len() <= MOST_SHOWN => few.join(", "),
+            many => format!("{} other names", many.len()),
+        };
         return Err(format!("There is no {name} in the gallery {gallery}, which has {known}.").into());
     }
     let count = file::change(&args.gallery, |known| known != name, &[])?;

@@ -79,7 +79,7 @@ impl MatchState {
     /// that one has.
     fn vectors(&self, frame: &gst::BufferRef) -> (Vec<Option<AttachedVector>>, Option<usize>) {
         let mut other = None;
-        let vector = |region| {
+        let vector = |region: gst::MetaRef<VideoRegionOfInterestMeta>| {
             let mut all = vector::of_region(&region);
             let place = all.iter().rposition(|vector| vector.values.len() == self.gallery.dims());
             if place.is_none() {

@@ -60,9 +60,7 @@ const NEEDS: [PublishNeed; 12] = [
         property: "vectors",
         is_set: |settings, usual| settings.wanted.vectors != usual.wanted.vectors,
         what: "per=frame and format=gst-trt",
-        is_met: |settings, _| {
-            settings.wanted.per == MessageSubject::Frame && settings.format == PublishFormat::GstTrt
-        },
+        is_met: |settings, _| settings.wanted.per == MessageSubject::Frame && settings.format == PublishFormat::GstTrt,
     },
     PublishNeed {
         property: "gone-after",

@@ -40,8 +40,14 @@ fn objects(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<ObjectRecord> {
     // The first ones are those of the regions, in their order.
     let mut regions = buffer.iter_meta::<VideoRegionOfInterestMeta>();
     let record = |annotation| {
-        let (rotation, region, parent, is_predicted) = (None, None, None, false);
-        let mut object = ObjectRecord { annotation, rotation, region, parent, is_predicted, vectors: Vec::new() };
+        let mut object = ObjectRecord {
+            annotation,
+            rotation: None,
+            region: None,
+            parent: None,
+            is_predicted: false,
+            vectors: Vec::new(),
+        };
         object.rotation = object.annotation.corners.as_ref().map(rotation);
         if let Some(region) = regions.next() {
             object.region = Some(region.id());
