@@ -136,10 +136,10 @@ Suggests: librdkafka1
 Homepage: $repository
 Description: object detection in GStreamer, with TensorRT or on the CPU
  The elements trtpreprocess, trtinfer, trtnms, trttrack, trtmatch,
- trtanalytics, trtoverlay and trtpublish run ONNX models and TensorRT engines of detectors,
- classifiers, poses, masks, rotated boxes and maps on videos. The program
- gst-trt does so without a pipeline to write, and the library libgsttrt-1 for
- C without GStreamer.
+ trtanalytics, trtoverlay and trtpublish run ONNX models and TensorRT engines
+ of detectors, classifiers, poses, masks, rotated boxes and maps on videos. The
+ program gst-trt does so without a pipeline to write, and the library
+ libgsttrt-1 for C without GStreamer.
  .
  TensorRT and ONNX Runtime are found at run time. Without them models run on
  the CPU.
