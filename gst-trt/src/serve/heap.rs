@@ -17,8 +17,22 @@ pub fn trim() {
     unsafe { libc::malloc_trim(0) };
 }
 
+/// Bytes of the heap that are in use, and those that it holds: what is freed stays with it until a whole page is free.
+#[cfg(target_env = "gnu")]
+pub fn sizes() -> Option<(f64, f64)> {
+    // SAFETY: it may be called at any time, from any thread. It counts every arena.
+    let info = unsafe { libc::mallinfo2() };
+    let (in_use, held) = (info.uordblks + info.hblkhd, info.arena + info.hblkhd);
+    Some((in_use as f64, held as f64))
+}
+
 #[cfg(not(target_env = "gnu"))]
 pub fn limit_arenas() {}
 
 #[cfg(not(target_env = "gnu"))]
 pub fn trim() {}
+
+#[cfg(not(target_env = "gnu"))]
+pub fn sizes() -> Option<(f64, f64)> {
+    None
+}

@@ -241,7 +241,7 @@ def judge(options, world, done, metrics, broken, recordings, seconds):
     row("recordings, not whole", f"{recordings}, {len(broken)}", "0 not whole", not broken)
     row("SIGTERM: status, seconds", ", ".join(f"{status}, {took:.1f}" for status, took in stopped), f"0, ≤ {STOP:g}", all(status == 0 and took <= STOP for status, took in stopped))
     if growth:
-        for name, figures in zip(("memory, MiB", "threads", "open files", "memory of the GPU, MiB", "memory that is not of files, MiB"), growth):
+        for name, figures in zip(("memory, MiB", "threads", "open files", "memory of the GPU, MiB", "memory that is not of files, MiB", "heap in use, MiB"), growth):
             if figures["after"]:
                 row(f"{name}: early, at the end", f"{figures['before']:.0f}, {figures['after']:.0f}", f"≤ {FLAT}", figures["ratio"] <= FLAT)
     row("what does not hold", len(world.violations) + len(watch.violations), "0", not world.violations and not watch.violations)

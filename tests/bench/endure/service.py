@@ -188,7 +188,8 @@ class Service:
         return {dict(labels)["source"] for labels, value in states.items() if value and dict(labels)["state"] == "running"}
 
     def size(self):
-        """MiB, threads, open files, MiB of the first GPU, with what others have there, and MiB that are not of files."""
+        """MiB, threads, open files, MiB of the first GPU, with what others have there, MiB that are not of files, and MiB of the heap in use."""
         proc = pathlib.Path(f"/proc/{self.process.pid}")
         fields = dict(line.split(":", 1) for line in (proc / "status").read_text().splitlines())
-        return int(fields["VmRSS"].split()[0]) / 1024, int(fields["Threads"]), len(os.listdir(proc / "fd")), gpu_memory(), int(fields["RssAnon"].split()[0]) / 1024
+        heap = self.metrics()["gst_trt_heap_in_use_bytes"][()]
+        return int(fields["VmRSS"].split()[0]) / 1024, int(fields["Threads"]), len(os.listdir(proc / "fd")), gpu_memory(), int(fields["RssAnon"].split()[0]) / 1024, heap / 2**20

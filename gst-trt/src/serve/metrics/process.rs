@@ -4,6 +4,7 @@
 use std::fs;
 
 use super::MetricKind::{self, Counter, Gauge};
+use crate::serve::heap;
 
 const CPU_SECONDS: &str = "process_cpu_seconds_total";
 
@@ -46,6 +47,10 @@ pub fn metrics() -> Vec<ProcessMetric> {
             found.push(("process_threads", Gauge, "Threads of the process.", threads));
         }
     }
+    if let Some((in_use, held)) = heap::sizes() {
+        found.push(("gst_trt_heap_in_use_bytes", Gauge, "Bytes that are allocated on the heap.", in_use));
+        found.push(("gst_trt_heap_bytes", Gauge, "Bytes that the heap holds, with what was freed and not given back.", held));
+    }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
         // One of them is that of the folder.
         found.push(("process_open_fds", Gauge, "Open file descriptors.", open.count().saturating_sub(1) as f64));
@@ -76,6 +81,12 @@ mod tests {
         assert!(value("process_resident_memory_bytes") > 1e6 && value("process_virtual_memory_bytes") > 1e6);
         assert!(value("process_open_fds") >= 3.0 && value("process_max_fds") >= value("process_open_fds"));
         assert!(value("process_threads") >= 1.0 && value("process_cpu_seconds_total") >= 0.0);
+        if cfg!(target_env = "gnu") {
+            let allocated = value("gst_trt_heap_in_use_bytes");
+            let _more = std::hint::black_box(vec![1_u8; 1 << 20]);
+            assert!(metrics().iter().any(|(name, .., bytes)| *name == "gst_trt_heap_in_use_bytes" && *bytes > allocated));
+            assert!(value("gst_trt_heap_bytes") >= allocated);
+        }
         let now = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap();
         assert!(value("process_start_time_seconds") <= now.as_secs_f64() + 1.0);
     }
