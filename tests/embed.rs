@@ -5,7 +5,6 @@ use crate::common::boxes::{Line, SIDE, embedder, model, numbers};
 use crate::common::onnx::{F32, Graph};
 use crate::common::{launch, scratch};
 use gst::meta::CustomMeta;
-use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
 use gsttrt_core::gallery::vector::of_text;
 use gsttrt_core::image::frame::{Colorimetry, Frame, PixelFormat, Plane};

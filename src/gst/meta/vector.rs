@@ -82,7 +82,8 @@ pub fn of_frame(buffer: &gst::BufferRef) -> Vec<AttachedVector> {
     register();
     let meta = CustomMeta::from_buffer(buffer, NAME).ok();
     let all = meta.and_then(|meta| meta.structure().get::<gst::Array>("vectors").ok()).unwrap_or_default();
-    all.iter().filter_map(|value| read(&value.get::<gst::Structure>().ok()?)).collect()
+    let vectors = all.iter().filter_map(|value| value.get::<gst::Structure>().ok());
+    vectors.filter_map(|vector| read(&vector)).collect()
 }
 
 fn read(param: &gst::StructureRef) -> Option<AttachedVector> {
