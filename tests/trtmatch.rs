@@ -13,8 +13,7 @@ use gsttrt_core::gallery::{GalleryEntry, file};
 const FRAME: u64 = 33_333_333;
 
 /// Two names; Ada has two vectors.
-const PEOPLE: [(&str, [f32; 3]); 3] =
-    [("Ada", [1.0, 0.0, 0.0]), ("Bob", [0.0, 1.0, 0.0]), ("Ada", [0.0, 0.8, 0.6])];
+const PEOPLE: [(&str, [f32; 3]); 3] = [("Ada", [1.0, 0.0, 0.0]), ("Bob", [0.0, 1.0, 0.0]), ("Ada", [0.0, 0.8, 0.6])];
 
 /// Near to each of them, in between, and far from all.
 const ADA: [f32; 3] = [2.0, 0.0, 0.0];

@@ -184,8 +184,9 @@ impl MatchState {
 
 fn no_vectors() -> Error {
     let what = format!("Nobody is recognised: no object of the first {FRAMES_WITHOUT_VECTORS} frames has a vector");
-    Error::new(ErrorKind::Settings, what)
-        .remedy("Before trtmatch put trtpreprocess regions=objects ! trtinfer ! trtnms, with a model that gives vectors")
+    Error::new(ErrorKind::Settings, what).remedy(
+        "Before trtmatch put trtpreprocess regions=objects ! trtinfer ! trtnms, with a model that gives vectors",
+    )
 }
 
 fn of_another_model(gallery: &str, known: usize, other: usize) -> Error {

@@ -49,7 +49,7 @@ pub fn metrics() -> Vec<ProcessMetric> {
     }
     if let Some((in_use, held)) = heap::sizes() {
         found.push(("gst_trt_heap_in_use_bytes", Gauge, "Bytes that are allocated on the heap.", in_use));
-        found.push(("gst_trt_heap_bytes", Gauge, "Bytes that the heap holds, with what was freed and not given back.", held));
+        found.push(("gst_trt_heap_bytes", Gauge, "Bytes that the heap holds, with what was freed.", held));
     }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
         // One of them is that of the folder.
@@ -84,7 +84,9 @@ mod tests {
         if cfg!(target_env = "gnu") {
             let allocated = value("gst_trt_heap_in_use_bytes");
             let _more = std::hint::black_box(vec![1_u8; 1 << 20]);
-            assert!(metrics().iter().any(|(name, .., bytes)| *name == "gst_trt_heap_in_use_bytes" && *bytes > allocated));
+            assert!(
+                metrics().iter().any(|(name, .., bytes)| *name == "gst_trt_heap_in_use_bytes" && *bytes > allocated)
+            );
             assert!(value("gst_trt_heap_bytes") >= allocated);
         }
         let now = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap();
