@@ -62,7 +62,7 @@ impl Default for Settings {
             backend: BackendPreference::Auto,
             input_size: String::new(),
             batch_size: 1,
-            batch_timeout: 10_000,
+            batch_timeout: 0,
             parallel_runs: 1,
             shared_model: String::new(),
             cuda_device_id: -1,
@@ -93,7 +93,8 @@ static BATCH_SIZE: Setting<Settings> = setting!(
 static BATCH_TIMEOUT: Setting<Settings> = setting!(
     "batch-timeout",
     "Batch timeout",
-    "Maximum microseconds that a frame waits for others to fill its batch",
+    "Microseconds that a frame waits for others to fill its batch; behind another run of the model it waits longer \
+     (0 = only as long as the model is busy)",
     OptionKind::UInt(0..=10_000_000),
     batch_timeout
 );

@@ -2,9 +2,10 @@
 //! Frames of one stream or of several, run together.
 //!
 //! A frame that is submitted gets a [`PendingOutput`] at once, and goes on downstream with it; its outputs are waited for there. A
-//! batch is run for the frame that makes it full, or for one that is waited for when its timeout expires. So nothing has to be
-//! drained: outputs that are waited for are computed, and dropped ones are not. Behind a `tee` several elements wait for the outputs
-//! of one frame; one that may not wait any longer ends its own wait alone, by its [`CancelToken`].
+//! batch is run for the frame that makes it full, or for one that is waited for when its timeout has expired and the model is free.
+//! Behind another run it would only wait, so it waits here, where others join it. Nothing has to be drained: outputs that are waited
+//! for are computed, and dropped ones are not. Behind a `tee` several elements wait for the outputs of one frame; one that may not
+//! wait any longer ends its own wait alone, by its [`CancelToken`].
 //!
 //! Where a run only queues work on a GPU, the calling thread does that. Where it computes, a thread of its own does it: a model
 //! may have a loop that never ends, and then that thread is abandoned while the others go on. A model that was loaded for
@@ -33,6 +34,7 @@ use queue::{Batch, BatchQueueState, FlushReason, Pause, QueuedRequest, Request, 
 use super::verify::{Verdict, Watch};
 use super::{Interrupted, Interrupter, ModelInstance, contained};
 use crate::counters::{self, Span, Stats, ThreadCounters};
+use crate::cuda::driver::{Fence, WaitHistory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::InputValues;
 use crate::tensor::Tensors;
@@ -49,6 +51,8 @@ pub struct Batcher {
     runner: BatchRunner,
     size: usize,
     batch_timeout: Duration,
+    /// How long waits for runs on the GPU have lasted.
+    waits: Mutex<WaitHistory>,
     verdict: Option<Verdict>,
     watch: Option<Arc<Watch>>,
 }
@@ -112,13 +116,17 @@ impl Usage {
 type EndedRequest = (Option<std::result::Result<Tensors, Interrupted>>, Option<Request>);
 
 impl Batcher {
-    /// Runs up to `size` frames at once. A frame that is waited for is run after `batch_timeout` even if there are fewer.
+    /// Runs up to `size` frames at once. A frame that is waited for is run after `batch_timeout` even if there are fewer, once the
+    /// model is free.
     ///
     /// # Errors
     /// `Library`, where a thread cannot be started to run it.
     pub fn new(mut model: Box<dyn ModelInstance>, size: usize, batch_timeout: Duration) -> Result<Self> {
         let queue = Arc::<BatchQueue>::default();
         let watch = model.watch().cloned();
+        if model.only_queues() {
+            queue.state.lock().unwrap().queued.resize_with(model.runs_at_once(), || None);
+        }
         let runner = if model.only_queues() {
             BatchRunner::Caller(Mutex::new(model))
         } else {
@@ -133,7 +141,8 @@ impl Batcher {
             BatchRunner::Threads(threads) => threads.len(),
         };
         queue.state.lock().unwrap().running.resize_with(runners, RunningBatch::default);
-        Ok(Batcher { queue, runner, size: size.max(1), batch_timeout, verdict: None, watch })
+        let waits = Mutex::default();
+        Ok(Batcher { queue, runner, size: size.max(1), batch_timeout, waits, verdict: None, watch })
     }
 
     /// What was found out about the model when it was loaded.
@@ -286,6 +295,23 @@ impl Batcher {
         self.queue.state.lock().unwrap().counts
     }
 
+    /// Waits until a run on the GPU has ended. One thread waits for the GPU, and the others for that one, as long as they want.
+    fn await_run(&self, run: &Fence, waits: impl Fn(&BatchQueueState) -> bool) {
+        let mut queue = self.queue.state.lock().unwrap();
+        if queue.is_awaited {
+            drop(queue);
+            drop(self.queue.wait_while(|queue| queue.is_awaited && waits(queue)));
+            return;
+        }
+        queue.is_awaited = true;
+        drop(queue);
+        #[cfg(test)]
+        let _waiting = self.queue.waiters.enter();
+        let _ = run.wait_again(&mut self.waits.lock().unwrap()); // whoever has its outputs is told what is wrong with it
+        self.queue.state.lock().unwrap().is_awaited = false;
+        self.queue.moved.notify_all();
+    }
+
     /// Runs one batch, if one is due once a runner is free. Returns early where the frames that this is for have left.
     fn run(&self, due: FlushReason) -> bool {
         match &self.runner {
@@ -424,6 +450,7 @@ impl BatchQueue {
     /// Hands out the outcomes of the batch that a runner has run. A frame goes on once this lock is free, and then has its tensors to itself.
     /// Returns what was cancelled in the meantime, to be dropped without a lock.
     fn complete(&self, runner: usize, outcome: Result<Vec<Tensors>>) -> Vec<EndedRequest> {
+        let queued = outcome.as_ref().ok().and_then(|outputs| outputs.last()?.ready().cloned());
         let (mut outputs, error) = match outcome {
             Err(error) if error.is_out_of_memory() => return self.put_back(runner, error),
             Ok(outputs) => {
@@ -434,6 +461,7 @@ impl BatchQueue {
         let mut ended = Vec::new();
         let mut queue = self.state.lock().unwrap();
         queue.pause = None;
+        queue.add_queued(queued);
         for request in std::mem::take(&mut queue.running[runner].requests) {
             let outcome = outputs.next().ok_or_else(|| Interrupted::Failed(error.clone()));
             let refused = request.outcome.set(outcome).err();
@@ -481,7 +509,7 @@ impl PendingOutput {
     pub fn wait(&self, token: &CancelToken) -> std::result::Result<&Tensors, Interrupted> {
         self.usage.is_read.store(true, Ordering::Relaxed);
         let request = &*self.request;
-        let waits = |_: &mut BatchQueueState| request.outcome.get().is_none() && !token.is_cancelled();
+        let waits = |_: &BatchQueueState| request.outcome.get().is_none() && !token.is_cancelled();
         loop {
             if let Some(outcome) = request.outcome.get() {
                 // The thread that hands it out holds the frame until it gives up the lock.
@@ -504,16 +532,21 @@ impl PendingOutput {
                 Some(_) => queue.pause_left(),
                 None => batcher.batch_timeout.saturating_sub(request.submitted.elapsed()),
             };
-            let waits = |queue: &mut BatchQueueState| waits(queue) && queue.pause.map(|pause| pause.until) == pause;
+            let waits = |queue: &BatchQueueState| waits(queue) && queue.pause.map(|pause| pause.until) == pause;
             if !left.is_zero() {
                 #[cfg(test)]
                 let _waiting = batcher.queue.waiters.enter();
-                drop(batcher.queue.moved.wait_timeout_while(queue, left, waits).unwrap());
+                drop(batcher.queue.moved.wait_timeout_while(queue, left, |queue| waits(queue)).unwrap());
                 continue;
             }
+            let oldest = queue.oldest_queued().cloned();
             drop(queue);
+            if let Some(run) = oldest.filter(|run| !run.is_passed()) {
+                batcher.await_run(&run, waits);
+                continue;
+            }
             if !batcher.run(FlushReason::Late(request, token)) {
-                drop(batcher.queue.wait_while(waits)); // it is just being run
+                drop(batcher.queue.wait_while(|queue| waits(queue))); // it is just being run
             }
         }
     }

@@ -76,6 +76,10 @@ impl<B: ModelInstance + 'static> ModelInstance for ContextPool<B> {
         self.all.iter().all(|context| context.backend.only_queues())
     }
 
+    fn runs_at_once(&self) -> usize {
+        self.all.len()
+    }
+
     unsafe fn run_at(&mut self, picture: u64, outputs: &[u64], stream: Option<*mut c_void>) -> Result<Fence> {
         let context = self.next()?;
         // SAFETY: the caller keeps memory and stream as `run_at` asks, and the contexts of the pool take the same.

@@ -128,6 +128,11 @@ pub trait ModelInstance: Send {
         false
     }
 
+    /// How many runs are on the GPU at the same time, where they are only queued there. Further ones wait there.
+    fn runs_at_once(&self) -> usize {
+        1
+    }
+
     /// Queues a run on a picture and outputs at the addresses given: behind what is queued on the caller's `stream`, if
     /// there is one, and before what is queued there later. Returns the fence that is passed when it is done.
     ///

@@ -95,6 +95,12 @@ impl Fakes {
         self.count(c"fake_calls_when_dead")
     }
 
+    /// Whether work that is queued from now on waits.
+    pub fn stick(&self, stuck: bool) {
+        // SAFETY: as above.
+        unsafe { self.driver.get::<unsafe extern "C" fn(c_long)>(c"fake_stick").unwrap()(stuck.into()) }
+    }
+
     /// So many allocations find no memory.
     pub fn lack(&self, allocations: c_long) {
         // SAFETY: as above.

@@ -2,12 +2,13 @@
 //! Which frames wait for a model, which are run next, and which are being run. All of it is changed under the lock of
 //! the batcher.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use super::cancel::CancelToken;
 use crate::backends::Interrupted;
+use crate::cuda::driver::Fence;
 use crate::error::Error;
 use crate::model::InputValues;
 use crate::tensor::Tensors;
@@ -18,6 +19,10 @@ pub(super) struct BatchQueueState {
     pub(super) waiting: Vec<QueuedRequest>,
     /// The batch that each runner runs; empty if there is none. Apart from this, only those that want its outputs keep its frames.
     pub(super) running: Vec<RunningBatch>,
+    /// What is passed when the last runs on the GPU have ended, the oldest first: as many as there may be at the same time.
+    pub(super) queued: VecDeque<Option<Fence>>,
+    /// A thread waits for the oldest of them.
+    pub(super) is_awaited: bool,
     /// Frames that were submitted.
     pub(super) submitted: u64,
     /// Batches that were begun.
@@ -70,7 +75,7 @@ pub(super) struct QueuedRequest {
 pub struct Counts {
     pub batches: u64,
     pub frames: u64,
-    /// Batches that were not full when the timeout of a frame expired.
+    /// Batches that were run for a frame whose timeout had expired, and were not full.
     pub late: u64,
     /// Runs that found no memory, and were tried again.
     pub out_of_memory: u64,
@@ -133,6 +138,18 @@ impl BatchQueueState {
 
     pub(super) fn free_runner(&self) -> Option<usize> {
         self.running.iter().position(|batch| batch.requests.is_empty())
+    }
+
+    /// A run was queued on the GPU.
+    pub(super) fn add_queued(&mut self, run: Option<Fence>) {
+        if self.queued.pop_front().is_some() {
+            self.queued.push_back(run);
+        }
+    }
+
+    /// As long as it has not ended, a further run would wait on the GPU.
+    pub(super) fn oldest_queued(&self) -> Option<&Fence> {
+        self.queued.front()?.as_ref()
     }
 
     /// Frames whose batch is being run.

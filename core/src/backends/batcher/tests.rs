@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+mod busy;
 mod failures;
 mod values;
 

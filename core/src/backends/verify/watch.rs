@@ -221,6 +221,10 @@ impl ModelInstance for WatchedModel {
         self.model.only_queues()
     }
 
+    fn runs_at_once(&self) -> usize {
+        self.model.runs_at_once()
+    }
+
     unsafe fn run_at(&mut self, picture: u64, outputs: &[u64], stream: Option<*mut c_void>) -> Result<Fence> {
         // SAFETY: the caller promises the same. The memory is the caller's, and may be others' when it could be compared.
         unsafe { self.model.run_at(picture, outputs, stream) }
