@@ -6,9 +6,9 @@ use crate::common::onnx::{F32, Graph};
 use crate::common::{launch, scratch};
 use gst::meta::CustomMeta;
 use gst_video::VideoRegionOfInterestMeta;
-use gsttrt_core::gallery::vector::of_text;
 use gsttrt_core::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use gsttrt_core::session::{Detector, PostprocessOptions, SessionOptions, parse_options};
+use gsttrt_core::vector::of_text;
 
 /// The first model finds one object of class a and one of class b.
 const OBJECTS: [[f32; 6]; 2] = [[0.0, 0.0, 32.0, 32.0, 0.9, 0.0], [36.0, 0.0, 60.0, 20.0, 0.7, 1.0]];

@@ -16,7 +16,7 @@ const FLOORS: [(&str, &[&[&str]]); 2] = [
         &[
             &["error"],
             &["base64", "words", "options", "files", "counters", "dylib", "redact"],
-            &["cuda", "dtype"],
+            &["cuda", "dtype", "vector"],
             &["memory"],
             &["tensor"],
             &["device", "dlpack"],

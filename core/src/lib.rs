@@ -59,6 +59,8 @@ pub mod tensor;
 #[doc(hidden)]
 pub mod track;
 #[doc(hidden)]
+pub mod vector;
+#[doc(hidden)]
 pub mod words;
 
 #[cfg(test)]

@@ -8,10 +8,10 @@ use gst_base::subclass::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
 use gsttrt_core::counters::{Span, Stats};
 use gsttrt_core::error::{Error, ErrorKind, Result};
-use gsttrt_core::gallery::vector::normalise;
 use gsttrt_core::gallery::{Gallery, Likeness, Votes, WatchedGallery, recognised};
 use gsttrt_core::postprocess::RankedClass;
 use gsttrt_core::track::History;
+use gsttrt_core::vector::normalise;
 
 use super::settings::{MatchSettings, PROPERTIES};
 use crate::gst::element::Properties;

@@ -10,8 +10,8 @@ mod random;
 use std::hint::black_box;
 use std::time::Instant;
 
-use gsttrt_core::gallery::vector::normalise;
 use gsttrt_core::gallery::{Gallery, GalleryEntry};
+use gsttrt_core::vector::normalise;
 use random::Random;
 
 const RUNS: usize = 15;

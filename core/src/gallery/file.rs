@@ -17,9 +17,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::{Gallery, vector};
+use super::Gallery;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::open_regular;
+use crate::vector;
 
 /// Vectors of a gallery.
 pub const MAX_VECTORS: usize = 100_000;

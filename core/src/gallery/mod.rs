@@ -7,7 +7,6 @@
 
 pub mod file;
 pub mod options;
-pub mod vector;
 mod votes;
 mod watched;
 
@@ -18,7 +17,7 @@ pub use watched::WatchedGallery;
 
 use std::collections::HashMap;
 
-use vector::{LANES, Lanes, added, normalise};
+use crate::vector::{LANES, Lanes, added, normalise};
 
 /// Vectors that are compared with a known one at a time: so many sums fit into the registers.
 const TOGETHER: usize = 4;
@@ -146,7 +145,7 @@ impl Gallery {
     }
 }
 
-/// The products of a known vector with several others, as [`vector::product`] adds them.
+/// The products of a known vector with several others, as [`crate::vector::product`] adds them.
 #[inline(always)]
 fn products(known: &[Lanes], group: &[[Lanes; TOGETHER]]) -> [f32; TOGETHER] {
     let mut sums = [[0.0; LANES]; TOGETHER];
@@ -179,6 +178,7 @@ fn enter(found: &mut Vec<Likeness>, new: Likeness, most: usize) {
 mod tests {
     use super::*;
     use crate::test::random::Random;
+    use crate::vector;
 
     fn entry(name: &str, vector: &[f32]) -> GalleryEntry {
         GalleryEntry { name: name.into(), vector: vector.to_vec() }

@@ -2,10 +2,10 @@
 //! Vectors of the whole picture, of the length 1. They are read on the host, also where the model has run on a GPU.
 
 use crate::error::Result;
-use crate::gallery::vector::normalise;
 use crate::heads::{Decoder, number};
 use crate::memory::Pool;
 use crate::tensor::Tensor;
+use crate::vector::normalise;
 
 /// Reads the outputs of a model that gives vectors, each the one of a picture.
 pub(super) struct VectorReader {

@@ -4,8 +4,8 @@
 use gst::glib;
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
-use gsttrt_core::gallery::vector::to_text;
 use gsttrt_core::image::rotated::Corners;
+use gsttrt_core::vector::to_text;
 use gsttrt_publish::record::{FrameRecord, FrameTimes, ObjectRecord};
 use serde_json::{Map, Value, json};
 

@@ -9,8 +9,8 @@ use std::sync::Once;
 
 use gst::meta::CustomMeta;
 use gst_video::VideoRegionOfInterestMeta;
-use gsttrt_core::gallery::vector::{of_bytes, to_bytes};
 use gsttrt_core::postprocess::Instances;
+use gsttrt_core::vector::{of_bytes, to_bytes};
 
 use crate::gst::meta::tensor::ObjectRegion;
 

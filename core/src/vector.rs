@@ -25,10 +25,14 @@ pub fn normalise(values: &mut [f32]) -> bool {
 
 /// The sum of the products of two vectors: the cosine of the angle between them, if their length is 1.
 pub fn product(a: &[f32], b: &[f32]) -> f32 {
+    let length = a.len().min(b.len());
+    let ((a, a_rest), (b, b_rest)) = (a[..length].as_chunks::<LANES>(), b[..length].as_chunks::<LANES>());
     let mut sums = [0.0; LANES];
-    for (a, b) in a.chunks(LANES).zip(b.chunks(LANES)) {
+    // Of a length that compilers know.
+    for (a, b) in a.iter().zip(b) {
         sums.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (a, b))| *sum += a * b);
     }
+    sums.iter_mut().zip(a_rest.iter().zip(b_rest)).for_each(|(sum, (a, b))| *sum += a * b);
     added(sums)
 }
 
