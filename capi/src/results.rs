@@ -136,7 +136,7 @@ impl Results {
         if self.track_ids.get().is_some() {
             return Err(tracked());
         }
-        let input = |&Candidate { bbox, score, class, .. }: &Candidate| TrackInput { bbox, score, class };
+        let input = |&Candidate { bbox, score, class, .. }: &Candidate| TrackInput { bbox, score, class, vector: None };
         let inputs: Vec<TrackInput> = self.instances.boxes.iter().map(input).collect();
         self.track_ids.set(track(&inputs)).map_err(|_| tracked())
     }

@@ -102,7 +102,7 @@ impl MatchState {
         let mut found = vec![None; vectors.len()];
         let mut looks: Vec<(usize, Vec<f32>)> = Vec::new();
         for (at, vector) in vectors.into_iter().enumerate() {
-            let Some(AttachedVector { mut values, is_held }) = vector else { continue };
+            let Some(AttachedVector { mut values, is_held, .. }) = vector else { continue };
             let is_known = |id| self.tracks.of(id).is_some();
             let is_old = is_held && objects.annotations[at].track_id.is_some_and(is_known);
             // That of a foreign element may have any length.

@@ -5,16 +5,19 @@ use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::subclass::prelude::*;
+use gst_video::VideoRegionOfInterestMeta;
 use gsttrt_core::counters::{Span, Stats};
 use gsttrt_core::error::{Error, ErrorKind, Result};
 use gsttrt_core::image::geometry::BBox;
-use gsttrt_core::track::{TrackInput, Tracker};
+use gsttrt_core::track::{ObjectVector, TrackInput, Tracker};
+use gsttrt_core::vector::normalise;
 
 use super::settings::{PROPERTIES, TrackSettings};
 use crate::gst::element::Properties;
 use crate::gst::meta::frame_mark::NOTHING_HELD;
 use crate::gst::meta::read::{self, MetaObjects};
 use crate::gst::meta::track::{self, RegionFacts, Tracking};
+use crate::gst::meta::vector::{self, AttachedVector};
 use crate::gst::meta_filter::{MetaFilter, meta_filter};
 use crate::gst::report::Report;
 use crate::gst::stats;
@@ -23,17 +26,24 @@ use crate::gst::stream::{VideoStream, any_video_templates};
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("trttrack", gst::DebugColorFlags::empty(), Some("Ids for objects")));
 
+/// After so many frames with objects and without a single vector, a model may be missing.
+const FRAMES_WITHOUT_VECTORS: u32 = 60;
+
 /// State since start() and set_caps().
 pub struct TrackingState {
     tracker: Tracker,
     stream: VideoStream,
     has_warned: bool,
-    inputs: Vec<TrackInput>,
+    /// Frames with objects so far, until one has a vector, or that is said. Of trackers that take vectors.
+    frames_without_vectors: Option<u32>,
+    has_told_of_mixed_vectors: bool,
     /// Indices of the frame's objects that are followed.
     followed: Vec<usize>,
     /// The tracker's input in the last frame that a model has seen: the types and boxes.
     seen: Vec<(u32, BBox)>,
     facts: Vec<RegionFacts>,
+    /// What the object of each region looks like in this frame.
+    vectors: Vec<Option<AttachedVector>>,
     trackings: Vec<Tracking>,
 }
 
@@ -48,13 +58,15 @@ pub struct TrtTrack {
 impl TrackingState {
     fn new(tracker: Tracker) -> Self {
         TrackingState {
+            frames_without_vectors: tracker.uses_vectors().then_some(0),
+            has_told_of_mixed_vectors: false,
             tracker,
             stream: VideoStream::default(),
             has_warned: false,
-            inputs: Vec::new(),
             followed: Vec::new(),
             seen: Vec::new(),
             facts: Vec::new(),
+            vectors: Vec::new(),
             trackings: Vec::new(),
         }
     }
@@ -68,7 +80,7 @@ impl TrackingState {
     /// Finds the tracking of each object, and returns whether the objects are only predicted. `is_held_without`: the model has not
     /// looked at the frame, and repeats nothing.
     fn follow(&mut self, settings: &TrackSettings, objects: &MetaObjects, is_held_without: bool) -> bool {
-        let TrackingState { tracker, inputs, followed, seen, facts, trackings, .. } = self;
+        let TrackingState { tracker, followed, seen, facts, vectors, trackings, .. } = self;
         trackings.clear();
         trackings.resize(objects.annotations.len(), Tracking::default());
         let wanted = |(number, annotation): &(usize, &_)| settings.wants(annotation) && !has_id(objects, *number);
@@ -95,20 +107,42 @@ impl TrackingState {
             }
             return true;
         }
-        inputs.clear();
         seen.clear();
-        for &number in &*followed {
-            let annotation = &objects.annotations[number];
-            let score = annotation.confidence.unwrap_or(1.0);
-            inputs.push(TrackInput { bbox: annotation.bbox, score, class: name(number) });
-            seen.push((name(number), annotation.bbox));
-        }
-        let tracked = tracker.update(&settings.options, inputs, now, frame_duration);
+        seen.extend(followed.iter().map(|&number| (name(number), objects.annotations[number].bbox)));
+        let input = |(&number, &(class, bbox)): (&usize, &(u32, BBox))| {
+            let vector = vectors.get(number).and_then(Option::as_ref);
+            let vector = vector.map(|AttachedVector { values, model, .. }| ObjectVector { values, model: *model });
+            TrackInput { bbox, score: objects.annotations[number].confidence.unwrap_or(1.0), class, vector }
+        };
+        let inputs: Vec<TrackInput> = followed.iter().zip(&*seen).map(input).collect();
+        let tracked = tracker.update(&settings.options, &inputs, now, frame_duration);
         for (&number, &object) in followed.iter().zip(tracked) {
             trackings[number].object = object;
         }
         false
     }
+
+    /// A warning where objects cannot be told apart by vectors as it was wanted.
+    fn missing(&mut self) -> Option<Error> {
+        if self.vectors.iter().any(Option::is_some) {
+            self.frames_without_vectors = None;
+        } else if let Some(frames) = self.frames_without_vectors.as_mut().filter(|_| !self.vectors.is_empty()) {
+            *frames += 1;
+        }
+        if self.frames_without_vectors.take_if(|frames| *frames >= FRAMES_WITHOUT_VECTORS).is_some() {
+            return Some(no_vectors());
+        }
+        let is_new = self.tracker.has_mixed_vectors() && !self.has_told_of_mixed_vectors;
+        self.has_told_of_mixed_vectors |= is_new;
+        is_new.then(mixed_vectors)
+    }
+}
+
+/// What the object of a region looks like: the vector of the first model, if that has looked at it in this frame.
+fn look(region: &gst::MetaRef<VideoRegionOfInterestMeta>) -> Option<AttachedVector> {
+    let mut vector = vector::of_region(region).into_iter().next().filter(|vector| !vector.is_held)?;
+    // That of a foreign element may have any length.
+    normalise(&mut vector.values).then_some(vector)
 }
 
 /// Whether another tracker has given an object an id.
@@ -128,11 +162,16 @@ impl TrtTrack {
         let mut objects = read::objects(frame, size);
         state.facts.clear();
         state.facts.extend(track::region_facts(frame));
+        state.vectors.clear();
+        if state.tracker.uses_vectors() {
+            state.vectors.extend(frame.iter_meta::<VideoRegionOfInterestMeta>().map(|region| look(&region)));
+        }
         if !state.has_warned && (0..objects.annotations.len()).any(|number| has_id(&objects, number)) {
             state.has_warned = true;
             self.obj().post_warning(&foreign_ids());
         }
         let is_predicted = state.follow(settings, &objects, NOTHING_HELD.is_on(frame));
+        state.missing().into_iter().for_each(|warning| self.obj().post_warning(&warning));
         let count = state.trackings.iter().filter(|tracking| tracking.object.is_some()).count();
         if count > 0 {
             track::write(frame.make_mut(), &mut objects, &state.trackings, size);
@@ -150,6 +189,20 @@ fn foreign_ids() -> Error {
     Error::new(ErrorKind::Settings, "Objects have ids of another tracker")
         .cause("an element before trttrack gives them, such as gvatrack, ioutracker or another trttrack")
         .remedy("Those objects keep their ids and are not followed here; use one tracker")
+}
+
+fn no_vectors() -> Error {
+    let what = format!("Boxes alone are compared: no object of the first {FRAMES_WITHOUT_VECTORS} frames has a vector");
+    Error::new(ErrorKind::Settings, what).remedy(
+        "Before trttrack put trtpreprocess regions=objects ! trtinfer ! trtnms, with a model that gives vectors, or set \
+         tracker=botsort-iou or ocsort",
+    )
+}
+
+fn mixed_vectors() -> Error {
+    Error::new(ErrorKind::Settings, "Objects have vectors of another model than before")
+        .cause("the name of the model or the number of values is another one")
+        .remedy("They keep their ids, and what they looked like is forgotten; use one model for all objects of a class")
 }
 
 impl Properties for TrtTrack {

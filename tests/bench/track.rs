@@ -4,7 +4,8 @@
 //! `CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo bench --profile dev --bench track`
 //!
 //! With `run TRACKER INTERVAL TRACK-THRESH` it follows what it reads instead, as tests/track/crowds.py asks: lines of frame, left, top, right,
-//! bottom and score, of which every INTERVAL-th frame is taken in. It writes lines of frame, number, left, top, right and bottom.
+//! bottom, score, and the numbers of a vector if there is one. Every INTERVAL-th frame is taken in. It writes lines of frame, number, left,
+//! top, right and bottom.
 
 #[path = "../../core/tests/common/allocations.rs"]
 mod allocations;
@@ -16,17 +17,39 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use gsttrt_core::image::geometry::BBox;
-use gsttrt_core::track::{TrackInput, TrackOptions, Tracker, TrackerKind};
+use gsttrt_core::track::{ObjectVector, TrackInput, TrackOptions, Tracker, TrackerKind};
+use gsttrt_core::vector::normalise;
 use random::Random;
 
 const FRAME: u64 = 33_333_333;
 const FRAMES: usize = 600;
 /// After so many no frame is busier than one before.
 const WARM: usize = 300;
+/// Numbers of a vector.
+const DIMS: usize = 512;
+
+/// Detections of a frame, with the vectors that they have.
+type FoundObjects = Vec<(TrackInput<'static>, Vec<f32>)>;
+
+fn looking<'a>(found: &'a [(TrackInput<'static>, Vec<f32>)]) -> Vec<TrackInput<'a>> {
+    let vector = |values: &'a Vec<f32>| Some(ObjectVector { values, model: 0 }).filter(|_| !values.is_empty());
+    found.iter().map(|(seen, values)| TrackInput { vector: vector(values), ..*seen }).collect()
+}
+
+/// A vector about that one.
+fn scattered(values: &[f32], random: &mut Random) -> Vec<f32> {
+    let mut values: Vec<f32> = values.iter().map(|value| value + random.between(-0.02, 0.02)).collect();
+    assert!(normalise(&mut values));
+    values
+}
 
 /// What a detector finds of a crowd: each frame a few are missed, a few doubled, a few of low score.
-fn crowd(count: usize) -> Vec<Vec<TrackInput>> {
+fn crowd(count: usize, has_vectors: bool) -> Vec<FoundObjects> {
     let mut random = Random(11);
+    let looks: Vec<Vec<f32>> = match has_vectors {
+        true => (0..count).map(|_| scattered(&[0.0; DIMS], &mut random)).collect(),
+        false => vec![Vec::new(); count],
+    };
     let mut walkers: Vec<[f32; 5]> = (0..count)
         .map(|_| {
             let height = random.between(40.0, 120.0);
@@ -36,7 +59,7 @@ fn crowd(count: usize) -> Vec<Vec<TrackInput>> {
         .collect();
     let frame = |_| {
         let mut found = Vec::new();
-        for [x, y, height, across, down] in &mut walkers {
+        for ([x, y, height, across, down], look) in walkers.iter_mut().zip(&looks) {
             (*x, *y) = ((*x + *across).rem_euclid(1920.0), (*y + *down).rem_euclid(1080.0));
             let copies = match random.between(0.0, 100.0) as u32 {
                 0..4 => 0,
@@ -47,7 +70,8 @@ fn crowd(count: usize) -> Vec<Vec<TrackInput>> {
                 let score = if copy > 0 { 0.4 } else { random.between(0.3, 0.95) };
                 let [dx, dy] = [(); 2].map(|()| random.between(-1.5, 1.5));
                 let bbox = BBox::from_center(*x + dx, *y + dy, *height * 0.5, *height);
-                found.push(TrackInput { bbox, score, class: 0 });
+                let vector = if has_vectors { scattered(look, &mut random) } else { Vec::new() };
+                found.push((TrackInput { bbox, score, class: 0, vector: None }, vector));
             }
         }
         found
@@ -60,26 +84,29 @@ fn follow(kind: &str, interval: u64, track_thresh: f32) {
     let is_it = |candidate: &TrackerKind| format!("{candidate:?}").eq_ignore_ascii_case(kind);
     let kind = TrackerKind::ALL.into_iter().find(is_it).expect("the name of a tracker");
     let options = TrackOptions { track_thresh, lost_after: 31 * FRAME + FRAME / 2, ..TrackOptions::default() };
-    let mut frames: Vec<Vec<TrackInput>> = Vec::new();
+    let mut frames: Vec<FoundObjects> = Vec::new();
     for line in std::io::stdin().lines() {
         let line = line.expect("text");
         let values: Vec<f32> = line.split(' ').map(|value| value.parse().expect("a number")).collect();
         frames.resize_with(frames.len().max(values[0] as usize + 1), Vec::new);
-        if let [frame, x1, y1, x2, y2, score] = values[..] {
-            frames[frame as usize].push(TrackInput { bbox: BBox::new(x1, y1, x2, y2), score, class: 0 });
+        if let &[frame, x1, y1, x2, y2, score, ref vector @ ..] = &values[..] {
+            let seen = TrackInput { bbox: BBox::new(x1, y1, x2, y2), score, class: 0, vector: None };
+            let mut vector = vector.to_vec();
+            assert!(vector.is_empty() || normalise(&mut vector), "{line}: it has no length");
+            frames[frame as usize].push((seen, vector));
         }
     }
     let mut tracker = Tracker::new(kind);
     for (number, found) in (0..).zip(&frames) {
         let is_taken = number % interval == 0;
         let objects = match is_taken {
-            true => tracker.update(&options, found, number * FRAME, FRAME),
+            true => tracker.update(&options, &looking(found), number * FRAME, FRAME),
             false => tracker.predict(&options, number * FRAME, FRAME),
         };
         for (place, object) in objects.iter().enumerate() {
             let Some(object) = object else { continue };
             // As the element leaves what was found where it was found.
-            let BBox { x1, y1, x2, y2 } = if is_taken { found[place].bbox } else { object.bbox };
+            let BBox { x1, y1, x2, y2 } = if is_taken { found[place].0.bbox } else { object.bbox };
             println!("{number} {} {x1} {y1} {x2} {y2}", object.id);
         }
     }
@@ -93,12 +120,14 @@ fn main() {
         return follow(kind, interval.parse().expect("a number"), track_thresh.parse().expect("a number"));
     }
     println!(
-        "{:<14}{:>8}{:>12}{:>12}{:>12}{:>14}",
-        "tracker", "objects", "median µs", "p99 µs", "foresee µs", "allocations"
+        "{:<14}{:>8}{:>8}{:>12}{:>12}{:>12}{:>14}",
+        "tracker", "objects", "dims", "median µs", "p99 µs", "foresee µs", "allocations"
     );
-    for count in [20, 300] {
-        let frames = crowd(count);
-        for kind in TrackerKind::ALL {
+    for (count, dims) in [(20, 0), (300, 0), (100, DIMS)] {
+        let frames = crowd(count, dims > 0);
+        let frames: Vec<Vec<TrackInput>> = frames.iter().map(|found| looking(found)).collect();
+        let counts = |kind: &TrackerKind| dims == 0 || Tracker::new(*kind).uses_vectors();
+        for kind in TrackerKind::ALL.into_iter().filter(counts) {
             let (mut tracker, options) = (Tracker::new(kind), TrackOptions::default());
             let (mut times, mut between) = (Vec::with_capacity(FRAMES), Vec::with_capacity(FRAMES));
             let mut allocations = 0;
@@ -121,7 +150,7 @@ fn main() {
             };
             let ([median, p99], [foresee, _]) = (sorted(&mut times), sorted(&mut between));
             println!(
-                "{:<14}{count:>8}{median:>12.1}{p99:>12.1}{foresee:>12.1}{allocations:>14}",
+                "{:<14}{count:>8}{dims:>8}{median:>12.1}{p99:>12.1}{foresee:>12.1}{allocations:>14}",
                 format!("{kind:?}").to_lowercase()
             );
         }

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 //! ByteTrack: detections of high scores are matched with the tracks, then those of low scores with the remaining tracks.
 //!
+//! With vectors it is BoT-SORT (Aharon et al., 2022). Where scores are high, a pair costs what its boxes cost, or half the cosine
+//! distance of its vectors, if that is less and both distances are small. Low scores tell little of how an object looks. What is not
+//! in the paper: tracks that are then still lost are found by their vectors alone, where the filter says that they can be.
+//!
 //! Two things differ from the program of its authors: boxes have no extra pixel of width and height, as in the programs
 //! that came after it; and a track that has expired is not matched once more.
 
+use super::appearance::Appearances;
 use super::assignment::Assignment;
 use super::camera::{self, CommonMotion};
 use super::detections::FrameDetections;
@@ -16,6 +21,8 @@ const SECOND_LIMIT: f64 = 0.5;
 const UNCONFIRMED_LIMIT: f64 = 0.7;
 /// Largest cost of a match by overlap where frames were skipped.
 const SKIPPED_LIMIT: f64 = 0.5;
+/// Weight of what a track looked like before, when it is seen again: BoT-SORT's.
+const MEAN_WEIGHT: f32 = 0.9;
 /// Tracks that overlap by more are duplicates.
 const SAME: f64 = 1.0 - 0.15;
 
@@ -41,6 +48,8 @@ struct Track {
     last_seen: u64,
     /// The index of its detection when it was seen last.
     detection: u32,
+    /// The place of its mean vector, if it has one.
+    look: Option<u32>,
     /// Whether the filter has predicted since then.
     is_predicted: bool,
 }
@@ -84,10 +93,11 @@ pub struct ByteTrack {
     neighbours: Neighbours,
     assignment: Assignment,
     motion: CommonMotion,
+    appearances: Appearances,
 }
 
 impl ByteTrack {
-    pub fn new(state: BoxState) -> Self {
+    pub fn new(state: BoxState, appearances: Appearances) -> Self {
         ByteTrack {
             state,
             tracks: Vec::new(),
@@ -97,7 +107,12 @@ impl ByteTrack {
             neighbours: Neighbours::default(),
             assignment: Assignment::default(),
             motion: CommonMotion::default(),
+            appearances,
         }
+    }
+
+    pub(crate) fn appearances(&self) -> &Appearances {
+        &self.appearances
     }
 
     pub fn reset(&mut self) {
@@ -116,6 +131,7 @@ impl ByteTrack {
         let (Moment { now, steps, .. }, has_skipped) = (moment, moment.has_skipped());
         self.frames += 1;
         self.remove_old(options, now);
+        self.appearances.free_all_but(self.tracks.iter().filter_map(|track| track.look));
         self.found.fill(options, detections);
         let limit = |limit: f64| if has_skipped { limit.min(SKIPPED_LIMIT) } else { limit };
         for track in &mut self.tracks {
@@ -130,8 +146,8 @@ impl ByteTrack {
         }
         let is_known = |track: &Track| track.state != TrackState::Unconfirmed;
         select(&mut self.rows, &self.tracks, is_known);
-        self.assign_overlaps(options, detections, options.fuse_score, limit(f64::from(options.match_thresh)));
-        self.see_matches(detections, now, last_id);
+        self.assign_overlaps(options, detections, true, limit(f64::from(options.match_thresh)));
+        self.see_matches(options, detections, now, last_id);
         self.assignment.keep_unmatched(&mut self.rows, &mut self.found.columns);
 
         // The remaining high scores are matched with the unconfirmed tracks below.
@@ -139,18 +155,21 @@ impl ByteTrack {
         self.rows.retain(|&row| tracks[row as usize].state == TrackState::Tracked);
         std::mem::swap(&mut self.found.columns, &mut self.found.low);
         self.assign_overlaps(options, detections, false, SECOND_LIMIT);
-        self.see_matches(detections, now, last_id);
+        self.see_matches(options, detections, now, last_id);
         self.mark_others_lost();
         self.assignment.keep_unmatched(&mut self.rows, &mut self.found.columns);
         std::mem::swap(&mut self.found.columns, &mut self.found.low);
 
         let is_unconfirmed = |track: &Track| track.state == TrackState::Unconfirmed;
         select(&mut self.rows, &self.tracks, is_unconfirmed);
-        self.assign_overlaps(options, detections, options.fuse_score, limit(UNCONFIRMED_LIMIT));
-        self.see_matches(detections, now, last_id);
+        self.assign_overlaps(options, detections, true, limit(UNCONFIRMED_LIMIT));
+        self.see_matches(options, detections, now, last_id);
         self.assignment.keep_unmatched(&mut self.rows, &mut self.found.columns);
+        let is_free = |track: &Track| matches!(track.state, TrackState::Unconfirmed | TrackState::Lost);
+        if self.appearances.is_used() {
+            self.match_appearances(options, detections, is_free, now, last_id);
+        }
         if has_skipped {
-            let is_free = |track: &Track| matches!(track.state, TrackState::Unconfirmed | TrackState::Lost);
             GATES.iter().for_each(|&gate| self.match_distances(options, detections, gate, is_free, now, last_id));
             // In so many frames, more objects hide each other, and low scores are what is seen of them.
             std::mem::swap(&mut self.found.columns, &mut self.found.low);
@@ -200,7 +219,29 @@ impl ByteTrack {
     ) {
         select(&mut self.rows, &self.tracks, is_it);
         self.assign_distances(options, detections, gate);
-        self.see_matches(detections, now, last_id);
+        self.see_matches(options, detections, now, last_id);
+        self.assignment.keep_unmatched(&mut self.rows, &mut self.found.columns);
+    }
+
+    /// Matches what overlaps did not match by appearance, within the distance that the filter allows. Keeps in `columns` what was
+    /// not matched.
+    fn match_appearances(
+        &mut self,
+        options: &TrackOptions,
+        detections: &[TrackInput],
+        is_it: impl Fn(&Track) -> bool,
+        now: u64,
+        last_id: &mut u64,
+    ) {
+        let [.., gate] = GATES;
+        select(&mut self.rows, &self.tracks, |track| track.look.is_some() && is_it(track));
+        let place = |track: &Track| track.filter.reach(gate);
+        let cost = |track: &Track, _: &Edges, seen: &TrackInput, appearances: &Appearances| {
+            let is_near = track.filter.distance(&seen.bbox) < gate;
+            if is_near { appearances.distance(track.look, seen.vector) } else { f64::INFINITY }
+        };
+        self.assign(options, detections, f64::from(options.appearance_thresh), place, cost);
+        self.see_matches(options, detections, now, last_id);
         self.assignment.keep_unmatched(&mut self.rows, &mut self.found.columns);
     }
 
@@ -213,11 +254,17 @@ impl ByteTrack {
         self.remove_old(options, now);
     }
 
-    /// Matches the tracks of `rows` with the detections of `columns` by their overlaps.
-    fn assign_overlaps(&mut self, options: &TrackOptions, detections: &[TrackInput], fuse_score: bool, limit: f64) {
-        let cost = |track: &Track, edges: &Edges, seen: &TrackInput| {
+    /// Matches the tracks of `rows` with the detections of `columns` by their overlaps, and those of high scores by appearance too.
+    fn assign_overlaps(&mut self, options: &TrackOptions, detections: &[TrackInput], is_high: bool, limit: f64) {
+        let fuse_score = is_high && options.fuse_score;
+        let cost = |track: &Track, edges: &Edges, seen: &TrackInput, appearances: &Appearances| {
             let overlap = iou(&track.edges, edges);
-            1.0 - if fuse_score { overlap * f64::from(seen.score) } else { overlap }
+            let of_boxes = 1.0 - if fuse_score { overlap * f64::from(seen.score) } else { overlap };
+            if !is_high || 1.0 - overlap >= f64::from(options.proximity_thresh) {
+                return of_boxes;
+            }
+            let distance = appearances.distance(track.look, seen.vector);
+            if distance < f64::from(options.appearance_thresh) { of_boxes.min(distance / 2.0) } else { of_boxes }
         };
         self.assign(options, detections, limit, |track| track.edges, cost);
     }
@@ -225,7 +272,7 @@ impl ByteTrack {
     /// Matches them by their distances.
     fn assign_distances(&mut self, options: &TrackOptions, detections: &[TrackInput], gate: f64) {
         let place = |track: &Track| track.filter.reach(gate);
-        self.assign(options, detections, gate, place, |track, _, seen| track.filter.distance(&seen.bbox));
+        self.assign(options, detections, gate, place, |track, _, seen, _| track.filter.distance(&seen.bbox));
     }
 
     /// Matches the tracks of `rows`, which are looked for at the given boxes, with the detections of `columns`. Pairs
@@ -236,10 +283,10 @@ impl ByteTrack {
         detections: &[TrackInput],
         limit: f64,
         place: impl Fn(&Track) -> Edges,
-        cost: impl Fn(&Track, &Edges, &TrackInput) -> f64,
+        cost: impl Fn(&Track, &Edges, &TrackInput, &Appearances) -> f64,
     ) {
-        let ByteTrack { tracks, found: FrameDetections { edges, columns, .. }, rows, neighbours, assignment, .. } =
-            self;
+        let ByteTrack { tracks, found, rows, neighbours, assignment, appearances, .. } = self;
+        let FrameDetections { edges, columns, .. } = found;
         assignment.begin(columns.len(), limit);
         if !rows.is_empty() {
             neighbours.fill((0..).zip(columns.iter().map(|&detection| edges[detection as usize])));
@@ -249,7 +296,7 @@ impl ByteTrack {
             for column in neighbours.near(&place(track)) {
                 let detection = columns[column as usize] as usize;
                 if !options.per_class || detections[detection].class == track.class {
-                    assignment.pair(column, cost(track, &edges[detection], &detections[detection]));
+                    assignment.pair(column, cost(track, &edges[detection], &detections[detection], appearances));
                 }
             }
             assignment.end_row();
@@ -257,9 +304,13 @@ impl ByteTrack {
         assignment.solve();
     }
 
-    fn see_matches(&mut self, detections: &[TrackInput], now: u64, last_id: &mut u64) {
+    fn see_matches(&mut self, options: &TrackOptions, detections: &[TrackInput], now: u64, last_id: &mut u64) {
         for (track, detection) in self.assignment.matches(&self.rows, &self.found.columns) {
-            self.tracks[track as usize].see(detection, &detections[detection as usize], now, last_id);
+            let (track, seen) = (&mut self.tracks[track as usize], &detections[detection as usize]);
+            track.see(detection, seen, now, last_id);
+            if seen.score >= options.track_thresh {
+                self.appearances.see(&mut track.look, seen.vector, MEAN_WEIGHT);
+            }
         }
     }
 
@@ -283,8 +334,10 @@ impl ByteTrack {
             first_seen: now,
             last_seen: now,
             detection,
+            look: None,
             is_predicted: false,
         };
+        self.appearances.see(&mut track.look, seen.vector, MEAN_WEIGHT);
         // In the first frame, tracks are confirmed at once.
         if self.frames == 1 {
             track.state = TrackState::Tracked;

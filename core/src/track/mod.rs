@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Gives objects ids that stay the same from frame to frame, by their boxes alone.
+//! Gives objects ids that stay the same from frame to frame, by their boxes, and by vectors of what they look like.
 //!
 //! | file | |
 //! |---|---|
-//! | [`bytetrack`] | ByteTrack (Zhang et al., ECCV 2022), and with another filter the part of BoT-SORT that needs no pixels |
-//! | [`ocsort`] | OC-SORT (Cao et al., CVPR 2023) |
+//! | [`bytetrack`] | ByteTrack (Zhang et al., ECCV 2022), and with another filter BoT-SORT |
+//! | [`ocsort`] | OC-SORT (Cao et al., CVPR 2023), and with vectors Deep OC-SORT |
 //! | [`iou`] | the largest overlaps first |
 //! | [`kalman`] | predicts boxes |
+//! | `appearance` | what objects look like |
 //! | `camera` | what a camera that shakes adds to them |
 //! | `detections`, [`overlap`], [`assignment`] | match boxes |
 //!
 //! Once the busiest frame has passed, nothing is allocated.
 
+mod appearance;
 pub mod assignment;
 pub mod bytetrack;
 mod camera;
@@ -23,6 +25,8 @@ pub mod ocsort;
 pub mod options;
 pub mod overlap;
 
+use appearance::Appearances;
+pub use appearance::ObjectVector;
 use bytetrack::ByteTrack;
 pub use history::History;
 use iou::IouTracker;
@@ -40,6 +44,8 @@ pub enum TrackerKind {
     BotSortIou,
     OcSort,
     Iou,
+    BotSort,
+    DeepOcSort,
 }
 
 choices! {
@@ -48,11 +54,19 @@ choices! {
     TrackerKind::BotSortIou => "botsort-iou" "BoT-SORT without pixels: ByteTrack with a filter of width and height"
     TrackerKind::OcSort => "ocsort" "OC-SORT: by the direction and the place in which objects were seen"
     TrackerKind::Iou => "iou" "The largest overlaps with the last boxes first"
+    TrackerKind::BotSort => "botsort" "BoT-SORT: botsort-iou, and by what objects look like where they have vectors"
+    TrackerKind::DeepOcSort => "deepocsort" "Deep OC-SORT: ocsort, and by what objects look like where they have vectors"
 }
 
 impl TrackerKind {
-    pub const ALL: [TrackerKind; 4] =
-        [TrackerKind::ByteTrack, TrackerKind::BotSortIou, TrackerKind::OcSort, TrackerKind::Iou];
+    pub const ALL: [TrackerKind; 6] = [
+        TrackerKind::ByteTrack,
+        TrackerKind::BotSortIou,
+        TrackerKind::OcSort,
+        TrackerKind::Iou,
+        TrackerKind::BotSort,
+        TrackerKind::DeepOcSort,
+    ];
 
     pub fn name(self) -> &'static str {
         self.word()
@@ -81,6 +95,14 @@ pub struct TrackOptions {
     pub delta_t: u32,
     /// OC-SORT: low scores keep tracks alive, as in ByteTrack.
     pub use_byte: bool,
+    /// BoT-SORT and Deep OC-SORT: pairs of vectors with at least that cosine distance are no match by appearance.
+    pub appearance_thresh: f32,
+    /// BoT-SORT: the same of 1 less the intersection over union, where boxes overlap.
+    pub proximity_thresh: f32,
+    /// Deep OC-SORT: weight of the cosine.
+    pub w_association_emb: f32,
+    /// Deep OC-SORT: the most that is added to this weight.
+    pub aw_param: f32,
     /// Objects of different classes are different objects.
     pub per_class: bool,
     /// Nanoseconds for which a track that is not seen is kept.
@@ -100,6 +122,10 @@ impl Default for TrackOptions {
             inertia: 0.2,
             delta_t: 3,
             use_byte: false,
+            appearance_thresh: 0.25,
+            proximity_thresh: 0.5,
+            w_association_emb: 0.75,
+            aw_param: 0.5,
             per_class: true,
             lost_after: 1_000_000_000,
         }
@@ -113,12 +139,13 @@ impl TrackOptions {
     }
 }
 
-/// A detection: its box in pixels, its score, and an id of its class.
+/// A detection: its box in pixels, its score, an id of its class, and what it looks like, if that is known.
 #[derive(Clone, Copy, Debug)]
-pub struct TrackInput {
+pub struct TrackInput<'a> {
     pub bbox: BBox,
     pub score: f32,
     pub class: u32,
+    pub vector: Option<ObjectVector<'a>>,
 }
 
 /// An object that has an id.
@@ -194,10 +221,13 @@ const MAX_STEPS: u64 = 32;
 
 impl Tracker {
     pub fn new(kind: TrackerKind) -> Self {
+        let appearances = Appearances::new(matches!(kind, TrackerKind::BotSort | TrackerKind::DeepOcSort));
         let algorithm = match kind {
-            TrackerKind::ByteTrack => Algorithm::Byte(ByteTrack::new(BoxState::Xyah)),
-            TrackerKind::BotSortIou => Algorithm::Byte(ByteTrack::new(BoxState::Xywh)),
-            TrackerKind::OcSort => Algorithm::OcSort(OcSort::default()),
+            TrackerKind::ByteTrack => Algorithm::Byte(ByteTrack::new(BoxState::Xyah, appearances)),
+            TrackerKind::BotSortIou | TrackerKind::BotSort => {
+                Algorithm::Byte(ByteTrack::new(BoxState::Xywh, appearances))
+            }
+            TrackerKind::OcSort | TrackerKind::DeepOcSort => Algorithm::OcSort(OcSort::new(appearances)),
             TrackerKind::Iou => Algorithm::Iou(IouTracker::default()),
         };
         Tracker { algorithm, objects: Vec::new(), last_id: 0, last: None, gap: 0 }
@@ -233,6 +263,24 @@ impl Tracker {
         each!(&mut self.algorithm, it => it.predict(options, moment));
         self.objects.fill(None);
         self.publish()
+    }
+
+    /// Whether it takes vectors; other trackers ignore them.
+    pub fn uses_vectors(&self) -> bool {
+        self.appearances().is_some_and(Appearances::is_used)
+    }
+
+    /// Whether objects had vectors of different models one after the other. What they looked like before was forgotten.
+    pub fn has_mixed_vectors(&self) -> bool {
+        self.appearances().is_some_and(Appearances::has_restarted)
+    }
+
+    fn appearances(&self) -> Option<&Appearances> {
+        match &self.algorithm {
+            Algorithm::Byte(it) => Some(it.appearances()),
+            Algorithm::OcSort(it) => Some(it.appearances()),
+            Algorithm::Iou(_) => None,
+        }
     }
 
     /// The object of each detection of the last update; `None` for those without a confirmed track.

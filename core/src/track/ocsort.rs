@@ -6,11 +6,17 @@
 //! * Observation-centric re-update: once an object is seen again, its filter is run along the line between both
 //!   observations.
 //!
+//! With vectors it is Deep OC-SORT (Maggiolino et al., ICIP 2023): overlaps count together with the likeness of a pair, which counts
+//! more where it tells pairs apart (`appearance`), and what a track looks like changes more where its detection is certain. What
+//! is not in the paper: vectors count in recovery too, and tracks that are then still lost are found by their vectors alone, where
+//! the filter says that they can be.
+//!
 //! One thing differs from the program of its authors: pairs that overlap less than `iou_thresh` are left out before the
 //! assignment, not after it.
 
 use std::f64::consts::{FRAC_PI_2, PI};
 
+use super::appearance::{Appearances, WeighedPairs};
 use super::assignment::Assignment;
 use super::camera::{self, CommonMotion};
 use super::detections::FrameDetections;
@@ -75,6 +81,15 @@ fn direction(from: &Edges, to: &Edges) -> [f64; 2] {
     [x / length, y / length]
 }
 
+/// Least weight of what a track looked like before, when it is seen again: that of the paper.
+const MEAN_WEIGHT: f32 = 0.95;
+
+/// The weight of what a track looked like before it is seen with that score: 1 where the score is just enough.
+fn mean_weight(score: f32, track_thresh: f32) -> f32 {
+    let certainty = if score > track_thresh { (score - track_thresh) / (1.0 - track_thresh) } else { 0.0 };
+    MEAN_WEIGHT + (1.0 - MEAN_WEIGHT) * (1.0 - certainty)
+}
+
 /// The largest `delta_t`.
 pub const MAX_DELTA_T: u32 = 16;
 
@@ -118,6 +133,8 @@ struct OcTrack {
     first_seen: u64,
     last_seen: u64,
     detection: u32,
+    /// The place of its mean vector, if it has one.
+    look: Option<u32>,
     /// Frames since it began, and those in which it was seen without a break, skipped ones included.
     age: u64,
     streak: u32,
@@ -185,11 +202,21 @@ pub struct OcSort {
     found: FrameDetections,
     rows: Vec<u32>,
     neighbours: Neighbours,
+    pairs: WeighedPairs,
     assignment: Assignment,
     motion: CommonMotion,
+    appearances: Appearances,
 }
 
 impl OcSort {
+    pub fn new(appearances: Appearances) -> Self {
+        OcSort { appearances, ..OcSort::default() }
+    }
+
+    pub(crate) fn appearances(&self) -> &Appearances {
+        &self.appearances
+    }
+
     pub fn reset(&mut self) {
         self.tracks.clear();
         self.motion.reset();
@@ -217,6 +244,7 @@ impl OcSort {
             track.missed += 1;
         }
         self.tracks.retain(|track| track.edges.iter().all(|edge| edge.is_finite()));
+        self.appearances.free_all_but(self.tracks.iter().filter_map(|track| track.look));
 
         if moment.has_skipped() {
             self.compensate_camera(options, detections);
@@ -236,6 +264,10 @@ impl OcSort {
         }
         self.assign(options, detections, |track| track.observations.last, |_, _, _| 0.0);
         self.see_matches(options, detections, moment);
+        if self.appearances.is_used() {
+            self.assign_appearances(options, detections);
+            self.see_matches(options, detections, moment);
+        }
         if moment.has_skipped() {
             for gate in GATES {
                 self.assign_distances(options, detections, gate);
@@ -266,8 +298,8 @@ impl OcSort {
         self.remove_old(options, now);
     }
 
-    /// Matches the tracks of `rows`, at the given boxes, with the detections of `columns`. A bonus adds to the overlap
-    /// of a pair.
+    /// Matches the tracks of `rows`, at the given boxes, with the detections of `columns`, by overlap and appearance. A bonus
+    /// adds to the overlap of a pair.
     fn assign(
         &mut self,
         options: &TrackOptions,
@@ -275,8 +307,9 @@ impl OcSort {
         place: impl Fn(&OcTrack) -> Option<Edges>,
         bonus: impl Fn(&OcTrack, &Edges, f32) -> f64,
     ) {
-        let OcSort { tracks, found: FrameDetections { edges, columns, .. }, rows, neighbours, assignment, .. } = self;
-        assignment.begin(columns.len(), 0.0);
+        let OcSort { tracks, found, rows, neighbours, pairs, assignment, appearances, .. } = self;
+        let FrameDetections { edges, columns, .. } = found;
+        pairs.begin(columns.len());
         neighbours.fill((0..).zip(columns.iter().map(|&detection| edges[detection as usize])));
         for &row in &*rows {
             let track = &tracks[row as usize];
@@ -286,11 +319,14 @@ impl OcSort {
                 let TrackInput { score, class, .. } = detections[detection];
                 let overlap = at.map_or(0.0, |at| iou(&at, &edges[detection]));
                 if overlap >= f64::from(options.iou_thresh) && (!options.per_class || class == track.class) {
-                    assignment.pair(column, -(overlap + bonus(track, &edges[detection], score)));
+                    pairs.pair(column, overlap + bonus(track, &edges[detection], score));
                 }
             }
-            assignment.end_row();
+            let vector = |column: u32| detections[columns[column as usize] as usize].vector;
+            pairs.end_row(|column| appearances.similarity(track.look, vector(column)));
         }
+        assignment.begin(columns.len(), 0.0);
+        pairs.assign(options, assignment);
         assignment.solve();
     }
 
@@ -315,15 +351,38 @@ impl OcSort {
 
     /// Where frames were skipped, what overlaps did not match is matched by how probable the positions and sizes are.
     fn assign_distances(&mut self, options: &TrackOptions, detections: &[TrackInput], gate: f64) {
-        let OcSort { tracks, found: FrameDetections { edges, columns, .. }, rows, neighbours, assignment, .. } = self;
-        assignment.begin(columns.len(), gate);
+        self.assign_within(options, detections, gate, gate, |distance, _, _, _| distance);
+    }
+
+    /// What overlaps did not match is matched by appearance, within the distance that the filter allows.
+    fn assign_appearances(&mut self, options: &TrackOptions, detections: &[TrackInput]) {
+        let cost = |_: f64, track: &OcTrack, seen: &TrackInput, appearances: &Appearances| {
+            appearances.distance(track.look, seen.vector)
+        };
+        self.assign_within(options, detections, GATES[1], f64::from(options.appearance_thresh), cost);
+    }
+
+    /// Matches the tracks of `rows` with those detections of `columns` whose distance is less than `gate`. Pairs that cost as much
+    /// as the limit are none.
+    fn assign_within(
+        &mut self,
+        options: &TrackOptions,
+        detections: &[TrackInput],
+        gate: f64,
+        limit: f64,
+        cost: impl Fn(f64, &OcTrack, &TrackInput, &Appearances) -> f64,
+    ) {
+        let OcSort { tracks, found, rows, neighbours, assignment, appearances, .. } = self;
+        let FrameDetections { edges, columns, .. } = found;
+        assignment.begin(columns.len(), limit);
         neighbours.fill((0..).zip(columns.iter().map(|&detection| edges[detection as usize])));
         for &row in &*rows {
-            let OcTrack { coasting, class, .. } = &tracks[row as usize];
-            for column in neighbours.near(&coasting.reach(gate)) {
+            let track = &tracks[row as usize];
+            for column in neighbours.near(&track.coasting.reach(gate)) {
                 let seen = &detections[columns[column as usize] as usize];
-                if !options.per_class || seen.class == *class {
-                    assignment.pair(column, coasting.distance(&seen.bbox));
+                let distance = track.coasting.distance(&seen.bbox);
+                if distance < gate && (!options.per_class || seen.class == track.class) {
+                    assignment.pair(column, cost(distance, track, seen, appearances));
                 }
             }
             assignment.end_row();
@@ -333,10 +392,12 @@ impl OcSort {
 
     /// Keeps in `rows` and `columns` what was not matched.
     fn see_matches(&mut self, options: &TrackOptions, detections: &[TrackInput], moment: Moment) {
-        let OcSort { tracks, found: FrameDetections { edges, columns, .. }, rows, assignment, .. } = self;
+        let OcSort { tracks, found: FrameDetections { edges, columns, .. }, rows, assignment, appearances, .. } = self;
         for (track, detection) in assignment.matches(rows, columns) {
             let (seen, found) = (edges[detection as usize], &detections[detection as usize]);
-            tracks[track as usize].see(detection, seen, found, moment, options.delta_t);
+            let track = &mut tracks[track as usize];
+            track.see(detection, seen, found, moment, options.delta_t);
+            appearances.see(&mut track.look, found.vector, mean_weight(found.score, options.track_thresh));
         }
         assignment.keep_unmatched(rows, columns);
     }
@@ -344,6 +405,8 @@ impl OcSort {
     fn begin(&mut self, detection: u32, found: &TrackInput, now: u64) {
         let edges = self.found.edges[detection as usize];
         let filter = AreaFilter::new(&edges);
+        let mut look = None;
+        self.appearances.see(&mut look, found.vector, MEAN_WEIGHT);
         // As in the authors' program, the first detection of a track is not an observation.
         self.tracks.push(OcTrack {
             filter,
@@ -356,6 +419,7 @@ impl OcSort {
             first_seen: now,
             last_seen: now,
             detection,
+            look,
             age: 0,
             streak: 0,
             missed: 0,

@@ -11,7 +11,7 @@ pub static TRACKER: OptionSpec =
     OptionSpec { name: "tracker", nick: "Tracker", blurb: "The tracking algorithm", kind: TrackerKind::KIND };
 
 /// The parameters.
-pub static SETTINGS: [Setting<TrackOptions>; 12] = [
+pub static SETTINGS: [Setting<TrackOptions>; 16] = [
     setting!(
         "track-thresh",
         "Track threshold",
@@ -83,6 +83,34 @@ pub static SETTINGS: [Setting<TrackOptions>; 12] = [
         use_byte
     ),
     setting!(
+        "appearance-thresh",
+        "Appearance threshold",
+        "BoT-SORT and Deep OC-SORT: vectors with at least that cosine distance (1 less the similarity) are no match",
+        OptionKind::Float(0.0..=2.0),
+        appearance_thresh
+    ),
+    setting!(
+        "proximity-thresh",
+        "Proximity threshold",
+        "BoT-SORT: pairs count by their vectors if 1 less the intersection over union of their boxes is below that",
+        OptionKind::Float(0.0..=1.0),
+        proximity_thresh
+    ),
+    setting!(
+        "w-association-emb",
+        "Weight of appearance",
+        "Deep OC-SORT: weight of the similarity of vectors, where that of overlaps is 1",
+        OptionKind::Float(0.0..=10.0),
+        w_association_emb
+    ),
+    setting!(
+        "aw-param",
+        "Adaptive weight",
+        "Deep OC-SORT: most that is added to w-association-emb where the similarity of vectors tells objects apart",
+        OptionKind::Float(0.0..=10.0),
+        aw_param
+    ),
+    setting!(
         "per-class",
         "Per class",
         "Objects of different classes are different objects",
@@ -142,6 +170,10 @@ mod tests {
             "inertia=0",
             "delta-t=16",
             "use-byte=true",
+            "appearance-thresh=2",
+            "proximity-thresh=0.75",
+            "w-association-emb=1.5",
+            "aw-param=0",
             "per-class=false",
             "lost-after=5",
         ];
@@ -156,6 +188,10 @@ mod tests {
             inertia: 0.0,
             delta_t: 16,
             use_byte: true,
+            appearance_thresh: 2.0,
+            proximity_thresh: 0.75,
+            w_association_emb: 1.5,
+            aw_param: 0.0,
             per_class: false,
             lost_after: 5,
         };
@@ -168,6 +204,7 @@ mod tests {
             ("delta-t=17", "from 1 to 16"),
             ("min-hits=0", "from 1 to 1000"),
             ("use-byte=1", "true, false"),
+            ("appearance-thresh=2.5", "from 0 to 2"),
             ("lost-after=-1", "from 0 to 18446744073709551615"),
             ("speed", "no value"),
             ("speed=1", "tracker, track-thresh"),

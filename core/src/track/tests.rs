@@ -9,13 +9,14 @@ use crate::test::random::Random;
 
 #[path = "../../tests/common/allocations.rs"]
 mod allocations;
+mod appearance;
 
 const FRAME: u64 = 33_333_333;
 
 /// A frame of `tests/gold/tracks`: the detections, and the ids that the papers' programs gave; 0 is none.
 #[derive(Default)]
 struct GoldFrame {
-    found: Vec<TrackInput>,
+    found: Vec<TrackInput<'static>>,
     bytetrack: Vec<u64>,
     ocsort: Vec<u64>,
 }
@@ -28,7 +29,7 @@ fn gold(scene: &str) -> Vec<GoldFrame> {
         frames.resize_with(values[0] as usize + 1, GoldFrame::default);
         let frame = frames.last_mut().unwrap();
         if let [_, x1, y1, x2, y2, score, bytetrack, ocsort] = values[..] {
-            frame.found.push(TrackInput { bbox: BBox::new(x1, y1, x2, y2), score, class: 0 });
+            frame.found.push(TrackInput { bbox: BBox::new(x1, y1, x2, y2), score, class: 0, vector: None });
             frame.bytetrack.push(bytetrack as u64);
             frame.ocsort.push(ocsort as u64);
         }
@@ -134,8 +135,13 @@ fn nothing_is_allocated_once_the_busiest_frame_has_passed() {
 // ------------------------------------------------------------------------------------------- small scenes
 
 /// A detection of 40x80 around a point.
-fn at(x: f32, y: f32) -> TrackInput {
-    TrackInput { bbox: BBox::from_center(x, y, 40.0, 80.0), score: 0.9, class: 0 }
+fn at(x: f32, y: f32) -> TrackInput<'static> {
+    TrackInput { bbox: BBox::from_center(x, y, 40.0, 80.0), score: 0.9, class: 0, vector: None }
+}
+
+/// OC-SORT's trackers give no id until they have seen an object three times in a row.
+fn gives_ids_late(kind: TrackerKind) -> bool {
+    matches!(kind, TrackerKind::OcSort | TrackerKind::DeepOcSort)
 }
 
 /// Pushes frames one after another.
@@ -179,8 +185,7 @@ fn an_object_that_comes_back_in_time_keeps_its_id() {
     for kind in TrackerKind::ALL {
         let mut clip = Clip::new(kind);
         let place = |frame: u64| at(100.0 + frame as f32, 300.0);
-        // OC-SORT gives no id until it has seen an object three times in a row.
-        let hidden = if kind == TrackerKind::OcSort { 2 } else { 0 };
+        let hidden = if gives_ids_late(kind) { 2 } else { 0 };
         (0..40).for_each(|frame| assert_eq!(clip.push(&[place(frame)]), [1]));
         (40..55).for_each(|_| assert!(clip.push(&[]).is_empty()));
         for frame in 55..60 {
@@ -339,7 +344,7 @@ fn ids_with_interval(
     kind: TrackerKind,
     interval: u64,
     frames: u64,
-    place: impl Fn(u64) -> Vec<TrackInput>,
+    place: impl Fn(u64) -> Vec<TrackInput<'static>>,
 ) -> Vec<Vec<u64>> {
     let mut clip = Clip::new(kind);
     let mut given = Vec::new();
@@ -391,7 +396,7 @@ fn scatter(random: &mut Random, deviation: f32) -> f32 {
 /// The frames of a crowd in Full HD: of each object its true box, and of what is detected the number of the object and
 /// the detection. Objects turn slowly, and at the edges at once. Detections are dropped and scattered, and more so in a
 /// hard scene.
-type CrowdFrame = (Vec<BBox>, Vec<(usize, TrackInput)>);
+type CrowdFrame = (Vec<BBox>, Vec<(usize, TrackInput<'static>)>);
 
 fn crowd(count: usize, frames: u64, is_hard: bool, camera: Camera) -> Vec<CrowdFrame> {
     let mut random = Random(count as u64);
@@ -426,7 +431,7 @@ fn crowd(count: usize, frames: u64, is_hard: bool, camera: Camera) -> Vec<CrowdF
                 let [sx, sy, sw, sh] = [0.45, 1.0, 0.63, 1.4].map(|side| scatter(&mut random, 0.015 * side * *height));
                 let bbox = BBox::from_center(cx + sx, cy + sy, 0.45 * *height + sw, *height + sh);
                 let score = if copy > 0 { 0.5 } else { random.between(0.55, 0.95) };
-                found.push((number, TrackInput { bbox, score, class: 0 }));
+                found.push((number, TrackInput { bbox, score, class: 0, vector: None }));
             }
         }
         (truth, found)
@@ -503,14 +508,17 @@ fn thousands_of_boxes_at_one_place_take_no_time_without_end() {
 proptest! {
     #[test]
     fn any_detections_are_taken(frames in proptest::collection::vec(proptest::collection::vec(
-        (any::<[f32; 4]>(), any::<f32>(), 0..2u32), 0..12), 1..12))
+        (any::<[f32; 4]>(), any::<f32>(), 0..2u32, proptest::option::of(any::<[f32; 3]>())), 0..12), 1..12))
     {
         for kind in TrackerKind::ALL {
             let mut clip = Clip::new(kind);
             for frame in &frames {
                 let found: Vec<TrackInput> = frame
                     .iter()
-                    .map(|&([x1, y1, x2, y2], score, class)| TrackInput { bbox: BBox { x1, y1, x2, y2 }, score, class })
+                    .map(|&([x1, y1, x2, y2], score, class, ref values)| {
+                        let vector = values.as_ref().map(|values| ObjectVector { values, model: class });
+                        TrackInput { bbox: BBox { x1, y1, x2, y2 }, score, class, vector }
+                    })
                     .collect();
                 let given = clip.push(&found);
                 let mut numbers: Vec<u64> = given.iter().copied().filter(|&id| id != 0).collect();

@@ -7,6 +7,8 @@
 
 use std::sync::Once;
 
+use gst::glib;
+use gst::glib::translate::IntoGlib;
 use gst::meta::CustomMeta;
 use gst_video::VideoRegionOfInterestMeta;
 use gsttrt_core::postprocess::Instances;
@@ -68,6 +70,8 @@ pub fn attach_to_frame(buffer: &mut gst::BufferRef, instances: &Instances, is_he
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttachedVector {
     pub values: Vec<f32>,
+    /// The quark of the model's name; 0 where none is given.
+    pub model: u32,
     /// It is that of an earlier frame.
     pub is_held: bool,
 }
@@ -90,7 +94,12 @@ fn read(param: &gst::StructureRef) -> Option<AttachedVector> {
     let buffer = param.get::<gst::Buffer>("values").ok()?;
     let values = of_bytes(&buffer.map_readable().ok()?)?;
     let is_whole = param.get::<u32>("dims").is_ok_and(|dims| dims as usize == values.len());
-    is_whole.then(|| AttachedVector { values, is_held: param.get("held") == Ok(true) })
+    let model = param.get::<&str>("model").map_or(0, quark);
+    is_whole.then(|| AttachedVector { values, model, is_held: param.get("held") == Ok(true) })
+}
+
+fn quark(model: &str) -> u32 {
+    glib::Quark::from_str(model).into_glib()
 }
 
 #[cfg(test)]
@@ -112,8 +121,9 @@ mod tests {
         attach(buffer, &object(), &[], "none", false);
         attach(buffer, &ObjectRegion { region: Some(1), ..object() }, &[1.0], "gone", false);
         let region = buffer.meta::<VideoRegionOfInterestMeta>().unwrap();
-        let wanted = [(vec![0.6, -0.8], false), (vec![1.0], true)];
-        assert_eq!(of_region(&region), wanted.map(|(values, is_held)| AttachedVector { values, is_held }));
+        let wanted = [("reid", vec![0.6, -0.8], false), ("face", vec![1.0], true)];
+        let wanted = wanted.map(|(model, values, is_held)| AttachedVector { values, model: quark(model), is_held });
+        assert_eq!(of_region(&region), wanted);
         let models: Vec<String> = region.params().map(|param| param.get("model").unwrap()).collect();
         assert_eq!(models, ["reid", "face"]);
     }
