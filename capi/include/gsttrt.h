@@ -309,6 +309,12 @@ GstTrtStatus gst_trt_tracker_reset (GstTrtTracker *tracker);
 GstTrtStatus gst_trt_tracker_update (GstTrtTracker *tracker, GstTrtResults *results, uint64_t time,
                                      uint64_t frame_duration);
 
+/* The same with what each object looks like: a vector of dims numbers for each, one after the other in the order of the objects. All are of
+ * one model, and may have any length. tracker=botsort and deepocsort compare them, and the others ignore them. An object whose numbers are
+ * all 0, or not all finite, is followed by its box alone. */
+GstTrtStatus gst_trt_tracker_update_with_vectors (GstTrtTracker *tracker, GstTrtResults *results, uint64_t time,
+                                                  uint64_t frame_duration, const float *vectors, size_t dims);
+
 /* The id that a tracker gave an object, from 1 on; 0 if it has none, and on errors. */
 uint64_t gst_trt_results_track_id (const GstTrtResults *results, size_t object);
 

@@ -16,7 +16,7 @@ use gsttrt_core::image::overlay::{Annotation, MapTint, Overlay, Style, Target};
 use gsttrt_core::image::rotated::{Corners, RotatedBox};
 use gsttrt_core::postprocess::{Instances, RankedClass, fields};
 use gsttrt_core::session::Detections;
-use gsttrt_core::track::TrackInput;
+use gsttrt_core::track::{ObjectVector, TrackInput};
 
 use crate::error::{c_string, contained, done, wrong};
 use crate::frame::GstTrtFrame;
@@ -129,15 +129,26 @@ impl Results {
         })
     }
 
-    /// Keeps the ids that a tracker gives. Of several threads only one lets its tracker see the objects.
-    pub fn set_track_ids(&self, track: impl FnOnce(&[TrackInput]) -> Vec<u64>) -> Result<()> {
+    /// How many objects there are.
+    pub fn count(&self) -> usize {
+        self.instances.len()
+    }
+
+    /// Keeps the ids that a tracker gives. Of several threads only one lets its tracker see the objects. `vectors` has as many
+    /// numbers for each object, or none; where all of them are 0, that object has no vector.
+    pub fn set_track_ids(&self, vectors: &[f32], track: impl FnOnce(&[TrackInput]) -> Vec<u64>) -> Result<()> {
         let _tracking = self.tracking.lock().unwrap_or_else(PoisonError::into_inner);
         let tracked = || wrong("The objects have ids already").remedy("Give each frame's results to one tracker, once");
         if self.track_ids.get().is_some() {
             return Err(tracked());
         }
-        let input = |&Candidate { bbox, score, class, .. }: &Candidate| TrackInput { bbox, score, class, vector: None };
-        let inputs: Vec<TrackInput> = self.instances.boxes.iter().map(input).collect();
+        let dims = vectors.len().checked_div(self.count()).unwrap_or(0);
+        let input = |(object, &Candidate { bbox, score, class, .. }): (usize, &Candidate)| {
+            let values = &vectors[object * dims..][..dims];
+            let has_length = values.iter().any(|&value| value != 0.0);
+            TrackInput { bbox, score, class, vector: has_length.then_some(ObjectVector { values, model: 0 }) }
+        };
+        let inputs: Vec<TrackInput> = self.instances.boxes.iter().enumerate().map(input).collect();
         self.track_ids.set(track(&inputs)).map_err(|_| tracked())
     }
 
@@ -539,7 +550,7 @@ mod tests {
                     thread::yield_now(); // to the other one
                     Vec::new()
                 };
-                results.set_track_ids(track).is_ok()
+                results.set_track_ids(&[], track).is_ok()
             };
             let followed = thread::scope(|scope| {
                 let other = scope.spawn(follow);

@@ -7,11 +7,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gsttrt_core::error::Result;
 use gsttrt_core::track::{TrackOptions, Tracker, options};
+use gsttrt_core::vector::normalise;
 
 use crate::error::{contained, done};
 use crate::handles::Handles;
-use crate::memory::{give, text};
-use crate::results::{GstTrtResults, RESULTS};
+use crate::memory::{array, give, text};
+use crate::results::{GstTrtResults, RESULTS, Results};
 
 /// Opaque: only pointers to it exist.
 pub enum GstTrtTracker {}
@@ -22,6 +23,17 @@ static TRACKERS: Handles<Mutex<Following>> = Handles::new("tracker", "gst_trt_tr
 struct Following {
     tracker: Tracker,
     options: TrackOptions,
+}
+
+impl Following {
+    /// Gives the objects ids. `vectors` is as of [`Results::set_track_ids`].
+    fn update(&mut self, results: &Results, vectors: &[f32], time: u64, frame_duration: u64) -> Result<()> {
+        let Following { tracker, options } = self;
+        results.set_track_ids(vectors, |detections| {
+            let objects = tracker.update(options, detections, time, frame_duration);
+            objects.iter().map(|object| object.map_or(0, |object| object.id)).collect()
+        })
+    }
 }
 
 fn locked(following: &Mutex<Following>) -> MutexGuard<'_, Following> {
@@ -83,14 +95,35 @@ pub extern "C" fn gst_trt_tracker_update(
     time: u64,
     frame_duration: u64,
 ) -> c_int {
-    let update = || -> Result<()> {
+    done(contained(|| {
         let (following, results) = (TRACKERS.find(tracker)?, RESULTS.find(results)?);
-        let mut following = locked(&following);
-        let Following { tracker, options } = &mut *following;
-        results.set_track_ids(|detections| {
-            let objects = tracker.update(options, detections, time, frame_duration);
-            objects.iter().map(|object| object.map_or(0, |object| object.id)).collect()
-        })
-    };
-    done(contained(update))
+        locked(&following).update(&results, &[], time, frame_duration)
+    }))
+}
+
+/// See `gsttrt.h`.
+///
+/// # Safety
+/// `vectors` is NULL or `dims` numbers for each object of the results, which stay until this returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gst_trt_tracker_update_with_vectors(
+    tracker: *mut GstTrtTracker,
+    results: *mut GstTrtResults,
+    time: u64,
+    frame_duration: u64,
+    vectors: *const f32,
+    dims: usize,
+) -> c_int {
+    done(contained(|| {
+        let (following, results) = (TRACKERS.find(tracker)?, RESULTS.find(results)?);
+        let count = results.count().saturating_mul(dims);
+        // SAFETY: `vectors` is NULL, which `array` refuses, or has so many numbers, which stay until this function returns.
+        let mut vectors = unsafe { array("vectors", vectors, count) }?.to_vec();
+        for vector in vectors.chunks_exact_mut(dims.max(1)) {
+            if !normalise(vector) {
+                vector.fill(0.0);
+            }
+        }
+        locked(&following).update(&results, &vectors, time, frame_duration)
+    }))
 }

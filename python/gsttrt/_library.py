@@ -100,6 +100,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "tracker_free": (None, c_void_p),
     "tracker_reset": (c_int, c_void_p),
     "tracker_update": (c_int, c_void_p, c_void_p, c_uint64, c_uint64),
+    "tracker_update_with_vectors": (c_int, c_void_p, c_void_p, c_uint64, c_uint64, c_void_p, c_size_t),
 }
 
 

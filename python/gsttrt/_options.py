@@ -77,6 +77,8 @@ class AllOptions(DetectorOptions, NamedOptions, total=False):
 class TrackerOptions(TypedDict, total=False):
     """Of Tracker, besides its name and fps."""
 
+    appearance_thresh: float | None
+    aw_param: float | None
     delta_t: int | None
     det_thresh: float | None
     fuse_score: bool | None
@@ -87,8 +89,10 @@ class TrackerOptions(TypedDict, total=False):
     match_thresh: float | None
     min_hits: int | None
     per_class: bool | None
+    proximity_thresh: float | None
     track_thresh: float | None
     use_byte: bool | None
+    w_association_emb: float | None
 
 
 # What makes pictures of images and objects of outputs, which a Session does not.

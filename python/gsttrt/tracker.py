@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import c_void_p
 from numbers import Real
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Sequence, cast
 
 import numpy
 
@@ -15,9 +15,13 @@ from .errors import InputError
 from .result import Result
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from numpy.typing import ArrayLike, NDArray
+    from typing_extensions import TypeAlias, Unpack
 
     from ._options import TrackerOptions
+    from .result import Floats
+
+    Vectors: TypeAlias = "NDArray[Any] | Sequence[ArrayLike | None]"
 
 NANOSECONDS = 1_000_000_000
 # A frame in three years.
@@ -28,6 +32,23 @@ def is_number(given: object) -> bool:
     return isinstance(given, Real)
 
 
+def rows_of(vectors: Vectors, count: int) -> Floats:
+    """A row of numbers for each of so many objects, of zeros for None."""
+    try:
+        given = [None if row is None else numpy.asarray(row, numpy.float32) for row in vectors]
+    except (TypeError, ValueError) as error:
+        raise InputError(f"vectors are no rows of numbers: {error}. Give one row for each object.") from error
+    shapes = {row.shape for row in given if row is not None}
+    if len(given) != count or len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
+        shown = ", ".join(map(str, sorted(shapes)))
+        raise InputError(f"vectors has {len(given)} rows of the shapes {shown}, and there are {count} objects. Give one row of equally many numbers for each.")
+    rows = numpy.zeros((count, next(iter(shapes), (0,))[0]), numpy.float32)
+    for at, row in enumerate(given):
+        if row is not None:
+            rows[at] = row
+    return rows
+
+
 class Tracker:
     """Gives the objects of one stream's frames ids, as trttrack does.
 
@@ -36,7 +57,7 @@ class Tracker:
     ...     result = tracker.update(detector(frame))
     ...     result.track_id
 
-    tracker: "bytetrack", "ocsort", "botsort-iou" or "iou".
+    tracker: "bytetrack", "ocsort", "botsort-iou" or "iou"; with vectors "botsort" or "deepocsort".
     fps: frames a second, where update() is not told the time of a frame.
     options: any other property of trttrack, with _ for -, such as track_thresh=0.6, lost_after=2_000_000_000 (nanoseconds).
 
@@ -53,10 +74,12 @@ class Tracker:
         self._duration = round(NANOSECONDS / fps)
         self._next = 0
 
-    def update(self, result: Result, time: float | None = None) -> Result:
+    def update(self, result: Result, time: float | None = None, vectors: Vectors | None = None) -> Result:
         """Sets result.track_id, and returns the result. Call it once for each frame, in their order, also where nothing was found.
 
         time: of the frame in seconds; by default result.time, and without that, one frame after the last.
+        vectors: what each object looks like, an array of (objects, numbers), or a list with None for objects whose looks are not known,
+        which are followed by their boxes alone. All are of one model. "botsort" and "deepocsort" compare them, and the others ignore them.
         """
         if not isinstance(result, Result):
             raise InputError(f"An object of type {type(result).__name__} is no result. Give what a Detector returns for one image.")
@@ -66,7 +89,12 @@ class Tracker:
         if time is not None and not (is_number(time) and 0 <= time < 2**33):
             raise InputError(f"time is {time!r}. Give the seconds since the beginning.")
         now = self._next if time is None else round(time * NANOSECONDS)
-        library.check(library.tracker_update(self._handle.value, result._value, now, self._duration))
+        given = self._handle.value, result._value, now, self._duration
+        if vectors is None:
+            library.check(library.tracker_update(*given))
+        else:
+            rows = rows_of(vectors, len(result))
+            library.check(library.tracker_update_with_vectors(*given, rows.ctypes.data, rows.shape[1]))
         self._next = now + self._duration
         result.track_id = result._numbers(library.results_track_id, numpy.int64)
         return result

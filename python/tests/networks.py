@@ -87,6 +87,14 @@ def colours() -> bytes:
     return model([tensor_of("images", [1, 3, 64, 64])], [], [means], [tensor_of("vector", [1, 3])], task="embed")
 
 
+def two_boxes() -> bytes:
+    """Two boxes that overlap by two thirds, of two classes."""
+    values = [0, 0, 32, 32, 0.9, 0, 6, 0, 38, 32, 0.9, 1]
+    made = weight("output0", [1, 2, 6], values)
+    texts = {"names": "{0: 'a', 1: 'b'}", "end2end": "True"}
+    return model([tensor_of("images", [1, 3, 64, 64])], [made], [], [tensor_of("output0", [1, 2, 6])], **texts)
+
+
 def unknown() -> bytes:
     """Boxes whose file says nothing of layout and names."""
     values = [0, 0, 32, 32, 0.9, 1]

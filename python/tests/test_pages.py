@@ -10,6 +10,7 @@ import types
 import zipfile
 from pathlib import Path
 
+import networks
 import numpy
 import pytest
 from conftest import TESTS, model
@@ -30,6 +31,7 @@ def furnished(tmp_path, image, short_clip, monkeypatch):
     Image.fromarray(image[..., ::-1]).save(tmp_path / "street.jpg")
     shutil.copy(model("shapes"), tmp_path / "yolo11n.onnx")
     shutil.copy(short_clip, tmp_path / "a.mp4")
+    (tmp_path / "reid.onnx").write_bytes(networks.colours())
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
     cv2, supervision = types.ModuleType("cv2"), types.ModuleType("supervision")

@@ -137,6 +137,27 @@ def test_a_tracker_by_itself(detector, image):
         tracker.update(detector(image), time=-1)
 
 
+def test_a_tracker_takes_vectors_of_objects(tmp_path):
+    (tmp_path / "two.onnx").write_bytes(networks.two_boxes())
+    detector, image = gsttrt.Detector(tmp_path / "two.onnx", backend="rten"), numpy.zeros((64, 64, 3), numpy.uint8)
+    red, blue = [1.0, 0.0], [0.0, 2.0]
+    for name, second in (("botsort", [2, 1]), ("deepocsort", [2, 1]), ("bytetrack", [1, 2])):
+        tracker = gsttrt.Tracker(name, per_class=False)
+        assert list(tracker.update(detector(image), vectors=[red, blue]).track_id) == [1, 2], name
+        assert list(tracker.update(detector(image), vectors=numpy.array([blue, red])).track_id) == second, name
+        assert list(tracker.update(detector(image), vectors=numpy.zeros((2, 2))).track_id) == second, name
+        assert list(tracker.update(detector(image)).track_id) == second, name
+        assert list(tracker.update(detector(image), vectors=[None, None]).track_id) == second, name
+    for wrong in ([red], [1.0, 2.0], [[[1.0]], [[2.0]]], [red, [1.0]], []):
+        with pytest.raises(gsttrt.InputError, match="there are 2 objects"):
+            tracker.update(detector(image), vectors=wrong)
+    for wrong in (["red", "blue"], 7):
+        with pytest.raises(gsttrt.InputError, match="no rows of numbers"):
+            tracker.update(detector(image), vectors=wrong)
+    high = gsttrt.Detector(tmp_path / "two.onnx", backend="rten", score_threshold=0.95)
+    assert len(tracker.update(high(image), vectors=[])) == 0
+
+
 def test_a_tracker_goes_by_the_times_of_results(detector, image):
     def ids(*times):
         """Of the last frame; before it one is empty."""

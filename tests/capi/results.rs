@@ -125,6 +125,47 @@ fn objects_are_numbered_by_a_tracker() {
 }
 
 #[test]
+fn objects_are_told_apart_by_vectors() {
+    // Two boxes that overlap by two thirds.
+    let rows = [[0.0, 0.0, 32.0, 32.0, 0.9, 0.0], [6.0, 0.0, 38.0, 32.0, 0.9, 1.0]];
+    let graph = Graph::new().input("images", F32, &["1", "3", "64", "64"]);
+    let graph = graph.constant("output0", &[1, 2, 6], rows.as_flattened()).metadata("end2end", "True");
+    let model = graph.metadata("names", "{0: 'cat', 1: 'dog'}").save(&scratch("capi-looks").join("boxes.onnx"));
+    let session = open(&model, &["backend=rten"]).unwrap();
+    let ids = |tracker: *mut GstTrtTracker, at: u64, vectors: &[f32]| {
+        let results = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap();
+        let (time, dims) = (at * 40_000_000, vectors.len() / 2);
+        // SAFETY: there are two objects, with so many numbers each.
+        let status = unsafe {
+            gst_trt_tracker_update_with_vectors(tracker, results, time, 40_000_000, vectors.as_ptr(), dims)
+        };
+        assert_eq!(status, 0, "{}", last_error());
+        let ids = [0, 1].map(|object| gst_trt_results_track_id(results, object));
+        gst_trt_results_free(results);
+        ids
+    };
+    for (algorithm, second) in [("botsort", [2, 1]), ("deepocsort", [2, 1]), ("bytetrack", [1, 2])] {
+        let tracker = tracker(&[&format!("tracker={algorithm}"), "per-class=false"]).unwrap();
+        assert_eq!(ids(tracker, 0, &[1.0, 0.0, 0.0, 2.0]), [1, 2], "{algorithm}");
+        assert_eq!(ids(tracker, 1, &[0.0, 3.0, 1.0, 0.0]), second, "{algorithm}");
+        assert_eq!(ids(tracker, 2, &[0.0, 0.0, f32::NAN, 1.0]), second, "{algorithm}: no vectors");
+        assert_eq!(ids(tracker, 3, &[]), second, "{algorithm}: none at all");
+        let results = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap();
+        // SAFETY: NULL is allowed.
+        let refused = |dims: usize| unsafe {
+            gst_trt_tracker_update_with_vectors(tracker, results, 0, 0, ptr::null(), dims)
+        };
+        assert_eq!(refused(2), 7);
+        assert!(last_error().contains("vectors is NULL"), "{}", last_error());
+        assert_eq!(refused(usize::MAX), 7);
+        assert_eq!(refused(0), 0, "{}", last_error());
+        gst_trt_results_free(results);
+        gst_trt_tracker_free(tracker);
+    }
+    gst_trt_session_close(session);
+}
+
+#[test]
 fn results_are_drawn_on_a_frame() {
     let session = open(&one_box("capi-draw"), &["backend=rten"]).unwrap();
     let mut pixels = vec![0; SIDE * SIDE * 3];
