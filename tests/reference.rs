@@ -45,7 +45,10 @@ const RESULTS: [(&str, &[(&str, &str)]); 8] = [
         "trttrack",
         &[
             ("posts", "`trt-detections`, with `post-messages=true`: [results](../metas.md#messages)"),
-            ("reads", "the metas that [trtoverlay](trtoverlay.md) reads"),
+            (
+                "reads",
+                "the metas that [trtoverlay](trtoverlay.md) reads, and the param `vector` of `GstVideoRegionOfInterestMeta`",
+            ),
             (
                 "writes",
                 "the param `object_id` of `GstVideoRegionOfInterestMeta`; from GStreamer 1.24 on `GstAnalyticsTrackingMtd`: \
