@@ -100,6 +100,23 @@ fn objects_with_ids_keep_their_vectors() {
 }
 
 #[test]
+fn a_tracker_behind_the_model_takes_the_vectors() {
+    let folder = scratch("embed-tracked");
+    let (first, second) = (model(&folder, &OBJECTS), embedder(&folder, "n"));
+    let first = format!("trtpreprocess ! trtinfer model-file={first} ! trtnms draw=false");
+    let second = format!("trtpreprocess regions=objects ! trtinfer model-file={second} batch-size=2 ! trtnms");
+    for (elements, warnings) in [
+        (format!("{first} ! {second} ! trttrack tracker=botsort"), 0),
+        (format!("{first} ! trttrack tracker=botsort ! {second}"), 1),
+    ] {
+        let mut line = Line::parse(&elements);
+        (0..70).for_each(|_| drop(line.push(frame())));
+        let said = line.said();
+        assert_eq!(said.len(), warnings, "{elements}: {said:?}");
+    }
+}
+
+#[test]
 fn vectors_are_published_where_they_are_wanted() {
     let folder = scratch("embed-published");
     let (first, second) = (model(&folder, &OBJECTS), embedder(&folder, "1"));

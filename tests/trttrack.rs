@@ -161,6 +161,77 @@ fn each_property_counts() {
     assert_eq!(last("lost-after=50000000", &[&[sure], &[], &[], &[sure]]), [0]);
 }
 
+/// The same frame, where each region has a vector of that model.
+fn with_vectors(mut buffer: gst::Buffer, vectors: &[[f32; 2]], model: &str, is_held: bool) -> gst::Buffer {
+    let regions = buffer.get_mut().unwrap().iter_meta_mut::<VideoRegionOfInterestMeta>();
+    for (mut region, vector) in regions.zip(vectors) {
+        let values: Vec<u8> = vector.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let mut param = gst::Structure::builder("vector")
+            .field("dims", vector.len() as u32)
+            .field("values", gst::Buffer::from_slice(values))
+            .field("model", model);
+        if is_held {
+            param = param.field("held", true);
+        }
+        region.add_param(param.build());
+    }
+    buffer
+}
+
+/// The ids of two objects that walk towards each other, turn where they meet, and walk back. They do not look alike.
+fn ids_after_turning(properties: &str) -> Vec<i32> {
+    let mut clip = Clip::new(properties);
+    let mut given = Vec::new();
+    for at in -50..=40i32 {
+        let apart = 4.0 * f64::from(at.abs());
+        let seen = [("a", 0.9, [300.0 - apart, 200.0]), ("a", 0.9, [300.0 + apart, 204.0])];
+        // The length of foreign vectors may be any.
+        let buffer = with_vectors(frame(&seen, false), &[[1.0, 0.0], [0.0, 7.0]], "reid", false);
+        given = ids(&clip.push(buffer));
+    }
+    assert_eq!(clip.line.said(), [""; 0]);
+    given
+}
+
+#[test]
+fn each_property_of_appearance_counts() {
+    let (kept, switched) = ([1, 2], [2, 1]);
+    for (properties, wanted) in [
+        ("botsort-iou", switched),
+        ("botsort", kept),
+        ("botsort proximity-thresh=0.2", switched),
+        ("botsort appearance-thresh=0", switched),
+        ("ocsort", switched),
+        ("deepocsort", kept),
+        ("deepocsort w-association-emb=0 aw-param=0", switched),
+        ("deepocsort w-association-emb=1 aw-param=0", kept),
+        ("deepocsort w-association-emb=0.1 aw-param=0", switched),
+        ("deepocsort w-association-emb=0.1 aw-param=1", kept),
+    ] {
+        assert_eq!(ids_after_turning(&format!("tracker={properties}")), wanted, "{properties}");
+    }
+}
+
+#[test]
+fn vectors_that_are_missing_or_of_another_model_are_told_once() {
+    let seen: &[Seen] = &[("a", 0.9, [100.0, 100.0])];
+    let mut clip = Clip::new("tracker=botsort");
+    for _ in 0..120 {
+        // Those of earlier frames are not looked at again.
+        clip.push(with_vectors(frame(seen, false), &[[1.0, 0.0]], "reid", true));
+    }
+    let messages = clip.line.said();
+    assert!(messages.len() == 1 && messages[0].contains("no object of the first 60 frames"), "{messages:?}");
+    for model in ["reid", "reid", "other", "other", "reid"] {
+        assert_eq!(ids(&clip.push(with_vectors(frame(seen, false), &[[1.0, 0.0]], model, false))), [1]);
+    }
+    let messages = clip.line.said();
+    assert!(messages.len() == 1 && messages[0].contains("another model than before"), "{messages:?}");
+    let mut clip = Clip::new("");
+    (0..70).for_each(|_| drop(clip.ids(seen)));
+    assert_eq!(clip.line.said(), [""; 0], "it needs no vectors");
+}
+
 #[test]
 fn properties_change_while_playing() {
     let mut clip = Clip::new("");
