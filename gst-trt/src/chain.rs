@@ -58,8 +58,15 @@ pub struct InferenceElements {
     pub on_objects: Vec<ModelElements>,
 }
 
-/// The names of the elements of every model, in their order. Those of the second one end in 2, and so on. A tracker, `track`,
-/// comes behind the first model.
+/// Trackers that compare vectors, which models on objects make.
+const VECTOR_TRACKERS: [&str; 2] = ["botsort", "deepocsort"];
+
+/// How many of the models come before a tracker: the first one, or all where it may need their vectors.
+pub fn models_before(tracker: &str, models: usize) -> usize {
+    if VECTOR_TRACKERS.contains(&tracker) { models } else { 1 }
+}
+
+/// The names of the elements of every model, in their order. Those of the second one end in 2, and so on. A tracker is `track`.
 pub const STAGES: [&str; 3] = ["preprocess", "infer", "nms"];
 
 /// The name of an element of a model; the first model has the number 0.
@@ -147,8 +154,8 @@ impl InferenceElements {
         let nms_first = if is_drawn_at_once { "" } else { "draw=false" };
         let mut parts: Vec<String> =
             self.models().enumerate().map(|(number, model)| model.launch_line(number, nms_first)).collect();
-        if self.track.is_some() {
-            parts.insert(1, "trttrack name=track".into());
+        if let Some(tracker) = &self.track {
+            parts.insert(models_before(tracker, parts.len()), "trttrack name=track".into());
         }
         if draw && !is_drawn_at_once {
             parts.push("trtoverlay name=overlay".into());
@@ -171,9 +178,10 @@ impl InferenceElements {
 
     /// The element behind which results are complete.
     pub fn last(&self) -> String {
-        match self.on_objects.len() {
-            0 => self.last_of_first().into(),
-            number => stage("nms", number),
+        let models = 1 + self.on_objects.len();
+        match &self.track {
+            Some(tracker) if models_before(tracker, models) == models => "track".into(),
+            _ => stage("nms", models - 1),
         }
     }
 }
@@ -229,4 +237,32 @@ pub fn host_formats() -> Result<gst::Caps, Failure> {
     let caps = template.ok_or("trtpreprocess has no sink pad.")?.caps();
     let in_host = |features: &gst::CapsFeaturesRef| features.contains(gst::CAPS_FEATURE_MEMORY_SYSTEM_MEMORY);
     Ok(caps.iter_with_features().filter(|(_, features)| in_host(features)).map(|(caps, _)| caps.to_owned()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trackers_that_compare_vectors_come_behind_the_models_that_make_them() {
+        for (tracker, on_objects, wanted) in [
+            (None, 0, &["nms"][..]),
+            (None, 1, &["nms", "nms2"]),
+            (Some("bytetrack"), 0, &["nms", "track"]),
+            (Some("bytetrack"), 2, &["nms", "track", "nms2", "nms3"]),
+            (Some("deepocsort"), 0, &["nms", "track"]),
+            (Some("botsort"), 2, &["nms", "nms2", "nms3", "track"]),
+        ] {
+            let chain = InferenceElements {
+                track: tracker.map(String::from),
+                on_objects: vec![ModelElements::default(); on_objects],
+                ..InferenceElements::default()
+            };
+            let line = chain.launch_line(false);
+            let names = line.split_whitespace().filter_map(|word| word.strip_prefix("name="));
+            let ends: Vec<&str> = names.filter(|name| name.starts_with("nms") || *name == "track").collect();
+            assert_eq!(ends, wanted, "{line}");
+            assert_eq!(chain.last(), wanted[wanted.len() - 1], "{line}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use gst::prelude::*;
 use gsttrt_publish::clock;
 
 use super::capture;
-use crate::chain::{element, stage};
+use crate::chain::{element, models_before, stage};
 use crate::serve::config::SourceConfig;
 use crate::serve::otel::{self, ERROR, INTERNAL, KeyValue, SAMPLED, SampledTrace, SpanStatus, TraceSpan};
 
@@ -33,11 +33,13 @@ pub struct TracedStage {
 pub fn stages(config: &SourceConfig) -> Vec<TracedStage> {
     let of = |element: String, name, attribute| TracedStage { element, name, attribute };
     let mut stages = vec![of("frames".into(), "queue", None)];
+    let tracker = config.track.as_ref().map(|track| track.get("tracker").unwrap_or("bytetrack"));
+    let before = tracker.map(|tracker| models_before(tracker, config.models().count()));
     for (number, model) in config.models().enumerate() {
         for (element, name) in [("preprocess", "preprocess"), ("infer", "infer"), ("nms", "postprocess")] {
             stages.push(of(stage(element, number), name, Some(("model", model.to_string()))));
         }
-        if number == 0 && config.track.is_some() {
+        if before == Some(number + 1) {
             stages.push(of("track".into(), "track", None));
         }
     }
