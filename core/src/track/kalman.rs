@@ -60,9 +60,9 @@ const VELOCITY: f64 = 1.0 / 160.0;
 /// confused in tests/track.
 const SIZE: f64 = 0.06;
 
-/// Where frames were skipped: the largest squared distances of the matches after those by overlap. The last one is also that of
-/// matches by appearance. DeepSORT's, 95 % of
-/// the boxes of an object that moves on as it did, and five standard deviations for one that has turned.
+/// Where frames were skipped: the largest squared distances of the matches after those by overlap. DeepSORT's, 95 % of
+/// the boxes of an object that moves on as it did, and five standard deviations for one that has turned. Matches by appearance
+/// may be as far apart as the latter.
 pub const GATES: [f64; 2] = [9.4877, 25.0];
 
 /// The filter of a box.
