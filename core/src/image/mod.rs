@@ -5,6 +5,7 @@
 //! back to the frame, [`overlay`] draws them, and [`privacy`] hides what nobody is to see. Host code and kernel of one thing lie side by side, and their results are
 //! equal in every bit.
 
+pub mod align;
 pub mod bilinear;
 pub mod detections;
 pub mod device;

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Faces laid upon each other by their landmarks: turned and scaled until eyes, nose and mouth are where models of faces were
+//! trained to see them.
+
+use super::geometry::Rect;
+use super::keypoints::ObjectKeypoints;
+use super::transform::InputSpec;
+use crate::options::choices;
+
+/// How objects become pictures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Align {
+    #[default]
+    None,
+    Face,
+}
+
+choices! {
+    Align, "GstTrtAlign":
+    Align::None => "none" "By their boxes"
+    Align::Face => "face" "Faces by their five landmarks, upright, as ArcFace wants them; other objects by their boxes"
+}
+
+/// Both eyes, the nose and both corners of the mouth, the left ones in the picture first, in pixels of the frame.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FaceLandmarks(pub [[f32; 2]; 5]);
+
+/// Where they are in a picture of ArcFace, whose sides have [`TEMPLATE_SIDE`] pixels.
+const TEMPLATE: [[f64; 2]; 5] =
+    [[38.2946, 51.6963], [73.5318, 51.5014], [56.0252, 71.7366], [41.5493, 92.3655], [70.7299, 92.2041]];
+
+const TEMPLATE_SIDE: f64 = 112.0;
+
+/// The sum of the squares of the landmarks' distances from their middle, in pixels. With less they are in one place.
+const LEAST_SPREAD: f64 = 1.0;
+
+/// Turns, scales and moves what is in a tensor to where it is in the frame. Both count from the middle of their first pixel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Similarity {
+    /// How far one column to the right goes in the frame: to the right, and down. One row down goes as far, a quarter turn on.
+    pub across: [f32; 2],
+    /// Where the first pixel is.
+    pub origin: [f32; 2],
+}
+
+/// A part of a frame that becomes a tensor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Crop {
+    pub source: Rect,
+    /// It is cut by these, and not by the rectangle.
+    pub landmarks: Option<FaceLandmarks>,
+}
+
+impl From<Rect> for Crop {
+    fn from(source: Rect) -> Self {
+        Crop { source, landmarks: None }
+    }
+}
+
+impl Crop {
+    /// How it is laid into the tensor by its landmarks; `None` where it is cut by its rectangle.
+    pub fn alignment(&self, spec: &InputSpec) -> Option<Similarity> {
+        let (_, height, width) = spec.chw();
+        Similarity::of_face(&self.landmarks?, (width as u32, height as u32))
+    }
+}
+
+impl FaceLandmarks {
+    /// The keypoints of an object that has five, if all are known.
+    pub fn of(keypoints: &ObjectKeypoints) -> Option<Self> {
+        let dims = usize::from(keypoints.shape.dims);
+        if keypoints.shape.count != 5 || dims < 2 || keypoints.values.len() != keypoints.shape.numbers() {
+            return None;
+        }
+        let point = |number: usize| [keypoints.values[number * dims], keypoints.values[number * dims + 1]];
+        let points = [0, 1, 2, 3, 4].map(point);
+        let is_known = |[x, y]: &[f32; 2]| x.is_finite() && y.is_finite() && (*x, *y) != (0.0, 0.0);
+        points.iter().all(is_known).then_some(FaceLandmarks(points))
+    }
+}
+
+impl Similarity {
+    /// The one that lays the landmarks upon those of ArcFace with the least squares of distances in the tensor, whose width and
+    /// height these are. The template is as high as the tensor, and in the middle of its width. `None` where all landmarks are in
+    /// one place, or are so far apart that `f32` does not hold the numbers.
+    ///
+    /// That is Umeyama's estimate without reflection. With points as complex numbers it is a division: the tensor's points are
+    /// `z` times those of the frame, and `z` is the mean of `conj(frame) × tensor` over that of `|frame|²`, both from their means.
+    pub fn of_face(FaceLandmarks(points): &FaceLandmarks, (width, height): (u32, u32)) -> Option<Self> {
+        let scale = f64::from(height) / TEMPLATE_SIDE;
+        let left = (f64::from(width) - f64::from(height)) / 2.0;
+        let wanted = TEMPLATE.map(|[x, y]| [x * scale + left, y * scale]);
+        let points = points.map(|point| point.map(f64::from));
+        let (middle, wanted_middle) = (mean(&points), mean(&wanted));
+        let (mut real, mut imaginary, mut squares) = (0.0, 0.0, 0.0);
+        for (point, wanted) in points.iter().zip(&wanted) {
+            let [x, y] = [point[0] - middle[0], point[1] - middle[1]];
+            let [u, v] = [wanted[0] - wanted_middle[0], wanted[1] - wanted_middle[1]];
+            real += x * u + y * v;
+            imaginary += x * v - y * u;
+            squares += x * x + y * y;
+        }
+        // From the tensor to the frame it is 1/z.
+        let size = real * real + imaginary * imaginary;
+        let [a, b] = [squares * real / size, -squares * imaginary / size];
+        let [u, v] = wanted_middle;
+        let origin = [middle[0] - (a * u - b * v), middle[1] - (b * u + a * v)];
+        let found = Similarity { across: [a as f32, b as f32], origin: origin.map(|at| at as f32) };
+        let is_finite = found.across.iter().chain(&found.origin).all(|number| number.is_finite());
+        (squares >= LEAST_SPREAD && is_finite).then_some(found)
+    }
+
+    /// Where the middle of a pixel of the tensor is in the frame. `f32`, each operation rounded by itself, in this order.
+    #[inline(always)]
+    pub fn at(&self, column: f32, row: f32) -> [f32; 2] {
+        let ([a, b], [x, y]) = (self.across, self.origin);
+        [(a * column - b * row) + x, (b * column + a * row) + y]
+    }
+}
+
+fn mean(points: &[[f64; 2]; 5]) -> [f64; 2] {
+    [0, 1].map(|axis| points.iter().map(|point| point[axis]).sum::<f64>() / 5.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::keypoints::KeypointShape;
+    use proptest::prelude::*;
+
+    /// The template, turned by an angle, scaled and moved.
+    fn turned(angle: f64, scale: f64, [x, y]: [f64; 2]) -> FaceLandmarks {
+        let (sin, cos) = angle.sin_cos();
+        let place = |[u, v]: [f64; 2]| [scale * (cos * u - sin * v) + x, scale * (sin * u + cos * v) + y];
+        FaceLandmarks(TEMPLATE.map(|point| place(point).map(|at| at as f32)))
+    }
+
+    #[track_caller]
+    fn assert_near(have: [f32; 4], wanted: [f64; 4]) {
+        let is_near = have.iter().zip(wanted).all(|(have, wanted)| (f64::from(*have) - wanted).abs() < 2e-3);
+        assert!(is_near, "{have:?} is not {wanted:?}");
+    }
+
+    fn numbers(Similarity { across: [a, b], origin: [x, y] }: Similarity) -> [f32; 4] {
+        [a, b, x, y]
+    }
+
+    #[test]
+    fn a_face_like_the_template_is_found_as_it_lies() {
+        let of = |landmarks: &FaceLandmarks, size| numbers(Similarity::of_face(landmarks, size).unwrap());
+        let as_it_is = turned(0.0, 1.0, [0.0, 0.0]);
+        assert_near(of(&as_it_is, (112, 112)), [1.0, 0.0, 0.0, 0.0]);
+        // Half as many pixels are as far; the template is in the middle of the width.
+        assert_near(of(&as_it_is, (56, 56)), [2.0, 0.0, 0.0, 0.0]);
+        assert_near(of(&as_it_is, (96, 112)), [1.0, 0.0, 8.0, 0.0]);
+        assert_near(of(&as_it_is, (132, 112)), [1.0, 0.0, -10.0, 0.0]);
+        // Upside down, and by a quarter turn.
+        assert_near(of(&turned(std::f64::consts::PI, 3.0, [500.0, 400.0]), (112, 112)), [-3.0, 0.0, 500.0, 400.0]);
+        let quarter = turned(std::f64::consts::FRAC_PI_2, 2.0, [300.0, 10.0]);
+        let quarter = Similarity::of_face(&quarter, (112, 112)).unwrap();
+        assert_near(numbers(quarter), [0.0, 2.0, 300.0, 10.0]);
+        let [x, y] = quarter.at(10.0, 5.0);
+        assert!((x - 290.0).abs() < 1e-2 && (y - 30.0).abs() < 1e-2, "{x} {y}");
+    }
+
+    #[test]
+    fn points_in_one_place_are_no_face() {
+        for point in [[0.0, 0.0], [17.0, 4.0]] {
+            assert_eq!(Similarity::of_face(&FaceLandmarks([point; 5]), (112, 112)), None);
+        }
+        let far = FaceLandmarks([[f32::MAX, 0.0], [-f32::MAX, 0.0], [0.0, 1.0], [0.0, 2.0], [1.0, 0.0]]);
+        let found = Similarity::of_face(&far, (112, 112));
+        assert!(found.is_none_or(|found| numbers(found).iter().all(|number| number.is_finite())), "{found:?}");
+    }
+
+    #[test]
+    fn landmarks_are_five_known_points() {
+        let of = |count: u16, dims: u8, values: &[f32]| {
+            FaceLandmarks::of(&ObjectKeypoints { shape: KeypointShape { count, dims }, values: values.into() })
+        };
+        let pairs = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0];
+        let points = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0], [9.0, 10.0]];
+        assert_eq!(of(5, 2, &pairs), Some(FaceLandmarks(points)));
+        let seen: Vec<f32> = points.iter().flat_map(|&[x, y]| [x, y, 0.5]).collect();
+        assert_eq!(of(5, 3, &seen), Some(FaceLandmarks(points)));
+        let mut unknown = pairs;
+        (unknown[4], unknown[5]) = (0.0, 0.0);
+        let mut endless = pairs;
+        endless[7] = f32::INFINITY;
+        let body = [1.0; 34];
+        let (few, all) = (&pairs[..8], &body[..]);
+        for (count, values) in [(5, &unknown[..]), (5, &endless[..]), (5, few), (4, few), (17, all)] {
+            assert_eq!(of(count, 2, values), None, "{values:?}");
+        }
+    }
+
+    /// The sum of the squares of the distances in the tensor.
+    fn distances(landmarks: &FaceLandmarks, [a, b, x, y]: [f64; 4]) -> f64 {
+        let size = a * a + b * b;
+        let in_tensor = |[u, v]: [f64; 2]| {
+            let [u, v] = [u - x, v - y];
+            [(a * u + b * v) / size, (a * v - b * u) / size]
+        };
+        let squares = landmarks.0.iter().zip(TEMPLATE).map(|(point, wanted)| {
+            let [u, v] = in_tensor(point.map(f64::from));
+            (u - wanted[0]).powi(2) + (v - wanted[1]).powi(2)
+        });
+        squares.sum()
+    }
+
+    proptest! {
+        /// No other similarity near it lays the landmarks nearer to those of the template.
+        #[test]
+        fn squares_are_least(
+            (angle, scale, x, y) in (-3.2..3.2f64, 0.2..6.0f64, 0.0..4000.0f64, 0.0..2000.0f64),
+            noise in prop::array::uniform10(-8.0..8.0f32),
+        ) {
+            let mut landmarks = turned(angle, scale, [x, y]);
+            for (number, by) in landmarks.0.as_flattened_mut().iter_mut().zip(noise) {
+                *number += by * scale as f32;
+            }
+            let found = Similarity::of_face(&landmarks, (112, 112)).unwrap();
+            let numbers = numbers(found).map(f64::from);
+            let least = distances(&landmarks, numbers);
+            for (axis, step) in [(0, 0.05 * scale), (1, 0.05 * scale), (2, 2.0 * scale), (3, 2.0 * scale)] {
+                for step in [step, -step] {
+                    let mut other = numbers;
+                    other[axis] += step;
+                    prop_assert!(distances(&landmarks, other) >= least, "{:?} {} {}", found, axis, step);
+                }
+            }
+        }
+    }
+}
