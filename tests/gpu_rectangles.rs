@@ -7,10 +7,13 @@
 
 use gst_check::Harness;
 use gsttrt_core::cuda::driver::Stream;
+use gsttrt_core::image::align::Similarity;
 use gsttrt_core::image::device::DevicePlane;
 use gsttrt_core::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use gsttrt_core::image::geometry::{Rect, ResizeMode};
 use gsttrt_core::image::preprocess::HostPreprocessor;
+use gsttrt_core::image::preprocess::align_kernel::AlignKernel;
+use gsttrt_core::image::preprocess::aligned::HostAligner;
 use gsttrt_core::image::preprocess::antialias_regions::AntialiasedRegionKernel;
 use gsttrt_core::image::preprocess::kernel::PreprocessKernel;
 use gsttrt_core::image::preprocess::region_kernel::RegionKernel;
@@ -252,6 +255,62 @@ fn tensors_of_many_parts_made_together_are_those_of_the_cpu() {
             let mut host = HostPreprocessor::of_region(format, (width, height), source, color, &spec).unwrap();
             host.run(&frame, &mut wanted).unwrap();
             assert!(tensor.read().unwrap() == wanted, "{} {width}x{height} {source:?} {spec}", format.name());
+        }
+    }
+}
+
+/// Of every format, 70 faces by two launches: turned and scaled in any way, in the frame, over its edges and outside.
+#[test]
+fn tensors_of_aligned_faces_are_those_of_the_cpu() {
+    let Some(context) = crate::common::gpu::context() else { return };
+    let (stream, pool, mut random) = (Stream::new(&context).unwrap(), DevicePool::new(&context), Random(11));
+    for (round, format) in PixelFormat::ALL.into_iter().flat_map(|format| [format; 8]).enumerate() {
+        let (width, height) = (1 + random.below(90), 1 + random.below(90));
+        let mut faces: Vec<Similarity> = (0..68)
+            .map(|_| Similarity {
+                across: [random.between(-3.0, 3.0), random.between(-3.0, 3.0)],
+                origin: [random.between(-40.0, 130.0), random.between(-40.0, 130.0)],
+            })
+            .collect();
+        faces.push(Similarity { across: [1.0, 0.0], origin: [0.0, 0.0] });
+        faces.push(Similarity { across: [0.0, 0.5], origin: [width as f32 - 0.5, -0.5] });
+        let color = Colorimetry {
+            chroma_left: random.one_of(&[false, true]),
+            chroma_top: random.one_of(&[false, true]),
+            ..Colorimetry::default()
+        };
+        let tensor = ["f32 1x3x24x40 nchw", "f16 1x24x40x3 nhwc", "u8 1x3x23x39 nchw", "f16 1x1x24x39 nchw"][round % 4];
+        let colors = if round % 4 == 3 { "gray" } else { "bgr" };
+        let mut spec: InputSpec =
+            format!("cuda {tensor} {colors} letterbox:114 scale:0.003921569 images").parse().unwrap();
+        spec.transform.chroma = random.one_of(&Chroma::ALL);
+
+        let planes: Vec<(usize, Vec<u8>)> = (format.planes(width, height).into_iter())
+            .map(|(row, rows)| (row, (0..row * rows).map(|_| random.next() as u8).collect()))
+            .collect();
+        let frame = planes.iter().map(|(stride, data)| Plane { data, stride: *stride }).collect();
+        let frame = Frame { format, width, height, planes: frame };
+        let upload = |bytes: &[u8]| {
+            let mut block = pool.take(bytes.len()).unwrap();
+            block.write(bytes).unwrap();
+            block
+        };
+        let blocks: Vec<_> = planes.iter().map(|(_, data)| upload(data)).collect();
+        let on_device: Vec<_> = (blocks.iter().zip(&planes))
+            .map(|(block, (stride, _))| DevicePlane { address: block.address(), stride: *stride })
+            .collect();
+        let bytes = spec.desc.bytes().unwrap();
+        let tensors: Vec<_> = faces.iter().map(|_| upload(&vec![0xa5; bytes])).collect();
+        let kernel = AlignKernel::new(&context, format, (width, height), color, &spec).unwrap();
+        let all = faces.iter().copied().zip(tensors.iter().map(|tensor| tensor.address()));
+        // SAFETY: all have their sizes, and live until the work is done.
+        unsafe { kernel.launch(&stream, &on_device, all) }.unwrap();
+        stream.synchronize().unwrap();
+        let mut host = HostAligner::new(format, (width, height), color, &spec).unwrap();
+        for (face, tensor) in faces.iter().zip(&tensors) {
+            let mut wanted = vec![0; bytes];
+            host.run(&frame, face, &mut wanted).unwrap();
+            assert!(tensor.read().unwrap() == wanted, "{} {width}x{height} {face:?} {spec}", format.name());
         }
     }
 }

@@ -3,7 +3,7 @@
 // covers. The arithmetic is that of src/image/preprocess/antialias.rs.
 #pragma once
 
-#include "frames.cuh"
+#include "store.cuh"
 
 inline constexpr uint32_t THREADS_X = 32;
 inline constexpr uint32_t THREADS_Y = 4;
@@ -50,17 +50,6 @@ __device__ inline void mean(const Taps *table, float (&means)[N], const uint8_t 
     }
 }
 
-template <typename Element>
-__device__ inline void store_as(const Conversion &p, const Frame &frame, uint32_t x, uint32_t y, const Pixel &pixel) {
-    Element *tensor = reinterpret_cast<Element *>(frame.tensor);
-    const uint32_t at = y * p.tensor_width + x, plane = p.tensor_width * p.tensor_height;
-#pragma unroll
-    for (uint32_t c = 0; c < 3; c++) {
-        if (c == p.channels) return;
-        encode(clamp(pixel.channels[c]) * p.factor[c] + p.addend[c], tensor[p.interleaved ? at * p.channels + c : at + c * plane]);
-    }
-}
-
 // FIRST adjacent samples in plane 0; then OTHERS in each of PLANES planes of chroma. Rows lie behind the columns.
 template <typename Sample, uint32_t FIRST, uint32_t OTHERS, uint32_t PLANES>
 __device__ inline void antialias(const Conversion &p, const Frame &frame, const Taps *all_columns, const Taps *all_rows) {
@@ -80,9 +69,5 @@ __device__ inline void antialias(const Conversion &p, const Frame &frame, const 
     } else {
         pixel = from_luma(p, first[0]);
     }
-    switch (p.type) {
-        case Type::F32: return store_as<float>(p, frame, x, y, pixel);
-        case Type::F16: return store_as<uint16_t>(p, frame, x, y, pixel);
-        case Type::U8: return store_as<uint8_t>(p, frame, x, y, pixel);
-    }
+    store(p, frame, x, y, pixel);
 }

@@ -15,7 +15,7 @@ use gsttrt_core::counters::{Span, Stats};
 use gsttrt_core::cuda::driver::{self, Context};
 use gsttrt_core::device::Device;
 use gsttrt_core::error::{Error, ErrorKind, Result};
-use gsttrt_core::image::geometry::Rect;
+use gsttrt_core::image::align::Crop;
 use gsttrt_core::image::preprocess::Preprocessor;
 use gsttrt_core::image::preprocess::device::Upload;
 use gsttrt_core::image::transform::InputSpec;
@@ -51,7 +51,7 @@ struct PreprocessState {
     spec: InputSpec,
     tiling: Tiling,
     /// Those that are the same in each frame.
-    fixed: Option<Vec<Rect>>,
+    fixed: Option<Vec<Crop>>,
     selector: ObjectSelector,
     motion: Option<MotionFilter>,
     /// That of a GPU is made with the first frame, in its context.
@@ -135,6 +135,7 @@ impl TrtPreprocess {
         let overrides = self.overrides().unwrap_or_default();
         let spec = overrides.apply(wanted.as_ref(), device_of(incaps))?;
         let fixed = overrides.tiling.fixed(format.size())?;
+        let fixed = fixed.map(|list| list.into_iter().map(Crop::from).collect());
         // Refuses what cannot be made, wherever that is.
         let on_host = Preprocessor::new(None, format.pixels, size_of_frames(&format), format.color, &spec)?;
         let preprocessor = match (spec.device == Device::Cuda, caps::is_cuda(incaps)) {
@@ -227,7 +228,7 @@ impl TrtPreprocess {
                 // freed, which waits for the fence. What the buffer does not keep is waited for by `end`.
                 let tensors: SmallVec<[Tensors; 1]> = unsafe {
                     match sources {
-                        Some(sources) => device.regions_of_gpu(&frame.planes, sources)?.into(),
+                        Some(crops) => device.regions_of_gpu(&frame.planes, crops)?.into(),
                         None => [device.of_gpu(&frame.planes)?].into_iter().collect(),
                     }
                 };
@@ -235,13 +236,16 @@ impl TrtPreprocess {
                 tensors
             }
             (_, preprocessor) => format.read(buffer, &location, |frame| match sources {
-                Some(sources) => Ok(preprocessor.regions_of_host(frame, sources)?.into()),
+                Some(crops) => Ok(preprocessor.regions_of_host(frame, crops)?.into()),
                 None => Ok([preprocessor.of_host(frame)?].into_iter().collect()),
             })?,
         };
         drop(location);
         motion.iter_mut().for_each(MotionFilter::done);
-        let letterbox = |index: usize| sources.map_or(*preprocessor.letterbox(), |all| spec.letterbox(all[index]));
+        let letterbox = |index: usize| match sources {
+            Some(crops) => spec.letterbox(crops[index].source),
+            None => *preprocessor.letterbox(),
+        };
         let input = |(index, tensors)| ModelInput { tensors: Arc::new(tensors), letterbox: letterbox(index) };
         let list = tensors.into_iter().enumerate().map(input).collect();
         let is_whole = sources.is_none();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Which objects of a frame become tensors of a second model.
 
+use gsttrt_core::image::align::Crop;
 use gsttrt_core::image::geometry::{BBox, Rect};
 use gsttrt_core::image::overlay::Annotation;
 use gsttrt_core::track::History;
@@ -36,8 +37,8 @@ pub struct ObjectSelector {
 #[derive(Debug, Default)]
 pub struct ObjectSelection {
     pub objects: ObjectRegions,
-    /// The rectangles that become tensors.
-    pub sources: Vec<Rect>,
+    /// What becomes tensors.
+    pub sources: Vec<Crop>,
     /// How many were too many.
     pub left_out: usize,
 }
@@ -82,7 +83,7 @@ impl ObjectSelector {
                     continue;
                 }
                 input = Some(selection.sources.len());
-                selection.sources.push(padded(&bbox, options.padding, &frame));
+                selection.sources.push(padded(&bbox, options.padding, &frame).into());
                 track_id.into_iter().for_each(|id| self.looked_at.insert(id, (now, bbox.area())));
             }
             selection.objects.list.push(ObjectRegion {
@@ -130,7 +131,7 @@ mod tests {
 
     fn sources(found: &MetaObjects, options: &ObjectOptions) -> Vec<[u32; 4]> {
         let selection = ObjectSelector::default().select(found, (640, 480), options);
-        let edges = |rect: &Rect| [rect.left, rect.top, rect.right, rect.bottom];
+        let edges = |Crop { source, .. }: &Crop| [source.left, source.top, source.right, source.bottom];
         selection.sources.iter().map(edges).collect()
     }
 

@@ -26,6 +26,7 @@ macro_rules! kernels {
 }
 
 kernels! {
+    ALIGN = "align",
     ANTIALIAS = "antialias",
     ANTIALIAS_REGIONS = "antialias_regions",
     CLASSES = "classes",

@@ -15,6 +15,7 @@ use crate::dtype::DType;
 use crate::error::{ErrorKind, Result};
 use crate::fakes::Fakes;
 use crate::heads::{Decoder, HeadFormat, ModelHints, Thresholds, end_to_end, retinaface, scrfd};
+use crate::image::align::{Crop, FaceLandmarks};
 use crate::image::device::DevicePlane;
 use crate::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use crate::image::geometry::Rect;
@@ -64,9 +65,11 @@ fn making_tensors_of_regions() {
         let mut side = 16;
         let mut make = || {
             side = 16 + side % 32;
-            let sources = [side, side + 1].map(|side| Rect { left: 0, top: 0, right: side, bottom: side });
+            let upright = [side, side + 1].map(|side| Crop::from(Rect { left: 0, top: 0, right: side, bottom: side }));
+            let eyes_and_mouth = [[20.0, 20.0], [28.0, 20.0], [24.0, 25.0], [21.0, 30.0], [27.0, 30.0]];
+            let face = Crop { landmarks: Some(FaceLandmarks(eyes_and_mouth)), ..upright[0] };
             // SAFETY: the planes are of such a frame, and stay.
-            unsafe { preprocessor.regions_of_gpu(&planes, &sources) }
+            unsafe { preprocessor.regions_of_gpu(&planes, &[upright[0], face, upright[1]]) }
         };
         let frames = [(); 4].map(|()| make().unwrap());
         assert!(fakes.count(c"fake_pending") > 0, "nothing has waited for them");
@@ -74,7 +77,7 @@ fn making_tensors_of_regions() {
         drop(frames);
         fakes.each_call_fails(&format!("regions, {resize}"), make);
         fakes.each_call_fails(&format!("the first regions, {resize}"), || {
-            let sources = [Rect { left: 1, top: 1, right: 33, bottom: 17 }; 2];
+            let sources = [Crop::from(Rect { left: 1, top: 1, right: 33, bottom: 17 }); 2];
             // SAFETY: as above.
             unsafe { new()?.regions_of_gpu(&planes, &sources) }
         });

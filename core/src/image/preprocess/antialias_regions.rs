@@ -4,7 +4,7 @@
 
 use super::HostPreprocessor;
 use super::host::{Samplers, check_source};
-use super::kernel::{Conversion, THREADS, Taps, antialiased_samples_of, three_planes};
+use super::kernel::{Conversion, THREADS, Taps, samples_one_by_one, three_planes};
 use super::region_kernel::siting_code;
 use super::sampler::SampledPlane;
 use crate::cuda::driver::{Context, Function, Launch, Stream};
@@ -81,10 +81,11 @@ impl AntialiasedRegionKernel {
         let (first, others) = (&samplers[0], samplers.last().expect("a frame has a plane"));
         let sitings = SampledPlane::all(format, size, color, &spec.transform).last().expect("as above").sitings;
         let steps = [first.pixel as u32, others.pixel as u32];
+        let samples = samples_one_by_one(format, samplers.len(), first.channels());
         let module = context.module(ANTIALIAS_REGIONS)?;
         Ok(Some(AntialiasedRegionKernel {
             tables_function: module.function("antialias_tables")?,
-            function: module.function(&format!("antialias_regions_{}", antialiased_samples_of(format, samplers)))?,
+            function: module.function(&format!("antialias_regions_{samples}"))?,
             parameters: AntialiasedRegionParams {
                 conversion: Conversion::new(&reference, spec, steps, false),
                 sitings: sitings.map(siting_code),

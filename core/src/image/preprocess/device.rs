@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Frames to tensors in GPU memory: the kernel with the stream, the pool and the upload that it needs from frame to frame.
 
+use super::align_kernel::AlignKernel;
 use super::antialias_regions::AntialiasedRegionKernel;
 use super::kernel::PreprocessKernel;
 use super::region_kernel::RegionKernel;
 use crate::cuda::driver::{Context, Fence, Stream, StreamRole, WaitHistory};
 use crate::error::{Error, ErrorKind, Result};
+use crate::image::align::Crop;
 use crate::image::device::{DevicePlane, DevicePlanes};
 use crate::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
-use crate::image::geometry::{Letterbox, Rect};
+use crate::image::geometry::Letterbox;
 use crate::image::transform::InputSpec;
 use crate::memory::{BatchPool, DeviceBlock, DevicePool};
 use crate::options::choices;
@@ -70,6 +72,8 @@ pub struct DevicePreprocessor {
     kernel: PreprocessKernel,
     /// For parts of frames, made with the first ones.
     regions: Option<RegionMaker>,
+    /// For those that are cut by landmarks, likewise.
+    aligner: Option<AlignKernel>,
     /// Where tensors are made.
     slots: BatchPool,
     pool: DevicePool,
@@ -109,6 +113,7 @@ impl DevicePreprocessor {
             history: WaitHistory::default(),
             upload: None,
             regions: None,
+            aligner: None,
             spec: spec.clone(),
             color,
             pixels,
@@ -160,12 +165,12 @@ impl DevicePreprocessor {
     ///
     /// # Errors
     /// As [`DevicePreprocessor::of_host`]; `Negotiation`, where a part is empty or not in the frame.
-    pub fn regions_of_host(&mut self, frame: &Frame, sources: &[Rect]) -> Result<Vec<Tensors>> {
-        if sources.is_empty() {
+    pub fn regions_of_host(&mut self, frame: &Frame, crops: &[Crop]) -> Result<Vec<Tensors>> {
+        if crops.is_empty() {
             return Ok(Vec::new());
         }
         // SAFETY: as above.
-        self.upload_and_convert(frame, |this, planes| unsafe { this.regions_of_gpu(planes, sources) })
+        self.upload_and_convert(frame, |this, planes| unsafe { this.regions_of_gpu(planes, crops) })
     }
 
     /// Makes tensors of a frame in host memory, whose bytes are read when this returns.
@@ -217,22 +222,36 @@ impl DevicePreprocessor {
     ///
     /// # Errors
     /// As [`DevicePreprocessor::of_gpu`]; `Negotiation`, where a part is empty or not in the frame.
-    pub unsafe fn regions_of_gpu(&mut self, planes: &[DevicePlane], sources: &[Rect]) -> Result<Vec<Tensors>> {
-        let blocks = self.slots.take_many(sources.len())?;
-        let DevicePreprocessor { stream, regions, spec, color, pixels, size, .. } = self;
-        let regions = match regions {
-            Some(regions) => regions,
-            none => none.insert(RegionMaker::new(stream.context(), *pixels, *size, *color, spec)?),
+    pub unsafe fn regions_of_gpu(&mut self, planes: &[DevicePlane], crops: &[Crop]) -> Result<Vec<Tensors>> {
+        let blocks = self.slots.take_many(crops.len())?;
+        let DevicePreprocessor { stream, regions, aligner, spec, color, pixels, size, .. } = self;
+        let spec = &*spec;
+        let tensors = || crops.iter().zip(blocks.iter().map(DeviceBlock::address));
+        let upright = || {
+            let upright = tensors().filter(move |(crop, _)| crop.alignment(spec).is_none());
+            upright.map(|(crop, tensor)| (crop.source, tensor))
         };
+        let aligned = || tensors().filter_map(move |(crop, tensor)| Some((crop.alignment(spec)?, tensor)));
+        if regions.is_none() && upright().next().is_some() {
+            *regions = Some(RegionMaker::new(stream.context(), *pixels, *size, *color, spec)?);
+        }
+        if aligner.is_none() && aligned().next().is_some() {
+            *aligner = Some(AlignKernel::new(stream.context(), *pixels, *size, *color, spec)?);
+        }
         let queued = stream.queuing();
         let begin = stream.begin_timing();
-        let tensors = sources.iter().copied().zip(blocks.iter().map(DeviceBlock::address));
         // SAFETY: the planes by the caller's promise; each block has the tensor's size, and returns to the pool after the fence. What
         // makes the tensors stays with `self`, which waits for the stream.
         unsafe {
             match regions {
-                RegionMaker::Bilinear(kernel) => kernel.launch(stream, planes, tensors)?,
-                RegionMaker::Antialiased(kernel) => kernel.launch(stream, planes, &tensors.collect::<Vec<_>>())?,
+                Some(RegionMaker::Bilinear(kernel)) => kernel.launch(stream, planes, upright())?,
+                Some(RegionMaker::Antialiased(kernel)) => {
+                    kernel.launch(stream, planes, &upright().collect::<Vec<_>>())?;
+                }
+                None => {}
+            }
+            if let Some(kernel) = aligner {
+                kernel.launch(stream, planes, aligned())?;
             }
         }
         stream.end_timing(begin);

@@ -63,7 +63,7 @@ pub struct HostPreprocessor {
     pub(crate) convert: Convert,
     pub(crate) channels: Vec<Channel>,
     /// The scaled frame's row, one line per channel of the planes, then of the colours.
-    samples: Vec<f32>,
+    pub(super) samples: Vec<f32>,
     /// The tensor's row, all channels in its order; columns next to the frame hold padding from the start.
     elements: Vec<f32>,
     /// A row of padding as bytes of the tensor.
@@ -172,12 +172,7 @@ impl HostPreprocessor {
     /// `WrongType`, if the frame is not of the format and size given to [`HostPreprocessor::new`], if a plane is missing or
     /// shorter than its stride requires, or if the tensor has another size.
     pub fn run(&mut self, frame: &Frame, tensor: &mut [u8]) -> Result<()> {
-        frame.check(self.format, self.size.0, self.size.1)?;
-        let bytes = self.padding.len() * self.letterbox.tensor_height as usize;
-        if tensor.len() != bytes {
-            return Err(Error::new(ErrorKind::WrongType, "Cannot write the tensor")
-                .cause(format!("its memory has {} bytes, not {bytes}", tensor.len())));
-        }
+        self.check(frame, tensor)?;
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") {
             // SAFETY: the processor has AVX2.
@@ -186,6 +181,17 @@ impl HostPreprocessor {
         }
         self.write(frame, tensor);
         Ok(())
+    }
+
+    /// Whether they are such a frame and the bytes of a tensor.
+    pub(super) fn check(&self, frame: &Frame, tensor: &[u8]) -> Result<()> {
+        frame.check(self.format, self.size.0, self.size.1)?;
+        let bytes = self.padding.len() * self.letterbox.tensor_height as usize;
+        if tensor.len() == bytes {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::WrongType, "Cannot write the tensor")
+            .cause(format!("its memory has {} bytes, not {bytes}", tensor.len())))
     }
 
     /// [`HostPreprocessor::write`], with its loops compiled for AVX2.
@@ -212,7 +218,7 @@ impl HostPreprocessor {
     /// Row `j` of the scaled frame into row `y` of the tensor.
     #[inline(always)]
     fn write_row(&mut self, frame: &Frame, j: usize, y: usize, tensor: &mut [u8]) {
-        let (x, width) = (self.letterbox.x as usize, self.letterbox.width as usize);
+        let width = self.letterbox.width as usize;
         let mut samples = &mut self.samples[..];
         match &mut self.samplers {
             Samplers::Bilinear(samplers) => {
@@ -231,6 +237,13 @@ impl HostPreprocessor {
             }
         }
         self.convert.apply(&mut self.samples, width);
+        self.write_colors(y, tensor);
+    }
+
+    /// The row of colours in `samples` into row `y` of the tensor.
+    #[inline(always)]
+    pub(super) fn write_colors(&mut self, y: usize, tensor: &mut [u8]) {
+        let (x, width) = (self.letterbox.x as usize, self.letterbox.width as usize);
         match (self.order, &self.channels[..]) {
             (TensorLayout::Nhwc, [a, b, c]) => {
                 let lines =

@@ -166,6 +166,11 @@ impl Conversion {
             pad: spec.transform.pad.into(),
         }
     }
+
+    /// Width and height of the tensor.
+    pub(super) fn tensor_size(&self) -> (u32, u32) {
+        (self.tensor_width, self.tensor_height)
+    }
 }
 
 impl PreprocessKernel {
@@ -218,7 +223,9 @@ impl PreprocessKernel {
 
         let (samples, one_by_one) = match &reference.samplers {
             Samplers::Bilinear(samplers) => samples_of(format, samplers),
-            Samplers::Antialiased(samplers) => (antialiased_samples_of(format, samplers), None),
+            Samplers::Antialiased(samplers) => {
+                (samples_one_by_one(format, samplers.len(), samplers[0].channels()), None)
+            }
         };
         let kernel = if columns == 1 { "antialias" } else { "preprocess" };
         let module = context.module(module)?;
@@ -314,14 +321,14 @@ pub(super) fn samples_of(format: PixelFormat, samplers: &[Sampler]) -> (&'static
     }
 }
 
-/// The same with antialiasing, which reads pairs one by one.
-pub(super) fn antialiased_samples_of(format: PixelFormat, samplers: &[AntialiasSampler]) -> &'static str {
-    match (format, samplers) {
-        (PixelFormat::P010, [_]) => "luma16",
+/// The same for kernels that read pairs one by one, by the planes that are read, and the samples of a pixel in the first one.
+pub(super) fn samples_one_by_one(format: PixelFormat, planes: usize, channels: usize) -> &'static str {
+    match (format, planes) {
+        (PixelFormat::P010, 1) => "luma16",
         (PixelFormat::P010, _) => "pairs16",
-        (PixelFormat::Nv12, [_, _]) => "pairs8",
-        (_, [_, _, _]) => "planes8",
-        (_, [pixels]) if pixels.offsets.len() == 3 => "rgb",
+        (PixelFormat::Nv12, 2) => "pairs8",
+        (_, 3) => "planes8",
+        _ if channels == 3 => "rgb",
         _ => "luma8",
     }
 }

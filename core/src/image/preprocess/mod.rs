@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Frame to tensor: on the host, and on a GPU with the same result in every bit.
 
+pub mod align_kernel;
+pub mod aligned;
 pub(crate) mod antialias;
 pub mod antialias_regions;
 pub mod color;
@@ -13,11 +15,13 @@ pub(crate) mod sampler;
 
 use crate::cuda::driver::Context;
 use crate::error::Result;
+use crate::image::align::Crop;
 use crate::image::frame::{Colorimetry, Frame, PixelFormat};
-use crate::image::geometry::{Letterbox, Rect};
+use crate::image::geometry::Letterbox;
 use crate::image::transform::InputSpec;
 use crate::memory::Pool;
 use crate::tensor::{Tensor, TensorDesc, Tensors};
+use aligned::HostAligner;
 use device::DevicePreprocessor;
 pub use host::{HostPreprocessor, MAX_SIDE};
 use regions::ByRegion;
@@ -33,6 +37,8 @@ pub struct HostRegions {
     color: Colorimetry,
     spec: InputSpec,
     of: ByRegion<HostPreprocessor>,
+    /// For those that are cut by landmarks, made with the first one.
+    aligner: Option<HostAligner>,
 }
 
 impl Preprocessor {
@@ -53,7 +59,7 @@ impl Preprocessor {
             }
             None => {
                 let preprocess = Box::new(HostPreprocessor::new(pixels, size.0, size.1, color, spec)?);
-                let regions = Box::new(HostRegions { color, spec: spec.clone(), of: ByRegion::default() });
+                let regions = Box::new(HostRegions::new(color, spec));
                 Preprocessor::Host { preprocess, regions, desc: spec.desc.clone(), pool: Pool::default() }
             }
         })
@@ -85,20 +91,17 @@ impl Preprocessor {
     ///
     /// # Errors
     /// As [`Preprocessor::of_host`]; `Negotiation`, where a part is empty or not in the frame.
-    pub fn regions_of_host(&mut self, frame: &Frame, sources: &[Rect]) -> Result<Vec<Tensors>> {
+    pub fn regions_of_host(&mut self, frame: &Frame, crops: &[Crop]) -> Result<Vec<Tensors>> {
         match self {
             Preprocessor::Host { preprocess, regions, desc, pool } => {
-                let HostRegions { color, spec, of } = &mut **regions;
-                let (format, size) = (preprocess.format, preprocess.size);
-                let tensor = |(index, &source): (usize, &Rect)| {
-                    let make = || HostPreprocessor::of_region(format, size, source, *color, spec);
-                    let preprocess = of.of(index, source, make)?;
-                    let tensor = Tensor::fill(pool, desc.clone(), |bytes| preprocess.run(frame, bytes))?;
-                    Ok(Tensors::new(vec![tensor], None, None))
+                let (kind, mut upright) = ((preprocess.format, preprocess.size), 0);
+                let tensor = |crop: &Crop| {
+                    let run = |bytes: &mut [u8]| regions.run(kind, frame, crop, &mut upright, bytes);
+                    Ok(Tensors::new(vec![Tensor::fill(pool, desc.clone(), run)?], None, None))
                 };
-                sources.iter().enumerate().map(tensor).collect()
+                crops.iter().map(tensor).collect()
             }
-            Preprocessor::Device(device) => device.regions_of_host(frame, sources),
+            Preprocessor::Device(device) => device.regions_of_host(frame, crops),
         }
     }
 
@@ -107,5 +110,35 @@ impl Preprocessor {
             Preprocessor::Host { preprocess, .. } => preprocess.letterbox(),
             Preprocessor::Device(device) => device.letterbox(),
         }
+    }
+}
+
+impl HostRegions {
+    fn new(color: Colorimetry, spec: &InputSpec) -> Self {
+        HostRegions { color, spec: spec.clone(), of: ByRegion::default(), aligner: None }
+    }
+
+    /// Writes the tensor of a part of a frame of that format and size. `upright` counts the parts of the frame that are cut by their
+    /// rectangles.
+    fn run(
+        &mut self,
+        (format, size): (PixelFormat, (usize, usize)),
+        frame: &Frame,
+        crop: &Crop,
+        upright: &mut usize,
+        tensor: &mut [u8],
+    ) -> Result<()> {
+        let HostRegions { color, spec, of, aligner } = self;
+        if let Some(there) = crop.alignment(spec) {
+            let aligner = match aligner {
+                Some(made) => made,
+                none => none.insert(HostAligner::new(format, size, *color, spec)?),
+            };
+            return aligner.run(frame, &there, tensor);
+        }
+        let make = || HostPreprocessor::of_region(format, size, crop.source, *color, spec);
+        let preprocess = of.of(*upright, crop.source, make)?;
+        *upright += 1;
+        preprocess.run(frame, tensor)
     }
 }

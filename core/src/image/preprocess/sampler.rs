@@ -303,7 +303,7 @@ impl Sampler {
 }
 
 #[inline(always)]
-fn lerp(a: f32, b: f32, weight: f32) -> f32 {
+pub(super) fn lerp(a: f32, b: f32, weight: f32) -> f32 {
     a + (b - a) * weight
 }
 
