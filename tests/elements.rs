@@ -4,6 +4,7 @@
 
 mod common;
 
+mod align;
 mod analytics;
 mod analytics_clips;
 mod auto_interval;

@@ -174,6 +174,7 @@ fn properties_without_effect_on_what_the_model_gives_are_named() {
         (&boxes, "slices=2x1 max-objects=3", "", "max-objects has no effect: max-objects needs regions=objects"),
         (&boxes, "object-classes=a min-object-size=3 object-padding=1", "", "object-padding have no effect"),
         (&boxes, "reclassify-interval=5", "", "reclassify-interval has no effect"),
+        (&boxes, "align=face", "", "align has no effect: align needs regions=objects"),
         (&boxes, "shortest-edge=64", "", "shortest-edge has no effect: shortest-edge needs resize=center-crop"),
         (&boxes, "resize=stretch pad-value=0", "", "pad-value has no effect: pad-value needs resize=letterbox"),
     ] {

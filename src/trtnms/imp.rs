@@ -23,7 +23,7 @@ use gsttrt_core::tensor::{Tensor, Tensors};
 use smallvec::SmallVec;
 
 use super::drawing::{self, GpuDrawing};
-use super::objects::ObjectResults;
+use super::objects::{ObjectResults, places_are_lost};
 use super::settings::{NmsSettings, PROPERTIES};
 use crate::gst::caps;
 use crate::gst::classes_event::{self, ClassesOfModels};
@@ -279,6 +279,9 @@ impl TrtNms {
                 let buffer = frame.make_mut();
                 TensorMeta::remove(buffer, payload);
                 count = of_objects.attach(buffer, objects, other);
+            }
+            Some(detector) if objects.are_aligned => {
+                return Err(places_are_lost(detector.decoder.format().name).into());
             }
             Some(detector) => {
                 let ids: Vec<i32> =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What a second model has found in the objects of a first one: their classes, or their vectors.
 
-use gsttrt_core::error::Result;
+use gsttrt_core::error::{Error, ErrorKind, Result};
 use gsttrt_core::postprocess::{Postprocessor, RankedClass};
 use gsttrt_core::tensor::Tensors;
 use gsttrt_core::track::History;
@@ -58,6 +58,13 @@ impl ObjectResults {
             }),
         }
     }
+}
+
+/// Of a model that finds places in pictures that are turned.
+pub fn places_are_lost(layout: &str) -> Error {
+    Error::new(ErrorKind::Settings, "What is found in faces that are turned upright has no place in the frame")
+        .cause(format!("the model gives boxes by its layout {layout}, and trtpreprocess has align=face"))
+        .remedy("Leave align unset on trtpreprocess, or use a model that gives classes or vectors")
 }
 
 impl<T: Clone> KnownResults<T> {

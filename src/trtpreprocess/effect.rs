@@ -2,6 +2,7 @@
 //! What is set of trtpreprocess, and has no effect on the tensors that it makes.
 
 use gsttrt_core::error::{Error, ErrorKind};
+use gsttrt_core::image::align::Align;
 use gsttrt_core::image::geometry::ResizeMode;
 use gsttrt_core::options::names_of_set;
 
@@ -23,8 +24,10 @@ const NEEDS: [Need; 7] = [
     },
     Need {
         properties: &["pad-value"],
-        what: "resize=letterbox or letterbox-top-left",
-        is_met: |_, _, fit| matches!(fit, ResizeMode::Letterbox | ResizeMode::LetterboxTopLeft),
+        what: "resize=letterbox or letterbox-top-left, or align=face",
+        is_met: |settings, _, fit| {
+            matches!(fit, ResizeMode::Letterbox | ResizeMode::LetterboxTopLeft) || settings.align == Align::Face
+        },
     },
     Need {
         properties: &["slice-overlap", "slice-frame"],
@@ -37,7 +40,14 @@ const NEEDS: [Need; 7] = [
         is_met: |_, tiling, _| matches!(tiling, Tiling::List(_)),
     },
     Need {
-        properties: &["object-classes", "min-object-size", "object-padding", "max-objects", "reclassify-interval"],
+        properties: &[
+            "object-classes",
+            "min-object-size",
+            "object-padding",
+            "max-objects",
+            "reclassify-interval",
+            "align",
+        ],
         what: "regions=objects",
         is_met: |_, tiling, _| matches!(tiling, Tiling::Objects(_)),
     },

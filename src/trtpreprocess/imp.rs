@@ -22,9 +22,10 @@ use gsttrt_core::image::transform::InputSpec;
 use gsttrt_core::tensor::Tensors;
 use smallvec::SmallVec;
 
+use super::counts::ObjectCounts;
 use super::effect;
 use super::motion::MotionFilter;
-use super::objects::{ObjectSelection, ObjectSelector};
+use super::objects::{ObjectOptions, ObjectSelection, ObjectSelector};
 use super::overrides::{Overrides, Tiling};
 use super::settings::{PROPERTIES, PreprocessSettings};
 use crate::gst::batch_pool;
@@ -63,19 +64,6 @@ impl PreprocessState {
         self.spec.device == Device::Cuda
     }
 }
-
-/// Of objects as regions.
-#[derive(Debug, Default)]
-struct ObjectCounts {
-    frames: u64,
-    objects: u64,
-    /// Objects that were too many.
-    left_out: u64,
-    has_warned: bool,
-}
-
-/// After so many frames without an object it is likely that there is no first model.
-const FRAMES_WITHOUT: u64 = 100;
 
 /// No two of these are locked at a time, and none while downstream is asked or a message is posted.
 #[derive(Default)]
@@ -169,24 +157,18 @@ impl TrtPreprocess {
         let size = state.format.size();
         let source = TensorSource::new(self.obj().as_ptr().addr(), &state.format.info);
         let selected = match &state.tiling {
-            Tiling::Objects(options) => Some(state.selector.select(&read::objects(buffer, size), size, options)),
+            Tiling::Objects(options) => {
+                let selection = state.selector.select(&read::objects(buffer, size), size, options);
+                self.note_objects(&selection, options);
+                Some(selection)
+            }
             _ => None,
         };
-        if let Some(ObjectSelection { objects, sources, left_out }) = &selected {
-            self.note_objects(objects.list.len() + left_out, *left_out);
-            if sources.is_empty() {
-                let tiles = Tiles::Objects(selected.map(|selected| selected.objects).unwrap_or_default());
-                let (list, transform) = (SmallVec::new(), state.spec.transform);
-                let original = self.originals.lock().unwrap().of(buffer);
-                return Ok(Payload::Input(Arc::new(ModelInputs {
-                    list,
-                    tiles,
-                    source,
-                    transform,
-                    original,
-                    still: None,
-                })));
-            }
+        if selected.as_ref().is_some_and(|selection| selection.sources.is_empty()) {
+            let tiles = Tiles::Objects(selected.map(|selected| selected.objects).unwrap_or_default());
+            let (list, transform) = (SmallVec::new(), state.spec.transform);
+            let original = self.originals.lock().unwrap().of(buffer);
+            return Ok(Payload::Input(Arc::new(ModelInputs { list, tiles, source, transform, original, still: None })));
         }
         let location = state.format.locate(buffer)?;
         let context = if state.is_on_gpu() { Some(self.context_for(&location)?) } else { None };
@@ -266,40 +248,34 @@ impl TrtPreprocess {
         }
     }
 
-    /// Counts the objects of a frame, and those of them that were too many.
-    fn note_objects(&self, objects: usize, left_out: usize) {
-        let mut counts = self.counts.lock().unwrap();
-        counts.frames += 1;
-        counts.objects += objects as u64;
-        counts.left_out += left_out as u64;
-        if counts.frames == FRAMES_WITHOUT {
-            drop(counts);
-            self.warn_without_objects();
+    /// Counts the objects of a frame.
+    fn note_objects(&self, selection: &ObjectSelection, options: &ObjectOptions) {
+        let is_time = self.counts.lock().unwrap().note(selection, options);
+        if is_time {
+            self.warn_of_lacks();
         }
     }
 
-    /// Warns once where no frame so far had an object, and no trtnms before this would attach any.
-    fn warn_without_objects(&self) {
-        let mut counts = self.counts.lock().unwrap();
-        if counts.objects > 0 || counts.frames == 0 || std::mem::replace(&mut counts.has_warned, true) {
-            return;
-        }
-        drop(counts);
+    /// Warns once where no frame so far had an object, and no trtnms before this would attach any, and where no object had
+    /// landmarks.
+    fn warn_of_lacks(&self) {
+        let (objects, landmarks) = {
+            let mut counts = self.counts.lock().unwrap();
+            (counts.lack_of_objects(), counts.lack_of_landmarks())
+        };
+        let objects = objects.filter(|_| !self.has_trtnms_before());
+        objects.iter().chain(&landmarks).for_each(|warning| self.obj().post_warning(warning));
+    }
+
+    fn has_trtnms_before(&self) -> bool {
         let mut pad = self.obj().static_pad("sink");
         while let Some(element) = pad.and_then(|pad| pad.peer()?.parent_element()) {
             if element.type_().name() == "GstTrtNms" {
-                return;
+                return true;
             }
             pad = element.static_pad("sink");
         }
-        self.obj().post_warning(
-            &Error::new(ErrorKind::Settings, "trtpreprocess regions=objects has seen no objects")
-                .cause("there is no trtnms before it, whose model would find them")
-                .remedy(
-                    "The order is … ! trtpreprocess ! trtinfer ! trtnms ! trtpreprocess regions=objects ! \
-                     trtinfer ! trtnms ! …",
-                ),
-        );
+        false
     }
 
     /// Warns once where `upload` is set and frames are not uploaded.
@@ -472,7 +448,7 @@ impl BaseTransformImpl for TrtPreprocess {
 
     fn sink_event(&self, event: gst::Event) -> bool {
         match event.type_() {
-            gst::EventType::Eos => self.warn_without_objects(),
+            gst::EventType::Eos => self.warn_of_lacks(),
             gst::EventType::FlushStart => self.waits.set_flushing(true),
             gst::EventType::FlushStop => {
                 self.waits.set_flushing(false);

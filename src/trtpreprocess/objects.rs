@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Which objects of a frame become tensors of a second model.
 
-use gsttrt_core::image::align::Crop;
+use gsttrt_core::image::align::{Align, Crop, FaceLandmarks};
 use gsttrt_core::image::geometry::{BBox, Rect};
 use gsttrt_core::image::overlay::Annotation;
 use gsttrt_core::track::History;
@@ -22,6 +22,7 @@ pub struct ObjectOptions {
     pub limit: usize,
     /// 1: each frame. 0: once for each id. Otherwise each so many frames.
     pub interval: u32,
+    pub align: Align,
 }
 
 /// Selects the objects of one stream.
@@ -65,6 +66,7 @@ impl ObjectSelector {
         wanted.sort_by(|(a, first), (b, second)| second.area().total_cmp(&first.area()).then(a.cmp(b)));
         let mut selection = ObjectSelection::default();
         selection.objects.unknown = self.unknown.clone();
+        selection.objects.are_aligned = options.aligns_faces();
         selection.objects.unseen = small.iter().map(|(number, _)| region(*number)).collect();
         for (number, bbox) in wanted {
             let track_id = found.annotations[number].track_id;
@@ -83,7 +85,8 @@ impl ObjectSelector {
                     continue;
                 }
                 input = Some(selection.sources.len());
-                selection.sources.push(padded(&bbox, options.padding, &frame).into());
+                let source = padded(&bbox, options.padding, &frame);
+                selection.sources.push(Crop { source, landmarks: options.landmarks(&found.annotations[number]) });
                 track_id.into_iter().for_each(|id| self.looked_at.insert(id, (now, bbox.area())));
             }
             selection.objects.list.push(ObjectRegion {
@@ -101,6 +104,16 @@ impl ObjectOptions {
     fn wants(&self, annotation: &Annotation) -> bool {
         self.classes.is_empty() || self.classes.iter().any(|name| annotation.is_called(name))
     }
+
+    /// Whether faces are cut by their landmarks.
+    pub fn aligns_faces(&self) -> bool {
+        self.align == Align::Face
+    }
+
+    /// Those that an object is cut by.
+    fn landmarks(&self, annotation: &Annotation) -> Option<FaceLandmarks> {
+        annotation.keypoints.as_ref().filter(|_| self.aligns_faces()).and_then(FaceLandmarks::of)
+    }
 }
 
 /// Whole pixels that cover the box with its padding, in the frame.
@@ -113,6 +126,8 @@ fn padded(bbox: &BBox, padding: f32, frame: &BBox) -> Rect {
 
 #[cfg(test)]
 mod tests {
+    use gsttrt_core::image::keypoints::{KeypointShape, ObjectKeypoints};
+
     use super::*;
 
     fn object([x1, y1, x2, y2]: [f32; 4], label: &'static str, track_id: Option<u64>) -> Annotation<'static> {
@@ -161,6 +176,29 @@ mod tests {
         let few = ObjectOptions { limit: 1, ..options() };
         let selection = ObjectSelector::default().select(&found, (640, 480), &few);
         assert_eq!((selection.left_out, selection.objects.unseen), (2, vec![Some(2), Some(3), Some(0)]));
+    }
+
+    #[test]
+    fn faces_are_cut_by_their_landmarks() {
+        let points: Vec<f32> = (0..10).map(|at| 20.0 + at as f32).collect();
+        let with = |values: &[f32]| {
+            let shape = KeypointShape { count: values.len() as u16 / 2, dims: 2 };
+            let keypoints = Some(ObjectKeypoints { shape, values: values.to_vec().into() });
+            Annotation { keypoints, ..object([10.0, 10.0, 50.0, 50.0], "face", None) }
+        };
+        let (face, partial) = (with(&points), with(&points[..8]));
+        let other = object([10.0, 10.0, 50.0, 50.0], "face", None);
+        let landmarks = |face: Annotation<'static>, align: Align| {
+            let options = ObjectOptions { align, ..options() };
+            let selection = ObjectSelector::default().select(&objects(vec![face]), (640, 480), &options);
+            assert_eq!(selection.objects.are_aligned, align == Align::Face);
+            assert_eq!(selection.sources[0].source, Rect { left: 10, top: 10, right: 50, bottom: 50 });
+            selection.sources[0].landmarks
+        };
+        let wanted = FaceLandmarks([[20.0, 21.0], [22.0, 23.0], [24.0, 25.0], [26.0, 27.0], [28.0, 29.0]]);
+        assert_eq!(landmarks(face.clone(), Align::Face), Some(wanted));
+        assert_eq!(landmarks(face, Align::None), None);
+        assert_eq!([partial, other].map(|object| landmarks(object, Align::Face)), [None, None]);
     }
 
     /// Metas of other elements may hold anything.

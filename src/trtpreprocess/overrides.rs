@@ -110,6 +110,7 @@ impl PreprocessSettings {
                     padding: self.object_padding,
                     limit: self.max_objects as usize,
                     interval: self.reclassify_interval,
+                    align: self.align,
                 })
             }
         })

@@ -3,6 +3,7 @@
 
 use std::sync::LazyLock;
 
+use gsttrt_core::image::align::Align;
 use gsttrt_core::image::geometry::ResizeMode;
 use gsttrt_core::image::options::{CHROMA_SAMPLING, MEAN, SHORTEST_EDGE, STD, UPLOAD};
 use gsttrt_core::image::preprocess::device::Upload;
@@ -60,6 +61,7 @@ pub struct PreprocessSettings {
     pub object_padding: f32,
     pub max_objects: u32,
     pub reclassify_interval: u32,
+    pub align: Align,
     /// 0 is off.
     pub motion_gate: f32,
     pub motion_threshold: u32,
@@ -96,6 +98,7 @@ impl Default for PreprocessSettings {
             object_padding: 0.0,
             max_objects: 300,
             reclassify_interval: 1,
+            align: Align::None,
             motion_gate: 0.0,
             motion_threshold: 12,
             motion_refresh: 250,
@@ -106,7 +109,7 @@ impl Default for PreprocessSettings {
     }
 }
 
-pub static SETTINGS: [Setting<PreprocessSettings>; 26] = [
+pub static SETTINGS: [Setting<PreprocessSettings>; 27] = [
     setting!("resize", "Resize", "How the frame is laid into the tensor", <Option<ResizeMode>>::KIND, resize),
     Setting { spec: &SHORTEST_EDGE, field: |settings| &mut settings.shortest_edge },
     setting!(
@@ -211,6 +214,7 @@ pub static SETTINGS: [Setting<PreprocessSettings>; 26] = [
         OptionKind::UInt(0..=u32::MAX),
         reclassify_interval
     ),
+    setting!("align", "Align", "With regions=objects: how objects are cut out of the frame", Align::KIND, align),
     setting!(
         "motion-gate",
         "Motion gate",

@@ -2,7 +2,7 @@
 //! A vector that tells pictures apart: pictures of the same person or thing have similar ones.
 
 use super::recognise::Confidence;
-use super::{CLASSES_ONLY, Column, HeadFormat, STRETCH, Task, floats};
+use super::{CLASSES_ONLY, Column, HeadFormat, InputTransform, STRETCH, Task, floats};
 
 pub static HEAD: HeadFormat = HeadFormat {
     name: "embed",
@@ -10,7 +10,8 @@ pub static HEAD: HeadFormat = HeadFormat {
     task: Task::Embed,
     outputs: &[floats("", CLASSES_ONLY, &[Column::Vector])],
     holds: "the numbers of the vector of each picture",
-    input: STRETCH,
+    // Black is around the faces that models are trained with, where they reach over an edge.
+    input: InputTransform { pad: 0, ..STRETCH },
     input_note: Some(
         "Set what the model was trained with on trtpreprocess, unless its graph does it: mean=0.485,0.456,0.406 \
          std=0.229,0.224,0.225 for most of ReID and DINO, mean=0.5 std=0.5 for most faces, and \
