@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 
 use gsttrt_core::backends::BackendPreference;
 use gsttrt_core::gallery::{GalleryEntry, file};
+use gsttrt_core::image::align::{Crop, FaceLandmarks};
 use gsttrt_core::image::frame::{Colorimetry, Frame};
-use gsttrt_core::session::Detector;
+use gsttrt_core::image::keypoints::ObjectKeypoints;
+use gsttrt_core::session::{Detector, KeypointShape, Object};
 
 use crate::chain::start_gstreamer;
 use crate::failure::{Failure, Status};
@@ -19,7 +21,8 @@ use crate::threads::Threads;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-A picture shows one person or thing and little else, as the detector of the pipeline cuts it out. Several are better than one. \
+A picture shows one person or thing and little else, as the detector of the pipeline cuts it out. With --detector it may show more \
+around it: a face with five landmarks is cut as with align=face, anything else by its box. Several pictures are better than one. \
 A pipeline with trtmatch takes the change over within some seconds.\n\n\
 Vectors of faces and people are personal data. Only this user may read a gallery that is made here.")]
 pub struct EnrolArgs {
@@ -34,12 +37,18 @@ pub struct EnrolArgs {
     /// The model that gives the vectors, the same as in the pipeline
     #[arg(short, long, value_name = "FILE", required_unless_present = "remove")]
     model: Option<PathBuf>,
-    /// What runs the model [default: auto, the GPU if it can]
+    /// The detector of the pipeline, which finds the one face or thing in each picture [default: the whole picture is taken]
+    #[arg(long, value_name = "FILE", conflicts_with = "remove")]
+    detector: Option<PathBuf>,
+    /// What runs the models [default: auto, the GPU if it can]
     #[arg(long, value_name = "NAME", value_parser = backends())]
     backend: Option<String>,
     /// Properties of trtpreprocess, trtinfer and trtnms, as in the pipeline, such as "mean=0.5 std=0.5"
     #[arg(long, value_name = "PROPERTIES", default_value = "", hide_default_value = true)]
     options: String,
+    /// The same of the detector, such as "classes=face score-threshold=0.5"
+    #[arg(long, value_name = "PROPERTIES", default_value = "", hide_default_value = true)]
+    detector_options: String,
     /// Remove the name and all its vectors from the gallery
     #[arg(long)]
     remove: bool,
@@ -72,18 +81,25 @@ fn remove(args: &EnrolArgs) -> Result<Status, Failure> {
     Ok(Status::Done)
 }
 
+/// What makes the vector of a picture.
+struct Eyes {
+    vectors: Detector,
+    /// What cuts out the one that is meant, with its file.
+    finder: Option<(Detector, PathBuf)>,
+}
+
 fn add(args: &EnrolArgs, model: &Path, threads: &Threads) -> Result<Status, Failure> {
-    check_model(model)?;
+    [model].into_iter().chain(args.detector.as_deref()).try_for_each(check_model)?;
     start_gstreamer()?;
     let signals = Signals::listen_for_engines()?;
     let files = pictures_in(&args.pictures)?;
-    let mut detector = open(args, model)?;
+    let mut eyes = Eyes::open(args, model)?;
     let display = Display::default();
     let mut task = display.task("reading");
     let mut entries = Vec::new();
     for (number, picture) in files.iter().enumerate() {
         task.show(Some(number as f64 / files.len() as f64), || format!("{number} pictures"));
-        let seen = still::see(picture, threads, &signals, |frame| vector(&mut detector, frame, picture));
+        let seen = still::see(picture, threads, &signals, |frame| eyes.vector(frame, picture));
         if let Some(signal) = signals.signal() {
             drop(task);
             print_error("It was stopped; the gallery is as it was.");
@@ -96,8 +112,10 @@ fn add(args: &EnrolArgs, model: &Path, threads: &Threads) -> Result<Status, Fail
             Err(failure) => task.line(&format!("Warning: {failure}")),
         }
     }
-    for note in detector.session().warnings().iter().chain(detector.session().notes()) {
-        task.line(&format!("Note: {}", note.message()));
+    for session in eyes.detectors().map(Detector::session) {
+        for note in session.warnings().iter().chain(session.notes()) {
+            task.line(&format!("Note: {}", note.message()));
+        }
     }
     drop(task);
     file::change(&args.gallery, |_| true, &entries)?;
@@ -117,19 +135,59 @@ fn counted(vectors: usize) -> String {
     if vectors == 1 { "1 vector".into() } else { format!("{vectors} vectors") }
 }
 
-fn open(args: &EnrolArgs, model: &Path) -> Result<Detector, Failure> {
-    let has_layout = args.options.split_whitespace().any(|word| word.starts_with("layout"));
-    let own: Vec<String> = (!has_layout).then(|| "layout=embed".to_string()).into_iter().collect();
-    let (mut options, postprocess) = session_options(&own, &[&args.options])?;
+impl Eyes {
+    fn open(args: &EnrolArgs, model: &Path) -> Result<Self, Failure> {
+        let has_layout = args.options.split_whitespace().any(|word| word.starts_with("layout"));
+        let own: Vec<String> = (!has_layout).then(|| "layout=embed".to_string()).into_iter().collect();
+        let finder = |file: &PathBuf| Ok::<_, Failure>((open(args, file, &[], &args.detector_options)?, file.clone()));
+        Ok(Eyes {
+            vectors: open(args, model, &own, &args.options)?,
+            finder: args.detector.as_ref().map(finder).transpose()?,
+        })
+    }
+
+    fn detectors(&self) -> impl Iterator<Item = &Detector> {
+        [&self.vectors].into_iter().chain(self.finder.as_ref().map(|(finder, _)| finder))
+    }
+
+    /// The vector of a picture.
+    fn vector(&mut self, frame: &Frame, picture: &Path) -> Result<Vec<f32>, Failure> {
+        let color = Colorimetry::default();
+        let crop = match &mut self.finder {
+            Some((finder, file)) => crop(&finder.detect(frame, color)?, picture, file)?,
+            None => Crop { source: (frame.width as u32, frame.height as u32).into(), landmarks: None },
+        };
+        let vector = self.vectors.vector_of(frame, color, &crop)?;
+        vector.ok_or_else(|| format!("The model gives no vector of {}. Use one that does.", picture.display()).into())
+    }
+}
+
+fn open(args: &EnrolArgs, model: &Path, own: &[String], options: &str) -> Result<Detector, Failure> {
+    let (mut options, postprocess) = session_options(own, &[options])?;
     if let Some(word) = backend_words().find(|word| args.backend.as_deref() == Some(word)) {
         options.backend = BackendPreference::from(word);
     }
     Ok(Detector::open(model, &options, postprocess)?)
 }
 
-/// The vector of a picture.
-fn vector(detector: &mut Detector, frame: &Frame, picture: &Path) -> Result<Vec<f32>, Failure> {
-    detector.detect(frame, Colorimetry::default())?;
-    let vector = detector.vector().map(<[f32]>::to_vec);
-    vector.ok_or_else(|| format!("The model gives no vector of {}. Use one that does.", picture.display()).into())
+/// The one that a detector has found in a picture, as trtpreprocess cuts it with align=face.
+fn crop(objects: &[Object], picture: &Path, detector: &Path) -> Result<Crop, Failure> {
+    let (picture, detector) = (picture.display(), detector.display());
+    match objects {
+        [object] => {
+            let values: Vec<f32> = object.keypoints.iter().flat_map(|point| [point.x, point.y]).collect();
+            let shape = KeypointShape { count: object.keypoints.len() as u16, dims: 2 };
+            let landmarks = FaceLandmarks::of(&ObjectKeypoints { shape, values: values.into() });
+            Ok(Crop { source: object.bbox.pixels(), landmarks })
+        }
+        [] => {
+            Err(format!("{detector} finds nothing in {picture}. Give a picture that shows the one you add.").into())
+        }
+        all => Err(format!(
+            "{detector} finds {} objects in {picture}. Cut out the one that you add, or set classes or score-threshold in \
+             --detector-options.",
+            all.len()
+        )
+        .into()),
+    }
 }

@@ -6,7 +6,7 @@ mod common;
 use std::path::Path;
 
 use common::kserve_server::{FakeServer, answers, served};
-use common::models::embedder;
+use common::models::{embedder, inner};
 use common::{command, path, picture, quantizer, sample, scratch, shapes, text};
 
 /// The pages that show how to call it.
@@ -58,6 +58,8 @@ fn furnish(folder: &Path) {
     }
     std::os::unix::fs::symlink(path("tests/models/shapes-cls.onnx"), folder.join("colors.onnx")).unwrap();
     embedder(&folder.join("reid.onnx"));
+    embedder(&folder.join("arcface.onnx"));
+    inner(&folder.join("faces.onnx"), "face");
     std::fs::write(folder.join("people.jsonl"), "{\"name\": \"Ada\", \"vector\": [1, 0, 0]}\n").unwrap();
     std::fs::create_dir_all(folder.join("archive/hall")).unwrap();
     std::os::unix::fs::symlink(sample(), folder.join("archive/hall/1.mp4")).unwrap();

@@ -5,7 +5,7 @@ mod common;
 
 use std::path::Path;
 
-use common::models::embedder;
+use common::models::{embedder, faces, inner};
 use common::{expect_failure, files, launch, picture, run, scratch, shapes, succeed, text};
 use gsttrt_core::gallery::{Gallery, file};
 
@@ -49,6 +49,49 @@ fn names_are_added_and_removed() {
     assert_eq!(gallery(&folder).names(), ["Ada"]);
     expect_failure(&run(&folder, &remove), &remove, &["There is no Bob in the gallery people.jsonl, which has Ada"]);
     assert_eq!(files(&folder), ["people.jsonl", "photos", "red.png", "reid.onnx"], "nothing is left over");
+}
+
+/// A face of a detector: its box, score, class, and where ArcFace's picture of it of 56x56 pixels begins.
+fn face([left, top]: [f32; 2], score: f32) -> [f32; 16] {
+    let points = [38.2946, 51.6963, 73.5318, 51.5014, 56.0252, 71.7366, 41.5493, 92.3655, 70.7299, 92.2041];
+    let box_and_class = [8.0, 16.0, 40.0, 48.0, score, 0.0];
+    std::array::from_fn(|at| match at.checked_sub(6) {
+        None => box_and_class[at],
+        Some(number) => points[number] * 0.5 + if number % 2 == 0 { left } else { top },
+    })
+}
+
+#[test]
+fn a_detector_cuts_out_the_one_that_is_meant() {
+    let folder = scratch("enrol-detector");
+    embedder(&folder.join("reid.onnx"));
+    coloured(&folder.join("red.png"), 0xffff_0000);
+    // The picture is 320x240, and five times as large as in the detector. Of the face a third is left of it.
+    faces(&folder.join("faces.onnx"), &[face([-19.0, 8.0], 0.9)]);
+    inner(&folder.join("box.onnx"), "cup");
+    let vector = |detector: &str| {
+        let gallery = folder.join("people.jsonl");
+        let _ = std::fs::remove_file(&gallery);
+        let args = ["enrol", "Ada", "red.png", "-m", "reid.onnx", "-g", "people.jsonl", "--detector", detector];
+        // So that black is a colour, too.
+        succeed(&folder, &[&args[..], &["--options", "mean=-1", "--detector-options", "score-threshold=0.5"]].concat());
+        self::gallery(&folder).find(&[&[1.0, 0.0, 0.0]], 1)[0][0].similarity
+    };
+    // Red alone is 2, 1, 1.
+    let by_box = vector("box.onnx");
+    assert!((by_box - 2.0 / 6f32.sqrt()).abs() < 0.01, "{by_box}");
+    let by_landmarks = vector("faces.onnx");
+    assert!((0.7..0.78).contains(&by_landmarks), "{by_landmarks}: with what is outside of the picture, which is black");
+
+    let args = ["enrol", "Ada", "red.png", "-m", "reid.onnx", "-g", "g.jsonl", "--detector", "several.onnx"];
+    for (rows, said) in [
+        (&[face([0.0, 8.0], 0.1)][..], "several.onnx finds nothing in red.png"),
+        (&[face([0.0, 8.0], 0.9), face([8.0, 8.0], 0.8)][..], "several.onnx finds 2 objects in red.png"),
+    ] {
+        faces(&folder.join("several.onnx"), rows);
+        expect_failure(&run(&folder, &args), &args, &[said]);
+        assert!(!folder.join("g.jsonl").exists(), "{said}");
+    }
 }
 
 #[test]

@@ -119,9 +119,7 @@ impl ObjectOptions {
 /// Whole pixels that cover the box with its padding, in the frame.
 fn padded(bbox: &BBox, padding: f32, frame: &BBox) -> Rect {
     let (across, down) = (bbox.width() * padding, bbox.height() * padding);
-    let BBox { x1, y1, x2, y2 } =
-        BBox::new(bbox.x1 - across, bbox.y1 - down, bbox.x2 + across, bbox.y2 + down).clip(frame);
-    Rect { left: x1.floor() as u32, top: y1.floor() as u32, right: x2.ceil() as u32, bottom: y2.ceil() as u32 }
+    BBox::new(bbox.x1 - across, bbox.y1 - down, bbox.x2 + across, bbox.y2 + down).clip(frame).pixels()
 }
 
 #[cfg(test)]

@@ -102,6 +102,13 @@ impl BBox {
         overlap / (self.area() + other.area() - overlap)
     }
 
+    /// The whole pixels that it touches, of a box that is inside a picture.
+    #[doc(hidden)]
+    pub fn pixels(&self) -> Rect {
+        let &BBox { x1, y1, x2, y2 } = self;
+        Rect { left: x1.floor() as u32, top: y1.floor() as u32, right: x2.ceil() as u32, bottom: y2.ceil() as u32 }
+    }
+
     /// The part inside another, which is finite.
     #[doc(hidden)]
     pub fn clip(&self, to: &BBox) -> Self {

@@ -140,7 +140,7 @@ struct Picture {
 
 /// The kind of frames that a preprocessor is made for.
 #[derive(Clone, Copy, PartialEq)]
-struct Source {
+pub(super) struct Source {
     format: PixelFormat,
     size: (usize, usize),
     color: Colorimetry,
@@ -422,7 +422,7 @@ impl Detector {
     }
 
     /// What is in one frame.
-    fn find_one(
+    pub(super) fn find_one(
         &mut self,
         source: Source,
         make: impl FnOnce(&mut Preprocessor) -> Result<Tensors>,
@@ -543,7 +543,7 @@ unsafe fn of_device(
 }
 
 impl Source {
-    fn of(frame: &Frame, color: Colorimetry) -> Self {
+    pub(super) fn of(frame: &Frame, color: Colorimetry) -> Self {
         Source { format: frame.format, size: (frame.width, frame.height), color }
     }
 

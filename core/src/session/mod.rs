@@ -4,6 +4,7 @@
 //! The elements use the same parts, so results and errors are the same. Errors name properties of the elements, which
 //! are the fields of [`SessionOptions`] and [`PostprocessOptions`] under the same names. `gst::init()` is not needed.
 
+mod crops;
 mod detector;
 mod device;
 mod options;

@@ -34,6 +34,17 @@ pub fn embedder(file: &Path) -> String {
         .save(file)
 }
 
+/// A detector of faces with five landmarks each, in pixels of its input of 64x64.
+pub fn faces(file: &Path, rows: &[[f32; 16]]) -> String {
+    Graph::new()
+        .input("images", F32, &["1", "3", "64", "64"])
+        .constant("output0", &[1, rows.len() as i64, 16], rows.as_flattened())
+        .metadata("task", "pose")
+        .metadata("kpt_shape", "[5, 2]")
+        .metadata("names", "{0: 'face'}")
+        .save(file)
+}
+
 /// A detector that finds one object of a class in the middle of each picture.
 pub fn inner(file: &Path, class: &str) -> String {
     Graph::new()
