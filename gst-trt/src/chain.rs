@@ -45,6 +45,8 @@ pub struct ModelElements {
     pub preprocess: String,
     pub infer: String,
     pub nms: String,
+    /// Whether trtmatch gives objects names by the vectors of a model on objects.
+    pub has_names: bool,
 }
 
 /// What runs on each frame.
@@ -68,6 +70,9 @@ pub fn models_before(tracker: &str, models: usize) -> usize {
 
 /// The names of the elements of every model, in their order. Those of the second one end in 2, and so on. A tracker is `track`.
 pub const STAGES: [&str; 3] = ["preprocess", "infer", "nms"];
+
+/// What gives the objects of a model names, behind its other elements.
+pub const MATCH: &str = "match";
 
 /// The name of an element of a model; the first model has the number 0.
 pub fn stage(name: &str, model: usize) -> String {
@@ -152,11 +157,7 @@ impl InferenceElements {
         // Drawing costs time, and is left out where the frames are not shown.
         let is_drawn_at_once = draw && self.last() == "nms";
         let nms_first = if is_drawn_at_once { "" } else { "draw=false" };
-        let mut parts: Vec<String> =
-            self.models().enumerate().map(|(number, model)| model.launch_line(number, nms_first)).collect();
-        if let Some(tracker) = &self.track {
-            parts.insert(models_before(tracker, parts.len()), "trttrack name=track".into());
-        }
+        let mut parts: Vec<String> = self.parts(nms_first).into_iter().map(|(_, line)| line).collect();
         if draw && !is_drawn_at_once {
             parts.push("trtoverlay name=overlay".into());
         }
@@ -178,11 +179,31 @@ impl InferenceElements {
 
     /// The element behind which results are complete.
     pub fn last(&self) -> String {
-        let models = 1 + self.on_objects.len();
-        match &self.track {
-            Some(tracker) if models_before(tracker, models) == models => "track".into(),
-            _ => stage("nms", models - 1),
+        self.parts("").pop().expect("there is a model").0
+    }
+
+    /// The parts of the launch line, each with the name of its last element.
+    fn parts(&self, nms_first: &str) -> Vec<(String, String)> {
+        let tracker = self.track.as_ref().map_or(0, |tracker| models_before(tracker, 1 + self.on_objects.len()));
+        let matching = |number: usize| {
+            let name = stage(MATCH, number);
+            let line = format!("trtmatch name={name} post-messages=false");
+            (name, line)
+        };
+        let mut parts = Vec::new();
+        for (number, model) in self.models().enumerate() {
+            let has_names = number > 0 && model.has_names;
+            parts.push((stage("nms", number), model.launch_line(number, nms_first)));
+            if number + 1 == tracker {
+                parts.push(("track".into(), "trttrack name=track".into()));
+                // Several frames decide on the name of an object that has an id.
+                let named = self.on_objects.iter().zip(1..=number).filter(|(model, _)| model.has_names);
+                parts.extend(named.map(|(_, number)| matching(number)));
+            } else if has_names && number >= tracker {
+                parts.push(matching(number));
+            }
         }
+        parts
     }
 }
 

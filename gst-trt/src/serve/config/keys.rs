@@ -13,7 +13,9 @@ use std::time::Duration;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::picture_size::PictureSize;
-use super::properties::{AnalyticsElement, ElementProperties, PrivacyElement, PublishElement, TrackElement};
+use super::properties::{
+    AnalyticsElement, ElementProperties, MatchElement, PrivacyElement, PublishElement, TrackElement,
+};
 use super::rate::Rate;
 use super::schedule::Schedule;
 use super::{size, time};
@@ -175,6 +177,8 @@ pub struct ModelKeys {
     pub infer: String,
     #[serde(default)]
     pub nms: String,
+    /// Names for the vectors that it gives.
+    pub r#match: Option<ElementProperties<MatchElement>>,
 }
 
 /// What a model sees.

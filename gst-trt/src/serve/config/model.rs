@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A model as it is configured, and the elements that run it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::keys::RunsOn;
+use super::properties::{ElementProperties, MatchElement};
 use crate::chain::ModelElements;
 use crate::model_options::ModelOptions;
 
@@ -24,11 +25,14 @@ pub struct ModelConfig {
     pub preprocess: String,
     pub infer: String,
     pub nms: String,
+    /// What gives its objects names.
+    pub matching: Option<ElementProperties<MatchElement>>,
 }
 
 impl ModelConfig {
     /// The elements that run it, as those that share it under that name need them.
     pub fn elements(&self) -> ModelElements {
+        let has_names = self.matching.is_some();
         let ModelConfig { file, classes, labels, layout_file, backend, batch_size, preprocess, infer, nms, .. } =
             self.clone();
         ModelElements {
@@ -40,7 +44,13 @@ impl ModelConfig {
             preprocess,
             infer: format!("batch-size={batch_size} {infer}"),
             nms,
+            has_names,
         }
+    }
+
+    /// The file with the names, if there is one.
+    pub fn gallery(&self) -> Option<&Path> {
+        self.matching.as_ref()?.get("gallery").map(Path::new)
     }
 
     /// The classes of objects that it sees, where they are chosen.

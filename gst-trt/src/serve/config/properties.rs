@@ -31,6 +31,8 @@ pub struct AnalyticsElement;
 pub struct PublishElement;
 #[derive(Clone, Debug)]
 pub struct PrivacyElement;
+#[derive(Clone, Debug)]
+pub struct MatchElement;
 
 impl ConfiguredElement for TrackElement {
     const FACTORY: &'static str = "trttrack";
@@ -49,6 +51,11 @@ impl ConfiguredElement for PublishElement {
 impl ConfiguredElement for PrivacyElement {
     const FACTORY: &'static str = "trtoverlay";
     const ONLY: &'static [&'static str] = &["blur", "pixelate", "mask"];
+}
+
+impl ConfiguredElement for MatchElement {
+    const FACTORY: &'static str = "trtmatch";
+    const TAKEN: &'static [&'static str] = &["post-messages"];
 }
 
 /// Values by name, as the texts that GStreamer reads.

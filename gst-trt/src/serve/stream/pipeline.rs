@@ -22,7 +22,7 @@ use super::capture;
 use super::meter::{DestinationKey, Meter, MeteredElements, destination_keys};
 use super::pace::Pace;
 use super::turn::StartTurn;
-use crate::chain::{self, InferenceElements, ModelElements, element, stage};
+use crate::chain::{self, InferenceElements, MATCH, ModelElements, element, stage};
 use crate::failure::Failure;
 use crate::running::RunningPipeline;
 use crate::source::ReadOptions;
@@ -76,6 +76,9 @@ impl StreamPipeline {
         for (number, model) in models.iter().enumerate() {
             element(&pipeline, &stage("infer", number)).set_property("shared-model", model.shared_name());
             outlets.gpu.into_iter().for_each(|gpu| model.keep_on(gpu));
+            if let Some(matching) = model.config().matching {
+                matching.apply(&element(&pipeline, &stage(MATCH, number)));
+            }
         }
         if let Some(gate) = config.motion_gate {
             element(&pipeline, "preprocess").set_property("motion-gate", gate);

@@ -5,12 +5,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use gst::prelude::*;
 use gsttrt_core::files::read_regular;
+use gsttrt_core::gallery::file as gallery_file;
 
 use super::super::head::HeadSettings;
 use super::super::keys::{ModelKeys, RunsOn, SourceKeys};
 use super::super::launch;
 use super::super::model::ModelConfig;
 use super::super::model_file::{ModelOutcome, ModelSettings};
+use super::super::properties::{ElementProperties, MatchElement};
 use super::super::wording::{self, KeyError, problem};
 use super::Config;
 use crate::model_options::{backend_words, check_file, check_model};
@@ -38,6 +40,7 @@ impl Config {
             preprocess: keys.preprocess.clone(),
             infer: keys.infer.clone(),
             nms: keys.nms.clone(),
+            matching: self.matching(keys)?,
         };
         check_model(&model.file).map_err(|failure| problem("file", failure.to_string()))?;
         if let Some(labels) = &model.labels {
@@ -78,6 +81,24 @@ impl Config {
             return Err(problem("on", text));
         }
         Ok((model, outcome, warnings))
+    }
+
+    /// What gives the objects of a model names. Its gallery is read once, so that mistakes in it are told here.
+    fn matching(&self, keys: &ModelKeys) -> Result<Option<ElementProperties<MatchElement>>, KeyError> {
+        const KEY: &str = "match";
+        let Some(mut matching) = keys.r#match.clone() else { return Ok(None) };
+        if keys.on == RunsOn::Frames {
+            let text = "it gives objects names by the vectors of a model that sees them: set on = \"objects\"";
+            return Err(problem(KEY, text));
+        }
+        let Some(gallery) = matching.get("gallery").filter(|gallery| !gallery.is_empty()) else {
+            let text = "it has no gallery: set gallery to a file with names and vectors, which gst-trt enrol makes";
+            return Err(problem(KEY, text));
+        };
+        let gallery = self.folder.join(gallery);
+        gallery_file::read(&gallery).map_err(|error| problem(KEY, error.message()))?;
+        matching.set("gallery", gallery.to_string_lossy().into_owned());
+        Ok(Some(matching))
     }
 
     fn names(&self, on: RunsOn) -> impl Iterator<Item = &str> {

@@ -28,6 +28,14 @@ fn models_on_objects_are_of_sources() {
     let ordered = two(&inner, "on-objects = [\"last\", \"kinds\"]\n").unwrap();
     assert_eq!(ordered.sources[0].on_objects, ["last", "kinds"]);
 
+    let named = model("kinds", "shapes-cls.onnx", "match = { gallery = \"g.jsonl\", threshold = 0.6 }") + &right();
+    let ada = "{\"name\": \"Ada\", \"vector\": [1, 0]}\n";
+    std::fs::write(folder.join("g.jsonl"), ada).unwrap();
+    std::fs::write(folder.join("broken.jsonl"), format!("{ada}Bob\n")).unwrap();
+    let named = load(&folder, "named.toml", named.as_bytes()).unwrap();
+    assert_eq!(named.models[0].gallery(), Some(&*folder.join("g.jsonl")));
+    assert!(named.models[0].elements().has_names && !named.models[1].elements().has_names);
+
     let kinds = |line: &str| {
         let right = model("kinds", "shapes-cls.onnx", "").replace("on = \"objects\"", line) + &right();
         load(&folder, "kinds.toml", right.as_bytes()).unwrap_err()
@@ -41,6 +49,13 @@ fn models_on_objects_are_of_sources() {
         ("on = \"objects\"\npreprocess = \"regions=list\"", "Use the key on"),
         ("on = \"objects\"\npreprocess = \"object-classes=disc\"", "Use the key classes"),
         ("on = \"objects\"\n[[model]]\nname = \"kinds\"\nfile = \"x.onnx\"", "there are two models “kinds”"),
+        ("match = { gallery = \"g.jsonl\" }", "it gives objects names by the vectors of a model that sees them"),
+        ("on = \"objects\"\nmatch = { threshold = 0.5 }", "it has no gallery"),
+        ("on = \"objects\"\nmatch = { gallery = \"none.jsonl\" }", "none.jsonl"),
+        ("on = \"objects\"\nmatch = { gallery = \"broken.jsonl\" }", "line 2 of the gallery"),
+        ("on = \"objects\"\nmatch = { galery = \"g.jsonl\" }", "did you mean “gallery”?"),
+        ("on = \"objects\"\nmatch = { gallery = \"g.jsonl\", post-messages = true }", "post-messages"),
+        ("on = \"objects\"\nmatch = { gallery = \"g.jsonl\", threshold = 2.0 }", "threshold"),
     ] {
         let error = kinds(line);
         assert!(error.contains(said), "{line}: {error}");
