@@ -34,6 +34,12 @@ pub trait Control: Send + Sync {
     /// Loads another file for a model, which takes over between two frames of its sources. Looks whether it is there.
     fn replace_model(&self, name: &str, file: &Path) -> Result<(), Refused>;
 
+    /// The galleries that models have their names from. Looks at their files.
+    fn galleries(&self) -> Vec<GalleryStatus>;
+
+    /// Removes a name with all of its vectors from the gallery of a model. Changes its file.
+    fn forget(&self, gallery: &str, name: &str) -> Result<(), Refused>;
+
     /// The frames of a source with what was found in them, each a JPEG picture. Frames are encoded only as long as
     /// there is a receiver, which sees the newest one. The channel closes when the source is removed.
     fn watch(&self, source: &str) -> Result<watch::Receiver<Option<Bytes>>, Refused>;
@@ -287,6 +293,19 @@ pub struct Published {
     pub sent: u64,
     pub dropped: u64,
     pub connected: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct GalleryStatus {
+    /// Of its model.
+    pub name: String,
+    pub file: PathBuf,
+    pub names: Vec<String>,
+    /// Of all names together.
+    pub vectors: usize,
+    /// Why the file cannot be read. The sources have the names that it had before.
+    pub error: Option<String>,
 }
 
 /// Since the start.

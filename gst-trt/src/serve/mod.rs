@@ -20,6 +20,7 @@ mod disk;
 mod encoder;
 #[cfg(test)]
 mod fakes;
+mod galleries;
 mod gpus;
 mod heap;
 mod histogram;

@@ -16,7 +16,8 @@ use tokio::sync::watch;
 use super::archive::{Archives, FoundRecording, Recording};
 use super::ask::{Asks, SourceAsks};
 use super::config::{Config, ModelConfig, SourceConfig, check_files, check_folders};
-use super::control::{Control, ModelStatus, OutputControl, RecordingFilter, Refused, SourceStatus};
+use super::control::{Control, GalleryStatus, ModelStatus, OutputControl, RecordingFilter, Refused, SourceStatus};
+use super::galleries;
 use super::gpus::Gpus;
 use super::log::log;
 use super::model::{Model, ServedModel, ServedModels};
@@ -87,6 +88,10 @@ impl Service {
 
     fn lock(&self) -> MutexGuard<'_, ServiceState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn model_configs(&self) -> Vec<ModelConfig> {
+        self.lock().models.iter().map(|model| model.shared.config()).collect()
     }
 
     /// Applies another configuration: all of it or, on an error, nothing. What is the same in both goes on without a break.
@@ -377,6 +382,14 @@ impl Control for Service {
 
     fn models(&self) -> Vec<ModelStatus> {
         self.lock().models.iter().map(|model| model.shared.status()).collect()
+    }
+
+    fn galleries(&self) -> Vec<GalleryStatus> {
+        galleries::all(&self.model_configs())
+    }
+
+    fn forget(&self, gallery: &str, name: &str) -> Result<(), Refused> {
+        galleries::forget(&self.model_configs(), gallery, name)
     }
 
     fn replace_model(&self, name: &str, file: &Path) -> Result<(), Refused> {

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::common::models::{classifier, inner};
+use crate::common::models::{classifier, embedder, inner};
 use crate::common::service::{Service, ask, free_address};
 use crate::common::{path, scratch, shapes};
 use crate::{endless, source};
@@ -116,6 +116,29 @@ fn models_on_objects_follow_one_another() {
             _ => assert!(object.get("attributes").is_none(), "{result}"),
         }
     }
+    assert_eq!(service.end().0.code(), Some(0));
+}
+
+/// Whoever is removed from the file of a gallery is no longer recognised.
+#[test]
+fn names_of_a_gallery_are_given_and_forgotten() {
+    let folder = scratch("serve-objects-names");
+    let address = free_address();
+    let people = folder.join("people.jsonl");
+    let line = |name: &str, vector: [i32; 3]| format!("{{\"name\": \"{name}\", \"vector\": {vector:?}}}\n");
+    std::fs::write(&people, line("Ada", [1; 3]) + &line("Bob", [-1; 3])).unwrap();
+    let more = "nms = \"layout=embed\"\nmatch = { gallery = \"people.jsonl\", threshold = 0.1 }";
+    let looks = on_objects("looks", &embedder(&folder.join("looks.onnx")), more);
+    let service = Service::start(&folder, &(detector(&address) + &looks + &endless("one")));
+    wait_for(&service, "one", |_, names| names == ["Ada"]);
+    let galleries = get(&address, "/galleries");
+    assert_eq!((&galleries[0]["name"], &galleries[0]["vectors"]), (&"looks".into(), &2.into()), "{galleries}");
+    assert_eq!(galleries[0]["names"], serde_json::json!(["Ada", "Bob"]));
+    assert_eq!(ask(&address, "DELETE", "/galleries/looks/Ada", "", "").0, 401);
+    assert_eq!(ask(&address, "DELETE", "/galleries/looks/Ada", TOKEN, "").0, 204);
+    wait_for(&service, "one", |_, names| names.is_empty());
+    assert_eq!(ask(&address, "DELETE", "/galleries/looks/Ada", TOKEN, "").0, 404);
+    assert!(!std::fs::read_to_string(&people).unwrap().contains("Ada"));
     assert_eq!(service.end().0.code(), Some(0));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Sources and models: listed, added, removed, replaced.
+//! Sources, models and galleries: listed, added, removed, replaced.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,20 +8,21 @@ use axum::extract::{FromRequestParts, Path as Segments, Request, State};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::ServerState;
 use super::answer::{ApiError, json, object};
 use crate::serve::control::{Control, Refused, SourceStatus};
 
-/// The name in the path, which may be any text in percent-encoding.
-pub struct PathName(pub String);
+/// The name in the path, or a pair of them, which may be any texts in percent-encoding.
+pub struct PathName<T = String>(pub T);
 
-impl<S: Send + Sync> FromRequestParts<S> for PathName {
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathName<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        match Segments::<String>::from_request_parts(parts, state).await {
+        match Segments::<T>::from_request_parts(parts, state).await {
             Ok(Segments(name)) => Ok(PathName(name)),
             Err(_) => {
                 let text = "The name in the address is no text. Write it in UTF-8, in percent-encoding.";
@@ -110,6 +111,20 @@ pub async fn replace_model(
     let model = context.service.models().into_iter().find(|model| model.name == name);
     // It is loaded in the background.
     Ok(json(StatusCode::ACCEPTED, &model))
+}
+
+pub async fn galleries(State(context): State<Arc<ServerState>>) -> Result<Response, ApiError> {
+    let galleries = context.in_background(|service| Ok(service.galleries())).await?;
+    Ok(json(StatusCode::OK, &galleries))
+}
+
+/// Removes a name from a gallery.
+pub async fn forget(
+    State(context): State<Arc<ServerState>>,
+    PathName((gallery, name)): PathName<(String, String)>,
+) -> Result<StatusCode, ApiError> {
+    context.in_background(move |service| service.forget(&gallery, &name)).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// As a segment of a path.

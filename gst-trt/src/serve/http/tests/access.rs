@@ -69,9 +69,15 @@ fn beyond_localhost_all_needs_the_token() {
         HttpAnswer::parse(&exchange(([127, 0, 0, 1], port).into(), text.as_bytes(), false)).unwrap()
     };
     let bearer = format!("Bearer {TOKEN}");
-    for path in
-        ["/sources", "/sources/door", "/sources/door/snapshot.jpg", "/sources/door/live.mjpeg", "/models", "/metrics"]
-    {
+    for path in [
+        "/sources",
+        "/sources/door",
+        "/sources/door/snapshot.jpg",
+        "/sources/door/live.mjpeg",
+        "/models",
+        "/galleries",
+        "/metrics",
+    ] {
         ask(path, &[]).expect_error(401, &["needs the token"]);
         ask(path, &[("Authorization", "Bearer no")]).expect_error(401, &["the token is wrong"]);
         if !path.ends_with("live.mjpeg") {

@@ -72,6 +72,22 @@ fn models_are_listed_and_replaced() {
 }
 
 #[test]
+fn names_of_galleries_are_listed_and_removed() {
+    let service = FakeService::new(&[]);
+    let server = serve(&service);
+    *service.people.lock().unwrap() = vec!["Ada".into(), "R/2 & co".into()];
+    let galleries = get(&server, "/galleries").expect(200).json();
+    let names = json!(["Ada", "R/2 & co"]);
+    let expected = json!([{"name": "faces", "file": "people.jsonl", "names": names, "vectors": 4, "error": null}]);
+    assert_eq!(galleries, expected);
+    assert!(change(&server, "DELETE", "/galleries/faces/R%2F2%20%26%20co", "").expect(204).body.is_empty());
+    change(&server, "DELETE", "/galleries/faces/Bob", "").expect_error(404, &["no “Bob”", "faces"]);
+    change(&server, "DELETE", "/galleries/cars/Ada", "").expect_error(404, &["no gallery “cars”", "GET /galleries"]);
+    change(&server, "DELETE", "/galleries/faces/%FF", "").expect_error(400, &["UTF-8"]);
+    assert_eq!(*service.people.lock().unwrap(), ["Ada"]);
+}
+
+#[test]
 fn health_is_told_and_why_it_is_not_ready() {
     let service = FakeService::new(&["door"]);
     let server = serve(&service);

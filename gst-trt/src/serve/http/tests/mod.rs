@@ -52,6 +52,8 @@ pub struct FakeSource {
 pub struct FakeService {
     pub sources: Mutex<Vec<FakeSource>>,
     pub models: Mutex<Vec<ModelStatus>>,
+    /// Names in the gallery of the model “faces”.
+    pub people: Mutex<Vec<String>>,
     /// The folder with recordings, and what is in it.
     pub recorded: Mutex<(PathBuf, Vec<Recording>)>,
     pub is_unready: AtomicBool,
@@ -205,6 +207,24 @@ impl Control for FakeService {
             return Err(Refused::Invalid(format!("{} is no model file. Give an .onnx or .engine.", file.display())));
         }
         model.file = file.into();
+        Ok(())
+    }
+
+    fn galleries(&self) -> Vec<GalleryStatus> {
+        let names = self.people.lock().unwrap().clone();
+        let vectors = 2 * names.len();
+        vec![GalleryStatus { name: "faces".into(), file: "people.jsonl".into(), names, vectors, error: None }]
+    }
+
+    fn forget(&self, gallery: &str, name: &str) -> Result<(), Refused> {
+        if gallery != "faces" {
+            return Err(Refused::Unknown(format!("There is no gallery “{gallery}”. GET /galleries lists them.")));
+        }
+        let mut people = self.people.lock().unwrap();
+        let Some(place) = people.iter().position(|known| known == name) else {
+            return Err(Refused::Unknown(format!("There is no “{name}” in the gallery “{gallery}”.")));
+        };
+        people.remove(place);
         Ok(())
     }
 
