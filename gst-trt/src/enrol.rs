@@ -180,14 +180,11 @@ fn crop(objects: &[Object], picture: &Path, detector: &Path) -> Result<Crop, Fai
             let landmarks = FaceLandmarks::of(&ObjectKeypoints { shape, values: values.into() });
             Ok(Crop { source: object.bbox.pixels(), landmarks })
         }
-        [] => {
-            Err(format!("{detector} finds nothing in {picture}. Give a picture that shows the one you add.").into())
+        [] => Err(format!("{detector} finds nothing in {picture}. Give a picture that shows the one you add.").into()),
+        all => {
+            let count = all.len();
+            let remedy = "Cut out the one that you add, or set classes or score-threshold in --detector-options";
+            Err(format!("{detector} finds {count} objects in {picture}. {remedy}.").into())
         }
-        all => Err(format!(
-            "{detector} finds {} objects in {picture}. Cut out the one that you add, or set classes or score-threshold in \
-             --detector-options.",
-            all.len()
-        )
-        .into()),
     }
 }
