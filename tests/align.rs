@@ -34,7 +34,10 @@ fn with_face(points: &[f64]) -> gst::Buffer {
 
 /// The class of the face.
 fn class(line: &mut Line, points: &[f64]) -> String {
-    let buffer = line.push(with_face(points));
+    class_of(&line.push(with_face(points)))
+}
+
+fn class_of(buffer: &gst::BufferRef) -> String {
     let meta = buffer.meta::<VideoRegionOfInterestMeta>().unwrap();
     meta.param("classification").unwrap().get("label").unwrap()
 }
@@ -57,6 +60,30 @@ fn landmarks_say_which_part_is_seen() {
         ("align=face", &landmarks([34.0, 2.0], 28.0)[..], "dark"),
     ] {
         assert_eq!(class(&mut line(&model, preprocess), points), wanted, "{preprocess}");
+    }
+}
+
+/// The landmarks are those that trtnms attaches.
+#[test]
+fn a_detector_of_faces_gives_landmarks() {
+    let folder = scratch("align-chain");
+    let points = landmarks([2.0, 2.0], 28.0).into_iter().map(|at| at as f32);
+    let row: Vec<f32> = [34.0, 34.0, 60.0, 60.0, 0.9, 0.0].into_iter().chain(points).collect();
+    let faces = Graph::new()
+        .input("images", F32, &["1", "3", "64", "64"])
+        .constant("output0", &[1, 1, 16], &row)
+        .metadata("task", "pose")
+        .metadata("kpt_shape", "[5, 2]")
+        .metadata("names", "{0: 'face'}")
+        .save(&folder.join("faces.onnx"));
+    let second = classifier(&folder, "1");
+    for (align, wanted) in [("face", "bright"), ("none", "dark")] {
+        let mut line = Line::parse(&format!(
+            "trtpreprocess ! trtinfer model-file={faces} ! trtnms draw=false layout=pose-end-to-end \
+             ! trtpreprocess regions=objects align={align} ! trtinfer model-file={second} ! trtnms draw=false"
+        ));
+        assert_eq!(class_of(&line.push(frame())), wanted, "{align}");
+        assert_eq!(line.said(), [""; 0], "{align}");
     }
 }
 
