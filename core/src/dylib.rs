@@ -100,6 +100,70 @@ impl Attempts {
     }
 }
 
+/// How a library is looked for: the file, or the one in the folder, that the user chose or that the environment names, else what the
+/// system's loader finds, else what lies in the folders where it is usually installed.
+///
+/// A library runs code as soon as it is loaded: the source of the path must be trusted like that of a program.
+pub struct LibrarySearch {
+    /// Its name, in messages.
+    pub title: &'static str,
+    /// The variable of the environment that names it.
+    pub variable: &'static str,
+    /// What the system's loader may know it as.
+    pub names: &'static [&'static str],
+    /// The folders where it is usually installed.
+    pub folders: fn() -> Vec<PathBuf>,
+    /// What may be it in a folder.
+    pub files: fn(&Path) -> Vec<PathBuf>,
+    /// What to install, for errors.
+    pub remedy: &'static str,
+}
+
+impl LibrarySearch {
+    /// The first file that `load` takes.
+    ///
+    /// # Errors
+    /// `Library`, with every name that was tried and why it was not taken.
+    pub fn open<L>(
+        &self,
+        chosen: Option<&Path>,
+        load: impl Fn(&Path) -> Result<L, LoadFailure>,
+    ) -> Result<L, Error> {
+        let named = || std::env::var_os(self.variable).filter(|path| !path.is_empty()).map(PathBuf::from);
+        match chosen.map(Path::to_path_buf).or_else(named) {
+            Some(folder) if folder.is_dir() => {
+                let what = format!("There is no usable {} in {}", self.title, folder.display());
+                self.first((self.files)(&folder), what, load)
+            }
+            Some(file) => load(&file).map_err(|failure| {
+                let what = format!("Cannot use the {} library {}", self.title, file.display());
+                Error::new(ErrorKind::Library, what).cause(failure).remedy(self.remedy)
+            }),
+            None => {
+                let installed = (self.folders)().into_iter().flat_map(|folder| (self.files)(&folder));
+                let files = self.names.iter().map(PathBuf::from).chain(installed);
+                self.first(files, format!("Cannot find {}", self.title), load)
+            }
+        }
+    }
+
+    fn first<L>(
+        &self,
+        files: impl IntoIterator<Item = PathBuf>,
+        what: String,
+        load: impl Fn(&Path) -> Result<L, LoadFailure>,
+    ) -> Result<L, Error> {
+        let mut tried = Attempts::default();
+        for file in files {
+            match load(&file) {
+                Ok(library) => return Ok(library),
+                Err(failure) => tried.add(&file.to_string_lossy(), failure),
+            }
+        }
+        Err(tried.error(what, self.remedy))
+    }
+}
+
 /// The folders in which pip puts packages: of the virtual environment, of the user, and of the system.
 pub fn python_packages() -> Vec<PathBuf> {
     let mut roots: Vec<PathBuf> =

@@ -12,6 +12,7 @@ pub mod batcher;
 mod context_pool;
 pub mod effect;
 mod exit;
+mod foreign;
 mod host;
 pub mod kserve;
 pub mod loader;

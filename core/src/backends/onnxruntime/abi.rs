@@ -9,7 +9,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{self, NonNull};
 
-use super::super::exit::ExitGuard;
+use super::super::foreign::ForeignObject;
 
 /// The release of the API whose functions are used: that of ONNX Runtime 1.18.
 pub const API_VERSION: u32 = 18;
@@ -123,38 +123,10 @@ impl OrtApi {
         // SAFETY: the caller's promise.
         unsafe { self.check(make(&mut raw)) }?;
         let raw = NonNull::new(raw).ok_or_else(|| OrtFailure("it gave no object".into()))?;
-        Ok(OrtObject { raw, release })
+        // SAFETY: it was made for the caller, who says what releases it.
+        Ok(unsafe { OrtObject::from_raw(raw, release) })
     }
 }
 
-/// An object of the library, released when it is dropped.
-pub struct OrtObject<T> {
-    raw: NonNull<T>,
-    release: unsafe extern "C" fn(*mut T),
-}
-
-// SAFETY: the library's objects may be used by any thread, and are changed only by functions that take turns by
-// themselves, or here by their single owner.
-unsafe impl<T> Send for OrtObject<T> {}
-// SAFETY: as above.
-unsafe impl<T> Sync for OrtObject<T> {}
-
-impl<T> OrtObject<T> {
-    /// # Safety
-    /// The object is owned by the caller, and `release` is that of such objects.
-    pub unsafe fn from_raw(raw: NonNull<T>, release: unsafe extern "C" fn(*mut T)) -> Self {
-        OrtObject { raw, release }
-    }
-
-    pub fn as_ptr(&self) -> *mut T {
-        self.raw.as_ptr()
-    }
-}
-
-impl<T> Drop for OrtObject<T> {
-    fn drop(&mut self) {
-        let _inside = ExitGuard::enter(); // a load that was given up may end with the program
-        // SAFETY: nothing uses it any more.
-        unsafe { (self.release)(self.raw.as_ptr()) };
-    }
-}
+/// An object of the library.
+pub type OrtObject<T> = ForeignObject<T>;

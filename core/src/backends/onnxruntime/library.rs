@@ -9,17 +9,21 @@ use std::sync::Mutex;
 
 use super::super::log::{Level, log};
 use super::abi::{API_VERSION, OrtApi, OrtApiBase, OrtEnv};
-use crate::dylib::{self, Attempts, LoadFailure, file_of};
-use crate::error::{Error, ErrorKind, Result};
-
-/// The variable of the environment by which programs in Rust are told where the library is.
-const VARIABLE: &str = "ORT_DYLIB_PATH";
-
-/// Under which the system's loader may know it.
-const NAMES: [&str; 2] = ["libonnxruntime.so.1", "libonnxruntime.so"];
+use crate::dylib::{self, LibrarySearch, LoadFailure, file_of};
+use crate::error::Result;
 
 const REMEDY: &str = "Install ONNX Runtime 1.18 or later (pip install onnxruntime, or Microsoft's archive unpacked in \
                       /opt), activate the virtual environment that has it, or point to its libonnxruntime.so with ort-library or ORT_DYLIB_PATH";
+
+/// By the variable of the environment with which programs in Rust are told where it is.
+static SEARCH: LibrarySearch = LibrarySearch {
+    title: "ONNX Runtime",
+    variable: "ORT_DYLIB_PATH",
+    names: &["libonnxruntime.so.1", "libonnxruntime.so"],
+    folders: installed,
+    files: files_in,
+    remedy: REMEDY,
+};
 
 /// An opened ONNX Runtime.
 pub struct OrtLibrary {
@@ -40,41 +44,10 @@ unsafe impl Sync for OrtLibrary {}
 static OPENED: Mutex<Vec<(usize, &'static OrtLibrary)>> = Mutex::new(Vec::new());
 
 impl OrtLibrary {
-    /// Opens ONNX Runtime: the file or the one in the folder that the user `chose` or that the environment names, else
-    /// what the system's loader finds, else what lies in the folders where pip and Microsoft's archives put it.
-    ///
-    /// A library runs code as soon as it is loaded: the source of the path must be trusted like that of a program.
-    ///
     /// # Errors
-    /// `Library`, with every name that was tried and why it was not taken.
+    /// As [`LibrarySearch::open`].
     pub fn open(chosen: Option<&Path>) -> Result<&'static OrtLibrary> {
-        let named = chosen.map(Path::to_path_buf);
-        match named.or_else(|| std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)) {
-            Some(folder) if folder.is_dir() => {
-                let what = format!("There is no usable ONNX Runtime in {}", folder.display());
-                OrtLibrary::first(files_in(&folder), what)
-            }
-            Some(file) => OrtLibrary::load(&file).map_err(|failure| {
-                let what = format!("Cannot use the ONNX Runtime library {}", file.display());
-                Error::new(ErrorKind::Library, what).cause(failure).remedy(REMEDY)
-            }),
-            None => {
-                let folders = dylib::python_packages().into_iter().map(|packages| packages.join("onnxruntime/capi"));
-                let files = folders.chain(dylib::unpacked_archives("onnxruntime")).flat_map(|folder| files_in(&folder));
-                OrtLibrary::first(NAMES.map(PathBuf::from).into_iter().chain(files), "Cannot find ONNX Runtime".into())
-            }
-        }
-    }
-
-    fn first(files: impl IntoIterator<Item = PathBuf>, what: String) -> Result<&'static OrtLibrary> {
-        let mut tried = Attempts::default();
-        for file in files {
-            match OrtLibrary::load(&file) {
-                Ok(library) => return Ok(library),
-                Err(failure) => tried.add(&file.to_string_lossy(), failure),
-            }
-        }
-        Err(tried.error(what, REMEDY))
+        SEARCH.open(chosen, OrtLibrary::load)
     }
 
     /// Opens one file, or finds it already open.
@@ -144,6 +117,12 @@ impl fmt::Debug for OrtLibrary {
 /// Of a version like 1.32.0, where that is one of the series 1.
 fn minor(version: &str) -> Option<u32> {
     version.strip_prefix("1.")?.split('.').next()?.parse().ok()
+}
+
+/// Where pip and Microsoft's archives put it.
+fn installed() -> Vec<PathBuf> {
+    let packages = dylib::python_packages().into_iter().map(|packages| packages.join("onnxruntime/capi"));
+    packages.chain(dylib::unpacked_archives("onnxruntime")).collect()
 }
 
 /// Wheels have the library under its full version.
