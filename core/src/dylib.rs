@@ -124,11 +124,7 @@ impl LibrarySearch {
     ///
     /// # Errors
     /// `Library`, with every name that was tried and why it was not taken.
-    pub fn open<L>(
-        &self,
-        chosen: Option<&Path>,
-        load: impl Fn(&Path) -> Result<L, LoadFailure>,
-    ) -> Result<L, Error> {
+    pub fn open<L>(&self, chosen: Option<&Path>, load: impl Fn(&Path) -> Result<L, LoadFailure>) -> Result<L, Error> {
         let named = || std::env::var_os(self.variable).filter(|path| !path.is_empty()).map(PathBuf::from);
         match chosen.map(Path::to_path_buf).or_else(named) {
             Some(folder) if folder.is_dir() => {
