@@ -95,7 +95,7 @@ pub fn run(args: &VerifyArgs) -> Result<Status, Failure> {
     };
     let mut found = verdict.to_json();
     found["model"] = json!(args.model.display().to_string());
-    found["backend"] = json!(request.backend.name());
+    found["backend"] = json!(request.running().name());
     match args.json {
         true => print(&format!("{found:#}"))?,
         false => print(&text(&verdict, &found))?,

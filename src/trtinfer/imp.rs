@@ -165,14 +165,14 @@ impl TrtInfer {
         if batcher.given_up().is_some() {
             // That was said, and waited for.
             if !batcher.interrupt_within(stream, INTERRUPT_LIMIT) && !batcher.is_idle_within(stream, Duration::ZERO) {
-                session.model.request.backend.run_was_abandoned();
+                session.model.request.running().run_was_abandoned();
             }
             return;
         }
         if batcher.is_idle_within(stream, RUN_LIMIT) || batcher.interrupt_within(stream, INTERRUPT_LIMIT) {
             return;
         }
-        session.model.request.backend.run_was_abandoned();
+        session.model.request.running().run_was_abandoned();
         self.obj().post_warning(&messages::unfinished(&session.model.request.model().path, RUN_LIMIT));
     }
 

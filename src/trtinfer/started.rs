@@ -191,7 +191,7 @@ impl StartedModel {
         gst::Structure::builder("model-info")
             .field("file", model.path.display().to_string())
             .field("producer", &model.producer)
-            .field("backend", request.backend.name())
+            .field("backend", request.running().name())
             .field("task", model.task.as_deref())
             .field("stride", model.stride.unwrap_or(0))
             .field("labels", gst::Array::new(&model.labels))

@@ -18,6 +18,7 @@ pub mod kserve;
 pub mod loader;
 pub mod log;
 pub mod onnxruntime;
+pub mod openvino;
 pub mod options;
 mod request;
 pub mod rten;
@@ -42,7 +43,8 @@ use options::{BackendOption, Options};
 pub use request::{LoadRequest, Placement};
 
 /// All backends, the ones that are preferred first.
-pub static BACKENDS: &[&dyn Backend] = &[&tensorrt::TensorRt, &onnxruntime::OnnxRuntime, &rten::Rten, &kserve::KServe];
+pub static BACKENDS: &[&dyn Backend] =
+    &[&tensorrt::TensorRt, &openvino::OpenVino, &onnxruntime::OnnxRuntime, &rten::Rten, &kserve::KServe];
 
 /// A library that runs models.
 pub trait Backend: Sync {
@@ -76,6 +78,16 @@ pub trait Backend: Sync {
 
     /// Whether a model that is loaded takes one size of input after the other, where the file leaves it open.
     fn takes_any_size(&self) -> bool;
+
+    /// Whether it is chosen where the user names none.
+    fn is_automatic(&self) -> bool {
+        true
+    }
+
+    /// Whether it computes in 32-bit floats, where it is on the CPU, so that others are compared with it.
+    fn is_exact(&self) -> bool {
+        true
+    }
 
     /// A run of one of its models was given up, and may never end.
     fn run_was_abandoned(&self) {}
@@ -206,10 +218,9 @@ const CPU: &str = "cpu";
 pub static PREFERENCE: LazyLock<OptionSpec> = LazyLock::new(|| {
     let auto = Choice {
         word: AUTO,
-        blurb: "A server for an address like grpc://host:8001/model. Of files TensorRT where it can run the model, else ONNX \
-                Runtime where it is found, else rten",
+        blurb: "A server for an address like grpc://host:8001/model. Of files TensorRT where it can run the model, else as cpu",
     };
-    let cpu = Choice { word: CPU, blurb: "ONNX Runtime where it is found, else rten" };
+    let cpu = Choice { word: CPU, blurb: "OpenVINO where it is found, on x86, else ONNX Runtime where it is found, else rten" };
     let named = BACKENDS.iter().map(|backend| Choice { word: backend.name(), blurb: backend.blurb() });
     OptionSpec {
         name: "backend",
@@ -263,6 +274,8 @@ impl dyn Backend + '_ {
 struct Selection {
     backend: &'static dyn Backend,
     reason: Option<String>,
+    /// Those on the host that are next, should it fail to load the model.
+    others: Vec<&'static dyn Backend>,
 }
 
 /// Decides without loading the model.
@@ -276,18 +289,22 @@ fn choose_among(
     file: &ModelFile,
     options: &Options,
 ) -> Result<Selection> {
-    let is_wanted = |backend: &&&'static dyn Backend| match preference {
-        BackendPreference::Auto => true,
-        BackendPreference::Named(CPU) => backend.device(options) == Device::Host,
+    let is_on_host = |backend: &&'static dyn Backend| backend.device(options) == Device::Host;
+    let is_wanted = |backend: &&'static dyn Backend| match preference {
+        BackendPreference::Auto => backend.is_automatic(),
+        BackendPreference::Named(CPU) => backend.is_automatic() && is_on_host(backend),
         BackendPreference::Named(name) => backend.name() == name,
     };
+    let wanted: Vec<&'static dyn Backend> = backends.iter().copied().filter(is_wanted).collect();
     let (mut missing, mut of_other_kind) = (Vec::new(), Vec::new());
     let reasons = |missing: &[Error]| missing.iter().map(Error::as_clause).collect::<Vec<_>>().join("; ");
-    for &backend in backends.iter().filter(is_wanted) {
+    for (at, &backend) in wanted.iter().enumerate() {
         match backend.probe(file, options) {
             Ok(()) => {
                 let is_fallback = preference == BackendPreference::Auto && !missing.is_empty();
-                return Ok(Selection { backend, reason: is_fallback.then(|| reasons(&missing)) });
+                let is_next = |other: &&'static dyn Backend| is_on_host(&backend) && is_on_host(other);
+                let others = wanted[at + 1..].iter().copied().filter(is_next).collect();
+                return Ok(Selection { backend, reason: is_fallback.then(|| reasons(&missing)), others });
             }
             Err(Unsupported::Missing(error)) => missing.push(error),
             Err(Unsupported::Kind(error)) => of_other_kind.push(error),
@@ -454,7 +471,7 @@ mod tests {
         file: &str,
     ) -> std::result::Result<(&'static str, Option<String>), String> {
         choose_among(backends, preference.into(), &ModelFile::new(Path::new(file)), &Options::default())
-            .map(|Selection { backend, reason }| (backend.name(), reason))
+            .map(|Selection { backend, reason, .. }| (backend.name(), reason))
             .map_err(|error| error.message())
     }
 

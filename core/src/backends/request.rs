@@ -3,14 +3,14 @@
 
 use std::iter;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::onnxruntime::PROVIDERS;
 use super::options::{BackendOption, INPUT_VALUES, Options};
 use super::verify::{Tolerance, VERIFY, VERIFY_EVERY, watched};
 use super::{
-    BACKENDS, Backend, BackendPreference, LoadContext, ModelInstance, OpenedModel, Selection, Unsupported, choose,
-    contained,
+    BACKENDS, Backend, BackendPreference, LoadContext, LoadEvent, ModelInstance, OpenedModel, Selection, Unsupported,
+    choose, contained,
 };
 use crate::cuda::driver::{self, Context};
 use crate::device::Device;
@@ -31,6 +31,10 @@ pub struct LoadRequest {
     /// What goes into it besides pictures.
     pub(super) values: Arc<InputValues>,
     pub backend: &'static dyn Backend,
+    /// Those that are next, should it fail to load the model.
+    alternatives: Vec<&'static dyn Backend>,
+    /// The one among them that runs it, for this request and its copies.
+    instead: Arc<OnceLock<&'static dyn Backend>>,
     /// Why [`BackendPreference::Auto`] did not select a better backend.
     pub reason: Option<String>,
     options: Options,
@@ -60,6 +64,7 @@ struct Adaptive {
 pub struct Placement {
     file: Arc<ModelFile>,
     pub backend: &'static dyn Backend,
+    alternatives: Vec<&'static dyn Backend>,
     reason: Option<String>,
     options: Options,
     cuda: Option<Context>,
@@ -74,12 +79,12 @@ impl Placement {
         cuda: impl FnOnce() -> Result<Context>,
     ) -> Result<Self> {
         let file = Arc::new(ModelFile::new(path));
-        let Selection { backend, reason } = choose(preference, &file, &options)?;
+        let Selection { backend, reason, others: alternatives } = choose(preference, &file, &options)?;
         let cuda = match backend.device(&options) {
             Device::Host => None,
             Device::Cuda => Some(cuda()?),
         };
-        Ok(Placement { file, backend, reason, options, cuda })
+        Ok(Placement { file, backend, alternatives, reason, options, cuda })
     }
 
     /// Whether a GPU is to run that model, as far as can be told without reading the file or making a context.
@@ -118,7 +123,7 @@ impl Placement {
     /// default the smallest that frames need where the model allows that; `batch` the maximum of frames that are to be
     /// run at once, 0 for as many as the file fixes, or else one.
     pub fn describe(self, size: Option<(u32, u32)>, batch: usize) -> Result<LoadRequest> {
-        let Placement { file, backend, reason, options, cuda } = self;
+        let Placement { file, backend, alternatives, reason, options, cuda } = self;
         let what = format!("Cannot read the model {}", file.path().display());
         let opened = contained(ErrorKind::Model, &what, || backend.describe(&file, &options, cuda.as_ref()))?;
         let values = Arc::new(InputValues::read(&options.text(&INPUT_VALUES))?);
@@ -135,6 +140,8 @@ impl Placement {
             info,
             values,
             backend,
+            alternatives,
+            instead: Arc::default(),
             reason,
             options,
             cuda,
@@ -271,18 +278,18 @@ impl LoadRequest {
             options.set(option, option.default.clone());
         }
         let is_other = |backend: &&&'static dyn Backend| {
-            backend.device(&options) == Device::Host && backend.name() != self.backend.name()
+            backend.device(&options) == Device::Host && backend.is_exact() && backend.name() != self.backend.name()
         };
         let request_for = |backend: &'static dyn Backend| -> Result<Self> {
-            let probed = backend.probe(&self.file, &options);
-            probed.map_err(|(Unsupported::Kind(error) | Unsupported::Missing(error))| error)?;
-            let opened = backend.describe(&self.file, &options, None)?;
+            let opened = opened_by(backend, &self.file, &options)?;
             let batch = opened.info().fixed_batch().unwrap_or(1);
             Ok(LoadRequest {
                 info: opened.info().with_values(&self.values)?,
                 values: self.values.clone(),
                 opened,
                 backend,
+                alternatives: Vec::new(),
+                instead: Arc::default(),
                 reason: None,
                 options: options.clone(),
                 cuda: None,
@@ -343,11 +350,55 @@ impl LoadRequest {
         self.opened.tolerance(self)
     }
 
+    /// The backends that could compute the model on the CPU to compare with. With another release of ours, rten is another one.
+    pub(super) fn references(&self) -> String {
+        let names = |reference: LoadRequest| format!("{} of {}", reference.backends(), env!("CARGO_PKG_VERSION"));
+        self.on_cpu().map(names).unwrap_or_default()
+    }
+
     /// Loads the model; this is the slow part. The memory of the file is given back.
+    ///
+    /// Where the backend fails and the user has not named it, the next one takes its place, with a warning.
     pub fn load(&self, loading: &LoadContext) -> Result<Box<dyn ModelInstance>> {
-        let loaded = self.opened.load(self, loading).and_then(|model| watched(model, self, loading));
+        let loaded = match self.instead.get() {
+            Some(&backend) => self.load_by(backend, loading),
+            None => self.opened.load(self, loading).or_else(|error| self.load_by_next(error, loading)),
+        };
+        let loaded = loaded.and_then(|model| watched(model, self, loading));
         self.release_file();
         loaded
+    }
+
+    /// The backend, or the one that has taken its place.
+    pub fn running(&self) -> &'static dyn Backend {
+        self.instead.get().copied().unwrap_or(self.backend)
+    }
+
+    fn load_by(&self, backend: &'static dyn Backend, loading: &LoadContext) -> Result<Box<dyn ModelInstance>> {
+        let opened = opened_by(backend, &self.file, &self.options)?;
+        let request = LoadRequest { backend, opened, alternatives: Vec::new(), ..self.clone() };
+        request.opened.load(&request, loading)
+    }
+
+    /// By the first of the others that loads it. The error is that of the backend.
+    fn load_by_next(&self, error: Error, loading: &LoadContext) -> Result<Box<dyn ModelInstance>> {
+        if error.kind() != ErrorKind::Model {
+            return Err(error);
+        }
+        for &backend in &self.alternatives {
+            if loading.is_cancelled() {
+                break;
+            }
+            if let Ok(model) = self.load_by(backend, loading) {
+                let _ = self.instead.set(backend);
+                let what = format!("Running the model on {} in place of {}", backend.title(), self.backend.title());
+                let warning = Error::new(ErrorKind::Model, what).cause(error.as_clause());
+                let remedy = format!("Set backend={} to have it there at once", backend.name());
+                (loading.report)(LoadEvent::Warning(warning.remedy(remedy)));
+                return Ok(model);
+            }
+        }
+        Err(error)
     }
 
     /// Gives the memory of the file back, but not of a reference: the model that is compared with it may be built again.
@@ -358,166 +409,12 @@ impl LoadRequest {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::backends::tensorrt::TensorRt;
-    use crate::backends::verify::{Reference, verify};
-    use crate::onnx_files::{F32, Graph};
-    use crate::options::OptionValue;
-    use crate::tensor::{Tensor, Tensors};
-    use crate::test::npy::save_floats;
-    use crate::test::scratch;
-
-    /// A file that any size of input suits, and how it is loaded.
-    struct Opened(Arc<ModelInfo>, fn(&LoadRequest, &LoadContext) -> Result<Box<dyn ModelInstance>>);
-
-    impl OpenedModel for Opened {
-        fn info(&self) -> &Arc<ModelInfo> {
-            &self.0
-        }
-
-        fn load(&self, request: &LoadRequest, loading: &LoadContext) -> Result<Box<dyn ModelInstance>> {
-            (self.1)(request, loading)
-        }
-    }
-
-    const SHAPES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/models/shapes.onnx");
-
-    fn by_rten(path: &Path, options: Options) -> LoadRequest {
-        let cpu = BackendPreference::Named("rten");
-        LoadRequest::new(path, cpu, None, 1, options, || unreachable!("it is no GPU")).unwrap()
-    }
-
-    #[test]
-    fn parallel_runs_are_execution_contexts_on_a_gpu() {
-        let request = by_rten(SHAPES.as_ref(), Options::default());
-        let contexts = |runs: usize, batch: usize| {
-            let request = LoadRequest { batch, ..request.with_parallel_runs(runs) };
-            [false, true].map(|is_shared| request.contexts(is_shared))
-        };
-        assert_eq!(contexts(1, 1), [1, 4], "streams that share a model give one picture each");
-        assert_eq!(contexts(1, 16), [1, 1]);
-        assert_eq!([contexts(0, 16), contexts(2, 1), contexts(3, 16)], [[4; 2], [2; 2], [3; 2]]);
-    }
-
-    /// A folder of mixed pictures does not build an engine for each size.
-    #[test]
-    fn a_backend_that_builds_for_one_size_builds_for_two_at_most() {
-        let request = by_rten(SHAPES.as_ref(), Options::default());
-        let sizes = [(640, 360), (360, 640), (640, 480), (1280, 720), (333, 500)];
-        assert!(sizes.iter().all(|&size| request.next_spec_for(size) == request.spec_for(size)), "rten takes any size");
-        let largest = (640, 640);
-        let adaptive = Some(Adaptive { stride: 32, largest });
-        let opened: Arc<dyn OpenedModel> =
-            Arc::new(Opened(request.model().clone(), |_, _| unreachable!("it is not loaded here")));
-        let mut loaded = LoadRequest { backend: &TensorRt, adaptive, opened, ..request.clone() };
-        assert!(loaded.waits_for_frames() && loaded.spec_for(sizes[0]) != loaded.spec_for(sizes[1]));
-        loaded = loaded.for_tensor(loaded.spec_for(sizes[0]));
-        let first = loaded.spec.clone();
-        let mut seen = vec![];
-        for size in sizes {
-            loaded = loaded.for_tensor(loaded.next_spec_for(size));
-            seen.push(loaded.spec.chw());
-        }
-        assert_eq!(seen[0], first.chw());
-        assert_eq!(seen[1..], [request.spec.resized(largest).chw(); 4]);
-    }
-
-    #[test]
-    fn a_file_is_read_once_for_description_and_load_and_not_kept() {
-        let path = scratch("request").join("model.onnx");
-        std::fs::copy(SHAPES, &path).unwrap();
-        let request = by_rten(&path, Options::default());
-        std::fs::remove_file(&path).unwrap();
-        assert!(request.load(&LoadContext::silent()).is_ok());
-        let again = request.load(&LoadContext::silent()).err().map(|error| error.kind());
-        assert_eq!(again, Some(ErrorKind::NotFound));
-    }
-
-    /// An engine that is wrong is built from it once more, after minutes, in which it may have become another one.
-    #[test]
-    fn a_file_is_kept_while_its_model_is_compared() {
-        fn load(request: &LoadRequest, loading: &LoadContext) -> Result<Box<dyn ModelInstance>> {
-            std::fs::remove_file(request.file.path()).unwrap();
-            let reference = request.on_cpu()?;
-            let model = reference.load(loading)?;
-            Reference::load(request, reference, loading)?;
-            request.file.contents()?;
-            Ok(model)
-        }
-        let path = scratch("request-compared").join("model.onnx");
-        std::fs::copy(SHAPES, &path).unwrap();
-        let request = by_rten(&path, Options::default());
-        let opened: Arc<dyn OpenedModel> = Arc::new(Opened(request.model().clone(), load));
-        let request = LoadRequest { backend: &TensorRt, opened, ..request };
-        request.load(&LoadContext::silent()).unwrap();
-        assert_eq!(request.file.contents().err().map(|error| error.kind()), Some(ErrorKind::NotFound));
-    }
-
-    /// A backend that is there may lack an operator that the next one has.
-    #[test]
-    fn where_a_backend_fails_on_the_cpu_the_next_one_is_compared_with() {
-        let (request, silent) = (by_rten(SHAPES.as_ref(), Options::default()), LoadContext::silent());
-        let fails =
-            Opened(request.model().clone(), |_, _| Err(Error::new(ErrorKind::Model, "It has no such operator")));
-        let opened: Arc<dyn OpenedModel> = Arc::new(fails);
-        let alone = LoadRequest { opened, ..request.clone() };
-        let reference = LoadRequest { others: vec![request.clone()], ..alone.clone() };
-        assert!(Reference::load(&request, reference.clone(), &silent).is_ok());
-        let mut model = request.load(&silent).unwrap();
-        let mut of = |reference| verify(&request, model.as_mut(), Ok(reference), &Tolerance::SINGLE, &silent).unwrap();
-        assert_eq!(of(reference).reference, Ok("the CPU (rten)".into()));
-        assert_eq!(of(alone).reference, Err("It has no such operator".into()));
-    }
-
-    /// An engine is for as many words as it was built for.
-    #[test]
-    fn a_loaded_model_takes_other_values_of_the_same_size_or_of_any() {
-        let folder = scratch("request-values");
-        let model = Graph::new()
-            .input("images", F32, &["n", "3", "8", "8"])
-            .input("tpe", F32, &["n", "words", "2"])
-            .node("Identity", &["tpe"], &["output0"], Vec::new())
-            .output("output0", F32, &["n", "words", "2"])
-            .save(&folder.join("model.onnx"));
-        let values = |name: &str, words: usize| {
-            std::fs::write(folder.join(name).with_extension("txt"), format!("{name}\n").repeat(words)).unwrap();
-            let numbers: Vec<f32> = (0..2 * words).map(|number| number as f32).collect();
-            let file = save_floats(&folder.join(name).with_extension("npy"), &[words, 2], &numbers);
-            format!("tpe={file}")
-        };
-        let read = |text: &str| Arc::new(InputValues::read(text).unwrap());
-        let mut options = Options::default();
-        options.set(&INPUT_VALUES, OptionValue::Text(values("cat", 2)));
-        let request = by_rten(model.as_ref(), options);
-        let (other, more) = (read(&values("dog", 2)), read(&values("bird", 3)));
-        let built = LoadRequest { backend: &TensorRt, ..request.clone() };
-        for (request, takes_more) in [(&request, true), (&built, false)] {
-            let changed = request.with_values(&other).unwrap().expect("they are alike");
-            assert_eq!(changed.model().labels, ["dog", "dog"]);
-            assert_eq!(request.with_values(&more).unwrap().is_some(), takes_more);
-        }
-
-        let picture = Tensor::from_slice("images", &[1, 3, 8, 8], &[0f32; 3 * 8 * 8]);
-        let picture = Arc::new(Tensors::new(vec![picture], None, None));
-        let mut loaded = request.load(&LoadContext::silent()).unwrap();
-        let mut run = |values: &Arc<InputValues>, pictures: usize| -> Vec<Vec<f32>> {
-            loaded.set_values(values).unwrap();
-            let outputs = loaded.run(&vec![picture.clone(); pictures]).unwrap();
-            outputs.iter().map(|outputs| outputs[0].as_slice::<f32>().unwrap().to_vec()).collect()
-        };
-        for pictures in [1, 2] {
-            assert_eq!(run(&request.values, pictures), vec![[0f32, 1.0, 2.0, 3.0]; pictures]);
-            assert_eq!(run(&more, pictures), vec![[0f32, 1.0, 2.0, 3.0, 4.0, 5.0]; pictures]);
-        }
-    }
-
-    #[test]
-    fn a_reference_computes_on_the_cpu() {
-        let mut options = Options::default();
-        options.set(&PROVIDERS, OptionValue::Text("openvino:device_type=GPU".into()));
-        let request = LoadRequest { backend: &TensorRt, ..by_rten(SHAPES.as_ref(), options) };
-        assert!(!request.on_cpu().unwrap().options.has(&PROVIDERS));
-    }
+/// The description of the model by a backend on the host, if that can run it.
+fn opened_by(backend: &dyn Backend, file: &ModelFile, options: &Options) -> Result<Arc<dyn OpenedModel>> {
+    let probed = backend.probe(file, options);
+    probed.map_err(|(Unsupported::Kind(error) | Unsupported::Missing(error))| error)?;
+    backend.describe(file, options, None)
 }
+
+#[cfg(test)]
+mod tests;

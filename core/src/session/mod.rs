@@ -53,8 +53,8 @@ pub use options::parse_options;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SessionOptions {
-    /// `Auto` selects TensorRT if it is installed and can run the model, else ONNX Runtime if it is installed, else
-    /// rten; then [`Session::reason`] has the reason. `Named("cpu")` selects among the last two.
+    /// `Auto` selects TensorRT if it is installed and can run the model, else OpenVINO on x86 or ONNX Runtime if they are
+    /// installed, else rten; then [`Session::reason`] has the reason. `Named("cpu")` selects among the last three.
     pub backend: BackendPreference,
     /// Width and height in pixels, for models with dynamic dimensions. If unset, a [`Session`] takes the size in the
     /// file, and a [`Detector`] the smallest rectangle within it that a frame needs, if the model allows that.
@@ -260,9 +260,9 @@ impl Session {
         self.request.model()
     }
 
-    /// `tensorrt`, `onnxruntime` or `rten`.
+    /// `tensorrt`, `openvino`, `onnxruntime` or `rten`.
     pub fn backend(&self) -> &'static str {
-        self.request.backend.name()
+        self.request.running().name()
     }
 
     /// Why [`BackendPreference::Auto`] did not select TensorRT; `None` if it did, or if a backend was named.

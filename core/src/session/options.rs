@@ -108,7 +108,7 @@ mod tests {
         ];
         let of_backends = [
             "/lib", "true", "1", "fp16", "/table", "100", "2", "never", "/cache", "off", "always", "60", "a=/b.npy",
-            "/lib", "cpu", "2", "7", "on",
+            "/lib", "GPU", "2", "/lib", "cpu", "7", "on",
         ];
         let values = || own.into_iter().chain(of_backends);
         assert_eq!(names().count(), values().count());
@@ -131,7 +131,7 @@ mod tests {
         for (text, says) in [
             ("cpu", "“cpu” has no value"),
             ("colour=red", "no option “colour”"),
-            ("backend=gpu", "auto, cpu, tensorrt, onnxruntime, rten"),
+            ("backend=gpu", "auto, cpu, tensorrt, openvino, onnxruntime, rten"),
             ("score-threshold=nan", "from 0 to 1"),
             ("score-threshold=1.5", "from 0 to 1"),
             ("max-detections=0", "from 1 to 65536"),

@@ -45,6 +45,7 @@ use crate::model::{FileContents, ModelFile, ModelInfo};
 use crate::tensor::Dims;
 #[doc(hidden)]
 pub use kept::EngineKeeper;
+pub(super) use options::{ENGINE_CACHE, PRECISION};
 pub use options::{GraphMode, TrtOptions};
 
 /// The backend.
@@ -272,7 +273,7 @@ impl TrtModel {
     ) -> Result<Option<Verdict>> {
         match self.options.verification {
             Verification::Off => return Ok(None),
-            Verification::Auto => match entry.verdict.as_ref().and_then(|file| file.load(|| references(request))) {
+            Verification::Auto => match entry.verdict.as_ref().and_then(|file| file.load(|| request.references())) {
                 None => {}
                 known => return Ok(known),
             },
@@ -288,7 +289,7 @@ impl TrtModel {
         match tried {
             Ok(verdict) => {
                 if let Some(file) = &entry.verdict {
-                    let _ = file.save(&verdict, &references(request)); // it is only verified again
+                    let _ = file.save(&verdict, &request.references()); // it is only verified again
                 }
                 Ok(Some(verdict))
             }
@@ -411,12 +412,6 @@ fn engine_in_use(
     LOADED
         .get(source, || Engine::load(cuda, library, &file.bytes, &Header::read(&file.bytes)?, &options))
         .inspect(kept::note)
-}
-
-/// The backends that could compute the model on the CPU. With another release of ours, rten is another one.
-fn references(request: &LoadRequest) -> String {
-    let names = |reference: LoadRequest| format!("{} of {}", reference.backends(), env!("CARGO_PKG_VERSION"));
-    request.on_cpu().map(names).unwrap_or_default()
 }
 
 /// As in [`cache::Key::gpu`].

@@ -46,17 +46,18 @@ static DLA_CORE: BackendOption = BackendOption {
     insists: &[],
 };
 
-static PRECISION: BackendOption = BackendOption {
+pub(in crate::backends) static PRECISION: BackendOption = BackendOption {
     spec: OptionSpec {
         name: "precision",
         nick: "Precision",
-        blurb: "Precision of the engine built from an ONNX file",
+        blurb: "Precision of the engine built from an ONNX file, and of what OpenVINO computes",
         kind: OptionKind::Choice {
             type_name: "GstTrtPrecision",
             choices: &[
                 Choice {
                     word: Precision::Auto.name(),
-                    blurb: "FP16 where the file is in FP32 and the GPU is fast at it, else the types in the file",
+                    blurb: "FP16 where the file is in FP32 and the GPU is fast at it, else the types in the file; with OpenVINO \
+                            what its device prefers, such as BF16 on a CPU with AMX",
                 },
                 Choice { word: Precision::Fp32.name(), blurb: "32-bit float" },
                 Choice { word: Precision::Fp16.name(), blurb: "16-bit float where it is faster" },
@@ -126,11 +127,11 @@ static ENGINE_BUILD: BackendOption = BackendOption {
     insists: &[],
 };
 
-static ENGINE_CACHE: BackendOption = BackendOption {
+pub(in crate::backends) static ENGINE_CACHE: BackendOption = BackendOption {
     spec: OptionSpec {
         name: "engine-cache",
         nick: "Engine cache",
-        blurb: "Folder of built engines (unset = gst-plugin-trt/engines in the user's cache)",
+        blurb: "Folder of built engines and of what OpenVINO has compiled (unset = gst-plugin-trt/engines in the user's cache)",
         kind: OptionKind::Path,
     },
     default: OptionValue::Path(None),
