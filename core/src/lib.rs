@@ -15,7 +15,7 @@
 //!   frame. `analytics`: counts in zones and across lines. `gallery`: names for vectors.
 //! * `model`: the description in a model file.
 //! * `postprocess`: from a head's rows to objects.
-//! * `backends`: what runs models: TensorRT, ONNX Runtime, or rten on the CPU.
+//! * `backends`: what runs models: TensorRT, OpenVINO, ONNX Runtime, or rten on the CPU.
 //! * [`session`]: the whole chain.
 
 #[doc(hidden)]

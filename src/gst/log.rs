@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The logs of TensorRT and ONNX Runtime as a debug category of GStreamer.
+//! The logs of TensorRT, OpenVINO and ONNX Runtime as a debug category of GStreamer.
 
 use std::sync::LazyLock;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Programs that end while another thread is inside TensorRT or ONNX Runtime, such as a build that cannot be stopped:
-//! destructors of the libraries would run beneath that thread, and the program crash at its very end. So the program ends without
+//! Programs that end while another thread is inside TensorRT, OpenVINO or ONNX Runtime, such as a build that cannot be
+//! stopped: destructors of the libraries would run beneath that thread, and the program crash at its very end. So the program ends without
 //! them. Where no thread is inside at that moment, threads that enter later are held up for longer than the end usually takes.
 
 #[cfg(target_env = "gnu")]

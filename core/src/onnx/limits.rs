@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Refuses models that would end the process or fill the memory: rten aborts where an allocation fails, and its planner
-//! recurses for each node of a path; ONNX Runtime allocates what a file asks for.
+//! recurses for each node of a path; ONNX Runtime and OpenVINO allocate what a file asks for.
 //!
 //! A static check: sizes from a graph's constants are a lower bound, and sizes that are only known at run time are not
 //! checked.

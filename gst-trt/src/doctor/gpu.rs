@@ -49,6 +49,7 @@ pub fn checks() -> Vec<Component> {
             Ok(_) => Component::there("what runs models", name, backend.blurb()),
             Err(Unsupported::Kind(error) | Unsupported::Missing(error)) => {
                 let costs = match backend.name() {
+                    "openvino" => "models on an x86 CPU may run slower, with another backend; pip install openvino",
                     "onnxruntime" => "models on the CPU run 2 to 6 times slower, with rten; pip install onnxruntime",
                     _ => "models run on the CPU",
                 };

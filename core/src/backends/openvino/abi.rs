@@ -93,7 +93,7 @@ macro_rules! functions {
                 Ok(OvApi {
                     $($name: {
                         const NAME: &str = concat!("ov_", stringify!($name));
-                        // SAFETY: the functions have had these types since OpenVINO 2023.3.
+                        // SAFETY: the functions have had these types since OpenVINO 2023.3, by which all of them came.
                         *unsafe { dl.get::<$function>(NAME) }.map_err(|_| NAME)?
                     },)*
                 })
@@ -237,7 +237,8 @@ pub unsafe fn copied(text: *const c_char) -> String {
 
 /// A text of the library in one line, without the places in its code.
 fn readable(text: &str) -> String {
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("Exception from "));
+    let is_place = |line: &&str| line.starts_with("Exception from ") || line.starts_with("Check '");
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !is_place(line));
     lines.collect::<Vec<_>>().join(" ")
 }
 
@@ -247,9 +248,9 @@ mod tests {
 
     #[test]
     fn texts_come_in_one_line() {
-        let text = "Exception from src/inference/src/cpp/core.cpp:124:\nException from src/frontends/onnx.cpp:9:\n\
-                    Not supported operator\n\n  Frobnicate \n";
-        assert_eq!(readable(text), "Not supported operator Frobnicate");
+        let text = "Exception from src/inference/src/cpp/core.cpp:105:\nCheck 'false' failed at src/report.cpp:151:\n\
+                    Model wasn't fully converted.\n\n  No rule for Frobnicate-13 \n";
+        assert_eq!(readable(text), "Model wasn't fully converted. No rule for Frobnicate-13");
         assert_eq!(readable(""), "");
     }
 }

@@ -13,7 +13,7 @@ use crate::dylib::{self, LibrarySearch, LoadFailure, entries, file_of};
 use crate::error::Result;
 use crate::tensor::DType;
 
-const REMEDY: &str = "Install OpenVINO 2023.3 or later (pip install openvino, or Intel's archive unpacked in \
+const REMEDY: &str = "Install OpenVINO 2024.3 or later (pip install openvino, or Intel's archive unpacked in \
                       /opt/intel), activate the virtual environment that has it, or point to its libopenvino_c.so with \
                       openvino-library or INTEL_OPENVINO_DIR";
 
@@ -33,8 +33,7 @@ pub struct OvLibrary {
     core: OvObject<OvCore>,
     version: String,
     path: PathBuf,
-    /// The number of the type of 8-bit integers without a sign.
-    u8: c_int,
+    numbers: TypeNumbers,
 }
 
 /// All that were opened, each once.
@@ -54,7 +53,7 @@ impl OvLibrary {
         let dl = unsafe { dylib::open(file) }?;
         // SAFETY: no other library has functions of these names.
         let api = unsafe { OvApi::read(&dl) }.map_err(|missing| {
-            LoadFailure::Unusable(format!("it is not OpenVINO 2023.3 or later: it has no function {missing}"))
+            LoadFailure::Unusable(format!("it is not OpenVINO 2024.3 or later: it has no function {missing}"))
         })?;
         let address = api.core_create as usize;
         if let Some((_, library)) = opened.iter().find(|(known, _)| *known == address) {
@@ -64,12 +63,11 @@ impl OvLibrary {
         let version = version(&api).map_err(unusable)?;
         // SAFETY: the functions make and release such objects.
         let core = unsafe { api.make(api.core_free, |made| (api.core_create)(made)) }.map_err(unusable)?;
-        let Some(u8) = number_of_u8(&api) else {
-            let reason = format!("the types of its version {version} have other numbers than are known here");
-            return Err(LoadFailure::Unusable(reason));
-        };
+        let numbers = TypeNumbers::of(&api).ok_or_else(|| {
+            LoadFailure::Unusable(format!("the types of its version {version} have other numbers than are known here"))
+        })?;
         let path = file_of(address as *const _).unwrap_or_else(|| file.to_path_buf());
-        let library: &'static OvLibrary = Box::leak(Box::new(OvLibrary { api, core, version, path, u8 }));
+        let library: &'static OvLibrary = Box::leak(Box::new(OvLibrary { api, core, version, path, numbers }));
         log(Level::Info, &format!("Opened {library}"));
         opened.push((address, library));
         Ok(library)
@@ -85,9 +83,9 @@ impl OvLibrary {
         format!("OpenVINO {}", self.version)
     }
 
-    /// `ov_element_type_e`.
+    /// Its number of a type.
     pub fn number(&self, dtype: DType) -> c_int {
-        known_number(dtype).unwrap_or(self.u8)
+        self.numbers.of_type(dtype)
     }
 
     /// The devices that it finds here, such as CPU and GPU. Takes some time, since it looks for all of them.
@@ -158,27 +156,37 @@ fn version(api: &OvApi) -> std::result::Result<String, OvFailure> {
     }
 }
 
-/// `ov_element_type_e` of the types whose numbers no release has changed.
-fn known_number(dtype: DType) -> Option<c_int> {
-    Some(match dtype {
-        DType::Bool => 2,
-        DType::F16 => 4,
-        DType::F32 => 5,
-        DType::I8 => 8,
-        DType::I32 => 10,
-        DType::I64 => 11,
-        DType::U8 => return None,
-    })
+/// The numbers of types. Releases count them from 1 or from 2 on, and have put some among the integers without a sign.
+struct TypeNumbers {
+    bool: c_int,
+    u8: c_int,
 }
 
-/// Behind the 64-bit integers come those without a sign, the smallest first, and releases have put some among them: the
-/// first that takes a byte is the one. `None` where the known ones have other sizes than they should.
-fn number_of_u8(api: &OvApi) -> Option<c_int> {
-    const MOST: c_int = 32;
-    let is_as_known =
-        |dtype: &DType| known_number(*dtype).is_none_or(|number| bytes_of_eight(api, number) == Some(8 * dtype.size()));
-    let first = known_number(DType::I64)? + 1;
-    DType::ALL.iter().all(is_as_known).then(|| (first..MOST).find(|&number| bytes_of_eight(api, number) == Some(8)))?
+impl TypeNumbers {
+    /// The first type of a byte is the boolean one, and the first behind the integers with a sign is u8. `None` where others
+    /// have other sizes than they should.
+    fn of(api: &OvApi) -> Option<Self> {
+        const MOST: c_int = 32;
+        let first_of_a_byte = |from: c_int| (from..MOST).find(|&number| bytes_of_eight(api, number) == Some(8));
+        let bool = first_of_a_byte(0)?;
+        let mut numbers = TypeNumbers { bool, u8: bool };
+        numbers.u8 = first_of_a_byte(numbers.of_type(DType::I64) + 1)?;
+        let is_as_said = |dtype: &DType| bytes_of_eight(api, numbers.of_type(*dtype)) == Some(8 * dtype.size());
+        DType::ALL.iter().all(is_as_said).then_some(numbers)
+    }
+
+    /// `ov_element_type_e`: bool, bf16, f16, f32, f64, i4, i8, i16, i32, i64 follow each other.
+    fn of_type(&self, dtype: DType) -> c_int {
+        match dtype {
+            DType::Bool => self.bool,
+            DType::F16 => self.bool + 2,
+            DType::F32 => self.bool + 3,
+            DType::I8 => self.bool + 6,
+            DType::I32 => self.bool + 8,
+            DType::I64 => self.bool + 9,
+            DType::U8 => self.u8,
+        }
+    }
 }
 
 /// The bytes of eight numbers of that type.
@@ -201,7 +209,7 @@ mod tests {
     #[test]
     fn other_libraries_are_refused() {
         let error = OvLibrary::open(Some(Path::new("libc.so.6"))).unwrap_err();
-        assert!(error.message().contains("it is not OpenVINO 2023.3 or later"), "{error}");
+        assert!(error.message().contains("it is not OpenVINO 2024.3 or later"), "{error}");
         let error = OvLibrary::open(Some(Path::new("/nowhere/libopenvino_c.so"))).unwrap_err();
         assert!(
             error.message().contains("/nowhere/libopenvino_c.so") && error.message().contains("pip install openvino"),

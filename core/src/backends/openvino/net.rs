@@ -205,14 +205,18 @@ fn check_ports(library: &OvLibrary, graph: &OvObject<OvGraph>, model: &ModelInfo
         api.check((api.model_inputs_size)(graph.as_ptr(), &mut inputs)).map_err(unloadable)?;
         api.check((api.model_outputs_size)(graph.as_ptr(), &mut outputs)).map_err(unloadable)?;
     }
-    let contradicts = |what: String| {
+    let refused = |what: String| {
         Error::new(ErrorKind::Model, what).remedy("Export the model again, or run it with backend=onnxruntime")
     };
+    // Such outputs are filled with zeros, and the memory of the input with them.
+    let is_input = |output: &&TensorDesc| model.inputs.iter().any(|input| input.name == output.name);
+    if let Some(output) = model.outputs.iter().find(is_input) {
+        return Err(refused(format!("its output {} is an input, which OpenVINO does not compute", output.name)));
+    }
     if (inputs, outputs) != (model.inputs.len(), model.outputs.len()) {
         let (has, had) = (model.inputs.len(), model.outputs.len());
-        return Err(contradicts(format!(
-            "it has {has} inputs and {had} outputs, of which OpenVINO makes {inputs} and {outputs}"
-        )));
+        let what = format!("it has {has} inputs and {had} outputs, of which OpenVINO makes {inputs} and {outputs}");
+        return Err(refused(what));
     }
     let free = api.output_const_port_free;
     let input = |index| {
@@ -227,7 +231,7 @@ fn check_ports(library: &OvLibrary, graph: &OvObject<OvGraph>, model: &ModelInfo
     let outputs = model.outputs.iter().enumerate().map(|(index, desc)| (desc, output(index)));
     for (desc, port) in inputs.chain(outputs) {
         if !is_of(library, &port.map_err(unloadable)?, desc.dtype).map_err(unloadable)? {
-            return Err(contradicts(format!("OpenVINO gives {desc} another type than the file does")));
+            return Err(refused(format!("OpenVINO gives {desc} another type than the file does")));
         }
     }
     Ok(())

@@ -12,7 +12,10 @@ pub static VERIFY: BackendOption = BackendOption {
         kind: OptionKind::Choice {
             type_name: "GstTrtVerify",
             choices: &[
-                Choice { word: "auto", blurb: "Once for each TensorRT engine, and for each model that OpenVINO computes in 16 bits; the verdict is kept" },
+                Choice {
+                    word: "auto",
+                    blurb: "Once for each TensorRT engine and for what OpenVINO computes in 16 bits; the verdict is kept",
+                },
                 Choice { word: "always", blurb: "Each time that the model is loaded" },
                 Choice { word: "off", blurb: "Never" },
             ],
