@@ -208,10 +208,10 @@ need_tensorrt() {
     "$ROOT/tests/tensorrt/fetch.sh" >/dev/null || echo "$ME: without TensorRT's libraries their tests are skipped" >&2
 }
 
-# ONNX Runtime for tests/onnxruntime.rs. Tests that want it name it; for all others there is none, whatever is installed.
+# ONNX Runtime for tests/onnxruntime.rs. Tests that want it or OpenVINO name it; for all others there is none, whatever is installed.
 need_onnxruntime() {
     "$ROOT/tests/onnxruntime/fetch.sh" >/dev/null
-    export REQUIRE_ORT=1 ORT_DYLIB_PATH=/nonexistent
+    export REQUIRE_ORT=1 ORT_DYLIB_PATH=/nonexistent INTEL_OPENVINO_DIR=/nonexistent
 }
 
 # The same, and everything the tests need.

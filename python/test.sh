@@ -34,6 +34,6 @@ echo "$(basename "$wheel"): $(($(stat --format=%s "$wheel") / 1000)) kB, $((SECO
 started=$SECONDS
 "$cache/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall "$wheel"
 echo "installed in $((SECONDS - started)) s"
-# From a folder without the sources, so that it is the wheel that is tested. No ONNX Runtime, whatever is installed.
+# From a folder without the sources, so that it is the wheel that is tested. No OpenVINO and no ONNX Runtime, whatever is installed.
 cd "$here/tests"
-ORT_DYLIB_PATH=/nonexistent "$cache/bin/python" -m pytest --quiet -rs "$@"
+INTEL_OPENVINO_DIR=/nonexistent ORT_DYLIB_PATH=/nonexistent "$cache/bin/python" -m pytest --quiet -rs "$@"

@@ -261,7 +261,7 @@ on_arm() {
         shift
         exec "$@"' sh "$FOLDER/usr/bin/qemu-aarch64")
     for_arm env PATH=/opt/arm64:/usr/bin \
-        GST_PLUGIN_PATH="$ROOT/target/aarch64-unknown-linux-gnu/debug" ORT_DYLIB_PATH=/nonexistent "$@"
+        GST_PLUGIN_PATH="$ROOT/target/aarch64-unknown-linux-gnu/debug" INTEL_OPENVINO_DIR=/nonexistent ORT_DYLIB_PATH=/nonexistent "$@"
 }
 
 # One build for all that runs: with the features of the tests, and without the network's, which bring TLS.

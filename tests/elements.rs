@@ -49,6 +49,7 @@ mod obb;
 mod onnxruntime;
 mod onvif;
 mod open_rows;
+mod openvino;
 mod pipeline;
 mod pose;
 mod readme;

@@ -260,6 +260,13 @@ half_precision() {
     HALF_MODELS=$ROOT/tests/models cargo nextest run --locked --workspace -E 'test(/^half::/)'
 }
 
+# OpenVINO is large, and other tests do without it.
+openvino() {
+    tests/openvino/fetch.sh >/dev/null
+    REQUIRE_OPENVINO=1 cargo nextest run --locked -E 'test(/^openvino::/)'
+    tests/skipped.py
+}
+
 # The limit is for a busy machine; without it the script measures.
 kubernetes() {
     tests/kubernetes/chart.sh "$PROGRAM"
@@ -281,6 +288,7 @@ TOUCHES=(
     "wheel as it is released:^python/|^packaging/build.sh:6:wheel"
     "archives of videos with Ray:^python/|^docs/archives.md:6:ray_archives"
     "64-bit ARM:^core/src/(backends|cuda|dlpack)|^capi/:30:tests/compat.sh arm64"
+    "models on OpenVINO:^core/src/backends/(openvino|host|mod|request)|^core/src/onnx/weights|^tests/openvino:4:openvino"
     "half precision:^core/src/onnx/|^core/src/backends/tensorrt/|^tests/models/:4:half_precision"
     "models on Triton and MLServer:^tests/kserve/|^core/src/backends/kserve/:6:tests/kserve/run.sh $PROGRAM"
     "model zoo:^tests/zoo/:60:tests/zoo/run.sh $PROGRAM"

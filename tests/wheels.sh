@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MPL-2.0
 # shellcheck shell=bash
-# Libraries out of wheels from PyPI, for tests/onnxruntime/fetch.sh and tests/tensorrt/fetch.sh, which source this.
+# Libraries out of wheels from PyPI, for the fetch.sh of tests/onnxruntime, tests/openvino and tests/tensorrt, which source this.
 
 # fetch_wheels FOLDER NAME==VERSION…: the libraries of each wheel that is not there yet, in FOLDER/NAME-VERSION. With all of them there it
 # needs no network.
@@ -23,7 +23,7 @@ fetch_wheels() {
         mkdir -p "$scratch/$wheel"
         "$scratch/venv/bin/python" -m pip download --quiet --disable-pip-version-check --no-deps --no-cache-dir \
             --only-binary=:all: --python-version 3.11 --platform "manylinux_2_28_$machine" \
-            --platform "manylinux_2_27_$machine" --dest "$scratch" "$wheel" >&2
+            --platform "manylinux_2_27_$machine" --platform "manylinux2014_$machine" --dest "$scratch" "$wheel" >&2
         python3 -m zipfile --extract "$scratch"/*.whl "$scratch/$wheel"
         rm "$scratch"/*.whl
         # The folder appears when it is complete, so an interrupted run is no harm.

@@ -6,6 +6,8 @@
 
   gst-trt       `gst-trt detect --no-video`, with the ONNX Runtime of the others
   int8          the same with an INT8 copy of the model by gst-trt quantize, which is compared with it
+  openvino      the same with backend=openvino, in what the CPU prefers; left out where tests/openvino/fetch.sh has not been run
+  openvino-fp32 the same with precision=fp32
   rten          the same with backend=rten, which needs nothing
   ultralytics   `YOLO(model).predict(clip, stream=True)`
   opencv        VideoCapture, letterbox, ONNX Runtime, NMSBoxes
@@ -35,9 +37,10 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "gst-plugin-trt"
 VENV = CACHE / "zoo" / "venv"
 PROGRAM = ROOT / "target" / "release" / "gst-trt"
+OPENVINO = CACHE / "openvino" / "openvino-2026.4.0"
 LOOPS = Path(__file__).with_name("peers") / "loops.py"
 BARS = {"ultralytics": 1.5, "opencv": 1.15, "gstreamer": 1.1}
-INT8_BAR = 2.0  # against FP32
+OURS = {"int8": 2.0, "openvino": None, "openvino-fp32": None}  # against FP32 by ONNX Runtime
 
 
 def random_yolo11n():
@@ -58,10 +61,13 @@ def onnx_runtime():
     return found[0] if found else sys.exit(f"there is no ONNX Runtime in {VENV}; run tests/zoo/run.sh first")
 
 
-def detect(backend, prepare=lambda clip, model: model):
+def detect(backend, prepare=lambda clip, model: model, infer=""):
+    """By OpenVINO only where that is the backend."""
+    openvino = OPENVINO if backend == "openvino" else "/nonexistent"
+
     def command(clip, model, _):
         line = [PROGRAM, "detect", clip, "--model", prepare(clip, model), "--no-video", "--json", "-", "--backend", backend]
-        return line, {"ORT_DYLIB_PATH": str(onnx_runtime())}
+        return [*line, "--infer", infer], {"ORT_DYLIB_PATH": str(onnx_runtime()), "INTEL_OPENVINO_DIR": str(openvino)}
 
     return command, b"{"
 
@@ -155,8 +161,8 @@ def compare(clip, model, threads, rounds, chains):
         ratio = statistics.median(ours / theirs for ours, theirs in zip(measured["gst-trt"], values))
         bar = BARS.get(name)
         shown = f"  gst-trt has {ratio:.2f} times its fps" if name != "gst-trt" else ""
-        if name == "int8":
-            ratio, bar = 1 / ratio, INT8_BAR
+        if name in OURS:
+            ratio, bar = 1 / ratio, OURS[name]
             shown = f"  {ratio:.2f} times the fps of gst-trt"
         missed += bool(bar) and ratio < bar
         shown += f" [bar: {bar}]" if bar else ""
@@ -174,6 +180,9 @@ def main():
     parser.add_argument("models", nargs="*", metavar="MODEL")
     given = parser.parse_args()
     chains = {"gst-trt": detect("auto"), "int8": detect("auto", quantized), "rten": detect("rten")}
+    if OPENVINO.is_dir():
+        chains["openvino"] = detect("openvino")
+        chains["openvino-fp32"] = detect("openvino", infer="precision=fp32")
     chains |= {name: loop(name) for name in ("ultralytics", "opencv", "opencv-dnn")}
     if given.gstreamer:
         chains["gstreamer"] = gstreamer(given.gstreamer)

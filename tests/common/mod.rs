@@ -6,6 +6,7 @@ pub mod boxes;
 pub mod brokers;
 #[path = "../../core/tests/common/cases.rs"]
 mod cases;
+pub mod compared;
 #[path = "../../core/tests/common/mod.rs"]
 mod core;
 pub mod elements;

@@ -9,7 +9,9 @@ use bytes::Bytes;
 use prost::Message;
 
 use super::raw::RawModel;
-use super::{ExternalFile, StringStringEntryProto, TensorProto, external_files, unreadable};
+use super::{
+    BFLOAT16, ExternalFile, FLOAT, FLOAT16, StringStringEntryProto, TensorProto, external_files, unreadable,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files;
 
@@ -69,11 +71,24 @@ fn of_files<'a>(tensor: &TensorProto, files: &'a BTreeMap<String, Vec<u8>>) -> O
         |key: &str| tensor.external_data.iter().find(|entry| entry.key == key).map(|entry| entry.value.as_str());
     let file = files.get(entry("location")?)?;
     let begin = entry("offset").map_or(Some(0), |offset| offset.parse::<usize>().ok())?;
-    let end = match entry("length") {
-        Some(length) => begin.checked_add(length.parse().ok()?)?,
-        None => file.len(),
+    let end = match (entry("length"), bytes(tensor)) {
+        (Some(length), _) => begin.checked_add(length.parse().ok()?)?,
+        (None, Some(bytes)) => begin.checked_add(bytes)?,
+        (None, None) => file.len(),
     };
-    file.get(begin..end)
+    file.get(begin..end).filter(|numbers| bytes(tensor).is_none_or(|bytes| bytes == numbers.len()))
+}
+
+/// How many a weight has by its dimensions; `None` for types that are not known here.
+fn bytes(tensor: &TensorProto) -> Option<usize> {
+    let size = match tensor.data_type {
+        2 | 3 | 9 => 1,
+        4 | 5 | FLOAT16 | BFLOAT16 => 2,
+        FLOAT | 6 | 12 => 4,
+        7 | 11 | 13 => 8,
+        _ => return None,
+    };
+    tensor.dims.iter().try_fold(size, |bytes: usize, &dim| bytes.checked_mul(usize::try_from(dim).ok()?))
 }
 
 #[cfg(test)]
@@ -104,7 +119,7 @@ mod tests {
         };
         assert_eq!(whole(&[("location", "w.data"), ("offset", "1"), ("length", "2")]).unwrap(), [2, 3]);
         assert_eq!(whole(&[("location", "w.data"), ("offset", "2")]).unwrap(), [3, 4]);
-        for beyond in ["5", "-1", "x"] {
+        for beyond in ["5", "1", "-1", "x"] {
             let error = whole(&[("location", "w.data"), ("offset", "2"), ("length", beyond)]).unwrap_err();
             assert!(error.message().contains("the weight w is not in the file"), "{error}");
         }

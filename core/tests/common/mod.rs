@@ -7,6 +7,7 @@ pub mod heap;
 pub mod hostile;
 pub mod npy;
 pub mod onnx;
+pub mod openvino;
 pub mod ort;
 pub mod port;
 pub mod quantise;
