@@ -141,8 +141,8 @@ Description: object detection in GStreamer, with TensorRT or on the CPU
  program gst-trt does so without a pipeline to write, and the library
  libgsttrt-1 for C without GStreamer.
  .
- TensorRT and ONNX Runtime are found at run time. Without them models run on
- the CPU.
+ TensorRT, OpenVINO and ONNX Runtime are found at run time. Without them models
+ run on the CPU.
 END
 echo "libgsttrt-1 0 $name (>= $version)" >"$stage/DEBIAN/shlibs"
 echo "activate-noawait ldconfig" >"$stage/DEBIAN/triggers"

@@ -100,7 +100,7 @@ GstTrtStatus gst_trt_session_open (const char *model, const char *const *options
 /* NULL and closed sessions are ignored. */
 void gst_trt_session_close (GstTrtSession *session);
 
-/* "tensorrt", "onnxruntime", "rten" or "kserve"; NULL on errors. Valid until the session is closed. */
+/* "tensorrt", "openvino", "onnxruntime", "rten" or "kserve"; NULL on errors. Valid until the session is closed. */
 const char *gst_trt_session_backend (GstTrtSession *session);
 
 /* Why backend=auto did not select TensorRT; NULL if it did, if a backend was named, and on errors. Valid until the session is closed. */

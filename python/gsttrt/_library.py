@@ -138,7 +138,7 @@ def find() -> str:
     return os.environ.get("GSTTRT_LIBRARY") or (str(inside) if inside.exists() else NAME)
 
 
-# The library looks for TensorRT and ONNX Runtime of pip in this environment, also if no shell has activated it.
+# The library looks for TensorRT, OpenVINO and ONNX Runtime of pip in this environment, also if no shell has activated it.
 if sys.prefix != sys.base_prefix:
     os.environ.setdefault("VIRTUAL_ENV", sys.prefix)
 library = Library(find())

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 Path: TypeAlias = "Union[str, os.PathLike[str]]"
 Size: TypeAlias = "Union[tuple[int, int], int, str]"
-Backend: TypeAlias = 'Literal["auto", "tensorrt", "onnxruntime", "rten", "kserve", "cpu"]'
+Backend: TypeAlias = 'Literal["auto", "tensorrt", "openvino", "onnxruntime", "rten", "kserve", "cpu"]'
 
 
 class ModelOptions(TypedDict, total=False):
@@ -28,6 +28,8 @@ class ModelOptions(TypedDict, total=False):
     verify_every: int | None
     input_values: Mapping[str, Path] | str | None
     int8_calibration_cache: Path | None
+    openvino_device: str | None
+    openvino_library: Path | None
     optimization_level: int | None
     ort_library: Path | None
     precision: str | None
@@ -99,4 +101,4 @@ class TrackerOptions(TypedDict, total=False):
 OF_DETECTOR = AllOptions.__optional_keys__ - ModelOptions.__optional_keys__ - {"backend", "batch_size", "input_size"}
 OF_TRACKER = TrackerOptions.__optional_keys__ | {"fps"}
 # Files and folders.
-PATHS = {"engine_cache", "int8_calibration_cache", "label_file", "layout_file", "ort_library", "trt_library"}
+PATHS = {"engine_cache", "int8_calibration_cache", "label_file", "layout_file", "openvino_library", "ort_library", "trt_library"}

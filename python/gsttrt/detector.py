@@ -70,8 +70,9 @@ class Detector:
 
     model: an ONNX file, or a TensorRT engine. Engines contain code: load only files you trust. For a new ONNX file TensorRT builds
         an engine, which takes seconds to minutes, once.
-    backend: "auto" (TensorRT if it is there and can run the model, else ONNX Runtime if it is there, else rten, which is in this
-        package), "tensorrt", "onnxruntime", "rten", "kserve" for a server, or "cpu" for ONNX Runtime or rten.
+    backend: "auto" (TensorRT if it is there and can run the model, else OpenVINO on x86 or ONNX Runtime if they are there, else rten,
+        which is in this package), "tensorrt", "openvino", "onnxruntime", "rten", "kserve" for a server, or "cpu" for "auto" without
+        TensorRT.
     score_threshold: 0..1; less certain objects are left out.
     iou_threshold: 0..1; of two boxes of a class that overlap more, the less certain one is left out.
     classes: names or ids of the classes that are wanted, such as ["person", "car"].
@@ -142,7 +143,7 @@ class Detector:
 
     @property
     def backend(self) -> str:
-        """What runs the model: "tensorrt", "onnxruntime", "rten" or "kserve"."""
+        """What runs the model: "tensorrt", "openvino", "onnxruntime", "rten" or "kserve"."""
         return self._backend
 
     @property

@@ -25,7 +25,7 @@ class ModelError(Error, ValueError):
 
 
 class LibraryError(Error, RuntimeError):
-    """A required library is missing or does not start: CUDA, TensorRT, ONNX Runtime, GStreamer, Pillow."""
+    """A required library is missing or does not start: CUDA, TensorRT, OpenVINO, ONNX Runtime, GStreamer, Pillow."""
 
 
 class RunError(Error, RuntimeError):

@@ -62,7 +62,7 @@ class Session:
         for text in told(library.session_warning, value):
             warn(text)
         self.backend: str = library.session_backend(value).decode()
-        """What runs the model: "tensorrt", "onnxruntime", "rten" or "kserve"."""
+        """What runs the model: "tensorrt", "openvino", "onnxruntime", "rten" or "kserve"."""
         self.input: TensorInfo = info(library.session_input(value))
         """The tensor of one image."""
         count: int = library.session_output_count(value)

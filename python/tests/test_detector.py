@@ -28,7 +28,7 @@ def test_a_detector_tells_what_it_is(detector):
     assert detector.input_shape == (1, 3, 512, 512)
     assert repr(detector).endswith("shapes.onnx: rten, input 1x3x512x512, 2 classes>")
     with gsttrt.Detector(model("shapes"), backend="auto") as automatic:
-        assert automatic.backend in ("rten", "onnxruntime", "tensorrt")
+        assert automatic.backend in ("rten", "onnxruntime", "openvino", "tensorrt")
         assert automatic.backend == "tensorrt" or automatic.reason
 
 

@@ -30,7 +30,7 @@ const TAKEN: [(&str, &[(&str, &str)]); 3] = [
 const TAKEN_ON_OBJECTS: [(&str, &str); 2] = [("regions", "on"), ("object-classes", "classes")];
 
 /// Paths that begin at the folder of the configuration, as its other ones do.
-const PATHS: [&str; 4] = ["engine-cache", "int8-calibration-cache", "ort-library", "trt-library"];
+const PATHS: [&str; 5] = ["engine-cache", "int8-calibration-cache", "openvino-library", "ort-library", "trt-library"];
 
 /// The text, with paths that begin at that folder.
 pub fn with_paths(mut text: String, element: &gst::Element, folder: &Path) -> String {
