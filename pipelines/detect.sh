@@ -20,7 +20,7 @@ Options:
   --output PATH          the video with boxes, or the folder of images (default: ./NAME-boxes.mp4, ./NAME-boxes)
   --json FILE.jsonl      one line of JSON a frame (default: ./NAME-boxes.jsonl)
   --labels FILE          names of the classes, one a line, if the model has none of its own
-  --backend BACKEND      auto, tensorrt, cpu, onnxruntime, rten (default: auto = the GPU if there is one)
+  --backend BACKEND      auto, tensorrt, cpu, openvino, onnxruntime, rten (default: auto = the GPU if there is one)
   --preprocess "P=V …"   more properties of trtpreprocess, as in a launch line
   --infer "P=V …"        … of trtinfer
   --nms "P=V …"          … of trtnms

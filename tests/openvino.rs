@@ -73,7 +73,7 @@ fn what_was_compiled_and_found_out_is_kept() {
         entries.map(|name| name.into_string().unwrap()).collect()
     };
     let open = |more: &str| {
-        let (options, _) = parse_options([backend.as_str(), &library, &cache, more]).unwrap();
+        let (options, _) = parse_options([backend.as_str(), library.as_str(), cache.as_str(), more]).unwrap();
         Session::open(shapes(), &options).unwrap()
     };
     assert!(open("precision=fp32").verdict().is_none(), "32 bits are not verified unasked");
@@ -119,7 +119,7 @@ fn inputs_that_are_outputs_are_for_others() {
     let error = run(&model, &options).unwrap_err();
     assert!(error.kind() == ErrorKind::Model && error.message().contains("images is an input"), "{error}");
     // Where it is not named, the next one runs the model, and says so once.
-    let (cpu, _) = parse_options(["backend=cpu", &options[1], &options[2]]).unwrap();
+    let (cpu, _) = parse_options(["backend=cpu", options[1].as_str(), options[2].as_str()]).unwrap();
     let session = Session::open(&model, &cpu).unwrap();
     assert_eq!(session.backend(), "rten");
     let [warning] = session.warnings() else { panic!("{:?}", session.warnings()) };

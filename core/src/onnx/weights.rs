@@ -9,9 +9,7 @@ use bytes::Bytes;
 use prost::Message;
 
 use super::raw::RawModel;
-use super::{
-    BFLOAT16, ExternalFile, FLOAT, FLOAT16, StringStringEntryProto, TensorProto, external_files, unreadable,
-};
+use super::{BFLOAT16, ExternalFile, FLOAT, FLOAT16, StringStringEntryProto, TensorProto, external_files, unreadable};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files;
 
