@@ -63,6 +63,7 @@ mod slices;
 mod stats;
 mod structure;
 mod tensor_meta;
+mod text;
 mod trtanalytics;
 mod trtinfer;
 mod trtmatch;

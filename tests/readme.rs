@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::boxes::embedder;
+use crate::common::boxes::{embedder, reader};
 use crate::common::elements::ELEMENTS;
 use crate::common::onnx::Graph;
 use crate::common::{launch, path, quick_shapes, run, scratch};
@@ -307,7 +307,8 @@ fn stand_in(element: &str) -> Option<&'static str> {
 }
 
 /// What stands for what the reader has, made in that folder: any file and any RTSP camera is the sample clip, any model
-/// the one in tests/models with its labels, but `reid.onnx` and `arcface.onnx` ones that give vectors, any gallery one of two names, any
+/// the one in tests/models with its labels, but `reid.onnx` and `arcface.onnx` ones that give vectors and `reader.onnx` one that reads
+/// text, any gallery one of two names, any
 /// configuration of zones that of the page, any other camera a test picture; any screen and any file to write is a fakesink. Five frames are enough. Where batches are asked for, the
 /// detector takes them. Elements of a GPU are those of the CPU.
 fn substituted(line: &str, folder: &Path) -> Vec<String> {
@@ -344,6 +345,9 @@ fn substituted(line: &str, folder: &Path) -> Vec<String> {
             ("trtinfer", "input-values") => {} // the model has no other input
             ("trtinfer", "model-file") if ["reid.onnx", "arcface.onnx"].contains(&value) => {
                 out.push(format!("model-file={}", embedder(folder, "1")));
+            }
+            ("trtinfer", "model-file") if value == "reader.onnx" => {
+                out.push(format!("model-file={}", reader(folder)));
             }
             ("trtinfer", "model-file") => out.push(format!("model-file={model}")),
             // Another line may run at the same time, and has files of its own.

@@ -184,7 +184,8 @@ enum {
   GST_TRT_MASKS = 4,
   GST_TRT_FRAME_CLASSES = 8,
   GST_TRT_MAP = 16,
-  GST_TRT_VECTOR = 32
+  GST_TRT_VECTOR = 32,
+  GST_TRT_TEXT = 64
 };
 
 /* Flags of what the model gives besides upright boxes, also where it found nothing in this frame. 0 on errors too. */
@@ -267,6 +268,11 @@ const char *gst_trt_results_frame_class_json (const GstTrtResults *results, size
  * the sum of the products of two vectors is the cosine of the angle between them. Valid until the results are freed. NULL if there is no
  * vector, and on errors. */
 const float *gst_trt_results_vector (const GstTrtResults *results, size_t *count);
+
+/* The text of the frame as a whole, in UTF-8, and the mean probability of its characters, 0..1. Models of the layouts ctc and slots give
+ * it, and no objects. It is empty, and the probability 0, where nothing was read. Valid until the results are freed. NULL if the model
+ * reads no text, and on errors. */
+const char *gst_trt_results_text (const GstTrtResults *results, float *confidence);
 
 /* The map of the frame, row by row, and its width and height; it has the resolution of the model's input, without padding. Models for
  * semantic segmentation give classes, 65535 where there is none. Models for depth give depths: 0 is the minimum and 65535 the maximum of

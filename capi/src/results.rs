@@ -42,6 +42,8 @@ pub(crate) struct Results {
     class_labels: Vec<String>,
     /// For each class of the frame, with its fields as JSON.
     frame_classes: Vec<(CString, CString)>,
+    /// The text of the frame, if the model reads text.
+    text: Option<CString>,
     /// The fields of the map of the frame as JSON, if there is one.
     map_json: Option<CString>,
     /// The label of each of its regions.
@@ -80,6 +82,7 @@ impl Results {
             masks: std::iter::repeat_with(OnceLock::new).take(instances.len()).collect(),
             class_labels: labels.to_vec(),
             frame_classes: instances.frame_classes().iter().enumerate().map(frame_class).collect(),
+            text: instances.text.as_ref().map(|found| c_string(&found.text)),
             track_ids: OnceLock::new(),
             tracking: Mutex::new(()),
             instances: instances.clone(),
@@ -88,7 +91,7 @@ impl Results {
 
     /// Flags of `gsttrt.h`.
     fn kinds(&self) -> u32 {
-        let Instances { rotated, keypoints, classes, vector, .. } = &self.instances;
+        let Instances { rotated, keypoints, classes, vector, text, .. } = &self.instances;
         let all = [
             rotated.is_some(),
             keypoints.is_some(),
@@ -96,6 +99,7 @@ impl Results {
             classes.is_some(),
             self.map().is_some(),
             vector.is_some(),
+            text.is_some(),
         ];
         all.into_iter().enumerate().map(|(bit, given)| u32::from(given) << bit).sum()
     }
@@ -455,6 +459,22 @@ pub unsafe extern "C" fn gst_trt_results_vector(results: *const GstTrtResults, c
         Ok(vector.as_ptr())
     };
     contained(vector).unwrap_or(ptr::null())
+}
+
+/// See `gsttrt.h`.
+///
+/// # Safety
+/// `confidence` is NULL or room for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gst_trt_results_text(results: *const GstTrtResults, confidence: *mut f32) -> *const c_char {
+    let text = || {
+        let results = RESULTS.find(results)?;
+        let (Some(text), Some(found)) = (&results.text, &results.instances.text) else { return Ok(ptr::null()) };
+        // SAFETY: `confidence` is NULL, which `give` refuses, or room for a number.
+        unsafe { give("confidence", confidence, found.confidence) }?;
+        Ok(text.as_ptr())
+    };
+    contained(text).unwrap_or(ptr::null())
 }
 
 /// See `gsttrt.h`.

@@ -6,7 +6,6 @@ use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gsttrt_core::error::{Error, Result};
-use gsttrt_core::model::read_labels;
 use gsttrt_core::session::{Detections, Detector, Session, parse_options};
 use gsttrt_core::tensor::Tensor;
 
@@ -171,8 +170,7 @@ pub unsafe extern "C" fn gst_trt_session_open(
                 texts.push(text("options", *options.add(texts.len()))?);
             }
             let (options, postprocess) = parse_options(texts)?;
-            postprocess.head()?;
-            let file = postprocess.label_file.as_deref().map(read_labels).transpose()?;
+            let file = postprocess.labels()?;
             let opened = Session::open(model, &options)?;
             process::has_loaded();
             let labels = file.unwrap_or_else(|| opened.model().labels.clone());

@@ -24,7 +24,7 @@ FOLDER = Path(__file__).resolve().parent / "lib"
 NAME = "libgsttrt-1.so.0"
 
 # Flags of gst_trt_results_kinds.
-ROTATED_BOXES, KEYPOINTS, MASKS, FRAME_CLASSES, MAP, VECTOR = 1, 2, 4, 8, 16, 32
+ROTATED_BOXES, KEYPOINTS, MASKS, FRAME_CLASSES, MAP, VECTOR, TEXT = 1, 2, 4, 8, 16, 32, 64
 # Flags of GstTrtFrame.color: gray values of images fill the whole range.
 FULL_RANGE = 4
 
@@ -93,6 +93,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "results_frame_class_confidence": (c_float, c_void_p, c_size_t),
     "results_frame_class_json": (c_char_p, c_void_p, c_size_t),
     "results_vector": (c_void_p, c_void_p, c_void_p),
+    "results_text": (c_char_p, c_void_p, c_void_p),
     "results_map": (c_void_p, c_void_p, c_void_p),
     "results_map_json": (c_char_p, c_void_p),
     "results_track_id": (c_uint64, c_void_p, c_size_t),

@@ -8,14 +8,14 @@ import io
 import json
 import os
 from collections import Counter
-from ctypes import c_size_t, c_uint32, c_void_p
+from ctypes import c_float, c_size_t, c_uint32, c_void_p
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Sequence
 
 import numpy
 
 from ._images import Image, of_array
-from ._library import FRAME_CLASSES, KEYPOINTS, MAP, MASKS, ROTATED_BOXES, VECTOR, Handle, library
+from ._library import FRAME_CLASSES, KEYPOINTS, MAP, MASKS, ROTATED_BOXES, TEXT, VECTOR, Handle, library
 from .errors import Error, InputError, LibraryError, ReadError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Map(NamedTuple):
 
 
 class Result:
-    """What a model found in an image: n objects, in order of descending confidence; or the classes of the whole image; or a vector; or a map.
+    """What a model found in an image: n objects, in order of descending confidence; or the classes of the whole image; or its text; or a vector; or a map.
 
     Coordinates are in pixels of the image: x to the right, y down, 0, 0 is the corner of the left upper pixel.
     What the model does not give is None. Where it gives it and found nothing, arrays have a first dimension of 0.
@@ -242,6 +242,24 @@ class Result:
         return numpy.ctypeslib.as_array((ctypes.c_float * count.value).from_address(address)).copy()
 
     @cached_property
+    def _text(self) -> tuple[str, float] | None:
+        if not self._kinds & TEXT:
+            return None
+        confidence = c_float(0)
+        text: bytes = library.results_text(self._value, ctypes.byref(confidence))
+        return text.decode(), confidence.value
+
+    @property
+    def text(self) -> str | None:
+        """The text of the whole image, of models that read text; empty if nothing was read."""
+        return self._text[0] if self._text else None
+
+    @property
+    def text_confidence(self) -> float | None:
+        """The mean probability of its characters: 0..1."""
+        return self._text[1] if self._text else None
+
+    @cached_property
     def map(self) -> Map | None:
         """Of models for semantic segmentation and depth, and with the option mask_output="map" of models with masks."""
         if not self._kinds & MAP:
@@ -396,6 +414,8 @@ class Result:
             found = ", ".join(f"{name} {score:.2f}" for name, score in zip(self.probs.names, self.probs.confidence))
         elif self.vector is not None:
             found = f"a vector of {len(self.vector)} numbers"
+        elif self.text is not None:
+            found = f"the text {self.text!r}" if self.text else ""
         elif self._count or not self._kinds & MAP:
             found = ", ".join(f"{count} {name}" for name, count in Counter(self.names).items())
         else:
@@ -426,7 +446,7 @@ def rounded(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 # What is asked of the library when it is needed first.
-LAZY = ("names", "_parts", "keypoints", "keypoint_names", "angle", "corners", "probs", "vector", "map", "_fields", "_classes", "_maps")
+LAZY = ("names", "_parts", "keypoints", "keypoint_names", "angle", "corners", "probs", "vector", "_text", "map", "_fields", "_classes", "_maps")
 # What has an entry for each object.
 PER_OBJECT = ("xyxy", "confidence", "class_id", "track_id", "names", "_parts", "keypoints", "angle", "corners", "_fields")
 # Of this process only, or made of the others.

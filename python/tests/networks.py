@@ -95,6 +95,13 @@ def two_boxes() -> bytes:
     return model([tensor_of("images", [1, 3, 64, 64])], [made], [], [tensor_of("output0", [1, 2, 6])], **texts)
 
 
+def reader() -> bytes:
+    """The text “Hi” in each image, with a dictionary of H and i: a step has the scores of the blank, H, i and a space."""
+    steps = [0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0]
+    images, text = tensor_of("images", [1, 3, 48, 64]), tensor_of("text", [1, 3, 4])
+    return model([images], [weight("text", [1, 3, 4], steps)], [], [text], character="H\ni")
+
+
 def unknown() -> bytes:
     """Boxes whose file says nothing of layout and names."""
     values = [0, 0, 32, 32, 0.9, 1]

@@ -180,7 +180,7 @@ def equal(one, other) -> bool:
 
 
 OBJECTS = [("sample", "shapes"), ("shapes", "shapes-seg"), ("shapes", "shapes-obb"), ("pose", "figures-pose")]
-EVERYTHING = ("xyxy", "confidence", "class_id", "names", "masks", "keypoints", "angle", "corners", "track_id", "time", "width", "probs", "vector", "map")
+EVERYTHING = ("xyxy", "confidence", "class_id", "names", "masks", "keypoints", "angle", "corners", "track_id", "time", "width", "probs", "vector", "text", "map")
 
 
 def test_vectors_tell_images_apart(tmp_path):
@@ -194,6 +194,14 @@ def test_vectors_tell_images_apart(tmp_path):
     assert black.vector.shape == (0,), "there is no vector of 0"
     assert repr(blue) == "<Result 64x64: a vector of 3 numbers>"
     assert numpy.array_equal(pickle.loads(pickle.dumps(blue)).vector, blue.vector)
+
+
+def test_texts_are_read(tmp_path):
+    (tmp_path / "reader.onnx").write_bytes(networks.reader())
+    found = gsttrt.Detector(tmp_path / "reader.onnx")(numpy.zeros((48, 64, 3), numpy.uint8))
+    assert (len(found), found.text, found.text_confidence) == (0, "Hi", 1)
+    assert repr(found) == "<Result 64x48: the text 'Hi'>"
+    assert pickle.loads(pickle.dumps(found)).text == "Hi"
 
 
 @pytest.mark.parametrize("clip, name", [*OBJECTS, ("classes", "shapes-cls")])

@@ -273,7 +273,7 @@ impl TrtNms {
         let (mut count, mut content) = (0, None);
         match postprocessor {
             None => TensorMeta::remove(frame.make_mut(), payload),
-            Some(other) if other.is_classifier() || other.is_embedding() => {
+            Some(other) if other.is_classifier() || other.is_embedding() || other.reads_text() => {
                 let inputs: Vec<&Tensors> = found.iter().map(|(tensors, _)| *tensors).collect();
                 of_objects.find(other, &inputs)?;
                 let buffer = frame.make_mut();

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What a second model has found in the objects of a first one: their classes, or their vectors.
+//! What a second model has found in the objects of a first one: their classes, their vectors or their texts.
 
 use gsttrt_core::error::{Error, ErrorKind, Result};
-use gsttrt_core::postprocess::{Postprocessor, RankedClass};
+use gsttrt_core::postprocess::{FoundText, Postprocessor, RankedClass};
 use gsttrt_core::tensor::Tensors;
 use gsttrt_core::track::History;
 
 use crate::gst::meta::tensor::{ObjectRegion, ObjectRegions};
 use crate::gst::meta::{attributes, vector};
 
-/// Results of objects, those with ids also for frames in which they are not looked at. A model gives either classes or vectors.
+/// Results of objects, those with ids also for frames in which they are not looked at. A model gives one kind of them.
 #[derive(Debug, Default)]
 pub struct ObjectResults {
     classes: KnownResults<Vec<RankedClass>>,
     vectors: KnownResults<Vec<f32>>,
+    texts: KnownResults<FoundText>,
 }
 
 #[derive(Debug)]
@@ -35,9 +36,12 @@ impl ObjectResults {
     /// # Errors
     /// As [`Postprocessor::classify`].
     pub fn find(&mut self, postprocessor: &mut Postprocessor, inputs: &[&Tensors]) -> Result<()> {
-        match postprocessor.is_embedding() {
-            true => postprocessor.embed(inputs, &mut self.vectors.found),
-            false => postprocessor.classify(inputs, &mut self.classes.found),
+        if postprocessor.is_embedding() {
+            postprocessor.embed(inputs, &mut self.vectors.found)
+        } else if postprocessor.reads_text() {
+            postprocessor.read_texts(inputs, &mut self.texts.found)
+        } else {
+            postprocessor.classify(inputs, &mut self.classes.found)
         }
     }
 
@@ -49,13 +53,18 @@ impl ObjectResults {
         postprocessor: &Postprocessor,
     ) -> usize {
         let model = postprocessor.model().path.file_stem().unwrap_or_default().to_string_lossy();
-        match postprocessor.is_embedding() {
-            true => self.vectors.give(objects, |object, found, is_held| {
+        if postprocessor.is_embedding() {
+            self.vectors.give(objects, |object, found, is_held| {
                 vector::attach(buffer, object, found, &model, is_held);
-            }),
-            false => self.classes.give(objects, |object, found, is_held| {
+            })
+        } else if postprocessor.reads_text() {
+            self.texts.give(objects, |object, found, is_held| {
+                attributes::attach_text(buffer, object, found, &model, is_held);
+            })
+        } else {
+            self.classes.give(objects, |object, found, is_held| {
                 attributes::attach(buffer, object, found, &postprocessor.labels, &model, is_held);
-            }),
+            })
         }
     }
 }

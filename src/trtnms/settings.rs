@@ -6,7 +6,6 @@ use std::sync::LazyLock;
 use gsttrt_core::error::Error;
 use gsttrt_core::heads::HeadFormat;
 use gsttrt_core::image::overlay::Style;
-use gsttrt_core::model::read_labels;
 use gsttrt_core::options::{OptionKind, Setting, setting};
 use gsttrt_core::postprocess::options::{AUTO, LAYOUT, MERGE_SETTINGS, SETTINGS};
 use gsttrt_core::postprocess::{PostprocessOptions, read_class_thresholds};
@@ -54,12 +53,11 @@ impl NmsSettings {
     /// # Errors
     /// `Settings`, where there is no such head, and where the layout file, the labels or thresholds cannot be read.
     pub fn options_for_model(&self) -> Result<PostprocessOptions, Error> {
-        // The labels are read again with the model, whose classes they must match.
-        self.options.label_file.as_deref().map_or(Ok(()), |path| read_labels(path).map(drop))?;
         read_class_thresholds(&self.options.class_thresholds)?;
         let mut options = self.options.clone();
         options.layout = self.layout()?;
-        options.head()?;
+        // They are read again with the model, whose classes they must match.
+        options.labels()?;
         Ok(options)
     }
 

@@ -359,6 +359,35 @@ fn the_vector_of_the_frame_is_given() {
 }
 
 #[test]
+fn the_text_of_the_frame_is_given() {
+    // The blank, H, i and a space.
+    let steps: [[f32; 4]; 4] =
+        [[0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5], [0.0, 0.0, 0.0, 1.0]];
+    let graph = Graph::new().input("images", F32, &["1", "3", "64", "64"]);
+    let graph = graph.constant("text", &[1, 4, 4], steps.as_flattened()).metadata("character", "H\ni");
+    let session = open(&graph.save(&scratch("capi-text").join("reader.onnx")), &["backend=rten"]).unwrap();
+    let results = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap();
+    gst_trt_session_close(session);
+    assert_eq!((gst_trt_results_count(results), gst_trt_results_kinds(results)), (0, 64));
+    let mut confidence = 0.0;
+    // SAFETY: there is room for the confidence; the text is not freed before it is read.
+    unsafe {
+        let text = gst_trt_results_text(results, &mut confidence);
+        assert_eq!(std::ffi::CStr::from_ptr(text).to_str().unwrap(), "Hi ");
+        assert!(gst_trt_results_text(results, ptr::null_mut()).is_null());
+        assert!(last_error().contains("confidence is NULL"), "{}", last_error());
+    }
+    assert!((confidence - 2.5 / 3.0).abs() < 1e-6, "{confidence}");
+    gst_trt_results_free(results);
+    let session = open(&one_box("capi-no-text"), &["backend=rten"]).unwrap();
+    let results = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap();
+    // SAFETY: there is room for the confidence.
+    assert!(unsafe { gst_trt_results_text(results, &mut confidence) }.is_null(), "it finds objects");
+    gst_trt_results_free(results);
+    gst_trt_session_close(session);
+}
+
+#[test]
 fn maps_of_the_frame_are_given() {
     let folder = scratch("capi-maps");
     let graph = |dims: &[i64], values: &[f32], task: &str| {

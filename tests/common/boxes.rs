@@ -55,6 +55,18 @@ pub fn embedder(folder: &std::path::Path, batch: &str) -> String {
         .save(&folder.join("colours.onnx"))
 }
 
+/// A model of pictures of 64x16 that reads “Hi” in any of them, with its dictionary in the metadata.
+pub fn reader(folder: &std::path::Path) -> String {
+    text_graph().metadata("character", "H\ni").save(&folder.join("reader.onnx"))
+}
+
+/// The same without a dictionary: its steps have scores of the blank, of two characters and of a space.
+pub fn text_graph() -> Graph {
+    let steps: [[f32; 4]; 3] = [[0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.75, 0.25]];
+    let graph = Graph::new().input("images", F32, &["1", "3", "16", "64"]);
+    graph.constant("text", &[1, 3, 4], steps.as_flattened())
+}
+
 /// The numbers in a structure of a vector, as metas have it.
 pub fn numbers(vector: &gst::StructureRef) -> Vec<f32> {
     let values = vector.get::<gst::Buffer>("values").unwrap();

@@ -160,6 +160,7 @@ fn read(random: &mut Random, results: *const GstTrtResults) {
         check(gst_trt_results_keypoint(results, index, point, &mut keypoint));
         gst_trt_results_mask(results, index, &mut rect);
         gst_trt_results_vector(results, &mut count);
+        gst_trt_results_text(results, &mut range[0]);
         gst_trt_results_map(results, &mut size);
         check(gst_trt_results_map_range(results, &mut range));
         check(gst_trt_results_map_region(results, index, &mut numbers));

@@ -119,7 +119,8 @@ fn misfit(spec: &OutputSpec, shape: Option<&[i64]>, desc: &TensorDesc) -> std::r
     let known: usize = widths.sum();
     let columns = dims.zip(&*desc.dims).find(|(dim, _)| *dim == Dim::Columns).map(|(_, &size)| size);
     let is_open = |column: &Column| {
-        column.are_scores() || column.are_keypoints() || matches!(column, Column::Coefficients | Column::Vector)
+        let is_one = matches!(column, Column::Coefficients | Column::Vector);
+        is_one || column.are_scores() || column.are_keypoints() || column.are_characters()
     };
     match columns {
         Some(columns) if columns != Dims::DYNAMIC => match spec.columns.iter().any(is_open) {
@@ -164,6 +165,7 @@ fn check_width(
     let width = |column: &Column| match column {
         column if column.are_scores() => format.sizes.classes,
         Column::Vector => None,
+        column if column.are_characters() => None,
         column => column.width(&sizes),
     };
     let widths: Option<Vec<usize>> = spec.columns.iter().map(width).collect();

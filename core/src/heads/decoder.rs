@@ -223,6 +223,17 @@ impl Decoder {
         usize::try_from(length?).ok()
     }
 
+    /// Rows of a text, and scores of a row.
+    pub fn text_shape(&self) -> Option<[usize; 2]> {
+        let spec = self.format().is_text().then(|| &self.format().outputs[0])?;
+        let dims = &self.first_output().dims;
+        let size = |wanted: Dim| {
+            let place = spec.dims_of(dims.len()).position(|dim| dim == wanted)?;
+            usize::try_from(dims[place]).ok()
+        };
+        Some([size(Dim::Rows)?, size(Dim::Columns)?])
+    }
+
     /// Where the angles of rotated boxes lie.
     pub fn angles(&self) -> Option<TensorView> {
         self.head.view(|column| column == Column::Angle)

@@ -73,7 +73,8 @@ pub(super) fn fit(
         let mut widths = output.columns.iter().map(|column| column.width(&sizes));
         let others = widths.try_fold(0i64, |sum, width| sum.checked_add(i64::try_from(width?).ok()?))?;
         let has_classes = output.columns.iter().any(|column| column.are_scores());
-        let takes_rest = has_classes || output.columns.contains(&Column::Vector);
+        let takes_rest =
+            has_classes || output.columns.iter().any(|column| *column == Column::Vector || column.are_characters());
         for (wanted, &dim) in wanted.zip(dims) {
             let known = dim != Dims::DYNAMIC;
             match wanted {

@@ -72,6 +72,8 @@ pub enum Task {
     Depth,
     /// A vector of the whole frame.
     Embed,
+    /// The text of the whole frame, which is a line of it.
+    Text,
 }
 
 /// How boxes that repeat a better one are recognised.
@@ -169,6 +171,18 @@ pub enum Column {
     Depth,
     /// All numbers of the row: a vector that tells pictures apart.
     Vector,
+    /// A score for each character of the dictionary and for the blank, by connectionist temporal classification: equal characters of
+    /// rows that follow each other are one, and blanks are none.
+    Characters {
+        /// The blank's score is the last one, else the first.
+        is_blank_last: bool,
+        /// A space follows the characters of the dictionary, without being in it.
+        has_space: bool,
+    },
+    /// A score for each character of the dictionary: each row is a place of the text, and `pad` fills those behind its end.
+    Slots {
+        pad: char,
+    },
     /// Numbers that are not read.
     Ignored {
         count: u32,
@@ -250,6 +264,7 @@ impl Task {
             Task::Semantic => "semantic",
             Task::Depth => "depth",
             Task::Embed => "embed",
+            Task::Text => "text",
         }
     }
 }
@@ -359,9 +374,14 @@ impl HeadFormat {
         self.task == Task::Embed
     }
 
+    /// Whether it gives the text of the whole frame, and no boxes.
+    pub fn is_text(&self) -> bool {
+        self.task == Task::Text
+    }
+
     /// Whether it gives boxes.
     pub fn has_boxes(&self) -> bool {
-        !self.is_classifier() && !self.is_map() && !self.is_embedding()
+        !self.is_classifier() && !self.is_map() && !self.is_embedding() && !self.is_text()
     }
 
     /// Whether its boxes are rotated.
@@ -423,6 +443,7 @@ impl std::fmt::Display for OutputSpec {
             .chain([self.columns.iter().any(|column| column.are_logits()).then(|| "classes".into())])
             .chain([counted(Column::Coefficients, "coefficients")])
             .chain([counted(Column::Vector, "D")])
+            .chain([self.columns.iter().any(|column| column.are_characters()).then(|| "characters".into())])
             .flatten()
             .collect::<Vec<_>>()
             .join("+");
@@ -505,6 +526,11 @@ impl Column {
         self == Column::Classes || self.are_logits()
     }
 
+    /// One for each character.
+    pub(crate) fn are_characters(self) -> bool {
+        matches!(self, Column::Characters { .. } | Column::Slots { .. })
+    }
+
     /// Elements of a row; `None` where that is not known.
     pub(super) fn width(self, sizes: &ColumnSizes) -> Option<usize> {
         match self {
@@ -517,8 +543,8 @@ impl Column {
             | Column::Count
             | Column::Picture
             | Column::Depth => Some(1),
-            // Those of a vector are as many as its output has.
-            Column::Mask(_) | Column::Vector => Some(0),
+            // Those of a vector, and of characters, are as many as its output has.
+            Column::Mask(_) | Column::Vector | Column::Characters { .. } | Column::Slots { .. } => Some(0),
             Column::Ignored { count } => Some(count as usize),
             Column::Classes | Column::Logits { .. } => Some(sizes.classes),
             Column::Keypoints | Column::CellKeypoints => sizes.keypoints.map(|shape| shape.numbers()),

@@ -12,10 +12,12 @@
 //!
 //! Sources: the exporters and post-processing of each family (Ultralytics, YOLOv5/6/7, YOLOX, RT-DETR, D-FINE, TensorRT's
 //! EfficientNMS plugin, TensorFlow's detection zoo, DeepStream-Yolo, pytorch-YOLOv4, NanoDet, torchvision, OpenVINO, MMDeploy,
-//! InsightFace, OpenCV, Pytorch_Retinaface).
+//! InsightFace, OpenCV, Pytorch_Retinaface, PaddleOCR, fast-plate-ocr).
 
 mod background;
 pub mod classify;
+pub mod ctc;
+pub mod ctc_time_first;
 mod declared;
 mod decode;
 mod decoder;
@@ -60,6 +62,7 @@ pub mod segment;
 pub mod segment_end_to_end;
 pub mod semantic;
 pub mod semantic_logits;
+pub mod slots;
 pub mod ssd;
 mod thresholds;
 pub mod torchvision;
@@ -136,6 +139,9 @@ pub static HEADS: &[&HeadFormat] = &[
     &semantic_logits::HEAD,
     &depth::HEAD,
     &embed::HEAD,
+    &ctc::HEAD,
+    &ctc_time_first::HEAD,
+    &slots::HEAD,
 ];
 
 /// The names of all heads.
@@ -160,6 +166,16 @@ const STRETCH: InputTransform = InputTransform { fit: ResizeMode::Stretch, ..YOL
 /// The same, normalised as pictures of ImageNet are.
 const IMAGENET: InputTransform = InputTransform { mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225], ..STRETCH };
 
+/// A line of text, as high as the input and at its left: BGR from -1 to 1, and grey behind it.
+const TEXT_LINE: InputTransform = InputTransform {
+    colors: Colors::Bgr,
+    fit: ResizeMode::LetterboxTopLeft,
+    pad: 127,
+    mean: [0.5; 3],
+    std: [0.5; 3],
+    ..YOLO
+};
+
 /// Notes that heads share.
 const DEIM_NOTE: &str = "For DEIMv2 with DINOv3 (S, M, L, X), set mean=0.485,0.456,0.406 std=0.229,0.224,0.225 on \
                          trtpreprocess; RT-DETR, D-FINE, DEIM and the smaller DEIMv2 need neither";
@@ -167,6 +183,9 @@ const PP_YOLOE_NOTE: &str = "For PP-YOLOE without the plus, set mean=0.485,0.456
                              trtpreprocess; PP-YOLOE+ needs neither";
 const MAP_NOTE: &str = "For models that were trained with the normalisation of ImageNet, unless their graph does it, set \
                         mean=0.485,0.456,0.406 std=0.229,0.224,0.225 on trtpreprocess";
+
+const TEXT_NOTE: &str = "The input is taken for that of PP-OCR: BGR from -1 to 1. If the model was trained with something else, set \
+                         tensor-colors, mean and std on trtpreprocess";
 
 const ROWS_OF_COLUMNS: &[Dim] = &[Dim::Batch, Dim::Rows, Dim::Columns];
 /// As the boxes of pytorch-YOLOv4, which has one for all classes.

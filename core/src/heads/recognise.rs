@@ -47,6 +47,8 @@ pub struct ModelHints {
     /// It gives as many rows as it finds: its graph suppresses boxes, or the first dimension of its output is open where its batch
     /// is not.
     pub chooses_rows: bool,
+    /// The characters that a text may have are in its metadata.
+    pub has_dictionary: bool,
     /// Which logit is the background's, for heads with logits.
     pub background: BackgroundClass,
     /// The head that the model's own metadata describe, or what is wrong with that text.

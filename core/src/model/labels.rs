@@ -16,6 +16,18 @@ const MAX_FILE: u64 = 16 << 20;
 /// One name a line; empty lines at the end and a byte order mark do not count. Other empty lines are errors: all classes after
 /// them would have the names of their neighbours.
 pub fn read_labels(path: &Path) -> Result<Vec<String>> {
+    read_lines(path, |text| text.trim_end().lines().map(|line| line.trim().to_string()).collect())
+}
+
+/// The same of a dictionary, with a character a line: spaces are characters.
+///
+/// # Errors
+/// As [`read_labels`].
+pub fn read_characters(path: &Path) -> Result<Vec<String>> {
+    read_lines(path, |text| text.trim_end_matches(['\r', '\n']).lines().map(str::to_string).collect())
+}
+
+fn read_lines(path: &Path, lines: impl FnOnce(&str) -> Vec<String>) -> Result<Vec<String>> {
     let name = path.display();
     let bytes = files::read_regular(path, MAX_FILE).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Error::new(ErrorKind::NotFound, format!("There is no label file {name}"))
@@ -31,8 +43,7 @@ pub fn read_labels(path: &Path) -> Result<Vec<String>> {
             .cause(format!("line {line} has other bytes"))
             .remedy("Save it as UTF-8 text with one label a line")
     })?;
-    let labels: Vec<String> =
-        text.trim_start_matches('\u{feff}').trim_end().lines().map(|line| line.trim().to_string()).collect();
+    let labels = lines(text.trim_start_matches('\u{feff}'));
     if labels.is_empty() {
         return Err(Error::new(ErrorKind::Settings, format!("The label file {name} is empty"))
             .remedy("Write one label a line, in the order of the model's class ids"));
@@ -74,6 +85,13 @@ mod tests {
             read_labels(&file)
         };
         assert_eq!(read("\u{feff}a b\r\nc\n\n \n").unwrap(), ["a b", "c"]);
+        std::fs::write(&file, "\u{feff}a\r\n \n\u{3000}\n \n\n").unwrap();
+        assert_eq!(read_characters(&file).unwrap(), ["a", " ", "\u{3000}", " "]);
+        for (text, part) in [("", "is empty"), ("a\n\nb", "Line 2 of the label file")] {
+            std::fs::write(&file, text).unwrap();
+            let message = read_characters(&file).unwrap_err().message();
+            assert!(message.contains(part), "{message}");
+        }
         let (long, many) = (format!("a\n{}", "x".repeat(1025)), "a\n".repeat(MAX_CLASSES + 1));
         for (text, part) in [
             ("", "is empty"),

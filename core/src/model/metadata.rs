@@ -94,6 +94,17 @@ pub(super) fn class_names(metadata: &BTreeMap<String, String>) -> Result<Vec<Str
     NAMES.read(metadata, parse_names).map(Option::unwrap_or_default)
 }
 
+/// The key with the characters that a text may have, as PaddleOCR's models have it when they become ONNX.
+const CHARACTERS: &str = "character";
+
+/// The dictionary of a model that reads text: a character a line; empty where there is none. A space is a character too.
+pub(super) fn characters(metadata: &BTreeMap<String, String>) -> Vec<String> {
+    let text = metadata.get(CHARACTERS).map_or("", String::as_str).trim_end_matches(['\r', '\n']);
+    let lines: Vec<String> = text.lines().map(str::to_string).collect();
+    // A single line may be anything.
+    if lines.len() < 2 { Vec::new() } else { lines }
+}
+
 /// What the sides of the input must be multiples of.
 pub(super) fn stride(metadata: &BTreeMap<String, String>) -> Result<Option<u32>> {
     STRIDE.read(metadata, parse_stride)
@@ -198,6 +209,17 @@ mod tests {
             assert_eq!(parse_names(text), None, "{text}");
         }
         assert_eq!(parse_names(&format!("['{}']", "x".repeat(MAX_LABEL + 1))), None);
+    }
+
+    #[test]
+    fn a_dictionary_has_a_character_a_line() {
+        let of = |text: &str| characters(&BTreeMap::from([("character".to_string(), text.to_string())]));
+        assert_eq!(of("a\nb\n \n\u{3000}\n"), ["a", "b", " ", "\u{3000}"]);
+        assert_eq!(of("a\r\n \r\n"), ["a", " "]);
+        for text in ["", "\n", "Latin script"] {
+            assert_eq!(of(text), [""; 0], "{text:?}");
+        }
+        assert_eq!(characters(&BTreeMap::new()), [""; 0]);
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::image::transform::TensorLayout;
 use crate::tensor::{Dims, TensorDesc};
 pub use file::{FileContents, ModelFile};
 pub(crate) use labels::MAX_CLASSES;
-pub use labels::read_labels;
+pub use labels::{read_characters, read_labels};
 pub use values::InputValues;
 
 /// The description in a model file of any kind.
@@ -63,7 +63,7 @@ pub struct ModelInfo {
     pub producer: String,
     pub inputs: Vec<TensorDesc>,
     pub outputs: Vec<TensorDesc>,
-    /// Class names by class id; empty where the file has none.
+    /// Class names by class id, or the characters of a model that reads text; empty where the file has none.
     pub labels: Vec<String>,
     /// `detect`, `segment`, …; `None` where the file does not say.
     pub task: Option<String>,
@@ -80,6 +80,8 @@ pub struct ModelInfo {
     #[doc(hidden)]
     pub operators: BTreeSet<String>,
     probabilities: Option<BTreeSet<String>>,
+    /// Whether `labels` are the characters of a text.
+    has_dictionary: bool,
     /// The head that its metadata describe, or what is wrong with that text.
     layout: Option<Result<&'static HeadFormat>>,
     /// Which of `inputs` takes the picture, and how its channels lie.
@@ -133,7 +135,10 @@ impl ModelInfo {
         let (image, order) = input::of_pictures(&header.inputs)?;
         let metadata = &header.metadata;
         // What cannot be read of these is as if it were not there. The errors below say so.
-        let labels = metadata::class_names(metadata).unwrap_or_default();
+        let names = metadata::class_names(metadata).unwrap_or_default();
+        let characters = metadata::characters(metadata);
+        let has_dictionary = names.is_empty() && !characters.is_empty();
+        let labels = if has_dictionary { characters } else { names };
         let stride = metadata::stride(metadata).unwrap_or_default();
         let image_size = metadata::image_size(metadata).unwrap_or_default();
         let keypoints = metadata::keypoints(metadata).unwrap_or_default();
@@ -150,6 +155,7 @@ impl ModelInfo {
             operators: header.operators,
             probabilities: header.probabilities,
             labels,
+            has_dictionary,
             image_size,
             image,
             order,
@@ -241,6 +247,7 @@ impl ModelInfo {
             samples_points: self.operators.contains("GridSample"),
             takes_exponentials: self.operators.contains("Exp"),
             chooses_rows: self.operators.contains("NonMaxSuppression") || self.has_open_output(),
+            has_dictionary: self.has_dictionary,
             background: BackgroundClass::Auto,
             own: self.layout.clone(),
         }

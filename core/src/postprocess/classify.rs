@@ -11,7 +11,8 @@ use crate::options::choices;
 use crate::tensor::Tensor;
 use device::DeviceClassFinder;
 pub use host::RankedClass;
-use host::{RowKind, are_logits, best, to_probabilities};
+use host::{RowKind, best};
+pub(super) use host::{are_logits, to_probabilities};
 
 /// What a classifier's output holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

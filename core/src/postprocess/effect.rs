@@ -16,17 +16,27 @@ struct Purpose {
     is_met: fn(&HeadFormat, bool) -> bool,
 }
 
-const PURPOSES: [Purpose; 10] = [
+const PURPOSES: [Purpose; 13] = [
     Purpose { options: &["layout-file"], what: "models", is_met: |_, _| true },
     Purpose {
-        options: &["score-threshold", "class-thresholds"],
+        options: &["score-threshold"],
         what: "models that give scores",
         is_met: |head, _| !head.is_map() && !head.is_embedding(),
     },
     Purpose {
-        options: &["label-file", "classes"],
-        what: "models with classes",
+        options: &["class-thresholds"],
+        what: "models that give scores of classes",
+        is_met: |head, _| !head.is_map() && !head.is_embedding() && !head.is_text(),
+    },
+    Purpose {
+        options: &["label-file"],
+        what: "models with classes, or with characters",
         is_met: |head, _| head.task != Task::Depth && !head.is_embedding(),
+    },
+    Purpose {
+        options: &["classes"],
+        what: "models with classes",
+        is_met: |head, _| head.task != Task::Depth && !head.is_embedding() && !head.is_text(),
     },
     Purpose {
         options: &["iou-threshold"],
@@ -49,7 +59,12 @@ const PURPOSES: [Purpose; 10] = [
         what: "models that give a map of scores",
         is_met: |head, _| head.task == Task::Semantic && head.outputs[0].columns == [Column::Classes],
     },
-    Purpose { options: &["top-k", "class-scores"], what: "classifiers", is_met: |head, _| head.is_classifier() },
+    Purpose { options: &["top-k"], what: "classifiers", is_met: |head, _| head.is_classifier() },
+    Purpose {
+        options: &["class-scores"],
+        what: "classifiers, and models that read text",
+        is_met: |head, _| head.is_classifier() || head.is_text(),
+    },
     Purpose {
         options: &["background-class"],
         what: "models of the DETR family that give logits",
@@ -136,5 +151,9 @@ mod tests {
         let of_classes = "score-threshold class-thresholds label-file classes";
         assert_eq!(of("depth", false), format!("{of_classes} {boxes} {no_classifier}"));
         assert_eq!(of("embed", false), format!("{of_classes} {boxes} mask-output {no_classifier}"));
+        for name in ["ctc", "ctc-time-first", "slots"] {
+            let ignored = format!("class-thresholds classes {boxes} mask-output map-threshold top-k background-class");
+            assert_eq!(of(name, false), ignored, "{name}");
+        }
     }
 }

@@ -16,6 +16,7 @@ mod processor;
 mod refine;
 mod results;
 pub mod suppress;
+mod text;
 mod vectors;
 
 pub use classes::{KnownClasses, read_class_thresholds};
@@ -25,3 +26,4 @@ pub use options::PostprocessOptions;
 pub use processor::Postprocessor;
 pub use refine::gather;
 pub use results::Instances;
+pub use text::FoundText;

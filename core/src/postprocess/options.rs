@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What users set of postprocessing, and which option each field has.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use super::{ClassScores, MergeMethod, MergeMetric, MergeOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::heads::{self, BackgroundClass, HeadFormat, layout_file};
 use crate::image::masks::MaskOutput;
+use crate::model::{read_characters, read_labels};
 use crate::options::{Choices, OptionKind, OptionSpec, OptionValue, Setting, SettingField, setting};
 
 /// The user's settings for results: the properties of trtnms, with the same defaults.
@@ -29,7 +30,8 @@ pub struct PostprocessOptions {
     /// A TOML file that describes the head.
     #[doc(hidden)]
     pub layout_file: Option<PathBuf>,
-    /// UTF-8 text with one class name a line; `None` for the names in the model file.
+    /// UTF-8 text with one class name a line, or with one character a line for models that read text; `None` for the names in the
+    /// model file.
     pub label_file: Option<PathBuf>,
     /// 0..1; boxes with a lower score are dropped.
     pub score_threshold: f32,
@@ -92,6 +94,17 @@ impl PostprocessOptions {
         PostprocessOptions { layout, background_class, layout_file, label_file, ..self }
     }
 
+    /// What the label file has, if one is set: names of classes, or the characters of a head that reads text.
+    ///
+    /// # Errors
+    /// As [`PostprocessOptions::head`]; those of the file.
+    #[doc(hidden)]
+    pub fn labels(&self) -> Result<Option<Vec<String>>> {
+        let reads_text = self.head()?.is_some_and(HeadFormat::is_text);
+        let read = |path: &Path| if reads_text { read_characters(path) } else { read_labels(path) };
+        self.label_file.as_deref().map(read).transpose()
+    }
+
     /// The head that the user has chosen, by its name or in a file.
     ///
     /// # Errors
@@ -138,7 +151,7 @@ pub static SETTINGS: [Setting<PostprocessOptions>; 13] = [
     setting!(
         "label-file",
         "Label file",
-        "UTF-8 text with one class name a line (unset = names from the model file)",
+        "UTF-8 text with one class name a line, for models that read text one character (unset = names from the model file)",
         OptionKind::Path,
         label_file
     ),
@@ -205,7 +218,13 @@ pub static SETTINGS: [Setting<PostprocessOptions>; 13] = [
         OptionKind::UInt(1..=65536),
         top_k
     ),
-    setting!("class-scores", "Class scores", "What the output of a classifier holds", ClassScores::KIND, class_scores),
+    setting!(
+        "class-scores",
+        "Class scores",
+        "What the output of a classifier, or of a model that reads text, holds",
+        ClassScores::KIND,
+        class_scores
+    ),
     setting!(
         "background-class",
         "Background class",

@@ -11,8 +11,9 @@ use super::merge::Merger;
 use super::refine::{MaskFinder, gather};
 use super::suppress::Nms;
 use super::suppress::device::DeviceDecoder;
+use super::text::TextReader;
 use super::vectors::VectorReader;
-use super::{Instances, PostprocessOptions};
+use super::{FoundText, Instances, PostprocessOptions};
 use crate::cuda::driver::{Context, Fence, Stream, StreamRole};
 use crate::error::{Error, ErrorKind, Result};
 use crate::heads::{self, BackgroundClass, Decoder, Task, Thresholds};
@@ -22,7 +23,7 @@ use crate::image::keypoints::Keypoints;
 use crate::image::map::{MapKind, PixelMap};
 use crate::image::masks::{MaskOutput, Masks};
 use crate::image::transform::InputTransform;
-use crate::model::{ModelInfo, read_labels};
+use crate::model::ModelInfo;
 use crate::tensor::{DType, Tensor, TensorDesc, Tensors};
 
 /// Made for one model; made again when its outputs change.
@@ -50,6 +51,8 @@ pub struct Postprocessor {
     maps: Option<MapFinder>,
     /// Reads the vector of the frame, if the model gives one.
     vectors: Option<VectorReader>,
+    /// Reads the text of the frame, if the model gives one.
+    texts: Option<TextReader>,
     /// Finds the objects if the model's outputs are in GPU memory.
     device: Option<DeviceDecoder>,
     /// The stream for that, if not the one of the model.
@@ -70,10 +73,7 @@ impl Postprocessor {
         tensors: &[Tensor],
         letterbox: &Letterbox,
     ) -> Result<Self> {
-        let labels = match &options.label_file {
-            Some(path) => read_labels(path)?,
-            None => model.labels.clone(),
-        };
+        let labels = options.labels()?.unwrap_or_else(|| model.labels.clone());
         let input = (letterbox.tensor_width, letterbox.tensor_height);
         let mut hints = model.hints(input);
         hints.classes = (!labels.is_empty()).then_some(labels.len());
@@ -89,19 +89,20 @@ impl Postprocessor {
             _ => None,
         };
         let rotated = decoder.angles().map(|_| Vec::new());
+        let has_probabilities = model.has_probabilities(&decoder.first_output().name);
         let classifier = decoder.format().is_classifier();
-        let classifier = classifier.then(|| {
-            let has_probabilities = model.has_probabilities(&decoder.first_output().name);
-            Classifier::new(has_probabilities, decoder.classes().unwrap_or(0))
-        });
+        let classifier = classifier.then(|| Classifier::new(has_probabilities, decoder.classes().unwrap_or(0)));
         let classes = classifier.as_ref().map(|_| Vec::new());
         let maps = MapFinder::new(&decoder, labels.len())?;
         let map = maps.as_ref().map(MapFinder::map);
         let vectors = VectorReader::new(&decoder);
         let vector = vectors.as_ref().map(|_| Vec::new());
+        let texts = TextReader::new(&decoder, &labels, has_probabilities)?;
+        let text = texts.as_ref().map(|_| FoundText::default());
         let masks = MaskFinder::new(&decoder, input);
         let found = masks.as_ref().map(|_| Masks::default());
-        let instances = Instances { rotated, keypoints, masks: found, classes, vector, map, ..Instances::default() };
+        let instances =
+            Instances { rotated, keypoints, masks: found, classes, vector, text, map, ..Instances::default() };
         let mut processor = Postprocessor {
             model: model.clone(),
             input,
@@ -118,6 +119,7 @@ impl Postprocessor {
             classifier,
             maps,
             vectors,
+            texts,
             device: None,
             stream: None,
             not_finite: 0,
@@ -189,7 +191,7 @@ impl Postprocessor {
         // No head determines how chroma is read, and not all how their input is normalised.
         let usual = match self.decoder.format().input_note {
             Some(_) if self.is_classifier() => InputTransform { fit: usual.fit, ..*transform },
-            Some(_) if self.has_map() || self.is_embedding() => *transform,
+            Some(_) if self.has_map() || self.is_embedding() || self.reads_text() => *transform,
             Some(_) => InputTransform { chroma: transform.chroma, mean: transform.mean, std: transform.std, ..usual },
             None => InputTransform { chroma: transform.chroma, ..usual },
         };
@@ -204,6 +206,11 @@ impl Postprocessor {
     /// Whether the model gives a vector of the whole picture, and no boxes.
     pub fn is_embedding(&self) -> bool {
         self.vectors.is_some()
+    }
+
+    /// Whether the model gives the text of the whole picture, and no boxes.
+    pub fn reads_text(&self) -> bool {
+        self.texts.is_some()
     }
 
     /// Whether the model gives a map and no boxes. Then there is nothing to [`queue`](Self::queue), but a
@@ -304,6 +311,12 @@ impl Postprocessor {
             self.instances.vector = found.pop();
             return Ok(());
         }
+        if self.reads_text() {
+            let mut found = Vec::new();
+            self.read_texts(&[tensors], &mut found)?;
+            self.instances.text = found.pop();
+            return Ok(());
+        }
         if self.maps.is_some() {
             return self.find_map(tensors, letterbox);
         }
@@ -375,6 +388,25 @@ impl Postprocessor {
             let (vector, is_finite) = reader.read(output)?;
             self.not_finite += usize::from(!is_finite);
             found.push(vector);
+        }
+        Ok(())
+    }
+
+    /// The texts of several pictures of a frame, if the model reads text: empty for a picture in which nothing is read whose mean
+    /// probability reaches the threshold.
+    ///
+    /// # Errors
+    /// As [`Postprocessor::find`].
+    pub fn read_texts(&mut self, pictures: &[&Tensors], found: &mut Vec<FoundText>) -> Result<()> {
+        found.clear();
+        let Some(reader) = &mut self.texts else { return Ok(()) };
+        for tensors in pictures {
+            let output = self.decoder.pick(tensors)?[0];
+            tensors.wait()?;
+            let (text, is_finite) = reader.read(output, self.options.class_scores)?;
+            self.not_finite += usize::from(!is_finite);
+            let passes = text.confidence >= self.options.score_threshold;
+            found.push(if passes { text } else { FoundText::default() });
         }
         Ok(())
     }
@@ -475,6 +507,8 @@ impl Postprocessor {
             (format!("{file} classifies pictures, and slices are for objects"), whole)
         } else if self.is_embedding() {
             (format!("{file} gives a vector of a picture, and slices are for objects"), whole)
+        } else if self.reads_text() {
+            (format!("{file} reads the text of a picture, and slices are for objects"), whole)
         } else if self.has_map() {
             (format!("{file} gives a map of the whole picture, and slices and regions are for objects"), whole)
         } else if self.masks.is_some() && self.options.mask_output == MaskOutput::Map {

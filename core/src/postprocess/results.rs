@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The results of a frame.
 
-use super::RankedClass;
+use super::{FoundText, RankedClass};
 use crate::image::Candidate;
 use crate::image::geometry::Letterbox;
 use crate::image::keypoints::Keypoints;
@@ -25,6 +25,8 @@ pub struct Instances {
     pub classes: Option<Vec<RankedClass>>,
     /// Of models that give vectors: that of the whole frame, of the length 1. They find no boxes.
     pub vector: Option<Vec<f32>>,
+    /// Of models that read text: that of the whole frame. They find no boxes.
+    pub text: Option<FoundText>,
     /// A value for each pixel: of models for semantic segmentation or depth, which find no boxes, and of those with
     /// masks where one map of all objects is wanted.
     pub map: Option<PixelMap>,
@@ -55,6 +57,9 @@ impl Instances {
         }
         if let Some(vector) = &mut self.vector {
             vector.clear();
+        }
+        if let Some(text) = &mut self.text {
+            *text = FoundText::default();
         }
         if let Some(map) = &mut self.map {
             map.clear();
@@ -99,6 +104,11 @@ impl Instances {
     /// The vector of the whole frame, if there is one.
     pub fn frame_vector(&self) -> Option<&[f32]> {
         self.vector.as_deref().filter(|vector| !vector.is_empty())
+    }
+
+    /// The text of the whole frame, if something was read.
+    pub fn frame_text(&self) -> Option<&FoundText> {
+        self.text.as_ref().filter(|found| !found.text.is_empty())
     }
 
     /// The map of the frame, if there is one and it has a pixel.

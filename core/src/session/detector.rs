@@ -71,6 +71,8 @@ pub struct FrameResults {
     pub classes: Vec<FrameClass>,
     /// As of [`Detector::vector`].
     pub vector: Option<Vec<f32>>,
+    /// As of [`Detector::text`].
+    pub text: Option<(String, f32)>,
     /// As of [`Detector::map`].
     pub map: Option<PixelMap>,
 }
@@ -369,6 +371,12 @@ impl Detector {
         self.last()?.vector()
     }
 
+    /// The text of the last frame with its confidence, 0..1, if the model reads text; empty where it has read nothing. Such models find
+    /// no objects.
+    pub fn text(&self) -> Option<(&str, f32)> {
+        self.last()?.text()
+    }
+
     /// The map of the last frame, if the model gives a class or a depth for each pixel, or if the option
     /// `mask-output=map` asks for the objects of pixels.
     pub fn map(&self) -> Option<&PixelMap> {
@@ -558,6 +566,7 @@ impl<'a> Detections<'a> {
             objects: self.objects(),
             classes: self.classes(),
             vector: self.vector().map(<[f32]>::to_vec),
+            text: self.text().map(|(text, confidence)| (text.to_string(), confidence)),
             map: self.map().cloned(),
         }
     }
@@ -573,6 +582,11 @@ impl<'a> Detections<'a> {
 
     fn vector(&self) -> Option<&'a [f32]> {
         self.instances.frame_vector()
+    }
+
+    fn text(&self) -> Option<(&'a str, f32)> {
+        let found = self.instances.text.as_ref()?;
+        Some((&found.text, found.confidence))
     }
 
     fn map(&self) -> Option<&'a PixelMap> {

@@ -130,8 +130,12 @@ fn output(
                 Column::CellKeypoints => row.extend((0..points).map(|_| random.between(-9.0, 9.0))),
                 Column::Mask(_) => {}
                 Column::Ignored { count } => row.extend((0..*count).map(|_| random.between(-9.0, 9.0))),
-                Column::Depth | Column::Picture | Column::Vector => {
-                    unreachable!("of a map, a vector, or decoded on the host")
+                Column::Depth
+                | Column::Picture
+                | Column::Vector
+                | Column::Characters { .. }
+                | Column::Slots { .. } => {
+                    unreachable!("of a map, a vector or a text, or decoded on the host")
                 }
                 Column::Angle => row.push(random.between(-7.0, 7.0)),
                 Column::Coefficients => row.extend((0..PROTOTYPES).map(|_| random.between(-2.0, 2.0))),

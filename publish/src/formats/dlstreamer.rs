@@ -55,7 +55,7 @@ fn object(found: &ObjectRecord, record: &FrameRecord) -> Value {
     }
     object["roi_type"] = annotation.label.clone().into();
     object["detection"] = detection;
-    for (number, Attribute { label, class, confidence }) in annotation.attributes.iter().enumerate() {
+    for (number, Attribute { label, class, confidence, .. }) in annotation.attributes.iter().enumerate() {
         let name = if number == 0 { "classification".into() } else { format!("classification_{}", number + 1) };
         let mut attribute = Value::Object(Map::new());
         with_class(&mut attribute, label, *class, *confidence);

@@ -34,7 +34,8 @@ fn frame() -> FrameRecord {
     car.region = Some(4);
     let mut plate = object("a|b", [20.0, 30.0, 30.0, 35.0]);
     (plate.region, plate.parent) = (Some(5), Some(4));
-    let attribute = |label: &str| Attribute { label: label.into(), class: Some(1), confidence: Some(0.5) };
+    let attribute =
+        |label: &str| Attribute { label: label.into(), class: Some(1), confidence: Some(0.5), is_text: false };
     plate.annotation.attributes = vec![attribute("red"), attribute("big")];
     FrameRecord {
         times: FrameTimes {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Attributes of objects: what classifiers of objects have found, in the objects' metas.
+//! Attributes of objects: what classifiers and readers of objects have found, in the objects' metas.
 //!
 //! A parameter [`NAME`] of the region for each classifier, with `label`, `label_id` and `confidence` of the best class as DL
 //! Streamer writes and reads it, the `model`, `held` where the result is that of an earlier frame, and an array
-//! `classes` of all that it gave. From GStreamer 1.24 on also a GstAnalyticsClsMtd that the object contains.
+//! `classes` of all that it gave. From GStreamer 1.24 on also a GstAnalyticsClsMtd that the object contains. Of a text that was read the
+//! parameter has `label`, `confidence`, `model`, `held` and `text`, which is true.
 
 use gst_video::VideoRegionOfInterestMeta;
 use gsttrt_core::image::label_text;
 use gsttrt_core::image::overlay::Attribute;
-use gsttrt_core::postprocess::RankedClass;
 use gsttrt_core::postprocess::fields::FieldVisitor;
+use gsttrt_core::postprocess::{FoundText, RankedClass};
 
 use super::relations::{Relation, RelationsMut};
 use super::structure::Fields;
@@ -52,6 +53,30 @@ pub fn attach(
     attach_analytics(buffer, object, classes, labels);
 }
 
+/// Attaches the text of an object. Nothing is attached where its region is gone, or nothing was read. GstAnalytics gets none: its labels
+/// stay in memory until the program ends, and texts are without end.
+pub fn attach_text(
+    buffer: &mut gst::BufferRef,
+    object: &ObjectRegion,
+    found: &FoundText,
+    model: &str,
+    is_held: bool,
+) {
+    let region = object.region.and_then(|index| buffer.iter_meta_mut::<VideoRegionOfInterestMeta>().nth(index));
+    if let Some(mut region) = region.filter(|_| !found.text.is_empty()) {
+        let mut params = gst::Structure::builder(NAME)
+            .field("label", &*found.text)
+            .field("confidence", f64::from(found.confidence))
+            .field("model", model)
+            .field("text", true)
+            .build();
+        if is_held {
+            params.set("held", true);
+        }
+        region.add_param(params);
+    }
+}
+
 fn attach_analytics(buffer: &mut gst::BufferRef, object: &ObjectRegion, classes: &[RankedClass], labels: &[String]) {
     let Some((0, detected)) = object.analytics else { return };
     let Some(mut relations) = RelationsMut::first(buffer) else { return };
@@ -64,13 +89,19 @@ fn attach_analytics(buffer: &mut gst::BufferRef, object: &ObjectRegion, classes:
 /// The attributes of a region, also those of other elements that write them as DL Streamer does.
 pub fn read(meta: &gst::MetaRef<VideoRegionOfInterestMeta>) -> Vec<Attribute> {
     let attribute = |param: &gst::StructureRef| {
-        let is_one = param.name() != "detection" && param.has_field("label_id");
+        let is_text = is_text(param);
+        let is_one = param.name() != "detection" && (is_text || param.has_field("label_id"));
         let label = param.get::<String>("label").ok().filter(|_| is_one)?;
         let confidence = param.get::<f64>("confidence").ok().map(|value| value as f32);
         let class = param.get::<i32>("label_id").ok().and_then(|id| id.try_into().ok());
-        Some(Attribute { label, class, confidence: confidence.filter(|value| value.is_finite()) })
+        Some(Attribute { label, class, confidence: confidence.filter(|value| value.is_finite()), is_text })
     };
     meta.params().filter_map(attribute).collect()
+}
+
+/// Whether it is the parameter of a text.
+fn is_text(param: &gst::StructureRef) -> bool {
+    param.name() == NAME && param.get::<bool>("text") == Ok(true)
 }
 
 /// As in messages.

@@ -237,6 +237,10 @@ pub fn message(
     if !instances.frame_classes().is_empty() {
         content.set("classes", gst::Array::new(super::classification::structures(instances, labels)));
     }
+    if let Some(found) = instances.frame_text() {
+        content.set("text", &*found.text);
+        content.set("text-confidence", f64::from(found.confidence));
+    }
     if let Some(map) = instances.frame_map() {
         content.set("map", super::map::structure(map, labels));
     }

@@ -58,7 +58,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// `None` where the head is not known or guessed, and for vectors: then only the numbers can be compared.
+    /// `None` where the head is not known or guessed, and for vectors and texts: then only the numbers can be compared.
     pub fn new(model: &Arc<ModelInfo>, outputs: &[Tensor], letterbox: &Letterbox) -> Option<Self> {
         // Without suppression: of boxes that are nearly as good as each other, it keeps one by the last bit of a score.
         let options = PostprocessOptions {
@@ -69,7 +69,8 @@ impl Reader {
             ..PostprocessOptions::default()
         };
         let processor = Postprocessor::new(options, model, outputs, letterbox).ok()?;
-        let is_certain = processor.decoder.doubt().is_none() && !processor.is_embedding();
+        let has_results = !processor.is_embedding() && !processor.reads_text();
+        let is_certain = processor.decoder.doubt().is_none() && has_results;
         is_certain.then_some(Reader { processor, letterbox: *letterbox })
     }
 

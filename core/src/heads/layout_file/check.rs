@@ -37,7 +37,7 @@ pub(super) fn check(draft: &LayoutDraft) -> Result<()> {
     }
     check_rows(draft)?;
     match draft.task {
-        Task::Classify | Task::Semantic | Task::Depth | Task::Embed => check_whole(draft),
+        Task::Classify | Task::Semantic | Task::Depth | Task::Embed | Task::Text => check_whole(draft),
         Task::Detect | Task::Pose | Task::Obb | Task::Segment => check_boxes(draft),
     }
 }
@@ -95,6 +95,7 @@ fn check_output(draft: &LayoutDraft, output: &OutputDraft) -> Result<()> {
         );
     };
     let fits = match kind {
+        OutputKind::Rows if columns.iter().any(|column| column.are_characters()) => columns.len() == 1,
         OutputKind::Rows | OutputKind::Cells => !columns.is_empty() && columns.iter().all(|&column| is_of_row(column)),
         OutputKind::RowNumbers => {
             matches!(columns, [Column::Score | Column::ClassId { .. } | Column::Angle])
@@ -108,7 +109,7 @@ fn check_output(draft: &LayoutDraft, output: &OutputDraft) -> Result<()> {
     };
     if !fits {
         let wanted = match kind {
-            OutputKind::Rows | OutputKind::Cells => "columns of a row, such as a box and classes",
+            OutputKind::Rows | OutputKind::Cells => "columns of a row, such as a box and classes, or characters alone",
             OutputKind::RowNumbers => "one column: score, class-id or angle",
             OutputKind::PictureNumber => "one column: count",
             OutputKind::Picture => "one column: classes or vector",
@@ -158,7 +159,8 @@ fn check_output(draft: &LayoutDraft, output: &OutputDraft) -> Result<()> {
 
 /// Whether it may stand in a row next to others.
 fn is_of_row(column: Column) -> bool {
-    !matches!(column, Column::Count | Column::Mask(_) | Column::Depth | Column::Vector)
+    let is_of_all = matches!(column, Column::Count | Column::Mask(_) | Column::Depth | Column::Vector);
+    !is_of_all && !column.are_characters()
 }
 
 /// Rows are as many in all outputs.
@@ -191,6 +193,14 @@ fn check_whole(draft: &LayoutDraft) -> Result<()> {
             if draft.outputs.len() == 1 =>
         {
             None
+        }
+        (Task::Text, Some(OutputKind::Rows), [column])
+            if column.are_characters() && draft.outputs.len() == 1 && output.dims.last() == Some(&Dim::Columns) =>
+        {
+            None
+        }
+        (Task::Text, ..) => {
+            Some("one output of the dims batch rows columns, or rows one columns, with characters or slots")
         }
         (Task::Classify, ..) => Some("one output of the dims batch columns, with classes"),
         (Task::Embed, ..) => Some("one output of the dims batch columns, with vector"),
@@ -239,6 +249,10 @@ fn check_boxes(draft: &LayoutDraft) -> Result<()> {
         });
         if let Some(column) = again {
             return Err(columns.error(output.at, format!("“{}” is in two outputs", word_of(*column))));
+        }
+        if output.columns.iter().any(|column| column.are_characters()) {
+            let what = format!("characters are for the task “text”, and here it is “{}”", draft.task.name());
+            return Err(columns.error(output.at, what));
         }
         if matches!(kind(output), Some(OutputKind::Picture | OutputKind::Map | OutputKind::ClassMaps)) {
             let what = format!("an output of these dims has no boxes, as the task “{}” needs", draft.task.name());

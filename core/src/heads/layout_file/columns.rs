@@ -40,10 +40,12 @@ enum ColumnWord {
     Picture,
     Depth,
     Vector,
+    Characters,
+    Slots,
     Ignored,
 }
 
-const COLUMN_WORDS: [(&str, ColumnWord); 17] = [
+const COLUMN_WORDS: [(&str, ColumnWord); 19] = [
     ("box", ColumnWord::Box),
     ("objectness", ColumnWord::Objectness),
     ("root-objectness", ColumnWord::RootObjectness),
@@ -60,6 +62,8 @@ const COLUMN_WORDS: [(&str, ColumnWord); 17] = [
     ("picture", ColumnWord::Picture),
     ("depth", ColumnWord::Depth),
     ("vector", ColumnWord::Vector),
+    ("characters", ColumnWord::Characters),
+    ("slots", ColumnWord::Slots),
     ("ignored", ColumnWord::Ignored),
 ];
 
@@ -81,6 +85,9 @@ pub(super) const ENCODINGS: [(&str, BoxEncoding); 11] = [
 /// What the map of a mask covers.
 pub(super) const OVERS: [(&str, MapOver); 2] = [("input", MapOver::Input), ("box", MapOver::Box)];
 
+/// Where the blank between characters has its score: whether that is the last one.
+pub(super) const BLANKS: [(&str, bool); 2] = [("first", false), ("last", true)];
+
 /// The word of a column, as files have it.
 pub(in crate::heads) fn word_of(column: Column) -> &'static str {
     let word = match column {
@@ -100,6 +107,8 @@ pub(in crate::heads) fn word_of(column: Column) -> &'static str {
         Column::Picture => ColumnWord::Picture,
         Column::Depth => ColumnWord::Depth,
         Column::Vector => ColumnWord::Vector,
+        Column::Characters { .. } => ColumnWord::Characters,
+        Column::Slots { .. } => ColumnWord::Slots,
         Column::Ignored { .. } => ColumnWord::Ignored,
     };
     COLUMN_WORDS.iter().find(|(_, other)| *other == word).map_or("", |(name, _)| name)
@@ -206,6 +215,7 @@ impl Row<'_> {
         match column {
             Column::Classes | Column::Logits { .. } => counts.classes,
             Column::Vector => None,
+            other if other.are_characters() => None,
             other => {
                 let sizes = ColumnSizes { classes: 0, keypoints: self.keypoints, coefficients: counts.coefficients };
                 other.width(&sizes)
@@ -215,7 +225,8 @@ impl Row<'_> {
 
     /// A word, or a table with the word and what belongs to it.
     fn column(&self, at: usize, value: &DeValue, counts: &mut ColumnCounts) -> Result<WrittenColumn> {
-        const KEYS: [&str; 7] = ["column", "encoding", "first", "background", "over", "count", "at"];
+        const KEYS: [&str; 10] =
+            ["column", "encoding", "first", "background", "over", "count", "blank", "space", "pad", "at"];
         let (name, keys) = match value {
             DeValue::String(name) => (word(self.text, at, "column", name, &COLUMN_WORDS)?, None),
             DeValue::Table(table) => {
@@ -231,11 +242,13 @@ impl Row<'_> {
             ColumnWord::ClassId => &["first"],
             ColumnWord::Logits => &["background", "count"],
             ColumnWord::Mask => &["over"],
+            ColumnWord::Characters => &["blank", "space"],
+            ColumnWord::Slots => &["pad"],
             ColumnWord::Classes | ColumnWord::Coefficients | ColumnWord::Ignored => &["count"],
             _ => &[],
         };
         if let Some(keys) = &keys {
-            let foreign = KEYS[1..6].iter().find(|key| keys.value(key).is_some() && !own.contains(key));
+            let foreign = KEYS[1..9].iter().find(|key| keys.value(key).is_some() && !own.contains(key));
             if let Some(key) = foreign {
                 return Err(self.text.error(keys.place(key), format!("{key} does not belong to “{shown}”")));
             }
@@ -288,6 +301,18 @@ impl Row<'_> {
             ColumnWord::Picture => Column::Picture,
             ColumnWord::Depth => Column::Depth,
             ColumnWord::Vector => Column::Vector,
+            ColumnWord::Characters => {
+                let blank = keys.map(|keys| keys.word("blank", &BLANKS)).transpose()?.flatten();
+                let space = keys.map(|keys| keys.flag("space")).transpose()?.flatten();
+                let is_blank_last = blank.ok_or_else(|| needs("blank", "\"first\""))?;
+                Column::Characters { is_blank_last, has_space: space.unwrap_or(false) }
+            }
+            ColumnWord::Slots => {
+                let pad = keys.map(|keys| keys.text("pad")).transpose()?.flatten();
+                let mut pad = pad.unwrap_or_default().chars();
+                let only = pad.next().filter(|_| pad.next().is_none());
+                Column::Slots { pad: only.ok_or_else(|| needs("pad", "\"_\""))? }
+            }
         };
         let from = match &keys {
             Some(keys) => keys.whole("at", 0..=MAX_NUMBERS)?.map(|from| (keys.place("at"), from as usize)),

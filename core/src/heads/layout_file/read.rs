@@ -23,7 +23,7 @@ const MAX_PRIOR: i64 = 16384;
 /// The greatest stride of a grid.
 const MAX_STRIDE: i64 = 1024;
 
-pub(super) const TASKS: [(&str, Task); 8] = [
+pub(super) const TASKS: [(&str, Task); 9] = [
     ("detect", Task::Detect),
     ("pose", Task::Pose),
     ("obb", Task::Obb),
@@ -32,6 +32,7 @@ pub(super) const TASKS: [(&str, Task); 8] = [
     ("semantic", Task::Semantic),
     ("depth", Task::Depth),
     ("embed", Task::Embed),
+    ("text", Task::Text),
 ];
 
 pub(super) const SUPPRESS: [(&str, Suppress); 3] =

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::heads::tests::{MakeTensor, f16s, f32s, small};
-use crate::heads::{Decoder, HEADS, ModelHints, Thresholds, recognise};
+use crate::heads::{Column, Decoder, HEADS, ModelHints, Thresholds, recognise};
 use crate::image::Candidate;
 use crate::image::keypoints::KeypointShape;
 use crate::tensor::{DType, Tensor, TensorDesc};
@@ -233,6 +233,36 @@ fn what_is_wrong_has_its_line_and_the_nearest_word() {
         assert_eq!(error.kind(), ErrorKind::Settings);
     }
     assert!(of_text("a", YOLOV8).is_ok());
+}
+
+#[test]
+fn a_text_says_where_its_blank_is() {
+    let head = |task: &str, columns: &str| {
+        let dims = "dims = [\"batch\", \"rows\", \"columns\"]";
+        of_text("a", &format!("name = \"own\"\ntask = \"{task}\"\n[[output]]\n{dims}\ncolumns = [{columns}]\n"))
+    };
+    for (columns, wanted) in [
+        ("{ column = \"characters\", blank = \"last\" }", Column::Characters { is_blank_last: true, has_space: false }),
+        (
+            "{ column = \"characters\", blank = \"first\", space = true }",
+            Column::Characters { is_blank_last: false, has_space: true },
+        ),
+        ("{ column = \"slots\", pad = \"-\" }", Column::Slots { pad: '-' }),
+    ] {
+        assert_eq!(head("text", columns).unwrap().outputs[0].columns, [wanted], "{columns}");
+    }
+    for (task, columns, says) in [
+        ("text", "\"characters\"", "“characters” needs blank"),
+        ("text", "{ column = \"characters\", blank = \"middle\" }", "There are: first, last"),
+        ("text", "{ column = \"slots\", pad = \"--\" }", "“slots” needs pad"),
+        ("text", "{ column = \"slots\", pad = \"-\", space = true }", "space does not belong to “slots”"),
+        ("text", "\"classes\"", "with characters or slots"),
+        ("text", "\"score\", { column = \"slots\", pad = \"-\" }", "or characters alone"),
+        ("detect", "{ column = \"slots\", pad = \"-\" }", "characters are for the task “text”"),
+    ] {
+        let error = head(task, columns).unwrap_err().message();
+        assert!(error.contains(says), "{columns}: {error}");
+    }
 }
 
 #[test]

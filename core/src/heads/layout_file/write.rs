@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use super::LayoutFile;
-use super::columns::{ENCODINGS, OVERS, word_of};
+use super::columns::{BLANKS, ENCODINGS, OVERS, word_of};
 use super::read::{DIMS, SUPPRESS, TYPES};
 use crate::heads::grid::StrideGrid;
 use crate::heads::{Column, ElementClass, HeadFormat, HeadSizes, OutputSpec};
@@ -104,6 +104,10 @@ fn column_text(column: Column, sizes: &ModelSizes) -> String {
         Column::Mask(over) => with(format!("over = \"{}\"", known(&OVERS, over))),
         Column::ClassId { first } if first != 0 => with(format!("first = {first}")),
         Column::Ignored { count } => with(format!("count = {count}")),
+        Column::Characters { is_blank_last, has_space } => {
+            with(format!("blank = \"{}\", space = {has_space}", known(&BLANKS, is_blank_last)))
+        }
+        Column::Slots { pad } => with(format!("pad = {}", quoted(&pad.to_string()))),
         Column::Logits { has_background } => {
             let count = count(sizes.classes).map_or(String::new(), |count| format!(", {count}"));
             with(format!("background = {has_background}{count}"))

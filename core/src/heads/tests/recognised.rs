@@ -60,6 +60,8 @@ fn models_are_recognised() {
         (&classify::HEAD, &["output f16 1x1000x1x1"], labelled(1000, 224)),
         (&embed::HEAD, &["features f32 ?x512"], ModelHints { task: "embed".into(), ..at(224) }),
         (&embed::HEAD, &["features f16 1x100x1x1"], ModelHints { task: "embed".into(), ..labelled(3, 224) }),
+        (&ctc::HEAD, &["softmax_2.tmp_0 f32 ?x?x6625"], ModelHints { has_dictionary: true, ..labelled(6623, 48) }),
+        (&ctc::HEAD, &["softmax_2.tmp_0 f32 1x40x97"], ModelHints { has_dictionary: true, ..labelled(95, 320) }),
         // The same without metadata, as in an engine by trtexec.
         (&yolov8::HEAD, &["output0 f32 1x84x8400"], at(640)),
         (&yolov8::HEAD, &["output0 f32 1x84x8400"], ModelHints::default()),
@@ -397,6 +399,21 @@ fn a_choice_must_fit() {
             }
         }
     }
+}
+
+/// What the rows of a text are, its file has to say.
+#[test]
+fn texts_are_not_guessed() {
+    let rows = model(&["output f32 1x9x37"]);
+    let task = ModelHints { task: "text".into(), ..at(128) };
+    let error = recognise(None, &rows, &task).unwrap_err().message();
+    assert!(error.contains("Set layout=ctc or layout=slots on trtnms"), "{error}");
+    assert_eq!(recognise(Some(&slots::HEAD), &rows, &task), Ok(&slots::HEAD));
+    let steps = model(&["output f32 40x1x97"]);
+    assert_eq!(recognise(Some(&ctc_time_first::HEAD), &steps, &at(32)), Ok(&ctc_time_first::HEAD));
+    let hints = ModelHints { has_dictionary: true, batch: Some(1), ..labelled(96, 32) };
+    assert!(recognise(None, &steps, &hints).is_err(), "40 pictures of one step");
+    assert!(ctc::HEAD.expects().starts_with("f32 or f16 NxAxcharacters: for each step"), "{}", ctc::HEAD.expects());
 }
 
 #[test]

@@ -37,13 +37,15 @@ pub struct Annotation<'a> {
     pub of_frame: bool,
 }
 
-/// A class of an object, of a model that looks at objects.
+/// A class or a text of an object, of a model that looks at objects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attribute {
     pub label: String,
     pub class: Option<u32>,
     /// 0..1
     pub confidence: Option<f32>,
+    /// The label was read in the picture.
+    pub is_text: bool,
 }
 
 impl<'a> Annotation<'a> {
@@ -151,7 +153,8 @@ mod tests {
 
     #[test]
     fn attributes_follow_the_label() {
-        let attribute = |label: &str| Attribute { label: label.into(), class: None, confidence: Some(0.5) };
+        let attribute =
+            |label: &str| Attribute { label: label.into(), class: None, confidence: Some(0.5), is_text: false };
         let attributes = vec![attribute("red"), attribute("round")];
         let mut text = String::new();
         let notes = vec!["door 4 s".to_string()];

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Texts of frames and of objects: where they can be read, and which dictionary reads them.
+
+use crate::common::boxes::{Line, SIDE, grey, model, reader, text_graph};
+use crate::common::{launch, scratch};
+use gst_video::VideoRegionOfInterestMeta;
+use gsttrt_core::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
+use gsttrt_core::session::{Detector, parse_options};
+
+/// The first model finds one object of class a and one of class b.
+const OBJECTS: [[f32; 6]; 2] = [[0.0, 0.0, 32.0, 16.0, 0.9, 0.0], [8.0, 36.0, 60.0, 60.0, 0.7, 1.0]];
+
+/// A frame of [`Line`].
+fn frame() -> gst::Buffer {
+    grey(SIDE * SIDE * 3)
+}
+
+/// Text and confidence of each region.
+fn texts(buffer: &gst::BufferRef) -> Vec<Option<(String, f64)>> {
+    let read = |meta: gst::MetaRef<VideoRegionOfInterestMeta>| {
+        let param = meta.param("classification")?;
+        assert_eq!((param.get::<&str>("model"), param.get::<bool>("text")), (Ok("reader"), Ok(true)));
+        Some((param.get("label").unwrap(), param.get("confidence").unwrap()))
+    };
+    buffer.iter_meta::<VideoRegionOfInterestMeta>().map(read).collect()
+}
+
+/// The message about the last frame.
+fn message(line: &Line) -> gst::Structure {
+    line.messages().into_iter().rfind(|message| message.name() == "trt-detections").unwrap()
+}
+
+#[test]
+fn objects_have_a_text_each() {
+    let folder = scratch("text-objects");
+    let (first, second) = (model(&folder, &OBJECTS), reader(&folder));
+    for (regions, wanted) in [("", [true, true]), ("object-classes=b", [false, true])] {
+        let mut line = Line::parse(&format!(
+            "trtpreprocess ! trtinfer model-file={first} ! trtnms draw=false ! trtpreprocess regions=objects {regions} \
+             ! trtinfer model-file={second} ! trtnms post-messages=true"
+        ));
+        let found = texts(&line.push(frame()));
+        assert_eq!(found, wanted.map(|is_read| is_read.then(|| ("Hi".to_string(), 0.875))), "{regions}");
+        let message = message(&line);
+        let detections = message.get::<gst::Array>("detections").unwrap();
+        let object = detections.last().unwrap().get::<gst::Structure>().unwrap();
+        let attribute = object.get::<gst::Array>("attributes").unwrap()[0].get::<gst::Structure>().unwrap();
+        assert_eq!(attribute.get::<&str>("label"), Ok("Hi"));
+        assert!(!attribute.has_field("class-id"));
+        assert_eq!(line.said(), [""; 0], "{regions}");
+    }
+}
+
+#[test]
+fn frames_have_a_text_in_messages() {
+    let model = reader(&scratch("text-frame"));
+    for (nms, wanted) in [("", Some("Hi")), ("score-threshold=0.9", None)] {
+        let mut line = Line::new(&model, &format!("post-messages=true {nms}"));
+        line.push(frame());
+        let message = message(&line);
+        assert_eq!(message.get::<&str>("text").ok(), wanted, "{nms}");
+        assert_eq!(message.get::<f64>("text-confidence").ok(), wanted.map(|_| 0.875), "{nms}");
+    }
+}
+
+/// Rows of scores may be boxes, and a dictionary that is one short would give each character its neighbour's place.
+#[test]
+fn the_dictionary_is_that_of_the_model() {
+    let folder = scratch("text-dictionary");
+    let short = text_graph().metadata("character", "H\ni\nj").save(&folder.join("other.onnx"));
+    let ended = |model: &str, nms: &str| {
+        launch(&format!(
+            "videotestsrc num-buffers=1 ! video/x-raw,format=RGB,width=64,height=64 ! trtpreprocess \
+             ! trtinfer model-file={model} ! trtnms {nms} ! fakesink"
+        ))
+    };
+    let outcome = ended(&short, "");
+    assert!(outcome.error_text().contains("has 3 characters"), "{}", outcome.error_text());
+    assert!(outcome.error_text().contains("is for 2 as ctc"), "{}", outcome.error_text());
+    let unknown = text_graph().save(&folder.join("unknown.onnx"));
+    let outcome = ended(&unknown, "layout=ctc");
+    assert!(outcome.error_text().contains("The model has no dictionary"), "{}", outcome.error_text());
+
+    let file = folder.join("characters.txt");
+    std::fs::write(&file, "x\n \n").unwrap();
+    let nms = format!("post-messages=true layout=ctc label-file={}", file.display());
+    let mut line = Line::new(&unknown, &nms);
+    line.push(frame());
+    assert_eq!(message(&line).get::<&str>("text"), Ok("x "), "a space is a character");
+
+    std::fs::write(&file, "A\nB\nC\n_\n").unwrap();
+    let nms = format!("post-messages=true layout=slots label-file={}", file.display());
+    let mut line = Line::new(&unknown, &nms);
+    line.push(frame());
+    assert_eq!(message(&line).get::<&str>("text"), Ok("BAC"));
+}
+
+#[test]
+fn a_detector_gives_texts() {
+    let folder = scratch("text-detector");
+    let (options, postprocess) = parse_options(["backend=rten"]).unwrap();
+    let mut detector = Detector::open(reader(&folder), &options, postprocess.clone()).unwrap();
+    assert_eq!(detector.text(), None, "before the first frame");
+    let pixels = vec![0; 64 * 16 * 3];
+    let planes = || [Plane { data: &pixels[..], stride: 64 * 3 }].into_iter().collect();
+    let frame = || Frame { format: PixelFormat::Rgb, width: 64, height: 16, planes: planes() };
+    assert_eq!(detector.detect(&frame(), Colorimetry::default()).unwrap(), []);
+    assert_eq!(detector.text(), Some(("Hi", 0.875)));
+    let frames = [(); 2].map(|()| (frame(), Colorimetry::default()));
+    for results in detector.detect_batch(&frames).unwrap() {
+        assert_eq!(results.text, Some(("Hi".to_string(), 0.875)));
+        assert!(results.objects.is_empty() && results.vector.is_none());
+    }
+    let mut detector = Detector::open(model(&folder, &OBJECTS), &options, postprocess).unwrap();
+    let pixels = vec![0; 64 * 64 * 3];
+    let planes = [Plane { data: &pixels[..], stride: 64 * 3 }].into_iter().collect();
+    let square = Frame { format: PixelFormat::Rgb, width: 64, height: 64, planes };
+    detector.detect(&square, Colorimetry::default()).unwrap();
+    assert_eq!(detector.text(), None, "it finds objects");
+}
