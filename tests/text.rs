@@ -2,6 +2,7 @@
 //! Texts of frames and of objects: where they can be read, and which dictionary reads them.
 
 use crate::common::boxes::{Line, SIDE, grey, model, reader, text_graph};
+use crate::common::onnx::{F32, Graph};
 use crate::common::{launch, scratch};
 use gst_video::VideoRegionOfInterestMeta;
 use gsttrt_core::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
@@ -117,4 +118,37 @@ fn a_detector_gives_texts() {
     let square = Frame { format: PixelFormat::Rgb, width: 64, height: 64, planes };
     detector.detect(&square, Colorimetry::default()).unwrap();
     assert_eq!(detector.text(), None, "it finds objects");
+}
+
+/// A model that finds a text of 40x8 pixels around the middle of each picture of 64x64, rotated by that angle.
+fn text_map(angle: f64) -> Graph {
+    let (sin, cos) = angle.sin_cos();
+    let pixel = |at: usize| {
+        let (dx, dy) = ((at % 64) as f64 - 31.5, (at / 64) as f64 - 31.5);
+        let is_text = (dx * cos + dy * sin).abs() <= 20.0 && (dy * cos - dx * sin).abs() <= 4.0;
+        if is_text { 0.875 } else { 0.0 }
+    };
+    let pixels: Vec<f32> = (0..64 * 64).map(pixel).collect();
+    Graph::new().input("images", F32, &["1", "3", "64", "64"]).constant("maps", &[1, 1, 64, 64], &pixels)
+}
+
+#[test]
+fn texts_are_found_as_rotated_boxes() {
+    let model = text_map(0.5).save(&scratch("text-detect").join("maps.onnx"));
+    let corners_of = |nms: &str| {
+        let mut line = Line::new(&model, &format!("layout=text-detect {nms}"));
+        let buffer = line.push(frame());
+        assert_eq!(line.said(), [""; 0], "{nms}");
+        let read = |meta: gst::MetaRef<VideoRegionOfInterestMeta>| {
+            let (detection, rotation) = (meta.param("detection").unwrap(), meta.param("rotation").unwrap());
+            let number = |param: &gst::StructureRef, name: &str| param.get::<f64>(name).unwrap();
+            (meta.roi_type().to_string(), number(detection, "confidence"), number(rotation, "angle"))
+        };
+        buffer.iter_meta::<VideoRegionOfInterestMeta>().map(read).collect::<Vec<_>>()
+    };
+    let found = corners_of("");
+    assert!(found.len() == 1 && found[0].0 == "text", "{found:?}");
+    assert!(found[0].1 > 0.75 && (found[0].2 - 0.5).abs() < 0.06, "{found:?}");
+    assert_eq!(corners_of("score-threshold=0.9"), []);
+    assert_eq!(corners_of("map-threshold=0.9"), []);
 }

@@ -31,7 +31,8 @@ pub fn find(
 ) -> Result<GpuDrawing> {
     // Drawing there takes boxes of the whole frame, or a map.
     let is_whole = letterbox.place == Rect::from(renderer.size()).into();
-    let can_draw = is_whole && postprocessor.has_boxes() || postprocessor.has_map();
+    let has_queue = postprocessor.has_boxes() && !postprocessor.finds_text();
+    let can_draw = is_whole && has_queue || postprocessor.has_map();
     let context = shared_context(frame, tensors)?.filter(|_| can_draw);
     let (Some(context), Some(style)) = (context, style) else {
         return postprocessor.find(tensors, letterbox).map(|()| GpuDrawing::NotDrawn);

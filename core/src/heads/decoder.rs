@@ -165,7 +165,7 @@ impl Decoder {
         };
         let read = head.view(Column::are_scores).map_or(0, |view| view.output);
         head.columns = format.outputs[read].columns.iter().filter_map(|column| column.width(&head.sizes())).sum();
-        if format.has_boxes() && format.encoding().is_of_cells() && head.grid().is_none() {
+        if format.has_rows() && format.encoding().is_of_cells() && head.grid().is_none() {
             let (width, height) = head.input;
             let what = format!("{} rows do not form the grid of {format} over an input of {width}x{height}", head.rows);
             return Err(
@@ -212,7 +212,18 @@ impl Decoder {
 
     /// Planes, width and height of a map.
     pub fn map_shape(&self) -> Option<[usize; 3]> {
-        let dims = self.format().is_map().then(|| &self.first_output().dims)?;
+        self.format().is_map().then(|| self.planes())?
+    }
+
+    /// Width and height of a map of text.
+    pub fn text_map_size(&self) -> Option<[usize; 2]> {
+        let [_, width, height] = self.format().is_text_map().then(|| self.planes())??;
+        Some([width, height])
+    }
+
+    /// Planes, width and height of an output that has a number for each pixel.
+    fn planes(&self) -> Option<[usize; 3]> {
+        let dims = &self.first_output().dims;
         let (&[height, width], before) = (dims.last_chunk()?, dims.get(1..dims.len() - 2)?);
         Some([before.first().copied().unwrap_or(1), width, height].map(|side| side as usize))
     }
@@ -312,10 +323,10 @@ impl Decoder {
         not_finite + self.angles().map_or(0, |view| decode::turn(&view, read, out, before))
     }
 
-    /// Calls a function with what the head reads, in one tensor for each of its outputs. `None` for heads without boxes.
+    /// Calls a function with what the head reads, in one tensor for each of its outputs. `None` for heads whose boxes are no rows.
     fn read<T>(&self, outputs: &[Tensor], read: impl FnOnce(&[&Tensor]) -> T) -> Result<Option<T>> {
         let picked = self.pick(outputs)?;
-        if !self.format().has_boxes() {
+        if !self.format().has_rows() {
             return Ok(None);
         }
         if self.format().has_levels() {

@@ -74,6 +74,8 @@ pub enum Task {
     Embed,
     /// The text of the whole frame, which is a line of it.
     Text,
+    /// Rotated boxes of text, from a map.
+    TextDetect,
 }
 
 /// How boxes that repeat a better one are recognised.
@@ -171,6 +173,8 @@ pub enum Column {
     Depth,
     /// All numbers of the row: a vector that tells pictures apart.
     Vector,
+    /// The probability of a pixel that it belongs to a text.
+    TextScore,
     /// A score for each character of the dictionary and for the blank, by connectionist temporal classification: equal characters of
     /// rows that follow each other are one, and blanks are none.
     Characters {
@@ -265,6 +269,7 @@ impl Task {
             Task::Depth => "depth",
             Task::Embed => "embed",
             Task::Text => "text",
+            Task::TextDetect => "text-detect",
         }
     }
 }
@@ -317,9 +322,9 @@ impl HeadFormat {
         self.outputs.iter().any(|output| output.dims.contains(&Dim::Cells))
     }
 
-    /// Whether it is decoded on the CPU only: there each frame has another number of rows.
+    /// Whether it is decoded on the CPU only: there each frame has another number of rows, or its boxes are regions of a map.
     pub fn is_for_host(&self) -> bool {
-        self.output_of_pictures().is_some()
+        self.output_of_pictures().is_some() || self.is_text_map()
     }
 
     /// Which of both kinds of objectness its rows have.
@@ -379,6 +384,16 @@ impl HeadFormat {
         self.task == Task::Text
     }
 
+    /// Whether it gives the boxes of texts, from a map.
+    pub fn is_text_map(&self) -> bool {
+        self.task == Task::TextDetect
+    }
+
+    /// Whether its boxes are rows of its outputs.
+    pub fn has_rows(&self) -> bool {
+        self.has_boxes() && !self.is_text_map()
+    }
+
     /// Whether it gives boxes.
     pub fn has_boxes(&self) -> bool {
         !self.is_classifier() && !self.is_map() && !self.is_embedding() && !self.is_text()
@@ -386,7 +401,7 @@ impl HeadFormat {
 
     /// Whether its boxes are rotated.
     pub fn is_rotated(&self) -> bool {
-        self.outputs.iter().any(|output| output.columns.contains(&Column::Angle))
+        self.is_text_map() || self.outputs.iter().any(|output| output.columns.contains(&Column::Angle))
     }
 
     /// How its boxes that repeat better ones are recognised.
@@ -542,7 +557,8 @@ impl Column {
             | Column::Angle
             | Column::Count
             | Column::Picture
-            | Column::Depth => Some(1),
+            | Column::Depth
+            | Column::TextScore => Some(1),
             // Those of a vector, and of characters, are as many as its output has.
             Column::Mask(_) | Column::Vector | Column::Characters { .. } | Column::Slots { .. } => Some(0),
             Column::Ignored { count } => Some(count as usize),

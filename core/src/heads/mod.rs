@@ -64,6 +64,7 @@ pub mod semantic;
 pub mod semantic_logits;
 pub mod slots;
 pub mod ssd;
+pub mod text_detect;
 mod thresholds;
 pub mod torchvision;
 pub mod yolo_nas;
@@ -139,6 +140,7 @@ pub static HEADS: &[&HeadFormat] = &[
     &semantic_logits::HEAD,
     &depth::HEAD,
     &embed::HEAD,
+    &text_detect::HEAD,
     &ctc::HEAD,
     &ctc_time_first::HEAD,
     &slots::HEAD,

@@ -57,7 +57,9 @@ const PURPOSES: [Purpose; 13] = [
     Purpose {
         options: &["map-threshold"],
         what: "models that give a map of scores",
-        is_met: |head, _| head.task == Task::Semantic && head.outputs[0].columns == [Column::Classes],
+        is_met: |head, _| {
+            head.is_text_map() || head.task == Task::Semantic && head.outputs[0].columns == [Column::Classes]
+        },
     },
     Purpose { options: &["top-k"], what: "classifiers", is_met: |head, _| head.is_classifier() },
     Purpose {
@@ -151,6 +153,7 @@ mod tests {
         let of_classes = "score-threshold class-thresholds label-file classes";
         assert_eq!(of("depth", false), format!("{of_classes} {boxes} {no_classifier}"));
         assert_eq!(of("embed", false), format!("{of_classes} {boxes} mask-output {no_classifier}"));
+        assert_eq!(of("text-detect", false), "iou-threshold class-agnostic mask-output top-k class-scores background-class");
         for name in ["ctc", "ctc-time-first", "slots"] {
             let ignored = format!("class-thresholds classes {boxes} mask-output map-threshold top-k background-class");
             assert_eq!(of(name, false), ignored, "{name}");

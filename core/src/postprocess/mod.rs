@@ -17,6 +17,7 @@ mod refine;
 mod results;
 pub mod suppress;
 mod text;
+mod text_boxes;
 mod vectors;
 
 pub use classes::{KnownClasses, read_class_thresholds};

@@ -12,11 +12,12 @@ use super::refine::{MaskFinder, gather};
 use super::suppress::Nms;
 use super::suppress::device::DeviceDecoder;
 use super::text::TextReader;
+use super::text_boxes::{TextBoxFinder, USUAL_PIXEL, USUAL_SCORE};
 use super::vectors::VectorReader;
 use super::{FoundText, Instances, PostprocessOptions};
 use crate::cuda::driver::{Context, Fence, Stream, StreamRole};
 use crate::error::{Error, ErrorKind, Result};
-use crate::heads::{self, BackgroundClass, Decoder, Task, Thresholds};
+use crate::heads::{self, BackgroundClass, Decoder, Suppress, Task, Thresholds};
 use crate::image::detections::DeviceDetections;
 use crate::image::geometry::Letterbox;
 use crate::image::keypoints::Keypoints;
@@ -53,6 +54,8 @@ pub struct Postprocessor {
     vectors: Option<VectorReader>,
     /// Reads the text of the frame, if the model gives one.
     texts: Option<TextReader>,
+    /// Finds the boxes of texts, if the model gives a map of them.
+    text_boxes: Option<TextBoxFinder>,
     /// Finds the objects if the model's outputs are in GPU memory.
     device: Option<DeviceDecoder>,
     /// The stream for that, if not the one of the model.
@@ -73,7 +76,7 @@ impl Postprocessor {
         tensors: &[Tensor],
         letterbox: &Letterbox,
     ) -> Result<Self> {
-        let labels = options.labels()?.unwrap_or_else(|| model.labels.clone());
+        let mut labels = options.labels()?.unwrap_or_else(|| model.labels.clone());
         let input = (letterbox.tensor_width, letterbox.tensor_height);
         let mut hints = model.hints(input);
         hints.classes = (!labels.is_empty()).then_some(labels.len());
@@ -88,7 +91,10 @@ impl Postprocessor {
             (Some(_), Some(keypoints)) => Some(Keypoints { model: Arc::new(keypoints.clone()), values: Vec::new() }),
             _ => None,
         };
-        let rotated = decoder.angles().map(|_| Vec::new());
+        if labels.is_empty() && decoder.format().is_text_map() {
+            labels = vec!["text".into()];
+        }
+        let rotated = decoder.format().is_rotated().then(Vec::new);
         let has_probabilities = model.has_probabilities(&decoder.first_output().name);
         let classifier = decoder.format().is_classifier();
         let classifier = classifier.then(|| Classifier::new(has_probabilities, decoder.classes().unwrap_or(0)));
@@ -99,6 +105,7 @@ impl Postprocessor {
         let vector = vectors.as_ref().map(|_| Vec::new());
         let texts = TextReader::new(&decoder, &labels, has_probabilities)?;
         let text = texts.as_ref().map(|_| FoundText::default());
+        let text_boxes = TextBoxFinder::new(&decoder, input);
         let masks = MaskFinder::new(&decoder, input);
         let found = masks.as_ref().map(|_| Masks::default());
         let instances =
@@ -120,6 +127,7 @@ impl Postprocessor {
             maps,
             vectors,
             texts,
+            text_boxes,
             device: None,
             stream: None,
             not_finite: 0,
@@ -139,8 +147,10 @@ impl Postprocessor {
 
     /// Takes over options that changed while playing. On errors everything stays as it was.
     pub fn adjust(&mut self, options: PostprocessOptions) -> Result<()> {
-        self.thresholds =
-            thresholds(options.score_threshold, &options.classes, &options.class_thresholds, &self.known_classes())?;
+        // That of texts is another as long as the user sets none.
+        let is_usual = options.score_threshold == PostprocessOptions::default().score_threshold;
+        let least = if is_usual && self.finds_text() { USUAL_SCORE } else { options.score_threshold };
+        self.thresholds = thresholds(least, &options.classes, &options.class_thresholds, &self.known_classes())?;
         self.nms.iou_threshold = options.iou_threshold;
         let limit = options.max_detections as usize;
         self.nms.max_detections = self.decoder.rows().map_or(limit, |rows| limit.min(rows));
@@ -211,6 +221,11 @@ impl Postprocessor {
     /// Whether the model gives the text of the whole picture, and no boxes.
     pub fn reads_text(&self) -> bool {
         self.texts.is_some()
+    }
+
+    /// Whether the model gives a map of texts, whose boxes are found on the host: there is nothing to [`queue`](Self::queue).
+    pub fn finds_text(&self) -> bool {
+        self.text_boxes.is_some()
     }
 
     /// Whether the model gives a map and no boxes. Then there is nothing to [`queue`](Self::queue), but a
@@ -319,6 +334,16 @@ impl Postprocessor {
         }
         if self.maps.is_some() {
             return self.find_map(tensors, letterbox);
+        }
+        if let Some(finder) = &mut self.text_boxes {
+            let output = self.decoder.pick(tensors)?[0];
+            tensors.wait()?;
+            self.instances.clear();
+            let pixel = Some(self.options.map_threshold).filter(|&threshold| threshold != 0.0).unwrap_or(USUAL_PIXEL);
+            let boxes = &mut self.instances.boxes;
+            self.not_finite += finder.find(output, pixel, &self.thresholds, boxes)?;
+            self.nms.run(Suppress::None, boxes);
+            return self.map_to_frame(letterbox);
         }
         match tensors.first().and_then(Tensor::device) {
             Some(memory) => {

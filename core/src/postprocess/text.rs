@@ -2,11 +2,13 @@
 //! The text of a picture, which is read on the host, also where the model has run on a GPU: of each row the character with the
 //! greatest score.
 
+use std::ops::Range;
+
 use super::ClassScores;
 use super::classify::{are_logits, to_probabilities};
 use crate::error::{Error, ErrorKind, Result};
 use crate::heads::{Column, Decoder, number};
-use crate::memory::Pool;
+use crate::memory::{DeviceBlock, Pool};
 use crate::tensor::Tensor;
 
 /// A text that a model has read.
@@ -71,10 +73,7 @@ impl TextReader {
     /// # Errors
     /// `Run`, where CUDA fails.
     pub fn read(&mut self, output: &Tensor, scores: ClassScores) -> Result<(FoundText, bool)> {
-        let copy = match output.device() {
-            Some(block) => Some(Tensor::fill(&self.pool, output.desc().clone(), |bytes| block.read_into(bytes))?),
-            None => None,
-        };
+        let copy = host_copy(output, &self.pool)?;
         let output = copy.as_ref().unwrap_or(output);
         let has_logits = self.has_logits(output, scores);
         let (mut text, mut sum, mut count, mut last, mut is_finite) = (String::new(), 0.0, 0, None, true);
@@ -120,12 +119,25 @@ impl TextReader {
     /// Takes over the values of a row.
     fn take_row(&mut self, output: &Tensor, row: usize) {
         let count = self.characters.len();
-        let of_row = row * count..(row + 1) * count;
-        self.values.clear();
-        match output.as_slice::<f32>().and_then(|all| all.get(of_row.clone())) {
-            Some(values) => self.values.extend_from_slice(values),
-            None => self.values.extend(of_row.map(|at| number(output, at))),
-        }
+        take_floats(output, row * count..(row + 1) * count, &mut self.values);
+    }
+}
+
+/// The same tensor in host memory, where it is in that of a GPU.
+///
+/// # Errors
+/// `Run`, where CUDA fails.
+pub(super) fn host_copy(output: &Tensor, pool: &Pool) -> Result<Option<Tensor>> {
+    let copy = |block: &DeviceBlock| Tensor::fill(pool, output.desc().clone(), |bytes| block.read_into(bytes));
+    output.device().map(copy).transpose()
+}
+
+/// Takes over some numbers of a tensor.
+pub(super) fn take_floats(output: &Tensor, range: Range<usize>, to: &mut Vec<f32>) {
+    to.clear();
+    match output.as_slice::<f32>().and_then(|all| all.get(range.clone())) {
+        Some(values) => to.extend_from_slice(values),
+        None => to.extend(range.map(|at| number(output, at))),
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Vectors of the whole picture, of the length 1. They are read on the host, also where the model has run on a GPU.
 
+use super::text::host_copy;
 use crate::error::Result;
 use crate::heads::{Decoder, number};
 use crate::memory::Pool;
@@ -27,10 +28,7 @@ impl VectorReader {
     /// # Errors
     /// `Run`, where CUDA fails.
     pub fn read(&self, output: &Tensor) -> Result<(Vec<f32>, bool)> {
-        let copy = match output.device() {
-            Some(block) => Some(Tensor::fill(&self.pool, output.desc().clone(), |bytes| block.read_into(bytes))?),
-            None => None,
-        };
+        let copy = host_copy(output, &self.pool)?;
         let output = copy.as_ref().unwrap_or(output);
         let mut vector: Vec<f32> = (0..self.length).map(|at| number(output, at)).collect();
         let is_finite = vector.iter().all(|value| value.is_finite());

@@ -133,6 +133,7 @@ fn output(
                 Column::Depth
                 | Column::Picture
                 | Column::Vector
+                | Column::TextScore
                 | Column::Characters { .. }
                 | Column::Slots { .. } => {
                     unreachable!("of a map, a vector or a text, or decoded on the host")

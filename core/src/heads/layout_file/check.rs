@@ -37,7 +37,7 @@ pub(super) fn check(draft: &LayoutDraft) -> Result<()> {
     }
     check_rows(draft)?;
     match draft.task {
-        Task::Classify | Task::Semantic | Task::Depth | Task::Embed | Task::Text => check_whole(draft),
+        Task::Classify | Task::Semantic | Task::Depth | Task::Embed | Task::Text | Task::TextDetect => check_whole(draft),
         Task::Detect | Task::Pose | Task::Obb | Task::Segment => check_boxes(draft),
     }
 }
@@ -103,7 +103,7 @@ fn check_output(draft: &LayoutDraft, output: &OutputDraft) -> Result<()> {
         OutputKind::PictureNumber => matches!(columns, [Column::Count]),
         OutputKind::Picture => matches!(columns, [Column::Classes | Column::Vector]),
         OutputKind::ClassMaps => matches!(columns, [Column::Classes]),
-        OutputKind::Map => matches!(columns, [Column::ClassId { first: 0 } | Column::Depth]),
+        OutputKind::Map => matches!(columns, [Column::ClassId { first: 0 } | Column::Depth | Column::TextScore]),
         OutputKind::RowMaps => matches!(columns, [Column::Mask(_)]),
         OutputKind::Prototypes => columns.is_empty(),
     };
@@ -114,7 +114,7 @@ fn check_output(draft: &LayoutDraft, output: &OutputDraft) -> Result<()> {
             OutputKind::PictureNumber => "one column: count",
             OutputKind::Picture => "one column: classes or vector",
             OutputKind::ClassMaps => "one column: classes",
-            OutputKind::Map => "one column: class-id, whose first is 0, or depth",
+            OutputKind::Map => "one column: class-id, whose first is 0, depth or text-score",
             OutputKind::RowMaps => "one column: mask",
             OutputKind::Prototypes => "no columns",
         };
@@ -159,7 +159,8 @@ fn check_output(draft: &LayoutDraft, output: &OutputDraft) -> Result<()> {
 
 /// Whether it may stand in a row next to others.
 fn is_of_row(column: Column) -> bool {
-    let is_of_all = matches!(column, Column::Count | Column::Mask(_) | Column::Depth | Column::Vector);
+    let is_of_all =
+        matches!(column, Column::Count | Column::Mask(_) | Column::Depth | Column::TextScore | Column::Vector);
     !is_of_all && !column.are_characters()
 }
 
@@ -190,6 +191,7 @@ fn check_whole(draft: &LayoutDraft) -> Result<()> {
         | (Task::Semantic, Some(OutputKind::ClassMaps), _)
         | (Task::Semantic, Some(OutputKind::Map), [Column::ClassId { .. }])
         | (Task::Depth, Some(OutputKind::Map), [Column::Depth])
+        | (Task::TextDetect, Some(OutputKind::Map), [Column::TextScore])
             if draft.outputs.len() == 1 =>
         {
             None
@@ -202,6 +204,7 @@ fn check_whole(draft: &LayoutDraft) -> Result<()> {
         (Task::Text, ..) => {
             Some("one output of the dims batch rows columns, or rows one columns, with characters or slots")
         }
+        (Task::TextDetect, ..) => Some("one output of the dims batch one height width, with text-score"),
         (Task::Classify, ..) => Some("one output of the dims batch columns, with classes"),
         (Task::Embed, ..) => Some("one output of the dims batch columns, with vector"),
         (Task::Semantic, ..) => Some(

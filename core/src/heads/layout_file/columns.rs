@@ -39,13 +39,14 @@ enum ColumnWord {
     Count,
     Picture,
     Depth,
+    TextScore,
     Vector,
     Characters,
     Slots,
     Ignored,
 }
 
-const COLUMN_WORDS: [(&str, ColumnWord); 19] = [
+const COLUMN_WORDS: [(&str, ColumnWord); 20] = [
     ("box", ColumnWord::Box),
     ("objectness", ColumnWord::Objectness),
     ("root-objectness", ColumnWord::RootObjectness),
@@ -61,6 +62,7 @@ const COLUMN_WORDS: [(&str, ColumnWord); 19] = [
     ("count", ColumnWord::Count),
     ("picture", ColumnWord::Picture),
     ("depth", ColumnWord::Depth),
+    ("text-score", ColumnWord::TextScore),
     ("vector", ColumnWord::Vector),
     ("characters", ColumnWord::Characters),
     ("slots", ColumnWord::Slots),
@@ -106,6 +108,7 @@ pub(in crate::heads) fn word_of(column: Column) -> &'static str {
         Column::Count => ColumnWord::Count,
         Column::Picture => ColumnWord::Picture,
         Column::Depth => ColumnWord::Depth,
+        Column::TextScore => ColumnWord::TextScore,
         Column::Vector => ColumnWord::Vector,
         Column::Characters { .. } => ColumnWord::Characters,
         Column::Slots { .. } => ColumnWord::Slots,
@@ -300,6 +303,7 @@ impl Row<'_> {
             ColumnWord::Count => Column::Count,
             ColumnWord::Picture => Column::Picture,
             ColumnWord::Depth => Column::Depth,
+            ColumnWord::TextScore => Column::TextScore,
             ColumnWord::Vector => Column::Vector,
             ColumnWord::Characters => {
                 let blank = keys.map(|keys| keys.word("blank", &BLANKS)).transpose()?.flatten();

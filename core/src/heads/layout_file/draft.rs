@@ -54,7 +54,7 @@ fn recognised(head: &HeadFormat, places: &[usize], reason: &str, outputs: &[Tens
             u64::try_from(*desc.dims.get(place)?).ok()
         })
     };
-    let is_of_cells = head.has_boxes() && head.encoding().is_of_cells();
+    let is_of_cells = head.has_rows() && head.encoding().is_of_cells();
     let grid = match (hints.input, rows(Dim::Rows)) {
         (Some(input), Some(rows)) if is_of_cells => strides_of(rows, input),
         _ if head.sizes.grid.is_some() => None,

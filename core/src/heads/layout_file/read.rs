@@ -23,7 +23,7 @@ const MAX_PRIOR: i64 = 16384;
 /// The greatest stride of a grid.
 const MAX_STRIDE: i64 = 1024;
 
-pub(super) const TASKS: [(&str, Task); 9] = [
+pub(super) const TASKS: [(&str, Task); 10] = [
     ("detect", Task::Detect),
     ("pose", Task::Pose),
     ("obb", Task::Obb),
@@ -33,6 +33,7 @@ pub(super) const TASKS: [(&str, Task); 9] = [
     ("depth", Task::Depth),
     ("embed", Task::Embed),
     ("text", Task::Text),
+    ("text-detect", Task::TextDetect),
 ];
 
 pub(super) const SUPPRESS: [(&str, Suppress); 3] =

@@ -75,7 +75,7 @@ fn same_results(built_in: &'static HeadFormat, twin: &'static HeadFormat) {
             assert_eq!(decoded(twin, &tensors, &small()), own, "{twin} {seed}");
             passed += own.0.len();
         }
-        assert!(passed > 0 || !built_in.has_boxes(), "{twin} finds nothing in numbers by chance");
+        assert!(passed > 0 || !built_in.has_rows(), "{twin} finds nothing in numbers by chance");
     }
 }
 
@@ -94,7 +94,7 @@ fn files_give_the_results_of_the_heads_that_they_describe() {
 fn each_head_can_be_written_as_a_file() {
     for &head in HEADS {
         let mut text = to_toml(head, "written");
-        if head.sizes.grid.is_none() && (head.has_levels() || head.has_boxes() && head.encoding().is_of_cells()) {
+        if head.sizes.grid.is_none() && (head.has_levels() || head.has_rows() && head.encoding().is_of_cells()) {
             let strides: &[u32] = match head.name {
                 "picodet" => &[8, 16, 32, 64],
                 _ => &[8, 16, 32],

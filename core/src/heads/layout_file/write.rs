@@ -48,7 +48,7 @@ pub(super) fn text(head: &HeadFormat, name: &str, sizes: &ModelSizes) -> String 
         text.push('\n');
     };
     line(format!("task = \"{}\"", head.task.name()));
-    if head.has_boxes() {
+    if head.has_rows() {
         line(format!("suppression = \"{}\"", known(&SUPPRESS, head.suppress())));
     }
     input(&head.input, &mut line);

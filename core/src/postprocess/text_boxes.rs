@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Rotated boxes of texts, from a map of probabilities, on the host: as PP-OCR makes them of DBNet's map.
+//!
+//! Pixels above a threshold that touch, also at corners, are a region. Around its pixels lies the rectangle of the smallest area. Its
+//! score is the mean probability inside. As the network is trained on shrunk texts, the rectangle grows on each side by its area times
+//! [`GROWTH`], divided by its perimeter. PP-OCR offsets the rectangle as a polygon with round corners by the same distance, and takes the
+//! rectangle around that, which is the same.
+
+use super::text::{host_copy, take_floats};
+use crate::error::Result;
+use crate::heads::{Decoder, Thresholds};
+use crate::image::Candidate;
+use crate::image::geometry::BBox;
+use crate::memory::Pool;
+use crate::tensor::Tensor;
+
+/// The probability above which a pixel belongs to a text, if the user sets none.
+pub(super) const USUAL_PIXEL: f32 = 0.3;
+
+/// The score from which on a box is one, if the user sets none.
+pub(super) const USUAL_SCORE: f32 = 0.6;
+
+/// How far a rectangle grows: PP-OCR's `unclip_ratio`.
+const GROWTH: f64 = 1.5;
+
+/// The least shorter side of a rectangle in pixels of the map, before it grows; 2 more after that.
+const LEAST_SIDE: f64 = 3.0;
+
+/// Finds the texts in the maps of one model.
+pub(super) struct TextBoxFinder {
+    width: usize,
+    height: usize,
+    /// Pixels of the model's input for one of the map.
+    scale: [f64; 2],
+    /// The map, and which of its pixels are still to be seen.
+    values: Vec<f32>,
+    is_open: Vec<bool>,
+    region: Region,
+    /// For outputs in GPU memory.
+    pool: Pool,
+}
+
+/// The pixels of a text: the first and the last of each row from `top` on, as far as they are needed for its hull.
+#[derive(Default)]
+struct Region {
+    top: usize,
+    rows: Vec<[usize; 2]>,
+    /// Pixels whose neighbours are still to be seen.
+    next: Vec<[usize; 2]>,
+}
+
+/// A rectangle around its centre, whose width lies along a direction of the length 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct TextRect {
+    center: [f64; 2],
+    width: f64,
+    height: f64,
+    along: [f64; 2],
+}
+
+impl TextBoxFinder {
+    /// `None` for models of other results. `input` is width and height of the model's input.
+    pub fn new(decoder: &Decoder, input: (u32, u32)) -> Option<Self> {
+        let [width, height] = decoder.text_map_size()?;
+        let scale = [f64::from(input.0) / width as f64, f64::from(input.1) / height as f64];
+        let (values, is_open, region, pool) = Default::default();
+        Some(TextBoxFinder { width, height, scale, values, is_open, region, pool })
+    }
+
+    /// Appends the boxes of an output that is there, in pixels of the model's input, and returns how many of its numbers are not finite.
+    /// Pixels above `pixel` belong to a text.
+    ///
+    /// # Errors
+    /// `Run`, where CUDA fails.
+    pub fn find(
+        &mut self,
+        output: &Tensor,
+        pixel: f32,
+        thresholds: &Thresholds,
+        out: &mut Vec<Candidate>,
+    ) -> Result<usize> {
+        let copy = host_copy(output, &self.pool)?;
+        let (width, height) = (self.width, self.height);
+        take_floats(copy.as_ref().unwrap_or(output), 0..width * height, &mut self.values);
+        self.is_open.clear();
+        self.is_open.extend(self.values.iter().map(|&value| value > pixel));
+        let mut row = 0;
+        for start in 0..width * height {
+            if !self.is_open[start] {
+                continue;
+            }
+            self.region.fill(&mut self.is_open, (width, height), [start % width, start / width]);
+            let rect = self.region.rect().filter(|rect| rect.shorter_side() >= LEAST_SIDE);
+            let Some(rect) = rect else { continue };
+            let score = rect.mean(&self.values, (width, height));
+            let grown = rect.grown();
+            if score >= thresholds.of(0) && grown.shorter_side() >= LEAST_SIDE + 2.0 {
+                out.push(grown.candidate(self.scale, score, row));
+                row += 1;
+            }
+        }
+        Ok(self.values.iter().filter(|value| !value.is_finite()).count())
+    }
+}
+
+impl Region {
+    /// Takes the pixels that touch `start`, the first of them in the order of the rows, and closes them.
+    fn fill(&mut self, is_open: &mut [bool], (width, height): (usize, usize), start: [usize; 2]) {
+        let [x, y] = start;
+        (self.top, is_open[y * width + x]) = (y, false);
+        self.rows.clear();
+        self.next.clear();
+        self.next.push(start);
+        while let Some([x, y]) = self.next.pop() {
+            // No pixel lies above the first one.
+            let row = y - self.top;
+            if row >= self.rows.len() {
+                self.rows.resize(row + 1, [usize::MAX, 0]);
+            }
+            let [first, last] = &mut self.rows[row];
+            (*first, *last) = ((*first).min(x), (*last).max(x));
+            for near_y in y.saturating_sub(1)..(y + 2).min(height) {
+                for near_x in x.saturating_sub(1)..(x + 2).min(width) {
+                    if std::mem::take(&mut is_open[near_y * width + near_x]) {
+                        self.next.push([near_x, near_y]);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The rectangle of the smallest area around the middles of its pixels; `None` where these lie on a line.
+    fn rect(&self) -> Option<TextRect> {
+        let point = |x: usize, row: usize| [x as f64 + 0.5, (self.top + row) as f64 + 0.5];
+        let ends = self.rows.iter().enumerate();
+        let points: Vec<[f64; 2]> =
+            ends.flat_map(|(row, &[first, last])| [point(first, row), point(last, row)]).collect();
+        smallest_rect(&hull(&points))
+    }
+}
+
+/// Whether the way from a by b to c turns: above 0 to one side, below 0 to the other.
+fn turn(a: [f64; 2], b: [f64; 2], c: [f64; 2]) -> f64 {
+    (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
+}
+
+/// The corners of the smallest convex polygon around points in the order of their rows, and in each row from the left.
+fn hull(points: &[[f64; 2]]) -> Vec<[f64; 2]> {
+    let mut corners = half_hull(points.iter().copied());
+    corners.extend(half_hull(points.iter().rev().copied()));
+    corners
+}
+
+/// Those of one side, from the first point to before the last.
+fn half_hull(points: impl Iterator<Item = [f64; 2]>) -> Vec<[f64; 2]> {
+    let mut corners: Vec<[f64; 2]> = Vec::new();
+    for point in points {
+        while let [.., a, b] = corners[..]
+            && turn(a, b, point) <= 0.0
+        {
+            corners.pop();
+        }
+        corners.push(point);
+    }
+    corners.pop();
+    corners
+}
+
+/// The rectangle of the smallest area around a convex polygon: one of its sides lies along a side of that. `None` without an area.
+fn smallest_rect(hull: &[[f64; 2]]) -> Option<TextRect> {
+    let sides = hull.iter().zip(hull.iter().cycle().skip(1));
+    let rects = sides.filter_map(|(a, b)| {
+        let (x, y) = (b[0] - a[0], b[1] - a[1]);
+        let length = x.hypot(y);
+        let along = [x / length, y / length];
+        let range = |direction: [f64; 2]| {
+            let places = hull.iter().map(|point| point[0] * direction[0] + point[1] * direction[1]);
+            places.fold([f64::INFINITY, f64::NEG_INFINITY], |[least, most], at| [least.min(at), most.max(at)])
+        };
+        let ([left, right], [top, bottom]) = (range(along), range([-along[1], along[0]]));
+        let (middle, down) = ((left + right) / 2.0, (top + bottom) / 2.0);
+        let center = [middle * along[0] - down * along[1], middle * along[1] + down * along[0]];
+        (length > 0.0).then_some(TextRect { center, width: right - left, height: bottom - top, along })
+    });
+    rects.min_by(|a, b| a.area().total_cmp(&b.area())).filter(|rect| rect.area() > 0.0)
+}
+
+impl TextRect {
+    fn area(&self) -> f64 {
+        self.width * self.height
+    }
+
+    fn shorter_side(&self) -> f64 {
+        self.width.min(self.height)
+    }
+
+    /// The mean of the pixels of a map whose middles lie in it. Those that are not finite count as 0.
+    fn mean(&self, map: &[f32], (width, height): (usize, usize)) -> f32 {
+        const ROUNDING: f64 = 1e-6;
+        let [x, y] = self.center;
+        let [cos, sin] = self.along.map(f64::abs);
+        let (half_width, half_height) = (self.width / 2.0 + ROUNDING, self.height / 2.0 + ROUNDING);
+        let (across, down) = (half_width * cos + half_height * sin, half_width * sin + half_height * cos);
+        // Rows and columns with a pixel in it, and some more.
+        let range = |middle: f64, half: f64, side: usize| {
+            ((middle - half).floor().max(0.0) as usize)..((middle + half).ceil() as usize).min(side)
+        };
+        let (mut sum, mut count) = (0.0, 0u32);
+        for row in range(y, down, height) {
+            for column in range(x, across, width) {
+                let (dx, dy) = (column as f64 + 0.5 - x, row as f64 + 0.5 - y);
+                let (along, beyond) = (dx * self.along[0] + dy * self.along[1], dy * self.along[0] - dx * self.along[1]);
+                if along.abs() <= half_width && beyond.abs() <= half_height {
+                    let value = f64::from(map[row * width + column]);
+                    sum += if value.is_finite() { value } else { 0.0 };
+                    count += 1;
+                }
+            }
+        }
+        if count == 0 { 0.0 } else { (sum / f64::from(count)) as f32 }
+    }
+
+    fn grown(&self) -> Self {
+        let by = self.area() * GROWTH / (2.0 * (self.width + self.height));
+        TextRect { width: self.width + 2.0 * by, height: self.height + 2.0 * by, ..*self }
+    }
+
+    /// The same in pixels of the model's input. Its width is scaled as it is across, as those of other rotated boxes are.
+    fn candidate(&self, [across, down]: [f64; 2], score: f32, row: u32) -> Candidate {
+        let [x, y] = self.center;
+        let sizes = [x * across, y * down, self.width * across, self.height * down].map(|number| number as f32);
+        let [x, y, width, height] = sizes;
+        let angle = self.along[1].atan2(self.along[0]) as f32;
+        Candidate { bbox: BBox::from_center(x, y, width, height), score, class: 0, row, angle }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::f64::consts::{FRAC_PI_2, FRAC_PI_6};
+
+    use super::*;
+    use crate::heads::{ModelHints, text_detect};
+    use crate::image::rotated::RotatedBox;
+
+    const SIDE: usize = 128;
+
+    /// A map with this value in rectangles, each by centre, width, height and angle.
+    fn map(rects: &[([f64; 2], f64, f64, f64)], value: f32) -> Vec<f32> {
+        let mut map = vec![0.0; SIDE * SIDE];
+        for &([x, y], width, height, angle) in rects {
+            let (sin, cos) = angle.sin_cos();
+            for (at, pixel) in map.iter_mut().enumerate() {
+                let (dx, dy) = ((at % SIDE) as f64 + 0.5 - x, (at / SIDE) as f64 + 0.5 - y);
+                if (dx * cos + dy * sin).abs() <= width / 2.0 && (dy * cos - dx * sin).abs() <= height / 2.0 {
+                    *pixel = value;
+                }
+            }
+        }
+        map
+    }
+
+    fn found(map: &[f32], input: u32, score: f32) -> (Vec<Candidate>, usize) {
+        let output = Tensor::from_slice("maps", &[1, 1, SIDE as i64, SIDE as i64], map);
+        let hints = ModelHints { input: Some((input, input)), ..ModelHints::default() };
+        let decoder = Decoder::new(Some(&text_detect::HEAD), &[output.desc().clone()], &hints).unwrap();
+        let mut finder = TextBoxFinder::new(&decoder, (input, input)).unwrap();
+        let mut out = Vec::new();
+        let lost = finder.find(&output, USUAL_PIXEL, &Thresholds::uniform(score), &mut out).unwrap();
+        (out, lost)
+    }
+
+    #[track_caller]
+    fn assert_near(found: &Candidate, wanted: [f64; 5], tolerance: f64) {
+        let RotatedBox { bbox, angle } = found.rotated().regular();
+        let (x, y) = bbox.center();
+        let have = [x, y, bbox.width(), bbox.height(), angle].map(f64::from);
+        let is_near = have.iter().zip(wanted).all(|(have, wanted)| (have - wanted).abs() < tolerance);
+        assert!(is_near, "{have:?} is not {wanted:?}");
+    }
+
+    #[test]
+    fn upright_texts_grow_on_all_sides() {
+        // 41 x 11 pixels, whose middles are 40 x 10 apart: 400 · 1.5 / 100 = 6 on each side.
+        let values = map(&[([40.5, 30.5], 40.5, 10.5, 0.0)], 0.875);
+        let (boxes, lost) = found(&values, SIDE as u32, USUAL_SCORE);
+        assert_eq!((boxes.len(), boxes[0].score, lost), (1, 0.875, 0));
+        assert_near(&boxes[0], [40.5, 30.5, 52.0, 22.0, 0.0], 1e-4);
+        // A map of a quarter of the input.
+        let (boxes, _) = found(&values, 4 * SIDE as u32, USUAL_SCORE);
+        assert_near(&boxes[0], [162.0, 122.0, 208.0, 88.0, 0.0], 1e-3);
+    }
+
+    #[test]
+    fn rotated_texts_have_the_angle_that_they_have() {
+        for angle in [FRAC_PI_6, 1.0, FRAC_PI_2 - 0.2] {
+            let (boxes, _) = found(&map(&[([64.0, 64.0], 60.0, 14.0, angle)], 0.75), SIDE as u32, USUAL_SCORE);
+            assert_eq!(boxes.len(), 1);
+            let by = 60.0 * 14.0 * GROWTH / (2.0 * 74.0);
+            assert_near(&boxes[0], [64.0, 64.0, 60.0 + 2.0 * by, 14.0 + 2.0 * by, angle], 2.5);
+        }
+        let (boxes, _) = found(&map(&[([64.0, 64.0], 60.0, 14.0, -0.5)], 0.75), SIDE as u32, USUAL_SCORE);
+        assert!((boxes[0].rotated().regular().angle - (FRAC_PI_2 - 0.5) as f32).abs() < 0.05, "{boxes:?}");
+    }
+
+    #[test]
+    fn what_touches_is_one_text() {
+        let corner = [([20.5, 20.5], 9.0, 9.0, 0.0), ([29.5, 29.5], 9.0, 9.0, 0.0)];
+        assert_eq!(found(&map(&corner, 0.75), SIDE as u32, 0.1).0.len(), 1, "at a corner");
+        let apart = [([20.5, 20.5], 9.0, 9.0, 0.0), ([30.5, 20.5], 9.0, 9.0, 0.0), ([100.5, 100.5], 20.0, 8.0, 0.0)];
+        assert_eq!(found(&map(&apart, 0.75), SIDE as u32, 0.1).0.len(), 3);
+    }
+
+    #[test]
+    fn what_is_small_weak_or_no_number_is_left_out() {
+        let sizes = |width: f64, height: f64, value: f32| {
+            found(&map(&[([64.5, 64.5], width, height, 0.0)], value), SIDE as u32, USUAL_SCORE).0.len()
+        };
+        // One pixel, a line, and two pixels less than the least side and as much as that.
+        assert_eq!([sizes(0.5, 0.5, 0.75), sizes(50.0, 0.5, 0.75), sizes(50.0, 2.5, 0.75), sizes(50.0, 4.5, 0.75)], [0, 0, 0, 1]);
+        assert_eq!([sizes(50.0, 9.0, 0.5), sizes(50.0, 9.0, 0.25), sizes(50.0, 9.0, 0.625)], [0, 0, 1]);
+        let mut values = map(&[([64.5, 64.5], 50.0, 9.0, 0.0)], 0.75);
+        (values[0], values[1]) = (f32::NAN, f32::NEG_INFINITY);
+        let (boxes, lost) = found(&values, SIDE as u32, USUAL_SCORE);
+        assert_eq!((boxes.len(), lost), (1, 2));
+        // All of the map, and each second pixel.
+        assert_eq!(found(&[1.0; SIDE * SIDE], SIDE as u32, USUAL_SCORE).0.len(), 1);
+        let dotted: Vec<f32> = (0..SIDE * SIDE).map(|at| f32::from(at % 2 == 0 && at / SIDE % 2 == 0)).collect();
+        assert_eq!(found(&dotted, SIDE as u32, 0.0).0.len(), 0);
+    }
+}
