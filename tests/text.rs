@@ -152,3 +152,36 @@ fn texts_are_found_as_rotated_boxes() {
     assert_eq!(corners_of("score-threshold=0.9"), []);
     assert_eq!(corners_of("map-threshold=0.9"), []);
 }
+
+/// Behind a reader, trttrack lets the reads of an object vote, whoever has given it an id.
+#[test]
+fn several_reads_decide_on_the_text_of_an_object() {
+    let reads = ["AB12", "AB12", "A812", "AB1", "AB12", "AB12", "XB12", "AB12", "AB12", "AB12"];
+    for has_id in [true, false] {
+        let mut line = Line::parse("trttrack post-messages=true");
+        let mut found = Vec::new();
+        for (number, read) in reads.into_iter().enumerate() {
+            let mut buffer = frame();
+            let writable = buffer.get_mut().unwrap();
+            writable.set_pts(gst::ClockTime::from_mseconds(40 * number as u64));
+            let mut region = VideoRegionOfInterestMeta::add(writable, "plate", (8, 8, 32, 16));
+            if has_id {
+                region.add_param(gst::Structure::builder("object_id").field("id", 7i32).build());
+            }
+            let text = gst::Structure::builder("classification").field("label", read).field("confidence", 0.75f64);
+            region.add_param(text.field("text", true).build());
+            let buffer = line.push(buffer);
+            let region = buffer.meta::<VideoRegionOfInterestMeta>().unwrap();
+            let param = region.param("classification").unwrap();
+            assert!(param.get::<f64>("confidence").unwrap() > 0.3);
+            found.push((param.get::<String>("label").unwrap(), param.get::<String>("read").ok()));
+        }
+        let wanted = |read: &str| ("AB12".to_string(), (read != "AB12").then(|| read.to_string()));
+        assert_eq!(found, reads.map(wanted), "{has_id}");
+        let message = message(&line);
+        let object = message.get::<gst::Array>("detections").unwrap()[0].get::<gst::Structure>().unwrap();
+        let attribute = object.get::<gst::Array>("attributes").unwrap()[0].get::<gst::Structure>().unwrap();
+        assert_eq!(attribute.get::<&str>("label"), Ok("AB12"));
+        assert_eq!(line.said(), [""; 0], "{has_id}");
+    }
+}

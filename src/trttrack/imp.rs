@@ -9,12 +9,14 @@ use gst_video::VideoRegionOfInterestMeta;
 use gsttrt_core::counters::{Span, Stats};
 use gsttrt_core::error::{Error, ErrorKind, Result};
 use gsttrt_core::image::geometry::BBox;
-use gsttrt_core::track::{ObjectVector, TrackInput, Tracker};
+use gsttrt_core::image::overlay::Annotation;
+use gsttrt_core::track::{History, ObjectVector, TextVotes, TrackInput, Tracker};
 use gsttrt_core::vector::normalise;
 
 use super::settings::{PROPERTIES, TrackSettings};
 use crate::gst::element::Properties;
 use crate::gst::meta::frame_mark::NOTHING_HELD;
+use crate::gst::meta::attributes::{self, ReadText};
 use crate::gst::meta::read::{self, MetaObjects};
 use crate::gst::meta::track::{self, RegionFacts, Tracking};
 use crate::gst::meta::vector::{self, AttachedVector};
@@ -45,6 +47,8 @@ pub struct TrackingState {
     /// What the object of each region looks like in this frame.
     vectors: Vec<Option<AttachedVector>>,
     trackings: Vec<Tracking>,
+    /// What was read of each object, one for each of its texts.
+    texts: History<Vec<TextVotes>>,
 }
 
 /// Lock order: settings before state; settings are copied, and never locked while a frame is handled.
@@ -68,6 +72,7 @@ impl TrackingState {
             facts: Vec::new(),
             vectors: Vec::new(),
             trackings: Vec::new(),
+            texts: History::default(),
         }
     }
 
@@ -75,6 +80,7 @@ impl TrackingState {
     fn reset(&mut self) {
         self.tracker.reset();
         self.seen.clear();
+        self.texts = History::default();
     }
 
     /// Finds the tracking of each object, and returns whether the objects are only predicted. `is_held_without`: the model has not
@@ -145,6 +151,19 @@ fn look(region: &gst::MetaRef<VideoRegionOfInterestMeta>) -> Option<AttachedVect
     normalise(&mut vector.values).then_some(vector)
 }
 
+/// What the reads of an object say in total, once it has an id.
+fn decide(texts: &mut History<Vec<TextVotes>>, read: ReadText) -> Option<(String, f32)> {
+    let of_object = texts.entry(read.id);
+    if of_object.len() <= read.number {
+        of_object.resize(read.number + 1, TextVotes::default());
+    }
+    let votes = &mut of_object[read.number];
+    if !read.is_held {
+        votes.add(read.text, read.confidence);
+    }
+    votes.decision()
+}
+
 /// Whether another tracker has given an object an id.
 fn has_id(objects: &MetaObjects, number: usize) -> bool {
     objects.annotations[number].track_id.is_some()
@@ -166,7 +185,9 @@ impl TrtTrack {
         if state.tracker.uses_vectors() {
             state.vectors.extend(frame.iter_meta::<VideoRegionOfInterestMeta>().map(|region| look(&region)));
         }
-        if !state.has_warned && (0..objects.annotations.len()).any(|number| has_id(&objects, number)) {
+        // A tracker behind a reader may be there for the votes on texts alone.
+        let is_foreign = |number: usize| has_id(&objects, number) && !attributes::has_texts(&objects.annotations[number]);
+        if !state.has_warned && (0..objects.annotations.len()).any(is_foreign) {
             state.has_warned = true;
             self.obj().post_warning(&foreign_ids());
         }
@@ -175,6 +196,12 @@ impl TrtTrack {
         let count = state.trackings.iter().filter(|tracking| tracking.object.is_some()).count();
         if count > 0 {
             track::write(frame.make_mut(), &mut objects, &state.trackings, size);
+        }
+        state.texts.advance();
+        let has_texts = |annotation: &Annotation| annotation.track_id.is_some() && attributes::has_texts(annotation);
+        if objects.annotations.iter().any(has_texts) {
+            let texts = &mut state.texts;
+            attributes::replace_texts(frame.make_mut(), &mut objects.annotations, |read| decide(texts, read));
         }
         gst::trace!(CAT, imp = self, "frame {number}: {count} of {} objects", objects.annotations.len());
         if settings.post_messages {

@@ -10,6 +10,7 @@
 //! | `appearance` | what objects look like |
 //! | `camera` | what a camera that shakes adds to them |
 //! | `detections`, [`overlap`], [`assignment`] | match boxes |
+//! | `text_votes` | the text of an object by several reads |
 //!
 //! Once the busiest frame has passed, nothing is allocated.
 
@@ -24,6 +25,7 @@ pub mod kalman;
 pub mod ocsort;
 pub mod options;
 pub mod overlap;
+mod text_votes;
 
 use appearance::Appearances;
 pub use appearance::ObjectVector;
@@ -32,6 +34,7 @@ pub use history::History;
 use iou::IouTracker;
 use kalman::BoxState;
 use ocsort::OcSort;
+pub use text_votes::TextVotes;
 
 use crate::image::geometry::BBox;
 use crate::options::{Choices, choices};

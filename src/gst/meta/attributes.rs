@@ -4,16 +4,17 @@
 //! A parameter [`NAME`] of the region for each classifier, with `label`, `label_id` and `confidence` of the best class as DL
 //! Streamer writes and reads it, the `model`, `held` where the result is that of an earlier frame, and an array
 //! `classes` of all that it gave. From GStreamer 1.24 on also a GstAnalyticsClsMtd that the object contains. Of a text that was read the
-//! parameter has `label`, `confidence`, `model`, `held` and `text`, which is true.
+//! parameter has `label`, `confidence`, `model`, `held` and `text`, which is true; where several frames have decided on the label, and this
+//! one has another, `read` is that.
 
 use gst_video::VideoRegionOfInterestMeta;
 use gsttrt_core::image::label_text;
-use gsttrt_core::image::overlay::Attribute;
+use gsttrt_core::image::overlay::{Annotation, Attribute};
 use gsttrt_core::postprocess::fields::FieldVisitor;
 use gsttrt_core::postprocess::{FoundText, RankedClass};
 
 use super::relations::{Relation, RelationsMut};
-use super::structure::Fields;
+use super::structure::{Fields, change_params};
 use crate::gst::meta::tensor::ObjectRegion;
 
 /// The name of the parameter.
@@ -101,7 +102,49 @@ pub fn read(meta: &gst::MetaRef<VideoRegionOfInterestMeta>) -> Vec<Attribute> {
 
 /// Whether it is the parameter of a text.
 fn is_text(param: &gst::StructureRef) -> bool {
-    param.name() == NAME && param.get::<bool>("text") == Ok(true)
+    param.name() == NAME && param.get::<bool>("text") == Ok(true) && param.get::<&str>("label").is_ok()
+}
+
+/// Whether texts of an object are known.
+pub fn has_texts(annotation: &Annotation) -> bool {
+    annotation.attributes.iter().any(|attribute| attribute.is_text)
+}
+
+/// A text of an object with an id.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadText<'a> {
+    pub id: u64,
+    /// The how many-th of its object.
+    pub number: usize,
+    pub text: &'a str,
+    pub confidence: f32,
+    /// It is that of an earlier frame.
+    pub is_held: bool,
+}
+
+/// Asks for the text, with its confidence, that is to be in place of each text of an object with an id, in its region and in its
+/// annotation. The first annotations are those of the regions, in their order.
+pub fn replace_texts(
+    buffer: &mut gst::BufferRef,
+    annotations: &mut [Annotation],
+    mut decide: impl FnMut(ReadText) -> Option<(String, f32)>,
+) {
+    for (mut region, annotation) in buffer.iter_meta_mut::<VideoRegionOfInterestMeta>().zip(annotations) {
+        let Some(id) = annotation.track_id else { continue };
+        let mut texts = annotation.attributes.iter_mut().filter(|attribute| attribute.is_text).enumerate();
+        change_params(&mut region, |param| {
+            let Some((number, attribute)) = is_text(param).then(|| texts.next()).flatten() else { return };
+            let (confidence, is_held) = (attribute.confidence.unwrap_or(0.0), param.get::<bool>("held") == Ok(true));
+            let read = ReadText { id, number, text: &attribute.label, confidence, is_held };
+            let Some((text, confidence)) = decide(read) else { return };
+            if text != attribute.label {
+                param.set("read", &*attribute.label);
+            }
+            param.set("label", &*text);
+            param.set("confidence", f64::from(confidence));
+            (attribute.label, attribute.confidence) = (text, Some(confidence));
+        });
+    }
 }
 
 /// As in messages.

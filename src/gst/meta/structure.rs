@@ -1,7 +1,23 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Fields of results in a GstStructure, for metas and messages.
 
+use gst_video::VideoRegionOfInterestMeta;
 use gsttrt_core::postprocess::fields::FieldVisitor;
+
+/// A region of a buffer that is written.
+pub(super) type Region<'a> = gst::MetaRefMut<'a, VideoRegionOfInterestMeta, gst::meta::Iterated>;
+
+/// Calls a function with each parameter of a region, to be changed.
+pub(super) fn change_params(region: &mut Region, mut change: impl FnMut(&mut gst::StructureRef)) {
+    // SAFETY: the buffer is writable, and the list and its structures are the region's own.
+    let mut next = unsafe { (*region.as_mut_ptr()).params };
+    while !next.is_null() {
+        // SAFETY: as above; nothing else refers to the structure meanwhile.
+        change(unsafe { gst::StructureRef::from_glib_borrow_mut((*next).data.cast()) });
+        // SAFETY: as above.
+        next = unsafe { (*next).next };
+    }
+}
 
 /// Fields of objects in a structure.
 pub(super) struct Fields(pub gst::Structure);

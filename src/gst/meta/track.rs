@@ -23,7 +23,7 @@ use gsttrt_core::track::TrackedObject;
 use super::carried::rotated;
 use super::read::MetaObjects;
 use super::relations::{self, ObjectPlace, Relation, RelationsMut};
-use super::structure::Fields;
+use super::structure::{Fields, Region, change_params};
 
 /// What a region holds besides its object.
 #[derive(Clone, Copy, Debug)]
@@ -117,44 +117,35 @@ fn moved(mask: &Mask, by: [f32; 2], (width, height): (u32, u32)) -> Option<Mask>
     Mask::from_counts(rect, &mask.counts())
 }
 
-type Region<'a> = gst::MetaRefMut<'a, VideoRegionOfInterestMeta, gst::meta::Iterated>;
 
 /// Updates a region and its parameters after its object was moved.
 fn move_region(region: &mut Region, annotation: &Annotation, (width, height): (u32, u32)) {
     let BBox { x1, y1, x2, y2 } = annotation.bbox;
     let (left, top) = (x1.floor() as u32, y1.floor() as u32);
     region.set_rect((left, top, (x2.ceil() as u32).max(left) - left, (y2.ceil() as u32).max(top) - top));
-    // SAFETY: the buffer is writable, and the list and its structures are the region's own.
-    let mut next = unsafe { (*region.as_mut_ptr()).params };
-    while !next.is_null() {
-        // SAFETY: as above; nothing else refers to the structure meanwhile.
-        let param = unsafe { gst::StructureRef::from_glib_borrow_mut((*next).data.cast()) };
-        match param.name().as_str() {
-            "detection" => {
-                param.remove_fields(["held", "still"]);
-                param.set("predicted", true);
-                for (name, edge, whole) in
-                    [("x_min", x1, width), ("y_min", y1, height), ("x_max", x2, width), ("y_max", y2, height)]
-                {
-                    param.set(name, f64::from(edge) / f64::from(whole));
-                }
+    change_params(region, |param| match param.name().as_str() {
+        "detection" => {
+            param.remove_fields(["held", "still"]);
+            param.set("predicted", true);
+            for (name, edge, whole) in
+                [("x_min", x1, width), ("y_min", y1, height), ("x_max", x2, width), ("y_max", y2, height)]
+            {
+                param.set(name, f64::from(edge) / f64::from(whole));
             }
-            "rotation" => set_points(
-                param,
-                "corners",
-                annotation.corners.as_ref().map(|corners| corners.as_flattened()),
-                (width, height),
-            ),
-            "keypoints" => {
-                let values = annotation.keypoints.as_ref().map(|keypoints| &*keypoints.values);
-                set_points(param, "keypoints", values, (width, height));
-            }
-            "mask" => set_mask(param, annotation.mask.as_deref(), (width, height)),
-            _ => {}
         }
-        // SAFETY: as above.
-        next = unsafe { (*next).next };
-    }
+        "rotation" => set_points(
+            param,
+            "corners",
+            annotation.corners.as_ref().map(|corners| corners.as_flattened()),
+            (width, height),
+        ),
+        "keypoints" => {
+            let values = annotation.keypoints.as_ref().map(|keypoints| &*keypoints.values);
+            set_points(param, "keypoints", values, (width, height));
+        }
+        "mask" => set_mask(param, annotation.mask.as_deref(), (width, height)),
+        _ => {}
+    });
 }
 
 /// Numbers in pixels of a frame of that size.
