@@ -186,7 +186,8 @@ impl TrtTrack {
             state.vectors.extend(frame.iter_meta::<VideoRegionOfInterestMeta>().map(|region| look(&region)));
         }
         // A tracker behind a reader may be there for the votes on texts alone.
-        let is_foreign = |number: usize| has_id(&objects, number) && !attributes::has_texts(&objects.annotations[number]);
+        let lacks_texts = |number: usize| !attributes::has_texts(&objects.annotations[number]);
+        let is_foreign = |number: usize| has_id(&objects, number) && lacks_texts(number);
         if !state.has_warned && (0..objects.annotations.len()).any(is_foreign) {
             state.has_warned = true;
             self.obj().post_warning(&foreign_ids());

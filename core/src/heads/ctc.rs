@@ -7,7 +7,7 @@ use super::{Column, HeadFormat, ROWS_OF_COLUMNS, TEXT_LINE, TEXT_NOTE, Task, flo
 
 pub static HEAD: HeadFormat = HeadFormat {
     name: "ctc",
-    about: "Lines of text: PP-OCR's recognition models, with the dictionary in the metadata (key character) or in label-file",
+    about: "Lines of text: PP-OCR's recognition models, with their dictionary in the metadata or in label-file",
     task: Task::Text,
     outputs: &[floats("", ROWS_OF_COLUMNS, &[Column::Characters { is_blank_last: false, has_space: true }])],
     holds: "for each step the blank, the characters of the dictionary, and a space",

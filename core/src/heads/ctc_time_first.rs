@@ -5,7 +5,7 @@ use super::{Column, Dim, HeadFormat, TEXT_LINE, TEXT_NOTE, Task, floats};
 
 pub static HEAD: HeadFormat = HeadFormat {
     name: "ctc-time-first",
-    about: "Lines of text whose steps are the first dimension, for batches of one: CRNN. Blank first, without a space of its own",
+    about: "Lines of text whose steps are the first dimension, in batches of one: CRNN; with label-file",
     task: Task::Text,
     outputs: &[floats(
         "",

@@ -186,8 +186,8 @@ const PP_YOLOE_NOTE: &str = "For PP-YOLOE without the plus, set mean=0.485,0.456
 const MAP_NOTE: &str = "For models that were trained with the normalisation of ImageNet, unless their graph does it, set \
                         mean=0.485,0.456,0.406 std=0.229,0.224,0.225 on trtpreprocess";
 
-const TEXT_NOTE: &str = "The input is taken for that of PP-OCR: BGR from -1 to 1. If the model was trained with something else, set \
-                         tensor-colors, mean and std on trtpreprocess";
+const TEXT_NOTE: &str = "The input is taken for that of PP-OCR: BGR from -1 to 1. If the model was trained with something \
+                         else, set tensor-colors, mean and std on trtpreprocess";
 
 const ROWS_OF_COLUMNS: &[Dim] = &[Dim::Batch, Dim::Rows, Dim::Columns];
 /// As the boxes of pytorch-YOLOv4, which has one for all classes.

@@ -12,7 +12,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     holds: "for each place the characters of the alphabet, of which “_” fills the end",
     input: STRETCH,
     input_note: Some(
-        "fast-plate-ocr's graphs normalise by themselves: set scale=1 on trtpreprocess where their input is f32 of 0..255",
+        "fast-plate-ocr's graphs normalise by themselves: set scale=1 on trtpreprocess where their input is f32 and not u8",
     ),
     needs_nms: false,
     sizes: &super::OPEN,

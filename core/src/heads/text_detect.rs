@@ -8,14 +8,14 @@ use crate::image::transform::{Colors, InputTransform};
 
 pub static HEAD: HeadFormat = HeadFormat {
     name: "text-detect",
-    about: "Rotated boxes of text: DBNet, PP-OCR's detection models; with layout=text-detect, or the task text-detect in the metadata",
+    about: "Rotated boxes of text, of a map: DBNet, PP-OCR's detection models; with layout=text-detect",
     task: Task::TextDetect,
     outputs: &[floats("", MAP, &[Column::TextScore])],
     holds: "the probability of each pixel that it belongs to a text",
     input: InputTransform { colors: Colors::Bgr, fit: ResizeMode::Letterbox, pad: 0, ..IMAGENET },
     input_note: Some(
-        "The input is taken for that of PP-OCR: BGR, normalised by ImageNet's mean and std. If the model was trained with something \
-         else, such as mean=0.5 std=0.5, set it on trtpreprocess",
+        "The input is taken for that of PP-OCR: BGR, normalised by ImageNet's mean and std. If the model was trained \
+         with something else, such as mean=0.5 std=0.5, set it on trtpreprocess",
     ),
     needs_nms: false,
     sizes: &super::OPEN,

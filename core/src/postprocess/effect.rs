@@ -153,7 +153,8 @@ mod tests {
         let of_classes = "score-threshold class-thresholds label-file classes";
         assert_eq!(of("depth", false), format!("{of_classes} {boxes} {no_classifier}"));
         assert_eq!(of("embed", false), format!("{of_classes} {boxes} mask-output {no_classifier}"));
-        assert_eq!(of("text-detect", false), "iou-threshold class-agnostic mask-output top-k class-scores background-class");
+        let ignored = "iou-threshold class-agnostic mask-output top-k class-scores background-class";
+        assert_eq!(of("text-detect", false), ignored);
         for name in ["ctc", "ctc-time-first", "slots"] {
             let ignored = format!("class-thresholds classes {boxes} mask-output map-threshold top-k background-class");
             assert_eq!(of(name, false), ignored, "{name}");

@@ -152,7 +152,7 @@ pub static SETTINGS: [Setting<PostprocessOptions>; 13] = [
     setting!(
         "label-file",
         "Label file",
-        "UTF-8 text with one class name a line, for models that read text one character (unset = names from the model file)",
+        "UTF-8 text with one class name a line, for models that read text one character (unset = as in the model file)",
         OptionKind::Path,
         label_file
     ),

@@ -46,7 +46,8 @@ impl TextReader {
         let Some([rows, scores]) = decoder.text_shape() else { return Ok(None) };
         let (format, output) = (decoder.format(), decoder.first_output());
         if rows == 1 && output.dims[0] > 1 && format.outputs[0].dims.len() == output.dims.len() {
-            let what = format!("The model's output {output} has one step of text for each of {} pictures", output.dims[0]);
+            let pictures = output.dims[0];
+            let what = format!("The model's output {output} has one step of text for each of {pictures} pictures");
             return Err(Error::new(ErrorKind::Settings, what)
                 .remedy("If its first dimension is that of the steps, set layout=ctc-time-first on trtnms"));
         }
@@ -169,10 +170,11 @@ fn wrong_dictionary(decoder: &Decoder, characters: usize, (made, scores): (usize
         return Error::new(ErrorKind::Settings, what).remedy(remedy);
     }
     let wanted = (characters + scores).saturating_sub(made);
-    let what = format!("The dictionary has {characters} characters, and the model's output {output} is for {wanted} as {format}");
+    let has = format!("The dictionary has {characters} characters");
+    let what = format!("{has}, and the model's output {output} is for {wanted} as {format}");
     Error::new(ErrorKind::Settings, what).cause(format!("{format} reads {}", format.holds)).remedy(
-        "Set label-file on trtnms to the dictionary that belongs to the model, one character a line. If blank or space are elsewhere, \
-         say it in a layout file",
+        "Set label-file on trtnms to the dictionary that belongs to the model, one character a line. If blank or space \
+         are elsewhere, say it in a layout file",
     )
 }
 
@@ -195,7 +197,12 @@ mod tests {
         Decoder::new(Some(format), std::slice::from_ref(output), &hints).unwrap()
     }
 
-    fn read(format: &'static HeadFormat, dictionary: &[&str], output: &Tensor, scores: ClassScores) -> (FoundText, bool) {
+    fn read(
+        format: &'static HeadFormat,
+        dictionary: &[&str],
+        output: &Tensor,
+        scores: ClassScores,
+    ) -> (FoundText, bool) {
         let decoder = decoder(format, output.desc());
         let mut reader = TextReader::new(&decoder, &labels(dictionary), None).unwrap().unwrap();
         reader.read(output, scores).unwrap()
@@ -228,9 +235,10 @@ mod tests {
             let values = rows(best, 5);
             let dims = [1, best.len() as i64, 5];
             let wanted = found(text, if text.is_empty() { 0.0 } else { 0.75 });
-            assert_eq!(read(&ctc::HEAD, &DICTIONARY, &Tensor::from_slice("o", &dims, &values), ClassScores::Auto), wanted);
             let halves: Vec<f16> = values.iter().map(|&value| f16::from_f32(value)).collect();
-            assert_eq!(read(&ctc::HEAD, &DICTIONARY, &Tensor::from_slice("o", &dims, &halves), ClassScores::Auto), wanted);
+            for output in [Tensor::from_slice("o", &dims, &values), Tensor::from_slice("o", &dims, &halves)] {
+                assert_eq!(read(&ctc::HEAD, &DICTIONARY, &output, ClassScores::Auto), wanted);
+            }
         }
         let first = Tensor::from_slice("o", &[5, 1, 4], &rows(&[1, 1, 0, 1, 3], 4));
         assert_eq!(read(&ctc_time_first::HEAD, &DICTIONARY, &first, ClassScores::Auto), found("aaä", 0.75));
@@ -281,7 +289,8 @@ mod tests {
         }
         // Steps that are taken for pictures.
         let output = TensorDesc::new("o", crate::tensor::DType::F32, &[40, 1, 5]);
-        let error = TextReader::new(&super::tests::decoder(&ctc::HEAD, &output), &labels(&DICTIONARY), None).err().unwrap();
+        let steps = super::tests::decoder(&ctc::HEAD, &output);
+        let error = TextReader::new(&steps, &labels(&DICTIONARY), None).err().unwrap();
         assert!(error.message().contains("layout=ctc-time-first"), "{error}");
     }
 }

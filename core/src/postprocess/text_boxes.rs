@@ -35,14 +35,14 @@ pub(super) struct TextBoxFinder {
     /// The map, and which of its pixels are still to be seen.
     values: Vec<f32>,
     is_open: Vec<bool>,
-    region: Region,
+    region: TextRegion,
     /// For outputs in GPU memory.
     pool: Pool,
 }
 
 /// The pixels of a text: the first and the last of each row from `top` on, as far as they are needed for its hull.
 #[derive(Default)]
-struct Region {
+struct TextRegion {
     top: usize,
     rows: Vec<[usize; 2]>,
     /// Pixels whose neighbours are still to be seen.
@@ -103,7 +103,7 @@ impl TextBoxFinder {
     }
 }
 
-impl Region {
+impl TextRegion {
     /// Takes the pixels that touch `start`, the first of them in the order of the rows, and closes them.
     fn fill(&mut self, is_open: &mut [bool], (width, height): (usize, usize), start: [usize; 2]) {
         let [x, y] = start;
@@ -209,7 +209,8 @@ impl TextRect {
         for row in range(y, down, height) {
             for column in range(x, across, width) {
                 let (dx, dy) = (column as f64 + 0.5 - x, row as f64 + 0.5 - y);
-                let (along, beyond) = (dx * self.along[0] + dy * self.along[1], dy * self.along[0] - dx * self.along[1]);
+                let along = dx * self.along[0] + dy * self.along[1];
+                let beyond = dy * self.along[0] - dx * self.along[1];
                 if along.abs() <= half_width && beyond.abs() <= half_height {
                     let value = f64::from(map[row * width + column]);
                     sum += if value.is_finite() { value } else { 0.0 };
@@ -317,7 +318,8 @@ mod tests {
             found(&map(&[([64.5, 64.5], width, height, 0.0)], value), SIDE as u32, USUAL_SCORE).0.len()
         };
         // One pixel, a line, and two pixels less than the least side and as much as that.
-        assert_eq!([sizes(0.5, 0.5, 0.75), sizes(50.0, 0.5, 0.75), sizes(50.0, 2.5, 0.75), sizes(50.0, 4.5, 0.75)], [0, 0, 0, 1]);
+        let small = [(0.5, 0.5), (50.0, 0.5), (50.0, 2.5), (50.0, 4.5)].map(|(width, height)| sizes(width, height, 0.75));
+        assert_eq!(small, [0, 0, 0, 1]);
         assert_eq!([sizes(50.0, 9.0, 0.5), sizes(50.0, 9.0, 0.25), sizes(50.0, 9.0, 0.625)], [0, 0, 1]);
         let mut values = map(&[([64.5, 64.5], 50.0, 9.0, 0.0)], 0.75);
         (values[0], values[1]) = (f32::NAN, f32::NEG_INFINITY);

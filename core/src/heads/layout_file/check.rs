@@ -37,7 +37,9 @@ pub(super) fn check(draft: &LayoutDraft) -> Result<()> {
     }
     check_rows(draft)?;
     match draft.task {
-        Task::Classify | Task::Semantic | Task::Depth | Task::Embed | Task::Text | Task::TextDetect => check_whole(draft),
+        Task::Classify | Task::Semantic | Task::Depth | Task::Embed | Task::Text | Task::TextDetect => {
+            check_whole(draft)
+        }
         Task::Detect | Task::Pose | Task::Obb | Task::Segment => check_boxes(draft),
     }
 }
