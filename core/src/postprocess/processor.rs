@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 //! From a model's outputs to boxes on the frame, with the state that is kept from frame to frame.
 
+mod hints;
+mod whole;
+
 use std::sync::Arc;
 
 use super::classes::{KnownClasses, thresholds};
-use super::classify::{ClassSelection, Classifier, RankedClass};
+use super::classify::Classifier;
 use super::effect;
 use super::map::MapFinder;
 use super::merge::Merger;
@@ -17,7 +20,7 @@ use super::vectors::VectorReader;
 use super::{FoundText, Instances, PostprocessOptions};
 use crate::cuda::driver::{Context, Fence, Stream, StreamRole};
 use crate::error::{Error, ErrorKind, Result};
-use crate::heads::{self, BackgroundClass, Decoder, Suppress, Task, Thresholds};
+use crate::heads::{Decoder, Suppress, Task, Thresholds};
 use crate::image::detections::DeviceDetections;
 use crate::image::geometry::Letterbox;
 use crate::image::keypoints::Keypoints;
@@ -25,7 +28,7 @@ use crate::image::map::{MapKind, PixelMap};
 use crate::image::masks::{MaskOutput, Masks};
 use crate::image::transform::InputTransform;
 use crate::model::ModelInfo;
-use crate::tensor::{DType, Tensor, TensorDesc, Tensors};
+use crate::tensor::{Tensor, TensorDesc, Tensors};
 
 /// Made for one model; made again when its outputs change.
 pub struct Postprocessor {
@@ -250,67 +253,6 @@ impl Postprocessor {
         effect::without_effect(&self.options, self.decoder.format(), &self.model, slices)
     }
 
-    /// What the user may have to set, if neither the model file nor the user contains it.
-    pub fn hints(&self, transform: &InputTransform) -> impl Iterator<Item = Error> {
-        let names = self.labels.is_empty().then(|| self.model.names_error()).flatten();
-        let unread = names.into_iter().chain(self.model.metadata_errors());
-        let of_head = [self.input_hint(transform), self.background_hint(), self.layout_hint(), self.label_hint()];
-        of_head.into_iter().flatten().chain(unread)
-    }
-
-    /// For labels of a head whose class 0 is the background.
-    fn label_hint(&self) -> Option<Error> {
-        const BACKGROUND: [&str; 5] = ["background", "__background__", "bg", "n/a", "none"];
-        let has_background = [&heads::torchvision::HEAD, &heads::openvino_ssd::HEAD].contains(&self.decoder.format());
-        let first = self.labels.first().filter(|first| !BACKGROUND.contains(&&*first.to_lowercase()))?;
-        has_background.then(|| {
-            let (layout, file) = (self.decoder.format(), self.model.path.display());
-            let note =
-                format!("Class 0 of {file} is the background, as {layout} has it, and the first label is “{first}”");
-            let remedy = "If names are those of their neighbours, begin the label file with a line for the background";
-            Error::new(ErrorKind::Settings, note).remedy(remedy)
-        })
-    }
-
-    /// For the input.
-    fn input_hint(&self, transform: &InputTransform) -> Option<Error> {
-        let is_known = self.model.is_by_ultralytics() || transform.mean != [0.0; 3] || transform.std != [1.0; 3];
-        if is_known || self.model.image_input().dtype == DType::U8 {
-            return None;
-        }
-        let remedy = self.decoder.format().input_note?;
-        let file = self.model.path.display();
-        let note = Error::new(ErrorKind::Settings, format!("{file} does not contain the normalisation of its input"));
-        Some(note.remedy(remedy))
-    }
-
-    /// For a layout that was chosen by the dimensions alone.
-    fn layout_hint(&self) -> Option<Error> {
-        let others: Vec<&str> = self.decoder.doubt()?.iter().map(|format| format.name).collect();
-        let (layout, file) = (self.decoder.format(), self.model.path.display());
-        let others =
-            if others.is_empty() { String::new() } else { format!("; it may be {} as well", others.join(" or ")) };
-        let note = format!("{file} is taken for {layout} by the dimensions of its outputs alone{others}");
-        let remedy = "If boxes or classes are wrong, set layout on trtnms; a label file may tell too";
-        Some(Error::new(ErrorKind::Settings, note).remedy(remedy))
-    }
-
-    /// For the logits of a row.
-    fn background_hint(&self) -> Option<Error> {
-        let is_set = self.options.background_class != BackgroundClass::Auto || !self.labels.is_empty();
-        if is_set || self.decoder.format().usual_background() != Some(true) {
-            return None;
-        }
-        let (classes, file) = (self.decoder.classes()?, self.model.path.display());
-        let taken = match self.decoder.background() {
-            Some(slot) => format!("the last of {} logits is taken for that", slot + 1),
-            None => format!("each of {classes} logits is taken for a class, as in RF-DETR's own checkpoints"),
-        };
-        let note = format!("{file} does not contain which logit is the background's: {taken}");
-        let remedy = "If classes are wrong, set background-class to none, first or last, or set label-file (labels in gst-trt serve)";
-        Some(Error::new(ErrorKind::Settings, note).remedy(remedy))
-    }
-
     /// Finds the objects of a frame; they stay here until those of the next. If the tensors are in GPU memory, the host
     /// waits here for the boxes.
     pub fn find(&mut self, tensors: &Tensors, letterbox: &Letterbox) -> Result<()> {
@@ -369,71 +311,6 @@ impl Postprocessor {
                 self.map_to_frame(letterbox)
             }
         }
-    }
-
-    /// The classes of several pictures of a frame, if the model is a classifier. If they are in GPU memory, the host
-    /// waits once for all of them.
-    ///
-    /// # Errors
-    /// As [`Postprocessor::find`].
-    pub fn classify(&mut self, pictures: &[&Tensors], found: &mut Vec<Vec<RankedClass>>) -> Result<()> {
-        found.clear();
-        let outputs = pictures.iter().map(|tensors| Ok(self.decoder.pick(tensors)?[0])).collect::<Result<Vec<_>>>()?;
-        let stream = match (pictures.first(), outputs.first().and_then(|output| output.device())) {
-            (Some(tensors), Some(memory)) => Some(self.stream(tensors, memory.context())?),
-            _ => None,
-        };
-        let Some(classifier) = &mut self.classifier else { return Ok(()) };
-        let PostprocessOptions { class_scores, top_k, .. } = self.options;
-        let selection = ClassSelection { scores: class_scores, thresholds: &self.thresholds, top_k: top_k as usize };
-        match stream {
-            Some(stream) => {
-                stream.wait_for_all(pictures.iter().filter_map(|tensors| fence_of_another_stream(tensors, &stream)))?;
-                classifier.find_on(&stream, &outputs, &selection, found)?;
-            }
-            None => {
-                pictures.iter().try_for_each(|tensors| tensors.wait())?;
-                classifier.find(&outputs, &selection, found);
-            }
-        }
-        self.not_finite += classifier.take_not_finite();
-        Ok(())
-    }
-
-    /// The vectors of several pictures of a frame, if the model gives vectors: empty for a picture whose numbers make none.
-    ///
-    /// # Errors
-    /// As [`Postprocessor::find`].
-    pub fn embed(&mut self, pictures: &[&Tensors], found: &mut Vec<Vec<f32>>) -> Result<()> {
-        found.clear();
-        let Some(reader) = &self.vectors else { return Ok(()) };
-        for tensors in pictures {
-            let output = self.decoder.pick(tensors)?[0];
-            tensors.wait()?;
-            let (vector, is_finite) = reader.read(output)?;
-            self.not_finite += usize::from(!is_finite);
-            found.push(vector);
-        }
-        Ok(())
-    }
-
-    /// The texts of several pictures of a frame, if the model reads text: empty for a picture in which nothing is read whose mean
-    /// probability reaches the threshold.
-    ///
-    /// # Errors
-    /// As [`Postprocessor::find`].
-    pub fn read_texts(&mut self, pictures: &[&Tensors], found: &mut Vec<FoundText>) -> Result<()> {
-        found.clear();
-        let Some(reader) = &mut self.texts else { return Ok(()) };
-        for tensors in pictures {
-            let output = self.decoder.pick(tensors)?[0];
-            tensors.wait()?;
-            let (text, is_finite) = reader.read(output, self.options.class_scores)?;
-            self.not_finite += usize::from(!is_finite);
-            let passes = text.confidence >= self.options.score_threshold;
-            found.push(if passes { text } else { FoundText::default() });
-        }
-        Ok(())
     }
 
     fn find_map(&mut self, tensors: &Tensors, letterbox: &Letterbox) -> Result<()> {

@@ -241,7 +241,7 @@ fn models_that_are_not_recognised() {
         (
             &["output0 f32 1x1000"],
             task("caption"),
-            "Its task is “caption”, and only “detect”, “pose”, “obb”, “segment”, “classify”, “semantic”, “depth” and “embed” are supported.",
+            "Its task is “caption”, and only “detect”, “pose”, “obb”, “segment”, “classify”, “semantic”, “depth”, “embed”, “text-detect” and “text” are supported.",
         ),
         (&[], at(640), "No layout fits"),
         (

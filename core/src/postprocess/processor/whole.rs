@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Results of whole pictures: their classes, vectors and texts.
+
+use super::{Postprocessor, fence_of_another_stream};
+use crate::error::Result;
+use crate::postprocess::classify::{ClassSelection, RankedClass};
+use crate::postprocess::{FoundText, PostprocessOptions};
+use crate::tensor::Tensors;
+
+impl Postprocessor {
+    /// The classes of several pictures of a frame, if the model is a classifier. If they are in GPU memory, the host
+    /// waits once for all of them.
+    ///
+    /// # Errors
+    /// As [`Postprocessor::find`].
+    pub fn classify(&mut self, pictures: &[&Tensors], found: &mut Vec<Vec<RankedClass>>) -> Result<()> {
+        found.clear();
+        let outputs = pictures.iter().map(|tensors| Ok(self.decoder.pick(tensors)?[0])).collect::<Result<Vec<_>>>()?;
+        let stream = match (pictures.first(), outputs.first().and_then(|output| output.device())) {
+            (Some(tensors), Some(memory)) => Some(self.stream(tensors, memory.context())?),
+            _ => None,
+        };
+        let Some(classifier) = &mut self.classifier else { return Ok(()) };
+        let PostprocessOptions { class_scores, top_k, .. } = self.options;
+        let selection = ClassSelection { scores: class_scores, thresholds: &self.thresholds, top_k: top_k as usize };
+        match stream {
+            Some(stream) => {
+                stream.wait_for_all(pictures.iter().filter_map(|tensors| fence_of_another_stream(tensors, &stream)))?;
+                classifier.find_on(&stream, &outputs, &selection, found)?;
+            }
+            None => {
+                pictures.iter().try_for_each(|tensors| tensors.wait())?;
+                classifier.find(&outputs, &selection, found);
+            }
+        }
+        self.not_finite += classifier.take_not_finite();
+        Ok(())
+    }
+
+    /// The vectors of several pictures of a frame, if the model gives vectors: empty for a picture whose numbers make none.
+    ///
+    /// # Errors
+    /// As [`Postprocessor::find`].
+    pub fn embed(&mut self, pictures: &[&Tensors], found: &mut Vec<Vec<f32>>) -> Result<()> {
+        found.clear();
+        let Some(reader) = &self.vectors else { return Ok(()) };
+        for tensors in pictures {
+            let output = self.decoder.pick(tensors)?[0];
+            tensors.wait()?;
+            let (vector, is_finite) = reader.read(output)?;
+            self.not_finite += usize::from(!is_finite);
+            found.push(vector);
+        }
+        Ok(())
+    }
+
+    /// The texts of several pictures of a frame, if the model reads text: empty for a picture in which nothing is read whose mean
+    /// probability reaches the threshold.
+    ///
+    /// # Errors
+    /// As [`Postprocessor::find`].
+    pub fn read_texts(&mut self, pictures: &[&Tensors], found: &mut Vec<FoundText>) -> Result<()> {
+        found.clear();
+        let Some(reader) = &mut self.texts else { return Ok(()) };
+        for tensors in pictures {
+            let output = self.decoder.pick(tensors)?[0];
+            tensors.wait()?;
+            let (text, is_finite) = reader.read(output, self.options.class_scores)?;
+            self.not_finite += usize::from(!is_finite);
+            let passes = text.confidence >= self.options.score_threshold;
+            found.push(if passes { text } else { FoundText::default() });
+        }
+        Ok(())
+    }
+}
