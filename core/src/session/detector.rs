@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Frames in, objects out: what `trtpreprocess ! trtinfer ! trtnms` do with a frame in host memory.
 
+mod results;
+
 use std::ffi::c_void;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,8 +18,7 @@ use crate::image::masks::Mask;
 use crate::image::preprocess::{MAX_SIDE, Preprocessor};
 use crate::image::rotated::RotatedBox;
 use crate::image::transform::{InputSpec, InputTransform};
-use crate::image::{Candidate, label_text};
-use crate::postprocess::{Instances, Postprocessor, RankedClass};
+use crate::postprocess::{Instances, Postprocessor};
 use crate::tensor::{Dims, Tensors};
 
 /// An object in a frame.
@@ -557,58 +558,5 @@ impl Source {
 
     fn of_device(frame: &DeviceFrame, color: Colorimetry) -> Self {
         Source { format: frame.format, size: (frame.width, frame.height), color }
-    }
-}
-
-impl<'a> Detections<'a> {
-    fn results(&self) -> FrameResults {
-        FrameResults {
-            objects: self.objects(),
-            classes: self.classes(),
-            vector: self.vector().map(<[f32]>::to_vec),
-            text: self.text().map(|(text, confidence)| (text.to_string(), confidence)),
-            map: self.map().cloned(),
-        }
-    }
-
-    fn classes(&self) -> Vec<FrameClass> {
-        let class = |found: &RankedClass| FrameClass {
-            label: label_text(self.labels, found.class).into_owned(),
-            class_id: found.class,
-            confidence: found.score,
-        };
-        self.instances.frame_classes().iter().map(class).collect()
-    }
-
-    fn vector(&self) -> Option<&'a [f32]> {
-        self.instances.frame_vector()
-    }
-
-    fn text(&self) -> Option<(&'a str, f32)> {
-        let found = self.instances.text.as_ref()?;
-        Some((&found.text, found.confidence))
-    }
-
-    fn map(&self) -> Option<&'a PixelMap> {
-        self.instances.frame_map().filter(|map| !map.is_hidden)
-    }
-
-    fn objects(&self) -> Vec<Object> {
-        let Detections { instances, labels } = *self;
-        let point = |point: &[f32]| Keypoint { x: point[0], y: point[1], visibility: point.get(2).copied() };
-        let keypoints = |object: usize| match &instances.keypoints {
-            Some(points) => points.of(object).chunks_exact(points.model.shape.dims.into()).map(point).collect(),
-            None => Vec::new(),
-        };
-        let object = |(i, candidate): (usize, &Candidate)| Object {
-            label: label_text(labels, candidate.class).into_owned(),
-            class_id: candidate.class,
-            confidence: candidate.score,
-            bbox: candidate.bbox,
-            rotated: instances.rotated_box(i),
-            keypoints: keypoints(i),
-            mask: instances.mask(i),
-        };
-        instances.boxes.iter().enumerate().map(object).collect()
     }
 }
