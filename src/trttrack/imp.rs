@@ -15,8 +15,8 @@ use gsttrt_core::vector::normalise;
 
 use super::settings::{PROPERTIES, TrackSettings};
 use crate::gst::element::Properties;
-use crate::gst::meta::frame_mark::NOTHING_HELD;
 use crate::gst::meta::attributes::{self, ReadText};
+use crate::gst::meta::frame_mark::NOTHING_HELD;
 use crate::gst::meta::read::{self, MetaObjects};
 use crate::gst::meta::track::{self, RegionFacts, Tracking};
 use crate::gst::meta::vector::{self, AttachedVector};
@@ -35,6 +35,7 @@ const FRAMES_WITHOUT_VECTORS: u32 = 60;
 pub struct TrackingState {
     tracker: Tracker,
     stream: VideoStream,
+    /// Of ids of another tracker, or there is a reason for them.
     has_warned: bool,
     /// Frames with objects so far, until one has a vector, or that is said. Of trackers that take vectors.
     frames_without_vectors: Option<u32>,
@@ -185,10 +186,9 @@ impl TrtTrack {
         if state.tracker.uses_vectors() {
             state.vectors.extend(frame.iter_meta::<VideoRegionOfInterestMeta>().map(|region| look(&region)));
         }
-        // A tracker behind a reader may be there for the votes on texts alone.
-        let lacks_texts = |number: usize| !attributes::has_texts(&objects.annotations[number]);
-        let is_foreign = |number: usize| has_id(&objects, number) && lacks_texts(number);
-        if !state.has_warned && (0..objects.annotations.len()).any(is_foreign) {
+        // Behind a reader it may be there for the votes on texts alone.
+        state.has_warned |= objects.annotations.iter().any(attributes::has_texts);
+        if !state.has_warned && (0..objects.annotations.len()).any(|number| has_id(&objects, number)) {
             state.has_warned = true;
             self.obj().post_warning(&foreign_ids());
         }
