@@ -117,7 +117,6 @@ fn moved(mask: &Mask, by: [f32; 2], (width, height): (u32, u32)) -> Option<Mask>
     Mask::from_counts(rect, &mask.counts())
 }
 
-
 /// Updates a region and its parameters after its object was moved.
 fn move_region(region: &mut Region, annotation: &Annotation, (width, height): (u32, u32)) {
     let BBox { x1, y1, x2, y2 } = annotation.bbox;
