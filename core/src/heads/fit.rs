@@ -66,7 +66,8 @@ pub(super) fn fit(
         let is_number = output.class.has(desc.dtype);
         let wanted = output.dims_of(desc.dims.len());
         let (dims, beyond) = desc.dims.split_at_checked(wanted.clone().count())?;
-        if !is_number || beyond.iter().any(|&dim| dim != 1) || format.is_map() && !beyond.is_empty() {
+        let is_map = format.is_map() || format.is_text_map();
+        if !is_number || beyond.iter().any(|&dim| dim != 1) || is_map && !beyond.is_empty() {
             return None;
         }
         // Elements of a row besides the scores of the classes.
