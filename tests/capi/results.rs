@@ -136,9 +136,8 @@ fn objects_are_told_apart_by_vectors() {
         let results = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap();
         let (time, dims) = (at * 40_000_000, vectors.len() / 2);
         // SAFETY: there are two objects, with so many numbers each.
-        let status = unsafe {
-            gst_trt_tracker_update_with_vectors(tracker, results, time, 40_000_000, vectors.as_ptr(), dims)
-        };
+        let status =
+            unsafe { gst_trt_tracker_update_with_vectors(tracker, results, time, 40_000_000, vectors.as_ptr(), dims) };
         assert_eq!(status, 0, "{}", last_error());
         let ids = [0, 1].map(|object| gst_trt_results_track_id(results, object));
         gst_trt_results_free(results);
@@ -152,9 +151,8 @@ fn objects_are_told_apart_by_vectors() {
         assert_eq!(ids(tracker, 3, &[]), second, "{algorithm}: none at all");
         let results = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap();
         // SAFETY: NULL is allowed.
-        let refused = |dims: usize| unsafe {
-            gst_trt_tracker_update_with_vectors(tracker, results, 0, 0, ptr::null(), dims)
-        };
+        let refused =
+            |dims: usize| unsafe { gst_trt_tracker_update_with_vectors(tracker, results, 0, 0, ptr::null(), dims) };
         assert_eq!(refused(2), 7);
         assert!(last_error().contains("vectors is NULL"), "{}", last_error());
         assert_eq!(refused(usize::MAX), 7);
@@ -361,8 +359,7 @@ fn the_vector_of_the_frame_is_given() {
 #[test]
 fn the_text_of_the_frame_is_given() {
     // The blank, H, i and a space.
-    let steps: [[f32; 4]; 4] =
-        [[0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5], [0.0, 0.0, 0.0, 1.0]];
+    let steps: [[f32; 4]; 4] = [[0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5], [0.0, 0.0, 0.0, 1.0]];
     let graph = Graph::new().input("images", F32, &["1", "3", "64", "64"]);
     let graph = graph.constant("text", &[1, 4, 4], steps.as_flattened()).metadata("character", "H\ni");
     let session = open(&graph.save(&scratch("capi-text").join("reader.onnx")), &["backend=rten"]).unwrap();

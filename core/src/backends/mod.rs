@@ -220,7 +220,10 @@ pub static PREFERENCE: LazyLock<OptionSpec> = LazyLock::new(|| {
         word: AUTO,
         blurb: "A server for an address like grpc://host:8001/model. Of files TensorRT where it can run the model, else as cpu",
     };
-    let cpu = Choice { word: CPU, blurb: "OpenVINO where it is found, on x86, else ONNX Runtime where it is found, else rten" };
+    let cpu = Choice {
+        word: CPU,
+        blurb: "OpenVINO where it is found, on x86, else ONNX Runtime where it is found, else rten",
+    };
     let named = BACKENDS.iter().map(|backend| Choice { word: backend.name(), blurb: backend.blurb() });
     OptionSpec {
         name: "backend",

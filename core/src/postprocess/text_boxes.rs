@@ -318,7 +318,8 @@ mod tests {
             found(&map(&[([64.5, 64.5], width, height, 0.0)], value), SIDE as u32, USUAL_SCORE).0.len()
         };
         // One pixel, a line, and two pixels less than the least side and as much as that.
-        let small = [(0.5, 0.5), (50.0, 0.5), (50.0, 2.5), (50.0, 4.5)].map(|(width, height)| sizes(width, height, 0.75));
+        let small =
+            [(0.5, 0.5), (50.0, 0.5), (50.0, 2.5), (50.0, 4.5)].map(|(width, height)| sizes(width, height, 0.75));
         assert_eq!(small, [0, 0, 0, 1]);
         assert_eq!([sizes(50.0, 9.0, 0.5), sizes(50.0, 9.0, 0.25), sizes(50.0, 9.0, 0.625)], [0, 0, 1]);
         let mut values = map(&[([64.5, 64.5], 50.0, 9.0, 0.0)], 0.75);
@@ -327,7 +328,8 @@ mod tests {
         assert_eq!((boxes.len(), lost), (1, 2));
         // All of the map, and each second pixel.
         assert_eq!(found(&[1.0; SIDE * SIDE], SIDE as u32, USUAL_SCORE).0.len(), 1);
-        let dotted: Vec<f32> = (0..SIDE * SIDE).map(|at| f32::from(at % 2 == 0 && at / SIDE % 2 == 0)).collect();
+        let dotted: Vec<f32> =
+            (0..SIDE * SIDE).map(|at| f32::from(at.is_multiple_of(2) && (at / SIDE).is_multiple_of(2))).collect();
         assert_eq!(found(&dotted, SIDE as u32, 0.0).0.len(), 0);
     }
 }

@@ -49,9 +49,10 @@ impl TextVotes {
     pub fn decision(&self) -> Option<(String, f32)> {
         // Of equals, what was there first.
         let most = self.lengths.iter().reduce(|most, other| if other.votes > most.votes { other } else { most })?;
-        let winners = most.places.iter().filter_map(|place| {
-            place.iter().reduce(|most, other| if other.1 > most.1 { other } else { most })
-        });
+        let winners = most
+            .places
+            .iter()
+            .filter_map(|place| place.iter().reduce(|most, other| if other.1 > most.1 { other } else { most }));
         let (text, votes): (String, Vec<f32>) = winners.copied().unzip();
         let confidence = votes.iter().sum::<f32>() / (most.reads * votes.len().max(1) as f32);
         Some((text, confidence))
@@ -112,8 +113,7 @@ mod tests {
 
     #[test]
     fn old_reads_fade_and_endless_ones_are_forgotten() {
-        let change =
-            |before: usize, after: usize| decided(&[vec!["old"; before], vec!["new"; after]].concat());
+        let change = |before: usize, after: usize| decided(&[vec!["old"; before], vec!["new"; after]].concat());
         assert_eq!([change(1000, 10), change(1000, 40)], ["old", "new"]);
         let mut votes = TextVotes::default();
         for number in 0..3000 {

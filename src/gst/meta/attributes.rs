@@ -56,13 +56,7 @@ pub fn attach(
 
 /// Attaches the text of an object. Nothing is attached where its region is gone, or nothing was read. GstAnalytics gets none: its labels
 /// stay in memory until the program ends, and texts are without end.
-pub fn attach_text(
-    buffer: &mut gst::BufferRef,
-    object: &ObjectRegion,
-    found: &FoundText,
-    model: &str,
-    is_held: bool,
-) {
+pub fn attach_text(buffer: &mut gst::BufferRef, object: &ObjectRegion, found: &FoundText, model: &str, is_held: bool) {
     let region = object.region.and_then(|index| buffer.iter_meta_mut::<VideoRegionOfInterestMeta>().nth(index));
     if let Some(mut region) = region.filter(|_| !found.text.is_empty()) {
         let mut params = gst::Structure::builder(NAME)

@@ -157,7 +157,8 @@ fn add_analytics(buffer: &mut gst::BufferRef, size: (u32, u32), kept: &[KeptAnal
             let (x, y, width, height) = meta.rect();
             let rect = [x, y, width, height].map(|number| i32::try_from(number).unwrap_or(i32::MAX));
             // A text has none.
-            let has_classes = |param: &&gst::StructureRef| param.name() == attributes::NAME && param.has_field("classes");
+            let has_classes =
+                |param: &&gst::StructureRef| param.name() == attributes::NAME && param.has_field("classes");
             (rect, meta.params().filter(has_classes).map(named_classes).collect::<Vec<_>>())
         })
         .collect();

@@ -66,14 +66,8 @@ type Status = c_int;
 const INVALID_C_PARAM: Status = -14;
 
 /// Behind the model that it writes come as many texts as was said before, each name of a property followed by its value.
-type Compile = unsafe extern "C" fn(
-    *const OvCore,
-    *const OvGraph,
-    *const c_char,
-    usize,
-    *mut *mut OvCompiled,
-    ...
-) -> Status;
+type Compile =
+    unsafe extern "C" fn(*const OvCore, *const OvGraph, *const c_char, usize, *mut *mut OvCompiled, ...) -> Status;
 
 macro_rules! functions {
     ($($name:ident: $function:ty;)*) => {

@@ -85,9 +85,8 @@ impl OvNet {
     pub fn precision(&self) -> String {
         let (api, key) = (&self.library.api, c"INFERENCE_PRECISION_HINT");
         // SAFETY: the function writes a text that is ours.
-        let said = unsafe {
-            api.text(|made| (api.compiled_model_get_property)(self.compiled.as_ptr(), key.as_ptr(), made))
-        };
+        let said =
+            unsafe { api.text(|made| (api.compiled_model_get_property)(self.compiled.as_ptr(), key.as_ptr(), made)) };
         said.unwrap_or_default()
     }
 

@@ -171,12 +171,12 @@ mod tests {
         let empty = String::new;
         assert_eq!(
             paths("engine-cache=engines ort_library=\"./my lib\""),
-            [in_folder("engines"), empty(), in_folder("./my lib"), empty()]
+            [in_folder("engines"), empty(), empty(), in_folder("./my lib"), empty()]
         );
         assert_eq!(
             paths("int8-calibration-cache = t.table trt-library=/opt/trt"),
-            [empty(), in_folder("t.table"), empty(), "/opt/trt".into()]
+            [empty(), in_folder("t.table"), empty(), empty(), "/opt/trt".into()]
         );
-        assert_eq!(paths("interval=2"), [empty(), empty(), empty(), empty()]);
+        assert_eq!(paths("interval=2"), [(); 5].map(|()| empty()));
     }
 }
