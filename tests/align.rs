@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Faces that are cut by their landmarks: which picture the second model sees of them.
+//! Objects that are turned upright: which picture the second model sees of them.
 
 use crate::common::boxes::{Line, SIDE, classifier};
 use crate::common::onnx::{F32, Graph};
@@ -106,6 +106,40 @@ fn objects_without_landmarks_are_cut_by_their_boxes() {
     line.push_event(gst::event::Eos::new());
     let said = line.said();
     assert!(said.len() == 1 && said[0].contains("align=face has seen no landmarks"), "{said:?}");
+}
+
+/// A bright stripe in the dark, turned by half a radian, with its box.
+fn with_stripe() -> gst::Buffer {
+    let (side, (sin, cos)) = (SIDE as usize, 0.5_f64.sin_cos());
+    let pixels = (0..side * side).flat_map(|at| {
+        let (x, y) = ((at % side) as f64 - 31.5, (at / side) as f64 - 31.5);
+        let is_bright = (x * cos + y * sin).abs() <= 21.0 && (y * cos - x * sin).abs() <= 4.0;
+        [if is_bright { 230 } else { 20 }; 3]
+    });
+    let mut buffer = gst::Buffer::from_mut_slice(pixels.collect::<Vec<u8>>());
+    let corner = |(across, down): (f64, f64)| [32.0 + across * cos - down * sin, 32.0 + across * sin + down * cos];
+    let corners = [(20.0, 3.0), (20.0, -3.0), (-20.0, -3.0), (-20.0, 3.0)].map(corner);
+    let rotation = gst::Structure::builder("rotation")
+        .field("angle", 0.5f64)
+        .field("corners", gst::Array::new(corners.as_flattened()))
+        .field("frame-width", SIDE)
+        .field("frame-height", SIDE)
+        .build();
+    VideoRegionOfInterestMeta::add(buffer.get_mut().unwrap(), "text", (13, 20, 38, 24)).add_param(rotation);
+    buffer
+}
+
+#[test]
+fn rotated_boxes_are_turned_and_fill_the_left() {
+    let model = classifier(&scratch("align-box"), "1");
+    for (preprocess, wanted) in [
+        ("align=box pad-value=255", "bright"),
+        ("align=box pad-value=0", "dark"),
+        ("align=none resize=stretch", "dark"),
+        ("align=face resize=stretch", "dark"),
+    ] {
+        assert_eq!(class_of(&line(&model, preprocess).push(with_stripe())), wanted, "{preprocess}");
+    }
 }
 
 #[test]

@@ -259,7 +259,7 @@ fn tensors_of_many_parts_made_together_are_those_of_the_cpu() {
     }
 }
 
-/// Of every format, 70 faces by two launches: turned and scaled in any way, in the frame, over its edges and outside.
+/// Of every format, 70 faces and boxes by two launches: turned and scaled in any way, in the frame, over its edges and outside.
 #[test]
 fn tensors_of_aligned_faces_are_those_of_the_cpu() {
     let Some(context) = crate::common::gpu::context() else { return };
@@ -270,10 +270,11 @@ fn tensors_of_aligned_faces_are_those_of_the_cpu() {
             .map(|_| Similarity {
                 across: [random.between(-3.0, 3.0), random.between(-3.0, 3.0)],
                 origin: [random.between(-40.0, 130.0), random.between(-40.0, 130.0)],
+                extent: random.one_of(&[[40, 24], [17, 24], [40, 5], [1, 1]]),
             })
             .collect();
-        faces.push(Similarity { across: [1.0, 0.0], origin: [0.0, 0.0] });
-        faces.push(Similarity { across: [0.0, 0.5], origin: [width as f32 - 0.5, -0.5] });
+        faces.push(Similarity { across: [1.0, 0.0], origin: [0.0, 0.0], extent: [40, 24] });
+        faces.push(Similarity { across: [0.0, 0.5], origin: [width as f32 - 0.5, -0.5], extent: [40, 24] });
         let color = Colorimetry {
             chroma_left: random.one_of(&[false, true]),
             chroma_top: random.one_of(&[false, true]),

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::boxes::{embedder, reader};
+use crate::common::boxes::{embedder, reader, text_map};
 use crate::common::elements::ELEMENTS;
 use crate::common::onnx::Graph;
 use crate::common::{launch, path, quick_shapes, run, scratch};
@@ -345,6 +345,9 @@ fn substituted(line: &str, folder: &Path) -> Vec<String> {
             ("trtinfer", "input-values") => {} // the model has no other input
             ("trtinfer", "model-file") if ["reid.onnx", "arcface.onnx"].contains(&value) => {
                 out.push(format!("model-file={}", embedder(folder, "1")));
+            }
+            ("trtinfer", "model-file") if value == "lines.onnx" => {
+                out.push(format!("model-file={}", text_map(0.25).save(&folder.join("lines.onnx"))));
             }
             ("trtinfer", "model-file") if value == "reader.onnx" => {
                 out.push(format!("model-file={}", reader(folder)));

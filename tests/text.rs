@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Texts of frames and of objects: where they can be read, and which dictionary reads them.
 
-use crate::common::boxes::{Line, SIDE, grey, model, reader, text_graph};
-use crate::common::onnx::{F32, Graph};
+use crate::common::boxes::{Line, SIDE, grey, model, reader, text_graph, text_map};
 use crate::common::{launch, scratch};
 use gst_video::VideoRegionOfInterestMeta;
 use gsttrt_core::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
@@ -120,18 +119,6 @@ fn a_detector_gives_texts() {
     assert_eq!(detector.text(), None, "it finds objects");
 }
 
-/// A model that finds a text of 40x8 pixels around the middle of each picture of 64x64, rotated by that angle.
-fn text_map(angle: f64) -> Graph {
-    let (sin, cos) = angle.sin_cos();
-    let pixel = |at: usize| {
-        let (dx, dy) = ((at % 64) as f64 - 31.5, (at / 64) as f64 - 31.5);
-        let is_text = (dx * cos + dy * sin).abs() <= 20.0 && (dy * cos - dx * sin).abs() <= 4.0;
-        if is_text { 0.875 } else { 0.0 }
-    };
-    let pixels: Vec<f32> = (0..64 * 64).map(pixel).collect();
-    Graph::new().input("images", F32, &["1", "3", "64", "64"]).constant("maps", &[1, 1, 64, 64], &pixels)
-}
-
 #[test]
 fn texts_are_found_as_rotated_boxes() {
     let model = text_map(0.5).save(&scratch("text-detect").join("maps.onnx"));
@@ -151,6 +138,18 @@ fn texts_are_found_as_rotated_boxes() {
     assert!(found[0].1 > 0.75 && (found[0].2 - 0.5).abs() < 0.06, "{found:?}");
     assert_eq!(corners_of("score-threshold=0.9"), []);
     assert_eq!(corners_of("map-threshold=0.9"), []);
+}
+
+#[test]
+fn rotated_texts_are_turned_and_read() {
+    let folder = scratch("text-turned");
+    let (first, second) = (text_map(0.5).save(&folder.join("maps.onnx")), reader(&folder));
+    let mut line = Line::parse(&format!(
+        "trtpreprocess ! trtinfer model-file={first} ! trtnms layout=text-detect draw=false ! trtpreprocess \
+         regions=objects align=box ! trtinfer model-file={second} ! trtnms"
+    ));
+    assert_eq!(texts(&line.push(frame())), [Some(("Hi".to_string(), 0.875))]);
+    assert_eq!(line.said(), [""; 0]);
 }
 
 /// Behind a reader, trttrack lets the reads of an object vote, whoever has given it an id.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
-// align: faces of one frame -> tensors, turned and scaled by their landmarks, all in one launch.
+// align: faces and boxes of one frame -> tensors, turned and scaled, all in one launch.
 //   in    planes of a frame, as for preprocess
-//   out   a tensor for each face: [C][H][W] or [H][W][C] of f32, f16 or u8, dense; what is outside the frame is padding
-//   grid  a thread writes one pixel; a block is THREADS_X x THREADS_Y threads, blockIdx.z is the face
+//   out   a tensor for each: [C][H][W] or [H][W][C] of f32, f16 or u8, dense; what is outside the frame or the extent is padding
+//   grid  a thread writes one pixel; a block is THREADS_X x THREADS_Y threads, blockIdx.z is the face or box
 //   math  equal to the reference implementation, src/image/preprocess/aligned.rs, bit by bit
 //   launched by src/image/preprocess/align_kernel.rs, which mirrors Parameters
 #include "axis.cuh"
@@ -10,13 +10,14 @@
 
 inline constexpr uint32_t THREADS_X = 32;
 inline constexpr uint32_t THREADS_Y = 4;
-inline constexpr uint32_t MAX_FACES = 64;
+inline constexpr uint32_t MAX_CROPS = 64;
 
 // A column to the right in the tensor goes by `across` in the frame, a row down by the same after a quarter turn.
-struct Face {
+struct Crop {
     uint8_t *tensor;
     float across_x, across_y;
     float origin_x, origin_y; // of the first pixel
+    uint32_t columns, rows;   // of the tensor that show it
 };
 
 struct Parameters : Conversion {
@@ -25,7 +26,7 @@ struct Parameters : Conversion {
     Siting siting_x, siting_y;
     uint32_t strides[3];
     const uint8_t *planes[3];
-    Face faces[MAX_FACES];
+    Crop crops[MAX_CROPS];
 };
 
 // Two samples of an axis, and how much the far one counts.
@@ -71,14 +72,15 @@ template <typename Sample, uint32_t FIRST, uint32_t OTHERS = 1, uint32_t PLANES 
 __device__ inline void align(const Parameters &p) {
     const uint32_t i = blockIdx.x * THREADS_X + threadIdx.x, j = blockIdx.y * THREADS_Y + threadIdx.y;
     if (i >= p.tensor_width || j >= p.tensor_height) return;
-    const Face &face = p.faces[blockIdx.z];
+    const Crop &crop = p.crops[blockIdx.z];
     const Frame frame = {
-        {p.planes[0], p.planes[1], p.planes[2]}, face.tensor, {p.strides[0], p.strides[1], p.strides[2]}, 0};
+        {p.planes[0], p.planes[1], p.planes[2]}, crop.tensor, {p.strides[0], p.strides[1], p.strides[2]}, 0};
     const float column = float(i), row = float(j), width = float(p.width), height = float(p.height);
-    const float at_x = (face.across_x * column - face.across_y * row) + face.origin_x;
-    const float at_y = (face.across_y * column + face.across_x * row) + face.origin_y;
+    const float at_x = (crop.across_x * column - crop.across_y * row) + crop.origin_x;
+    const float at_y = (crop.across_y * column + crop.across_x * row) + crop.origin_y;
     Pixel pixel = {p.pad, p.pad, p.pad};
-    if (at_x >= -0.5f && at_x < width - 0.5f && at_y >= -0.5f && at_y < height - 0.5f) {
+    const bool is_shown = i < crop.columns && j < crop.rows;
+    if (is_shown && at_x >= -0.5f && at_x < width - 0.5f && at_y >= -0.5f && at_y < height - 0.5f) {
         const float x = fminf(fmaxf(at_x, 0.0f), width - 1.0f), y = fminf(fmaxf(at_y, 0.0f), height - 1.0f);
         float first[FIRST];
         resample<Sample>(first, frame.planes[0], frame.strides[0], p.first_step, between(x, p.width), between(y, p.height));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use gsttrt_core::backends::BackendPreference;
 use gsttrt_core::gallery::{GalleryEntry, file};
-use gsttrt_core::image::align::{Crop, FaceLandmarks};
+use gsttrt_core::image::align::{Crop, CropShape, FaceLandmarks};
 use gsttrt_core::image::frame::{Colorimetry, Frame};
 use gsttrt_core::image::keypoints::ObjectKeypoints;
 use gsttrt_core::session::{Detector, KeypointShape, Object};
@@ -155,7 +155,7 @@ impl Eyes {
         let color = Colorimetry::default();
         let crop = match &mut self.finder {
             Some((finder, file)) => crop(&finder.detect(frame, color)?, picture, file)?,
-            None => Crop { source: (frame.width as u32, frame.height as u32).into(), landmarks: None },
+            None => Crop { source: (frame.width as u32, frame.height as u32).into(), shape: None },
         };
         let vector = self.vectors.vector_of(frame, color, &crop)?;
         vector.ok_or_else(|| format!("The model gives no vector of {}. Use one that does.", picture.display()).into())
@@ -178,7 +178,7 @@ fn crop(objects: &[Object], picture: &Path, detector: &Path) -> Result<Crop, Fai
             let values: Vec<f32> = object.keypoints.iter().flat_map(|point| [point.x, point.y]).collect();
             let shape = KeypointShape { count: object.keypoints.len() as u16, dims: 2 };
             let landmarks = FaceLandmarks::of(&ObjectKeypoints { shape, values: values.into() });
-            Ok(Crop { source: object.bbox.pixels(), landmarks })
+            Ok(Crop { source: object.bbox.pixels(), shape: landmarks.map(CropShape::Face) })
         }
         [] => Err(format!("{detector} finds nothing in {picture}. Give a picture that shows the one you add.").into()),
         all => {

@@ -71,9 +71,9 @@ impl ObjectResults {
 
 /// Of a model that finds places in pictures that are turned.
 pub fn places_are_lost(layout: &str) -> Error {
-    Error::new(ErrorKind::Settings, "What is found in faces that are turned upright has no place in the frame")
-        .cause(format!("the model gives boxes by its layout {layout}, and trtpreprocess has align=face"))
-        .remedy("Leave align unset on trtpreprocess, or use a model that gives classes or vectors")
+    Error::new(ErrorKind::Settings, "What is found in objects that are turned upright has no place in the frame")
+        .cause(format!("the model gives boxes by its layout {layout}, and trtpreprocess turns objects by align"))
+        .remedy("Leave align unset on trtpreprocess, or use a model that gives classes, vectors or texts")
 }
 
 impl<T: Clone> KnownResults<T> {

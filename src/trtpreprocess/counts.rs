@@ -32,7 +32,7 @@ impl ObjectCounts {
         self.left_out += selection.left_out as u64;
         if options.aligns_faces() {
             self.faces += selection.sources.len() as u64;
-            self.aligned += selection.sources.iter().filter(|crop| crop.landmarks.is_some()).count() as u64;
+            self.aligned += selection.sources.iter().filter(|crop| crop.shape.is_some()).count() as u64;
         }
         (before.0 < MANY && self.frames >= MANY) || (before.1 < MANY && self.faces >= MANY)
     }

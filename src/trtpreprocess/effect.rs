@@ -24,9 +24,9 @@ const NEEDS: [Need; 7] = [
     },
     Need {
         properties: &["pad-value"],
-        what: "resize=letterbox or letterbox-top-left, or align=face",
+        what: "resize=letterbox or letterbox-top-left, or align=face or box",
         is_met: |settings, _, fit| {
-            matches!(fit, ResizeMode::Letterbox | ResizeMode::LetterboxTopLeft) || settings.align == Align::Face
+            matches!(fit, ResizeMode::Letterbox | ResizeMode::LetterboxTopLeft) || settings.align != Align::None
         },
     },
     Need {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Which objects of a frame become tensors of a second model.
 
-use gsttrt_core::image::align::{Align, Crop, FaceLandmarks};
+use gsttrt_core::image::align::{Align, Crop, CropShape, FaceLandmarks};
 use gsttrt_core::image::geometry::{BBox, Rect};
 use gsttrt_core::image::overlay::Annotation;
+use gsttrt_core::image::rotated::Corners;
 use gsttrt_core::track::History;
 
 use crate::gst::meta::read::MetaObjects;
@@ -66,7 +67,7 @@ impl ObjectSelector {
         wanted.sort_by(|(a, first), (b, second)| second.area().total_cmp(&first.area()).then(a.cmp(b)));
         let mut selection = ObjectSelection::default();
         selection.objects.unknown = self.unknown.clone();
-        selection.objects.are_aligned = options.aligns_faces();
+        selection.objects.are_aligned = options.align != Align::None;
         selection.objects.unseen = small.iter().map(|(number, _)| region(*number)).collect();
         for (number, bbox) in wanted {
             let track_id = found.annotations[number].track_id;
@@ -86,7 +87,7 @@ impl ObjectSelector {
                 }
                 input = Some(selection.sources.len());
                 let source = padded(&bbox, options.padding, &frame);
-                selection.sources.push(Crop { source, landmarks: options.landmarks(&found.annotations[number]) });
+                selection.sources.push(Crop { source, shape: options.shape(&found.annotations[number]) });
                 track_id.into_iter().for_each(|id| self.looked_at.insert(id, (now, bbox.area())));
             }
             selection.objects.list.push(ObjectRegion {
@@ -110,10 +111,24 @@ impl ObjectOptions {
         self.align == Align::Face
     }
 
-    /// Those that an object is cut by.
-    fn landmarks(&self, annotation: &Annotation) -> Option<FaceLandmarks> {
-        annotation.keypoints.as_ref().filter(|_| self.aligns_faces()).and_then(FaceLandmarks::of)
+    /// What an object is cut by in place of the rectangle around it.
+    fn shape(&self, annotation: &Annotation) -> Option<CropShape> {
+        match self.align {
+            Align::None => None,
+            Align::Face => annotation.keypoints.as_ref().and_then(FaceLandmarks::of).map(CropShape::Face),
+            Align::Box => {
+                let BBox { x1, y1, x2, y2 } = annotation.bbox;
+                let corners = annotation.corners.unwrap_or([[x2, y2], [x2, y1], [x1, y1], [x1, y2]]);
+                Some(CropShape::Box(spread(&corners, self.padding)))
+            }
+        }
     }
+}
+
+/// The corners of a box that is larger by a part of its width and height on each side.
+fn spread(corners: &Corners, padding: f32) -> Corners {
+    let middle = [0, 1].map(|axis| (corners[0][axis] + corners[2][axis]) * 0.5);
+    corners.map(|point| [0, 1].map(|axis| middle[axis] + (point[axis] - middle[axis]) * (1.0 + 2.0 * padding)))
 }
 
 /// Whole pixels that cover the box with its padding, in the frame.
@@ -186,17 +201,34 @@ mod tests {
         };
         let (face, partial) = (with(&points), with(&points[..8]));
         let other = object([10.0, 10.0, 50.0, 50.0], "face", None);
-        let landmarks = |face: Annotation<'static>, align: Align| {
+        let shape = |face: Annotation<'static>, align: Align| {
             let options = ObjectOptions { align, ..options() };
             let selection = ObjectSelector::default().select(&objects(vec![face]), (640, 480), &options);
-            assert_eq!(selection.objects.are_aligned, align == Align::Face);
+            assert_eq!(selection.objects.are_aligned, align != Align::None);
             assert_eq!(selection.sources[0].source, Rect { left: 10, top: 10, right: 50, bottom: 50 });
-            selection.sources[0].landmarks
+            selection.sources[0].shape
         };
         let wanted = FaceLandmarks([[20.0, 21.0], [22.0, 23.0], [24.0, 25.0], [26.0, 27.0], [28.0, 29.0]]);
-        assert_eq!(landmarks(face.clone(), Align::Face), Some(wanted));
-        assert_eq!(landmarks(face, Align::None), None);
-        assert_eq!([partial, other].map(|object| landmarks(object, Align::Face)), [None, None]);
+        assert_eq!(shape(face.clone(), Align::Face), Some(CropShape::Face(wanted)));
+        assert_eq!(shape(face, Align::None), None);
+        assert_eq!([partial, other].map(|object| shape(object, Align::Face)), [None, None]);
+    }
+
+    #[test]
+    fn boxes_are_cut_by_their_corners() {
+        let upright = object([10.0, 10.0, 50.0, 30.0], "text", None);
+        let corners = [[50.0, 20.0], [30.0, 10.0], [10.0, 20.0], [30.0, 30.0]];
+        let rotated = Annotation { corners: Some(corners), ..upright.clone() };
+        let shapes = |padding: f32| {
+            let options = ObjectOptions { align: Align::Box, padding, ..options() };
+            let found = objects(vec![upright.clone(), rotated.clone()]);
+            let selection = ObjectSelector::default().select(&found, (640, 480), &options);
+            selection.sources.iter().map(|crop| crop.shape.unwrap()).collect::<Vec<_>>()
+        };
+        let as_box = [[50.0, 30.0], [50.0, 10.0], [10.0, 10.0], [10.0, 30.0]];
+        assert_eq!(shapes(0.0), [as_box, corners].map(CropShape::Box));
+        let larger = [[70.0, 40.0], [70.0, 0.0], [-10.0, 0.0], [-10.0, 40.0]];
+        assert_eq!(shapes(0.5)[0], CropShape::Box(larger));
     }
 
     /// Metas of other elements may hold anything.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Faces laid upon each other by their landmarks: turned and scaled until eyes, nose and mouth are where models of faces were
-//! trained to see them.
+//! Objects that are turned upright. Faces are laid upon each other by their landmarks: turned and scaled until eyes, nose and mouth are
+//! where models of faces were trained to see them. Rotated boxes are laid with their longer side across.
 
 use super::geometry::Rect;
 use super::keypoints::ObjectKeypoints;
+use super::rotated::Corners;
 use super::transform::InputSpec;
 use crate::options::choices;
 
@@ -13,12 +14,14 @@ pub enum Align {
     #[default]
     None,
     Face,
+    Box,
 }
 
 choices! {
     Align, "GstTrtAlign":
     Align::None => "none" "By their boxes"
     Align::Face => "face" "Faces by their five landmarks, upright, as ArcFace wants them; other objects by their boxes"
+    Align::Box => "box" "By their boxes, rotated ones upright, with the longer side across, at the left of the tensor; for lines of text"
 }
 
 /// Both eyes, the nose and both corners of the mouth, the left ones in the picture first, in pixels of the frame.
@@ -34,6 +37,12 @@ const TEMPLATE_SIDE: f64 = 112.0;
 /// The sum of the squares of the landmarks' distances from their middle, in pixels. With less they are in one place.
 const LEAST_SPREAD: f64 = 1.0;
 
+/// Both sides of a box, in pixels. What is smaller is cut by its rectangle.
+const LEAST_SIDE: f64 = 1.0;
+
+/// An upright box that is so many times as high as wide is a text that runs down, as PP-OCR has it.
+const RUNS_DOWN: f64 = 1.5;
+
 /// Turns, scales and moves what is in a tensor to where it is in the frame. Both count from the middle of their first pixel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Similarity {
@@ -41,27 +50,41 @@ pub struct Similarity {
     pub across: [f32; 2],
     /// Where the first pixel is.
     pub origin: [f32; 2],
+    /// How many columns and rows of the tensor show it. The others are padding.
+    pub extent: [u32; 2],
 }
 
 /// A part of a frame that becomes a tensor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Crop {
     pub source: Rect,
-    /// It is cut by these, and not by the rectangle.
-    pub landmarks: Option<FaceLandmarks>,
+    /// It is cut by this, and not by the rectangle.
+    pub shape: Option<CropShape>,
+}
+
+/// What is turned upright.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum CropShape {
+    Face(FaceLandmarks),
+    /// A box that may be rotated, by its corners in pixels of the frame.
+    Box(Corners),
 }
 
 impl From<Rect> for Crop {
     fn from(source: Rect) -> Self {
-        Crop { source, landmarks: None }
+        Crop { source, shape: None }
     }
 }
 
 impl Crop {
-    /// How it is laid into the tensor by its landmarks; `None` where it is cut by its rectangle.
+    /// How it is laid into the tensor by its shape; `None` where it is cut by its rectangle.
     pub fn alignment(&self, spec: &InputSpec) -> Option<Similarity> {
         let (_, height, width) = spec.chw();
-        Similarity::of_face(&self.landmarks?, (width as u32, height as u32))
+        let size = (width as u32, height as u32);
+        match &self.shape? {
+            CropShape::Face(landmarks) => Similarity::of_face(landmarks, size),
+            CropShape::Box(corners) => Similarity::of_box(corners, size),
+        }
     }
 }
 
@@ -105,9 +128,43 @@ impl Similarity {
         let [a, b] = [squares * real / size, -squares * imaginary / size];
         let [u, v] = wanted_middle;
         let origin = [middle[0] - (a * u - b * v), middle[1] - (b * u + a * v)];
-        let found = Similarity { across: [a as f32, b as f32], origin: origin.map(|at| at as f32) };
-        let is_finite = found.across.iter().chain(&found.origin).all(|number| number.is_finite());
-        (squares >= LEAST_SPREAD && is_finite).then_some(found)
+        let found = Similarity::new([a, b], origin, [width, height])?;
+        (squares >= LEAST_SPREAD).then_some(found)
+    }
+
+    /// The one that lays a box with its longer side across, as large as it fits into the tensor, whose width and height these are, and at
+    /// its upper left. A text reads from left to right then, or from top to bottom where the box stands upright. `None` where the box
+    /// is smaller than a pixel, or is none.
+    pub fn of_box(corners: &Corners, (width, height): (u32, u32)) -> Option<Self> {
+        // They go around the box, so two sides and their turns are all.
+        let [first, second, third, _] = corners.map(|point| point.map(f64::from));
+        let middle = [0, 1].map(|axis| (first[axis] + third[axis]) / 2.0);
+        let sides = [(second, first), (third, second)].map(|(from, to)| [to[0] - from[0], to[1] - from[1]]);
+        let length = |[x, y]: [f64; 2]| x.hypot(y);
+        let [long, short] = if length(sides[0]) > length(sides[1]) { sides } else { [sides[1], sides[0]] };
+        // As PP-OCR sorts corners: the two at the left are of one long side where the box stands.
+        let stands = long[0].abs() < short[0].abs();
+        let runs_down = stands && length(long) >= RUNS_DOWN * length(short);
+        let (across, down) = if stands && !runs_down { (short, length(long)) } else { (long, length(short)) };
+        let is_backwards = if runs_down { across[1] < 0.0 } else { across[0] < 0.0 };
+        let length = length(across);
+        if !(length >= LEAST_SIDE && down >= LEAST_SIDE) {
+            return None;
+        }
+        let [x, y] = across.map(|along| if is_backwards { -along / length } else { along / length });
+        let step = (length / f64::from(width)).max(down / f64::from(height));
+        let pixels = |side: f64, most: u32| ((side / step).round() as u32).clamp(1, most);
+        // From the corner to the middle of the first pixel; a quarter turn on from (x, y) is (-y, x).
+        let (along, below) = ((step - length) / 2.0, (step - down) / 2.0);
+        let origin = [middle[0] + x * along - y * below - 0.5, middle[1] + y * along + x * below - 0.5];
+        Similarity::new([x * step, y * step], origin, [pixels(length, width), pixels(down, height)])
+    }
+
+    /// `None` where `f32` does not hold the numbers.
+    fn new(across: [f64; 2], origin: [f64; 2], extent: [u32; 2]) -> Option<Self> {
+        let [across, origin] = [across, origin].map(|pair| pair.map(|number| number as f32));
+        let is_finite = across.iter().chain(&origin).all(|number| number.is_finite());
+        is_finite.then_some(Similarity { across, origin, extent })
     }
 
     /// Where the middle of a pixel of the tensor is in the frame. `f32`, each operation rounded by itself, in this order.
@@ -141,7 +198,7 @@ mod tests {
         assert!(is_near, "{have:?} is not {wanted:?}");
     }
 
-    fn numbers(Similarity { across: [a, b], origin: [x, y] }: Similarity) -> [f32; 4] {
+    fn numbers(Similarity { across: [a, b], origin: [x, y], .. }: Similarity) -> [f32; 4] {
         [a, b, x, y]
     }
 
@@ -161,6 +218,46 @@ mod tests {
         assert_near(numbers(quarter), [0.0, 2.0, 300.0, 10.0]);
         let [x, y] = quarter.at(10.0, 5.0);
         assert!((x - 290.0).abs() < 1e-2 && (y - 30.0).abs() < 1e-2, "{x} {y}");
+    }
+
+    #[test]
+    fn boxes_lie_with_their_longer_side_across() {
+        use crate::image::geometry::BBox;
+        use crate::image::rotated::RotatedBox;
+        use std::f32::consts::{FRAC_PI_2, FRAC_PI_6};
+        let of = |width: f32, height: f32, angle: f32, size| {
+            let bbox = BBox::from_center(100.0, 50.0, width, height);
+            let found = Similarity::of_box(&RotatedBox { bbox, angle }.corners(), size).unwrap();
+            (numbers(found), found.extent)
+        };
+        let check = |(have, extent): ([f32; 4], [u32; 2]), wanted: [f64; 4], shown: [u32; 2]| {
+            assert_near(have, wanted);
+            assert_eq!(extent, shown);
+        };
+        // 40x20 in 64x16: as high as the tensor, and padded at the right. A pixel of the tensor is 1.25 pixels of the frame.
+        check(of(40.0, 20.0, 0.0, (64, 16)), [1.25, 0.0, 80.125, 40.125], [32, 16]);
+        // In 16x16 it is padded below.
+        check(of(40.0, 20.0, 0.0, (16, 16)), [2.5, 0.0, 80.75, 40.75], [16, 8]);
+        // One that stands runs down: the tensor's columns go down the frame, and its rows to the left.
+        check(of(20.0, 40.0, 0.0, (64, 16)), [0.0, 1.25, 109.875 - 0.5, 30.125], [32, 16]);
+        // But not if it is nearly square.
+        check(of(20.0, 24.0, 0.0, (64, 16)), [1.5, 0.0, 90.25, 38.25], [13, 16]);
+        // Turned by 30 degrees, in both ways to say it; and uphill, whose angle counts from the shorter side.
+        let (sin, cos) = (0.5, 0.75_f64.sqrt());
+        let turned = of(40.0, 20.0, FRAC_PI_6, (40, 20));
+        check(turned, [cos, sin, 100.0 - 19.5 * cos + 9.5 * sin - 0.5, 50.0 - 19.5 * sin - 9.5 * cos - 0.5], [40, 20]);
+        let other = of(20.0, 40.0, FRAC_PI_6 + FRAC_PI_2, (40, 20));
+        check(other, turned.0.map(f64::from), [40, 20]);
+        let uphill = of(20.0, 40.0, FRAC_PI_2 - FRAC_PI_6, (40, 20));
+        check(uphill, [cos, -sin, 100.0 - 19.5 * cos - 9.5 * sin - 0.5, 50.0 + 19.5 * sin - 9.5 * cos - 0.5], [40, 20]);
+        for (width, height) in [(0.0, 20.0), (20.0, 0.5), (f32::NAN, 2.0), (f32::INFINITY, 2.0)] {
+            let bbox = BBox::from_center(100.0, 50.0, width, height);
+            assert_eq!(
+                Similarity::of_box(&RotatedBox { bbox, angle: 0.0 }.corners(), (8, 8)),
+                None,
+                "{width} {height}"
+            );
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::dtype::DType;
 use crate::error::{ErrorKind, Result};
 use crate::fakes::Fakes;
 use crate::heads::{Decoder, HeadFormat, ModelHints, Thresholds, end_to_end, retinaface, scrfd};
-use crate::image::align::{Crop, FaceLandmarks};
+use crate::image::align::{Crop, CropShape, FaceLandmarks};
 use crate::image::device::DevicePlane;
 use crate::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use crate::image::geometry::Rect;
@@ -67,7 +67,7 @@ fn making_tensors_of_regions() {
             side = 16 + side % 32;
             let upright = [side, side + 1].map(|side| Crop::from(Rect { left: 0, top: 0, right: side, bottom: side }));
             let eyes_and_mouth = [[20.0, 20.0], [28.0, 20.0], [24.0, 25.0], [21.0, 30.0], [27.0, 30.0]];
-            let face = Crop { landmarks: Some(FaceLandmarks(eyes_and_mouth)), ..upright[0] };
+            let face = Crop { shape: Some(CropShape::Face(FaceLandmarks(eyes_and_mouth))), ..upright[0] };
             // SAFETY: the planes are of such a frame, and stay.
             unsafe { preprocessor.regions_of_gpu(&planes, &[upright[0], face, upright[1]]) }
         };

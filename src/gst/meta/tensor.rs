@@ -75,7 +75,7 @@ pub struct ObjectRegions {
     /// The index of the region of each object that is meant and that no input shows: too many or too small ones, and those whose
     /// results of before hold. `None` for one without a region.
     pub unseen: Vec<Option<usize>>,
-    /// Faces are turned upright, so what is found in them has no place in the frame.
+    /// They are turned upright, so what is found in them has no place in the frame.
     pub are_aligned: bool,
 }
 

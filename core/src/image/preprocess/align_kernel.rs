@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Faces of a frame to tensors in one launch: `kernels/align.cu`. Each tensor is equal in every bit to the one that [`HostAligner`]
+//! Faces and boxes of a frame to tensors in one launch: `kernels/align.cu`. Each tensor is equal in every bit to the one that [`HostAligner`]
 //! makes.
 
 use super::aligned::HostAligner;
@@ -14,7 +14,7 @@ use crate::image::frame::{Colorimetry, PixelFormat};
 use crate::image::slices::MAX_REGIONS;
 use crate::image::transform::InputSpec;
 
-/// Turns faces of frames of one format and size into tensors of one kind.
+/// Turns faces and boxes in frames of one format and size into tensors of one kind.
 pub struct AlignKernel {
     function: Function,
     parameters: AlignParams,
@@ -23,13 +23,14 @@ pub struct AlignKernel {
     size: (usize, usize),
 }
 
-/// `Face` of the kernel.
+/// `Crop` of the kernel.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
-struct FaceView {
+struct CropView {
     tensor: u64,
     across: [f32; 2],
     origin: [f32; 2],
+    extent: [u32; 2],
 }
 
 /// `Parameters` of the kernel.
@@ -43,10 +44,10 @@ struct AlignParams {
     sitings: [u32; 2],
     strides: [u32; 3],
     planes: [u64; 3],
-    faces: [FaceView; MAX_REGIONS],
+    crops: [CropView; MAX_REGIONS],
 }
 
-const _: () = assert!(size_of::<FaceView>() == 24 && size_of::<AlignParams>() == 152 + MAX_REGIONS * 24);
+const _: () = assert!(size_of::<CropView>() == 32 && size_of::<AlignParams>() == 152 + MAX_REGIONS * 32);
 
 impl AlignKernel {
     /// For frames of `size`, width and height. `color` matters to YUV and gray formats.
@@ -73,14 +74,14 @@ impl AlignKernel {
                 sitings: others.sitings.map(siting_code),
                 strides: [0; 3],
                 planes: [0; 3],
-                faces: [FaceView::default(); MAX_REGIONS],
+                crops: [CropView::default(); MAX_REGIONS],
             },
             format,
             size,
         })
     }
 
-    /// Queues the making of a tensor for each of these faces, of which every element is written: by one launch for each
+    /// Queues the making of a tensor for each of these faces and boxes, of which every element is written: by one launch for each
     /// [`MAX_REGIONS`] of them.
     ///
     /// # Errors
@@ -93,7 +94,7 @@ impl AlignKernel {
         &self,
         stream: &Stream,
         planes: &[DevicePlane],
-        mut faces: impl Iterator<Item = (Similarity, u64)>,
+        mut crops: impl Iterator<Item = (Similarity, u64)>,
     ) -> Result<()> {
         check_planes(planes, self.format, self.size.0, self.size.1)?;
         let all = three_planes(self.format, planes);
@@ -103,8 +104,9 @@ impl AlignKernel {
         let (width, height) = parameters.conversion.tensor_size();
         loop {
             let mut count = 0;
-            for (view, (there, tensor)) in parameters.faces.iter_mut().zip(faces.by_ref()) {
-                *view = FaceView { tensor, across: there.across, origin: there.origin };
+            for (view, (there, tensor)) in parameters.crops.iter_mut().zip(crops.by_ref()) {
+                let Similarity { across, origin, extent } = there;
+                *view = CropView { tensor, across, origin, extent };
                 count += 1;
             }
             if count == 0 {

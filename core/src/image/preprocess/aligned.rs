@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Faces to tensors, turned and scaled by their landmarks, on the host.
+//! Faces and boxes to tensors, turned and scaled, on the host.
 //!
 //! # Arithmetic
 //! That of [`host`](super::host), but for the position. It is `f32` too, each operation rounded by itself, in this order, so that a
 //! kernel that does the same is equal in every bit. For the element at column `i`, row `j` of the tensor, per axis, with `F` pixels
 //! of the frame along it:
 //!
-//! 1. **Place** in the frame: [`Similarity::at`]. Where it is below −0.5, or not below `F − 0.5`, the element is padding. Otherwise it is
-//!    clamped to `0..F − 1`.
+//! 1. **Place** in the frame: [`Similarity::at`]. Where it is below −0.5, or not below `F − 0.5`, the element is padding, as beyond the
+//!    extent of what is shown. Otherwise it is clamped to `0..F − 1`.
 //! 2. **Position** in a plane of `N` samples along the axis. For full planes `p` is the place; for chroma on the first of two luma
 //!    samples `place·0.5`, and between both `max((place − 0.5)·0.5, 0)`. Then `near = ⌊p⌋`, `far = min(near + 1, N − 1)` and
 //!    `weight = p − near`. Chroma of `Chroma::Nearest` has those of full planes, with `near / 2` and `far / 2`.
 //!
-//! There is no antialiasing, as models of faces are trained and run by `warpAffine` of OpenCV.
+//! There is no antialiasing, as models of faces are trained and run by `warpAffine` of OpenCV, and readers of text by `warpPerspective`.
 
 use smallvec::SmallVec;
 
@@ -24,7 +24,7 @@ use crate::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use crate::image::geometry::ResizeMode;
 use crate::image::transform::{InputSpec, InputTransform};
 
-/// Turns faces of frames of one format and size into one kind of tensor.
+/// Turns faces and boxes in frames of one format and size into one kind of tensor.
 pub struct HostAligner {
     /// What makes elements of samples. The tensor is covered, and so has no padding of its own.
     pub(super) base: HostPreprocessor,
@@ -77,8 +77,10 @@ impl HostAligner {
     fn sample(&mut self, frame: &Frame, there: &Similarity, row: usize) {
         let HostAligner { base, planes, places, pad } = self;
         let width = places.len();
+        let [columns, rows] = there.extent.map(|shown| shown as usize);
         for (column, place) in places.iter_mut().enumerate() {
-            *place = inside(there.at(column as f32, row as f32), base.size);
+            let is_shown = column < columns && row < rows;
+            *place = is_shown.then(|| inside(there.at(column as f32, row as f32), base.size)).flatten();
         }
         let mut samples = &mut base.samples[..];
         for plane in planes.iter() {
@@ -155,6 +157,9 @@ mod tests {
     use super::*;
     use crate::image::transform::Chroma;
 
+    /// The whole tensor shows the frame.
+    const ALL: [u32; 2] = [u32::MAX; 2];
+
     /// The planes of a frame, of bytes that differ from their neighbours.
     fn planes(format: PixelFormat, (width, height): (usize, usize)) -> Vec<(usize, Vec<u8>)> {
         let planes = format.planes(width, height).into_iter();
@@ -177,7 +182,7 @@ mod tests {
     /// What is not turned, scaled or moved is what the frame's own tensor is.
     #[test]
     fn a_frame_as_it_lies_is_its_own_tensor() {
-        let there = Similarity { across: [1.0, 0.0], origin: [0.0, 0.0] };
+        let there = Similarity { across: [1.0, 0.0], origin: [0.0, 0.0], extent: ALL };
         for (format, size) in PixelFormat::ALL.into_iter().flat_map(|format| [(format, (7, 5)), (format, (8, 6))]) {
             let (width, height) = size;
             for kind in [
@@ -208,13 +213,17 @@ mod tests {
             ((r * 0.299 + g * 0.587) + b * 0.114).round_ties_even() as u8
         };
         // The tensor's columns go down the frame, its rows to the left.
-        let quarter = Similarity { across: [0.0, 1.0], origin: [3.0, 1.0] };
+        let quarter = Similarity { across: [0.0, 1.0], origin: [3.0, 1.0], extent: ALL };
         let wanted: Vec<u8> = [3, 2, 1].iter().flat_map(|&x| [gray(x, 1), gray(x, 2), 9]).collect();
         assert_eq!(tensor(format, size, &spec, quarter), wanted);
-        let outside = Similarity { across: [1.0, 0.0], origin: [4.0, 0.0] };
+        // Of which two columns and two rows show something.
+        let part = Similarity { extent: [2, 2], ..quarter };
+        let wanted = [[gray(3, 1), gray(3, 2), 9], [gray(2, 1), gray(2, 2), 9], [9; 3]].concat();
+        assert_eq!(tensor(format, size, &spec, part), wanted);
+        let outside = Similarity { across: [1.0, 0.0], origin: [4.0, 0.0], extent: ALL };
         assert_eq!(tensor(format, size, &spec, outside), [9; 9]);
         // Nothing of it is a number; no element is left out.
-        let endless = Similarity { across: [f32::INFINITY, f32::NAN], origin: [0.0, 0.0] };
+        let endless = Similarity { across: [f32::INFINITY, f32::NAN], origin: [0.0, 0.0], extent: ALL };
         assert_eq!(tensor(format, size, &spec, endless), [9; 9]);
     }
 
@@ -228,7 +237,8 @@ mod tests {
         let planes = [(3, vec![0, 100, 200, 40, 140, 240])];
         let mut bytes = vec![0; 8];
         let mut run = |across, origin| -> Vec<f32> {
-            aligner.run(&frame(format, size, &planes), &Similarity { across, origin }, &mut bytes).unwrap();
+            let there = Similarity { across, origin, extent: ALL };
+            aligner.run(&frame(format, size, &planes), &there, &mut bytes).unwrap();
             bytes.chunks_exact(4).map(bytemuck::pod_read_unaligned).collect()
         };
         assert_eq!(run([1.0, 0.0], [0.5, 0.5]), [70.0, 170.0]);

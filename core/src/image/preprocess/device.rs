@@ -72,7 +72,7 @@ pub struct DevicePreprocessor {
     kernel: PreprocessKernel,
     /// For parts of frames, made with the first ones.
     regions: Option<RegionMaker>,
-    /// For those that are cut by landmarks, likewise.
+    /// For those that are turned upright, likewise.
     aligner: Option<AlignKernel>,
     /// Where tensors are made.
     slots: BatchPool,

@@ -37,7 +37,7 @@ pub struct HostRegions {
     color: Colorimetry,
     spec: InputSpec,
     of: ByRegion<HostPreprocessor>,
-    /// For those that are cut by landmarks, made with the first one.
+    /// For those that are turned upright, made with the first one.
     aligner: Option<HostAligner>,
 }
 
