@@ -93,7 +93,7 @@ static BATCH_SIZE: Setting<Settings> = setting!(
 static BATCH_TIMEOUT: Setting<Settings> = setting!(
     "batch-timeout",
     "Batch timeout",
-    "Microseconds that a frame waits for others to fill its batch; behind another run of the model it waits longer \
+    "How many microseconds a frame waits for others to fill its batch; behind another run of the model it waits longer \
      (0 = only as long as the model is busy)",
     OptionKind::UInt(0..=10_000_000),
     batch_timeout
