@@ -50,6 +50,53 @@ pub fn read_bounded(file: File, limit: u64) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > limit { Err(too_large()) } else { Ok(bytes) }
 }
 
+/// Parts of a key, as in `otel.headers.tenant`.
+const MOST_PARTS: usize = 16;
+
+/// Where a text in TOML has a key with more parts than any file needs. Each part is a table in the one before, and whoever reads
+/// or drops tables goes down into them: of enough parts the stack has an end before the key has one.
+pub fn endless_key(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let (mut at, mut dots) = (0, 0);
+    while let Some(&byte) = bytes.get(at) {
+        match byte {
+            b'.' => dots += 1,
+            b'\n' | b'=' | b',' | b'[' | b']' | b'{' | b'}' => dots = 0,
+            _ => {}
+        }
+        if dots == MOST_PARTS {
+            return Some(at);
+        }
+        at += match byte {
+            b'#' => line_length(&bytes[at..]),
+            b'"' | b'\'' => string_length(&bytes[at..]),
+            _ => 1,
+        };
+    }
+    None
+}
+
+fn line_length(bytes: &[u8]) -> usize {
+    bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len())
+}
+
+/// Of a string of TOML, with its quotes. One of a line ends with it at the latest.
+fn string_length(bytes: &[u8]) -> usize {
+    let quote = bytes[0];
+    let is_long = bytes.starts_with(&[quote; 3]);
+    let quotes = if is_long { 3 } else { 1 };
+    let mut at = quotes;
+    while let Some(&byte) = bytes.get(at) {
+        match byte {
+            b'\n' if !is_long => return at,
+            b'\\' if quote == b'"' => at += 2,
+            _ if bytes[at..].starts_with(&[quote; 3][..quotes]) => return at + quotes,
+            _ => at += 1,
+        }
+    }
+    bytes.len()
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::Command;
@@ -75,5 +122,35 @@ mod tests {
         // A hole takes no space on the disk.
         File::create(&file).unwrap().set_len(1 << 40).unwrap();
         assert_eq!(read_regular(&file, 1 << 33).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+    }
+
+    #[test]
+    fn a_key_without_an_end_is_found_and_dots_elsewhere_are_none_of_one() {
+        let deep = format!("a{}", ".a".repeat(MOST_PARTS));
+        for text in [
+            format!("{deep} = 1"),
+            format!("[{deep}]"),
+            format!("b = {{{deep} = 1}}"),
+            format!("\"=\".{deep} = 1"),
+            format!("c = 'x' # y\n'#' . {deep} = 1"),
+            format!("d = \"\\\"\"\n{deep} = 1"),
+            format!("e = '''\n'''\n{deep} = 1"),
+            format!("f = \"no end\n{deep} = 1"),
+        ] {
+            assert!(endless_key(&text).is_some(), "{text}");
+        }
+        let dots = ".".repeat(100);
+        for text in [
+            "a.b.c.d = 1.5\n".repeat(100),
+            format!("a = [{}]", "0.5, ".repeat(100)),
+            format!("# {dots}"),
+            format!("a = '{dots}'\nb = \"\\\"{dots}\\\"\""),
+            format!("a = \"\"\"\n\"{dots}\n\\\"\"\"{dots}\"\"\""),
+            format!("a = '''\n''{dots}'''"),
+            "\"".into(),
+            "\"\\".into(),
+        ] {
+            assert_eq!(endless_key(&text), None, "{text}");
+        }
     }
 }

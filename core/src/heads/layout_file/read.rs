@@ -6,6 +6,7 @@ use toml::de::DeTable;
 use super::columns::{ColumnCounts, Row, whole_list};
 use super::table::{KeyReader, LayoutText, must_be, whole, word};
 use crate::error::Result;
+use crate::files::endless_key;
 use crate::heads::grid::{MAX_STRIDES, StrideGrid};
 use crate::heads::{Column, Dim, ElementClass, HEADS, Suppress, Task};
 use crate::image::geometry::ResizeMode;
@@ -87,6 +88,9 @@ impl<'a> LayoutDraft<'a> {
     /// `Settings`, with the line, where the text is no TOML, or has keys, words or numbers that there are not.
     pub fn read(text: LayoutText<'a>) -> Result<LayoutDraft<'a>> {
         const KEYS: [&str; 8] = ["name", "about", "task", "suppression", "input", "grid", "keypoints", "output"];
+        if let Some(at) = endless_key(text.text) {
+            return Err(text.error(at, "a key has more parts than any here"));
+        }
         let document = DeTable::parse(text.text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             text.error(at, error.message().lines().next().unwrap_or_default())

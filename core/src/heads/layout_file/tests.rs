@@ -122,6 +122,7 @@ fn what_is_wrong_has_its_line_and_the_nearest_word() {
     for (old, new, says) in [
         ("name = \"own\"", "nane = \"own\"", "line 1: there is no key “nane”; did you mean “name”?"),
         ("name = \"own\"", "name = own", "line 1: "),
+        ("name = \"own\"", "a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a = 1", "line 1: a key has more parts than any here"),
         ("name = \"own\"", "name = \"yolov8\"", "line 1: “yolov8” is the name of a layout that there is"),
         ("name = \"own\"", "name = \"My Head\"", "line 1: name is one word"),
         ("name = \"own\"\n", "", "the key name is missing"),
