@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use gsttrt_core::cuda::driver;
-use gsttrt_core::files::read_regular;
+use gsttrt_core::files::{endless_key, read_regular};
 
 use super::config::{GpuChoice, MAX_LENGTH};
 use crate::failure::Failure;
@@ -42,7 +42,7 @@ fn choice(file: &Path) -> Option<GpuChoice> {
         gpus: Option<GpuChoice>,
     }
     let text = String::from_utf8(read_regular(file, MAX_LENGTH).ok()?).ok()?;
-    toml::from_str::<Keys>(&text).ok()?.gpus
+    if endless_key(&text).is_some() { None } else { toml::from_str::<Keys>(&text).ok()?.gpus }
 }
 
 /// GPUs that sources are spread over, by CUDA's numbers from 0.

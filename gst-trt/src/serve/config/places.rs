@@ -6,7 +6,8 @@ use toml::de::{DeTable, DeValue};
 
 /// A file and its keys.
 pub struct Places<'a> {
-    text: &'a str,
+    /// The bytes at which lines begin.
+    lines: Vec<usize>,
     /// `None` where the file is no TOML.
     root: Option<Spanned<DeTable<'a>>>,
 }
@@ -17,14 +18,20 @@ fn entry<'t, 'a>(table: &'t DeTable<'a>, key: &str) -> Option<Entry<'t, 'a>> {
     table.iter().find(|(name, _)| name.get_ref() == key)
 }
 
+/// The line of a byte.
+pub fn line_at(text: &str, byte: usize) -> usize {
+    1 + text.as_bytes()[..byte.min(text.len())].iter().filter(|c| **c == b'\n').count()
+}
+
 impl<'a> Places<'a> {
     pub fn new(text: &'a str) -> Self {
-        Places { text, root: DeTable::parse(text).ok() }
+        let ends = text.match_indices('\n').map(|(at, _)| at + 1);
+        Places { lines: std::iter::once(0).chain(ends).collect(), root: DeTable::parse(text).ok() }
     }
 
-    /// The line of a byte.
+    /// The line of a byte, of which there may be one for each source.
     pub fn line(&self, byte: usize) -> usize {
-        1 + self.text.as_bytes()[..byte.min(self.text.len())].iter().filter(|c| **c == b'\n').count()
+        self.lines.partition_point(|begin| *begin <= byte)
     }
 
     /// The line of a key of a table, or of a table in it, and whether the key is there; else the line of the table. Of several
@@ -86,6 +93,9 @@ mod tests {
             (("rtsp.more", 0, "name"), None),
         ] {
             assert_eq!(places.line_of(table, number, key), expected, "{table} {number} {key}");
+        }
+        for byte in 0..text.len() {
+            assert_eq!(places.line(byte), line_at(text, byte), "{byte}");
         }
         assert_eq!(places.key_at(text.find("x\"\"\"").unwrap()), Some("address"));
         assert_eq!(places.key_at(text.find("iou").unwrap()), Some("tracker"));

@@ -4,6 +4,7 @@
 mod asks;
 mod destinations;
 mod folders;
+mod load;
 mod models;
 #[cfg(feature = "otel")]
 mod otel;
@@ -16,8 +17,9 @@ mod tiles;
 mod webrtc;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gsttrt_core::analytics::parse;
@@ -30,13 +32,11 @@ use super::model::ModelConfig;
 use super::model_file::ModelOutcome;
 #[cfg(feature = "otel")]
 use super::otel_environment::OtelEnvironment;
-use super::places::Places;
 use super::properties::{AnalyticsElement, ElementProperties, PrivacyElement, TrackElement};
 use super::schedule::Schedule;
 use super::shard::Shard;
 use super::wording::{KeyError, problem};
 use super::{secrets, wording};
-use crate::failure::Failure;
 use crate::model_options::is_on_server;
 use crate::serve::encoder;
 use crate::serve::http::{self, HttpSettings};
@@ -149,49 +149,15 @@ impl SourceConfig {
 type TableError = (&'static str, usize, KeyError);
 
 impl Config {
-    /// Reads and checks a file. GStreamer must have been started.
-    ///
-    /// # Errors
-    /// It cannot be read, or something in it is wrong.
-    pub fn load(file: &Path) -> Result<Self, Failure> {
-        let shown = file.display();
-        let bytes = read_regular(file, MAX_LENGTH).map_err(|error| format!("Cannot read {shown}: {error}."))?;
-        let text = String::from_utf8(bytes).map_err(|error| {
-            let byte = error.utf8_error().valid_up_to();
-            let line = 1 + error.as_bytes()[..byte].iter().filter(|c| **c == b'\n').count();
-            format!("Cannot use {shown}: line {line}: it is not a text in UTF-8.")
-        })?;
-        Self::parse(file, &text)
-    }
-
-    /// The same of a text. Relative paths in it begin at the folder of the file.
-    ///
-    /// # Errors
-    /// Something in it is wrong.
-    pub fn parse(file: &Path, text: &str) -> Result<Self, Failure> {
-        let places = Places::new(text);
-        let unusable = |text: String| format!("Cannot use {text}");
-        if let Some(at) = wording::nul(text) {
-            return Err(
-                unusable(wording::at_line(file, Some(places.line(at)), None, "a text has a NUL character")).into()
-            );
-        }
-        let keys: ConfigKeys =
-            toml::from_str(text).map_err(|error| unusable(wording::in_file(file, &places, &error)))?;
-        let folder = std::path::absolute(file).ok().and_then(|path| Some(path.parent()?.to_path_buf()));
-        let in_file = |(table, number, problem): TableError| {
-            let (table, number) = problem.table.map_or((table, number), |common| (common, 0));
-            let found = places.line_of(table, number, problem.key);
-            let key = found.filter(|(_, is_there)| *is_there).map(|_| problem.key);
-            wording::at_line(file, found.map(|(line, _)| line), key, &problem.text)
+    fn of(
+        keys: ConfigKeys,
+        folder: PathBuf,
+        is_given_up: &AtomicBool,
+    ) -> Result<(Self, Vec<TableError>), TableError> {
+        let go_on = |table: &'static str, number: usize| match is_given_up.load(Ordering::Relaxed) {
+            true => Err((table, number, problem("name", "it is not read on"))),
+            false => Ok(()),
         };
-        let (mut config, warnings) =
-            Self::of(keys, folder.unwrap_or_default()).map_err(|problem| unusable(in_file(problem)))?;
-        config.warnings = warnings.into_iter().map(in_file).collect();
-        Ok(config)
-    }
-
-    fn of(keys: ConfigKeys, folder: PathBuf) -> Result<(Self, Vec<TableError>), TableError> {
         if keys.source.is_empty() && keys.http.is_none() {
             let text = "there is nothing to do: it has neither a [[source]] nor [http], by which sources can be added";
             return Err(("source", 0, problem("name", text)));
@@ -257,6 +223,7 @@ impl Config {
         }
         config.check_track().map_err(|problem| ("analytics", 0, problem))?;
         for (number, model) in config.keys.model.clone().iter().enumerate() {
+            go_on("model", number)?;
             let (model, outcome, doubts) = config.model(model).map_err(|problem| ("model", number, problem))?;
             config.outcomes.insert(model.name.clone(), outcome);
             let findings = Findings::of(&model);
@@ -283,9 +250,11 @@ impl Config {
             config.analytics(analytics.clone()).map_err(|problem| ("analytics", 0, problem))?;
         }
         let own = config.own_sources();
+        let mut names = BTreeSet::new();
         for (number, source) in config.keys.source.clone().iter().enumerate() {
+            go_on("source", number)?;
             let source = config.stream(source, &[]).map_err(|problem| ("source", number, problem))?;
-            if config.sources.iter().any(|other| other.name == source.name) {
+            if !names.insert(source.name.clone()) {
                 return Err(("source", number, problem("name", format!("there are two sources “{}”", source.name))));
             }
             if let VideoAddress::File(path) | VideoAddress::Camera(path) = &source.address

@@ -351,6 +351,12 @@ fn a_mistake_is_named_with_its_line() {
             "“ten” is no time: write it with its unit, such as \"2s\"",
         ),
         ("name = \"s\"", "name = \"s\"\nmax-queued = 0", 21, "1 to 1024 frames"),
+        (
+            "name = \"s\"",
+            "name = \"s\"\nmax-queued = 18446744073709551616",
+            21,
+            "it is the number 18446744073709551616. Write a whole number from 0 on",
+        ),
         ("name = \"s\"", "name = \"s\"\nbackoff-max = 0.1", 21, "not below backoff-min"),
         ("name = \"s\"", "name = \"s\"\npublish = [\"q\"]", 21, "no publish “q”"),
         ("name = \"s\"", "name = \"s\"\nrecord = 1", 21, "it is the number 1. Write true, false or a table"),

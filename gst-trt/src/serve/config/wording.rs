@@ -88,6 +88,8 @@ pub fn of_serde(message: &str) -> String {
 /// A value as serde names it.
 fn written(value: &str) -> String {
     let value = value.replace('`', "");
+    // Of whole numbers that are too large for a key, serde names a type of Rust, too.
+    let value = value.trim_end_matches(" as i128").trim_end_matches(" as u128");
     match value.split_once(' ') {
         Some(("string", text)) => format!("the text {text}"),
         Some(("integer" | "floating", number)) => {
@@ -96,8 +98,7 @@ fn written(value: &str) -> String {
         Some(("boolean", word)) => word.into(),
         _ if value == "sequence" => "a list".into(),
         _ if value == "map" => "a table".into(),
-        _ if value == "null" => "null".into(),
-        _ => value,
+        _ => value.into(),
     }
 }
 
@@ -108,8 +109,9 @@ fn in_words(wanted: &str) -> String {
         "path string" => "a path in quotes".into(),
         "a boolean" => "true or false".into(),
         "a sequence" => "a list, such as [\"a\", \"b\"]".into(),
-        "u32" | "u64" | "usize" => "a whole number from 0 on".into(),
-        "f64" => "a number".into(),
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number from 0 on".into(),
+        "i32" | "i64" => "a whole number".into(),
+        "f32" | "f64" => "a number".into(),
         wanted if wanted.starts_with("struct ") || wanted == "a map" => "a table with keys".into(),
         wanted => wanted.into(),
     }
