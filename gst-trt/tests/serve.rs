@@ -165,6 +165,32 @@ fn a_reload_that_comes_before_the_start_ends_nothing() {
     assert_eq!(service.end().0.code(), Some(0));
 }
 
+/// Until there is something to end, the end is a clean one, too.
+#[test]
+fn a_signal_that_comes_before_the_start_ends_it_cleanly() {
+    let folder = scratch("serve-early-end");
+    let registry = folder.join("registry.bin").display().to_string();
+    let service = Service::with(&folder, &(head() + &endless("gate")), &[("GST_REGISTRY", &registry)]);
+    let id = service.proc("").file_name().unwrap().to_owned();
+    let children = service.proc("task").join(id).join("children");
+    wait_until("the look through the plugins", LIMIT, || !std::fs::read_to_string(&children).unwrap().is_empty());
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{status}: {journal}");
+}
+
+/// A file that takes long to read, as each source in it is checked.
+#[test]
+fn the_end_does_not_wait_for_a_reload() {
+    let folder = scratch("serve-long-reload");
+    let service = Service::start(&folder, &(head() + &endless("gate")));
+    service.said("Started.");
+    let many: String = (0..5000).map(|number| source(&format!("s{number}"), "rtsp://127.0.0.1:1/x", "")).collect();
+    service.reload(&(head() + &many + &source("last", "rtsp://127.0.0.1:1/x", "model = \"none\"")));
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    assert!(!journal.contains("Everything goes on as before") && !journal.contains("Left behind"), "{journal}");
+}
+
 #[test]
 fn a_reload_changes_what_has_changed_and_nothing_else() {
     let (folder, address) = (scratch("serve-reload"), free_address());

@@ -7,7 +7,7 @@
 //!   `record`, `view`, `output`: what becomes of frames besides publishing; `tiles`: those of many in one picture; `encoder`: what encodes them; `cut`, `snapshot`, `ask`: pictures that are
 //!   cut out of them, kept, and asked about.
 //!   `archive`: what there is of recordings. `heap`: what keeps memory flat while sources come and go.
-//!   `changes`: of the file. `place`: which of several services this one is.
+//!   `changes`: of the file, and `reload`: what reads it then. `place`: which of several services this one is.
 //!   `log`, `metrics`, `histogram`, `otel`: what is told of all that. `disk`: how much room there is for it.
 
 mod archive;
@@ -33,6 +33,7 @@ mod otel;
 mod output;
 mod place;
 mod record;
+mod reload;
 mod rtsp;
 mod service;
 mod snapshot;
@@ -45,8 +46,8 @@ mod view;
 mod webrtc;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use gsttrt_core::cuda::driver;
@@ -68,6 +69,7 @@ pub use metrics::gpu::GpuReading;
 #[cfg(feature = "otel")]
 use otel::Telemetry;
 use place::ReplicaPlace;
+use reload::{ConfigFile, Reloads};
 use service::{END, Service};
 pub use trial::{StreamTrial, TrialModel, TrialReading};
 
@@ -79,7 +81,7 @@ Examples:
 SIGHUP reads the file again, SIGTERM and Ctrl+C end it cleanly. It ends by itself, with status 75, where the GPU is lost to this
 process, so that whoever started it starts it again. The file is described in docs/serve.md.";
 
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ServeArgs {
     /// What runs, in TOML
@@ -104,27 +106,30 @@ impl ServeArgs {
 
 pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     heap::limit_arenas();
+    // Before all that takes time: without a handler SIGHUP ends a program, and whoever has just started it may send one.
+    let mut signals = Signals::new([SIGHUP]).map_err(no_signals)?;
+    let is_starting = Arc::new(AtomicBool::new(true));
+    if !args.check {
+        listen_to_end(&signals, &is_starting)?;
+    }
     // Before it is read: a change that comes between is seen later.
     let known = Stamp::of(&args.config);
     gpus::show(&args.config)?;
-    // Before all that takes time: without a handler SIGHUP ends a program, and whoever has just started it may send one.
-    let mut signals = Signals::new([SIGHUP]).map_err(no_signals)?;
     chain::start_gstreamer()?;
     let config = contain(|| Config::load(&args.config))?;
     if args.check {
         return check(&args.config, &config);
     }
-    // Before anything is started, so that an early signal does not end it half-way.
-    listen_to_end(&signals)?;
     chain::prefer_gpu_decoders();
     let (http, rtsp) = (config.http.clone(), config.rtsp.clone());
     #[cfg(feature = "webrtc")]
     let webrtc = config.webrtc.clone();
     log::configure(args.log_settings(&config));
     #[cfg(feature = "otel")]
-    let mut telemetry = Telemetry::new(config.otel.as_ref());
+    let telemetry = Arc::new(Mutex::new(Telemetry::new(config.otel.as_ref())));
     config.warnings.iter().for_each(|warning| warn("serve", warning));
-    let mut place = ReplicaPlace::default().other(&config)?.unwrap_or_default();
+    // Taken until all has ended, whoever changes it.
+    let place = Arc::new(Mutex::new(ReplicaPlace::default().other(&config)?.unwrap_or_default()));
     let shard = shard_text(&config);
     // Whichever source meets it first. The loop below ends then.
     let handle = signals.handle();
@@ -136,9 +141,11 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     let webrtc = webrtc.map(|settings| webrtc::listen(&settings).map(|socket| (settings, socket))).transpose()?;
     let (gpus, warning) = Gpus::find(config.gpus.as_ref());
     warning.iter().for_each(|warning| warn("serve", warning));
+    // From now on there is something to end, which a signal must not do half-way.
+    is_starting.store(false, Ordering::SeqCst);
     let service = Arc::new(Service::start(config, gpus, threads)?);
     #[cfg(feature = "otel")]
-    telemetry.send(service.clone());
+    reload::locked(&telemetry).send(service.clone());
     let mut started = format!("Started.{shard}");
     let start_servers = || -> Result<_, Failure> {
         #[cfg(feature = "webrtc")]
@@ -163,63 +170,41 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     let raise = || drop(signal_hook::low_level::raise(SIGHUP));
     let watch = args.watch.then(|| FileWatch::start(&args.config, known, threads, raise)).transpose();
     let watch = watch.inspect_err(|_| drop(service.stop(Instant::now() + END)))?;
-    let mut is_asked_to_end = false;
-    for signal in signals.forever() {
-        if signal != SIGHUP {
-            is_asked_to_end = true;
-            break;
+    let file = ConfigFile {
+        args: args.clone(),
+        service: service.clone(),
+        place: place.clone(),
+        #[cfg(feature = "otel")]
+        telemetry: telemetry.clone(),
+    };
+    let reloads = Reloads::start(threads, move |is_given_up| file.read(is_given_up));
+    let reloads = reloads.inspect_err(|_| drop(service.stop(Instant::now() + END)))?;
+    let is_asked_to_end = signals.forever().any(|signal| {
+        if signal == SIGHUP {
+            reloads.ask();
         }
-        let load = || {
-            let config = Config::load(&args.config)?;
-            let warnings = config.warnings.clone();
-            let settings = args.log_settings(&config);
-            #[cfg(feature = "otel")]
-            let otel = config.otel.clone();
-            let (other, shard) = (place.other(&config)?, shard_text(&config));
-            service.reload(config)?;
-            other.into_iter().for_each(|other| place = other);
-            log::configure(settings);
-            #[cfg(feature = "otel")]
-            telemetry.change(otel.as_ref(), service.clone());
-            Ok((warnings, shard))
-        };
-        let loaded = contain(load);
-        service.set_outdated(loaded.is_err());
-        match loaded {
-            Ok((warnings, shard)) => {
-                warnings.iter().for_each(|warning| warn("serve", warning));
-                log(
-                    "serve",
-                    &format!(
-                        "{} was read again.{shard} If gpus, [http], [rtsp] or [webrtc] has changed, that counts from the next \
-                     start on, but for [[rtsp.tiles]].",
-                        args.config.display()
-                    ),
-                )
-            }
-            Err(failure) => log_error("serve", &format!("{failure} Everything goes on as before.")),
-        }
-    }
+        signal != SIGHUP
+    });
     // One time for all that ends: limits of their own would add up.
     let asked = Instant::now();
-    drop(watch);
+    drop((watch, reloads));
     if let Some(error) = driver::lost().filter(|_| !is_asked_to_end) {
         log_error("serve", &format!("{error} Ending with status {}.", Status::GpuLost.code()));
         #[cfg(feature = "otel")]
-        telemetry.prepare_end(asked + END);
+        reload::locked(&telemetry).prepare_end(asked + END);
         service.stop(asked + END);
         drop(server); // until then, it tells why
         #[cfg(feature = "otel")]
-        telemetry.end();
+        reload::locked(&telemetry).end();
         return Ok(Status::GpuLost);
     }
     log("serve", "Ending.");
     #[cfg(feature = "otel")]
-    telemetry.prepare_end(asked + END);
+    reload::locked(&telemetry).prepare_end(asked + END);
     drop((server, videos));
     service.stop(asked + END);
     #[cfg(feature = "otel")]
-    telemetry.end();
+    reload::locked(&telemetry).end();
     Ok(Status::Done) // it ends whatever is left behind
 }
 
@@ -261,10 +246,12 @@ fn shard_text(config: &Config) -> String {
     format!(" Shard {shard}: {own} of {} sources.", own + config.elsewhere)
 }
 
-/// The first SIGINT or SIGTERM asks for a clean end, the second one ends the program at once.
-fn listen_to_end(signals: &Signals) -> Result<(), Failure> {
+/// The first SIGINT or SIGTERM asks for a clean end, the second one ends the program at once. While it starts there is nothing to
+/// end yet, and so the first one does that.
+fn listen_to_end(signals: &Signals, is_starting: &Arc<AtomicBool>) -> Result<(), Failure> {
     let is_ending = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
+        flag::register_conditional_shutdown(signal, 0, is_starting.clone()).map_err(no_signals)?;
         // First what looks at the flag, then what sets it.
         flag::register_conditional_shutdown(signal, 128 + signal, is_ending.clone()).map_err(no_signals)?;
         flag::register(signal, is_ending.clone()).map_err(no_signals)?;

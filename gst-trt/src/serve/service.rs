@@ -4,6 +4,7 @@
 //! The lock holds the table alone: what it costs to start something is the cost of a thread. Disks, models and cameras are
 //! waited for in threads of their own, and files are checked before the lock is taken.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -143,13 +144,14 @@ impl Started {
                 self.models.push(Model::start(model.clone(), state.number, sources, threads)?);
             }
         }
+        let names: BTreeSet<&str> = config.sources.iter().map(|source| source.name.as_str()).collect();
+        let running: BTreeSet<String> = state.streams.iter().map(|stream| stream.config.name.clone()).collect();
         for source in &config.sources {
-            if !state.streams.iter().any(|stream| stream.config.name == source.name) {
+            if !running.contains(&source.name) {
                 // Of those of the same name, the new one.
                 let models = models(source, |name| find(&self.models, name).or_else(|| find(&state.models, name)))?;
                 // Those that go leave their place.
-                let stays =
-                    |stream: &&SourceStream| config.sources.iter().any(|other| other.name == stream.config.name);
+                let stays = |stream: &&SourceStream| names.contains(stream.config.name.as_str());
                 let there = state.streams.iter().filter(stays).chain(&self.streams);
                 let gpu = state.gpus.place(there.filter_map(|stream| stream.gpu));
                 let (archives, asks) = (&state.archives, &state.asks);
@@ -267,7 +269,7 @@ impl ServiceState {
         }
         self.streams.extend(started.streams);
         let order = |stream: &SourceStream| config.sources.iter().position(|source| source.name == stream.config.name);
-        self.streams.sort_by_key(order);
+        self.streams.sort_by_cached_key(order);
     }
 
     /// Tells each model what it must find things for.

@@ -78,7 +78,8 @@ impl Telemetry {
 
     /// Goes on as another configuration says. What waits for the collector of the old one is sent to it once.
     pub fn change(&mut self, config: Option<&OtelConfig>, service: Arc<dyn Control>) {
-        if self.running.as_ref().map(|running| &running.config) == config {
+        // At the end nothing is begun any more.
+        if self.end.is_some() || self.running.as_ref().map(|running| &running.config) == config {
             return;
         }
         Outbox::uninstall();
@@ -98,9 +99,9 @@ impl Telemetry {
     }
 
     /// Sends what waits, once, as long as there is time.
-    pub fn end(self) {
+    pub fn end(&mut self) {
         Outbox::uninstall();
-        if let Some(running) = self.running {
+        if let Some(running) = self.running.take() {
             running.outbox.close();
             let left = self.end.map_or(Duration::ZERO, |end| end.saturating_duration_since(Instant::now()));
             running.outbox.wait_done(left.clamp(SHORTEST_FLUSH, LONGEST_FLUSH));
