@@ -17,7 +17,7 @@ mod tests;
 mod writer;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gst::ClockTime;
 use gst::prelude::*;
@@ -38,6 +38,8 @@ pub use self::writer::Disk;
 
 /// Packets of this time together go to the thread of a file, so that it wakes up seldom. Nanoseconds.
 const BATCH: i64 = 500_000_000;
+/// The same by the clock, for those whose time stands still.
+const BATCH_BY_CLOCK: Duration = Duration::from_secs(1);
 /// Sound that was heard so long ago is not waited for. Nanoseconds.
 const SOUND_GONE: i64 = 2_000_000_000;
 /// A file of the first frames waits so long for the first sound. Nanoseconds.
@@ -46,6 +48,20 @@ const SOUND_WAIT: i64 = 5_000_000_000;
 const MAX_NOTES: usize = 1000;
 /// An event is told so long after it has happened: an object is to be clearly beyond a line. Nanoseconds.
 const NEWS_WAIT: i64 = 2_000_000_000;
+/// Of what is kept of a source, no file is larger than one of so many parts: the others can be removed for it.
+const PARTS: u64 = 4;
+/// Bytes that each file may have.
+const SMALLEST_PART: u64 = 64 << 10;
+/// A camera's time may be slower than the clock by so much.
+const SLOWEST: u32 = 2;
+/// By the clock, the post-roll of an event that an encoder is behind with has so much more.
+const LONGEST_LAG: Duration = Duration::from_secs(10);
+
+const LARGE: &str = "Its files would be larger than a quarter of keep-bytes or total-bytes, and are shorter than [record] \
+                     says. Give it more of them, or shorter files.";
+const LATE: &str = "The time of its frames stands still, or is slower than the clock: recordings are cut by the clock.";
+const ENDLESS: &str = "From key frame to key frame it needs half of keep-bytes or total-bytes: the rest is not recorded. \
+                       Give it more of them, or the camera a shorter interval of key frames.";
 
 /// Records one run of a source.
 #[derive(Clone)]
@@ -78,10 +94,11 @@ struct RecordedStream {
 /// Files that follow each other.
 struct Reel {
     kind: Kind,
-    /// Time after which another file is begun, at a key frame. Nanoseconds.
-    length: i64,
+    limits: FileLimits,
     /// The running time up to which packets are to be in a file.
     wanted: Option<WantedRange>,
+    /// The same by the clock, where frames come as they are taken.
+    wanted_until: Option<Instant>,
     file: Option<FileWriter>,
     /// The file before it, as long as it may be told of more that has happened in its time.
     former: Option<FormerFile>,
@@ -89,8 +106,35 @@ struct Reel {
     next: u64,
     given: i64,
     heard: i64,
+    /// When the first frame of the file came, and the bytes that it has.
+    came: Option<Instant>,
+    bytes: u64,
     /// What has happened, and when, of which no file was told yet.
     notes: Vec<(i64, Map<String, Value>)>,
+}
+
+/// What a file may have: with more, another one is begun, at a key frame.
+struct FileLimits {
+    /// By the time of the frames, in nanoseconds.
+    length: i64,
+    /// By the clock, where frames come as they are taken: the time of some cameras stands still.
+    clock: Option<Duration>,
+    bytes: u64,
+}
+
+impl FileLimits {
+    fn new(config: &RecordConfig, length: Duration, is_live: bool) -> Self {
+        let kept = [config.keep.bytes, config.keep.total_bytes].into_iter().flatten().min();
+        FileLimits {
+            length: nanoseconds(length),
+            clock: is_live.then(|| length.saturating_mul(SLOWEST)),
+            bytes: kept.map_or(u64::MAX, |kept| (kept / PARTS).max(SMALLEST_PART)),
+        }
+    }
+
+    fn is_late(&self, begun: Option<Instant>, now: Instant) -> bool {
+        self.clock.zip(begun).is_some_and(|(clock, begun)| now.saturating_duration_since(begun) >= clock)
+    }
 }
 
 /// A file that has all its frames.
@@ -114,13 +158,16 @@ impl Recorder {
     pub fn new(disk: Disk, config: &RecordConfig, is_live: bool) -> Self {
         let reel = |kind, length: Duration, wanted| Reel {
             kind,
-            length: nanoseconds(length),
+            limits: FileLimits::new(config, length, is_live),
             wanted,
+            wanted_until: None,
             file: None,
             former: None,
             next: 0,
             given: 0,
             heard: 0,
+            came: None,
+            bytes: 0,
             notes: Vec::new(),
         };
         let events = config.events.is_some().then(|| reel(Kind::Event, config.max_length, None));
@@ -250,6 +297,8 @@ impl RecordedStream {
             let (before, after) = (nanoseconds(self.config.pre_roll), nanoseconds(self.config.post_roll));
             for reel in self.reels.iter_mut().filter(|reel| reel.kind == Kind::Event) {
                 let until = time.saturating_add(after);
+                let by_clock = self.config.post_roll.saturating_mul(SLOWEST).saturating_add(LONGEST_LAG);
+                reel.wanted_until = reel.limits.clock.and_then(|_| Instant::now().checked_add(by_clock));
                 reel.wanted = Some(match reel.wanted {
                     Some(wanted) => WantedRange { until: wanted.until.max(until), ..wanted },
                     None => WantedRange { from: time - before, until },
@@ -347,7 +396,8 @@ impl Reel {
         self.former.take_if(|former| source.seen.is_some_and(|seen| seen > former.end + NEWS_WAIT));
         let (Some(wanted), Some(newest)) = (self.wanted, source.ring.newest()) else { return };
         // A frame whose results are still to come may have another event.
-        let is_over = newest > wanted.until && source.seen.is_some_and(|seen| seen > wanted.until);
+        let is_late = self.wanted_until.zip(source.ring.came()).is_some_and(|(until, came)| came > until);
+        let is_over = is_late || newest > wanted.until && source.seen.is_some_and(|seen| seen > wanted.until);
         let following = source.ring.from(self.next).next();
         let is_hole = |(number, frame): (u64, &Packet)| number > self.next && frame.time() <= wanted.until;
         if self.file.is_some() && following.is_some_and(is_hole) {
@@ -397,29 +447,47 @@ impl Reel {
     /// Gives the file what it has not got, up to that time.
     fn write(&mut self, source: &StreamSoFar, until: i64, at_once: bool) {
         while let Some(file) = &self.file {
-            let (mut ready, mut following) = (Vec::new(), None);
+            let (mut ready, mut following, mut is_cut_off) = (Vec::new(), None, false);
             let ring = source.ring;
             let mut waiting = ring.from(self.next).take_while(|(_, frame)| frame.time() <= until).peekable();
             let Some((_, first)) = waiting.peek() else { return };
-            if !at_once && ring.newest().is_some_and(|newest| newest - first.time() < BATCH) {
+            let is_new = ring.came().is_some_and(|came| came.saturating_duration_since(first.came) < BATCH_BY_CLOCK);
+            if !at_once && is_new && ring.newest().is_some_and(|newest| newest - first.time() < BATCH) {
                 return;
             }
             // Of the sound, what belongs to these frames. More of it may be there already, or still to come.
             let mut heard_until = if at_once { until.saturating_add(1) } else { first.pts };
             for (number, frame) in waiting {
-                if frame.is_key && frame.time() - file.begun() >= self.length {
+                let is_long = frame.time() - file.begun() >= self.limits.length;
+                let is_late = self.limits.is_late(self.came, frame.came);
+                let is_large = self.bytes >= self.limits.bytes;
+                if !frame.is_key && self.bytes / 2 >= self.limits.bytes {
+                    is_cut_off = true; // a file without an end would fill the disk
+                    heard_until = frame.pts;
+                    break;
+                }
+                if frame.is_key && (is_long || is_late || is_large) {
+                    if !is_long {
+                        source.disk.say_once(if is_large { LARGE } else { LATE });
+                    }
                     following = Some(number); // goes on in another file, whose first frame is this
                     heard_until = frame.pts;
                     break;
                 }
                 heard_until = heard_until.max(frame.pts);
                 ready.push(frame.clone());
+                self.bytes += frame.buffer.size() as u64;
                 (self.next, self.given) = (number + 1, frame.time());
             }
             let sound: Vec<_> = ring.sound(self.heard, heard_until).cloned().collect();
             self.heard = sound.iter().map(|sound| sound.pts).fold(self.heard, i64::max);
+            self.bytes += sound.iter().map(|sound| sound.buffer.size() as u64).sum::<u64>();
             ready.extend(sound);
             if !file.write(ready) {
+                return self.abandon(source);
+            }
+            if is_cut_off {
+                source.disk.say_once(ENDLESS);
                 return self.abandon(source);
             }
             match following {
@@ -443,6 +511,7 @@ impl Reel {
         let packets = vec![first.clone()];
         self.heard = first.pts - 1;
         (self.next, self.given) = (number + 1, begun);
+        (self.came, self.bytes) = (Some(first.came), first.buffer.size() as u64);
         self.file = source.disk.open(FileFormat { container: source.container, video, audio }, self.kind, begun);
         if !self.file.as_ref().is_some_and(|file| file.write(packets)) {
             self.abandon(source);
@@ -469,6 +538,7 @@ impl Reel {
 
     fn end(&mut self) {
         self.wanted = self.wanted.filter(|_| self.kind == Kind::Continuous);
+        self.wanted_until = None;
         (self.file, self.former) = (None, None);
         self.notes.clear();
     }

@@ -2,6 +2,7 @@
 //! The newest packets of a source, from a key frame on. Times are in nanoseconds of running time.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use crate::source::tap::{Medium, Packet};
 
@@ -147,6 +148,11 @@ impl Ring {
         self.frames.back().map(Packet::time)
     }
 
+    /// When the newest frame came.
+    pub fn came(&self) -> Option<Instant> {
+        self.frames.back().map(|frame| frame.came)
+    }
+
     /// The time of the oldest frame.
     pub fn oldest(&self) -> Option<i64> {
         self.frames.front().map(Packet::time)
@@ -169,8 +175,6 @@ impl Ring {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
 
     const SECOND: i64 = 1_000_000_000;

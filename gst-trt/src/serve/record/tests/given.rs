@@ -90,3 +90,68 @@ fn what_has_happened_is_noted_with_the_file_of_its_time() {
     let noted: Vec<_> = recordings.iter().map(|recording| recording.events.len()).collect();
     assert_eq!(noted, [1, 0, 2, 0]);
 }
+
+/// Of a camera that gives each frame the same time. Its files end all the same, by the clock.
+#[test]
+fn a_time_that_stands_still_makes_no_endless_file() {
+    let config = RecordConfig {
+        events: None,
+        segment: Some(Duration::from_secs(2)),
+        container: Container::Mkv,
+        ..config("standing", 0.0, 0.0)
+    };
+    let (picture, caps) = (picture(&config), gst::Caps::new_empty_simple("image/jpeg"));
+    let recordings = recordings(&config, 3, |recorder| {
+        (0..12).for_each(|second| recorder.take(Packet { pts: 0, ..packet(&picture, &caps, second) }));
+    });
+    let frames = recordings.iter().map(|recording| packets(&config.folder.join(&recording.file), "video").1.len());
+    assert_eq!(frames.collect::<Vec<_>>(), [4; 3], "twice the length by the clock");
+}
+
+/// Nor does an event that is never past by its time.
+#[test]
+fn an_event_of_a_time_that_stands_still_has_an_end() {
+    let config = RecordConfig { container: Container::Mkv, ..config("standing-event", 0.0, 1.0) };
+    let (picture, caps) = (picture(&config), gst::Caps::new_empty_simple("image/jpeg"));
+    let recordings = recordings(&config, 1, |recorder| {
+        let take = |second| recorder.take(Packet { pts: 0, ..packet(&picture, &caps, second) });
+        (0..3).for_each(take);
+        see(recorder, 0, &[0]);
+        assert!(recorder.is_recording());
+        (3..20).for_each(take);
+        assert!(!recorder.is_recording());
+    });
+    assert_eq!(recordings[0].events.len(), 1);
+}
+
+/// A file that is larger than what is kept would be removed once it is whole.
+#[test]
+fn no_file_is_larger_than_a_part_of_what_is_kept() {
+    let config = RecordConfig {
+        events: None,
+        segment: Some(Duration::from_secs(3600)),
+        keep: KeepLimits { bytes: Some(400_000), ..KeepLimits::default() },
+        container: Container::Mkv,
+        ..config("parts", 0.0, 0.0)
+    };
+    let (picture, caps) = (picture(&config), gst::Caps::new_empty_simple("image/jpeg"));
+    let of_file = 100_000_usize.div_ceil(picture.len());
+    let frames = |recordings: &[Recording]| -> Vec<usize> {
+        recordings.iter().map(|one| packets(&config.folder.join(&one.file), "video").1.len()).collect()
+    };
+    let all = recordings(&config, 3, |recorder| {
+        (0..2 * of_file as u64 + 1).for_each(|second| recorder.take(packet(&picture, &caps, second)));
+    });
+    assert_eq!(frames(&all), [of_file, of_file, 1]);
+    // Where no other key frame comes it ends, and the next key frame begins another one.
+    let key = 3 * of_file as u64;
+    let all = recordings(&config, 5, |recorder| {
+        let take = |second| {
+            let is_key = second == 0 || second == key;
+            recorder.take(Packet { is_key, ..packet(&picture, &caps, 10_000 + second) });
+        };
+        (0..key + 1).for_each(take);
+    });
+    let counts = frames(&all);
+    assert!((of_file..=2 * of_file).contains(&counts[3]) && counts[4] == 1, "{counts:?}");
+}
