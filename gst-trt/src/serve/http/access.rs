@@ -15,7 +15,7 @@
 use std::net::IpAddr;
 
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use subtle::ConstantTimeEq;
 
 use super::HttpSettings;
@@ -48,7 +48,7 @@ impl Access {
     }
 
     /// For every request.
-    pub fn check_origin(&self, method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
+    pub fn check_origin(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
         let hosts: Vec<_> = headers.get_all(header::HOST).iter().collect();
         let host = match hosts[..] {
             [host] => host.to_str().ok().and_then(|host| host.parse::<Authority>().ok()),
@@ -58,6 +58,12 @@ impl Access {
             let text = "The request does not name its host. Send one Host header, such as Host: localhost.";
             return Err(ApiError::new(StatusCode::BAD_REQUEST, text));
         };
+        // As proxies are asked: GET http://localhost/sources. Which of two hosts was meant is not guessed.
+        if uri.authority().is_some_and(|asked| !asked.as_str().eq_ignore_ascii_case(host.as_str())) {
+            let text = "The request names two hosts, one in its first line and one in its Host header. Send the same in \
+                        both, or only the path in the first line.";
+            return Err(ApiError::new(StatusCode::BAD_REQUEST, text));
+        }
         if self.is_local && !is_localhost(host.host()) {
             let why = "this service is only for localhost";
             let remedy = "Use localhost, 127.0.0.1 or [::1] in the address; a proxy must send one of them as Host";

@@ -72,15 +72,25 @@ pub fn written(status: StatusCode, text: serde_json::Result<Vec<u8>>) -> Respons
 #[derive(Clone, Copy)]
 pub struct Hurry(pub Duration);
 
-/// A request's body, which must come within a time.
+fn too_long() -> ApiError {
+    let text = format!("The body is too long: it may have {BODY} bytes. Send less.");
+    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, text)
+}
+
+/// How long the body is to be, where the request says so.
+fn length(request: &Request) -> Option<u64> {
+    request.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// A request's body, which must come within a time. One that is to be too long is not waited for.
 pub async fn body(request: Request, time: Duration) -> Result<Bytes, ApiError> {
+    if length(&request).is_some_and(|length| length > BODY as u64) {
+        return Err(too_long());
+    }
     let time = request.extensions().get::<Hurry>().map_or(time, |Hurry(limit)| time.min(*limit));
     match tokio::time::timeout(time, Bytes::from_request(request, &())).await {
         Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-            let text = format!("The body is too long: it may have {BODY} bytes. Send less.");
-            Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, text))
-        }
+        Ok(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => Err(too_long()),
         Ok(Err(_)) => {
             let text = "The body is broken: it is not as long, or not in such chunks, as it says. Send it again.";
             Err(ApiError::new(StatusCode::BAD_REQUEST, text))

@@ -64,7 +64,7 @@ async fn need_token_to_read(State(context): State<Arc<ServerState>>, request: Re
 
 /// What holds for every request and every answer.
 async fn protect(State(context): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
-    let mut response = match context.access.check_origin(request.method(), request.headers()) {
+    let mut response = match context.access.check_origin(request.method(), request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     };

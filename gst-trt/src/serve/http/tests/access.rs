@@ -56,6 +56,21 @@ fn without_a_token_nothing_is_changed() {
     get(&server, "/sources").expect(200);
 }
 
+/// A first line as proxies get it names a host, too, which servers are to take for the other one.
+#[test]
+fn a_request_for_two_hosts_is_refused() {
+    let server = serve(&FakeService::new(&["door"]));
+    let ask = |asked: &str, host: &str| {
+        let text = format!("GET http://{asked}/sources HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        HttpAnswer::parse(&exchange(server.address(), text.as_bytes(), false)).unwrap()
+    };
+    for asked in ["evil.example", "localhost:1", "me@localhost"] {
+        ask(asked, "localhost").expect_error(400, &["names two hosts"]);
+    }
+    ask("evil.example", "evil.example").expect_error(403, &["only for localhost"]);
+    ask("LOCALHOST", "localhost").expect(200);
+}
+
 #[test]
 fn beyond_localhost_all_needs_the_token() {
     let service = FakeService::new(&["door"]);

@@ -24,6 +24,18 @@ fn half_a_request_ends_after_a_time() {
     }
 }
 
+/// It says itself that it is too long.
+#[test]
+fn a_body_that_is_to_be_too_long_is_not_waited_for() {
+    let hour = Duration::from_secs(3600);
+    let server = serve_within(ClientLimits { body: hour, ..ClientLimits::default() }, &FakeService::new(&[]));
+    for length in [65_537, 99_999_999_999_u64] {
+        let head = format!("Host: localhost\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: {length}");
+        let answer = exchange(server.address(), format!("POST /sources HTTP/1.1\r\n{head}\r\n\r\n").as_bytes(), false);
+        HttpAnswer::parse(&answer).unwrap().expect_error(413, &["65536 bytes"]);
+    }
+}
+
 #[test]
 fn connections_are_limited_and_others_wait() {
     let server =
