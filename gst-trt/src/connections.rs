@@ -16,7 +16,28 @@ use gst::glib::translate::ToGlibPtr;
 use gst::prelude::*;
 
 /// More than any camera answers until it is asked for a stream.
-pub const MOST_ANSWERED: u64 = 1 << 20;
+const MOST_ANSWERED: u64 = 256 << 10;
+/// More connections than rtspsrc needs until a stream is set up, also where the camera leads to another one and wants a password.
+const MOST_CONNECTED: u32 = 16;
+
+/// Why rtspsrc never comes to an end with a camera. It does not tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CameraFault {
+    /// It has answered more than any does, and was not asked for a stream yet.
+    Flood,
+    /// It answers with an address, which is asked then, and so on.
+    Redirects,
+}
+
+impl CameraFault {
+    /// The end of a sentence.
+    pub fn text(self) -> &'static str {
+        match self {
+            CameraFault::Flood => "its answer has no end",
+            CameraFault::Redirects => "it answers with another address again and again (302)",
+        }
+    }
+}
 
 #[derive(Clone, Default)]
 pub struct Connections(Arc<Mutex<OpenSockets>>);
@@ -24,6 +45,8 @@ pub struct Connections(Arc<Mutex<OpenSockets>>);
 #[derive(Default)]
 struct OpenSockets {
     sockets: Vec<RtspSocket>,
+    /// How many were begun.
+    connected: u32,
     /// Whether a stream was set up. Its video follows, which has no end.
     is_set_up: bool,
     is_cut: bool,
@@ -61,16 +84,26 @@ impl Connections {
     pub fn hear(&self, message: &gst::Message) {
         let gst::MessageView::Progress(progress) = message.view() else { return };
         match progress.get() {
-            (gst::ProgressType::Continue, "connect", _) => CONNECTING.set(Arc::downgrade(&self.0)),
+            (gst::ProgressType::Continue, "connect", _) => {
+                lock(&self.0).connected += 1;
+                CONNECTING.set(Arc::downgrade(&self.0));
+            }
             (gst::ProgressType::Continue, "request", _) => lock(&self.0).is_set_up = true,
             _ => CONNECTING.set(Weak::new()),
         }
     }
 
-    /// Whether a camera has answered more than any does, and was not asked for a stream yet.
-    pub fn are_flooded(&self) -> bool {
+    /// Why a camera that was not asked for a stream yet never will be.
+    pub fn fault(&self) -> Option<CameraFault> {
         let opened = lock(&self.0);
-        !opened.is_set_up && opened.sockets.iter().any(|socket| socket.received() > MOST_ANSWERED)
+        if opened.is_set_up {
+            return None;
+        }
+        let is_flooded = || opened.sockets.iter().any(|socket| socket.received() > MOST_ANSWERED);
+        match opened.connected > MOST_CONNECTED {
+            true => Some(CameraFault::Redirects),
+            false => is_flooded().then_some(CameraFault::Flood),
+        }
     }
 
     /// Cuts all, and those that are made from now on. Whoever reads from one meets an error at once.

@@ -257,12 +257,10 @@ impl VideoRun<'_> {
                 let what = format!("Cannot read {}: it is damaged, or cut off.", self.address.shown());
                 return Err(Broken::unreadable(what));
             }
-            if self.running.connections.are_flooded() {
+            if let Some(fault) = self.running.connections.fault() {
                 self.running.connections.cut();
-                return Err(Broken::unreadable(format!(
-                    "Cannot read {}: its answer has no end.",
-                    self.address.shown()
-                )));
+                let shown = self.address.shown();
+                return Err(Broken::unreadable(format!("Cannot read {shown}: {}.", fault.text())));
             }
             self.lines.check()?;
             self.setup.check_table()?;

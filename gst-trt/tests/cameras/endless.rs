@@ -25,6 +25,26 @@ fn endless() -> u16 {
     })
 }
 
+/// An RTSP server that answers with another address of its own, or with one that is none of RTSP.
+fn leading_on(is_to_itself: bool) -> u16 {
+    serve(move |mut connection| {
+        let port = connection.local_addr().unwrap().port();
+        let location =
+            if is_to_itself { format!("rtspt://127.0.0.1:{port}/on") } else { "file:///etc/hostname".to_string() };
+        loop {
+            let asked = request(&connection);
+            let number = asked.lines().find_map(|line| line.strip_prefix("CSeq: ")).unwrap_or("0");
+            let answer = match asked.starts_with("DESCRIBE") {
+                true => format!("RTSP/1.0 302 Found\r\nCSeq: {number}\r\nLocation: {location}\r\n\r\n"),
+                false => format!("RTSP/1.0 200 OK\r\nCSeq: {number}\r\nPublic: OPTIONS, DESCRIBE, SETUP, PLAY\r\n\r\n"),
+            };
+            if asked.is_empty() || connection.write_all(answer.as_bytes()).is_err() {
+                return;
+            }
+        }
+    })
+}
+
 const VIDEO: &str = "m=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\na=control:v\r\n";
 
 /// A camera with that many streams, the first of which is that one. It says how many it was asked for when they are to play,
@@ -84,6 +104,18 @@ fn a_camera_whose_answer_has_no_end_is_given_up() {
     let address = format!("rtspt://127.0.0.1:{}/v", endless());
     let args = ["detect", &address, "--model", &shapes(), "--backend", "cpu", "--no-video"];
     expect_failure(&run(&folder, &args), &args, &["Cannot read rtspt://127.0.0.1:", "its answer has no end."]);
+}
+
+/// rtspsrc follows each answer at once, and tells of none.
+#[test]
+fn a_camera_that_leads_on_and_on_is_given_up() {
+    let folder = scratch("camera-leads-on");
+    for is_to_itself in [true, false] {
+        let address = format!("rtspt://127.0.0.1:{}/v", leading_on(is_to_itself));
+        let args = ["detect", &address, "--model", &shapes(), "--backend", "cpu", "--no-video"];
+        let said = "it answers with another address again and again (302).";
+        expect_failure(&run(&folder, &args), &args, &["Cannot read rtspt://127.0.0.1:", said]);
+    }
 }
 
 #[test]

@@ -39,6 +39,7 @@ use super::snapshot::SourceSnapshots;
 use super::view::Pictures;
 use crate::cause::{Cause, SourceFailure, Suspect};
 use crate::chain;
+use crate::connections::CameraFault;
 use crate::failure::Failure;
 use crate::running::RunningPipeline;
 use crate::threads::Threads;
@@ -462,10 +463,14 @@ impl StreamThread {
             if !self.is_on() {
                 return PlayEnd::Rests;
             }
-            if running.connections.are_flooded() {
+            if let Some(fault) = running.connections.fault() {
                 running.connections.cut();
+                let cause = match fault {
+                    CameraFault::Flood => Cause::Damaged,
+                    CameraFault::Redirects => Cause::Rejected,
+                };
                 let shown = self.config.address.shown();
-                return self.failed(Cause::Damaged, format!("Cannot read {shown}: its answer has no end."));
+                return self.failed(cause, format!("Cannot read {shown}: {}.", fault.text()));
             }
             built.turn.end_in_time();
             match self.dropped.look(Instant::now(), self.meter.frame_counts()) {
