@@ -4,16 +4,18 @@
 //! `gst_rtsp_connection_receive_usec` reads a message byte by byte, and cannot be cancelled within one. A camera whose header has
 //! no end holds rtspsrc up there for as long as it sends, and takes a core of the machine. Nothing of rtspsrc leads to its socket.
 //! GIO tells of each connection that is made, in the thread that makes it; just before, that thread has said with a progress
-//! message that rtspsrc connects.
+//! message that rtspsrc connects. Connections of HTTP are made so, too, and none may lead where the user has not led it.
 
 use std::cell::RefCell;
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
 use gst::glib;
 use gst::glib::gobject_ffi;
 use gst::glib::translate::ToGlibPtr;
 use gst::prelude::*;
+
+use crate::local;
 
 /// More than any camera answers until it is asked for a stream.
 const MOST_ANSWERED: u64 = 256 << 10;
@@ -193,7 +195,6 @@ unsafe extern "C" fn note(
     // SAFETY: the value of an event is an enumeration.
     let event = unsafe { gobject_ffi::g_value_get_enum(values[1].to_glib_none().0) };
     if event == gio_sys::G_SOCKET_CLIENT_CONNECTED
-        && let Some(opened) = CONNECTING.with_borrow(Weak::upgrade)
         && let Ok(connection) = values[3].get::<glib::Object>()
         && connection.type_().is_a(connection_type())
     {
@@ -202,9 +203,41 @@ unsafe extern "C" fn note(
             let socket = gio_sys::g_socket_connection_get_socket(connection.as_ptr().cast());
             glib::translate::from_glib_none(socket.cast::<gobject_ffi::GObject>())
         };
-        lock(&opened).add(RtspSocket(socket.downgrade()));
+        let socket = RtspSocket(socket.downgrade());
+        if leads_here(&connection, &values[2]) {
+            socket.cut(); // nothing was asked yet
+        } else if let Some(opened) = CONNECTING.with_borrow(Weak::upgrade) {
+            lock(&opened).add(socket);
+        }
     }
     glib::ffi::GTRUE // it stays
+}
+
+/// Whether it is a connection to this machine, or on the link that it is on, which the user has not named: something of the
+/// network has led to it. Whoever is to reach all by a proxy reaches that first.
+fn leads_here(connection: &glib::Object, target: &glib::Value) -> bool {
+    const PROXIES: [&str; 6] = ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
+    let Ok(target) = target.get::<glib::Object>() else { return false };
+    // SAFETY: types can be asked for at any time. It is such a connection, and the address is ours.
+    let (inet, network, address) = unsafe {
+        let address = gio_sys::g_socket_connection_get_remote_address(connection.as_ptr().cast(), std::ptr::null_mut());
+        let address: Option<glib::Object> = glib::translate::from_glib_full(address.cast::<gobject_ffi::GObject>());
+        let inet: glib::Type = glib::translate::from_glib(gio_sys::g_inet_socket_address_get_type());
+        let network: glib::Type = glib::translate::from_glib(gio_sys::g_network_address_get_type());
+        (inet, network, address)
+    };
+    let Some(address) = address.filter(|address| address.type_().is_a(inet) && target.type_().is_a(network)) else {
+        return false;
+    };
+    // SAFETY: both are of these types, and what is read lives as long as they do.
+    let (is_near, name, port) = unsafe {
+        let ip = gio_sys::g_inet_socket_address_get_address(address.as_ptr().cast());
+        let is_link = gio_sys::g_inet_address_get_is_link_local(ip) != 0;
+        let name = gio_sys::g_network_address_get_hostname(target.as_ptr().cast());
+        let port = gio_sys::g_network_address_get_port(target.as_ptr().cast());
+        (is_link || gio_sys::g_inet_address_get_is_loopback(ip) != 0, CStr::from_ptr(name).to_string_lossy(), port)
+    };
+    is_near && !local::is_named(&name, port) && !PROXIES.iter().any(|name| std::env::var_os(name).is_some())
 }
 
 fn connection_type() -> glib::Type {

@@ -408,6 +408,31 @@ fn a_playlist_of_the_network_reads_no_file() {
     }
 }
 
+/// Such as one that only this machine can reach.
+#[test]
+fn a_playlist_of_the_network_asks_no_server_of_this_machine() {
+    let folder = scratch("camera-playlist-here");
+    let (asked, is_asked) = channel();
+    let inside = serve(move |connection| {
+        let request = request(&connection);
+        if !request.is_empty() {
+            let _ = asked.send(request);
+        }
+    });
+    let list = format!(
+        "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\nhttp://localhost:{inside}/internal\n#EXT-X-ENDLIST\n"
+    );
+    let port = serve(move |mut connection| {
+        request(&connection);
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/vnd.apple.mpegurl\r\nConnection: close\r\n\r\n";
+        let _ = connection.write_all((head.to_string() + &list).as_bytes());
+    });
+    let address = format!("http://127.0.0.1:{port}/v");
+    let args = ["detect", &address, "--model", &shapes(), "--backend", "cpu", "--no-video"];
+    expect_failure(&run(&folder, &args), &args, &["Cannot read http://127.0.0.1:"]);
+    assert!(is_asked.try_recv().is_err(), "it was asked");
+}
+
 /// Lists are read by elements of which GStreamer tells nothing.
 #[test]
 fn a_playlist_of_the_network_leads_to_no_playlist_of_this_machine() {

@@ -249,6 +249,10 @@ impl VideoAddress {
     /// if there is none. The pipeline has the CUDA context of the others of this process then, which the decoder takes.
     pub fn connect(&self, pipeline: &gst::Pipeline, sink: gst::Pad, options: &ReadOptions) -> Result<(), Failure> {
         registry::give(pipeline, options.gpu);
+        if let VideoAddress::Uri(_) = self {
+            let host = self.host();
+            local::name_host(host.as_ref().map(|host| (host.name.as_str(), host.port)));
+        }
         let video = options.tap.as_ref().filter(|tap| tap.video).map(|tap| VideoTap::new(&tap.sink));
         let audio = options.tap.as_ref().filter(|tap| tap.audio);
         let make = |factory: &str, name: &str| {
