@@ -60,8 +60,8 @@ impl Access {
         };
         // As proxies are asked: GET http://localhost/sources. Which of two hosts was meant is not guessed.
         if uri.authority().is_some_and(|asked| !asked.as_str().eq_ignore_ascii_case(host.as_str())) {
-            let text = "The request names two hosts, one in its first line and one in its Host header. Send the same in \
-                        both, or only the path in the first line.";
+            let text = "The request names two hosts, one in its first line and one in its Host header. Send the same \
+                        in both, or only the path in the first line.";
             return Err(ApiError::new(StatusCode::BAD_REQUEST, text));
         }
         if self.is_local && !is_localhost(host.host()) {
