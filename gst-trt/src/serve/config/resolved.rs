@@ -149,11 +149,7 @@ impl SourceConfig {
 type TableError = (&'static str, usize, KeyError);
 
 impl Config {
-    fn of(
-        keys: ConfigKeys,
-        folder: PathBuf,
-        is_given_up: &AtomicBool,
-    ) -> Result<(Self, Vec<TableError>), TableError> {
+    fn of(keys: ConfigKeys, folder: PathBuf, is_given_up: &AtomicBool) -> Result<(Self, Vec<TableError>), TableError> {
         let go_on = |table: &'static str, number: usize| match is_given_up.load(Ordering::Relaxed) {
             true => Err((table, number, problem("name", "it is not read on"))),
             false => Ok(()),

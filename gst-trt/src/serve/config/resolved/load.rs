@@ -62,8 +62,8 @@ impl Config {
             let key = found.filter(|(_, is_there)| *is_there).map(|_| problem.key);
             wording::at_line(file, found.map(|(line, _)| line), key, &problem.text)
         };
-        let (mut config, warnings) = Self::of(keys, folder.unwrap_or_default(), is_given_up)
-            .map_err(|problem| unusable(in_file(problem)))?;
+        let (mut config, warnings) =
+            Self::of(keys, folder.unwrap_or_default(), is_given_up).map_err(|problem| unusable(in_file(problem)))?;
         config.warnings = warnings.into_iter().map(in_file).collect();
         Ok(config)
     }

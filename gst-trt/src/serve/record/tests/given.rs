@@ -140,7 +140,7 @@ fn no_file_is_larger_than_a_part_of_what_is_kept() {
         recordings.iter().map(|one| packets(&config.folder.join(&one.file), "video").1.len()).collect()
     };
     let all = recordings(&config, 3, |recorder| {
-        (0..2 * of_file as u64 + 1).for_each(|second| recorder.take(packet(&picture, &caps, second)));
+        (0..=2 * of_file as u64).for_each(|second| recorder.take(packet(&picture, &caps, second)));
     });
     assert_eq!(frames(&all), [of_file, of_file, 1]);
     // Where no other key frame comes it ends, and the next key frame begins another one.
@@ -150,7 +150,7 @@ fn no_file_is_larger_than_a_part_of_what_is_kept() {
             let is_key = second == 0 || second == key;
             recorder.take(Packet { is_key, ..packet(&picture, &caps, 10_000 + second) });
         };
-        (0..key + 1).for_each(take);
+        (0..=key).for_each(take);
     });
     let counts = frames(&all);
     assert!((of_file..=2 * of_file).contains(&counts[3]) && counts[4] == 1, "{counts:?}");
