@@ -15,6 +15,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// How often the file is looked at.
 const EVERY: Duration = Duration::from_secs(1);
 
+/// So many looks are waited for the end of a change. A file that still changes is read as it is.
+const PATIENCE: u32 = 3;
+
 /// A gallery, and a thread that reads its file again when that changes. Who compares never waits for it.
 pub struct WatchedGallery {
     current: Arc<Current>,
@@ -29,10 +32,17 @@ struct Current {
 
 /// By what a file is another than before. A change within the time of the file system's clock is told by the length, or by the file
 /// that has come in its place.
-type FileMark = (i64, i64, u64, u64);
+#[derive(Clone, Copy, PartialEq)]
+struct FileMark {
+    seconds: i64,
+    nanoseconds: i64,
+    length: u64,
+    inode: u64,
+}
 
 fn mark(path: &Path) -> Option<FileMark> {
-    fs::metadata(path).ok().map(|file| (file.mtime(), file.mtime_nsec(), file.len(), file.ino()))
+    let file = fs::metadata(path).ok()?;
+    Some(FileMark { seconds: file.mtime(), nanoseconds: file.mtime_nsec(), length: file.len(), inode: file.ino() })
 }
 
 impl WatchedGallery {
@@ -53,7 +63,7 @@ impl WatchedGallery {
         let (end, ended) = mpsc::sync_channel::<()>(0);
         let watch = {
             let (current, path) = (current.clone(), path.to_path_buf());
-            let mut seen = SeenFile { read: seen, last: seen, former: None };
+            let mut seen = SeenFile { read: seen, last: seen, waited: 0, former: None };
             move || {
                 while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
                     current.look(&path, &mut seen);
@@ -90,21 +100,40 @@ fn nobody(path: &Path, gallery: &Gallery) -> Option<Error> {
 struct SeenFile {
     read: Option<FileMark>,
     last: Option<FileMark>,
+    /// How many looks have waited for the end of a change.
+    waited: u32,
     /// The gallery that was replaced at the last look. By the next one no frame is compared with it any more, whose thread would have
     /// to free it.
     former: Option<Arc<Gallery>>,
 }
 
+impl SeenFile {
+    /// Whether the file is to be read again, as it is now. One that is being written changes from look to look: it is waited for, but
+    /// not without an end, since a name that was removed is to be forgotten. Whoever puts another file in its place has written that
+    /// before.
+    fn is_due(&mut self, now: Option<FileMark>) -> bool {
+        let is_settled = std::mem::replace(&mut self.last, now) == now;
+        if now == self.read {
+            self.waited = 0;
+            return false;
+        }
+        let is_replaced = self.read.zip(now).is_some_and(|(read, now)| read.inode != now.inode);
+        if !is_settled && !is_replaced && self.waited < PATIENCE {
+            self.waited += 1;
+            return false;
+        }
+        (self.read, self.waited) = (now, 0);
+        true
+    }
+}
+
 impl Current {
-    /// Reads the file again if it has changed. One that is being written changes from look to look: it is read once it does not.
+    /// Reads the file again if it has changed.
     fn look(&self, path: &Path, seen: &mut SeenFile) {
         seen.former = None;
-        let now = mark(path);
-        let is_settled = std::mem::replace(&mut seen.last, now) == now;
-        if now == seen.read || !is_settled {
+        if !seen.is_due(mark(path)) {
             return;
         }
-        seen.read = now;
         let (gallery, warning) = match file::read(path) {
             Ok(gallery) => {
                 let warning = nobody(path, &gallery);
@@ -156,6 +185,19 @@ mod tests {
             said.is_some()
         });
         assert!(said.as_ref().is_some_and(|said| said.contains("all objects are unknown")), "{said:?}");
+    }
+
+    #[test]
+    fn a_file_is_read_when_it_is_whole_or_changes_without_an_end() {
+        let at = |seconds: i64, inode: u64| Some(FileMark { seconds, nanoseconds: 0, length: 1, inode });
+        let mut seen = SeenFile { read: at(0, 1), last: at(0, 1), waited: 0, former: None };
+        let mut due = |now| seen.is_due(now);
+        assert_eq!([at(0, 1), at(1, 1), at(1, 1), at(1, 1)].map(&mut due), [false, false, true, false]);
+        let replaced = [at(2, 2), at(3, 3), at(3, 3)].map(&mut due);
+        assert_eq!(replaced, [true, true, false], "each time another is in its place");
+        let written = [4, 5, 6, 7, 8, 9, 10, 11].map(|seconds| due(at(seconds, 3)));
+        assert_eq!(written, [false, false, false, true, false, false, false, true]);
+        assert_eq!([None, None, None, at(11, 3), at(11, 3)].map(&mut due), [false, true, false, false, true]);
     }
 
     #[test]
