@@ -119,7 +119,7 @@ fn values_that_do_not_fit_change_nothing() {
     std::fs::write(folder.join("unnamed.txt"), "dog\n").unwrap();
     for (text, says) in [
         (format!("tpe={wide}"), "wide.npy does not fit its input tpe f32 ?x?x2: it is f32 1x2x3"),
-        (format!("tqe={file}"), "it has no such input; did you mean “tpe”?"),
+        (format!("tqe={file}"), "it has no such input; did you mean “tpe”? Name one of its inputs"),
         (format!("images={file}"), "which is the input of the picture"),
         (format!("tpe={}", folder.join("none.npy").display()), "There is no file"),
         (unnamed, "unnamed.txt has 1 names"),

@@ -78,7 +78,7 @@ fn paths_that_are_no_files() {
     let folder = scratch("no-files");
     refused("/nowhere/x.onnx", "ResourceError::NotFound", &["/nowhere/x.onnx", "Check the path of the model file"]);
     refused(&folder.display().to_string(), "ResourceError::OpenRead", &["no-files: it is a folder"]);
-    refused("/dev/zero", "ResourceError::OpenRead", &["/dev/zero: it is a folder or a device"]);
+    refused("/dev/zero", "ResourceError::OpenRead", &["/dev/zero: it is a device"]);
     let pipe = folder.join("pipe.onnx").display().to_string();
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     refused(&pipe, "ResourceError::OpenRead", &["pipe.onnx"]);
@@ -308,7 +308,7 @@ fn graphs_that_cannot_be_loaded() {
         (
             "pipe",
             output(picture().external_weight("w", "pipe.data"), "Mul", &["images", "w"]),
-            &["pipe.data", "it is a folder or a device", "next to the model"],
+            &["pipe.data", "it is a pipe", "next to the model"],
         ),
         (
             "alloc",

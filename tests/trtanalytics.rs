@@ -425,7 +425,7 @@ fn what_cannot_be_used_is_an_error_with_a_remedy() {
         (&[("config", "/etc/zones.json")], &["neither JSON", "config-file"]),
         (&[("config", r#"{"zone": []}"#)], &["unknown key \"zone\"", "Write zones"]),
         (&[("config-file", &name("none"))], &["Cannot read", "No such file"]),
-        (&[("config-file", &folder.display().to_string())], &["Cannot read", "a folder or a device"]),
+        (&[("config-file", &folder.display().to_string())], &["Cannot read", "it is a folder"]),
         (&[("config-file", &name("latin1"))], &["not text in UTF-8"]),
         (
             &[("config-file", &name("slip"))],

@@ -274,7 +274,7 @@ fn mistakes_are_told() {
         line(&set).expect_error("ResourceError::Settings", &[part]);
     }
     let folder = format!("gallery={}", folder.display());
-    line(&folder).expect_error("ResourceError::OpenRead", &["it is a folder or a device"]);
+    line(&folder).expect_error("ResourceError::OpenRead", &["it is a folder"]);
 }
 
 #[test]

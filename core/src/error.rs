@@ -165,11 +165,19 @@ impl Error {
         if !self.cause.is_empty() && !self.cause.contains('\n') {
             text = format!("{text}: {}", self.cause.trim_end_matches('.'));
         }
-        text.push('.');
+        end_sentence(&mut text);
         if !self.remedy.is_empty() {
-            text = format!("{text} {}.", self.remedy);
+            text = format!("{text} {}", self.remedy);
+            end_sentence(&mut text);
         }
         text
+    }
+}
+
+/// A question has its end.
+fn end_sentence(text: &mut String) {
+    if !text.ends_with('?') {
+        text.push('.');
     }
 }
 
@@ -233,6 +241,9 @@ mod tests {
         let message = "Cannot read the model a.onnx: permission denied. Make it readable for this user.";
         assert_eq!(error.message(), message);
         assert_eq!(error.cause("permission denied.").message(), message, "a cause may end as a sentence does");
+        let error = Error::new(ErrorKind::Settings, "There is no tqe; did you mean “tpe”?");
+        let error = error.remedy("Name one of tpe, mask");
+        assert_eq!(error.message(), "There is no tqe; did you mean “tpe”? Name one of tpe, mask.");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Opens a file for reading and never blocks.
@@ -21,10 +21,12 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 pub fn open_regular_with(options: &mut OpenOptions, path: &Path, flags: i32) -> io::Result<File> {
     // O_NONBLOCK changes nothing for a regular file.
     let file = options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | flags).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is a folder or a device"));
+    match file.metadata()?.file_type() {
+        kind if kind.is_file() => Ok(file),
+        kind if kind.is_dir() => Err(io::Error::other("it is a folder")),
+        kind if kind.is_fifo() => Err(io::Error::other("it is a pipe")),
+        _ => Err(io::Error::other("it is a device")),
     }
-    Ok(file)
 }
 
 /// All bytes of a regular file that has at most `limit`.
@@ -110,9 +112,14 @@ mod tests {
         let (pipe, file) = (folder.join("pipe"), folder.join("file"));
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         std::fs::write(&file, [7; 2048]).unwrap();
-        for path in [&pipe, &folder, Path::new("/dev/zero"), Path::new("/dev/null")] {
+        for (path, says) in [
+            (pipe.as_path(), "it is a pipe"),
+            (folder.as_path(), "it is a folder"),
+            (Path::new("/dev/zero"), "it is a device"),
+            (Path::new("/dev/null"), "it is a device"),
+        ] {
             let error = read_regular(path, 1 << 20).unwrap_err();
-            assert_eq!(error.to_string(), "it is a folder or a device", "{}", path.display());
+            assert_eq!(error.to_string(), says, "{}", path.display());
         }
         assert_eq!(read_regular(&file, 2048).unwrap().len(), 2048);
         assert_eq!(read_regular(&file, 2047).unwrap_err().to_string(), "it is larger than 1 KiB");

@@ -293,8 +293,8 @@ mod tests {
             let message = read(&file).unwrap_err().message();
             assert!(message.contains(says), "{message}");
         }
-        for path in [folder.as_path(), Path::new("/dev/zero")] {
-            assert!(read(path).unwrap_err().message().contains("it is a folder or a device"));
+        for (path, says) in [(folder.as_path(), "it is a folder"), (Path::new("/dev/zero"), "it is a device")] {
+            assert!(read(path).unwrap_err().message().contains(says));
         }
         let error = read(&folder.join("none")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);

@@ -108,8 +108,12 @@ mod tests {
         // None of these may block or fill the memory.
         let pipe = folder.join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        for path in [pipe.as_path(), Path::new("/dev/zero"), &folder] {
-            assert!(read_labels(path).unwrap_err().message().contains("it is a folder or a device"));
+        for (path, says) in [
+            (pipe.as_path(), "it is a pipe"),
+            (Path::new("/dev/zero"), "it is a device"),
+            (folder.as_path(), "it is a folder"),
+        ] {
+            assert!(read_labels(path).unwrap_err().message().contains(says));
         }
         std::fs::File::create(&file).unwrap().set_len(1 << 40).unwrap();
         assert!(read_labels(&file).unwrap_err().message().contains("it is larger than 16 MiB"));

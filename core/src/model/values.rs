@@ -390,8 +390,8 @@ mod tests {
             (format!("={a}"), "Write input=file"),
             (format!("one={a},one={b}"), "two files for the input one"),
             (format!("one={missing}"), "There is no file"),
-            (format!("one={}", folder.display()), "it is a folder or a device"),
-            ("one=/dev/zero".into(), "it is a folder or a device"),
+            (format!("one={}", folder.display()), "it is a folder"),
+            ("one=/dev/zero".into(), "it is a device"),
         ] {
             let error = InputValues::read(&text).unwrap_err().message();
             assert!(error.contains(says), "{error}");
