@@ -30,6 +30,10 @@ pub const MAX_DIMS: usize = 4096;
 const MAX_NAME: usize = 256;
 /// Bytes of a line: more than numbers of a vector take in any notation.
 const MAX_LINE: u64 = 256 << 10;
+/// Bytes of a file: 100,000 vectors of 512 numbers take 280 MB in base64.
+const MAX_FILE: u64 = 512 << 20;
+/// What some editors write before a text in UTF-8.
+const BYTE_ORDER_MARK: &[u8; 3] = b"\xef\xbb\xbf";
 
 /// A vector, and whom it shows.
 #[derive(Clone, Debug, PartialEq)]
@@ -119,11 +123,16 @@ fn changed(
         }
         lines.push(entry.line().into_bytes());
     }
-    if lines.len() > MAX_VECTORS {
-        let what = format!("The gallery {} would have more than {MAX_VECTORS} vectors", path.display());
-        return Err(Error::new(ErrorKind::Settings, what).remedy("Remove some names before others are added"));
-    }
-    Ok((lines, left_out))
+    let bytes: u64 = lines.iter().map(|line| line.len() as u64 + 1).sum();
+    let too_much = if lines.len() > MAX_VECTORS {
+        format!("have more than {MAX_VECTORS} vectors")
+    } else if bytes > MAX_FILE {
+        format!("be larger than {} MiB", MAX_FILE >> 20)
+    } else {
+        return Ok((lines, left_out));
+    };
+    let what = format!("The gallery {} would {too_much}", path.display());
+    Err(Error::new(ErrorKind::Settings, what).remedy("Remove some names before others are added"))
 }
 
 fn of_another_model(path: &Path, known: usize, other: usize) -> Error {
@@ -174,7 +183,14 @@ fn visit(path: &Path, mut see: impl FnMut(GalleryEntry, &[u8])) -> Result<()> {
             .cause(cause)
             .remedy("Write one object a line, like {\"name\": \"Ada\", \"vector\": [0.1, 0.2]}, of one model")
     };
-    let mut file = BufReader::with_capacity(1 << 16, open_regular(path).map_err(unreadable)?);
+    let file = open_regular(path).map_err(unreadable)?;
+    if file.metadata().map_err(unreadable)?.len() > MAX_FILE {
+        let what = format!("The gallery {} is larger than {} MiB", path.display(), MAX_FILE >> 20);
+        let remedy = "Give names fewer vectors, as base64, which is half as long as numbers";
+        return Err(Error::new(ErrorKind::Settings, what).remedy(remedy));
+    }
+    // It may grow while it is read.
+    let mut file = BufReader::with_capacity(1 << 16, file.take(MAX_FILE));
     let (mut line, mut count, mut dims) = (Vec::new(), 0, None);
     for number in 1.. {
         line.clear();
@@ -185,7 +201,8 @@ fn visit(path: &Path, mut see: impl FnMut(GalleryEntry, &[u8])) -> Result<()> {
         if length as u64 > MAX_LINE {
             return Err(wrong(number, format!("it is longer than {} KiB", MAX_LINE >> 10)));
         }
-        let text = line.trim_ascii();
+        let start = if number == 1 && line.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+        let text = line[start..].trim_ascii();
         if text.is_empty() {
             continue;
         }
@@ -262,6 +279,8 @@ mod tests {
         assert_eq!((gallery.names(), gallery.dims()), (&["%s%n".to_string(), "../../a b".into()][..], 2));
         fs::write(&file, "\n\n").unwrap();
         assert!(read(&file).unwrap().is_empty());
+        fs::write(&file, format!("\u{feff}{first}\n")).unwrap();
+        assert_eq!(read(&file).unwrap().names(), ["%s%n"], "some editors write a mark before the text");
     }
 
     #[test]
@@ -296,6 +315,10 @@ mod tests {
         for (path, says) in [(folder.as_path(), "it is a folder"), (Path::new("/dev/zero"), "it is a device")] {
             assert!(read(path).unwrap_err().message().contains(says));
         }
+        // A hole takes no space on the disk.
+        File::create(&file).unwrap().set_len(MAX_FILE + 1).unwrap();
+        let message = read(&file).unwrap_err().message();
+        assert!(message.contains("is larger than 512 MiB"), "{message}");
         let error = read(&folder.join("none")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
         assert!(error.message().contains("gst-trt enrol"), "{error}");
