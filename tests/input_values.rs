@@ -133,6 +133,40 @@ fn values_that_do_not_fit_change_nothing() {
     }
 }
 
+/// A name that is missing would be an error with the next frame.
+#[test]
+fn words_that_trtnms_cannot_name_change_nothing() {
+    let folder = scratch("values-names");
+    let cars = words(&folder, "cars", &[("car", 0.9), ("bus", 0.1)]);
+    let pets = words(&folder, "pets", &[("fish", 0.1), ("cat", 0.1), ("dog", 0.9)]);
+    let trains = words(&folder, "trains", &[("bus", 0.1), ("tram", 0.9)]);
+    let (model, labels) = (model(&folder), folder.join("labels.txt").display().to_string());
+    std::fs::write(&labels, "first\nsecond\n").unwrap();
+    let with = |nms: &str| {
+        let infer = format!("trtinfer backend=rten model-file={model} input-values={cars}");
+        Line::parse(&format!("trtpreprocess ! {infer} ! trtnms {nms}"))
+    };
+    for (nms, label, says) in [
+        (format!("label-file={labels}"), "first", "has 2 names, and the array is for 3 words"),
+        ("classes=car".into(), "car", "classes: the model has no class “car”: its classes are fish, cat, dog"),
+        ("class-thresholds=car=0.5".into(), "car", "class-thresholds: the model has no class “car”"),
+    ] {
+        let mut line = with(&nms);
+        assert_eq!(line.labels(), [label]);
+        set(&mut line, &pets);
+        let warning = line.wait_for_warning();
+        assert!(warning.contains(says) && warning.ends_with("The values in use stay."), "{warning}");
+        assert_eq!((line.labels(), values(&mut line)), (vec![label.to_string()], cars.clone()));
+    }
+    for (nms, label) in [(format!("label-file={labels}"), "second"), ("classes=bus,1".into(), "tram")] {
+        let mut line = with(&nms);
+        line.labels();
+        set(&mut line, &trains);
+        assert_eq!(line.labels(), [label], "{nms}");
+        assert_eq!(line.said(), <[&str; 0]>::default());
+    }
+}
+
 #[test]
 fn a_model_without_its_values_is_refused() {
     let folder = scratch("values-missing");

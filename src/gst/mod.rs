@@ -5,6 +5,7 @@ pub(crate) mod analytics;
 pub mod batch_pool;
 pub mod caps;
 pub(crate) mod classes_event;
+pub(crate) mod classes_query;
 pub mod cuda;
 pub mod element;
 pub mod export;

@@ -27,6 +27,7 @@ use super::objects::{ObjectResults, places_are_lost};
 use super::settings::{NmsSettings, PROPERTIES};
 use crate::gst::caps;
 use crate::gst::classes_event::{self, ClassesOfModels};
+use crate::gst::classes_query;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{DrawRefusal, Properties, VideoFilter, video_filter};
 use crate::gst::layout_query;
@@ -534,7 +535,10 @@ impl BaseTransformImpl for TrtNms {
             let settings = self.settings.lock().unwrap().clone();
             settings.head().ok().flatten()
         };
-        if direction == PadDirection::Sink && layout_query::answer(query, layout) {
+        let options = || self.settings.lock().unwrap().options.clone();
+        if direction == PadDirection::Sink
+            && (layout_query::answer(query, layout) || classes_query::answer(query, options))
+        {
             return true;
         }
         if direction == PadDirection::Sink && self.settings.lock().unwrap().draw {

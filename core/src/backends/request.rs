@@ -208,7 +208,7 @@ impl LoadRequest {
     /// # Errors
     /// `Settings`, where they do not fit the model.
     pub fn with_values(&self, values: &Arc<InputValues>) -> Result<Option<Self>> {
-        let info = self.opened.info().with_values(values)?;
+        let info = self.model_with(values)?;
         let sizes = |values: &InputValues| -> Result<Vec<Option<Dims>>> {
             let inputs = info.side_inputs(&self.spec, self.batch, values)?;
             Ok(inputs.iter().map(|input| input.as_ref().map(|tensor| tensor.desc().dims.clone())).collect())
@@ -250,6 +250,14 @@ impl LoadRequest {
 
     pub fn model(&self) -> &Arc<ModelInfo> {
         &self.info
+    }
+
+    /// What is known of the model with other values for its inputs besides pictures.
+    ///
+    /// # Errors
+    /// `Settings`, where it does not have such inputs.
+    pub fn model_with(&self, values: &InputValues) -> Result<Arc<ModelInfo>> {
+        self.opened.info().with_values(values)
     }
 
     /// What goes into it besides pictures.

@@ -112,6 +112,16 @@ impl InputValues {
         Ok(())
     }
 
+    /// How many words there were in the former values and are in these, where that is another number.
+    #[doc(hidden)]
+    pub fn other_count(&self, former: &InputValues) -> Option<[usize; 2]> {
+        let counts = |value: &InputValue| {
+            let before = former.values.iter().find(|other| other.input() == value.input())?;
+            Some([before.words()?, value.words()?])
+        };
+        self.values.iter().filter_map(counts).find(|[before, now]| before != now)
+    }
+
     /// What goes into an input, where there is a file for it. `pictures` are those of a batch, if the input has a row for each.
     ///
     /// # Errors

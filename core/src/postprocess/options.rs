@@ -4,11 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
+use super::classes::{KnownClasses, thresholds};
 use super::{ClassScores, MergeMethod, MergeMetric, MergeOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::heads::{self, BackgroundClass, HeadFormat, layout_file};
 use crate::image::masks::MaskOutput;
-use crate::model::{read_characters, read_labels};
+use crate::model::{ModelInfo, read_characters, read_labels};
 use crate::options::{Choices, OptionKind, OptionSpec, OptionValue, Setting, SettingField, setting};
 
 /// The user's settings for results: the properties of trtnms, with the same defaults.
@@ -104,6 +105,30 @@ impl PostprocessOptions {
         let reads_text = self.head()?.is_some_and(HeadFormat::is_text);
         let read = |path: &Path| if reads_text { read_characters(path) } else { read_labels(path) };
         self.label_file.as_deref().map(read).transpose()
+    }
+
+    /// Checks that they suit a model whose words become others: with the next frame it would be too late. `count` is how many words
+    /// there were and are to be, where that is another number.
+    ///
+    /// # Errors
+    /// `Settings`, where the label file is for another number, or a class that is chosen is none of the words.
+    #[doc(hidden)]
+    pub fn check_words(&self, former: &ModelInfo, next: &ModelInfo, count: Option<[usize; 2]>) -> Result<()> {
+        // What is wrong with the file is told where it is used.
+        let names = self.labels().ok().flatten();
+        match (names, count) {
+            (Some(names), Some([before, now])) if names.len() == before => {
+                let what = format!("label-file of trtnms has {before} names, and the array is for {now} words");
+                let remedy = "Leave label-file unset, and give the array a text file with the names of its words";
+                Err(Error::new(ErrorKind::Settings, what).remedy(remedy))
+            }
+            (Some(_), _) => Ok(()),
+            (None, _) if next.labels == former.labels => Ok(()),
+            (None, _) => {
+                let known = KnownClasses { labels: next.labels.clone(), count: None };
+                thresholds(self.score_threshold, &self.classes, &self.class_thresholds, &known).map(drop)
+            }
+        }
     }
 
     /// The head that the user has chosen, by its name or in a file.

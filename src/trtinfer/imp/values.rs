@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use gst::prelude::*;
 use gst::subclass::prelude::*;
+use gst_base::prelude::*;
 use gsttrt_core::backends::options::INPUT_VALUES;
 use gsttrt_core::error::{Error, Result};
 use gsttrt_core::model::InputValues;
@@ -17,6 +18,7 @@ use super::super::model::SharedModel;
 use super::super::sharing;
 use super::super::started::StartedModel;
 use super::TrtInfer;
+use crate::gst::classes_query;
 use crate::gst::report::Report;
 
 impl TrtInfer {
@@ -31,12 +33,23 @@ impl TrtInfer {
         let mut models = sharing::on_other_gpus(&settings, &session.model);
         models.push(session.model.clone());
         let change = |values: Arc<InputValues>| -> Result<bool> {
+            self.check_classes(&session, &values)?;
             models.iter().try_fold(true, |all, model| Ok(sharing::change_values(model, &values)? && all))
         };
         match InputValues::read(text).map(Arc::new).and_then(change) {
             Ok(true) => {}
             Ok(false) => self.replace_model_by(&settings),
             Err(error) => self.keep_values(text, &session, error),
+        }
+    }
+
+    /// Checks that trtnms can go on with what these values are the classes of.
+    fn check_classes(&self, session: &StartedModel, values: &InputValues) -> Result<()> {
+        let request = &session.model.latest().request;
+        let next = request.model_with(values)?;
+        match classes_query::ask(self.obj().src_pad()) {
+            Some(options) => options.check_words(request.model(), &next, values.other_count(request.values())),
+            None => Ok(()),
         }
     }
 
