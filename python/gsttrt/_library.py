@@ -252,11 +252,29 @@ def told(of: Callable[[c_void_p, int], bytes | None], session: c_void_p) -> list
 
 def texts(options: Mapping[str, Option | None]) -> Any:
     """Options as the library reads them: an array of texts such as `score-threshold=0.5`, with NULL at its end."""
-    lines = [f"{name.replace('_', '-')}={text(value)}" for name, value in options.items() if value is not None]
-    for line in lines:
-        if "\0" in line:
-            raise SettingsError(f"The option {line!r} contains a zero byte. Remove it.")
-    return (c_char_p * (len(lines) + 1))(*(line.encode("utf-8", "surrogateescape") for line in lines), None)
+    lines = [line(name.replace("_", "-"), value) for name, value in options.items() if value is not None]
+    for each in lines:
+        if "\0" in each:
+            raise SettingsError(f"The option {each!r} contains a zero byte. Remove it.")
+    return (c_char_p * (len(lines) + 1))(*(each.encode("utf-8", "surrogateescape") for each in lines), None)
+
+
+def line(name: str, value: Option) -> str:
+    if name != "input-values" or isinstance(value, str):
+        return f"{name}={text(value)}"
+    entries = ("=".join(re.sub(r"[,=\\]", r"\\\g<0>", part) for part in entry) for entry in input_files(value).items())
+    return f"{name}={','.join(entries)}"
+
+
+def input_files(files: Any) -> dict[str, str]:
+    """The paths in input_values by the names of the inputs."""
+    remedy = 'Write arrays to files by numpy.save, and give their paths, like {"txt_feats": "words.npy"}.'
+    if not isinstance(files, Mapping):
+        raise SettingsError(f"input_values is of type {type(files).__name__}. {remedy}")
+    for name, file in files.items():
+        if not isinstance(file, (str, os.PathLike)):
+            raise SettingsError(f"input_values has an object of type {type(file).__name__} for {name}, and no path. {remedy}")
+    return {name: os.fsdecode(file) for name, file in files.items()}
 
 
 def text(value: Option) -> str:

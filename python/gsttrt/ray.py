@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Na
 import numpy
 
 from ._images import VIDEOS
-from ._library import MAP, warn
+from ._library import MAP, input_files, warn
 from ._options import OF_TRACKER, PATHS
 from ._redact import redacted
 from .detector import Detector
@@ -186,8 +186,8 @@ def work_of(
     # A worker has another working folder, on other machines at least.
     paths: dict[str, Any] = {name: os.path.abspath(value) for name, value in options.items() if name in PATHS and value is not None}
     values = options.get("input_values")
-    if isinstance(values, Mapping):
-        paths["input_values"] = {name: os.path.abspath(file) for name, file in values.items()}
+    if values is not None and not isinstance(values, str):
+        paths["input_values"] = {name: os.path.abspath(file) for name, file in input_files(values).items()}
     if rows == "tracks" and tracker is None:
         tracker = "bytetrack"
     path = os.fspath(model)

@@ -232,13 +232,13 @@ class Result:
     @cached_property
     def vector(self) -> Floats | None:
         """(d,) float32: of the whole image, of models that give vectors. Its length is 1: `one.vector @ other.vector` is near 1 for images of the
-        same. d is 0 if the model's numbers make none."""
+        same. None if the model's numbers make none: one is not finite, or all are 0."""
         if not self._kinds & VECTOR:
             return None
         count = c_size_t(0)
         address = library.results_vector(self._value, ctypes.byref(count))
         if not address:
-            return numpy.empty(0, numpy.float32)
+            return None
         return numpy.ctypeslib.as_array((ctypes.c_float * count.value).from_address(address)).copy()
 
     @cached_property

@@ -5,6 +5,7 @@ import copy
 import ctypes.util
 import gc
 import os
+import pathlib
 import subprocess
 import sys
 import threading
@@ -152,6 +153,17 @@ def test_options_of_an_image_are_options_of_the_detector(detector, image):
         detector(image, conf=0.5)
     with pytest.raises(gsttrt.SettingsError, match=r"takes no option score_threshold\. Options are given to Detector"):
         detector(image, score_threshold=0.5)
+
+
+def test_input_values_are_paths():
+    from gsttrt._library import texts
+
+    given = texts({"input_values": {"a=b": "x,y\\z.npy", "c": pathlib.Path("w.npy")}})
+    assert given[0] == rb"input-values=a\=b=x\,y\\z.npy,c=w.npy"
+    assert texts({"input_values": "a=w.npy,b=v.npy"})[0] == b"input-values=a=w.npy,b=v.npy"
+    for wrong, named in [({"txt_feats": numpy.ones(3)}, "type ndarray for txt_feats, and no path"), (numpy.ones(3), "is of type ndarray")]:
+        with pytest.raises(gsttrt.SettingsError, match=f"{named}. Write arrays to files by numpy.save"):
+            gsttrt.Detector(model("shapes"), backend="rten", input_values=wrong)
 
 
 def test_no_class_is_not_all_classes(image):

@@ -47,18 +47,19 @@ struct InputValue {
 
 impl InputValues {
     /// Reads the files that a text like `txt_feats=words.npy` names, and the names of classes next to the first one that has some.
+    /// Behind a backslash a comma, an equals sign and a backslash are characters of a name.
     ///
     /// # Errors
     /// `NotFound` and `Read`, where a file is not there or cannot be read; `Settings`, where it is not what it should be.
     pub fn read(text: &str) -> Result<Self> {
         let (mut values, mut labels) = (Vec::<InputValue>::new(), Vec::new());
-        for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+        for entry in entries(text) {
             let (input, path) = input_and_path(entry)?;
             if values.iter().any(|value| value.input() == input) {
                 let what = format!("input-values has two files for the input {input}");
                 return Err(Error::new(ErrorKind::Settings, what).remedy("Give one file for each input"));
             }
-            let value = InputValue { path: path.into(), tensor: read_array(input, path.as_ref())? };
+            let value = InputValue { path: path.into(), tensor: read_array(&input, path.as_ref())? };
             if labels.is_empty() {
                 labels = value.labels()?;
             }
@@ -132,9 +133,41 @@ impl InputValues {
     }
 }
 
+/// The text before and behind the first such separator. One behind a backslash is none.
+fn split_once(text: &str, separator: char) -> Option<(&str, &str)> {
+    let mut is_escaped = false;
+    let is_separator = |(_, c): &(usize, char)| {
+        let is_plain = !is_escaped;
+        is_escaped = is_plain && *c == '\\';
+        is_plain && *c == separator
+    };
+    let (at, _) = text.char_indices().find(is_separator)?;
+    Some((&text[..at], &text[at + separator.len_utf8()..]))
+}
+
+/// Each character behind a backslash is itself.
+fn unescaped(text: &str) -> String {
+    let (mut chars, mut plain) = (text.chars(), String::new());
+    while let Some(c) = chars.next() {
+        plain.push(if c == '\\' { chars.next().unwrap_or(c) } else { c });
+    }
+    plain
+}
+
+fn entries(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    let next = move || {
+        let text = rest?;
+        let (entry, behind) = split_once(text, ',').map_or((text, None), |(entry, behind)| (entry, Some(behind)));
+        rest = behind;
+        Some(entry.trim())
+    };
+    std::iter::from_fn(next).filter(|entry| !entry.is_empty())
+}
+
 /// An entry like `txt_feats=words.npy`.
-fn input_and_path(entry: &str) -> Result<(&str, &str)> {
-    let parts = entry.split_once('=').map(|(input, path)| (input.trim(), path.trim()));
+fn input_and_path(entry: &str) -> Result<(String, String)> {
+    let parts = split_once(entry, '=').map(|(input, path)| (unescaped(input.trim()), unescaped(path.trim())));
     parts.filter(|(input, path)| !input.is_empty() && !path.is_empty()).ok_or_else(|| {
         Error::new(ErrorKind::Settings, format!("input-values: “{entry}” cannot be read"))
             .remedy("Write input=file, like txt_feats=words.npy, several with commas between them")
@@ -234,7 +267,7 @@ fn read_array(input: &str, path: &Path) -> Result<Tensor> {
     let file = files::read_regular(path, MAX_FILE).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
             Error::new(ErrorKind::NotFound, format!("There is no file {} for the input {input}", path.display()))
-                .remedy("Check the path given in input-values")
+                .remedy("Check the path given in input-values; a comma in it is written \\,")
         }
         _ => Error::new(ErrorKind::Read, format!("Cannot read the values in {}", path.display()))
             .cause(error)
@@ -406,6 +439,12 @@ mod tests {
             let error = InputValues::read(&text).unwrap_err().message();
             assert!(error.contains(says), "{error}");
         }
+        let odd = save_floats(&folder.join("a,b=c\\d.npy"), &[1], &[1.0]);
+        let written = odd.replace('\\', r"\\").replace(',', r"\,");
+        let values = InputValues::read(&format!(r"in\=put={written},two={a}")).unwrap();
+        assert_eq!(values.shapes(), " with in=put f32 1 with two f32 1");
+        let error = InputValues::read(&format!("one={odd}")).unwrap_err().message();
+        assert!(error.contains(r"a comma in it is written \,"), "{error}");
         std::fs::File::create(&missing).unwrap().set_len(1 << 40).unwrap();
         let error = InputValues::read(&format!("one={missing}")).unwrap_err().message();
         assert!(error.contains("it is larger than 256 MiB"), "{error}");
