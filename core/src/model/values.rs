@@ -264,6 +264,7 @@ fn numpy_name(dtype: DType) -> &'static str {
 fn read_array(input: &str, path: &Path) -> Result<Tensor> {
     const SAVE: &str = "Save one array of float32, float16, int32, int64 or uint8: numpy.save(file, \
                         numpy.ascontiguousarray(array, \"float32\"))";
+    const NO_NUMBERS: &str = "Find out what makes them, such as a vector of zeros divided by its length";
     let file = files::read_regular(path, MAX_FILE).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
             Error::new(ErrorKind::NotFound, format!("There is no file {} for the input {input}", path.display()))
@@ -273,9 +274,14 @@ fn read_array(input: &str, path: &Path) -> Result<Tensor> {
             .cause(error)
             .remedy("Set input-values to a file of numpy.save, which this user may read"),
     })?;
-    let (desc, values) = array(input, &file).map_err(|why| {
-        Error::new(ErrorKind::Settings, format!("Cannot use the values in {}", path.display())).cause(why).remedy(SAVE)
-    })?;
+    let unusable = |why: &str, remedy: &str| {
+        let what = format!("Cannot use the values in {}", path.display());
+        Error::new(ErrorKind::Settings, what).cause(why).remedy(remedy)
+    };
+    let (desc, values) = array(input, &file).map_err(|why| unusable(&why, SAVE))?;
+    if !are_finite(desc.dtype, values) {
+        return Err(unusable("some of its numbers are infinite or NaN", NO_NUMBERS));
+    }
     Tensor::fill(&Pool::default(), desc, |bytes| {
         bytes.copy_from_slice(values);
         Ok(())
@@ -319,15 +325,15 @@ fn array<'a>(input: &str, file: &'a [u8]) -> std::result::Result<(TensorDesc, &'
     if desc.bytes() != Some(values.len()) {
         return Err(format!("its header says {dtype} {}, and {} bytes follow", desc.dims, values.len()));
     }
-    let is_finite = match dtype {
+    Ok((desc, values))
+}
+
+fn are_finite(dtype: DType, values: &[u8]) -> bool {
+    match dtype {
         DType::F32 => values.as_chunks::<4>().0.iter().all(|&bytes| f32::from_le_bytes(bytes).is_finite()),
         DType::F16 => values.as_chunks::<2>().0.iter().all(|&bytes| f16::from_le_bytes(bytes).is_finite()),
         _ => true,
-    };
-    if !is_finite {
-        return Err("some of its numbers are infinite, or are none".into());
     }
-    Ok((desc, values))
 }
 
 #[cfg(test)]
@@ -408,11 +414,20 @@ mod tests {
             (npy("<f4", "(1, 3)", &[0; 8]), "f32 1x3, and 8 bytes follow"),
             (npy("<f4", "(1, 1)", &[0; 8]), "f32 1x1, and 8 bytes follow"),
             (npy("<f4", "(4611686018427387904, 4)", &[0; 8]), "and 8 bytes follow"),
-            (npy("<f4", "(1,)", &f32::NAN.to_le_bytes()), "infinite"),
-            (npy("<f2", "(1,)", &f16::INFINITY.to_le_bytes()), "infinite"),
         ] {
             let why = array("a", &file).unwrap_err();
             assert!(why.contains(says), "{why}, not: {says}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_are_none_are_refused() {
+        let path = scratch("values-finite").join("a.npy");
+        let [nan, infinity] = [f32::NAN.to_le_bytes().to_vec(), f16::INFINITY.to_le_bytes().to_vec()];
+        for file in [npy("<f4", "(1,)", &nan), npy("<f2", "(1,)", &infinity)] {
+            std::fs::write(&path, file).unwrap();
+            let error = InputValues::read(&format!("a={}", path.display())).unwrap_err().message();
+            assert!(error.contains("infinite or NaN. Find out what makes them"), "{error}");
         }
     }
 
