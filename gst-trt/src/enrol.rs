@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use gsttrt_core::backends::BackendPreference;
+use gsttrt_core::error::{Error, ErrorKind};
 use gsttrt_core::gallery::{GalleryEntry, file};
 use gsttrt_core::image::align::{Crop, CropShape, FaceLandmarks};
 use gsttrt_core::image::frame::{Colorimetry, Frame};
@@ -28,7 +29,7 @@ Vectors of faces and people are personal data. Only this user may read a gallery
 pub struct EnrolArgs {
     /// Who or what the pictures show
     name: String,
-    /// Pictures, and folders of them
+    /// Pictures, folders of them, and patterns such as 'photos/*.png'
     #[arg(required_unless_present = "remove", conflicts_with = "remove")]
     pictures: Vec<PathBuf>,
     /// The file with names and vectors; made where there is none
@@ -53,6 +54,9 @@ pub struct EnrolArgs {
     #[arg(long)]
     remove: bool,
 }
+
+/// What to do where the model has the layout of something else.
+const NO_VECTORS: &str = "Use a model that makes a vector of each picture, such as one for ReID or faces";
 
 /// So many names are shown where one is not there.
 const MOST_SHOWN: usize = 20;
@@ -99,17 +103,17 @@ fn add(args: &EnrolArgs, model: &Path, threads: &Threads) -> Result<Status, Fail
     let mut entries = Vec::new();
     for (number, picture) in files.iter().enumerate() {
         task.show(Some(number as f64 / files.len() as f64), || format!("{number} pictures"));
-        let seen = still::see(picture, threads, &signals, |frame| eyes.vector(frame, picture));
+        let seen = still::see(picture, threads, &signals, |frame| Ok(eyes.vector(frame, picture)));
         if let Some(signal) = signals.signal() {
             drop(task);
             print_error("It was stopped; the gallery is as it was.");
             return Ok(Status::Interrupted(signal));
         }
-        match seen {
+        match seen.unwrap_or_else(|failure| Err(NoVector::OfPicture(failure))) {
             Ok(vector) => entries.push(GalleryEntry::new(&args.name, &vector)?),
-            // Of one picture. What is wrong with the model is wrong with all of them, and the last failure says it.
-            Err(failure) if number + 1 == files.len() && entries.is_empty() => return Err(failure),
-            Err(failure) => task.line(&format!("Warning: {failure}")),
+            Err(NoVector::OfAll(failure)) => return Err(failure),
+            Err(NoVector::OfPicture(failure)) if number + 1 == files.len() && entries.is_empty() => return Err(failure),
+            Err(NoVector::OfPicture(failure)) => task.line(&format!("Warning: {failure}")),
         }
     }
     for session in eyes.detectors().map(Detector::session) {
@@ -135,6 +139,26 @@ fn counted(vectors: usize) -> String {
     if vectors == 1 { "1 vector".into() } else { format!("{vectors} vectors") }
 }
 
+/// Why there is no vector.
+enum NoVector {
+    /// Other pictures may have one.
+    OfPicture(Failure),
+    /// No picture has one.
+    OfAll(Failure),
+}
+
+impl NoVector {
+    /// What a model says of a picture. What is wrong with the model itself is so with each of them.
+    fn new(error: Error, picture: &Path) -> Self {
+        match error.kind() {
+            ErrorKind::WrongType | ErrorKind::Negotiation => {
+                NoVector::OfPicture(error.about(&format!("Cannot use {}", picture.display())).into())
+            }
+            _ => NoVector::OfAll(error.into()),
+        }
+    }
+}
+
 impl Eyes {
     fn open(args: &EnrolArgs, model: &Path) -> Result<Self, Failure> {
         let has_layout = args.options.split_whitespace().any(|word| word.starts_with("layout"));
@@ -151,14 +175,21 @@ impl Eyes {
     }
 
     /// The vector of a picture.
-    fn vector(&mut self, frame: &Frame, picture: &Path) -> Result<Vec<f32>, Failure> {
+    fn vector(&mut self, frame: &Frame, picture: &Path) -> Result<Vec<f32>, NoVector> {
         let color = Colorimetry::default();
         let crop = match &mut self.finder {
-            Some((finder, file)) => crop(&finder.detect(frame, color)?, picture, file)?,
+            Some((finder, file)) => {
+                let found = finder.detect(frame, color).map_err(|error| NoVector::new(error, picture))?;
+                crop(&found, picture, file).map_err(NoVector::OfPicture)?
+            }
             None => Crop { source: (frame.width as u32, frame.height as u32).into(), shape: None },
         };
-        let vector = self.vectors.vector_of(frame, color, &crop)?;
-        vector.ok_or_else(|| format!("The model gives no vector of {}. Use one that does.", picture.display()).into())
+        let vector = self.vectors.vector_of(frame, color, &crop);
+        vector.map_err(|error| match error.kind() {
+            // It is the layout of vectors that does not fit.
+            ErrorKind::Settings => NoVector::OfAll(error.remedy(NO_VECTORS).into()),
+            _ => NoVector::new(error, picture),
+        })
     }
 }
 

@@ -5,7 +5,7 @@ mod common;
 
 use std::path::Path;
 
-use common::models::{embedder, faces, inner};
+use common::models::{classifier, embedder, faces, inner, vector};
 use common::{expect_failure, files, launch, picture, run, scratch, shapes, succeed, text};
 use gsttrt_core::gallery::{Gallery, file};
 
@@ -38,6 +38,9 @@ fn names_are_added_and_removed() {
     let shown = succeed(&folder, &[&["enrol", "Bob", "photos"][..], &with].concat());
     assert!(text(&shown.stdout).starts_with("Bob: 2 vectors of 3 numbers written"), "{shown:?}");
     assert!(text(&shown.stderr).contains("Warning: ") && text(&shown.stderr).contains("3.png"), "{shown:?}");
+    let shown = succeed(&folder, &[&["enrol", "Eve", "photos/[12].png"][..], &with].concat());
+    assert!(text(&shown.stdout).starts_with("Eve: 2 vectors of 3 numbers written"), "{shown:?}");
+    succeed(&folder, &["enrol", "--remove", "Eve", "--gallery", "people.jsonl"]);
     let found = gallery(&folder);
     assert_eq!((found.names(), found.len()), (&["Ada".to_string(), "Bob".into()][..], 3));
     for (vector, name) in [([1.0, 0.0, 0.0], 0), ([0.0, 1.0, 0.0], 1)] {
@@ -95,6 +98,26 @@ fn a_detector_cuts_out_the_one_that_is_meant() {
 }
 
 #[test]
+fn what_is_wrong_with_the_model_is_said_once() {
+    let folder = scratch("enrol-model");
+    std::fs::create_dir(folder.join("photos")).unwrap();
+    coloured(&folder.join("photos/1.png"), 0xffff_0000);
+    coloured(&folder.join("photos/2.png"), 0xff00_ff00);
+    classifier(&folder.join("classes.onnx"), "bright", "dark");
+    vector(&folder.join("nan.onnx"), &[1.0, f32::NAN, 1.0]);
+    for (model, is_of_pictures, said) in [
+        (&["-m", "classes.onnx"][..], false, "Use a model that makes a vector of each picture"),
+        (&["-m", "classes.onnx", "--options", "layout=auto"], false, "classes.onnx gives no vectors: its layout is"),
+        (&["-m", "nan.onnx"], true, "nan.onnx make no vector: some are infinite or NaN"),
+    ] {
+        let args = [&["enrol", "Ada", "photos", "-g", "g.jsonl"][..], model].concat();
+        let output = run(&folder, &args);
+        expect_failure(&output, &args, &[said]);
+        assert_eq!(text(&output.stderr).contains("Warning: "), is_of_pictures, "{output:?}");
+    }
+}
+
+#[test]
 fn what_is_wrong_is_told_and_changes_nothing() {
     let folder = scratch("enrol-wrong");
     embedder(&folder.join("reid.onnx"));
@@ -102,6 +125,8 @@ fn what_is_wrong_is_told_and_changes_nothing() {
     coloured(&folder.join("black.png"), 0xff00_0000);
     std::fs::write(folder.join("other.jsonl"), "{\"name\": \"Ada\", \"vector\": [1, 0]}\n").unwrap();
     std::fs::write(folder.join("broken.jsonl"), "Ada\n").unwrap();
+    std::fs::write(folder.join("a.mp4"), "not read").unwrap();
+    std::fs::create_dir(folder.join("none")).unwrap();
     let shapes = shapes();
     for (args, parts) in [
         (
@@ -111,7 +136,13 @@ fn what_is_wrong_is_told_and_changes_nothing() {
         (&["enrol", "Ada", "a.png", "-m", "reid.onnx", "-g", "broken.jsonl"], &["line 1 of the gallery broken.jsonl"]),
         (&["enrol", "Ada", "a.png", "-m", "reid.onnx", "-g", "no/g.jsonl"], &["Cannot write the gallery no/g.jsonl"]),
         (&["enrol", "Ada", "none.png", "-m", "reid.onnx", "-g", "g.jsonl"], &["There is no file none.png"]),
-        (&["enrol", "Ada", "black.png", "-m", "reid.onnx", "-g", "g.jsonl"], &["no vector of black.png"]),
+        (
+            &["enrol", "Ada", "black.png", "-m", "reid.onnx", "-g", "g.jsonl"],
+            &["Cannot use black.png: ", "make no vector: all are 0, or too large. Use another picture"],
+        ),
+        (&["enrol", "Ada", "a.mp4", "-m", "reid.onnx", "-g", "g.jsonl"], &["a.mp4 is a video. Give pictures"]),
+        (&["enrol", "Ada", "none", "-m", "reid.onnx", "-g", "g.jsonl"], &["nothing but folders", "'none/**/*.jpg'"]),
+        (&["enrol", "Ada", "*.jpg", "-m", "reid.onnx", "-g", "g.jsonl"], &["No image matches the pattern *.jpg"]),
         (&["enrol", "Ada", "a.png", "-m", &shapes, "-g", "g.jsonl"], &["layout=embed"]),
         (&["enrol", "a\nb", "a.png", "-m", "reid.onnx", "-g", "g.jsonl"], &["control characters"]),
         (&["enrol", "--remove", "Ada", "-g", "g.jsonl"], &["There is no gallery g.jsonl"]),

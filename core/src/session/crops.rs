@@ -7,15 +7,16 @@ use crate::image::align::Crop;
 use crate::image::frame::{Colorimetry, Frame};
 
 impl Detector {
-    /// The vector of a part of a frame, of the length 1; `None` where the model gives none.
+    /// The vector of a part of a frame, of the length 1.
     ///
     /// # Errors
-    /// As [`Detector::detect`]; `Negotiation`, where the part is empty or not in the frame.
+    /// As [`Detector::detect`]; `Negotiation`, where the part is empty or not in the frame; `Model`, where the model gives something else
+    /// than vectors; `WrongType`, where its numbers make none.
     #[doc(hidden)]
-    pub fn vector_of(&mut self, frame: &Frame, color: Colorimetry, crop: &Crop) -> Result<Option<Vec<f32>>> {
+    pub fn vector_of(&mut self, frame: &Frame, color: Colorimetry, crop: &Crop) -> Result<Vec<f32>> {
         self.find_one(Source::of(frame, color), |preprocessor| {
             Ok(preprocessor.regions_of_host(frame, std::slice::from_ref(crop))?.remove(0))
         })?;
-        Ok(self.vector().map(<[f32]>::to_vec))
+        self.require_vector().map(<[f32]>::to_vec)
     }
 }

@@ -115,6 +115,8 @@ pub struct Detector {
     fitted: Option<Session>,
     /// Whether it runs the model for the current kind of frames.
     is_fitted: bool,
+    /// Whether the numbers of the last frame are finite.
+    is_finite: bool,
     /// Whether there is a warning of numbers that are not finite.
     has_told_of_scores: bool,
     /// The same of scores above 1.
@@ -180,6 +182,7 @@ impl Detector {
             fitted_spec: None,
             fitted: None,
             is_fitted: false,
+            is_finite: true,
             has_told_of_scores: false,
             has_told_of_large_scores: false,
             options,
@@ -512,7 +515,9 @@ impl Detector {
             tell(&mut self.session.warnings, processor.without_effect(false));
         }
         processor.find(outputs, letterbox)?;
-        if let Some(warning) = processor.not_finite()
+        let not_finite = processor.not_finite();
+        self.is_finite = not_finite.is_none();
+        if let Some(warning) = not_finite
             && !std::mem::replace(&mut self.has_told_of_scores, true)
         {
             tell(&mut self.session.warnings, [warning]);

@@ -48,7 +48,7 @@ It runs python3 with onnx and onnxruntime: python3 -m pip install onnx onnxrunti
 pub struct QuantizeArgs {
     /// The ONNX model, in 32-bit floats
     model: PathBuf,
-    /// Pictures, and folders of them
+    /// Pictures, folders of them, and patterns such as 'photos/*.png'
     #[arg(required = true)]
     pictures: Vec<PathBuf>,
     /// Where to write the copy [default: MODEL-int8.onnx next to the model]

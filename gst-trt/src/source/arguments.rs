@@ -116,7 +116,7 @@ fn add(sources: &mut Vec<InputSource>, argument: &OsStr) -> Result<(), Failure> 
             }
         }
     } else if path.is_dir() {
-        sources.push(InputSource::Images { name: stem(path), files: images_in(path)?, starts: vec![0] });
+        sources.push(InputSource::Images { name: stem(path), files: images_in(path, true)?, starts: vec![0] });
     } else if found.is_ok() || path.is_symlink() {
         add_file(sources, path);
     } else if is_pattern(argument) {
@@ -227,22 +227,40 @@ fn cameras() -> String {
     }
 }
 
-/// The files that were given, and the images of the folders.
+/// The pictures that were given, the images of the folders, and those that patterns find.
 pub fn pictures_in(given: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for path in given {
         if path.is_dir() {
-            files.extend(images_in(path)?);
+            files.extend(images_in(path, false)?);
+        } else if is_pattern(path.as_os_str()) && !path.exists() {
+            files.extend(images_of(path)?);
         } else {
             check_file(path)?;
+            if has_ending(path, &VIDEOS) {
+                return Err(format!("{} is a video. Give pictures, such as some of its frames.", path.display()).into());
+            }
             files.push(path.clone());
         }
     }
     Ok(files)
 }
 
-/// The images of a folder, not of folders in it, in the order of numbers in their names.
-fn images_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+/// The images that a pattern finds, in the order of numbers in their names.
+fn images_of(pattern: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let shown = path_text(pattern);
+    let found = find(pattern.as_os_str()).map_err(|error| format!("Cannot use the pattern {shown}: {error}."))?;
+    let mut images: Vec<PathBuf> = found.into_iter().filter(|path| is_image(path) && !path.is_dir()).collect();
+    if images.is_empty() {
+        return Err(format!("No image matches the pattern {shown}. Images end in {}.", IMAGES.join(", ")).into());
+    }
+    images.sort_by_cached_key(|path| natural(path));
+    Ok(images)
+}
+
+/// The images of a folder, not of folders in it, in the order of numbers in their names. `takes_videos` is whether videos can be given
+/// instead.
+fn images_in(folder: &Path, takes_videos: bool) -> Result<Vec<PathBuf>, Failure> {
     let shown = folder.display();
     let entries = fs::read_dir(folder).map_err(|error| format!("Cannot read the folder {shown}: {error}."))?;
     let is_file = |path: &PathBuf| path.is_file() || path.is_symlink() && !path.exists();
@@ -251,25 +269,30 @@ fn images_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
         files.collect::<io::Result<_>>().map_err(|error| format!("Cannot read the folder {shown}: {error}."))?;
     let mut images: Vec<PathBuf> = files.iter().filter(|path| is_image(path)).cloned().collect();
     images.sort_by_cached_key(|path| natural(path));
+    let one_by_one = match takes_videos {
+        true => format!(" Give videos one by one, such as '{shown}/*.mp4'."),
+        false => String::new(),
+    };
     let videos = files.iter().filter(|path| has_ending(path, &VIDEOS)).count();
     match (images.is_empty(), files.len()) {
         (false, _) => {
             if videos > 0 {
                 let these = if videos == 1 { "A video is".into() } else { format!("{videos} videos are") };
-                let how = format!("Give videos one by one, such as '{shown}/*.mp4'.");
-                print_error(&format!("Warning: {these} left out of the folder {shown}: its images are read. {how}"));
+                print_error(&format!("Warning: {these} left out of the folder {shown}: its images are read.{one_by_one}"));
             }
             Ok(images)
         }
-        (true, 0) => Err(format!(
-            "The folder {shown} is empty, or has nothing but folders. Give one with images, a video, or a pattern, such as '{shown}/**/*.mp4'."
-        )
-        .into()),
+        (true, 0) => {
+            let how = match takes_videos {
+                true => format!("a video, or a pattern, such as '{shown}/**/*.mp4'"),
+                false => format!("or a pattern, such as '{shown}/**/*.jpg'"),
+            };
+            Err(format!("The folder {shown} is empty, or has nothing but folders. Give one with images, {how}.").into())
+        }
         (true, count) => {
             let found = if count == 1 { "1 file is" } else { "files are" };
             let what = format!("There is no image in the folder {shown}, whose {found} of other kinds");
-            let kinds = IMAGES.join(", ");
-            Err(format!("{what}. Images end in {kinds}; give videos one by one, such as '{shown}/*.mp4'.").into())
+            Err(format!("{what}. Images end in {}.{one_by_one}", IMAGES.join(", ")).into())
         }
     }
 }

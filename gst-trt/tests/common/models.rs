@@ -34,6 +34,14 @@ pub fn embedder(file: &Path) -> String {
         .save(file)
 }
 
+/// A model of pictures of 16x16 that gives the same vector for all.
+pub fn vector(file: &Path, numbers: &[f32]) -> String {
+    Graph::new()
+        .input("images", F32, &["1", "3", "16", "16"])
+        .constant("vector", &[1, numbers.len() as i64], numbers)
+        .save(file)
+}
+
 /// A detector of faces with five landmarks each, in pixels of its input of 64x64.
 pub fn faces(file: &Path, rows: &[[f32; 16]]) -> String {
     Graph::new()

@@ -1,10 +1,36 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The results of a frame as programs get them.
 
-use super::{Detections, FrameClass, FrameResults, Keypoint, Object};
+use super::{Detections, Detector, FrameClass, FrameResults, Keypoint, Object};
+use crate::error::{Error, ErrorKind, Result};
 use crate::image::map::PixelMap;
 use crate::image::{Candidate, label_text};
 use crate::postprocess::RankedClass;
+
+impl Detector {
+    /// The vector of the last frame.
+    ///
+    /// # Errors
+    /// `Model`, where the model gives something else; `WrongType`, where its numbers make none.
+    pub(in crate::session) fn require_vector(&self) -> Result<&[f32]> {
+        if let Some(vector) = self.vector() {
+            return Ok(vector);
+        }
+        let file = self.session.model().path.display();
+        if let Some(processor) = self.postprocessor.as_ref().filter(|processor| !processor.is_embedding()) {
+            let (format, what) = (processor.decoder.format(), format!("{file} gives no vectors"));
+            return Err(Error::new(ErrorKind::Model, what)
+                .cause(format!("its layout is {format}, for the task “{}”", format.task.name()))
+                .remedy("Use a model that makes a vector of each picture, such as one for ReID or faces"));
+        }
+        let (cause, remedy) = match self.is_finite {
+            true => ("all are 0, or too large", "Use another picture, and check mean and std"),
+            false => ("some are infinite or NaN", "Set precision=fp32, or try the model with gst-trt verify"),
+        };
+        let what = format!("The numbers of {file} make no vector");
+        Err(Error::new(ErrorKind::WrongType, what).cause(cause).remedy(remedy))
+    }
+}
 
 impl<'a> Detections<'a> {
     pub(super) fn results(&self) -> FrameResults {
