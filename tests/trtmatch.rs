@@ -296,6 +296,7 @@ fn what_nobody_can_be_recognised_by_is_told_once() {
     }
     let said = clip.line.said();
     assert!(said.len() == 1 && said[0].contains("regions=objects"), "{said:?}");
+    assert!(said[0].contains("set a smaller min-object-size"), "they may be too small: {said:?}");
     // Vectors that are none.
     let mut clip = Clip::new(&path, "");
     for odd in [[f32::NAN; 3], [0.0; 3], [f32::INFINITY, 0.0, 0.0]] {

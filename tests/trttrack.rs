@@ -222,6 +222,7 @@ fn vectors_that_are_missing_or_of_another_model_are_told_once() {
     }
     let messages = clip.line.said();
     assert!(messages.len() == 1 && messages[0].contains("no object of the first 60 frames"), "{messages:?}");
+    assert!(messages[0].contains("set a smaller min-object-size"), "they may be too small: {messages:?}");
     for model in ["reid", "reid", "other", "other", "reid"] {
         assert_eq!(ids(&clip.push(with_vectors(frame(seen, false), &[[1.0, 0.0]], model, false))), [1]);
     }

@@ -154,6 +154,10 @@ fn describe(info: &mut Value, model: &ModelInfo) {
         }
         Err(error) => missing.push(of_error(error, "input-size")),
     }
+    missing.extend(model.unknown_inputs().map(|input| {
+        let property = format!("input-values of trtinfer, like input-values={}=words.npy", input.name);
+        json!({ "what": format!("what goes into {input}, such as vectors of words"), "property": property })
+    }));
     let found = model.check_task().and_then(|()| heads::explain(&model.outputs, &hints));
     match &found {
         Ok(found) => recognised(info, model, found, &mut missing),

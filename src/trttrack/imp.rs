@@ -223,7 +223,7 @@ fn no_vectors() -> Error {
     let what = format!("Boxes alone are compared: no object of the first {FRAMES_WITHOUT_VECTORS} frames has a vector");
     Error::new(ErrorKind::Settings, what).remedy(
         "Before trttrack put trtpreprocess regions=objects ! trtinfer ! trtnms, with a model that gives vectors, or \
-         set tracker=botsort-iou or ocsort",
+         set tracker=botsort-iou or ocsort. If they are there, set a smaller min-object-size on trtpreprocess",
     )
 }
 

@@ -176,6 +176,13 @@ impl ModelInfo {
         tensors.map_err(|error| error.about(&unusable(&self.path)))
     }
 
+    /// Its inputs that need values of the user, such as words.
+    #[doc(hidden)]
+    pub fn unknown_inputs(&self) -> impl Iterator<Item = &TensorDesc> {
+        let others = self.inputs.iter().enumerate().filter(move |(i, _)| *i != self.image).map(|(_, input)| input);
+        others.filter(|input| !KNOWN.contains(&&*input.name))
+    }
+
     /// Whether an input has as many rows as there are pictures in a batch.
     #[doc(hidden)]
     pub fn follows_batch(input: &TensorDesc) -> bool {
@@ -187,12 +194,12 @@ impl ModelInfo {
 const TARGET_SIZES: &str = "orig_target_sizes";
 const IMAGE_SHAPE: &str = "im_shape";
 const SCALE_FACTOR: &str = "scale_factor";
+const KNOWN: [&str; 3] = [TARGET_SIZES, IMAGE_SHAPE, SCALE_FACTOR];
 
 /// Whether the first dimension of an input is that of the pictures of a batch. All of them share a table of two dimensions, such as
 /// words with their vectors.
 fn has_picture_rows(input: &TensorDesc) -> bool {
-    let is_known = [TARGET_SIZES, IMAGE_SHAPE, SCALE_FACTOR].contains(&&*input.name);
-    input.dims.len() >= if is_known { 2 } else { 3 }
+    input.dims.len() >= if KNOWN.contains(&&*input.name) { 2 } else { 3 }
 }
 
 /// Finds the input that takes a picture: 4 dimensions, of which one is 1 or 3 channels.
