@@ -86,7 +86,14 @@ def main():
         parser.error("a word is empty")
     if arguments.out.suffix != ".npy":
         parser.error(f"OUT has to end in .npy, and is {arguments.out}")
-    blanks = (arguments.count or len(words)) - len(words)
+    out, names = arguments.out, arguments.out.with_suffix(".txt")
+    # Before the text model is loaded, which may take minutes.
+    if not out.parent.is_dir():
+        parser.error(f"there is no folder {out.parent}")
+    for file in (out, names):
+        if file.is_dir():
+            parser.error(f"{file} is a folder, and would be a file")
+    blanks = (len(words) if arguments.count is None else arguments.count) - len(words)
     if blanks < 0:
         parser.error(f"{len(words)} words are given, and --count is {arguments.count}")
 
@@ -101,9 +108,13 @@ def main():
     if vectors.ndim != 2 or len(vectors) != len(words) + blanks:
         sys.exit(f"Error: {arguments.text_model} gives {vectors.shape} for {len(words) + blanks} words, and not a vector for each.")
     vectors /= numpy.linalg.norm(vectors, axis=-1, keepdims=True)
-    arguments.out.with_suffix(".txt").write_text("".join(f"{name}\n" for name in words + [UNNAMED] * blanks), encoding="utf-8")
-    numpy.save(arguments.out, numpy.ascontiguousarray(vectors[None]))
-    print(f"{arguments.out}: {len(words)} words of {vectors.shape[1]} numbers, and {arguments.out.with_suffix('.txt')}")
+    try:
+        with open(out, "wb") as file:
+            numpy.save(file, numpy.ascontiguousarray(vectors[None]))
+        names.write_text("".join(f"{name}\n" for name in words + [UNNAMED] * blanks), encoding="utf-8")
+    except OSError as error:
+        sys.exit(f"Error: cannot write {error.filename or out}: {error.strerror}. Give a path that this user may write to.")
+    print(f"{out}: {len(words)} words of {vectors.shape[1]} numbers, and {names}")
 
 
 if __name__ == "__main__":

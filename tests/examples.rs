@@ -251,10 +251,11 @@ fn words_become_vectors_and_names() {
     std::fs::write(folder.join("open_clip.py"), OPEN_CLIP).unwrap();
     std::fs::write(folder.join("transformers.py"), "raise ImportError('No module named transformers')").unwrap();
     let out = folder.join("words.npy").display().to_string();
-    let run = |arguments: &[&str]| {
+    let run_to = |out: &str, arguments: &[&str]| {
         let mut python = Command::new("/usr/bin/python3");
-        python.arg(path("examples/words.py")).arg(&out).args(arguments).env("PYTHONPATH", &folder).output().unwrap()
+        python.arg(path("examples/words.py")).arg(out).args(arguments).env("PYTHONPATH", &folder).output().unwrap()
     };
+    let run = |arguments: &[&str]| run_to(&out, arguments);
     let output = run(&["red  car", "dog", "--text-model", "open_clip:tiny/none", "--count", "3"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!(std::fs::read_to_string(folder.join("words.txt")).unwrap(), "red car\ndog\n-\n");
@@ -270,12 +271,25 @@ fn words_become_vectors_and_names() {
         ),
         (&["dog", " "], "a word is empty"),
         (&["dog", "cat", "--count", "1"], "2 words are given, and --count is 1"),
+        (&["dog", "cat", "--count", "0"], "2 words are given, and --count is 0"),
         (&["dog", "--text-model", "none.onnx"], "none.onnx"),
     ] {
         let output = run(arguments);
         let said = text(&output.stderr);
         assert!(!output.status.success() && said.contains(says) && !said.contains("Traceback"), "{said}");
     }
+    let place = |name: &str| folder.join(name).display().to_string();
+    std::fs::create_dir(place("dir.npy")).unwrap();
+    for (out, says) in [
+        (place("dir.npy"), "dir.npy is a folder"),
+        (place("none/words.npy"), "there is no folder"),
+        ("/proc/words.npy".into(), "Error: cannot write /proc/words.npy: "),
+    ] {
+        let output = run_to(&out, &["dog", "--text-model", "open_clip:tiny/none"]);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(says) && !said.contains("Traceback"), "{said}");
+    }
+    assert!(!folder.join("dir.txt").exists());
 }
 
 #[test]
