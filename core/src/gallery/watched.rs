@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 const EVERY: Duration = Duration::from_secs(1);
 
 /// So many looks are waited for the end of a change. A file that still changes is read as it is.
-const PATIENCE: u32 = 3;
+const MOST_WAITED: u32 = 3;
 
 /// A gallery, and a thread that reads its file again when that changes. Who compares never waits for it.
 pub struct WatchedGallery {
@@ -118,7 +118,7 @@ impl SeenFile {
             return false;
         }
         let is_replaced = self.read.zip(now).is_some_and(|(read, now)| read.inode != now.inode);
-        if !is_settled && !is_replaced && self.waited < PATIENCE {
+        if !is_settled && !is_replaced && self.waited < MOST_WAITED {
             self.waited += 1;
             return false;
         }

@@ -59,7 +59,8 @@ impl InputValues {
                 let what = format!("input-values has two files for the input {input}");
                 return Err(Error::new(ErrorKind::Settings, what).remedy("Give one file for each input"));
             }
-            let value = InputValue { path: path.into(), tensor: read_array(&input, path.as_ref())? };
+            let tensor = read_array(&input, path.as_ref())?;
+            let value = InputValue { path: path.into(), tensor };
             if labels.is_empty() {
                 labels = value.labels()?;
             }
