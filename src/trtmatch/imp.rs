@@ -185,8 +185,8 @@ impl MatchState {
 fn no_vectors() -> Error {
     let what = format!("Nobody is recognised: no object of the first {FRAMES_WITHOUT_VECTORS} frames has a vector");
     Error::new(ErrorKind::Settings, what).remedy(
-        "Before trtmatch put trtpreprocess regions=objects ! trtinfer ! trtnms, with a model that gives vectors. If they \
-         are there, set a smaller min-object-size on trtpreprocess",
+        "Before trtmatch put trtpreprocess regions=objects ! trtinfer ! trtnms, with a model that gives vectors. If \
+         they are there, set a smaller min-object-size on trtpreprocess",
     )
 }
 

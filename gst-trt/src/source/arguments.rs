@@ -269,7 +269,7 @@ fn images_in(folder: &Path, takes_videos: bool) -> Result<Vec<PathBuf>, Failure>
         files.collect::<io::Result<_>>().map_err(|error| format!("Cannot read the folder {shown}: {error}."))?;
     let mut images: Vec<PathBuf> = files.iter().filter(|path| is_image(path)).cloned().collect();
     images.sort_by_cached_key(|path| natural(path));
-    let one_by_one = match takes_videos {
+    let instead = match takes_videos {
         true => format!(" Give videos one by one, such as '{shown}/*.mp4'."),
         false => String::new(),
     };
@@ -278,7 +278,7 @@ fn images_in(folder: &Path, takes_videos: bool) -> Result<Vec<PathBuf>, Failure>
         (false, _) => {
             if videos > 0 {
                 let these = if videos == 1 { "A video is".into() } else { format!("{videos} videos are") };
-                print_error(&format!("Warning: {these} left out of the folder {shown}: its images are read.{one_by_one}"));
+                print_error(&format!("Warning: {these} left out of the folder {shown}: its images are read.{instead}"));
             }
             Ok(images)
         }
@@ -292,7 +292,7 @@ fn images_in(folder: &Path, takes_videos: bool) -> Result<Vec<PathBuf>, Failure>
         (true, count) => {
             let found = if count == 1 { "1 file is" } else { "files are" };
             let what = format!("There is no image in the folder {shown}, whose {found} of other kinds");
-            Err(format!("{what}. Images end in {}.{one_by_one}", IMAGES.join(", ")).into())
+            Err(format!("{what}. Images end in {}.{instead}", IMAGES.join(", ")).into())
         }
     }
 }
