@@ -175,6 +175,52 @@ fn objects_are_published_when_they_are_gone() {
 }
 
 #[test]
+fn what_no_frame_has_is_told_once() {
+    let path = scratch("publish-no-subject").join("out.jsonl");
+    let said = |per: &str, ids: &[i32], more: &str| {
+        let caps = "video/x-raw,format=NV12,width=640,height=480,framerate=30/1";
+        let line = format!(
+            "appsrc name=source format=time caps={caps} {more} ! trtpublish location={} per={per} ! fakesink",
+            path.display()
+        );
+        let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
+        let source = pipeline.by_name("source").unwrap().downcast::<gst_app::AppSrc>().unwrap();
+        pipeline.set_state(gst::State::Playing).unwrap();
+        for number in 0..130 {
+            let mut frame = frame(ids);
+            frame.get_mut().unwrap().set_pts(gst::ClockTime::from_nseconds(number * FRAME));
+            source.push_buffer(frame).unwrap();
+        }
+        source.end_of_stream().unwrap();
+        let bus = pipeline.bus().unwrap();
+        let mut said = Vec::new();
+        let kinds = [gst::MessageType::Warning, gst::MessageType::Error, gst::MessageType::Eos];
+        while let Some(message) = bus.timed_pop_filtered(gst::ClockTime::from_seconds(120), &kinds) {
+            match message.view() {
+                gst::MessageView::Warning(warning) => said.push(warning.error().message().to_string()),
+                gst::MessageView::Error(error) => panic!("{error:?}"),
+                _ => break,
+            }
+        }
+        pipeline.set_state(gst::State::Null).unwrap();
+        said
+    };
+    crate::common::init();
+    let without_analytics = said("event", &[1], "");
+    let [warning] = &without_analytics[..] else { panic!("{without_analytics:?}") };
+    assert!(warning.contains("the first 60 frames have no event") && warning.contains("trtanalytics before"), "{warning}");
+    let without_ids = said("object", &[0], "");
+    let [warning] = &without_ids[..] else { panic!("{without_ids:?}") };
+    assert!(warning.contains("have no ids") && warning.contains("Put trttrack"), "{warning}");
+    // There may be none for long.
+    assert_eq!(said("object", &[], ""), [""; 0]);
+    assert_eq!(said("object", &[1], ""), [""; 0]);
+    let zone = r#"! trtanalytics config="{\"zones\":[{\"id\":\"z\",\"points\":[[0.9,0.9],[1,0.9],[1,1]]}]}""#;
+    assert_eq!(said("event", &[1], zone), [""; 0]);
+    assert_eq!(said("frame", &[], ""), [""; 0]);
+}
+
+#[test]
 fn events_are_published() {
     crate::common::init();
     if !gst::meta::CustomMeta::is_registered("GstTrtEventMeta") {

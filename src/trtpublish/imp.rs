@@ -20,6 +20,7 @@ use super::effect::without_effect;
 use super::ending::{LastMessages, stopped_with};
 use super::in_video::{self, MessagesInVideo};
 use super::settings::{PROPERTIES, PublishSettings, Wanted};
+use super::subject::{AwaitedSubject, missing};
 use crate::gst::element::Properties;
 use crate::gst::meta::record;
 use crate::gst::meta_filter::{MetaFilter, meta_filter};
@@ -39,6 +40,7 @@ pub struct PublishState {
     /// When the last frame was published, in running time.
     published: Option<u64>,
     tracks: TracksInSight,
+    awaited: AwaitedSubject,
     /// Since the end has come, or is near.
     last: Option<LastMessages>,
     /// Where messages go to the video itself.
@@ -87,6 +89,7 @@ impl TrtPublish {
             return Vec::new();
         }
         let mut frame = record::frame(buffer, state.stream.size);
+        state.awaited.see(wanted.per, &frame);
         if wanted.vectors {
             record::add_vectors(&mut frame, buffer);
         }
@@ -179,7 +182,7 @@ impl TrtPublish {
         let warning =
             Error::new(ErrorKind::Run, format!("{} messages are not sent at the end of the stream", counts.queued))
                 .cause(last.cause())
-                .remedy("Check the connection, or set a longer flush-timeout");
+                .remedy(last.remedy());
         self.obj().post_warning(&warning);
     }
 
@@ -318,13 +321,17 @@ impl MetaFilter for TrtPublish {
         let wanted = self.settings.lock().unwrap().wanted;
         let publisher = self.publisher();
         publisher.iter().for_each(|publisher| publisher.begin());
-        let (records, in_video) = {
+        let (records, in_video, is_overdue) = {
             let mut state = self.state.lock().unwrap();
             let state = state.as_mut().filter(|state| state.stream.size.0 > 0).ok_or(gst::FlowError::NotNegotiated)?;
             let in_video = state.in_video.clone();
             let is_encoded = state.stream.is_encoded;
-            (if is_encoded { None } else { Some(self.records(state, &wanted, frame)) }, in_video)
+            let records = if is_encoded { None } else { Some(self.records(state, &wanted, frame)) };
+            (records, in_video, state.awaited.take_overdue())
         };
+        if let Some(warning) = is_overdue.then(|| missing(wanted.per, &self.obj())).flatten() {
+            self.obj().post_warning(&warning);
+        }
         let count = match (records, in_video) {
             (Some(records), None) => {
                 let count = records.len();

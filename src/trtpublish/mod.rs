@@ -27,6 +27,7 @@ mod ending;
 mod imp;
 mod in_video;
 mod settings;
+mod subject;
 
 use gst::glib;
 use gst::prelude::*;

@@ -48,6 +48,7 @@ use crate::serve::webrtc::WebrtcSettings;
 use crate::source::VideoAddress;
 use crate::source::options::{RtpTransport, StreamOptions, check_ca_file};
 
+use destinations::check_subjects;
 use privacy::check_privacy;
 
 pub use asks::AskConfig;
@@ -442,6 +443,7 @@ impl Config {
             self.check_snapshots(snapshots, &model, &on_objects)?;
         }
         let publish = self.publish(&name, keys.publish.as_deref())?;
+        check_subjects(&publish, track.is_some(), analytics.is_some())?;
         let asks = self.asks(keys.ask.as_deref())?;
         if !asks.is_empty() && analytics.is_none() {
             let text = "[[ask]] needs the events of [analytics]: add it, or write ask = [] here";

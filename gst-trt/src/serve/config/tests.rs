@@ -164,6 +164,26 @@ fn what_is_recorded_and_kept_is_said_in_one_table() {
     assert!(error.contains("set continuous = true in [record]"), "{error}");
 }
 
+/// Else nothing is ever sent, and nothing says why.
+#[test]
+fn messages_need_what_they_are_about() {
+    let folder = scratch("config-messages_need_what_they_are_about");
+    let with = |per: &str, source: &str| {
+        let text = right().replace("name = \"p\"", &format!("name = \"p\"\nper = \"{per}\"")) + "record = false\n";
+        load(&folder, "about.toml", (text + source).as_bytes())
+    };
+    for (per, source, said) in [
+        ("event", "analytics = false\n", "[[publish]] with per = \"event\" needs the events of [analytics]: add it"),
+        ("object", "track = false\nanalytics = false\n", "[[publish]] with per = \"object\" needs the ids of [track]: add it"),
+    ] {
+        assert_eq!(with(per, "").unwrap().sources[0].publish.len(), 1);
+        assert!(with(per, source).unwrap_err().contains(said), "{per}");
+        // A source may do without that destination.
+        assert!(with(per, &format!("{source}publish = []\n")).is_ok(), "{per}");
+        assert!(with("frame", source).is_ok(), "{per}");
+    }
+}
+
 /// The folder that a service is started in may be any.
 #[test]
 fn files_of_destinations_are_in_the_folder_of_the_configuration() {

@@ -106,6 +106,22 @@ impl Config {
     }
 }
 
+/// Checks that the source has what messages are about: else nothing would ever be sent.
+pub(super) fn check_subjects(publish: &[PublishConfig], has_track: bool, has_analytics: bool) -> Result<(), KeyError> {
+    for (subject, needed, has) in
+        [("event", "the events of [analytics]", has_analytics), ("object", "the ids of [track]", has_track)]
+    {
+        let is_about_it = |publish: &PublishConfig| publish.properties.get("per") == Some(subject);
+        if !has && publish.iter().any(is_about_it) {
+            let text = format!(
+                "[[publish]] with per = \"{subject}\" needs {needed}: add it, or leave that destination out of publish here"
+            );
+            return Err(problem("publish", text));
+        }
+    }
+    Ok(())
+}
+
 /// It would be taken for the path of a file, with the password of an address in it.
 fn refuse_mistyped(location: &str) -> Result<(), KeyError> {
     let meant = destinations::words().into_iter().find_map(|word| {

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Whether there is what messages are about. Without it nothing is ever sent, and nothing else would tell why.
+
+use gst::prelude::*;
+use gsttrt_core::error::{Error, ErrorKind};
+use gsttrt_publish::record::FrameRecord;
+
+use super::ending::whole_pipeline;
+use super::{MessageSubject, TrtPublish};
+
+/// After so many frames without what messages are about, an element may be missing.
+const FRAMES_WITHOUT_SUBJECT: u32 = 60;
+
+/// Frames so far, until one has what messages are about, or that is said.
+#[derive(Debug)]
+pub struct AwaitedSubject(Option<u32>);
+
+impl Default for AwaitedSubject {
+    fn default() -> Self {
+        AwaitedSubject(Some(0))
+    }
+}
+
+impl AwaitedSubject {
+    /// Takes in a frame.
+    pub fn see(&mut self, per: MessageSubject, frame: &FrameRecord) {
+        let has_id = || frame.objects.iter().any(|object| object.annotation.track_id.is_some());
+        let (may_have, has) = match per {
+            MessageSubject::Frame => return,
+            MessageSubject::Event => (true, !frame.events.is_empty()),
+            MessageSubject::Object => (!frame.objects.is_empty(), has_id()),
+        };
+        if has {
+            self.0 = None;
+        } else if let Some(frames) = self.0.as_mut().filter(|_| may_have) {
+            *frames += 1;
+        }
+    }
+
+    /// Whether it has not come for long; true once.
+    pub fn take_overdue(&mut self) -> bool {
+        self.0.take_if(|frames| *frames >= FRAMES_WITHOUT_SUBJECT).is_some()
+    }
+}
+
+/// A warning that names what is missing. Events may just be rare, where an element gives them.
+pub fn missing(per: MessageSubject, element: &TrtPublish) -> Option<Error> {
+    let (what, needed) = match per {
+        MessageSubject::Frame => return None,
+        MessageSubject::Event if has_analytics(element) => return None,
+        MessageSubject::Event => {
+            ("have no event, and there is no trtanalytics in this pipeline", "trttrack ! trtanalytics")
+        }
+        MessageSubject::Object => ("with objects have no ids", "trttrack, or another tracker,"),
+    };
+    let what = format!("Nothing is published: the first {FRAMES_WITHOUT_SUBJECT} frames {what}");
+    Some(Error::new(ErrorKind::Settings, what).remedy(format!("Put {needed} before trtpublish, or set per=frame")))
+}
+
+fn has_analytics(element: &TrtPublish) -> bool {
+    let found = |pipeline: gst::Bin| {
+        let all = pipeline.iterate_all_by_element_factory_name("trtanalytics");
+        all.into_iter().flatten().next().is_some()
+    };
+    whole_pipeline(element).is_some_and(found)
+}
