@@ -136,7 +136,7 @@ fn config(sources: &[String], model: &str, results: &str, here: &Path) -> String
         quoted(&absolute(model, here)),
         quoted(&absolute(results, here).replace("${", "$${")),
         if is_file(results) {
-            "max-file-size = 100000000      # bytes; full files become NAME.1 to NAME.9\n"
+            "max-file-size = \"100MB\"        # full files become NAME.1 to NAME.9\n"
         } else {
             ""
         },

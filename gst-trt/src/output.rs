@@ -48,6 +48,21 @@ pub fn cannot_write(what: impl Display, error: &io::Error) -> Failure {
     format!("Cannot write {what}: {error}.{remedy}").into()
 }
 
+/// The same of a folder. There may be a file in its way, or no disk at all, as in /proc.
+pub fn cannot_make_folder(folder: &Path, error: &io::Error) -> Failure {
+    let remedy = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "Make room on that disk, or choose another one.",
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "Choose one in a folder to which this user may write."
+        }
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+            "A file is in its place: choose another name, or remove the file."
+        }
+        _ => "Choose one in another folder, which is there.",
+    };
+    format!("Cannot make the folder {}: {error}. {remedy}", folder.display()).into()
+}
+
 /// Where a result is written until it is whole: half a file would look like one. Another process has another name for it.
 pub fn part(path: &Path) -> PathBuf {
     static OF_PROCESS: OnceLock<u32> = OnceLock::new();
@@ -100,6 +115,15 @@ mod tests {
         assert_eq!(failure, "Cannot write /dev/null: it is a device or a pipe. Give the name of a file.");
         assert!(replaceable(Path::new("/dev")).unwrap_err().to_string().contains("it is a folder"));
         assert!(is_stream(Path::new("/dev/null")) && !is_stream(Path::new("/dev")) && !is_stream(Path::new("/absent")));
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_told_with_a_remedy() {
+        for (folder, remedy) in [("/proc/rec", "Choose one in "), ("/dev/null/rec", "choose another name")] {
+            let error = fs::create_dir_all(folder).unwrap_err();
+            let said = cannot_make_folder(Path::new(folder), &error).to_string();
+            assert!(said.starts_with(&format!("Cannot make the folder {folder}: ")) && said.contains(remedy), "{said}");
+        }
     }
 
     #[test]

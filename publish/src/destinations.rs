@@ -91,16 +91,23 @@ pub fn open(options: &PublishOptions) -> Result<Opened> {
         return Err(Error::new(ErrorKind::Settings, "sei: is for trtpublish in a pipeline that encodes")
             .remedy("For videos of gst-trt serve set sei = true in [rtsp]"));
     }
-    let mut address = Address::parse(options.location.reveal(), &words())?;
+    let location = options.location.reveal();
     let list = list();
-    let scheme = list.iter().find(|scheme| scheme.word == address.scheme).expect("parse knows these words alone");
-    let Some(open) = scheme.open else {
+    let is_written =
+        |scheme: &&Scheme| location.split_once(':').is_some_and(|(word, _)| word.eq_ignore_ascii_case(scheme.word));
+    if let Some(scheme) = list.iter().filter(|scheme| scheme.open.is_none()).find(is_written) {
         return Err(Error::new(
             ErrorKind::Settings,
             format!("This build of the plugin cannot send to {}://", scheme.word),
         )
         .remedy(format!("Build it with the cargo feature {}", scheme.feature)));
-    };
+    }
+    // What this build has not is not offered either.
+    let offered = || list.iter().filter(|scheme| scheme.open.is_some() && !scheme.feature.is_empty());
+    let mut address = Address::parse(location, &offered().map(|scheme| scheme.word).collect::<Vec<_>>())?;
+    let of_address = |scheme: &Scheme| scheme.open.filter(|_| scheme.word == address.scheme);
+    let (scheme, open) =
+        list.iter().find_map(|scheme| Some((scheme, of_address(scheme)?))).expect("parse knows these words alone");
     if options.key_file.is_some() != options.cert_file.is_some() {
         return Err(
             Error::new(ErrorKind::Settings, "cert-file and key-file belong together").remedy("Set both or none")
@@ -109,7 +116,7 @@ pub fn open(options: &PublishOptions) -> Result<Opened> {
     let named = [("ca-file", &options.ca_file), ("cert-file", &options.cert_file)];
     if let Some((name, _)) = named.iter().find(|(_, file)| file.is_some() && !scheme.has_tls) {
         let tls: Vec<_> =
-            list.iter().filter(|scheme| scheme.has_tls).map(|scheme| format!("{}://", scheme.word)).collect();
+            offered().filter(|scheme| scheme.has_tls).map(|scheme| format!("{}://", scheme.word)).collect();
         return Err(Error::new(
             ErrorKind::Settings,
             format!("{name} is set, but {} is not encrypted", address.shown()),

@@ -17,7 +17,7 @@ use super::video::show_message;
 use super::{Broken, Ended, Job, Setup, ending, whole_path};
 use crate::chain::{self, element};
 use crate::failure::Failure;
-use crate::output::{cannot_write, create_part, finish_part, part};
+use crate::output::{cannot_make_folder, cannot_write, create_part, finish_part, part};
 use crate::progress::TaskProgress;
 use crate::source::{path_text, still};
 
@@ -41,8 +41,7 @@ pub fn run(
     let pipeline = chain::parse(&line)?;
     chain.configure(&pipeline);
     if let Some(folder) = job.output.as_ref().filter(|_| !job.is_file) {
-        let made = std::fs::create_dir_all(folder);
-        made.map_err(|error| format!("Cannot make the folder {}: {error}.", folder.display()))?;
+        std::fs::create_dir_all(folder).map_err(|error| cannot_make_folder(folder, &error))?;
     }
     let own = job.json.as_deref().map(JsonLines::create).transpose()?.map(Arc::new);
     let lines = own.clone().or(common.cloned()).unwrap_or_else(|| JsonLines::nowhere().into());

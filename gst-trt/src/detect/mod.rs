@@ -27,7 +27,7 @@ use crate::chain::{self, InferenceElements, ModelElements};
 use crate::failure::{Failure, Status};
 use crate::launch_text::by_stage;
 use crate::model_options::{ModelOptions, check_model};
-use crate::output::{place, replaceable};
+use crate::output::{cannot_make_folder, place, replaceable};
 use crate::progress::Display;
 use crate::serve::parse_time;
 use crate::signals::Signals;
@@ -408,8 +408,7 @@ fn jobs(args: &DetectArgs, sources: Vec<InputSource>) -> Result<Vec<Job>, Failur
         }
     }
     if let (true, Some(folder)) = (several, &args.output) {
-        std::fs::create_dir_all(folder)
-            .map_err(|error| format!("Cannot make the folder {}: {error}.", folder.display()))?;
+        std::fs::create_dir_all(folder).map_err(|error| cannot_make_folder(folder, &error))?;
     }
     Ok(jobs)
 }

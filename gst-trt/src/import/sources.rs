@@ -7,7 +7,7 @@ use super::app::{DeepStreamApp, OF_MEMORY, PICTURES, ZonesFile};
 use super::ini::IniGroup;
 use super::written::{TomlTable, WrittenConfig, quoted};
 use crate::failure::Failure;
-use crate::serve::is_config_name;
+use crate::serve::{NAME_FORM, is_config_name};
 
 const CAMERA: &str = "a camera chooses its own format";
 const DECODER: &str = "the decoder chooses";
@@ -140,8 +140,8 @@ impl DeepStreamApp<'_> {
                     name = Some(wanted.to_string());
                 } else {
                     let shown: String = wanted.chars().take(64).collect();
-                    let why = "a name is there once, and has 1 to 64 letters, digits, -, _ and .";
-                    into.note(self.file, GROUP, &format!("{key} “{shown}”"), why);
+                    let why = format!("a name is there once, and has {NAME_FORM}");
+                    into.note(self.file, GROUP, &format!("{key} “{shown}”"), &why);
                 }
             }
             let others = std::iter::once(format!("source{number}")).chain((2..).map(|n| format!("source{number}-{n}")));

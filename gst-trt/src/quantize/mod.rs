@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use crate::chain::start_gstreamer;
 use crate::failure::{Failure, Status};
 use crate::model_options::{check_file, parse_size, session_options};
-use crate::output::{cannot_write, replaceable};
+use crate::output::{cannot_make_folder, cannot_write, replaceable};
 use crate::progress::Display;
 use crate::signals::Signals;
 use crate::source::{pictures_in, still};
@@ -199,7 +199,7 @@ impl WorkFolder {
     fn new(output: &Path) -> Result<Self, Failure> {
         let name = output.file_name().ok_or("--output names no file.")?.to_string_lossy();
         let folder = absolute(output).with_file_name(format!(".{name}.{}", std::process::id()));
-        fs::create_dir(&folder).map_err(|error| format!("Cannot make the folder {}: {error}.", folder.display()))?;
+        fs::create_dir(&folder).map_err(|error| cannot_make_folder(&folder, &error))?;
         Ok(WorkFolder(folder))
     }
 

@@ -411,6 +411,9 @@ fn seconds<const MILLISECONDS: u64>() -> Seconds {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfigName(pub String);
 
+/// What names have, for errors. Letters such as ü are none of these.
+pub const NAME_FORM: &str = "1 to 64 ASCII letters (a to z, A to Z), digits, -, _ and .";
+
 /// Whether a source, a model or another table can be called so.
 pub fn is_config_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -423,7 +426,7 @@ impl<'de> Deserialize<'de> for ConfigName {
         if is_config_name(&name) {
             Ok(ConfigName(name))
         } else {
-            Err(de::Error::custom("a name has 1 to 64 letters, digits, -, _ and ., and does not begin with a dot"))
+            Err(de::Error::custom(format!("a name has {NAME_FORM}, and does not begin with a dot")))
         }
     }
 }
@@ -516,7 +519,7 @@ impl Visitor<'_> for ByteSizeVisitor {
     type Value = ByteSize;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a size, such as \"500MB\" or \"20GiB\"")
+        f.write_str("a size, such as \"500MB\" or \"20GiB\", or a number of bytes")
     }
 
     fn visit_i64<E: de::Error>(self, value: i64) -> Result<ByteSize, E> {
@@ -530,7 +533,7 @@ impl Visitor<'_> for ByteSizeVisitor {
     fn visit_str<E: de::Error>(self, value: &str) -> Result<ByteSize, E> {
         size::parse(value).map(ByteSize).ok_or_else(|| {
             let shown: String = value.chars().take(64).collect();
-            E::custom(format!("“{shown}” is no size: write it with its unit, such as \"500MB\" or \"20GiB\""))
+            E::custom(format!("“{shown}” is no size: {}", size::FORM))
         })
     }
 }

@@ -25,7 +25,7 @@ mod web_address;
 mod wording;
 
 pub use findings::{Findings, Unmet};
-pub use keys::{AskedPicture, Container, GpuChoice, RunsOn, is_config_name};
+pub use keys::{AskedPicture, Container, GpuChoice, NAME_FORM, RunsOn, is_config_name};
 pub use model::ModelConfig;
 #[cfg(feature = "otel")]
 pub use resolved::OtelConfig;

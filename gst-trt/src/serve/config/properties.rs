@@ -10,7 +10,7 @@ use gst::glib::translate::*;
 use gst::prelude::*;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
 
-use super::{time, wording};
+use super::{size, time, wording};
 
 /// The element whose properties a table has.
 pub trait ConfiguredElement {
@@ -205,10 +205,15 @@ impl Text<'_> {
     fn check<E: de::Error>(&self, text: String) -> Result<String, E> {
         let Some(spec) = self.1 else { return Ok(text) };
         let wrong = |problem: String| E::custom(format!("{}: {problem}", self.0));
+        let shown: String = text.chars().take(64).collect();
+        if size::is_of_bytes(spec) {
+            let number = size::in_bytes(&text);
+            let checked = value(spec, &number).map(|_| number);
+            return checked.map_err(|_| wrong(format!("“{shown}” is no size: {}", size::FORM)));
+        }
         let Some(unit) = time::unit(spec) else {
             return value(spec, &text).map(|_| text).map_err(wrong);
         };
-        let shown: String = text.chars().take(64).collect();
         let number = time::in_unit(&text, unit);
         if value(spec, &number).is_err() {
             return Err(wrong(format!("“{shown}” is no time: {}", time::FORM)));

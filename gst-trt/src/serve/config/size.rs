@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Sizes as people write them: `"500MB"`, `"20GiB"`.
 
+use gst::glib;
+
+/// How a size may be written, for errors.
+pub const FORM: &str = "write it with its unit, such as \"500MB\" or \"20GiB\"";
+
 /// Units with their bytes.
 const UNITS: [(&str, f64); 9] = [
     ("B", 1.0),
@@ -22,6 +27,17 @@ pub fn parse(text: &str) -> Option<u64> {
     let (_, bytes) = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit.trim()))?;
     let bytes = number.parse::<f64>().ok()? * bytes;
     (bytes < i64::MAX as f64).then_some(bytes.round() as u64)
+}
+
+/// Whether a property is a number of bytes.
+pub fn is_of_bytes(spec: &glib::ParamSpec) -> bool {
+    let is_whole = [glib::Type::U64, glib::Type::U32].contains(&spec.value_type());
+    is_whole && spec.blurb().is_some_and(|blurb| blurb.starts_with("Bytes "))
+}
+
+/// The value of such a property as the number that it takes; the text itself where it is none with a unit.
+pub fn in_bytes(text: &str) -> String {
+    parse(text).map_or_else(|| text.into(), |bytes| bytes.to_string())
 }
 
 #[cfg(test)]

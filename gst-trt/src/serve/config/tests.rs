@@ -217,7 +217,8 @@ fn a_mistake_is_named_with_its_line() {
         ("name = \"m\"", "", 1, "the key name is missing"),
         ("name = \"m\"", "name = 3", 2, "it is the number 3. Write a text in quotes"),
         ("name = \"m\"", r#"name = "m\u0000""#, 2, "a text has a NUL character"),
-        ("name = \"m\"", "name = \"../m\"", 2, "a name has 1 to 64 letters"),
+        ("name = \"m\"", "name = \"../m\"", 2, "a name has 1 to 64 ASCII letters"),
+        ("name = \"s\"", "name = \"Hütte\"", 20, "ASCII letters (a to z, A to Z), digits"),
         ("name = \"m\"", "name = \"m\"\nname = \"n\"", 3, "duplicate key"),
         ("name = \"m\"", "name = \"m\"\nbatch-size = 0", 3, "1 to 1024"),
         (
@@ -282,6 +283,12 @@ fn a_mistake_is_named_with_its_line() {
         ("location = \"{source}.jsonl\"", "", 10, "the key location is missing"),
         ("name = \"p\"", "name = \"p\"\nmax-queued = 0", 12, "out of its range"),
         ("name = \"p\"", "name = \"p\"\ndrop = \"all\"", 12, "there is no value “all” here"),
+        (
+            "name = \"p\"",
+            "name = \"p\"\nmax-file-size = \"1 box\"",
+            12,
+            "“1 box” is no size: write it with its unit, such as \"500MB\"",
+        ),
         ("folder = \"r\"", "folder = \"r\"\npre-roll = -1", 16, "0 to 1000000 seconds"),
         ("folder = \"r\"", "folder = \"r\"\npre-roll = nan", 16, "0 to 1000000 seconds"),
         ("folder = \"r\"", "folder = \"r\"\nevents = [\"crosed\"]", 16, "did you mean “crossed”?"),
@@ -289,6 +296,7 @@ fn a_mistake_is_named_with_its_line() {
         ("folder = \"r\"", "folder = \"r\"\npre-roll-bytes = 5", 16, "1MiB to 4GiB"),
         ("folder = \"r\"", "folder = \"r\"\npre-roll-bytes = \"5 boxes\"", 16, "“5 boxes” is no size"),
         ("folder = \"r\"", "folder = \"r\"\ncontainer = \"avi\"", 16, "The values are: mp4, mkv"),
+        ("folder = \"r\"", "folder = \"r\"\nkeep-bytes = true", 16, "it is true. Write a size, such as \"500MB\""),
         ("folder = \"r\"", "folder = \"r\"\ncontinuous = true", 16, "Say what is kept: keep, keep-bytes,"),
         ("folder = \"r\"", "folder = \"r\"\ncontinuous = true\nkeep = \"a while\"", 17, "such as \"30d\" or \"12h\""),
         ("folder = \"r\"", "folder = \"r\"\nkeep = 30", 16, "a time is a text"),
@@ -376,6 +384,12 @@ fn a_mistake_is_named_with_its_line() {
             "name = \"s\"\nmax-queued = 18446744073709551616",
             21,
             "it is the number 18446744073709551616. Write a whole number from 0 on",
+        ),
+        (
+            "name = \"s\"",
+            "name = \"s\"\nmotion-gate = \"1%\"",
+            21,
+            "it is the text \"1%\". Write a number, such as 0.001",
         ),
         ("name = \"s\"", "name = \"s\"\nbackoff-max = 0.1", 21, "not below backoff-min"),
         ("name = \"s\"", "name = \"s\"\npublish = [\"q\"]", 21, "no publish “q”"),
@@ -515,7 +529,7 @@ fn a_time_has_one_unit_wherever_it_is_written() {
     let folder = scratch("config-a_time_has_one_unit_wherever_it_is_written");
     let config = right()
         .replace("[track]", "[track]\nlost-after = \"2s\"")
-        .replace("name = \"p\"", "name = \"p\"\npublish-every = \"500ms\"\ntimeout = \"1.5s\"")
+        .replace("name = \"p\"", "name = \"p\"\npublish-every = \"500ms\"\ntimeout = \"1.5s\"\nmax-file-size = \"1MB\"")
         .replace("folder = \"r\"", "folder = \"r\"\npre-roll = \"0.1min\"\npost-roll = 3")
         .replace("name = \"m\"", "name = \"m\"\ninfer = \"batch-timeout=20ms\"")
         + "timeout = \"2500ms\"\nbackoff-min = 0\n";
@@ -524,6 +538,7 @@ fn a_time_has_one_unit_wherever_it_is_written() {
     assert_eq!(source.track.as_ref().unwrap().get("lost-after"), Some("2000000000"));
     let publish = &source.publish[0].properties;
     assert_eq!((publish.get("publish-every"), publish.get("timeout")), (Some("500000000"), Some("1500000000")));
+    assert_eq!(publish.get("max-file-size"), Some("1000000"));
     let record = source.record.as_ref().unwrap();
     assert_eq!((record.pre_roll.as_secs(), record.post_roll.as_secs()), (6, 3));
     assert_eq!((source.timeout.as_millis(), source.backoff.0.as_millis()), (2500, 0));
@@ -565,6 +580,9 @@ fn what_is_not_there_yet_is_a_warning() {
             "line 12, location: ",
             "there is no folder /nonexistent/dir",
         ),
+        // Whoever has all rights cannot write there either.
+        ("folder = \"r\"", "folder = \"/proc/rec\"", "line 15, folder: ", "/proc"),
+        ("{source}.jsonl", "/proc/{source}.jsonl", "line 12, location: ", "/proc"),
     ] {
         let warnings = config(old, new);
         assert!(matches!(&warnings[..], [only] if only.contains(line) && only.contains(said)), "{warnings:?}");

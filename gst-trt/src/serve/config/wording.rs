@@ -110,8 +110,10 @@ fn in_words(wanted: &str) -> String {
         "a boolean" => "true or false".into(),
         "a sequence" => "a list, such as [\"a\", \"b\"]".into(),
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number from 0 on".into(),
-        "i32" | "i64" => "a whole number".into(),
-        "f32" | "f64" => "a number".into(),
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number".into(),
+        "f32" | "f64" => "a number, such as 0.001".into(),
+        "variant identifier" | "string or table" => "one of its words in quotes".into(),
+        wanted if wanted.starts_with("enum ") => "one of its words in quotes".into(),
         wanted if wanted.starts_with("struct ") || wanted == "a map" => "a table with keys".into(),
         wanted => wanted.into(),
     }
@@ -152,4 +154,21 @@ pub fn ended(mut text: String) -> String {
         text.push('.');
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_type_of_rust_is_named() {
+        let types = [
+            "u8", "u16", "u32", "u64", "usize", "i8", "i16", "i32", "i64", "isize", "f32", "f64", "enum Container",
+            "struct RecordKeys", "variant identifier", "string or table",
+        ];
+        for wanted in types {
+            let said = of_serde(&format!("invalid type: string \"1%\", expected {wanted}"));
+            assert!(said.starts_with("it is the text \"1%\". Write ") && !said.ends_with(wanted), "{said}");
+        }
+    }
 }

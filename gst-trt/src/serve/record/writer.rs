@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use super::file::RecordingFile;
 use super::format::FileFormat;
 use crate::failure::Failure;
+use crate::output::cannot_make_folder;
 use crate::serve::archive::{Archive, Kind};
 use crate::serve::log::{log, log_error, warn};
 use crate::source::tap::Packet;
@@ -68,8 +69,7 @@ impl DiskTarget {
 impl Disk {
     pub fn new(archive: &Archive, source: &str, threads: &Threads) -> Self {
         Self::by(archive, source, threads, |folder, source, kind, format, first| {
-            let shown = folder.display();
-            std::fs::create_dir_all(folder).map_err(|error| format!("Cannot make the folder {shown}: {error}."))?;
+            std::fs::create_dir_all(folder).map_err(|error| cannot_make_folder(folder, &error))?;
             RecordingFile::create(folder, source, kind, format, first)
         })
     }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::{SnapshotState, lock};
 use crate::failure::Failure;
-use crate::output::cannot_write;
+use crate::output::{cannot_make_folder, cannot_write};
 use crate::serve::archive::{Archive, Kind, Recording, UtcTime, free_name, part};
 use crate::serve::log::log_error;
 use crate::threads::Threads;
@@ -67,8 +67,7 @@ pub fn start(
 fn write(archive: &Archive, source: &str, snapshot: &ObjectSnapshot) -> Result<Recording, Failure> {
     let ObjectSnapshot { picture, object, begin, end } = snapshot;
     let folder = archive.folder();
-    let shown = folder.display();
-    fs::create_dir_all(folder).map_err(|error| format!("Cannot make the folder {shown}: {error}."))?;
+    fs::create_dir_all(folder).map_err(|error| cannot_make_folder(folder, &error))?;
     let name = free_name(folder, source, Kind::Snapshot, *begin, "jpg");
     let path = folder.join(&name);
     let written = File::create_new(part(&path)).and_then(|mut file| {

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
+use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -43,8 +45,22 @@ fn folders_of(source: &SourceConfig) -> impl Iterator<Item = &PathBuf> {
 /// About a folder, or the one that it will be made in.
 pub(super) fn doubt(folder: &Path) -> Option<String> {
     let there = folder.ancestors().find(|path| path.exists())?;
-    let text = "Give it to that user, or choose another one: as a service of systemd, one in /var/lib/gst-trt";
-    (!may_write(there)).then(|| format!("this user may not write to {}. {text}", there.display()))
+    let shown = there.display();
+    if !may_write(there) {
+        let text = "Give it to that user, or choose another one: as a service of systemd, one in /var/lib/gst-trt";
+        return Some(format!("this user may not write to {shown}. {text}"));
+    }
+    let error = try_to_write(there).err()?;
+    Some(format!("nothing can be made in {shown}: {error}. Choose another folder"))
+}
+
+/// Rights do not tell all: root has them everywhere, also where there is no disk, as in /proc.
+fn try_to_write(folder: &Path) -> io::Result<()> {
+    let probe = folder.join(format!(".gst-trt-{}", std::process::id()));
+    match fs::create_dir(&probe) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.and_then(|()| fs::remove_dir(&probe)),
+    }
 }
 
 fn may_write(folder: &Path) -> bool {

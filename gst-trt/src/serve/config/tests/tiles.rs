@@ -42,7 +42,7 @@ fn a_picture_that_cannot_be_composed_is_named_with_its_line() {
     for (keys, line, said) in [
         ("", 1, "the key name is missing"),
         ("name = \"s\"", 2, "there is a source “s”, too: each video has a name of its own"),
-        ("name = \"a b\"", 2, "a name has 1 to 64 letters"),
+        ("name = \"a b\"", 2, "a name has 1 to 64 ASCII letters"),
         ("name = \"a\"\n[[rtsp.tiles]]\nname = \"a\"", 4, "there is another picture “a”, too"),
         ("name = \"a\"\nsources = [\"x\"]", 3, "there is no source “x”. There are: s, t"),
         ("name = \"a\"\nsources = [\"t\", \"s\", \"t\"]", 3, "“t” is there twice"),
