@@ -121,7 +121,7 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
         return check(&args.config, &config);
     }
     chain::prefer_gpu_decoders();
-    let (http, rtsp) = (config.http.clone(), config.rtsp.clone());
+    let (http, rtsp, at_start) = (config.http.clone(), config.rtsp.clone(), config.without_sources());
     #[cfg(feature = "webrtc")]
     let webrtc = config.webrtc.clone();
     log::configure(args.log_settings(&config));
@@ -173,6 +173,7 @@ pub fn run(args: &ServeArgs, threads: &Threads) -> Result<Status, Failure> {
     let file = ConfigFile {
         args: args.clone(),
         service: service.clone(),
+        at_start,
         place: place.clone(),
         #[cfg(feature = "otel")]
         telemetry: telemetry.clone(),

@@ -56,6 +56,8 @@ pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct ConfigFile {
     pub args: ServeArgs,
     pub service: Arc<Service>,
+    /// The configuration that the program was started with.
+    pub at_start: Config,
     pub place: Arc<Mutex<ReplicaPlace>>,
     #[cfg(feature = "otel")]
     pub telemetry: Arc<Mutex<Telemetry>>,
@@ -69,16 +71,9 @@ impl ConfigFile {
         }
         self.service.set_outdated(read.is_err());
         match read {
-            Ok((warnings, shard)) => {
+            Ok((warnings, told)) => {
                 warnings.iter().for_each(|warning| warn("serve", warning));
-                let file = self.args.config.display();
-                log(
-                    "serve",
-                    &format!(
-                        "{file} was read again.{shard} If gpus, [http], [rtsp] or [webrtc] has changed, that counts from the \
-                         next start on, but for [[rtsp.tiles]]."
-                    ),
-                );
+                log("serve", &format!("{} was read again.{told}", self.args.config.display()));
             }
             Err(failure) => log_error("serve", &format!("{failure} Everything goes on as before.")),
         }
@@ -91,13 +86,21 @@ impl ConfigFile {
         #[cfg(feature = "otel")]
         let otel = config.otel.clone();
         let mut place = locked(&self.place);
-        let (other, shard) = (place.other(&config)?, shard_text(&config));
+        let (other, told) = (place.other(&config)?, shard_text(&config) + &later_text(&config, &self.at_start));
         self.service.reload(config)?;
         other.into_iter().for_each(|other| *place = other);
         log::configure(settings);
         #[cfg(feature = "otel")]
         locked(&self.telemetry).change(otel.as_ref(), self.service.clone());
-        Ok((warnings, shard))
+        Ok((warnings, told))
+    }
+}
+
+/// What has changed, and is not taken over while the service runs.
+fn later_text(config: &Config, at_start: &Config) -> String {
+    match &config.changed_since(at_start)[..] {
+        [] => String::new(),
+        changed => format!(" Other than at the start, and counts from the next start on: {}.", changed.join(", ")),
     }
 }
 

@@ -10,6 +10,7 @@ mod models;
 mod otel;
 mod privacy;
 mod recordings;
+mod servers;
 mod shards;
 mod snapshots;
 mod tiles;
@@ -27,7 +28,7 @@ use gsttrt_core::files::read_regular;
 use serde::Deserialize;
 
 use super::findings::{FileFindings, Findings, check_hidden};
-use super::keys::{ConfigKeys, GpuChoice, HttpKeys, Override, RtspKeys, SourceKeys};
+use super::keys::{ConfigKeys, GpuChoice, Override, SourceKeys};
 use super::model::ModelConfig;
 use super::model_file::ModelOutcome;
 #[cfg(feature = "otel")]
@@ -39,10 +40,10 @@ use super::wording::{KeyError, problem};
 use super::{secrets, wording};
 use crate::model_options::is_on_server;
 use crate::serve::encoder;
-use crate::serve::http::{self, HttpSettings};
+use crate::serve::http::HttpSettings;
 use crate::serve::log::LogSettings;
 use crate::serve::output::TilesConfig;
-use crate::serve::rtsp::{self, RtspSettings};
+use crate::serve::rtsp::RtspSettings;
 #[cfg(feature = "webrtc")]
 use crate::serve::webrtc::WebrtcSettings;
 use crate::source::VideoAddress;
@@ -283,43 +284,6 @@ impl Config {
         Ok((config, warnings))
     }
 
-    fn http_settings(&self) -> Result<Option<HttpSettings>, KeyError> {
-        let Some(HttpKeys { listen, token, token_file }) = &self.keys.http else { return Ok(None) };
-        let token = self.own_secret(("token", token), ("token-file", token_file))?;
-        let settings = HttpSettings { listen: *listen, token };
-        http::check(&settings).map_err(|failure| problem("token", failure.to_string()))?;
-        Ok(Some(settings))
-    }
-
-    fn rtsp_settings(&self) -> Result<Option<RtspSettings>, KeyError> {
-        let Some(RtspKeys { listen, user, password, password_file, .. }) = &self.keys.rtsp else { return Ok(None) };
-        let user = secrets::expand(user).map_err(|text| problem("user", text))?;
-        let password = self.own_secret(("password", password), ("password-file", password_file))?;
-        let settings = RtspSettings { listen: *listen, user, password };
-        rtsp::check(&settings).map_err(|(key, failure)| problem(key, failure.to_string()))?;
-        Ok(Some(settings))
-    }
-
-    /// A password or a token of this service, which stands in the file or in one of its own.
-    fn own_secret(
-        &self,
-        (key, text): (&'static str, &Option<String>),
-        (file_key, file): (&'static str, &Option<PathBuf>),
-    ) -> Result<Option<String>, KeyError> {
-        match (text, file) {
-            (Some(_), Some(_)) => Err(problem(key, format!("there is {file_key}, too: one of both is enough"))),
-            (Some(text), None) => secrets::expand(text).map(Some).map_err(|text| problem(key, text)),
-            (None, Some(file)) => self.secret(file_key, file).map(Some),
-            (None, None) => Ok(None),
-        }
-    }
-
-    /// What a file with a password or a token says.
-    fn secret(&self, key: &'static str, file: &Path) -> Result<String, KeyError> {
-        let file = secrets::expand(&file.to_string_lossy()).map_err(|text| problem(key, text))?;
-        secrets::read(&self.folder.join(file)).map_err(|text| problem(key, text))
-    }
-
     /// Zones need ids. Said before the zones are read.
     fn check_track(&self) -> Result<(), KeyError> {
         let lacks_track = |source: &SourceKeys| {
@@ -335,23 +299,6 @@ impl Config {
     /// The same without anything that runs.
     pub fn without_sources(&self) -> Self {
         Config { sources: Vec::new(), models: Vec::new(), ..self.clone() }
-    }
-
-    /// With HTTP, RTSP and WebRTC as in another one.
-    pub fn keep_servers(&mut self, other: &Config) {
-        (self.http, self.rtsp, self.has_sei) = (other.http.clone(), other.rtsp.clone(), other.has_sei);
-        #[cfg(feature = "webrtc")]
-        {
-            self.webrtc = other.webrtc.clone();
-        }
-        self.has_outputs = other.has_outputs;
-        let (has_view, has_output) = (self.http.is_some(), self.has_outputs);
-        if !has_output {
-            self.tiles.clear();
-        }
-        for source in &mut self.sources {
-            (source.has_view, source.has_output, source.has_sei) = (has_view, has_output, self.has_sei);
-        }
     }
 
     /// A source that comes later, by the keys of `[[source]]`, for models as they run now.

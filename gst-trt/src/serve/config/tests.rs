@@ -545,6 +545,19 @@ fn a_time_has_one_unit_wherever_it_is_written() {
     assert_eq!(config.models[0].infer, "batch-timeout=20000");
 }
 
+#[test]
+fn what_counts_from_the_next_start_on_is_named() {
+    let folder = scratch("config-what_counts_from_the_next_start_on");
+    let load = |text: String| load(&folder, "start.toml", text.as_bytes()).unwrap();
+    let start = load(right() + "[rtsp]\n");
+    let same = right().replace("name = \"s\"", "name = \"t\"") + "[rtsp]\n[[rtsp.tiles]]\nname = \"all\"\n";
+    assert_eq!(load(same).changed_since(&start), [""; 0], "sources and tiles are taken over");
+    let other = right().replace("[http]", "[http]\nlisten = \"127.0.0.1:8099\"") + "[rtsp]\nsei = true\n";
+    assert_eq!(load("gpus = [1]\n".to_string() + &other).changed_since(&start), ["gpus", "[http]", "[rtsp]"]);
+    assert_eq!(load(right()).changed_since(&start), ["[rtsp]"]);
+    assert_eq!(load(right() + "[rtsp]\n").changed_since(&start.without_sources()), [""; 0]);
+}
+
 /// Secrets come from files and the environment, and are in no error.
 #[test]
 fn secrets_need_not_stand_in_the_file() {

@@ -34,7 +34,7 @@ use crate::failure::Failure;
 use access::Access;
 
 /// Where to listen, and what a request must know to change something.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub struct HttpSettings {
     pub listen: SocketAddr,
     pub token: Option<String>,

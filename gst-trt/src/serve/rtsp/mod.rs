@@ -27,7 +27,7 @@ use crate::failure::Failure;
 use access::RtspAccess;
 
 /// Where to listen, and who may watch.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub struct RtspSettings {
     pub listen: SocketAddr,
     pub user: String,
