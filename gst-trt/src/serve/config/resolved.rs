@@ -222,13 +222,14 @@ impl Config {
         config.check_track().map_err(|problem| ("analytics", 0, problem))?;
         for (number, model) in config.keys.model.clone().iter().enumerate() {
             go_on("model", number)?;
-            let (model, outcome, doubts) = config.model(model).map_err(|problem| ("model", number, problem))?;
+            let of_model = |problem: KeyError| ("model", number, problem.of_model());
+            let (model, outcome, doubts) = config.model(model).map_err(of_model)?;
             config.outcomes.insert(model.name.clone(), outcome);
             let findings = Findings::of(&model);
-            findings.check_settings().map_err(|unmet| ("model", number, problem(unmet.key, unmet.text)))?;
+            findings.check_settings().map_err(|unmet| of_model(problem(unmet.key, unmet.text)))?;
             config.findings.insert(model.name.clone(), findings);
             config.models.push(model);
-            warnings.extend(doubts.into_iter().map(|problem| ("model", number, problem)));
+            warnings.extend(doubts.into_iter().map(of_model));
         }
         for (number, publish) in config.keys.publish.clone().iter().enumerate() {
             let doubts = config.check_publish(number, publish).map_err(|problem| ("publish", number, problem))?;

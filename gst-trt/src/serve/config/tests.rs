@@ -252,6 +252,7 @@ fn a_mistake_is_named_with_its_line() {
         ("name = \"m\"", "name = \"m\"\nnms = \"name=q\"", 3, "name is set by the service"),
         ("name = \"m\"", "name = \"m\"\ninfer = \"model-file=x.onnx\"", 3, "Use the key file"),
         ("name = \"m\"", "name = \"m\"\nbatch-size = 8", 3, "batch-size is 8, but the model takes batches of 1"),
+        ("name = \"m\"", "name = \"m\"\nbatch-size = 8", 3, "Set batch-size=1 in [[model]], or export the model"),
         ("name = \"m\"", "name = \"m\"\nbatch-size = \"8\"", 3, "it is the text \"8\". Write a whole number"),
         ("shapes.onnx", "none.onnx", 3, "There is no file"),
         ("[track]", "[track]\ntrack-tresh = 0.5", 6, "did you mean “track-thresh”?"),

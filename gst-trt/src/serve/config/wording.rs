@@ -6,6 +6,14 @@ use gsttrt_core::words::nearest;
 
 use super::places::Places;
 
+/// Where an element's remedy is written in a configuration. Of trtinfer, remedies name `batch-size`, which is a key itself.
+const ELEMENT_KEYS: [(&str, &str); 4] = [
+    ("label-file on trtnms (labels in gst-trt serve)", "labels in [[model]]"),
+    (" on trtnms", " in nms of [[model]]"),
+    (" on trtpreprocess", " in preprocess of [[model]]"),
+    (" on trtinfer", " in [[model]]"),
+];
+
 /// What is wrong, and with which key of the table.
 pub struct KeyError {
     pub key: &'static str,
@@ -17,6 +25,12 @@ pub struct KeyError {
 impl KeyError {
     pub fn of_table(self, table: &'static str) -> Self {
         KeyError { table: Some(table), ..self }
+    }
+
+    /// What elements say of a model, with the keys of `[[model]]` in place of elements.
+    pub fn of_model(self) -> Self {
+        let with_key = |text: String, (element, key): &(&str, &str)| text.replace(element, key);
+        KeyError { text: ELEMENT_KEYS.iter().fold(self.text, with_key), ..self }
     }
 }
 

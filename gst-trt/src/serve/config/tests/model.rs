@@ -19,7 +19,7 @@ fn labels_fit_a_layout_that_is_set() {
         };
         let error = with("one\n", layout).unwrap_err();
         assert!(error.contains("line 3: ") && error.contains("against 1 label."), "{error}");
-        assert!(error.contains("(labels in gst-trt serve)"), "{error}");
+        assert!(error.contains("Set labels in [[model]] to"), "{error}");
         let right = if model == "shapes-cls.onnx" { "one\ntwo\nthree\n" } else { "one\ntwo\n" };
         assert_eq!(with(right, layout).unwrap().warnings, Vec::<String>::new(), "{layout}");
         let error = with(right, "efficientnms").unwrap_err();
