@@ -58,19 +58,36 @@ pub fn run(args: &InitArgs) -> Result<Status, Failure> {
         Some(results) => results.clone(),
         None => {
             let question = "Where do results go: a file, or an address such as mqtt://broker.local/cameras/{source}?";
-            answer(question, "--results", Some("{source}.jsonl"), |_| Ok(()))?
+            let is_of_each = |text: &str| match sources.len() > 1 && is_one_file(text) {
+                true => Err(several_in_one(text).into()),
+                false => Ok(()),
+            };
+            answer(question, "--results", Some("{source}.jsonl"), is_of_each)?
         }
     };
+    if sources.len() > 1 && is_one_file(&results) {
+        return Err(several_in_one(&results).into());
+    }
     write_new(output, &config(&sources, &model, &results, &here))?;
     match serve::warnings(output) {
         Ok(warnings) => warnings.iter().for_each(|warning| print_error(&format!("Warning: {warning}"))),
         Err(failure) => {
             let _ = std::fs::remove_file(output); // it was made here
-            return Err(failure);
+            let shown = output.display();
+            return Err(format!("{failure} {shown} was not written: change --source, --model or --results.").into());
         }
     }
     print(&format!("Wrote {0}. Next: gst-trt serve {0}", output.display()))?;
     Ok(Status::Done)
+}
+
+/// Each source has a file of its own, or they would write over each other's lines.
+fn several_in_one(results: &str) -> String {
+    let path = Path::new(results);
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let ending = path.extension().map_or(String::new(), |ending| format!(".{}", ending.to_string_lossy()));
+    let own = path.with_file_name(format!("{stem}-{{source}}{ending}"));
+    format!("{results} cannot be the file of several sources. Give --results with their names in it: {}.", own.display())
 }
 
 /// Asks until the answer is right. Without one, the proposal counts.
@@ -105,6 +122,11 @@ fn answer(
 /// Whether it is the path of a file, not an address.
 fn is_file(text: &str) -> bool {
     !(text.contains("://") || text == "-" || text.starts_with("unix:") || text.starts_with("file:"))
+}
+
+/// Whether it is one file, whatever the source is called.
+fn is_one_file(text: &str) -> bool {
+    (is_file(text) || text.starts_with("file:")) && !text.contains("{source}")
 }
 
 /// A path as it is from the folder of any file.

@@ -209,7 +209,8 @@ fn an_application_of_deepstream_becomes_a_configuration_that_is_right() {
         "nms = \"score-threshold=0.4 iou-threshold=0.5 max-detections=200 class-thresholds=1=0.6 classes=0\"".into(),
         format!(
             "[[model]]\nname = \"secondary-gie0\"\nfile = \"{}\"\non = \"objects\"\nclasses = [\"0\",\"1\"]\n\
-             preprocess = \"min-object-size=24 reclassify-interval=30\"\n",
+             # What nvinfer's file does not say is as nvinfer has it.\n\
+             preprocess = \"scale=1 resize=stretch min-object-size=24 reclassify-interval=30\"\n",
             at("infer/../classes.onnx")
         ),
         "\n[track]\n".into(),
@@ -232,7 +233,9 @@ fn an_application_of_deepstream_becomes_a_configuration_that_is_right() {
     // Each key that is not taken over is listed, with its line.
     let said = text(&output.stderr);
     for key in [
-        "app.txt:2 [application] enable-perf-measurement: figures are in /metrics",
+        "Set elsewhere: app.txt:2 [application] enable-perf-measurement: figures are in /metrics",
+        "Changes results: app.txt:102 [tracker] ll-config-file: ",
+        "No effect here: app.txt:85 [primary-gie] bbox-border-color0: ",
         "app.txt:19 [source0] cudadec-memtype: ",
         "[source0] zones: config_nvdsanalytics.txt has none for stream 0",
         "[sink0] type=2: ",
@@ -250,8 +253,17 @@ fn an_application_of_deepstream_becomes_a_configuration_that_is_right() {
         "config_infer_primary.txt:20 [property] made-up-key: is not known here",
         "[class-attrs-all] detected-min-w: ",
     ] {
-        assert!(said.contains(key) && written.contains(key), "{key}\nis not in\n{said}");
+        let (_, in_file) = key.split_once("app.txt:").unwrap_or(("", key));
+        assert!(said.contains(key) && written.contains(in_file), "{key}\nis not in\n{said}");
     }
+    // What matters most comes first, on the terminal and in the file.
+    let order = ["Changes results:", "Set elsewhere:", "No effect here:"];
+    for text in [said, &written] {
+        let places = order.map(|heading| text.find(heading).unwrap_or_else(|| panic!("{heading}: {text}")));
+        assert!(places.is_sorted(), "{text}");
+    }
+    let kinds = said.lines().map(|line| order.iter().position(|heading| line.starts_with(heading)));
+    assert!(kinds.clone().is_sorted() && kinds.flatten().count() == said.lines().count(), "{said}");
     assert!(!said.contains("sh@"), "{said}");
     // Nobody else reads the passwords that may be in it.
     assert_eq!(folder.join("config.toml").metadata().unwrap().permissions().mode() & 0o777, 0o600);
@@ -272,6 +284,18 @@ fn a_model_of_nvinfer_becomes_a_configuration_that_is_right() {
     let output = succeed(&folder, &["import", "infer/config_infer_primary.txt"]);
     std::fs::write(folder.join("config.toml"), &output.stdout).unwrap();
     assert!(text(&output.stdout).contains("[http]"), "{}", text(&output.stdout));
+    succeed(&folder, &["serve", "--check", "config.toml"]);
+
+    // What its file does not say is as nvinfer has it, not as it is here.
+    std::fs::write(folder.join("infer/bare.txt"), "[property]\nonnx-file=../model.onnx\n").unwrap();
+    let output = succeed(&folder, &["import", "infer/bare.txt"]);
+    let (written, said) = (text(&output.stdout), text(&output.stderr));
+    assert!(written.contains("preprocess = \"scale=1 resize=stretch\"\n"), "{written}");
+    assert!(written.contains("nms = \"score-threshold=0.2 iou-threshold=0.3\"\n"), "{written}");
+    for key in ["network-mode (0, as it is not set): precision stays auto", "cluster-mode (0, as it is not set): boxes"] {
+        assert!(said.contains(&format!("Changes results: bare.txt [property] {key}")), "{said}");
+    }
+    std::fs::write(folder.join("config.toml"), &output.stdout).unwrap();
     succeed(&folder, &["serve", "--check", "config.toml"]);
 
     // One that sees objects, with labels as DeepStream has them.
@@ -304,7 +328,15 @@ fn what_cannot_be_imported_is_said() {
         ("d.txt", Some("[property]\nonnx-file=a.onnx\ninterval=often\n"), "line 3: interval is “often”"),
         ("e.txt", Some("[source0]\nuri=a\n"), "has no [primary-gie] that is enabled"),
         ("f.txt", Some("[primary-gie]\nplugin-type=1\nconfig-file=x\n"), "is Triton's"),
-        ("g.txt", Some("[primary-gie]\nconfig-file=gone.txt\n[source0]\nuri=a\n"), "cannot read "),
+        (
+            "g.txt",
+            Some("[primary-gie]\nconfig-file=gone.txt\n[source0]\nuri=a\n"),
+            "g.txt: line 2: config-file: cannot read ",
+        ),
+        // A line is one of the file that is named last.
+        ("i.txt", Some("[property]\nonnx-file=a.onnx\nbatch-size=many\n"), "i.txt: line 3: batch-size is “many”"),
+        ("j.txt", Some("[primary-gie]\nconfig-file=i.txt\n[source0]\nuri=a\n"), "/i.txt: line 3: batch-size is “many”"),
+        ("k.txt", Some("[primary-gie]\nconfig-file=h.txt\n[source0]\nuri=a\n"), "/h.txt: line 1 begins a group"),
     ] {
         if let Some(contents) = contents {
             std::fs::write(folder.join(name), contents).unwrap();
@@ -447,17 +479,18 @@ fn a_threshold_above_all_scores_switches_a_class_off() {
     };
     let off = "[class-attrs-0]\npre-cluster-threshold=0.5\n[class-attrs-1]\npre-cluster-threshold=1.1\n";
     let (written, _) = import("a.txt", attributes(off));
-    assert!(written.contains("nms = \"class-thresholds=0=0.5 classes=0\""), "{written}");
+    let nms = "nms = \"score-threshold=0.2 iou-threshold=0.3 class-thresholds=0=0.5 classes=0\"";
+    assert!(written.contains(nms), "{written}");
     // The model tells how many there are, too.
     let without = attributes(off).replace("num-detected-classes=2\n", "");
     let (written, _) = import("b.txt", without.clone());
-    assert!(written.contains("nms = \"class-thresholds=0=0.5 classes=0\""), "{written}");
+    assert!(written.contains(nms), "{written}");
     // All but one.
     let only = "[class-attrs-all]\nthreshold=1.1\n[class-attrs-1]\nthreshold=0.4\n";
     let (written, _) = import("c.txt", attributes(only));
-    assert!(written.contains("nms = \"class-thresholds=1=0.4 classes=1\""), "{written}");
+    assert!(written.contains("nms = \"iou-threshold=0.3 class-thresholds=1=0.4 classes=1\""), "{written}");
     let (written, said) = import("d.txt", attributes("[class-attrs-all]\nthreshold=2\n"));
-    assert!(written.contains("nms = \"score-threshold=1\"") && said.contains("no class is left"), "{written}{said}");
+    assert!(written.contains("nms = \"iou-threshold=0.3 score-threshold=1\"") && said.contains("no class is left"), "{written}{said}");
     let (_, said) = import("e.txt", attributes("[class-attrs-7]\nthreshold=0.4\nnms-iou-threshold=0.3\n"));
     assert!(said.contains("[class-attrs-7] all keys: there is no such class: there are 2"), "{said}");
     assert!(said.contains("nms-iou-threshold: iou-threshold in nms is that of all classes"), "{said}");
@@ -466,7 +499,7 @@ fn a_threshold_above_all_scores_switches_a_class_off() {
     std::fs::write(folder.join("infer/f.txt"), unknown).unwrap();
     let output = succeed(&folder, &["import", "infer/f.txt"]);
     let (written, said) = (text(&output.stdout), text(&output.stderr));
-    assert!(written.contains("nms = \"class-thresholds=0=0.5,1=1\""), "{written}");
+    assert!(written.contains("iou-threshold=0.3 class-thresholds=0=0.5,1=1\""), "{written}");
     assert!(said.contains("[class-attrs-1] pre-cluster-threshold=1.1: it is not known how many classes"), "{said}");
 }
 
@@ -554,6 +587,21 @@ fn without_an_answer_nothing_is_written() {
         (&["--source", "a.mp4"], "\n", "There is no answer. Give it with --model."),
         (&["--source", "xyz://a", "--model", "m.onnx", "--results", "-"], "", "no element here for such an address"),
         (&["--source", "a.mp4", "--model", "m.onnx", "--results", "mqt://h/t"], "", "nothing is known about mqt://"),
+        (
+            &["--source", "a.mp4", "--model", "m.onnx", "--results", "mqt://h/t"],
+            "",
+            "config.toml was not written: change --source, --model or --results.",
+        ),
+        (
+            &["--source", "a.mp4", "--source", "b.mp4", "--model", "m.onnx", "--results", "out/x.jsonl"],
+            "",
+            "out/x.jsonl cannot be the file of several sources. Give --results with their names in it: out/x-{source}.jsonl.",
+        ),
+        (
+            &["--source", "a.mp4", "--source", "b.mp4", "--model", "m.onnx"],
+            "x.jsonl\n",
+            "Give --results with their names in it: x-{source}.jsonl.",
+        ),
     ] {
         let output = answered(&folder, args, answers);
         let stderr = text(&output.stderr);

@@ -9,7 +9,8 @@ use super::gpus::NamedGpus;
 use super::infer::NvInfer;
 use super::ini::{self, IniGroup};
 use super::read;
-use super::written::{TomlTable, WrittenConfig};
+use super::written::NoteKind::{Differs, Elsewhere, NoEffect};
+use super::written::{KnownKey, TomlTable, WrittenConfig};
 use crate::failure::Failure;
 
 pub const PICTURES: &str = "the page of [http] shows the pictures";
@@ -17,78 +18,80 @@ pub const OF_MEMORY: &str = "frames stay where the decoder has put them";
 const OF_MUXER: &str = "there is no muxer: each source keeps its size";
 
 /// Groups of which nothing is taken over.
-const GROUPS: [(&str, &str); 5] = [
+const GROUPS: [KnownKey; 5] = [
     (
         "tiled-display",
+        Elsewhere,
         "the page of [http] shows the sources side by side, and [[rtsp.tiles]] makes one picture of them",
     ),
-    ("osd", PICTURES),
-    ("img-save", "[record] draw and snapshot.jpg of [http] give pictures"),
-    ("pre-process", "trtpreprocess does it"),
-    ("message-consumer", "changes come over HTTP: docs/http.md"),
+    ("osd", Elsewhere, PICTURES),
+    ("img-save", Elsewhere, "[record] draw and snapshot.jpg of [http] give pictures"),
+    ("pre-process", Differs, "trtpreprocess does it"),
+    ("message-consumer", Elsewhere, "changes come over HTTP: docs/http.md"),
 ];
 
 const METRICS: &str = "figures are in /metrics of [http]";
 const KITTI: &str = "results are JSON lines, by [[publish]]";
 
-const APPLICATION: [(&str, &str); 7] = [
-    ("enable-perf-measurement", METRICS),
-    ("perf-measurement-interval-sec", METRICS),
-    ("gie-kitti-output-dir", KITTI),
-    ("kitti-track-output-dir", KITTI),
-    ("terminated-track-output-dir", KITTI),
-    ("shadow-track-output-dir", KITTI),
-    ("reid-track-output-dir", "ReID is not there"),
+const APPLICATION: [KnownKey; 7] = [
+    ("enable-perf-measurement", Elsewhere, METRICS),
+    ("perf-measurement-interval-sec", Elsewhere, METRICS),
+    ("gie-kitti-output-dir", Elsewhere, KITTI),
+    ("kitti-track-output-dir", Elsewhere, KITTI),
+    ("terminated-track-output-dir", Elsewhere, KITTI),
+    ("shadow-track-output-dir", Elsewhere, KITTI),
+    ("reid-track-output-dir", Differs, "ReID is not there"),
 ];
 
-const GIE: [(&str, &str); 9] = [
-    ("bbox-border-color0", PICTURES),
-    ("bbox-border-color1", PICTURES),
-    ("bbox-border-color2", PICTURES),
-    ("bbox-border-color3", PICTURES),
-    ("nvbuf-memory-type", OF_MEMORY),
-    ("gie-unique-id", "objects have no number of their model"),
-    ("operate-on-gie-id", "a model sees the objects of all models before it; classes chooses among them"),
-    ("raw-output-file-write", "serve publishes objects"),
-    ("infer-raw-output-dir", "serve publishes objects"),
+const GIE: [KnownKey; 9] = [
+    ("bbox-border-color0", NoEffect, PICTURES),
+    ("bbox-border-color1", NoEffect, PICTURES),
+    ("bbox-border-color2", NoEffect, PICTURES),
+    ("bbox-border-color3", NoEffect, PICTURES),
+    ("nvbuf-memory-type", NoEffect, OF_MEMORY),
+    ("gie-unique-id", NoEffect, "objects have no number of their model"),
+    ("operate-on-gie-id", Differs, "a model sees the objects of all models before it; classes chooses among them"),
+    ("raw-output-file-write", Differs, "serve publishes objects"),
+    ("infer-raw-output-dir", Differs, "serve publishes objects"),
 ];
 
-const MUXER: [(&str, &str); 7] = [
-    ("batch-size", "batch-size of the model counts"),
-    ("width", OF_MUXER),
-    ("height", OF_MUXER),
-    ("enable-padding", OF_MUXER),
-    ("live-source", "it is known by the address"),
-    ("nvbuf-memory-type", OF_MEMORY),
-    ("attach-sys-ts-as-ntp", "results have the time of the system and, of RTSP, that of the camera"),
+const MUXER: [KnownKey; 7] = [
+    ("batch-size", Elsewhere, "batch-size of the model counts"),
+    ("width", NoEffect, OF_MUXER),
+    ("height", NoEffect, OF_MUXER),
+    ("enable-padding", NoEffect, OF_MUXER),
+    ("live-source", NoEffect, "it is known by the address"),
+    ("nvbuf-memory-type", NoEffect, OF_MEMORY),
+    ("attach-sys-ts-as-ntp", NoEffect, "results have the time of the system and, of RTSP, that of the camera"),
 ];
 
+const CONVERTER: KnownKey = ("msg-conv-config", Differs, "each source has its name as sensorId");
 const ENCODED: &str = "the encoder has its own defaults";
 
-const TILED: [(&str, &str); 3] = [
-    ("rows", "there are as many as the sources need"),
-    ("nvbuf-memory-type", OF_MEMORY),
-    ("compute-hw", "the picture is put together on the CPU"),
+const TILED: [KnownKey; 3] = [
+    ("rows", NoEffect, "there are as many as the sources need"),
+    ("nvbuf-memory-type", NoEffect, OF_MEMORY),
+    ("compute-hw", NoEffect, "the picture is put together on the CPU"),
 ];
 
-const RTSP_SINK: [(&str, &str); 8] = [
-    ("codec", "videos are H.264"),
-    ("enc-type", "the GPU's encoder is taken where there is one"),
-    ("bitrate", ENCODED),
-    ("profile", ENCODED),
-    ("iframeinterval", ENCODED),
-    ("sync", "frames are sent as they come"),
-    ("udp-port", "packets come in the connection of RTSP"),
-    ("source-id", "each source has its address"),
+const RTSP_SINK: [KnownKey; 8] = [
+    ("codec", Differs, "videos are H.264"),
+    ("enc-type", NoEffect, "the GPU's encoder is taken where there is one"),
+    ("bitrate", Differs, ENCODED),
+    ("profile", Differs, ENCODED),
+    ("iframeinterval", Differs, ENCODED),
+    ("sync", NoEffect, "frames are sent as they come"),
+    ("udp-port", NoEffect, "packets come in the connection of RTSP"),
+    ("source-id", NoEffect, "each source has its address"),
 ];
 
-const TRACKER: [(&str, &str); 6] = [
-    ("tracker-width", "objects are followed by their boxes"),
-    ("tracker-height", "objects are followed by their boxes"),
-    ("ll-lib-file", "the trackers are bytetrack and ocsort; NvDCF and ReID are not there"),
-    ("ll-config-file", "the trackers are bytetrack and ocsort; NvDCF and ReID are not there"),
-    ("enable-batch-process", "each source has a tracker of its own"),
-    ("display-tracking-id", PICTURES),
+const TRACKER: [KnownKey; 6] = [
+    ("tracker-width", NoEffect, "objects are followed by their boxes"),
+    ("tracker-height", NoEffect, "objects are followed by their boxes"),
+    ("ll-lib-file", Differs, "the trackers are bytetrack and ocsort; NvDCF and ReID are not there"),
+    ("ll-config-file", Differs, "the trackers are bytetrack and ocsort; NvDCF and ReID are not there"),
+    ("enable-batch-process", NoEffect, "each source has a tracker of its own"),
+    ("display-tracking-id", NoEffect, PICTURES),
 ];
 
 /// The file of nvdsanalytics, which is read as it is.
@@ -173,7 +176,7 @@ impl DeepStreamApp<'_> {
         let zones = analytics.and_then(|group| group.text("config-file")).map(|file| self.zones(file));
         if zones.is_some() && tracker.is_none() {
             into.push(TomlTable::new("[track]"));
-            into.note(self.file, "nvds-analytics", "enable", "zones need ids, so [track] was added");
+            into.note(NoEffect, self.file, "nvds-analytics", "enable", "zones need ids, so [track] was added");
         }
         if let Some(analytics) = analytics {
             into.note_unused(self.file, analytics, &[]);
@@ -195,8 +198,8 @@ impl DeepStreamApp<'_> {
             return Err(format!("{place} is Triton's (plugin-type={plugin}), which has no counterpart").into());
         }
         let path = self.folder.join(file);
-        let text = read(&path)?;
-        let groups = ini::parse(&text).map_err(|failure| format!("{}: {failure}", path.display()))?;
+        let text = read(&path).map_err(|failure| format!("{}: {failure}", gie.place_of("config-file")))?;
+        let groups = ini::parse(&text, &format!("{}: ", path.display()))?;
         let file = path.file_name().map_or_else(|| file.into(), |name| name.to_string_lossy().into_owned());
         let folder = path.parent().unwrap_or(self.folder).to_path_buf();
         Ok(GieModel { gie, file, folder, groups })
@@ -220,10 +223,10 @@ impl DeepStreamApp<'_> {
         let mut has_rtsp = false;
         for sink in self.numbered("sink").filter(|sink| sink.is_on("enable").unwrap_or(true)) {
             let kind = sink.number::<u32>("type")?.unwrap_or(1);
-            let why = match kind {
-                1 | 2 | 5 => PICTURES,
-                3 => "gst-trt detect writes annotated videos; serve records events",
-                4 if has_rtsp => "one [rtsp] serves all sources",
+            let (note, why) = match kind {
+                1 | 2 | 5 => (Elsewhere, PICTURES),
+                3 => (Differs, "gst-trt detect writes annotated videos; serve records events"),
+                4 if has_rtsp => (NoEffect, "one [rtsp] serves all sources"),
                 4 => {
                     has_rtsp = true;
                     self.write_rtsp(sink, into)?;
@@ -233,12 +236,12 @@ impl DeepStreamApp<'_> {
                     self.write_broker(sink, converter, into)?;
                     continue;
                 }
-                _ => "is not known here",
+                _ => (Differs, "is not known here"),
             };
-            into.note(self.file, &sink.name, &format!("type={kind}"), why);
+            into.note(note, self.file, &sink.name, &format!("type={kind}"), why);
         }
         if let Some(converter) = converter {
-            into.note_unused(self.file, converter, &[("msg-conv-config", "each source has its name as sensorId")]);
+            into.note_unused(self.file, converter, &[CONVERTER]);
         }
         Ok(())
     }
@@ -288,7 +291,8 @@ impl DeepStreamApp<'_> {
         let library = sink.text("msg-broker-proto-lib").unwrap_or_default();
         let scheme = ["mqtt", "kafka", "redis", "amqp"].into_iter().find(|scheme| library.contains(scheme));
         let Some(scheme) = scheme else {
-            into.note(self.file, &sink.name, "msg-broker-proto-lib", "Azure is not there: docs/elements/trtpublish.md");
+            let why = "Azure is not there: docs/elements/trtpublish.md";
+            into.note(Differs, self.file, &sink.name, "msg-broker-proto-lib", why);
             return Ok(());
         };
         // host;port or host;port;topic; of AMQP host;port;user or host;port;user;password. A part may be empty.
@@ -296,7 +300,7 @@ impl DeepStreamApp<'_> {
         let parts: Vec<&str> = text.split(';').map(str::trim).collect();
         let part = |number: usize| parts.get(number).copied().filter(|part| !part.is_empty());
         let (Some(host), Some(port)) = (part(0), part(1)) else {
-            into.note(self.file, &sink.name, "msg-broker-conn-str", "it is not HOST;PORT;TOPIC");
+            into.note(Differs, self.file, &sink.name, "msg-broker-conn-str", "it is not HOST;PORT;TOPIC");
             return Ok(());
         };
         let is_amqp = scheme == "amqp";
@@ -313,7 +317,7 @@ impl DeepStreamApp<'_> {
         if parts.iter().skip(if is_amqp { 4 } else { 3 }).any(|part| !part.is_empty()) {
             let why =
                 if is_amqp { "it is more than HOST;PORT;USER;PASSWORD" } else { "it is more than HOST;PORT;TOPIC" };
-            into.note(self.file, &sink.name, "msg-broker-conn-str", why);
+            into.note(Differs, self.file, &sink.name, "msg-broker-conn-str", why);
         }
         let mut publish = TomlTable::new("[[publish]]");
         publish.text("name", &sink.name);
@@ -327,6 +331,7 @@ impl DeepStreamApp<'_> {
             other => {
                 let what = format!("msg-conv-payload-type={other}");
                 into.note(
+                    Differs,
                     self.file,
                     &sink.name,
                     &what,
@@ -339,9 +344,13 @@ impl DeepStreamApp<'_> {
         }
         into.push(publish);
         let known = [
-            ("msg-conv-config", "each source has its name as sensorId"),
-            ("msg-conv-msg2p-new-api", "messages have one form"),
-            ("msg-broker-config", "user and password belong into location or password-file, an exchange into location"),
+            CONVERTER,
+            ("msg-conv-msg2p-new-api", NoEffect, "messages have one form"),
+            (
+                "msg-broker-config",
+                Elsewhere,
+                "user and password belong into location or password-file, an exchange into location",
+            ),
         ];
         into.note_unused(self.file, sink, &known);
         Ok(())
@@ -351,7 +360,7 @@ impl DeepStreamApp<'_> {
         if let Some(muxer) = self.group("streammux") {
             if muxer.text("batched-push-timeout").is_some() {
                 let why = "set batch-timeout in infer, in microseconds too";
-                into.note(self.file, "streammux", "batched-push-timeout", why);
+                into.note(Elsewhere, self.file, "streammux", "batched-push-timeout", why);
             }
             into.note_unused(self.file, muxer, &MUXER);
         }
@@ -359,7 +368,7 @@ impl DeepStreamApp<'_> {
             into.note_unused(self.file, application, &APPLICATION);
         }
         if let Some(keys) = self.group("source-attr-all").filter(|_| self.group("source-list").is_none()) {
-            into.note(self.file, &keys.name, "all keys", "there is no [source-list]");
+            into.note(NoEffect, self.file, &keys.name, "all keys", "there is no [source-list]");
         }
         let taken = [
             "application",
@@ -381,8 +390,9 @@ impl DeepStreamApp<'_> {
             if is_written || group.is_on("enable") == Some(false) {
                 continue;
             }
-            let why = GROUPS.iter().find(|(name, _)| *name == plain).map_or("is not known here", |(_, why)| why);
-            into.note(self.file, &group.name, "all keys", why);
+            let known = GROUPS.iter().find(|(name, ..)| *name == plain);
+            let (kind, why) = known.map_or((Differs, "is not known here"), |(_, kind, why)| (*kind, *why));
+            into.note(kind, self.file, &group.name, "all keys", why);
         }
     }
 }

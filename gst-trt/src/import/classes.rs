@@ -7,7 +7,8 @@ use gsttrt_core::heads;
 use gsttrt_core::model::{ModelFile, ModelInfo, read_labels};
 
 use super::ini::IniGroup;
-use super::written::{PropertyTexts, WrittenConfig};
+use super::written::NoteKind::{Differs, NoEffect};
+use super::written::{KnownKey, PropertyTexts, WrittenConfig};
 use crate::failure::Failure;
 
 /// Classes that are written down.
@@ -16,22 +17,22 @@ const MAX_CLASSES: u32 = 10_000;
 const SIZES: &str = "objects are not filtered by their size or place";
 const CLUSTERS: &str = "there is no clustering of boxes";
 const DRAWN: &str = "a class has its own colour";
-const KEYS: [(&str, &str); 15] = [
-    ("detected-min-w", SIZES),
-    ("detected-min-h", SIZES),
-    ("detected-max-w", SIZES),
-    ("detected-max-h", SIZES),
-    ("roi-top-offset", SIZES),
-    ("roi-bottom-offset", SIZES),
-    ("eps", "there is no clustering by DBSCAN"),
-    ("dbscan-min-score", "there is no clustering by DBSCAN"),
-    ("minBoxes", CLUSTERS),
-    ("group-threshold", CLUSTERS),
-    ("post-cluster-threshold", "there is one threshold, before boxes are suppressed"),
-    ("nms-iou-threshold", "iou-threshold in nms is that of all classes, from [class-attrs-all]"),
-    ("topk", "max-detections in nms is that of all classes together, from [class-attrs-all]"),
-    ("border-color", DRAWN),
-    ("bg-color", DRAWN),
+const KEYS: [KnownKey; 15] = [
+    ("detected-min-w", Differs, SIZES),
+    ("detected-min-h", Differs, SIZES),
+    ("detected-max-w", Differs, SIZES),
+    ("detected-max-h", Differs, SIZES),
+    ("roi-top-offset", Differs, SIZES),
+    ("roi-bottom-offset", Differs, SIZES),
+    ("eps", Differs, "there is no clustering by DBSCAN"),
+    ("dbscan-min-score", Differs, "there is no clustering by DBSCAN"),
+    ("minBoxes", Differs, CLUSTERS),
+    ("group-threshold", Differs, CLUSTERS),
+    ("post-cluster-threshold", Differs, "there is one threshold, before boxes are suppressed"),
+    ("nms-iou-threshold", Differs, "iou-threshold in nms is that of all classes, from [class-attrs-all]"),
+    ("topk", Differs, "max-detections in nms is that of all classes together, from [class-attrs-all]"),
+    ("border-color", NoEffect, DRAWN),
+    ("bg-color", NoEffect, DRAWN),
 ];
 
 /// What a model's groups say of its classes.
@@ -45,6 +46,10 @@ pub struct ClassSettings<'a> {
     iou_threshold: Option<f64>,
     most: Option<u32>,
 }
+
+/// What nvinfer takes where its file says nothing, by NVIDIA's documentation: DeepStream 6 to 9.
+const SCORE_OF_NVINFER: f64 = 0.2;
+const IOU_OF_NVINFER: f64 = 0.3;
 
 /// No score is above 1: that is how a class is switched off there.
 fn is_off(threshold: f64) -> bool {
@@ -77,6 +82,12 @@ impl<'a> ClassSettings<'a> {
             into.note_unused(file, group, &KEYS);
         }
         Ok(settings)
+    }
+
+    /// What is not set is as nvinfer has it. Of a model that finds objects.
+    pub fn with_defaults(self) -> Self {
+        let threshold = self.threshold.or(Some(SCORE_OF_NVINFER));
+        ClassSettings { threshold, iou_threshold: self.iou_threshold.or(Some(IOU_OF_NVINFER)), ..self }
     }
 
     /// As properties of trtnms. `count` is the number of classes, where it is known.
@@ -120,17 +131,17 @@ impl<'a> ClassSettings<'a> {
                     nms.set("score-threshold", 1);
                 }
                 let why = "no class is left: write those that stay as classes in nms";
-                into.note(self.file, "property", "all classes", why);
+                into.note(Differs, self.file, "property", "all classes", why);
             }
             Some(stay) => nms.set("classes", stay.join(",")),
             None if is_any_out => {
                 const WHY: &str = "it is not known how many classes there are: write those that stay as classes in nms";
                 for (class, threshold) in self.of_classes.iter().filter(|(_, threshold)| is_off(*threshold)) {
                     let group = format!("class-attrs-{class}");
-                    into.note(self.file, &group, &format!("pre-cluster-threshold={threshold}"), WHY);
+                    into.note(Differs, self.file, &group, &format!("pre-cluster-threshold={threshold}"), WHY);
                 }
                 if !self.filtered_out.is_empty() {
-                    into.note(self.file, "property", "filter-out-class-ids", WHY);
+                    into.note(Differs, self.file, "property", "filter-out-class-ids", WHY);
                 }
             }
             None => {}
@@ -144,7 +155,7 @@ impl<'a> ClassSettings<'a> {
             let is_known = class.parse::<u32>().is_ok_and(|class| class < count);
             if !is_known {
                 let why = format!("there is no such class: there are {count}");
-                into.note(file, &format!("class-attrs-{class}"), "all keys", &why);
+                into.note(NoEffect, file, &format!("class-attrs-{class}"), "all keys", &why);
             }
             is_known
         });

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::ini::IniGroup;
-use super::written::WrittenConfig;
+use super::written::{NoteKind, WrittenConfig};
 use crate::failure::Failure;
 
 /// The numbers of GPUs of all groups that count.
@@ -38,7 +38,7 @@ impl NamedGpus {
                 into.set("gpus", format!("{several:?}"));
                 let why =
                     "sources are spread over these GPUs, and each model is on all of them: docs/serve.md#several-gpus";
-                into.note(file, group, "gpu-id", why);
+                into.note(NoteKind::NoEffect, file, group, "gpu-id", why);
             }
         }
     }

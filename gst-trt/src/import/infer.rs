@@ -6,44 +6,43 @@ use std::path::Path;
 use super::classes::{self, ClassSettings};
 use super::ini::IniGroup;
 use super::read;
-use super::written::{PropertyTexts, TomlTable, WrittenConfig};
+use super::written::NoteKind::{Differs, Elsewhere, NoEffect};
+use super::written::{KnownKey, PropertyTexts, TomlTable, WrittenConfig};
 use crate::failure::Failure;
 
+const SUPPRESSED: &str = "boxes are suppressed by their overlap, as with mode 2, unless the model does so itself";
 const LAYOUT: &str = "the layout of the outputs is recognised; where it is not, set layout in nms, or layout-file";
 /// Why keys are not taken over.
-const REASONS: [(&str, &str); 32] = [
-    ("cluster-mode", "boxes are suppressed by their overlap, as with mode 2, unless the model does so itself"),
-    ("custom-lib-path", LAYOUT),
-    ("parse-bbox-func-name", LAYOUT),
-    ("parse-bbox-instance-mask-func-name", LAYOUT),
-    ("parse-classifier-func-name", LAYOUT),
-    ("engine-create-func-name", "engines are built from ONNX"),
-    ("output-blob-names", "all outputs of the model are read"),
-    ("num-detected-classes", "the model tells it"),
-    ("network-type", "it is recognised by the outputs"),
-    ("is-classifier", "it is recognised by the outputs"),
-    ("gie-unique-id", "objects have no number of their model"),
-    ("operate-on-gie-id", "a model sees the objects of all models before it; classes chooses among them"),
-    ("operate-on-class-ids", "the model sees frames"),
-    ("classifier-async-mode", "a frame waits for the classes of its objects"),
-    ("input-object-max-width", "only the least size can be chosen: min-object-size in preprocess"),
-    ("input-object-max-height", "only the least size can be chosen: min-object-size in preprocess"),
-    ("force-implicit-batch-dim", "such models cannot be read"),
-    ("model-file", "Caffe and UFF cannot be read: give an ONNX model"),
-    ("proto-file", "Caffe and UFF cannot be read: give an ONNX model"),
-    ("uff-file", "Caffe and UFF cannot be read: give an ONNX model"),
-    ("tlt-encoded-model", "it cannot be read: export the model as ONNX"),
-    ("tlt-model-key", "it cannot be read: export the model as ONNX"),
-    ("output-tensor-meta", "serve publishes objects; in a pipeline it is tensor-meta of trtinfer"),
-    ("input-tensor-meta", "trtpreprocess makes the tensor"),
-    ("strongly-typed", "it is so with TensorRT 11, and for models cast to 16 bits"),
-    ("scaling-filter", "frames are scaled as in training, bilinear"),
-    ("scaling-compute-hw", "frames are scaled where the model runs"),
-    ("crop-objects-to-roi-boundary", "boxes are cut at the edge of the frame"),
-    ("classifier-threshold", "set score-threshold in nms for a classifier"),
-    ("layer-device-precision", "precision in infer is that of all layers"),
-    ("mode", "nvinfer's documentation has no such key; that of the precision is network-mode"),
-    ("segmentation-threshold", "masks have the threshold that models are trained with"),
+const REASONS: [KnownKey; 29] = [
+    ("custom-lib-path", Elsewhere, LAYOUT),
+    ("parse-bbox-func-name", Elsewhere, LAYOUT),
+    ("parse-bbox-instance-mask-func-name", Elsewhere, LAYOUT),
+    ("parse-classifier-func-name", Elsewhere, LAYOUT),
+    ("engine-create-func-name", NoEffect, "engines are built from ONNX"),
+    ("output-blob-names", NoEffect, "all outputs of the model are read"),
+    ("num-detected-classes", NoEffect, "the model tells it"),
+    ("gie-unique-id", NoEffect, "objects have no number of their model"),
+    ("operate-on-gie-id", Differs, "a model sees the objects of all models before it; classes chooses among them"),
+    ("operate-on-class-ids", NoEffect, "the model sees frames"),
+    ("classifier-async-mode", NoEffect, "a frame waits for the classes of its objects"),
+    ("input-object-max-width", Differs, "only the least size can be chosen: min-object-size in preprocess"),
+    ("input-object-max-height", Differs, "only the least size can be chosen: min-object-size in preprocess"),
+    ("force-implicit-batch-dim", Differs, "such models cannot be read"),
+    ("model-file", Differs, "Caffe and UFF cannot be read: give an ONNX model"),
+    ("proto-file", Differs, "Caffe and UFF cannot be read: give an ONNX model"),
+    ("uff-file", Differs, "Caffe and UFF cannot be read: give an ONNX model"),
+    ("tlt-encoded-model", Differs, "it cannot be read: export the model as ONNX"),
+    ("tlt-model-key", Differs, "it cannot be read: export the model as ONNX"),
+    ("output-tensor-meta", Elsewhere, "serve publishes objects; in a pipeline it is tensor-meta of trtinfer"),
+    ("input-tensor-meta", NoEffect, "trtpreprocess makes the tensor"),
+    ("strongly-typed", NoEffect, "it is so with TensorRT 11, and for models cast to 16 bits"),
+    ("scaling-filter", Differs, "frames are scaled as in training, bilinear"),
+    ("scaling-compute-hw", NoEffect, "frames are scaled where the model runs"),
+    ("crop-objects-to-roi-boundary", Differs, "boxes are cut at the edge of the frame"),
+    ("classifier-threshold", Elsewhere, "set score-threshold in nms for a classifier"),
+    ("layer-device-precision", Elsewhere, "precision in infer is that of all layers"),
+    ("mode", NoEffect, "nvinfer's documentation has no such key; that of the precision is network-mode"),
+    ("segmentation-threshold", Differs, "masks have the threshold that models are trained with"),
 ];
 
 /// What a file says of a model, with what the application sets instead.
@@ -107,7 +106,7 @@ impl NvInfer<'_> {
         }
         if let (Some(_), Some(engine)) = (onnx, engine) {
             let why = format!("{engine} is not used: engines are built from the model, and kept in engine-cache");
-            into.note(self.file, "property", "model-engine-file", &why);
+            into.note(NoEffect, self.file, "property", "model-engine-file", &why);
         } else if onnx.is_none() {
             table.comment("An engine runs with the TensorRT and the GPU that it was built for.");
         }
@@ -116,7 +115,7 @@ impl NvInfer<'_> {
             table.text("labels", &path);
             if read(Path::new(&path)).is_ok_and(|text| text.contains(';')) {
                 let why = "classes are one a line here: write those with ; between them on lines of their own";
-                into.note(self.file, "property", "labelfile-path", why);
+                into.note(Differs, self.file, "property", "labelfile-path", why);
             }
         }
         if let Some(size) = number("batch-size")?.filter(|size| *size > 1) {
@@ -143,13 +142,30 @@ impl NvInfer<'_> {
             let told = property.number::<u32>("num-detected-classes").ok().flatten();
             told.or_else(|| classes::count(labels.as_deref(), onnx.map(|file| self.path(file)).as_deref()))
         };
-        ClassSettings::read(self.file, self.groups, property, into)?.write(count, &mut nms, into);
+        let mut classes = ClassSettings::read(self.file, self.groups, property, into)?;
+        if self.finds_objects(property, into)? {
+            classes = classes.with_defaults();
+        }
+        classes.write(count, &mut nms, into);
+        table.comment("What nvinfer's file does not say is as nvinfer has it.");
         preprocess.write(&mut table, "preprocess");
         infer.write(&mut table, "infer");
         nms.write(&mut table, "nms");
         into.push(table);
         into.note_unused(self.file, property, &REASONS);
         Ok(())
+    }
+
+    /// Whether it has boxes: else thresholds of boxes are for nothing.
+    fn finds_objects(&self, property: &IniGroup, into: &mut WrittenConfig) -> Result<bool, Failure> {
+        let kind = property.number::<u32>("network-type")?.unwrap_or_default();
+        let finds = [0, 3].contains(&kind) && property.is_on("is-classifier") != Some(true);
+        let mode = property.number::<u32>("cluster-mode")?;
+        if finds && mode != Some(2) {
+            let what = mode.map_or("cluster-mode (0, as it is not set)".into(), |mode| format!("cluster-mode={mode}"));
+            into.note(Differs, self.file, "property", &what, SUPPRESSED);
+        }
+        Ok(finds)
     }
 
     fn write_preprocess(
@@ -163,7 +179,7 @@ impl NvInfer<'_> {
             Some(1) => preprocess.set("tensor-colors", "bgr"),
             Some(2) => preprocess.set("tensor-colors", "gray"),
             Some(other) => {
-                into.note(self.file, "property", &format!("model-color-format={other}"), "is not known here")
+                into.note(Differs, self.file, "property", &format!("model-color-format={other}"), "is not known here")
             }
             None => {}
         }
@@ -171,28 +187,26 @@ impl NvInfer<'_> {
             Some(0) => preprocess.set("tensor-order", "nchw"),
             Some(1) => preprocess.set("tensor-order", "nhwc"),
             Some(other) => {
-                into.note(self.file, "property", &format!("network-input-order={other}"), "is not known here")
+                into.note(Differs, self.file, "property", &format!("network-input-order={other}"), "is not known here")
             }
             None => {}
         }
-        let factor = property.number::<f64>("net-scale-factor")?;
-        factor.iter().for_each(|factor| preprocess.set("scale", factor));
+        let factor = property.number::<f64>("net-scale-factor")?.unwrap_or(1.0);
+        preprocess.set("scale", factor);
         if let Some(offsets) = property.list("offsets") {
             // There the factor is of the difference.
             let scaled =
-                |text: &&str| text.parse::<f64>().ok().map(|offset| (offset * factor.unwrap_or(1.0)).to_string());
+                |text: &&str| text.parse::<f64>().ok().map(|offset| (offset * factor).to_string());
             let means: Option<Vec<_>> = offsets.iter().map(scaled).collect();
             let means = means.ok_or_else(|| format!("{}: offsets are numbers with ; between them", self.file))?;
             preprocess.set("mean", means.join(","));
         }
         let is_symmetric = property.is_on("symmetric-padding").unwrap_or_default();
-        match property.is_on("maintain-aspect-ratio") {
-            Some(false) => preprocess.set("resize", "stretch"),
-            Some(true) => {
-                preprocess.set("resize", if is_symmetric { "letterbox" } else { "letterbox-top-left" });
-                preprocess.set("pad-value", 0); // of models of YOLO, 114 is nearer to their training
-            }
-            None => {}
+        if property.is_on("maintain-aspect-ratio") == Some(true) {
+            preprocess.set("resize", if is_symmetric { "letterbox" } else { "letterbox-top-left" });
+            preprocess.set("pad-value", 0); // of models of YOLO, 114 is nearer to their training
+        } else {
+            preprocess.set("resize", "stretch");
         }
         Ok(())
     }
@@ -207,8 +221,11 @@ impl NvInfer<'_> {
             Some(0) => infer.set("precision", "fp32"),
             Some(1) => infer.set("precision", "int8"),
             Some(2) => infer.set("precision", "fp16"),
-            Some(other) => into.note(self.file, "property", &format!("network-mode={other}"), "precision stays auto"),
-            None => {}
+            other => {
+                let unset = || "network-mode (0, as it is not set)".into();
+                let what = other.map_or_else(unset, |mode| format!("network-mode={mode}"));
+                into.note(Differs, self.file, "property", &what, "precision stays auto")
+            }
         }
         if let Some(file) = property.text("int8-calib-file") {
             infer.set_text("int8-calibration-cache", &self.path(file));
@@ -221,7 +238,7 @@ impl NvInfer<'_> {
         if let Some(dims) = property.list("infer-dims") {
             match dims[..] {
                 [_, height, width] => infer.set("input-size", format!("{width}x{height}")),
-                _ => into.note(self.file, "property", "infer-dims", "it has not three numbers"),
+                _ => into.note(Differs, self.file, "property", "infer-dims", "it has not three numbers"),
             }
         }
         Ok(())

@@ -10,6 +10,8 @@ use crate::failure::Failure;
 #[derive(Debug, Default)]
 pub struct IniGroup {
     pub name: String,
+    /// What is before the line in an error: the file, where it is not the one that is imported.
+    place: String,
     keys: Vec<IniKey>,
     used: RefCell<BTreeSet<usize>>,
 }
@@ -22,11 +24,11 @@ pub struct IniKey {
     pub value: String,
 }
 
-/// All groups, in their order. A group that comes again goes on.
+/// All groups, in their order. A group that comes again goes on. `place` is what errors begin with: the file, or nothing.
 ///
 /// # Errors
 /// A line is neither a group, nor a key, nor a comment.
-pub fn parse(text: &str) -> Result<Vec<IniGroup>, Failure> {
+pub fn parse(text: &str, place: &str) -> Result<Vec<IniGroup>, Failure> {
     let mut groups: Vec<IniGroup> = Vec::new();
     let mut current = None;
     for (line, number) in text.lines().map(str::trim).zip(1..) {
@@ -35,17 +37,17 @@ pub fn parse(text: &str) -> Result<Vec<IniGroup>, Failure> {
         }
         if let Some(name) = line.strip_prefix('[').and_then(|line| line.split_once(']')).map(|(name, _)| name.trim()) {
             current = groups.iter().position(|group| group.name == name).or_else(|| {
-                groups.push(IniGroup { name: name.into(), ..IniGroup::default() });
+                groups.push(IniGroup { name: name.into(), place: place.into(), ..IniGroup::default() });
                 Some(groups.len() - 1)
             });
             continue;
         }
         if line.starts_with('[') && !line.contains('=') {
-            return Err(format!("line {number} begins a group, and its ] is missing").into());
+            return Err(format!("{place}line {number} begins a group, and its ] is missing").into());
         }
         let (Some(group), Some((name, value))) = (current, line.split_once('=')) else {
             let what = if current.is_none() { "before the first group" } else { "neither a group nor a key with =" };
-            return Err(format!("line {number} is {what}").into());
+            return Err(format!("{place}line {number} is {what}").into());
         };
         groups[group].keys.push(IniKey { line: number, name: name.trim().into(), value: value.trim().into() });
     }
@@ -66,11 +68,16 @@ impl IniGroup {
     pub fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, Failure> {
         let Some(text) = self.text(name) else { return Ok(None) };
         let wrong = || {
-            let line = self.keys.iter().rfind(|key| key.name == name).map_or(0, |key| key.line);
             let shown: String = text.chars().take(64).collect();
-            Failure::from(format!("line {line}: {name} is “{shown}”, which is no such number"))
+            Failure::from(format!("{} is “{shown}”, which is no such number", self.place_of(name)))
         };
         text.trim_end_matches(';').parse().map(Some).map_err(|_| wrong())
+    }
+
+    /// Where a key is, of several the last, for errors.
+    pub fn place_of(&self, name: &str) -> String {
+        let line = self.keys.iter().rfind(|key| key.name == name).map_or(0, |key| key.line);
+        format!("{}line {line}: {name}", self.place)
     }
 
     pub fn is_on(&self, name: &str) -> Option<bool> {
@@ -96,21 +103,23 @@ mod tests {
 
     #[test]
     fn groups_keys_and_comments_are_told_apart() {
-        let groups = parse("# a\n[one]\na = 1;2; \nb=\n\n;c=3\n[two]\nb=x=y\n[one]\na=5\n").unwrap();
+        let groups = parse("# a\n[one]\na = 1;2; \nb=\n\n;c=3\n[two]\nb=x=y\n[one]\na=5\n", "").unwrap();
         let [one, two] = &groups[..] else { panic!("{groups:?}") };
         assert_eq!((one.list("a"), one.text("b"), two.text("b")), (Some(vec!["5"]), Some(""), Some("x=y")));
         assert_eq!(one.unused().count(), 0);
-        assert_eq!(parse("[a]\nb = 0.5;\nc = x\n").unwrap()[0].number::<f64>("b").unwrap(), Some(0.5));
-        let said = |text: &str| parse(text).unwrap()[0].number::<u32>("c").unwrap_err().to_string();
+        assert_eq!(parse("[a]\nb = 0.5;\nc = x\n", "").unwrap()[0].number::<f64>("b").unwrap(), Some(0.5));
+        let said = |text: &str| parse(text, "").unwrap()[0].number::<u32>("c").unwrap_err().to_string();
         assert_eq!(said("[a]\n\nc = x\n"), "line 3: c is “x”, which is no such number");
+        let nested = parse("[a]\nc = x\n", "b.txt: ").unwrap()[0].number::<u32>("c").unwrap_err().to_string();
+        assert_eq!(nested, "b.txt: line 2: c is “x”, which is no such number");
         for (text, said) in [
             ("a=1", "line 1 is before"),
             ("[a]\nb", "line 2 is neither"),
             ("# a\n[source0\na=1", "line 2 begins a group, and its ] is missing"),
         ] {
-            let failure = parse(text).map(drop).unwrap_err().to_string();
+            let failure = parse(text, "").map(drop).unwrap_err().to_string();
             assert!(failure.starts_with(said), "{failure}");
         }
-        assert_eq!(parse("[a]\nb=1\nc=2\n").unwrap()[0].unused().map(|key| key.line).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(parse("[a]\nb=1\nc=2\n", "").unwrap()[0].unused().map(|key| key.line).collect::<Vec<_>>(), [2, 3]);
     }
 }

@@ -37,7 +37,8 @@ Examples:
   gst-trt import deepstream_app_config.txt --output config.toml
   gst-trt import config_infer_primary.txt
 
-Keys without a counterpart are listed on stderr, and as comments at the end of what is written.";
+Keys that are not taken over are listed on stderr, and as comments at the end of what is written. Those that change results come
+first.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -65,7 +66,7 @@ pub fn run(args: &ImportArgs) -> Result<Status, Failure> {
             print(&format!("Wrote {0}. Next: gst-trt serve --check {0}", output.display()))?;
         }
     }
-    config.notes().iter().for_each(|note| print_error(&format!("No counterpart: {note}")));
+    config.notes().for_each(|(kind, note)| print_error(&format!("{}: {note}", kind.heading())));
     Ok(Status::Done)
 }
 
@@ -75,7 +76,7 @@ fn imported(file: &Path) -> Result<WrittenConfig, Failure> {
         return Err("YAML is not read. Give the file with groups in brackets".into());
     }
     let text = read(file)?;
-    let groups = ini::parse(&text)?;
+    let groups = ini::parse(&text, "")?;
     let shown = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     // Paths of what is written begin at another folder.
     let path = std::path::absolute(file).map_err(|error| error.to_string())?;

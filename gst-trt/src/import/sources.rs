@@ -5,44 +5,45 @@ use std::collections::BTreeSet;
 
 use super::app::{DeepStreamApp, OF_MEMORY, PICTURES, ZonesFile};
 use super::ini::IniGroup;
-use super::written::{TomlTable, WrittenConfig, quoted};
+use super::written::NoteKind::{Differs, Elsewhere, NoEffect};
+use super::written::{KnownKey, TomlTable, WrittenConfig, quoted};
 use crate::failure::Failure;
 use crate::serve::{NAME_FORM, is_config_name};
 
 const CAMERA: &str = "a camera chooses its own format";
 const DECODER: &str = "the decoder chooses";
 
-const SOURCE: [(&str, &str); 20] = [
-    ("cudadec-memtype", OF_MEMORY),
-    ("nvbuf-memory-type", OF_MEMORY),
-    ("drop-frame-interval", "set interval in infer"),
-    ("num-decode-surfaces", DECODER),
-    ("num-extra-surfaces", DECODER),
-    ("low-latency-mode", DECODER),
-    ("intra-decode-enable", "all frames are decoded"),
-    ("rtsp-reconnect-attempts", "a source is tried again without an end"),
-    ("udp-buffer-size", "GStreamer's own size is taken"),
-    ("camera-width", CAMERA),
-    ("camera-height", CAMERA),
-    ("camera-fps-n", CAMERA),
-    ("camera-fps-d", CAMERA),
-    ("video-format", CAMERA),
-    ("camera-id", "events name the source"),
-    ("smart-rec-container", "recordings are MP4"),
-    ("smart-rec-file-prefix", "recordings are named after the source and the time"),
-    ("smart-rec-interval", "recordings begin with events of zones and lines"),
-    ("smart-rec-mode", "recordings have the sound of the stream; audio = false in [record] leaves it out"),
-    ("num-sources", "each address of [source-list] is one source"),
+const SOURCE: [KnownKey; 20] = [
+    ("cudadec-memtype", NoEffect, OF_MEMORY),
+    ("nvbuf-memory-type", NoEffect, OF_MEMORY),
+    ("drop-frame-interval", Elsewhere, "set interval in infer"),
+    ("num-decode-surfaces", NoEffect, DECODER),
+    ("num-extra-surfaces", NoEffect, DECODER),
+    ("low-latency-mode", NoEffect, DECODER),
+    ("intra-decode-enable", Differs, "all frames are decoded"),
+    ("rtsp-reconnect-attempts", Differs, "a source is tried again without an end"),
+    ("udp-buffer-size", NoEffect, "GStreamer's own size is taken"),
+    ("camera-width", Differs, CAMERA),
+    ("camera-height", Differs, CAMERA),
+    ("camera-fps-n", Differs, CAMERA),
+    ("camera-fps-d", Differs, CAMERA),
+    ("video-format", Differs, CAMERA),
+    ("camera-id", NoEffect, "events name the source"),
+    ("smart-rec-container", Elsewhere, "recordings are MP4"),
+    ("smart-rec-file-prefix", Differs, "recordings are named after the source and the time"),
+    ("smart-rec-interval", Differs, "recordings begin with events of zones and lines"),
+    ("smart-rec-mode", Elsewhere, "recordings have the sound of the stream; audio = false in [record] leaves it out"),
+    ("num-sources", NoEffect, "each address of [source-list] is one source"),
 ];
 
-const LIST: [(&str, &str); 7] = [
-    ("max-batch-size", "batch-size of the model counts"),
-    ("sgie-batch-size", "batch-size of the model counts"),
-    ("http-ip", "listen of [http] counts"),
-    ("http-port", "listen of [http] counts"),
-    ("stream-name-display", PICTURES),
-    ("extract-sei-type5-data", "what is in the video besides pictures is not read"),
-    ("low-latency-mode", DECODER),
+const LIST: [KnownKey; 7] = [
+    ("max-batch-size", Elsewhere, "batch-size of the model counts"),
+    ("sgie-batch-size", Elsewhere, "batch-size of the model counts"),
+    ("http-ip", Elsewhere, "listen of [http] counts"),
+    ("http-port", Elsewhere, "listen of [http] counts"),
+    ("stream-name-display", NoEffect, PICTURES),
+    ("extract-sei-type5-data", Differs, "what is in the video besides pictures is not read"),
+    ("low-latency-mode", NoEffect, DECODER),
 ];
 
 /// A `[[source]]` to be.
@@ -99,7 +100,7 @@ impl DeepStreamApp<'_> {
         }
         if let Some(tests) = self.group("tests") {
             if is_loop && !has_files {
-                into.note(self.file, "tests", "file-loop", "no source is a file");
+                into.note(NoEffect, self.file, "tests", "file-loop", "no source is a file");
             }
             into.note_unused(self.file, tests, &[]);
         }
@@ -113,17 +114,17 @@ impl DeepStreamApp<'_> {
         let keys = self.group("source-attr-all").unwrap_or(no_keys);
         let mut uris = list.list("list").unwrap_or_default();
         if keys.is_on("enable") == Some(false) {
-            into.note(self.file, "source-attr-all", "enable=0", "so none of [source-list] is taken");
+            into.note(NoEffect, self.file, "source-attr-all", "enable=0", "so none of [source-list] is taken");
             uris.clear();
         }
         let there = uris.len();
         if let Some(count) = list.number::<usize>("num-source-bins")?.filter(|count| (1..there).contains(count)) {
-            into.note(self.file, GROUP, "num-source-bins", &format!("{count} of {there} addresses are taken"));
+            into.note(NoEffect, self.file, GROUP, "num-source-bins", &format!("{count} of {there} addresses are taken"));
             uris.truncate(count);
         }
         if list.is_on("use-nvmultiurisrcbin") == Some(true) {
             let why = "sources come and go over HTTP: docs/http.md";
-            into.note(self.file, GROUP, "use-nvmultiurisrcbin", why);
+            into.note(Elsewhere, self.file, GROUP, "use-nvmultiurisrcbin", why);
         }
         // An empty one leaves its place to the next list.
         let parts = |key| list.text(key).map(|text| text.split(';').map(str::trim).collect()).unwrap_or_default();
@@ -141,7 +142,7 @@ impl DeepStreamApp<'_> {
                 } else {
                     let shown: String = wanted.chars().take(64).collect();
                     let why = format!("a name is there once, and has {NAME_FORM}");
-                    into.note(self.file, GROUP, &format!("{key} “{shown}”"), &why);
+                    into.note(Differs, self.file, GROUP, &format!("{key} “{shown}”"), &why);
                 }
             }
             let others = std::iter::once(format!("source{number}")).chain((2..).map(|n| format!("source{number}-{n}")));
@@ -182,7 +183,7 @@ impl DeepStreamApp<'_> {
                 Ok(address) => address,
                 Err(why) => {
                     let what = format!("type={kind}");
-                    into.note(self.file, &source.name, &what, why);
+                    into.note(Differs, self.file, &source.name, &what, why);
                     unread.push(format!("[{}] {what}: {why}", source.name));
                     continue;
                 }
@@ -232,7 +233,7 @@ impl DeepStreamApp<'_> {
             }
             (None, Some(ZonesFile { name: file, .. })) => {
                 let why = format!("{file} has none for stream {stream}");
-                into.note(self.file, source.place(), "zones", &why);
+                into.note(NoEffect, self.file, source.place(), "zones", &why);
             }
             (None, None) => {}
         }
@@ -266,7 +267,7 @@ impl DeepStreamApp<'_> {
         }
         if !has_zones {
             let why = "recordings begin with events of zones and lines: add [analytics]";
-            into.note(self.file, source.place(), "smart-record", why);
+            into.note(Differs, self.file, source.place(), "smart-record", why);
             return Ok(());
         }
         let seconds =

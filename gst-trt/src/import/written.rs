@@ -54,14 +54,38 @@ impl PropertyTexts {
     }
 }
 
+/// What it means that a key is not taken over, the worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoteKind {
+    /// Something is missing, or is done in another way.
+    Differs,
+    /// It is there, and is set at another place.
+    Elsewhere,
+    /// Nothing is lost.
+    NoEffect,
+}
+
+impl NoteKind {
+    pub fn heading(self) -> &'static str {
+        match self {
+            NoteKind::Differs => "Changes results",
+            NoteKind::Elsewhere => "Set elsewhere",
+            NoteKind::NoEffect => "No effect here",
+        }
+    }
+}
+
+/// A key that is not taken over, what that means, and why.
+pub type KnownKey = (&'static str, NoteKind, &'static str);
+
 /// All that is written.
 #[derive(Default)]
 pub struct WrittenConfig {
     /// Keys above all tables.
     keys: Vec<String>,
     tables: Vec<TomlTable>,
-    /// Keys without a counterpart: where they are, and why.
-    notes: Vec<String>,
+    /// Keys that are not taken over: where they are, and why.
+    notes: Vec<(NoteKind, String)>,
 }
 
 impl WrittenConfig {
@@ -74,21 +98,25 @@ impl WrittenConfig {
         self.tables.push(table);
     }
 
-    pub fn note(&mut self, file: &str, group: &str, what: &str, why: &str) {
+    pub fn note(&mut self, kind: NoteKind, file: &str, group: &str, what: &str, why: &str) {
         let note = format!("{file} [{group}] {what}: {why}");
-        self.notes.push(note.replace(|c: char| c.is_control(), " "));
+        self.notes.push((kind, note.replace(|c: char| c.is_control(), " ")));
     }
 
     /// All keys of a group that were not used. `known` has the reasons.
-    pub fn note_unused(&mut self, file: &str, group: &IniGroup, known: &[(&str, &str)]) {
+    pub fn note_unused(&mut self, file: &str, group: &IniGroup, known: &[KnownKey]) {
         for key in group.unused() {
-            let why = known.iter().find(|(name, _)| *name == key.name).map_or("is not known here", |(_, why)| why);
-            self.note(&format!("{file}:{}", key.line), &group.name, &key.name, why);
+            let found = known.iter().find(|(name, ..)| *name == key.name);
+            let (kind, why) = found.map_or((NoteKind::Differs, "is not known here"), |(_, kind, why)| (*kind, *why));
+            self.note(kind, &format!("{file}:{}", key.line), &group.name, &key.name, why);
         }
     }
 
-    pub fn notes(&self) -> &[String] {
-        &self.notes
+    /// What is not taken over, the worst first.
+    pub fn notes(&self) -> impl Iterator<Item = (NoteKind, &str)> {
+        [NoteKind::Differs, NoteKind::Elsewhere, NoteKind::NoEffect].into_iter().flat_map(move |kind| {
+            self.notes.iter().filter(move |(of, _)| *of == kind).map(move |(_, note)| (kind, note.as_str()))
+        })
     }
 
     /// As a file, with the notes at its end.
@@ -101,9 +129,12 @@ impl WrittenConfig {
             text += &format!("\n{}\n", table.head);
             table.lines.iter().for_each(|line| text += &format!("{line}\n"));
         }
-        if !self.notes.is_empty() {
-            text += "\n# Without a counterpart:\n";
-            self.notes.iter().for_each(|note| text += &format!("# {note}\n"));
+        let mut last = None;
+        for (kind, note) in self.notes() {
+            if last.replace(kind) != Some(kind) {
+                text += &format!("\n# {}:\n", kind.heading());
+            }
+            text += &format!("# {note}\n");
         }
         text
     }
