@@ -43,6 +43,14 @@ def crop(buffer, stride, roi):
     return jpeg.extract_dup(0, jpeg.get_size())
 
 
+def pop_error(bus):
+    """An error, if there is one yet. Warnings are printed."""
+    while message := bus.pop_filtered(Gst.MessageType.WARNING | Gst.MessageType.ERROR):
+        if message.type == Gst.MessageType.ERROR:
+            return message
+        print(f"Warning: {message.parse_warning()[0].message}", file=sys.stderr)
+
+
 Gst.init(None)
 pipeline = Gst.parse_launch(
     f'filesrc location="{video}" ! decodebin ! videoconvert ! video/x-raw,format=RGB ! trtpreprocess '
@@ -51,7 +59,7 @@ out, bus = pipeline.get_by_name("out"), pipeline.get_bus()
 folder.mkdir(parents=True, exist_ok=True)
 started = pipeline.set_state(Gst.State.PLAYING) != Gst.StateChangeReturn.FAILURE
 frame = 0
-while not (end := bus.pop_filtered(Gst.MessageType.ERROR)) and started and not out.get_property("eos"):
+while not (end := pop_error(bus)) and started and not out.get_property("eos"):
     if not (sample := out.try_pull_sample(Gst.SECOND // 10)):
         continue
     stride = GstVideo.VideoInfo.new_from_caps(sample.get_caps()).stride[0]

@@ -27,6 +27,22 @@ print_objects (GstBuffer *buffer)
   }
 }
 
+/* The end or an error, if there is one yet. Warnings are printed. */
+static GstMessage *
+pop_end (GstBus *bus)
+{
+  GstMessage *message;
+  while ((message = gst_bus_pop_filtered (bus, GST_MESSAGE_WARNING | GST_MESSAGE_ERROR | GST_MESSAGE_EOS))
+      && GST_MESSAGE_TYPE (message) == GST_MESSAGE_WARNING) {
+    GError *warning = NULL;
+    gst_message_parse_warning (message, &warning, NULL);
+    g_printerr ("Warning: %s\n", warning->message);
+    g_error_free (warning);
+    gst_message_unref (message);
+  }
+  return message;
+}
+
 /* Plays to the end, or to the first error, whose text it prints. */
 static gboolean
 play (GstElement *pipeline, GstAppSink *out)
@@ -34,7 +50,7 @@ play (GstElement *pipeline, GstAppSink *out)
   GstBus *bus = gst_element_get_bus (pipeline);
   gboolean started = gst_element_set_state (pipeline, GST_STATE_PLAYING) != GST_STATE_CHANGE_FAILURE;
   GstMessage *end;
-  while (!(end = gst_bus_pop_filtered (bus, GST_MESSAGE_ERROR | GST_MESSAGE_EOS)) && started) {
+  while (!(end = pop_end (bus)) && started) {
     GstSample *sample = gst_app_sink_try_pull_sample (out, GST_SECOND / 10);
     if (sample) {
       print_objects (gst_sample_get_buffer (sample));

@@ -22,13 +22,22 @@ except (ImportError, ValueError) as error:
 # README: begin
 from gi.repository import GLib, Gst, GstApp, GstVideo  # GstApp brings try_pull_sample
 
+
+def pop_end(bus):
+    """The end or an error, if there is one yet. Warnings are printed."""
+    while message := bus.pop_filtered(Gst.MessageType.WARNING | Gst.MessageType.ERROR | Gst.MessageType.EOS):
+        if message.type != Gst.MessageType.WARNING:
+            return message
+        print(f"Warning: {message.parse_warning()[0].message}", file=sys.stderr)
+
+
 Gst.init(None)
 pipeline = Gst.parse_launch(
     f'filesrc location="{video}" ! decodebin ! videoconvert ! trtpreprocess ! trtinfer model-file="{model}" '
     "! trtnms draw=false ! appsink name=out sync=false")
 out, bus = pipeline.get_by_name("out"), pipeline.get_bus()
 started = pipeline.set_state(Gst.State.PLAYING) != Gst.StateChangeReturn.FAILURE
-while not (end := bus.pop_filtered(Gst.MessageType.ERROR | Gst.MessageType.EOS)) and started:
+while not (end := pop_end(bus)) and started:
     if not (sample := out.try_pull_sample(Gst.SECOND // 10)):
         continue
     index = 0

@@ -19,10 +19,15 @@ fn detections(video: &str, model: &str) -> Result<(), Box<dyn std::error::Error>
     let out = pipeline.by_name("out").and_downcast::<gst_app::AppSink>().expect("named above");
     let bus = pipeline.bus().expect("a pipeline has a bus");
     let started = pipeline.set_state(gst::State::Playing).is_ok();
+    let kinds = [gst::MessageType::Warning, gst::MessageType::Error, gst::MessageType::Eos];
     let end = loop {
-        let end = bus.pop_filtered(&[gst::MessageType::Error, gst::MessageType::Eos]);
-        if end.is_some() || !started {
-            break end;
+        let message = bus.pop_filtered(&kinds);
+        if let Some(gst::MessageView::Warning(warning)) = message.as_ref().map(|message| message.view()) {
+            eprintln!("Warning: {}", warning.error());
+            continue;
+        }
+        if message.is_some() || !started {
+            break message;
         }
         let Some(sample) = out.try_pull_sample(gst::ClockTime::from_mseconds(100)) else { continue };
         for roi in sample.buffer().expect("of a frame").iter_meta::<gst_video::VideoRegionOfInterestMeta>() {

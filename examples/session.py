@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MPL-2.0
 """Runs a model on a tensor and detects in a frame, without a pipeline: session.py MODEL [LIBRARY]
 
-LIBRARY is the path of libgsttrt-1.so.0, if the system's loader does not find it."""
+LIBRARY is the path of libgsttrt-1.so.0, if the system's loader does not find it: in a checkout target/release/libgsttrt_capi.so."""
 import ctypes
 import json
 import signal
@@ -38,7 +38,7 @@ if not 2 <= len(sys.argv) <= 3:
 try:
     trt = ctypes.CDLL(sys.argv[2] if len(sys.argv) == 3 else "libgsttrt-1.so.0")
 except OSError as error:
-    sys.exit(f"Error: {error}")
+    sys.exit(f"Error: {error}. Give the path of the library: in a checkout target/release/libgsttrt_capi.so, by cargo build --release.")
 
 pointer, size = ctypes.c_void_p, ctypes.c_size_t
 last_error = function("last_error", ctypes.c_char_p)

@@ -70,7 +70,11 @@ def main(library, clip, model, framework=None):
     pipeline.set_state(Gst.State.PLAYING)
     frames, message = 0, None
     while not out.get_property("eos") and not message:
-        message = bus.pop_filtered(Gst.MessageType.ERROR)
+        message = bus.pop_filtered(Gst.MessageType.WARNING | Gst.MessageType.ERROR)
+        if message and message.type == Gst.MessageType.WARNING:
+            print("Warning:", message.parse_warning()[0].message, file=sys.stderr)
+            message = None
+            continue
         sample = out.emit("try-pull-sample", Gst.SECOND // 10)
         if not sample:
             continue

@@ -188,6 +188,53 @@ fn the_c_example_takes_frames_that_were_converted() {
     lost_parameters_do_no_harm("c");
 }
 
+/// A warning may say why nothing is found.
+#[track_caller]
+fn warnings_are_printed(language: &str) {
+    let change = |text: String| text.replace("! trtnms draw=false", "! trtnms draw=false top-k=3");
+    let example = Example::new(language, "warns", change);
+    let output = example.run(&[&example.clip(), &shapes()]);
+    let said = text(&output.stderr);
+    assert!(output.status.success() && said.starts_with("Warning: top-k has no effect"), "{language}: {said}");
+}
+
+#[test]
+fn the_python_example_prints_warnings() {
+    warnings_are_printed("py");
+}
+
+#[test]
+fn the_c_example_prints_warnings() {
+    warnings_are_printed("c");
+}
+
+#[test]
+fn events_are_printed_from_the_bus_and_from_frames() {
+    let mut example = Example::plain("py", "events");
+    example.words = vec![path("examples/events.py")];
+    let zones = br#"{"tripwires": [{"id": "x", "points": [[0.5, 0], [0.5, 1]]}, {"id": "y", "points": [[0, 0.5], [1, 0.5]]}],
+        "zones": [{"id": "left", "points": [[0, 0], [0.5, 0], [0.5, 1], [0, 1]]}]}"#;
+    let (sample, model, zones) = (path("tests/data/sample.mp4"), shapes(), example.file("zones.json", zones));
+    let output = example.run(&[&sample, &model, &zones]);
+    let (said, errors) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success() && errors.is_empty(), "{said}{errors}");
+    let of_frames = || said.lines().filter_map(|line| line.strip_prefix("frame ")?.split_once(": "));
+    let on_bus: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("bus: ")).collect();
+    assert!(of_frames().count() > 0 && of_frames().count() + on_bus.len() == said.lines().count(), "{said}");
+    assert!(of_frames().all(|(number, event)| number.parse::<u32>().is_ok() && on_bus.contains(&event)), "{said}");
+    assert!(on_bus.iter().all(|event| event.contains(", count ")), "{said}");
+    for (arguments, expected_text) in [
+        (&[] as &[&str], "Usage: events.py VIDEO MODEL ZONES"),
+        (&[&sample, "nope.onnx", &zones], "There is no model file nope.onnx"),
+        (&[&sample, &model, "nope.json"], "nope.json"),
+    ] {
+        let output = example.run(arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.contains(expected_text) && !said.contains("Traceback"), "{arguments:?}: {said}");
+    }
+}
+
 #[test]
 fn crops_are_written_as_pictures() {
     let mut example = Example::plain("py", "crops");
@@ -393,6 +440,8 @@ fn the_session_examples_report_failures() {
     };
     assert!(python("examples/session.py", &[]).contains("Usage: session.py MODEL [LIBRARY]"));
     assert!(python("examples/session.py", &[&model, "/nope.so"]).contains("/nope.so"));
+    let said = python("examples/session.py", &[&model, "/nope.so"]);
+    assert!(said.contains("in a checkout target/release/libgsttrt_capi.so"), "{said}");
     assert!(
         python("examples/session.py", &["nope.onnx", library.to_str().unwrap()]).contains("no model file nope.onnx")
     );

@@ -55,6 +55,7 @@ fn block(text: &str, language: &str, n: usize) -> std::ops::Range<usize> {
 fn pages_show_the_examples_as_they_are() {
     for (page, language, n, example, comment) in [
         ("docs/library.md", "python", 0, "examples/detections.py", "#"),
+        ("docs/library.md", "python", 1, "examples/events.py", "#"),
         ("docs/library.md", "rust", 0, "examples/detections.rs", "//"),
         ("docs/library.md", "c", 0, "examples/detections.c", "/*"),
         ("docs/library.md", "rust", 1, "examples/session.rs", "//"),
@@ -175,6 +176,8 @@ fn commands_are_run_by_tests() {
         "curl --fail",                        // gst-trt/src/serve/http/tests/pages.rs
         "/usr/bin/python3 examples/crops.py", // tests/examples.rs
         "/usr/bin/python3 examples/words.py", // the same
+        "/usr/bin/python3 examples/events.py",  // the same
+        "/usr/bin/python3 examples/session.py", // tests/capi
         "pipelines/detect.sh",                // tests/run.sh
         "tests/",
         "python3 tests/bench/endure", // takes two hours
