@@ -13,6 +13,8 @@ mod otel;
 mod recordings;
 #[path = "serve/shards.rs"]
 mod shards;
+#[path = "serve/task.rs"]
+mod task;
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
