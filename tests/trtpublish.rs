@@ -208,7 +208,8 @@ fn what_no_frame_has_is_told_once() {
     crate::common::init();
     let without_analytics = said("event", &[1], "");
     let [warning] = &without_analytics[..] else { panic!("{without_analytics:?}") };
-    assert!(warning.contains("the first 60 frames have no event") && warning.contains("trtanalytics before"), "{warning}");
+    assert!(warning.contains("the first 60 frames have no event"), "{warning}");
+    assert!(warning.contains("Put trttrack ! trtanalytics before trtpublish"), "{warning}");
     let without_ids = said("object", &[0], "");
     let [warning] = &without_ids[..] else { panic!("{without_ids:?}") };
     assert!(warning.contains("have no ids") && warning.contains("Put trttrack"), "{warning}");

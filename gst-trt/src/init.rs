@@ -87,7 +87,10 @@ fn several_in_one(results: &str) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let ending = path.extension().map_or(String::new(), |ending| format!(".{}", ending.to_string_lossy()));
     let own = path.with_file_name(format!("{stem}-{{source}}{ending}"));
-    format!("{results} cannot be the file of several sources. Give --results with their names in it: {}.", own.display())
+    format!(
+        "{results} cannot be the file of several sources. Give --results with their names in it: {}.",
+        own.display()
+    )
 }
 
 /// Asks until the answer is right. Without one, the proposal counts.

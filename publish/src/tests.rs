@@ -232,6 +232,9 @@ fn what_cannot_be_opened_says_why() {
             format!("This build of the plugin cannot send to {scheme}://. Build it with the cargo feature {feature}.")
         };
         assert_eq!(said, expected);
+        // What this build has not is not offered in place of a word that nobody knows.
+        let said = plain("mqt://host/t");
+        assert_eq!(said.contains(&format!(" {scheme}://")), is_on, "{said}");
     }
     let said = open("file:/tmp/x", &|options| options.ca_file = file("ca", ""));
     assert!(said.starts_with("ca-file is set, but /tmp/x is not encrypted"), "{said}");

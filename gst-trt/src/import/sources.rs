@@ -119,7 +119,8 @@ impl DeepStreamApp<'_> {
         }
         let there = uris.len();
         if let Some(count) = list.number::<usize>("num-source-bins")?.filter(|count| (1..there).contains(count)) {
-            into.note(NoEffect, self.file, GROUP, "num-source-bins", &format!("{count} of {there} addresses are taken"));
+            let why = format!("{count} of {there} addresses are taken");
+            into.note(NoEffect, self.file, GROUP, "num-source-bins", &why);
             uris.truncate(count);
         }
         if list.is_on("use-nvmultiurisrcbin") == Some(true) {

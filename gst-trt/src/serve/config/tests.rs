@@ -174,7 +174,11 @@ fn messages_need_what_they_are_about() {
     };
     for (per, source, said) in [
         ("event", "analytics = false\n", "[[publish]] with per = \"event\" needs the events of [analytics]: add it"),
-        ("object", "track = false\nanalytics = false\n", "[[publish]] with per = \"object\" needs the ids of [track]: add it"),
+        (
+            "object",
+            "track = false\nanalytics = false\n",
+            "[[publish]] with per = \"object\" needs the ids of [track]: add it",
+        ),
     ] {
         assert_eq!(with(per, "").unwrap().sources[0].publish.len(), 1);
         assert!(with(per, source).unwrap_err().contains(said), "{per}");
