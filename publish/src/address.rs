@@ -113,10 +113,8 @@ impl Address {
             } else {
                 "no known word is before ://".into()
             };
-            return Err(wrong(cause).remedy(format!(
-                "Use a path, file:, unix:, - or one of {}",
-                schemes.iter().map(|scheme| format!("{scheme}://")).collect::<Vec<_>>().join(", ")
-            )));
+            let known: String = schemes.iter().map(|scheme| format!(", {scheme}://")).collect();
+            return Err(wrong(cause).remedy(format!("Use a path, - or one of file:, unix:{known}")));
         }
         let (authority, target) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         // The end of a password is not guessed.
