@@ -58,9 +58,8 @@ pub fn missing(per: MessageSubject, element: &TrtPublish) -> Option<Error> {
 }
 
 fn has_analytics(element: &TrtPublish) -> bool {
-    let found = |pipeline: gst::Bin| {
-        let all = pipeline.iterate_all_by_element_factory_name("trtanalytics");
-        all.into_iter().flatten().next().is_some()
-    };
-    whole_pipeline(element).is_some_and(found)
+    whole_pipeline(element).is_some_and(|pipeline| {
+        let mut all = pipeline.iterate_all_by_element_factory_name("trtanalytics");
+        all.next().is_ok_and(|found| found.is_some())
+    })
 }

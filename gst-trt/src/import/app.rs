@@ -26,7 +26,7 @@ const GROUPS: [KnownKey; 5] = [
     ),
     ("osd", Elsewhere, PICTURES),
     ("img-save", Elsewhere, "[record] draw and snapshot.jpg of [http] give pictures"),
-    ("pre-process", Differs, "trtpreprocess does it"),
+    ("pre-process", Differs, "trtpreprocess does it, of whole frames. For parts of them, set regions in preprocess"),
     ("message-consumer", Elsewhere, "changes come over HTTP: docs/http.md"),
 ];
 

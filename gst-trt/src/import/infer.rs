@@ -195,8 +195,7 @@ impl NvInfer<'_> {
         preprocess.set("scale", factor);
         if let Some(offsets) = property.list("offsets") {
             // There the factor is of the difference.
-            let scaled =
-                |text: &&str| text.parse::<f64>().ok().map(|offset| (offset * factor).to_string());
+            let scaled = |text: &&str| text.parse::<f64>().ok().map(|offset| (offset * factor).to_string());
             let means: Option<Vec<_>> = offsets.iter().map(scaled).collect();
             let means = means.ok_or_else(|| format!("{}: offsets are numbers with ; between them", self.file))?;
             preprocess.set("mean", means.join(","));
