@@ -100,7 +100,7 @@ impl ConfigFile {
 fn later_text(config: &Config, at_start: &Config) -> String {
     match &config.changed_since(at_start)[..] {
         [] => String::new(),
-        changed => format!(" Other than at the start, and counts from the next start on: {}.", changed.join(", ")),
+        changed => format!(" Changed since the start, and taken over at the next one: {}.", changed.join(", ")),
     }
 }
 
