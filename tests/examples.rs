@@ -212,7 +212,8 @@ fn the_c_example_prints_warnings() {
 fn events_are_printed_from_the_bus_and_from_frames() {
     let mut example = Example::plain("py", "events");
     example.words = vec![path("examples/events.py")];
-    let zones = br#"{"tripwires": [{"id": "x", "points": [[0.5, 0], [0.5, 1]]}, {"id": "y", "points": [[0, 0.5], [1, 0.5]]}],
+    let zones =
+        br#"{"tripwires": [{"id": "x", "points": [[0.5, 0], [0.5, 1]]}, {"id": "y", "points": [[0, 0.5], [1, 0.5]]}],
         "zones": [{"id": "left", "points": [[0, 0], [0.5, 0], [0.5, 1], [0, 1]]}]}"#;
     let (sample, model, zones) = (path("tests/data/sample.mp4"), shapes(), example.file("zones.json", zones));
     let output = example.run(&[&sample, &model, &zones]);

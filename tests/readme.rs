@@ -171,14 +171,14 @@ fn pictures_are_small_and_shown() {
 #[test]
 fn commands_are_run_by_tests() {
     let known = [
-        "gst-launch-1.0 ",                    // below
-        "gst-trt ",                           // gst-trt/tests/docs.rs and serve.rs
-        "curl --fail",                        // gst-trt/src/serve/http/tests/pages.rs
-        "/usr/bin/python3 examples/crops.py", // tests/examples.rs
-        "/usr/bin/python3 examples/words.py", // the same
+        "gst-launch-1.0 ",                      // below
+        "gst-trt ",                             // gst-trt/tests/docs.rs and serve.rs
+        "curl --fail",                          // gst-trt/src/serve/http/tests/pages.rs
+        "/usr/bin/python3 examples/crops.py",   // tests/examples.rs
+        "/usr/bin/python3 examples/words.py",   // the same
         "/usr/bin/python3 examples/events.py",  // the same
         "/usr/bin/python3 examples/session.py", // tests/capi
-        "pipelines/detect.sh",                // tests/run.sh
+        "pipelines/detect.sh",                  // tests/run.sh
         "tests/",
         "python3 tests/bench/endure", // takes two hours
         "gst-inspect-1.0 trt",        // tests/install.sh

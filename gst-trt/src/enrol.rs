@@ -112,7 +112,9 @@ fn add(args: &EnrolArgs, model: &Path, threads: &Threads) -> Result<Status, Fail
         match seen.unwrap_or_else(|failure| Err(NoVector::OfPicture(failure))) {
             Ok(vector) => entries.push(GalleryEntry::new(&args.name, &vector)?),
             Err(NoVector::OfAll(failure)) => return Err(failure),
-            Err(NoVector::OfPicture(failure)) if number + 1 == files.len() && entries.is_empty() => return Err(failure),
+            Err(NoVector::OfPicture(failure)) if number + 1 == files.len() && entries.is_empty() => {
+                return Err(failure);
+            }
             Err(NoVector::OfPicture(failure)) => task.line(&format!("Warning: {failure}")),
         }
     }

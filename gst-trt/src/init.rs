@@ -160,11 +160,7 @@ fn config(sources: &[String], model: &str, results: &str, here: &Path) -> String
          [log]\nformat = \"text\"             # or \"json\"\n",
         quoted(&absolute(model, here)),
         quoted(&absolute(results, here).replace("${", "$${")),
-        if is_file(results) {
-            "max-file-size = \"100MB\"        # full files become NAME.1 to NAME.9\n"
-        } else {
-            ""
-        },
+        if is_file(results) { "max-file-size = \"100MB\"        # full files become NAME.1 to NAME.9\n" } else { "" },
     );
     for (source, number) in sources.iter().zip(1..) {
         // The number of a camera is no file.

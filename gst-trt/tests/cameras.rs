@@ -419,9 +419,8 @@ fn a_playlist_of_the_network_asks_no_server_of_this_machine() {
             let _ = asked.send(request);
         }
     });
-    let list = format!(
-        "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\nhttp://localhost:{inside}/internal\n#EXT-X-ENDLIST\n"
-    );
+    let list =
+        format!("#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\nhttp://localhost:{inside}/internal\n#EXT-X-ENDLIST\n");
     let port = serve(move |mut connection| {
         request(&connection);
         let head = "HTTP/1.1 200 OK\r\nContent-Type: application/vnd.apple.mpegurl\r\nConnection: close\r\n\r\n";

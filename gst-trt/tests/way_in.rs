@@ -292,8 +292,7 @@ fn a_model_of_nvinfer_becomes_a_configuration_that_is_right() {
     let (written, said) = (text(&output.stdout), text(&output.stderr));
     assert!(written.contains("preprocess = \"scale=1 resize=stretch\"\n"), "{written}");
     assert!(written.contains("nms = \"score-threshold=0.2 iou-threshold=0.3\"\n"), "{written}");
-    for key in
-        ["network-mode (0, as it is not set): precision stays auto", "cluster-mode (0, as it is not set): boxes"]
+    for key in ["network-mode (0, as it is not set): precision stays auto", "cluster-mode (0, as it is not set): boxes"]
     {
         assert!(said.contains(&format!("Changes results: bare.txt [property] {key}")), "{said}");
     }
@@ -337,11 +336,7 @@ fn what_cannot_be_imported_is_said() {
         ),
         // A line is one of the file that is named last.
         ("i.txt", Some("[property]\nonnx-file=a.onnx\nbatch-size=many\n"), "i.txt: line 3: batch-size is “many”"),
-        (
-            "j.txt",
-            Some("[primary-gie]\nconfig-file=i.txt\n[source0]\nuri=a\n"),
-            "/i.txt: line 3: batch-size is “many”",
-        ),
+        ("j.txt", Some("[primary-gie]\nconfig-file=i.txt\n[source0]\nuri=a\n"), "/i.txt: line 3: batch-size is “many”"),
         ("k.txt", Some("[primary-gie]\nconfig-file=h.txt\n[source0]\nuri=a\n"), "/h.txt: line 1 begins a group"),
     ] {
         if let Some(contents) = contents {

@@ -3,7 +3,8 @@
 //!
 //! A frame that is submitted gets a [`PendingOutput`] at once, and goes on downstream with it; its outputs are waited for there. A
 //! batch is run for the frame that makes it full, or for one that is waited for when its timeout has expired and the model is free.
-//! Behind another run it would only wait, so it waits here, where others join it. Nothing has to be drained: outputs that are waited
+//! Behind another run it would only wait, so it waits here, where others join it; but half a batch is queued there, so that the GPU
+//! goes on at once. Nothing has to be drained: outputs that are waited
 //! for are computed, and dropped ones are not. Behind a `tee` several elements wait for the outputs of one frame; one that may not
 //! wait any longer ends its own wait alone, by its [`CancelToken`].
 //!
@@ -125,7 +126,9 @@ impl Batcher {
         let queue = Arc::<BatchQueue>::default();
         let watch = model.watch().cloned();
         if model.only_queues() {
-            queue.state.lock().unwrap().queued.resize_with(model.runs_at_once(), || None);
+            let mut queue = queue.state.lock().unwrap();
+            queue.queued.resize_with(1 + model.runs_at_once(), || None);
+            queue.goes_on = batch_timeout.is_zero();
         }
         let runner = if model.only_queues() {
             BatchRunner::Caller(Mutex::new(model))
@@ -539,9 +542,9 @@ impl PendingOutput {
                 drop(batcher.queue.moved.wait_timeout_while(queue, left, |queue| waits(queue)).unwrap());
                 continue;
             }
-            let oldest = queue.oldest_queued().cloned();
+            let before = queue.run_before().cloned();
             drop(queue);
-            if let Some(run) = oldest.filter(|run| !run.is_passed()) {
+            if let Some(run) = before.filter(|run| !run.is_passed()) {
                 batcher.await_run(&run, waits);
                 continue;
             }

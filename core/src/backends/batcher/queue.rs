@@ -19,10 +19,12 @@ pub(super) struct BatchQueueState {
     pub(super) waiting: Vec<QueuedRequest>,
     /// The batch that each runner runs; empty if there is none. Apart from this, only those that want its outputs keep its frames.
     pub(super) running: Vec<RunningBatch>,
-    /// What is passed when the last runs on the GPU have ended, the oldest first: as many as there may be at the same time.
+    /// What is passed when the last runs on the GPU have ended, the oldest first: one more than there may be at the same time.
     pub(super) queued: VecDeque<Option<Fence>>,
-    /// A thread waits for the oldest of them.
+    /// A thread waits for one of them.
     pub(super) is_awaited: bool,
+    /// Half a batch is run too, where the GPU has nothing else to go on with.
+    pub(super) goes_on: bool,
     /// Frames that were submitted.
     pub(super) submitted: u64,
     /// Batches that were begun.
@@ -148,8 +150,15 @@ impl BatchQueueState {
     }
 
     /// As long as it has not ended, a further run would wait on the GPU.
-    pub(super) fn oldest_queued(&self) -> Option<&Fence> {
-        self.queued.front()?.as_ref()
+    pub(super) fn run_before(&self) -> Option<&Fence> {
+        self.queued.get(1)?.as_ref()
+    }
+
+    /// Whether enough frames wait for a run that the GPU begins as soon as the one before it has ended. Small runs would cost more than
+    /// the pause between two.
+    fn can_go_on(&self, size: usize) -> bool {
+        let is_next = |run: &Option<Fence>| run.as_ref().is_none_or(Fence::is_passed);
+        self.goes_on && 2 * self.waiting.len() >= size && self.queued.front().is_some_and(is_next)
     }
 
     /// Frames whose batch is being run.
@@ -163,7 +172,9 @@ impl BatchQueueState {
             return false;
         }
         match due {
-            FlushReason::Full(request) => request.outcome.get().is_none() && self.waiting.len() >= size,
+            FlushReason::Full(request) => {
+                request.outcome.get().is_none() && (self.waiting.len() >= size || self.can_go_on(size))
+            }
             FlushReason::Late(request, token) => {
                 !token.is_cancelled() && request.outcome.get().is_none() && !self.waiting.is_empty()
             }

@@ -177,8 +177,22 @@ mod tests {
     #[test]
     fn no_type_of_rust_is_named() {
         let types = [
-            "u8", "u16", "u32", "u64", "usize", "i8", "i16", "i32", "i64", "isize", "f32", "f64", "enum Container",
-            "struct RecordKeys", "variant identifier", "string or table",
+            "u8",
+            "u16",
+            "u32",
+            "u64",
+            "usize",
+            "i8",
+            "i16",
+            "i32",
+            "i64",
+            "isize",
+            "f32",
+            "f64",
+            "enum Container",
+            "struct RecordKeys",
+            "variant identifier",
+            "string or table",
         ];
         for wanted in types {
             let said = of_serde(&format!("invalid type: string \"1%\", expected {wanted}"));

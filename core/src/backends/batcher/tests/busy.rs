@@ -42,7 +42,7 @@ fn frames_gather_while_the_gpu_is_busy() {
         let (sender, run) = channel();
         let memory = DevicePool::new(&context).take(64).unwrap();
         let model = Queuing { batches: sender, stream: Stream::new(&context).unwrap(), memory, at_once };
-        let batcher = Arc::new(Batcher::new(Box::new(model), 4, Duration::ZERO).unwrap());
+        let batcher = Arc::new(Batcher::new(Box::new(model), 8, Duration::ZERO).unwrap());
         let batches = || run.try_iter().collect::<Vec<Vec<f32>>>();
         fakes.stick(true);
         let mut kept = Vec::new();
@@ -62,12 +62,13 @@ fn frames_gather_while_the_gpu_is_busy() {
         assert_eq!(batches(), [[10.0, 11.0]]);
         frames.iter().for_each(|frame| frame.wait(&CancelToken::default()).unwrap().wait().unwrap());
 
-        // A full batch is queued behind a run, so that the GPU goes on with it at once.
+        // Half a batch is queued behind a run, so that the GPU goes on with it at once; more of them only if they are full.
         fakes.stick(true);
         kept.push(submit(&batcher, 0, 3.0));
         assert_eq!(outcome(&kept[kept.len() - 1]), Ok(3.0));
-        kept.extend((0..4).map(|at| submit(&batcher, 2, at as f32)));
-        assert_eq!(batches(), [vec![3.0], vec![0.0, 1.0, 2.0, 3.0]]);
+        kept.extend((0..12).map(|at| submit(&batcher, 2, at as f32)));
+        let sizes = batches().iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!(sizes, if at_once == 1 { [1, 4, 8] } else { [1, 4, 4] });
         fakes.stick(false);
     }
 }
