@@ -32,10 +32,10 @@ def describe(event):
 
 
 def events_of(buffer):
-    """Those of a frame, which has the meta only if something has happened on it."""
+    """Those of a frame, which has the meta only if something has happened on it. They are there as long as their array is."""
     meta = buffer.get_custom_meta("GstTrtEventMeta")
     events = meta.get_structure().get_array("events")[1] if meta else None
-    return [events.get_nth(number) for number in range(events.n_values)] if events else []
+    return [describe(events.get_nth(number)) for number in range(events.n_values)] if events else []
 
 
 def pop_end(bus):
@@ -61,7 +61,7 @@ while not (end := pop_end(bus)) and started:
     if not (sample := out.try_pull_sample(Gst.SECOND // 10)):
         continue
     for event in events_of(sample.get_buffer()):
-        print(f"frame {frame}: {describe(event)}")
+        print(f"frame {frame}: {event}")
     frame += 1
 pipeline.set_state(Gst.State.NULL)
 if not end or end.type == Gst.MessageType.ERROR:

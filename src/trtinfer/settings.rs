@@ -62,7 +62,7 @@ impl Default for Settings {
             backend: BackendPreference::Auto,
             input_size: String::new(),
             batch_size: 1,
-            batch_timeout: 0,
+            batch_timeout: 10_000,
             parallel_runs: 1,
             shared_model: String::new(),
             cuda_device_id: -1,
@@ -93,8 +93,7 @@ static BATCH_SIZE: Setting<Settings> = setting!(
 static BATCH_TIMEOUT: Setting<Settings> = setting!(
     "batch-timeout",
     "Batch timeout",
-    "How many microseconds a frame waits for others to fill its batch; behind another run of the model it waits longer \
-     (0 = only as long as the model is busy)",
+    "Maximum microseconds that a frame waits for others to fill its batch (0 = as long as the model runs other frames)",
     OptionKind::UInt(0..=10_000_000),
     batch_timeout
 );

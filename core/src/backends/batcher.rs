@@ -2,9 +2,9 @@
 //! Frames of one stream or of several, run together.
 //!
 //! A frame that is submitted gets a [`PendingOutput`] at once, and goes on downstream with it; its outputs are waited for there. A
-//! batch is run for the frame that makes it full, or for one that is waited for when its timeout has expired and the model is free.
-//! Behind another run it would only wait, so it waits here, where others join it; but half a batch is queued there, so that the GPU
-//! goes on at once. Nothing has to be drained: outputs that are waited
+//! batch is run for the frame that makes it full, or for one that is waited for when its timeout expires. Where that is 0, it waits
+//! until the model is free: behind another run it would only wait, and here others join it; but half a batch is queued there, so that
+//! the GPU goes on at once. Nothing has to be drained: outputs that are waited
 //! for are computed, and dropped ones are not. Behind a `tee` several elements wait for the outputs of one frame; one that may not
 //! wait any longer ends its own wait alone, by its [`CancelToken`].
 //!
@@ -117,18 +117,16 @@ impl Usage {
 type EndedRequest = (Option<std::result::Result<Tensors, Interrupted>>, Option<Request>);
 
 impl Batcher {
-    /// Runs up to `size` frames at once. A frame that is waited for is run after `batch_timeout` even if there are fewer, once the
-    /// model is free.
+    /// Runs up to `size` frames at once. A frame that is waited for is run after `batch_timeout` even if there are fewer; if that is
+    /// 0, once the model is free.
     ///
     /// # Errors
     /// `Library`, where a thread cannot be started to run it.
     pub fn new(mut model: Box<dyn ModelInstance>, size: usize, batch_timeout: Duration) -> Result<Self> {
         let queue = Arc::<BatchQueue>::default();
         let watch = model.watch().cloned();
-        if model.only_queues() {
-            let mut queue = queue.state.lock().unwrap();
-            queue.queued.resize_with(1 + model.runs_at_once(), || None);
-            queue.goes_on = batch_timeout.is_zero();
+        if model.only_queues() && batch_timeout.is_zero() {
+            queue.state.lock().unwrap().queued.resize_with(1 + model.runs_at_once(), || None);
         }
         let runner = if model.only_queues() {
             BatchRunner::Caller(Mutex::new(model))

@@ -373,6 +373,10 @@ impl VideoAddress {
                 None => "there is no video in it.".into(),
             };
         }
+        // An element that passes on the error of another one has the debug text of that behind it.
+        if text.contains('\n') {
+            text = text.split_once(".: ").map_or(text.replace('\n', " "), |(said, _)| format!("{said}."));
+        }
         if let VideoAddress::Uri(uri) = self {
             text = text.replace(uri, &self.shown());
         }

@@ -19,12 +19,11 @@ pub(super) struct BatchQueueState {
     pub(super) waiting: Vec<QueuedRequest>,
     /// The batch that each runner runs; empty if there is none. Apart from this, only those that want its outputs keep its frames.
     pub(super) running: Vec<RunningBatch>,
-    /// What is passed when the last runs on the GPU have ended, the oldest first: one more than there may be at the same time.
+    /// What is passed when the last runs on the GPU have ended, the oldest first: one more than there may be at the same time. Empty
+    /// where frames wait for others.
     pub(super) queued: VecDeque<Option<Fence>>,
     /// A thread waits for one of them.
     pub(super) is_awaited: bool,
-    /// Half a batch is run too, where the GPU has nothing else to go on with.
-    pub(super) goes_on: bool,
     /// Frames that were submitted.
     pub(super) submitted: u64,
     /// Batches that were begun.
@@ -158,7 +157,7 @@ impl BatchQueueState {
     /// the pause between two.
     fn can_go_on(&self, size: usize) -> bool {
         let is_next = |run: &Option<Fence>| run.as_ref().is_none_or(Fence::is_passed);
-        self.goes_on && 2 * self.waiting.len() >= size && self.queued.front().is_some_and(is_next)
+        2 * self.waiting.len() >= size && self.queued.front().is_some_and(is_next)
     }
 
     /// Frames whose batch is being run.

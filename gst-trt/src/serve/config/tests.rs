@@ -599,7 +599,7 @@ fn what_is_not_there_yet_is_a_warning() {
             "there is no folder /nonexistent/dir",
         ),
         // Whoever has all rights cannot write there either.
-        ("folder = \"r\"", "folder = \"/proc/rec\"", "line 15, folder: ", "/proc"),
+        ("folder = \"r\"", "folder = \"/proc/rec\"", "line 15: ", "/proc"),
         ("{source}.jsonl", "/proc/{source}.jsonl", "line 12, location: ", "/proc"),
     ] {
         let warnings = config(old, new);
