@@ -35,6 +35,7 @@ impl Tensor {
     ///
     /// # Panics
     /// If `desc` has open dimensions, or `pool` is of memory that the host does not see.
+    #[doc(hidden)]
     pub fn fill(pool: &Pool, desc: TensorDesc, fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Self> {
         let mut block = pool.take(desc.bytes().expect("a tensor has fixed dimensions"))?;
         fill(block.as_mut_bytes().expect("a pool of host memory"))?;

@@ -214,6 +214,7 @@ impl Pool {
     }
 
     /// Frees all that is idle.
+    #[doc(hidden)]
     pub fn clear(&self) {
         let idle = self.free_lists.lock().unwrap().clear();
         drop(idle); // no longer under the lock, for it may take a while

@@ -71,6 +71,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::copy_input_to_device`].
+    #[doc(hidden)]
     pub fn copy_bytes_to_device(&mut self, input: &[u8]) -> Result<()> {
         self.check_input(input.len())?;
         let buffers = self.own_buffers()?;
@@ -133,6 +134,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::copy_output_to_host`].
+    #[doc(hidden)]
     pub fn copy_bytes_to_host(&mut self, index: usize, output: &mut [u8]) -> Result<()> {
         self.check_output(index, output.len())?;
         let buffers = self.own_buffers()?;
