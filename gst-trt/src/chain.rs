@@ -264,24 +264,30 @@ pub fn host_formats() -> Result<gst::Caps, Failure> {
 mod tests {
     use super::*;
 
+    /// Names are chosen behind the tracker, whose ids several frames of an object have.
     #[test]
     fn trackers_that_compare_vectors_come_behind_the_models_that_make_them() {
-        for (tracker, on_objects, wanted) in [
-            (None, 0, &["nms"][..]),
-            (None, 1, &["nms", "nms2"]),
-            (Some("bytetrack"), 0, &["nms", "track"]),
-            (Some("bytetrack"), 2, &["nms", "track", "nms2", "nms3"]),
-            (Some("deepocsort"), 0, &["nms", "track"]),
-            (Some("botsort"), 2, &["nms", "nms2", "nms3", "track"]),
+        for (tracker, has_names, wanted) in [
+            (None, &[][..], &["nms"][..]),
+            (None, &[false], &["nms", "nms2"]),
+            (None, &[true, false], &["nms", "nms2", "match2", "nms3"]),
+            (Some("bytetrack"), &[], &["nms", "track"]),
+            (Some("bytetrack"), &[false, false], &["nms", "track", "nms2", "nms3"]),
+            (Some("bytetrack"), &[true, true], &["nms", "track", "nms2", "match2", "nms3", "match3"]),
+            (Some("deepocsort"), &[], &["nms", "track"]),
+            (Some("botsort"), &[false, false], &["nms", "nms2", "nms3", "track"]),
+            (Some("botsort"), &[true, false], &["nms", "nms2", "nms3", "track", "match2"]),
         ] {
+            let on_objects = |&has_names: &bool| ModelElements { has_names, ..ModelElements::default() };
             let chain = InferenceElements {
                 track: tracker.map(String::from),
-                on_objects: vec![ModelElements::default(); on_objects],
+                on_objects: has_names.iter().map(on_objects).collect(),
                 ..InferenceElements::default()
             };
             let line = chain.launch_line(false);
             let names = line.split_whitespace().filter_map(|word| word.strip_prefix("name="));
-            let ends: Vec<&str> = names.filter(|name| name.starts_with("nms") || *name == "track").collect();
+            let is_end = |name: &&str| ["nms", "track", "match"].iter().any(|end| name.starts_with(end));
+            let ends: Vec<&str> = names.filter(is_end).collect();
             assert_eq!(ends, wanted, "{line}");
             assert_eq!(chain.last(), wanted[wanted.len() - 1], "{line}");
         }
