@@ -371,7 +371,7 @@ pub struct Batches {
     pub size: u32,
     pub runs: u64,
     pub frames: u64,
-    /// Runs that were not full.
+    /// Runs that were not full when `batch-timeout` came.
     pub late: u64,
 }
 
