@@ -3,7 +3,8 @@
 """gst-trt serve with many sources that share a model: a clip in a loop at its own pace, or a camera by RTSP.
 
   tests/bench/serve_sources.py program=gst-trt clip=camera.mp4 model=yolov8s.onnx [sources=16] [seconds=30] [settle=10] [fps=30]
-      [batch=16] [backend=tensorrt] [infer="engine-cache=…"] [gpus=1] [rtsp=false] [limit=480] [json=FILE] [journal=FILE]
+      [batch=16] [backend=tensorrt] [infer="engine-cache=…"] [gpus=1] [rtsp=false] [sync=true]
+      [limit=480] [json=FILE] [journal=FILE]
 
 It says, for the time after `settle` seconds in which all sources ran: frames a second of each source, the least and the median; frames that
 were dropped; latency from the decoder and, with RTSP, from the camera to results; memory of the GPUs beyond what they had before, and of
@@ -35,7 +36,7 @@ QUANTILES = {"0.5": "p50", "0.95": "p95", "0.99": "p99"}
 EACH = 10.0  # seconds between two looks at memory
 DEFAULTS = {
     "program": "gst-trt", "clip": str(ROOT / "tests/data/sample.mp4"), "model": str(ROOT / "tests/models/shapes.onnx"), "sources": "16",
-    "seconds": "30", "settle": "10", "fps": "30", "batch": "16", "backend": "tensorrt", "infer": "", "gpus": "1", "rtsp": "false",
+    "seconds": "30", "settle": "10", "fps": "30", "batch": "16", "backend": "tensorrt", "infer": "", "gpus": "1", "rtsp": "false", "sync": "true",
     "limit": "480", "json": "", "journal": "",
 }
 SAMPLE = re.compile(r'^gst_trt_(\w+?)(?:\{(.*)\})? (\S+)$')
@@ -55,7 +56,7 @@ def configuration(options, addresses, port):
         f'batch-size = {options["batch"]}\ninfer = {quoted(options["infer"])}\n\n[http]\nlisten = "127.0.0.1:{port}"\n\n'
     )
     for number, address in enumerate(addresses):
-        pace = "" if "://" in address else "loop = true\nsync = true\n"
+        pace = "" if "://" in address else f"loop = true\nsync = {options['sync']}\n"
         text += f'[[source]]\nname = "s{number}"\naddress = {quoted(address)}\n{pace}\n'
     return text
 

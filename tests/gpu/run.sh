@@ -17,6 +17,8 @@
 #   copies      bytes that cross between host and GPU for a frame, by copies and by kernels
 #   frames      tests of frames in GStreamer's CUDA memory
 #   batches     streams that share a model find what each finds alone   (needs TensorRT with its builder)
+#   rectangles  frames of several shapes, parts of frames, slices and aligned faces: what the CPU finds   (needs TensorRT with its
+#               builder)
 #   units       what the library's own tests do on a GPU: memory, pools, DLPack, times
 #   chain       tests of the whole chain: frames stay in GPU memory; tee, seeks, 100 state cycles without growth
 #   download    … trtnms ! cudadownload ! x264enc gives a file
@@ -36,6 +38,7 @@
 #   regular     host tensors in and out against zero-copy, same engine   (needs TensorRT with its builder)
 #   memcheck    compute-sanitizer's memcheck on the pipeline
 #   sanitize    all of compute-sanitizer on the kernels' tests
+#   sanitize_elements   the same on those tests of kernels that are among the elements' tests: parts of frames and aligned faces
 #
 # Needs a GPU, GStreamer with nvcodec, TensorRT, and what tests/gpu/pack.sh made in .gpu/bin. Rows of pipelines run on every
 # GStreamer of GSTREAMERS, each of which is a function of tests/gpu/machine.sh; exit status 1 where a row fails.
@@ -55,6 +58,7 @@
 #   SERVE_SOURCES, SERVE_SECONDS, SERVE_RTSP
 #                of the row serve: how many sources, with commas between, for how long, and whether they are cameras by RTSP, of a
 #                server on this machine (default: 16; 30; false)
+#   SERVE_SYNC   false: the row's clips as fast as they can be read (default: true)
 #   ENDURE_SECONDS, ENDURE_FAULTS
 #                of the row endure                     (default: 600; 60)
 #   NETWORKS, ONLY_NETWORKS, NETWORKS_JOBS
@@ -422,6 +426,13 @@ row_batches() {
     done
 }
 
+row_rectangles() {
+    local gst
+    for gst in $GSTREAMERS; do
+        judge "parts of frames and aligned faces" "$gst" "as on the CPU" run_test "$gst" TRT_LIBRARY="$TRT" "$WORK/elements" gpu_rectangles::
+    done
+}
+
 # They skip what they do not find, which here is a failure.
 all_units() {
     local words=(--nocapture --test-threads 1 memory:: dlpack:: counters:: stats:: cuda:: preprocess:: postprocess:: queued tensor::)
@@ -543,7 +554,7 @@ $gst env GST_DEBUG="\${GST_DEBUG:-}" GST_DEBUG_NO_COLOR=1 "$WORK/gst-trt" "\$@"
 END
     chmod +x "$WORK/serve-$gst/gst-trt"
     SERVE_TMP=$WORK/serve-$gst python3 tests/bench/serve_sources.py "program=$WORK/serve-$gst/gst-trt" "clip=$WORK/$clip.mp4" \
-        "rtsp=${SERVE_RTSP:-false}" "model=$model" "batch=$batch" "sources=$sources" "gpus=${SERVE_GPUS:-1}" \
+        "rtsp=${SERVE_RTSP:-false}" "sync=${SERVE_SYNC:-true}" "model=$model" "batch=$batch" "sources=$sources" "gpus=${SERVE_GPUS:-1}" \
         "seconds=${SERVE_SECONDS:-30}" "infer=$(full)precision=fp16 optimization-level=${LEVEL:-3}" \
         "json=$WORK/serve-$gst/$sources.json" "journal=$WORK/serve-$gst/$sources.journal"
 }
@@ -833,6 +844,25 @@ row_memcheck() {
     wait
 }
 
+# sanitized_elements GSTREAMER TOOL TEST: of the tests of elements.
+sanitized_elements() {
+    "$1" bash -c "$(declare -f sanitized); sanitized \"\$@\"" sanitized "$2" "$WORK/sanitize-$2-elements" \
+        "$WORK/elements" --test-threads 1 "$3"
+}
+
+row_sanitize_elements() {
+    local gst tool
+    command -v compute-sanitizer >/dev/null || { skip sanitize_elements "compute-sanitizer is not on the path"; return; }
+    for gst in $GSTREAMERS; do
+        # The root folder of in26 has no compute-sanitizer.
+        [ "$gst" != in26 ] || continue
+        for tool in memcheck racecheck initcheck; do
+            judge "$tool of parts and faces" "$gst" "0 errors" sanitized_elements "$gst" "$tool" gpu_rectangles::tensors_of &
+        done
+        wait
+    done
+}
+
 row_sanitize() {
     local tool test some
     command -v compute-sanitizer >/dev/null || { skip sanitize "compute-sanitizer is not on the path"; return; }
@@ -844,13 +874,12 @@ row_sanitize() {
             judge "$tool of $test" kernels "0 errors" sanitized "$tool" "$WORK/sanitize-$tool-$test" "$WORK/core" --test-threads 1 "${some[@]}" &
         done
     done
-    wait
 }
 
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(plans boxes score build verify networks engines properties lean copies frames batches units chain download program serve outputs kserve dead endure gpus start zoo kernels library tensors regular memcheck sanitize)
+[ $# -gt 0 ] || ROWS=(plans boxes score build verify networks engines properties lean copies frames batches rectangles units chain download program serve outputs kserve dead endure gpus start zoo kernels library tensors regular memcheck sanitize sanitize_elements)
 GSTREAMERS=${GSTREAMERS:-$(gstreamers_here | tr '\n' ' ')}
 setup || exit 1
 for each in "${ROWS[@]}"; do
