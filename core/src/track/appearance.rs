@@ -14,6 +14,15 @@ pub struct ObjectVector<'a> {
     pub model: u32,
 }
 
+/// Least weight of what a track looked like before, when it is seen again: that of Deep OC-SORT and BoostTrack.
+pub const MEAN_WEIGHT: f32 = 0.95;
+
+/// The weight of what a track looked like before it is seen with that score: 1 where the score is just enough.
+pub fn mean_weight(score: f32, enough: f32) -> f32 {
+    let certainty = if score > enough { (score - enough) / (1.0 - enough) } else { 0.0 };
+    MEAN_WEIGHT + (1.0 - MEAN_WEIGHT) * (1.0 - certainty)
+}
+
 #[derive(Debug, Default)]
 struct MeanVector {
     values: Vec<f32>,

@@ -169,6 +169,59 @@ impl BoxFilter {
     }
 }
 
+/// BoostTrack's filter: centre, height, and width by height, each with a velocity. Its noise is in pixels, whatever the size of the
+/// object.
+#[derive(Clone, Copy, Debug)]
+pub struct HeightFilter([Estimate; 4]);
+
+impl HeightFilter {
+    pub fn new(edges: &[f64; 4]) -> Self {
+        HeightFilter(Self::measure(edges).map(|value| Estimate::new(value, 10.0, 10_000.0)))
+    }
+
+    fn measure([left, top, right, bottom]: &[f64; 4]) -> [f64; 4] {
+        let (width, height) = (right - left, bottom - top);
+        [left + width / 2.0, top + height / 2.0, height, width / (height + 1e-6)]
+    }
+
+    /// One step of time.
+    pub fn predict(&mut self) {
+        self.0.iter_mut().for_each(|number| number.predict(1.0, 0.01));
+    }
+
+    pub fn update(&mut self, edges: &[f64; 4]) {
+        let noise = [1.0, 1.0, 10.0, 0.01];
+        for ((number, measured), noise) in self.0.iter_mut().zip(Self::measure(edges)).zip(noise) {
+            number.update(measured, noise);
+        }
+    }
+
+    /// Moves the box, and leaves its velocity.
+    pub fn shift(&mut self, by: [f64; 2]) {
+        self.0.iter_mut().zip(by).for_each(|(number, by)| number.value += by);
+    }
+
+    /// The squared Mahalanobis distance of a box from the predicted one, by the variances of the latter alone.
+    pub fn distance(&self, edges: &[f64; 4]) -> f64 {
+        let numbers = self.0.iter().zip(Self::measure(edges));
+        numbers.map(|(number, measured)| (measured - number.value).powi(2) / number.variance).sum()
+    }
+
+    /// The predicted box, and beyond it as far as the centres of boxes lie that are not farther than this squared distance.
+    pub fn reach(&self, distance: f64) -> [f64; 4] {
+        let [across, down] = [0, 1].map(|number: usize| (self.0[number].variance * distance).sqrt());
+        let [left, top, right, bottom] = self.edges();
+        [left - across, top - down, right + across, bottom + down]
+    }
+
+    /// Left, top, right and bottom.
+    pub fn edges(&self) -> [f64; 4] {
+        let [x, y, height, ratio] = self.0.map(|number| number.value);
+        let width = height * ratio.max(0.0);
+        [x - width / 2.0, y - height / 2.0, x + width / 2.0, y + height / 2.0]
+    }
+}
+
 fn measure(state: BoxState, bbox: &BBox) -> [f64; 4] {
     let [left, top, width, height] = [
         f64::from(bbox.x1),
@@ -209,6 +262,34 @@ mod tests {
             let wanted = [wanted.x1, wanted.y1, wanted.x2, wanted.y2].map(f64::from);
             assert!(have.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1.0), "{state:?}: {have:?} {wanted:?}");
         }
+    }
+
+    #[test]
+    fn a_filter_of_heights_predicts_and_measures_distances() {
+        let at = |step: f64| {
+            let [x, y, height] = [100.0 + 3.0 * step, 200.0 - 2.0 * step, 80.0 + 0.4 * step];
+            [x - height / 4.0, y - height / 2.0, x + height / 4.0, y + height / 2.0]
+        };
+        let mut filter = HeightFilter::new(&at(0.0));
+        filter.predict();
+        // It may be anywhere near after one look: the variances of the places are 10 + 10,000 + 1.
+        let aside = at(0.0).map(|edge| edge + 50.0);
+        assert!((filter.distance(&aside) - 2.0 * 2500.0 / 10_011.0).abs() < 1e-9, "{}", filter.distance(&aside));
+        let reach = filter.reach(4.0);
+        assert!((at(0.0)[0] - reach[0] - 2.0 * 10_011f64.sqrt()).abs() < 1e-9, "{reach:?}");
+        filter.update(&at(1.0));
+        for step in 2..60 {
+            filter.predict();
+            filter.update(&at(f64::from(step)));
+        }
+        filter.predict();
+        let (have, wanted) = (filter.edges(), at(60.0));
+        assert!(have.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 0.5), "{have:?} {wanted:?}");
+        assert!(filter.distance(&wanted) < 0.5, "{}", filter.distance(&wanted));
+        assert!(filter.distance(&wanted.map(|edge| edge + 10.0)) > 13.3, "it has been seen often, so this is far");
+        filter.shift([5.0, -5.0]);
+        let moved = [have[0] + 5.0, have[1] - 5.0, have[2] + 5.0, have[3] - 5.0];
+        assert!(filter.edges().iter().zip(moved).all(|(a, b)| (a - b).abs() < 1e-9));
     }
 
     /// The matrices of the papers, written out.

@@ -5,10 +5,12 @@
 //! |---|---|
 //! | [`bytetrack`] | ByteTrack (Zhang et al., ECCV 2022), and with another filter BoT-SORT |
 //! | [`ocsort`] | OC-SORT (Cao et al., CVPR 2023), and with vectors Deep OC-SORT |
+//! | [`boosttrack`] | BoostTrack and BoostTrack++ (Stanojević and Todorović, 2024), with vectors and without |
 //! | [`iou`] | the largest overlaps first |
 //! | [`kalman`] | predicts boxes |
 //! | `appearance` | what objects look like |
 //! | `camera` | what a camera that shakes adds to them |
+//! | `boost`, `similarity` | scores that tracks raise, and how alike boxes are |
 //! | `detections`, [`overlap`], [`assignment`] | match boxes |
 //! | `text_votes` | the text of an object by several reads |
 //!
@@ -16,6 +18,8 @@
 
 mod appearance;
 pub mod assignment;
+mod boost;
+pub mod boosttrack;
 pub mod bytetrack;
 mod camera;
 mod detections;
@@ -25,10 +29,12 @@ pub mod kalman;
 pub mod ocsort;
 pub mod options;
 pub mod overlap;
+mod similarity;
 mod text_votes;
 
 use appearance::Appearances;
 pub use appearance::ObjectVector;
+use boosttrack::BoostTrack;
 use bytetrack::ByteTrack;
 pub use history::History;
 use iou::IouTracker;
@@ -49,6 +55,7 @@ pub enum TrackerKind {
     Iou,
     BotSort,
     DeepOcSort,
+    BoostTrack,
 }
 
 choices! {
@@ -59,16 +66,18 @@ choices! {
     TrackerKind::Iou => "iou" "The largest overlaps with the last boxes first"
     TrackerKind::BotSort => "botsort" "BoT-SORT: botsort-iou, and by what objects look like where they have vectors"
     TrackerKind::DeepOcSort => "deepocsort" "Deep OC-SORT: ocsort, and by what objects look like where they have vectors"
+    TrackerKind::BoostTrack => "boosttrack" "BoostTrack++: by overlap, distance, shape and vectors at once; tracks raise low scores"
 }
 
 impl TrackerKind {
-    pub const ALL: [TrackerKind; 6] = [
+    pub const ALL: [TrackerKind; 7] = [
         TrackerKind::ByteTrack,
         TrackerKind::BotSortIou,
         TrackerKind::OcSort,
         TrackerKind::Iou,
         TrackerKind::BotSort,
         TrackerKind::DeepOcSort,
+        TrackerKind::BoostTrack,
     ];
 
     pub fn name(self) -> &'static str {
@@ -83,14 +92,14 @@ pub struct TrackOptions {
     pub track_thresh: f32,
     /// Those with a higher score than that keep tracks alive.
     pub low_thresh: f32,
-    /// Those with at least that score begin tracks.
+    /// Those with at least that score begin tracks. BoostTrack: scores below that count where tracks raise them to it.
     pub det_thresh: f32,
     /// Largest cost of a match: 1 less the intersection over union, with `fuse_score` times the score.
     pub match_thresh: f32,
     pub fuse_score: bool,
-    /// OC-SORT: pairs that overlap less are not matched.
+    /// OC-SORT and BoostTrack: pairs that overlap less are not matched.
     pub iou_thresh: f32,
-    /// OC-SORT: frames in a row in which an object must be seen. Frames that were skipped in between count.
+    /// OC-SORT and BoostTrack: frames in a row in which an object must be seen. Frames that were skipped in between count.
     pub min_hits: u32,
     /// OC-SORT: weight of the direction.
     pub inertia: f32,
@@ -98,7 +107,7 @@ pub struct TrackOptions {
     pub delta_t: u32,
     /// OC-SORT: low scores keep tracks alive, as in ByteTrack.
     pub use_byte: bool,
-    /// BoT-SORT and Deep OC-SORT: pairs of vectors with at least that cosine distance are no match by appearance.
+    /// BoT-SORT, Deep OC-SORT and BoostTrack: pairs of vectors with at least that cosine distance are no match by appearance.
     pub appearance_thresh: f32,
     /// BoT-SORT: the same of 1 less the intersection over union, where boxes overlap.
     pub proximity_thresh: f32,
@@ -106,6 +115,26 @@ pub struct TrackOptions {
     pub w_association_emb: f32,
     /// Deep OC-SORT: the most that is added to this weight.
     pub aw_param: f32,
+    /// BoostTrack: weight of the confidence of a pair, for its overlap.
+    pub lambda_iou: f32,
+    /// BoostTrack: weight of the Mahalanobis distance.
+    pub lambda_mhd: f32,
+    /// BoostTrack: weight of the likeness of shapes.
+    pub lambda_shape: f32,
+    /// BoostTrack: weight of the cosine, where that of all else together is 1.
+    pub lambda_emb: f32,
+    /// BoostTrack: tracks raise the scores of detections that are like their predicted boxes.
+    pub use_dlo_boost: bool,
+    /// BoostTrack: scores of detections that are far from all tracks are raised.
+    pub use_duo_boost: bool,
+    /// BoostTrack without `use_sb` and `use_vt`: a score is at least that times the similarity.
+    pub dlo_boost_coef: f32,
+    /// BoostTrack++: the similarity that raises scores is that of overlap, distance and shape, not of the overlap alone.
+    pub use_rich_s: bool,
+    /// BoostTrack++: a score rises gradually with the similarity.
+    pub use_sb: bool,
+    /// BoostTrack++: a score is high enough beyond a similarity that is less for tracks that were not seen.
+    pub use_vt: bool,
     /// Objects of different classes are different objects.
     pub per_class: bool,
     /// Nanoseconds for which a track that is not seen is kept.
@@ -129,6 +158,16 @@ impl Default for TrackOptions {
             proximity_thresh: 0.5,
             w_association_emb: 0.75,
             aw_param: 0.5,
+            lambda_iou: 0.5,
+            lambda_mhd: 0.25,
+            lambda_shape: 0.25,
+            lambda_emb: 1.5,
+            use_dlo_boost: true,
+            use_duo_boost: true,
+            dlo_boost_coef: 0.65,
+            use_rich_s: true,
+            use_sb: true,
+            use_vt: true,
             per_class: true,
             lost_after: 1_000_000_000,
         }
@@ -191,6 +230,7 @@ impl Moment {
 enum Algorithm {
     Byte(ByteTrack),
     OcSort(OcSort),
+    Boost(BoostTrack),
     Iou(IouTracker),
 }
 
@@ -200,6 +240,7 @@ macro_rules! each {
         match $algorithm {
             Algorithm::Byte($it) => $work,
             Algorithm::OcSort($it) => $work,
+            Algorithm::Boost($it) => $work,
             Algorithm::Iou($it) => $work,
         }
     };
@@ -209,6 +250,7 @@ macro_rules! each {
 #[derive(Debug)]
 pub struct Tracker {
     algorithm: Algorithm,
+    needs_vectors: bool,
     /// For each detection of the last update, its object.
     objects: Vec<Option<TrackedObject>>,
     /// The last id that was given.
@@ -224,16 +266,18 @@ const MAX_STEPS: u64 = 32;
 
 impl Tracker {
     pub fn new(kind: TrackerKind) -> Self {
-        let appearances = Appearances::new(matches!(kind, TrackerKind::BotSort | TrackerKind::DeepOcSort));
+        let needs_vectors = matches!(kind, TrackerKind::BotSort | TrackerKind::DeepOcSort);
+        let appearances = Appearances::new(needs_vectors || kind == TrackerKind::BoostTrack);
         let algorithm = match kind {
             TrackerKind::ByteTrack => Algorithm::Byte(ByteTrack::new(BoxState::Xyah, appearances)),
             TrackerKind::BotSortIou | TrackerKind::BotSort => {
                 Algorithm::Byte(ByteTrack::new(BoxState::Xywh, appearances))
             }
             TrackerKind::OcSort | TrackerKind::DeepOcSort => Algorithm::OcSort(OcSort::new(appearances)),
+            TrackerKind::BoostTrack => Algorithm::Boost(BoostTrack::new(appearances)),
             TrackerKind::Iou => Algorithm::Iou(IouTracker::default()),
         };
-        Tracker { algorithm, objects: Vec::new(), last_id: 0, last: None, gap: 0 }
+        Tracker { algorithm, needs_vectors, objects: Vec::new(), last_id: 0, last: None, gap: 0 }
     }
 
     /// The next frame does not follow the last one: all tracks end. No id is given twice.
@@ -273,6 +317,11 @@ impl Tracker {
         self.appearances().is_some_and(Appearances::is_used)
     }
 
+    /// Whether it is another tracker that is meant where objects have no vectors.
+    pub fn needs_vectors(&self) -> bool {
+        self.needs_vectors
+    }
+
     /// Whether objects had vectors of different models one after the other. What they looked like before was forgotten.
     pub fn has_mixed_vectors(&self) -> bool {
         self.appearances().is_some_and(Appearances::has_restarted)
@@ -282,6 +331,7 @@ impl Tracker {
         match &self.algorithm {
             Algorithm::Byte(it) => Some(it.appearances()),
             Algorithm::OcSort(it) => Some(it.appearances()),
+            Algorithm::Boost(it) => Some(it.appearances()),
             Algorithm::Iou(_) => None,
         }
     }

@@ -16,7 +16,7 @@
 
 use std::f64::consts::{FRAC_PI_2, PI};
 
-use super::appearance::{Appearances, WeighedPairs};
+use super::appearance::{Appearances, MEAN_WEIGHT, WeighedPairs, mean_weight};
 use super::assignment::Assignment;
 use super::camera::{self, CommonMotion};
 use super::detections::FrameDetections;
@@ -79,15 +79,6 @@ fn direction(from: &Edges, to: &Edges) -> [f64; 2] {
     let (x, y) = (to_x - from_x, to_y - from_y);
     let length = x.hypot(y) + 1e-6;
     [x / length, y / length]
-}
-
-/// Least weight of what a track looked like before, when it is seen again: that of the paper.
-const MEAN_WEIGHT: f32 = 0.95;
-
-/// The weight of what a track looked like before it is seen with that score: 1 where the score is just enough.
-fn mean_weight(score: f32, track_thresh: f32) -> f32 {
-    let certainty = if score > track_thresh { (score - track_thresh) / (1.0 - track_thresh) } else { 0.0 };
-    MEAN_WEIGHT + (1.0 - MEAN_WEIGHT) * (1.0 - certainty)
 }
 
 /// The largest `delta_t`.

@@ -11,7 +11,7 @@ pub static TRACKER: OptionSpec =
     OptionSpec { name: "tracker", nick: "Tracker", blurb: "The tracking algorithm", kind: TrackerKind::KIND };
 
 /// The parameters.
-pub static SETTINGS: [Setting<TrackOptions>; 16] = [
+pub static SETTINGS: [Setting<TrackOptions>; 26] = [
     setting!(
         "track-thresh",
         "Track threshold",
@@ -29,7 +29,7 @@ pub static SETTINGS: [Setting<TrackOptions>; 16] = [
     setting!(
         "det-thresh",
         "Detection threshold",
-        "Score from which on a detection begins a track",
+        "Score from which on a detection begins a track; with BoostTrack, as tracks have raised it",
         OptionKind::Float(0.0..=1.0),
         det_thresh
     ),
@@ -50,14 +50,14 @@ pub static SETTINGS: [Setting<TrackOptions>; 16] = [
     setting!(
         "iou-thresh",
         "IoU threshold",
-        "OC-SORT and iou: pairs of boxes that overlap less are no match",
+        "OC-SORT, BoostTrack and iou: pairs of boxes that overlap less are no match",
         OptionKind::Float(0.0..=1.0),
         iou_thresh
     ),
     setting!(
         "min-hits",
         "Minimum hits",
-        "OC-SORT: frames in a row in which an object must be seen",
+        "OC-SORT and BoostTrack: frames in a row in which an object must be seen",
         OptionKind::UInt(1..=1000),
         min_hits
     ),
@@ -85,7 +85,7 @@ pub static SETTINGS: [Setting<TrackOptions>; 16] = [
     setting!(
         "appearance-thresh",
         "Appearance threshold",
-        "BoT-SORT and Deep OC-SORT: vectors with at least that cosine distance (1 less the similarity) are no match",
+        "BoT-SORT, Deep OC-SORT, BoostTrack: vectors of at least that cosine distance (1 less the cosine) are no match",
         OptionKind::Float(0.0..=2.0),
         appearance_thresh
     ),
@@ -109,6 +109,76 @@ pub static SETTINGS: [Setting<TrackOptions>; 16] = [
         "Deep OC-SORT: most that is added to w-association-emb where the similarity of vectors tells objects apart",
         OptionKind::Float(0.0..=10.0),
         aw_param
+    ),
+    setting!(
+        "lambda-iou",
+        "Weight of confidence",
+        "BoostTrack: how much overlaps count more where detection and track are certain",
+        OptionKind::Float(0.0..=10.0),
+        lambda_iou
+    ),
+    setting!(
+        "lambda-mhd",
+        "Weight of distance",
+        "BoostTrack: weight of the Mahalanobis distance, where that of overlaps is 1",
+        OptionKind::Float(0.0..=10.0),
+        lambda_mhd
+    ),
+    setting!(
+        "lambda-shape",
+        "Weight of shape",
+        "BoostTrack: weight of the likeness of widths and heights, where that of overlaps is 1",
+        OptionKind::Float(0.0..=10.0),
+        lambda_shape
+    ),
+    setting!(
+        "lambda-emb",
+        "Weight of vectors",
+        "BoostTrack: weight of the similarity of vectors, where that of all else together is 1",
+        OptionKind::Float(0.0..=10.0),
+        lambda_emb
+    ),
+    setting!(
+        "use-dlo-boost",
+        "Use DLO boost",
+        "BoostTrack: raise the scores of detections that are like the predicted box of a track",
+        OptionKind::Flag,
+        use_dlo_boost
+    ),
+    setting!(
+        "use-duo-boost",
+        "Use DUO boost",
+        "BoostTrack: raise the scores of detections that are far from all tracks, so they begin tracks",
+        OptionKind::Flag,
+        use_duo_boost
+    ),
+    setting!(
+        "dlo-boost-coef",
+        "DLO boost coefficient",
+        "BoostTrack without use-sb and use-vt: a score is at least that times the similarity",
+        OptionKind::Float(0.0..=1.0),
+        dlo_boost_coef
+    ),
+    setting!(
+        "use-rich-s",
+        "Use rich similarity",
+        "BoostTrack++: distance and shape count too where scores are raised, not overlap alone",
+        OptionKind::Flag,
+        use_rich_s
+    ),
+    setting!(
+        "use-sb",
+        "Use soft boost",
+        "BoostTrack++: raise a score gradually with the similarity",
+        OptionKind::Flag,
+        use_sb
+    ),
+    setting!(
+        "use-vt",
+        "Use varying threshold",
+        "BoostTrack++: raise a score to det-thresh where the similarity is above 0.95, or 0.8 if the track was long unseen",
+        OptionKind::Flag,
+        use_vt
     ),
     setting!(
         "per-class",
@@ -174,6 +244,16 @@ mod tests {
             "proximity-thresh=0.75",
             "w-association-emb=1.5",
             "aw-param=0",
+            "lambda-iou=1",
+            "lambda-mhd=0.5",
+            "lambda-shape=0.125",
+            "lambda-emb=0",
+            "use-dlo-boost=false",
+            "use-duo-boost=false",
+            "dlo-boost-coef=0.5",
+            "use-rich-s=false",
+            "use-sb=false",
+            "use-vt=false",
             "per-class=false",
             "lost-after=5",
         ];
@@ -192,6 +272,16 @@ mod tests {
             proximity_thresh: 0.75,
             w_association_emb: 1.5,
             aw_param: 0.0,
+            lambda_iou: 1.0,
+            lambda_mhd: 0.5,
+            lambda_shape: 0.125,
+            lambda_emb: 0.0,
+            use_dlo_boost: false,
+            use_duo_boost: false,
+            dlo_boost_coef: 0.5,
+            use_rich_s: false,
+            use_sb: false,
+            use_vt: false,
             per_class: false,
             lost_after: 5,
         };
@@ -205,6 +295,8 @@ mod tests {
             ("min-hits=0", "from 1 to 1000"),
             ("use-byte=1", "true, false"),
             ("appearance-thresh=2.5", "from 0 to 2"),
+            ("lambda-emb=11", "from 0 to 10"),
+            ("dlo-boost-coef=-1", "from 0 to 1"),
             ("lost-after=-1", "from 0 to 18446744073709551615"),
             ("speed", "no value"),
             ("speed=1", "tracker, track-thresh"),

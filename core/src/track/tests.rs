@@ -10,6 +10,7 @@ use crate::test::random::Random;
 #[path = "../../tests/common/allocations.rs"]
 mod allocations;
 mod appearance;
+mod boosttrack;
 
 const FRAME: u64 = 33_333_333;
 
@@ -139,9 +140,9 @@ fn at(x: f32, y: f32) -> TrackInput<'static> {
     TrackInput { bbox: BBox::from_center(x, y, 40.0, 80.0), score: 0.9, class: 0, vector: None }
 }
 
-/// OC-SORT's trackers give no id until they have seen an object three times in a row.
+/// OC-SORT's trackers and BoostTrack give no id until they have seen an object three times in a row.
 fn gives_ids_late(kind: TrackerKind) -> bool {
-    matches!(kind, TrackerKind::OcSort | TrackerKind::DeepOcSort)
+    matches!(kind, TrackerKind::OcSort | TrackerKind::DeepOcSort | TrackerKind::BoostTrack)
 }
 
 /// Pushes frames one after another.

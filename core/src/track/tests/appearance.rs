@@ -4,9 +4,18 @@
 use super::*;
 use crate::vector::normalise;
 
-/// Each tracker that takes vectors, and the same by boxes alone.
-const KINDS: [[TrackerKind; 2]; 2] =
-    [[TrackerKind::BotSort, TrackerKind::BotSortIou], [TrackerKind::DeepOcSort, TrackerKind::OcSort]];
+/// Each tracker that takes vectors, and the same by boxes alone, with their `lambda_emb`.
+const KINDS: [[(TrackerKind, f32); 2]; 3] = [
+    [(TrackerKind::BotSort, 1.5), (TrackerKind::BotSortIou, 1.5)],
+    [(TrackerKind::DeepOcSort, 1.5), (TrackerKind::OcSort, 1.5)],
+    [(TrackerKind::BoostTrack, 1.5), (TrackerKind::BoostTrack, 0.0)],
+];
+
+fn clip((kind, lambda_emb): (TrackerKind, f32)) -> Clip {
+    let mut clip = Clip::new(kind);
+    clip.options.lambda_emb = lambda_emb;
+    clip
+}
 
 const RED: [f32; 2] = [1.0, 0.0];
 const BLUE: [f32; 2] = [0.0, 1.0];
@@ -20,15 +29,17 @@ fn without_vectors_boxes_alone_count() {
     for [with, without] in KINDS {
         for scene in SCENES {
             let frames = gold(scene);
-            let [have, wanted] = [with, without].map(|kind| run(&mut Tracker::new(kind), &of_paper(), &frames));
+            let [have, wanted] = [with, without].map(|(kind, lambda_emb)| {
+                run(&mut Tracker::new(kind), &TrackOptions { lambda_emb, ..of_paper() }, &frames)
+            });
             assert_eq!(have, wanted, "{with:?}, scene {scene}");
         }
     }
 }
 
 /// The ids of two objects that walk towards each other, turn where they meet, and walk back.
-fn ids_after_turning(kind: TrackerKind, change: &dyn Fn(&mut TrackOptions)) -> Vec<u64> {
-    let mut clip = Clip::new(kind);
+fn ids_after_turning(kind: (TrackerKind, f32), change: &dyn Fn(&mut TrackOptions)) -> Vec<u64> {
+    let mut clip = clip(kind);
     change(&mut clip.options);
     let mut given = Vec::new();
     for frame in -50i16..=40 {
@@ -48,31 +59,36 @@ fn objects_that_turn_where_they_meet_keep_their_ids() {
 
 #[test]
 fn parameters_of_appearance_count() {
-    let bot = |change: &dyn Fn(&mut TrackOptions)| ids_after_turning(TrackerKind::BotSort, change);
+    let [[bot, _], [deep, _], [boost, _]] = KINDS;
+    let bot = |change: &dyn Fn(&mut TrackOptions)| ids_after_turning(bot, change);
     assert_eq!(bot(&|options| options.proximity_thresh = 0.2), [2, 1], "predicted and true boxes overlap by less");
     assert_eq!(bot(&|options| options.appearance_thresh = 0.0), [2, 1]);
-    let deep = |w_association_emb: f32, aw_param: f32| {
+    let weighed = |w_association_emb: f32, aw_param: f32| {
         let change = |options: &mut TrackOptions| {
             (options.w_association_emb, options.aw_param) = (w_association_emb, aw_param);
         };
-        ids_after_turning(TrackerKind::DeepOcSort, &change)
+        ids_after_turning(deep, &change)
     };
-    assert_eq!(deep(0.0, 0.0), [2, 1]);
-    assert_eq!(deep(1.0, 0.0), [1, 2]);
-    assert_eq!(deep(0.1, 0.0), [2, 1]);
-    assert_eq!(deep(0.1, 1.0), [1, 2]);
+    assert_eq!(weighed(0.0, 0.0), [2, 1]);
+    assert_eq!(weighed(1.0, 0.0), [1, 2]);
+    assert_eq!(weighed(0.1, 0.0), [2, 1]);
+    assert_eq!(weighed(0.1, 1.0), [1, 2]);
+    for (lambda_emb, wanted) in [(0.1, [2, 1]), (0.6, [1, 2]), (10.0, [1, 2])] {
+        let change = |options: &mut TrackOptions| options.lambda_emb = lambda_emb;
+        assert_eq!(ids_after_turning(boost, &change), wanted, "{lambda_emb}");
+    }
 }
 
 /// The ids of an object that stands still, is hidden for some frames, and then is there at another place. It looks like the
 /// first vector before, and like the second one after that.
 fn ids_of_return(
-    kind: TrackerKind,
+    kind: (TrackerKind, f32),
     change: &dyn Fn(&mut TrackOptions),
     hidden: u64,
     x: f32,
     looks: [&[f32]; 2],
 ) -> Vec<u64> {
-    let mut clip = Clip::new(kind);
+    let mut clip = clip(kind);
     change(&mut clip.options);
     for _ in 0..40 {
         assert_eq!(clip.push(&[looking(at(300.0, 300.0), looks[0])]), [1]);
@@ -84,7 +100,7 @@ fn ids_of_return(
 #[test]
 fn objects_that_were_lost_are_found_where_boxes_do_not_overlap() {
     for [with, without] in KINDS {
-        let is_late = gives_ids_late(with);
+        let is_late = gives_ids_late(with.0);
         let found = if is_late { [0, 0, 1, 1] } else { [1; 4] };
         let new = if is_late { [0, 0, 0, 2] } else { [0, 2, 2, 2] };
         let same: [&[f32]; 2] = [&RED, &RED];
@@ -104,7 +120,7 @@ fn objects_that_were_lost_are_found_where_boxes_do_not_overlap() {
 #[test]
 fn vectors_come_and_go_and_change_their_model() {
     for [kind, _] in KINDS {
-        let mut clip = Clip::new(kind);
+        let mut clip = clip(kind);
         let place = at(300.0, 300.0);
         for frame in 0..30 {
             let seen = if frame % 3 == 1 { looking(place, &RED) } else { place };
@@ -118,8 +134,11 @@ fn vectors_come_and_go_and_change_their_model() {
         }
     }
     for kind in TrackerKind::ALL {
-        let uses_vectors = KINDS.iter().any(|[with, _]| *with == kind);
-        assert_eq!(Tracker::new(kind).uses_vectors(), uses_vectors, "{kind:?}");
+        let uses_vectors = KINDS.iter().any(|[with, _]| with.0 == kind);
+        let tracker = Tracker::new(kind);
+        assert_eq!(tracker.uses_vectors(), uses_vectors, "{kind:?}");
+        // BoostTrack is meant to be without them too.
+        assert_eq!(tracker.needs_vectors(), uses_vectors && kind != TrackerKind::BoostTrack, "{kind:?}");
     }
 }
 
@@ -202,8 +221,8 @@ fn look_alikes(frames: usize) -> Vec<Vec<LookedAt>> {
 }
 
 /// How often an object has another id than before.
-fn switches(kind: TrackerKind, frames: &[Vec<LookedAt>]) -> usize {
-    let mut clip = Clip::new(kind);
+fn switches(kind: (TrackerKind, f32), frames: &[Vec<LookedAt>]) -> usize {
+    let mut clip = clip(kind);
     let mut last: BTreeMap<usize, u64> = BTreeMap::new();
     let mut count = 0;
     for found in frames {
@@ -239,7 +258,7 @@ fn nothing_is_allocated_with_vectors_either() {
     let busiest = grid.zip(looks.iter().cycle()).map(|((x, y), look)| looking(at(x, y), look));
     let busiest: Vec<TrackInput> = busiest.collect();
     for [kind, _] in KINDS {
-        let mut clip = Clip::new(kind);
+        let mut clip = clip(kind);
         clip.push(&busiest);
         let round = |clip: &mut Clip| {
             let before = allocations::so_far();
