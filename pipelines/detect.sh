@@ -24,7 +24,7 @@ Options:
   --preprocess "P=V …"   more properties of trtpreprocess, as in a launch line
   --infer "P=V …"        … of trtinfer
   --nms "P=V …"          … of trtnms
-  --track[=TRACKER]      give objects ids: bytetrack, botsort-iou, ocsort or iou
+  --track[=TRACKER]      give objects ids: bytetrack, botsort-iou, ocsort, iou or boosttrack
   --slices COLUMNSxROWS  look at slices of large frames too
   --frames COUNT         stop after so many frames
   --no-video             write only the JSON lines

@@ -89,14 +89,14 @@ fn marks(buffer: &gst::BufferRef) -> Vec<&'static str> {
 
 #[test]
 fn objects_keep_their_ids_in_any_order() {
-    for tracker in ["bytetrack", "botsort-iou", "ocsort", "iou"] {
+    for tracker in ["bytetrack", "botsort-iou", "ocsort", "iou", "boosttrack"] {
         let mut clip = Clip::new(&format!("tracker={tracker}"));
         for at in (0..100).map(f64::from) {
             let (a, b) = (("cat", 0.9, [100.0 + at, 100.0]), ("cat", 0.8, [500.0 - at, 300.0]));
             let (seen, wanted) = if at % 2.0 == 0.0 { ([a, b], [1, 2]) } else { ([b, a], [2, 1]) };
             assert_eq!(clip.ids(&seen), wanted, "{tracker}, {at}");
         }
-        if tracker == "ocsort" {
+        if ["ocsort", "boosttrack"].contains(&tracker) {
             continue;
         }
         // A new object has an id from its second frame on.
@@ -161,6 +161,51 @@ fn each_property_counts() {
     assert_eq!(last("lost-after=50000000", &[&[sure], &[], &[], &[sure]]), [0]);
 }
 
+#[test]
+fn properties_of_boosttrack_count() {
+    const HERE: [f64; 2] = [100.0, 100.0];
+    let sure = ("a", 0.9, HERE);
+    // The ids of the last of some equal frames, after ten of that object.
+    let last = |properties: &str, frames: usize, seen: &[Seen]| {
+        let mut clip = Clip::new(&format!("tracker=boosttrack {properties}"));
+        (0..10).for_each(|_| assert_eq!(clip.ids(&[sure]), [1], "{properties}"));
+        (0..frames).map(|_| clip.ids(seen)).last().unwrap()
+    };
+    let weak: &[Seen] = &[("a", 0.3, HERE)];
+    for (properties, wanted) in [
+        ("", 1),
+        ("use-dlo-boost=false", 0),
+        ("use-vt=false", 0),
+        ("use-vt=false det-thresh=0.5", 1),
+        ("use-vt=false use-sb=false", 1),
+        ("use-vt=false use-sb=false dlo-boost-coef=0.5", 0),
+        ("low-thresh=0.4", 0),
+    ] {
+        assert_eq!(last(properties, 1, weak), [wanted], "{properties}");
+    }
+    let weak_aside: &[Seen] = &[("a", 0.3, [102.0, 100.0])];
+    for (properties, wanted) in [("", 1), ("use-rich-s=false", 0)] {
+        assert_eq!(last(&format!("use-vt=false use-sb=false {properties}"), 1, weak_aside), [wanted], "{properties}");
+    }
+    let with_far: &[Seen] = &[sure, ("a", 0.3, [500.0, 300.0])];
+    for (properties, wanted) in [("", [1, 2]), ("use-duo-boost=false", [1, 0])] {
+        assert_eq!(last(properties, 15, with_far), wanted, "{properties}");
+    }
+    // The one that is lower overlaps by 73 of 87 pixels, and the one to the right, which is nearer, by 36 of 44.
+    let two: &[Seen] = &[("a", 0.9, [104.0, 100.0]), ("a", 0.9, [100.0, 107.0])];
+    for (properties, wanted) in [("", [1, 0]), ("lambda-mhd=0", [0, 1]), ("iou-thresh=0.83", [0, 1])] {
+        assert_eq!(last(properties, 1, two), wanted, "{properties}");
+    }
+    for (properties, wanted) in [("lambda-iou=0", 2), ("lambda-iou=2", 1)] {
+        let mut clip = Clip::new(&format!("tracker=boosttrack lambda-mhd=0 lambda-shape=0 {properties}"));
+        (0..10).for_each(|_| assert_eq!(clip.ids(&[sure, ("a", 0.9, [116.0, 100.0])]), [1, 2]));
+        (0..6).for_each(|_| assert_eq!(clip.ids(&[sure]), [1]));
+        // A little nearer to the one that was not seen, and that is not sure to be there.
+        let given = (0..3).map(|_| clip.ids(&[("a", 0.9, [109.0, 100.0])])).last();
+        assert_eq!(given, Some(vec![wanted]), "{properties}");
+    }
+}
+
 /// The same frame, where each region has a vector of that model.
 fn with_vectors(mut buffer: gst::Buffer, vectors: &[[f32; 2]], model: &str, is_held: bool) -> gst::Buffer {
     let regions = buffer.get_mut().unwrap().iter_meta_mut::<VideoRegionOfInterestMeta>();
@@ -207,6 +252,10 @@ fn each_property_of_appearance_counts() {
         ("deepocsort w-association-emb=1 aw-param=0", kept),
         ("deepocsort w-association-emb=0.1 aw-param=0", switched),
         ("deepocsort w-association-emb=0.1 aw-param=1", kept),
+        ("boosttrack", kept),
+        ("boosttrack lambda-emb=0", switched),
+        ("boosttrack lambda-emb=0.1", switched),
+        ("boosttrack lambda-emb=0.6", kept),
     ] {
         assert_eq!(ids_after_turning(&format!("tracker={properties}")), wanted, "{properties}");
     }
@@ -228,9 +277,11 @@ fn vectors_that_are_missing_or_of_another_model_are_told_once() {
     }
     let messages = clip.line.said();
     assert!(messages.len() == 1 && messages[0].contains("another model than before"), "{messages:?}");
-    let mut clip = Clip::new("");
-    (0..70).for_each(|_| drop(clip.ids(seen)));
-    assert_eq!(clip.line.said(), [""; 0], "it needs no vectors");
+    for needs_none in ["", "tracker=boosttrack"] {
+        let mut clip = Clip::new(needs_none);
+        (0..70).for_each(|_| drop(clip.ids(seen)));
+        assert_eq!(clip.line.said(), [""; 0], "it needs no vectors: {needs_none}");
+    }
 }
 
 #[test]
@@ -301,7 +352,7 @@ fn each_stream_has_its_own_ids() {
 
 #[test]
 fn held_boxes_move_to_where_their_objects_are() {
-    for tracker in ["bytetrack", "botsort-iou", "ocsort"] {
+    for tracker in ["bytetrack", "botsort-iou", "ocsort", "boosttrack"] {
         let mut clip = Clip::new(&format!("tracker={tracker}"));
         let place = |at: u64| [100.0 + 3.0 * at as f64, 100.0 + at as f64];
         for at in 0..60 {

@@ -316,8 +316,8 @@ GstTrtStatus gst_trt_tracker_update (GstTrtTracker *tracker, GstTrtResults *resu
                                      uint64_t frame_duration);
 
 /* The same with what each object looks like: a vector of dims numbers for each, one after the other in the order of the objects. All are of
- * one model, and may have any length. tracker=botsort and deepocsort compare them, and the others ignore them. An object whose numbers are
- * all 0, or not all finite, is followed by its box alone. */
+ * one model, and may have any length. tracker=botsort, deepocsort and boosttrack compare them, and the others ignore them. An object whose
+ * numbers are all 0, or not all finite, is followed by its box alone. */
 GstTrtStatus gst_trt_tracker_update_with_vectors (GstTrtTracker *tracker, GstTrtResults *results, uint64_t time,
                                                   uint64_t frame_duration, const float *vectors, size_t dims);
 

@@ -61,7 +61,7 @@ pub struct InferenceElements {
 }
 
 /// Trackers that compare vectors, which models on objects make.
-const VECTOR_TRACKERS: [&str; 2] = ["botsort", "deepocsort"];
+const VECTOR_TRACKERS: [&str; 3] = ["botsort", "deepocsort", "boosttrack"];
 
 /// How many of the models come before a tracker: the first one, or all where it may need their vectors.
 pub fn models_before(tracker: &str, models: usize) -> usize {
@@ -276,6 +276,8 @@ mod tests {
             (Some("bytetrack"), &[true, true], &["nms", "track", "nms2", "match2", "nms3", "match3"]),
             (Some("deepocsort"), &[], &["nms", "track"]),
             (Some("botsort"), &[false, false], &["nms", "nms2", "nms3", "track"]),
+            (Some("boosttrack"), &[], &["nms", "track"]),
+            (Some("boosttrack"), &[false], &["nms", "nms2", "track"]),
             (Some("botsort"), &[true, false], &["nms", "nms2", "nms3", "track", "match2"]),
         ] {
             let on_objects = |&has_names: &bool| ModelElements { has_names, ..ModelElements::default() };

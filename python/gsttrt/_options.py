@@ -83,9 +83,14 @@ class TrackerOptions(TypedDict, total=False):
     aw_param: float | None
     delta_t: int | None
     det_thresh: float | None
+    dlo_boost_coef: float | None
     fuse_score: bool | None
     inertia: float | None
     iou_thresh: float | None
+    lambda_emb: float | None
+    lambda_iou: float | None
+    lambda_mhd: float | None
+    lambda_shape: float | None
     lost_after: int | None
     low_thresh: float | None
     match_thresh: float | None
@@ -94,6 +99,11 @@ class TrackerOptions(TypedDict, total=False):
     proximity_thresh: float | None
     track_thresh: float | None
     use_byte: bool | None
+    use_dlo_boost: bool | None
+    use_duo_boost: bool | None
+    use_rich_s: bool | None
+    use_sb: bool | None
+    use_vt: bool | None
     w_association_emb: float | None
 
 

@@ -388,7 +388,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--model", required=True, help="an ONNX file or a TensorRT engine")
     parser.add_argument("--out", required=True, metavar="FOLDER", help="a folder for Parquet files, which is empty or not there")
     parser.add_argument("--rows", choices=sorted(_rows.SCHEMAS), default="objects", help="a row for each of these (default: objects)")
-    parser.add_argument("--track", metavar="TRACKER", help="bytetrack, ocsort, botsort-iou or iou; of tracks bytetrack is the default")
+    parser.add_argument("--track", metavar="TRACKER", help="bytetrack, ocsort, botsort-iou, iou or boosttrack; of tracks bytetrack is the default")
     parser.add_argument("--num-gpus", type=float, metavar="PART", help="of each worker (default: 0.25 where there is a GPU, else 0)")
     parser.add_argument("--num-cpus", type=float, metavar="PART", help="of each worker")
     parser.add_argument("--workers", type=int, metavar="COUNT", help="(default: as many as there are CPUs, or room on GPUs)")

@@ -57,7 +57,7 @@ class Tracker:
     ...     result = tracker.update(detector(frame))
     ...     result.track_id
 
-    tracker: "bytetrack", "ocsort", "botsort-iou" or "iou"; with vectors "botsort" or "deepocsort".
+    tracker: "bytetrack", "ocsort", "botsort-iou" or "iou"; with vectors "botsort" or "deepocsort"; with them or without "boosttrack".
     fps: frames a second, where update() is not told the time of a frame.
     options: any other property of trttrack, with _ for -, such as track_thresh=0.6, lost_after=2_000_000_000 (nanoseconds).
 
@@ -79,7 +79,7 @@ class Tracker:
 
         time: of the frame in seconds; by default result.time, and without that, one frame after the last.
         vectors: what each object looks like, an array of (objects, numbers), or a list with None for objects whose looks are not known,
-        which are followed by their boxes alone. All are of one model. "botsort" and "deepocsort" compare them, and the others ignore them.
+        which are followed by their boxes alone. All are of one model. "botsort", "deepocsort" and "boosttrack" compare them, and the others ignore them.
         """
         if not isinstance(result, Result):
             raise InputError(f"An object of type {type(result).__name__} is no result. Give what a Detector returns for one image.")

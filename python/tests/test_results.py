@@ -141,7 +141,7 @@ def test_a_tracker_takes_vectors_of_objects(tmp_path):
     (tmp_path / "two.onnx").write_bytes(networks.two_boxes())
     detector, image = gsttrt.Detector(tmp_path / "two.onnx", backend="rten"), numpy.zeros((64, 64, 3), numpy.uint8)
     red, blue = [1.0, 0.0], [0.0, 2.0]
-    for name, second in (("botsort", [2, 1]), ("deepocsort", [2, 1]), ("bytetrack", [1, 2])):
+    for name, second in (("botsort", [2, 1]), ("deepocsort", [2, 1]), ("boosttrack", [2, 1]), ("bytetrack", [1, 2])):
         tracker = gsttrt.Tracker(name, per_class=False)
         assert list(tracker.update(detector(image), vectors=[red, blue]).track_id) == [1, 2], name
         assert list(tracker.update(detector(image), vectors=numpy.array([blue, red])).track_id) == second, name

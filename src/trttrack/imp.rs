@@ -37,7 +37,7 @@ pub struct TrackingState {
     stream: VideoStream,
     /// Of ids of another tracker, or there is a reason for them.
     has_warned: bool,
-    /// Frames with objects so far, until one has a vector, or that is said. Of trackers that take vectors.
+    /// Frames with objects so far, until one has a vector, or that is said. Of trackers that are meant for vectors.
     frames_without_vectors: Option<u32>,
     has_told_of_mixed_vectors: bool,
     /// Indices of the frame's objects that are followed.
@@ -63,7 +63,7 @@ pub struct TrtTrack {
 impl TrackingState {
     fn new(tracker: Tracker) -> Self {
         TrackingState {
-            frames_without_vectors: tracker.uses_vectors().then_some(0),
+            frames_without_vectors: tracker.needs_vectors().then_some(0),
             has_told_of_mixed_vectors: false,
             tracker,
             stream: VideoStream::default(),

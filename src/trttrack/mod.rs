@@ -13,7 +13,8 @@
 //! A new object has no id until it is seen twice. Ids count from 1, and none is given twice until the element stops. A
 //! seek, a flush, and another stream or size end all tracks.
 //!
-//! `tracker=botsort` and `deepocsort` compare the vectors of objects too, so the model that makes them comes before trttrack.
+//! `tracker=botsort`, `deepocsort` and `boosttrack` compare the vectors of objects too, so the model that makes them comes before
+//! trttrack.
 //!
 //! On frames that trtinfer skips (`interval`), the boxes that trtnms holds are moved to the predicted boxes of their
 //! objects.

@@ -91,7 +91,7 @@ fn objects_are_numbered_by_a_tracker() {
         assert_eq!(gst_trt_tracker_update(tracker, results, at * 40_000_000, 40_000_000), 0, "{}", last_error());
         (results, gst_trt_results_track_id(results, 0))
     };
-    for algorithm in ["bytetrack", "botsort-iou", "ocsort", "iou"] {
+    for algorithm in ["bytetrack", "botsort-iou", "ocsort", "iou", "boosttrack"] {
         let tracker = tracker(&[&format!("tracker={algorithm}"), "lost-after=1000000000"]).unwrap();
         for at in 0..3 {
             let (results, id) = follow(tracker, at);
@@ -143,7 +143,7 @@ fn objects_are_told_apart_by_vectors() {
         gst_trt_results_free(results);
         ids
     };
-    for (algorithm, second) in [("botsort", [2, 1]), ("deepocsort", [2, 1]), ("bytetrack", [1, 2])] {
+    for (algorithm, second) in [("botsort", [2, 1]), ("deepocsort", [2, 1]), ("boosttrack", [2, 1]), ("bytetrack", [1, 2])] {
         let tracker = tracker(&[&format!("tracker={algorithm}"), "per-class=false"]).unwrap();
         assert_eq!(ids(tracker, 0, &[1.0, 0.0, 0.0, 2.0]), [1, 2], "{algorithm}");
         assert_eq!(ids(tracker, 1, &[0.0, 3.0, 1.0, 0.0]), second, "{algorithm}");

@@ -184,6 +184,33 @@ def ocsort(folder, frames):
         yield {int(abs(boxes[:, :4] - row[:4]).sum(1).argmin()): int(row[4]) for row in rows}
 
 
+def boosttrack(folder, frames):
+    """BoostTrack++ as its authors have it by default, without pixels: no motion of a camera, no vectors. MIT-licensed, github.com/vukasin-stanojevic/BoostTrack.
+    Shapes are compared as the paper says (`s_sim_corr`), and each track tells which detection it was seen with."""
+    module("lap", lapjv=lapjv)
+    module("cv2")
+    module("tracker").__path__ = []
+    module("tracker.embedding", EmbeddingComputer=None)
+    module("tracker.ecc", ECC=None)
+    settings = load("default_settings", folder / "default_settings.py")
+    settings.GeneralSettings.values |= {"use_ecc": False, "use_embedding": False}
+    settings.BoostTrackSettings.values["s_sim_corr"] = True
+    for name in ("assoc", "kalmanfilter"):
+        load(f"tracker.{name}", folder / "tracker" / f"{name}.py")
+    begin, see = "        self.kf = KalmanFilter(self.bbox_to_z_func(bbox))\n", "        self.kf.update(self.bbox_to_z_func(bbox), score)\n"
+    number = "        self.number = bbox[5]\n"
+    made = load(
+        "tracker.boost_track", folder / "tracker" / "boost_track.py",
+        (begin, begin + number), (see, see + number), ("[trk.get_confidence()])).reshape", "[trk.number])).reshape"),
+    )
+    tracker = made.BoostTrack()
+    size = types.SimpleNamespace(shape=(1, 3, HEIGHT, WIDTH)), types.SimpleNamespace(shape=(HEIGHT, WIDTH, 3))
+    for found in frames:
+        boxes = np.array([(*row, number) for number, row in enumerate(found)], float).reshape(-1, 6)
+        rows = tracker.update(boxes[boxes[:, 4] > 0.1], *size, "crowd")
+        yield {int(row[5]): int(row[4]) for row in rows}
+
+
 SCENES = [("5", 1, 5, 240), ("20", 2, 20, 150), ("60", 3, 60, 80), ("300", 4, 300, 30)]
 
 

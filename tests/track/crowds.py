@@ -4,7 +4,7 @@
 
     pip install numpy scipy filterpy trackeval
     CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo bench --profile dev --bench track --no-run     # prints where the program lies
-    tests/track/crowds.py PROGRAM ByteTrack OC_SORT      # the folders of tests/gold/tracks.py; without them, ours alone
+    tests/track/crowds.py PROGRAM ByteTrack OC_SORT BoostTrack    # the folders of tests/gold/tracks.py; without them, ours alone
 """
 
 import pathlib
@@ -106,7 +106,7 @@ LOOKS = {
     "20 objects with vectors": (LookAlikes(18, 20), 300),
     "60 objects with vectors": (LookAlikes(19, 60), 150),
 }
-KINDS = {"bytetrack": "bytetrack", "ocsort": "ocsort", "botsort-iou": "botsortiou", "iou": "iou"}
+KINDS = {"bytetrack": "bytetrack", "ocsort": "ocsort", "botsort-iou": "botsortiou", "iou": "iou", "boosttrack": "boosttrack"}
 KINDS_OF_LOOKS = KINDS | {"botsort": "botsort", "deepocsort": "deepocsort"}
 
 
@@ -185,7 +185,7 @@ def show(scene, kind, scores, frames):
 
 
 def main():
-    program, folders = sys.argv[1], [pathlib.Path(folder) for folder in sys.argv[2:4]]
+    program, folders = sys.argv[1], [pathlib.Path(folder) for folder in sys.argv[2:5]]
     print("| scene | tracker | HOTA | DetA | AssA | LocA | IDF1 | changes of numbers per 1,000 frames | recall |\n" + "|---" * 9 + "|")
     of_all = {}
     for name, (scene, length) in (SCENES | LOOKS).items():
@@ -197,12 +197,16 @@ def main():
         kinds = KINDS_OF_LOOKS if name in LOOKS else KINDS
         runs = {name: ours(program, kind, frames) for name, kind in kinds.items()}
         runs |= {f"{name}, interval=5": ours(program, kind, frames, 5) for name, kind in kinds.items()}
+        if name in LOOKS:
+            runs["boosttrack without vectors"] = ours(program, "boosttrack", [(truth, [row[:5] for row in found]) for truth, found in frames])
         runs["bound of interval=5"] = bound(frames, 5, 0 * np.array(camera))
         if np.any(camera):
             runs["bound that knows the camera"] = bound(frames, 5, camera)
         if folders:
             runs["ByteTrack's program"] = theirs(gold.bytetrack, folders[0], frames)
             runs["OC-SORT's program"] = theirs(gold.ocsort, folders[1], frames)
+        if len(folders) > 2:
+            runs["BoostTrack's program"] = theirs(gold.boosttrack, folders[2], frames)
         for kind, tracks in runs.items():
             scores = score(frames, tracks)
             show(name, kind, scores, length)

@@ -51,7 +51,7 @@ Examples:
 
 Properties of --preprocess, --infer and --nms are those of the elements: docs/elements.md.";
 
-const TRACKERS: [&str; 6] = ["bytetrack", "botsort-iou", "ocsort", "iou", "botsort", "deepocsort"];
+const TRACKERS: [&str; 7] = ["bytetrack", "botsort-iou", "ocsort", "iou", "botsort", "deepocsort", "boosttrack"];
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -83,8 +83,8 @@ pub struct DetectArgs {
     #[arg(long, value_enum, value_name = "PLACE", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
           hide_possible_values = true)]
     show: Option<ShowPlace>,
-    /// Give objects ids that stay the same from frame to frame [trackers: bytetrack, botsort-iou, ocsort, iou; botsort and
-    /// deepocsort compare the vectors of models on objects]
+    /// Give objects ids that stay the same from frame to frame [trackers: bytetrack, botsort-iou, ocsort, iou, boosttrack;
+    /// botsort and deepocsort compare the vectors of models on objects, and boosttrack those that there are]
     #[arg(long, value_name = "TRACKER", num_args = 0..=1, require_equals = true, default_missing_value = "bytetrack",
           value_parser = TRACKERS, hide_possible_values = true)]
     track: Option<String>,
