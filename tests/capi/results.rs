@@ -143,7 +143,9 @@ fn objects_are_told_apart_by_vectors() {
         gst_trt_results_free(results);
         ids
     };
-    for (algorithm, second) in [("botsort", [2, 1]), ("deepocsort", [2, 1]), ("boosttrack", [2, 1]), ("bytetrack", [1, 2])] {
+    for (algorithm, second) in
+        [("botsort", [2, 1]), ("deepocsort", [2, 1]), ("boosttrack", [2, 1]), ("bytetrack", [1, 2])]
+    {
         let tracker = tracker(&[&format!("tracker={algorithm}"), "per-class=false"]).unwrap();
         assert_eq!(ids(tracker, 0, &[1.0, 0.0, 0.0, 2.0]), [1, 2], "{algorithm}");
         assert_eq!(ids(tracker, 1, &[0.0, 3.0, 1.0, 0.0]), second, "{algorithm}");
