@@ -8,6 +8,8 @@ use gst_video::VideoRegionOfInterestMeta;
 use gsttrt_core::image::geometry::Rect;
 use gsttrt_core::image::masks::Mask;
 
+mod properties;
+
 const WIDTH: u32 = 640;
 const HEIGHT: u32 = 480;
 const FRAME: u64 = 33_333_333;
@@ -107,105 +109,6 @@ fn objects_keep_their_ids_in_any_order() {
     }
 }
 
-#[test]
-fn each_property_counts() {
-    const HERE: [f64; 2] = [100.0, 100.0];
-    let last = |properties: &str, frames: &[&[Seen]]| {
-        let mut clip = Clip::new(properties);
-        frames.iter().map(|seen| clip.ids(seen)).last().unwrap()
-    };
-    let (sure, weak, faint) = (("a", 0.9, HERE), ("a", 0.3, HERE), ("a", 0.05, HERE));
-    assert_eq!(last("", &[&[sure], &[weak]]), [1]);
-    assert_eq!(last("", &[&[sure], &[faint]]), [0]);
-    assert_eq!(last("low-thresh=0.01", &[&[sure], &[faint]]), [1]);
-    assert_eq!(last("", &[&[weak]]), [0]);
-    assert_eq!(last("track-thresh=0.2 det-thresh=0.2", &[&[weak]]), [1]);
-    assert_eq!(last("track-thresh=0.2", &[&[weak]]), [0]);
-    let far = ("a", 0.9, [115.0, 110.0]);
-    assert_eq!(last("", &[&[sure], &[far]]), [1]);
-    assert_eq!(last("match-thresh=0.5", &[&[sure], &[far]]), [0]);
-    let less_sure = ("a", 0.6, [115.0, 100.0]);
-    assert_eq!(last("match-thresh=0.6", &[&[sure], &[less_sure]]), [0]);
-    assert_eq!(last("match-thresh=0.6 fuse-score=false", &[&[sure], &[less_sure]]), [1]);
-    assert_eq!(last("", &[&[sure], &[("b", 0.9, HERE)]]), [0]);
-    assert_eq!(last("per-class=false", &[&[sure], &[("b", 0.9, HERE)]]), [1]);
-    for (properties, wanted) in [("", 1), ("iou-thresh=0.7", 0)] {
-        assert_eq!(last(&format!("tracker=iou {properties}"), &[&[sure], &[far]]), [wanted]);
-    }
-    let late: &[&[Seen]] = &[&[], &[], &[], &[sure], &[sure], &[sure]];
-    for (properties, wanted) in [("", 0), ("min-hits=2", 1)] {
-        assert_eq!(last(&format!("tracker=ocsort {properties}"), late), [wanted]);
-    }
-    for (properties, wanted) in [("", 0), ("use-byte=true", 1)] {
-        let fading: &[&[Seen]] = &[&[sure], &[sure], &[sure], &[sure], &[weak]];
-        assert_eq!(last(&format!("tracker=ocsort {properties}"), fading), [wanted]);
-    }
-    // Which of two boxes continues an object, by its direction.
-    let turn: [&[Seen]; 6] = [
-        &[("a", 0.9, [100.0, 100.0])],
-        &[("a", 0.9, [100.0, 108.0])],
-        &[("a", 0.9, [100.0, 116.0])],
-        &[("a", 0.9, [100.0, 124.0])],
-        &[("a", 0.9, [108.0, 124.0])],
-        &[("a", 0.9, [114.0, 124.0]), ("a", 0.9, [110.0, 132.0])],
-    ];
-    let forks = ["inertia=1 delta-t=1", "inertia=1 delta-t=3", "inertia=0"]
-        .map(|properties| last(&format!("tracker=ocsort {properties}"), &turn));
-    assert!(forks.iter().any(|fork| *fork != forks[0]), "{forks:?}");
-    let others: &[Seen] = &[("a", 0.9, HERE), ("bb", 0.9, [300.0, 100.0]), ("ccc", 0.9, [500.0, 100.0])];
-    assert_eq!(last("", &[others]), [1, 2, 3]);
-    assert_eq!(last("classes=ccc,1", &[others]), [1, 0, 2]);
-    assert_eq!(last("classes=\" ccc , 1 ,\"", &[others]), [1, 0, 2]);
-    assert_eq!(last("classes=none", &[others]), [0, 0, 0]);
-    assert_eq!(last("", &[&[sure], &[], &[], &[sure]]), [1]);
-    assert_eq!(last("lost-after=50000000", &[&[sure], &[], &[], &[sure]]), [0]);
-}
-
-#[test]
-fn properties_of_boosttrack_count() {
-    const HERE: [f64; 2] = [100.0, 100.0];
-    let sure = ("a", 0.9, HERE);
-    // The ids of the last of some equal frames, after ten of that object.
-    let last = |properties: &str, frames: usize, seen: &[Seen]| {
-        let mut clip = Clip::new(&format!("tracker=boosttrack {properties}"));
-        (0..10).for_each(|_| assert_eq!(clip.ids(&[sure]), [1], "{properties}"));
-        (0..frames).map(|_| clip.ids(seen)).last().unwrap()
-    };
-    let weak: &[Seen] = &[("a", 0.3, HERE)];
-    for (properties, wanted) in [
-        ("", 1),
-        ("use-dlo-boost=false", 0),
-        ("use-vt=false", 0),
-        ("use-vt=false det-thresh=0.5", 1),
-        ("use-vt=false use-sb=false", 1),
-        ("use-vt=false use-sb=false dlo-boost-coef=0.5", 0),
-        ("low-thresh=0.4", 0),
-    ] {
-        assert_eq!(last(properties, 1, weak), [wanted], "{properties}");
-    }
-    let weak_aside: &[Seen] = &[("a", 0.3, [102.0, 100.0])];
-    for (properties, wanted) in [("", 1), ("use-rich-s=false", 0)] {
-        assert_eq!(last(&format!("use-vt=false use-sb=false {properties}"), 1, weak_aside), [wanted], "{properties}");
-    }
-    let with_far: &[Seen] = &[sure, ("a", 0.3, [500.0, 300.0])];
-    for (properties, wanted) in [("", [1, 2]), ("use-duo-boost=false", [1, 0])] {
-        assert_eq!(last(properties, 15, with_far), wanted, "{properties}");
-    }
-    // The one that is lower overlaps by 73 of 87 pixels, and the one to the right, which is nearer, by 36 of 44.
-    let two: &[Seen] = &[("a", 0.9, [104.0, 100.0]), ("a", 0.9, [100.0, 107.0])];
-    for (properties, wanted) in [("", [1, 0]), ("lambda-mhd=0", [0, 1]), ("iou-thresh=0.83", [0, 1])] {
-        assert_eq!(last(properties, 1, two), wanted, "{properties}");
-    }
-    for (properties, wanted) in [("lambda-iou=0", 2), ("lambda-iou=2", 1)] {
-        let mut clip = Clip::new(&format!("tracker=boosttrack lambda-mhd=0 lambda-shape=0 {properties}"));
-        (0..10).for_each(|_| assert_eq!(clip.ids(&[sure, ("a", 0.9, [116.0, 100.0])]), [1, 2]));
-        (0..6).for_each(|_| assert_eq!(clip.ids(&[sure]), [1]));
-        // A little nearer to the one that was not seen, and that is not sure to be there.
-        let given = (0..3).map(|_| clip.ids(&[("a", 0.9, [109.0, 100.0])])).last();
-        assert_eq!(given, Some(vec![wanted]), "{properties}");
-    }
-}
-
 /// The same frame, where each region has a vector of that model.
 fn with_vectors(mut buffer: gst::Buffer, vectors: &[[f32; 2]], model: &str, is_held: bool) -> gst::Buffer {
     let regions = buffer.get_mut().unwrap().iter_meta_mut::<VideoRegionOfInterestMeta>();
@@ -221,44 +124,6 @@ fn with_vectors(mut buffer: gst::Buffer, vectors: &[[f32; 2]], model: &str, is_h
         region.add_param(param.build());
     }
     buffer
-}
-
-/// The ids of two objects that walk towards each other, turn where they meet, and walk back. They do not look alike.
-fn ids_after_turning(properties: &str) -> Vec<i32> {
-    let mut clip = Clip::new(properties);
-    let mut given = Vec::new();
-    for at in -50..=40i32 {
-        let apart = 4.0 * f64::from(at.abs());
-        let seen = [("a", 0.9, [300.0 - apart, 200.0]), ("a", 0.9, [300.0 + apart, 204.0])];
-        // The length of foreign vectors may be any.
-        let buffer = with_vectors(frame(&seen, false), &[[1.0, 0.0], [0.0, 7.0]], "reid", false);
-        given = ids(&clip.push(buffer));
-    }
-    assert_eq!(clip.line.said(), [""; 0]);
-    given
-}
-
-#[test]
-fn each_property_of_appearance_counts() {
-    let (kept, switched) = ([1, 2], [2, 1]);
-    for (properties, wanted) in [
-        ("botsort-iou", switched),
-        ("botsort", kept),
-        ("botsort proximity-thresh=0.2", switched),
-        ("botsort appearance-thresh=0", switched),
-        ("ocsort", switched),
-        ("deepocsort", kept),
-        ("deepocsort w-association-emb=0 aw-param=0", switched),
-        ("deepocsort w-association-emb=1 aw-param=0", kept),
-        ("deepocsort w-association-emb=0.1 aw-param=0", switched),
-        ("deepocsort w-association-emb=0.1 aw-param=1", kept),
-        ("boosttrack", kept),
-        ("boosttrack lambda-emb=0", switched),
-        ("boosttrack lambda-emb=0.1", switched),
-        ("boosttrack lambda-emb=0.6", kept),
-    ] {
-        assert_eq!(ids_after_turning(&format!("tracker={properties}")), wanted, "{properties}");
-    }
 }
 
 #[test]
