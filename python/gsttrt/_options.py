@@ -97,6 +97,7 @@ class TrackerOptions(TypedDict, total=False):
     min_hits: int | None
     per_class: bool | None
     proximity_thresh: float | None
+    reassociate: bool | None
     track_thresh: float | None
     use_byte: bool | None
     use_dlo_boost: bool | None

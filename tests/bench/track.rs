@@ -3,9 +3,9 @@
 //!
 //! `CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo bench --profile dev --bench track`
 //!
-//! With `run TRACKER INTERVAL TRACK-THRESH` it follows what it reads instead, as tests/track/crowds.py asks: lines of frame, left, top, right,
-//! bottom, score, and the numbers of a vector if there is one. Every INTERVAL-th frame is taken in. It writes lines of frame, number, left,
-//! top, right and bottom.
+//! With `run INTERVAL tracker=… [OPTION=VALUE…]`, the properties of trttrack, it follows what it reads instead, as tests/track/crowds.py asks:
+//! lines of frame, left, top, right, bottom, score, and the numbers of a vector if there is one. Every INTERVAL-th frame is taken in. It writes
+//! lines of frame, number, left, top, right and bottom.
 
 #[path = "../../core/tests/common/allocations.rs"]
 mod allocations;
@@ -17,7 +17,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use gsttrt_core::image::geometry::BBox;
-use gsttrt_core::track::{ObjectVector, TrackInput, TrackOptions, Tracker, TrackerKind};
+use gsttrt_core::track::{ObjectVector, TrackInput, TrackOptions, Tracker, TrackerKind, options};
 use gsttrt_core::vector::normalise;
 use random::Random;
 
@@ -80,10 +80,9 @@ fn crowd(count: usize, has_vectors: bool) -> Vec<FoundObjects> {
 }
 
 /// Follows the detections that come in, and says where objects are.
-fn follow(kind: &str, interval: u64, track_thresh: f32) {
-    let is_it = |candidate: &TrackerKind| format!("{candidate:?}").eq_ignore_ascii_case(kind);
-    let kind = TrackerKind::ALL.into_iter().find(is_it).expect("the name of a tracker");
-    let options = TrackOptions { track_thresh, lost_after: 31 * FRAME + FRAME / 2, ..TrackOptions::default() };
+fn follow(interval: u64, settings: &[String]) {
+    let (kind, options) = options::parse(settings.iter().map(String::as_str)).expect("properties of trttrack");
+    let options = TrackOptions { lost_after: 31 * FRAME + FRAME / 2, ..options };
     let mut frames: Vec<FoundObjects> = Vec::new();
     for line in std::io::stdin().lines() {
         let line = line.expect("text");
@@ -114,10 +113,10 @@ fn follow(kind: &str, interval: u64, track_thresh: f32) {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    if let [run, kind, interval, track_thresh] = &arguments[..]
+    if let [run, interval, settings @ ..] = &arguments[..]
         && run == "run"
     {
-        return follow(kind, interval.parse().expect("a number"), track_thresh.parse().expect("a number"));
+        return follow(interval.parse().expect("a number"), settings);
     }
     println!(
         "{:<14}{:>8}{:>8}{:>12}{:>12}{:>12}{:>14}",

@@ -106,16 +106,18 @@ LOOKS = {
     "20 objects with vectors": (LookAlikes(18, 20), 300),
     "60 objects with vectors": (LookAlikes(19, 60), 150),
 }
-KINDS = {"bytetrack": "bytetrack", "ocsort": "ocsort", "botsort-iou": "botsortiou", "iou": "iou", "boosttrack": "boosttrack"}
-KINDS_OF_LOOKS = KINDS | {"botsort": "botsort", "deepocsort": "deepocsort"}
+# The authors' programs do not find lost objects by distance.
+KINDS = ["bytetrack", "ocsort", "botsort-iou", "iou", "boosttrack"]
+AS_IN_PAPERS = ["bytetrack", "ocsort", "boosttrack"]
+KINDS_OF_LOOKS = [*KINDS, "botsort", "deepocsort"]
 
 
-def ours(program, kind, frames, interval=1):
+def ours(program, kind, frames, interval=1, *options):
     lines = []
     for number, (_, found) in enumerate(frames):
         lines += [" ".join(map(str, (number, *row))) for row in found] or [str(number)]
     thresh = "0.6" if kind in ("ocsort", "deepocsort") else "0.5"
-    command = [program, "run", kind, str(interval), thresh]
+    command = [program, "run", str(interval), f"tracker={kind}", f"track-thresh={thresh}", *options]
     said = subprocess.run(command, input="\n".join(lines), text=True, capture_output=True, check=True).stdout
     tracks = [[] for _ in frames]
     for line in said.splitlines():
@@ -195,8 +197,9 @@ def main():
             frames.append(scene.frame())
             camera.append(np.array(getattr(scene, "camera", (0, 0))))
         kinds = KINDS_OF_LOOKS if name in LOOKS else KINDS
-        runs = {name: ours(program, kind, frames) for name, kind in kinds.items()}
-        runs |= {f"{name}, interval=5": ours(program, kind, frames, 5) for name, kind in kinds.items()}
+        runs = {kind: ours(program, kind, frames) for kind in kinds}
+        runs |= {f"{kind}, reassociate=false": ours(program, kind, frames, 1, "reassociate=false") for kind in AS_IN_PAPERS}
+        runs |= {f"{kind}, interval=5": ours(program, kind, frames, 5) for kind in kinds}
         if name in LOOKS:
             runs["boosttrack without vectors"] = ours(program, "boosttrack", [(truth, [row[:5] for row in found]) for truth, found in frames])
         runs["bound of interval=5"] = bound(frames, 5, 0 * np.array(camera))

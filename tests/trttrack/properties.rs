@@ -140,3 +140,17 @@ fn each_property_of_appearance_counts() {
         assert_eq!(ids_after_turning(&format!("tracker={properties}")), wanted, "{properties}");
     }
 }
+
+#[test]
+fn lost_objects_that_turned_are_found_unless_that_is_off() {
+    for tracker in ["bytetrack", "botsort-iou", "ocsort", "botsort", "deepocsort", "boosttrack"] {
+        for (reassociate, wanted) in [(true, 1), (false, 2)] {
+            let mut clip = Clip::new(&format!("tracker={tracker} reassociate={reassociate}"));
+            (0..40).map(f64::from).for_each(|at| assert_eq!(clip.ids(&[("a", 0.9, [100.0 + 3.0 * at, 200.0])]), [1]));
+            (0..12).for_each(|_| drop(clip.ids(&[])));
+            // It is looked for at 256.
+            let given = (0..4).map(f64::from).map(|at| clip.ids(&[("a", 0.9, [178.0 - 3.0 * at, 200.0])])).last();
+            assert_eq!(given, Some(vec![wanted]), "{tracker}, reassociate={reassociate}");
+        }
+    }
+}

@@ -113,6 +113,12 @@ impl Appearances {
         is_comparable.then(|| product(&mean.values, vector.values)).filter(|similarity| similarity.is_finite())
     }
 
+    /// Whether a track and a detection do not look alike. Where that cannot be compared, they may.
+    pub fn differ(&self, options: &TrackOptions, place: Option<u32>, vector: Option<ObjectVector>) -> bool {
+        let farthest = f64::from(options.appearance_thresh);
+        self.similarity(place, vector).is_some_and(|similarity| 1.0 - f64::from(similarity) >= farthest)
+    }
+
     /// 1 less the cosine; infinite where they cannot be compared.
     pub fn distance(&self, place: Option<u32>, vector: Option<ObjectVector>) -> f64 {
         self.similarity(place, vector).map_or(f64::INFINITY, |similarity| 1.0 - f64::from(similarity))

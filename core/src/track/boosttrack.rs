@@ -17,7 +17,9 @@
 //!
 //! A pair must overlap by `iou_thresh`, or by half of it where the vectors are no farther than `appearance_thresh`. As with OC-SORT, others
 //! are left out before the assignment, where the authors' program leaves them out after it. What is not in the papers: tracks that are
-//! then still lost are found by their vectors alone, where the filter says that they can be.
+//! then still lost are found by their vectors alone, and with `reassociate` by distance and size, where the filter says that they can
+//! be. And an object that has an id has it whenever it is seen: the authors' program wants it to be seen `min_hits` times in a row
+//! each time, and fills the gaps later, when it knows the whole video.
 
 use super::appearance::{Appearances, MEAN_WEIGHT, mean_weight};
 use super::assignment::Assignment;
@@ -125,9 +127,10 @@ impl BoostTrack {
         self.frames += u64::from(gap);
         self.remove_old(options, now);
         self.found.fill(options, detections);
+        let may_turn = options.reassociate && !moment.has_skipped();
         for track in &mut self.tracks {
             track.predict(steps);
-            (0..steps).for_each(|_| track.coasting.predict(track.missed == 0));
+            track.coasting.advance(steps, track.missed == 0, may_turn);
             track.age += u64::from(gap);
             if track.missed > 0 {
                 track.streak = 0;
@@ -149,9 +152,14 @@ impl BoostTrack {
             self.assign_appearances(options, detections);
             self.see_matches(options, detections, moment);
         }
-        if moment.has_skipped() {
+        if may_turn {
+            let tracks = &self.tracks;
+            let was_lost = |track: &BoostTracklet| track.missed > 1 && track.id != 0;
+            self.rows.retain(|&row| was_lost(&tracks[row as usize]));
+        }
+        if may_turn || moment.has_skipped() {
             for gate in GATES {
-                self.assign_within(options, detections, gate, gate, |distance, _, _, _| distance);
+                self.assign_distances(options, detections, gate);
                 self.see_matches(options, detections, moment);
             }
         }
@@ -162,7 +170,8 @@ impl BoostTrack {
         }
         let is_early = self.frames <= u64::from(options.min_hits);
         for track in &mut self.tracks {
-            track.is_out = track.missed == 0 && (track.streak >= options.min_hits || is_early);
+            let is_known = track.id != 0 || track.streak >= options.min_hits || is_early;
+            track.is_out = track.missed == 0 && is_known;
             if track.is_out && track.id == 0 {
                 *last_id += 1;
                 track.id = *last_id;
@@ -225,7 +234,7 @@ impl BoostTrack {
         self.rows.clear();
         self.rows.extend((0..).zip(&self.tracks).filter(|(_, track)| has_velocity(track)).map(|(number, _)| number));
         self.rows.truncate(camera::MOST);
-        self.assign_within(options, detections, GATES[1], GATES[1], |distance, _, _, _| distance);
+        self.assign_distances(options, detections, GATES[1]);
         let BoostTrack { tracks, found, rows, assignment, motion, .. } = self;
         let matched = assignment.matches(rows, &found.columns);
         let boxes =
@@ -236,6 +245,16 @@ impl BoostTrack {
             track.filter.shift(shake);
             track.edges = track.filter.edges();
         }
+    }
+
+    /// Where frames were skipped, and where tracks were lost, what overlaps did not match is matched by how probable the positions
+    /// and sizes are, but for those that do not look alike.
+    fn assign_distances(&mut self, options: &TrackOptions, detections: &[TrackInput], gate: f64) {
+        let cost = |distance: f64, track: &BoostTracklet, seen: &TrackInput, appearances: &Appearances| {
+            let vector = seen.vector.filter(|_| options.lambda_emb > 0.0);
+            if appearances.differ(options, track.look, vector) { f64::INFINITY } else { distance }
+        };
+        self.assign_within(options, detections, gate, gate, cost);
     }
 
     /// What overlaps did not match is matched by appearance, within the distance that the filter allows.

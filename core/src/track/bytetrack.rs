@@ -5,8 +5,9 @@
 //! distance of its vectors, if that is less and both distances are small. Low scores tell little of how an object looks. What is not
 //! in the paper: tracks that are then still lost are found by their vectors alone, where the filter says that they can be.
 //!
-//! Two things differ from the program of its authors: boxes have no extra pixel of width and height, as in the programs
-//! that came after it; and a track that has expired is not matched once more.
+//! Three things differ from the program of its authors: boxes have no extra pixel of width and height, as in the programs
+//! that came after it; a track that has expired is not matched once more; and with `reassociate` tracks that were lost are also
+//! found by distance and size where boxes do not overlap, because objects turn while they are hidden.
 
 use super::appearance::Appearances;
 use super::assignment::Assignment;
@@ -50,13 +51,15 @@ struct Track {
     detection: u32,
     /// The place of its mean vector, if it has one.
     look: Option<u32>,
+    /// Frames with detections since it was seen.
+    missed: u32,
     /// Whether the filter has predicted since then.
     is_predicted: bool,
 }
 
 impl Track {
-    fn predict(&mut self, steps: u32) {
-        (0..steps).for_each(|_| self.filter.predict(self.state != TrackState::Lost));
+    fn predict(&mut self, steps: u32, may_turn: bool) {
+        self.filter.advance(steps, self.state != TrackState::Lost, may_turn);
         self.edges = self.filter.edges();
     }
 
@@ -65,6 +68,7 @@ impl Track {
         self.edges = self.filter.edges();
         self.state = TrackState::Tracked;
         (self.class, self.detection, self.last_seen, self.is_predicted) = (seen.class, detection, now, false);
+        self.missed = 0;
         self.confirm(last_id);
     }
 
@@ -134,10 +138,12 @@ impl ByteTrack {
         self.appearances.free_all_but(self.tracks.iter().filter_map(|track| track.look));
         self.found.fill(options, detections);
         let limit = |limit: f64| if has_skipped { limit.min(SKIPPED_LIMIT) } else { limit };
+        let may_turn = options.reassociate && !has_skipped;
         for track in &mut self.tracks {
+            track.missed = track.missed.saturating_add(1);
             // In the paper the filter of a new track does not predict between the first two frames.
             if track.state != TrackState::Unconfirmed || track.is_predicted || steps > 1 {
-                track.predict(steps);
+                track.predict(steps, may_turn);
             }
         }
 
@@ -176,6 +182,9 @@ impl ByteTrack {
             let is_lost = |track: &Track| track.state == TrackState::Lost;
             self.match_distances(options, detections, GATES[0], is_lost, now, last_id);
             std::mem::swap(&mut self.found.columns, &mut self.found.low);
+        } else if options.reassociate {
+            let was_lost = |track: &Track| track.state == TrackState::Lost && track.missed > 1;
+            GATES.iter().for_each(|&gate| self.match_distances(options, detections, gate, was_lost, now, last_id));
         }
         self.tracks.retain(|track| track.state != TrackState::Unconfirmed);
 
@@ -206,8 +215,8 @@ impl ByteTrack {
     }
 
     /// Where frames were skipped, objects whose velocity is not yet known, and those that turn, are far from their
-    /// predicted boxes. What overlaps did not match is matched by how probable the positions and sizes are. Keeps in
-    /// `columns` what was not matched.
+    /// predicted boxes; so are those that turned while they were lost. What overlaps did not match is matched by how probable
+    /// the positions and sizes are. Keeps in `columns` what was not matched.
     fn match_distances(
         &mut self,
         options: &TrackOptions,
@@ -269,10 +278,14 @@ impl ByteTrack {
         self.assign(options, detections, limit, |track| track.edges, cost);
     }
 
-    /// Matches them by their distances.
+    /// Matches them by their distances, but for those that do not look alike.
     fn assign_distances(&mut self, options: &TrackOptions, detections: &[TrackInput], gate: f64) {
         let place = |track: &Track| track.filter.reach(gate);
-        self.assign(options, detections, gate, place, |track, _, seen, _| track.filter.distance(&seen.bbox));
+        let cost = |track: &Track, _: &Edges, seen: &TrackInput, appearances: &Appearances| {
+            let differ = appearances.differ(options, track.look, seen.vector);
+            if differ { f64::INFINITY } else { track.filter.distance(&seen.bbox) }
+        };
+        self.assign(options, detections, gate, place, cost);
     }
 
     /// Matches the tracks of `rows`, which are looked for at the given boxes, with the detections of `columns`. Pairs
@@ -335,6 +348,7 @@ impl ByteTrack {
             last_seen: now,
             detection,
             look: None,
+            missed: 0,
             is_predicted: false,
         };
         self.appearances.see(&mut track.look, seen.vector, MEAN_WEIGHT);

@@ -106,7 +106,18 @@ impl BoxFilter {
         }
     }
 
-    /// One step without a detector. The size stays constant, and the position gets no noise of its own. Only the
+    /// Steps of time with a detector. `may_turn`: an object that is not seen may have another velocity when it comes back.
+    pub fn advance(&mut self, steps: u32, is_seen: bool, may_turn: bool) {
+        for _ in 0..steps {
+            if may_turn && !is_seen {
+                self.coast();
+            } else {
+                self.predict(is_seen);
+            }
+        }
+    }
+
+    /// One step in which nothing is known of the object: without a detector, or hidden. The size stays constant, and the position gets no noise of its own. Only the
     /// velocity may change until the next detection; its noise is three times that of the papers for detected frames,
     /// and no less for narrow boxes. Less gives worse results in tests/track if only each fifth frame is detected.
     pub fn coast(&mut self) {

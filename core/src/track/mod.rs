@@ -99,7 +99,8 @@ pub struct TrackOptions {
     pub fuse_score: bool,
     /// OC-SORT and BoostTrack: pairs that overlap less are not matched.
     pub iou_thresh: f32,
-    /// OC-SORT and BoostTrack: frames in a row in which an object must be seen. Frames that were skipped in between count.
+    /// OC-SORT and BoostTrack: frames in a row in which an object must be seen; with BoostTrack until it has an id. Frames that were
+    /// skipped in between count.
     pub min_hits: u32,
     /// OC-SORT: weight of the direction.
     pub inertia: f32,
@@ -135,6 +136,8 @@ pub struct TrackOptions {
     pub use_sb: bool,
     /// BoostTrack++: a score is high enough beyond a similarity that is less for tracks that were not seen.
     pub use_vt: bool,
+    /// Objects that were lost are also found by distance and size, where their boxes do not overlap.
+    pub reassociate: bool,
     /// Objects of different classes are different objects.
     pub per_class: bool,
     /// Nanoseconds for which a track that is not seen is kept.
@@ -168,6 +171,7 @@ impl Default for TrackOptions {
             use_rich_s: true,
             use_sb: true,
             use_vt: true,
+            reassociate: true,
             per_class: true,
             lost_after: 1_000_000_000,
         }

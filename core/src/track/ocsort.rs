@@ -11,8 +11,9 @@
 //! is not in the paper: vectors count in recovery too, and tracks that are then still lost are found by their vectors alone, where
 //! the filter says that they can be.
 //!
-//! One thing differs from the program of its authors: pairs that overlap less than `iou_thresh` are left out before the
-//! assignment, not after it.
+//! Two things differ from the program of its authors: pairs that overlap less than `iou_thresh` are left out before the
+//! assignment, not after it; and with `reassociate` tracks that were lost are also found by distance and size where boxes do not
+//! overlap, because objects turn while they are hidden.
 
 use std::f64::consts::{FRAC_PI_2, PI};
 
@@ -225,9 +226,10 @@ impl OcSort {
         self.frames += u64::from(gap);
         self.remove_old(options, now);
         self.found.fill(options, detections);
+        let may_turn = options.reassociate && !moment.has_skipped();
         for track in &mut self.tracks {
             track.predict(steps);
-            (0..steps).for_each(|_| track.coasting.predict(track.missed == 0));
+            track.coasting.advance(steps, track.missed == 0, may_turn);
             track.age += u64::from(gap);
             if track.missed > 0 {
                 track.streak = 0;
@@ -259,7 +261,12 @@ impl OcSort {
             self.assign_appearances(options, detections);
             self.see_matches(options, detections, moment);
         }
-        if moment.has_skipped() {
+        if may_turn {
+            let tracks = &self.tracks;
+            let was_lost = |track: &OcTrack| track.missed > 1 && track.id != 0;
+            self.rows.retain(|&row| was_lost(&tracks[row as usize]));
+        }
+        if may_turn || moment.has_skipped() {
             for gate in GATES {
                 self.assign_distances(options, detections, gate);
                 self.see_matches(options, detections, moment);
@@ -340,9 +347,13 @@ impl OcSort {
         }
     }
 
-    /// Where frames were skipped, what overlaps did not match is matched by how probable the positions and sizes are.
+    /// Where frames were skipped, and where tracks were lost, what overlaps did not match is matched by how probable the positions
+    /// and sizes are, but for those that do not look alike.
     fn assign_distances(&mut self, options: &TrackOptions, detections: &[TrackInput], gate: f64) {
-        self.assign_within(options, detections, gate, gate, |distance, _, _, _| distance);
+        let cost = |distance: f64, track: &OcTrack, seen: &TrackInput, appearances: &Appearances| {
+            if appearances.differ(options, track.look, seen.vector) { f64::INFINITY } else { distance }
+        };
+        self.assign_within(options, detections, gate, gate, cost);
     }
 
     /// What overlaps did not match is matched by appearance, within the distance that the filter allows.

@@ -11,7 +11,7 @@ pub static TRACKER: OptionSpec =
     OptionSpec { name: "tracker", nick: "Tracker", blurb: "The tracking algorithm", kind: TrackerKind::KIND };
 
 /// The parameters.
-pub static SETTINGS: [Setting<TrackOptions>; 26] = [
+pub static SETTINGS: [Setting<TrackOptions>; 27] = [
     setting!(
         "track-thresh",
         "Track threshold",
@@ -181,6 +181,13 @@ pub static SETTINGS: [Setting<TrackOptions>; 26] = [
         use_vt
     ),
     setting!(
+        "reassociate",
+        "Reassociate",
+        "All but iou: find lost objects by distance and size too, where boxes do not overlap; the papers' programs do not",
+        OptionKind::Flag,
+        reassociate
+    ),
+    setting!(
         "per-class",
         "Per class",
         "Objects of different classes are different objects",
@@ -254,6 +261,7 @@ mod tests {
             "use-rich-s=false",
             "use-sb=false",
             "use-vt=false",
+            "reassociate=false",
             "per-class=false",
             "lost-after=5",
         ];
@@ -282,6 +290,7 @@ mod tests {
             use_rich_s: false,
             use_sb: false,
             use_vt: false,
+            reassociate: false,
             per_class: false,
             lost_after: 5,
         };

@@ -42,7 +42,7 @@ const SCENES: [&str; 4] = ["5", "20", "60", "300"];
 
 /// The parameters of the papers' programs. They count frames; a track may come back up to one frame after the limit.
 fn of_paper() -> TrackOptions {
-    TrackOptions { lost_after: 31 * FRAME + FRAME / 2, ..TrackOptions::default() }
+    TrackOptions { lost_after: 31 * FRAME + FRAME / 2, reassociate: false, ..TrackOptions::default() }
 }
 
 /// The ids of one are those of the other in each frame, except for a renaming.
@@ -140,9 +140,13 @@ fn at(x: f32, y: f32) -> TrackInput<'static> {
     TrackInput { bbox: BBox::from_center(x, y, 40.0, 80.0), score: 0.9, class: 0, vector: None }
 }
 
-/// OC-SORT's trackers and BoostTrack give no id until they have seen an object three times in a row.
-fn gives_ids_late(kind: TrackerKind) -> bool {
-    matches!(kind, TrackerKind::OcSort | TrackerKind::DeepOcSort | TrackerKind::BoostTrack)
+/// In how many frames in a row an object is seen without an id: a new one after its first frame, and one that comes back.
+fn frames_without_id(kind: TrackerKind) -> [u64; 2] {
+    match kind {
+        TrackerKind::OcSort | TrackerKind::DeepOcSort => [2, 2],
+        TrackerKind::BoostTrack => [2, 0],
+        _ => [0, 0],
+    }
 }
 
 /// Pushes frames one after another.
@@ -186,19 +190,46 @@ fn an_object_that_comes_back_in_time_keeps_its_id() {
     for kind in TrackerKind::ALL {
         let mut clip = Clip::new(kind);
         let place = |frame: u64| at(100.0 + frame as f32, 300.0);
-        let hidden = if gives_ids_late(kind) { 2 } else { 0 };
+        let [of_new, of_known] = frames_without_id(kind);
         (0..40).for_each(|frame| assert_eq!(clip.push(&[place(frame)]), [1]));
         (40..55).for_each(|_| assert!(clip.push(&[]).is_empty()));
         for frame in 55..60 {
-            let wanted = if frame < 55 + hidden { 0 } else { 1 };
+            let wanted = if frame < 55 + of_known { 0 } else { 1 };
             assert_eq!(clip.push(&[place(frame)]), [wanted], "{kind:?}, {frame}");
         }
         (60..100).for_each(|_| drop(clip.push(&[])));
         // Too late; and a new object has no id in its first frame.
         for frame in 100..105 {
-            let wanted = if frame < 101 + hidden { 0 } else { 2 };
+            let wanted = if frame < 101 + of_new { 0 } else { 2 };
             assert_eq!(clip.push(&[place(frame)]), [wanted], "{kind:?}, {frame}");
         }
+    }
+}
+
+/// The id of an object that is seen for four frames, after another one has walked to 217 and was then hidden for some frames.
+fn id_after_hiding(kind: TrackerKind, reassociate: bool, hidden: u64, seen: impl Fn(u8) -> TrackInput<'static>) -> u64 {
+    let mut clip = Clip::new(kind);
+    clip.options.reassociate = reassociate;
+    for frame in 0..40u8 {
+        assert_eq!(clip.push(&[at(100.0 + 3.0 * f32::from(frame), 300.0)]), [1], "{kind:?}");
+    }
+    (0..hidden).for_each(|_| assert!(clip.push(&[]).is_empty()));
+    (0..4).map(|frame| clip.push(&[seen(frame)])[0]).last().unwrap()
+}
+
+#[test]
+fn objects_that_turn_while_they_are_hidden_keep_their_ids() {
+    // It is looked for at 256, and is where it would be if it had turned at once.
+    let turned = |frame: u8| at(178.0 - 3.0 * f32::from(frame), 300.0);
+    for kind in TrackerKind::ALL.into_iter().filter(|&kind| kind != TrackerKind::Iou) {
+        assert_eq!(id_after_hiding(kind, true, 12, turned), 1, "{kind:?}");
+        assert_eq!(id_after_hiding(kind, false, 12, turned), 2, "{kind:?}");
+        assert_eq!(id_after_hiding(kind, true, 40, turned), 2, "{kind:?}: it comes too late");
+        assert_eq!(id_after_hiding(kind, true, 12, |_| at(900.0, 300.0)), 2, "{kind:?}: so far it cannot have gone");
+        let larger = TrackInput { bbox: BBox::from_center(178.0, 300.0, 60.0, 120.0), ..at(178.0, 300.0) };
+        assert_eq!(id_after_hiding(kind, true, 12, |_| larger), 2, "{kind:?}: another size");
+        let other_class = TrackInput { class: 1, ..at(178.0, 300.0) };
+        assert_eq!(id_after_hiding(kind, true, 12, |_| other_class), 2, "{kind:?}");
     }
 }
 
@@ -243,6 +274,7 @@ fn parameters_of_ocsort_count() {
 #[test]
 fn low_scores_keep_tracks_and_begin_none() {
     let mut clip = Clip::new(TrackerKind::ByteTrack);
+    clip.options.reassociate = false; // a detection in the same place would be near enough
     let low = |x: f32| TrackInput { score: 0.2, ..at(x, 300.0) };
     assert_eq!(clip.push(&[at(100.0, 300.0), low(600.0)]), [1, 0]);
     for frame in 1..20 {
@@ -444,6 +476,7 @@ fn crowd(count: usize, frames: u64, is_hard: bool, camera: Camera) -> Vec<CrowdF
 /// `interval`-th frame is detected.
 fn followed(kind: TrackerKind, interval: u64, frames: &[CrowdFrame]) -> f64 {
     let mut clip = Clip::new(kind);
+    clip.options.reassociate = false; // skipped frames have that in any case
     let mut hits: BTreeMap<(usize, u64), usize> = BTreeMap::new();
     let mut last: &[(usize, TrackInput)] = &[];
     for (number, (truth, found)) in (0..).zip(frames) {
