@@ -321,7 +321,7 @@ impl Tracker {
         self.appearances().is_some_and(Appearances::is_used)
     }
 
-    /// Whether it is another tracker that is meant where objects have no vectors.
+    /// Whether objects should have vectors: without any, there is another tracker that does the same.
     pub fn needs_vectors(&self) -> bool {
         self.needs_vectors
     }
