@@ -5,6 +5,8 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::{env, thread};
 
+use smallvec::SmallVec;
+
 use super::options::{BackendOption, Options};
 use super::{Interrupter, LoadRequest, ModelInstance, check_rows};
 use crate::error::{Error, Result};
@@ -55,9 +57,8 @@ pub fn parallel_runs(request: &LoadRequest) -> usize {
 
 /// A loaded network.
 pub trait HostNet: Send + Sized {
-    /// The outputs of a batch, in the model's order. `sides` goes in in addition to the pictures, in the order of the model's
-    /// inputs, `None` standing for the pictures.
-    fn infer(&mut self, batch: &Tensor, sides: &[Option<Tensor>]) -> Result<Vec<Tensor>>;
+    /// The outputs, in the model's order, of a tensor for each of its inputs, in their order.
+    fn infer(&mut self, inputs: &[&Tensor]) -> Result<Vec<Tensor>>;
 
     /// The same network, loaded once, for runs at the same time as those of this one.
     ///
@@ -110,7 +111,8 @@ impl<N: HostNet> HostModel<N> {
         if self.sides.0 != rows {
             self.sides = (rows, self.model.side_inputs(&self.spec, rows, &self.values)?);
         }
-        self.net.infer(batch, &self.sides.1)
+        let inputs: SmallVec<[&Tensor; 4]> = self.sides.1.iter().map(|side| side.as_ref().unwrap_or(batch)).collect();
+        self.net.infer(&inputs)
     }
 }
 

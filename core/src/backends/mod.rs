@@ -6,6 +6,7 @@
 //! Placement::new       probe → the first backend that can run the file
 //! Placement::describe  describe → OpenedModel: what the file says, and the input that it wants
 //! LoadRequest::load    OpenedModel::load → ModelInstance, which a Batcher runs
+//! TensorModel::load    load_for_tensors → TensorNet, of models without pictures
 //! ```
 
 pub mod batcher;
@@ -23,6 +24,7 @@ pub mod options;
 mod request;
 pub mod rten;
 pub mod tensorrt;
+mod tensors;
 pub mod verify;
 
 use std::ffi::c_void;
@@ -38,9 +40,10 @@ use crate::memory::BatchPool;
 use crate::model::{InputValues, ModelFile, ModelInfo};
 use crate::options::{Choice, OptionKind, OptionSpec, OptionValue, SettingField};
 use crate::redact::redacted;
-use crate::tensor::{TensorDesc, Tensors};
+use crate::tensor::{Dims, TensorDesc, Tensors};
 use options::{BackendOption, Options};
 pub use request::{LoadRequest, Placement};
+pub use tensors::{TensorModel, TensorNet};
 
 /// All backends, the ones that are preferred first.
 pub static BACKENDS: &[&dyn Backend] =
@@ -74,6 +77,21 @@ pub trait Backend: Sync {
     /// Whether [`describe`](Backend::describe) loads that file to know what it says, which may take long.
     fn loads_to_describe(&self, _file: &ModelFile) -> bool {
         false
+    }
+
+    /// Loads a model without pictures: each of its inputs gets a tensor of the caller, of these dimensions.
+    ///
+    /// # Errors
+    /// `Library`, where it runs models of pictures only.
+    fn load_for_tensors(
+        &self,
+        _info: &Arc<ModelInfo>,
+        _file: &ModelFile,
+        _dims: &[Dims],
+        _options: &Options,
+    ) -> Result<Box<dyn TensorNet>> {
+        let what = format!("{} runs models of pictures only", self.title());
+        Err(Error::new(ErrorKind::Library, what).remedy("Use backend=cpu, openvino, onnxruntime or rten"))
     }
 
     /// Whether a model that is loaded takes one size of input after the other, where the file leaves it open.

@@ -5,11 +5,12 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::{InputValues, ModelInfo, unusable};
+use super::{FileContents, InputValues, ModelInfo, unusable};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::heads::{self, HeadFormat};
 use crate::image::transform::{InputSpec, InputTransform, TensorLayout};
+use crate::onnx::tables;
 use crate::tensor::{self, DType, Dims, Element, Tensor, TensorDesc};
 
 /// Widths and heights of inputs that can be served.
@@ -24,6 +25,18 @@ impl ModelInfo {
     #[doc(hidden)]
     pub fn image_input(&self) -> &TensorDesc {
         &self.inputs[self.image]
+    }
+
+    /// The place of that input among all of them.
+    pub(crate) fn image_index(&self) -> usize {
+        self.image
+    }
+
+    /// For each input, the rows of the table that its numbers choose from, such as the embedding of tokens; `None` where the graph
+    /// of the file shows none.
+    pub(crate) fn tables(&self, file: &FileContents) -> Result<Vec<Option<u64>>> {
+        let graph = file.graph()?;
+        Ok(self.inputs.iter().map(|input| tables::rows(graph, &input.name)).collect())
     }
 
     /// What the model wants of a picture's tensor, where that one does not fit.
@@ -196,6 +209,9 @@ const IMAGE_SHAPE: &str = "im_shape";
 const SCALE_FACTOR: &str = "scale_factor";
 const KNOWN: [&str; 3] = [TARGET_SIZES, IMAGE_SHAPE, SCALE_FACTOR];
 
+/// What exporters call the input of a text.
+const TOKENS: &str = "input_ids";
+
 /// Whether the first dimension of an input is that of the pictures of a batch. All of them share a table of two dimensions, such as
 /// words with their vectors.
 fn has_picture_rows(input: &TensorDesc) -> bool {
@@ -216,8 +232,11 @@ pub(super) fn of_pictures(inputs: &[TensorDesc]) -> Result<(usize, TensorLayout)
     let none = || {
         let found =
             if inputs.is_empty() { "and no other".to_string() } else { format!("only {}", tensor::list(inputs)) };
-        Error::new(ErrorKind::Model, format!("it has no input for a picture, {found}"))
-            .remedy("It needs one of f32, f16 or u8 with 4 dimensions, 1x3xHxW or 1xHxWx3")
+        let is_of_texts = inputs.iter().any(|input| input.name == TOKENS);
+        Error::new(ErrorKind::Model, format!("it has no input for a picture, {found}")).remedy(match is_of_texts {
+            true => "It is a model of texts: gst-trt embed-text makes a gallery of words with it",
+            false => "It needs one of f32, f16 or u8 with 4 dimensions, 1x3xHxW or 1xHxWx3",
+        })
     };
     let (image, order) = inputs.iter().enumerate().find_map(|(i, desc)| Some((i, order(desc)?))).ok_or_else(none)?;
     match inputs.iter().find(|desc| desc.dims.contains(&0)) {
@@ -307,6 +326,8 @@ mod tests {
         assert_eq!(of_pictures(&[sizes.clone(), nchw]).unwrap(), (1, TensorLayout::Nchw));
         assert_eq!(of_pictures(&[nhwc]).unwrap(), (0, TensorLayout::Nhwc));
         assert!(of_pictures(std::slice::from_ref(&sizes)).unwrap_err().message().contains("orig_target_sizes i64 ?x2"));
+        let tokens = TensorDesc::new("input_ids", DType::I64, &[-1, 77]);
+        assert!(of_pictures(&[tokens]).unwrap_err().message().contains("gst-trt embed-text"));
         let rank3 = TensorDesc::new("images", DType::F32, &[3, 64, 64]);
         assert!(of_pictures(&[rank3]).is_err());
         let empty = TensorDesc::new("images", DType::F32, &[1, 3, 0, 64]);

@@ -130,9 +130,27 @@ impl ModelInfo {
         ModelInfo::from_header(path, header).map_err(|error| error.about(&unusable(path)))
     }
 
+    /// The description of an ONNX file without pictures, such as the text side of CLIP. Of its inputs, any number may be tensors of
+    /// the caller; what is said of pictures means nothing then.
+    #[doc(hidden)]
+    pub fn of_tensors(file: &FileContents) -> Result<Self> {
+        let described = onnx::header(file).and_then(FileHeader::without_nul).and_then(|header| {
+            if header.inputs.is_empty() {
+                return Err(Error::new(ErrorKind::Model, "it has no inputs")
+                    .remedy("Export it with its inputs, such as input_ids of a model of texts"));
+            }
+            Ok(ModelInfo::new(file.path(), header, (0, TensorLayout::Nchw)))
+        });
+        described.map_err(|error| error.about(&unusable(file.path())))
+    }
+
     fn from_header(path: &Path, header: FileHeader) -> Result<Self> {
         let header = header.without_nul()?;
-        let (image, order) = input::of_pictures(&header.inputs)?;
+        let picture = input::of_pictures(&header.inputs)?;
+        Ok(ModelInfo::new(path, header, picture))
+    }
+
+    fn new(path: &Path, header: FileHeader, (image, order): (usize, TensorLayout)) -> Self {
         let metadata = &header.metadata;
         // What cannot be read of these is as if it were not there. The errors below say so.
         let names = metadata::class_names(metadata).unwrap_or_default();
@@ -142,7 +160,7 @@ impl ModelInfo {
         let stride = metadata::stride(metadata).unwrap_or_default();
         let image_size = metadata::image_size(metadata).unwrap_or_default();
         let keypoints = metadata::keypoints(metadata).unwrap_or_default();
-        Ok(ModelInfo {
+        ModelInfo {
             path: path.to_path_buf(),
             producer: header.metadata.get("description").cloned().unwrap_or(header.producer),
             task: metadata::task(metadata),
@@ -159,7 +177,7 @@ impl ModelInfo {
             image_size,
             image,
             order,
-        })
+        }
     }
 
     /// Refuses models for a task that no head is for.

@@ -211,10 +211,10 @@ impl Caller for ServerNet {
 }
 
 impl HostNet for ServerNet {
-    fn infer(&mut self, batch: &Tensor, sides: &[Option<Tensor>]) -> Result<Vec<Tensor>> {
-        let inputs: Vec<&Tensor> = sides.iter().map(|side| side.as_ref().unwrap_or(batch)).collect();
-        let rows = batch.desc().dims.first().map_or(1, |&rows| rows as usize);
-        until_answered(self, |net, deadline| net.attempt(&inputs, rows, deadline))
+    fn infer(&mut self, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+        let pictures = inputs[self.model.info.image_index()];
+        let rows = pictures.desc().dims.first().map_or(1, |&rows| rows as usize);
+        until_answered(self, |net, deadline| net.attempt(inputs, rows, deadline))
     }
 
     fn another(&self) -> Result<Self> {

@@ -15,13 +15,15 @@ use super::host::{HostModel, THREADS, parallel_runs, usual_threads, wanted_threa
 use super::options::{BackendOption, INPUT_VALUES, Options};
 use super::verify::{self, Tolerance, VERIFY, VERIFY_EVERY, Verification};
 use super::{
-    Backend, LoadContext, LoadEvent, LoadRequest, ModelInstance, OpenedModel, Unsupported, contained, refuse_others,
+    Backend, LoadContext, LoadEvent, LoadRequest, ModelInstance, OpenedModel, TensorNet, Unsupported, contained,
+    refuse_others,
 };
 use crate::cuda::driver::Context;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{ModelFile, ModelInfo};
 use crate::options::{OptionKind, OptionSpec, OptionValue};
+use crate::tensor::Dims;
 
 /// The backend.
 pub struct OnnxRuntime;
@@ -91,9 +93,36 @@ impl Backend for OnnxRuntime {
         Ok(Arc::new(OrtModel { info, library, threads: wanted_threads(options), providers, is_verified }))
     }
 
+    fn load_for_tensors(
+        &self,
+        info: &Arc<ModelInfo>,
+        file: &ModelFile,
+        _dims: &[Dims],
+        options: &Options,
+    ) -> Result<Box<dyn TensorNet>> {
+        let library = library(options)?;
+        let providers = providers::parse(&options.text(&PROVIDERS), library)?;
+        let threads = wanted_threads(options).unwrap_or_else(usual_threads);
+        Ok(Box::new(load(library, info, file, threads, &providers)?))
+    }
+
     fn takes_any_size(&self) -> bool {
         true
     }
+}
+
+/// A file, loaded to be run with so many threads.
+fn load(
+    library: &'static OrtLibrary,
+    info: &Arc<ModelInfo>,
+    file: &ModelFile,
+    threads: usize,
+    providers: &[ExecutionProvider],
+) -> Result<OrtNet> {
+    let what = format!("ONNX Runtime cannot load {}", info.path.display());
+    contained(ErrorKind::Model, &what, || {
+        OrtNet::load(library, info, &*file.contents()?, threads, providers).map_err(|error| error.about(&what))
+    })
 }
 
 /// A model that is described.
@@ -116,13 +145,7 @@ impl OpenedModel for OrtModel {
         let of_a_run = threads.unwrap_or((cores / runs).max(1));
         // A run computes in its own thread too, and the others are for all.
         let threads = runs * of_a_run.saturating_sub(1) + 1;
-        let what = format!("ONNX Runtime cannot load {}", info.path.display());
-        let load = || {
-            OrtNet::load(library, info, &*request.file.contents()?, threads, providers)
-                .map_err(|error| error.about(&what))
-        };
-        let net = contained(ErrorKind::Model, &what, load)?;
-        let mut model = HostModel::new(net, request)?;
+        let mut model = HostModel::new(load(library, info, &request.file, threads, providers)?, request)?;
         if *is_verified {
             // As much as for files in f16, which this computes in f16.
             let verdict = verify::verify(request, &mut model, request.on_cpu(), &Tolerance::HALF, loading)?;

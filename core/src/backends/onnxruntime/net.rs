@@ -211,12 +211,11 @@ struct ValueShape {
 }
 
 impl HostNet for OrtNet {
-    fn infer(&mut self, batch: &Tensor, sides: &[Option<Tensor>]) -> Result<Vec<Tensor>> {
-        let inputs: SmallVec<[&Tensor; 4]> = sides.iter().map(|side| side.as_ref().unwrap_or(batch)).collect();
+    fn infer(&mut self, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
         let values = inputs.iter().map(|tensor| self.value(tensor)).collect::<std::result::Result<Values, _>>();
         let made = values.and_then(|values| self.run(&values)).map_err(|failure| self.failed(failure))?;
         let outputs = self.model.outputs.iter().zip(made);
-        outputs.map(|(declared, value)| self.tensor(declared, value, &inputs)).collect()
+        outputs.map(|(declared, value)| self.tensor(declared, value, inputs)).collect()
     }
 
     fn another(&self) -> Result<Self> {

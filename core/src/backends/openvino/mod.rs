@@ -12,8 +12,9 @@ mod options;
 
 use std::sync::Arc;
 
+use self::abi::OvDimension;
 use self::library::OvLibrary;
-use self::net::{OvNet, Property};
+use self::net::{OvNet, Property, fixed_shapes, shapes};
 use self::options::{CPU, LIBRARY, OPTIONS, OvOptions};
 use super::host::{HostModel, parallel_runs, usual_threads};
 use super::options::{BackendOption, Options};
@@ -21,12 +22,14 @@ use super::tensorrt::cache::{Cache, VerdictFile};
 use super::tensorrt::onnx::{Onnx, WeightType};
 use super::verify::{self, Tolerance, Verdict, Verification};
 use super::{
-    Backend, LoadContext, LoadEvent, LoadRequest, ModelInstance, OpenedModel, Unsupported, contained, refuse_others,
+    Backend, LoadContext, LoadEvent, LoadRequest, ModelInstance, OpenedModel, TensorNet, Unsupported, contained,
+    refuse_others,
 };
 use crate::cuda::driver::Context;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{ModelFile, ModelInfo};
+use crate::tensor::Dims;
 
 /// The backend.
 pub struct OpenVino;
@@ -67,6 +70,19 @@ impl Backend for OpenVino {
         let options = OvOptions::new(options)?;
         let info = Arc::new(ModelInfo::of_onnx(&*file.contents()?)?);
         Ok(Arc::new(OvModel { info, library, options }))
+    }
+
+    /// In 32-bit floats, for nothing compares such a model with another backend.
+    fn load_for_tensors(
+        &self,
+        info: &Arc<ModelInfo>,
+        file: &ModelFile,
+        dims: &[Dims],
+        options: &Options,
+    ) -> Result<Box<dyn TensorNet>> {
+        let model = OvModel { info: info.clone(), library: library(options)?, options: OvOptions::new(options)? };
+        let precision = model.options.precision.unwrap_or("f32");
+        Ok(Box::new(model.net(info, file, &fixed_shapes(dims), 1, Some(precision))?))
     }
 
     /// One that is compiled for one size is faster.
@@ -138,27 +154,40 @@ impl OvModel {
 
     /// The model, compiled to compute in that type or in the one that the device prefers, and the type.
     fn compile(&self, request: &LoadRequest, precision: Option<&str>) -> Result<(HostModel<OvNet>, String)> {
+        let runs = parallel_runs(request);
+        let net = self.net(request.model(), &request.file, &shapes(request)?, runs, precision)?;
+        let computes_in = net.precision();
+        Ok((HostModel::new(net, request)?, computes_in))
+    }
+
+    /// A file, compiled for inputs of these dimensions and so many runs at the same time.
+    fn net(
+        &self,
+        model: &Arc<ModelInfo>,
+        file: &ModelFile,
+        shapes: &[Vec<OvDimension>],
+        runs: usize,
+        precision: Option<&str>,
+    ) -> Result<OvNet> {
         let what = format!("OpenVINO cannot load {}", self.file());
         let folder = compiled::folder(self.options.cache.as_deref());
-        let mut properties = self.properties(request);
+        let mut properties = self.properties(runs);
         properties.extend(precision.map(|precision| ("INFERENCE_PRECISION_HINT", precision.to_string())));
         properties.extend(folder.as_ref().map(|folder| ("CACHE_DIR", folder.to_string_lossy().into_owned())));
         let device = self.options.device.as_str();
         let load = || {
-            OvNet::load(self.library, request, device, &properties)
+            OvNet::load(self.library, model, &*file.contents()?, shapes, device, &properties)
                 .map_err(|error| self.of_device(error, device).about(&what))
         };
         let net = contained(ErrorKind::Model, &what, load)?;
         if let Some(folder) = &folder {
             compiled::trim(folder);
         }
-        let computes_in = net.precision();
-        Ok((HostModel::new(net, request)?, computes_in))
+        Ok(net)
     }
 
     /// Those that do not depend on what is found out about the model.
-    fn properties(&self, request: &LoadRequest) -> Vec<Property> {
-        let runs = parallel_runs(request);
+    fn properties(&self, runs: usize) -> Vec<Property> {
         if self.options.device != CPU {
             let hint = if runs > 1 { "THROUGHPUT" } else { "LATENCY" };
             return vec![("PERFORMANCE_HINT", hint.to_string())];

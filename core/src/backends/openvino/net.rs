@@ -17,7 +17,7 @@ use super::abi::{
 use super::library::{OvLibrary, text};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::{HostBlock, Pool, PooledBuffer};
-use crate::model::ModelInfo;
+use crate::model::{FileContents, ModelInfo};
 use crate::onnx::{limits, weights};
 use crate::tensor::{DType, Dims, Tensor, TensorDesc};
 
@@ -43,9 +43,15 @@ const MOST_PROPERTIES: usize = 6;
 type Outcome<T> = std::result::Result<T, OvFailure>;
 
 impl OvNet {
-    /// Compiles the request's model for a device.
-    pub fn load(library: &'static OvLibrary, request: &LoadRequest, device: &str, set: &[Property]) -> Result<Self> {
-        let (model, file) = (request.model(), request.file.contents()?);
+    /// Compiles a model for a device, and for inputs of these dimensions.
+    pub fn load(
+        library: &'static OvLibrary,
+        model: &Arc<ModelInfo>,
+        file: &FileContents,
+        shapes: &[Vec<OvDimension>],
+        device: &str,
+        set: &[Property],
+    ) -> Result<Self> {
         file.graph()?;
         let onnx = weights::inlined(&model.path, file.bytes(), &limits::check_whole(file.onnx()?)?)?;
         let _inside = ExitGuard::enter();
@@ -60,7 +66,7 @@ impl OvNet {
         };
         drop(onnx);
         check_ports(library, &graph, model)?;
-        reshape(library, &graph, &shapes(request)?).map_err(unloadable)?;
+        reshape(library, &graph, shapes).map_err(unloadable)?;
         let compiled = compile(library, &graph, device, set).map_err(unloadable)?;
         let outputs = outputs(library, &compiled, model).map_err(unloadable)?;
         OvNet::of(library, model.clone(), Arc::new(compiled), outputs.into()).map_err(unloadable)
@@ -167,12 +173,11 @@ impl OvNet {
 }
 
 impl HostNet for OvNet {
-    fn infer(&mut self, batch: &Tensor, sides: &[Option<Tensor>]) -> Result<Vec<Tensor>> {
-        let inputs: SmallVec<[&Tensor; 4]> = sides.iter().map(|side| side.as_ref().unwrap_or(batch)).collect();
+    fn infer(&mut self, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
         let room = |desc: &TensorDesc| desc.bytes().filter(|&bytes| bytes > 0).map(|bytes| self.pool.take(bytes));
         let room = self.outputs.iter().map(|desc| room(desc).transpose());
         let mut room = room.collect::<Result<SmallVec<[Option<PooledBuffer>; 4]>>>()?;
-        self.run(&inputs, &mut room).map_err(|failure| self.failed(failure))?;
+        self.run(inputs, &mut room).map_err(|failure| self.failed(failure))?;
         let outputs = self.outputs.iter().zip(room).enumerate();
         let tensor = |(index, (desc, room)): (usize, (&TensorDesc, Option<PooledBuffer>))| match room {
             Some(room) => Ok(Tensor::on_host(desc.clone(), HostBlock::new(room))),
@@ -245,7 +250,7 @@ fn is_of(library: &OvLibrary, port: &OvObject<OvPort>, dtype: DType) -> Outcome<
 
 /// The dimensions of all inputs. What is computed for one size is computed faster, so only the number of pictures is left
 /// open, and that where there may be several.
-fn shapes(request: &LoadRequest) -> Result<Vec<Vec<OvDimension>>> {
+pub fn shapes(request: &LoadRequest) -> Result<Vec<Vec<OvDimension>>> {
     let LoadRequest { spec, batch, values, .. } = request;
     let model = request.model();
     let dims = |rows: usize| -> Result<Vec<Dims>> {
@@ -262,6 +267,12 @@ fn shapes(request: &LoadRequest) -> Result<Vec<Vec<OvDimension>>> {
         least.iter().zip(most.iter()).map(|(&least, &most)| OvDimension { least, most }).collect::<Vec<_>>()
     };
     Ok(dims(least)?.into_iter().zip(dims(*batch)?).map(between).collect())
+}
+
+/// The same of inputs of one size.
+pub fn fixed_shapes(dims: &[Dims]) -> Vec<Vec<OvDimension>> {
+    let fixed = |dims: &Dims| dims.iter().map(|&dim| OvDimension { least: dim, most: dim }).collect();
+    dims.iter().map(fixed).collect()
 }
 
 /// Scalars stay as they are.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Models on the CPU, by rten.
 //!
-//! rten computes in f32 and i32: f16 goes in and comes out converted, i64 and bool come out widened and narrowed, so that
-//! tensors have the types that the model file declares. It allocates its intermediate tensors itself, for each run.
+//! rten computes in f32 and i32: f16, i64 and bool go in and come out converted, so that tensors have the types that the model
+//! file declares. It allocates its intermediate tensors itself, for each run.
 
 mod net;
 mod suppress;
@@ -12,18 +12,20 @@ use std::sync::Arc;
 
 use half::slice::HalfFloatSliceExt;
 use rten::{Value, ValueView};
+use rten_tensor::TensorView;
 use rten_tensor::prelude::*;
-use rten_tensor::{Tensor as RtenTensor, TensorView};
 
 use super::host::{HostModel, HostNet, THREADS, parallel_runs, wanted_threads};
 use super::options::{BackendOption, INPUT_VALUES, Options};
-use super::{Backend, LoadContext, LoadRequest, ModelInstance, OpenedModel, Unsupported, contained, refuse_others};
+use super::{
+    Backend, LoadContext, LoadRequest, ModelInstance, OpenedModel, TensorNet, Unsupported, contained, refuse_others,
+};
 use crate::cuda::driver::Context;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::Pool;
-use crate::model::{ModelFile, ModelInfo};
-use crate::tensor::{DType, Element, Tensor, TensorDesc};
+use crate::model::{FileContents, ModelFile, ModelInfo};
+use crate::tensor::{DType, Dims, Element, Tensor, TensorDesc};
 use net::Net;
 
 /// The backend.
@@ -61,6 +63,18 @@ impl Backend for Rten {
         Ok(Arc::new(RtenModel { info, threads: wanted_threads(options) }))
     }
 
+    fn load_for_tensors(
+        &self,
+        info: &Arc<ModelInfo>,
+        file: &ModelFile,
+        _dims: &[Dims],
+        options: &Options,
+    ) -> Result<Box<dyn TensorNet>> {
+        let contents = file.contents()?;
+        file.release(); // rten takes the bytes over
+        Ok(Box::new(Cpu::load(info, contents, wanted_threads(options))?))
+    }
+
     fn takes_any_size(&self) -> bool {
         true
     }
@@ -84,12 +98,8 @@ impl OpenedModel for RtenModel {
     fn load(&self, request: &LoadRequest, _: &LoadContext) -> Result<Box<dyn ModelInstance>> {
         let (model, contents) = (&self.info, request.file.contents()?);
         request.release_file(); // rten takes the bytes over
-        let what = format!("The CPU backend cannot load {}", model.path.display());
-        let load = || Net::load(model, contents).map_err(|error| error.about(&what));
-        let net = Arc::new(contained(ErrorKind::Model, &what, load)?);
         let threads = self.threads.map(|each| each * parallel_runs(request));
-        let cpu = Cpu { model: model.clone(), net, threads, widened: Vec::new(), pool: Pool::default() };
-        Ok(Box::new(HostModel::new(cpu, request)?))
+        Ok(Box::new(HostModel::new(Cpu::load(model, contents, threads)?, request)?))
     }
 }
 
@@ -98,39 +108,75 @@ struct Cpu {
     net: Arc<Net>,
     /// Of all runs at the same time, which share them.
     threads: Option<usize>,
-    /// The pictures in f32, where the model wants f16.
-    widened: Vec<f32>,
+    /// Of each input.
+    converted: Vec<Converted>,
     pool: Pool,
+}
+
+/// The numbers of a tensor in a type that rten computes in, where its own is another.
+#[derive(Default)]
+struct Converted {
+    floats: Vec<f32>,
+    integers: Vec<i32>,
+}
+
+impl Converted {
+    /// The tensor as rten takes it: in its own memory, if it can be.
+    fn view<'a>(&'a mut self, tensor: &'a Tensor) -> ValueView<'a> {
+        let shape: Vec<usize> = tensor.desc().dims.iter().map(|&dim| dim as usize).collect();
+        match tensor.desc().dtype {
+            DType::U8 => TensorView::from_data(&shape, typed::<u8>(tensor)).into(),
+            DType::I8 => TensorView::from_data(&shape, typed::<i8>(tensor)).into(),
+            DType::I32 => TensorView::from_data(&shape, typed::<i32>(tensor)).into(),
+            DType::F32 => TensorView::from_data(&shape, typed::<f32>(tensor)).into(),
+            DType::F16 => {
+                self.floats.resize(shape.iter().product(), 0.0);
+                typed::<half::f16>(tensor).convert_to_f32_slice(&mut self.floats);
+                TensorView::from_data(&shape, &self.floats[..]).into()
+            }
+            DType::I64 => {
+                let narrow = |&value: &i64| value.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
+                self.integers.clear();
+                self.integers.extend(typed::<i64>(tensor).iter().map(narrow));
+                TensorView::from_data(&shape, &self.integers[..]).into()
+            }
+            DType::Bool => {
+                let bytes = tensor.bytes().unwrap_or_default();
+                self.integers.clear();
+                self.integers.extend(bytes.iter().map(|&byte| i32::from(byte != 0)));
+                TensorView::from_data(&shape, &self.integers[..]).into()
+            }
+        }
+    }
+}
+
+impl Cpu {
+    fn load(model: &Arc<ModelInfo>, contents: Arc<FileContents>, threads: Option<usize>) -> Result<Self> {
+        let what = format!("The CPU backend cannot load {}", model.path.display());
+        let load = || Net::load(model, contents).map_err(|error| error.about(&what));
+        let net = Arc::new(contained(ErrorKind::Model, &what, load)?);
+        Ok(Cpu { model: model.clone(), net, threads, converted: Vec::new(), pool: Pool::default() })
+    }
 }
 
 impl HostNet for Cpu {
     fn another(&self) -> Result<Self> {
         let Cpu { model, net, threads, .. } = self;
         let (model, net) = (model.clone(), net.clone());
-        Ok(Cpu { model, net, threads: *threads, widened: Vec::new(), pool: Pool::default() })
+        Ok(Cpu { model, net, threads: *threads, converted: Vec::new(), pool: Pool::default() })
     }
 
-    fn infer(&mut self, batch: &Tensor, sides: &[Option<Tensor>]) -> Result<Vec<Tensor>> {
-        let shape: Vec<usize> = batch.desc().dims.iter().map(|&dim| dim as usize).collect();
-        let view: ValueView = match batch.desc().dtype {
-            DType::U8 => TensorView::from_data(&shape, typed::<u8>(batch)).into(),
-            DType::F16 => {
-                self.widened.resize(shape.iter().product(), 0.0);
-                typed::<half::f16>(batch).convert_to_f32_slice(&mut self.widened);
-                TensorView::from_data(&shape, &self.widened[..]).into()
-            }
-            _ => TensorView::from_data(&shape, typed::<f32>(batch)).into(),
-        };
-        let sides: Vec<Option<Value>> = sides.iter().map(|side| side.as_ref().map(to_value)).collect();
-        let inputs = self.model.inputs.iter().zip(&sides).map(|(desc, side)| {
-            let value = side.as_ref().map_or_else(|| view.clone(), Value::as_view);
-            (desc.name.as_str(), value)
-        });
-        let what = format!("The CPU backend failed to run {}", self.model.path.display());
-        let run = || self.net.run(inputs.collect(), self.threads).map_err(|error| error.about(&what));
+    fn infer(&mut self, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+        let Cpu { model, net, threads, converted, pool } = self;
+        converted.resize_with(inputs.len(), Converted::default);
+        let names = model.inputs.iter().map(|desc| desc.name.as_str());
+        let views = inputs.iter().zip(converted).map(|(tensor, converted)| converted.view(tensor));
+        let inputs: Vec<(&str, ValueView)> = names.zip(views).collect();
+        let what = format!("The CPU backend failed to run {}", model.path.display());
+        let run = || net.run(inputs, *threads).map_err(|error| error.about(&what));
         let mut values = contained(ErrorKind::Run, &what, run)?;
-        let outputs = self.model.outputs.iter().map(|desc| match values.remove(&desc.name) {
-            Some(value) => to_tensor(&self.pool, desc, value),
+        let outputs = model.outputs.iter().map(|desc| match values.remove(&desc.name) {
+            Some(value) => to_tensor(pool, desc, value),
             None => Err(Error::new(ErrorKind::Run, &what).cause(format!("it did not compute {}", desc.name))),
         });
         outputs.collect()
@@ -140,20 +186,6 @@ impl HostNet for Cpu {
 /// The elements of a tensor whose type the caller has checked.
 fn typed<T: Element>(tensor: &Tensor) -> &[T] {
     tensor.as_slice().unwrap_or_default()
-}
-
-fn to_value(tensor: &Tensor) -> Value {
-    let shape: Vec<usize> = tensor.desc().dims.iter().map(|&dim| dim as usize).collect();
-    match tensor.desc().dtype {
-        DType::I64 => {
-            let narrow: Vec<i32> = typed::<i64>(tensor).iter().map(|&value| value as i32).collect();
-            RtenTensor::from_data(&shape, narrow).into()
-        }
-        DType::I32 => RtenTensor::from_data(&shape, typed::<i32>(tensor).to_vec()).into(),
-        DType::U8 => RtenTensor::from_data(&shape, typed::<u8>(tensor).to_vec()).into(),
-        DType::F16 => RtenTensor::from_data(&shape, typed::<half::f16>(tensor).to_f32_vec()).into(),
-        _ => RtenTensor::from_data(&shape, typed::<f32>(tensor).to_vec()).into(),
-    }
 }
 
 /// Copies what rten computed into a pooled tensor of the declared type.
