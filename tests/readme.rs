@@ -310,8 +310,8 @@ fn stand_in(element: &str) -> Option<&'static str> {
 }
 
 /// What stands for what the reader has, made in that folder: any file and any RTSP camera is the sample clip, any model
-/// the one in tests/models with its labels, but `reid.onnx` and `arcface.onnx` ones that give vectors, `lines.onnx` and `reader.onnx` such
-/// that find and read text, any gallery one of two names, any
+/// the one in tests/models with its labels, but `reid.onnx`, `arcface.onnx` and `vision_model.onnx` ones that give vectors, `lines.onnx` and
+/// `reader.onnx` such that find and read text, any gallery one of two names, any
 /// configuration of zones that of the page, any other camera a test picture; any screen and any file to write is a fakesink. Five frames are enough. Where batches are asked for, the
 /// detector takes them. Elements of a GPU are those of the CPU.
 fn substituted(line: &str, folder: &Path) -> Vec<String> {
@@ -346,7 +346,7 @@ fn substituted(line: &str, folder: &Path) -> Vec<String> {
                 out.extend(["identity", "eos-after=6", "!", "trtpreprocess"].map(String::from));
             }
             ("trtinfer", "input-values") => {} // the model has no other input
-            ("trtinfer", "model-file") if ["reid.onnx", "arcface.onnx"].contains(&value) => {
+            ("trtinfer", "model-file") if ["reid.onnx", "arcface.onnx", "vision_model.onnx"].contains(&value) => {
                 out.push(format!("model-file={}", embedder(folder, "1")));
             }
             ("trtinfer", "model-file") if value == "lines.onnx" => {

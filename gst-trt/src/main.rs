@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `gst-trt`: detection without a launch line.
 //!
-//! * `detect`, `enrol`: one file for each subcommand; `detect`, `import`, `quantize` and `serve` are folders.
+//! * `detect`, `enrol`: one file for each subcommand; `detect`, `embed_text`, `import`, `quantize` and `serve` are folders.
 //! * `source`, `chain`, `model_options`, `launch_text`, `assignments`: what is read, and what runs on it, for every subcommand that has a pipeline.
 //!   `cause`: why it cannot be read.
 //! * `tls_sessions`: no certificate goes unseen.
@@ -18,6 +18,7 @@ mod completions;
 mod connections;
 mod detect;
 mod doctor;
+mod embed_text;
 mod enrol;
 mod failure;
 mod frame_times;
@@ -85,6 +86,8 @@ enum Command {
     Bench(bench::BenchArgs),
     /// Add a name with vectors of pictures to a gallery, or remove one
     Enrol(enrol::EnrolArgs),
+    /// Make a gallery of words, or an array of them, by the text side of CLIP
+    EmbedText(embed_text::EmbedTextArgs),
     /// Run many cameras and files by a configuration, for months
     Serve(serve::ServeArgs),
     /// Write a first configuration, by three questions
@@ -113,6 +116,7 @@ fn main() -> ExitCode {
         Command::Quantize(args) => quantize::run(&args, &threads),
         Command::Bench(args) => bench::run(&args, &threads),
         Command::Enrol(args) => enrol::run(&args, &threads),
+        Command::EmbedText(args) => embed_text::run(&args),
         Command::Serve(args) => serve::run(&args, &threads),
         Command::Init(args) => init::run(&args),
         Command::Import(args) => import::run(&args),

@@ -6,11 +6,12 @@ mod common;
 use std::path::Path;
 
 use common::kserve_server::{FakeServer, answers, served};
-use common::models::{embedder, inner};
+use common::models::{TOKENS, embedder, inner, texts, tokenizer};
+use common::onnx::I64;
 use common::{command, path, picture, quantizer, sample, scratch, shapes, text};
 
 /// The pages that show how to call it.
-const PAGES: [&str; 13] = [
+const PAGES: [&str; 14] = [
     "README.md",
     "docs/archives.md",
     "docs/install.md",
@@ -19,6 +20,7 @@ const PAGES: [&str; 13] = [
     "docs/models.md",
     "docs/program.md",
     "docs/ultralytics.md",
+    "docs/tasks/anything.md",
     "docs/tasks/own-model.md",
     "docs/tasks/precision.md",
     "docs/tasks/results.md",
@@ -60,6 +62,8 @@ fn furnish(folder: &Path) {
     embedder(&folder.join("reid.onnx"));
     embedder(&folder.join("arcface.onnx"));
     inner(&folder.join("faces.onnx"), "face");
+    texts("n", "77", I64, TOKENS).save(&folder.join("text_model.onnx"));
+    tokenizer(folder);
     std::fs::write(folder.join("people.jsonl"), "{\"name\": \"Ada\", \"vector\": [1, 0, 0]}\n").unwrap();
     std::fs::create_dir_all(folder.join("archive/hall")).unwrap();
     std::os::unix::fs::symlink(sample(), folder.join("archive/hall/1.mp4")).unwrap();
@@ -97,7 +101,7 @@ fn pages_with_commands_are_known() {
 #[test]
 fn commands_in_the_pages_run() {
     let commands = documented();
-    for name in ["detect", "info", "build", "quantize", "bench", "enrol", "init", "import", "doctor"] {
+    for name in ["detect", "info", "build", "quantize", "bench", "enrol", "embed-text", "init", "import", "doctor"] {
         assert!(
             commands.iter().any(|(_, words)| words.first().is_some_and(|word| word == name)),
             "{name}: {commands:?}"

@@ -43,7 +43,7 @@ use crate::redact::redacted;
 use crate::tensor::{Dims, TensorDesc, Tensors};
 use options::{BackendOption, Options};
 pub use request::{LoadRequest, Placement};
-pub use tensors::{TensorModel, TensorNet};
+pub use tensors::{TensorModel, TensorNet, floats};
 
 /// All backends, the ones that are preferred first.
 pub static BACKENDS: &[&dyn Backend] =

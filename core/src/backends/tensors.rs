@@ -4,13 +4,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use half::f16;
+
 use super::host::HostNet;
 use super::options::Options;
 use super::{Backend, BackendPreference, CPU, Selection, choose};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{ModelFile, ModelInfo};
-use crate::tensor::{Dims, Tensor, TensorDesc};
+use crate::tensor::{DType, Dims, Tensor, TensorDesc};
 
 /// A loaded network of such a model, in one thread.
 pub trait TensorNet: Send {
@@ -105,6 +107,15 @@ impl TensorModel {
     }
 }
 
+/// The numbers of a tensor of floats in the memory of the host, in 32 bits; `None` of others.
+pub fn floats(tensor: &Tensor) -> Option<Vec<f32>> {
+    match tensor.desc().dtype {
+        DType::F32 => tensor.as_slice::<f32>().map(<[f32]>::to_vec),
+        DType::F16 => Some(tensor.as_slice::<f16>()?.iter().map(|value| value.to_f32()).collect()),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,6 +153,14 @@ mod tests {
             assert_eq!(made[0].as_slice::<f32>().unwrap(), vectors);
             assert_eq!(made[1].as_slice::<i32>().unwrap(), kept);
         }
+    }
+
+    #[test]
+    fn floats_of_16_bits_are_widened() {
+        let halves = [0.5f32, -2.0].map(f16::from_f32);
+        assert_eq!(floats(&Tensor::from_slice("o", &[1, 2], &halves)), Some(vec![0.5, -2.0]));
+        assert_eq!(floats(&Tensor::from_slice("o", &[1, 2], &[0.5f32, -2.0])), Some(vec![0.5, -2.0]));
+        assert_eq!(floats(&Tensor::from_slice("o", &[1, 2], &[1i64, 2])), None);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Models that see objects.
+//! Models that see objects, and one of texts.
 
 use std::path::Path;
 
@@ -60,4 +60,55 @@ pub fn inner(file: &Path, class: &str) -> String {
         .constant("output0", &[1, 1, 6], &[16.0, 16.0, 48.0, 48.0, 0.75, 0.0])
         .metadata("names", &format!("{{0: '{class}'}}"))
         .save(file)
+}
+
+/// The text side of CLIP in small: the vector of a text is the mean of those of its tokens, without what fills it up. The dimensions of
+/// its inputs may be open.
+pub fn texts(rows: &str, length: &str, ids: i32, tokens: usize) -> Graph {
+    let table = (0..tokens).flat_map(token).flat_map(f32::to_le_bytes).collect();
+    Graph::new()
+        .input("input_ids", ids, &[rows, length])
+        .input("attention_mask", I64, &[rows, length])
+        .weight("table", F32, &[tokens as i64, 3], table)
+        .weight("last", I64, &[1], 2i64.to_le_bytes().to_vec())
+        .node("Gather", &["table", "input_ids"], &["last_hidden_state"], vec![])
+        .node("Cast", &["attention_mask"], &["kept"], vec![int("to", F32.into())])
+        .node("Unsqueeze", &["kept", "last"], &["column"], vec![])
+        .node("Mul", &["last_hidden_state", "column"], &["masked"], vec![])
+        .node("ReduceMean", &["masked"], &["text_embeds"], vec![ints("axes", &[1]), int("keepdims", 0)])
+        .output("text_embeds", F32, &[rows, "3"])
+}
+
+/// The vector of a token of that model.
+pub fn token(id: usize) -> [f32; 3] {
+    [(id % 5) as f32, (id % 7) as f32, 1.0]
+}
+
+/// Tokens of the tokenizer below: each letter, each letter that ends a word, the start and the end.
+pub const LETTERS: usize = 26;
+pub const START: usize = 2 * LETTERS;
+pub const END: usize = START + 1;
+pub const TOKENS: usize = END + 1;
+
+/// Writes its tokenizer, which is CLIP's for words of small letters.
+pub fn tokenizer(folder: &Path) {
+    let endings = ["", "</w>"].into_iter();
+    let letters = endings.flat_map(|ending| ('a'..='z').map(move |letter| format!("{letter}{ending}")));
+    let specials = ["<|startoftext|>", "<|endoftext|>"].map(String::from);
+    let vocabulary: serde_json::Map<String, serde_json::Value> =
+        letters.chain(specials).zip((0u32..).map(serde_json::Value::from)).collect();
+    let pattern = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+";
+    let file = serde_json::json!({
+        "normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "NFC"},
+            {"type": "Replace", "pattern": {"Regex": r"\s+"}, "content": " "},
+            {"type": "Lowercase"},
+        ]},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Removed", "invert": true},
+            {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true},
+        ]},
+        "model": {"type": "BPE", "end_of_word_suffix": "</w>", "vocab": vocabulary, "merges": []},
+    });
+    std::fs::write(folder.join("tokenizer.json"), file.to_string()).unwrap();
 }
