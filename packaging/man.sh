@@ -38,12 +38,12 @@ page() {
             leave_example()
             print ".SH SEE ALSO"
             if (name != "gst-trt") print "gst\\-trt(1),"
-            else for (i = split(others, all, " "); i > 0; i--) print "gst\\-trt\\-" all[i] "(1),"
+            else for (i = split(others, all, " "); i > 0; i--) print "gst\\-trt\\-" plain(all[i]) "(1),"
             print "gst\\-launch\\-1.0(1)"
         }' >"$folder/$name.1"
 }
 
-mapfile -t commands < <("$program" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\)  .*/\1/p' | grep -vx help | sort -r)
+mapfile -t commands < <("$program" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\)  .*/\1/p' | grep -vx help | sort -r)
 page gst-trt
 for command in "${commands[@]}"; do page "gst-trt-$command" "$command"; done
 echo "$folder"

@@ -2,6 +2,12 @@
 //! `gst-trt embed-text`: galleries and arrays of words.
 
 mod common;
+#[path = "../../core/tests/common/openvino.rs"]
+#[allow(dead_code)] // others want older releases
+mod openvino;
+#[path = "../../core/tests/common/ort.rs"]
+#[allow(dead_code)]
+mod ort;
 
 use std::path::Path;
 
@@ -130,6 +136,24 @@ fn models_of_each_form_give_the_same_vectors() {
 }
 
 #[test]
+fn other_backends_give_the_same_vectors() {
+    let libraries = [ort::options(ort::NEWEST).map(Vec::from), openvino::options(openvino::NEWEST).map(Vec::from)];
+    for options in libraries.into_iter().flatten() {
+        let folder = scratch("embed-text-backends");
+        tokenizer(&folder);
+        for graph in [texts("n", "24", I64, TOKENS), texts("2", "24", I32, TOKENS)] {
+            graph.save(&folder.join("text.onnx"));
+            let infer = options.join(" ");
+            let args = ["embed-text", "text.onnx", "red", "green", "blue", "-o", "words.jsonl", "--infer", &infer];
+            succeed(&folder, &args);
+            let found = words(&folder);
+            let names = ["red", "green", "blue"].map(|phrase| name_of(&found, &vector(phrase)));
+            assert_eq!(names, ["red", "green", "blue"], "{options:?}");
+        }
+    }
+}
+
+#[test]
 fn a_tokenizer_may_lie_elsewhere() {
     let folder = scratch("embed-text-tokenizer");
     std::fs::create_dir_all(folder.join("clip/onnx")).unwrap();
@@ -168,13 +192,15 @@ fn what_is_wrong_is_told_and_nothing_is_written() {
     std::fs::write(folder.join("other.jsonl"), "{\"name\": \"Ada\", \"vector\": [1, 0]}\n").unwrap();
     std::fs::write(folder.join("broken.jsonl"), "Ada\n").unwrap();
     std::fs::write(folder.join("bad.json"), "{}").unwrap();
-    let before = files(&folder);
+    let (before, long) = (files(&folder), "a".repeat(257));
     for (args, parts) in [
         (&["text.onnx", "a dog", "one red sports car"][..], &["“one red sports car” has 17 tokens", "takes 12"][..]),
         (&["text.onnx", "dog", "--template", "a very large {}"], &["“a very large dog” has 15 tokens"]),
         (&["text.onnx", "dog 7"], &["“dog 7”: the vocabulary of its tokenizer lacks “7</w>”"]),
         (&["text.onnx", "a <|endoftext|>"], &["which is a token of its own"]),
         (&["text.onnx", " "], &["The phrase “ ” says nothing"]),
+        (&["text.onnx", "a\u{1b}=dog"], &["the name has control characters"]),
+        (&["text.onnx", &long], &["the name is longer than 256 bytes"]),
         (&["text.onnx", "dog", "--template", "a photo"], &["The template “a photo” needs {} once"]),
         (&["few.onnx", "dog"], &["makes the token 53 of “dog”, and few.onnx knows 53", "--tokenizer"]),
         (&["pictures.onnx", "dog"], &["pictures.onnx takes no texts: its inputs are images f32 1x3x16x16"]),

@@ -124,6 +124,8 @@ fn is_array(output: &Path) -> Result<bool, Failure> {
 /// The phrases, with those that fill an array up.
 fn wanted(args: &EmbedTextArgs, is_array: bool) -> Result<Vec<Phrase>, Failure> {
     let mut wanted = phrases::phrases(&args.phrases)?;
+    // What a gallery cannot have as a name is told before the work.
+    wanted.iter().try_for_each(|phrase| GalleryEntry::new(&phrase.name, &[1.0]).map(drop))?;
     if let Some(count) = args.count {
         let (given, count) = (wanted.len(), count as usize);
         if !is_array {
