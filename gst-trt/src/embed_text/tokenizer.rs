@@ -224,7 +224,7 @@ mod tests {
         ids[1..ids.len() - 1].to_vec()
     }
 
-    /// The numbers are those that OpenAI's tokenizer gives with the whole vocabulary.
+    /// The numbers are those that OpenAI's tokenizer and that of Hugging Face's `tokenizers` give with the whole vocabulary.
     #[test]
     fn tokens_are_those_of_clip() {
         for (text, ids) in [
