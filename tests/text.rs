@@ -2,7 +2,9 @@
 //! Texts of frames and of objects: where they can be read, and which dictionary reads them.
 
 use crate::common::boxes::{Line, SIDE, grey, model, reader, text_graph, text_map};
+use crate::common::onnx::{F32, Graph, I64, int, ints};
 use crate::common::{launch, scratch};
+use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
 use gsttrt_core::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use gsttrt_core::session::{Detector, parse_options};
@@ -150,6 +152,194 @@ fn rotated_texts_are_turned_and_read() {
     ));
     assert_eq!(texts(&line.push(frame())), [Some(("Hi".to_string(), 0.875))]);
     assert_eq!(line.said(), [""; 0]);
+}
+
+/// The bytes of a weight.
+fn floats(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+/// A model of pictures of 64x16 that reads “H” where the left half is brighter, else “i”.
+fn sided(folder: &std::path::Path) -> String {
+    let side: Vec<f32> = (0..64).map(|column| if column < 32 { 1.0 } else { -1.0 }).collect();
+    Graph::new()
+        .input("images", F32, &["1", "3", "16", "64"])
+        .weight("side", F32, &[1, 1, 1, 64], floats(&side))
+        .weight("factor", F32, &[1, 1, 4], floats(&[0.0, 100.0, -100.0, 0.0]))
+        .weight("addend", F32, &[1, 1, 4], floats(&[-50.0, 0.0, 0.0, -50.0]))
+        .weight("shape", I64, &[3], [1i64, 1, 1].iter().flat_map(|dim| dim.to_le_bytes()).collect())
+        .node("Mul", &["images", "side"], &["sided"], vec![])
+        .node("ReduceMean", &["sided"], &["mean"], vec![ints("axes", &[1, 2, 3]), int("keepdims", 0)])
+        .node("Reshape", &["mean", "shape"], &["step"], vec![])
+        .node("Mul", &["step", "factor"], &["scaled"], vec![])
+        .node("Add", &["scaled", "addend"], &["logits"], vec![])
+        .output("logits", F32, &["1", "1", "4"])
+        .metadata("character", "H\ni")
+        .save(&folder.join("reader.onnx"))
+}
+
+#[test]
+fn texts_that_are_upside_down_are_turned_and_read() {
+    let folder = scratch("text-orientation");
+    let lines = text_map(0.0).save(&folder.join("lines.onnx"));
+    let turns = Graph::new().input("images", F32, &["1", "3", "16", "64"]).constant("turns", &[1, 2], &[0.05, 0.95]);
+    let turns = turns.save(&folder.join("turns.onnx"));
+    let reader = sided(&folder);
+    // Bright at the left, dark at the right.
+    let frame = || {
+        let pixel = |at: usize| if at % 64 < 32 { [255; 3] } else { [0; 3] };
+        gst::Buffer::from_mut_slice((0..64 * 64).flat_map(pixel).collect::<Vec<u8>>())
+    };
+    let crops = "trtpreprocess regions=objects align=box min-object-size=8";
+    let line = |nms: &str, count: usize| {
+        let turn = format!("! {crops} ! trtinfer model-file={turns} ! trtnms layout=text-orientation {nms} ");
+        Line::parse(&format!(
+            "trtpreprocess ! trtinfer model-file={lines} ! trtnms layout=text-detect draw=false {} ! {crops} \
+             ! trtinfer model-file={reader} ! trtnms layout=ctc class-scores=logits",
+            turn.repeat(count)
+        ))
+    };
+    let probabilities = "class-scores=probabilities";
+    for (nms, count, wanted, degrees) in [
+        ("", 0, "H", None),
+        (probabilities, 1, "i", Some(180)),
+        (probabilities, 2, "H", Some(180)),
+        ("class-scores=probabilities score-threshold=0.96", 1, "H", None),
+    ] {
+        let mut line = line(nms, count);
+        let buffer = line.push(frame());
+        let found: Vec<String> = texts(&buffer).into_iter().map(|text| text.unwrap().0).collect();
+        assert_eq!(found, [wanted], "{nms} {count}");
+        let region = buffer.meta::<VideoRegionOfInterestMeta>().unwrap();
+        let orientation = region.param("orientation");
+        assert_eq!(orientation.and_then(|param| param.get::<u32>("degrees").ok()), degrees, "{nms} {count}");
+        assert_eq!(line.said(), [""; 0], "{nms} {count}");
+    }
+    let names = folder.join("names.txt");
+    std::fs::write(&names, "up\ndown\n").unwrap();
+    let outcome = launch(&format!(
+        "videotestsrc num-buffers=1 ! video/x-raw,format=RGB,width=64,height=64 ! trtpreprocess \
+         ! trtinfer model-file={turns} ! trtnms layout=text-orientation label-file={} ! fakesink",
+        names.display()
+    ));
+    assert!(outcome.error_text().contains("needs the classes 0 and 180 degrees"), "{}", outcome.error_text());
+}
+
+/// A model that reads pictures of any width, and in each as many characters as it has columns.
+fn wide_reader(folder: &std::path::Path) -> String {
+    Graph::new()
+        .input("images", F32, &["n", "3", "16", "w"])
+        .weight("shape", I64, &[3], [0i64, 0, 1].iter().flat_map(|dim| dim.to_le_bytes()).collect())
+        .weight("factor", F32, &[1, 1, 3], floats(&[0.0; 3]))
+        .weight("addend", F32, &[1, 1, 3], floats(&[0.75, 0.125, 0.125]))
+        .node("ReduceMean", &["images"], &["columns"], vec![ints("axes", &[1, 2]), int("keepdims", 0)])
+        .node("Reshape", &["columns", "shape"], &["steps"], vec![])
+        .node("Mul", &["steps", "factor"], &["nothing"], vec![])
+        .node("Add", &["nothing", "addend"], &["scores"], vec![])
+        .output("scores", F32, &["n", "w", "3"])
+        .save(&folder.join("reader.onnx"))
+}
+
+#[test]
+fn lines_are_as_wide_as_they_need() {
+    let folder = scratch("text-widths");
+    // 16 rows: 8 times as wide as high, nearly square, and 16 times.
+    let boxes = [[0.0, 0.0, 64.0, 8.0, 0.9, 0.0], [8.0, 20.0, 60.0, 44.0, 0.8, 1.0], [0.0, 56.0, 64.0, 60.0, 0.7, 2.0]];
+    let (first, second) = (model(&folder, &boxes), wide_reader(&folder));
+    let alphabet = folder.join("alphabet.txt");
+    std::fs::write(&alphabet, "H\ni\n_\n").unwrap();
+    let line = |crops: &str, infer: &str| {
+        Line::parse(&format!(
+            "trtpreprocess ! trtinfer model-file={first} ! trtnms draw=false ! trtpreprocess regions=objects {crops} \
+             min-object-size=4 ! trtinfer model-file={second} input-size=64x16 {infer} ! trtnms layout=slots label-file={}",
+            alphabet.display()
+        ))
+    };
+    for (infer, wanted) in [
+        ("", [64, 64, 64]),
+        ("max-input-width=200", [128, 64, 200]),
+        ("max-input-width=200 batch-size=4", [128, 64, 200]),
+        ("max-input-width=64", [64, 64, 64]),
+    ] {
+        let mut line = line("align=box", infer);
+        for _ in 0..2 {
+            let read = texts(&line.push(frame()));
+            let lengths: Vec<usize> = read.iter().map(|text| text.as_ref().unwrap().0.len()).collect();
+            assert_eq!(lengths, wanted, "{infer}");
+        }
+        assert_eq!(line.said(), [""; 0], "{infer}");
+    }
+    let mut line = line("align=none", "max-input-width=200");
+    line.push(frame());
+    let said = line.said();
+    assert!(said.len() == 1 && said[0].starts_with("max-input-width of trtinfer has no effect"), "{said:?}");
+    let fixed = reader(&scratch("text-one-width"));
+    let outcome = launch(&format!(
+        "videotestsrc num-buffers=1 ! video/x-raw,format=RGB,width=64,height=64 ! trtpreprocess \
+         ! trtinfer model-file={fixed} max-input-width=640 ! trtnms ! fakesink"
+    ));
+    let text = outcome.error_text();
+    assert!(text.contains("max-input-width is 640, which the model does not take"), "{text}");
+}
+
+/// A frame that is a line of text has the width that it needs, in pipelines and in sessions.
+#[test]
+fn whole_frames_are_as_wide_as_they_need() {
+    let folder = scratch("text-whole-widths");
+    let model = wide_reader(&folder);
+    let alphabet = folder.join("alphabet.txt");
+    std::fs::write(&alphabet, "H\ni\n_\n").unwrap();
+    let (size, widest) = ("input-size=64x16", "max-input-width=200");
+    let head = format!("label-file={}", alphabet.display());
+    let mut line = Line::parse(&format!(
+        "trtpreprocess ! trtinfer model-file={model} {size} {widest} ! trtnms layout=slots {head} post-messages=true"
+    ));
+    let (options, postprocess) = parse_options(["backend=rten", size, widest, "layout=slots", head.as_str()]).unwrap();
+    let mut detector = Detector::open(&model, &options, postprocess).unwrap();
+    for (width, wanted) in [(64u32, 64), (256, 128), (640, 200), (16, 64)] {
+        let bytes = width * 32 * 3;
+        line.caps("RGB", width, 32);
+        line.push(grey(bytes));
+        let text = message(&line).get::<String>("text").unwrap();
+        assert_eq!(text.len(), wanted, "{width}");
+        let pixels = vec![0; bytes as usize];
+        let planes = [Plane { data: &pixels[..], stride: width as usize * 3 }].into_iter().collect();
+        let frame = Frame { format: PixelFormat::Rgb, width: width as usize, height: 32, planes };
+        detector.detect(&frame, Colorimetry::default()).unwrap();
+        assert_eq!(detector.text().unwrap().0.len(), wanted, "{width}");
+    }
+}
+
+#[test]
+fn a_beam_reads_the_most_probable_text() {
+    let folder = scratch("text-beam");
+    let steps = [[0.55f32, 0.45, 0.0, 0.0]; 2];
+    let graph =
+        Graph::new().input("images", F32, &["1", "3", "16", "64"]).constant("text", &[1, 2, 4], steps.as_flattened());
+    let model = graph.metadata("character", "H\ni").save(&folder.join("reader.onnx"));
+    let mut line = Line::new(&model, "post-messages=true");
+    for (width, wanted) in [(1u32, None), (5, Some("H")), (1, None)] {
+        line.nms().set_property("beam-width", width);
+        line.push(frame());
+        assert_eq!(message(&line).get::<&str>("text").ok(), wanted, "{width}");
+    }
+    assert_eq!(line.said(), [""; 0]);
+}
+
+#[test]
+fn boxes_of_texts_grow_as_is_set() {
+    let model = text_map(0.5).save(&scratch("text-growth").join("maps.onnx"));
+    let width_of = |nms: &str| {
+        let mut line = Line::new(&model, &format!("layout=text-detect draw=false {nms}"));
+        let buffer = line.push(frame());
+        assert_eq!(line.said(), [""; 0], "{nms}");
+        let region = buffer.meta::<VideoRegionOfInterestMeta>().unwrap();
+        let edge = |name: &str| region.param("detection").unwrap().get::<f64>(name).unwrap();
+        edge("x_max") - edge("x_min")
+    };
+    let usual = width_of("");
+    assert!(width_of("unclip-ratio=0.5") < usual && width_of("unclip-ratio=2") > usual);
+    assert!(width_of("unclip-ratio=0.5 use-dilation=true") > width_of("unclip-ratio=0.5"));
 }
 
 /// Behind a reader, trttrack lets the reads of an object vote, whoever has given it an id.

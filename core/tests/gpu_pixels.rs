@@ -73,7 +73,7 @@ impl Choose for Random {
 fn spec(dtype: DType, order: TensorLayout, width: usize, height: usize, transform: InputTransform) -> InputSpec {
     let (c, h, w) = (transform.colors.channels() as i64, height as i64, width as i64);
     let dims = if order == TensorLayout::Nchw { [1, c, h, w] } else { [1, h, w, c] };
-    InputSpec { device: Device::Cuda, desc: TensorDesc::new("images", dtype, &dims), order, transform }
+    InputSpec { device: Device::Cuda, desc: TensorDesc::new("images", dtype, &dims), order, transform, widest: 0 }
 }
 
 /// A frame of noise in one piece of memory: planes behind one another, with poison between rows and planes.

@@ -43,6 +43,7 @@ fn compare(folder: &str, of_rgb: f32, of_yuv: f32) {
             desc: TensorDesc::new("images", DType::F32, &[1, height as i64, width as i64, 3]),
             order: TensorLayout::Nhwc,
             transform: InputTransform { fit, shortest_edge, ..InputTransform::default() },
+            widest: 0,
         };
         let mut rest = &data[..];
         let planes = format.planes(frame_width, frame_height).into_iter().map(|(stride, rows)| {

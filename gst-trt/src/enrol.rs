@@ -8,6 +8,7 @@ use gsttrt_core::error::{Error, ErrorKind};
 use gsttrt_core::gallery::{GalleryEntry, file};
 use gsttrt_core::image::align::{Crop, CropShape, FaceLandmarks};
 use gsttrt_core::image::frame::{Colorimetry, Frame};
+use gsttrt_core::image::geometry::Rect;
 use gsttrt_core::image::keypoints::ObjectKeypoints;
 use gsttrt_core::session::{Detector, KeypointShape, Object};
 
@@ -184,7 +185,7 @@ impl Eyes {
                 let found = finder.detect(frame, color).map_err(|error| NoVector::new(error, picture))?;
                 crop(&found, picture, file).map_err(NoVector::OfPicture)?
             }
-            None => Crop { source: (frame.width as u32, frame.height as u32).into(), shape: None },
+            None => Crop::from(Rect::from((frame.width as u32, frame.height as u32))),
         };
         let vector = self.vectors.vector_of(frame, color, &crop);
         vector.map_err(|error| match error.kind() {
@@ -211,7 +212,7 @@ fn crop(objects: &[Object], picture: &Path, detector: &Path) -> Result<Crop, Fai
             let values: Vec<f32> = object.keypoints.iter().flat_map(|point| [point.x, point.y]).collect();
             let shape = KeypointShape { count: object.keypoints.len() as u16, dims: 2 };
             let landmarks = FaceLandmarks::of(&ObjectKeypoints { shape, values: values.into() });
-            Ok(Crop { source: object.bbox.pixels(), shape: landmarks.map(CropShape::Face) })
+            Ok(Crop { shape: landmarks.map(CropShape::Face), ..Crop::from(object.bbox.pixels()) })
         }
         [] => Err(format!("{detector} finds nothing in {picture}. Give a picture that shows the one you add.").into()),
         all => {

@@ -28,6 +28,7 @@ class ModelOptions(TypedDict, total=False):
     verify_every: int | None
     input_values: Mapping[str, Path] | str | None
     int8_calibration_cache: Path | None
+    max_input_width: int | None
     openvino_device: str | None
     openvino_library: Path | None
     optimization_level: int | None
@@ -44,6 +45,7 @@ class DetectorOptions(ModelOptions, total=False):
     """And how images become the model's input, and its outputs objects."""
 
     background_class: str | None
+    beam_width: int | None
     chroma_sampling: str | None
     class_agnostic: bool | None
     class_scores: str | None
@@ -57,7 +59,9 @@ class DetectorOptions(ModelOptions, total=False):
     shortest_edge: int | None
     std: float | Sequence[float] | str | None
     top_k: int | None
+    unclip_ratio: float | None
     upload: str | None
+    use_dilation: bool | None
 
 
 class NamedOptions(TypedDict, total=False):

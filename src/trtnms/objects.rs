@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What a second model has found in the objects of a first one: their classes, their vectors or their texts.
+//! What a second model has found in the objects of a first one: their classes, their orientation, their vectors or their texts.
 
 use gsttrt_core::error::{Error, ErrorKind, Result};
 use gsttrt_core::postprocess::{FoundText, Postprocessor, RankedClass};
@@ -7,7 +7,7 @@ use gsttrt_core::tensor::Tensors;
 use gsttrt_core::track::History;
 
 use crate::gst::meta::tensor::{ObjectRegion, ObjectRegions};
-use crate::gst::meta::{attributes, vector};
+use crate::gst::meta::{attributes, orientation, vector};
 
 /// Results of objects, those with ids also for frames in which they are not looked at. A model gives one kind of them.
 #[derive(Debug, Default)]
@@ -60,6 +60,13 @@ impl ObjectResults {
         } else if postprocessor.reads_text() {
             self.texts.give(objects, |object, found, is_held| {
                 attributes::attach_text(buffer, object, found, &model, is_held);
+            })
+        } else if postprocessor.finds_orientation() {
+            self.classes.give(objects, |object, found, is_held| {
+                let best = found.first().and_then(|best| Some((postprocessor.degrees_of(best.class)?, best)));
+                if let Some((degrees, best)) = best {
+                    orientation::attach(buffer, object, degrees, best, &model, is_held);
+                }
             })
         } else {
             self.classes.give(objects, |object, found, is_held| {

@@ -4,8 +4,10 @@
 use gsttrt_core::error::{Error, ErrorKind};
 use gsttrt_core::image::align::Align;
 use gsttrt_core::image::geometry::ResizeMode;
+use gsttrt_core::image::transform::InputSpec;
 use gsttrt_core::options::names_of_set;
 
+use super::objects::ObjectOptions;
 use super::overrides::Tiling;
 use super::settings::{PreprocessSettings, SETTINGS};
 
@@ -82,9 +84,34 @@ pub fn without_effect(settings: &PreprocessSettings, tiling: &Tiling, fit: Resiz
     )
 }
 
+/// A warning where the model takes lines of text of several widths, and none become such tensors.
+pub fn without_widths(tiling: &Tiling, spec: &InputSpec) -> Option<Error> {
+    let has_effect = match tiling {
+        Tiling::Frame => true,
+        Tiling::Objects(ObjectOptions { align, .. }) => *align == Align::Box,
+        Tiling::Slices(_) | Tiling::List(_) => false,
+    };
+    (spec.has_widths() && !has_effect).then(|| {
+        Error::new(ErrorKind::Settings, "max-input-width of trtinfer has no effect")
+            .cause("all tensors have the width of input-size")
+            .remedy("Set regions=objects align=box on trtpreprocess for lines of text, or leave max-input-width unset")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn widths_are_for_lines_of_text() {
+        let many: InputSpec = "cpu f32 1x3x48x320 nchw bgr letterbox:0 scale:1 max-width:640 x".parse().unwrap();
+        let objects = |align| Tiling::Objects(ObjectOptions { align, ..ObjectOptions::default() });
+        let said = |tiling: &Tiling, spec: &InputSpec| without_widths(tiling, spec).is_some();
+        assert!(!said(&objects(Align::Box), &many) && !said(&Tiling::Frame, &many));
+        assert!(said(&objects(Align::None), &many) && said(&objects(Align::Face), &many));
+        let one = InputSpec { widest: 0, ..many };
+        assert!(!said(&objects(Align::None), &one));
+    }
 
     #[test]
     fn each_need_is_of_properties_and_can_be_met() {

@@ -18,6 +18,7 @@ use gsttrt_core::error::{Error, ErrorKind, Result};
 use gsttrt_core::image::align::Crop;
 use gsttrt_core::image::preprocess::Preprocessor;
 use gsttrt_core::image::preprocess::device::Upload;
+use gsttrt_core::image::text_lines;
 use gsttrt_core::image::transform::InputSpec;
 use gsttrt_core::tensor::Tensors;
 use smallvec::SmallVec;
@@ -158,7 +159,8 @@ impl TrtPreprocess {
         let source = TensorSource::new(self.obj().as_ptr().addr(), &state.format.info);
         let selected = match &state.tiling {
             Tiling::Objects(options) => {
-                let selection = state.selector.select(&read::objects(buffer, size), size, options);
+                let mut selection = state.selector.select(&read::objects(buffer, size), size, options);
+                text_lines::choose_widths(&mut selection.sources, &state.spec);
                 self.note_objects(&selection, options);
                 Some(selection)
             }
@@ -297,7 +299,8 @@ impl TrtPreprocess {
     /// Warns once of properties without effect.
     fn warn_of_effect(&self, state: &PreprocessState) {
         let settings = self.settings.lock().unwrap().clone();
-        if let Some(warning) = effect::without_effect(&settings, &state.tiling, state.spec.transform.fit)
+        let of_properties = effect::without_effect(&settings, &state.tiling, state.spec.transform.fit);
+        if let Some(warning) = of_properties.or_else(|| effect::without_widths(&state.tiling, &state.spec))
             && !self.has_warned_of_effect.swap(true, Ordering::Relaxed)
         {
             self.obj().post_warning(&warning);

@@ -87,7 +87,8 @@ impl ObjectSelector {
                 }
                 input = Some(selection.sources.len());
                 let source = padded(&bbox, options.padding, &frame);
-                selection.sources.push(Crop { source, shape: options.shape(&found.annotations[number]) });
+                let shape = options.shape(&found.annotations[number]);
+                selection.sources.push(Crop { shape, is_turned: found.turned[number], ..Crop::from(source) });
                 track_id.into_iter().for_each(|id| self.looked_at.insert(id, (now, bbox.area())));
             }
             selection.objects.list.push(ObjectRegion {
@@ -150,7 +151,7 @@ mod tests {
 
     fn objects(annotations: Vec<Annotation<'static>>) -> MetaObjects {
         let regions = annotations.len();
-        MetaObjects { regions, analytics: vec![None; regions], annotations }
+        MetaObjects { regions, analytics: vec![None; regions], turned: vec![false; regions], annotations }
     }
 
     fn options() -> ObjectOptions {
@@ -229,6 +230,17 @@ mod tests {
         assert_eq!(shapes(0.0), [as_box, corners].map(CropShape::Box));
         let larger = [[70.0, 40.0], [70.0, 0.0], [-10.0, 0.0], [-10.0, 40.0]];
         assert_eq!(shapes(0.5)[0], CropShape::Box(larger));
+    }
+
+    #[test]
+    fn what_is_upside_down_is_known_of_the_object() {
+        let mut found =
+            objects(vec![object([10.0, 10.0, 50.0, 30.0], "text", None), object([0.0, 0.0, 99.0, 99.0], "", None)]);
+        found.turned[0] = true;
+        let options = ObjectOptions { align: Align::Box, ..options() };
+        let selection = ObjectSelector::default().select(&found, (640, 480), &options);
+        let turned: Vec<bool> = selection.sources.iter().map(|crop| crop.is_turned).collect();
+        assert_eq!(turned, [false, true], "the larger one comes first");
     }
 
     /// Metas of other elements may hold anything.

@@ -147,6 +147,7 @@ impl Overrides {
                 desc: TensorDesc::new("images", DType::F32, &[1, 3, 0, 0]),
                 order: TensorLayout::Nchw,
                 transform: InputTransform::default(),
+                widest: 0,
             },
             (None, None) => {
                 return Err(Error::new(ErrorKind::Settings, "trtpreprocess does not know which tensor to make")

@@ -31,6 +31,20 @@ pub static INPUT_VALUES: BackendOption = BackendOption {
     insists: &[],
 };
 
+/// The widest picture of a line of text.
+pub static MAX_INPUT_WIDTH: BackendOption = BackendOption {
+    spec: OptionSpec {
+        name: "max-input-width",
+        nick: "Maximum input width",
+        blurb: "Maximum width of the input in pixels, for models that read lines of text and take any width: a line keeps its aspect, and \
+                becomes a tensor as wide as it needs from the width of input-size on (0 = all have the width of input-size)",
+        kind: OptionKind::UInt(0..=16384),
+    },
+    default: OptionValue::UInt(0),
+    is_in_key: false, // the key has the dimensions
+    insists: &[],
+};
+
 /// The options that are not as they are by default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options(BTreeMap<&'static str, OptionValue>);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use super::onnxruntime::PROVIDERS;
-use super::options::{BackendOption, INPUT_VALUES, Options};
+use super::options::{BackendOption, INPUT_VALUES, MAX_INPUT_WIDTH, Options};
 use super::verify::{Tolerance, VERIFY, VERIFY_EVERY, watched};
 use super::{
     BACKENDS, Backend, BackendPreference, LoadContext, LoadEvent, ModelInstance, OpenedModel, Selection, Unsupported,
@@ -130,8 +130,10 @@ impl Placement {
         let info = opened.info().with_values(&values)?;
         let batch = if batch == 0 { info.fixed_batch().unwrap_or(1) } else { batch };
         let spec = info.input_spec(size, batch, backend.device(&options))?;
+        let widest = u32::try_from(options.number(&MAX_INPUT_WIDTH)).unwrap_or_default();
+        let spec = info.with_widths(spec, widest)?;
         info.side_inputs(&spec, batch, &values)?; // checked here, before the slow part; the backend makes them again
-        let stride = info.adaptive_stride().filter(|_| size.is_none());
+        let stride = info.adaptive_stride().filter(|_| size.is_none() && widest == 0);
         let (_, height, width) = spec.chw();
         let adaptive = stride.map(|stride| Adaptive { stride, largest: (width as u32, height as u32) });
         Ok(LoadRequest {
@@ -170,6 +172,12 @@ impl LoadRequest {
 
     /// The tensor that the model wants for frames of that width and height.
     pub fn spec_for(&self, frame: (u32, u32)) -> InputSpec {
+        if self.spec.has_widths() {
+            let ((width, height), (_, rows, _)) = (frame, self.spec.chw());
+            let columns = (rows as u64 * u64::from(width)).div_ceil(u64::from(height.max(1)));
+            let columns = u32::try_from(columns).unwrap_or(u32::MAX);
+            return self.spec.resized((self.spec.width_for(columns), rows as u32));
+        }
         // What is stretched fills any size.
         let adaptive = self.adaptive.filter(|_| self.spec.transform.fit == ResizeMode::Letterbox);
         let Some(Adaptive { stride, largest }) = adaptive else { return self.spec.clone() };
@@ -192,8 +200,8 @@ impl LoadRequest {
     pub fn wants(&self, tensor: &InputSpec) -> bool {
         let (_, height, width) = tensor.chw();
         match self.adaptive {
-            Some(_) => self.spec.resized((width as u32, height as u32)) == *tensor,
-            None => self.spec == *tensor,
+            None if !self.spec.has_widths() => self.spec == *tensor,
+            _ => self.spec.resized((width as u32, height as u32)) == *tensor,
         }
     }
 

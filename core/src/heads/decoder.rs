@@ -245,6 +245,12 @@ impl Decoder {
         Some([size(Dim::Rows)?, size(Dim::Columns)?])
     }
 
+    /// Which dimension has the rows of a text.
+    pub(crate) fn text_rows_at(&self) -> Option<usize> {
+        let spec = self.format().is_text().then(|| &self.format().outputs[0])?;
+        spec.dims_of(self.first_output().dims.len()).position(|dim| dim == Dim::Rows)
+    }
+
     /// Where the angles of rotated boxes lie.
     pub fn angles(&self) -> Option<TensorView> {
         self.head.view(|column| column == Column::Angle)
@@ -340,7 +346,7 @@ impl Decoder {
     ///
     /// # Errors
     /// [`ErrorKind::WrongType`] where one is not what [`Decoder::new`] was shown. The number of rows on the host may differ
-    /// where that is [open](HeadFormat::has_open_rows).
+    /// where that is [open](HeadFormat::has_open_rows), and of texts anywhere: wider pictures have more of them.
     pub fn pick<'a>(&self, outputs: &'a [Tensor]) -> Result<SmallVec<[&'a Tensor; 4]>> {
         let pick = |(place, (index, wanted)): (usize, &(usize, TensorDesc))| {
             let is_like = |tensor: &&Tensor| tensor.desc() == wanted || self.differs_in_rows(place, tensor, wanted);
@@ -353,11 +359,12 @@ impl Decoder {
         self.outputs.iter().enumerate().map(pick).collect()
     }
 
-    /// Whether a tensor only has another number of rows than it had before, where that is usual. On a GPU it never is: its
-    /// memory is as large as the rows are many.
+    /// Whether a tensor only has another number of rows than it had before, where that is usual. On a GPU it is so of texts
+    /// alone, which are read on the host: the memory of others is as large as the rows are many.
     fn differs_in_rows(&self, place: usize, tensor: &Tensor, before: &TensorDesc) -> bool {
         let (format, now) = (self.format(), tensor.desc());
-        if !format.has_open_rows() || tensor.device().is_some() {
+        let is_open = format.is_text() || format.has_open_rows() && tensor.device().is_none();
+        if !is_open {
             return false;
         }
         let at = |wanted: Dim| format.outputs[place].dims.iter().position(|&dim| dim == wanted);

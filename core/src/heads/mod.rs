@@ -65,6 +65,7 @@ pub mod semantic_logits;
 pub mod slots;
 pub mod ssd;
 pub mod text_detect;
+pub mod text_orientation;
 mod thresholds;
 pub mod torchvision;
 pub mod yolo_nas;
@@ -141,6 +142,7 @@ pub static HEADS: &[&HeadFormat] = &[
     &depth::HEAD,
     &embed::HEAD,
     &text_detect::HEAD,
+    &text_orientation::HEAD,
     &ctc::HEAD,
     &ctc_time_first::HEAD,
     &slots::HEAD,

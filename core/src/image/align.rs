@@ -60,6 +60,10 @@ pub struct Crop {
     pub source: Rect,
     /// It is cut by this, and not by the rectangle.
     pub shape: Option<CropShape>,
+    /// Of a box: it is known to be upside down.
+    pub is_turned: bool,
+    /// Of a box: the width of its tensor, where that is not the width of the others.
+    pub width: Option<u32>,
 }
 
 /// What is turned upright.
@@ -72,7 +76,7 @@ pub enum CropShape {
 
 impl From<Rect> for Crop {
     fn from(source: Rect) -> Self {
-        Crop { source, shape: None }
+        Crop { source, shape: None, is_turned: false, width: None }
     }
 }
 
@@ -80,11 +84,20 @@ impl Crop {
     /// How it is laid into the tensor by its shape; `None` where it is cut by its rectangle.
     pub fn alignment(&self, spec: &InputSpec) -> Option<Similarity> {
         let (_, height, width) = spec.chw();
-        let size = (width as u32, height as u32);
+        let (width, height) = (width as u32, height as u32);
         match &self.shape? {
-            CropShape::Face(landmarks) => Similarity::of_face(landmarks, size),
-            CropShape::Box(corners) => Similarity::of_box(corners, size),
+            CropShape::Face(landmarks) => Similarity::of_face(landmarks, (width, height)),
+            CropShape::Box(corners) => {
+                Similarity::of_box(corners, (self.width.unwrap_or(width), height), self.is_turned)
+            }
         }
+    }
+
+    /// Width and height of its tensor.
+    pub fn size(&self, spec: &InputSpec) -> (u32, u32) {
+        let (_, height, width) = spec.chw();
+        let is_box = matches!(self.shape, Some(CropShape::Box(_))) && self.alignment(spec).is_some();
+        (self.width.filter(|_| is_box).unwrap_or(width as u32), height as u32)
     }
 }
 
@@ -134,8 +147,52 @@ impl Similarity {
 
     /// The one that lays a box with its longer side across, as large as it fits into the tensor, whose width and height these are, and at
     /// its upper left. A text reads from left to right then, or from top to bottom where the box stands upright. `None` where the box
-    /// is smaller than a pixel, or is none.
-    pub fn of_box(corners: &Corners, (width, height): (u32, u32)) -> Option<Self> {
+    /// is smaller than a pixel, or is none. One that `is_turned` is upside down, and so reads the other way.
+    pub fn of_box(corners: &Corners, (width, height): (u32, u32), is_turned: bool) -> Option<Self> {
+        let TextSides { middle, across, length, down } = TextSides::of(corners)?;
+        let [x, y] = if is_turned { across.map(|along| -along) } else { across };
+        let step = (length / f64::from(width)).max(down / f64::from(height));
+        let pixels = |side: f64, most: u32| ((side / step).round() as u32).clamp(1, most);
+        // From the corner to the middle of the first pixel; a quarter turn on from (x, y) is (-y, x).
+        let (along, below) = ((step - length) / 2.0, (step - down) / 2.0);
+        let origin = [middle[0] + x * along - y * below - 0.5, middle[1] + y * along + x * below - 0.5];
+        Similarity::new([x * step, y * step], origin, [pixels(length, width), pixels(down, height)])
+    }
+
+    /// How many columns such a box needs in a tensor that has so many rows, to keep its aspect.
+    pub fn columns_of_box(corners: &Corners, rows: u32) -> Option<u32> {
+        let TextSides { length, down, .. } = TextSides::of(corners)?;
+        Some(((length / down * f64::from(rows)).ceil() as u32).max(1))
+    }
+
+    /// `None` where `f32` does not hold the numbers.
+    fn new(across: [f64; 2], origin: [f64; 2], extent: [u32; 2]) -> Option<Self> {
+        let [across, origin] = [across, origin].map(|pair| pair.map(|number| number as f32));
+        let is_finite = across.iter().chain(&origin).all(|number| number.is_finite());
+        is_finite.then_some(Similarity { across, origin, extent })
+    }
+
+    /// Where the middle of a pixel of the tensor is in the frame. `f32`, each operation rounded by itself, in this order.
+    #[inline(always)]
+    pub fn at(&self, column: f32, row: f32) -> [f32; 2] {
+        let ([a, b], [x, y]) = (self.across, self.origin);
+        [(a * column - b * row) + x, (b * column + a * row) + y]
+    }
+}
+
+/// How a text lies in its box.
+struct TextSides {
+    middle: [f64; 2],
+    /// The direction in which it reads, of the length 1.
+    across: [f64; 2],
+    /// The side in that direction, and the other one.
+    length: f64,
+    down: f64,
+}
+
+impl TextSides {
+    /// `None` where the box is smaller than a pixel, or is none.
+    fn of(corners: &Corners) -> Option<Self> {
         // They go around the box, so two sides and their turns are all.
         let [first, second, third, _] = corners.map(|point| point.map(f64::from));
         let middle = [0, 1].map(|axis| (first[axis] + third[axis]) / 2.0);
@@ -151,27 +208,8 @@ impl Similarity {
         if !(length >= LEAST_SIDE && down >= LEAST_SIDE) {
             return None;
         }
-        let [x, y] = across.map(|along| if is_backwards { -along / length } else { along / length });
-        let step = (length / f64::from(width)).max(down / f64::from(height));
-        let pixels = |side: f64, most: u32| ((side / step).round() as u32).clamp(1, most);
-        // From the corner to the middle of the first pixel; a quarter turn on from (x, y) is (-y, x).
-        let (along, below) = ((step - length) / 2.0, (step - down) / 2.0);
-        let origin = [middle[0] + x * along - y * below - 0.5, middle[1] + y * along + x * below - 0.5];
-        Similarity::new([x * step, y * step], origin, [pixels(length, width), pixels(down, height)])
-    }
-
-    /// `None` where `f32` does not hold the numbers.
-    fn new(across: [f64; 2], origin: [f64; 2], extent: [u32; 2]) -> Option<Self> {
-        let [across, origin] = [across, origin].map(|pair| pair.map(|number| number as f32));
-        let is_finite = across.iter().chain(&origin).all(|number| number.is_finite());
-        is_finite.then_some(Similarity { across, origin, extent })
-    }
-
-    /// Where the middle of a pixel of the tensor is in the frame. `f32`, each operation rounded by itself, in this order.
-    #[inline(always)]
-    pub fn at(&self, column: f32, row: f32) -> [f32; 2] {
-        let ([a, b], [x, y]) = (self.across, self.origin);
-        [(a * column - b * row) + x, (b * column + a * row) + y]
+        let across = across.map(|along| if is_backwards { -along / length } else { along / length });
+        Some(TextSides { middle, across, length, down })
     }
 }
 
@@ -227,7 +265,7 @@ mod tests {
         use std::f32::consts::{FRAC_PI_2, FRAC_PI_6};
         let of = |width: f32, height: f32, angle: f32, size| {
             let bbox = BBox::from_center(100.0, 50.0, width, height);
-            let found = Similarity::of_box(&RotatedBox { bbox, angle }.corners(), size).unwrap();
+            let found = Similarity::of_box(&RotatedBox { bbox, angle }.corners(), size, false).unwrap();
             (numbers(found), found.extent)
         };
         let check = |(have, extent): ([f32; 4], [u32; 2]), wanted: [f64; 4], shown: [u32; 2]| {
@@ -253,10 +291,28 @@ mod tests {
         for (width, height) in [(0.0, 20.0), (20.0, 0.5), (f32::NAN, 2.0), (f32::INFINITY, 2.0)] {
             let bbox = BBox::from_center(100.0, 50.0, width, height);
             assert_eq!(
-                Similarity::of_box(&RotatedBox { bbox, angle: 0.0 }.corners(), (8, 8)),
+                Similarity::of_box(&RotatedBox { bbox, angle: 0.0 }.corners(), (8, 8), false),
                 None,
                 "{width} {height}"
             );
+        }
+    }
+
+    #[test]
+    fn boxes_that_are_upside_down_read_from_the_other_end() {
+        use crate::image::geometry::BBox;
+        use crate::image::rotated::RotatedBox;
+        for (width, height, angle) in [(40.0, 20.0, 0.0), (40.0, 20.0, 0.5), (20.0, 40.0, 0.0), (20.0, 40.0, 0.25)] {
+            let corners = RotatedBox { bbox: BBox::from_center(100.0, 50.0, width, height), angle }.corners();
+            let [upright, turned] =
+                [false, true].map(|is_turned| Similarity::of_box(&corners, (64, 16), is_turned).unwrap());
+            assert_eq!((turned.extent, turned.across), (upright.extent, upright.across.map(|along| -along)));
+            // What is at the upper left of one is at the lower right of the other.
+            let [columns, rows] = upright.extent.map(|pixels| pixels as f32 - 1.0);
+            for [column, row] in [[0.0, 0.0], [3.0, 5.0], [columns, rows]] {
+                let ([x, y], [u, v]) = (upright.at(column, row), turned.at(columns - column, rows - row));
+                assert!((x - u).abs() < 1e-3 && (y - v).abs() < 1e-3, "{x},{y} is not {u},{v}");
+            }
         }
     }
 

@@ -22,6 +22,7 @@ pub mod privacy;
 pub mod region_list;
 pub mod rotated;
 pub mod slices;
+pub mod text_lines;
 pub mod transform;
 
 use std::borrow::Cow;

@@ -3,7 +3,7 @@
 //!
 //! [`InputSpec`] has both, tensor and transform. Its text form travels in the caps between trtinfer and trtpreprocess
 //! (and shows in `gst-launch-1.0 -v`): `cpu f32 1x3x640x640 nchw rgb letterbox:114 scale:0.003921569 images`, with
-//! `chroma:sited`, `shortest-edge:…`, `mean:…` and `std:…` before the name where they are wanted.
+//! `chroma:sited`, `shortest-edge:…`, `max-width:…`, `mean:…` and `std:…` before the name where they are wanted.
 
 use std::fmt;
 use std::str::FromStr;
@@ -116,6 +116,9 @@ impl InputTransform {
     }
 }
 
+/// Widths of tensors between the narrowest and the widest are multiples of this, so that many lines have the same.
+const WIDTH_STEP: u32 = 32;
+
 /// The tensor that a model wants for a frame.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InputSpec {
@@ -125,9 +128,33 @@ pub struct InputSpec {
     pub desc: TensorDesc,
     pub order: TensorLayout,
     pub transform: InputTransform,
+    /// The width of the widest tensor for a line of text, where the model takes several; 0 where all have that of `desc`.
+    pub widest: u32,
 }
 
 impl InputSpec {
+    /// Whether lines of text become tensors of several widths.
+    pub fn has_widths(&self) -> bool {
+        let (_, _, width) = self.chw();
+        self.widest as usize > width
+    }
+
+    /// The dimensions of the widest tensor.
+    pub fn largest_dims(&self) -> Dims {
+        let (mut dims, (_, w)) = (self.desc.dims.clone(), self.order.sides());
+        if self.has_widths() {
+            dims.0[w] = self.widest.into();
+        }
+        dims
+    }
+
+    /// The width of the tensor for a line of text that has so many columns at its height.
+    pub fn width_for(&self, columns: u32) -> u32 {
+        let (_, _, width) = self.chw();
+        let (least, most) = (width as u32, self.widest.max(width as u32));
+        columns.min(most).next_multiple_of(WIDTH_STEP).clamp(least, most)
+    }
+
     /// Channels, height and width.
     pub fn chw(&self) -> (usize, usize, usize) {
         let dim = |i: usize| self.desc.dims.get(i).copied().unwrap_or(0).max(0) as usize;
@@ -231,6 +258,9 @@ impl fmt::Display for InputSpec {
         if *shortest_edge != 0 {
             write!(f, " shortest-edge:{shortest_edge}")?;
         }
+        if self.widest != 0 {
+            write!(f, " max-width:{}", self.widest)?;
+        }
         for (word, values, default) in [("mean", mean, 0.0), ("std", std, 1.0)] {
             if *values != [default; 3] {
                 write!(f, " {word}:{}/{}/{}", values[0], values[1], values[2])?;
@@ -280,6 +310,12 @@ fn parse(text: &str) -> Option<InputSpec> {
         transform.shortest_edge = edge.parse().ok()?;
         rest = tail;
     }
+    let mut widest = 0;
+    if let Some(tail) = rest.strip_prefix("max-width:") {
+        let (width, tail) = tail.split_once(' ')?;
+        widest = width.parse().ok()?;
+        rest = tail;
+    }
     for (prefix, values) in [("mean:", &mut transform.mean), ("std:", &mut transform.std)] {
         if let Some(tail) = rest.strip_prefix(prefix) {
             let (triple, tail) = tail.split_once(' ')?;
@@ -288,7 +324,7 @@ fn parse(text: &str) -> Option<InputSpec> {
         }
     }
     let desc = TensorDesc { name: rest.to_string(), dtype, dims };
-    (desc.dims.len() == 4).then_some(InputSpec { device, desc, order, transform })
+    (desc.dims.len() == 4).then_some(InputSpec { device, desc, order, transform, widest })
 }
 
 /// Width and height from `640x480`; `None` from nothing. `property` is named in the error.
@@ -337,6 +373,7 @@ mod tests {
             desc: TensorDesc::new("images", DType::F32, &[1, 3, 480, 640]),
             order: TensorLayout::Nchw,
             transform: InputTransform::default(),
+            widest: 0,
         }
     }
 
@@ -360,6 +397,8 @@ mod tests {
             std: [57.375, 57.12, 58.395],
         };
         assert_eq!(other.to_string().parse::<InputSpec>().unwrap(), other);
+        other.widest = 1280;
+        assert_eq!(other.to_string().parse::<InputSpec>().unwrap(), other);
     }
 
     #[test]
@@ -371,6 +410,7 @@ mod tests {
             "cpu f32 1x3x4x4 nchw rgb letterbox scale:1 x",
             "cpu f32 1x3x4x4 nchw rgb letterbox:0 scale:1 chroma:odd x",
             "cpu f32 1x3x4x4 nchw rgb center-crop:0 scale:1 shortest-edge:-1 x",
+            "cpu f32 1x3x4x4 nchw rgb letterbox:0 scale:1 max-width:wide x",
         ] {
             assert!(text.parse::<InputSpec>().is_err(), "{text}");
         }

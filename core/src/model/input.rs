@@ -127,7 +127,41 @@ impl ModelInfo {
             desc: TensorDesc { name: input.name.clone(), dtype: input.dtype, dims },
             order: self.order,
             transform: self.transform(head),
+            widest: 0,
         })
+    }
+
+    /// The same for lines of text that become tensors of up to that width; 0 for one width.
+    ///
+    /// # Errors
+    /// `Settings`, where the model does not take several widths, or not these.
+    #[doc(hidden)]
+    pub fn with_widths(&self, spec: InputSpec, widest: u32) -> Result<InputSpec> {
+        if widest == 0 {
+            return Ok(spec);
+        }
+        let (input, (_, w)) = (self.image_input(), self.order.sides());
+        let (_, height, width) = spec.chw();
+        let refused = |cause: String, remedy: &str| {
+            let what = format!("max-input-width is {widest}, which the model does not take");
+            Err(Error::new(ErrorKind::Settings, what).cause(cause).remedy(remedy).about(&unusable(&self.path)))
+        };
+        if input.dims[w] != Dims::DYNAMIC {
+            return refused(
+                format!("the width of its input is fixed ({input})"),
+                "Leave max-input-width unset, or export the model with a dynamic width",
+            );
+        }
+        if self.inputs.len() > 1 {
+            return refused("it has other inputs besides the picture".into(), "Leave max-input-width unset");
+        }
+        if (widest as usize) < width {
+            return refused(format!("the least width, that of input-size, is {width}"), "Set max-input-width to more");
+        }
+        if u64::from(widest) * height as u64 > MAX_PIXELS {
+            return refused(format!("no input may have more than {MAX_PIXELS} pixels"), "Set max-input-width to less");
+        }
+        Ok(InputSpec { widest, ..spec })
     }
 
     /// The number of pictures that it takes at once, where the file fixes that.
@@ -316,6 +350,38 @@ mod tests {
         let values = InputValues::read(&format!("txt={words}")).unwrap();
         let error = info.with_values(&values).unwrap_err().message();
         assert!(error.starts_with("Cannot use the model file m: input-values has a file for txt"), "{error}");
+    }
+
+    #[test]
+    fn widths_are_those_that_the_model_takes() {
+        let model = |inputs: &[(&str, &[i64])]| {
+            let inputs = inputs.iter().map(|(name, dims)| TensorDesc::new(*name, DType::F32, dims)).collect();
+            let outputs = vec![TensorDesc::new("o", DType::F32, &[-1, -1, 97])];
+            ModelInfo::of_server(Path::new("m"), String::new(), inputs, outputs, BTreeMap::new()).unwrap()
+        };
+        let widths = |model: &ModelInfo, widest: u32| {
+            let spec = model.input_spec(Some((320, 48)), 1, Device::Host).unwrap();
+            model.with_widths(spec, widest).map(|spec| (spec.widest, spec.has_widths()))
+        };
+        let reader = model(&[("x", &[-1, 3, 48, -1])]);
+        assert_eq!(widths(&reader, 0).unwrap(), (0, false));
+        assert_eq!(widths(&reader, 320).unwrap(), (320, false));
+        assert_eq!(widths(&reader, 1280).unwrap(), (1280, true));
+        let (fixed, high) = (model(&[("x", &[-1, 3, 48, 320])]), model(&[("x", &[-1, 3, -1, -1])]));
+        let two = model(&[("x", &[-1, 3, 48, -1]), ("y", &[-1, 7, 7])]);
+        for (model, widest, says) in [
+            (&reader, 319, "the least width, that of input-size, is 320"),
+            (&fixed, 640, "the width of its input is fixed (x f32 ?x3x48x320)"),
+            (&two, 640, "it has other inputs besides the picture"),
+        ] {
+            let error = widths(model, widest).unwrap_err().message();
+            assert!(
+                error.starts_with("Cannot use the model file m: max-input-width is") && error.contains(says),
+                "{error}"
+            );
+        }
+        let tall = high.input_spec(Some((320, 16384)), 1, Device::Host).unwrap();
+        assert!(high.with_widths(tall, 16384).unwrap_err().message().contains("no input may have more than"));
     }
 
     #[test]

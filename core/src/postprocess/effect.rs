@@ -16,7 +16,7 @@ struct Purpose {
     is_met: fn(&HeadFormat, bool) -> bool,
 }
 
-const PURPOSES: [Purpose; 13] = [
+const PURPOSES: [Purpose; 16] = [
     Purpose { options: &["layout-file"], what: "models", is_met: |_, _| true },
     Purpose {
         options: &["score-threshold"],
@@ -60,6 +60,16 @@ const PURPOSES: [Purpose; 13] = [
         is_met: |head, _| {
             head.is_text_map() || head.task == Task::Semantic && head.outputs[0].columns == [Column::Classes]
         },
+    },
+    Purpose {
+        options: &["unclip-ratio", "use-dilation"],
+        what: "models that give a map of texts",
+        is_met: |head, _| head.is_text_map(),
+    },
+    Purpose {
+        options: &["beam-width"],
+        what: "models that read text in steps, with a blank",
+        is_met: |head, _| head.is_text() && matches!(head.outputs[0].columns, [Column::Characters { .. }]),
     },
     Purpose { options: &["top-k"], what: "classifiers", is_met: |head, _| head.is_classifier() },
     Purpose {
@@ -137,26 +147,34 @@ mod tests {
             let all = ignored(HeadFormat::of_name(name).unwrap(), slices);
             all.into_iter().filter(|name| !name.starts_with("merge")).collect::<Vec<_>>().join(" ")
         };
-        let no_classifier = "map-threshold top-k class-scores background-class";
+        let no_text = "unclip-ratio use-dilation beam-width";
+        let no_classifier = format!("map-threshold {no_text} top-k class-scores background-class");
         for name in ["yolov8", "yolov5", "obb", "pose"] {
             assert_eq!(of(name, false), format!("mask-output {no_classifier}"), "{name}");
         }
         assert_eq!(of("segment", false), no_classifier);
         assert_eq!(of("end-to-end", false), format!("iou-threshold class-agnostic mask-output {no_classifier}"));
         assert_eq!(of("end-to-end", true), format!("iou-threshold mask-output {no_classifier}"));
-        assert_eq!(of("rf-detr", false), "iou-threshold class-agnostic mask-output map-threshold top-k class-scores");
+        let unlike = format!("iou-threshold class-agnostic mask-output map-threshold {no_text} top-k class-scores");
+        assert_eq!(of("rf-detr", false), unlike);
         let boxes = "iou-threshold class-agnostic max-detections";
-        assert_eq!(of("classify", false), format!("{boxes} mask-output map-threshold background-class"));
+        for name in ["classify", "text-orientation"] {
+            let ignored = format!("{boxes} mask-output map-threshold {no_text} background-class");
+            assert_eq!(of(name, false), ignored, "{name}");
+        }
         assert_eq!(of("semantic", false), format!("score-threshold class-thresholds {boxes} {no_classifier}"));
-        let of_scores = format!("score-threshold class-thresholds {boxes} top-k class-scores background-class");
+        let of_scores =
+            format!("score-threshold class-thresholds {boxes} {no_text} top-k class-scores background-class");
         assert_eq!(of("semantic-logits", false), of_scores);
         let of_classes = "score-threshold class-thresholds label-file classes";
         assert_eq!(of("depth", false), format!("{of_classes} {boxes} {no_classifier}"));
         assert_eq!(of("embed", false), format!("{of_classes} {boxes} mask-output {no_classifier}"));
-        let ignored = "iou-threshold class-agnostic mask-output top-k class-scores background-class";
+        let ignored = "iou-threshold class-agnostic mask-output beam-width top-k class-scores background-class";
         assert_eq!(of("text-detect", false), ignored);
         for name in ["ctc", "ctc-time-first", "slots"] {
-            let ignored = format!("class-thresholds classes {boxes} mask-output map-threshold top-k background-class");
+            let beam = if name == "slots" { " beam-width" } else { "" };
+            let of_maps = format!("mask-output map-threshold unclip-ratio use-dilation{beam}");
+            let ignored = format!("class-thresholds classes {boxes} {of_maps} top-k background-class");
             assert_eq!(of(name, false), ignored, "{name}");
         }
     }

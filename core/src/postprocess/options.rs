@@ -34,7 +34,7 @@ pub struct PostprocessOptions {
     /// UTF-8 text with one class name a line, or with one character a line for models that read text; `None` for the names in the
     /// model file.
     pub label_file: Option<PathBuf>,
-    /// 0..1; boxes with a lower score are dropped. Of texts that are detected the default means 0.6.
+    /// 0..1; boxes with a lower score are dropped. Of texts that are detected the default means 0.6, of their orientation 0.9.
     pub score_threshold: f32,
     /// Score thresholds of single classes by name or id: `person=0.5,car=0.3`.
     pub class_thresholds: String,
@@ -56,6 +56,15 @@ pub struct PostprocessOptions {
     /// texts 0 means 0.3.
     #[doc(hidden)]
     pub map_threshold: f32,
+    /// Boxes of texts grow on each side by their area times this, divided by their perimeter.
+    #[doc(hidden)]
+    pub unclip_ratio: f32,
+    /// Whether each pixel of a text takes its neighbours to the right and below before boxes are made.
+    #[doc(hidden)]
+    pub use_dilation: bool,
+    /// How many beginnings of a text are kept from step to step; 1 for the best character of each step.
+    #[doc(hidden)]
+    pub beam_width: u32,
     /// The maximum number of classes that a classifier gives for a frame, best scores first.
     pub top_k: u32,
     /// What a classifier's output holds.
@@ -80,6 +89,9 @@ impl Default for PostprocessOptions {
             merge: MergeOptions::default(),
             mask_output: MaskOutput::default(),
             map_threshold: 0.0,
+            unclip_ratio: 1.5,
+            use_dilation: false,
+            beam_width: 1,
             top_k: 5,
             class_scores: ClassScores::Auto,
             background_class: BackgroundClass::Auto,
@@ -166,7 +178,7 @@ pub static LAYOUT: LazyLock<OptionSpec> = LazyLock::new(|| {
 });
 
 /// All other options but those of [`MergeOptions`].
-pub static SETTINGS: [Setting<PostprocessOptions>; 13] = [
+pub static SETTINGS: [Setting<PostprocessOptions>; 16] = [
     setting!(
         "layout-file",
         "Layout file",
@@ -184,7 +196,7 @@ pub static SETTINGS: [Setting<PostprocessOptions>; 13] = [
     setting!(
         "score-threshold",
         "Score threshold",
-        "Boxes with a lower score are dropped (of layout=text-detect the default means 0.6)",
+        "Boxes with a lower score are dropped (of layout=text-detect the default means 0.6, of text-orientation 0.9)",
         OptionKind::Float(0.0..=1.0),
         score_threshold
     ),
@@ -237,6 +249,29 @@ pub static SETTINGS: [Setting<PostprocessOptions>; 13] = [
          (of layout=text-detect 0 means 0.3)",
         OptionKind::Float(-1000.0..=1000.0),
         map_threshold
+    ),
+    setting!(
+        "unclip-ratio",
+        "Unclip ratio",
+        "Boxes of layout=text-detect grow on each side by their area times this, divided by their perimeter, as in PP-OCR",
+        OptionKind::Float(0.0..=10.0),
+        unclip_ratio
+    ),
+    setting!(
+        "use-dilation",
+        "Use dilation",
+        "With layout=text-detect: each pixel of a text takes its neighbours to the right and below before boxes are made, as in \
+         RapidOCR",
+        OptionKind::Flag,
+        use_dilation
+    ),
+    setting!(
+        "beam-width",
+        "Beam width",
+        "Beginnings of a text that layout=ctc and ctc-time-first keep from step to step; their ways are added up (1 = the best \
+         character of each step)",
+        OptionKind::UInt(1..=100),
+        beam_width
     ),
     setting!(
         "top-k",

@@ -2,6 +2,7 @@
 //! From a model's outputs to boxes on the frame, with the state that is kept from frame to frame.
 
 mod hints;
+mod orientation;
 mod whole;
 
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use super::refine::{MaskFinder, gather};
 use super::suppress::Nms;
 use super::suppress::device::DeviceDecoder;
 use super::text::TextReader;
-use super::text_boxes::{TextBoxFinder, USUAL_PIXEL, USUAL_SCORE};
+use super::text_boxes::{TextBoxFinder, TextBoxRules, USUAL_PIXEL, USUAL_SCORE};
 use super::vectors::VectorReader;
 use super::{FoundText, Instances, PostprocessOptions};
 use crate::cuda::driver::{Context, Fence, Stream, StreamRole};
@@ -97,6 +98,7 @@ impl Postprocessor {
         if labels.is_empty() && decoder.format().is_text_map() {
             labels = vec!["text".into()];
         }
+        orientation::name_classes(&decoder, &mut labels)?;
         let rotated = decoder.format().is_rotated().then(Vec::new);
         let has_probabilities = model.has_probabilities(&decoder.first_output().name);
         let classifier = decoder.format().is_classifier();
@@ -152,7 +154,11 @@ impl Postprocessor {
     pub fn adjust(&mut self, options: PostprocessOptions) -> Result<()> {
         // That of texts is another as long as the user sets none.
         let is_usual = options.score_threshold == PostprocessOptions::default().score_threshold;
-        let least = if is_usual && self.finds_text() { USUAL_SCORE } else { options.score_threshold };
+        let least = match (is_usual, self.finds_text(), self.finds_orientation()) {
+            (true, true, _) => USUAL_SCORE,
+            (true, _, true) => orientation::USUAL_TURN,
+            _ => options.score_threshold,
+        };
         self.thresholds = thresholds(least, &options.classes, &options.class_thresholds, &self.known_classes())?;
         self.nms.iou_threshold = options.iou_threshold;
         let limit = options.max_detections as usize;
@@ -282,8 +288,10 @@ impl Postprocessor {
             tensors.wait()?;
             self.instances.clear();
             let pixel = Some(self.options.map_threshold).filter(|&threshold| threshold != 0.0).unwrap_or(USUAL_PIXEL);
+            let PostprocessOptions { unclip_ratio: growth, use_dilation: dilates, .. } = self.options;
             let boxes = &mut self.instances.boxes;
-            self.not_finite += finder.find(output, pixel, &self.thresholds, boxes)?;
+            self.not_finite +=
+                finder.find(output, &TextBoxRules { pixel, growth, dilates }, &self.thresholds, boxes)?;
             self.nms.run(Suppress::None, boxes);
             return self.map_to_frame(letterbox);
         }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The text of a picture, which is read on the host, also where the model has run on a GPU: of each row the character with the
-//! greatest score.
+//! greatest score, or of all rows the most probable text.
 
 use std::ops::Range;
 
 use super::ClassScores;
+use super::beam::BeamSearch;
 use super::classify::{are_logits, to_probabilities};
 use crate::error::{Error, ErrorKind, Result};
 use crate::heads::{Column, Decoder, number};
@@ -22,7 +23,8 @@ pub struct FoundText {
 
 /// Reads the outputs of a model that gives texts, each the one of a picture.
 pub(super) struct TextReader {
-    rows: usize,
+    /// Which dimension of the output has the rows. Wider pictures have more of them.
+    rows_at: usize,
     /// What each score of a row stands for: `None` for the blank, or for what fills the end.
     characters: Vec<Option<String>>,
     /// Equal characters of rows that follow each other are one.
@@ -43,7 +45,9 @@ impl TextReader {
     /// # Errors
     /// `Settings`, where the dictionary is not that of the model, or a first dimension of steps is taken for that of a batch.
     pub fn new(decoder: &Decoder, labels: &[String], has_probabilities: Option<bool>) -> Result<Option<Self>> {
-        let Some([rows, scores]) = decoder.text_shape() else { return Ok(None) };
+        let (Some([rows, scores]), Some(rows_at)) = (decoder.text_shape(), decoder.text_rows_at()) else {
+            return Ok(None);
+        };
         let (format, output) = (decoder.format(), decoder.first_output());
         if rows == 1 && output.dims[0] > 1 && format.outputs[0].dims.len() == output.dims.len() {
             let pictures = output.dims[0];
@@ -66,19 +70,24 @@ impl TextReader {
             return Err(Error::new(ErrorKind::Settings, what).remedy(remedy));
         }
         let (values, pool) = (Vec::new(), Pool::default());
-        Ok(Some(TextReader { rows, characters, joins_repeats, has_probabilities, saw_logits: false, values, pool }))
+        Ok(Some(TextReader { rows_at, characters, joins_repeats, has_probabilities, saw_logits: false, values, pool }))
     }
 
-    /// The text of an output that is there, and whether its numbers are finite. Rows where they are not are left out.
+    /// The text of an output that is there, and whether its numbers are finite. Rows where they are not are left out. With a
+    /// `beam_width` above 1, so many beginnings of texts are kept from row to row, where rows are steps.
     ///
     /// # Errors
     /// `Run`, where CUDA fails.
-    pub fn read(&mut self, output: &Tensor, scores: ClassScores) -> Result<(FoundText, bool)> {
+    pub fn read(&mut self, output: &Tensor, scores: ClassScores, beam_width: u32) -> Result<(FoundText, bool)> {
         let copy = host_copy(output, &self.pool)?;
         let output = copy.as_ref().unwrap_or(output);
-        let has_logits = self.has_logits(output, scores);
+        let rows = output.desc().dims.get(self.rows_at).map_or(0, |&rows| usize::try_from(rows).unwrap_or(0));
+        let has_logits = self.has_logits(output, rows, scores);
+        if self.joins_repeats && beam_width > 1 {
+            return Ok(self.search(output, rows, has_logits, beam_width as usize));
+        }
         let (mut text, mut sum, mut count, mut last, mut is_finite) = (String::new(), 0.0, 0, None, true);
-        for row in 0..self.rows {
+        for row in 0..rows {
             self.take_row(output, row);
             if !self.values.iter().all(|value| value.is_finite()) {
                 (is_finite, last) = (false, None);
@@ -99,15 +108,36 @@ impl TextReader {
         Ok((FoundText { text, confidence }, is_finite))
     }
 
+    /// The most probable text of steps, and whether their numbers are finite.
+    fn search(&mut self, output: &Tensor, rows: usize, has_logits: bool, width: usize) -> (FoundText, bool) {
+        let blank = self.characters.iter().position(Option::is_none).unwrap_or_default();
+        let (mut search, mut is_finite) = (BeamSearch::new(width, blank), true);
+        for row in 0..rows {
+            self.take_row(output, row);
+            if !self.values.iter().all(|value| value.is_finite()) {
+                is_finite = false;
+                search.pass();
+                continue;
+            }
+            if has_logits {
+                to_probabilities(&mut self.values);
+            }
+            search.step(&self.values);
+        }
+        let (characters, confidence) = search.text();
+        let text = characters.iter().filter_map(|&character| self.characters[character].as_deref()).collect();
+        (FoundText { text, confidence }, is_finite)
+    }
+
     /// Whether the values are logits. Where neither the user says so nor the graph ends in a softmax, those that cannot be probabilities
     /// are, from then on.
-    fn has_logits(&mut self, output: &Tensor, scores: ClassScores) -> bool {
+    fn has_logits(&mut self, output: &Tensor, rows: usize, scores: ClassScores) -> bool {
         match (scores, self.has_probabilities) {
             (ClassScores::Probabilities, _) | (ClassScores::Auto, Some(true)) => return false,
             (ClassScores::Logits, _) => return true,
             (ClassScores::Auto, _) => {}
         }
-        for row in 0..self.rows {
+        for row in 0..rows {
             if self.saw_logits {
                 break;
             }
@@ -205,7 +235,7 @@ mod tests {
     ) -> (FoundText, bool) {
         let decoder = decoder(format, output.desc());
         let mut reader = TextReader::new(&decoder, &labels(dictionary), None).unwrap().unwrap();
-        reader.read(output, scores).unwrap()
+        reader.read(output, scores, 1).unwrap()
     }
 
     /// Rows in which these have a probability of 0.75, and their neighbours the rest.
@@ -264,6 +294,47 @@ mod tests {
         assert_eq!(read(&ctc::HEAD, &DICTIONARY, &output, ClassScores::Probabilities), found("a", 0.5));
         let (text, _) = read(&ctc::HEAD, &DICTIONARY, &output, ClassScores::Logits);
         assert!(text.text == "a" && text.confidence < 0.3, "{text:?}");
+    }
+
+    #[test]
+    fn a_beam_finds_the_text_with_the_most_ways() {
+        // The best of each step is the blank; the ways to “a” are more probable together.
+        let steps = [[0.55f32, 0.45, 0.0, 0.0, 0.0]; 2];
+        let output = Tensor::from_slice("o", &[1, 2, 5], steps.as_flattened());
+        let decoder = decoder(&ctc::HEAD, output.desc());
+        let mut reader = TextReader::new(&decoder, &labels(&DICTIONARY), None).unwrap().unwrap();
+        let mut read = |output: &Tensor, scores, width| reader.read(output, scores, width).unwrap();
+        assert_eq!(read(&output, ClassScores::Probabilities, 1), found("", 0.0));
+        assert_eq!(read(&output, ClassScores::Probabilities, 4), found("a", 0.45));
+        let logits = steps.map(|step| step.map(|value: f32| value.max(1e-9).ln()));
+        let (text, _) = read(&Tensor::from_slice("o", &[1, 2, 5], logits.as_flattened()), ClassScores::Logits, 4);
+        assert!(text.text == "a" && (text.confidence - 0.45).abs() < 1e-5, "{text:?}");
+        // Where nothing is in doubt, both read the same.
+        let one = |best: usize| [0, 1, 2, 3, 4].map(|at| if at == best { 1f32 } else { 0.0 });
+        let certain = Tensor::from_slice("o", &[1, 9, 5], [0, 1, 1, 0, 1, 2, 2, 4, 3].map(one).as_flattened());
+        for width in [1, 8] {
+            assert_eq!(read(&certain, ClassScores::Auto, width), found("aab ä", 1.0), "{width}");
+        }
+        let lost = Tensor::from_slice("o", &[1, 3, 5], &{
+            let mut values = rows(&[1, 2, 1], 5);
+            values[7] = f32::NAN;
+            values
+        });
+        assert_eq!(read(&lost, ClassScores::Auto, 8), (FoundText { text: "aa".into(), confidence: 0.75 }, false));
+    }
+
+    #[test]
+    fn wider_pictures_have_more_rows() {
+        let narrow = Tensor::from_slice("o", &[1, 2, 5], &rows(&[1, 2], 5));
+        let wide = Tensor::from_slice("o", &[1, 4, 5], &rows(&[1, 2, 1, 2], 5));
+        let decoder = decoder(&ctc::HEAD, narrow.desc());
+        let mut reader = TextReader::new(&decoder, &labels(&DICTIONARY), None).unwrap().unwrap();
+        for (output, text) in [(&narrow, "ab"), (&wide, "abab"), (&narrow, "ab")] {
+            let picked = decoder.pick(std::slice::from_ref(output)).unwrap();
+            assert_eq!(reader.read(picked[0], ClassScores::Auto, 1).unwrap(), found(text, 0.75));
+        }
+        let other = Tensor::from_slice("o", &[1, 2, 4], &rows(&[1, 2], 4));
+        assert!(decoder.pick(std::slice::from_ref(&other)).is_err(), "another dictionary");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! Pixels above a threshold that touch, also at corners, are a region. Around its pixels lies the rectangle of the smallest area. Its
 //! score is the mean probability inside. As the network is trained on shrunk texts, the rectangle grows on each side by its area times
-//! [`GROWTH`], divided by its perimeter. PP-OCR offsets the rectangle as a polygon with round corners by the same distance, and takes the
+//! a factor, divided by its perimeter. PP-OCR offsets the rectangle as a polygon with round corners by the same distance, and takes the
 //! rectangle around that, which is the same.
 
 use super::text::{host_copy, take_floats};
@@ -20,11 +20,19 @@ pub(super) const USUAL_PIXEL: f32 = 0.3;
 /// The score from which on a box is one, if the user sets none.
 pub(super) const USUAL_SCORE: f32 = 0.6;
 
-/// How far a rectangle grows: PP-OCR's `unclip_ratio`.
-const GROWTH: f64 = 1.5;
-
 /// The least shorter side of a rectangle in pixels of the map, before it grows; 2 more after that.
 const LEAST_SIDE: f64 = 3.0;
+
+/// What makes boxes of a map.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TextBoxRules {
+    /// Pixels above this belong to a text.
+    pub pixel: f32,
+    /// How far a rectangle grows: PP-OCR's `unclip_ratio`.
+    pub growth: f32,
+    /// Each pixel of a text takes its neighbours to the right and below: PP-OCR's `use_dilation`.
+    pub dilates: bool,
+}
 
 /// Finds the texts in the maps of one model.
 pub(super) struct TextBoxFinder {
@@ -68,14 +76,13 @@ impl TextBoxFinder {
     }
 
     /// Appends the boxes of an output that is there, in pixels of the model's input, and returns how many of its numbers are not finite.
-    /// Pixels above `pixel` belong to a text.
     ///
     /// # Errors
     /// `Run`, where CUDA fails.
     pub fn find(
         &mut self,
         output: &Tensor,
-        pixel: f32,
+        rules: &TextBoxRules,
         thresholds: &Thresholds,
         out: &mut Vec<Candidate>,
     ) -> Result<usize> {
@@ -83,7 +90,10 @@ impl TextBoxFinder {
         let (width, height) = (self.width, self.height);
         take_floats(copy.as_ref().unwrap_or(output), 0..width * height, &mut self.values);
         self.is_open.clear();
-        self.is_open.extend(self.values.iter().map(|&value| value > pixel));
+        self.is_open.extend(self.values.iter().map(|&value| value > rules.pixel));
+        if rules.dilates {
+            dilate(&mut self.is_open, width);
+        }
         let mut row = 0;
         for start in 0..width * height {
             if !self.is_open[start] {
@@ -93,7 +103,7 @@ impl TextBoxFinder {
             let rect = self.region.rect().filter(|rect| rect.shorter_side() >= LEAST_SIDE);
             let Some(rect) = rect else { continue };
             let score = rect.mean(&self.values, (width, height));
-            let grown = rect.grown();
+            let grown = rect.grown(rules.growth.into());
             if score >= thresholds.of(0) && grown.shorter_side() >= LEAST_SIDE + 2.0 {
                 out.push(grown.candidate(self.scale, score, row));
                 row += 1;
@@ -136,6 +146,16 @@ impl TextRegion {
         let points: Vec<[f64; 2]> =
             ends.flat_map(|(row, &[first, last])| [point(first, row), point(last, row)]).collect();
         smallest_rect(&hull(&points))
+    }
+}
+
+/// Opens the pixels to the right of open ones, below them, and at the corner between: OpenCV's dilation with a kernel of 2x2 ones.
+fn dilate(is_open: &mut [bool], width: usize) {
+    // From the end on, so that pixels that are opened here open no others.
+    for at in (0..is_open.len()).rev() {
+        let (left, above) = (!at.is_multiple_of(width), at >= width);
+        is_open[at] |=
+            left && is_open[at - 1] || above && is_open[at - width] || left && above && is_open[at - width - 1];
     }
 }
 
@@ -221,8 +241,8 @@ impl TextRect {
         if count == 0 { 0.0 } else { (sum / f64::from(count)) as f32 }
     }
 
-    fn grown(&self) -> Self {
-        let by = self.area() * GROWTH / (2.0 * (self.width + self.height));
+    fn grown(&self, growth: f64) -> Self {
+        let by = self.area() * growth / (2.0 * (self.width + self.height));
         TextRect { width: self.width + 2.0 * by, height: self.height + 2.0 * by, ..*self }
     }
 
@@ -245,6 +265,8 @@ mod tests {
     use crate::image::rotated::RotatedBox;
 
     const SIDE: usize = 128;
+    const GROWTH: f64 = 1.5;
+    const RULES: TextBoxRules = TextBoxRules { pixel: USUAL_PIXEL, growth: GROWTH as f32, dilates: false };
 
     /// A map with this value in rectangles, each by centre, width, height and angle.
     fn map(rects: &[([f64; 2], f64, f64, f64)], value: f32) -> Vec<f32> {
@@ -262,12 +284,16 @@ mod tests {
     }
 
     fn found(map: &[f32], input: u32, score: f32) -> (Vec<Candidate>, usize) {
+        found_by(&RULES, map, input, score)
+    }
+
+    fn found_by(rules: &TextBoxRules, map: &[f32], input: u32, score: f32) -> (Vec<Candidate>, usize) {
         let output = Tensor::from_slice("maps", &[1, 1, SIDE as i64, SIDE as i64], map);
         let hints = ModelHints { input: Some((input, input)), ..ModelHints::default() };
         let decoder = Decoder::new(Some(&text_detect::HEAD), &[output.desc().clone()], &hints).unwrap();
         let mut finder = TextBoxFinder::new(&decoder, (input, input)).unwrap();
         let mut out = Vec::new();
-        let lost = finder.find(&output, USUAL_PIXEL, &Thresholds::uniform(score), &mut out).unwrap();
+        let lost = finder.find(&output, rules, &Thresholds::uniform(score), &mut out).unwrap();
         (out, lost)
     }
 
@@ -290,6 +316,24 @@ mod tests {
         // A map of a quarter of the input.
         let (boxes, _) = found(&values, 4 * SIDE as u32, USUAL_SCORE);
         assert_near(&boxes[0], [162.0, 122.0, 208.0, 88.0, 0.0], 1e-3);
+    }
+
+    #[test]
+    fn texts_grow_by_what_is_set_and_dilated_ones_by_a_pixel_more() {
+        let values = map(&[([40.5, 30.5], 40.5, 10.5, 0.0)], 0.875);
+        let size_of = |rules: TextBoxRules| {
+            let (boxes, _) = found_by(&rules, &values, SIDE as u32, 0.1);
+            let RotatedBox { bbox, .. } = boxes[0].rotated().regular();
+            [bbox.width(), bbox.height(), bbox.center().0, bbox.center().1].map(|number| (number * 64.0).round() / 64.0)
+        };
+        assert_eq!(size_of(TextBoxRules { growth: 0.0, ..RULES }), [40.0, 10.0, 40.5, 30.5]);
+        assert_eq!(size_of(TextBoxRules { growth: 3.0, ..RULES }), [64.0, 34.0, 40.5, 30.5]);
+        let dilated = TextBoxRules { growth: 0.0, dilates: true, ..RULES };
+        assert_eq!(size_of(dilated), [41.0, 11.0, 41.0, 31.0], "to the right and below");
+        // Two texts with a pixel between them are one then, and nothing crosses the right edge of the map.
+        let apart = [([20.5, 20.5], 9.0, 9.0, 0.0), ([30.5, 20.5], 9.0, 9.0, 0.0), ([125.5, 60.5], 5.0, 5.0, 0.0)];
+        let count = |rules: TextBoxRules| found_by(&rules, &map(&apart, 0.75), SIDE as u32, 0.1).0.len();
+        assert_eq!((count(RULES), count(TextBoxRules { dilates: true, ..RULES })), (3, 2));
     }
 
     #[test]

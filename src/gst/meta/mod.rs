@@ -12,6 +12,7 @@ pub mod geometry;
 mod gray;
 pub mod gst_tensor;
 pub mod map;
+pub mod orientation;
 mod packed;
 pub mod read;
 pub mod record;

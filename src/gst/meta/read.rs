@@ -2,7 +2,7 @@
 //! The objects of a frame in its metas, attached by any element.
 //!
 //! Read are GstVideoRegionOfInterestMeta, with the parameters `detection` and `object_id` as trtnms and DL Streamer
-//! write them and `keypoints`, `rotation` and `mask` as trtnms does, and from GStreamer 1.24 on the objects of
+//! write them and `keypoints`, `rotation`, `orientation` and `mask` as trtnms does, and from GStreamer 1.24 on the objects of
 //! GstAnalyticsRelationMeta with their trackings, from 1.26 on with their segmentations.
 //! An object in both is one.
 
@@ -18,6 +18,7 @@ use gsttrt_core::image::masks::Mask;
 use gsttrt_core::image::overlay::Annotation;
 use gsttrt_core::image::rotated::{self, Corners};
 
+use super::orientation;
 use super::relations::{Metadata, Relation, Relations};
 use super::structure::{scale, scaled_numbers};
 
@@ -37,6 +38,8 @@ pub struct MetaObjects {
     pub regions: usize,
     /// The index of the GstAnalyticsRelationMeta and the id in it, for each object that has them.
     pub analytics: Vec<Option<(usize, u32)>>,
+    /// Which are upside down, as far as is known.
+    pub turned: Vec<bool>,
 }
 
 /// The objects of a frame of that size.
@@ -44,8 +47,10 @@ pub fn objects(buffer: &gst::BufferRef, size: (u32, u32)) -> MetaObjects {
     let regions = buffer.iter_meta::<VideoRegionOfInterestMeta>().map(|meta| region(&meta, size));
     let (annotations, found_at): (Vec<_>, Vec<_>) = regions.unzip();
     let regions = annotations.len();
-    let mut objects = MetaObjects { annotations, regions, analytics: vec![None; regions] };
+    let turned = buffer.iter_meta::<VideoRegionOfInterestMeta>().map(|meta| orientation::is_turned(&meta)).collect();
+    let mut objects = MetaObjects { annotations, regions, analytics: vec![None; regions], turned };
     add_analytics(&mut objects, &found_at, buffer, size);
+    objects.turned.resize(objects.annotations.len(), false);
     objects
 }
 

@@ -243,7 +243,7 @@ fn add(relations: &mut RelationsMut, number: usize, annotation: &Annotation) -> 
 /// Relates each object of GstAnalytics that has an id to its tracking. They cannot be moved, so where all were held and some have
 /// moved, they are written again.
 fn relate(buffer: &mut gst::BufferRef, objects: &mut MetaObjects, trackings: &[Tracking], is_gone: &[bool]) {
-    let MetaObjects { annotations, regions, analytics } = objects;
+    let MetaObjects { annotations, regions, analytics, .. } = objects;
     let is_first = |place: &Option<(usize, u32)>| matches!(place, Some((0, _)));
     let have_moved = trackings.iter().any(|tracking| tracking.place.is_some());
     if have_moved && analytics.len() == *regions && analytics.iter().all(is_first) {

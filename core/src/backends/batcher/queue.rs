@@ -11,7 +11,7 @@ use crate::backends::Interrupted;
 use crate::cuda::driver::Fence;
 use crate::error::Error;
 use crate::model::InputValues;
-use crate::tensor::Tensors;
+use crate::tensor::{Dims, Tensors};
 
 #[derive(Default)]
 pub(super) struct BatchQueueState {
@@ -68,6 +68,8 @@ pub(super) struct QueuedRequest {
     /// The number of the frame that its picture is of.
     pub(super) frame: u64,
     pub(super) values: Arc<InputValues>,
+    /// Of its picture.
+    pub(super) dims: Dims,
     pub(super) request: Weak<Request>,
 }
 
@@ -193,8 +195,8 @@ impl BatchQueueState {
     }
 
     /// Takes the next batch from the queue: each stream's first frame before any stream's second, so that a fast one does not
-    /// delay the others. The pictures of a frame stay together, for it waits for the last of them. All pictures of a batch go in with
-    /// the same values.
+    /// delay the others. The pictures of a frame stay together, for it waits for the last of them. All pictures of a batch have one
+    /// size, and go in with the same values.
     pub(super) fn next(&mut self, size: usize) -> Vec<Arc<Request>> {
         let mut seen: HashMap<u64, (usize, u64)> = HashMap::new();
         let turn = |(at, waiting): (usize, &QueuedRequest)| {
@@ -204,14 +206,16 @@ impl BatchQueueState {
         };
         let mut turns: Vec<(usize, usize)> = self.waiting.iter().enumerate().map(turn).collect();
         turns.sort_unstable();
-        let mut values: Option<Arc<InputValues>> = None;
+        let mut first: Option<(Arc<InputValues>, Dims)> = None;
         let next = turns.into_iter().filter_map(|(_, at)| {
             let waiting = &mut self.waiting[at];
-            if values.as_ref().is_some_and(|values| !Arc::ptr_eq(values, &waiting.values)) {
+            if let Some((values, dims)) = &first
+                && (!Arc::ptr_eq(values, &waiting.values) || *dims != waiting.dims)
+            {
                 return None;
             }
             let request = std::mem::take(&mut waiting.request).upgrade()?;
-            values.get_or_insert_with(|| waiting.values.clone());
+            first.get_or_insert_with(|| (waiting.values.clone(), waiting.dims.clone()));
             Some(request)
         });
         let batch = next.take(size).collect();
@@ -222,8 +226,10 @@ impl BatchQueueState {
 
 impl QueuedRequest {
     pub(super) fn of(request: &Arc<Request>) -> Self {
-        let Request { stream, frame, values, .. } = &**request;
-        QueuedRequest { stream: *stream, frame: *frame, values: values.clone(), request: Arc::downgrade(request) }
+        let Request { stream, frame, values, picture, .. } = &**request;
+        let dims = picture.first().map(|tensor| tensor.desc().dims.clone()).unwrap_or_default();
+        let (values, request) = (values.clone(), Arc::downgrade(request));
+        QueuedRequest { stream: *stream, frame: *frame, values, dims, request }
     }
 
     /// Whether the frame has not ended, and was not taken.

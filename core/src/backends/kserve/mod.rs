@@ -47,7 +47,7 @@ use self::net::ServerNet;
 use self::on_gpu::GpuModel;
 use self::remote::RemoteModel;
 use super::host::HostModel;
-use super::options::{BackendOption, INPUT_VALUES, Options};
+use super::options::{BackendOption, INPUT_VALUES, MAX_INPUT_WIDTH, Options};
 use super::{Backend, LoadContext, LoadRequest, ModelInstance, OpenedModel, Unsupported};
 use crate::choices;
 use crate::cuda::driver::Context;
@@ -130,7 +130,7 @@ impl Backend for KServe {
     }
 
     fn options(&self) -> &'static [&'static BackendOption] {
-        static OPTIONS: [&BackendOption; 3] = [&REQUEST_TIMEOUT, &SHARED_MEMORY, &INPUT_VALUES];
+        static OPTIONS: [&BackendOption; 4] = [&REQUEST_TIMEOUT, &SHARED_MEMORY, &INPUT_VALUES, &MAX_INPUT_WIDTH];
         &OPTIONS
     }
 

@@ -231,6 +231,9 @@ fn check(model: &RemoteModel, request: &LoadRequest) -> Result<()> {
     if !model.extensions.cuda_shared_memory {
         return cannot("the server does not have the extension cuda_shared_memory".into());
     }
+    if spec.has_widths() {
+        return cannot("with max-input-width, tensors have several sizes".into());
+    }
     if model.output_sizes(*batch).is_none() {
         let outputs = crate::tensor::list(&model.info.outputs);
         return cannot(format!("the sizes of the model's outputs are known only with the answer: {outputs}"));

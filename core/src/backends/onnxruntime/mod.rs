@@ -12,7 +12,7 @@ use self::library::OrtLibrary;
 use self::net::OrtNet;
 use self::providers::ExecutionProvider;
 use super::host::{HostModel, THREADS, parallel_runs, usual_threads, wanted_threads};
-use super::options::{BackendOption, INPUT_VALUES, Options};
+use super::options::{BackendOption, INPUT_VALUES, MAX_INPUT_WIDTH, Options};
 use super::verify::{self, Tolerance, VERIFY, VERIFY_EVERY, Verification};
 use super::{
     Backend, LoadContext, LoadEvent, LoadRequest, ModelInstance, OpenedModel, TensorNet, Unsupported, contained,
@@ -76,7 +76,8 @@ impl Backend for OnnxRuntime {
     }
 
     fn options(&self) -> &'static [&'static BackendOption] {
-        static OPTIONS: [&BackendOption; 6] = [&LIBRARY, &PROVIDERS, &THREADS, &VERIFY, &VERIFY_EVERY, &INPUT_VALUES];
+        static OPTIONS: [&BackendOption; 7] =
+            [&LIBRARY, &PROVIDERS, &THREADS, &VERIFY, &VERIFY_EVERY, &INPUT_VALUES, &MAX_INPUT_WIDTH];
         &OPTIONS
     }
 

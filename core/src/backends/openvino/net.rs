@@ -249,13 +249,13 @@ fn is_of(library: &OvLibrary, port: &OvObject<OvPort>, dtype: DType) -> Outcome<
 }
 
 /// The dimensions of all inputs. What is computed for one size is computed faster, so only the number of pictures is left
-/// open, and that where there may be several.
+/// open, and that where there may be several, and the width of lines of text.
 pub fn shapes(request: &LoadRequest) -> Result<Vec<Vec<OvDimension>>> {
     let LoadRequest { spec, batch, values, .. } = request;
     let model = request.model();
-    let dims = |rows: usize| -> Result<Vec<Dims>> {
+    let dims = |rows: usize, of_picture: Dims| -> Result<Vec<Dims>> {
         let picture = || {
-            let mut dims = spec.desc.dims.clone();
+            let mut dims = of_picture.clone();
             dims.0[0] = rows as i64;
             dims
         };
@@ -266,7 +266,8 @@ pub fn shapes(request: &LoadRequest) -> Result<Vec<Vec<OvDimension>>> {
     let between = |(least, most): (Dims, Dims)| {
         least.iter().zip(most.iter()).map(|(&least, &most)| OvDimension { least, most }).collect::<Vec<_>>()
     };
-    Ok(dims(least)?.into_iter().zip(dims(*batch)?).map(between).collect())
+    let (least, most) = (dims(least, spec.desc.dims.clone())?, dims(*batch, spec.largest_dims())?);
+    Ok(least.into_iter().zip(most).map(between).collect())
 }
 
 /// The same of inputs of one size.

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use crate::backends::host::{THREADS, wanted_threads};
-use crate::backends::options::{BackendOption, INPUT_VALUES, Options};
+use crate::backends::options::{BackendOption, INPUT_VALUES, MAX_INPUT_WIDTH, Options};
 use crate::backends::tensorrt::{ENGINE_CACHE, PRECISION};
 use crate::backends::verify::{VERIFY, VERIFY_EVERY, Verification};
 use crate::error::{Error, ErrorKind, Result};
@@ -35,8 +35,8 @@ static DEVICE: BackendOption = BackendOption {
     insists: &[],
 };
 
-pub static OPTIONS: [&BackendOption; 8] =
-    [&LIBRARY, &DEVICE, &THREADS, &PRECISION, &ENGINE_CACHE, &VERIFY, &VERIFY_EVERY, &INPUT_VALUES];
+pub static OPTIONS: [&BackendOption; 9] =
+    [&LIBRARY, &DEVICE, &THREADS, &PRECISION, &ENGINE_CACHE, &VERIFY, &VERIFY_EVERY, &INPUT_VALUES, &MAX_INPUT_WIDTH];
 
 /// The CPU, as OpenVINO calls it.
 pub const CPU: &str = "CPU";

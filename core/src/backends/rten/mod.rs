@@ -16,7 +16,7 @@ use rten_tensor::TensorView;
 use rten_tensor::prelude::*;
 
 use super::host::{HostModel, HostNet, THREADS, parallel_runs, wanted_threads};
-use super::options::{BackendOption, INPUT_VALUES, Options};
+use super::options::{BackendOption, INPUT_VALUES, MAX_INPUT_WIDTH, Options};
 use super::{
     Backend, LoadContext, LoadRequest, ModelInstance, OpenedModel, TensorNet, Unsupported, contained, refuse_others,
 };
@@ -49,7 +49,7 @@ impl Backend for Rten {
     }
 
     fn options(&self) -> &'static [&'static BackendOption] {
-        static OPTIONS: [&BackendOption; 2] = [&THREADS, &INPUT_VALUES];
+        static OPTIONS: [&BackendOption; 3] = [&THREADS, &INPUT_VALUES, &MAX_INPUT_WIDTH];
         &OPTIONS
     }
 

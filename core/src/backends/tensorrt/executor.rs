@@ -33,7 +33,7 @@ pub struct TrtExecutor {
     pool: DevicePool,
     /// The tensors of a run, in the order of the pictures and the outputs.
     addresses: Vec<u64>,
-    /// Which of the engine's inputs takes the pictures, and what each of them is.
+    /// Which of the engine's inputs takes the pictures, and what each of them is: of lines of text of the width of the last ones.
     image: TensorBinding,
     wanted: TensorDesc,
     /// Minimum and maximum pictures of a run, and how many the context is prepared for.
@@ -89,8 +89,10 @@ impl TrtExecutor {
         let mut context = engine.context()?;
         let image = input(&engine, &spec.desc)?.clone();
         let full = with_rows(&spec.desc.dims, batch);
-        let profile =
-            engine.profile_for(&image, &full).ok_or_else(|| no_profile(&engine, &image, &spec.desc, batch))?;
+        let largest = with_rows(&spec.largest_dims(), batch);
+        let takes = |dims: &Dims| engine.profile_for(&image, dims);
+        let profile = takes(&full).filter(|&profile| !spec.has_widths() || takes(&largest) == Some(profile));
+        let profile = profile.ok_or_else(|| no_profile(&engine, &image, &largest, &spec.desc))?;
         if !image.desc.dims.is_static() {
             context.use_profile(profile, &stream)?;
         }
@@ -107,12 +109,7 @@ impl TrtExecutor {
             unsafe { context.set_address(&io, block.address()) }?;
             side_inputs.push(SideInput { io, dims, block });
         }
-        let outputs = engine.outputs().iter().map(|io| {
-            let desc = TensorDesc { dims: context.output_dims(io)?, ..io.desc.clone() };
-            check_rows(&desc, batch)?;
-            Ok((io.clone(), desc))
-        });
-        let outputs = outputs.collect::<Result<_>>()?;
+        let outputs = outputs(&context, &engine, batch)?;
         let mut backend = TrtExecutor {
             context,
             stream,
@@ -207,11 +204,18 @@ impl TrtExecutor {
         })
     }
 
-    /// Prepares for runs on that many pictures.
-    fn prepare_for(&mut self, rows: usize) -> Result<()> {
-        if self.prepared != rows {
+    /// Prepares for runs on that many pictures of these dimensions.
+    fn prepare_for(&mut self, rows: usize, dims: &Dims) -> Result<()> {
+        if self.prepared != rows || self.wanted.dims != *dims {
             // Graphs may read dimensions that TensorRT keeps on the GPU and is about to change.
             self.graphs = self.graphs.take().map(|_| GraphCache::after_a_change());
+            if self.wanted.dims != *dims {
+                self.prepared = 0; // should this fail
+                let batch = *self.rows.end();
+                self.context.set_input(&self.image, &with_rows(dims, batch))?;
+                self.outputs = outputs(&self.context, self.context.engine(), batch)?;
+                self.wanted.dims = dims.clone();
+            }
             self.context.set_input(&self.image, &with_rows(&self.wanted.dims, rows))?;
             for SideInput { io, dims, .. } in &self.side_inputs {
                 if ModelInfo::follows_batch(&io.desc) {
@@ -301,8 +305,20 @@ impl TrtExecutor {
         }
     }
 
-    /// The memory of a picture that can be run on.
-    fn memory<'a>(&self, picture: &'a Tensor) -> Result<&'a DeviceBlock> {
+    /// The dimensions of a picture that can be run on: of lines of text with any width that the engine was prepared for.
+    fn dims_of(&self, picture: &Tensor) -> Dims {
+        let spec = &self.request.spec;
+        let (dims, (_, w)) = (&picture.desc().dims, spec.order.sides());
+        let widths = spec.desc.dims[w]..=spec.largest_dims()[w];
+        let mut wanted = spec.desc.dims.clone();
+        if let Some(width) = dims.get(w).filter(|width| widths.contains(*width)) {
+            wanted.0[w] = *width;
+        }
+        wanted
+    }
+
+    /// The memory of a picture of these dimensions.
+    fn memory<'a>(&self, picture: &'a Tensor, dims: &Dims) -> Result<&'a DeviceBlock> {
         let device = self.stream.context().device();
         let Some(memory) = picture.device().filter(|memory| memory.context().device() == device) else {
             return Err(Error::new(
@@ -313,9 +329,10 @@ impl TrtExecutor {
             .remedy("Set the same cuda-device-id on trtpreprocess and trtinfer"));
         };
         let desc = picture.desc();
-        if (desc.dtype, &desc.dims) != (self.wanted.dtype, &self.wanted.dims) {
+        if (desc.dtype, &desc.dims) != (self.wanted.dtype, dims) {
+            let wanted = TensorDesc { dims: dims.clone(), ..self.wanted.clone() };
             return Err(Error::new(ErrorKind::WrongType, "The tensor does not fit the engine")
-                .cause(format!("it is {desc}, and the engine was prepared for {}", self.wanted))
+                .cause(format!("it is {desc}, and the engine was prepared for {wanted}"))
                 .remedy("Leave the tensor-… properties of trtpreprocess unset, and set input-size on trtinfer"));
         }
         Ok(memory)
@@ -342,7 +359,12 @@ impl TrtExecutor {
         }
         let block = match &self.gather_block {
             Some(block) => block,
-            None => self.gather_block.insert(self.pool.take(size * self.rows.end())?),
+            None => {
+                // For the widest ones.
+                let largest = TensorDesc { dims: self.request.spec.largest_dims(), ..self.wanted.clone() };
+                let bytes = largest.bytes().unwrap_or(size);
+                self.gather_block.insert(self.pool.take(bytes * self.rows.end())?)
+            }
         };
         let mut row = 0;
         while let [memory, others @ ..] = &pictures[row..] {
@@ -369,15 +391,26 @@ fn input<'a>(engine: &'a Engine, desc: &TensorDesc) -> Result<&'a TensorBinding>
     })
 }
 
-fn no_profile(engine: &Engine, image: &TensorBinding, wanted: &TensorDesc, batch: usize) -> Error {
+/// The outputs of a full batch, once every input has its dimensions.
+fn outputs(context: &ExecutionContext, engine: &Engine, batch: usize) -> Result<Vec<(TensorBinding, TensorDesc)>> {
+    let output = |io: &TensorBinding| {
+        let desc = TensorDesc { dims: context.output_dims(io)?, ..io.desc.clone() };
+        check_rows(&desc, batch)?;
+        Ok((io.clone(), desc))
+    };
+    engine.outputs().iter().map(output).collect()
+}
+
+/// The engine does not take a full batch of these dimensions.
+fn no_profile(engine: &Engine, image: &TensorBinding, dims: &Dims, picture: &TensorDesc) -> Error {
     let ranges: Vec<String> = (0..engine.profiles())
         .filter_map(|profile| engine.profile(image, profile))
         .map(|[min, _, max]| format!("{min} to {max}"))
         .collect();
-    let wanted = TensorDesc { dims: with_rows(&wanted.dims, batch), ..wanted.clone() };
+    let wanted = TensorDesc { dims: dims.clone(), ..picture.clone() };
     Error::new(ErrorKind::Settings, format!("The engine does not take an input of {wanted}"))
         .cause(format!("it was built for {}", ranges.join(", and ")))
-        .remedy("Set batch-size and input-size to what is in that range, or build the engine for it")
+        .remedy("Set batch-size, input-size and max-input-width to what is in that range, or build the engine for it")
 }
 
 impl Drop for TrtExecutor {
@@ -416,9 +449,10 @@ impl ModelInstance for TrtExecutor {
     }
 
     fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
-        let memories = pictures.iter().map(|picture| self.memory(&picture[0])).collect::<Result<Vec<_>>>()?;
+        let dims = self.dims_of(&pictures[0][0]);
+        let memories = pictures.iter().map(|picture| self.memory(&picture[0], &dims)).collect::<Result<Vec<_>>>()?;
         let rows = pictures.len().max(*self.rows.start());
-        self.prepare_for(rows)?;
+        self.prepare_for(rows, &dims)?;
         self.stream.wait_for_all(pictures.iter().filter_map(|picture| picture.ready()))?;
         let blocks: Vec<DeviceBlock>; // declared before what waits for the work on them, so dropped after it
         let queued = self.stream.queuing();
@@ -465,7 +499,8 @@ impl ModelInstance for TrtExecutor {
                     "Give the pictures in host memory, or export the model with a dynamic batch or a batch of one",
                 ));
         }
-        self.prepare_for(1)?;
+        let dims = self.request.spec.desc.dims.clone();
+        self.prepare_for(1, &dims)?;
         self.addresses.clear();
         self.addresses.push(picture);
         self.addresses.extend_from_slice(outputs);

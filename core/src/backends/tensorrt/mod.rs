@@ -250,6 +250,7 @@ impl TrtModel {
     fn runs(&self, request: &LoadRequest) -> String {
         let LoadRequest { spec, batch, values, .. } = request;
         let (dims, values) = (&spec.desc.dims, values.shapes());
+        let dims = if spec.has_widths() { format!("{dims} to {}", spec.largest_dims()) } else { dims.to_string() };
         format!("{dims}{values} in batches of {batch}, cuda-graph {:?}", self.options.graphs)
     }
 
@@ -427,9 +428,10 @@ fn shapes(request: &LoadRequest) -> Result<Vec<Shape>> {
     let sides = model.side_inputs(spec, *batch, values)?;
     let shapes = model.inputs.iter().zip(&sides).map(|(input, side)| {
         let of_side = side.as_ref().map(|side| side.desc().dims.clone());
-        let largest = of_side.unwrap_or_else(|| with_rows(&spec.desc.dims, *batch));
-        let smallest = if ModelInfo::follows_batch(input) { with_rows(&largest, 1) } else { largest.clone() };
-        let shape = Shape { input: input.name.clone(), smallest, usual: largest.clone(), largest };
+        let usual = of_side.clone().unwrap_or_else(|| with_rows(&spec.desc.dims, *batch));
+        let largest = of_side.unwrap_or_else(|| with_rows(&spec.largest_dims(), *batch));
+        let smallest = if ModelInfo::follows_batch(input) { with_rows(&usual, 1) } else { usual.clone() };
+        let shape = Shape { input: input.name.clone(), smallest, usual, largest };
         (!input.dims.is_static()).then_some(shape)
     });
     Ok(shapes.flatten().collect())

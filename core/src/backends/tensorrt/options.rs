@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::builder::{BuildOptions, Precision};
 use super::engine::RuntimeOptions;
-use crate::backends::options::{BackendOption, INPUT_VALUES, Options};
+use crate::backends::options::{BackendOption, INPUT_VALUES, MAX_INPUT_WIDTH, Options};
 use crate::backends::verify::{VERIFY, VERIFY_EVERY, Verification};
 use crate::options::{Choice, OptionKind, OptionSpec, OptionValue};
 
@@ -158,7 +158,7 @@ static CUDA_GRAPH: BackendOption = BackendOption {
     insists: &["on"],
 };
 
-pub(super) static OPTIONS: [&BackendOption; 13] = [
+pub(super) static OPTIONS: [&BackendOption; 14] = [
     &LIBRARY,
     &ALLOW_HOST_CODE,
     &DLA_CORE,
@@ -172,6 +172,7 @@ pub(super) static OPTIONS: [&BackendOption; 13] = [
     &VERIFY,
     &VERIFY_EVERY,
     &INPUT_VALUES,
+    &MAX_INPUT_WIDTH,
 ];
 
 /// The options as TensorRT takes them.

@@ -14,7 +14,7 @@ use crate::image::geometry::Letterbox;
 use crate::image::transform::InputSpec;
 use crate::memory::{BatchPool, DeviceBlock, DevicePool};
 use crate::options::choices;
-use crate::tensor::{Tensor, Tensors};
+use crate::tensor::{Tensor, TensorDesc, Tensors};
 
 /// How frames in host memory come to the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,8 +72,8 @@ pub struct DevicePreprocessor {
     kernel: PreprocessKernel,
     /// For parts of frames, made with the first ones.
     regions: Option<RegionMaker>,
-    /// For those that are turned upright, likewise.
-    aligner: Option<AlignKernel>,
+    /// For those that are turned upright, likewise: one for each size of their tensors.
+    aligners: Vec<((u32, u32), AlignKernel)>,
     /// Where tensors are made.
     slots: BatchPool,
     pool: DevicePool,
@@ -113,7 +113,7 @@ impl DevicePreprocessor {
             history: WaitHistory::default(),
             upload: None,
             regions: None,
-            aligner: None,
+            aligners: Vec::new(),
             spec: spec.clone(),
             color,
             pixels,
@@ -223,20 +223,31 @@ impl DevicePreprocessor {
     /// # Errors
     /// As [`DevicePreprocessor::of_gpu`]; `Negotiation`, where a part is empty or not in the frame.
     pub unsafe fn regions_of_gpu(&mut self, planes: &[DevicePlane], crops: &[Crop]) -> Result<Vec<Tensors>> {
-        let blocks = self.slots.take_many(crops.len())?;
-        let DevicePreprocessor { stream, regions, aligner, spec, color, pixels, size, .. } = self;
+        let (blocks, descs) = self.take_tensors(crops)?;
+        let DevicePreprocessor { stream, regions, aligners, spec, color, pixels, size, .. } = self;
         let spec = &*spec;
         let tensors = || crops.iter().zip(blocks.iter().map(DeviceBlock::address));
         let upright = || {
             let upright = tensors().filter(move |(crop, _)| crop.alignment(spec).is_none());
             upright.map(|(crop, tensor)| (crop.source, tensor))
         };
-        let aligned = || tensors().filter_map(move |(crop, tensor)| Some((crop.alignment(spec)?, tensor)));
+        // Those whose tensors have that size.
+        let aligned = |of_tensor: (u32, u32)| {
+            let of_size = tensors().filter(move |(crop, _)| crop.size(spec) == of_tensor);
+            of_size.filter_map(move |(crop, tensor)| Some((crop.alignment(spec)?, tensor)))
+        };
+        let mut sizes: Vec<(u32, u32)> =
+            crops.iter().filter(|crop| crop.alignment(spec).is_some()).map(|crop| crop.size(spec)).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
         if regions.is_none() && upright().next().is_some() {
             *regions = Some(RegionMaker::new(stream.context(), *pixels, *size, *color, spec)?);
         }
-        if aligner.is_none() && aligned().next().is_some() {
-            *aligner = Some(AlignKernel::new(stream.context(), *pixels, *size, *color, spec)?);
+        for &of_tensor in &sizes {
+            if !aligners.iter().any(|(made_for, _)| *made_for == of_tensor) {
+                let spec = spec.resized(of_tensor);
+                aligners.push((of_tensor, AlignKernel::new(stream.context(), *pixels, *size, *color, &spec)?));
+            }
         }
         let queued = stream.queuing();
         let begin = stream.begin_timing();
@@ -250,15 +261,25 @@ impl DevicePreprocessor {
                 }
                 None => {}
             }
-            if let Some(kernel) = aligner {
-                kernel.launch(stream, planes, aligned())?;
+            for (of_tensor, kernel) in aligners.iter().filter(|(made_for, _)| sizes.contains(made_for)) {
+                kernel.launch(stream, planes, aligned(*of_tensor))?;
             }
         }
         stream.end_timing(begin);
         let ready = queued.record()?;
-        let tensors =
-            |block| Tensors::new(vec![Tensor::on_device(spec.desc.clone(), block)], Some(ready.clone()), None);
-        Ok(blocks.into_iter().map(tensors).collect())
+        let tensors = |(block, desc)| Tensors::new(vec![Tensor::on_device(desc, block)], Some(ready.clone()), None);
+        Ok(blocks.into_iter().zip(descs).map(tensors).collect())
+    }
+
+    /// Memory for the tensors of parts of a frame, and what these are: in the slots of batches, where all have the size of those.
+    fn take_tensors(&self, crops: &[Crop]) -> Result<(Vec<DeviceBlock>, Vec<TensorDesc>)> {
+        let DevicePreprocessor { slots, pool, spec, .. } = self;
+        if crops.iter().all(|crop| crop.width.is_none()) {
+            return Ok((slots.take_many(crops.len())?, vec![spec.desc.clone(); crops.len()]));
+        }
+        let descs: Vec<TensorDesc> = crops.iter().map(|crop| spec.resized(crop.size(spec)).desc).collect();
+        let block = |desc: &TensorDesc| pool.take(desc.bytes().expect("the specification has fixed dimensions"));
+        Ok((descs.iter().map(block).collect::<Result<_>>()?, descs))
     }
 
     /// The device addresses of a frame's planes in host memory; `None` where the GPU cannot access them, and need not.

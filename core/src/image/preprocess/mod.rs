@@ -37,8 +37,8 @@ pub struct HostRegions {
     color: Colorimetry,
     spec: InputSpec,
     of: ByRegion<HostPreprocessor>,
-    /// For those that are turned upright, made with the first one.
-    aligner: Option<HostAligner>,
+    /// For those that are turned upright: one for each size of their tensors, made with the first one of it.
+    aligners: Vec<((u32, u32), HostAligner)>,
 }
 
 impl Preprocessor {
@@ -96,8 +96,13 @@ impl Preprocessor {
             Preprocessor::Host { preprocess, regions, desc, pool } => {
                 let (kind, mut upright) = ((preprocess.format, preprocess.size), 0);
                 let tensor = |crop: &Crop| {
+                    let desc = if crop.width.is_none() {
+                        desc.clone()
+                    } else {
+                        regions.spec.resized(crop.size(&regions.spec)).desc
+                    };
                     let run = |bytes: &mut [u8]| regions.run(kind, frame, crop, &mut upright, bytes);
-                    Ok(Tensors::new(vec![Tensor::fill(pool, desc.clone(), run)?], None, None))
+                    Ok(Tensors::new(vec![Tensor::fill(pool, desc, run)?], None, None))
                 };
                 crops.iter().map(tensor).collect()
             }
@@ -115,7 +120,7 @@ impl Preprocessor {
 
 impl HostRegions {
     fn new(color: Colorimetry, spec: &InputSpec) -> Self {
-        HostRegions { color, spec: spec.clone(), of: ByRegion::default(), aligner: None }
+        HostRegions { color, spec: spec.clone(), of: ByRegion::default(), aligners: Vec::new() }
     }
 
     /// Writes the tensor of a part of a frame of that format and size. `upright` counts the parts of the frame that are cut by their
@@ -128,13 +133,18 @@ impl HostRegions {
         upright: &mut usize,
         tensor: &mut [u8],
     ) -> Result<()> {
-        let HostRegions { color, spec, of, aligner } = self;
+        let HostRegions { color, spec, of, aligners } = self;
         if let Some(there) = crop.alignment(spec) {
-            let aligner = match aligner {
-                Some(made) => made,
-                none => none.insert(HostAligner::new(format, size, *color, spec)?),
+            let of_tensor = crop.size(spec);
+            let place = match aligners.iter().position(|(made_for, _)| *made_for == of_tensor) {
+                Some(place) => place,
+                None => {
+                    let spec = spec.resized(of_tensor);
+                    aligners.push((of_tensor, HostAligner::new(format, size, *color, &spec)?));
+                    aligners.len() - 1
+                }
             };
-            return aligner.run(frame, &there, tensor);
+            return aligners[place].1.run(frame, &there, tensor);
         }
         let make = || HostPreprocessor::of_region(format, size, crop.source, *color, spec);
         let preprocess = of.of(*upright, crop.source, make)?;

@@ -65,7 +65,7 @@ impl Postprocessor {
         for tensors in pictures {
             let output = self.decoder.pick(tensors)?[0];
             tensors.wait()?;
-            let (text, is_finite) = reader.read(output, self.options.class_scores)?;
+            let (text, is_finite) = reader.read(output, self.options.class_scores, self.options.beam_width)?;
             self.not_finite += usize::from(!is_finite);
             let passes = text.confidence >= self.options.score_threshold;
             found.push(if passes { text } else { FoundText::default() });

@@ -63,6 +63,23 @@ fn a_batch_has_frames_with_the_same_values() {
 }
 
 #[test]
+fn a_batch_has_pictures_of_one_size() {
+    let (sender, batches) = channel();
+    let batcher = Arc::new(Batcher::new(Box::new(prompted(&sender, false)), 4, LONG).unwrap());
+    let picture = |(value, width): (f32, usize)| {
+        let tensor = Tensor::from_slice("t", &[1, width as i64], &vec![value; width]);
+        Arc::new(Tensors::new(vec![tensor], None, None))
+    };
+    let pictures = [(1.0, 8), (2.0, 4), (3.0, 8), (4.0, 4), (5.0, 2)].map(picture);
+    let tickets = batcher.submit(0, pictures.into_iter(), &Arc::default(), &Arc::default()).unwrap();
+    batcher.flush(0);
+    let outcomes: Vec<_> = tickets.iter().map(outcome).collect();
+    assert_eq!(outcomes, [1.0, 2.0, 3.0, 4.0, 5.0].map(Ok));
+    let batches: Vec<Vec<f32>> = batches.try_iter().map(|(values, _)| values).collect();
+    assert_eq!(batches, [vec![1.0, 3.0], vec![2.0, 4.0], vec![5.0]]);
+}
+
+#[test]
 fn each_of_several_runs_has_the_values_of_its_frames() {
     let (sender, batches) = channel();
     let model = Prompted { others: vec![prompted(&sender, false)], ..prompted(&sender, false) };

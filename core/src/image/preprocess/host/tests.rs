@@ -72,7 +72,13 @@ impl Picture {
 fn spec(dtype: DType, order: TensorLayout, width: usize, height: usize, transform: InputTransform) -> InputSpec {
     let (c, h, w) = (transform.colors.channels() as i64, height as i64, width as i64);
     let dims = if order == TensorLayout::Nchw { [1, c, h, w] } else { [1, h, w, c] };
-    InputSpec { device: crate::device::Device::Host, desc: TensorDesc::new("images", dtype, &dims), order, transform }
+    InputSpec {
+        device: crate::device::Device::Host,
+        desc: TensorDesc::new("images", dtype, &dims),
+        order,
+        transform,
+        widest: 0,
+    }
 }
 
 /// Samples 0..255 as they are.
