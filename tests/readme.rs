@@ -9,7 +9,7 @@ use std::process::Command;
 
 use crate::common::boxes::{embedder, reader, text_map};
 use crate::common::elements::ELEMENTS;
-use crate::common::onnx::Graph;
+use crate::common::onnx::{F32, Graph};
 use crate::common::{launch, path, quick_shapes, run, scratch};
 use gst::prelude::*;
 
@@ -310,8 +310,8 @@ fn stand_in(element: &str) -> Option<&'static str> {
 }
 
 /// What stands for what the reader has, made in that folder: any file and any RTSP camera is the sample clip, any model
-/// the one in tests/models with its labels, but `reid.onnx`, `arcface.onnx` and `vision_model.onnx` ones that give vectors, `lines.onnx` and
-/// `reader.onnx` such that find and read text, any gallery one of two names, any
+/// the one in tests/models with its labels, but `reid.onnx`, `arcface.onnx` and `vision_model.onnx` ones that give vectors,
+/// `lines.onnx`, `turns.onnx` and `reader.onnx` such that find, turn and read text, any gallery one of two names, any
 /// configuration of zones that of the page, any other camera a test picture; any screen and any file to write is a fakesink. Five frames are enough. Where batches are asked for, the
 /// detector takes them. Elements of a GPU are those of the CPU.
 fn substituted(line: &str, folder: &Path) -> Vec<String> {
@@ -351,6 +351,11 @@ fn substituted(line: &str, folder: &Path) -> Vec<String> {
             }
             ("trtinfer", "model-file") if value == "lines.onnx" => {
                 out.push(format!("model-file={}", text_map(0.25).save(&folder.join("lines.onnx"))));
+            }
+            ("trtinfer", "model-file") if value == "turns.onnx" => {
+                let graph = Graph::new().input("images", F32, &["1", "3", "16", "64"]);
+                let file = graph.constant("turns", &[1, 2], &[-4.0, 4.0]).save(&folder.join("turns.onnx"));
+                out.push(format!("model-file={file}"));
             }
             ("trtinfer", "model-file") if value == "reader.onnx" => {
                 out.push(format!("model-file={}", reader(folder)));

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: MPL-2.0
+# Reads rendered lines of text with RapidOCR and with our elements, and compares texts and speeds. Run by text.sh.
+#
+#   python tests/zoo/text.py [--pictures 200] [--backend onnxruntime] [--det FILE --cls FILE --rec FILE] [--show]
+#
+# Both have the same files and settings; ours are read from RapidOCR's configuration, as docs/tasks/text.md has them. Pictures have a size
+# that both detectors take as it is. Frames are in memory or in raw files, so that no decoder counts. RapidOCR's time is that of its calls;
+# ours is from the results of the first frame to those of the last one.
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+WIDTH, HEIGHT = 1280, 736  # multiples of 32, the shorter side that RapidOCR leaves as it is
+ROWS = 5  # lines of a picture
+SEED = 2026
+EQUAL, FASTER = 0.99, 2.0  # the bars
+WORDS = """ability bridge camera dwell engine frame gallery harbour inlet jacket kernel ladder market number object plate quiet
+river signal tensor upper vector window yellow zone North South East West Gate Exit Platform Room Open Closed Total Price Invoice""".split()
+OPENCV_FONTS = (cv2.FONT_HERSHEY_SIMPLEX, cv2.FONT_HERSHEY_DUPLEX, cv2.FONT_HERSHEY_COMPLEX, cv2.FONT_HERSHEY_TRIPLEX)
+
+
+@dataclass
+class Line:
+    """A line that was read: left, top, right and bottom of the box around it, and the text."""
+
+    box: tuple
+    text: str
+
+
+def words(chance):
+    """Some words, numbers and signs, short or long."""
+    def one():
+        kind = chance.random()
+        if kind < 0.65:
+            return chance.choice(WORDS)
+        if kind < 0.8:
+            return f"{chance.randint(1, 99999)}"
+        if kind < 0.9:
+            return "".join(chance.choice("ABCDEFGHJKLMNPRSTUVWXYZ") for _ in range(2)) + f"-{chance.randint(100, 9999)}"
+        return f"{chance.randint(1, 28):02}.{chance.randint(1, 12):02}.20{chance.randint(10, 29)}"
+
+    return " ".join(one() for _ in range(chance.randint(1, 6)))
+
+
+def rendered(chance, text):
+    """The text as a picture of its own, dark on white, and as large as it is."""
+    size = chance.randint(24, 52)
+    if chance.random() < 0.3:
+        font, scale, thick = chance.choice(OPENCV_FONTS), size / 30, 1 + size // 24
+        (width, height), below = cv2.getTextSize(text, font, scale, thick)
+        picture = np.full((height + below + 12, width + 12), 255, np.uint8)
+        cv2.putText(picture, text, (6, 6 + height), font, scale, 0, thick, cv2.LINE_AA)
+        return picture
+    font = ImageFont.load_default(size)
+    left, top, right, bottom = font.getbbox(text)
+    picture = Image.new("L", (int(right - left) + 12, int(bottom - top) + 12), 255)
+    ImageDraw.Draw(picture).text((6 - left, 6 - top), text, font=font, fill=0)
+    return np.asarray(picture)
+
+
+def picture(number):
+    """A picture with some lines, a few of them turned a little or upside down, as BGR."""
+    chance = random.Random(SEED * 1000 + number)
+    paper = np.array([chance.randint(190, 255) for _ in range(3)], float)
+    ink = np.array([chance.randint(0, 90) for _ in range(3)], float)
+    frame = np.empty((HEIGHT, WIDTH, 3), float)
+    frame[:] = paper
+    for row in range(ROWS):
+        if chance.random() < 0.15:
+            continue
+        cover = 1 - rendered(chance, words(chance)).astype(float) / 255
+        limit = WIDTH - 60
+        if cover.shape[1] > limit:
+            cover = cover[:, :limit]
+        if chance.random() < 0.2:
+            angle = chance.uniform(-3, 3)
+            height, width = cover.shape
+            sine, cosine = abs(np.sin(np.radians(angle))), abs(np.cos(np.radians(angle)))
+            wide, high = int(width * cosine + height * sine) + 2, int(width * sine + height * cosine) + 2
+            turn = cv2.getRotationMatrix2D((width / 2, height / 2), angle, 1)
+            turn[:, 2] += (wide - width) / 2, (high - height) / 2
+            cover = cv2.warpAffine(cover, turn, (wide, high))
+        if chance.random() < 0.1:
+            cover = cover[::-1, ::-1]
+        room = HEIGHT // ROWS
+        cover = cover[: room - 8, : WIDTH - 20]
+        height, width = cover.shape
+        x, y = chance.randint(10, WIDTH - width - 10), row * room + chance.randint(4, room - height - 4)
+        part = frame[y : y + height, x : x + width]
+        part += (ink - part) * cover[:, :, None]
+    noise = np.random.default_rng(SEED * 1000 + number).normal(0, 2, frame.shape)
+    return np.clip(frame + noise, 0, 255).round().astype(np.uint8)
+
+
+def model_files(asked):
+    """Detector, classifier and reader in the package, which brings them or downloads them with its first instance."""
+    import rapidocr
+
+    folder = Path(rapidocr.__file__).parent
+    given = {kind: getattr(asked, kind) for kind in ("det", "cls", "rec")}
+
+    def find():
+        all_files = sorted(folder.rglob("*.onnx"))
+        return {kind: [Path(given[kind])] if given[kind] else [file for file in all_files if f"_{kind}" in file.stem] for kind in given}
+
+    files = find()
+    if not all(files.values()):
+        rapidocr.RapidOCR()
+        files = find()
+    for kind, found in files.items():
+        if len(found) != 1:
+            sys.exit(f"zoo: {len(found)} files may be {kind}: {[str(file) for file in found]}. Name one by --{kind}.")
+    return {kind: found[0] for kind, found in files.items()}
+
+
+def read_by_rapidocr(files, frames, threads):
+    """The lines of each frame, frames per second, and the settings."""
+    from rapidocr import RapidOCR
+
+    params = {f"{kind.capitalize()}.model_path": str(file) for kind, file in files.items()}
+    params["EngineConfig.onnxruntime.intra_op_num_threads"] = threads
+    engine = RapidOCR(params=params)
+    engine(frames[0])  # the first call makes ready
+    lines, took = [], 0.0
+    for frame in frames:
+        started = time.perf_counter()
+        found = engine(frame)
+        took += time.perf_counter() - started
+        boxes, texts = getattr(found, "boxes", None), getattr(found, "txts", None)
+        pairs = [] if boxes is None or texts is None else zip(np.asarray(boxes), texts)
+        lines.append([Line((*box.min(axis=0), *box.max(axis=0)), text) for box, text in pairs])
+    return lines, len(frames) / took, engine.cfg
+
+
+def size(shape):
+    _, height, width = shape
+    return f"{width}x{height}"
+
+
+def elements(files, cfg, backend, threads):
+    """Our part of the launch line, with RapidOCR's settings: a stage has a queue behind it, so that stages run at the same time."""
+    det, cls, rec = cfg.Det, cfg.Cls, cfg.Rec
+    infer = f"backend={backend} threads={threads}"
+    crops = "trtpreprocess regions=objects align=box min-object-size=4 max-objects=1000"
+    means = ",".join(str(value) for value in det.mean)
+    stds = ",".join(str(value) for value in det.std)
+    dilation = "true" if det.use_dilation else "false"
+    queue = "queue max-size-buffers=3 max-size-bytes=0 max-size-time=0"
+    return " ! ".join(
+        [
+            f"trtpreprocess mean={means} std={stds}",
+            f"trtinfer model-file={files['det']} input-size={WIDTH}x{HEIGHT} {infer}",
+            f"trtnms layout=text-detect draw=false map-threshold={det.thresh} score-threshold={det.box_thresh} "
+            f"unclip-ratio={det.unclip_ratio} use-dilation={dilation} max-detections={det.max_candidates}",
+            queue,
+            crops,
+            f"trtinfer model-file={files['cls']} input-size={size(cls.cls_image_shape)} batch-size={cls.cls_batch_num} {infer}",
+            f"trtnms layout=text-orientation draw=false score-threshold={cls.cls_thresh}",
+            queue,
+            crops,
+            f"trtinfer model-file={files['rec']} input-size={size(rec.rec_img_shape)} max-input-width=2304 "
+            f"batch-size={rec.rec_batch_num} {infer}",
+            f"trtnms draw=false score-threshold={cfg.Global.text_score}",
+        ]
+    )
+
+
+def read_by_us(files, frames, cfg, backend, threads, folder):
+    """The lines of each frame, and frames per second."""
+    for number, frame in enumerate(frames):
+        (folder / f"{number:04}.bgr").write_bytes(frame.tobytes())
+    caps = f"video/x-raw,format=BGR,width={WIDTH},height={HEIGHT},framerate=30/1"
+    source = f"multifilesrc location={folder}/%04d.bgr start-index=0 stop-index={len(frames) - 1} caps={caps}"
+    sink = "trtpublish location=- add-empty-results=true max-queued=100000 ! fakesink sync=false"
+    line = f"{source} ! {elements(files, cfg, backend, threads)} ! {sink}"
+    command = ["gst-launch-1.0", "-q", *line.split()]
+    lines, first, last = [], None, None
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        for text in process.stdout:
+            last = time.perf_counter()
+            first = first or last
+            frame = json.loads(text)
+            found = []
+            for detection in frame["detections"]:
+                if detection.get("attributes"):
+                    box = (detection["x"], detection["y"], detection["x"] + detection["w"], detection["y"] + detection["h"])
+                    found.append(Line(box, detection["attributes"][-1]["label"]))
+            lines.append(found)
+        said = process.stderr.read()
+    if process.returncode != 0 or len(lines) != len(frames):
+        sys.exit(f"zoo: {len(lines)} of {len(frames)} frames, status {process.returncode}: {said[-2000:]}\n{line}")
+    return lines, (len(lines) - 1) / max(last - first, 1e-9)
+
+
+def overlap(a, b):
+    """Intersection over union."""
+    across, down = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
+    both = max(across, 0) * max(down, 0)
+    area = [(box[2] - box[0]) * (box[3] - box[1]) for box in (a, b)]
+    return both / max(sum(area) - both, 1e-9)
+
+
+def compare(theirs, ours, show):
+    """Lines that both have with the same text, and all lines that one of them has."""
+    equal = total = 0
+    for number, (wanted, found) in enumerate(zip(theirs, ours)):
+        rest = list(found)
+        for line in wanted:
+            total += 1
+            best = max(rest, key=lambda other: overlap(line.box, other.box), default=None)
+            if best is None or overlap(line.box, best.box) < 0.5:
+                other = None
+            else:
+                rest.remove(best)
+                other = best.text
+            equal += other == line.text
+            if show and other != line.text:
+                print(f"  {number}: RapidOCR {line.text!r}, here {other!r}")
+        total += len(rest)
+        if show:
+            for line in rest:
+                print(f"  {number}: only here {line.text!r}")
+    return equal, total
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--pictures", type=int, default=200)
+    parser.add_argument("--backend", default="onnxruntime")
+    parser.add_argument("--show", action="store_true", help="the lines that differ")
+    for kind in ("det", "cls", "rec"):
+        parser.add_argument(f"--{kind}", type=Path, metavar="FILE")
+    asked = parser.parse_args()
+    threads = len(os.sched_getaffinity(0))
+    cv2.setNumThreads(threads)
+    files = model_files(asked)
+    frames = [picture(number) for number in range(asked.pictures)]
+    theirs, their_speed, cfg = read_by_rapidocr(files, frames, threads)
+    with tempfile.TemporaryDirectory() as folder:
+        ours, our_speed = read_by_us(files, frames, cfg, asked.backend, threads, Path(folder))
+    equal, total = compare(theirs, ours, asked.show)
+    share, factor = equal / max(total, 1), our_speed / their_speed
+    print(f"zoo: {len(frames)} pictures, {sum(map(len, theirs))} lines by RapidOCR, {sum(map(len, ours))} here, on {threads} cores")
+    print(f"zoo: equal texts {equal} of {total}, {100 * share:.2f} % (at least {100 * EQUAL:.0f} %)")
+    print(f"zoo: RapidOCR {their_speed:.2f} fps, here {our_speed:.2f} fps, {factor:.2f} times (at least {FASTER:.0f})")
+    sys.exit(0 if share >= EQUAL and factor >= FASTER and total > 0 else 1)
+
+
+if __name__ == "__main__":
+    main()
