@@ -13,6 +13,7 @@ mod map;
 mod masks;
 mod merge;
 pub mod options;
+mod orientation;
 mod processor;
 mod refine;
 mod results;

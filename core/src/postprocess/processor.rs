@@ -2,7 +2,6 @@
 //! From a model's outputs to boxes on the frame, with the state that is kept from frame to frame.
 
 mod hints;
-mod orientation;
 mod whole;
 
 use std::sync::Arc;
@@ -12,6 +11,7 @@ use super::classify::Classifier;
 use super::effect;
 use super::map::MapFinder;
 use super::merge::Merger;
+use super::orientation;
 use super::refine::{MaskFinder, gather};
 use super::suppress::Nms;
 use super::suppress::device::DeviceDecoder;

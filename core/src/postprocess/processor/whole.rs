@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Results of whole pictures: their classes, vectors and texts.
+//! Results of whole pictures: their classes, orientation, vectors and texts.
 
 use super::{Postprocessor, fence_of_another_stream};
 use crate::error::Result;
 use crate::postprocess::classify::{ClassSelection, RankedClass};
-use crate::postprocess::{FoundText, PostprocessOptions};
+use crate::postprocess::{FoundText, PostprocessOptions, orientation};
 use crate::tensor::Tensors;
 
 impl Postprocessor {
@@ -35,6 +35,17 @@ impl Postprocessor {
         }
         self.not_finite += classifier.take_not_finite();
         Ok(())
+    }
+
+    /// Whether the model tells how lines of text are turned. It is a classifier.
+    pub fn finds_orientation(&self) -> bool {
+        orientation::is_one(&self.decoder)
+    }
+
+    /// By how many degrees what is of that class is turned.
+    pub fn degrees_of(&self, class: u32) -> Option<u32> {
+        let label = self.finds_orientation().then(|| self.labels.get(class as usize))??;
+        orientation::degrees(label)
     }
 
     /// The vectors of several pictures of a frame, if the model gives vectors: empty for a picture whose numbers make none.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Whether lines of text are upside down, by a classifier whose classes are degrees.
 
-use super::Postprocessor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::heads::{Decoder, text_orientation};
 
@@ -11,12 +10,13 @@ pub(super) const USUAL_TURN: f32 = 0.9;
 /// The classes of PP-OCR's classifier, whose file does not name them.
 const USUAL_LABELS: [&str; 2] = ["0", "180"];
 
-fn is_one(decoder: &Decoder) -> bool {
+/// Whether the model is such a classifier.
+pub(super) fn is_one(decoder: &Decoder) -> bool {
     decoder.format() == &text_orientation::HEAD
 }
 
 /// The number that a label begins with: 180 of `180` and of `180_degree`.
-fn degrees(label: &str) -> Option<u32> {
+pub(super) fn degrees(label: &str) -> Option<u32> {
     let digits = label.bytes().take_while(u8::is_ascii_digit).count();
     label[..digits].parse().ok()
 }
@@ -43,19 +43,6 @@ pub(super) fn name_classes(decoder: &Decoder, labels: &mut Vec<String>) -> Resul
     Err(Error::new(ErrorKind::Settings, what)
         .cause(format!("the model's output is {output}, and its classes are called {named}"))
         .remedy("Set label-file on trtnms to a file with the lines 0 and 180, in the order of the model, or layout=classify"))
-}
-
-impl Postprocessor {
-    /// Whether the model tells how lines of text are turned. It is a classifier.
-    pub fn finds_orientation(&self) -> bool {
-        is_one(&self.decoder)
-    }
-
-    /// By how many degrees what is of that class is turned.
-    pub fn degrees_of(&self, class: u32) -> Option<u32> {
-        let label = self.finds_orientation().then(|| self.labels.get(class as usize))??;
-        degrees(label)
-    }
 }
 
 #[cfg(test)]
