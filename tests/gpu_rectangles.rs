@@ -6,22 +6,24 @@
 //! where one is missing, and fails instead with `REQUIRE_GPU=1`.
 
 use gst_check::Harness;
-use gsttrt_core::cuda::driver::Stream;
-use gsttrt_core::image::align::Similarity;
+use gsttrt_core::cuda::driver::{Context, Stream};
+use gsttrt_core::image::align::{Crop, CropShape, Similarity};
 use gsttrt_core::image::device::DevicePlane;
 use gsttrt_core::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
-use gsttrt_core::image::geometry::{Rect, ResizeMode};
-use gsttrt_core::image::preprocess::HostPreprocessor;
+use gsttrt_core::image::geometry::{BBox, Rect, ResizeMode};
 use gsttrt_core::image::preprocess::align_kernel::AlignKernel;
 use gsttrt_core::image::preprocess::aligned::HostAligner;
 use gsttrt_core::image::preprocess::antialias_regions::AntialiasedRegionKernel;
 use gsttrt_core::image::preprocess::kernel::PreprocessKernel;
 use gsttrt_core::image::preprocess::region_kernel::RegionKernel;
+use gsttrt_core::image::preprocess::{HostPreprocessor, Preprocessor};
+use gsttrt_core::image::rotated::RotatedBox;
+use gsttrt_core::image::text_lines::choose_widths;
 use gsttrt_core::image::transform::{Chroma, InputSpec};
 use gsttrt_core::memory::DevicePool;
 use gsttrt_core::session::{Detector, parse_options};
 
-use crate::common::boxes::{classifier, found, model as boxes_model};
+use crate::common::boxes::{Line, classifier, found, grey, model as boxes_model, wide_reader};
 use crate::common::onnx::{F32, Graph, int, ints};
 use crate::common::random::Random;
 use crate::common::{init, scratch};
@@ -313,6 +315,71 @@ fn tensors_of_aligned_faces_are_those_of_the_cpu() {
             host.run(&frame, face, &mut wanted).unwrap();
             assert!(tensor.read().unwrap() == wanted, "{} {width}x{height} {face:?} {spec}", format.name());
         }
+    }
+}
+
+/// Lines of text of several widths, of which some are upside down.
+#[test]
+fn lines_have_the_tensors_of_the_cpu() {
+    let Some(context) = crate::common::gpu::context() else { return };
+    let spec = |device: &str| -> InputSpec {
+        let text = format!("{device} f16 1x3x16x64 nchw bgr letterbox:127 scale:0.003921569 max-width:200 images");
+        text.parse().unwrap()
+    };
+    let (format, (width, height), color) = (PixelFormat::Nv12, (320, 96), Colorimetry::default());
+    let mut random = Random(5);
+    let planes: Vec<(usize, Vec<u8>)> = (format.planes(width, height).into_iter())
+        .map(|(row, rows)| (row, (0..row * rows).map(|_| random.next() as u8).collect()))
+        .collect();
+    let frame = planes.iter().map(|(stride, data)| Plane { data, stride: *stride }).collect();
+    let frame = Frame { format, width, height, planes: frame };
+    let mut crops: Vec<Crop> = (0..80)
+        .map(|number| {
+            let (x, y) = (random.between(0.0, 320.0), random.between(0.0, 96.0));
+            let bbox = BBox::from_center(x, y, random.between(4.0, 300.0), random.between(0.5, 30.0));
+            let corners = RotatedBox { bbox, angle: random.between(0.0, 3.0) }.corners();
+            let upright = Crop::from(Rect { left: 0, top: 0, right: 16, bottom: 8 });
+            Crop { shape: Some(CropShape::Box(corners)), is_turned: number % 3 == 0, ..upright }
+        })
+        .collect();
+    choose_widths(&mut crops, &spec("cuda"));
+    let made = |context: Option<&Context>, device: &str| {
+        let mut preprocessor = Preprocessor::new(context, format, (width, height), color, &spec(device)).unwrap();
+        preprocessor.regions_of_host(&frame, &crops).unwrap()
+    };
+    let (here, there) = (made(None, "cpu"), made(Some(&context), "cuda"));
+    for ((here, there), crop) in here.iter().zip(&there).zip(&crops) {
+        there.wait().unwrap();
+        assert_eq!(there[0].desc().dims, here[0].desc().dims, "{crop:?}");
+        assert!(there[0].device().unwrap().read().unwrap() == here[0].bytes().unwrap(), "{crop:?}");
+    }
+}
+
+#[test]
+fn lines_are_as_wide_as_they_need_on_a_gpu() {
+    let Some(library) = library() else { return };
+    let folder = scratch("lines-gpu");
+    let boxes = [[0.0, 0.0, 64.0, 8.0, 0.9, 0.0], [8.0, 20.0, 60.0, 44.0, 0.8, 1.0], [0.0, 56.0, 64.0, 60.0, 0.7, 2.0]];
+    let (first, second) = (boxes_model(&folder, &boxes), wide_reader(&folder));
+    let alphabet = folder.join("alphabet.txt");
+    std::fs::write(&alphabet, "H\ni\n_\n").unwrap();
+    for batch in [1, 3] {
+        let mut line = Line::parse(&format!(
+            "trtpreprocess ! trtinfer model-file={first} backend=rten ! trtnms draw=false ! trtpreprocess regions=objects align=box \
+             min-object-size=4 ! trtinfer model-file={second} input-size=64x16 max-input-width=200 batch-size={batch} \
+             backend=tensorrt trt-library={library} engine-cache={} optimization-level=0 ! trtnms layout=slots label-file={}",
+            folder.join("engines").display(),
+            alphabet.display()
+        ));
+        for _ in 0..3 {
+            let buffer = line.push(grey(64 * 64 * 3));
+            let lengths: Vec<usize> = buffer
+                .iter_meta::<gst_video::VideoRegionOfInterestMeta>()
+                .map(|meta| meta.param("classification").unwrap().get::<&str>("label").unwrap().len())
+                .collect();
+            assert_eq!(lengths, [128, 64, 200], "{batch}");
+        }
+        assert_eq!(line.said(), [""; 0], "{batch}");
     }
 }
 

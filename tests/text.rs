@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Texts of frames and of objects: where they can be read, and which dictionary reads them.
 
-use crate::common::boxes::{Line, SIDE, grey, model, reader, text_graph, text_map};
+use crate::common::boxes::{Line, SIDE, grey, model, reader, text_graph, text_map, wide_reader};
 use crate::common::onnx::{F32, Graph, I64, int, ints};
 use crate::common::{launch, scratch};
 use gst::prelude::*;
@@ -223,21 +223,6 @@ fn texts_that_are_upside_down_are_turned_and_read() {
         names.display()
     ));
     assert!(outcome.error_text().contains("needs the classes 0 and 180 degrees"), "{}", outcome.error_text());
-}
-
-/// A model that reads pictures of any width, and in each as many characters as it has columns.
-fn wide_reader(folder: &std::path::Path) -> String {
-    Graph::new()
-        .input("images", F32, &["n", "3", "16", "w"])
-        .weight("shape", I64, &[3], [0i64, 0, 1].iter().flat_map(|dim| dim.to_le_bytes()).collect())
-        .weight("factor", F32, &[1, 1, 3], floats(&[0.0; 3]))
-        .weight("addend", F32, &[1, 1, 3], floats(&[0.75, 0.125, 0.125]))
-        .node("ReduceMean", &["images"], &["columns"], vec![ints("axes", &[1, 2]), int("keepdims", 0)])
-        .node("Reshape", &["columns", "shape"], &["steps"], vec![])
-        .node("Mul", &["steps", "factor"], &["nothing"], vec![])
-        .node("Add", &["nothing", "addend"], &["scores"], vec![])
-        .output("scores", F32, &["n", "w", "3"])
-        .save(&folder.join("reader.onnx"))
 }
 
 #[test]

@@ -67,6 +67,22 @@ pub fn text_graph() -> Graph {
     graph.constant("text", &[1, 3, 4], steps.as_flattened())
 }
 
+/// A model that reads pictures of any width, and in each as many characters as it has columns.
+pub fn wide_reader(folder: &std::path::Path) -> String {
+    let floats = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    Graph::new()
+        .input("images", F32, &["n", "3", "16", "w"])
+        .weight("shape", I64, &[3], [0i64, 0, 1].iter().flat_map(|dim| dim.to_le_bytes()).collect())
+        .weight("factor", F32, &[1, 1, 3], floats(&[0.0; 3]))
+        .weight("addend", F32, &[1, 1, 3], floats(&[0.75, 0.125, 0.125]))
+        .node("ReduceMean", &["images"], &["columns"], vec![ints("axes", &[1, 2]), int("keepdims", 0)])
+        .node("Reshape", &["columns", "shape"], &["steps"], vec![])
+        .node("Mul", &["steps", "factor"], &["nothing"], vec![])
+        .node("Add", &["nothing", "addend"], &["scores"], vec![])
+        .output("scores", F32, &["n", "w", "3"])
+        .save(&folder.join("reader.onnx"))
+}
+
 /// A model that finds a text of 40x8 pixels around the middle of each picture of 64x64, rotated by that angle.
 pub fn text_map(angle: f64) -> Graph {
     let (sin, cos) = angle.sin_cos();

@@ -33,7 +33,9 @@ pub fn choose_widths(crops: &mut [Crop], spec: &InputSpec) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
     use crate::image::geometry::{BBox, Rect};
+    use crate::image::preprocess::Preprocessor;
     use crate::image::rotated::RotatedBox;
 
     fn line(width: f32, height: f32) -> Crop {
@@ -71,5 +73,34 @@ mod tests {
         let lines = [(150.0, 10.0), (60.0, 10.0), (125.0, 10.0), (120.0, 10.0), (110.0, 10.0), (70.0, 10.0)];
         // Alone they have 736, 320, 608, 576, 544 and 352. Of 736 at least 589 are similar, of 576 at least 461.
         assert_eq!(widths(MANY, &lines), [736, 352, 736, 576, 576, 352].map(Some));
+    }
+
+    #[test]
+    fn tensors_have_their_widths_and_lie_as_they_read() {
+        let spec: InputSpec = "cpu u8 1x1x16x64 nchw gray letterbox:7 scale:1 max-width:128 x".parse().unwrap();
+        let (width, height) = (128, 48);
+        let pixels: Vec<u8> = (0..width * height).map(|at| (at * at * 7 % 251) as u8).collect();
+        let planes = [Plane { data: &pixels[..], stride: width }].into_iter().collect();
+        let frame = Frame { format: PixelFormat::Gray8, width, height, planes };
+        let color = Colorimetry { full_range: true, ..Colorimetry::default() };
+        // A line that is as large as its tensor, and one that is as wide as the frame.
+        let at = |x: f32, y: f32, width: f32| {
+            let bbox = BBox::from_center(x, y, width, 16.0);
+            Crop { shape: Some(CropShape::Box(RotatedBox { bbox, angle: 0.0 }.corners())), ..line(1.0, 1.0) }
+        };
+        let mut crops = vec![at(32.0, 8.0, 64.0), at(64.0, 32.0, 128.0)];
+        crops.extend(crops.clone().into_iter().map(|crop| Crop { is_turned: true, ..crop }));
+        choose_widths(&mut crops, &spec);
+        let mut preprocessor = Preprocessor::new(None, frame.format, (width, height), color, &spec).unwrap();
+        let tensors = preprocessor.regions_of_host(&frame, &crops).unwrap();
+        let dims: Vec<String> = tensors.iter().map(|tensors| tensors[0].desc().dims.to_string()).collect();
+        assert_eq!(dims, ["1x1x16x64", "1x1x16x128", "1x1x16x64", "1x1x16x128"]);
+        let bytes = |at: usize| tensors[at][0].bytes().unwrap().to_vec();
+        let rows = |top: usize, columns: usize| -> Vec<u8> {
+            (top..top + 16).flat_map(|row| &pixels[row * width..][..columns]).copied().collect()
+        };
+        assert!(bytes(0) == rows(0, 64) && bytes(1) == rows(24, 128));
+        let backwards = |at: usize| bytes(at).into_iter().rev().collect::<Vec<u8>>();
+        assert!(backwards(2) == bytes(0) && backwards(3) == bytes(1), "those that are upside down begin at their end");
     }
 }
