@@ -21,7 +21,7 @@ const FLOORS: [(&str, &[&[&str]]); 2] = [
             &["tensor"],
             &["device", "dlpack"],
             &["image", "onnx"],
-            &["heads", "track", "analytics", "gallery"],
+            &["heads", "track", "analytics", "gallery", "identity"],
             &["model"],
             &["postprocess"],
             &["backends"],

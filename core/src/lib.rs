@@ -12,7 +12,8 @@
 //! * `error`, `tensor`, `memory`, `cuda`, `dlpack` and the other single files: what everything stands on.
 //! * `image`: frames, the tensors made of them, and drawing. `onnx`: what is read of model files.
 //! * `heads`: how a model writes its results, one file each. `track`: ids of objects that stay the same from frame to
-//!   frame. `analytics`: counts in zones and across lines. `gallery`: names for vectors.
+//!   frame. `analytics`: counts in zones and across lines. `gallery`: names for vectors. `identity`: one id for the same object
+//!   on several cameras.
 //! * `model`: the description in a model file.
 //! * `postprocess`: from a head's rows to objects.
 //! * `backends`: what runs models: TensorRT, OpenVINO, ONNX Runtime, or rten on the CPU.
@@ -42,6 +43,8 @@ pub mod files;
 pub mod gallery;
 #[doc(hidden)]
 pub mod heads;
+#[doc(hidden)]
+pub mod identity;
 #[doc(hidden)]
 pub mod image;
 pub mod memory;
