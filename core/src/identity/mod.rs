@@ -47,8 +47,9 @@ pub struct SeenObject<'a> {
     pub label: &'a str,
     /// The vectors of the highest quality count.
     pub quality: f32,
-    /// What it looks like, if a model has looked at it in this frame.
-    pub look: Option<ObjectLook<'a>>,
+    /// What it looks like, by the models that have looked at it in this frame, in their order. Of several the last one counts
+    /// whose vectors the table has.
+    pub looks: &'a [ObjectLook<'a>],
 }
 
 /// A vector of an object, of any length. One with a number that is not finite, or of zeros, is none.

@@ -142,10 +142,16 @@ impl CameraStream {
     }
 
     /// Takes in the objects of a frame, and returns which tracks they are, each once.
-    fn see(&mut self, objects: &[SeenObject], turn: u64, model: Option<&VectorModel>, looks: u32) -> Vec<TrackInFrame> {
+    fn see(
+        &mut self,
+        objects: &[SeenObject],
+        turn: u64,
+        model: Option<&VectorModel>,
+        needed: u32,
+    ) -> Vec<TrackInFrame> {
         let (now, frame) = (self.now.unwrap_or_default(), self.frame);
         let mut seen = Vec::with_capacity(objects.len());
-        for (object, &SeenObject { track: id, quality, look, .. }) in objects.iter().enumerate() {
+        for (object, &SeenObject { track: id, quality, looks, .. }) in objects.iter().enumerate() {
             if self.tracks.len() >= MOST_TRACKS && !self.tracks.contains_key(&id) {
                 continue;
             }
@@ -155,10 +161,10 @@ impl CameraStream {
             }
             let since = std::mem::replace(&mut track.turn, turn);
             track.frame = frame;
-            let look = look.filter(|look| model.is_some_and(|model| model.gives(look)));
+            let look = looks.iter().rev().find(|look| model.is_some_and(|model| model.gives(look)));
             let added = look.and_then(|look| track.looks.add(look.values, quality));
             if added.is_some() {
-                track.asks = track.identity.is_none() && track.looks.count() >= looks;
+                track.asks = track.identity.is_none() && track.looks.count() >= needed;
             }
             seen.push(TrackInFrame { object, track: id, since, is_better: added.unwrap_or(false) });
         }
@@ -392,10 +398,11 @@ impl IdentityTable {
             let squares = product(values, values);
             values.len() <= MAX_DIMS && squares.is_finite() && squares > 0.0
         };
-        let mut looks = objects.iter().filter_map(|object| object.look).filter(|look| has_length(look.values));
+        let all = objects.iter().flat_map(|object| object.looks.iter().rev());
+        let mut looks = all.filter(|look| has_length(look.values));
         let first = looks.next()?;
-        let model = self.model.get_or_insert_with(|| VectorModel::of(&first));
-        if model.gives(&first) || looks.any(|look| model.gives(&look)) {
+        let model = self.model.get_or_insert_with(|| VectorModel::of(first));
+        if model.gives(first) || looks.any(|look| model.gives(look)) {
             (own.given, own.others) = (Some(arrived), 0);
             return None;
         }
@@ -407,9 +414,9 @@ impl IdentityTable {
         let is_recent = |at: Instant| arrived.saturating_duration_since(at) <= MODEL_KEPT;
         if self.streams.values().any(|stream| stream.given.is_some_and(is_recent)) {
             self.counts.refused_for_model += 1;
-            return (own.others == MODEL_CHANGED).then(|| of_another_model(model, &first, &own.camera));
+            return (own.others == MODEL_CHANGED).then(|| of_another_model(model, first, &own.camera));
         }
-        *model = VectorModel::of(&first);
+        *model = VectorModel::of(first);
         (own.given, own.others) = (Some(arrived), 0);
         own.forget(|_| true);
         self.counts.replaced += self.clear() as u64;

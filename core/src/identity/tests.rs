@@ -43,14 +43,24 @@ fn cameras<const N: usize>(table: &Arc<Identities>, names: [&str; N]) -> [Joined
     names.map(|name| table.join(name))
 }
 
-fn object<'a>(track: u64, values: &'a [f32], model: &'a str) -> SeenObject<'a> {
-    let look = (!values.is_empty()).then_some(ObjectLook { values, model });
-    SeenObject { track, label: "person", quality: 1.0, look }
+fn look<'a>(values: &'a [f32], model: &'a str) -> Option<ObjectLook<'a>> {
+    (!values.is_empty()).then_some(ObjectLook { values, model })
+}
+
+fn object<'a>(track: u64, looks: &'a [ObjectLook<'a>]) -> SeenObject<'a> {
+    SeenObject { track, label: "person", quality: 1.0, looks }
+}
+
+/// A frame with these tracks that comes at that time.
+fn frame_at(camera: &mut JoinedCamera, now: u64, arrived: Instant, objects: &[(u64, &[f32])]) -> SeenFrame {
+    let looks: Vec<Option<ObjectLook>> = objects.iter().map(|(_, values)| look(values, "reid")).collect();
+    let both = objects.iter().zip(&looks);
+    let objects: Vec<SeenObject> = both.map(|((track, _), look)| object(*track, look.as_slice())).collect();
+    camera.see(&objects, now, arrived)
 }
 
 fn frame(camera: &mut JoinedCamera, now: u64, objects: &[(u64, &[f32])]) -> SeenFrame {
-    let objects: Vec<SeenObject> = objects.iter().map(|(track, values)| object(*track, values, "reid")).collect();
-    camera.see(&objects, now, at(now))
+    frame_at(camera, now, at(now), objects)
 }
 
 /// The id of each object; 0 for none.
@@ -119,9 +129,9 @@ fn a_track_is_asked_about_by_the_mean_of_its_best_vectors() {
     empty(&mut gate, SECOND);
     // Small ones in the distance, which look like somebody else, then near ones.
     let mut see = |number: u64, values, quality| {
-        let seen = SeenObject { quality, ..object(1, values, "reid") };
+        let looks = [ObjectLook { values, model: "reid" }];
         let now = 2 * SECOND + number * FRAME;
-        hall.see(&[seen], now, at(now)).ids[0]
+        hall.see(&[SeenObject { quality, ..object(1, &looks) }], now, at(now)).ids[0]
     };
     assert_eq!([see(0, EVE, 1.0), see(1, EVE, 1.0)], [None; 2]);
     table.set_options(IdentityOptions { looks: 7, ..IdentityOptions::default() }).unwrap();
@@ -143,7 +153,7 @@ fn two_in_sight_are_two() {
     assert_eq!(ids(&mut gate, 3 * FRAME, &[(4, ADA)]), [4]);
     // A camera that gives nothing any more shows nobody.
     assert_eq!(id(&mut gate, 4 * FRAME, 9, EVE), 5);
-    let later = hall.see(&[object(5, EVE, "reid")], 5 * FRAME, at(10 * SECOND));
+    let later = frame_at(&mut hall, 5 * FRAME, at(10 * SECOND), &[(5, EVE)]);
     assert_eq!(later.ids, [Some(5)]);
 }
 
@@ -214,10 +224,7 @@ fn clocks_that_jump_change_no_ids() {
     let mut gate = table.join("gate");
     assert_eq!(ids(&mut gate, LATE, &[(1, ADA), (2, BOB)]), [1, 2]);
     let arrived = at(LATE + FRAME);
-    let mut see = |now, objects: &[(u64, &[f32])]| {
-        let objects: Vec<SeenObject> = objects.iter().map(|(track, values)| object(*track, values, "reid")).collect();
-        gate.see(&objects, now, arrived).ids
-    };
+    let mut see = |now, objects: &[(u64, &[f32])]| frame_at(&mut gate, now, arrived, objects).ids;
     assert_eq!(see(LATE - FRAME, &[(1, UNSEEN), (2, UNSEEN)]), [Some(1), Some(2)], "jitter");
     assert_eq!(see(5 * SECOND, &[(1, UNSEEN)]), [Some(1)], "back");
     assert_eq!(see(5 * SECOND + FRAME, &[(1, UNSEEN), (9, BOB)]), [Some(1), Some(2)], "with another track");
@@ -228,7 +235,7 @@ fn clocks_that_jump_change_no_ids() {
     assert_eq!(table.counts().corrected, 0);
     // Frames without times.
     let mut hall = table.join("hall");
-    let mut see = |track, values| hall.see(&[object(track, values, "reid")], 0, arrived).ids[0];
+    let mut see = |track, values| frame_at(&mut hall, 0, arrived, &[(track, values)]).ids[0];
     assert_eq!([see(1, EVE), see(2, EVE), see(3, EVE)], [Some(3); 3]);
 }
 
@@ -320,7 +327,8 @@ fn what_is_no_vector_counts_for_nothing() {
     }
     // None of them has said how many numbers there are.
     assert_eq!(ids(&mut gate, SECOND, &[(1, &[1.0, 0.0]), (2, &none)]), [1, 0]);
-    let odd = SeenObject { quality: f32::NAN, ..object(3, &[0.0, 1.0], "reid") };
+    let looks = [ObjectLook { values: &[0.0, 1.0], model: "reid" }];
+    let odd = SeenObject { quality: f32::NAN, ..object(3, &looks) };
     assert_eq!(gate.see(&[odd], 2 * SECOND, at(2 * SECOND)).ids, [Some(2)]);
 }
 
@@ -329,7 +337,7 @@ fn vectors_of_another_model_are_refused_until_all_cameras_have_it() {
     let table = table(at_once());
     let [mut gate, mut hall] = cameras(&table, ["gate", "hall"]);
     let see = |camera: &mut JoinedCamera, now: u64, values: &[f32], model: &str| {
-        camera.see(&[object(1, values, model)], now, at(now))
+        camera.see(&[object(1, &[ObjectLook { values, model }])], now, at(now))
     };
     assert_eq!(see(&mut gate, 0, ADA, "reid").ids, [Some(1)]);
     let mut warnings = Vec::new();
@@ -347,8 +355,10 @@ fn vectors_of_another_model_are_refused_until_all_cameras_have_it() {
     // As many numbers of another model cannot be compared either; a model without a name may be the same.
     assert_eq!(see(&mut hall, 2 * SECOND, BOB, "other").ids, [None]);
     assert_eq!(see(&mut hall, 2 * SECOND + FRAME, BOB, "").ids, [Some(2)]);
-    // A second model that has looked at a part of the objects changes nothing.
-    let both = [object(1, BOB, "reid"), object(2, &[1.0; 7], "face")];
+    // A second model that has looked at all objects, or at some, changes nothing.
+    let [bob, face] = [ObjectLook { values: BOB, model: "reid" }, ObjectLook { values: &[1.0; 7], model: "face" }];
+    let looks = [bob, face];
+    let both = [object(1, &looks), object(2, &looks[1..])];
     for number in 1..40 {
         let now = 3 * SECOND + number * FRAME;
         assert_eq!(hall.see(&both, now, at(now)).ids, [Some(2), None]);
@@ -370,7 +380,8 @@ fn a_quiet_camera_does_not_keep_its_model() {
     let table = table(at_once());
     let [mut gate, mut hall] = cameras(&table, ["gate", "hall"]);
     assert_eq!(id(&mut gate, 0, 1, ADA), 1);
-    let mut see = |now: u64| hall.see(&[object(1, &[1.0; 7], "face")], now, at(now)).ids[0];
+    let looks = [ObjectLook { values: &[1.0; 7], model: "face" }];
+    let mut see = |now: u64| hall.see(&[object(1, &looks)], now, at(now)).ids[0];
     assert!((0..100).all(|number| see(number * FRAME).is_none()));
     empty(&mut gate, 60 * SECOND);
     assert_eq!(see(61 * SECOND), Some(2));
