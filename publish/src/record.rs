@@ -58,6 +58,8 @@ pub struct ObjectRecord {
     pub parent: Option<i32>,
     /// No model has seen it in this frame.
     pub is_predicted: bool,
+    /// Its id over several cameras.
+    pub identity: Option<u64>,
     /// As base64, where they are wanted: one for each model.
     pub vectors: Vec<String>,
 }
@@ -66,6 +68,8 @@ pub struct ObjectRecord {
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrackRecord {
     pub id: u64,
+    /// Its last id over several cameras.
+    pub identity: Option<u64>,
     /// As it was with the highest confidence.
     pub label: String,
     pub class: Option<u32>,
@@ -100,6 +104,7 @@ impl TracksInSight {
             let Some(id) = annotation.track_id else { continue };
             let track = self.0.entry(id).or_insert_with(|| TrackRecord {
                 id,
+                identity: None,
                 label: annotation.label.to_string(),
                 class: annotation.class,
                 confidence: annotation.confidence,
@@ -115,6 +120,7 @@ impl TracksInSight {
                 (track.class, track.confidence) = (annotation.class, annotation.confidence);
             }
             (track.last_box, track.last_times, track.last_seen) = (annotation.bbox, frame.times, now);
+            track.identity = object.identity.or(track.identity);
             track.frames += 1;
         }
         self.end(|track| now.saturating_sub(track.last_seen) > gone_after)
@@ -149,6 +155,7 @@ mod tests {
             region: None,
             parent: None,
             is_predicted: false,
+            identity: None,
             vectors: Vec::new(),
         };
         FrameRecord { objects: objects.iter().map(object).collect(), ..FrameRecord::default() }

@@ -8,21 +8,18 @@ use gst_base::subclass::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
 use gsttrt_core::counters::{Span, Stats};
 use gsttrt_core::error::{Error, ErrorKind, Result};
-use gsttrt_core::gallery::{Gallery, Likeness, Votes, WatchedGallery, recognised};
-use gsttrt_core::postprocess::RankedClass;
-use gsttrt_core::track::History;
-use gsttrt_core::vector::normalise;
+use gsttrt_core::identity::Identities;
 
+use super::identities::CameraIdentities;
+use super::names::ObjectNames;
 use super::settings::{MatchSettings, PROPERTIES};
 use crate::gst::element::Properties;
-use crate::gst::meta::read::{self, MetaObjects};
-use crate::gst::meta::tensor::ObjectRegion;
-use crate::gst::meta::vector::AttachedVector;
-use crate::gst::meta::{attributes, vector};
+use crate::gst::meta::read;
+use crate::gst::meta::vector::{self, AttachedVector};
 use crate::gst::meta_filter::{MetaFilter, meta_filter};
 use crate::gst::report::Report;
 use crate::gst::stats;
-use crate::gst::stream::{StreamFrame, VideoStream, any_video_templates};
+use crate::gst::stream::{VideoStream, any_video_templates};
 
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("trtmatch", gst::DebugColorFlags::empty(), Some("Names for vectors")));
@@ -32,24 +29,11 @@ const FRAMES_WITHOUT_VECTORS: u32 = 60;
 
 /// State since start() and set_caps().
 pub struct MatchState {
-    watched: WatchedGallery,
-    /// The file's name without its ending, which is that of the attributes.
-    name: String,
-    /// What the numbers of names in `tracks` are of.
-    gallery: Arc<Gallery>,
-    tracks: History<TrackName>,
+    names: Option<ObjectNames>,
+    identities: Option<CameraIdentities>,
     stream: VideoStream,
     /// Frames with objects so far, until one has a vector, or that is said.
     frames_without_vectors: Option<u32>,
-    has_told_of_dims: bool,
-}
-
-/// What is known of an object with an id.
-#[derive(Debug, Default)]
-struct TrackName {
-    votes: Votes,
-    /// The number of the name that was told.
-    told: Option<u32>,
 }
 
 /// Lock order: settings before state; settings are copied, and never locked while a frame is handled.
@@ -57,123 +41,59 @@ struct TrackName {
 pub struct TrtMatch {
     settings: Mutex<MatchSettings>,
     state: Mutex<Option<MatchState>>,
+    /// Since the start, for its counts.
+    identities: Mutex<Option<Arc<Identities>>>,
     stats: Stats,
+}
+
+/// What was found in a frame.
+#[derive(Default)]
+struct MatchedFrame {
+    /// Objects with a name, or with an id over cameras.
+    count: usize,
+    told: Vec<gst::Structure>,
+    warnings: Vec<Error>,
 }
 
 impl MatchState {
     /// Another part of the stream, or another stream, follows.
     fn reset(&mut self) {
-        self.tracks = History::default();
+        self.names.iter_mut().for_each(ObjectNames::reset);
+        self.identities.iter_mut().for_each(CameraIdentities::reset);
     }
 
-    /// Takes over another gallery. Numbers of names are of the one before, and whoever was removed from it is forgotten.
-    fn follow_gallery(&mut self) {
-        let now = self.watched.get();
-        if !Arc::ptr_eq(&now, &self.gallery) {
-            (self.gallery, self.has_told_of_dims) = (now, false);
+    /// Finds the names and the ids of a frame. `base` is the time on the clock of the pipeline at which the stream begins, if it plays.
+    fn process(&mut self, settings: &MatchSettings, frame: &mut gst::Buffer, base: Option<u64>) -> MatchedFrame {
+        let at = self.stream.advance(frame.pts());
+        if at.is_cut {
             self.reset();
         }
-    }
-
-    /// For each region of the frame its last vector that may be one of the gallery's, and of vectors that may not, the numbers
-    /// that one has.
-    fn vectors(&self, frame: &gst::BufferRef) -> (Vec<Option<AttachedVector>>, Option<usize>) {
-        let mut other = None;
-        let vector = |region: gst::MetaRef<VideoRegionOfInterestMeta>| {
-            let mut all = vector::of_region(&region);
-            let place = all.iter().rposition(|vector| vector.values.len() == self.gallery.dims());
-            if place.is_none() {
-                other = other.or(all.first().map(|vector| vector.values.len()));
-            }
-            place.map(|place| all.swap_remove(place)).filter(|_| !self.gallery.is_empty())
-        };
-        let vectors = frame.iter_meta::<VideoRegionOfInterestMeta>().map(vector).collect();
-        (vectors, other)
-    }
-
-    /// For each region whose vector is looked at, the names that it is most like: those of this frame, and those kept of an earlier
-    /// one where its object is not known yet.
-    fn look(
-        &mut self,
-        objects: &MetaObjects,
-        vectors: Vec<Option<AttachedVector>>,
-        most: usize,
-    ) -> Vec<Option<Vec<Likeness>>> {
-        let mut found = vec![None; vectors.len()];
-        let mut looks: Vec<(usize, Vec<f32>)> = Vec::new();
-        for (at, vector) in vectors.into_iter().enumerate() {
-            let Some(AttachedVector { mut values, is_held, .. }) = vector else { continue };
-            let is_known = |id| self.tracks.of(id).is_some();
-            let is_old = is_held && objects.annotations[at].track_id.is_some_and(is_known);
-            // That of a foreign element may have any length.
-            if !is_old && normalise(&mut values) {
-                looks.push((at, values));
-            }
+        let objects = read::objects(frame, self.stream.size);
+        let of_region = |region: gst::MetaRef<VideoRegionOfInterestMeta>| vector::of_region(&region);
+        let vectors: Vec<Vec<AttachedVector>> = frame.iter_meta::<VideoRegionOfInterestMeta>().map(of_region).collect();
+        let mut found = MatchedFrame::default();
+        let mut are_found = vec![false; vectors.len()];
+        if let Some(names) = &mut self.names {
+            let named = names.name_objects(&settings.options, frame, &at, (&objects, vectors.as_slice()));
+            are_found = named.are_named;
+            found.told = named.told;
+            found.warnings.extend(names.take_warning().into_iter().chain(named.warning));
         }
-        let compared: Vec<&[f32]> = looks.iter().map(|(_, values)| values.as_slice()).collect();
-        for (names, (at, _)) in self.gallery.find(&compared, most).into_iter().zip(&looks) {
-            found[*at] = Some(names);
+        if let (Some(identities), Some(base)) = (&mut self.identities, base) {
+            let now = base.saturating_add(self.stream.now);
+            let identified = identities.identify(frame, &at, now, (&objects, vectors.as_slice()));
+            are_found.iter_mut().zip(identified.have_ids).for_each(|(is_found, has_id)| *is_found |= has_id);
+            found.told.extend(identified.told);
+            found.warnings.extend(identified.warning);
         }
+        found.warnings.extend(self.missing(&vectors));
+        found.count = are_found.into_iter().filter(|is_found| *is_found).count();
         found
     }
 
-    /// Names the objects of a frame. Returns how many have a name, what is told of those that have another one than before, and a
-    /// warning.
-    fn name_objects(
-        &mut self,
-        settings: &MatchSettings,
-        frame: &mut gst::Buffer,
-        at: &StreamFrame,
-    ) -> (usize, Vec<gst::Structure>, Option<Error>) {
-        let objects = read::objects(frame, self.stream.size);
-        let (vectors, other) = self.vectors(frame);
-        let warning = self.missing(&vectors, other);
-        let options = &settings.options;
-        let looks = self.look(&objects, vectors, (options.top_k as usize).max(2));
-        self.tracks.advance();
-        let (mut count, mut told) = (0, Vec::new());
-        for (region, look) in looks.iter().enumerate() {
-            let annotation = &objects.annotations[region];
-            let names = look.as_ref().map(|found| recognised(found, options));
-            let decided: Vec<Likeness> = match (annotation.track_id, names) {
-                (None, names) => names.unwrap_or_default().to_vec(),
-                (Some(id), None) if self.tracks.of(id).is_none() => continue,
-                (Some(id), names) => {
-                    let track = self.tracks.entry(id);
-                    names.into_iter().for_each(|names| track.votes.add(names, options.threshold));
-                    let decided: Vec<Likeness> = track.votes.decision().take(options.top_k as usize).collect();
-                    let name = decided.first().map(|found| found.name);
-                    let before = std::mem::replace(&mut track.told, name);
-                    if before != name {
-                        told.push(message(at, id, &annotation.label, decided.first(), before, &self.gallery));
-                    }
-                    decided
-                }
-            };
-            let object = ObjectRegion {
-                region: Some(region),
-                analytics: objects.analytics[region],
-                track_id: annotation.track_id,
-                input: None,
-            };
-            let class = |found: &Likeness| RankedClass { class: found.name, score: found.similarity.clamp(0.0, 1.0) };
-            let classes: Vec<RankedClass> = decided.iter().map(class).collect();
-            if !classes.is_empty() {
-                count += 1;
-                let (names, is_held) = (self.gallery.names(), look.is_none());
-                attributes::attach(frame.make_mut(), &object, &classes, names, &self.name, is_held);
-            }
-        }
-        (count, told, warning)
-    }
-
-    /// A warning where nobody can be recognised: objects have no vectors, or those of another model than the gallery.
-    fn missing(&mut self, vectors: &[Option<AttachedVector>], other: Option<usize>) -> Option<Error> {
-        if let Some(numbers) = other.filter(|_| !self.gallery.is_empty() && !self.has_told_of_dims) {
-            (self.has_told_of_dims, self.frames_without_vectors) = (true, None);
-            return Some(of_another_model(&self.name, self.gallery.dims(), numbers));
-        }
-        if other.is_some() || vectors.iter().any(Option::is_some) {
+    /// A warning where nobody can be recognised, as objects have no vectors.
+    fn missing(&mut self, vectors: &[Vec<AttachedVector>]) -> Option<Error> {
+        if vectors.iter().any(|of_region| !of_region.is_empty()) {
             self.frames_without_vectors = None;
         } else if let Some(frames) = self.frames_without_vectors.as_mut().filter(|_| !vectors.is_empty()) {
             *frames += 1;
@@ -190,47 +110,23 @@ fn no_vectors() -> Error {
     )
 }
 
-fn of_another_model(gallery: &str, known: usize, other: usize) -> Error {
-    let what = format!("The vectors of the gallery {gallery} have {known} numbers, and those of objects have {other}");
-    Error::new(ErrorKind::Settings, what)
-        .remedy("Make the gallery with the model of this pipeline: gst-trt enrol --model. These objects stay unknown")
-}
-
-/// The element message about an object that has another name than before.
-fn message(
-    frame: &StreamFrame,
-    id: u64,
-    label: &str,
-    found: Option<&Likeness>,
-    before: Option<u32>,
-    gallery: &Gallery,
-) -> gst::Structure {
-    let name = |number: u32| gallery.names()[number as usize].as_str();
-    let mut content = gst::Structure::builder("trt-match")
-        .field("stream-time", frame.stream_time)
-        .field("frame", frame.number)
-        .field("track-id", id)
-        .field("label", label)
-        .build();
-    if let Some(found) = found {
-        content.set("name", name(found.name));
-        content.set("confidence", f64::from(found.similarity.clamp(0.0, 1.0)));
-    }
-    if let Some(before) = before {
-        content.set("before", name(before));
-    }
-    content
-}
-
 impl Properties for TrtMatch {
     fn read_only() -> Vec<glib::ParamSpec> {
-        vec![stats::property("Frames, objects with a name, and the time that finding the names takes")]
+        vec![stats::property(
+            "Frames, objects with a name or an id over cameras, and the time that finding these takes",
+        )]
     }
 
     fn read(&self, name: &str) -> Option<glib::Value> {
         (name == "stats").then(|| {
             let totals = self.stats.read();
-            stats::structure(&totals, [("frames", totals.done), ("objects", totals.objects)]).to_value()
+            let mut built = stats::structure(&totals, [("frames", totals.done), ("objects", totals.objects)]);
+            if let Some(identities) = &*self.identities.lock().unwrap() {
+                let counts = identities.counts();
+                built.set("identities", counts.known);
+                built.set("identities-forgotten", counts.forgotten());
+            }
+            built.to_value()
         })
     }
 }
@@ -238,9 +134,9 @@ impl Properties for TrtMatch {
 meta_filter! {
     TrtMatch: "GstTrtMatch",
     factory: "trtmatch",
-    name: "Object recognition: names by a gallery",
+    name: "Object recognition: names by a gallery, ids over cameras",
     classification: "Filter/Analyzer/Video",
-    description: "Gives objects names by their vectors, from a gallery of known ones",
+    description: "Gives objects names by their vectors, from a gallery of known ones, and one id on several cameras",
     pads: any_video_templates(),
 }
 
@@ -249,19 +145,21 @@ impl MetaFilter for TrtMatch {
 
     fn open(&self) -> Result<MatchState> {
         let settings = self.settings.lock().unwrap().clone();
-        let path = settings.gallery()?;
-        let watched = WatchedGallery::open(path)?;
-        let gallery = watched.get();
-        gst::info!(CAT, imp = self, "{} names, {} vectors", gallery.names().len(), gallery.len());
-        Ok(MatchState {
-            watched,
-            name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
-            gallery,
-            tracks: History::default(),
-            stream: VideoStream::default(),
-            frames_without_vectors: Some(0),
-            has_told_of_dims: false,
-        })
+        let names = settings.gallery()?.map(ObjectNames::open).transpose()?;
+        let identities = CameraIdentities::join(&settings, &self.obj().name())?;
+        if let Some(names) = &names {
+            let gallery = names.gallery();
+            gst::info!(CAT, imp = self, "{} names, {} vectors", gallery.names().len(), gallery.len());
+        }
+        if let Some(warning) = settings.without_effect() {
+            self.obj().post_warning(&warning);
+        }
+        *self.identities.lock().unwrap() = identities.as_ref().map(|identities| identities.table.clone());
+        Ok(MatchState { names, identities, stream: VideoStream::default(), frames_without_vectors: Some(0) })
+    }
+
+    fn close(&self) {
+        *self.identities.lock().unwrap() = None;
     }
 
     fn resized(state: &mut MatchState) -> Option<Error> {
@@ -281,22 +179,25 @@ impl MetaFilter for TrtMatch {
         // Taken out, so that it is not locked when messages are posted: a handler of the bus may do anything.
         let has_caps = |state: &mut MatchState| state.stream.size.0 > 0;
         let mut state = self.state.lock().unwrap().take_if(has_caps).ok_or(gst::FlowError::NotNegotiated)?;
-        let at = state.stream.advance(frame.pts());
-        if at.is_cut {
-            state.reset();
-        }
-        state.follow_gallery();
-        let (count, told, missing) = state.name_objects(&settings, frame, &at);
-        let warnings = state.watched.take_warning().into_iter().chain(missing);
-        warnings.for_each(|warning| self.obj().post_warning(&warning));
-        gst::trace!(CAT, imp = self, "frame {}: {count} objects with names", at.number);
+        let found = state.process(&settings, frame, self.base_time());
+        found.warnings.iter().for_each(|warning| self.obj().post_warning(warning));
+        gst::trace!(CAT, imp = self, "{} objects with names or ids", found.count);
         if settings.post_messages {
-            for content in told {
+            for content in found.told {
                 let _ = self.obj().post_message(gst::message::Element::builder(content).src(&*self.obj()).build());
             }
         }
         *self.state.lock().unwrap() = Some(state);
-        self.stats.add(stage, count);
+        self.stats.add(stage, found.count);
         Ok(())
+    }
+}
+
+impl TrtMatch {
+    /// When the stream begins, on the clock that pipelines have in common, in nanoseconds. Before the pipeline plays, nobody knows.
+    fn base_time(&self) -> Option<u64> {
+        let element = self.obj();
+        let is_playing = element.current_state() == gst::State::Playing;
+        is_playing.then(|| element.base_time().map_or(0, gst::ClockTime::nseconds))
     }
 }

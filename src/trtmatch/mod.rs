@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! `trtmatch`: names for the vectors of objects, by a gallery of known ones.
+//! `trtmatch`: names for the vectors of objects, by a gallery of known ones, and one id for the same object on several cameras.
 //!
 //! Vectors are parameters of GstVideoRegionOfInterestMeta, from a model that gives vectors of objects. Only metas are read and
 //! written, so frames may be in any memory, and a picture is never mapped.
@@ -8,16 +8,22 @@
 //! |---|---|
 //! | region | a parameter `classification` with the name as its label, as of classifiers of objects |
 //! | GstAnalytics | a GstAnalyticsClsMtd that the object contains |
-//! | element message `trt-match` | an object with an id has another name than before |
+//! | region | a parameter `identity` with the id over cameras |
+//! | element messages `trt-match`, `trt-identity` | an object with an id has another name, or another id over cameras, than before |
 //!
 //! Of objects with ids the looks at them vote. The file of the gallery is read again by a thread of its own when it changes.
+//!
+//! * `names`: names by a gallery. `identities`: ids by a table, which elements of a process share by its name: `sharing`.
 //!
 //! ```text
 //! gst-launch-1.0 videotestsrc ! trtpreprocess ! trtinfer model-file=yolo11n.onnx ! trtnms draw=false ! trttrack ! trtpreprocess regions=objects object-classes=person ! trtinfer model-file=reid.onnx ! trtnms layout=embed ! trtmatch gallery=people.jsonl ! trtoverlay ! videoconvert ! autovideosink
 //! ```
 
+mod identities;
 mod imp;
+mod names;
 mod settings;
+pub mod sharing;
 
 use gst::glib;
 use gst::prelude::*;

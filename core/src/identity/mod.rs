@@ -106,6 +106,13 @@ pub struct IdentityCounts {
     pub refused_for_model: u64,
 }
 
+impl IdentityCounts {
+    /// Objects that were forgotten, for whatever reason.
+    pub fn forgotten(&self) -> u64 {
+        self.aged + self.crowded_out + self.deleted + self.replaced
+    }
+}
+
 /// An object that is known.
 #[derive(Clone, Debug)]
 pub struct IdentityEntry {

@@ -68,6 +68,9 @@ pub fn event(times: &FrameTimes, number: u64, event: &Map<String, Value>, from: 
 /// An object that is gone.
 pub fn track(track: &TrackRecord, from: &PublishSource) -> Value {
     let mut object = json!({ "track-id": track.id, "label": track.label });
+    if let Some(id) = track.identity {
+        object["identity"] = id.into();
+    }
     if let Some(class) = track.class {
         object["class-id"] = class.into();
     }
@@ -121,6 +124,9 @@ fn detection(object: &ObjectRecord, frame: &FrameRecord) -> Value {
     }
     if let Some(id) = annotation.track_id {
         fields["track-id"] = id.into();
+    }
+    if let Some(id) = object.identity {
+        fields["identity"] = id.into();
     }
     if object.is_predicted {
         fields["predicted"] = true.into();

@@ -24,6 +24,7 @@ fn object(label: &'static str, edges: [f32; 4]) -> ObjectRecord {
         region: None,
         parent: None,
         is_predicted: false,
+        identity: None,
         vectors: Vec::new(),
     }
 }
@@ -196,4 +197,18 @@ fn events_and_tracks_have_their_times() {
         json!({ "track-id": 7, "label": "car", "class-id": 3, "confidence": 0.75, "first-stream-time": 40, "last-stream-time": 40,
                 "frames": 1, "first-box": [10.0, 20.5, 40.0, 39.5], "last-box": [10.0, 20.5, 40.0, 39.5] })
     );
+}
+
+#[test]
+fn ids_over_cameras_are_of_objects_and_tracks() {
+    let mut found = frame();
+    found.objects[0].identity = Some(u64::MAX);
+    let line = gst_trt::frame(&found, &source());
+    let detections = &line["detections"];
+    assert_eq!((&detections[0]["identity"], detections[1].get("identity")), (&json!(u64::MAX), None));
+    let mut tracks = TracksInSight::default();
+    tracks.see(&found, 0, 9);
+    tracks.see(&frame(), 1, 9);
+    let track = tracks.end_all().remove(0);
+    assert_eq!(gst_trt::track(&track, &source())["object"]["identity"], u64::MAX, "it stays");
 }

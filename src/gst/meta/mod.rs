@@ -11,6 +11,7 @@ pub mod frame_mark;
 pub mod geometry;
 mod gray;
 pub mod gst_tensor;
+pub mod identity;
 pub mod map;
 pub mod orientation;
 mod packed;

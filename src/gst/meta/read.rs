@@ -80,10 +80,16 @@ fn region(meta: &gst::MetaRef<VideoRegionOfInterestMeta>, size: (u32, u32)) -> (
         of_frame: false,
         keypoints: meta.param("keypoints").filter(|_| is_in_place).and_then(|param| keypoints(param, size)),
         attributes: super::attributes::read(meta),
-        notes: meta.param(super::zones::PARAM).map(super::zones::notes).unwrap_or_default(),
+        notes: notes(meta),
         mask: meta.param("mask").filter(|_| is_in_place).and_then(|param| mask(param, size)).map(Arc::new),
     };
     (annotation, found_at)
+}
+
+/// The zones that the object of a region is in, and its id over cameras.
+fn notes(meta: &gst::MetaRef<VideoRegionOfInterestMeta>) -> Vec<String> {
+    let zones = meta.param(super::zones::PARAM).map(super::zones::notes).unwrap_or_default();
+    zones.into_iter().chain(super::identity::of_region(meta).map(|id| format!("id {id}"))).collect()
 }
 
 /// The keypoints of a region, in pixels of a frame of that size; `None` where the parameter is not as trtnms writes it.
@@ -157,7 +163,7 @@ fn bbox(edges: [f64; 4]) -> BBox {
 
 /// The text of a quark, which GLib keeps for the rest of the program; `None` where the number is not a quark. The
 /// bindings assume that there is a text, and that it is UTF-8.
-fn text_of(quark: glib::ffi::GQuark) -> Cow<'static, str> {
+pub(super) fn text_of(quark: glib::ffi::GQuark) -> Cow<'static, str> {
     // SAFETY: any number may be passed; texts end with a zero and are never freed.
     unsafe {
         let text = glib::ffi::g_quark_to_string(quark);

@@ -9,7 +9,7 @@ use gsttrt_core::vector::to_text;
 use gsttrt_publish::record::{FrameRecord, FrameTimes, ObjectRecord};
 use serde_json::{Map, Value, json};
 
-use super::{classification, map, read, vector};
+use super::{classification, identity, map, read, vector};
 
 /// The results of a frame of that size; times and number are those of the caller.
 pub fn frame(buffer: &gst::BufferRef, size: (u32, u32)) -> FrameRecord {
@@ -46,6 +46,7 @@ fn objects(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<ObjectRecord> {
             region: None,
             parent: None,
             is_predicted: false,
+            identity: None,
             vectors: Vec::new(),
         };
         object.rotation = object.annotation.corners.as_ref().map(rotation);
@@ -54,6 +55,7 @@ fn objects(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<ObjectRecord> {
             object.parent = Some(region.parent_id()).filter(|&parent| parent >= 0 && parent != region.id());
             let is_predicted = region.param("detection").and_then(|param| param.get::<bool>("predicted").ok());
             object.is_predicted = is_predicted.unwrap_or(false);
+            object.identity = identity::of_region(&region);
             // An angle of 0 is one, too.
             let angle = region.param("rotation").and_then(|param| param.get::<f64>("angle").ok());
             object.rotation = match (angle, object.rotation) {

@@ -5,6 +5,7 @@
 //! A structure has `dims`, how many numbers there are, and `values`, a GstBuffer with f32, the lower bytes first. The length of
 //! the vector is 1. Of an object there is also the `model`. `held` is there where it is that of an earlier frame.
 
+use std::borrow::Cow;
 use std::sync::Once;
 
 use gst::glib;
@@ -14,6 +15,7 @@ use gst_video::VideoRegionOfInterestMeta;
 use gsttrt_core::postprocess::Instances;
 use gsttrt_core::vector::{of_bytes, to_bytes};
 
+use super::read;
 use crate::gst::meta::tensor::ObjectRegion;
 
 /// The name of the parameter.
@@ -76,9 +78,16 @@ pub struct AttachedVector {
     pub is_held: bool,
 }
 
+impl AttachedVector {
+    /// The name of the model; empty where none is given.
+    pub fn model_name(&self) -> Cow<'static, str> {
+        read::text_of(self.model)
+    }
+}
+
 /// The vectors of an object, one for each model, in their order. What is not as described above is left out.
 pub fn of_region(meta: &gst::MetaRef<VideoRegionOfInterestMeta>) -> Vec<AttachedVector> {
-    meta.params().filter(|param| param.name() == PARAM).filter_map(read).collect()
+    meta.params().filter(|param| param.name() == PARAM).filter_map(vector).collect()
 }
 
 /// The vectors of a frame, one for each model.
@@ -87,10 +96,10 @@ pub fn of_frame(buffer: &gst::BufferRef) -> Vec<AttachedVector> {
     let meta = CustomMeta::from_buffer(buffer, NAME).ok();
     let all = meta.and_then(|meta| meta.structure().get::<gst::Array>("vectors").ok()).unwrap_or_default();
     let vectors = all.iter().filter_map(|value| value.get::<gst::Structure>().ok());
-    vectors.filter_map(|vector| read(&vector)).collect()
+    vectors.filter_map(|structure| vector(&structure)).collect()
 }
 
-fn read(param: &gst::StructureRef) -> Option<AttachedVector> {
+fn vector(param: &gst::StructureRef) -> Option<AttachedVector> {
     let buffer = param.get::<gst::Buffer>("values").ok()?;
     let values = of_bytes(&buffer.map_readable().ok()?)?;
     let is_whole = param.get::<u32>("dims").is_ok_and(|dims| dims as usize == values.len());
@@ -126,6 +135,7 @@ mod tests {
         assert_eq!(of_region(&region), wanted);
         let models: Vec<String> = region.params().map(|param| param.get("model").unwrap()).collect();
         assert_eq!(models, ["reid", "face"]);
+        assert_eq!(of_region(&region)[1].model_name(), "face");
     }
 
     #[test]

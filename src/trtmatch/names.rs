@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Names of objects, by a gallery that may change.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_core::gallery::{Gallery, Likeness, MatchOptions, Votes, WatchedGallery, recognised};
+use gsttrt_core::postprocess::RankedClass;
+use gsttrt_core::track::History;
+use gsttrt_core::vector::normalise;
+
+use crate::gst::meta::attributes;
+use crate::gst::meta::read::MetaObjects;
+use crate::gst::meta::tensor::ObjectRegion;
+use crate::gst::meta::vector::AttachedVector;
+use crate::gst::stream::StreamFrame;
+
+/// A gallery, and what is known of objects by it.
+pub struct ObjectNames {
+    watched: WatchedGallery,
+    /// The file's name without its ending, which is that of the attributes.
+    name: String,
+    /// What the numbers of names in `tracks` are of.
+    gallery: Arc<Gallery>,
+    tracks: History<TrackName>,
+    has_told_of_dims: bool,
+}
+
+/// What is known of an object with an id.
+#[derive(Debug, Default)]
+struct TrackName {
+    votes: Votes,
+    /// The number of the name that was told.
+    told: Option<u32>,
+}
+
+/// What was found in a frame.
+pub struct NamedObjects {
+    /// Whether the object of each region has a name.
+    pub are_named: Vec<bool>,
+    /// Of those with another name than before.
+    pub told: Vec<gst::Structure>,
+    pub warning: Option<Error>,
+}
+
+impl ObjectNames {
+    /// # Errors
+    /// As [`WatchedGallery::open`].
+    pub fn open(path: &Path) -> Result<Self> {
+        let watched = WatchedGallery::open(path)?;
+        Ok(ObjectNames {
+            gallery: watched.get(),
+            watched,
+            name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+            tracks: History::default(),
+            has_told_of_dims: false,
+        })
+    }
+
+    pub fn gallery(&self) -> &Gallery {
+        &self.gallery
+    }
+
+    /// Another part of the stream, or another stream, follows.
+    pub fn reset(&mut self) {
+        self.tracks = History::default();
+    }
+
+    /// What was wrong with the file of the gallery.
+    pub fn take_warning(&self) -> Option<Error> {
+        self.watched.take_warning()
+    }
+
+    /// Takes over another gallery. Numbers of names are of the one before, and whoever was removed from it is forgotten.
+    fn follow_gallery(&mut self) {
+        let now = self.watched.get();
+        if !Arc::ptr_eq(&now, &self.gallery) {
+            (self.gallery, self.has_told_of_dims) = (now, false);
+            self.reset();
+        }
+    }
+
+    /// For each region of the frame its last vector that may be one of the gallery's, and of vectors that may not, the numbers
+    /// that one has.
+    fn fitting<'a>(&self, vectors: &'a [Vec<AttachedVector>]) -> (Vec<Option<&'a AttachedVector>>, Option<usize>) {
+        let mut other = None;
+        let fitting = |all: &'a Vec<AttachedVector>| {
+            let found = all.iter().rfind(|vector| vector.values.len() == self.gallery.dims());
+            if found.is_none() {
+                other = other.or(all.first().map(|vector| vector.values.len()));
+            }
+            found.filter(|_| !self.gallery.is_empty())
+        };
+        let fitting = vectors.iter().map(fitting).collect();
+        (fitting, other)
+    }
+
+    /// For each region whose vector is looked at, the names that it is most like: those of this frame, and those kept of an earlier
+    /// one where its object is not known yet.
+    fn look(
+        &mut self,
+        objects: &MetaObjects,
+        vectors: Vec<Option<&AttachedVector>>,
+        most: usize,
+    ) -> Vec<Option<Vec<Likeness>>> {
+        let mut found = vec![None; vectors.len()];
+        let mut looks: Vec<(usize, Vec<f32>)> = Vec::new();
+        for (at, vector) in vectors.into_iter().enumerate() {
+            let Some(vector) = vector else { continue };
+            let is_known = |id| self.tracks.of(id).is_some();
+            if vector.is_held && objects.annotations[at].track_id.is_some_and(is_known) {
+                continue;
+            }
+            // That of a foreign element may have any length.
+            let mut values = vector.values.clone();
+            if normalise(&mut values) {
+                looks.push((at, values));
+            }
+        }
+        let compared: Vec<&[f32]> = looks.iter().map(|(_, values)| values.as_slice()).collect();
+        for (names, (at, _)) in self.gallery.find(&compared, most).into_iter().zip(&looks) {
+            found[*at] = Some(names);
+        }
+        found
+    }
+
+    /// Names the objects of a frame, whose regions have these vectors.
+    pub fn name_objects(
+        &mut self,
+        options: &MatchOptions,
+        frame: &mut gst::Buffer,
+        at: &StreamFrame,
+        (objects, vectors): (&MetaObjects, &[Vec<AttachedVector>]),
+    ) -> NamedObjects {
+        self.follow_gallery();
+        let (fitting, other) = self.fitting(vectors);
+        let warning = self.of_another_model(other);
+        let looks = self.look(objects, fitting, (options.top_k as usize).max(2));
+        self.tracks.advance();
+        let mut named = NamedObjects { are_named: vec![false; looks.len()], told: Vec::new(), warning };
+        for (region, look) in looks.iter().enumerate() {
+            let annotation = &objects.annotations[region];
+            let names = look.as_ref().map(|found| recognised(found, options));
+            let decided: Vec<Likeness> = match (annotation.track_id, names) {
+                (None, names) => names.unwrap_or_default().to_vec(),
+                (Some(id), None) if self.tracks.of(id).is_none() => continue,
+                (Some(id), names) => {
+                    let track = self.tracks.entry(id);
+                    names.into_iter().for_each(|names| track.votes.add(names, options.threshold));
+                    let decided: Vec<Likeness> = track.votes.decision().take(options.top_k as usize).collect();
+                    let name = decided.first().map(|found| found.name);
+                    let before = std::mem::replace(&mut track.told, name);
+                    if before != name {
+                        named.told.push(message(at, id, &annotation.label, decided.first(), before, &self.gallery));
+                    }
+                    decided
+                }
+            };
+            let object = ObjectRegion {
+                region: Some(region),
+                analytics: objects.analytics[region],
+                track_id: annotation.track_id,
+                input: None,
+            };
+            let class = |found: &Likeness| RankedClass { class: found.name, score: found.similarity.clamp(0.0, 1.0) };
+            let classes: Vec<RankedClass> = decided.iter().map(class).collect();
+            if !classes.is_empty() {
+                named.are_named[region] = true;
+                let (names, is_held) = (self.gallery.names(), look.is_none());
+                attributes::attach(frame.make_mut(), &object, &classes, names, &self.name, is_held);
+            }
+        }
+        named
+    }
+
+    /// A warning where objects have vectors of another model than the gallery, which have that many numbers.
+    fn of_another_model(&mut self, other: Option<usize>) -> Option<Error> {
+        let other = other.filter(|_| !self.gallery.is_empty() && !self.has_told_of_dims)?;
+        self.has_told_of_dims = true;
+        let (gallery, known) = (&self.name, self.gallery.dims());
+        let what =
+            format!("The vectors of the gallery {gallery} have {known} numbers, and those of objects have {other}");
+        Some(Error::new(ErrorKind::Settings, what).remedy(
+            "Make the gallery with the model of this pipeline: gst-trt enrol --model. These objects stay unknown",
+        ))
+    }
+}
+
+/// The element message about an object that has another name than before.
+fn message(
+    frame: &StreamFrame,
+    id: u64,
+    label: &str,
+    found: Option<&Likeness>,
+    before: Option<u32>,
+    gallery: &Gallery,
+) -> gst::Structure {
+    let name = |number: u32| gallery.names()[number as usize].as_str();
+    let mut content = gst::Structure::builder("trt-match")
+        .field("stream-time", frame.stream_time)
+        .field("frame", frame.number)
+        .field("track-id", id)
+        .field("label", label)
+        .build();
+    if let Some(found) = found {
+        content.set("name", name(found.name));
+        content.set("confidence", f64::from(found.similarity.clamp(0.0, 1.0)));
+    }
+    if let Some(before) = before {
+        content.set("before", name(before));
+    }
+    content
+}
