@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! trtmatch: names for the vectors of objects, by a gallery that may change; metas only.
 
+mod identities;
+
 use std::path::{Path, PathBuf};
 
 use crate::common::boxes::{Line, SIDE, embedder, grey, model};

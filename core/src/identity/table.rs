@@ -521,7 +521,8 @@ impl IdentityTable {
             let is_sure = similarity >= self.options.threshold && lead >= self.options.margin;
             is_sure.then_some((place, id, similarity))
         };
-        asking.iter().enumerate().filter_map(recognised).max_by(|(.., a), (.., b)| a.total_cmp(b))
+        // Of equals the first one.
+        asking.iter().enumerate().rev().filter_map(recognised).max_by(|(.., a), (.., b)| a.total_cmp(b))
     }
 
     /// A track is that object.

@@ -40,5 +40,7 @@ mod tests {
         let regions = buffer.iter_meta::<VideoRegionOfInterestMeta>();
         let ids: Vec<Option<u64>> = regions.map(|region| of_region(&region)).collect();
         assert_eq!(ids, [Some(8), None, Some(u64::MAX)]);
+        let notes = crate::gst::meta::read::objects(buffer, (9, 9)).annotations.into_iter().map(|found| found.notes);
+        assert_eq!(notes.collect::<Vec<_>>(), [vec!["id 8".to_string()], vec![], vec![format!("id {}", u64::MAX)]]);
     }
 }
