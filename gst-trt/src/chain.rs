@@ -45,7 +45,7 @@ pub struct ModelElements {
     pub preprocess: String,
     pub infer: String,
     pub nms: String,
-    /// Whether trtmatch gives objects names by the vectors of a model on objects.
+    /// Whether trtmatch gives objects names, or ids over cameras, by the vectors of a model on objects.
     pub has_names: bool,
 }
 

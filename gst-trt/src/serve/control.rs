@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use super::archive::{Kind, Recording, RecordingEntry, UtcTime};
 use super::config::RunsOn;
 use super::histogram::Histogram;
+use super::identities::ServedIdentities;
 use super::output::Output;
 use crate::cause::Cause;
 
@@ -39,6 +40,9 @@ pub trait Control: Send + Sync {
 
     /// Removes a name with all of its vectors from the gallery of a model. Changes its file.
     fn forget(&self, gallery: &str, name: &str) -> Result<(), Refused>;
+
+    /// Objects that have one id on all sources.
+    fn identities(&self) -> ServedIdentities;
 
     /// The frames of a source with what was found in them, each a JPEG picture. Frames are encoded only as long as
     /// there is a receiver, which sees the newest one. The channel closes when the source is removed.

@@ -4,6 +4,7 @@
 //! * `config`: the file. `service`: all sources and models. `control`: what others may ask of it.
 //!   `http`, `rtsp`, `webrtc`: how they ask. `sockets`: their connections.
 //! * `gpus`: where sources are. `model`: a model that sources share. `stream`: a source. `trial`: more and more of them.
+//!   `identities`: objects that several sources see.
 //!   `record`, `view`, `output`: what becomes of frames besides publishing; `tiles`: those of many in one picture; `encoder`: what encodes them; `cut`, `snapshot`, `ask`: pictures that are
 //!   cut out of them, kept, and asked about.
 //!   `archive`: what there is of recordings. `heap`: what keeps memory flat while sources come and go.
@@ -25,6 +26,7 @@ mod gpus;
 mod heap;
 mod histogram;
 mod http;
+mod identities;
 mod log;
 mod metrics;
 mod model;

@@ -20,6 +20,7 @@ use super::config::{Config, ModelConfig, SourceConfig, check_files, check_folder
 use super::control::{Control, GalleryStatus, ModelStatus, OutputControl, RecordingFilter, Refused, SourceStatus};
 use super::galleries;
 use super::gpus::Gpus;
+use super::identities::ServedIdentities;
 use super::log::log;
 use super::model::{Model, ServedModel, ServedModels};
 use super::output::Output;
@@ -60,6 +61,7 @@ struct ServiceState {
     models: Vec<Model>,
     streams: Vec<SourceStream>,
     tiles: TileOutputs,
+    identities: ServedIdentities,
     /// Of the model that was started last.
     number: u64,
     is_ending: bool,
@@ -79,6 +81,7 @@ impl Service {
             models: Vec::new(),
             streams: Vec::new(),
             tiles: TileOutputs::default(),
+            identities: ServedIdentities::default(),
             number: 0,
             is_ending: false,
         };
@@ -203,10 +206,15 @@ impl ServiceState {
         config.keep_servers(&self.config);
         // First all that can fail: until then nothing that runs is touched.
         let mut started = Started::default();
+        let is_new = self.identities.begin(config.identities.as_ref())?;
         if let Err(failure) = started.begin(self, &config, threads) {
             started.stop();
+            if is_new {
+                self.identities.remove();
+            }
             return Err(failure);
         }
+        self.identities.change(config.identities.as_ref());
         // What a replacement must find things for.
         for model in &self.models {
             model.shared.set_sources(sources_of(&config, &model.shared.config().name));
@@ -393,6 +401,10 @@ impl Control for Service {
 
     fn forget(&self, gallery: &str, name: &str) -> Result<(), Refused> {
         galleries::forget(&self.model_configs(), gallery, name)
+    }
+
+    fn identities(&self) -> ServedIdentities {
+        self.lock().identities.clone()
     }
 
     fn replace_model(&self, name: &str, file: &Path) -> Result<(), Refused> {

@@ -142,6 +142,62 @@ fn names_of_a_gallery_are_given_and_forgotten() {
     assert_eq!(service.end().0.code(), Some(0));
 }
 
+/// Two cameras see the same place, so that what is in one of them is in the other.
+#[test]
+fn objects_have_one_id_on_all_sources() {
+    let folder = scratch("serve-objects-identities");
+    let address = free_address();
+    let looks = on_objects("looks", &embedder(&folder.join("looks.onnx")), "nms = \"layout=embed\"");
+    let identities = |keys: &str| {
+        format!(
+            "[identities]\nlooks = 1\nmargin = 0\n{keys}\n[[identities.links]]\nsources = [\"one\", \"two\"]\noverlap = true\n\n"
+        )
+    };
+    let config = |keys: &str| detector(&address) + &looks + &identities(keys) + &endless("one") + &endless("two");
+    let service = Service::start(&folder, &config(""));
+    let ids = |source: &str| {
+        let result = service.result(source);
+        let objects = result["detections"].as_array().unwrap().iter();
+        objects.filter_map(|object| object["identity"].as_u64()).collect::<Vec<u64>>()
+    };
+    let listed = || get(&address, "/identities").as_array().unwrap().clone();
+    let of_both = |listed: Vec<Value>| listed.into_iter().find(|found| found["sources"].as_array().unwrap().len() == 2);
+    let shared = (0..2000).find_map(|_| {
+        let _ = (ids("one"), ids("two"));
+        of_both(listed())
+    });
+    let shared = shared.expect("an object of both sources");
+    assert!(["disc", "box"].map(Value::from).contains(&shared["label"]), "{shared}");
+    let metrics = String::from_utf8(ask(&address, "GET", "/metrics", "", "").1).unwrap();
+    assert!(metrics.lines().any(|line| line.starts_with("gst_trt_identity_matches_total ")), "{metrics}");
+    // A change of the keys goes on with the ids that were given.
+    let given = |text: &str| -> u64 {
+        let line = text.lines().find_map(|line| line.strip_prefix("gst_trt_identities_total "));
+        line.unwrap().parse().unwrap()
+    };
+    service.reload(&config("threshold = 0.6"));
+    service.said("was read again");
+    let later = String::from_utf8(ask(&address, "GET", "/metrics", "", "").1).unwrap();
+    assert!(given(&later) >= given(&metrics), "{later}");
+    // Who is forgotten has another id when he is seen again.
+    assert_eq!(ask(&address, "DELETE", "/identities", "", "").0, 401);
+    assert_eq!(ask(&address, "DELETE", "/identities", TOKEN, "").0, 204);
+    let before = given(&later);
+    assert!((0..2000).any(|_| ids("one").iter().any(|id| *id > before)), "nobody is known again");
+    assert!(listed().iter().all(|found| found["id"].as_u64() > Some(before)));
+    assert_eq!(ask(&address, "DELETE", "/identities/0", TOKEN, "").0, 404);
+    // Without the table nobody has an id.
+    service.reload(&(detector(&address) + &looks + &endless("one") + &endless("two")));
+    service.said("was read again");
+    assert!(
+        (0..2000).any(|_| service.result("two")["detections"].as_array().unwrap().len() > 1 && ids("two").is_empty())
+    );
+    assert!(listed().is_empty());
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    assert!(!journal.contains("CRITICAL") && !journal.contains("WARNING"), "{journal}");
+}
+
 /// It is one of the models that the service waits for, and that says what is wrong with it.
 #[test]
 fn a_model_on_objects_that_cannot_be_loaded_is_told() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The configuration as it is written: its tables, their keys and defaults.
 
+mod identities;
 mod otel;
 mod webrtc;
 
@@ -22,6 +23,7 @@ use super::{size, time};
 use crate::serve::log::LogSettings;
 use crate::source::options::RtpTransport;
 
+pub use identities::{IdentityKeys, SourceLinkKeys};
 pub use otel::OtelKeys;
 pub use webrtc::WebrtcKeys;
 
@@ -37,6 +39,7 @@ pub struct ConfigKeys {
     #[serde(default)]
     pub model: Vec<ModelKeys>,
     pub track: Option<ElementProperties<TrackElement>>,
+    pub identities: Option<IdentityKeys>,
     pub analytics: Option<ElementProperties<AnalyticsElement>>,
     pub privacy: Option<ElementProperties<PrivacyElement>>,
     #[serde(default)]

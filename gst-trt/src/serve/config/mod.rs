@@ -30,8 +30,8 @@ pub use model::ModelConfig;
 #[cfg(feature = "otel")]
 pub use resolved::OtelConfig;
 pub use resolved::{
-    AskConfig, Config, MAX_LENGTH, PublishConfig, RecordConfig, SnapshotConfig, SourceConfig, check_files,
-    check_folders,
+    AskConfig, Config, IdentitiesConfig, MAX_LENGTH, PublishConfig, RecordConfig, SnapshotConfig, SourceConfig,
+    check_files, check_folders,
 };
 pub use time::parse as parse_time;
 pub use wording::{ended, nul};

@@ -55,7 +55,8 @@ impl ConfiguredElement for PrivacyElement {
 
 impl ConfiguredElement for MatchElement {
     const FACTORY: &'static str = "trtmatch";
-    const TAKEN: &'static [&'static str] = &["post-messages"];
+    // What is for ids over cameras is in [identities].
+    const ONLY: &'static [&'static str] = &["gallery", "threshold", "margin", "top-k"];
 }
 
 /// Values by name, as the texts that GStreamer reads.

@@ -4,6 +4,7 @@
 mod asks;
 mod destinations;
 mod folders;
+mod identities;
 mod load;
 mod models;
 #[cfg(feature = "otel")]
@@ -54,6 +55,7 @@ use privacy::check_privacy;
 
 pub use asks::AskConfig;
 pub use destinations::{PublishConfig, check_files};
+pub use identities::IdentitiesConfig;
 #[cfg(feature = "otel")]
 pub use otel::OtelConfig;
 pub use recordings::RecordConfig;
@@ -73,6 +75,7 @@ pub struct Config {
     /// How many sources of the file are at other replicas.
     pub elsewhere: usize,
     pub models: Vec<ModelConfig>,
+    pub identities: Option<IdentitiesConfig>,
     pub http: Option<HttpSettings>,
     pub rtsp: Option<RtspSettings>,
     #[cfg(feature = "webrtc")]
@@ -120,6 +123,8 @@ pub struct SourceConfig {
     pub timeout: Duration,
     pub backoff: (Duration, Duration),
     pub track: Option<ElementProperties<TrackElement>>,
+    /// The model by whose vectors its objects have one id on all sources.
+    pub identities: Option<String>,
     pub analytics: Option<ElementProperties<AnalyticsElement>>,
     /// What is hidden before frames are recorded, published or shown.
     pub privacy: Option<ElementProperties<PrivacyElement>>,
@@ -168,6 +173,7 @@ impl Config {
             sources: Vec::new(),
             elsewhere: 0,
             models: Vec::new(),
+            identities: None,
             http: None,
             rtsp: None,
             #[cfg(feature = "webrtc")]
@@ -231,6 +237,7 @@ impl Config {
             config.models.push(model);
             warnings.extend(doubts.into_iter().map(of_model));
         }
+        config.identities = config.shared_identities()?;
         for (number, publish) in config.keys.publish.clone().iter().enumerate() {
             let doubts = config.check_publish(number, publish).map_err(|problem| ("publish", number, problem))?;
             warnings.extend(doubts.into_iter().map(|problem| ("publish", number, problem)));
@@ -354,6 +361,7 @@ impl Config {
         if analytics.is_some() && track.is_none() {
             return Err(problem("track", NEEDS_TRACK));
         }
+        let identities = self.identities_of(&on_objects, track.is_some())?;
         let privacy = keys.privacy.or(&self.keys.privacy);
         let names = std::iter::once(&model).chain(&on_objects);
         let models: Vec<_> = names.map(|name| self.findings_of(name, running)).collect();
@@ -411,6 +419,7 @@ impl Config {
             timeout: keys.timeout.0,
             backoff,
             track,
+            identities,
             analytics,
             privacy,
             publish,

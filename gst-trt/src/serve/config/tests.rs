@@ -3,6 +3,7 @@
 
 mod asks;
 mod hidden;
+mod identities;
 mod model;
 mod objects;
 mod privacy;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Sources, models and galleries: listed, added, removed, replaced.
+//! Sources, models, galleries and objects of several sources: listed, added, removed, replaced.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -125,6 +125,29 @@ pub async fn forget(
 ) -> Result<StatusCode, ApiError> {
     context.in_background(move |service| service.forget(&gallery, &name)).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+pub async fn identities(State(context): State<Arc<ServerState>>) -> Response {
+    json(StatusCode::OK, &context.service.identities().list())
+}
+
+/// Forgets an object.
+pub async fn forget_identity(
+    State(context): State<Arc<ServerState>>,
+    PathName(id): PathName,
+) -> Result<StatusCode, ApiError> {
+    let identities = context.service.identities();
+    if id.parse::<u64>().is_ok_and(|id| identities.forget(id)) {
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    let text = format!("There is no object with the id “{id}”. GET /identities lists them.");
+    Err(ApiError::new(StatusCode::NOT_FOUND, text))
+}
+
+/// Forgets all objects.
+pub async fn forget_identities(State(context): State<Arc<ServerState>>) -> StatusCode {
+    context.service.identities().forget_all();
+    StatusCode::NO_CONTENT
 }
 
 /// As a segment of a path.

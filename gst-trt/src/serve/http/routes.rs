@@ -23,6 +23,8 @@ pub fn all(context: Arc<ServerState>) -> Router {
         .route("/models/{name}", put(entries::replace_model))
         .route("/galleries", get(entries::galleries))
         .route("/galleries/{name}/{person}", delete(entries::forget))
+        .route("/identities", get(entries::identities).delete(entries::forget_identities))
+        .route("/identities/{id}", delete(entries::forget_identity))
         .route("/recordings", get(recordings::recordings))
         .route("/recordings/{file}", get(recordings::recording))
         .route("/snapshots", get(recordings::snapshots))
@@ -85,8 +87,8 @@ async fn protect(State(context): State<Arc<ServerState>>, request: Request, next
 
 async fn no_path(uri: Uri) -> ApiError {
     let text = format!(
-        "There is no {}. See /sources, /models, /galleries, /recordings, /snapshots, /metrics, /healthz, /readyz and \
-         the page at /.",
+        "There is no {}. See /sources, /models, /galleries, /identities, /recordings, /snapshots, /metrics, /healthz, \
+         /readyz and the page at /.",
         uri.path()
     );
     ApiError::new(StatusCode::NOT_FOUND, text)

@@ -15,6 +15,7 @@ use std::sync::atomic::AtomicBool;
 
 use MetricKind::{Counter, Gauge};
 use gpu::GpuReading;
+use gsttrt_core::identity::IdentityCounts;
 
 use super::config::RunsOn;
 use super::control::{
@@ -142,6 +143,7 @@ pub fn tell<S: MetricSink>(text: &mut S, service: &dyn Control, sources: &[Sourc
     write_published(text, sources);
     write_asks(text, sources);
     write_snapshots(text, sources);
+    write_identities(text, service.identities().counts());
     write_gpus(text, &machine.gpus);
     write_disks(text, &machine.disks);
     for (name, kind, help, value) in process::metrics() {
@@ -347,6 +349,34 @@ fn write_snapshots<S: MetricSink>(text: &mut S, sources: &[SourceStatus]) {
         &|counts| counts.dropped,
     );
     each("snapshots_limited_total", "Objects beyond at-most, of which there is none.", &|counts| counts.limited);
+}
+
+/// Objects that have one id on all sources, where there are such.
+fn write_identities<S: MetricSink>(text: &mut S, counts: Option<IdentityCounts>) {
+    let mut one = |name, kind, help, value: &dyn Fn(&IdentityCounts) -> u64| {
+        text.family(name, kind, help);
+        counts.iter().for_each(|counts| text.sample(name, &[], value(counts)));
+    };
+    one("identities", Gauge, "Objects of all sources that are known.", &|counts| counts.known);
+    one("identities_total", Counter, "Ids that objects were given.", &|counts| counts.given);
+    let matched = "Tracks that were recognised as an object that was seen before.";
+    one("identity_matches_total", Counter, matched, &|counts| counts.matched);
+    let corrected = "Tracks that have lost their id, because another one is that object.";
+    one("identity_corrections_total", Counter, corrected, &|counts| counts.corrected);
+    let mut by_reason = |name, help, reasons: &[(&str, u64)]| {
+        text.family(name, Counter, help);
+        reasons.iter().for_each(|(reason, number)| text.sample(name, &[("reason", reason)], *number));
+    };
+    let [forgotten, refused] = [
+        counts.map(|counts| {
+            let IdentityCounts { aged, crowded_out, deleted, replaced, .. } = counts;
+            vec![("age", aged), ("room", crowded_out), ("deleted", deleted), ("model", replaced)]
+        }),
+        counts.map(|counts| vec![("room", counts.refused_for_room), ("model", counts.refused_for_model)]),
+    ];
+    by_reason("identities_forgotten_total", "Objects that were forgotten.", &forgotten.unwrap_or_default());
+    let without = "Objects without room for one more, and frames with vectors of another model.";
+    by_reason("identity_refusals_total", without, &refused.unwrap_or_default());
 }
 
 /// What models that see were asked.

@@ -11,6 +11,7 @@ use gsttrt::gst::meta::events;
 use super::super::ask::SourceAsks;
 use super::super::config::SourceConfig;
 use super::super::cut;
+use super::super::identities;
 use super::super::log::log;
 use super::super::model::ServedModels;
 use super::super::output::FrameHub;
@@ -66,8 +67,10 @@ impl StreamPipeline {
         let tracker = config.track.as_ref().map(|track| track.get("tracker").unwrap_or("bytetrack").to_string());
         let most_in_work = if config.sync || config.address.is_live() { IN_WORK } else { u32::MAX };
         let mut elements = models.iter().map(|model| {
-            let elements = model.config().elements();
-            ModelElements { queue: elements.queue.map(|frames| frames.min(most_in_work)), ..elements }
+            let model = model.config();
+            let elements = model.elements();
+            let has_names = elements.has_names || config.identities.as_ref() == Some(&model.name);
+            ModelElements { queue: elements.queue.map(|frames| frames.min(most_in_work)), has_names, ..elements }
         });
         let first = elements.next().expect("a source has a model");
         let chain = InferenceElements { first, track: tracker, on_objects: elements.collect() };
@@ -76,8 +79,12 @@ impl StreamPipeline {
         for (number, model) in models.iter().enumerate() {
             element(&pipeline, &stage("infer", number)).set_property("shared-model", model.shared_name());
             outlets.gpu.into_iter().for_each(|gpu| model.keep_on(gpu));
-            if let Some(matching) = model.config().matching {
+            let model = model.config();
+            if let Some(matching) = &model.matching {
                 matching.apply(&element(&pipeline, &stage(MATCH, number)));
+            }
+            if config.identities.as_ref() == Some(&model.name) {
+                identities::connect(&element(&pipeline, &stage(MATCH, number)), config, &model);
             }
         }
         if let Some(gate) = config.motion_gate {

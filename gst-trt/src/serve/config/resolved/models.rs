@@ -101,12 +101,12 @@ impl Config {
         Ok(Some(matching))
     }
 
-    fn names(&self, on: RunsOn) -> impl Iterator<Item = &str> {
+    pub(super) fn names(&self, on: RunsOn) -> impl Iterator<Item = &str> {
         self.models.iter().filter(move |model| model.on == on).map(|model| model.name.as_str())
     }
 
     /// A model by its name, which must be on that.
-    fn named(&self, key: &'static str, name: &str, on: RunsOn) -> Result<&ModelConfig, KeyError> {
+    pub(super) fn named(&self, key: &'static str, name: &str, on: RunsOn) -> Result<&ModelConfig, KeyError> {
         let unknown = || problem(key, wording::unknown_name("model", name, self.names(on)));
         let model = self.models.iter().find(|model| model.name == name).ok_or_else(unknown)?;
         match (on, model.on == on) {

@@ -91,6 +91,7 @@ fn beyond_localhost_all_needs_the_token() {
         "/sources/door/live.mjpeg",
         "/models",
         "/galleries",
+        "/identities",
         "/metrics",
     ] {
         ask(path, &[]).expect_error(401, &["needs the token"]);

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use serde_json::json;
 
 use super::*;
+use crate::serve::identities::tests::served;
 
 #[test]
 fn sources_are_listed_added_and_removed() {
@@ -85,6 +86,31 @@ fn names_of_galleries_are_listed_and_removed() {
     change(&server, "DELETE", "/galleries/cars/Ada", "").expect_error(404, &["no gallery “cars”", "GET /galleries"]);
     change(&server, "DELETE", "/galleries/faces/%FF", "").expect_error(400, &["UTF-8"]);
     assert_eq!(*service.people.lock().unwrap(), ["Ada"]);
+}
+
+#[test]
+fn objects_of_several_sources_are_listed_and_removed() {
+    let service = FakeService::new(&[]);
+    let server = serve(&service);
+    assert_eq!(get(&server, "/identities").expect(200).json(), json!([]), "there is no table");
+    change(&server, "DELETE", "/identities/1", "").expect_error(404, &["id “1”", "GET /identities"]);
+    *service.identities.lock().unwrap() = served().0;
+    let listed = get(&server, "/identities").expect(200).json();
+    let places: Vec<_> = listed.as_array().unwrap().iter().map(|found| (&found["id"], &found["sources"])).collect();
+    assert_eq!(places, [(&json!(1), &json!(["yard", "door"])), (&json!(2), &json!(["yard"]))]);
+    assert_eq!((&listed[0]["label"], &listed[0]["in-sight"]), (&json!("person"), &json!(false)));
+    assert!(listed[0]["first-seen"].as_f64().unwrap() <= listed[0]["last-seen"].as_f64().unwrap());
+    for path in ["/identities/1", "/identities"] {
+        request(&server, "DELETE", path, &[], "").expect_error(401, &["needs the token"]);
+    }
+    assert!(change(&server, "DELETE", "/identities/1", "").expect(204).body.is_empty());
+    for id in ["1", "-1", "x", "99999999999999999999", "%FF"] {
+        let answer = change(&server, "DELETE", &format!("/identities/{id}"), "");
+        answer.expect_error(if id == "%FF" { 400 } else { 404 }, &[]);
+    }
+    assert_eq!(service.identities().counts().unwrap().known, 1);
+    assert!(change(&server, "DELETE", "/identities", "").expect(204).body.is_empty());
+    assert_eq!(get(&server, "/identities").expect(200).json(), json!([]));
 }
 
 #[test]

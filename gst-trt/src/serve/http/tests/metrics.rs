@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};
 
 use super::*;
+use crate::serve::identities::tests::served;
 
 /// A sample: its name, its labels, its value.
 type Sample<'a> = (&'a str, Vec<(&'a str, String)>, f64);
@@ -120,6 +121,7 @@ fn metrics_tell_what_the_service_does() {
         let again = Published { sent: 1, dropped: 2, connected: false, ..status.published[0].clone() };
         status.published.extend([again, published(Some("lines"), "mqtt://me@broker/t")]);
     });
+    *service.identities.lock().unwrap() = served().0;
     let server = serve(&service);
     let answer = get(&server, "/metrics").expect(200);
     assert!(answer.head.contains("content-type: text/plain; version=0.0.4; charset=utf-8"), "{}", answer.head);
@@ -230,6 +232,16 @@ fn metrics_tell_what_the_service_does() {
         ("snapshots_total", "counter", &["{source=\"door\"} 7"]),
         ("snapshots_dropped_total", "counter", &["{source=\"door\"} 2"]),
         ("snapshots_limited_total", "counter", &["{source=\"door\"} 1"]),
+        ("identities", "gauge", &[" 2"]),
+        ("identities_total", "counter", &[" 2"]),
+        ("identity_matches_total", "counter", &[" 1"]),
+        ("identity_corrections_total", "counter", &[" 0"]),
+        (
+            "identities_forgotten_total",
+            "counter",
+            &["{reason=\"age\"} 0", "{reason=\"room\"} 0", "{reason=\"deleted\"} 0", "{reason=\"model\"} 0"],
+        ),
+        ("identity_refusals_total", "counter", &["{reason=\"room\"} 0", "{reason=\"model\"} 0"]),
         ("asked_total", "counter", &["{source=\"door\",ask=\"what\"} 9"]),
         ("answered_total", "counter", &["{source=\"door\",ask=\"what\"} 5"]),
         ("ask_failed_total", "counter", &["{source=\"door\",ask=\"what\"} 2"]),
@@ -250,7 +262,7 @@ fn metrics_tell_what_the_service_does() {
         }
     }
     let (ours, process): (Vec<_>, Vec<_>) = families.keys().partition(|name| name.starts_with("gst_trt_"));
-    assert_eq!(ours.len(), 57, "each is in the table above: {ours:?}");
+    assert_eq!(ours.len(), 63, "each is in the table above: {ours:?}");
     assert!(process.len() == 7 && process.iter().all(|name| name.starts_with("process_")), "{process:?}");
 }
 

@@ -35,6 +35,7 @@ use crate::serve::archive::{Recording, RecordingEntry};
 use crate::serve::config::RunsOn;
 use crate::serve::control::*;
 use crate::serve::histogram::{Histogram, LATENCIES, STAYS};
+use crate::serve::identities::ServedIdentities;
 
 const TOKEN: &str = "0123456789abcdef-test";
 /// After this something hangs.
@@ -54,6 +55,7 @@ pub struct FakeService {
     pub models: Mutex<Vec<ModelStatus>>,
     /// Names in the gallery of the model “faces”.
     pub people: Mutex<Vec<String>>,
+    pub identities: Mutex<ServedIdentities>,
     /// The folder with recordings, and what is in it.
     pub recorded: Mutex<(PathBuf, Vec<Recording>)>,
     pub is_unready: AtomicBool,
@@ -226,6 +228,10 @@ impl Control for FakeService {
         };
         people.remove(place);
         Ok(())
+    }
+
+    fn identities(&self) -> ServedIdentities {
+        self.identities.lock().unwrap().clone()
     }
 
     fn watch(&self, source: &str) -> Result<watch::Receiver<Option<Bytes>>, Refused> {
