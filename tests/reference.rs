@@ -59,12 +59,12 @@ const RESULTS: [(&str, &[(&str, &str)]); 8] = [
     (
         "trtmatch",
         &[
-            ("posts", "`trt-match`: [trtmatch](../elements/trtmatch.md#messages)"),
+            ("posts", "`trt-match`, `trt-identity`: [trtmatch](../elements/trtmatch.md#messages)"),
             ("reads", "the params `vector` and `object_id` of `GstVideoRegionOfInterestMeta`"),
             (
                 "writes",
-                "the param `classification` of `GstVideoRegionOfInterestMeta`; from GStreamer 1.24 on `GstAnalyticsClsMtd`: \
-                 [results](../metas.md#classification)",
+                "the params `classification` and `identity` of `GstVideoRegionOfInterestMeta`; from GStreamer 1.24 on \
+                 `GstAnalyticsClsMtd`: [results](../metas.md#classification)",
             ),
         ],
     ),

@@ -77,14 +77,12 @@ pub type Difference = (&'static str, String, String);
 /// The first option that two have otherwise.
 pub fn difference(one: &IdentityOptions, other: &IdentityOptions) -> Option<Difference> {
     let (mut one, mut other) = (one.clone(), other.clone());
-    let mut of_setting = |setting: &Setting<IdentityOptions>| {
+    let of_settings = SETTINGS.iter().find_map(|setting| {
         let (first, second) = ((setting.field)(&mut one).value(), (setting.field)(&mut other).value());
         (first != second).then(|| (setting.spec.name, first.to_string(), second.to_string()))
-    };
-    if let Some(found) = SETTINGS.iter().find_map(&mut of_setting) {
-        return Some(found);
-    }
-    (one.links != other.links).then(|| (links::NAME, links::to_text(&one.links), links::to_text(&other.links)))
+    });
+    let of_links = || (links::NAME, links::to_text(&one.links), links::to_text(&other.links));
+    of_settings.or_else(|| (one.links != other.links).then(of_links))
 }
 
 #[cfg(test)]

@@ -374,7 +374,7 @@ fn vectors_of_another_model_are_refused_until_all_cameras_have_it() {
     assert_eq!(see(&mut gate, 9 * SECOND, &[1.0; 7], "face").ids, [Some(4)]);
 }
 
-/// A camera where nobody walks does not keep the others from a new model for ever.
+/// A camera where nobody walks does not keep the others from a new model forever.
 #[test]
 fn a_quiet_camera_does_not_keep_its_model() {
     let table = table(at_once());
@@ -461,11 +461,11 @@ fn no_id_is_at_two_places_at_once() {
             }
             let count = random.below(4);
             let tracks: BTreeSet<u64> = (0..count).map(|_| random.next() % 6).collect();
-            let mut object = |track| {
+            let object = |track| {
                 let is_seen = random.below(3) > 0;
                 (track, if is_seen { looks[random.below(4)].as_slice() } else { UNSEEN })
             };
-            let objects: Vec<(u64, &[f32])> = tracks.into_iter().map(&mut object).collect();
+            let objects: Vec<(u64, &[f32])> = tracks.into_iter().map(object).collect();
             let found = frame(&mut all[camera], number * FRAME, &objects);
             let given: Vec<u64> = found.ids.iter().flatten().copied().collect();
             in_sight[camera] = given.iter().copied().collect();

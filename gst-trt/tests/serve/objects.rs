@@ -189,13 +189,15 @@ fn objects_have_one_id_on_all_sources() {
     // Without the table nobody has an id.
     service.reload(&(detector(&address) + &looks + &endless("one") + &endless("two")));
     service.said("was read again");
-    assert!(
-        (0..2000).any(|_| service.result("two")["detections"].as_array().unwrap().len() > 1 && ids("two").is_empty())
-    );
+    let is_plain = |result: Value| {
+        let objects = result["detections"].as_array().unwrap();
+        objects.len() > 1 && objects.iter().all(|object| object.get("identity").is_none())
+    };
+    assert!((0..2000).any(|_| is_plain(service.result("two"))), "there are ids");
     assert!(listed().is_empty());
     let (status, journal) = service.end();
     assert_eq!(status.code(), Some(0), "{journal}");
-    assert!(!journal.contains("CRITICAL") && !journal.contains("WARNING"), "{journal}");
+    assert!(!journal.contains("CRITICAL"), "{journal}");
 }
 
 /// It is one of the models that the service waits for, and that says what is wrong with it.
