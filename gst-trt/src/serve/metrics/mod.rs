@@ -357,7 +357,7 @@ fn write_identities<S: MetricSink>(text: &mut S, counts: Option<IdentityCounts>)
         text.family(name, kind, help);
         counts.iter().for_each(|counts| text.sample(name, &[], value(counts)));
     };
-    one("identities", Gauge, "Objects of all sources that are known.", &|counts| counts.known);
+    one("known_identities", Gauge, "Objects of all sources that are known.", &|counts| counts.known);
     one("identities_total", Counter, "Ids that objects were given.", &|counts| counts.given);
     let matched = "Tracks that were recognised as an object that was seen before.";
     one("identity_matches_total", Counter, matched, &|counts| counts.matched);

@@ -232,7 +232,7 @@ fn metrics_tell_what_the_service_does() {
         ("snapshots_total", "counter", &["{source=\"door\"} 7"]),
         ("snapshots_dropped_total", "counter", &["{source=\"door\"} 2"]),
         ("snapshots_limited_total", "counter", &["{source=\"door\"} 1"]),
-        ("identities", "gauge", &[" 2"]),
+        ("known_identities", "gauge", &[" 2"]),
         ("identities_total", "counter", &[" 2"]),
         ("identity_matches_total", "counter", &[" 1"]),
         ("identity_corrections_total", "counter", &[" 0"]),
