@@ -72,7 +72,8 @@ pub fn run(args: &BuildArgs) -> Result<Status, Failure> {
     let tensorrt = BackendPreference::Named("tensorrt");
     let cuda = || Context::primary(args.cuda_device_id.into());
     let batch = args.batch_size as usize;
-    let mut request = LoadRequest::new(&args.model, tensorrt, options.input_size, batch, options.options, cuda)?;
+    let request = LoadRequest::new(&args.model, tensorrt, options.input_size, batch, options.options, cuda)?;
+    let mut request = request.with_frames(options.frames)?;
     if let Some(frame) = args.frame {
         request = request.for_tensor(request.spec_for(frame));
     }

@@ -17,7 +17,7 @@ use gsttrt_core::error::{Error, ErrorKind, Result};
 use gsttrt_core::memory::Pool;
 use gsttrt_core::tensor::{Tensor, Tensors};
 
-use super::meta::tensor::{Payload, TensorMeta};
+use super::meta::tensor::{ClipInput, Payload, TensorMeta};
 
 /// Lets the C library find the function that exports tensors.
 pub fn register() {
@@ -101,17 +101,30 @@ unsafe fn tensor_of(
 
 fn tensors(payload: &Payload) -> Result<&Tensors> {
     let [input] = &payload.inputs().list[..] else {
+        if payload.inputs().clip.is_some() {
+            return Err(no_clip());
+        }
         return Err(wrong("The tensors are those of regions, not one of the whole frame")
             .remedy("Leave slices, slice-size and regions of trtpreprocess unset"));
     };
     match payload {
-        Payload::Input(_) => Ok(&input.tensors),
+        Payload::Input(inputs) => match &inputs.clip {
+            None => Ok(&input.tensors),
+            Some(ClipInput { full: Some(full), .. }) => full.clip.tensors().map(|tensors| &**tensors),
+            Some(ClipInput { full: None, .. }) => Err(no_clip()),
+        },
         Payload::Output { outputs, .. } => outputs[0].wait(&CancelToken::default()).map_err(|why| match why {
             Interrupted::Failed(error) => error,
             Interrupted::Flushing => wrong("The frame's outputs are not computed: its stream was flushed or stopped"),
         }),
+        Payload::Skipped { inputs, .. } if !inputs.is_complete() => Err(no_clip()),
         Payload::Skipped { .. } => Err(wrong("The model did not see this frame: interval let it pass")),
     }
+}
+
+fn no_clip() -> Error {
+    wrong("No clip ends with this frame")
+        .remedy("Take the frames with which one does, each of frame-step once there are frames of them")
 }
 
 fn wrong(what: impl Into<String>) -> Error {

@@ -16,6 +16,7 @@ pub mod memory;
 pub mod memory_wait;
 pub mod meta;
 pub mod meta_filter;
+pub(crate) mod missing_frames;
 pub mod model_check;
 pub(crate) mod model_query;
 pub mod options;

@@ -20,12 +20,10 @@ use gsttrt_core::backends::batcher::{Batcher, CancelToken, Counts, PendingOutput
 use gsttrt_core::counters::{Span, Stats};
 use gsttrt_core::cuda::driver::Context;
 use gsttrt_core::error::Result;
-use gsttrt_core::tensor::Tensor;
 
 use super::auto_interval::AutoInterval;
 use super::life::ModelLife;
 use super::messages;
-use super::missing_frames::MissingFrames;
 use super::model::SharedModel;
 use super::qos::Qos;
 use super::settings::{PROPERTIES, Settings};
@@ -36,7 +34,9 @@ use crate::gst::caps;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::log;
+use crate::gst::memory_wait::MemoryWait;
 use crate::gst::meta::tensor::{ModelInputs, Payload, TensorMeta};
+use crate::gst::missing_frames::MissingFrames;
 use crate::gst::model_query;
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
@@ -80,8 +80,10 @@ pub struct TrtInfer {
     cuda: CudaContextSlot,
     pub(super) life: ModelLife<StartedModel>,
     running: Mutex<Running>,
-    /// Ends the wait for outputs that are published.
+    /// Ends the wait for outputs that are published, and for memory.
     waits: CancelToken,
+    /// For memory for clips.
+    memory_wait: MemoryWait,
     qos: Qos,
     stats: Stats,
     /// From one frame that is inferred to the next, lately.
@@ -190,10 +192,11 @@ impl TrtInfer {
             return Err(if is_inferred { messages::inferred_before() } else { messages::missing_tensor() }.into());
         };
         let inputs = payload.inputs();
-        let tensor = inputs.list.first().map(|input| &input.tensors[0]);
-        if let Some(tensor) = tensor {
-            self.fit(&tensor.desc().dims);
-            self.follow(tensor)?;
+        if let Some(desc) = inputs.desc() {
+            self.fit(&desc.dims);
+        }
+        if let Some(input) = inputs.list.first() {
+            self.follow(&input.tensors[0])?;
         }
         let mut running = self.running.lock().unwrap();
         let StartedModel { model, handle, published, .. } = self.session().ok_or(Interrupted::Flushing)?;
@@ -208,7 +211,13 @@ impl TrtInfer {
         if let Some(still) = inputs.still.as_ref().filter(|_| !running.has_seen) {
             still.ask_for_next();
         }
+        if let Some(desc) = inputs.clip.as_ref().map(|clip| &clip.desc)
+            && let Some(wanted) = model.request.model().misfit(desc)
+        {
+            return Err(messages::misfit(desc, wanted).into()); // at once, and not with the first clip that is full
+        }
         let is_due = inputs.still.is_none()
+            && inputs.is_complete()
             && match interval {
                 0 => {
                     let is_running = running.run.as_ref().is_some_and(|run| !run.is_done());
@@ -229,7 +238,7 @@ impl TrtInfer {
             return Ok(());
         }
 
-        if let Some(desc) = tensor.map(Tensor::desc)
+        if let Some(desc) = inputs.desc()
             && let Some(wanted) = model.request.model().misfit(desc)
         {
             return Err(messages::misfit(desc, wanted).into());
@@ -259,8 +268,10 @@ impl TrtInfer {
             batcher.measure();
         }
         let stage = Span::begin(false); // batches are measured, in the thread that runs them
-        let tensors = inputs.list.iter().map(|input| input.tensors.clone());
-        let outputs = batcher.submit(handle.stream(), tensors, model.request.values(), &running.usage)?;
+        // Those of a clip are put together here.
+        let pictures = || inputs.pictures().map_err(Interrupted::from);
+        let pictures = self.memory_wait.retry(&*self.obj(), &self.waits, pictures)?;
+        let outputs = batcher.submit(handle.stream(), pictures.into_iter(), model.request.values(), &running.usage)?;
         if outputs.len() > 1 && !is_shared {
             batcher.flush(handle.stream()); // the regions of a frame are a batch; no other stream fills it
         }
@@ -361,7 +372,7 @@ impl Properties for TrtInfer {
                     ("batches-late", late),
                     ("compared", compared),
                     ("differing", differing),
-                    ("out-of-memory", out_of_memory),
+                    ("out-of-memory", out_of_memory + self.memory_wait.count()),
                 ];
                 Some(stats::structure(&totals, counts).to_value())
             }
@@ -400,6 +411,7 @@ impl BaseTransformImpl for TrtInfer {
         let opened = self.open_model(&settings, self.life.start());
         opened.inspect_err(|_| drop(self.life.stop())).map_err(|error| error_message(&error))?;
         self.stats.reset();
+        self.memory_wait.reset();
         self.qos.start();
         self.missing.store(0, Ordering::Relaxed);
         // Upstream may have negotiated with another model, of another input size.

@@ -57,9 +57,13 @@ pub fn published_regions(regions: usize) -> Error {
 }
 
 pub fn misfit(tensor: &TensorDesc, wanted: &TensorDesc) -> Error {
+    let is_clip = [tensor, wanted].iter().any(|desc| desc.dims.len() == 5);
     Error::new(ErrorKind::WrongType, "The tensor does not fit the model")
         .cause(format!("it is {tensor}, and the model wants {wanted}"))
-        .remedy("Leave the tensor-… properties of trtpreprocess unset")
+        .remedy(match is_clip {
+            true => "Leave frames and the tensor-… properties of trtpreprocess unset",
+            false => "Leave the tensor-… properties of trtpreprocess unset",
+        })
 }
 
 /// All batches so far had a single frame.

@@ -21,7 +21,6 @@ mod imp;
 mod life;
 mod loading;
 mod messages;
-mod missing_frames;
 mod model;
 mod qos;
 mod replacing;

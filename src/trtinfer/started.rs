@@ -118,7 +118,7 @@ impl StartedModel {
 
     pub fn joined(settings: &Settings, joined: SharedHandle) -> Result<Self> {
         let SharedHandle { model, handle, is_reporter } = joined;
-        let (waits, tensor) = (model.request.waits_for_frames(), Arc::new(model.request.spec.clone()));
+        let (waits, tensor) = (model.request.waits_for_frames(), Arc::new(model.request.wanted()));
         let published = if settings.own.tensor_meta {
             let (_, height, width) = tensor.chw();
             Some(Arc::new(PublishedOutputs::new(model.request.model(), (width as u32, height as u32))?))
@@ -149,7 +149,8 @@ impl StartedModel {
     pub fn fitted(&self, dims: &Dims) -> Option<Self> {
         let request = &self.model.request;
         let is_loaded = !self.waits && request.spec.desc.dims == *dims;
-        if !request.waits_for_frames() || self.handle.is_left() || is_loaded {
+        // How many frames a clip has is known with the first one.
+        if !request.waits_for_frames() || self.handle.is_left() || is_loaded || !dims.is_static() {
             return None;
         }
         let mut open = request.model().image_input().dims.clone();

@@ -25,6 +25,7 @@ use smallvec::SmallVec;
 use super::drawing::{self, GpuDrawing};
 use super::objects::{ObjectResults, places_are_lost};
 use super::settings::{NmsSettings, PROPERTIES};
+use super::spans::span_of;
 use crate::gst::caps;
 use crate::gst::classes_event::{self, ClassesOfModels};
 use crate::gst::classes_query;
@@ -254,6 +255,7 @@ impl TrtNms {
                 GpuDrawing::NotDrawn
             }
         };
+        postprocessor.set_span(span_of(inputs, &self.segment.lock().unwrap()));
         state.can_hold = true;
         Ok(Some(drawing))
     }

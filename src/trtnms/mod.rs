@@ -34,6 +34,7 @@ mod drawing;
 mod imp;
 mod objects;
 mod settings;
+mod spans;
 
 use gst::glib;
 use gst::prelude::*;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! How many objects there were, and what to say where there were none.
+//! How many objects and clips there were, and what to say where there were none.
 
 use gsttrt_core::error::{Error, ErrorKind};
 
@@ -17,6 +17,28 @@ pub struct ObjectCounts {
     aligned: u64,
     has_told_of_objects: bool,
     has_told_of_landmarks: bool,
+}
+
+/// Of clips.
+#[derive(Debug, Default)]
+pub struct ClipCounts {
+    /// Those of which all frames came.
+    pub full: u64,
+    /// Those that were begun and given up before there was a whole one.
+    pub unfinished: u64,
+    has_told: bool,
+}
+
+impl ClipCounts {
+    /// Once, where the stream ends after so many frames of a clip, and there was no whole one.
+    pub fn lack_of_frames(&mut self, (kept, wanted): (usize, usize)) -> Option<Error> {
+        let is_told = self.full > 0 || std::mem::replace(&mut self.has_told, true);
+        (!is_told).then(|| {
+            Error::new(ErrorKind::Settings, "The model has seen nothing of the stream")
+                .cause(format!("it sees clips of {wanted} frames, and the stream has ended after {kept} of them"))
+                .remedy("Give it a longer stream, or set frame-step lower, or frames, if the model takes shorter clips")
+        })
+    }
 }
 
 /// After so many frames without an object it is likely that there is no first model, and after so many objects without landmarks that

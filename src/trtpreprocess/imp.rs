@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
+mod warnings;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
@@ -17,16 +19,16 @@ use gsttrt_core::device::Device;
 use gsttrt_core::error::{Error, ErrorKind, Result};
 use gsttrt_core::image::align::Crop;
 use gsttrt_core::image::preprocess::Preprocessor;
-use gsttrt_core::image::preprocess::device::Upload;
 use gsttrt_core::image::text_lines;
 use gsttrt_core::image::transform::InputSpec;
+use gsttrt_core::memory::BatchPool;
 use gsttrt_core::tensor::Tensors;
 use smallvec::SmallVec;
 
-use super::counts::ObjectCounts;
-use super::effect;
+use super::clips::{self, StreamClips};
+use super::counts::{ClipCounts, ObjectCounts};
 use super::motion::MotionFilter;
-use super::objects::{ObjectOptions, ObjectSelection, ObjectSelector};
+use super::objects::{ObjectSelection, ObjectSelector};
 use super::overrides::{Overrides, Tiling};
 use super::settings::{PROPERTIES, PreprocessSettings};
 use crate::gst::batch_pool;
@@ -40,6 +42,7 @@ use crate::gst::meta::read;
 use crate::gst::meta::tensor::{ModelInput, ModelInputs, Payload, TensorMeta, Tiles};
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
+use crate::gst::stream::VideoStream;
 use crate::gst::video::{Format, FrameLocation};
 use crate::gst::{layout_query, model_query};
 
@@ -50,7 +53,10 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
 /// What set_caps() made.
 struct PreprocessState {
     format: Format,
+    /// Of a picture; of a clip, that of one frame.
     spec: InputSpec,
+    /// For a model that sees clips.
+    clips: Option<StreamClips>,
     tiling: Tiling,
     /// Those that are the same in each frame.
     fixed: Option<Vec<Crop>>,
@@ -81,6 +87,9 @@ pub struct TrtPreprocess {
     cuda: CudaContextSlot,
     stats: Stats,
     counts: Mutex<ObjectCounts>,
+    clips: Mutex<ClipCounts>,
+    /// Where clips begin again.
+    stream: Mutex<VideoStream>,
     /// Frames without motion.
     still: AtomicU64,
     has_warned_of_upload: AtomicBool,
@@ -123,6 +132,9 @@ impl TrtPreprocess {
         }
         let overrides = self.overrides().unwrap_or_default();
         let spec = overrides.apply(wanted.as_ref(), device_of(incaps))?;
+        gst::info!(CAT, imp = self, "{} of {incaps} into {spec}", format.pixels.name());
+        let clips = StreamClips::new(&spec, overrides.frame_step);
+        let spec = spec.of_frame();
         let fixed = overrides.tiling.fixed(format.size())?;
         let fixed = fixed.map(|list| list.into_iter().map(Crop::from).collect());
         // Refuses what cannot be made, wherever that is.
@@ -135,6 +147,7 @@ impl TrtPreprocess {
         Ok(PreprocessState {
             format,
             spec,
+            clips,
             motion: overrides.motion.filter(|_| !matches!(overrides.tiling, Tiling::Objects(_))).map(MotionFilter::new),
             tiling: overrides.tiling,
             fixed,
@@ -147,9 +160,7 @@ impl TrtPreprocess {
         let mut preprocessor = Preprocessor::new(context, format.pixels, size_of_frames(format), format.color, spec)?;
         if let Preprocessor::Device(device) = &mut preprocessor {
             device.set_upload(self.settings.lock().unwrap().upload);
-            if let Some(slots) = self.obj().static_pad("src").and_then(|pad| batch_pool::ask(&pad)) {
-                device.use_slots(slots);
-            }
+            self.slots().into_iter().for_each(|slots| device.use_slots(slots));
         }
         Ok(preprocessor)
     }
@@ -157,6 +168,13 @@ impl TrtPreprocess {
     fn payload(&self, state: &mut PreprocessState, buffer: &mut gst::BufferRef) -> Result<Payload> {
         let size = state.format.size();
         let source = TensorSource::new(self.obj().as_ptr().addr(), &state.format.info);
+        if let Some(clips) = &mut state.clips
+            && !self.is_of_clip(clips, buffer)
+        {
+            let original = self.originals.lock().unwrap().of(buffer);
+            let none = ModelInputs::none(Tiles::Frame, source, state.spec.transform, original);
+            return Ok(Payload::Input(Arc::new(ModelInputs { clip: Some(clips.pass()), ..none })));
+        }
         let selected = match &state.tiling {
             Tiling::Objects(options) => {
                 let mut selection = state.selector.select(&read::objects(buffer, size), size, options);
@@ -168,13 +186,12 @@ impl TrtPreprocess {
         };
         if selected.as_ref().is_some_and(|selection| selection.sources.is_empty()) {
             let tiles = Tiles::Objects(selected.map(|selected| selected.objects).unwrap_or_default());
-            let (list, transform) = (SmallVec::new(), state.spec.transform);
             let original = self.originals.lock().unwrap().of(buffer);
-            return Ok(Payload::Input(Arc::new(ModelInputs { list, tiles, source, transform, original, still: None })));
+            return Ok(Payload::Input(Arc::new(ModelInputs::none(tiles, source, state.spec.transform, original))));
         }
         let location = state.format.locate(buffer)?;
         let context = if state.is_on_gpu() { Some(self.context_for(&location)?) } else { None };
-        let PreprocessState { format, spec, fixed, motion, preprocessor, .. } = state;
+        let PreprocessState { format, spec, clips, fixed, motion, preprocessor, .. } = state;
         let preprocessor = match preprocessor.take().filter(|preprocessor| preprocessor.context() == context.as_ref()) {
             Some(made) => preprocessor.insert(made),
             None => preprocessor.insert(self.preprocessor(context.as_ref(), format, spec)?),
@@ -200,9 +217,9 @@ impl TrtPreprocess {
                 drop(location);
                 self.still.fetch_add(1, Ordering::Relaxed);
                 let tiles = if sources.is_none() { Tiles::Frame } else { Tiles::Slices };
-                let (list, transform) = (SmallVec::new(), spec.transform);
                 let original = self.originals.lock().unwrap().of(buffer);
-                return Ok(Payload::Input(Arc::new(ModelInputs { list, tiles, source, transform, original, still })));
+                let none = ModelInputs::none(tiles, source, spec.transform, original);
+                return Ok(Payload::Input(Arc::new(ModelInputs { still, ..none })));
             }
         }
         let tensors: SmallVec<[Tensors; 1]> = match (on_gpu, &mut *preprocessor) {
@@ -231,7 +248,16 @@ impl TrtPreprocess {
             None => *preprocessor.letterbox(),
         };
         let input = |(index, tensors)| ModelInput { tensors: Arc::new(tensors), letterbox: letterbox(index) };
-        let list = tensors.into_iter().enumerate().map(input).collect();
+        let list: SmallVec<[ModelInput; 1]> = tensors.into_iter().enumerate().map(input).collect();
+        let clip = match (clips, list.first()) {
+            (Some(clips), Some(frame)) => {
+                self.note_unfinished(clips.follow(context.as_ref()));
+                let clip = clips.take(&frame.tensors, clips::times(buffer, &format.info), || self.slots())?;
+                self.clips.lock().unwrap().full += u64::from(clip.full.is_some());
+                Some(clip)
+            }
+            _ => None,
+        };
         let is_whole = sources.is_none();
         let tiles = match selected {
             Some(ObjectSelection { objects, .. }) => Tiles::Objects(objects),
@@ -239,8 +265,24 @@ impl TrtPreprocess {
             None => Tiles::Slices,
         };
         let original = self.originals.lock().unwrap().of(buffer);
-        let (transform, still) = (spec.transform, None);
-        Ok(Payload::Input(Arc::new(ModelInputs { list, tiles, source, transform, original, still })))
+        let none = ModelInputs::none(tiles, source, spec.transform, original);
+        Ok(Payload::Input(Arc::new(ModelInputs { list, clip, ..none })))
+    }
+
+    /// Frames have other caps from now on. A clip goes on where its tensors are the same: frames of any size are scaled to them.
+    fn replace_state(&self, mut state: PreprocessState) {
+        let before = self.state.lock().unwrap().take().and_then(|before| before.clips);
+        let goes_on = |before: &StreamClips| state.clips.as_ref().is_some_and(|clips| clips.is_like(before));
+        match before {
+            Some(before) if goes_on(&before) => state.clips = Some(before),
+            before => self.note_unfinished(before.and_then(|mut before| before.begin_again())),
+        }
+        *self.state.lock().unwrap() = Some(state);
+    }
+
+    /// Where tensors for the model are to lie.
+    fn slots(&self) -> Option<BatchPool> {
+        self.obj().static_pad("src").and_then(|pad| batch_pool::ask(&pad))
     }
 
     /// The next frame has nothing to do with those before: it is inferred.
@@ -250,61 +292,28 @@ impl TrtPreprocess {
         }
     }
 
-    /// Counts the objects of a frame.
-    fn note_objects(&self, selection: &ObjectSelection, options: &ObjectOptions) {
-        let is_time = self.counts.lock().unwrap().note(selection, options);
-        if is_time {
-            self.warn_of_lacks();
-        }
-    }
-
-    /// Warns once where no frame so far had an object, and no trtnms before this would attach any, and where no object had
-    /// landmarks.
-    fn warn_of_lacks(&self) {
-        let (objects, landmarks) = {
-            let mut counts = self.counts.lock().unwrap();
-            (counts.lack_of_objects(), counts.lack_of_landmarks())
-        };
-        let objects = objects.filter(|_| !self.has_trtnms_before());
-        objects.iter().chain(&landmarks).for_each(|warning| self.obj().post_warning(warning));
-    }
-
-    fn has_trtnms_before(&self) -> bool {
-        let mut pad = self.obj().static_pad("sink");
-        while let Some(element) = pad.and_then(|pad| pad.peer()?.parent_element()) {
-            if element.type_().name() == "GstTrtNms" {
-                return true;
+    /// Whether a frame is one of a clip. It comes once, and may be tried again.
+    fn is_of_clip(&self, clips: &mut StreamClips, buffer: &gst::BufferRef) -> bool {
+        clips.is_wanted().unwrap_or_else(|| {
+            if self.stream.lock().unwrap().advance(buffer.pts()).is_cut {
+                self.note_unfinished(clips.begin_again());
             }
-            pad = element.static_pad("sink");
-        }
-        false
+            let is_marked = buffer.flags().contains(gst::BufferFlags::DISCONT);
+            self.note_unfinished(clips.comes(buffer.pts(), is_marked));
+            clips.is_wanted() == Some(true)
+        })
     }
 
-    /// Warns once where `upload` is set and frames are not uploaded.
-    fn warn_of_upload(&self, state: &PreprocessState, caps: &gst::CapsRef) {
-        let (cause, remedy) = match (state.is_on_gpu(), caps::is_cuda(caps)) {
-            (false, _) => {
-                ("the model runs on the CPU", "Set backend=tensorrt on trtinfer to see why TensorRT does not run")
-            }
-            (true, true) => ("frames come in CUDA memory", "Leave upload unset"),
-            (true, false) => return,
+    /// Another part of the stream follows, or nothing: the frames of a clip that is not full yet are given up. Gives how many these
+    /// are, and how many it would have had.
+    fn end_clips(&self) -> Option<(usize, usize)> {
+        let ended = {
+            let mut state = self.state.lock().unwrap();
+            let clips = state.as_mut()?.clips.as_mut()?;
+            clips.begin_again().map(|kept| (kept, clips.frames()))
         };
-        let is_set = self.settings.lock().unwrap().upload != Upload::default();
-        if is_set && !self.has_warned_of_upload.swap(true, Ordering::Relaxed) {
-            let what = Error::new(ErrorKind::Settings, "upload has no effect").cause(cause);
-            self.obj().post_warning(&what.remedy(remedy));
-        }
-    }
-
-    /// Warns once of properties without effect.
-    fn warn_of_effect(&self, state: &PreprocessState) {
-        let settings = self.settings.lock().unwrap().clone();
-        let of_properties = effect::without_effect(&settings, &state.tiling, state.spec.transform.fit);
-        if let Some(warning) = of_properties.or_else(|| effect::without_widths(&state.tiling, &state.spec))
-            && !self.has_warned_of_effect.swap(true, Ordering::Relaxed)
-        {
-            self.obj().post_warning(&warning);
-        }
+        self.note_unfinished(ended.map(|(kept, _)| kept));
+        ended
     }
 
     /// The context of the frame's memory, else the pipeline's.
@@ -321,37 +330,6 @@ impl TrtPreprocess {
                 Ok(context)
             }
             FrameLocation::Host => self.cuda.ensure(&*self.obj(), device),
-        }
-    }
-
-    /// Whether this error about the caps was not posted yet.
-    fn is_new_caps_error(&self, error: &Error) -> bool {
-        let mut last_caps_error = self.last_caps_error.lock().unwrap();
-        let said = last_caps_error.replace(error.message());
-        said != *last_caps_error
-    }
-
-    /// CUDA memory alone is offered, and the model runs on the CPU.
-    fn refusal_of_cuda(&self, offered: &gst::CapsRef) -> Option<Error> {
-        let wanted = self.obj().static_pad("src")?.peer_query_caps(None);
-        let for_cpu = !wanted.is_any() && !wanted.is_empty() && caps::without_cuda(&wanted) == wanted;
-        (for_cpu && caps::is_cuda(offered) && caps::without_cuda(&offered.to_owned()).is_empty()).then(cuda_for_the_cpu)
-    }
-
-    /// Posts what to do about frames that cannot be used: upstream only reports "not negotiated".
-    fn explain_refusal(&self, offered: &gst::CapsRef) {
-        if self.overrides().is_some()
-            && let Some(error) = caps::refusal(offered).or_else(|| self.refusal_of_cuda(offered))
-            && self.is_new_caps_error(&error)
-        {
-            let error = error.with_debug(format!("offered: {offered}"));
-            // A stream whose format is known has nothing else to offer. What is only one of several offers may yet be
-            // passed over.
-            if offered.is_fixed() {
-                self.obj().post_error(&error);
-            } else {
-                self.obj().post_warning(&error);
-            }
         }
     }
 }
@@ -389,7 +367,7 @@ impl TrtPreprocess {
 impl Properties for TrtPreprocess {
     fn read_only() -> Vec<glib::ParamSpec> {
         vec![stats::property(
-            "Frames, those without motion, and what making their tensors costs: time on the host, waits for the GPU, bytes \
+            "Frames, those without motion, clips, and what making their tensors costs: time on the host, waits for the GPU, bytes \
              copied, use of the pool",
         )]
     }
@@ -398,12 +376,15 @@ impl Properties for TrtPreprocess {
         (name == "stats").then(|| {
             let totals = self.stats.read();
             let ObjectCounts { objects, left_out, .. } = *self.counts.lock().unwrap();
+            let ClipCounts { full, unfinished, .. } = *self.clips.lock().unwrap();
             let (lacked, still) = (self.memory_wait.count(), self.still.load(Ordering::Relaxed));
             let counts = [
                 ("frames", totals.done),
                 ("still", still),
                 ("objects", objects),
                 ("left-out", left_out),
+                ("clips", full),
+                ("unfinished-clips", unfinished),
                 ("out-of-memory", lacked),
             ];
             stats::structure(&totals, counts).to_value()
@@ -450,8 +431,15 @@ impl BaseTransformImpl for TrtPreprocess {
     }
 
     fn sink_event(&self, event: gst::Event) -> bool {
+        if self.stream.lock().unwrap().is_cut(&event) || event.type_() == gst::EventType::Gap {
+            self.end_clips();
+        }
         match event.type_() {
-            gst::EventType::Eos => self.warn_of_lacks(),
+            gst::EventType::Eos => {
+                self.warn_of_lacks();
+                let ended = self.end_clips();
+                self.warn_of_short_stream(ended);
+            }
             gst::EventType::FlushStart => self.waits.set_flushing(true),
             gst::EventType::FlushStop => {
                 self.waits.set_flushing(false);
@@ -478,6 +466,7 @@ impl BaseTransformImpl for TrtPreprocess {
         let passthrough = caps::has_no_tensor(outcaps);
         self.passthrough.store(passthrough, Ordering::Relaxed);
         if passthrough {
+            self.end_clips();
             *self.state.lock().unwrap() = None;
             return Ok(());
         }
@@ -489,10 +478,9 @@ impl BaseTransformImpl for TrtPreprocess {
             }
             gst::loggable_error!(CAT, "{error}")
         })?;
-        gst::info!(CAT, imp = self, "{} of {} into {}", state.format.pixels.name(), incaps, state.spec);
         self.warn_of_upload(&state, incaps);
         self.warn_of_effect(&state);
-        *self.state.lock().unwrap() = Some(state);
+        self.replace_state(state);
         *self.last_caps_error.lock().unwrap() = None;
         Ok(())
     }
@@ -562,6 +550,8 @@ impl BaseTransformImpl for TrtPreprocess {
         self.memory_wait.reset();
         self.waits.set_stopped(false);
         *self.counts.lock().unwrap() = ObjectCounts::default();
+        *self.clips.lock().unwrap() = ClipCounts::default();
+        *self.stream.lock().unwrap() = VideoStream::default();
         self.has_warned_of_upload.store(false, Ordering::Relaxed);
         self.has_warned_of_effect.store(false, Ordering::Relaxed);
         *self.last_caps_error.lock().unwrap() = None;

@@ -9,6 +9,7 @@
 //! gst-launch-1.0 filesrc location=street.mp4 ! decodebin ! videoconvert ! trtpreprocess ! trtinfer model-file=yolo11n.onnx ! trtnms ! videoconvert ! autovideosink
 //! ```
 
+mod clips;
 mod counts;
 mod effect;
 mod imp;

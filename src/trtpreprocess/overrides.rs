@@ -3,13 +3,14 @@
 
 use gsttrt_core::device::Device;
 use gsttrt_core::error::{Error, ErrorKind, Result};
+use gsttrt_core::image::clip::{frames_of, no_clips};
 use gsttrt_core::image::geometry::{Rect, ResizeMode};
 use gsttrt_core::image::motion::MotionOptions;
 use gsttrt_core::image::options::{MEAN, STD, check_std, parse_channels};
 use gsttrt_core::image::region_list::RegionList;
 use gsttrt_core::image::slices::{Division, Slices};
 use gsttrt_core::image::transform::{Chroma, Colors, InputSpec, InputTransform, TensorLayout, parse_grid, parse_size};
-use gsttrt_core::tensor::{DType, TensorDesc};
+use gsttrt_core::tensor::{DType, Dims, TensorDesc};
 
 use super::objects::ObjectOptions;
 use super::settings::{PreprocessSettings, Regions};
@@ -28,6 +29,9 @@ pub struct Overrides {
     order: Option<TensorLayout>,
     dtype: Option<DType>,
     size: Option<(u32, u32)>,
+    /// Of a clip; 0 is left to the model.
+    frames: u32,
+    pub frame_step: u32,
     pub tiling: Tiling,
     /// `None` where all frames are inferred.
     pub motion: Option<MotionOptions>,
@@ -83,6 +87,8 @@ impl PreprocessSettings {
             order: self.order,
             dtype: self.dtype,
             size: parse_size("tensor-size", &self.size)?,
+            frames: self.frames,
+            frame_step: self.frame_step,
             tiling: self.tiling()?,
             motion: (self.motion_gate > 0.0).then_some(MotionOptions {
                 gate: self.motion_gate,
@@ -142,19 +148,21 @@ impl Overrides {
     pub fn apply(&self, wanted: Option<&InputSpec>, device: Device) -> Result<InputSpec> {
         let mut spec = match (wanted, self.size) {
             (Some(wanted), _) => wanted.clone(),
-            (None, Some(_)) => InputSpec {
-                device,
-                desc: TensorDesc::new("images", DType::F32, &[1, 3, 0, 0]),
-                order: TensorLayout::Nchw,
-                transform: InputTransform::default(),
-                widest: 0,
-            },
+            (None, Some((width, height))) => {
+                let usual = if self.frames > 0 { TensorLayout::Ncthw } else { TensorLayout::Nchw };
+                let order = self.order.unwrap_or(usual);
+                let dims = order.dims(Dims::DYNAMIC, [3, height.into(), width.into()]);
+                let desc = TensorDesc { name: "images".into(), dtype: DType::F32, dims };
+                InputSpec { device, desc, order, transform: InputTransform::default(), widest: 0 }
+            }
             (None, None) => {
                 return Err(Error::new(ErrorKind::Settings, "trtpreprocess does not know which tensor to make")
                     .remedy("Put trtinfer behind it, which knows from the model, or set tensor-size"));
             }
         };
 
+        let frames = self.frames_for(&spec)?;
+        let order = self.order_for(&spec)?;
         let (_, height, width) = spec.chw();
         let (width, height) = self.size.unwrap_or((width as u32, height as u32));
         let transform = &mut spec.transform;
@@ -166,17 +174,52 @@ impl Overrides {
         transform.scale = self.scale.unwrap_or(transform.scale);
         transform.mean = self.mean.unwrap_or(transform.mean);
         transform.std = self.std.unwrap_or(transform.std);
-        spec.order = self.order.unwrap_or(spec.order);
+        spec.order = order;
         spec.desc.dtype = self.dtype.unwrap_or(spec.desc.dtype);
 
         // A model with one channel wants luma; asking for gray makes one channel.
-        let (channels, width, height) = (transform.colors.channels() as i64, width.into(), height.into());
-        let dims = match spec.order {
-            TensorLayout::Nchw => [1, channels, height, width],
-            TensorLayout::Nhwc => [1, height, width, channels],
-        };
-        spec.desc = TensorDesc::new(spec.desc.name, spec.desc.dtype, &dims);
+        let channels = transform.colors.channels() as i64;
+        spec.desc.dims = order.dims(frames, [channels, height.into(), width.into()]);
         Ok(spec)
+    }
+
+    /// The frames of a clip; 1 for a picture.
+    fn frames_for(&self, wanted: &InputSpec) -> Result<i64> {
+        match wanted.frames() {
+            Some(frames) => {
+                self.check_clips()?;
+                frames_of(frames, self.frames, wanted)
+            }
+            None if self.frames > 0 => Err(no_clips("frames", self.frames, wanted)),
+            None if self.frame_step > 1 => Err(no_clips("frame-step", self.frame_step, wanted)),
+            None => Ok(1),
+        }
+    }
+
+    fn order_for(&self, wanted: &InputSpec) -> Result<TensorLayout> {
+        let is_clip = |order: TensorLayout| order.frames().is_some();
+        let Some(order) = self.order else { return Ok(wanted.order) };
+        if is_clip(order) == is_clip(wanted.order) {
+            return Ok(order);
+        }
+        let (name, orders) =
+            (order.name(), if is_clip(wanted.order) { "ncthw, ntchw or nthwc" } else { "nchw or nhwc" });
+        Err(Error::new(ErrorKind::Settings, format!("tensor-order={name} does not suit the model"))
+            .cause(format!("its input is {}", wanted.desc))
+            .remedy(format!("Leave tensor-order unset, or set {orders}")))
+    }
+
+    /// Refuses what leaves out frames, or parts of them.
+    fn check_clips(&self) -> Result<()> {
+        let property = match (&self.tiling, &self.motion) {
+            (Tiling::Frame, None) => return Ok(()),
+            (Tiling::Frame, Some(_)) => "motion-gate",
+            (Tiling::Slices(_), _) => "slices or slice-size",
+            (Tiling::List(_) | Tiling::Objects(_), _) => "regions",
+        };
+        Err(Error::new(ErrorKind::Settings, "Clips are made of whole frames, also of those without motion")
+            .cause(format!("{property} is set, and the model sees several frames at once"))
+            .remedy(format!("Leave {property} unset; interval of trtinfer says how often the model sees a clip")))
     }
 }
 
@@ -217,6 +260,77 @@ mod tests {
         assert_eq!(spec.transform.fit, ResizeMode::Letterbox);
         let error = PreprocessSettings::default().read().unwrap().apply(None, Device::Host).unwrap_err();
         assert!(error.message().contains("trtinfer"), "{error}");
+    }
+
+    #[test]
+    fn clips_are_as_the_model_wants_them() {
+        let clip = |dims: &str| -> InputSpec {
+            format!("cpu f32 {dims} rgb letterbox:114 scale:0.003921569 clip").parse().unwrap()
+        };
+        let apply = |settings: &PreprocessSettings, wanted: Option<&InputSpec>| {
+            settings
+                .read()
+                .unwrap()
+                .apply(wanted, Device::Host)
+                .map(|spec| format!("{} {}", spec.desc, spec.order.name()))
+        };
+        let settings = PreprocessSettings::default;
+        let (fixed, open) = (clip("1x3x16x32x64 ncthw"), clip("1x?x3x32x64 ntchw"));
+        for (settings, wanted, made) in [
+            (settings(), Some(&fixed), "clip f32 1x3x16x32x64 ncthw"),
+            (
+                PreprocessSettings { frames: 16, frame_step: 2, ..settings() },
+                Some(&fixed),
+                "clip f32 1x3x16x32x64 ncthw",
+            ),
+            (settings(), Some(&open), "clip f32 1x16x3x32x64 ntchw"),
+            (PreprocessSettings { frames: 8, ..settings() }, Some(&open), "clip f32 1x8x3x32x64 ntchw"),
+            (
+                PreprocessSettings { order: Some(TensorLayout::Nthwc), ..settings() },
+                Some(&fixed),
+                "clip f32 1x16x32x64x3 nthwc",
+            ),
+            (
+                PreprocessSettings { frames: 4, size: "64x32".into(), colors: Some(Colors::Gray), ..settings() },
+                None,
+                "images f32 1x1x4x32x64 ncthw",
+            ),
+            (
+                PreprocessSettings { order: Some(TensorLayout::Ntchw), size: "64x32".into(), ..settings() },
+                None,
+                "images f32 1x16x3x32x64 ntchw",
+            ),
+        ] {
+            assert_eq!(apply(&settings, wanted).unwrap(), made);
+        }
+        let picture = clip("1x3x32x64 nchw");
+        let list = "0,0,1,1".to_string();
+        for (settings, wanted, says) in [
+            (PreprocessSettings { frames: 8, ..settings() }, &fixed, "Leave frames unset, or set frames=16"),
+            (
+                PreprocessSettings { frames: 8, ..settings() },
+                &picture,
+                "frames=8 is for models that see several frames",
+            ),
+            (
+                PreprocessSettings { frame_step: 2, ..settings() },
+                &picture,
+                "frame-step=2 is for models that see several",
+            ),
+            (PreprocessSettings { order: Some(TensorLayout::Nchw), ..settings() }, &fixed, "set ncthw, ntchw or nthwc"),
+            (PreprocessSettings { order: Some(TensorLayout::Ncthw), ..settings() }, &picture, "set nchw or nhwc"),
+            (PreprocessSettings { slices: "2x1".into(), ..settings() }, &fixed, "slices or slice-size is set"),
+            (PreprocessSettings { regions: Regions::Objects, ..settings() }, &fixed, "regions is set"),
+            (PreprocessSettings { regions: Regions::List, region_list: list, ..settings() }, &fixed, "regions is set"),
+            (
+                PreprocessSettings { motion_gate: 0.5, ..settings() },
+                &fixed,
+                "Leave motion-gate unset; interval of trtinfer",
+            ),
+        ] {
+            let error = apply(&settings, Some(wanted)).unwrap_err();
+            assert!(error.kind() == ErrorKind::Settings && error.message().contains(says), "{error}");
+        }
     }
 
     #[test]

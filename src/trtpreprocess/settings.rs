@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use gsttrt_core::image::align::Align;
 use gsttrt_core::image::geometry::ResizeMode;
-use gsttrt_core::image::options::{CHROMA_SAMPLING, MEAN, SHORTEST_EDGE, STD, UPLOAD};
+use gsttrt_core::image::options::{CHROMA_SAMPLING, FRAME_STEP, FRAMES, MEAN, SHORTEST_EDGE, STD, UPLOAD};
 use gsttrt_core::image::preprocess::device::Upload;
 use gsttrt_core::image::transform::{Chroma, Colors, TensorLayout};
 use gsttrt_core::options::{Choices, OptionKind, Setting, choices, setting};
@@ -49,6 +49,9 @@ pub struct PreprocessSettings {
     pub order: Option<TensorLayout>,
     pub dtype: Option<DType>,
     pub size: String,
+    /// 0 is unset.
+    pub frames: u32,
+    pub frame_step: u32,
     /// Columns and rows like 3x2.
     pub slices: String,
     pub slice_size: String,
@@ -87,6 +90,8 @@ impl Default for PreprocessSettings {
             order: None,
             dtype: None,
             size: String::new(),
+            frames: 0,
+            frame_step: 1,
             slices: String::new(),
             slice_size: String::new(),
             slice_overlap: 0.2,
@@ -109,7 +114,7 @@ impl Default for PreprocessSettings {
     }
 }
 
-pub static SETTINGS: [Setting<PreprocessSettings>; 27] = [
+pub static SETTINGS: [Setting<PreprocessSettings>; 29] = [
     setting!("resize", "Resize", "How the frame is laid into the tensor", <Option<ResizeMode>>::KIND, resize),
     Setting { spec: &SHORTEST_EDGE, field: |settings| &mut settings.shortest_edge },
     setting!(
@@ -139,6 +144,8 @@ pub static SETTINGS: [Setting<PreprocessSettings>; 27] = [
         OptionKind::Text,
         size
     ),
+    Setting { spec: &FRAMES, field: |settings| &mut settings.frames },
+    Setting { spec: &FRAME_STEP, field: |settings| &mut settings.frame_step },
     setting!(
         "slices",
         "Slices",

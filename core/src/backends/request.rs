@@ -15,6 +15,7 @@ use super::{
 use crate::cuda::driver::{self, Context};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
+use crate::image::clip::{frames_of, no_clips};
 use crate::image::geometry::{Letterbox, ResizeMode};
 use crate::image::transform::InputSpec;
 use crate::model::{InputValues, ModelFile, ModelInfo};
@@ -48,6 +49,8 @@ pub struct LoadRequest {
     pub(super) parallel_runs: usize,
     /// Where the input has the smallest size that frames need: its stride, and the size within which it stays.
     adaptive: Option<Adaptive>,
+    /// Whether clips may have any number of frames.
+    opens_frames: bool,
     /// Another model is compared with it, and has the same file.
     is_reference: bool,
     /// The same for other backends, where this one fails.
@@ -136,6 +139,7 @@ impl Placement {
         let stride = info.adaptive_stride().filter(|_| size.is_none() && widest == 0);
         let (_, height, width) = spec.chw();
         let adaptive = stride.map(|stride| Adaptive { stride, largest: (width as u32, height as u32) });
+        let opens_frames = info.has_open_frames();
         Ok(LoadRequest {
             file,
             opened,
@@ -151,6 +155,7 @@ impl Placement {
             batch,
             parallel_runs: 1,
             adaptive,
+            opens_frames,
             is_reference: false,
             others: Vec::new(),
         })
@@ -170,7 +175,12 @@ impl LoadRequest {
         Placement::new(path, preference, options, cuda)?.describe(size, batch)
     }
 
-    /// The tensor that the model wants for frames of that width and height.
+    /// The tensor that the model wants for a frame. Where clips may have any number of frames, that is open.
+    pub fn wanted(&self) -> InputSpec {
+        if self.opens_frames { self.spec.with_frames(Dims::DYNAMIC) } else { self.spec.clone() }
+    }
+
+    /// The same for frames of that width and height.
     pub fn spec_for(&self, frame: (u32, u32)) -> InputSpec {
         if self.spec.has_widths() {
             let ((width, height), (_, rows, _)) = (frame, self.spec.chw());
@@ -178,36 +188,49 @@ impl LoadRequest {
             let columns = u32::try_from(columns).unwrap_or(u32::MAX);
             return self.spec.resized((self.spec.width_for(columns), rows as u32));
         }
+        let wanted = self.wanted();
         // What is stretched fills any size.
         let adaptive = self.adaptive.filter(|_| self.spec.transform.fit == ResizeMode::Letterbox);
-        let Some(Adaptive { stride, largest }) = adaptive else { return self.spec.clone() };
-        let size = |size| self.spec.resized(size);
-        let spec = size(Letterbox::smallest_tensor(frame, largest, stride));
-        if self.opened.takes(&spec, self.batch) { spec } else { size(largest) }
+        let Some(Adaptive { stride, largest }) = adaptive else { return wanted };
+        let smallest = Letterbox::smallest_tensor(frame, largest, stride);
+        let is_taken = self.opened.takes(&self.spec.resized(smallest), self.batch);
+        wanted.resized(if is_taken { smallest } else { largest })
     }
 
     /// The same for a model that is loaded for one size, where each size takes minutes to build: that size, or the largest one, to
     /// which frames of any size can be scaled. So two are built at most, whatever pictures come.
     pub fn next_spec_for(&self, frame: (u32, u32)) -> InputSpec {
-        let spec = self.spec_for(frame);
-        match self.adaptive.filter(|_| self.waits_for_frames() && spec != self.spec) {
-            Some(Adaptive { largest, .. }) => self.spec.resized(largest),
+        let (spec, wanted) = (self.spec_for(frame), self.wanted());
+        match self.adaptive.filter(|_| self.waits_for_frames() && spec != wanted) {
+            Some(Adaptive { largest, .. }) => wanted.resized(largest),
             None => spec,
         }
     }
 
     /// Whether that is the tensor that the model wants, for frames of some size.
     pub fn wants(&self, tensor: &InputSpec) -> bool {
-        let (_, height, width) = tensor.chw();
+        let ((_, height, width), wanted) = (tensor.chw(), self.wanted());
         match self.adaptive {
-            None if !self.spec.has_widths() => self.spec == *tensor,
-            _ => self.spec.resized((width as u32, height as u32)) == *tensor,
+            None if !self.spec.has_widths() => wanted == *tensor,
+            _ => wanted.resized((width as u32, height as u32)) == *tensor,
         }
     }
 
-    /// Whether it is loaded for a size that is known with the frames only.
+    /// Whether it is loaded for a size, or for a number of frames, that is known with the frames only.
     pub fn waits_for_frames(&self) -> bool {
-        self.adaptive.is_some() && !self.backend.takes_any_size()
+        (self.adaptive.is_some() || self.opens_frames) && !self.backend.takes_any_size()
+    }
+
+    /// The same for clips of so many frames, 0 for as many as there are in any case.
+    ///
+    /// # Errors
+    /// `Settings`, where the model takes others.
+    pub fn with_frames(self, frames: u32) -> Result<Self> {
+        let Some(wanted) = self.wanted().frames() else {
+            return if frames == 0 { Ok(self) } else { Err(no_clips("frames", frames, &self.spec)) };
+        };
+        let frames = frames_of(wanted, frames, &self.spec)?;
+        Ok(LoadRequest { spec: self.spec.with_frames(frames), opens_frames: false, ..self })
     }
 
     /// The same with other values for its inputs besides pictures. Nothing, where the model has to be loaded for them: an engine is for
@@ -226,14 +249,16 @@ impl LoadRequest {
         Ok((are_alike || self.backend.takes_any_size()).then(|| LoadRequest { info, values, ..self.clone() }))
     }
 
-    /// The same for that tensor of one frame.
+    /// The same for that tensor of one frame, or of a clip: of as many frames as this one's, where it leaves that open.
     pub fn for_tensor(&self, spec: InputSpec) -> Self {
+        let frames = self.spec.frames().filter(|_| spec.frames() == Some(Dims::DYNAMIC));
+        let spec = frames.map_or(spec.clone(), |frames| spec.with_frames(frames));
         LoadRequest { spec, ..self.clone() }
     }
 
-    /// The same for frames of any size, which all come to one size of the tensor.
+    /// The same for frames of any size, which all come to one size of the tensor, and for clips of one length.
     pub fn with_one_size(self) -> Self {
-        LoadRequest { adaptive: None, ..self }
+        LoadRequest { adaptive: None, opens_frames: false, ..self }
     }
 
     /// The same for so many runs at the same time.
@@ -313,6 +338,7 @@ impl LoadRequest {
                 batch,
                 parallel_runs: 1,
                 adaptive: None,
+                opens_frames: false,
                 file: self.file.clone(),
                 is_reference: true,
                 others: Vec::new(),

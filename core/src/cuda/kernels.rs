@@ -30,6 +30,7 @@ kernels! {
     ANTIALIAS = "antialias",
     ANTIALIAS_REGIONS = "antialias_regions",
     CLASSES = "classes",
+    CLIP = "clip",
     DECODE = "decode",
     FILL = "fill",
     GATHER = "gather",

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Frames, tensors made of them, and drawing: no GStreamer, no files.
 //!
-//! [`preprocess`] makes the model's input of a [`frame`], by a [`transform`]. [`geometry`] maps boxes
+//! [`preprocess`] makes the model's input of a [`frame`], by a [`transform`]; [`clip`] puts those of several frames together. [`geometry`] maps boxes
 //! back to the frame, [`overlay`] draws them, and [`privacy`] hides what nobody is to see. Host code and kernel of one thing lie side by side, and their results are
 //! equal in every bit.
 
 pub mod align;
 pub mod bilinear;
+pub mod clip;
 pub mod detections;
 pub mod device;
 pub mod frame;

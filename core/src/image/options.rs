@@ -4,6 +4,7 @@
 use super::transform::{parse_size, parse_triple};
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
+use crate::image::clip::MAX_FRAMES;
 use crate::image::geometry::ResizeMode;
 use crate::image::preprocess::device::Upload;
 use crate::image::transform::{Chroma, Colors, TensorLayout};
@@ -31,6 +32,9 @@ choices! {
     None => "auto" "As the model wants it"
     Some(TensorLayout::Nchw) => "nchw" "Batch, channels, height, width"
     Some(TensorLayout::Nhwc) => "nhwc" "Batch, height, width, channels"
+    Some(TensorLayout::Ncthw) => "ncthw" "Of clips: batch, channels, frames, height, width"
+    Some(TensorLayout::Ntchw) => "ntchw" "Of clips: batch, frames, channels, height, width"
+    Some(TensorLayout::Nthwc) => "nthwc" "Of clips: batch, frames, height, width, channels"
 }
 
 choices! {
@@ -78,6 +82,21 @@ pub static STD: OptionSpec = OptionSpec {
     blurb: "Standard deviation to divide by: tensor = (sample * scale - mean) / std; one number, or one per channel like \
             0.229,0.224,0.225 (unset = as the model wants it)",
     kind: OptionKind::Text,
+};
+
+pub static FRAMES: OptionSpec = OptionSpec {
+    name: "frames",
+    nick: "Frames",
+    blurb: "Frames of a clip, for models that see several frames of a stream at once, such as classifiers of actions (0 = as many as \
+            the model takes, else 16)",
+    kind: OptionKind::UInt(0..=MAX_FRAMES as u32),
+};
+
+pub static FRAME_STEP: OptionSpec = OptionSpec {
+    name: "frame-step",
+    nick: "Frame step",
+    blurb: "With clips: every n-th frame of the stream is one of a clip",
+    kind: OptionKind::UInt(1..=1024),
 };
 
 pub static UPLOAD: OptionSpec = OptionSpec {

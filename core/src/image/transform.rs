@@ -23,12 +23,15 @@ pub enum Colors {
     Gray,
 }
 
-/// Whether channels are planes or lie together in each pixel.
+/// Whether channels are planes or lie together in each pixel; and of clips, whose frames are T, where those lie.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TensorLayout {
     #[default]
     Nchw,
     Nhwc,
+    Ncthw,
+    Ntchw,
+    Nthwc,
 }
 
 /// Which chroma goes with a luma sample of 4:2:0 formats.
@@ -124,7 +127,7 @@ const WIDTH_STEP: u32 = 32;
 pub struct InputSpec {
     /// Where the tensor must be.
     pub device: Device,
-    /// Rank 4; dimensions are fixed.
+    /// Rank 4, or 5 for a clip. Dimensions are fixed, but for the frames of a clip where the model leaves their number open.
     pub desc: TensorDesc,
     pub order: TensorLayout,
     pub transform: InputTransform,
@@ -158,10 +161,31 @@ impl InputSpec {
     /// Channels, height and width.
     pub fn chw(&self) -> (usize, usize, usize) {
         let dim = |i: usize| self.desc.dims.get(i).copied().unwrap_or(0).max(0) as usize;
-        match self.order {
-            TensorLayout::Nchw => (dim(1), dim(2), dim(3)),
-            TensorLayout::Nhwc => (dim(3), dim(1), dim(2)),
-        }
+        let (height, width) = self.order.sides();
+        (dim(self.order.channels()), dim(height), dim(width))
+    }
+
+    /// The frames of a clip, [`Dims::DYNAMIC`] where their number is open; `None` for a picture.
+    pub fn frames(&self) -> Option<i64> {
+        self.desc.dims.get(self.order.frames()?).copied()
+    }
+
+    /// The same for clips of so many frames.
+    ///
+    /// # Panics
+    /// If it is not for clips.
+    pub fn with_frames(&self, frames: i64) -> Self {
+        let mut spec = self.clone();
+        spec.desc.dims.0[self.order.frames().expect("it is for clips")] = frames;
+        spec
+    }
+
+    /// Of a clip, the tensor of one of its frames; a picture's own.
+    pub fn of_frame(&self) -> Self {
+        let (channels, height, width) = self.chw();
+        let order = self.order.of_frame();
+        let dims = order.dims(1, [channels, height, width].map(|side| side as i64));
+        InputSpec { desc: TensorDesc { dims, ..self.desc.clone() }, order, ..self.clone() }
     }
 
     /// The same for a tensor of another width and height.
@@ -212,13 +236,58 @@ impl Chroma {
 
 impl TensorLayout {
     #[doc(hidden)]
-    pub const ALL: [TensorLayout; 2] = [TensorLayout::Nchw, TensorLayout::Nhwc];
+    pub const ALL: [TensorLayout; 5] =
+        [TensorLayout::Nchw, TensorLayout::Nhwc, TensorLayout::Ncthw, TensorLayout::Ntchw, TensorLayout::Nthwc];
+
+    /// Those of pictures, in which the frames of clips are made.
+    #[doc(hidden)]
+    pub const OF_PICTURES: [TensorLayout; 2] = [TensorLayout::Nchw, TensorLayout::Nhwc];
 
     /// Which dimensions are height and width.
     pub const fn sides(self) -> (usize, usize) {
         match self {
             TensorLayout::Nchw => (2, 3),
             TensorLayout::Nhwc => (1, 2),
+            TensorLayout::Ncthw | TensorLayout::Ntchw => (3, 4),
+            TensorLayout::Nthwc => (2, 3),
+        }
+    }
+
+    /// Which dimension is that of the channels.
+    pub const fn channels(self) -> usize {
+        match self {
+            TensorLayout::Nchw | TensorLayout::Ncthw => 1,
+            TensorLayout::Ntchw => 2,
+            TensorLayout::Nhwc => 3,
+            TensorLayout::Nthwc => 4,
+        }
+    }
+
+    /// Which dimension is that of the frames of a clip; `None` for pictures.
+    pub const fn frames(self) -> Option<usize> {
+        match self {
+            TensorLayout::Nchw | TensorLayout::Nhwc => None,
+            TensorLayout::Ntchw | TensorLayout::Nthwc => Some(1),
+            TensorLayout::Ncthw => Some(2),
+        }
+    }
+
+    /// That of one frame of a clip; a picture's own.
+    pub const fn of_frame(self) -> Self {
+        match self {
+            TensorLayout::Nchw | TensorLayout::Ncthw | TensorLayout::Ntchw => TensorLayout::Nchw,
+            TensorLayout::Nhwc | TensorLayout::Nthwc => TensorLayout::Nhwc,
+        }
+    }
+
+    /// The dimensions of one picture, or of one clip of so many frames.
+    pub fn dims(self, frames: i64, [channels, height, width]: [i64; 3]) -> Dims {
+        match self {
+            TensorLayout::Nchw => Dims::new(&[1, channels, height, width]),
+            TensorLayout::Nhwc => Dims::new(&[1, height, width, channels]),
+            TensorLayout::Ncthw => Dims::new(&[1, channels, frames, height, width]),
+            TensorLayout::Ntchw => Dims::new(&[1, frames, channels, height, width]),
+            TensorLayout::Nthwc => Dims::new(&[1, frames, height, width, channels]),
         }
     }
 
@@ -227,6 +296,9 @@ impl TensorLayout {
         match self {
             TensorLayout::Nchw => "nchw",
             TensorLayout::Nhwc => "nhwc",
+            TensorLayout::Ncthw => "ncthw",
+            TensorLayout::Ntchw => "ntchw",
+            TensorLayout::Nthwc => "nthwc",
         }
     }
 }
@@ -324,7 +396,8 @@ fn parse(text: &str) -> Option<InputSpec> {
         }
     }
     let desc = TensorDesc { name: rest.to_string(), dtype, dims };
-    (desc.dims.len() == 4).then_some(InputSpec { device, desc, order, transform, widest })
+    let rank = if order.frames().is_some() { 5 } else { 4 };
+    (desc.dims.len() == rank).then_some(InputSpec { device, desc, order, transform, widest })
 }
 
 /// Width and height from `640x480`; `None` from nothing. `property` is named in the error.
@@ -411,6 +484,8 @@ mod tests {
             "cpu f32 1x3x4x4 nchw rgb letterbox:0 scale:1 chroma:odd x",
             "cpu f32 1x3x4x4 nchw rgb center-crop:0 scale:1 shortest-edge:-1 x",
             "cpu f32 1x3x4x4 nchw rgb letterbox:0 scale:1 max-width:wide x",
+            "cpu f32 1x3x4x4 ncthw rgb letterbox:0 scale:1 x",
+            "cpu f32 1x3x8x4x4 nchw rgb letterbox:0 scale:1 x",
         ] {
             assert!(text.parse::<InputSpec>().is_err(), "{text}");
         }
@@ -425,6 +500,26 @@ mod tests {
         nhwc.desc.dims = Dims::new(&[1, 480, 640, 3]);
         assert_eq!(nhwc.chw(), (3, 480, 640));
         assert_eq!(nhwc.resized((32, 64)).chw(), (3, 64, 32));
+    }
+
+    #[test]
+    fn clips_have_frames() {
+        for (dims, order, frame) in [
+            ("1x3x16x48x64", "ncthw", "1x3x48x64 nchw"),
+            ("1x16x3x48x64", "ntchw", "1x3x48x64 nchw"),
+            ("1x16x48x64x3", "nthwc", "1x48x64x3 nhwc"),
+        ] {
+            let text = |shape: &str| format!("cpu f32 {shape} rgb stretch:114 scale:1 clip");
+            let clip: InputSpec = text(&format!("{dims} {order}")).parse().unwrap();
+            assert_eq!((clip.chw(), clip.frames()), ((3, 48, 64), Some(16)), "{order}");
+            assert_eq!(clip.of_frame().to_string(), text(frame));
+            assert_eq!(clip.resized((32, 8)).chw(), (3, 8, 32), "{order}");
+            let open = clip.with_frames(Dims::DYNAMIC);
+            assert_eq!(open.to_string(), text(&format!("{} {order}", dims.replace("16", "?"))));
+            assert_eq!(open.to_string().parse::<InputSpec>().unwrap(), open);
+            assert_eq!(open.with_frames(16), clip);
+        }
+        assert_eq!((spec().frames(), spec().of_frame()), (None, spec()));
     }
 
     #[test]

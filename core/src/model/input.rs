@@ -9,6 +9,7 @@ use super::{FileContents, InputValues, ModelInfo, unusable};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::heads::{self, HeadFormat};
+use crate::image::clip::{MAX_FRAMES, USUAL_FRAMES};
 use crate::image::transform::{InputSpec, InputTransform, TensorLayout};
 use crate::onnx::tables;
 use crate::tensor::{self, DType, Dims, Element, Tensor, TensorDesc};
@@ -16,8 +17,8 @@ use crate::tensor::{self, DType, Dims, Element, Tensor, TensorDesc};
 /// Widths and heights of inputs that can be served.
 const SIDES: RangeInclusive<u32> = 1..=16384;
 
-/// Pixels of an input: those of an 8K frame, whose tensor takes 400 MiB in f32. A size that is only in the file's
-/// metadata must not be enough to fill the memory.
+/// Pixels of an input, in all frames of a clip: those of an 8K frame, whose tensor takes 400 MiB in f32. A size that is only in the
+/// file's metadata must not be enough to fill the memory.
 const MAX_PIXELS: u64 = 1 << 25;
 
 impl ModelInfo {
@@ -51,7 +52,7 @@ impl ModelInfo {
     /// The tensor that the model wants for a frame, on that device, if it can be run on `batch` frames at once.
     ///
     /// `size` is the user's width and height, needed where the file leaves them open and has no metadata on the size
-    /// it was made for.
+    /// it was made for. Where it leaves the frames of a clip open, there are [`USUAL_FRAMES`] of them.
     #[doc(hidden)]
     pub fn input_spec(&self, size: Option<(u32, u32)>, batch: usize, device: Device) -> Result<InputSpec> {
         let input = self.image_input();
@@ -77,7 +78,9 @@ impl ModelInfo {
                 .remedy(format!("Export it with a width and a height from {} to {}", SIDES.start(), SIDES.end()))
                 .about(&unusable(&self.path)));
         };
-        if u64::from(width) * u64::from(height) > MAX_PIXELS {
+        let frames = self.order.frames().map_or(1, |at| fixed(at).unwrap_or(USUAL_FRAMES as i64));
+        check_frames(frames).map_err(|error| error.about(&unusable(&self.path)))?;
+        if u64::from(width) * u64::from(height) * frames as u64 > MAX_PIXELS {
             return Err(Error::new(ErrorKind::Model, format!("it wants an input of {width}x{height} ({input})"))
                 .cause(format!("no input may have more than {MAX_PIXELS} pixels"))
                 .remedy("Set input-size where the model leaves its size open, or export it with a smaller one")
@@ -116,6 +119,9 @@ impl ModelInfo {
 
         let mut dims = input.dims.clone();
         (dims.0[0], dims.0[h], dims.0[w]) = (1, height.into(), width.into());
+        if let Some(at) = self.order.frames() {
+            dims.0[at] = frames;
+        }
         // What fits no head is for trtnms to complain about, with its properties; the tensors may have another reader.
         let mut outputs = self.outputs.clone();
         let rows = outputs.iter_mut().filter_map(|output| output.dims.0.first_mut());
@@ -170,6 +176,12 @@ impl ModelInfo {
         usize::try_from(self.image_input().dims[0]).ok()
     }
 
+    /// Whether it takes clips, and leaves their number of frames open.
+    #[doc(hidden)]
+    pub fn has_open_frames(&self) -> bool {
+        self.order.frames().is_some_and(|at| self.image_input().dims[at] == Dims::DYNAMIC)
+    }
+
     /// What the sides of its input must be multiples of, where it takes any width and height, and so the smallest that
     /// a frame needs. The file must say so: models that it does not describe may only work at the size they were
     /// trained for.
@@ -185,10 +197,7 @@ impl ModelInfo {
     #[doc(hidden)]
     pub fn transform(&self, head: Option<&HeadFormat>) -> InputTransform {
         let input = self.image_input();
-        let channels = match self.order {
-            TensorLayout::Nchw => input.dims[1],
-            TensorLayout::Nhwc => input.dims[3],
-        };
+        let channels = input.dims[self.order.channels()];
         let usual = head.map_or_else(InputTransform::default, |head| head.input);
         usual.of_tensor(input.dtype, usize::try_from(channels).unwrap_or(0))
     }
@@ -252,16 +261,21 @@ fn has_picture_rows(input: &TensorDesc) -> bool {
     input.dims.len() >= if KNOWN.contains(&&*input.name) { 2 } else { 3 }
 }
 
-/// Finds the input that takes a picture: 4 dimensions, of which one is 1 or 3 channels.
+/// Finds the input that takes a picture, or else a clip: 4 or 5 dimensions, of which one is 1 or 3 channels.
 pub(super) fn of_pictures(inputs: &[TensorDesc]) -> Result<(usize, TensorLayout)> {
-    let order = |desc: &TensorDesc| {
+    let has_samples = |desc: &TensorDesc| matches!(desc.dtype, DType::F32 | DType::F16 | DType::U8);
+    let picture = |desc: &TensorDesc| {
         let channels = |i: usize| matches!(desc.dims[i], 1 | 3);
-        let picture = desc.dims.len() == 4 && matches!(desc.dtype, DType::F32 | DType::F16 | DType::U8);
-        match picture {
+        match desc.dims.len() == 4 && has_samples(desc) {
             true if channels(1) => Some(TensorLayout::Nchw),
             true if channels(3) => Some(TensorLayout::Nhwc),
             _ => None,
         }
+    };
+    let clip =
+        |desc: &TensorDesc| if desc.dims.len() == 5 && has_samples(desc) { order_of_clips(&desc.dims) } else { None };
+    let first = |order: &dyn Fn(&TensorDesc) -> Option<TensorLayout>| {
+        inputs.iter().enumerate().find_map(|(i, desc)| Some((i, order(desc)?)))
     };
     let none = || {
         let found =
@@ -269,15 +283,33 @@ pub(super) fn of_pictures(inputs: &[TensorDesc]) -> Result<(usize, TensorLayout)
         let is_of_texts = inputs.iter().any(|input| input.name == TOKENS);
         Error::new(ErrorKind::Model, format!("it has no input for a picture, {found}")).remedy(match is_of_texts {
             true => "It is a model of texts: gst-trt embed-text makes a gallery of words with it",
-            false => "It needs one of f32, f16 or u8 with 4 dimensions, 1x3xHxW or 1xHxWx3",
+            false => {
+                "It needs one of f32, f16 or u8 with 4 dimensions, 1x3xHxW or 1xHxWx3, or with 5 for clips of T frames, 1x3xTxHxW, \
+                 1xTx3xHxW or 1xTxHxWx3"
+            }
         })
     };
-    let (image, order) = inputs.iter().enumerate().find_map(|(i, desc)| Some((i, order(desc)?))).ok_or_else(none)?;
+    let (image, order) = first(&picture).or_else(|| first(&clip)).ok_or_else(none)?;
     match inputs.iter().find(|desc| desc.dims.contains(&0)) {
         Some(empty) => Err(Error::new(ErrorKind::Model, format!("its input {empty} has no elements"))
             .remedy("Export it with the size of real pictures, or with dynamic dimensions")),
         None => Ok((image, order)),
     }
+}
+
+/// Where the channels of clips are: 3 of them, or else one of gray. Three frames of three channels are taken for channels first.
+fn order_of_clips(dims: &Dims) -> Option<TensorLayout> {
+    let orders = [TensorLayout::Ncthw, TensorLayout::Ntchw, TensorLayout::Nthwc];
+    [3, 1].into_iter().find_map(|channels| orders.into_iter().find(|order| dims[order.channels()] == channels))
+}
+
+/// Refuses clips that are too long.
+fn check_frames(frames: i64) -> Result<()> {
+    if usize::try_from(frames).is_ok_and(|frames| frames <= MAX_FRAMES) {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Model, format!("it wants clips of {frames} frames"))
+        .remedy(format!("Export it for clips of at most {MAX_FRAMES} frames")))
 }
 
 /// The few other inputs that exported detectors have. Sizes are those of the model's input, so that boxes come back in its
@@ -398,6 +430,55 @@ mod tests {
         assert!(of_pictures(&[rank3]).is_err());
         let empty = TensorDesc::new("images", DType::F32, &[1, 3, 0, 64]);
         assert!(of_pictures(&[empty]).unwrap_err().message().contains("no elements"));
+    }
+
+    #[test]
+    fn clips_are_found_by_their_channels() {
+        for (dims, wanted) in [
+            ([1, 3, 16, 112, 112], Some(TensorLayout::Ncthw)),
+            ([-1, 16, 3, 224, 224], Some(TensorLayout::Ntchw)),
+            ([-1, -1, 3, 224, 224], Some(TensorLayout::Ntchw)),
+            ([1, 16, 224, 224, 3], Some(TensorLayout::Nthwc)),
+            ([1, 1, 16, 64, 64], Some(TensorLayout::Ncthw)),
+            ([1, 16, 1, 64, 64], Some(TensorLayout::Ntchw)),
+            ([1, 1, 3, 64, 64], Some(TensorLayout::Ntchw)),
+            ([1, 3, 3, 64, 64], Some(TensorLayout::Ncthw)),
+            ([1, 16, 2, 64, 64], None),
+        ] {
+            let clip = TensorDesc::new("clip", DType::F32, &dims);
+            assert_eq!(of_pictures(&[clip]).ok().map(|(_, order)| order), wanted, "{dims:?}");
+        }
+        let clip = TensorDesc::new("clip", DType::F32, &[1, 3, 16, 64, 64]);
+        let picture = TensorDesc::new("images", DType::F32, &[1, 3, 64, 64]);
+        assert_eq!(of_pictures(&[clip, picture]).unwrap(), (1, TensorLayout::Nchw), "a picture comes first");
+        let ids = TensorDesc::new("ids", DType::I64, &[1, 3, 16, 64, 64]);
+        assert!(of_pictures(&[ids]).unwrap_err().message().contains("1xTx3xHxW"));
+    }
+
+    #[test]
+    fn clips_have_as_many_frames_as_the_file_says_or_16() {
+        let info = |dims: &[i64]| {
+            let (inputs, outputs) = (
+                vec![TensorDesc::new("clip", DType::F32, dims)],
+                vec![TensorDesc::new("output0", DType::F32, &[-1, 5])],
+            );
+            ModelInfo::of_server(Path::new("m"), String::new(), inputs, outputs, BTreeMap::new()).unwrap()
+        };
+        for (dims, is_open, wanted) in [
+            ([-1, 3, 8, 64, 32], false, "cpu f32 1x3x8x64x32 ncthw rgb"),
+            ([-1, 3, -1, 64, 32], true, "cpu f32 1x3x16x64x32 ncthw rgb"),
+            ([-1, -1, 3, 64, 32], true, "cpu f32 1x16x3x64x32 ntchw rgb"),
+            ([-1, 1, 8, 64, 32], false, "cpu f32 1x1x8x64x32 ncthw gray"),
+        ] {
+            let info = info(&dims);
+            let spec = info.input_spec(None, 1, Device::Host).unwrap().to_string();
+            assert!(spec.starts_with(wanted) && info.has_open_frames() == is_open, "{spec}");
+        }
+        let said = |dims: &[i64]| info(dims).input_spec(None, 1, Device::Host).unwrap_err().message();
+        assert!(
+            said(&[1, 3, 300, 64, 64]).contains("it wants clips of 300 frames. Export it for clips of at most 256")
+        );
+        assert!(said(&[1, 3, 256, 1024, 1024]).contains("no input may have more than 33554432 pixels"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::Instances;
+use super::{ClipSpan, Instances};
 use crate::image::label_text;
 use crate::image::map::{MapKind, MapRegion, PixelMap};
 
@@ -11,6 +11,8 @@ use crate::image::map::{MapKind, MapRegion, PixelMap};
 pub trait FieldVisitor {
     fn text(&mut self, name: &'static str, value: &str);
     fn integer(&mut self, name: &'static str, value: u32);
+    /// In nanoseconds.
+    fn time(&mut self, name: &'static str, value: u64);
     fn number(&mut self, name: &'static str, value: f32);
     fn numbers(&mut self, name: &'static str, values: &[f32]);
     fn texts(&mut self, name: &'static str, values: &[String]);
@@ -36,12 +38,17 @@ pub fn visit(instances: &Instances, object: usize, labels: &[String], visitor: &
     visit_mask(instances, object, visitor);
 }
 
-/// All fields of a class of the whole frame: `label`, `class-id` and `confidence`.
+/// All fields of a class of the whole frame: `label`, `class-id` and `confidence`; of a clip also `start-stream-time`, that of its
+/// first frame, and `end-stream-time`, the end of its last one.
 pub fn visit_class(instances: &Instances, rank: usize, labels: &[String], visitor: &mut impl FieldVisitor) {
     let found = &instances.frame_classes()[rank];
     visitor.text("label", &label_text(labels, found.class));
     visitor.integer("class-id", found.class);
     visitor.number("confidence", found.score);
+    if let Some(ClipSpan { start, end }) = instances.span {
+        visitor.time("start-stream-time", start);
+        visitor.time("end-stream-time", end);
+    }
 }
 
 /// Of models with rotated boxes: `angle` in radians, clockwise, and `corners`, x and y of each in pixels of the frame,
@@ -150,6 +157,10 @@ impl FieldVisitor for Map<String, Value> {
         self.insert(name.into(), value.into());
     }
 
+    fn time(&mut self, name: &'static str, value: u64) {
+        self.insert(name.into(), value.into());
+    }
+
     fn number(&mut self, name: &'static str, value: f32) {
         self.insert(name.into(), value.into());
     }
@@ -171,6 +182,7 @@ mod tests {
     use crate::image::Candidate;
     use crate::image::geometry::BBox;
     use crate::image::keypoints::{KeypointModel, KeypointShape, Keypoints};
+    use crate::postprocess::RankedClass;
 
     #[test]
     fn json_has_what_the_model_gives() {
@@ -188,6 +200,19 @@ mod tests {
         model.names = vec!["nose".into(), "tail".into()];
         instances.keypoints = Some(Keypoints { model: Arc::new(model), values });
         assert_eq!(json(&instances, 0, &[])["keypoint-names"], serde_json::json!(["nose", "tail"]));
+    }
+
+    #[test]
+    fn classes_of_clips_have_a_time_span() {
+        let found = RankedClass { class: 2, score: 0.5 };
+        let mut instances = Instances { classes: Some(vec![found]), ..Instances::default() };
+        let bare = r##"{"label":"#2","class-id":2,"confidence":0.5"##;
+        assert_eq!(class_json(&instances, 0, &[]).to_string(), format!("{bare}}}"));
+        instances.span = Some(ClipSpan { start: 40_000_000, end: 680_000_000 });
+        let span = r#","start-stream-time":40000000,"end-stream-time":680000000}"#;
+        assert_eq!(class_json(&instances, 0, &[]).to_string(), format!("{bare}{span}"));
+        instances.clear();
+        assert_eq!(instances.span, None);
     }
 
     #[test]

@@ -28,5 +28,5 @@ pub use merge::{MergeMethod, MergeMetric, MergeOptions};
 pub use options::PostprocessOptions;
 pub use processor::Postprocessor;
 pub use refine::gather;
-pub use results::Instances;
+pub use results::{ClipSpan, Instances};
 pub use text::FoundText;

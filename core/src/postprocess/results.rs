@@ -30,6 +30,15 @@ pub struct Instances {
     /// A value for each pixel: of models for semantic segmentation or depth, which find no boxes, and of those with
     /// masks where one map of all objects is wanted.
     pub map: Option<PixelMap>,
+    /// Of models that see clips, where the time of frames is known.
+    pub span: Option<ClipSpan>,
+}
+
+/// From the first frame of a clip to the end of its last one, in nanoseconds of stream time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClipSpan {
+    pub start: u64,
+    pub end: u64,
 }
 
 impl Instances {
@@ -64,7 +73,7 @@ impl Instances {
         if let Some(map) = &mut self.map {
             map.clear();
         }
-        self.parents = None;
+        (self.parents, self.span) = (None, None);
     }
 
     /// Appends the objects of another region of the frame, found by the same model.

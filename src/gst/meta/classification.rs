@@ -3,7 +3,7 @@
 //!
 //! Always a `GstCustomMeta` called [`NAME`], which any program can read without our headers, by
 //! `gst_buffer_get_custom_meta`: its structure has an array `classes` of structures with `label`, `class-id` and
-//! `confidence`, the most probable first, and `held` where they are those of an earlier frame. Classes of a second
+//! `confidence`, the most probable first, of clips with `start-stream-time` and `end-stream-time` too, and `held` where they are those of an earlier frame. Classes of a second
 //! model follow those of the first. From GStreamer 1.24 on also a `GstAnalyticsClsMtd` that belongs to
 //! no object.
 

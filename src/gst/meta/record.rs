@@ -96,11 +96,15 @@ fn structures(buffer: &gst::BufferRef, meta: &str, field: &str) -> Option<Vec<gs
 fn classes(buffer: &gst::BufferRef) -> Option<Vec<Value>> {
     classification::register();
     let class = |class: &gst::Structure| {
-        Some(json!({
+        let mut found = json!({
             "label": class.get::<String>("label").ok()?,
             "class-id": class.get::<u32>("class-id").ok()?,
             "confidence": class.get::<f64>("confidence").ok()?,
-        }))
+        });
+        for name in ["start-stream-time", "end-stream-time"] {
+            class.get::<u64>(name).into_iter().for_each(|time| found[name] = time.into());
+        }
+        Some(found)
     };
     structures(buffer, classification::NAME, "classes")?.iter().map(class).collect()
 }

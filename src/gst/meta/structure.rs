@@ -39,6 +39,10 @@ impl FieldVisitor for Fields {
         self.0.set(name, value);
     }
 
+    fn time(&mut self, name: &'static str, value: u64) {
+        self.0.set(name, value);
+    }
+
     fn number(&mut self, name: &'static str, value: f32) {
         self.0.set(name, f64::from(value));
     }

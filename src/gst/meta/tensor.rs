@@ -18,10 +18,12 @@ use std::sync::{Arc, Mutex};
 
 use gst::prelude::*;
 use gsttrt_core::backends::batcher::PendingOutput;
+use gsttrt_core::error::Result;
+use gsttrt_core::image::clip::Clip;
 use gsttrt_core::image::geometry::Letterbox;
 use gsttrt_core::image::transform::InputTransform;
 use gsttrt_core::model::ModelInfo;
-use gsttrt_core::tensor::Tensors;
+use gsttrt_core::tensor::{TensorDesc, Tensors};
 use smallvec::SmallVec;
 
 use crate::gst::held_frame::HeldFrame;
@@ -38,6 +40,58 @@ pub struct ModelInputs {
     pub original: Option<HeldFrame>,
     /// There is no motion in the frame: nothing was made of it, and the results of an earlier frame hold.
     pub still: Option<StillFrames>,
+    /// For a model that sees clips. `list` has the tensor of this frame then, if it is one of a clip.
+    pub clip: Option<ClipInput>,
+}
+
+impl ModelInputs {
+    /// Nothing was made of the frame.
+    pub fn none(tiles: Tiles, source: TensorSource, transform: InputTransform, original: Option<HeldFrame>) -> Self {
+        ModelInputs { list: SmallVec::new(), tiles, source, transform, original, still: None, clip: None }
+    }
+
+    /// What the model gets: that of a clip, or of the first picture. `None` where there is nothing of the frame.
+    pub fn desc(&self) -> Option<&TensorDesc> {
+        match &self.clip {
+            Some(clip) => Some(&clip.desc),
+            None => self.list.first().map(|input| input.tensors[0].desc()),
+        }
+    }
+
+    /// Whether there is something to infer, or nothing was wanted: false for frames with which no clip ends.
+    pub fn is_complete(&self) -> bool {
+        self.clip.as_ref().is_none_or(|clip| clip.full.is_some())
+    }
+
+    /// What the model is to see: a tensor of each picture, or that of the clip.
+    ///
+    /// # Errors
+    /// As [`Clip::tensors`].
+    pub fn pictures(&self) -> Result<SmallVec<[Arc<Tensors>; 1]>> {
+        match &self.clip {
+            Some(ClipInput { full: Some(full), .. }) => Ok([full.clip.tensors()?.clone()].into_iter().collect()),
+            Some(ClipInput { full: None, .. }) => Ok(SmallVec::new()),
+            None => Ok(self.list.iter().map(|input| input.tensors.clone()).collect()),
+        }
+    }
+}
+
+/// What a model that sees clips gets of a frame.
+#[derive(Debug)]
+pub struct ClipInput {
+    /// The tensor of a clip.
+    pub desc: TensorDesc,
+    /// The clip that ends with this frame; `None` where none does, and the results of an earlier frame hold.
+    pub full: Option<FullClip>,
+}
+
+/// All frames of a clip are there.
+#[derive(Debug)]
+pub struct FullClip {
+    pub clip: Clip,
+    /// The time stamp of the first frame, and when the last one ends, where they are known.
+    pub begin: Option<gst::ClockTime>,
+    pub end: Option<gst::ClockTime>,
 }
 
 /// Of a stream whose frames without motion are not inferred. Who has no results that would hold asks for the next frame.
@@ -350,7 +404,6 @@ mod tests {
 
     use gsttrt_core::backends::ModelInstance;
     use gsttrt_core::backends::batcher::Batcher;
-    use gsttrt_core::error::Result;
     use gsttrt_core::image::geometry::ResizeMode;
     use gsttrt_core::tensor::Tensor;
 
@@ -369,13 +422,10 @@ mod tests {
     fn payload() -> Arc<Payload> {
         let tensors = Arc::new(Tensors::new(vec![Tensor::from_slice("images", &[1], &[1.0f32])], None, None));
         let letterbox = Letterbox::new((4, 2), (8, 8), ResizeMode::Letterbox);
+        let source = TensorSource { element: 0, size: (4, 2), pixel_aspect: (1, 1) };
         Arc::new(Payload::Input(Arc::new(ModelInputs {
             list: [ModelInput { tensors, letterbox }].into_iter().collect(),
-            tiles: Tiles::Frame,
-            source: TensorSource { element: 0, size: (4, 2), pixel_aspect: (1, 1) },
-            transform: InputTransform::default(),
-            original: None,
-            still: None,
+            ..ModelInputs::none(Tiles::Frame, source, InputTransform::default(), None)
         })))
     }
 

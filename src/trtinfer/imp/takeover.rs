@@ -128,7 +128,7 @@ impl TrtInfer {
         }
         let Some(next) = session.model.next() else { return Ok(()) };
         let (request, frame) = (&next.model.request, self.life.frame());
-        if *session.tensor == frame.map_or_else(|| request.spec.clone(), |frame| request.next_spec_for(frame)) {
+        if *session.tensor == frame.map_or_else(|| request.wanted(), |frame| request.next_spec_for(frame)) {
             return self.switch_to(&session, next, session.tensor.clone());
         }
         if self.life.offer(next) {

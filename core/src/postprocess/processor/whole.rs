@@ -4,10 +4,15 @@
 use super::{Postprocessor, fence_of_another_stream};
 use crate::error::Result;
 use crate::postprocess::classify::{ClassSelection, RankedClass};
-use crate::postprocess::{FoundText, PostprocessOptions, orientation};
+use crate::postprocess::{ClipSpan, FoundText, PostprocessOptions, orientation};
 use crate::tensor::Tensors;
 
 impl Postprocessor {
+    /// What was found last is that of a clip from then to then.
+    pub fn set_span(&mut self, span: Option<ClipSpan>) {
+        self.instances.span = span;
+    }
+
     /// The classes of several pictures of a frame, if the model is a classifier. If they are in GPU memory, the host
     /// waits once for all of them.
     ///

@@ -124,6 +124,7 @@ pub fn preprocess(frame: &Frame, source: Rect, color: Colorimetry, spec: &InputS
             let at = match spec.order {
                 TensorLayout::Nchw => (c * height + y) * width + x,
                 TensorLayout::Nhwc => (y * width + x) * channels + c,
+                order => unreachable!("{} is of clips", order.name()),
             };
             match spec.desc.dtype {
                 DType::F16 => tensor[2 * at..][..2].copy_from_slice(&f16::from_f32(element).to_ne_bytes()),

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Clips: several frames of a stream as one tensor, for models that see what moves.
+//!
+//! Each frame is preprocessed once. Its tensor stays in a [`ring`] as long as a clip needs it, and a [`maker`] puts those of a clip
+//! together once a model is to see it.
+
+pub mod maker;
+pub mod ring;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::image::transform::InputSpec;
+use crate::tensor::{Dims, Tensors};
+use maker::ClipMaker;
+
+/// Maximum frames of a clip, as in `kernels/clip.cu`.
+pub const MAX_FRAMES: usize = 256;
+
+/// Frames of a clip where neither the model nor the user says how many there are, as most models of actions have them.
+pub const USUAL_FRAMES: usize = 16;
+
+/// How many frames a clip has: as many as the model wants, or as the user says where it leaves that open.
+///
+/// # Errors
+/// `Settings`, where the user says another number than the model. `spec` is what it wants.
+pub fn frames_of(wanted: i64, frames: u32, spec: &InputSpec) -> Result<i64> {
+    match (wanted, i64::from(frames)) {
+        (Dims::DYNAMIC, 0) => Ok(USUAL_FRAMES as i64),
+        (Dims::DYNAMIC, frames) => Ok(frames),
+        (wanted, 0) => Ok(wanted),
+        (wanted, frames) if wanted == frames => Ok(wanted),
+        (wanted, frames) => Err(Error::new(
+            ErrorKind::Settings,
+            format!("frames={frames}, and the model takes clips of {wanted} frames"),
+        )
+        .cause(format!("its input is {}", spec.desc))
+        .remedy(format!("Leave frames unset, or set frames={wanted}; or export the model with that number of frames"))),
+    }
+}
+
+/// What is said where an option for clips is set, and the model takes one picture.
+pub fn no_clips(option: &str, value: impl fmt::Display, spec: &InputSpec) -> Error {
+    Error::new(ErrorKind::Settings, format!("{option}={value} is for models that see several frames at once"))
+        .cause(format!("the input of this one is {}, which is one picture", spec.desc))
+        .remedy(format!(
+            "Leave {option} unset, or use a model whose input has 5 dimensions, such as 1x3x16x224x224 or 1x16x3x224x224"
+        ))
+}
+
+/// The frames of a clip, whose tensor is made the first time that it is asked for: of most clips nobody asks, since a model
+/// sees one each so many frames.
+pub struct Clip {
+    /// The oldest first.
+    frames: Box<[Arc<Tensors>]>,
+    maker: Arc<Mutex<ClipMaker>>,
+    made: OnceLock<Arc<Tensors>>,
+}
+
+impl Clip {
+    /// Of tensors of the kind and number that `maker` is for, the oldest first.
+    pub fn new(frames: impl IntoIterator<Item = Arc<Tensors>>, maker: &Arc<Mutex<ClipMaker>>) -> Self {
+        Clip { frames: frames.into_iter().collect(), maker: maker.clone(), made: OnceLock::new() }
+    }
+
+    /// Its tensor. On a GPU it may be ready later.
+    ///
+    /// # Errors
+    /// As [`ClipMaker::make`].
+    pub fn tensors(&self) -> Result<&Arc<Tensors>> {
+        if let Some(made) = self.made.get() {
+            return Ok(made);
+        }
+        let maker = self.maker.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may have made it meanwhile, as of a branch behind a tee.
+        if self.made.get().is_none() {
+            let made = Arc::new(maker.make(&self.frames)?);
+            let _ = self.made.set(made); // the maker is locked, so it is the first one
+        }
+        Ok(self.made.get().expect("just made"))
+    }
+}
+
+impl fmt::Debug for Clip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Clip({} frames)", self.frames.len())
+    }
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MPL-2.0
+//! When the clips were that a model has seen.
+
+use gsttrt_core::postprocess::ClipSpan;
+
+use crate::gst::meta::tensor::{FullClip, ModelInputs};
+use crate::gst::stream::CurrentSegment;
+
+/// In stream time; `None` for a model that sees pictures, and for frames without time stamps.
+pub fn span_of(inputs: &ModelInputs, segment: &CurrentSegment) -> Option<ClipSpan> {
+    let FullClip { begin, end, .. } = inputs.clip.as_ref()?.full.as_ref()?;
+    let start = segment.stream_time(*begin)?;
+    // The last frame may end behind the segment.
+    let end = segment.stream_time(*end).or_else(|| start.checked_add(end.as_ref()?.checked_sub(*begin.as_ref()?)?));
+    Some(ClipSpan { start: start.nseconds(), end: end?.nseconds() })
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Clips: the last frames of a stream together, for models that see several at once.
+
+use std::sync::{Arc, Mutex};
+
+use gsttrt_core::cuda::driver::Context;
+use gsttrt_core::error::Result;
+use gsttrt_core::image::clip::Clip;
+use gsttrt_core::image::clip::maker::ClipMaker;
+use gsttrt_core::image::clip::ring::ClipRing;
+use gsttrt_core::image::transform::InputSpec;
+use gsttrt_core::memory::BatchPool;
+use gsttrt_core::tensor::Tensors;
+
+use crate::gst::meta::tensor::{ClipInput, FullClip};
+use crate::gst::missing_frames::MissingFrames;
+
+/// Those of one stream. A frame may be tried again, for lack of memory: it comes once.
+pub struct StreamClips {
+    /// Of a clip.
+    spec: InputSpec,
+    frames: usize,
+    step: u32,
+    ring: ClipRing<ClipFrame>,
+    missing: MissingFrames,
+    /// Whether the frame that is tried is one of a clip.
+    is_wanted: Option<bool>,
+    /// Made with the first clip that is full, for frames in that context.
+    maker: Option<Arc<Mutex<ClipMaker>>>,
+    context: Option<Context>,
+}
+
+/// A frame of a clip.
+struct ClipFrame {
+    tensors: Arc<Tensors>,
+    times: BeginEnd,
+}
+
+/// When a frame begins and ends, where that is known.
+pub type BeginEnd = (Option<gst::ClockTime>, Option<gst::ClockTime>);
+
+impl StreamClips {
+    /// `None` for the tensor of a picture.
+    pub fn new(spec: &InputSpec, step: u32) -> Option<Self> {
+        let frames = usize::try_from(spec.frames()?).ok()?;
+        Some(StreamClips {
+            spec: spec.clone(),
+            frames,
+            step,
+            ring: ClipRing::new(frames, step),
+            missing: MissingFrames::default(),
+            is_wanted: None,
+            maker: None,
+            context: None,
+        })
+    }
+
+    /// Frames of a clip.
+    pub fn frames(&self) -> usize {
+        self.frames
+    }
+
+    /// Whether clips of both are made of the same tensors, so that frames of other sizes go on with those before.
+    pub fn is_like(&self, other: &StreamClips) -> bool {
+        (&self.spec, self.step) == (&other.spec, other.step)
+    }
+
+    /// Whether the frame is one of a clip; `None` before it has come.
+    pub fn is_wanted(&self) -> Option<bool> {
+        self.is_wanted
+    }
+
+    /// A frame comes. `is_marked`: it is the first one after others were dropped. Says how many frames of a clip were given up
+    /// because of it.
+    pub fn comes(&mut self, pts: Option<gst::ClockTime>, is_marked: bool) -> Option<usize> {
+        let missing = self.missing.before(pts.map(gst::ClockTime::nseconds), is_marked);
+        let arrival = self.ring.comes(missing);
+        self.is_wanted = Some(arrival.is_wanted);
+        arrival.ended
+    }
+
+    /// The frame is between two of a clip: nothing is made of it.
+    pub fn pass(&mut self) -> ClipInput {
+        self.is_wanted = None;
+        ClipInput { desc: self.spec.desc.clone(), full: None }
+    }
+
+    /// Frames are in that context from now on. Says how many of a clip were given up because those before were in another one.
+    pub fn follow(&mut self, context: Option<&Context>) -> Option<usize> {
+        if self.context.as_ref() == context {
+            return None;
+        }
+        (self.context, self.maker) = (context.cloned(), None);
+        self.ring.clear()
+    }
+
+    /// Takes the tensor of a frame that is one of a clip. `slots` is asked where clips are to lie.
+    ///
+    /// # Errors
+    /// As [`ClipMaker::new`].
+    pub fn take(
+        &mut self,
+        tensors: &Arc<Tensors>,
+        times: BeginEnd,
+        slots: impl FnOnce() -> Option<BatchPool>,
+    ) -> Result<ClipInput> {
+        if self.maker.is_none() && self.ring.is_next_full() {
+            let mut maker = ClipMaker::new(self.context.as_ref(), &self.spec)?;
+            slots().into_iter().for_each(|slots| maker.use_slots(slots));
+            self.maker = Some(Arc::new(Mutex::new(maker)));
+        }
+        self.is_wanted = None;
+        let is_full = self.ring.push(ClipFrame { tensors: tensors.clone(), times });
+        let full = self.maker.as_ref().filter(|_| is_full).map(|maker| FullClip {
+            clip: Clip::new(self.ring.frames().map(|frame| frame.tensors.clone()), maker),
+            begin: self.ring.frames().next().and_then(|first| first.times.0),
+            end: times.1.or(times.0),
+        });
+        Ok(ClipInput { desc: self.spec.desc.clone(), full })
+    }
+
+    /// The next frame has nothing to do with those before. Says how many were kept where they never became a clip.
+    pub fn begin_again(&mut self) -> Option<usize> {
+        self.is_wanted = None;
+        self.missing = MissingFrames::default();
+        self.ring.clear()
+    }
+}
+
+/// When a frame begins and ends: by its duration, or else by the frame rate of its caps.
+pub fn times(buffer: &gst::BufferRef, info: &gst_video::VideoInfo) -> BeginEnd {
+    let rate = info.fps();
+    let by_rate = || {
+        let (frames, seconds) = (u64::try_from(rate.numer()).ok()?, u64::try_from(rate.denom()).ok()?);
+        (seconds * 1_000_000_000).checked_div(frames).map(gst::ClockTime::from_nseconds)
+    };
+    let begin = buffer.pts();
+    let end = begin.and_then(|begin| begin.checked_add(buffer.duration().or_else(by_rate)?));
+    (begin, end)
+}
