@@ -50,6 +50,9 @@ class DetectorOptions(ModelOptions, total=False):
     class_agnostic: bool | None
     class_scores: str | None
     class_thresholds: Mapping[str, float] | str | None
+    frame_step: int | None
+    frames: int | None
+    interval: int | None
     layout: str | None
     layout_file: Path | None
     map_threshold: float | None

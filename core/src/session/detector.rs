@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Frames in, objects out: what `trtpreprocess ! trtinfer ! trtnms` do with a frame in host memory.
 
+mod clips;
 mod results;
 
 use std::ffi::c_void;
@@ -20,6 +21,7 @@ use crate::image::rotated::RotatedBox;
 use crate::image::transform::{InputSpec, InputTransform};
 use crate::postprocess::{Instances, Postprocessor};
 use crate::tensor::{Dims, Tensors};
+use clips::DetectorClips;
 
 /// An object in a frame.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,6 +128,10 @@ pub struct Detector {
     preprocessor: Option<(Source, Preprocessor)>,
     /// The postprocessor for the current outputs.
     postprocessor: Option<Postprocessor>,
+    /// With a model that sees clips.
+    clips: Option<DetectorClips>,
+    /// The results of the last frame, if no clip ends with it: there are none.
+    between: Option<Instances>,
 }
 
 /// A frame in GPU memory.
@@ -188,6 +194,8 @@ impl Detector {
             options,
             preprocessor: None,
             postprocessor: None,
+            clips: None,
+            between: None,
         }
     }
 
@@ -215,6 +223,7 @@ impl Detector {
     /// What was made for frames so far is for another conversion.
     fn forget_input(&mut self) {
         (self.preprocessor, self.fitted_spec, self.fitted, self.is_fitted) = (None, None, None, false);
+        self.clips = None;
     }
 
     /// Changes the options from the next frame on. Another layout brings the conversion that its models want.
@@ -237,6 +246,9 @@ impl Detector {
     /// The objects in a frame, by descending confidence. `color` is used for YUV and gray formats.
     ///
     /// Tables are computed for each new format or size, so frames that alternate between them take longer.
+    ///
+    /// A model that sees clips gets the frames of one stream, in the order of the calls. Frames with which no clip ends have no
+    /// results.
     ///
     /// # Errors
     /// * `WrongType`: the frame's planes are smaller than its rows.
@@ -389,6 +401,9 @@ impl Detector {
 
     /// The results of the last frame.
     fn last(&self) -> Option<Detections<'_>> {
+        if let Some(instances) = &self.between {
+            return Some(Detections { instances, labels: &[] });
+        }
         let processor = self.postprocessor.as_ref()?;
         Some(Detections { instances: processor.instances(), labels: &processor.labels })
     }
@@ -399,7 +414,7 @@ impl Detector {
             None => {
                 let Source { format, size, color } = source;
                 let (session, spec) = self.fit(size)?;
-                let mut made = Preprocessor::new(session.request.cuda.as_ref(), format, size, color, &spec)?;
+                let mut made = Preprocessor::new(session.request.cuda.as_ref(), format, size, color, &spec.of_frame())?;
                 if let Preprocessor::Device(device) = &mut made {
                     device.set_upload(session.upload);
                 }
@@ -439,6 +454,9 @@ impl Detector {
         source: Source,
         make: impl FnOnce(&mut Preprocessor) -> Result<Tensors>,
     ) -> Result<Detections<'_>> {
+        if self.sees_clips() {
+            return self.find_in_clip(source, make);
+        }
         let picture = self.picture(source, make)?;
         let outputs = self.infer(std::slice::from_ref(&picture.tensors))?.remove(0);
         self.find(&outputs, &picture.letterbox)
@@ -451,6 +469,13 @@ impl Detector {
         mut make: impl FnMut(&mut Preprocessor, usize) -> Result<Tensors>,
         mut found: impl FnMut(usize, Detections<'_>),
     ) -> Result<()> {
+        if self.sees_clips() {
+            for (index, source) in sources.iter().enumerate() {
+                let results = self.find_one(*source, |preprocessor| make(preprocessor, index));
+                found(index, results.map_err(|error| error.about(&format!("frames[{index}]")))?);
+            }
+            return Ok(());
+        }
         let (order, sizes) = self.order(sources);
         let batches = order.chunk_by(|&one, &next| sizes[one] == sizes[next]);
         for batch in batches.flat_map(|group| group.chunks(self.session.batch_size())).collect::<Vec<_>>() {

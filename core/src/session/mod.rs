@@ -21,6 +21,8 @@ use crate::backends::{LoadRequest, ModelInstance};
 use crate::cuda::driver::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::heads::{HeadFormat, recognise};
+use crate::image::clip::no_clips;
+use crate::image::options::FRAME_STEP;
 use crate::image::transform::InputSpec;
 use crate::memory::{DevicePool, Pool};
 use crate::tensor::{Element, Tensor, TensorDesc, Tensors, list};
@@ -39,6 +41,7 @@ pub use crate::model::ModelInfo;
 pub use crate::postprocess::{ClassScores, PostprocessOptions};
 pub use detector::{Detections, Detector, DeviceFrame, FrameClass, FrameResults, Keypoint, Object};
 pub use device::Buffers;
+use options::INTERVAL;
 pub use options::parse_options;
 
 /// How to load and run a model; the defaults are those of trtinfer.
@@ -74,6 +77,15 @@ pub struct SessionOptions {
     pub shortest_edge: u32,
     /// How a [`Detector`] transfers frames to the GPU.
     pub upload: Upload,
+    /// Frames of a clip, for models that see several frames at once; 0 for as many as the model takes, else 16.
+    #[doc(hidden)]
+    pub frames: u32,
+    /// Of which frames a [`Detector`] makes clips: every n-th, each with 0 or 1.
+    #[doc(hidden)]
+    pub frame_step: u32,
+    /// Frames from one clip that the model of a [`Detector`] sees to the next, at least; 0 is 1.
+    #[doc(hidden)]
+    pub interval: u32,
     /// Options of backends, under the names of trtinfer's properties; see [`parse_options`].
     pub options: Options,
 }
@@ -128,6 +140,9 @@ struct InputWishes {
     mean: Option<[f32; 3]>,
     std: Option<[f32; 3]>,
     shortest_edge: u32,
+    /// Of clips.
+    frame_step: u32,
+    interval: u32,
 }
 
 impl InputWishes {
@@ -187,15 +202,31 @@ impl Session {
             shortest_edge,
             cuda_device_id,
             upload,
+            frames,
+            frame_step,
+            interval,
             options,
         } = options;
         let cuda = || Context::of_process(cuda_device_id.unwrap_or_default());
         let batch = *batch_size as usize;
-        let mut request = LoadRequest::new(path.as_ref(), *backend, *input_size, batch, options.clone(), cuda)?;
+        let request = LoadRequest::new(path.as_ref(), *backend, *input_size, batch, options.clone(), cuda)?;
+        let mut request = request.with_frames(*frames)?;
+        if request.spec.frames().is_none() {
+            let set =
+                [(FRAME_STEP.name, *frame_step), (INTERVAL.name, *interval)].into_iter().find(|(_, set)| *set > 1);
+            set.map_or(Ok(()), |(name, value)| Err(no_clips(name, value, &request.spec)))?;
+        }
         if let Some(warning) = without_effect(options, &for_gpus, request.backend)? {
             (loading.report)(LoadEvent::Warning(warning));
         }
-        let wishes = InputWishes { chroma: *chroma_sampling, mean: *mean, std: *std, shortest_edge: *shortest_edge };
+        let wishes = InputWishes {
+            chroma: *chroma_sampling,
+            mean: *mean,
+            std: *std,
+            shortest_edge: *shortest_edge,
+            frame_step: *frame_step,
+            interval: *interval,
+        };
         wishes.apply(&mut request.spec.transform);
         Session::load(request, wishes, *upload, loading)
     }

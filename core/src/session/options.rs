@@ -7,7 +7,9 @@ use std::sync::LazyLock;
 use super::{PostprocessOptions, SessionOptions};
 use crate::backends::{self, PREFERENCE};
 use crate::error::{Error, ErrorKind, Result};
-use crate::image::options::{CHROMA_SAMPLING, INPUT_SIZE, MEAN, SHORTEST_EDGE, STD, UPLOAD, check_std};
+use crate::image::options::{
+    CHROMA_SAMPLING, FRAME_STEP, FRAMES, INPUT_SIZE, MEAN, SHORTEST_EDGE, STD, UPLOAD, check_std,
+};
 use crate::image::preprocess::device::Upload;
 use crate::options::{OptionKind, OptionSpec, Setting, name_and_value};
 use crate::postprocess::options as postprocess;
@@ -28,8 +30,16 @@ static BATCH_SIZE: OptionSpec = OptionSpec {
     kind: OptionKind::UInt(0..=1024),
 };
 
+/// Elements have it for pictures too, and repeat results.
+pub(super) static INTERVAL: OptionSpec = OptionSpec {
+    name: "interval",
+    nick: "Interval",
+    blurb: "With clips: the model sees the clip of every n-th frame, if one ends with it; the other frames have no results",
+    kind: OptionKind::UInt(0..=u32::MAX),
+};
+
 /// The options of trtinfer and trtpreprocess; those of backends are declared there.
-static SETTINGS: LazyLock<[Setting<SessionOptions>; 9]> = LazyLock::new(|| {
+static SETTINGS: LazyLock<[Setting<SessionOptions>; 12]> = LazyLock::new(|| {
     [
         Setting { spec: &PREFERENCE, field: |options| &mut options.backend },
         Setting { spec: &INPUT_SIZE, field: |options| &mut options.input_size },
@@ -40,6 +50,9 @@ static SETTINGS: LazyLock<[Setting<SessionOptions>; 9]> = LazyLock::new(|| {
         Setting { spec: &STD, field: |options| &mut options.std },
         Setting { spec: &SHORTEST_EDGE, field: |options| &mut options.shortest_edge },
         Setting { spec: &UPLOAD, field: |options| &mut options.upload },
+        Setting { spec: &FRAMES, field: |options| &mut options.frames },
+        Setting { spec: &FRAME_STEP, field: |options| &mut options.frame_step },
+        Setting { spec: &INTERVAL, field: |options| &mut options.interval },
     ]
 });
 
@@ -103,8 +116,8 @@ mod tests {
     #[test]
     fn each_option_shows() {
         let own = [
-            "cpu", "64x32", "4", "1", "sited", "0.5", "1,2,4", "256", "copy", "yolox", "/layout", "/names", "0.5",
-            "a=0.1", "a,b", "0.6", "7", "true", "none", "0.5", "1.6", "true", "5", "3", "logits", "last",
+            "cpu", "64x32", "4", "1", "sited", "0.5", "1,2,4", "256", "copy", "8", "2", "4", "yolox", "/layout",
+            "/names", "0.5", "a=0.1", "a,b", "0.6", "7", "true", "none", "0.5", "1.6", "true", "5", "3", "logits", "last",
         ];
         let of_backends = [
             "/lib", "true", "1", "fp16", "/table", "100", "2", "never", "/cache", "off", "always", "60", "a=/b.npy",
@@ -143,6 +156,8 @@ mod tests {
             ("mean=1,2", "0.485,0.456,0.406"),
             ("std=0", "cannot be 0"),
             ("shortest-edge=-1", "from 0 to 16384"),
+            ("frames=257", "from 0 to 256"),
+            ("frame-step=0", "from 1 to 1024"),
             ("class-scores=softmax", "auto, probabilities, logits"),
             ("background-class=0", "auto, none, first, last"),
             ("layout=cubist", "no layout “cubist”"),

@@ -2,14 +2,17 @@
 //! The pictures that engines are tried on: scenes of shaded and patterned shapes before a gradient, the same on every machine.
 //! Noise alone would excite no feature of a trained model.
 
+use std::sync::Arc;
+
 use smallvec::smallvec;
 
 use crate::error::Result;
+use crate::image::clip::maker::ClipMaker;
 use crate::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use crate::image::geometry::Letterbox;
 use crate::image::preprocess::Preprocessor;
 use crate::image::transform::InputSpec;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, Tensors};
 
 /// How many there are.
 pub const COUNT: usize = 4;
@@ -20,15 +23,30 @@ const SHAPES: usize = 14;
 /// The tensors that the model gets of them, in host memory, and where the pictures are in those.
 pub fn tensors(spec: &InputSpec) -> Result<(Vec<Tensor>, Letterbox)> {
     let color = Colorimetry::default();
-    let mut preprocessor = Preprocessor::new(None, PixelFormat::Rgb, (WIDTH, HEIGHT), color, spec)?;
+    let mut preprocessor = Preprocessor::new(None, PixelFormat::Rgb, (WIDTH, HEIGHT), color, &spec.of_frame())?;
     let mut made = Vec::with_capacity(COUNT);
     for number in 0..COUNT {
         let pixels = scene(number as u32);
         let planes = smallvec![Plane { data: &pixels, stride: 3 * WIDTH }];
         let frame = Frame { format: PixelFormat::Rgb, width: WIDTH, height: HEIGHT, planes };
-        made.extend(preprocessor.of_host(&frame)?.into_ready()?);
+        made.push(Arc::new(preprocessor.of_host(&frame)?));
     }
-    Ok((made, *preprocessor.letterbox()))
+    Ok((clips(made, spec)?, *preprocessor.letterbox()))
+}
+
+/// The tensors of scenes, or of a model that sees clips those of the scenes one after the other, beginning with each of them.
+fn clips(scenes: Vec<Arc<Tensors>>, spec: &InputSpec) -> Result<Vec<Tensor>> {
+    let Some(frames) = spec.frames() else {
+        return Ok(scenes.iter().flat_map(|scene| scene.iter().map(Tensor::share)).collect());
+    };
+    let maker = ClipMaker::new(None, spec)?;
+    let mut made = Vec::with_capacity(COUNT);
+    for first in 0..scenes.len() {
+        let all = scenes.iter().cycle().skip(first);
+        let frames: Vec<Arc<Tensors>> = all.take(usize::try_from(frames).unwrap_or(0)).cloned().collect();
+        made.extend(maker.make(&frames)?.into_ready()?);
+    }
+    Ok(made)
 }
 
 /// Numbers that look random, by xorshift.
@@ -107,6 +125,20 @@ fn scene(number: u32) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clips_are_of_all_pictures() {
+        let spec: InputSpec = "cpu f32 1x6x3x8x8 ntchw rgb stretch:0 scale:1 clip".parse().unwrap();
+        let (clips, letterbox) = tensors(&spec).unwrap();
+        assert_eq!((clips.len(), letterbox.tensor_width), (COUNT, 8));
+        let (pictures, _) = tensors(&spec.of_frame()).unwrap();
+        for (first, clip) in clips.iter().enumerate() {
+            assert_eq!(clip.desc(), &spec.desc);
+            for (at, frame) in clip.bytes().unwrap().chunks(3 * 8 * 8 * 4).enumerate() {
+                assert!(frame == pictures[(first + at) % COUNT].bytes().unwrap(), "{first} {at}");
+            }
+        }
+    }
 
     #[test]
     fn pictures_are_always_the_same_and_differ_from_each_other() {
