@@ -11,6 +11,7 @@ mod auto_interval;
 mod batching;
 mod capi;
 mod classify;
+mod clips;
 mod cycles;
 mod detr;
 mod embed;
