@@ -10,6 +10,7 @@ use gsttrt_core::cuda::driver::Context;
 use gsttrt_core::device::Device;
 use gsttrt_core::error::{Error, ErrorKind};
 use gsttrt_core::heads::{self, ModelHints, Recognised, layout_file};
+use gsttrt_core::image::clip::USUAL_FRAMES;
 use gsttrt_core::image::transform::InputSpec;
 use gsttrt_core::model::{ModelFile, ModelInfo};
 use gsttrt_core::session::parse_options;
@@ -153,6 +154,10 @@ fn describe(info: &mut Value, model: &ModelInfo) {
             info["takes-any-size"] = model.adaptive_stride().is_some().into();
         }
         Err(error) => missing.push(of_error(error, "input-size")),
+    }
+    if model.has_open_frames() {
+        let what = format!("how many frames a clip has: {USUAL_FRAMES} are taken");
+        missing.push(json!({ "what": what, "property": "frames of trtpreprocess" }));
     }
     missing.extend(model.unknown_inputs().map(|input| {
         let property = format!("input-values of trtinfer, like input-values={}=words.npy", input.name);

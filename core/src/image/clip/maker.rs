@@ -15,7 +15,10 @@ use crate::tensor::{Tensor, TensorDesc, Tensors};
 /// Threads of a block, as in the kernel.
 const THREADS: u32 = 256;
 /// More blocks of a chunk than this do not copy faster.
-const MAX_BLOCKS: u64 = 256;
+const MAX_BLOCKS: u32 = 256;
+
+/// Bytes that a thread copies at once, the most first: there is a kernel for each.
+const UNITS: [u64; 3] = [16, 4, 1];
 
 /// Puts clips together; made for one kind of them, and one context.
 pub struct ClipMaker {
@@ -45,8 +48,8 @@ enum ClipMemory {
 struct ClipKernel {
     // Drop order: the stream first, which waits for the work that uses the rest.
     stream: Stream,
-    /// By the bytes that a thread copies at once, the most first.
-    functions: [(u64, Function); 3],
+    /// By the bytes that a thread copies at once.
+    functions: [(u64, Function); UNITS.len()],
     slots: BatchPool,
 }
 
@@ -56,12 +59,12 @@ struct ClipKernel {
 struct ClipParams {
     frames: [u64; MAX_FRAMES],
     clip: u64,
-    units: u64,
+    /// Of a chunk: what a thread copies at once.
+    units: u32,
     count: u32,
-    unused: u32,
 }
 
-const _: () = assert!(size_of::<ClipParams>() == 2072);
+const _: () = assert!(size_of::<ClipParams>() == 2064);
 
 impl ClipMaker {
     /// For clips of `spec`; on the GPU of that context, if any.
@@ -135,15 +138,25 @@ impl ClipLayout {
     }
 }
 
+impl ClipParams {
+    /// For the kernel of the most bytes that all chunks begin with a multiple of; says how many these are.
+    fn new(layout: &ClipLayout, frames: [u64; MAX_FRAMES], clip: u64) -> (u64, Self) {
+        let bytes = layout.bytes as u64;
+        let all = frames.iter().fold(bytes | clip, |all, address| all | address);
+        let unit = UNITS.into_iter().find(|unit| all.is_multiple_of(*unit)).unwrap_or(1);
+        (unit, ClipParams { frames, clip, units: (bytes / unit) as u32, count: layout.frames as u32 })
+    }
+}
+
 impl ClipKernel {
     fn new(context: &Context, bytes: usize) -> Result<Self> {
         let module = context.module(CLIP)?;
         Ok(ClipKernel {
             stream: Stream::of(context, StreamRole::Preprocess)?,
             functions: [
-                (16, module.function("clip_16")?),
-                (4, module.function("clip_4")?),
-                (1, module.function("clip_1")?),
+                (UNITS[0], module.function("clip_16")?),
+                (UNITS[1], module.function("clip_4")?),
+                (UNITS[2], module.function("clip_1")?),
             ],
             slots: BatchPool::new(context, bytes, 1),
         })
@@ -152,26 +165,18 @@ impl ClipKernel {
     fn make(&self, desc: &TensorDesc, layout: &ClipLayout, frames: &[Arc<Tensors>]) -> Result<Tensors> {
         let ClipKernel { stream, functions, slots } = self;
         let clip = slots.take()?;
-        let mut params = ClipParams {
-            frames: [0; MAX_FRAMES],
-            clip: clip.address(),
-            units: 0,
-            count: layout.frames as u32,
-            unused: 0,
-        };
-        for (address, frame) in params.frames.iter_mut().zip(frames) {
+        let mut addresses = [0; MAX_FRAMES];
+        for (address, frame) in addresses.iter_mut().zip(frames) {
             let memory = frame[0].device().filter(|memory| memory.context() == stream.context());
             let memory =
                 memory.ok_or_else(|| wrong("a frame is not in the memory of the clip's GPU context".into()))?;
             *address = memory.address();
         }
-        let bytes = layout.bytes as u64;
-        let all = params.frames[..frames.len()].iter().fold(bytes | params.clip, |all, address| all | address);
-        let (unit, function) = functions.iter().find(|(unit, _)| all.is_multiple_of(*unit)).expect("the last one is 1");
-        params.units = bytes / unit;
-        let blocks = params.units.div_ceil(THREADS.into()).clamp(1, MAX_BLOCKS) as u32;
-        let grid = (blocks, layout.chunks as u32, layout.frames as u32);
-        let shape = Launch { grid, block: (THREADS, 1, 1), shared: 0 };
+        let (unit, params) = ClipParams::new(layout, addresses, clip.address());
+        let (_, function) = functions.iter().find(|(of, _)| *of == unit).expect("there is one for each");
+        let blocks = params.units.div_ceil(THREADS).clamp(1, MAX_BLOCKS);
+        let shape =
+            Launch { grid: (blocks, (layout.chunks * layout.frames) as u32, 1), block: (THREADS, 1, 1), shared: 0 };
 
         // The clip keeps what it is made of.
         let kept: Vec<Tensor> = frames.iter().flat_map(|frame| frame.iter().map(Tensor::share)).collect();
@@ -194,10 +199,17 @@ fn wrong(cause: String) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::process::Command;
+
+    use libloading::Library;
+
     use super::*;
+    use crate::dtype::DType;
     use crate::fakes::Fakes;
     use crate::memory::DevicePool;
     use crate::tensor::Dims;
+    use crate::test::scratch;
 
     fn spec(text: &str) -> InputSpec {
         format!("cpu {text} rgb stretch:0 scale:1 clip").parse().unwrap()
@@ -277,6 +289,63 @@ mod tests {
             drop(on_gpu);
             made.wait().unwrap();
             assert!(made[0].device().unwrap().read().unwrap() == wanted[0].bytes().unwrap(), "{text}");
+        }
+    }
+
+    /// The kernels as functions, by a C++ compiler (tests/fakes/kernels.cuh): `None` where there is none.
+    fn compiled() -> Option<Library> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let folder = scratch("clip-kernel");
+        std::fs::copy(root.join("../tests/fakes/kernels.cuh"), folder.join("common.cuh")).unwrap();
+        std::fs::copy(root.join("kernels/clip.cu"), folder.join("clip.cpp")).unwrap();
+        let mut compiler = Command::new("c++");
+        compiler.args(["-std=c++17", "-O1", "-shared", "-fPIC", "-w", "clip.cpp", "-o", "clip.so"]);
+        match compiler.current_dir(&folder).status() {
+            Ok(status) => assert!(status.success(), "{status}"),
+            Err(error) => {
+                println!("SKIP: the C++ compiler c++ cannot be started: {error}");
+                return None;
+            }
+        }
+        // SAFETY: it has nothing but the functions.
+        Some(unsafe { Library::new(folder.join("clip.so")) }.unwrap())
+    }
+
+    #[test]
+    fn the_kernels_lay_frames_as_the_host_does() {
+        let Some(kernels) = compiled() else { return };
+        // SAFETY: of that type in tests/fakes/kernels.cuh.
+        let set_thread = unsafe { kernels.get::<extern "C" fn(u32, u32)>("set_thread") }.unwrap();
+        for (chunks, count, bytes, unit) in
+            [(3, 4, 64, 16), (1, 3, 48, 16), (3, 2, 20, 4), (3, 5, 7, 1), (1, 256, 16, 16)]
+        {
+            let layout = ClipLayout { frames: count, chunks, bytes };
+            let desc = TensorDesc::new("frame", DType::U8, &[(chunks * bytes) as i64]);
+            let content =
+                |number: usize| (0..chunks * bytes).map(|at| (at * 7 + number * 13) as u8).collect::<Vec<u8>>();
+            // Memory that begins at multiples of 16.
+            let aligned = |bytes: &[u8]| {
+                let mut words = vec![0u128; bytes.len().div_ceil(16)];
+                bytemuck::cast_slice_mut::<u128, u8>(&mut words)[..bytes.len()].copy_from_slice(bytes);
+                words
+            };
+            let frames: Vec<Vec<u128>> = (0..count).map(|number| aligned(&content(number))).collect();
+            let mut made = aligned(&vec![0; count * chunks * bytes]);
+            let mut addresses = [0; MAX_FRAMES];
+            addresses.iter_mut().zip(&frames).for_each(|(address, frame)| *address = frame.as_ptr() as u64);
+            let (chosen, params) = ClipParams::new(&layout, addresses, made.as_mut_ptr() as u64);
+            assert_eq!(chosen, unit);
+            let name = format!("clip_{unit}");
+            // SAFETY: the kernel takes these parameters, and the memory in them is there.
+            let kernel = unsafe { kernels.get::<extern "C" fn(ClipParams)>(name.as_str()) }.unwrap();
+            for (part, thread) in (0..chunks * count).flat_map(|part| (0..THREADS).map(move |thread| (part, thread))) {
+                set_thread(thread, part as u32);
+                kernel(params);
+            }
+            let on_host: Vec<_> = (0..count).map(|number| of_bytes(&desc, &content(number))).collect();
+            let mut wanted = vec![0; count * chunks * bytes];
+            layout.fill(&on_host, &mut wanted).unwrap();
+            assert!(bytemuck::cast_slice::<u128, u8>(&made)[..wanted.len()] == wanted[..], "{layout:?}");
         }
     }
 
