@@ -492,7 +492,7 @@ impl BaseTransformImpl for TrtInfer {
                 let offered = self.offered(&model);
                 let (request, waits) = (&offered.request, waits && Arc::ptr_eq(&offered, &model));
                 caps::with_tensor(&caps, filter, |size| {
-                    let Some(size) = size else { return request.spec.clone() };
+                    let Some(size) = size else { return request.wanted() };
                     self.life.set_frame(size);
                     if waits { request.spec_for(size) } else { request.next_spec_for(size) }
                 })
