@@ -265,6 +265,22 @@ fn what_does_not_suit_the_model_is_an_error() {
     }
 }
 
+/// rten is always there, and has windows of two dimensions at most.
+#[test]
+fn windows_over_frames_are_refused_by_name() {
+    let weights: Vec<u8> = [0.1f32; 81].iter().flat_map(|weight| weight.to_le_bytes()).collect();
+    let file = Graph::new()
+        .input("clip", F32, &["1", "3", "4", "8", "8"])
+        .weight("windows", F32, &[1, 3, 3, 3, 3], weights)
+        .node("Conv", &["clip", "windows"], &["found"], vec![ints("kernel_shape", &[3, 3, 3])])
+        .node("ReduceMean", &["found"], &["output0"], vec![ints("axes", &[3, 4]), int("keepdims", 0)])
+        .output("output0", F32, &["1", "1", "2"])
+        .save(&scratch("clips-windows").join("clip.onnx"));
+    let options = parse_options(["backend=rten"]).unwrap().0;
+    let said = Session::open(&file, &options).err().expect("rten has no such Conv").message();
+    assert!(said.contains("it has a Conv of three dimensions. Install ONNX Runtime or OpenVINO"), "{said}");
+}
+
 #[test]
 fn streams_that_share_a_model_have_clips_of_their_own() {
     let file = model("shared", "2");

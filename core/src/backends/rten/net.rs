@@ -15,7 +15,7 @@ use super::threads;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{FileContents, ModelInfo};
 use crate::onnx::cut::{self, Suppression};
-use crate::onnx::{GraphProto, MetadataEntry, limits, weights, without_metadata};
+use crate::onnx::{GraphProto, MetadataEntry, NodeProto, limits, weights, without_metadata};
 
 pub struct Net {
     parts: Vec<LoadedSubgraph>,
@@ -32,6 +32,7 @@ struct LoadedSubgraph {
 impl Net {
     pub fn load(model: &ModelInfo, file: Arc<FileContents>) -> Result<Self> {
         let graph = file.graph()?;
+        check_windows(graph)?;
         let (nodes, has_loops) = (limits::check(graph)?, has_loops(graph));
         let names = |descs: &[crate::tensor::TensorDesc]| descs.iter().map(|desc| desc.name.clone()).collect();
         let weights = weights::read(&model.path, graph.initializer.iter().flat_map(|weight| &weight.external_data))?;
@@ -115,6 +116,22 @@ fn check_constants(net: &rten::Model) -> Result<()> {
     let computed = net.partial_run(Vec::new(), net.output_ids(), Some(threads::own()));
     let failed = |error| Error::new(ErrorKind::Model, "its constants do not go together").cause(error);
     computed.map(drop).map_err(|error| failed(error).remedy("Export the model again; this file contradicts itself"))
+}
+
+/// Refuses models of clips whose windows reach over frames: those of rten have one or two dimensions.
+fn check_windows(graph: &GraphProto) -> Result<()> {
+    const OPERATORS: [&str; 4] = ["Conv", "ConvTranspose", "MaxPool", "AveragePool"];
+    let reaches_over_frames = |node: &&NodeProto| {
+        let mut shapes = node.attribute.iter().filter(|attribute| attribute.name == "kernel_shape");
+        OPERATORS.contains(&&*node.op_type) && shapes.any(|shape| shape.ints.len() > 2)
+    };
+    match graph.node.iter().find(reaches_over_frames) {
+        None => Ok(()),
+        Some(node) => Err(Error::new(ErrorKind::Model, format!("it has a {} of three dimensions", node.op_type))
+            .remedy(
+                "Install ONNX Runtime or OpenVINO, or run it on a GPU: rten has those of one and two dimensions only",
+            )),
+    }
 }
 
 /// Whether something in it may never end.
