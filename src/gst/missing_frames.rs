@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Frames that were dropped before they came here, as a queue that is full drops them. `interval` counts them like those that
-//! come: what was found on the last frame that was inferred is repeated for no longer than if all frames had come.
+//! Frames that were dropped before they came to an element, as a queue that is full drops them. `interval` of trtinfer counts them like
+//! those that come: what was found on the last frame that was inferred is repeated for no longer than if all frames had come. So does
+//! `frame-step` of trtpreprocess.
 
 /// Distances of frames that are known.
 const KNOWN: usize = 15;

@@ -228,7 +228,10 @@ impl TrtInfer {
         let heeds_qos = is_due && self.obj().property::<bool>("qos");
         let late = heeds_qos.then(|| self.qos.late_frame(&self.obj(), buffer, || self.stats.read().done)).flatten();
         if !is_due || late.is_some() {
-            running.passed = Some(passed);
+            // Until a clip is full, streams that share a model have not begun to take turns.
+            if inputs.is_complete() || running.passed.is_some() {
+                running.passed = Some(passed);
+            }
             running.auto.left(pts, (came, self.clock.0.elapsed()), false);
             drop(running); // a handler of the bus may do anything with this element
             self.pass(buffer, inputs.clone(), late.is_some());
