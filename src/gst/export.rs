@@ -17,7 +17,8 @@ use gsttrt_core::error::{Error, ErrorKind, Result};
 use gsttrt_core::memory::Pool;
 use gsttrt_core::tensor::{Tensor, Tensors};
 
-use super::meta::tensor::{ClipInput, Payload, TensorMeta};
+use super::meta::clip_input::ClipInput;
+use super::meta::tensor::{Payload, TensorMeta};
 
 /// Lets the C library find the function that exports tensors.
 pub fn register() {

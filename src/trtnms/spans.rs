@@ -3,7 +3,8 @@
 
 use gsttrt_core::postprocess::ClipSpan;
 
-use crate::gst::meta::tensor::{FullClip, ModelInputs};
+use crate::gst::meta::clip_input::FullClip;
+use crate::gst::meta::tensor::ModelInputs;
 use crate::gst::stream::CurrentSegment;
 
 /// In stream time; `None` for a model that sees pictures, and for frames without time stamps.

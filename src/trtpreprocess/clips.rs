@@ -12,7 +12,7 @@ use gsttrt_core::image::transform::InputSpec;
 use gsttrt_core::memory::BatchPool;
 use gsttrt_core::tensor::Tensors;
 
-use crate::gst::meta::tensor::{ClipInput, FullClip};
+use crate::gst::meta::clip_input::{ClipInput, FullClip};
 use crate::gst::missing_frames::MissingFrames;
 
 /// Those of one stream. A frame may be tried again, for lack of memory: it comes once.

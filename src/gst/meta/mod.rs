@@ -5,6 +5,7 @@
 pub mod attributes;
 mod carried;
 pub mod classification;
+pub mod clip_input;
 pub mod detection;
 pub mod events;
 pub mod frame_mark;

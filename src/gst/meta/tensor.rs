@@ -19,7 +19,6 @@ use std::sync::{Arc, Mutex};
 use gst::prelude::*;
 use gsttrt_core::backends::batcher::PendingOutput;
 use gsttrt_core::error::Result;
-use gsttrt_core::image::clip::Clip;
 use gsttrt_core::image::geometry::Letterbox;
 use gsttrt_core::image::transform::InputTransform;
 use gsttrt_core::model::ModelInfo;
@@ -27,6 +26,7 @@ use gsttrt_core::tensor::{TensorDesc, Tensors};
 use smallvec::SmallVec;
 
 use crate::gst::held_frame::HeldFrame;
+use crate::gst::meta::clip_input::ClipInput;
 use crate::gst::meta::geometry::{self, TensorSource};
 
 /// What a trtpreprocess made of a frame for one model.
@@ -66,7 +66,7 @@ impl ModelInputs {
     /// What the model is to see: a tensor of each picture, or that of the clip.
     ///
     /// # Errors
-    /// As [`Clip::tensors`].
+    /// As [`Clip::tensors`](gsttrt_core::image::clip::Clip::tensors).
     pub fn pictures(&self) -> Result<SmallVec<[Arc<Tensors>; 1]>> {
         match &self.clip {
             Some(ClipInput { full: Some(full), .. }) => Ok([full.clip.tensors()?.clone()].into_iter().collect()),
@@ -74,24 +74,6 @@ impl ModelInputs {
             None => Ok(self.list.iter().map(|input| input.tensors.clone()).collect()),
         }
     }
-}
-
-/// What a model that sees clips gets of a frame.
-#[derive(Debug)]
-pub struct ClipInput {
-    /// The tensor of a clip.
-    pub desc: TensorDesc,
-    /// The clip that ends with this frame; `None` where none does, and the results of an earlier frame hold.
-    pub full: Option<FullClip>,
-}
-
-/// All frames of a clip are there.
-#[derive(Debug)]
-pub struct FullClip {
-    pub clip: Clip,
-    /// The time stamp of the first frame, and when the last one ends, where they are known.
-    pub begin: Option<gst::ClockTime>,
-    pub end: Option<gst::ClockTime>,
 }
 
 /// Of a stream whose frames without motion are not inferred. Who has no results that would hold asks for the next frame.

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What rides on a frame for a model that sees several frames at once.
+
+use gsttrt_core::image::clip::Clip;
+use gsttrt_core::tensor::TensorDesc;
+
+/// What a model that sees clips gets of a frame.
+#[derive(Debug)]
+pub struct ClipInput {
+    /// The tensor of a clip.
+    pub desc: TensorDesc,
+    /// The clip that ends with this frame; `None` where none does, and the results of an earlier frame hold.
+    pub full: Option<FullClip>,
+}
+
+/// All frames of a clip are there.
+#[derive(Debug)]
+pub struct FullClip {
+    pub clip: Clip,
+    /// The time stamp of the first frame, and when the last one ends, where they are known.
+    pub begin: Option<gst::ClockTime>,
+    pub end: Option<gst::ClockTime>,
+}
