@@ -117,7 +117,8 @@ mod tests {
     fn each_option_shows() {
         let own = [
             "cpu", "64x32", "4", "1", "sited", "0.5", "1,2,4", "256", "copy", "8", "2", "4", "yolox", "/layout",
-            "/names", "0.5", "a=0.1", "a,b", "0.6", "7", "true", "none", "0.5", "1.6", "true", "5", "3", "logits", "last",
+            "/names", "0.5", "a=0.1", "a,b", "0.6", "7", "true", "none", "0.5", "1.6", "true", "5", "3", "logits",
+            "last",
         ];
         let of_backends = [
             "/lib", "true", "1", "fp16", "/table", "100", "2", "never", "/cache", "off", "always", "60", "a=/b.npy",
