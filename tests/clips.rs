@@ -189,7 +189,8 @@ fn a_clip_begins_again_where_the_stream_does() {
     };
     let gap = |stream: &mut Stream| stream.line.push_event(gst::event::Gap::builder(gst::ClockTime::ZERO).build());
     let missing = |stream: &mut Stream| stream.number += 100;
-    let cuts: [(&str, &dyn Fn(&mut Stream)); 4] =
+    type Cut<'a> = (&'a str, &'a dyn Fn(&mut Stream));
+    let cuts: [Cut; 4] =
         [("a flush", &flush), ("another segment", &segment), ("a gap", &gap), ("time that is missing", &missing)];
     for (what, cut) in cuts {
         let mut stream = Stream::new(&file, "", "", "");
@@ -277,7 +278,7 @@ fn windows_over_frames_are_refused_by_name() {
         .output("output0", F32, &["1", "1", "2"])
         .save(&scratch("clips-windows").join("clip.onnx"));
     let options = parse_options(["backend=rten"]).unwrap().0;
-    let said = Session::open(&file, &options).err().expect("rten has no such Conv").message();
+    let said = Session::open(&file, &options).expect_err("rten has no such Conv").message();
     assert!(said.contains("it has a Conv of three dimensions. Install ONNX Runtime or OpenVINO"), "{said}");
 }
 

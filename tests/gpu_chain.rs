@@ -435,6 +435,7 @@ fn frames_stay_until_the_gpu_has_read_them() {
             transform: InputTransform::default(),
             original: None,
             still: None,
+            clip: None,
         };
         let payload = Arc::new(Payload::Skipped { inputs: Arc::new(inputs), is_overdue: false });
         let mut buffer = gst::Buffer::with_size(4).unwrap();

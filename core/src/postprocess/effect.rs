@@ -16,7 +16,7 @@ struct Purpose {
     is_met: fn(&HeadFormat, bool) -> bool,
 }
 
-const PURPOSES: [Purpose; 16] = [
+const PURPOSES: [Purpose; 15] = [
     Purpose { options: &["layout-file"], what: "models", is_met: |_, _| true },
     Purpose {
         options: &["score-threshold"],
