@@ -407,7 +407,7 @@ fn parts_outside_the_frame_are_refused_before_the_launch() {
 }
 
 /// Slices of the frames of the test detector, which TensorRT runs in batches that fill and in such that do not: the
-/// boxes are those of the CPU, to a pixel.
+/// boxes are those of the CPU, to a pixel. With 16 bits the edges of discs that others cover are up to three pixels elsewhere.
 #[test]
 fn slices_have_the_objects_of_the_cpu() {
     let Some(library) = library() else { return };
@@ -441,7 +441,8 @@ fn slices_have_the_objects_of_the_cpu() {
     assert!(wanted[0].len() > 10, "{}", wanted[0].len());
     for batch in [1, 4, 5] {
         let found = objects(&format!(
-            "model-file={open} backend=tensorrt trt-library={library} engine-cache={cache} optimization-level=0 batch-size={batch}"
+            "model-file={open} backend=tensorrt precision=fp32 trt-library={library} engine-cache={cache} optimization-level=0 \
+             batch-size={batch}"
         ));
         for (found, wanted) in found.iter().zip(&wanted) {
             // A score near the threshold may be above it with one of both only.

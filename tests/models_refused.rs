@@ -189,7 +189,7 @@ fn graphs_that_take_no_picture() {
         ("no-input", head(Graph::new()), &["no input for a picture, and no other"][..]),
         ("rank-2", typed(F32, &["1", "192"]), &["no input for a picture", "images f32 1x192", "1x3xHxW"]),
         ("rank-3", typed(F32, &["3", "8", "8"]), &["images f32 3x8x8"]),
-        ("rank-5", typed(F32, &["1", "1", "3", "8", "8"]), &["images f32 1x1x3x8x8"]),
+        ("rank-6", typed(F32, &["1", "1", "1", "3", "8", "8"]), &["images f32 1x1x1x3x8x8"]),
         ("channels", typed(F32, &["1", "4", "8", "8"]), &["images f32 1x4x8x8"]),
         ("integers", typed(I32, nchw), &["images i32 1x3x8x8", "f32, f16 or u8"]),
         ("bools", typed(BOOL, nchw), &["images bool 1x3x8x8"]),
