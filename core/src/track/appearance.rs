@@ -19,7 +19,7 @@ pub const MEAN_WEIGHT: f32 = 0.95;
 
 /// The weight of what a track looked like before it is seen with that score: 1 where the score is just enough.
 pub fn mean_weight(score: f32, enough: f32) -> f32 {
-    let certainty = if score > enough { (score - enough) / (1.0 - enough) } else { 0.0 };
+    let certainty = if score > enough { ((score - enough) / (1.0 - enough)).min(1.0) } else { 0.0 };
     MEAN_WEIGHT + (1.0 - MEAN_WEIGHT) * (1.0 - certainty)
 }
 
@@ -239,6 +239,14 @@ mod tests {
         appearances.see(&mut place, of(&[-1.0, 0.0]), 0.5);
         assert_eq!(appearances.similarity(place, of(&[-1.0, 0.0])), Some(1.0));
         assert!(!appearances.has_restarted());
+    }
+
+    #[test]
+    fn no_score_counts_more_than_1() {
+        assert_eq!(mean_weight(0.5, 0.5), 1.0);
+        for (score, enough) in [(1.0, 0.5), (9.0, 0.5), (f32::INFINITY, 0.5), (2.0, 1.0)] {
+            assert_eq!(mean_weight(score, enough), MEAN_WEIGHT, "{score} {enough}");
+        }
     }
 
     #[test]

@@ -145,7 +145,7 @@ impl ScoreBoost {
     ) {
         let ScoreBoost { scores, pairs, rows, neighbours, nearest, .. } = self;
         scores.clear();
-        scores.extend(detections.iter().map(|seen| f64::from(seen.score).clamp(0.0, 1.0)));
+        scores.extend(detections.iter().map(TrackInput::certainty));
         pairs.clear();
         rows.clear();
         nearest.clear();

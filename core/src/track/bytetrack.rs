@@ -268,7 +268,7 @@ impl ByteTrack {
         let fuse_score = is_high && options.fuse_score;
         let cost = |track: &Track, edges: &Edges, seen: &TrackInput, appearances: &Appearances| {
             let overlap = iou(&track.edges, edges);
-            let of_boxes = 1.0 - if fuse_score { overlap * f64::from(seen.score) } else { overlap };
+            let of_boxes = 1.0 - if fuse_score { overlap * seen.certainty() } else { overlap };
             if !is_high || 1.0 - overlap >= f64::from(options.proximity_thresh) {
                 return of_boxes;
             }

@@ -194,6 +194,13 @@ pub struct TrackInput<'a> {
     pub vector: Option<ObjectVector<'a>>,
 }
 
+impl TrackInput<'_> {
+    /// The score as a weight: those of foreign elements may be beyond 1, or infinite.
+    fn certainty(&self) -> f64 {
+        f64::from(self.score).clamp(0.0, 1.0)
+    }
+}
+
 /// An object that has an id.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrackedObject {

@@ -244,8 +244,8 @@ impl OcSort {
         }
         self.rows.clear();
         self.rows.extend(0..self.tracks.len() as u32);
-        let momentum = |track: &OcTrack, edges: &Edges, score: f32| {
-            track.consistency(edges, options.delta_t) * f64::from(options.inertia) * f64::from(score)
+        let momentum = |track: &OcTrack, edges: &Edges, certainty: f64| {
+            track.consistency(edges, options.delta_t) * f64::from(options.inertia) * certainty
         };
         self.assign(options, detections, |track| Some(track.edges), momentum);
         self.see_matches(options, detections, moment);
@@ -303,7 +303,7 @@ impl OcSort {
         options: &TrackOptions,
         detections: &[TrackInput],
         place: impl Fn(&OcTrack) -> Option<Edges>,
-        bonus: impl Fn(&OcTrack, &Edges, f32) -> f64,
+        bonus: impl Fn(&OcTrack, &Edges, f64) -> f64,
     ) {
         let OcSort { tracks, found, rows, neighbours, pairs, assignment, appearances, .. } = self;
         let FrameDetections { edges, columns, .. } = found;
@@ -314,10 +314,10 @@ impl OcSort {
             let at = place(track);
             for column in at.iter().flat_map(|at| neighbours.near(at)) {
                 let detection = columns[column as usize] as usize;
-                let TrackInput { score, class, .. } = detections[detection];
+                let seen = &detections[detection];
                 let overlap = at.map_or(0.0, |at| iou(&at, &edges[detection]));
-                if overlap >= f64::from(options.iou_thresh) && (!options.per_class || class == track.class) {
-                    pairs.pair(column, overlap + bonus(track, &edges[detection], score));
+                if overlap >= f64::from(options.iou_thresh) && (!options.per_class || seen.class == track.class) {
+                    pairs.pair(column, overlap + bonus(track, &edges[detection], seen.certainty()));
                 }
             }
             let vector = |column: u32| detections[columns[column as usize] as usize].vector;

@@ -331,12 +331,37 @@ fn time_counts_and_not_frames() {
     clip.push(&[]);
     clip.now += 10 * FRAME;
     assert_eq!(clip.push(&[place(clip.now + FRAME)]), [0]);
-    // Times that go back, stand still or are far away do not end tracks.
-    for now in [0, 0, u64::MAX, 0, u64::MAX / 2] {
-        for duration in [0, 1, FRAME, u64::MAX] {
-            clip.tracker.update(&clip.options, &[at(100.0, 300.0)], now, duration);
-            clip.tracker.predict(&clip.options, now, duration);
+    // Times that go back, stand still or are far away harm no tracker.
+    for mut clip in TrackerKind::ALL.map(Clip::new) {
+        for now in [0, 0, u64::MAX, 0, u64::MAX / 2] {
+            for duration in [0, 1, FRAME, u64::MAX] {
+                clip.tracker.update(&clip.options, &[at(100.0, 300.0)], now, duration);
+                clip.tracker.predict(&clip.options, now, duration);
+            }
         }
+    }
+}
+
+#[test]
+fn what_is_no_score_and_no_box_harms_nothing() {
+    let here = at(100.0, 300.0);
+    let scored = |score: f32| TrackInput { score, ..here };
+    let sized = |width: f32, height: f32| TrackInput { bbox: BBox::from_center(100.0, 300.0, width, height), ..here };
+    for kind in TrackerKind::ALL {
+        let mut clip = Clip::new(kind);
+        for score in [0.9, f32::INFINITY, f32::MAX, f32::INFINITY, 0.9] {
+            assert_eq!(clip.push(&[scored(score)]), [1], "{kind:?}: {score}");
+        }
+        for score in [f32::NAN, f32::NEG_INFINITY, -1.0] {
+            assert_eq!(clip.push(&[scored(score)]), [0], "{kind:?}: {score}");
+        }
+        for [width, height] in [[0.0, 80.0], [40.0, 0.0], [-40.0, 80.0], [f32::NAN, 80.0], [40.0, f32::INFINITY]] {
+            assert_eq!(clip.push(&[sized(width, height)]), [0], "{kind:?}: {width}x{height}");
+        }
+        assert!(clip.push(&[]).is_empty());
+        let [_, of_known] = frames_without_id(kind);
+        (0..of_known).for_each(|_| assert_eq!(clip.push(&[here]), [0], "{kind:?}"));
+        assert_eq!(clip.push(&[here]), [1], "{kind:?}: it was lost");
     }
 }
 
