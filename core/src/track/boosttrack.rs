@@ -26,7 +26,7 @@ use super::assignment::Assignment;
 use super::boost::{PredictedBox, ScoreBoost};
 use super::camera::{self, CommonMotion};
 use super::detections::FrameDetections;
-use super::kalman::{BoxFilter, BoxState, GATES, HeightFilter};
+use super::kalman::{BoxFilter, BoxState, FRAMES_LOST, GATES, HeightFilter};
 use super::overlap::{Edges, Neighbours};
 use super::{Moment, TrackInput, TrackOptions, TrackedObject};
 
@@ -135,7 +135,7 @@ impl BoostTrack {
             if track.missed > 0 {
                 track.streak = 0;
             }
-            track.missed += 1;
+            track.missed = track.missed.saturating_add(1);
         }
         self.tracks.retain(|track| track.edges.iter().all(|edge| edge.is_finite()));
         self.appearances.free_all_but(self.tracks.iter().filter_map(|track| track.look));
@@ -154,7 +154,7 @@ impl BoostTrack {
         }
         if may_turn {
             let tracks = &self.tracks;
-            let was_lost = |track: &BoostTracklet| track.missed > 1 && track.id != 0;
+            let was_lost = |track: &BoostTracklet| track.id != 0 && FRAMES_LOST.contains(&track.missed);
             self.rows.retain(|&row| was_lost(&tracks[row as usize]));
         }
         if may_turn || moment.has_skipped() {

@@ -13,7 +13,7 @@ use super::appearance::Appearances;
 use super::assignment::Assignment;
 use super::camera::{self, CommonMotion};
 use super::detections::FrameDetections;
-use super::kalman::{BoxFilter, BoxState, GATES};
+use super::kalman::{BoxFilter, BoxState, FRAMES_LOST, GATES};
 use super::overlap::{Edges, Neighbours, iou};
 use super::{Moment, TrackInput, TrackOptions, TrackedObject};
 
@@ -183,7 +183,7 @@ impl ByteTrack {
             self.match_distances(options, detections, GATES[0], is_lost, now, last_id);
             std::mem::swap(&mut self.found.columns, &mut self.found.low);
         } else if options.reassociate {
-            let was_lost = |track: &Track| track.state == TrackState::Lost && track.missed > 1;
+            let was_lost = |track: &Track| track.state == TrackState::Lost && FRAMES_LOST.contains(&track.missed);
             GATES.iter().for_each(|&gate| self.match_distances(options, detections, gate, was_lost, now, last_id));
         }
         self.tracks.retain(|track| track.state != TrackState::Unconfirmed);

@@ -4,6 +4,8 @@
 //! The noise of the papers' filters has no terms between the numbers of a box, so their 8x8 matrices separate into one
 //! filter of position and velocity for each number. The results are the same.
 
+use std::ops::RangeInclusive;
+
 use crate::image::geometry::BBox;
 
 /// One component of a box and its velocity, with their covariance.
@@ -60,10 +62,14 @@ const VELOCITY: f64 = 1.0 / 160.0;
 /// confused in tests/track.
 const SIZE: f64 = 0.06;
 
-/// Where frames were skipped: the largest squared distances of the matches after those by overlap. DeepSORT's, 95 % of
-/// the boxes of an object that moves on as it did, and five standard deviations for one that has turned. Matches by appearance
-/// may be as far apart as the latter.
+/// Where frames were skipped, and of objects that were lost: the largest squared distances of the matches after those by overlap.
+/// DeepSORT's, 95 % of the boxes of an object that moves on as it did, and five standard deviations for one that has turned.
+/// Matches by appearance may be as far apart as the latter.
 pub const GATES: [f64; 2] = [9.4877, 25.0];
+
+/// In how many frames, this one included, an object must have been missed to be found by distance where no frame is skipped. After
+/// the last of them it may be some nine of its heights away. Later it could be anywhere, and any object of its size would get its id.
+pub const FRAMES_LOST: RangeInclusive<u32> = 2..=31;
 
 /// The filter of a box.
 #[derive(Clone, Copy, Debug)]
@@ -117,9 +123,9 @@ impl BoxFilter {
         }
     }
 
-    /// One step in which nothing is known of the object: without a detector, or hidden. The size stays constant, and the position gets no noise of its own. Only the
-    /// velocity may change until the next detection; its noise is three times that of the papers for detected frames,
-    /// and no less for narrow boxes. Less gives worse results in tests/track if only each fifth frame is detected.
+    /// One step in which nothing is known of the object: without a detector, or hidden. The size stays constant, and the position
+    /// gets no noise of its own. Only the velocity may change until the next detection; its noise is three times that of the papers
+    /// for detected frames, and no less for narrow boxes. Less gives worse results in tests/track if only each fifth frame is detected.
     pub fn coast(&mut self) {
         self.numbers[2].velocity = 0.0;
         self.numbers[3].velocity = 0.0;

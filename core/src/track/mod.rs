@@ -136,7 +136,8 @@ pub struct TrackOptions {
     pub use_sb: bool,
     /// BoostTrack++: a score is high enough beyond a similarity that is less for tracks that were not seen.
     pub use_vt: bool,
-    /// Objects that were lost are also found by distance and size, where their boxes do not overlap.
+    /// Objects that were lost for a few frames ([`kalman::FRAMES_LOST`]) are also found by distance and size, where their boxes do not
+    /// overlap.
     pub reassociate: bool,
     /// Objects of different classes are different objects.
     pub per_class: bool,

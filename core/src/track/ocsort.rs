@@ -21,7 +21,7 @@ use super::appearance::{Appearances, MEAN_WEIGHT, WeighedPairs, mean_weight};
 use super::assignment::Assignment;
 use super::camera::{self, CommonMotion};
 use super::detections::FrameDetections;
-use super::kalman::{BoxFilter, BoxState, Estimate, GATES};
+use super::kalman::{BoxFilter, BoxState, Estimate, FRAMES_LOST, GATES};
 use super::overlap::{Edges, Neighbours, center, iou};
 use super::{Moment, TrackInput, TrackOptions, TrackedObject};
 
@@ -234,7 +234,7 @@ impl OcSort {
             if track.missed > 0 {
                 track.streak = 0;
             }
-            track.missed += 1;
+            track.missed = track.missed.saturating_add(1);
         }
         self.tracks.retain(|track| track.edges.iter().all(|edge| edge.is_finite()));
         self.appearances.free_all_but(self.tracks.iter().filter_map(|track| track.look));
@@ -263,7 +263,7 @@ impl OcSort {
         }
         if may_turn {
             let tracks = &self.tracks;
-            let was_lost = |track: &OcTrack| track.missed > 1 && track.id != 0;
+            let was_lost = |track: &OcTrack| track.id != 0 && FRAMES_LOST.contains(&track.missed);
             self.rows.retain(|&row| was_lost(&tracks[row as usize]));
         }
         if may_turn || moment.has_skipped() {

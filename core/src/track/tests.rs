@@ -11,6 +11,7 @@ use crate::test::random::Random;
 mod allocations;
 mod appearance;
 mod boosttrack;
+mod lost;
 
 const FRAME: u64 = 33_333_333;
 
@@ -207,33 +208,6 @@ fn an_object_that_comes_back_in_time_keeps_its_id() {
             let wanted = if frame < 101 + of_new { 0 } else { 2 };
             assert_eq!(clip.push(&[place(frame)]), [wanted], "{kind:?}, {frame}");
         }
-    }
-}
-
-/// The id of an object that is seen for four frames, after another one has walked to 217 and was then hidden for some frames.
-fn id_after_hiding(kind: TrackerKind, reassociate: bool, hidden: u64, seen: impl Fn(u8) -> TrackInput<'static>) -> u64 {
-    let mut clip = Clip::new(kind);
-    clip.options.reassociate = reassociate;
-    for frame in 0..40u8 {
-        assert_eq!(clip.push(&[at(100.0 + 3.0 * f32::from(frame), 300.0)]), [1], "{kind:?}");
-    }
-    (0..hidden).for_each(|_| assert!(clip.push(&[]).is_empty()));
-    (0..4).map(|frame| clip.push(&[seen(frame)])[0]).last().unwrap()
-}
-
-#[test]
-fn objects_that_turn_while_they_are_hidden_keep_their_ids() {
-    // It is looked for at 256, and is where it would be if it had turned at once.
-    let turned = |frame: u8| at(178.0 - 3.0 * f32::from(frame), 300.0);
-    for kind in TrackerKind::ALL.into_iter().filter(|&kind| kind != TrackerKind::Iou) {
-        assert_eq!(id_after_hiding(kind, true, 12, turned), 1, "{kind:?}");
-        assert_eq!(id_after_hiding(kind, false, 12, turned), 2, "{kind:?}");
-        assert_eq!(id_after_hiding(kind, true, 40, turned), 2, "{kind:?}: it comes too late");
-        assert_eq!(id_after_hiding(kind, true, 12, |_| at(900.0, 300.0)), 2, "{kind:?}: so far it cannot have gone");
-        let larger = TrackInput { bbox: BBox::from_center(178.0, 300.0, 60.0, 120.0), ..at(178.0, 300.0) };
-        assert_eq!(id_after_hiding(kind, true, 12, |_| larger), 2, "{kind:?}: another size");
-        let other_class = TrackInput { class: 1, ..at(178.0, 300.0) };
-        assert_eq!(id_after_hiding(kind, true, 12, |_| other_class), 2, "{kind:?}");
     }
 }
 
