@@ -106,8 +106,8 @@ LOOKS = {
     "20 objects with vectors": (LookAlikes(18, 20), 300),
     "60 objects with vectors": (LookAlikes(19, 60), 150),
 }
-# The authors' programs do not find lost objects by distance.
 KINDS = ["bytetrack", "ocsort", "botsort-iou", "iou", "boosttrack"]
+# The authors' programs do not find lost objects by distance.
 AS_IN_PAPERS = ["bytetrack", "ocsort", "boosttrack"]
 KINDS_OF_LOOKS = [*KINDS, "botsort", "deepocsort"]
 
@@ -205,11 +205,9 @@ def main():
         runs["bound of interval=5"] = bound(frames, 5, 0 * np.array(camera))
         if np.any(camera):
             runs["bound that knows the camera"] = bound(frames, 5, camera)
-        if folders:
-            runs["ByteTrack's program"] = theirs(gold.bytetrack, folders[0], frames)
-            runs["OC-SORT's program"] = theirs(gold.ocsort, folders[1], frames)
-        if len(folders) > 2:
-            runs["BoostTrack's program"] = theirs(gold.boosttrack, folders[2], frames)
+        programs = {"ByteTrack": gold.bytetrack, "OC-SORT": gold.ocsort, "BoostTrack": gold.boosttrack}
+        for (author, run), folder in zip(programs.items(), folders):
+            runs[f"{author}'s program"] = theirs(run, folder, frames)
         for kind, tracks in runs.items():
             scores = score(frames, tracks)
             show(name, kind, scores, length)

@@ -15,7 +15,7 @@
 //! The confidence of a track rises with its first seven frames: 0.9 to the power of how many of these are missing. Then it falls by a
 //! tenth with each frame with detections in which it is not seen.
 //!
-//! A pair must overlap by `iou_thresh`, or by half of it where the vectors are no farther than `appearance_thresh`. As with OC-SORT, others
+//! A pair must overlap by `iou_thresh`, or by half of it where the vectors are nearer than `appearance_thresh`. As with OC-SORT, others
 //! are left out before the assignment, where the authors' program leaves them out after it. What is not in the papers: tracks that are
 //! then still lost are found by their vectors alone, and with `reassociate` by distance and size, where the filter says that they can
 //! be. And an object that has an id has it whenever it is seen: the authors' program wants it to be seen `min_hits` times in a row
@@ -213,7 +213,7 @@ impl BoostTrack {
                 let vector = detections[detection as usize].vector.filter(|_| of_looks > 0.0);
                 let likeness = appearances.similarity(track.look, vector).map(f64::from);
                 let is_near = pair.overlap >= iou_thresh;
-                if !is_near && likeness.is_none_or(|likeness| 1.0 - likeness > farthest_look) {
+                if !is_near && likeness.is_none_or(|likeness| 1.0 - likeness >= farthest_look) {
                     continue;
                 }
                 let confidence = if is_near { boost.score(detection) * row.confidence } else { 0.0 };
