@@ -153,11 +153,15 @@ impl ScoreBoost {
         neighbours.fill(found.columns.iter().map(|&detection| (detection, found.edges[detection as usize])));
         for PredictedBox { filter, edges, class, confidence, unseen } in predicted {
             let start = pairs.len();
-            for detection in neighbours.near(&union(&filter.reach(FARTHEST), &soft_reach(&edges, confidence))) {
-                if options.per_class && detections[detection as usize].class != class {
+            let reach = union(&filter.reach(FARTHEST), &soft_reach(&edges, confidence));
+            for detection in neighbours.near(&reach) {
+                let seen = &found.edges[detection as usize];
+                // Neighbours are found across alone. In a crowd most of them are above or below.
+                let is_in_reach = seen[1] < reach[3] && seen[3] > reach[1];
+                let is_other_class = options.per_class && detections[detection as usize].class != class;
+                if !is_in_reach || is_other_class {
                     continue;
                 }
-                let seen = &found.edges[detection as usize];
                 let distance = filter.distance(seen);
                 nearest[detection as usize] = f64::min(nearest[detection as usize], distance);
                 let soft_overlap = soft_biou(seen, &edges, confidence);
@@ -370,6 +374,10 @@ mod tests {
         assert_near(&raised(&|_| (), &far, 0), &[ENOUGH, 0.25, ENOUGH, 0.2, ENOUGH]);
         assert_near(&raised(&|options| options.per_class = false, &far, 0), &[ENOUGH, 0.25, ENOUGH, 0.2, 0.15]);
         assert_near(&raised(&|options| options.use_duo_boost = false, &far, 0), &[0.3, 0.25, 0.2, 0.2, 0.15]);
+        let below = |y: f32| TrackInput { bbox: BBox::from_center(100.0, y, 40.0, 80.0), ..at(100.0, 0.2, 0) };
+        assert_near(&raised(&|_| (), &[below(900.0), below(330.0)], 0), &[ENOUGH; 2]);
+        let [score] = raised(&|options| options.use_vt = false, &[below(304.0)], 0)[..] else { panic!("one") };
+        assert!(score > 0.2 && score < ENOUGH, "it is likely, and not far: {score}");
         // What an object of that class may be is not far, and another class is none of it.
         let [same, other] = raised(&|_| (), &[at(104.0, 0.2, 0), at(104.0, 0.2, 1)], 0)[..] else { panic!("two") };
         assert!(same < ENOUGH && other == ENOUGH, "{same} {other}");
