@@ -432,7 +432,9 @@ impl OcSort {
     }
 
     fn remove_old(&mut self, options: &TrackOptions, now: u64) {
-        self.tracks.retain(|track| track.missed == 0 || !options.is_lost(track.last_seen, now));
+        // Of things that were seen once or twice there may be many, and those without an id have none to keep.
+        let may_return = |track: &OcTrack| track.id != 0 || FRAMES_LOST.contains(&(track.missed + 1));
+        self.tracks.retain(|track| track.missed == 0 || (may_return(track) && !options.is_lost(track.last_seen, now)));
     }
 
     /// Writes `objects`, which has room.

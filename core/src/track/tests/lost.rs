@@ -55,3 +55,22 @@ fn objects_that_were_lost_for_long_are_found_by_overlap_alone() {
         assert_eq!(id_after_hiding(kind, patient, 60, on), 1, "{kind:?}");
     }
 }
+
+#[test]
+fn what_never_got_an_id_is_not_kept_for_long() {
+    for kind in TrackerKind::ALL {
+        let mut clip = Clip::new(kind);
+        clip.options.lost_after = u64::MAX;
+        // Each frame has something else, so that none of it is seen twice.
+        let mut see = |frames: std::ops::Range<u16>| {
+            let before = allocations::so_far();
+            for frame in frames {
+                clip.now += FRAME;
+                clip.tracker.update(&clip.options, &[at(1000.0 * f32::from(frame), 300.0)], clip.now, FRAME);
+            }
+            allocations::so_far() - before
+        };
+        see(0..100);
+        assert_eq!(see(100..400), 0, "{kind:?}");
+    }
+}
