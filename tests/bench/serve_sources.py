@@ -7,7 +7,7 @@
       [limit=480] [json=FILE] [journal=FILE]
 
 It says, for the time after `settle` seconds in which all sources ran: frames a second of each source, the least and the median; frames that
-were dropped; latency from the decoder and, with RTSP, from the camera to results; memory of the GPUs beyond what they had before, and of
+were dropped; latency from the decoder and, with RTSP, from the camera to results; processors in use; memory of the GPUs beyond what they had before, and of
 the process, at the beginning and at the end; and the CUDA contexts of the process, by the log of GStreamer's CUDA library. `gpus` is how
 many GPUs are in use, all of the machine where there are several, 0 for a run on the CPU, which is for trying out this script. Exit status 1 where a bar is missed: a context for each
 GPU in use, 29.5 frames a second of 30 of each source, and an end with status 0 that leaves nothing behind.
@@ -115,6 +115,20 @@ def resident(group):
     return largest / 1024
 
 
+def processor(group):
+    """Seconds of a processor that the processes of the group have taken."""
+    ticks = 0
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            if os.getpgid(int(stat.parent.name)) == group:
+                # The name before may hold anything, spaces too.
+                user, system = stat.read_text().rpartition(")")[2].split()[11:13]
+                ticks += int(user) + int(system)
+        except (OSError, ValueError):
+            pass  # it has ended
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def contexts(journal):
     """The devices of contexts that were made and are there; and how many were made. nvcodec makes one for each GPU when it is loaded
     to see what that can decode, and destroys it."""
@@ -169,13 +183,14 @@ def measure(options, port, program, journal):
     started = wait_until_all_run(port, program, sources, float(options["limit"]), journal)
     print(f"{sources} sources run after {started:.1f} s", flush=True)
     time.sleep(float(options["settle"]))
-    before, begun = metrics(port), time.monotonic()
+    before, begun, spent = metrics(port), time.monotonic(), processor(program.pid)
     sizes = []
     while (at := time.monotonic() - begun) < seconds:
         sizes.append([round(at, 1), gpu_memory(), resident(program.pid)])
         time.sleep(max(0.0, begun + min(len(sizes) * EACH, seconds) - time.monotonic()))
     sizes.append([round(time.monotonic() - begun, 1), gpu_memory(), resident(program.pid)])
     after, passed = metrics(port), time.monotonic() - begun
+    cores = (processor(program.pid) - spent) / passed
     frames = [by_source(found, "frames_total") for found in (before, after)]
     rates = sorted((frames[1][name] - frames[0].get(name, 0)) / passed for name in frames[1])
     devices, made = contexts(journal)
@@ -185,7 +200,7 @@ def measure(options, port, program, journal):
         "dropped": sum(by_source(after, "dropped_frames_total").values()) - sum(by_source(before, "dropped_frames_total").values()),
         "restarts": sum(by_source(after, "restarts_total").values()), "started": started,
         "latency_ms": quantiles(port, "latency"), "camera_ms": quantiles(port, "latency-from-camera"),
-        "sizes": sizes,
+        "cores": cores, "cores_here": len(os.sched_getaffinity(0)), "sizes": sizes,
         "contexts": devices, "contexts_made": made, "contexts_seen": sum(value for _, value in after.get("cuda_contexts", [])),
     }
 
@@ -197,6 +212,7 @@ def say(found, idle):
         if each := found[key]:
             text = ", ".join(f"p{float(quantile) * 100:.0f} {middle:.1f} ({most:.1f})" for quantile, (middle, most) in each.items())
             print(f"from {name} to results, ms, the median of the sources (the most): {text}")
+    print(f"processors: {found['cores']:.2f} of {found['cores_here']}")
     # What the start still fills is not growth, so a long run has a third reading after its first minute.
     at = sorted({0, next((place for place, size in enumerate(found["sizes"]) if size[0] >= 60), 0), len(found["sizes"]) - 1})
     each = "; ".join(f"at {seconds:.0f} s GPUs {[now - was for now, was in zip(gpus, idle)]}, process {host:.0f}"
