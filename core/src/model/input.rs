@@ -36,8 +36,8 @@ impl ModelInfo {
     /// For each input, the rows of the table that its numbers choose from, such as the embedding of tokens; `None` where the graph
     /// of the file shows none.
     pub(crate) fn tables(&self, file: &FileContents) -> Result<Vec<Option<u64>>> {
-        let graph = file.graph()?;
-        Ok(self.inputs.iter().map(|input| tables::rows(graph, &input.name)).collect())
+        let rows = tables::rows(file.graph()?, self.inputs.iter().map(|input| &*input.name));
+        Ok(self.inputs.iter().map(|input| rows.get(&*input.name).copied()).collect())
     }
 
     /// What the model wants of a picture's tensor, where that one does not fit.
@@ -152,6 +152,9 @@ impl ModelInfo {
             let what = format!("max-input-width is {widest}, which the model does not take");
             Err(Error::new(ErrorKind::Settings, what).cause(cause).remedy(remedy).about(&unusable(&self.path)))
         };
+        if self.order.frames().is_some() {
+            return refused(format!("it takes clips ({input})"), "Leave max-input-width unset");
+        }
         if input.dims[w] != Dims::DYNAMIC {
             return refused(
                 format!("the width of its input is fixed ({input})"),
@@ -401,10 +404,12 @@ mod tests {
         assert_eq!(widths(&reader, 1280).unwrap(), (1280, true));
         let (fixed, high) = (model(&[("x", &[-1, 3, 48, 320])]), model(&[("x", &[-1, 3, -1, -1])]));
         let two = model(&[("x", &[-1, 3, 48, -1]), ("y", &[-1, 7, 7])]);
+        let clips = model(&[("x", &[-1, 3, 16, 48, -1])]);
         for (model, widest, says) in [
             (&reader, 319, "the least width, that of input-size, is 320"),
             (&fixed, 640, "the width of its input is fixed (x f32 ?x3x48x320)"),
             (&two, 640, "it has other inputs besides the picture"),
+            (&clips, 640, "it takes clips (x f32 ?x3x16x48x?)"),
         ] {
             let error = widths(model, widest).unwrap_err().message();
             assert!(

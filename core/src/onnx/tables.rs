@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Tables of which the numbers of an input choose rows, such as the embedding of tokens in a model of texts.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use super::{GraphProto, NodeProto};
+use super::{GraphProto, NodeProto, TensorProto};
 
 /// Operators whose output has the numbers of their first input.
 const SAME_NUMBERS: [&str; 6] = ["Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"];
@@ -11,34 +11,46 @@ const SAME_NUMBERS: [&str; 6] = ["Cast", "Flatten", "Identity", "Reshape", "Sque
 /// Operators whose output has as many rows as their first input.
 const SAME_ROWS: [&str; 3] = ["Cast", "DequantizeLinear", "Identity"];
 
-/// The rows of the smallest table that is indexed by the numbers of an input; `None` where the graph shows none.
-pub fn rows(graph: &GraphProto, input: &str) -> Option<u64> {
+/// Nodes that may stand between a weight and where it is indexed. Exporters write one or two.
+const MOST_BETWEEN: usize = 16;
+
+/// For each of these inputs, the rows of the smallest table that is indexed by its numbers; none where the graph shows none.
+pub fn rows<'a>(graph: &'a GraphProto, inputs: impl Iterator<Item = &'a str>) -> HashMap<&'a str, u64> {
+    let weights: HashMap<&str, &TensorProto> =
+        graph.initializer.iter().map(|weight| (weight.name.as_str(), weight)).collect();
     let makers: HashMap<&str, &NodeProto> =
         graph.node.iter().flat_map(|node| node.output.iter().map(move |name| (name.as_str(), node))).collect();
-    let mut same = HashSet::from([input]);
-    let mut least = None;
+    // What has the numbers of which input.
+    let mut numbers: HashMap<&str, &str> = inputs.map(|input| (input, input)).collect();
+    let mut least: HashMap<&str, u64> = HashMap::new();
     // In the order of a graph each node stands behind those that it uses.
     for node in &graph.node {
         let place = |at: usize| node.input.get(at).map_or("", String::as_str);
-        if SAME_NUMBERS.contains(&node.op_type.as_str()) && same.contains(place(0)) {
-            same.extend(node.output.iter().map(String::as_str));
+        if SAME_NUMBERS.contains(&node.op_type.as_str())
+            && let Some(&input) = numbers.get(place(0))
+        {
+            numbers.extend(node.output.iter().map(|name| (name.as_str(), input)));
         }
         let is_by_rows =
             node.attribute.iter().all(|attribute| attribute.name != "axis" || attribute.i.unwrap_or(0) == 0);
-        if node.op_type == "Gather" && is_by_rows && same.contains(place(1)) {
-            let found = rows_of(graph, &makers, place(0));
-            least = least.into_iter().chain(found).min();
+        if node.op_type == "Gather"
+            && is_by_rows
+            && let Some(&input) = numbers.get(place(1))
+            && let Some(found) = rows_of(&weights, &makers, place(0))
+        {
+            let known = least.entry(input).or_insert(found);
+            *known = found.min(*known);
         }
     }
     least
 }
 
 /// The rows of a constant, which other nodes may make of a weight.
-fn rows_of(graph: &GraphProto, makers: &HashMap<&str, &NodeProto>, name: &str) -> Option<u64> {
+fn rows_of(weights: &HashMap<&str, &TensorProto>, makers: &HashMap<&str, &NodeProto>, name: &str) -> Option<u64> {
     let mut name = name;
-    // No way back is longer than that, but for circles.
-    for _ in 0..=graph.node.len() {
-        if let Some(weight) = graph.initializer.iter().find(|weight| weight.name == name) {
+    // A file may have a long way back for each of many nodes, or one that never ends.
+    for _ in 0..=MOST_BETWEEN {
+        if let Some(weight) = weights.get(name) {
             return first(&weight.dims);
         }
         let node = makers.get(name)?;
@@ -58,7 +70,7 @@ fn first(dims: &[i64]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::onnx::{AttributeProto, TensorProto};
+    use crate::onnx::AttributeProto;
 
     fn node(op_type: &str, inputs: &[&str], output: &str) -> NodeProto {
         let input = inputs.iter().map(|name| name.to_string()).collect();
@@ -67,6 +79,10 @@ mod tests {
 
     fn weight(name: &str, dims: &[i64]) -> TensorProto {
         TensorProto { name: name.into(), dims: dims.to_vec(), ..Default::default() }
+    }
+
+    fn rows(graph: &GraphProto, input: &str) -> Option<u64> {
+        super::rows(graph, ["ids", "mask"].into_iter()).get(input).copied()
     }
 
     #[test]
@@ -93,5 +109,16 @@ mod tests {
             node("Gather", &["a", "ids"], "x"),
         ]);
         assert_eq!(rows(&circle, "ids"), None);
+    }
+
+    /// A file may be made so. The way back is not walked to its end for each of the tables.
+    #[test]
+    fn long_ways_to_many_tables_take_no_long_time() {
+        const COUNT: usize = 10_000;
+        let way = (0..COUNT).map(|at| node("Identity", &[format!("w{at}").as_str()], &format!("w{}", at + 1)));
+        let last = format!("w{COUNT}");
+        let uses = (0..COUNT).map(|at| node("Gather", &[last.as_str(), "ids"], &format!("x{at}")));
+        let graph = GraphProto { node: way.chain(uses).collect(), ..Default::default() };
+        assert_eq!(rows(&graph, "ids"), None);
     }
 }
