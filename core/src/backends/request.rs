@@ -210,9 +210,15 @@ impl LoadRequest {
     /// Whether that is the tensor that the model wants, for frames of some size.
     pub fn wants(&self, tensor: &InputSpec) -> bool {
         let ((_, height, width), wanted) = (tensor.chw(), self.wanted());
+        let resized = || wanted.resized((width as u32, height as u32));
+        if self.spec.has_widths() {
+            let (_, rows, least) = self.spec.chw();
+            let is_within = height == rows && (least..=self.spec.widest as usize).contains(&width);
+            return is_within && resized() == *tensor;
+        }
         match self.adaptive {
-            None if !self.spec.has_widths() => wanted == *tensor,
-            _ => wanted.resized((width as u32, height as u32)) == *tensor,
+            None => wanted == *tensor,
+            Some(_) => resized() == *tensor,
         }
     }
 

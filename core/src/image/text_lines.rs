@@ -2,7 +2,7 @@
 //! How wide the tensors of lines of text are, for models that take any width.
 //!
 //! A line is as high as the tensor and keeps its aspect, so a long one needs a wide tensor. Pictures of one width are run together, so
-//! lines of similar widths take that of the widest of them: they are padded by less than a quarter.
+//! lines of similar widths take that of the widest of them: they are padded by a quarter at most.
 
 use super::align::{Crop, CropShape, Similarity};
 use super::transform::InputSpec;

@@ -155,7 +155,8 @@ impl InputSpec {
     pub fn width_for(&self, columns: u32) -> u32 {
         let (_, _, width) = self.chw();
         let (least, most) = (width as u32, self.widest.max(width as u32));
-        columns.min(most).next_multiple_of(WIDTH_STEP).clamp(least, most)
+        let stepped = columns.min(most).checked_next_multiple_of(WIDTH_STEP);
+        stepped.map_or(most, |width| width.clamp(least, most))
     }
 
     /// Channels, height and width.
@@ -500,6 +501,15 @@ mod tests {
         nhwc.desc.dims = Dims::new(&[1, 480, 640, 3]);
         assert_eq!(nhwc.chw(), (3, 480, 640));
         assert_eq!(nhwc.resized((32, 64)).chw(), (3, 64, 32));
+    }
+
+    #[test]
+    fn lines_have_widths_in_steps_within_the_bounds() {
+        let narrow = InputSpec { widest: 1000, ..spec() };
+        let widths = [0, 640, 641, 672, 999, u32::MAX].map(|columns| narrow.width_for(columns));
+        assert_eq!(widths, [640, 640, 672, 672, 1000, 1000]);
+        let any = InputSpec { widest: u32::MAX, ..spec() };
+        assert_eq!(any.width_for(u32::MAX), u32::MAX, "a step more is no number of 32 bits");
     }
 
     #[test]

@@ -113,6 +113,23 @@ fn where_a_backend_fails_on_the_cpu_the_next_one_is_compared_with() {
     assert_eq!(of(alone).reference, Err("It has no such operator".into()));
 }
 
+/// A model that takes the place of another one is not given lines that it was not loaded for.
+#[test]
+fn lines_have_the_height_and_a_width_of_the_model() {
+    let model = Graph::new()
+        .input("images", F32, &["n", "3", "16", "w"])
+        .node("Identity", &["images"], &["output0"], Vec::new())
+        .output("output0", F32, &["n", "3", "16", "w"])
+        .save(&scratch("request-widths").join("model.onnx"));
+    let mut options = Options::default();
+    options.set(&MAX_INPUT_WIDTH, OptionValue::UInt(200));
+    let (cpu, size) = (BackendPreference::Named("rten"), Some((64, 16)));
+    let request = LoadRequest::new(model.as_ref(), cpu, size, 1, options, || unreachable!("it is no GPU")).unwrap();
+    let wants = |size: (u32, u32)| request.wants(&request.spec.resized(size));
+    let wanted = [(64, 16), (128, 16), (200, 16), (32, 16), (232, 16), (64, 32)].map(wants);
+    assert_eq!(wanted, [true, true, true, false, false, false]);
+}
+
 /// An engine is for as many words as it was built for.
 #[test]
 fn a_loaded_model_takes_other_values_of_the_same_size_or_of_any() {
