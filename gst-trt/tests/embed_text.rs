@@ -192,6 +192,11 @@ fn what_is_wrong_is_told_and_nothing_is_written() {
     std::fs::write(folder.join("other.jsonl"), "{\"name\": \"Ada\", \"vector\": [1, 0]}\n").unwrap();
     std::fs::write(folder.join("broken.jsonl"), "Ada\n").unwrap();
     std::fs::write(folder.join("bad.json"), "{}").unwrap();
+    let mut padded: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(folder.join("tokenizer.json")).unwrap()).unwrap();
+    padded["padding"] = serde_json::json!({"pad_token": "<pad>"});
+    padded["added_tokens"] = serde_json::json!([{"id": TOKENS, "content": "<pad>"}]);
+    std::fs::write(folder.join("padded.json"), padded.to_string()).unwrap();
     let (before, long) = (files(&folder), "a".repeat(257));
     for (args, parts) in [
         (&["text.onnx", "a dog", "one red sports car"][..], &["“one red sports car” has 17 tokens", "takes 12"][..]),
@@ -203,6 +208,10 @@ fn what_is_wrong_is_told_and_nothing_is_written() {
         (&["text.onnx", &long], &["the name is longer than 256 bytes"]),
         (&["text.onnx", "dog", "--template", "a photo"], &["The template “a photo” needs {} once"]),
         (&["few.onnx", "dog"], &["makes the token 53 of “dog”, and few.onnx knows 53", "--tokenizer"]),
+        (
+            &["text.onnx", "dog", "--tokenizer", "padded.json"],
+            &["padded.json makes the token 54 to fill texts up, and text.onnx knows 54", "--tokenizer"],
+        ),
         (&["pictures.onnx", "dog"], &["pictures.onnx takes no texts: its inputs are images f32 1x3x16x16"]),
         (&["tokens.onnx", "dog"], &["tokens.onnx gives a vector of each token", "CLIPTextModelWithProjection"]),
         (&["both.onnx", "dog"], &["both.onnx has the input pixel_values f32 ?x3x8x8"]),
