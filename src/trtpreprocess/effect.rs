@@ -86,12 +86,9 @@ pub fn without_effect(settings: &PreprocessSettings, tiling: &Tiling, fit: Resiz
 
 /// A warning where the model takes lines of text of several widths, and none become such tensors.
 pub fn without_widths(tiling: &Tiling, spec: &InputSpec) -> Option<Error> {
-    let has_effect = match tiling {
-        Tiling::Frame => true,
-        Tiling::Objects(ObjectOptions { align, .. }) => *align == Align::Box,
-        Tiling::Slices(_) | Tiling::List(_) => false,
-    };
-    (spec.has_widths() && !has_effect).then(|| {
+    // Of a frame, or of its first part, the shape decides on the width of all.
+    let has_no_effect = matches!(tiling, Tiling::Objects(ObjectOptions { align, .. }) if *align != Align::Box);
+    (spec.has_widths() && has_no_effect).then(|| {
         Error::new(ErrorKind::Settings, "max-input-width of trtinfer has no effect")
             .cause("all tensors have the width of input-size")
             .remedy("Set regions=objects align=box on trtpreprocess for lines of text, or leave max-input-width unset")
@@ -100,6 +97,8 @@ pub fn without_widths(tiling: &Tiling, spec: &InputSpec) -> Option<Error> {
 
 #[cfg(test)]
 mod tests {
+    use gsttrt_core::image::slices::{Division, Slices};
+
     use super::*;
 
     #[test]
@@ -108,6 +107,8 @@ mod tests {
         let objects = |align| Tiling::Objects(ObjectOptions { align, ..ObjectOptions::default() });
         let said = |tiling: &Tiling, spec: &InputSpec| without_widths(tiling, spec).is_some();
         assert!(!said(&objects(Align::Box), &many) && !said(&Tiling::Frame, &many));
+        let slices = Slices { division: Division::Count(1, 8), overlap: 0.0, with_frame: false };
+        assert!(!said(&Tiling::Slices(slices), &many), "they may be lines");
         assert!(said(&objects(Align::None), &many) && said(&objects(Align::Face), &many));
         let one = InputSpec { widest: 0, ..many };
         assert!(!said(&objects(Align::None), &one));
