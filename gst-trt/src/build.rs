@@ -74,7 +74,8 @@ pub fn run(args: &BuildArgs) -> Result<Status, Failure> {
     let batch = args.batch_size as usize;
     let request = LoadRequest::new(&args.model, tensorrt, options.input_size, batch, options.options, cuda)?;
     let mut request = request.with_frames(options.frames)?;
-    if let Some(frame) = args.frame {
+    // An engine for lines of text is for all their widths, whatever the frame is.
+    if let Some(frame) = args.frame.filter(|_| request.waits_for_frames()) {
         request = request.for_tensor(request.spec_for(frame));
     }
     let display = Display::default();
