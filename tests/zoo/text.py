@@ -186,7 +186,8 @@ def read_by_us(files, frames, cfg, backend, threads, folder):
     line = f"{source} ! {elements(files, cfg, backend, threads)} ! {sink}"
     command = ["gst-launch-1.0", "-q", *line.split()]
     lines, first, last = [], None, None
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    # What it says goes into a file: a pipe that nobody reads meanwhile is full some time, and all wait.
+    with tempfile.TemporaryFile("w+") as errors, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
         for text in process.stdout:
             last = time.perf_counter()
             first = first or last
@@ -197,7 +198,9 @@ def read_by_us(files, frames, cfg, backend, threads, folder):
                     box = (detection["x"], detection["y"], detection["x"] + detection["w"], detection["y"] + detection["h"])
                     found.append(Line(box, detection["attributes"][-1]["label"]))
             lines.append(found)
-        said = process.stderr.read()
+        process.wait()
+        errors.seek(0)
+        said = errors.read()
     if process.returncode != 0 or len(lines) != len(frames):
         sys.exit(f"zoo: {len(lines)} of {len(frames)} frames, status {process.returncode}: {said[-2000:]}\n{line}")
     return lines, (len(lines) - 1) / max(last - first, 1e-9)
