@@ -92,7 +92,8 @@ impl TrtExecutor {
         let largest = with_rows(&spec.largest_dims(), batch);
         let takes = |dims: &Dims| engine.profile_for(&image, dims);
         let profile = takes(&full).filter(|&profile| !spec.has_widths() || takes(&largest) == Some(profile));
-        let profile = profile.ok_or_else(|| no_profile(&engine, &image, &largest, &spec.desc))?;
+        let unfit = if takes(&full).is_none() { &full } else { &largest };
+        let profile = profile.ok_or_else(|| no_profile(&engine, &image, unfit, &spec.desc))?;
         if !image.desc.dims.is_static() {
             context.use_profile(profile, &stream)?;
         }
