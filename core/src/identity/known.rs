@@ -120,10 +120,15 @@ impl KnownIdentity {
         gone.min_by_key(|(_, sighting)| sighting.turn).map(|(place, _)| place)
     }
 
-    /// That track is another object from now on.
-    pub fn leave(&mut self, key: TrackKey) {
+    /// That track is not followed any more. What it looked like stays known.
+    pub fn end(&mut self, key: TrackKey) {
         let own = self.sightings.iter_mut().filter(|sighting| sighting.key == key);
         own.for_each(|sighting| sighting.key = TrackKey::NONE);
+    }
+
+    /// That track is another object. What it looked like is that object's: else neither could be told from the other again.
+    pub fn lose(&mut self, key: TrackKey) {
+        self.sightings.retain(|sighting| sighting.key != key);
     }
 
     pub fn is_in_sight(&self, is_in_sight: &dyn Fn(TrackKey) -> bool) -> bool {

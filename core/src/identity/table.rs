@@ -279,7 +279,7 @@ impl IdentityTable {
     /// A track that was that object is not followed any more.
     fn end_sighting(&mut self, id: u64, key: TrackKey) {
         if let Some(known) = self.identities.get_mut(&id) {
-            known.leave(key);
+            known.end(key);
         }
     }
 
@@ -437,7 +437,7 @@ impl IdentityTable {
             let lost = match identities.get_mut(&id) {
                 None => Some(false),
                 Some(known) if known.is_elsewhere(key, since, &own.camera, now, &rules) => {
-                    known.leave(key);
+                    known.lose(key);
                     Some(true)
                 }
                 Some(known) => {

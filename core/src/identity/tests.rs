@@ -218,6 +218,20 @@ fn who_comes_back_while_another_one_is_there_is_asked_about_again() {
 }
 
 #[test]
+fn a_track_that_is_another_object_takes_its_vectors_along() {
+    let table = table(at_once());
+    let [mut gate, mut hall, mut yard] = cameras(&table, ["gate", "hall", "yard"]);
+    assert_eq!(id(&mut gate, 0, 1, ADA), 1);
+    empty(&mut gate, FRAME);
+    assert_eq!(id(&mut hall, SECOND, 1, LIKE_ADA), 1);
+    assert_eq!(id(&mut gate, SECOND + FRAME, 1, UNSEEN), 2);
+    empty(&mut gate, SECOND + 2 * FRAME);
+    empty(&mut hall, SECOND + 2 * FRAME);
+    assert_eq!(id(&mut yard, 2 * SECOND, 1, ADA), 2, "the first one looks otherwise");
+    assert_eq!(id(&mut yard, 2 * SECOND + FRAME, 2, LIKE_ADA), 1);
+}
+
+#[test]
 fn clocks_that_jump_change_no_ids() {
     const LATE: u64 = 1000 * SECOND;
     let table = table(at_once());
