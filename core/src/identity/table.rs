@@ -311,11 +311,10 @@ impl IdentityTable {
     }
 
     pub fn forget(&mut self, id: u64) -> bool {
+        // Also of one that has made room for others: its tracks may have vectors.
+        self.streams.values_mut().for_each(|stream| stream.forget(|identity| identity == Some(id)));
         let is_there = self.identities.remove(&id).is_some();
-        if is_there {
-            self.counts.deleted += 1;
-            self.streams.values_mut().for_each(|stream| stream.forget(|identity| identity == Some(id)));
-        }
+        self.counts.deleted += u64::from(is_there);
         is_there
     }
 
@@ -331,7 +330,7 @@ impl IdentityTable {
         std::mem::take(&mut self.identities).len()
     }
 
-    /// Forgets objects that no camera has seen for so long.
+    /// Forgets objects that no camera has seen for so long, and what their tracks have looked like.
     fn purge(&mut self, now: Instant) {
         let is_early = |before: Instant| now.saturating_duration_since(before) < PURGED_EVERY;
         if self.purged.is_some_and(is_early) {
@@ -340,16 +339,28 @@ impl IdentityTable {
         self.purged = Some(now);
         let before = self.identities.len();
         let longest = Duration::from_nanos(self.options.max_age).max(STALLED);
-        self.identities.retain(|_, known| now.saturating_duration_since(known.last_arrived) <= longest);
-        self.counts.aged += (before - self.identities.len()) as u64;
+        let is_old = |at: Instant| now.saturating_duration_since(at) > longest;
+        self.identities.retain(|_, known| !is_old(known.last_arrived));
+        let aged = before - self.identities.len();
+        self.counts.aged += aged as u64;
+        if aged > 0 {
+            let known = &self.identities;
+            let is_gone = |id: Option<u64>| id.is_some_and(|id| !known.contains_key(&id));
+            self.streams.values_mut().for_each(|stream| stream.forget(is_gone));
+        }
+        // Tracks of a camera that gives no frames would stay, also those that are no object yet.
+        let is_silent = |stream: &CameraStream| stream.arrived.is_some_and(is_old);
+        let silent: Vec<u64> =
+            self.streams.iter().filter(|(_, stream)| is_silent(stream)).map(|(stream, _)| *stream).collect();
+        silent.into_iter().for_each(|stream| self.end_tracks(stream));
     }
 
     /// Takes in the objects of a frame.
     pub fn see(&mut self, stream: u64, objects: &[SeenObject], now: u64, arrived: Instant) -> SeenFrame {
         let ids = vec![None; objects.len()];
+        self.purge(arrived);
         let Some(mut own) = self.streams.remove(&stream) else { return SeenFrame { ids, ..SeenFrame::default() } };
         self.turn += 1;
-        self.purge(arrived);
         self.begin_frame(&mut own, now, arrived);
         let warning = self.check_model(&mut own, objects, arrived);
         for (track, id) in own.drop_tracks() {

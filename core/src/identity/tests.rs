@@ -293,6 +293,28 @@ fn objects_out_of_sight_are_forgotten() {
 }
 
 #[test]
+fn tracks_of_forgotten_objects_have_no_vectors() {
+    let table = table(IdentityOptions { max_age: 60 * SECOND, ..at_once() });
+    let [mut gate, mut hall] = cameras(&table, ["gate", "hall"]);
+    assert_eq!(id(&mut gate, 0, 1, ADA), 1);
+    empty(&mut gate, 40 * SECOND);
+    empty(&mut gate, 62 * SECOND);
+    assert_eq!(id(&mut gate, 62 * SECOND + FRAME, 1, UNSEEN), 0, "it would be another object by them");
+    assert_eq!(id(&mut gate, 63 * SECOND, 2, BOB), 2);
+    // A camera that gives nothing any more.
+    empty(&mut hall, 124 * SECOND);
+    assert_eq!(table.lock().tracks(), 0);
+    // Of those that have made room, too.
+    table.set_options(IdentityOptions { max_identities: 1, ..at_once() }).unwrap();
+    assert_eq!(ids(&mut hall, 125 * SECOND, &[(1, ADA)]), [3]);
+    empty(&mut hall, 126 * SECOND);
+    assert_eq!(id(&mut gate, 127 * SECOND, 3, BOB), 4);
+    assert!(!table.forget(3));
+    empty(&mut gate, 128 * SECOND);
+    assert_eq!(id(&mut hall, 129 * SECOND, 1, UNSEEN), 0);
+}
+
+#[test]
 fn the_oldest_go_where_there_is_no_room() {
     let table = table(IdentityOptions { max_identities: 2, ..at_once() });
     let [mut gate, mut hall] = cameras(&table, ["gate", "hall"]);
