@@ -25,6 +25,8 @@ const KEPT_FRAMES: u64 = 300;
 const MOST_TRACKS: usize = 2048;
 /// Tracks of a frame that are asked about. The others are in the next frames.
 const MOST_ASKED: usize = 32;
+/// Known objects that these are compared with, all together: other cameras wait meanwhile.
+const MOST_COMPARED: usize = 32_000;
 /// After so many frames whose vectors are all of another model, a camera has that model.
 const MODEL_CHANGED: u32 = 10;
 /// A camera without vectors for so long does not keep the others from another model.
@@ -480,7 +482,15 @@ impl IdentityTable {
         arrived: Instant,
     ) -> Vec<(usize, f32)> {
         let asks = |at: &&TrackInFrame| own.tracks.get(&at.track).is_some_and(|track| track.asks);
-        let asked = seen.iter().filter(asks).take(MOST_ASKED);
+        let mut asked: Vec<&TrackInFrame> = seen.iter().filter(asks).collect();
+        let most = (MOST_COMPARED / self.identities.len().max(1)).clamp(1, MOST_ASKED);
+        if asked.len() > most {
+            // Not the first ones each time: they ask again where there is no room for them.
+            let first = own.frame.wrapping_mul(most as u64) % asked.len() as u64;
+            asked.rotate_left(first as usize);
+            asked.truncate(most);
+        }
+        let asked = asked.into_iter();
         let mut asking: Vec<AskingTrack> = asked.map(|at| self.candidates(stream, own, at, arrived)).collect();
         let mut matched = Vec::new();
         let mut taken: Vec<u64> = Vec::new();

@@ -331,6 +331,17 @@ fn the_oldest_go_where_there_is_no_room() {
     assert_eq!((table.counts().known, table.counts().given), (1, 5));
 }
 
+/// Those for whom there is no room ask in each frame, and leave the others their turn.
+#[test]
+fn a_crowd_without_room_hides_nobody() {
+    let table = table(IdentityOptions { max_identities: 1, ..linked("gate,hall:overlap") });
+    let [mut gate, mut hall] = cameras(&table, ["gate", "hall"]);
+    assert_eq!(id(&mut gate, 0, 1, ADA), 1);
+    let strangers = (1..41).map(|track| (track, EVE));
+    let crowd: Vec<(u64, &[f32])> = strangers.chain([(41, ADA)]).collect();
+    assert!((0..3).any(|number| ids(&mut hall, number * FRAME, &crowd)[40] == 1));
+}
+
 #[test]
 fn who_is_removed_is_not_known_any_more() {
     let table = table(IdentityOptions { looks: 2, ..IdentityOptions::default() });
