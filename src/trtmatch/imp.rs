@@ -14,8 +14,8 @@ use super::identities::CameraIdentities;
 use super::names::ObjectNames;
 use super::settings::{MatchSettings, PROPERTIES};
 use crate::gst::element::Properties;
-use crate::gst::meta::read;
 use crate::gst::meta::vector::{self, AttachedVector};
+use crate::gst::meta::{read, unseen};
 use crate::gst::meta_filter::{MetaFilter, meta_filter};
 use crate::gst::report::Report;
 use crate::gst::stats;
@@ -79,7 +79,9 @@ impl MatchState {
             found.told = named.told;
             found.warnings.extend(names.take_warning().into_iter().chain(named.warning));
         }
-        if let (Some(identities), Some(base)) = (&mut self.identities, base) {
+        // A frame that no model has looked at, and where nothing is repeated, does not tell that nobody is there.
+        let is_seen = !vectors.is_empty() || !unseen::is_marked(frame);
+        if let (Some(identities), Some(base)) = (&mut self.identities, base.filter(|_| is_seen)) {
             let now = base.saturating_add(self.stream.now);
             let identified = identities.identify(frame, &at, now, (&objects, vectors.as_slice()));
             are_found.iter_mut().zip(identified.have_ids).for_each(|(is_found, has_id)| *is_found |= has_id);

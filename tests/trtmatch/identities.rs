@@ -6,6 +6,7 @@ use crate::common::boxes::{Line, SIDE, embedder, grey, model};
 use crate::common::{launch, scratch};
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
+use gsttrt::gst::meta::unseen;
 
 /// An object: its id of the camera's tracker, and its vector; an empty one, where no model has looked.
 type TrackedObject<'a> = (i32, &'a [f32]);
@@ -31,9 +32,8 @@ impl Camera {
 
     /// A frame at that time, in milliseconds, without a picture.
     fn push(&mut self, time: u64, objects: &[TrackedObject]) -> gst::Buffer {
-        let mut buffer = gst::Buffer::new();
+        let mut buffer = timed(time);
         let content = buffer.get_mut().unwrap();
-        content.set_pts(gst::ClockTime::from_mseconds(time));
         for &(id, vector) in objects {
             let mut region = VideoRegionOfInterestMeta::add(content, "person", (0, 0, 40, 80));
             region.add_param(gst::Structure::builder("object_id").field("id", id).build());
@@ -63,6 +63,14 @@ impl Camera {
         self.push(time, &[]);
     }
 
+    /// No model has looked.
+    fn skipped(&mut self, time: u64) {
+        let mut buffer = timed(time);
+        unseen::register();
+        unseen::mark(buffer.get_mut().unwrap());
+        self.line.push(buffer);
+    }
+
     /// What was told since the last call: the track, its id and the one before.
     fn told(&self) -> Vec<(u64, Option<u64>, Option<u64>)> {
         let read = |message: gst::Structure| {
@@ -71,6 +79,12 @@ impl Camera {
         };
         self.line.messages().into_iter().map(read).collect()
     }
+}
+
+fn timed(time: u64) -> gst::Buffer {
+    let mut buffer = gst::Buffer::new();
+    buffer.get_mut().unwrap().set_pts(gst::ClockTime::from_mseconds(time));
+    buffer
 }
 
 fn ids(buffer: &gst::BufferRef) -> Vec<u64> {
@@ -157,6 +171,16 @@ fn one_object_is_at_one_place() {
     assert_eq!(gate.id(1020, 1, &[]), 2);
     assert_eq!(gate.told(), [(1, Some(1), None), (1, Some(2), Some(1))]);
     assert_eq!(hall.id(1040, 5, &[]), 1);
+}
+
+/// As with hold-detections=false of trtnms, where trtinfer skips frames.
+#[test]
+fn who_is_in_a_skipped_frame_is_not_known() {
+    let [mut gate, mut hall] = Camera::pair("match-skipped", "");
+    assert_eq!(gate.id(0, 1, &ADA), 1);
+    gate.skipped(40);
+    assert_eq!(hall.id(50, 5, &ADA), 2, "the other one may still be at the gate");
+    assert_eq!(gate.id(80, 1, &[]), 1);
 }
 
 #[test]
