@@ -6,8 +6,14 @@ use super::*;
 const ADDED: &str = r#"{"name": "gate", "address": "rtsp://gate/1"}"#;
 
 /// All that changes something.
-const CHANGES: [(&str, &str, &str); 3] =
-    [("POST", "/sources", ADDED), ("DELETE", "/sources/door", ""), ("PUT", "/models/yolo", r#"{"file": "b.onnx"}"#)];
+const CHANGES: [(&str, &str, &str); 6] = [
+    ("POST", "/sources", ADDED),
+    ("DELETE", "/sources/door", ""),
+    ("PUT", "/models/yolo", r#"{"file": "b.onnx"}"#),
+    ("DELETE", "/galleries/faces/Ada", ""),
+    ("DELETE", "/identities", ""),
+    ("DELETE", "/identities/1", ""),
+];
 
 fn refusal(listen: &str, token: Option<&str>) -> String {
     start_within(ClientLimits::default(), &settings(listen, token), FakeService::new(&[]))
