@@ -100,7 +100,7 @@ pub struct IdentityCounts {
     pub deleted: u64,
     /// and because all cameras have another model now.
     pub replaced: u64,
-    /// Tracks without an id, as there was no room for one more object.
+    /// Times that a track got no id, as there was no room for one more object.
     pub refused_for_room: u64,
     /// Frames with vectors of another model than those of the table.
     pub refused_for_model: u64,
@@ -139,7 +139,7 @@ impl Identities {
         Ok(Arc::new(Identities { table: Mutex::new(IdentityTable::new(options)?) }))
     }
 
-    /// Each call leaves the table whole, also where it panics.
+    /// A call that panics takes its stream out of the table, and leaves all else whole.
     fn lock(&self) -> MutexGuard<'_, IdentityTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -375,7 +375,7 @@ fn write_identities<S: MetricSink>(text: &mut S, counts: Option<IdentityCounts>)
         counts.map(|counts| vec![("room", counts.refused_for_room), ("model", counts.refused_for_model)]),
     ];
     by_reason("identities_forgotten_total", "Objects that were forgotten.", &forgotten.unwrap_or_default());
-    let without = "Objects without room for one more, and frames with vectors of another model.";
+    let without = "Times that there was no room for an object, and frames with vectors of another model.";
     by_reason("identity_refusals_total", without, &refused.unwrap_or_default());
 }
 
