@@ -32,10 +32,12 @@ mod tests;
 pub use links::{CameraLink, CameraPassage};
 pub use options::IdentityOptions;
 
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::error::{Error, Result};
+use links::CameraPassages;
 use table::IdentityTable;
 
 /// An object of a frame that has an id of its camera's tracker.
@@ -127,9 +129,15 @@ pub struct IdentityEntry {
 }
 
 /// The objects that several cameras see.
-#[derive(Debug)]
 pub struct Identities {
     table: Mutex<IdentityTable>,
+}
+
+/// Without what is in it: vectors of people belong in no log.
+impl fmt::Debug for Identities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identities").finish_non_exhaustive()
+    }
 }
 
 impl Identities {
@@ -153,7 +161,10 @@ impl Identities {
     /// # Errors
     /// As [`Identities::new`]; the options are as they were then.
     pub fn set_options(&self, options: IdentityOptions) -> Result<()> {
-        self.lock().set_options(options)
+        // Many links take a while, and cameras are not to wait for them.
+        let passages = CameraPassages::new(&options.links)?;
+        self.lock().set_options(options, passages);
+        Ok(())
     }
 
     /// A stream of a camera begins. The name is that of the camera in links.

@@ -244,11 +244,9 @@ impl IdentityTable {
         &self.options
     }
 
-    /// # Errors
-    /// As [`IdentityTable::new`].
-    pub fn set_options(&mut self, options: IdentityOptions) -> Result<()> {
-        self.passages = CameraPassages::new(&options.links)?;
-        self.options = options;
+    /// `passages` are those of the links.
+    pub fn set_options(&mut self, options: IdentityOptions, passages: CameraPassages) {
+        (self.passages, self.options) = (passages, options);
         let excess = self.identities.len().saturating_sub(self.options.max_identities as usize);
         let mut all: Vec<(Instant, u64)> =
             self.identities.iter().map(|(id, known)| (known.last_arrived, *id)).collect();
@@ -257,7 +255,6 @@ impl IdentityTable {
             self.identities.remove(&id);
             self.counts.crowded_out += 1;
         }
-        Ok(())
     }
 
     pub fn join(&mut self, camera: &str) -> u64 {
