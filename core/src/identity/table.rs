@@ -412,7 +412,11 @@ impl IdentityTable {
         let mut looks = all.filter(|look| has_length(look.values));
         let first = looks.next()?;
         let model = self.model.get_or_insert_with(|| VectorModel::of(first));
-        if model.gives(first) || looks.any(|look| model.gives(look)) {
+        if let Some(fitting) = std::iter::once(first).chain(looks).find(|look| model.gives(look)) {
+            if model.name.is_empty() {
+                // Two models whose vectors have as many numbers are two from now on.
+                model.name = fitting.model.into();
+            }
             (own.given, own.others) = (Some(arrived), 0);
             return None;
         }

@@ -421,6 +421,19 @@ fn vectors_of_another_model_are_refused_until_all_cameras_have_it() {
     assert_eq!(see(&mut gate, 9 * SECOND, &[1.0; 7], "face").ids, [Some(4)]);
 }
 
+#[test]
+fn a_model_without_a_name_is_the_first_one_with_a_name() {
+    let table = table(at_once());
+    let [mut gate, mut hall, mut yard] = cameras(&table, ["gate", "hall", "yard"]);
+    let see = |camera: &mut JoinedCamera, now: u64, values: &[f32], model: &str| {
+        camera.see(&[object(1, &[ObjectLook { values, model }])], now, at(now)).ids[0]
+    };
+    assert_eq!(see(&mut gate, 0, ADA, ""), Some(1));
+    assert_eq!(see(&mut hall, FRAME, BOB, "reid"), Some(2));
+    assert_eq!(see(&mut yard, 2 * FRAME, EVE, "clip"), None, "it has as many numbers, which mean something else");
+    assert_eq!(see(&mut gate, 3 * FRAME, ADA, ""), Some(1));
+}
+
 /// A camera where nobody walks does not keep the others from a new model forever.
 #[test]
 fn a_quiet_camera_does_not_keep_its_model() {
