@@ -122,6 +122,10 @@ impl InputTransform {
 /// Widths of tensors between the narrowest and the widest are multiples of this, so that many lines have the same.
 const WIDTH_STEP: u32 = 32;
 
+/// Pixels of an input, in all frames of a clip: those of an 8K frame, whose tensor takes 400 MiB in f32. A size that is only in a
+/// file's metadata must not be enough to fill the memory.
+pub const MAX_PIXELS: u64 = 1 << 25;
+
 /// The tensor that a model wants for a frame.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InputSpec {

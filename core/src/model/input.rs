@@ -10,16 +10,12 @@ use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::heads::{self, HeadFormat};
 use crate::image::clip::{MAX_FRAMES, USUAL_FRAMES};
-use crate::image::transform::{InputSpec, InputTransform, TensorLayout};
+use crate::image::transform::{InputSpec, InputTransform, MAX_PIXELS, TensorLayout};
 use crate::onnx::tables;
 use crate::tensor::{self, DType, Dims, Element, Tensor, TensorDesc};
 
 /// Widths and heights of inputs that can be served.
 const SIDES: RangeInclusive<u32> = 1..=16384;
-
-/// Pixels of an input, in all frames of a clip: those of an 8K frame, whose tensor takes 400 MiB in f32. A size that is only in the
-/// file's metadata must not be enough to fill the memory.
-const MAX_PIXELS: u64 = 1 << 25;
 
 impl ModelInfo {
     /// The input that takes the picture.

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::image::transform::InputSpec;
+use crate::image::transform::{InputSpec, MAX_PIXELS};
 use crate::tensor::{Dims, Tensors};
 use maker::ClipMaker;
 
@@ -24,20 +24,33 @@ pub const USUAL_FRAMES: usize = 16;
 /// How many frames a clip has: as many as the model wants, or as the user says where it leaves that open.
 ///
 /// # Errors
-/// `Settings`, where the user says another number than the model. `spec` is what it wants.
+/// `Settings`, where the user says another number than the model, or a clip of so many is too long or too large. `spec` is what the
+/// model wants.
 pub fn frames_of(wanted: i64, frames: u32, spec: &InputSpec) -> Result<i64> {
-    match (wanted, i64::from(frames)) {
-        (Dims::DYNAMIC, 0) => Ok(USUAL_FRAMES as i64),
-        (Dims::DYNAMIC, frames) => Ok(frames),
-        (wanted, 0) => Ok(wanted),
-        (wanted, frames) if wanted == frames => Ok(wanted),
-        (wanted, frames) => Err(Error::new(
-            ErrorKind::Settings,
-            format!("frames={frames}, and the model takes clips of {wanted} frames"),
-        )
-        .cause(format!("its input is {}", spec.desc))
-        .remedy(format!("Leave frames unset, or set frames={wanted}; or export the model with that number of frames"))),
+    let frames = match (wanted, i64::from(frames)) {
+        (Dims::DYNAMIC, 0) => USUAL_FRAMES as i64,
+        (Dims::DYNAMIC, frames) => frames,
+        (wanted, 0) => wanted,
+        (wanted, frames) if wanted == frames => wanted,
+        (wanted, frames) => {
+            return Err(Error::new(
+                ErrorKind::Settings,
+                format!("frames={frames}, and the model takes clips of {wanted} frames"),
+            )
+            .cause(format!("its input is {}", spec.desc))
+            .remedy(format!(
+                "Leave frames unset, or set frames={wanted}; or export the model with that number of frames"
+            )));
+        }
+    };
+    let (_, height, width) = spec.chw();
+    let count = u64::try_from(frames).ok().filter(|count| (1..=MAX_FRAMES as u64).contains(count));
+    if count.is_some_and(|count| count.saturating_mul(height as u64).saturating_mul(width as u64) <= MAX_PIXELS) {
+        return Ok(frames);
     }
+    Err(Error::new(ErrorKind::Settings, format!("Cannot make clips of {frames} frames of {width}x{height}"))
+        .cause(format!("a clip has from 1 to {MAX_FRAMES} frames, and no more than {MAX_PIXELS} pixels in all of them"))
+        .remedy("Set frames lower, or export the model for shorter clips or smaller frames"))
 }
 
 /// What is said where an option for clips is set, and the model takes one picture.
@@ -85,5 +98,31 @@ impl Clip {
 impl fmt::Debug for Clip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Clip({} frames)", self.frames.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clips_that_are_too_long_or_too_large_are_refused() {
+        let frames = |dims: &str, frames: u32| {
+            let text = format!("cpu f32 {dims} ncthw rgb stretch:0 scale:1 clip");
+            let spec: InputSpec = text.parse().unwrap();
+            frames_of(spec.frames().unwrap(), frames, &spec).map_err(|error| error.message())
+        };
+        assert_eq!([frames("1x3x?x64x64", 0), frames("1x3x?x64x64", 256)], [Ok(16), Ok(256)]);
+        assert_eq!([frames("1x3x8x64x64", 0), frames("1x3x8x64x64", 8)], [Ok(8), Ok(8)]);
+        assert_eq!(frames("1x3x?x1024x1024", 32), Ok(32));
+        for (dims, given, what) in [
+            ("1x3x?x1024x1024", 33, "33 frames of 1024x1024"),
+            ("1x3x300x8x8", 0, "300 frames of 8x8"),
+            ("1x3x99999999999x8x8", 0, "99999999999 frames of 8x8"),
+            ("1x3x0x8x8", 0, "0 frames of 8x8"),
+        ] {
+            let said = frames(dims, given).unwrap_err();
+            assert!(said.starts_with(&format!("Cannot make clips of {what}")), "{said}");
+        }
     }
 }
