@@ -149,7 +149,7 @@ impl ModelInfo {
             Err(Error::new(ErrorKind::Settings, what).cause(cause).remedy(remedy).about(&unusable(&self.path)))
         };
         if self.order.frames().is_some() {
-            return refused(format!("it takes clips ({input})"), "Leave max-input-width unset");
+            return refused(format!("it takes clips, and no lines of text ({input})"), "Leave max-input-width unset");
         }
         if input.dims[w] != Dims::DYNAMIC {
             return refused(
@@ -400,12 +400,12 @@ mod tests {
         assert_eq!(widths(&reader, 1280).unwrap(), (1280, true));
         let (fixed, high) = (model(&[("x", &[-1, 3, 48, 320])]), model(&[("x", &[-1, 3, -1, -1])]));
         let two = model(&[("x", &[-1, 3, 48, -1]), ("y", &[-1, 7, 7])]);
-        let clips = model(&[("x", &[-1, 3, 16, 48, -1])]);
+        let clips = model(&[("x", &[-1, 3, -1, 48, -1])]);
         for (model, widest, says) in [
             (&reader, 319, "the least width, that of input-size, is 320"),
             (&fixed, 640, "the width of its input is fixed (x f32 ?x3x48x320)"),
             (&two, 640, "it has other inputs besides the picture"),
-            (&clips, 640, "it takes clips (x f32 ?x3x16x48x?)"),
+            (&clips, 640, "it takes clips, and no lines of text (x f32 ?x3x?x48x?)"),
         ] {
             let error = widths(model, widest).unwrap_err().message();
             assert!(
