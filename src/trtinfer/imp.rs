@@ -204,7 +204,7 @@ impl TrtInfer {
             let settings = self.settings.lock().unwrap();
             (settings.own.interval, settings.own.measure, settings.is_shared(), settings.batch_size.max(1))
         };
-        let passed = running.passed.map_or(interval, |passed| passed + 1);
+        let passed = running.passed.map_or(interval, |passed| passed.saturating_add(1));
         let missing = running.missing.before(pts, buffer.flags().contains(gst::BufferFlags::DISCONT));
         running.lost = running.lost.saturating_add(missing);
         self.missing.fetch_add(missing.into(), Ordering::Relaxed);
