@@ -65,6 +65,11 @@ impl StreamClips {
         (&self.spec, self.step) == (&other.spec, other.step)
     }
 
+    /// The same for other caps of the frames. Where clips are to lie is asked again: another model may be there.
+    pub fn with_other_caps(self) -> Self {
+        StreamClips { maker: None, ..self }
+    }
+
     /// Whether the frame is one of a clip; `None` before it has come.
     pub fn is_wanted(&self) -> Option<bool> {
         self.is_wanted
@@ -111,10 +116,12 @@ impl StreamClips {
         }
         self.is_wanted = None;
         let is_full = self.ring.push(ClipFrame { tensors: tensors.clone(), times });
-        let full = self.maker.as_ref().filter(|_| is_full).map(|maker| FullClip {
-            clip: Clip::new(self.ring.frames().map(|frame| frame.tensors.clone()), maker),
-            begin: self.ring.frames().next().and_then(|first| first.times.0),
-            end: times.1.or(times.0),
+        let full = self.maker.as_ref().filter(|_| is_full).map(|maker| {
+            let first = self.ring.frames().next().map_or(times, |first| first.times);
+            // Of a stream that plays backwards the latest frame comes first.
+            let (early, late) = if first.0 <= times.0 { (first, times) } else { (times, first) };
+            let clip = Clip::new(self.ring.frames().map(|frame| frame.tensors.clone()), maker);
+            FullClip { clip, begin: early.0, end: late.1.or(late.0) }
         });
         Ok(ClipInput { desc: self.spec.desc.clone(), full })
     }
@@ -137,4 +144,52 @@ pub fn times(buffer: &gst::BufferRef, info: &gst_video::VideoInfo) -> BeginEnd {
     let begin = buffer.pts();
     let end = begin.and_then(|begin| begin.checked_add(buffer.duration().or_else(by_rate)?));
     (begin, end)
+}
+
+#[cfg(test)]
+mod tests {
+    use gsttrt_core::tensor::Tensor;
+
+    use super::*;
+
+    /// Clips of two frames.
+    fn clips() -> StreamClips {
+        let spec: InputSpec = "cpu f32 1x1x2x1x1 ncthw gray stretch:0 scale:1 clip".parse().unwrap();
+        StreamClips::new(&spec, 1).unwrap()
+    }
+
+    /// The times of the clip that ends with the next frame, in milliseconds, and whether it was asked where clips are to lie. The
+    /// frame begins then, and lasts for 40.
+    fn next(clips: &mut StreamClips, begin: u64) -> (Option<(u64, u64)>, bool) {
+        let time = |ms: u64| Some(gst::ClockTime::from_mseconds(ms));
+        let frame = Arc::new(Tensors::new(vec![Tensor::from_slice("clip", &[1, 1, 1, 1], &[0f32])], None, None));
+        let mut is_asked = false;
+        clips.comes(time(begin), false);
+        let slots = || {
+            is_asked = true;
+            None
+        };
+        let clip = clips.take(&frame, (time(begin), time(begin + 40)), slots).unwrap();
+        let times = clip.full.map(|full| (full.begin.unwrap().mseconds(), full.end.unwrap().mseconds()));
+        (times, is_asked)
+    }
+
+    #[test]
+    fn a_clip_lasts_from_its_earliest_frame_to_its_latest() {
+        let mut forwards = clips();
+        assert_eq!([0, 40, 80].map(|begin| next(&mut forwards, begin).0), [None, Some((0, 80)), Some((40, 120))]);
+        let mut backwards = clips();
+        assert_eq!([80, 40, 0].map(|begin| next(&mut backwards, begin).0), [None, Some((40, 120)), Some((0, 80))]);
+    }
+
+    #[test]
+    fn where_clips_are_to_lie_is_asked_once_for_the_same_caps() {
+        let mut clips = clips();
+        assert_eq!([0, 40, 80].map(|begin| next(&mut clips, begin).1), [false, true, false]);
+        let mut clips = clips.with_other_caps();
+        assert_eq!(
+            [120, 160].map(|begin| next(&mut clips, begin)),
+            [(Some((80, 160)), true), (Some((120, 200)), false)]
+        );
+    }
 }

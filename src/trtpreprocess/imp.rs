@@ -274,7 +274,7 @@ impl TrtPreprocess {
         let before = self.state.lock().unwrap().take().and_then(|before| before.clips);
         let goes_on = |before: &StreamClips| state.clips.as_ref().is_some_and(|clips| clips.is_like(before));
         match before {
-            Some(before) if goes_on(&before) => state.clips = Some(before),
+            Some(before) if goes_on(&before) => state.clips = Some(before.with_other_caps()),
             before => self.note_unfinished(before.and_then(|mut before| before.begin_again())),
         }
         *self.state.lock().unwrap() = Some(state);

@@ -17,7 +17,7 @@ pub struct ClipInput {
 #[derive(Debug)]
 pub struct FullClip {
     pub clip: Clip,
-    /// The time stamp of the first frame, and when the last one ends, where they are known.
+    /// The time stamp of the earliest frame, and when the latest one ends, where they are known.
     pub begin: Option<gst::ClockTime>,
     pub end: Option<gst::ClockTime>,
 }
