@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A model as rten runs it: one part, or several with suppressions between them (see [`cut`](super::cut)).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::error::Error as _;
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -121,9 +121,14 @@ fn check_constants(net: &rten::Model) -> Result<()> {
 /// Refuses models of clips whose windows reach over frames: those of rten have one or two dimensions.
 fn check_windows(graph: &GraphProto) -> Result<()> {
     const OPERATORS: [&str; 4] = ["Conv", "ConvTranspose", "MaxPool", "AveragePool"];
+    // Convolutions may leave their shape to their weights, whose first two dimensions are channels.
+    let weights = graph.initializer.iter().filter(|weights| weights.dims.len() > 4);
+    let weights: HashSet<&str> = weights.map(|weights| &*weights.name).collect();
     let reaches_over_frames = |node: &&NodeProto| {
         let mut shapes = node.attribute.iter().filter(|attribute| attribute.name == "kernel_shape");
-        OPERATORS.contains(&&*node.op_type) && shapes.any(|shape| shape.ints.len() > 2)
+        OPERATORS.contains(&&*node.op_type)
+            && (shapes.any(|shape| shape.ints.len() > 2)
+                || node.input.get(1).is_some_and(|input| weights.contains(&**input)))
     };
     match graph.node.iter().find(reaches_over_frames) {
         None => Ok(()),
