@@ -107,9 +107,8 @@ impl ReplaceRequest {
         if request.device() == Device::Host && caps.is_some_and(|caps| caps::is_cuda(&caps)) {
             return Err(messages::frames_in_cuda_memory(request.backend, request.reason.as_deref()));
         }
-        Ok(match self.frame.filter(|_| request.waits_for_frames()) {
-            Some(frame) => request.for_tensor(request.spec_for(frame)),
-            None => request,
-        })
+        let Some(frame) = self.frame.filter(|_| request.waits_for_frames()) else { return Ok(request) };
+        let former = self.former.upgrade();
+        Ok(request.in_place_of(former.as_ref().map(|former| &former.request), frame))
     }
 }

@@ -262,6 +262,14 @@ impl LoadRequest {
         LoadRequest { spec, ..self.clone() }
     }
 
+    /// The same for frames of that width and height, in the place of another model. Where both take clips of any number of frames, these
+    /// are as many as those of the other one: the stream goes on with them.
+    pub fn in_place_of(&self, former: Option<&LoadRequest>, frame: (u32, u32)) -> Self {
+        let former = former.filter(|former| former.opens_frames && self.opens_frames);
+        let (spec, frames) = (self.spec_for(frame), former.and_then(|former| former.spec.frames()));
+        self.for_tensor(frames.map_or(spec.clone(), |frames| spec.with_frames(frames)))
+    }
+
     /// The same for frames of any size, which all come to one size of the tensor, and for clips of one length.
     pub fn with_one_size(self) -> Self {
         LoadRequest { adaptive: None, opens_frames: false, ..self }

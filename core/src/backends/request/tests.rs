@@ -6,7 +6,7 @@ use crate::backends::onnxruntime::OnnxRuntime;
 use crate::backends::rten::Rten;
 use crate::backends::tensorrt::TensorRt;
 use crate::backends::verify::{Reference, verify};
-use crate::onnx_files::{F32, Graph};
+use crate::onnx_files::{F32, Graph, int, ints};
 use crate::options::OptionValue;
 use crate::tensor::{Tensor, Tensors};
 use crate::test::npy::save_floats;
@@ -65,6 +65,27 @@ fn a_backend_that_builds_for_one_size_builds_for_two_at_most() {
     }
     assert_eq!(seen[0], first.chw());
     assert_eq!(seen[1..], [request.spec.resized(largest).chw(); 4]);
+}
+
+/// An engine for clips of another length would be built for nothing, and the right one while frames wait.
+#[test]
+fn in_the_place_of_another_model_clips_are_as_long_as_before() {
+    let folder = scratch("clip-requests");
+    let model = |name: &str, frames: &str| {
+        let file = Graph::new()
+            .input("clip", F32, &["1", "3", frames, "8", "8"])
+            .node("ReduceMean", &["clip"], &["output0"], vec![ints("axes", &[1, 3, 4]), int("keepdims", 0)])
+            .output("output0", F32, &["1", frames])
+            .save(&folder.join(name));
+        LoadRequest { backend: &TensorRt, ..by_rten(file.as_ref(), Options::default()) }
+    };
+    let (open, other, fixed) = (model("open.onnx", "t"), model("other.onnx", "t"), model("fixed.onnx", "8"));
+    let used = open.for_tensor(open.spec.with_frames(5));
+    let frames =
+        |model: &LoadRequest, former: Option<&LoadRequest>| model.in_place_of(former, (64, 64)).spec.frames().unwrap();
+    assert_eq!(frames(&other, Some(&used)), 5);
+    assert_eq!([frames(&other, None), frames(&other, Some(&fixed))], [16; 2], "nobody knows yet");
+    assert_eq!(frames(&fixed, Some(&used)), 8);
 }
 
 #[test]
