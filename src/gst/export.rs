@@ -124,8 +124,9 @@ fn tensors(payload: &Payload) -> Result<&Tensors> {
 }
 
 fn no_clip() -> Error {
-    wrong("No clip ends with this frame")
-        .remedy("Take the frames with which one does, each of frame-step once there are frames of them")
+    wrong("No clip ends with this frame").remedy(
+        "Read those of a frame with which one does: the first frames only begin one, and frame-step leaves frames out",
+    )
 }
 
 fn wrong(what: impl Into<String>) -> Error {

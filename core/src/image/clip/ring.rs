@@ -25,7 +25,7 @@ impl<T> ClipRing<T> {
 
     /// A frame comes, and so many are missing before it: they were dropped on the way. Says what becomes of it.
     ///
-    /// Where more are missing than a clip spans, what is kept is of another time: a clip begins again.
+    /// Where as many are missing as a clip spans, what is kept is of another time: a clip begins again.
     pub fn comes(&mut self, missing: u32) -> FrameArrival {
         let missing = u64::from(missing);
         let span = self.step * self.count as u64;
