@@ -77,8 +77,9 @@ impl ModelInfo {
         let frames = self.order.frames().map_or(1, |at| fixed(at).unwrap_or(USUAL_FRAMES as i64));
         check_frames(frames).map_err(|error| error.about(&unusable(&self.path)))?;
         if u64::from(width) * u64::from(height) * frames as u64 > MAX_PIXELS {
+            let of_clips = if self.order.frames().is_some() { " in all frames of a clip" } else { "" };
             return Err(Error::new(ErrorKind::Model, format!("it wants an input of {width}x{height} ({input})"))
-                .cause(format!("no input may have more than {MAX_PIXELS} pixels"))
+                .cause(format!("no input may have more than {MAX_PIXELS} pixels{of_clips}"))
                 .remedy("Set input-size where the model leaves its size open, or export it with a smaller one")
                 .about(&unusable(&self.path)));
         }
@@ -479,7 +480,7 @@ mod tests {
         assert!(
             said(&[1, 3, 300, 64, 64]).contains("it wants clips of 300 frames. Export it for clips of at most 256")
         );
-        assert!(said(&[1, 3, 256, 1024, 1024]).contains("no input may have more than 33554432 pixels"));
+        assert!(said(&[1, 3, 256, 1024, 1024]).contains("more than 33554432 pixels in all frames of a clip"));
     }
 
     #[test]
