@@ -118,9 +118,13 @@ impl StreamClips {
         let is_full = self.ring.push(ClipFrame { tensors: tensors.clone(), times });
         let full = self.maker.as_ref().filter(|_| is_full).map(|maker| {
             let first = self.ring.frames().next().map_or(times, |first| first.times);
-            // Of a stream that plays backwards the latest frame comes first.
-            let (early, late) = if first.0 <= times.0 { (first, times) } else { (times, first) };
-            let clip = Clip::new(self.ring.frames().map(|frame| frame.tensors.clone()), maker);
+            let frames = self.ring.frames().map(|frame| frame.tensors.clone());
+            // A stream that plays backwards has the latest frame first. Models see what moves as it has moved.
+            let is_backwards = first.0.zip(times.0).is_some_and(|(first, last)| first > last);
+            let (clip, early, late) = match is_backwards {
+                true => (Clip::new(frames.rev(), maker), times, first),
+                false => (Clip::new(frames, maker), first, times),
+            };
             FullClip { clip, begin: early.0, end: late.1.or(late.0) }
         });
         Ok(ClipInput { desc: self.spec.desc.clone(), full })
@@ -158,11 +162,12 @@ mod tests {
         StreamClips::new(&spec, 1).unwrap()
     }
 
-    /// The times of the clip that ends with the next frame, in milliseconds, and whether it was asked where clips are to lie. The
-    /// frame begins then, and lasts for 40.
-    fn next(clips: &mut StreamClips, begin: u64) -> (Option<(u64, u64)>, bool) {
-        let time = |ms: u64| Some(gst::ClockTime::from_mseconds(ms));
-        let frame = Arc::new(Tensors::new(vec![Tensor::from_slice("clip", &[1, 1, 1, 1], &[0f32])], None, None));
+    /// The clip that ends with the next frame, and whether it was asked where clips are to lie. The frame begins at that time in
+    /// milliseconds, lasts for 40, and has the time as its pixel.
+    fn next(clips: &mut StreamClips, begin: u16) -> (Option<FullClip>, bool) {
+        let time = |ms: u16| Some(gst::ClockTime::from_mseconds(ms.into()));
+        let pixel = Tensor::from_slice("clip", &[1, 1, 1, 1], &[f32::from(begin)]);
+        let frame = Arc::new(Tensors::new(vec![pixel], None, None));
         let mut is_asked = false;
         clips.comes(time(begin), false);
         let slots = || {
@@ -170,26 +175,35 @@ mod tests {
             None
         };
         let clip = clips.take(&frame, (time(begin), time(begin + 40)), slots).unwrap();
-        let times = clip.full.map(|full| (full.begin.unwrap().mseconds(), full.end.unwrap().mseconds()));
-        (times, is_asked)
+        (clip.full, is_asked)
+    }
+
+    /// When a clip begins and ends, and what it shows.
+    fn seen(full: FullClip) -> (u64, u64, Vec<f32>) {
+        let pixels = full.clip.tensors().unwrap()[0].as_slice::<f32>().unwrap().to_vec();
+        (full.begin.unwrap().mseconds(), full.end.unwrap().mseconds(), pixels)
     }
 
     #[test]
-    fn a_clip_lasts_from_its_earliest_frame_to_its_latest() {
+    fn clips_run_forwards_also_where_the_stream_plays_backwards() {
+        let wanted = [(0, 80, vec![0.0, 40.0]), (40, 120, vec![40.0, 80.0])];
         let mut forwards = clips();
-        assert_eq!([0, 40, 80].map(|begin| next(&mut forwards, begin).0), [None, Some((0, 80)), Some((40, 120))]);
+        assert!(next(&mut forwards, 0).0.is_none());
+        assert_eq!([40, 80].map(|begin| seen(next(&mut forwards, begin).0.unwrap())), wanted);
         let mut backwards = clips();
-        assert_eq!([80, 40, 0].map(|begin| next(&mut backwards, begin).0), [None, Some((40, 120)), Some((0, 80))]);
+        assert!(next(&mut backwards, 80).0.is_none());
+        let mut found = [40, 0].map(|begin| seen(next(&mut backwards, begin).0.unwrap()));
+        found.reverse();
+        assert_eq!(found, wanted);
     }
 
     #[test]
     fn where_clips_are_to_lie_is_asked_once_for_the_same_caps() {
-        let mut clips = clips();
-        assert_eq!([0, 40, 80].map(|begin| next(&mut clips, begin).1), [false, true, false]);
-        let mut clips = clips.with_other_caps();
-        assert_eq!(
-            [120, 160].map(|begin| next(&mut clips, begin)),
-            [(Some((80, 160)), true), (Some((120, 200)), false)]
-        );
+        let mut first = clips();
+        assert_eq!([0, 40, 80].map(|begin| next(&mut first, begin).1), [false, true, false]);
+        let mut second = first.with_other_caps();
+        let (clip, is_asked) = next(&mut second, 120);
+        assert_eq!((clip.map(seen), is_asked), (Some((80, 160, vec![80.0, 120.0])), true), "the clip goes on");
+        assert!(!next(&mut second, 160).1);
     }
 }

@@ -51,8 +51,8 @@ impl<T> ClipRing<T> {
         self.kept.len() + 1 >= self.count
     }
 
-    /// Those that are kept, the oldest first.
-    pub fn frames(&self) -> impl Iterator<Item = &T> {
+    /// Those that are kept, in the order in which they came.
+    pub fn frames(&self) -> impl DoubleEndedIterator<Item = &T> {
         self.kept.iter()
     }
 
