@@ -90,13 +90,14 @@ impl StreamClips {
         ClipInput { desc: self.spec.desc.clone(), full: None }
     }
 
-    /// Frames are in that context from now on. Says how many of a clip were given up because those before were in another one.
+    /// The frame that has come, and those behind it, are in that context. Says how many of a clip were given up because those before
+    /// were in another one.
     pub fn follow(&mut self, context: Option<&Context>) -> Option<usize> {
         if self.context.as_ref() == context {
             return None;
         }
         (self.context, self.maker) = (context.cloned(), None);
-        self.ring.clear()
+        self.ring.let_go()
     }
 
     /// Takes the tensor of a frame that is one of a clip. `slots` is asked where clips are to lie.
@@ -155,6 +156,7 @@ mod tests {
     use gsttrt_core::tensor::Tensor;
 
     use super::*;
+    use crate::fakes::Fakes;
 
     /// Clips of two frames.
     fn clips() -> StreamClips {
@@ -205,5 +207,24 @@ mod tests {
         let (clip, is_asked) = next(&mut second, 120);
         assert_eq!((clip.map(seen), is_asked), (Some((80, 160, vec![80.0, 120.0])), true), "the clip goes on");
         assert!(!next(&mut second, 160).1);
+    }
+
+    #[test]
+    fn the_step_counts_from_the_first_frame_in_a_context() {
+        let Some(fakes) = Fakes::of(module_path!(), "the_step_counts_from_the_first_frame_in_a_context") else {
+            return;
+        };
+        let context = fakes.context();
+        let mut clips = StreamClips { step: 2, ring: ClipRing::new(2, 2), ..clips() };
+        let mut kept = vec![];
+        for frame in 0..5u16 {
+            clips.comes(Some(gst::ClockTime::from_mseconds(u64::from(frame) * 40)), false);
+            if clips.is_wanted() == Some(true) {
+                assert_eq!(clips.follow(Some(&context)), None);
+                kept.push(frame);
+            }
+            clips.pass();
+        }
+        assert_eq!(kept, [0, 2, 4]);
     }
 }

@@ -56,11 +56,17 @@ impl<T> ClipRing<T> {
         self.kept.iter()
     }
 
-    /// Lets all frames go: the next one is the first of a clip. Says how many were kept where they never became a clip.
+    /// Lets all frames go: the next one that comes is the first of a clip. Says how many were kept where they never became a clip.
     pub fn clear(&mut self) -> Option<usize> {
+        self.ahead = 0;
+        self.let_go()
+    }
+
+    /// The same where the first of a clip has come, and is about to be kept.
+    pub fn let_go(&mut self) -> Option<usize> {
         let unfinished = (!self.was_full && !self.kept.is_empty()).then_some(self.kept.len());
         self.kept.clear();
-        (self.ahead, self.was_full) = (0, false);
+        self.was_full = false;
         unfinished
     }
 }
@@ -106,6 +112,21 @@ mod tests {
         // As many as the clip spans: it begins again.
         assert_eq!(clips(2, 2, &[0, 5, 6, 7]), [vec![], vec![], vec![], vec![5, 7]]);
         assert_eq!(clips(2, 2, &[0, 4, 5, 6]), [vec![], vec![0, 4], vec![], vec![4, 6]]);
+    }
+
+    #[test]
+    fn a_frame_that_has_come_may_be_the_first_of_a_clip() {
+        let mut ring = ClipRing::new(2, 2);
+        let mut come = |frame: u32, is_first: bool| {
+            let is_wanted = ring.comes(0).is_wanted;
+            if is_first {
+                ring.let_go();
+            }
+            (is_wanted && ring.push(frame)).then(|| ring.frames().copied().collect::<Vec<_>>())
+        };
+        assert_eq!([come(0, true), come(1, false), come(2, false)], [None, None, Some(vec![0, 2])]);
+        assert_eq!([come(3, false), come(4, true), come(5, false)], [None, None, None]);
+        assert_eq!(come(6, false), Some(vec![4, 6]));
     }
 
     #[test]
