@@ -24,6 +24,7 @@ class ModelOptions(TypedDict, total=False):
     engine_build: Literal["auto", "never"] | None
     engine_cache: Path | None
     execution_providers: str | Sequence[str] | None
+    frames: int | None
     verify: Literal["auto", "always", "off"] | None
     verify_every: int | None
     input_values: Mapping[str, Path] | str | None
@@ -51,7 +52,6 @@ class DetectorOptions(ModelOptions, total=False):
     class_scores: str | None
     class_thresholds: Mapping[str, float] | str | None
     frame_step: int | None
-    frames: int | None
     interval: int | None
     layout: str | None
     layout_file: Path | None

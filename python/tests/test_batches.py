@@ -251,6 +251,8 @@ def test_options_without_effect_are_warnings(tmp_path):
     for name in (*OF_DETECTOR, "label-file"):
         with pytest.raises(gsttrt.SettingsError, match="has no effect: a Session gives the outputs as they are"):
             gsttrt.Session(model("shapes-cls"), **{name: "1"})
+    with pytest.raises(gsttrt.SettingsError, match="frames=2 is for models that see several frames"):
+        gsttrt.Session(model("shapes-cls"), backend="rten", frames=2)  # it has an effect: on the tensor
 
 
 def test_what_is_guessed_of_a_model_is_told(tmp_path, caplog):
