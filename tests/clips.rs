@@ -225,6 +225,22 @@ fn frames_that_are_missing_count() {
     assert_eq!(stream.new_clips(60, 3), [vec![10, 30, 60], NONE, vec![30, 60, 80]]);
 }
 
+/// A camera sends one for each packet that is lost.
+#[test]
+fn a_gap_that_is_shorter_than_a_clip_is_frames_that_are_missing() {
+    let mut stream = Stream::new(&model("gap", "3"), "", "", "");
+    let gap = |stream: &mut Stream, frames: u64| {
+        let [begin, length] = [stream.number, frames].map(|frames| gst::ClockTime::from_nseconds(frames * PERIOD));
+        stream.number += frames;
+        stream.line.push_event(gst::event::Gap::new(begin, length));
+    };
+    assert_eq!(stream.new_clips(10, 3), [NONE, NONE, vec![10, 20, 30]]);
+    gap(&mut stream, 2);
+    assert_eq!(stream.new_clips(60, 1), [vec![20, 30, 60]]);
+    gap(&mut stream, 3);
+    assert_eq!(stream.new_clips(100, 3), [NONE, NONE, vec![100, 110, 120]]);
+}
+
 #[test]
 fn a_stream_that_is_too_short_is_told() {
     let file = model("short", "4");

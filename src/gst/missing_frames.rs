@@ -31,8 +31,8 @@ impl MissingFrames {
         u32::try_from(frames.saturating_sub(1)).unwrap_or(u32::MAX)
     }
 
-    /// The median: a few gaps that nothing marks do not become usual.
-    fn usual(&self) -> Option<u64> {
+    /// From frame to frame, as far as that is known. The median: a few gaps that nothing marks do not become usual.
+    pub fn usual(&self) -> Option<u64> {
         let mut known = self.distances;
         let known = &mut known[..self.count.min(KNOWN)];
         known.sort_unstable();

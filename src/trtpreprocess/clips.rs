@@ -84,6 +84,12 @@ impl StreamClips {
         arrival.ended
     }
 
+    /// Whether a clip lasts longer than that.
+    pub fn outlast(&self, gap: gst::ClockTime) -> bool {
+        let usual = self.missing.usual().unwrap_or(0);
+        gap.nseconds() < usual.saturating_mul(u64::from(self.step)).saturating_mul(self.frames as u64)
+    }
+
     /// The frame is between two of a clip: nothing is made of it.
     pub fn pass(&mut self) -> ClipInput {
         self.is_wanted = None;

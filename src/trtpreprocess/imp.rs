@@ -316,6 +316,14 @@ impl TrtPreprocess {
         ended
     }
 
+    /// Whether a gap of that length may be in a clip: a packet that a camera has lost is one. The frames that are missing in it count
+    /// with the next one that comes, like those that were dropped.
+    fn is_in_clip(&self, gap: Option<gst::ClockTime>) -> bool {
+        let state = self.state.lock().unwrap();
+        let clips = state.as_ref().and_then(|state| state.clips.as_ref());
+        clips.zip(gap).is_some_and(|(clips, gap)| clips.outlast(gap))
+    }
+
     /// The context of the frame's memory, else the pipeline's.
     fn context_for(&self, location: &FrameLocation) -> Result<Context> {
         let device = self.settings.lock().unwrap().cuda_device_id;
@@ -431,7 +439,11 @@ impl BaseTransformImpl for TrtPreprocess {
     }
 
     fn sink_event(&self, event: gst::Event) -> bool {
-        if self.stream.lock().unwrap().is_cut(&event) || event.type_() == gst::EventType::Gap {
+        let is_gap = match event.view() {
+            gst::EventView::Gap(gap) => !self.is_in_clip(gap.duration()),
+            _ => false,
+        };
+        if self.stream.lock().unwrap().is_cut(&event) || is_gap {
             self.end_clips();
         }
         match event.type_() {
