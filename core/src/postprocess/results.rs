@@ -112,7 +112,10 @@ impl Instances {
 
     /// The vector of the whole frame, if there is one.
     pub fn frame_vector(&self) -> Option<&[f32]> {
-        self.vector.as_deref().filter(|vector| !vector.is_empty())
+        // Of none the length is 0. By `filter` the compiler looks at the length of a vector that is not there first, which gives the
+        // same, but is not initialized, as valgrind says.
+        let vector = self.vector.as_deref().unwrap_or_default();
+        (!vector.is_empty()).then_some(vector)
     }
 
     /// The text of the whole frame, if something was read.
