@@ -19,7 +19,11 @@ const MOST_LISTED: usize = 1000;
 
 /// The table, if there is one.
 #[derive(Clone, Debug, Default)]
-pub struct ServedIdentities(Option<Arc<Identities>>);
+pub struct ServedIdentities {
+    table: Option<Arc<Identities>>,
+    /// Whose vectors are in it.
+    model: String,
+}
 
 /// An object that is known.
 #[derive(Clone, Debug, Serialize)]
@@ -36,18 +40,29 @@ pub struct IdentityStatus {
 }
 
 impl ServedIdentities {
-    /// Makes the table, where it is wanted and there is none: sources that start look for it. Returns whether it is new.
-    pub fn begin(&mut self, wanted: Option<&IdentitiesConfig>) -> Result<bool, Failure> {
-        let Some(config) = wanted.filter(|_| self.0.is_none()) else { return Ok(false) };
+    /// Makes the table, where it is wanted and there is none, or one of another model: sources that start look for it. Returns what
+    /// was there before, where it is new.
+    pub fn begin(&mut self, wanted: Option<&IdentitiesConfig>) -> Result<Option<Self>, Failure> {
+        let is_new = |config: &&IdentitiesConfig| self.table.is_none() || self.model != config.model;
+        let Some(config) = wanted.filter(is_new) else { return Ok(None) };
         let table = Identities::new(config.options.clone())?;
         sharing::offer(NAME, &table);
-        self.0 = Some(table);
-        Ok(true)
+        let new = ServedIdentities { table: Some(table), model: config.model.clone() };
+        Ok(Some(std::mem::replace(self, new)))
+    }
+
+    /// Goes on with what was there before.
+    pub fn go_back(&mut self, before: Self) {
+        self.remove();
+        if let Some(table) = &before.table {
+            sharing::offer(NAME, table);
+        }
+        *self = before;
     }
 
     /// Goes on by that configuration. Ids that were given stay, unless there are to be none any more.
     pub fn change(&mut self, wanted: Option<&IdentitiesConfig>) {
-        match (wanted, self.0.clone()) {
+        match (wanted, self.table.clone()) {
             (Some(config), Some(table)) if table.options() != config.options => {
                 let _ = table.set_options(config.options.clone()); // links were checked when they were read
             }
@@ -59,7 +74,7 @@ impl ServedIdentities {
     /// Forgets all objects, and the table.
     pub fn remove(&mut self) {
         self.forget_all();
-        self.0 = None;
+        *self = ServedIdentities::default();
     }
 
     /// The last seen ones first.
@@ -71,22 +86,22 @@ impl ServedIdentities {
             let (first_seen, last_seen) = (since(first_seen), since(last_seen));
             IdentityStatus { id, label, sources: cameras, in_sight: is_in_sight, first_seen, last_seen }
         };
-        self.0.iter().flat_map(|table| table.list(MOST_LISTED, now)).map(status).collect()
+        self.table.iter().flat_map(|table| table.list(MOST_LISTED, now)).map(status).collect()
     }
 
     /// Removes an object with all of its vectors. Returns whether it was there.
     pub fn forget(&self, id: u64) -> bool {
-        self.0.as_ref().is_some_and(|table| table.forget(id))
+        self.table.as_ref().is_some_and(|table| table.forget(id))
     }
 
     pub fn forget_all(&self) {
-        if let Some(table) = &self.0 {
+        if let Some(table) = &self.table {
             table.forget_all();
         }
     }
 
     pub fn counts(&self) -> Option<IdentityCounts> {
-        self.0.as_ref().map(|table| table.counts())
+        self.table.as_ref().map(|table| table.counts())
     }
 }
 
@@ -118,7 +133,7 @@ pub mod tests {
         };
         see("door", 1, 1);
         see("yard", 2, 2);
-        (ServedIdentities(Some(table.clone())), table)
+        (ServedIdentities { table: Some(table.clone()), model: "reid".into() }, table)
     }
 
     #[test]
@@ -143,5 +158,21 @@ pub mod tests {
         let (mut served, table) = served();
         served.change(None);
         assert_eq!((table.counts().known, served.counts()), (0, None));
+    }
+
+    #[test]
+    fn another_model_has_a_table_of_its_own() {
+        let (mut served, table) = served();
+        let config = |model: &str| IdentitiesConfig { model: model.into(), options: IdentityOptions::default() };
+        assert!(served.begin(None).unwrap().is_none());
+        assert!(served.begin(Some(&config("reid"))).unwrap().is_none());
+        let before = served.begin(Some(&config("faces"))).unwrap().expect("a new table");
+        assert_eq!((served.counts().unwrap().known, before.counts().unwrap().known), (0, 2));
+        // Where the sources cannot be started with it.
+        served.go_back(before);
+        assert_eq!(
+            (served.model.as_str(), served.counts().unwrap(), table.counts().known),
+            ("reid", table.counts(), 2)
+        );
     }
 }

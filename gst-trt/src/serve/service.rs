@@ -206,14 +206,13 @@ impl ServiceState {
         config.keep_servers(&self.config);
         // First all that can fail: until then nothing that runs is touched.
         let mut started = Started::default();
-        let is_new = self.identities.begin(config.identities.as_ref())?;
+        let before = self.identities.begin(config.identities.as_ref())?;
         if let Err(failure) = started.begin(self, &config, threads) {
             started.stop();
-            if is_new {
-                self.identities.remove();
-            }
+            before.into_iter().for_each(|before| self.identities.go_back(before));
             return Err(failure);
         }
+        before.iter().for_each(ServedIdentities::forget_all);
         self.identities.change(config.identities.as_ref());
         // What a replacement must find things for.
         for model in &self.models {

@@ -16,7 +16,7 @@ const LINKS: &str = "identities.links";
 #[derive(Clone, Debug, PartialEq)]
 pub struct IdentitiesConfig {
     /// Whose vectors are compared.
-    model: String,
+    pub model: String,
     pub options: IdentityOptions,
 }
 
