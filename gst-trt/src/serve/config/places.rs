@@ -53,6 +53,15 @@ impl<'a> Places<'a> {
         Some((self.line(found.unwrap_or(begin)), found.is_some()))
     }
 
+    /// The name of the tables whose first one is on that line, in double brackets.
+    pub fn repeated_at(&self, line: usize) -> Option<&str> {
+        self.root.as_ref()?.get_ref().iter().find_map(|(name, value)| {
+            let DeValue::Array(tables) = value.get_ref() else { return None };
+            let first = tables.first().filter(|first| first.get_ref().is_table())?;
+            (self.line(first.span().start) == line).then(|| &**name.get_ref())
+        })
+    }
+
     /// The key at a byte, or whose value is there.
     pub fn key_at(&self, byte: usize) -> Option<&str> {
         fn find<'t>(table: &'t DeTable<'_>, byte: usize) -> Option<&'t str> {
@@ -97,6 +106,7 @@ mod tests {
         for byte in 0..text.len() {
             assert_eq!(places.line(byte), line_at(text, byte), "{byte}");
         }
+        assert_eq!([5, 8, 9, 1].map(|line| places.repeated_at(line)), [Some("source"), None, None, None]);
         assert_eq!(places.key_at(text.find("x\"\"\"").unwrap()), Some("address"));
         assert_eq!(places.key_at(text.find("iou").unwrap()), Some("tracker"));
         assert_eq!(places.key_at(text.find("[source]").unwrap()), Some("title"));

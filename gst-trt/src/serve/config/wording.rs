@@ -14,6 +14,10 @@ const ELEMENT_KEYS: [(&str, &str); 4] = [
     (" on trtinfer", " in [[model]]"),
 ];
 
+/// Tables of which there is one.
+const SINGLE_TABLES: [&str; 11] =
+    ["track", "identities", "analytics", "privacy", "record", "snapshots", "http", "rtsp", "webrtc", "log", "otel"];
+
 /// What is wrong, and with which key of the table.
 pub struct KeyError {
     pub key: &'static str,
@@ -138,7 +142,11 @@ pub fn in_file(file: &std::path::Path, places: &Places, error: &toml::de::Error)
     let byte = error.span().map(|span| span.start);
     let key = byte.and_then(|byte| places.key_at(byte));
     let line = byte.map(|byte| places.line(byte));
-    let problem = of_serde(error.message());
+    let repeated = line.and_then(|line| places.repeated_at(line)).filter(|name| SINGLE_TABLES.contains(name));
+    let problem = match repeated {
+        Some(name) => format!("there is one table of that name. Write it in single brackets, as [{name}]"),
+        None => of_serde(error.message()),
+    };
     // The value may be a secret, of whatever kind it is.
     let is_header = |key: &str| places.line_of("otel.headers", 0, key) == line.map(|line| (line, true));
     let is_hidden = key.is_some_and(|key| is_secret(key) || key == "headers" || is_header(key));

@@ -63,6 +63,10 @@ fn mistakes_in_identities_are_told() {
     let link = |keys: &str| format!("[identities]\n[[identities.links]]\n{keys}");
     for (identities, said) in [
         ("[identities]\ntreshold = 0.5", "line 7: there is no key “treshold” here; did you mean “threshold”?"),
+        (
+            "[[identities]]\nlooks = 1",
+            "line 6: there is one table of that name. Write it in single brackets, as [identities]",
+        ),
         ("[identities]\nmodel = \"red\"", "line 7: there is no model “red”; did you mean “reid”?"),
         ("[identities]\nmodel = \"m\"", "model “m” sees frames"),
         ("[identities]\nthreshold = 1.5", "line 7, threshold: it is a cosine, from 0 to 1"),
