@@ -201,7 +201,7 @@ fn what_is_wrong_is_told_and_nothing_is_written() {
     for (args, parts) in [
         (&["text.onnx", "a dog", "one red sports car"][..], &["“one red sports car” has 17 tokens", "takes 12"][..]),
         (&["text.onnx", "dog", "--template", "a very large {}"], &["“a very large dog” has 15 tokens"]),
-        (&["text.onnx", "dog 7"], &["“dog 7”: the vocabulary of its tokenizer lacks “7</w>”"]),
+        (&["text.onnx", "dog 7"], &["“dog 7”: the vocabulary of its tokenizer lacks “7</w>”", "Use other words"]),
         (&["text.onnx", "a <|endoftext|>"], &["which is a token of its own"]),
         (&["text.onnx", " "], &["The phrase “ ” says nothing"]),
         (&["text.onnx", "a\u{1b}=dog"], &["the name has control characters"]),

@@ -45,19 +45,20 @@ impl Tokenizer {
     /// What is wrong with the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, String> {
         if text.len() > MAX_TEXT {
-            return Err(format!("it is longer than {MAX_TEXT} bytes"));
+            return Err(format!("it is longer than {MAX_TEXT} bytes. Use fewer words"));
         }
         let composed = normalize(text, NormalizeMode::DefaultCompose);
         let plain: String = composed.chars().flat_map(char::to_lowercase).collect();
         // The model would take it for the end of the text.
         if let Some(token) = [START, END].into_iter().find(|token| plain.contains(token)) {
-            return Err(format!("it has {token}, which is a token of its own"));
+            return Err(format!("it has {token}, which is a token of its own. Leave it out"));
         }
         let symbols = symbols();
         let parts = words(&plain).into_iter().flat_map(|word| self.parts(word, &symbols));
         let id = |part: String| {
             let id = self.ids.get(&part).copied();
-            id.ok_or_else(|| format!("the vocabulary of its tokenizer lacks “{part}”"))
+            let remedy = "Use other words, or give the tokenizer of this model, by --tokenizer";
+            id.ok_or_else(|| format!("the vocabulary of its tokenizer lacks “{part}”. {remedy}"))
         };
         once(Ok(self.start)).chain(parts.map(id)).chain(once(Ok(self.end))).collect()
     }
@@ -275,7 +276,7 @@ mod tests {
     fn what_is_no_text_is_refused() {
         let tokenizer = clip();
         let said = |text: &str| tokenizer.encode(text).unwrap_err();
-        assert!(said("a <|EndOfText|> b").contains("<|endoftext|>, which is a token of its own"));
+        assert!(said("a <|EndOfText|> b").contains("<|endoftext|>, which is a token of its own. Leave it out"));
         assert!(said(&"x".repeat(MAX_TEXT + 1)).contains("longer than 2048 bytes"));
         let few = Tokenizer { ids: HashMap::from([("a</w>".into(), 1)]), ..clip() };
         assert_eq!(few.encode("a a").unwrap(), [49406, 1, 1, 49407]);
