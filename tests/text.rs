@@ -65,6 +65,19 @@ fn frames_have_a_text_in_messages() {
     }
 }
 
+#[test]
+fn a_text_that_nothing_has_is_told() {
+    let model = reader(&scratch("text-unposted"));
+    let mut line = Line::new(&model, "");
+    line.push(frame());
+    line.push(frame());
+    let said = line.said();
+    assert!(said.len() == 1 && said[0].contains("Set post-messages=true on trtnms"), "{said:?}");
+    let mut line = Line::new(&model, "post-messages=true");
+    line.push(frame());
+    assert_eq!(line.said(), [""; 0]);
+}
+
 /// Rows of scores may be boxes, and a dictionary that is one short would give each character its neighbour's place.
 #[test]
 fn the_dictionary_is_that_of_the_model() {

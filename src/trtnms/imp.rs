@@ -26,6 +26,7 @@ use super::drawing::{self, GpuDrawing};
 use super::objects::{ObjectResults, places_are_lost};
 use super::settings::{NmsSettings, PROPERTIES};
 use super::spans::span_of;
+use super::whole_text;
 use crate::gst::caps;
 use crate::gst::classes_event::{self, ClassesOfModels};
 use crate::gst::classes_query;
@@ -363,7 +364,9 @@ impl TrtNms {
             }
         };
         if options_changed && let Some(postprocessor) = postprocessor {
-            let warning = postprocessor.without_effect(matches!(inputs.tiles, Tiles::Slices));
+            let is_whole = !matches!(inputs.tiles, Tiles::Objects(_));
+            let unposted = || whole_text::unposted(postprocessor, settings.post_messages).filter(|_| is_whole);
+            let warning = postprocessor.without_effect(matches!(inputs.tiles, Tiles::Slices)).or_else(unposted);
             warning.iter().filter(|_| warning != *without_effect).for_each(|warning| self.obj().post_warning(warning));
             *without_effect = warning;
         }
