@@ -490,9 +490,8 @@ fn zones_outside_the_frame_are_named() {
 #[test]
 fn caps_without_a_size_are_refused() {
     crate::common::init();
-    let mut harness = gst_check::Harness::new_parse(&format!("trtanalytics config-file={}", file("caps", BOTH)));
-    let bus = gst::Bus::new();
-    harness.element().unwrap().set_bus(Some(&bus));
+    let (mut harness, bus) =
+        crate::common::elements::harness(&format!("trtanalytics config-file={}", file("caps", BOTH)));
     harness.set_src_caps_str("video/x-raw,format=NV12");
     assert!(harness.push(gst::Buffer::new()).is_err());
     let message = bus.pop_filtered(&[gst::MessageType::Error]).expect("an error");

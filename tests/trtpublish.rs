@@ -553,9 +553,7 @@ fn frames_may_be_in_any_memory() {
 fn caps_without_a_size_are_refused() {
     crate::common::init();
     let path = scratch("publish-caps").join("out.jsonl");
-    let mut harness = gst_check::Harness::new_parse(&format!("trtpublish location={}", path.display()));
-    let bus = gst::Bus::new();
-    harness.element().unwrap().set_bus(Some(&bus));
+    let (mut harness, bus) = crate::common::elements::harness(&format!("trtpublish location={}", path.display()));
     harness.set_src_caps_str("video/x-raw,format=NV12");
     assert!(harness.push(gst::Buffer::new()).is_err());
     let message = bus.pop_filtered(&[gst::MessageType::Error]).expect("an error");

@@ -460,9 +460,7 @@ fn hostile_metas_end_nothing() {
 #[test]
 fn caps_without_a_size_are_refused() {
     crate::common::init();
-    let mut harness = gst_check::Harness::new("trttrack");
-    let bus = gst::Bus::new();
-    harness.element().unwrap().set_bus(Some(&bus));
+    let (mut harness, bus) = crate::common::elements::harness("trttrack");
     harness.set_src_caps_str("video/x-raw,format=NV12");
     assert!(harness.push(gst::Buffer::new()).is_err());
     let message = bus.pop_filtered(&[gst::MessageType::Error]).expect("an error");

@@ -157,9 +157,7 @@ impl Line {
 
     pub fn parse(elements: &str) -> Self {
         super::init();
-        let harness = gst_check::Harness::new_parse(elements);
-        let bus = gst::Bus::new();
-        harness.element().unwrap().set_bus(Some(&bus));
+        let (harness, bus) = super::elements::harness(elements);
         let mut line = Line { harness, bus };
         line.caps("RGB", SIDE, SIDE);
         line
@@ -197,14 +195,14 @@ impl Line {
         std::iter::from_fn(|| self.bus.pop_filtered(&[kind])).collect()
     }
 
-    /// Notes on the bus since the last call.
+    /// Notes on the bus since the last call, but for the one about the backend, which depends on the machine.
     pub fn notes(&self) -> Vec<String> {
         let pop = || self.bus.pop_filtered(&[gst::MessageType::Info]);
         let text = |message: gst::Message| match message.view() {
             gst::MessageView::Info(note) => note.error().to_string(),
             _ => unreachable!("filtered"),
         };
-        std::iter::from_fn(pop).map(text).collect()
+        std::iter::from_fn(pop).map(text).filter(|note| !note.starts_with("Running the model on ")).collect()
     }
 
     /// Lets go of the events that have come out, which the harness keeps.

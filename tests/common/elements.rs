@@ -24,3 +24,12 @@ pub fn values(property: &glib::ParamSpec) -> Vec<glib::EnumValue> {
     let class = glib::EnumClass::with_type(property.value_type());
     class.map_or(Vec::new(), |class| class.values().to_vec())
 }
+
+/// The elements of a launch line between a test's hands, and their bus, which has their messages from the first on: a
+/// model may have been loaded before the harness of a line without a bus could be given one.
+pub fn harness(elements: &str) -> (gst_check::Harness, gst::Bus) {
+    let bin = gst::parse::bin_from_description(elements, true).unwrap();
+    let bus = gst::Bus::new();
+    bin.set_bus(Some(&bus));
+    (gst_check::Harness::with_element(&bin, Some("sink"), Some("src")), bus)
+}

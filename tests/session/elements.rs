@@ -2,7 +2,6 @@
 //! What the elements do with frames, a session does as well.
 
 use gst::prelude::*;
-use gst_check::Harness;
 use gsttrt_core::cuda::driver::Stream;
 use gsttrt_core::memory::Buffer;
 
@@ -51,9 +50,7 @@ fn plain(object: Object) -> Plain {
 /// What the elements find in frames, by their messages: numbers as they are, not rounded to pixels.
 fn objects_of_the_elements(frames: &[(gst_video::VideoInfo, gst::Buffer)], infer: &str, nms: &str) -> Vec<Vec<Plain>> {
     let line = format!("trtpreprocess ! trtinfer {infer} ! trtnms draw=false post-messages=true {nms}");
-    let mut harness = Harness::new_parse(&line);
-    let bus = gst::Bus::new();
-    harness.element().unwrap().set_bus(Some(&bus));
+    let (mut harness, bus) = crate::common::elements::harness(&line);
     harness.set_src_caps(frames[0].0.to_caps().unwrap());
     let objects = |(_, buffer): &(gst_video::VideoInfo, gst::Buffer)| {
         harness.push_and_pull(buffer.copy()).unwrap();
