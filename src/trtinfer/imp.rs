@@ -274,7 +274,8 @@ impl TrtInfer {
         // Those of a clip are put together here.
         let pictures = || inputs.pictures().map_err(Interrupted::from);
         let pictures = self.memory_wait.retry(&*self.obj(), &self.waits, pictures)?;
-        let outputs = batcher.submit(handle.stream(), pictures.into_iter(), model.request.values(), &running.usage)?;
+        let (values, usage) = (model.request.values(), &running.usage);
+        let outputs = batcher.submit(handle.stream(), pictures.into_iter(), values, usage, &self.waits)?;
         if outputs.len() > 1 && !is_shared {
             batcher.flush(handle.stream()); // the regions of a frame are a batch; no other stream fills it
         }
@@ -319,9 +320,9 @@ impl TrtInfer {
             }
             gst::StateChange::PausedToReady => {
                 // The pads are deactivated once the streaming thread has returned, so it must not go on waiting for the
-                // model.
-                self.life.leave();
+                // model. A frame that comes only now may not begin to.
                 self.waits.set_stopped(true);
+                self.life.leave();
             }
             _ => {}
         }
@@ -521,8 +522,8 @@ impl BaseTransformImpl for TrtInfer {
         self.qos.see(&event);
         match event.view() {
             gst::EventView::FlushStart(_) => {
+                self.waits.set_flushing(true); // first, as above
                 self.life.set_flushing(true);
-                self.waits.set_flushing(true);
             }
             gst::EventView::FlushStop(_) => {
                 self.life.set_flushing(false);

@@ -192,22 +192,27 @@ impl Batcher {
     }
 
     /// Adds the pictures of a frame to the queue. Its stream has a number of its own. The values go into the model with them: frames
-    /// with others are run in batches of their own.
+    /// with others are run in batches of their own. The token is of the element: what is set there before [`Batcher::leave`] holds for
+    /// a frame that comes only after that.
     ///
     /// # Errors
-    /// As [`ModelInstance::run`], where this made a batch full whose running failed.
+    /// As [`ModelInstance::run`], where this made a batch full whose running failed; or the element may not wait.
     pub fn submit(
         self: &Arc<Self>,
         stream: u64,
         pictures: impl Iterator<Item = Arc<Tensors>>,
         values: &Arc<InputValues>,
         usage: &Arc<Usage>,
-    ) -> Result<SmallVec<[PendingOutput; 1]>> {
+        token: &CancelToken,
+    ) -> std::result::Result<SmallVec<[PendingOutput; 1]>, Interrupted> {
         let submitted = Instant::now();
         let pictures: SmallVec<[Arc<Tensors>; 1]> = pictures.collect();
         let mut queue = self.queue.state.lock().unwrap();
+        if token.is_cancelled() {
+            return Err(Interrupted::Flushing);
+        }
         if let Some(error) = &queue.given_up {
-            return Err(error.clone());
+            return Err(error.clone().into());
         }
         queue.submitted += 1;
         let frame = queue.submitted;
@@ -222,7 +227,7 @@ impl Batcher {
             while self.run(FlushReason::Full(last)) {}
         }
         let pending = |request: Arc<Request>| match request.outcome.get() {
-            Some(Err(Interrupted::Failed(error))) => Err(error.clone()),
+            Some(Err(Interrupted::Failed(error))) => Err(error.clone().into()),
             _ => Ok(PendingOutput { batcher: Arc::downgrade(self), request, usage: usage.clone() }),
         };
         requests.into_iter().map(pending).collect()

@@ -385,7 +385,7 @@ mod tests {
     use std::time::Duration;
 
     use gsttrt_core::backends::ModelInstance;
-    use gsttrt_core::backends::batcher::Batcher;
+    use gsttrt_core::backends::batcher::{Batcher, CancelToken};
     use gsttrt_core::image::geometry::ResizeMode;
     use gsttrt_core::tensor::Tensor;
 
@@ -568,7 +568,8 @@ mod tests {
         let inputs = input.inputs().clone();
         let held = inputs.list[0].tensors.clone();
         let batcher = Arc::new(Batcher::new(Box::new(Idle), 2, Duration::from_secs(600)).unwrap());
-        let outputs = batcher.submit(7, [held.clone()].into_iter(), &Arc::default(), &Arc::default()).unwrap();
+        let (pictures, token) = ([held.clone()].into_iter(), CancelToken::default());
+        let outputs = batcher.submit(7, pictures, &Arc::default(), &Arc::default(), &token).unwrap();
         let shapes = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/shapes.onnx");
         let model = Arc::new(ModelInfo::read(Path::new(shapes)).unwrap());
         let mut buffer = with_memory();

@@ -125,8 +125,22 @@ fn submit_with(
     pictures: &[f32],
     values: &Arc<InputValues>,
 ) -> Result<SmallVec<[PendingOutput; 1]>> {
+    submit_for(batcher, stream, pictures, values, &CancelToken::default()).map_err(|why| match why {
+        Interrupted::Failed(error) => error,
+        Interrupted::Flushing => panic!("it may wait"),
+    })
+}
+
+/// The same for the element that has that token.
+fn submit_for(
+    batcher: &Arc<Batcher>,
+    stream: u64,
+    pictures: &[f32],
+    values: &Arc<InputValues>,
+    token: &CancelToken,
+) -> std::result::Result<SmallVec<[PendingOutput; 1]>, Interrupted> {
     let pictures = pictures.iter().map(|&picture| Arc::new(tensors(picture)));
-    batcher.submit(stream, pictures, values, &Arc::default())
+    batcher.submit(stream, pictures, values, &Arc::default(), token)
 }
 
 fn outcome(ticket: &PendingOutput) -> std::result::Result<f32, String> {
@@ -349,6 +363,27 @@ fn a_waiter_that_may_not_wait_leaves_the_outputs_to_the_others() {
             });
             assert!(!leaving.is_waiting() && !staying.is_waiting());
         }
+    }
+}
+
+/// The thread of a stream may have been about to submit a frame when its element was stopped or flushed, and the model may be
+/// in a run that never ends.
+#[test]
+fn a_frame_that_comes_after_its_stream_has_left_is_not_waited_for() {
+    for cancel in [CancelToken::set_stopped, CancelToken::set_flushing] {
+        let (bench, token) = (Bench::with(1, LONG, true), CancelToken::default());
+        let submit = |value| submit_for(&bench.batcher, 0, &[value], &Arc::default(), &token);
+        thread::scope(|scope| {
+            let runs = scope.spawn(|| submit(1.0));
+            assert_eq!(bench.batches.recv().unwrap(), [1.0]);
+            cancel(&token, true);
+            bench.batcher.leave(0);
+            assert_eq!(outcome(&runs.join().unwrap().unwrap()[0]), Err("left".into()));
+            assert!(matches!(submit(2.0), Err(Interrupted::Flushing)));
+            cancel(&token, false);
+            (0..2).for_each(|_| bench.go.send(()).unwrap());
+            assert_eq!(outcome(&submit(3.0).unwrap()[0]), Ok(3.0));
+        });
     }
 }
 

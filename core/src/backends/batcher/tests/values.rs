@@ -71,7 +71,8 @@ fn a_batch_has_pictures_of_one_size() {
         Arc::new(Tensors::new(vec![tensor], None, None))
     };
     let pictures = [(1.0, 8), (2.0, 4), (3.0, 8), (4.0, 4), (5.0, 2)].map(picture);
-    let tickets = batcher.submit(0, pictures.into_iter(), &Arc::default(), &Arc::default()).unwrap();
+    let token = CancelToken::default();
+    let tickets = batcher.submit(0, pictures.into_iter(), &Arc::default(), &Arc::default(), &token).unwrap();
     batcher.flush(0);
     let outcomes: Vec<_> = tickets.iter().map(outcome).collect();
     assert_eq!(outcomes, [1.0, 2.0, 3.0, 4.0, 5.0].map(Ok));
