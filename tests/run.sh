@@ -193,13 +193,11 @@ detect_1080p() {
     detect_and_score hd "$SCRATCH/hd-clip.mp4" "$SCRATCH/hd-clip.json"
 }
 
-# Frames from avcodec look uninitialised to valgrind, so tests that take such are left out. So are one that verifies a whole network,
-# which had not ended after five minutes, and one that wants to have met rare files, for which the cases here are too few.
+# Frames from avcodec look uninitialised to valgrind, so tests that take such are left out.
 under_valgrind() {
     PROPTEST_CASES=16 cargo test --locked --quiet --workspace --config 'target."cfg(unix)".runner="valgrind --quiet --error-exitcode=9"' \
         --no-fail-fast "$@" --test-threads 1 --skip examples --skip on_the_gpu \
-        --skip the_detector_finds --skip each_task_has_its_results_in_lists \
-        --skip where_a_backend_fails_on_the_cpu --skip any_file::never_reads_outside
+        --skip the_detector_finds --skip each_task_has_its_results_in_lists
 }
 
 # Tests of what is unsafe, in two groups at the same time: valgrind uses one core.

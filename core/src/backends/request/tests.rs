@@ -6,7 +6,7 @@ use crate::backends::onnxruntime::OnnxRuntime;
 use crate::backends::rten::Rten;
 use crate::backends::tensorrt::TensorRt;
 use crate::backends::verify::{Reference, verify};
-use crate::onnx_files::{F32, Graph, int, ints};
+use crate::onnx_files::{F32, Graph, brightness, int, ints};
 use crate::options::OptionValue;
 use crate::tensor::{Tensor, Tensors};
 use crate::test::npy::save_floats;
@@ -122,7 +122,8 @@ fn a_file_is_kept_while_its_model_is_compared() {
 /// A backend that is there may lack an operator that the next one has.
 #[test]
 fn where_a_backend_fails_on_the_cpu_the_next_one_is_compared_with() {
-    let (request, silent) = (by_rten(SHAPES.as_ref(), Options::default()), LoadContext::silent());
+    let path = brightness("n").save(&scratch("request-next").join("model.onnx"));
+    let (request, silent) = (by_rten(path.as_ref(), Options::default()), LoadContext::silent());
     let fails = Opened(request.model().clone(), |_, _| Err(Error::new(ErrorKind::Model, "It has no such operator")));
     let opened: Arc<dyn OpenedModel> = Arc::new(fails);
     let alone = LoadRequest { opened, ..request.clone() };

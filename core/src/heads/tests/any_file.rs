@@ -163,9 +163,9 @@ fn never_reads_outside() {
         prop::collection::vec(any::<u8>(), 64),
     );
     let (decoded, by_cells) = (Cell::new(0), Cell::new(0));
-    let cases = cases(6_000);
-    let wanted = cases.cases / 60;
-    let outcome = TestRunner::new(cases).run(
+    let config = cases(6_000);
+    let cases = config.cases;
+    let outcome = TestRunner::new(config).run(
         &strategy,
         |((outputs, task), suppression, named, tables, rows, classes, half, bytes)| {
             let tables = (tables.0, tables.1 && task == "pose");
@@ -188,7 +188,7 @@ fn never_reads_outside() {
             if decoder.has_cell_keypoints() {
                 decoder.cell_keypoints(&tensors, &out, &mut values).unwrap();
                 prop_assert_eq!(values.len(), out.len() * 6);
-                by_cells.set(by_cells.get() + usize::from(!out.is_empty()));
+                by_cells.set(by_cells.get() + u32::from(!out.is_empty()));
             }
             for detection in out {
                 prop_assert!(detection.bbox.is_valid() && detection.score.is_finite() && detection.angle.is_finite());
@@ -209,6 +209,7 @@ fn never_reads_outside() {
         },
     );
     outcome.unwrap();
-    assert!(by_cells.get() > 0, "no points were read");
-    assert!(decoded.get() > wanted, "only {} files were accepted, and fitted", decoded.get());
+    // Of few cases, such as valgrind and QEMU run, there may be none.
+    assert!(by_cells.get() >= cases / 1_000, "the points of only {} files were read", by_cells.get());
+    assert!(decoded.get() >= cases / 60, "only {} files were accepted, and fitted", decoded.get());
 }
