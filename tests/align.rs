@@ -135,6 +135,7 @@ fn rotated_boxes_are_turned_and_fill_the_left() {
     for (preprocess, wanted) in [
         ("align=box pad-value=255", "bright"),
         ("align=box pad-value=0", "dark"),
+        ("align=line pad-value=0", "bright"),
         ("align=none resize=stretch", "dark"),
         ("align=face resize=stretch", "dark"),
     ] {

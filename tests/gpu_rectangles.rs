@@ -7,7 +7,7 @@
 
 use gst_check::Harness;
 use gsttrt_core::cuda::driver::{Context, Stream};
-use gsttrt_core::image::align::{Crop, CropShape, Similarity};
+use gsttrt_core::image::align::{Alignment, Crop, CropShape};
 use gsttrt_core::image::device::DevicePlane;
 use gsttrt_core::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use gsttrt_core::image::geometry::{BBox, Rect, ResizeMode};
@@ -268,15 +268,17 @@ fn tensors_of_aligned_faces_are_those_of_the_cpu() {
     let (stream, pool, mut random) = (Stream::new(&context).unwrap(), DevicePool::new(&context), Random(11));
     for (round, format) in PixelFormat::ALL.into_iter().flat_map(|format| [format; 8]).enumerate() {
         let (width, height) = (1 + random.below(90), 1 + random.below(90));
-        let mut faces: Vec<Similarity> = (0..68)
-            .map(|_| Similarity {
+        let mut faces: Vec<Alignment> = (0..68)
+            .map(|_| Alignment {
                 across: [random.between(-3.0, 3.0), random.between(-3.0, 3.0)],
+                below: [random.between(-3.0, 3.0), random.between(-3.0, 3.0)],
                 origin: [random.between(-40.0, 130.0), random.between(-40.0, 130.0)],
                 extent: random.one_of(&[[40, 24], [17, 24], [40, 5], [1, 1]]),
             })
             .collect();
-        faces.push(Similarity { across: [1.0, 0.0], origin: [0.0, 0.0], extent: [40, 24] });
-        faces.push(Similarity { across: [0.0, 0.5], origin: [width as f32 - 0.5, -0.5], extent: [40, 24] });
+        faces.push(Alignment { across: [1.0, 0.0], below: [0.0, 1.0], origin: [0.0, 0.0], extent: [40, 24] });
+        let corner = [width as f32 - 0.5, -0.5];
+        faces.push(Alignment { across: [0.0, 0.5], below: [-0.5, 0.0], origin: corner, extent: [40, 24] });
         let color = Colorimetry {
             chroma_left: random.one_of(&[false, true]),
             chroma_top: random.one_of(&[false, true]),

@@ -203,7 +203,7 @@ fn texts_that_are_upside_down_are_turned_and_read() {
         let pixel = |at: usize| if at % 64 < 32 { [255; 3] } else { [0; 3] };
         gst::Buffer::from_mut_slice((0..64 * 64).flat_map(pixel).collect::<Vec<u8>>())
     };
-    let crops = "trtpreprocess regions=objects align=box min-object-size=8";
+    let crops = "trtpreprocess regions=objects align=line min-object-size=8";
     let line = |nms: &str, count: usize| {
         let turn = format!("! {crops} ! trtinfer model-file={turns} ! trtnms layout=text-orientation {nms} ");
         Line::parse(&format!(
@@ -259,7 +259,7 @@ fn lines_are_as_wide_as_they_need() {
         ("max-input-width=200 batch-size=4", [128, 64, 200]),
         ("max-input-width=64", [64, 64, 64]),
     ] {
-        let mut line = line("align=box", infer);
+        let mut line = line("align=line", infer);
         for _ in 0..2 {
             let read = texts(&line.push(frame()));
             let lengths: Vec<usize> = read.iter().map(|text| text.as_ref().unwrap().0.len()).collect();

@@ -12,10 +12,10 @@ inline constexpr uint32_t THREADS_X = 32;
 inline constexpr uint32_t THREADS_Y = 4;
 inline constexpr uint32_t MAX_CROPS = 64;
 
-// A column to the right in the tensor goes by `across` in the frame, a row down by the same after a quarter turn.
+// A column to the right in the tensor goes by `across` in the frame, a row down by `below`.
 struct Crop {
     uint8_t *tensor;
-    float across_x, across_y;
+    float across_x, across_y, below_x, below_y;
     float origin_x, origin_y; // of the first pixel
     uint32_t columns, rows;   // of the tensor that show it
 };
@@ -76,8 +76,8 @@ __device__ inline void align(const Parameters &p) {
     const Frame frame = {
         {p.planes[0], p.planes[1], p.planes[2]}, crop.tensor, {p.strides[0], p.strides[1], p.strides[2]}, 0};
     const float column = float(i), row = float(j), width = float(p.width), height = float(p.height);
-    const float at_x = (crop.across_x * column - crop.across_y * row) + crop.origin_x;
-    const float at_y = (crop.across_y * column + crop.across_x * row) + crop.origin_y;
+    const float at_x = (crop.across_x * column + crop.below_x * row) + crop.origin_x;
+    const float at_y = (crop.across_y * column + crop.below_y * row) + crop.origin_y;
     Pixel pixel = {p.pad, p.pad, p.pad};
     const bool is_shown = i < crop.columns && j < crop.rows;
     if (is_shown && at_x >= -0.5f && at_x < width - 0.5f && at_y >= -0.5f && at_y < height - 0.5f) {

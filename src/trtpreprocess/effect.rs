@@ -87,11 +87,12 @@ pub fn without_effect(settings: &PreprocessSettings, tiling: &Tiling, fit: Resiz
 /// A warning where the model takes lines of text of several widths, and none become such tensors.
 pub fn without_widths(tiling: &Tiling, spec: &InputSpec) -> Option<Error> {
     // Of a frame, or of its first part, the shape decides on the width of all.
-    let has_no_effect = matches!(tiling, Tiling::Objects(ObjectOptions { align, .. }) if *align != Align::Box);
+    let has_no_effect =
+        matches!(tiling, Tiling::Objects(ObjectOptions { align, .. }) if !matches!(align, Align::Box | Align::Line));
     (spec.has_widths() && has_no_effect).then(|| {
         Error::new(ErrorKind::Settings, "max-input-width of trtinfer has no effect")
             .cause("all tensors have the width of input-size")
-            .remedy("Set regions=objects align=box on trtpreprocess for lines of text, or leave max-input-width unset")
+            .remedy("Set regions=objects align=line on trtpreprocess for lines of text, or leave max-input-width unset")
     })
 }
 
@@ -106,7 +107,9 @@ mod tests {
         let many: InputSpec = "cpu f32 1x3x48x320 nchw bgr letterbox:0 scale:1 max-width:640 x".parse().unwrap();
         let objects = |align| Tiling::Objects(ObjectOptions { align, ..ObjectOptions::default() });
         let said = |tiling: &Tiling, spec: &InputSpec| without_widths(tiling, spec).is_some();
-        assert!(!said(&objects(Align::Box), &many) && !said(&Tiling::Frame, &many));
+        assert!(
+            !said(&objects(Align::Line), &many) && !said(&objects(Align::Box), &many) && !said(&Tiling::Frame, &many)
+        );
         let slices = Slices { division: Division::Count(1, 8), overlap: 0.0, with_frame: false };
         assert!(!said(&Tiling::Slices(slices), &many), "they may be lines");
         assert!(said(&objects(Align::None), &many) && said(&objects(Align::Face), &many));

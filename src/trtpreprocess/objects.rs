@@ -117,10 +117,11 @@ impl ObjectOptions {
         match self.align {
             Align::None => None,
             Align::Face => annotation.keypoints.as_ref().and_then(FaceLandmarks::of).map(CropShape::Face),
-            Align::Box => {
+            Align::Box | Align::Line => {
                 let BBox { x1, y1, x2, y2 } = annotation.bbox;
                 let corners = annotation.corners.unwrap_or([[x2, y2], [x2, y1], [x1, y1], [x1, y2]]);
-                Some(CropShape::Box(spread(&corners, self.padding)))
+                let corners = spread(&corners, self.padding);
+                Some(if self.align == Align::Box { CropShape::Box(corners) } else { CropShape::Line(corners) })
             }
         }
     }
@@ -230,6 +231,9 @@ mod tests {
         assert_eq!(shapes(0.0), [as_box, corners].map(CropShape::Box));
         let larger = [[70.0, 40.0], [70.0, 0.0], [-10.0, 0.0], [-10.0, 40.0]];
         assert_eq!(shapes(0.5)[0], CropShape::Box(larger));
+        let lines = ObjectOptions { align: Align::Line, ..options() };
+        let selection = ObjectSelector::default().select(&objects(vec![rotated]), (640, 480), &lines);
+        assert_eq!(selection.sources[0].shape, Some(CropShape::Line(corners)));
     }
 
     #[test]

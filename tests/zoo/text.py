@@ -152,7 +152,7 @@ def elements(files, cfg, backend, threads):
     """Our part of the launch line, with RapidOCR's settings: a stage has a queue behind it, so that stages run at the same time."""
     det, cls, rec = cfg.Det, cfg.Cls, cfg.Rec
     infer = f"backend={backend} threads={threads}"
-    crops = "trtpreprocess regions=objects align=box min-object-size=4 max-objects=1000"
+    crops = "trtpreprocess regions=objects align=line min-object-size=4 max-objects=1000"
     means = ",".join(str(value) for value in det.mean)
     stds = ",".join(str(value) for value in det.std)
     dilation = "true" if det.use_dilation else "false"

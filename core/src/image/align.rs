@@ -15,13 +15,15 @@ pub enum Align {
     None,
     Face,
     Box,
+    Line,
 }
 
 choices! {
     Align, "GstTrtAlign":
     Align::None => "none" "By their boxes"
     Align::Face => "face" "Faces by their five landmarks, upright, as ArcFace wants them; other objects by their boxes"
-    Align::Box => "box" "By their boxes, rotated ones upright, with the longer side across, at the left of the tensor; for lines of text"
+    Align::Box => "box" "By their boxes, rotated ones upright, with the longer side across, at the left of the tensor"
+    Align::Line => "line" "As boxes, but what is longer than the tensor is squeezed into it, as PP-OCR does; for lines of text"
 }
 
 /// Both eyes, the nose and both corners of the mouth, the left ones in the picture first, in pixels of the frame.
@@ -45,9 +47,11 @@ const RUNS_DOWN: f64 = 1.5;
 
 /// Turns, scales and moves what is in a tensor to where it is in the frame. Both count from the middle of their first pixel.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Similarity {
-    /// How far one column to the right goes in the frame: to the right, and down. One row down goes as far, a quarter turn on.
+pub struct Alignment {
+    /// How far one column to the right goes in the frame: to the right, and down.
     pub across: [f32; 2],
+    /// And one row down.
+    pub below: [f32; 2],
     /// Where the first pixel is.
     pub origin: [f32; 2],
     /// How many columns and rows of the tensor show it. The others are padding.
@@ -72,6 +76,8 @@ pub enum CropShape {
     Face(FaceLandmarks),
     /// A box that may be rotated, by its corners in pixels of the frame.
     Box(Corners),
+    /// The same with a line of text in it, which is as high as the tensor.
+    Line(Corners),
 }
 
 impl From<Rect> for Crop {
@@ -82,22 +88,36 @@ impl From<Rect> for Crop {
 
 impl Crop {
     /// How it is laid into the tensor by its shape; `None` where it is cut by its rectangle.
-    pub fn alignment(&self, spec: &InputSpec) -> Option<Similarity> {
+    pub fn alignment(&self, spec: &InputSpec) -> Option<Alignment> {
         let (_, height, width) = spec.chw();
         let (width, height) = (width as u32, height as u32);
         match &self.shape? {
-            CropShape::Face(landmarks) => Similarity::of_face(landmarks, (width, height)),
-            CropShape::Box(corners) => {
-                Similarity::of_box(corners, (self.width.unwrap_or(width), height), self.is_turned)
-            }
+            CropShape::Face(landmarks) => Alignment::of_face(landmarks, (width, height)),
+            CropShape::Box(corners) => Alignment::of_box(corners, self.size_of(width, height), self.is_turned),
+            CropShape::Line(corners) => Alignment::of_line(corners, self.size_of(width, height), self.is_turned),
         }
     }
 
     /// Width and height of its tensor.
     pub fn size(&self, spec: &InputSpec) -> (u32, u32) {
         let (_, height, width) = spec.chw();
-        let is_box = matches!(self.shape, Some(CropShape::Box(_))) && self.alignment(spec).is_some();
+        let is_box =
+            self.shape.as_ref().is_some_and(|shape| shape.corners().is_some()) && self.alignment(spec).is_some();
         (self.width.filter(|_| is_box).unwrap_or(width as u32), height as u32)
+    }
+
+    fn size_of(&self, width: u32, height: u32) -> (u32, u32) {
+        (self.width.unwrap_or(width), height)
+    }
+}
+
+impl CropShape {
+    /// Of a box.
+    pub fn corners(&self) -> Option<&Corners> {
+        match self {
+            CropShape::Box(corners) | CropShape::Line(corners) => Some(corners),
+            CropShape::Face(_) => None,
+        }
     }
 }
 
@@ -115,7 +135,7 @@ impl FaceLandmarks {
     }
 }
 
-impl Similarity {
+impl Alignment {
     /// The one that lays the landmarks upon those of ArcFace with the least squares of distances in the tensor, whose width and
     /// height these are. The template is as high as the tensor, and in the middle of its width. `None` where all landmarks are in
     /// one place, or are so far apart that `f32` does not hold the numbers.
@@ -141,22 +161,20 @@ impl Similarity {
         let [a, b] = [squares * real / size, -squares * imaginary / size];
         let [u, v] = wanted_middle;
         let origin = [middle[0] - (a * u - b * v), middle[1] - (b * u + a * v)];
-        let found = Similarity::new([a, b], origin, [width, height])?;
+        let found = Alignment::new([a, b], [-b, a], origin, [width, height])?;
         (squares >= LEAST_SPREAD).then_some(found)
     }
 
     /// The one that lays a box with its longer side across, as large as it fits into the tensor, whose width and height these are, and at
     /// its upper left. A text reads from left to right then, or from top to bottom where the box stands upright. `None` where the box
     /// is smaller than a pixel, or is none. One that `is_turned` is upside down, and so reads the other way.
-    pub fn of_box(corners: &Corners, (width, height): (u32, u32), is_turned: bool) -> Option<Self> {
-        let TextSides { middle, across, length, down } = TextSides::of(corners)?;
-        let [x, y] = if is_turned { across.map(|along| -along) } else { across };
-        let step = (length / f64::from(width)).max(down / f64::from(height));
-        let pixels = |side: f64, most: u32| ((side / step).round() as u32).clamp(1, most);
-        // From the corner to the middle of the first pixel; a quarter turn on from (x, y) is (-y, x).
-        let (along, below) = ((step - length) / 2.0, (step - down) / 2.0);
-        let origin = [middle[0] + x * along - y * below - 0.5, middle[1] + y * along + x * below - 0.5];
-        Similarity::new([x * step, y * step], origin, [pixels(length, width), pixels(down, height)])
+    pub fn of_box(corners: &Corners, size: (u32, u32), is_turned: bool) -> Option<Self> {
+        TextSides::of(corners)?.lie_in(size, is_turned, false)
+    }
+
+    /// The same for a line of text, which is always as high as the tensor. A line that is longer is squeezed, as PP-OCR does.
+    pub fn of_line(corners: &Corners, size: (u32, u32), is_turned: bool) -> Option<Self> {
+        TextSides::of(corners)?.lie_in(size, is_turned, true)
     }
 
     /// How many columns such a box needs in a tensor that has so many rows, to keep its aspect.
@@ -166,17 +184,17 @@ impl Similarity {
     }
 
     /// `None` where `f32` does not hold the numbers.
-    fn new(across: [f64; 2], origin: [f64; 2], extent: [u32; 2]) -> Option<Self> {
-        let [across, origin] = [across, origin].map(|pair| pair.map(|number| number as f32));
-        let is_finite = across.iter().chain(&origin).all(|number| number.is_finite());
-        is_finite.then_some(Similarity { across, origin, extent })
+    fn new(across: [f64; 2], below: [f64; 2], origin: [f64; 2], extent: [u32; 2]) -> Option<Self> {
+        let [across, below, origin] = [across, below, origin].map(|pair| pair.map(|number| number as f32));
+        let is_finite = [across, below, origin].iter().flatten().all(|number| number.is_finite());
+        is_finite.then_some(Alignment { across, below, origin, extent })
     }
 
     /// Where the middle of a pixel of the tensor is in the frame. `f32`, each operation rounded by itself, in this order.
     #[inline(always)]
     pub fn at(&self, column: f32, row: f32) -> [f32; 2] {
-        let ([a, b], [x, y]) = (self.across, self.origin);
-        [(a * column - b * row) + x, (b * column + a * row) + y]
+        let ([a, b], [c, d], [x, y]) = (self.across, self.below, self.origin);
+        [(a * column + c * row) + x, (b * column + d * row) + y]
     }
 }
 
@@ -211,6 +229,21 @@ impl TextSides {
         let across = across.map(|along| if is_backwards { -along / length } else { along / length });
         Some(TextSides { middle, across, length, down })
     }
+
+    /// In a tensor of that width and height, turned upside down or not, with its aspect or as high as the tensor.
+    fn lie_in(&self, (width, height): (u32, u32), is_turned: bool, is_squeezed: bool) -> Option<Alignment> {
+        let TextSides { middle, across, length, down } = *self;
+        let [x, y] = if is_turned { across.map(|along| -along) } else { across };
+        let step_down = down / f64::from(height);
+        let step = (length / f64::from(width)).max(step_down);
+        let step_down = if is_squeezed { step_down } else { step };
+        let pixels = |side: f64, step: f64, most: u32| ((side / step).round() as u32).clamp(1, most);
+        // From the corner to the middle of the first pixel; a quarter turn on from (x, y) is (-y, x).
+        let (along, below) = ((step - length) / 2.0, (step_down - down) / 2.0);
+        let origin = [middle[0] + x * along - y * below - 0.5, middle[1] + y * along + x * below - 0.5];
+        let extent = [pixels(length, step, width), pixels(down, step_down, height)];
+        Alignment::new([x * step, y * step], [-y * step_down, x * step_down], origin, extent)
+    }
 }
 
 fn mean(points: &[[f64; 2]; 5]) -> [f64; 2] {
@@ -236,13 +269,13 @@ mod tests {
         assert!(is_near, "{have:?} is not {wanted:?}");
     }
 
-    fn numbers(Similarity { across: [a, b], origin: [x, y], .. }: Similarity) -> [f32; 4] {
+    fn numbers(Alignment { across: [a, b], origin: [x, y], .. }: Alignment) -> [f32; 4] {
         [a, b, x, y]
     }
 
     #[test]
     fn a_face_like_the_template_is_found_as_it_lies() {
-        let of = |landmarks: &FaceLandmarks, size| numbers(Similarity::of_face(landmarks, size).unwrap());
+        let of = |landmarks: &FaceLandmarks, size| numbers(Alignment::of_face(landmarks, size).unwrap());
         let as_it_is = turned(0.0, 1.0, [0.0, 0.0]);
         assert_near(of(&as_it_is, (112, 112)), [1.0, 0.0, 0.0, 0.0]);
         // Half as many pixels are as far; the template is in the middle of the width.
@@ -252,7 +285,7 @@ mod tests {
         // Upside down, and by a quarter turn.
         assert_near(of(&turned(std::f64::consts::PI, 3.0, [500.0, 400.0]), (112, 112)), [-3.0, 0.0, 500.0, 400.0]);
         let quarter = turned(std::f64::consts::FRAC_PI_2, 2.0, [300.0, 10.0]);
-        let quarter = Similarity::of_face(&quarter, (112, 112)).unwrap();
+        let quarter = Alignment::of_face(&quarter, (112, 112)).unwrap();
         assert_near(numbers(quarter), [0.0, 2.0, 300.0, 10.0]);
         let [x, y] = quarter.at(10.0, 5.0);
         assert!((x - 290.0).abs() < 1e-2 && (y - 30.0).abs() < 1e-2, "{x} {y}");
@@ -265,7 +298,7 @@ mod tests {
         use std::f32::consts::{FRAC_PI_2, FRAC_PI_6};
         let of = |width: f32, height: f32, angle: f32, size| {
             let bbox = BBox::from_center(100.0, 50.0, width, height);
-            let found = Similarity::of_box(&RotatedBox { bbox, angle }.corners(), size, false).unwrap();
+            let found = Alignment::of_box(&RotatedBox { bbox, angle }.corners(), size, false).unwrap();
             (numbers(found), found.extent)
         };
         let check = |(have, extent): ([f32; 4], [u32; 2]), wanted: [f64; 4], shown: [u32; 2]| {
@@ -291,11 +324,31 @@ mod tests {
         for (width, height) in [(0.0, 20.0), (20.0, 0.5), (f32::NAN, 2.0), (f32::INFINITY, 2.0)] {
             let bbox = BBox::from_center(100.0, 50.0, width, height);
             assert_eq!(
-                Similarity::of_box(&RotatedBox { bbox, angle: 0.0 }.corners(), (8, 8), false),
+                Alignment::of_box(&RotatedBox { bbox, angle: 0.0 }.corners(), (8, 8), false),
                 None,
                 "{width} {height}"
             );
         }
+    }
+
+    #[test]
+    fn lines_that_are_longer_than_the_tensor_are_squeezed() {
+        use crate::image::geometry::BBox;
+        use crate::image::rotated::RotatedBox;
+        let bbox = BBox::from_center(100.0, 50.0, 80.0, 10.0);
+        let corners = RotatedBox { bbox, angle: 0.0 }.corners();
+        let [upright, turned] =
+            [false, true].map(|is_turned| Alignment::of_line(&corners, (20, 5), is_turned).unwrap());
+        assert_eq!((upright.across, upright.below, upright.extent), ([4.0, 0.0], [0.0, 2.0], [20, 5]));
+        // The middles of the first and the last pixel, from the middles of the frame's.
+        assert_eq!([upright.at(0.0, 0.0), upright.at(19.0, 4.0)], [[61.5, 45.5], [137.5, 53.5]]);
+        assert_eq!([turned.at(0.0, 0.0), turned.at(19.0, 4.0)], [[137.5, 53.5], [61.5, 45.5]]);
+        let stands = RotatedBox { bbox: BBox::from_center(100.0, 50.0, 10.0, 80.0), angle: 0.0 }.corners();
+        let down = Alignment::of_line(&stands, (20, 5), false).unwrap();
+        assert_eq!((down.across, down.below), ([0.0, 4.0], [-2.0, 0.0]));
+        // What is short is a box.
+        let wide = (200, 5);
+        assert_eq!(Alignment::of_line(&corners, wide, true), Alignment::of_box(&corners, wide, true));
     }
 
     #[test]
@@ -305,7 +358,7 @@ mod tests {
         for (width, height, angle) in [(40.0, 20.0, 0.0), (40.0, 20.0, 0.5), (20.0, 40.0, 0.0), (20.0, 40.0, 0.25)] {
             let corners = RotatedBox { bbox: BBox::from_center(100.0, 50.0, width, height), angle }.corners();
             let [upright, turned] =
-                [false, true].map(|is_turned| Similarity::of_box(&corners, (64, 16), is_turned).unwrap());
+                [false, true].map(|is_turned| Alignment::of_box(&corners, (64, 16), is_turned).unwrap());
             assert_eq!((turned.extent, turned.across), (upright.extent, upright.across.map(|along| -along)));
             // What is at the upper left of one is at the lower right of the other.
             let [columns, rows] = upright.extent.map(|pixels| pixels as f32 - 1.0);
@@ -319,10 +372,10 @@ mod tests {
     #[test]
     fn points_in_one_place_are_no_face() {
         for point in [[0.0, 0.0], [17.0, 4.0]] {
-            assert_eq!(Similarity::of_face(&FaceLandmarks([point; 5]), (112, 112)), None);
+            assert_eq!(Alignment::of_face(&FaceLandmarks([point; 5]), (112, 112)), None);
         }
         let far = FaceLandmarks([[f32::MAX, 0.0], [-f32::MAX, 0.0], [0.0, 1.0], [0.0, 2.0], [1.0, 0.0]]);
-        let found = Similarity::of_face(&far, (112, 112));
+        let found = Alignment::of_face(&far, (112, 112));
         assert!(found.is_none_or(|found| numbers(found).iter().all(|number| number.is_finite())), "{found:?}");
     }
 
@@ -362,7 +415,7 @@ mod tests {
     }
 
     proptest! {
-        /// No other similarity near it lays the landmarks nearer to those of the template.
+        /// None near it that turns, scales and moves lays the landmarks nearer to those of the template.
         #[test]
         fn squares_are_least(
             (angle, scale, x, y) in (-3.2..3.2f64, 0.2..6.0f64, 0.0..4000.0f64, 0.0..2000.0f64),
@@ -372,7 +425,7 @@ mod tests {
             for (number, by) in landmarks.0.as_flattened_mut().iter_mut().zip(noise) {
                 *number += by * scale as f32;
             }
-            let found = Similarity::of_face(&landmarks, (112, 112)).unwrap();
+            let found = Alignment::of_face(&landmarks, (112, 112)).unwrap();
             let numbers = numbers(found).map(f64::from);
             let least = distances(&landmarks, numbers);
             for (axis, step) in [(0, 0.05 * scale), (1, 0.05 * scale), (2, 2.0 * scale), (3, 2.0 * scale)] {

@@ -4,7 +4,7 @@
 //! A line is as high as the tensor and keeps its aspect, so a long one needs a wide tensor. Pictures of one width are run together, so
 //! lines of similar widths take that of the widest of them: they are padded by a quarter at most.
 
-use super::align::{Crop, CropShape, Similarity};
+use super::align::{Alignment, Crop};
 use super::transform::InputSpec;
 
 /// Gives each box of a frame its width, where the model takes several.
@@ -13,9 +13,9 @@ pub fn choose_widths(crops: &mut [Crop], spec: &InputSpec) {
         return;
     }
     let (_, height, _) = spec.chw();
-    let width_of = |crop: &Crop| match &crop.shape {
-        Some(CropShape::Box(corners)) => Some(spec.width_for(Similarity::columns_of_box(corners, height as u32)?)),
-        _ => None,
+    let width_of = |crop: &Crop| {
+        let corners = crop.shape.as_ref()?.corners()?;
+        Some(spec.width_for(Alignment::columns_of_box(corners, height as u32)?))
     };
     let mut wanted: Vec<(u32, usize)> =
         crops.iter().enumerate().filter_map(|(at, crop)| Some((width_of(crop)?, at))).collect();
@@ -33,6 +33,7 @@ pub fn choose_widths(crops: &mut [Crop], spec: &InputSpec) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::image::align::CropShape;
     use crate::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
     use crate::image::geometry::{BBox, Rect};
     use crate::image::preprocess::Preprocessor;
@@ -40,7 +41,7 @@ mod tests {
 
     fn line(width: f32, height: f32) -> Crop {
         let bbox = BBox::from_center(500.0, 500.0, width, height);
-        let shape = Some(CropShape::Box(RotatedBox { bbox, angle: 0.0 }.corners()));
+        let shape = Some(CropShape::Line(RotatedBox { bbox, angle: 0.0 }.corners()));
         Crop { shape, ..Crop::from(Rect { left: 0, top: 0, right: 9, bottom: 9 }) }
     }
 

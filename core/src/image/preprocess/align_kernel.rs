@@ -8,7 +8,7 @@ use super::region_kernel::siting_code;
 use crate::cuda::driver::{Context, Function, Launch, Stream};
 use crate::cuda::kernels::ALIGN;
 use crate::error::Result;
-use crate::image::align::Similarity;
+use crate::image::align::Alignment;
 use crate::image::device::{DevicePlane, check_planes};
 use crate::image::frame::{Colorimetry, PixelFormat};
 use crate::image::slices::MAX_REGIONS;
@@ -29,6 +29,7 @@ pub struct AlignKernel {
 struct CropView {
     tensor: u64,
     across: [f32; 2],
+    below: [f32; 2],
     origin: [f32; 2],
     extent: [u32; 2],
 }
@@ -47,7 +48,7 @@ struct AlignParams {
     crops: [CropView; MAX_REGIONS],
 }
 
-const _: () = assert!(size_of::<CropView>() == 32 && size_of::<AlignParams>() == 152 + MAX_REGIONS * 32);
+const _: () = assert!(size_of::<CropView>() == 40 && size_of::<AlignParams>() == 152 + MAX_REGIONS * 40);
 
 impl AlignKernel {
     /// For frames of `size`, width and height. `color` matters to YUV and gray formats.
@@ -94,7 +95,7 @@ impl AlignKernel {
         &self,
         stream: &Stream,
         planes: &[DevicePlane],
-        mut crops: impl Iterator<Item = (Similarity, u64)>,
+        mut crops: impl Iterator<Item = (Alignment, u64)>,
     ) -> Result<()> {
         check_planes(planes, self.format, self.size.0, self.size.1)?;
         let all = three_planes(self.format, planes);
@@ -105,8 +106,8 @@ impl AlignKernel {
         loop {
             let mut count = 0;
             for (view, (there, tensor)) in parameters.crops.iter_mut().zip(crops.by_ref()) {
-                let Similarity { across, origin, extent } = there;
-                *view = CropView { tensor, across, origin, extent };
+                let Alignment { across, below, origin, extent } = there;
+                *view = CropView { tensor, across, below, origin, extent };
                 count += 1;
             }
             if count == 0 {

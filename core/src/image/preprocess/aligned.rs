@@ -6,7 +6,7 @@
 //! kernel that does the same is equal in every bit. For the element at column `i`, row `j` of the tensor, per axis, with `F` pixels
 //! of the frame along it:
 //!
-//! 1. **Place** in the frame: [`Similarity::at`]. Where it is below −0.5, or not below `F − 0.5`, the element is padding, as beyond the
+//! 1. **Place** in the frame: [`Alignment::at`]. Where it is below −0.5, or not below `F − 0.5`, the element is padding, as beyond the
 //!    extent of what is shown. Otherwise it is clamped to `0..F − 1`.
 //! 2. **Position** in a plane of `N` samples along the axis. For full planes `p` is the place; for chroma on the first of two luma
 //!    samples `place·0.5`, and between both `max((place − 0.5)·0.5, 0)`. Then `near = ⌊p⌋`, `far = min(near + 1, N − 1)` and
@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use super::host::HostPreprocessor;
 use super::sampler::{SampledPlane, Siting, lerp};
 use crate::error::Result;
-use crate::image::align::Similarity;
+use crate::image::align::Alignment;
 use crate::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use crate::image::geometry::ResizeMode;
 use crate::image::transform::{InputSpec, InputTransform};
@@ -64,7 +64,7 @@ impl HostAligner {
     ///
     /// # Errors
     /// As [`HostPreprocessor::run`].
-    pub fn run(&mut self, frame: &Frame, there: &Similarity, tensor: &mut [u8]) -> Result<()> {
+    pub fn run(&mut self, frame: &Frame, there: &Alignment, tensor: &mut [u8]) -> Result<()> {
         self.base.check(frame, tensor)?;
         for row in 0..self.base.letterbox.tensor_height as usize {
             self.sample(frame, there, row);
@@ -74,7 +74,7 @@ impl HostAligner {
     }
 
     /// The colours of a row of the tensor.
-    fn sample(&mut self, frame: &Frame, there: &Similarity, row: usize) {
+    fn sample(&mut self, frame: &Frame, there: &Alignment, row: usize) {
         let HostAligner { base, planes, places, pad } = self;
         let width = places.len();
         let [columns, rows] = there.extent.map(|shown| shown as usize);
@@ -171,7 +171,7 @@ mod tests {
         Frame { format, width, height, planes }
     }
 
-    fn tensor(format: PixelFormat, size: (usize, usize), spec: &InputSpec, there: Similarity) -> Vec<u8> {
+    fn tensor(format: PixelFormat, size: (usize, usize), spec: &InputSpec, there: Alignment) -> Vec<u8> {
         let planes = planes(format, size);
         let mut tensor = vec![0xa5; spec.desc.bytes().unwrap()];
         let mut aligner = HostAligner::new(format, size, Colorimetry::default(), spec).unwrap();
@@ -182,7 +182,7 @@ mod tests {
     /// What is not turned, scaled or moved is what the frame's own tensor is.
     #[test]
     fn a_frame_as_it_lies_is_its_own_tensor() {
-        let there = Similarity { across: [1.0, 0.0], origin: [0.0, 0.0], extent: ALL };
+        let there = Alignment { across: [1.0, 0.0], below: [0.0, 1.0], origin: [0.0, 0.0], extent: ALL };
         for (format, size) in PixelFormat::ALL.into_iter().flat_map(|format| [(format, (7, 5)), (format, (8, 6))]) {
             let (width, height) = size;
             for kind in [
@@ -213,17 +213,22 @@ mod tests {
             ((r * 0.299 + g * 0.587) + b * 0.114).round_ties_even() as u8
         };
         // The tensor's columns go down the frame, its rows to the left.
-        let quarter = Similarity { across: [0.0, 1.0], origin: [3.0, 1.0], extent: ALL };
+        let quarter = Alignment { across: [0.0, 1.0], below: [-1.0, 0.0], origin: [3.0, 1.0], extent: ALL };
         let wanted: Vec<u8> = [3, 2, 1].iter().flat_map(|&x| [gray(x, 1), gray(x, 2), 9]).collect();
         assert_eq!(tensor(format, size, &spec, quarter), wanted);
         // Of which two columns and two rows show something.
-        let part = Similarity { extent: [2, 2], ..quarter };
+        let part = Alignment { extent: [2, 2], ..quarter };
         let wanted = [[gray(3, 1), gray(3, 2), 9], [gray(2, 1), gray(2, 2), 9], [9; 3]].concat();
         assert_eq!(tensor(format, size, &spec, part), wanted);
-        let outside = Similarity { across: [1.0, 0.0], origin: [4.0, 0.0], extent: ALL };
+        // Every second pixel of a row, and each row.
+        let squeezed = Alignment { across: [2.0, 0.0], below: [0.0, 1.0], origin: [0.0, 0.0], extent: ALL };
+        let wanted: Vec<u8> = [0, 1, 2].iter().flat_map(|&y| [gray(0, y), gray(2, y), 9]).collect();
+        assert_eq!(tensor(format, size, &spec, squeezed), wanted);
+        let outside = Alignment { across: [1.0, 0.0], below: [0.0, 1.0], origin: [4.0, 0.0], extent: ALL };
         assert_eq!(tensor(format, size, &spec, outside), [9; 9]);
         // Nothing of it is a number; no element is left out.
-        let endless = Similarity { across: [f32::INFINITY, f32::NAN], origin: [0.0, 0.0], extent: ALL };
+        let [across, below] = [[f32::INFINITY, f32::NAN], [f32::NAN, f32::INFINITY]];
+        let endless = Alignment { across, below, origin: [0.0, 0.0], extent: ALL };
         assert_eq!(tensor(format, size, &spec, endless), [9; 9]);
     }
 
@@ -237,7 +242,7 @@ mod tests {
         let planes = [(3, vec![0, 100, 200, 40, 140, 240])];
         let mut bytes = vec![0; 8];
         let mut run = |across, origin| -> Vec<f32> {
-            let there = Similarity { across, origin, extent: ALL };
+            let there = Alignment { across, below: [0.0; 2], origin, extent: ALL };
             aligner.run(&frame(format, size, &planes), &there, &mut bytes).unwrap();
             bytes.chunks_exact(4).map(bytemuck::pod_read_unaligned).collect()
         };
