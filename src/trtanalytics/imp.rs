@@ -99,6 +99,7 @@ impl AnalyticsState {
                 label: &annotation.label,
                 class: annotation.class,
                 confidence: annotation.confidence,
+                attributes: &annotation.attributes,
             })
         });
         analytics.update(&settings.options(), objects, stream.now);

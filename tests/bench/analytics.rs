@@ -82,7 +82,8 @@ impl Crowd {
             }
             let [dx, dy] = [(); 2].map(|()| self.random.between(-1.5, 1.5));
             let bbox = BBox::from_center(*x + dx, *y + dy, 40.0, 80.0);
-            seen.push(AnalyticsInput { id: *id, bbox, label: "person", class: Some(0), confidence: Some(0.8) });
+            let (label, class) = ("person", Some(0));
+            seen.push(AnalyticsInput { id: *id, bbox, label, class, confidence: Some(0.8), attributes: &[] });
         }
     }
 }

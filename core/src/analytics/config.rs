@@ -2,6 +2,7 @@
 //! What is watched, as the user has configured it.
 
 use super::geometry::{Area, Point, Segment};
+use super::text::TextPattern;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Zones, tripwires and directions.
@@ -12,6 +13,8 @@ pub struct AnalyticsConfig {
     pub zones: Vec<ZoneConfig>,
     pub tripwires: Vec<TripwireConfig>,
     pub directions: Vec<DirectionConfig>,
+    /// Each different one, for the numbers in `text_matches` of the others.
+    pub text_patterns: Vec<TextPattern>,
 }
 
 /// An area whose objects are counted.
@@ -22,6 +25,8 @@ pub struct ZoneConfig {
     /// All that is outside the area.
     pub is_inverse: bool,
     pub classes: WatchedClasses,
+    /// The number of the pattern that a text of an object must match.
+    pub text_matches: Option<usize>,
     /// Nanoseconds for which an object must be inside before it has entered.
     pub hysteresis: u64,
     /// Nanoseconds for which an object must be outside before it has left.
@@ -57,6 +62,8 @@ pub struct TripwireConfig {
     pub is_extended: bool,
     pub wanted: WantedDirection,
     pub classes: WatchedClasses,
+    /// The number of the pattern that a text of an object must match.
+    pub text_matches: Option<usize>,
     /// Nanoseconds for which an object must not come back before it has crossed.
     pub hysteresis: u64,
     /// The direction in which an object must move.
@@ -81,6 +88,8 @@ pub struct DirectionConfig {
     pub name: String,
     pub motion: Motion,
     pub classes: WatchedClasses,
+    /// The number of the pattern that a text of an object must match.
+    pub text_matches: Option<usize>,
 }
 
 /// The direction from one point to another, and how near to it an object must move.

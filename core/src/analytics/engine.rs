@@ -5,10 +5,12 @@ use super::config::AnalyticsConfig;
 use super::geometry::Point;
 use super::rules::{Course, Crowd, CrowdChange, Passage, Visit};
 use super::tally::{ClassTable, CrossingCount, SeenClass, ZoneCount};
+use super::text::TextMatches;
 use super::tracks::{EventObject, TrackTable, WatchedObject};
 use super::watched::{Heading, Tripwire, Zone, cosine};
 use super::{AnalyticsEvent, AnalyticsEventKind};
 use crate::image::geometry::BBox;
+use crate::image::overlay::Attribute;
 
 /// The point of an object that is in a zone or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub struct AnalyticsInput<'a> {
     pub label: &'a str,
     pub class: Option<u32>,
     pub confidence: Option<f32>,
+    /// The texts among them are those that `text-matches` asks for.
+    pub attributes: &'a [Attribute],
 }
 
 /// Watches the objects of one stream.
@@ -196,6 +200,7 @@ impl Analytics {
         track.object = EventObject { id: object.id, class, bbox: object.bbox, confidence: object.confidence };
         (track.frame, track.last_seen) = (self.frame, self.now);
         track.course.step(point, self.now);
+        track.texts.see(&self.config.text_patterns, object.attributes);
         self.visit(place, point);
         self.cross(place, before, point);
         self.head(place, point);
@@ -208,6 +213,7 @@ impl Analytics {
             object: EventObject { id: object.id, class, bbox: object.bbox, confidence: object.confidence },
             point,
             course: Course::begin(point, self.now),
+            texts: TextMatches::default(),
             last_seen: self.now,
             frame: 0,
             is_crossing: false,
@@ -248,7 +254,8 @@ impl Analytics {
         let Analytics { zones, tracks, events, now, version, .. } = self;
         let Some((track, visits, _)) = tracks.parts(place) else { return };
         for (number, (zone, visit)) in zones.iter_mut().zip(visits).enumerate() {
-            let is_inside = zone.wanted.has(track.object.class) && zone.area.contains(point) != zone.config.is_inverse;
+            let is_wanted = zone.wanted.has(track.object.class) && track.texts.has(zone.config.text_matches);
+            let is_inside = is_wanted && zone.area.contains(point) != zone.config.is_inverse;
             if !is_inside && *visit == Visit::default() {
                 continue;
             }
@@ -281,10 +288,11 @@ impl Analytics {
             return;
         }
         let Some((track, ..)) = tracks.parts(place) else { return };
-        let (object, course) = (track.object, &mut track.course);
+        let (object, texts, course) = (track.object, track.texts, &mut track.course);
         let Some(motion) = course.motion(point, object.bbox.height()) else { return };
         let likeness = |(number, heading): (usize, &Heading)| (cosine(heading.vector, motion), number);
-        let wanted = headings.iter().enumerate().filter(|(_, heading)| heading.wanted.has(object.class));
+        let is_wanted = |heading: &Heading| heading.wanted.has(object.class) && texts.has(heading.config.text_matches);
+        let wanted = headings.iter().enumerate().filter(|(_, heading)| is_wanted(heading));
         let best = wanted.map(likeness).max_by(|a, b| a.0.total_cmp(&b.0));
         let best = best.filter(|(cosine, number)| *cosine >= headings[*number].config.motion.min_cosine);
         let Some((_, direction)) = best else { return };
@@ -336,6 +344,13 @@ impl Analytics {
             let hysteresis = if all { 0 } else { tripwire.config.hysteresis };
             let Some((direction, happened)) = passage.settle(hysteresis, *now) else { continue };
             if tripwire.one_way().is_some_and(|wanted| wanted != direction) || !tripwire.is_along(track) {
+                continue;
+            }
+            if !track.texts.has(tripwire.config.text_matches) {
+                // What is written on it may be read later. An object that is gone is not asked again.
+                if !all {
+                    passage.cross(direction, happened);
+                }
                 continue;
             }
             tripwire.counts[usize::from(track.object.class)].add(direction);

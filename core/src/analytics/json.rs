@@ -4,11 +4,12 @@
 use serde_json::{Map, Value};
 
 use super::config::*;
-use crate::error::Result;
+use super::text::{MAX_PATTERNS, TextPattern};
+use crate::error::{Error, Result};
 use crate::words::nearest;
 
 const TOP: [&str; 5] = ["zones", "tripwires", "directions", "frame-width", "frame-height"];
-const ZONE: [&str; 15] = [
+const ZONE: [&str; 16] = [
     "id",
     "type",
     "points",
@@ -16,6 +17,7 @@ const ZONE: [&str; 15] = [
     "radius",
     "inverse",
     "classes",
+    "text-matches",
     "hysteresis",
     "object-retention",
     "track-dwell-time",
@@ -25,8 +27,9 @@ const ZONE: [&str; 15] = [
     "color",
     "thickness",
 ];
-const TRIPWIRE: [&str; 8] = ["id", "points", "extended", "direction", "classes", "hysteresis", "color", "thickness"];
-const DIRECTION: [&str; 4] = ["id", "points", "mode", "classes"];
+const TRIPWIRE: [&str; 9] =
+    ["id", "points", "extended", "direction", "classes", "text-matches", "hysteresis", "color", "thickness"];
+const DIRECTION: [&str; 5] = ["id", "points", "mode", "classes", "text-matches"];
 
 pub(super) fn parse(text: &str) -> Result<AnalyticsConfig> {
     let value: Value = serde_json::from_str(text)
@@ -40,15 +43,16 @@ pub(super) fn parse(text: &str) -> Result<AnalyticsConfig> {
                 .remedy("Write both: the size of the frame that the points are in pixels of"));
         }
     };
-    Ok(AnalyticsConfig {
-        frame,
-        zones: top.list("zones")?.iter().map(zone).collect::<Result<_>>()?,
-        tripwires: top.list("tripwires")?.iter().map(tripwire).collect::<Result<_>>()?,
-        directions: top.list("directions")?.iter().map(direction).collect::<Result<_>>()?,
-    })
+    let mut patterns = Vec::new();
+    let zones = top.list("zones")?.iter().map(|part| zone(part, &mut patterns)).collect::<Result<Vec<_>>>()?;
+    let tripwires =
+        top.list("tripwires")?.iter().map(|part| tripwire(part, &mut patterns)).collect::<Result<Vec<_>>>()?;
+    let directions =
+        top.list("directions")?.iter().map(|part| direction(part, &mut patterns)).collect::<Result<Vec<_>>>()?;
+    Ok(AnalyticsConfig { frame, zones, tripwires, directions, text_patterns: patterns })
 }
 
-fn zone(part: &JsonPart) -> Result<ZoneConfig> {
+fn zone(part: &JsonPart, patterns: &mut Vec<TextPattern>) -> Result<ZoneConfig> {
     let object = part.object(&ZONE)?;
     let kind = object.get("type").map_or(Ok("polygon"), |kind| kind.one_of(&["polygon", "circle"]))?;
     let area = match kind {
@@ -77,6 +81,7 @@ fn zone(part: &JsonPart) -> Result<ZoneConfig> {
         area,
         is_inverse: object.flag("inverse", false)?,
         classes: object.classes()?,
+        text_matches: object.text_matches(patterns)?,
         hysteresis: seconds("hysteresis", DEFAULT_ZONE_HYSTERESIS)?,
         object_retention: seconds("object-retention", DEFAULT_OBJECT_RETENTION)?,
         track_dwell_time: object.flag("track-dwell-time", true)?,
@@ -86,7 +91,7 @@ fn zone(part: &JsonPart) -> Result<ZoneConfig> {
     })
 }
 
-fn tripwire(part: &JsonPart) -> Result<TripwireConfig> {
+fn tripwire(part: &JsonPart, patterns: &mut Vec<TextPattern>) -> Result<TripwireConfig> {
     let object = part.object(&TRIPWIRE)?;
     let wanted = match object.get("direction") {
         None => WantedDirection::Both,
@@ -102,19 +107,21 @@ fn tripwire(part: &JsonPart) -> Result<TripwireConfig> {
         is_extended: object.flag("extended", false)?,
         wanted,
         classes: object.classes()?,
+        text_matches: object.text_matches(patterns)?,
         hysteresis: object.get("hysteresis").map_or(Ok(DEFAULT_TRIPWIRE_HYSTERESIS), |time| time.seconds())?,
         motion: None,
         look: object.look()?,
     })
 }
 
-fn direction(part: &JsonPart) -> Result<DirectionConfig> {
+fn direction(part: &JsonPart, patterns: &mut Vec<TextPattern>) -> Result<DirectionConfig> {
     let object = part.object(&DIRECTION)?;
     let mode = object.get("mode").map_or(Ok("balanced"), |mode| mode.one_of(&MODES.map(|(name, _)| name)))?;
     Ok(DirectionConfig {
         name: object.need("id")?.text()?.to_string(),
         motion: Motion { points: object.need("points")?.two_points()?, min_cosine: min_cosine(mode) },
         classes: object.classes()?,
+        text_matches: object.text_matches(patterns)?,
     })
 }
 
@@ -131,13 +138,18 @@ struct JsonObject<'a> {
 }
 
 impl<'a> JsonPart<'a> {
-    fn wrong(&self, wanted: &str) -> crate::error::Error {
+    fn wrong(&self, wanted: &str) -> Error {
+        unusable(self.shown()).remedy(format!("Write {wanted}"))
+    }
+
+    /// Its place and its value, as far as that fits into a message.
+    fn shown(&self) -> String {
         let mut value = self.value.to_string();
         if value.chars().count() > 40 {
             value = value.chars().take(40).chain(['…']).collect();
         }
         let place = if self.path.is_empty() { "it" } else { &self.path };
-        unusable(format!("{place} is {value}")).remedy(format!("Write {wanted}"))
+        format!("{place} is {value}")
     }
 
     fn object(&self, keys: &[&str]) -> Result<JsonObject<'a>> {
@@ -258,6 +270,23 @@ impl<'a> JsonObject<'a> {
             _ => Err(part.wrong("the label or the id of a class")),
         };
         part.list()?.iter().map(word).collect::<Result<_>>().map(WatchedClasses)
+    }
+
+    /// The number of its regular expression among those of the configuration.
+    fn text_matches(&self, patterns: &mut Vec<TextPattern>) -> Result<Option<usize>> {
+        let Some(part) = self.get("text-matches") else { return Ok(None) };
+        let text = part.text()?;
+        if let Some(known) = patterns.iter().position(|pattern| pattern.as_str() == text) {
+            return Ok(Some(known));
+        }
+        let unusable_here = |cause: &str| unusable(format!("{}: {cause}", part.shown()));
+        let pattern = TextPattern::new(text).map_err(|fault| unusable_here(&fault.cause).remedy(fault.remedy))?;
+        if patterns.len() == MAX_PATTERNS {
+            return Err(unusable_here(&format!("there are {MAX_PATTERNS} other ones before it"))
+                .remedy(format!("Write {MAX_PATTERNS} different ones at most; (A|B) is what matches A or B")));
+        }
+        patterns.push(pattern);
+        Ok(Some(patterns.len() - 1))
     }
 
     fn look(&self) -> Result<BoundaryLook> {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Counts objects with ids in zones and across lines, by their boxes alone.
+//! Counts objects with ids in zones and across lines, by their boxes, and by what is written on them.
 //!
 //! | file | |
 //! |---|---|
 //! | [`config`], [`parse`] | what is watched; read from JSON or from a file for DeepStream's nvdsanalytics |
 //! | [`geometry`] | areas and segments |
+//! | [`text`] | texts of objects, and the regular expressions that they must match |
 //! | [`rules`] | when an object is in a zone, has crossed a line, moves in a direction |
 //! | [`tally`] | counts by class |
 //! | `tracks` | the state of each object |
@@ -21,6 +22,7 @@ mod nvdsanalytics;
 pub mod parse;
 pub mod rules;
 pub mod tally;
+pub mod text;
 mod tracks;
 pub mod watched;
 

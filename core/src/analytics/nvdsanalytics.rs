@@ -224,7 +224,12 @@ impl<'a> Group<'a> {
                 for (label, line) in self.labelled("direction-")? {
                     let [from, to] = corners(&line, 2, 2)?[..] else { unreachable!("two points") };
                     let motion = Motion { points: [from, to], min_cosine };
-                    config.directions.push(DirectionConfig { name: label.into(), motion, classes: classes.clone() });
+                    config.directions.push(DirectionConfig {
+                        name: label.into(),
+                        motion,
+                        classes: classes.clone(),
+                        text_matches: None,
+                    });
                 }
                 Ok(())
             }
@@ -254,6 +259,7 @@ impl<'a> Group<'a> {
                 area: ZoneArea::Polygon(corners(&line, 3, MAX_POINTS)?),
                 is_inverse,
                 classes: classes.clone(),
+                text_matches: None,
                 hysteresis: DEFAULT_ZONE_HYSTERESIS,
                 object_retention: DEFAULT_OBJECT_RETENTION,
                 track_dwell_time: true,
@@ -275,6 +281,7 @@ impl<'a> Group<'a> {
                 is_extended,
                 wanted: WantedDirection::AlongMotion,
                 classes: classes.clone(),
+                text_matches: None,
                 hysteresis: DEFAULT_TRIPWIRE_HYSTERESIS,
                 motion: Some(Motion { points: [from, to], min_cosine }),
                 look: BoundaryLook::default(),

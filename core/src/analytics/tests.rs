@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
+mod texts;
+
 use super::engine::AnalyticsOptions;
 use super::parse::parse;
 use super::*;
 use crate::image::geometry::BBox;
+use crate::image::overlay::Attribute;
 
 pub(super) const FRAME: u64 = 33_333_333;
 pub(super) const SIZE: (u32, u32) = (200, 100);
@@ -31,7 +34,7 @@ impl Scene {
     fn push_of(&mut self, label: &str, class: u32, objects: &[(u64, [f32; 2])]) {
         let input = |&(id, [x, y]): &(u64, [f32; 2])| {
             let bbox = BBox::new(x - 5.0, y - 20.0, x + 5.0, y);
-            AnalyticsInput { id, bbox, label, class: Some(class), confidence: None }
+            AnalyticsInput { id, bbox, label, class: Some(class), confidence: None, attributes: &[] }
         };
         let events = self.analytics.update(&self.options, objects.iter().map(input), self.frames * FRAME);
         self.events.extend(events.iter().map(|event| (self.frames, *event)));
@@ -58,6 +61,17 @@ impl Scene {
 
 pub(super) const DOOR: &str = r#"{"tripwires": [{"id": "door", "points": [[100, 20], [100, 80]]}]}"#;
 pub(super) const ROOM: &str = r#"{"zones": [{"id": "room", "points": [[50, 20], [150, 20], [150, 80], [50, 80]]}]}"#;
+
+/// A zone, a line and a direction for two number plates.
+pub(super) const GATE: &str = r#"{
+    "zones": [{"id": "yard", "points": [[50, 20], [150, 20], [150, 80], [50, 80]], "text-matches": "^(AB ?12|CD34)$"}],
+    "tripwires": [{"id": "gate", "points": [[100, 20], [100, 80]], "text-matches": "^(AB ?12|CD34)$"}],
+    "directions": [{"id": "in", "points": [[0, 0], [1, 0]], "text-matches": "^AB"}]}"#;
+
+/// A text that was read on an object.
+pub(super) fn plate(text: &str) -> Attribute {
+    Attribute { label: text.into(), class: None, confidence: Some(0.9), is_text: true }
+}
 
 // ------------------------------------------------------------------------------------------- tripwires
 
@@ -342,7 +356,7 @@ fn classes_are_counted_apart_and_filtered() {
         for (label, class, id) in [("person", 0, 1), ("car", 2, 2), ("bus", 7, 3)] {
             let bbox = BBox::new(x - 5.0, 30.0, x + 5.0, 50.0);
             let now = at * FRAME + id;
-            let input = AnalyticsInput { id, bbox, label, class: Some(class), confidence: None };
+            let input = AnalyticsInput { id, bbox, label, class: Some(class), confidence: None, attributes: &[] };
             scene.analytics.update(&scene.options, [input].into_iter(), now);
         }
     }
@@ -408,8 +422,8 @@ fn boxes_that_are_none_count_nothing() {
     for edges in [[f32::NAN; 4], [f32::INFINITY; 4], [10.0, 10.0, 10.0, 10.0], [20.0, 20.0, 10.0, 10.0]] {
         let [x1, y1, x2, y2] = edges;
         for id in 0..5 {
-            let input =
-                AnalyticsInput { id, bbox: BBox::new(x1, y1, x2, y2), label: "", class: None, confidence: None };
+            let bbox = BBox::new(x1, y1, x2, y2);
+            let input = AnalyticsInput { id, bbox, label: "", class: None, confidence: None, attributes: &[] };
             scene.analytics.update(&scene.options, [input].into_iter(), id);
         }
     }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use super::geometry::Point;
 use super::rules::{Course, Passage, Visit};
+use super::text::TextMatches;
 use crate::image::geometry::BBox;
 
 /// An object as it was last seen.
@@ -22,6 +23,7 @@ pub(super) struct WatchedObject {
     pub object: EventObject,
     pub point: Point,
     pub course: Course,
+    pub texts: TextMatches,
     pub last_seen: u64,
     /// The frame in which it was last seen.
     pub frame: u64,

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 use super::*;
 use crate::analytics::engine::AnalyticsOptions;
-use crate::analytics::tests::{DOOR, FRAME, ROOM, SIZE};
+use crate::analytics::tests::{DOOR, FRAME, GATE, ROOM, SIZE, plate};
 use crate::analytics::*;
 use crate::image::geometry::BBox;
+
+/// A person of that box.
+fn input(bbox: BBox) -> AnalyticsInput<'static> {
+    AnalyticsInput { id: 1, bbox, label: "person", class: Some(0), confidence: None, attributes: &[] }
+}
 
 /// The text for people where a configuration cannot be used.
 fn refused(text: &str) -> String {
@@ -133,6 +138,27 @@ fn a_slip_in_a_configuration_is_named_with_its_place() {
             r#"{"directions": [{"id": "a", "points": [[0,0],[1,1]], "mode": "exact"}]}"#,
             &["loose or balanced or strict"],
         ),
+        (
+            r#"{"zones": [{"id": "a", "points": [[0,0],[1,0],[1,1]], "text-matches": ["AB"]}]}"#,
+            &["zones[0].text-matches is [\"AB\"]", "a text in quotes"],
+        ),
+        (r#"{"zones": [{"id": "a", "points": [[0,0],[1,0],[1,1]], "text-match": "AB"}]}"#, &["Write text-matches"]),
+        (
+            r#"{"zones": [{"id": "a", "points": [[0,0],[1,0],[1,1]], "text-matches": "^(AB"}]}"#,
+            &["zones[0].text-matches is \"^(AB\": ", "without closing", "Write a regular expression such as"],
+        ),
+        (
+            r#"{"tripwires": [{"id": "a", "points": [[0,0],[1,1]], "text-matches": ""}]}"#,
+            &["tripwires[0].text-matches is \"\": it has 0 bytes", "leave it out"],
+        ),
+        (
+            r#"{"tripwires": [{"id": "a", "points": [[0,0],[1,1]], "text-matches": "(?:[A-Z]{900}){900}"}]}"#,
+            &["tripwires[0].text-matches", "size limit", "small numbers of repetitions"],
+        ),
+        (
+            r#"{"directions": [{"id": "a", "points": [[0,0],[1,1]], "text-matches": "(?!AB)"}]}"#,
+            &["directions[0].text-matches", "look-around"],
+        ),
         (r#"{"frame-width": 100, "zones": []}"#, &["only one of frame-width and frame-height"]),
         (r#"{"frame-width": 0, "frame-height": 5}"#, &["frame-width is 0"]),
         ("[property]\n", &["has no config-width"]),
@@ -157,6 +183,46 @@ fn a_slip_in_a_configuration_is_named_with_its_place() {
         let message = refused(text);
         assert!(parts.iter().all(|part| message.contains(part)), "{text}\n{message}");
     }
+}
+
+/// A configuration of zones that have these patterns.
+fn patterns(patterns: &[String]) -> String {
+    let zone = |(number, pattern): (usize, &String)| {
+        format!("{{\"id\": \"{number}\", \"points\": [[0,0],[1,0],[1,1]], \"text-matches\": \"{pattern}\"}}")
+    };
+    let zones: Vec<String> = patterns.iter().enumerate().map(zone).collect();
+    format!("{{\"zones\": [{}]}}", zones.join(", "))
+}
+
+#[test]
+fn patterns_of_texts_have_limits() {
+    let different = |count: usize| (0..count).map(|number| format!("^{number}$")).collect::<Vec<_>>();
+    for (found, part) in [
+        (vec!["A".repeat(text::MAX_PATTERN + 1)], "it has 4097 bytes"),
+        (vec!["(A)".repeat(text::MAX_GROUPS + 1)], "it has 17 groups"),
+        (different(text::MAX_PATTERNS + 1), "zones[64].text-matches is \"^64$\": there are 64 other ones"),
+    ] {
+        let message = refused(&patterns(&found));
+        assert!(message.contains(part) && message.contains("Write "), "{message}");
+    }
+    assert_eq!(parse(&patterns(&different(text::MAX_PATTERNS)), 0).unwrap().text_patterns.len(), text::MAX_PATTERNS);
+    // Number plates up to the limit.
+    let plates: Vec<String> = (0..400).map(|number| format!("AB {number:06}")).collect();
+    for case in ["", "(?i)"] {
+        let list = format!("{case}^({})$", plates.join("|"));
+        assert!((3900..=text::MAX_PATTERN).contains(&list.len()), "{}", list.len());
+        let config = parse(&patterns(&[list]), 0).unwrap();
+        let matches = |text: &str| config.text_patterns[0].matches(text);
+        assert!(matches("AB 000399") && !matches("AB 000400") && matches("ab 000399") == (case == "(?i)"));
+    }
+}
+
+#[test]
+fn the_same_pattern_is_compared_once() {
+    let config = parse(&patterns(&["A", "B", "A"].map(String::from)), 0).unwrap();
+    let numbers: Vec<_> = config.zones.iter().map(|zone| zone.text_matches).collect();
+    assert_eq!(numbers, [Some(0), Some(1), Some(0)]);
+    assert_eq!(config.text_patterns.iter().map(text::TextPattern::as_str).collect::<Vec<_>>(), ["A", "B"]);
 }
 
 const DEEPSTREAM: &str = "# A file as it is.
@@ -228,8 +294,7 @@ fn deepstreams_lines_count_along_their_direction() {
             let by = way * at.min(30) as f32 * 3.0;
             let (x, y) = (514.0 + by * 0.79, 376.0 + by * 0.61);
             let bbox = BBox::new(x - 10.0, y - 40.0, x + 10.0, y);
-            let input = AnalyticsInput { id: 1, bbox, label: "person", class: Some(0), confidence: None };
-            analytics.update(&AnalyticsOptions::default(), [input].into_iter(), (at + 30) as u64 * FRAME);
+            analytics.update(&AnalyticsOptions::default(), [input(bbox)].into_iter(), (at + 30) as u64 * FRAME);
         }
         let total = analytics.tripwires[0].total();
         assert_eq!(total.forward + total.backward, expected, "{way} {mode}");
@@ -241,8 +306,7 @@ fn deepstreams_lines_count_along_their_direction() {
     for at in 0..90 {
         let (x, y) = (1100.0 - at.min(60) as f32 * 2.0, 700.0 + at.min(60) as f32 * 2.0);
         let bbox = BBox::new(x - 10.0, y - 40.0, x + 10.0, y);
-        let input = AnalyticsInput { id: 1, bbox, label: "person", class: Some(0), confidence: None };
-        analytics.update(&AnalyticsOptions::default(), [input].into_iter(), at * FRAME);
+        analytics.update(&AnalyticsOptions::default(), [input(bbox)].into_iter(), at * FRAME);
     }
     assert_eq!(analytics.tripwires[0].total(), tally::CrossingCount::default());
 }
@@ -250,7 +314,7 @@ fn deepstreams_lines_count_along_their_direction() {
 /// Cut, doubled and random texts: each is an error of one line or a configuration, and nothing else.
 #[test]
 fn any_text_is_a_configuration_or_an_error() {
-    let seeds = [ROOM, DOOR, DEEPSTREAM];
+    let seeds = [ROOM, DOOR, DEEPSTREAM, GATE];
     let mut state = 7u64;
     let mut random = move |limit: usize| {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -280,14 +344,9 @@ fn any_text_is_a_configuration_or_an_error() {
             Ok(config) => {
                 let mut analytics = Analytics::new(config);
                 analytics.set_size(SIZE);
-                let input = AnalyticsInput {
-                    id: 1,
-                    bbox: BBox::new(90.0, 30.0, 110.0, 50.0),
-                    label: "a",
-                    class: None,
-                    confidence: None,
-                };
-                analytics.update(&AnalyticsOptions::default(), [input].into_iter(), 0);
+                let attributes = [plate("AB12")];
+                let seen = AnalyticsInput { attributes: &attributes, ..input(BBox::new(90.0, 30.0, 110.0, 50.0)) };
+                analytics.update(&AnalyticsOptions::default(), [seen].into_iter(), 0);
             }
             Err(_) => drop(refused(&text)),
         }
