@@ -216,6 +216,32 @@ fn a_frame_has_its_own_events_after_those_of_others() {
     assert_eq!(seen, 2 * 5, "entered, crowded and dwelled, of two objects, twice");
 }
 
+/// The plates of two cars are read behind the line, by any reader, and one of them is on the list.
+#[test]
+fn only_objects_whose_text_matches_count() {
+    let gate =
+        r#"{"tripwires": [{"id": "gate", "points": [[320, 0], [320, 480]], "text-matches": "^(AB ?12|CD ?34)$"}]}"#;
+    let mut clip = Clip::new("texts", gate, "");
+    for x in [200.0, 440.0] {
+        clip.hold(20, &[(1, [x, 200.0]), (2, [x, 400.0])]);
+    }
+    assert_eq!(clip.names(), [""; 0]);
+    let mut buffer = frame(&[(1, [440.0, 200.0]), (2, [440.0, 400.0])]);
+    let regions = buffer.get_mut().unwrap().iter_meta_mut::<VideoRegionOfInterestMeta>();
+    for (mut region, read) in regions.zip(["XY 12", "AB 12"]) {
+        let text = gst::Structure::builder("classification").field("label", read).field("confidence", 0.75f64);
+        region.add_param(text.field("text", true).build());
+    }
+    let buffer = clip.push(buffer);
+    let events = clip.events();
+    let [crossed] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((crossed.get::<&str>("event"), crossed.get::<u64>("track-id")), (Ok("crossed"), Ok(2)));
+    let time = crossed.get::<Option<gst::ClockTime>>("event-time").unwrap().unwrap();
+    assert_eq!(time.nseconds(), 20 * FRAME, "it tells when it crossed");
+    assert_eq!(attached(&buffer).len(), 1);
+    assert_eq!(clip.count("tripwires", "gate", "forward"), 1);
+}
+
 #[test]
 fn objects_have_their_zones() {
     let mut clip = Clip::new("params", BOTH, "");
@@ -424,6 +450,10 @@ fn what_cannot_be_used_is_an_error_with_a_remedy() {
         (&both, &["two configurations", "not both"]),
         (&[("config", "/etc/zones.json")], &["neither JSON", "config-file"]),
         (&[("config", r#"{"zone": []}"#)], &["unknown key \"zone\"", "Write zones"]),
+        (
+            &[("config", r#"{"directions": [{"id": "a", "points": [[0, 0], [1, 0]], "text-matches": "["}]}"#)],
+            &["directions[0].text-matches is \"[\"", "Write a regular expression"],
+        ),
         (&[("config-file", &name("none"))], &["Cannot read", "No such file"]),
         (&[("config-file", &folder.display().to_string())], &["Cannot read", "it is a folder"]),
         (&[("config-file", &name("latin1"))], &["not text in UTF-8"]),
