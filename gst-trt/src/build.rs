@@ -6,12 +6,12 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use gsttrt_core::backends::tensorrt::cache;
-use gsttrt_core::backends::{BackendPreference, LoadContext, LoadEvent, LoadRequest};
+use gsttrt_core::backends::{BACKENDS, BackendPreference, LoadContext, LoadEvent, LoadRequest, all_options};
 use gsttrt_core::cuda::driver::Context;
 use gsttrt_core::model::{ModelFile, ModelInfo};
 
 use crate::failure::{Failure, Status};
-use crate::model_options::{check_file, parse_size, session_options};
+use crate::model_options::{HeededOptions, check_file, parse_size};
 use crate::progress::Display;
 use crate::signals::Signals;
 use crate::terminal::{print, print_error};
@@ -26,9 +26,9 @@ pub struct BuildArgs {
     /// Precision of the layers [default: auto]
     #[arg(long, value_name = "NAME", value_parser = ["auto", "fp32", "fp16", "int8"])]
     precision: Option<String>,
-    /// Maximum frames per run, as batch-size of trtinfer
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    batch_size: u32,
+    /// Maximum frames per run, as batch-size of trtinfer [default: 1]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    batch_size: Option<u32>,
     /// Width and height of the model's input, where the file leaves them open, as input-size of trtinfer
     #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = parse_size, conflicts_with = "frame")]
     input_size: Option<(u32, u32)>,
@@ -44,13 +44,33 @@ pub struct BuildArgs {
     /// File or folder of the TensorRT library [default: the newest that is found]
     #[arg(long, value_name = "PATH")]
     trt_library: Option<String>,
-    /// The GPU, as CUDA counts them
-    #[arg(long, value_name = "INDEX", default_value_t = 0)]
-    cuda_device_id: u16,
+    /// The GPU, as CUDA counts them [default: 0]
+    #[arg(long, value_name = "INDEX")]
+    cuda_device_id: Option<u16>,
     /// Further properties of trtinfer, such as "workspace-mib=4096"
     #[arg(long, value_name = "PROPERTIES", default_value = "", hide_default_value = true)]
     infer: String,
 }
+
+/// What runs the model.
+const TENSORRT: &str = "tensorrt";
+
+const HEEDED: HeededOptions = HeededOptions {
+    subcommand: "build",
+    which: "builds an engine of TensorRT, and runs nothing but the comparison by verify",
+    heeds: |name| {
+        let is_one_of_its_own = || {
+            let option = all_options().find(|option| option.spec.name == name);
+            let has = |option| BACKENDS.iter().any(|backend| backend.name() == TENSORRT && backend.has(option));
+            option.is_some_and(has)
+        };
+        match name {
+            "input-size" | "batch-size" | "cuda-device-id" | "frames" => true,
+            "verify-every" => false,
+            _ => is_one_of_its_own(),
+        }
+    },
+};
 
 pub fn run(args: &BuildArgs) -> Result<Status, Failure> {
     check_file(&args.model)?;
@@ -67,11 +87,12 @@ pub fn run(args: &BuildArgs) -> Result<Status, Failure> {
         args.input_size.map(|(width, height)| format!("input-size={width}x{height}")),
     ];
     let own: Vec<String> = own.into_iter().flatten().collect();
-    let (options, _) = session_options(&own, &[&args.infer])?;
+    let options = HEEDED.read(&own, &args.infer)?;
     let signals = Signals::listen_for_engines()?;
-    let tensorrt = BackendPreference::Named("tensorrt");
-    let cuda = || Context::primary(args.cuda_device_id.into());
-    let batch = args.batch_size as usize;
+    let tensorrt = BackendPreference::Named(TENSORRT);
+    let device = args.cuda_device_id.map(i32::from).or(options.cuda_device_id).unwrap_or(0);
+    let cuda = || Context::primary(device);
+    let batch = args.batch_size.unwrap_or(options.batch_size.max(1)) as usize;
     let request = LoadRequest::new(&args.model, tensorrt, options.input_size, batch, options.options, cuda)?;
     let mut request = request.with_frames(options.frames)?;
     // An engine for lines of text is for all their widths, whatever the frame is.

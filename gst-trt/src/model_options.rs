@@ -11,7 +11,7 @@ use gsttrt_core::cuda::driver::Context;
 use gsttrt_core::device::Device;
 use gsttrt_core::error::{Error, ErrorKind};
 use gsttrt_core::model::ModelFile;
-use gsttrt_core::options::OptionKind;
+use gsttrt_core::options::{OptionKind, name_and_value};
 use gsttrt_core::redact::redacted;
 use gsttrt_core::session::{PostprocessOptions, SessionOptions, parse_options};
 
@@ -123,12 +123,51 @@ pub fn check_file(path: &Path) -> Result<(), Failure> {
 /// which are one option each.
 pub fn session_options(own: &[String], texts: &[&str]) -> Result<(SessionOptions, PostprocessOptions), Failure> {
     let mut words = own.to_vec();
-    for text in texts.iter().filter(|text| !text.trim().is_empty()) {
-        let parsed = gst::glib::shell_parse_argv(text);
-        let parsed = parsed.map_err(|error| format!("Cannot read the options “{text}”: {error}."))?;
-        words.extend(parsed.into_iter().map(|word| word.to_string_lossy().into_owned()));
+    for text in texts {
+        words.extend(words_of(text)?);
     }
     Ok(parse_options(words.iter().map(String::as_str))?)
+}
+
+/// The words of a text in the quotes of a shell.
+fn words_of(text: &str) -> Result<Vec<String>, Failure> {
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    let parsed = gst::glib::shell_parse_argv(text);
+    let parsed = parsed.map_err(|error| format!("Cannot read the options “{text}”: {error}."))?;
+    Ok(parsed.into_iter().map(|word| word.to_string_lossy().into_owned()).collect())
+}
+
+/// The options that a subcommand makes use of, where these are not all.
+pub struct HeededOptions {
+    /// How the subcommand is called.
+    pub subcommand: &'static str,
+    /// Why others have no effect, behind its name.
+    pub which: &'static str,
+    /// Whether the option of that name has an effect.
+    pub heeds: fn(&str) -> bool,
+}
+
+impl HeededOptions {
+    /// The same as [`session_options`]. An option without effect is refused by its name: it would be believed to count.
+    pub fn read(&self, own: &[String], text: &str) -> Result<SessionOptions, Failure> {
+        let (options, _) = session_options(own, &[text])?;
+        let mut ignored: Vec<String> = Vec::new();
+        for word in words_of(text)? {
+            let (name, _) = name_and_value(&word)?;
+            if !(self.heeds)(name) && !ignored.iter().any(|known| known == name) {
+                ignored.push(name.to_string());
+            }
+        }
+        let (has, them) = match ignored.len() {
+            0 => return Ok(options),
+            1 => ("has", "it"),
+            _ => ("have", "them"),
+        };
+        let (names, HeededOptions { subcommand, which, .. }) = (ignored.join(", "), self);
+        Err(format!("{names} {has} no effect in gst-trt {subcommand}, which {which}. Leave {them} out.").into())
+    }
 }
 
 /// Width and height like `1920x1080`.
@@ -141,6 +180,26 @@ pub fn parse_size(text: &str) -> Result<(u32, u32), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn options_without_effect_are_refused_by_name() {
+        let heeds = |name: &str| ["threads", "frames"].contains(&name);
+        let heeded = HeededOptions { subcommand: "ask", which: "runs nothing", heeds };
+        let said = |text: &str| heeded.read(&[], text).map_err(|failure| failure.to_string());
+        assert_eq!(said("threads=2 'frames=8'").map(|options| options.frames), Ok(8));
+        assert_eq!(said(" ").map(|options| options.frames), Ok(0));
+        for (text, says) in [
+            ("threads=2 interval=3", "interval has no effect in gst-trt ask, which runs nothing. Leave it out."),
+            (
+                "mean=0.5 interval=3 interval=4 top-k=1",
+                "mean, interval, top-k have no effect in gst-trt ask, which runs nothing. Leave them out.",
+            ),
+        ] {
+            assert_eq!(said(text).map(drop), Err(says.to_string()));
+        }
+        let unknown = said("colour=red interval=3").unwrap_err();
+        assert!(unknown.contains("There is no option “colour”"), "{unknown}");
+    }
 
     #[test]
     fn tensors_for_a_server_are_where_the_properties_say() {

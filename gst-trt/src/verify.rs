@@ -6,13 +6,13 @@ use std::sync::Mutex;
 
 use gsttrt_core::backends::effect::without_effect;
 use gsttrt_core::backends::verify::{Tolerance, VERIFY, Verdict, verify};
-use gsttrt_core::backends::{BackendPreference, LoadContext, LoadEvent, LoadRequest};
+use gsttrt_core::backends::{BackendPreference, LoadContext, LoadEvent, LoadRequest, all_options};
 use gsttrt_core::cuda::driver::Context;
 use gsttrt_core::options::OptionValue;
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Status};
-use crate::model_options::{backend_words, backends, check_file, parse_size, session_options};
+use crate::model_options::{HeededOptions, backend_words, backends, check_file, parse_size};
 use crate::progress::Display;
 use crate::signals::Signals;
 use crate::terminal::{print, print_error};
@@ -45,21 +45,37 @@ pub struct VerifyArgs {
     json: bool,
 }
 
+/// What elements do around the model is left out, and when it is verified is now.
+const HEEDED: HeededOptions = HeededOptions {
+    subcommand: "verify",
+    which: "gives the model pictures of its own, and compares its outputs as they are",
+    heeds: |name| {
+        let of_backends = || all_options().any(|option| option.spec.name == name);
+        match name {
+            "backend" | "input-size" | "batch-size" | "cuda-device-id" | "frames" => true,
+            "verify" | "verify-every" => false,
+            _ => of_backends(),
+        }
+    },
+};
+
 pub fn run(args: &VerifyArgs) -> Result<Status, Failure> {
     check_file(&args.model)?;
     let own: Vec<String> = args.input_size.map(|(w, h)| format!("input-size={w}x{h}")).into_iter().collect();
-    let (mut options, _) = session_options(&own, &[&args.infer])?;
+    let mut options = HEEDED.read(&own, &args.infer)?;
     let signals = Signals::listen_for_engines()?;
     let word = backend_words().find(|word| args.backend.as_deref() == Some(word));
     let backend = word.map_or(options.backend, BackendPreference::from);
-    let device = args.cuda_device_id.map_or(options.cuda_device_id.unwrap_or(0), i32::from);
-    let cuda = || Context::primary(device);
+    let device = args.cuda_device_id.map(i32::from).or(options.cuda_device_id);
+    let cuda = || Context::primary(device.unwrap_or(0));
     let batch = args.batch_size.unwrap_or(options.batch_size) as usize;
     let set = options.options.clone();
     options.options.set(&VERIFY, OptionValue::Choice("always"));
     let request = LoadRequest::new(&args.model, backend, options.input_size, batch, options.options, cuda)?;
+    let request = request.with_frames(options.frames)?;
     let display = Display::default();
-    if let Some(warning) = without_effect(&set, &[], request.backend)? {
+    let for_gpus: &[&'static str] = if device.is_some() { &["cuda-device-id"] } else { &[] };
+    if let Some(warning) = without_effect(&set, for_gpus, request.backend)? {
         eprintln!("Warning: {}", warning.message());
     }
     let seen = Mutex::new((display.task("verifying"), None));

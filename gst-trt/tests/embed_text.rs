@@ -222,6 +222,10 @@ fn what_is_wrong_is_told_and_nothing_is_written() {
         (&["text.onnx", "dog", "--tokenizer", "bad.json"], &["There is no file merges.txt"]),
         (&["text.onnx", "dog", "--tokenizer", "none.json"], &["There is no file none.json", "--tokenizer FILE"]),
         (&["text.onnx", "dog", "--count", "2"], &["--count is for arrays"]),
+        (
+            &["text.onnx", "dog", "--infer", "max-input-width=640 threads=1 interval=2 batch-size=4"],
+            &["max-input-width, interval, batch-size have no effect in gst-trt embed-text", "Leave them out"],
+        ),
     ] {
         let args = [&["embed-text", "--output", "g.jsonl"][..], args].concat();
         expect_failure(&run(&folder, &args), &args, parts);

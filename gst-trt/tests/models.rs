@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use common::kserve_server::{FakeServer, answers, served};
-use common::onnx::{F32, Graph, brightness};
+use common::onnx::{F32, Graph, brightness, int, ints};
 use common::wait::wait_until;
 use common::{command, expect_failure, files, path, run, sample, scratch, shapes, succeed, text};
 use serde_json::{Value, json};
@@ -177,6 +177,22 @@ fn wrong_options_are_named() {
         (&["verify", model, "--batch-size", "0"], 2, &["--batch-size"]),
         (&["verify", model, "--batch-size", "2"], 1, &["batch-size is 2", "batches of 1"]),
         (&["verify", model, "--infer", "precision=fp7"], 1, &["fp7", "fp16"]),
+        (
+            &["verify", model, "--infer", "frames=5"],
+            1,
+            &["frames=5 is for models that see several", "Leave frames unset"],
+        ),
+        (
+            &["verify", model, "--infer", "interval=2 mean=0.5 verify=off"],
+            1,
+            &["interval, mean, verify have no effect in gst-trt verify", "Leave them out"],
+        ),
+        (
+            &["build", model, "--infer", "backend=rten threads=2"],
+            1,
+            &["backend, threads have no effect in gst-trt build", "Leave them out"],
+        ),
+        (&["build", model, "--infer", "top-k=3"], 1, &["top-k has no effect in gst-trt build", "Leave it out"]),
         (&["build", model, "--input-size", "640"], 2, &["--input-size", "1920x1080"]),
         (&["build", model, "--frame", "0x0"], 2, &["--frame"]),
         (&["build", model, "--frame", "64x64", "--input-size", "64x64"], 2, &["--frame", "--input-size"]),
@@ -269,6 +285,20 @@ fn a_model_is_verified() {
     {
         assert!(said.contains(part), "{said}");
     }
+}
+
+/// As trtpreprocess does.
+#[test]
+fn verify_refuses_clips_that_the_model_does_not_take() {
+    let folder = scratch("verify-clips");
+    let file = Graph::new()
+        .input("clip", F32, &["1", "3", "4", "8", "8"])
+        .node("ReduceMean", &["clip"], &["output0"], vec![ints("axes", &[2, 3, 4]), int("keepdims", 0)])
+        .output("output0", F32, &["1", "3"])
+        .save(&folder.join("clips.onnx"));
+    let args = ["verify", &file, "--backend", "rten", "--infer", "frames=8"];
+    expect_failure(&run(&folder, &args), &args, &["frames=8, and the model takes clips of 4 frames", "set frames=4"]);
+    succeed(&folder, &["verify", &file, "--backend", "rten", "--infer", "frames=4"]);
 }
 
 #[test]

@@ -21,7 +21,7 @@ use self::phrases::{PLACE, Phrase};
 use self::text_model::{TextModel, TextNet};
 use self::tokenizer::Tokenizer;
 use crate::failure::{Failure, Status};
-use crate::model_options::{backend_words, backends, check_file, session_options};
+use crate::model_options::{HeededOptions, backend_words, backends, check_file};
 use crate::progress::Display;
 use crate::signals::Signals;
 use crate::terminal::{print, print_error};
@@ -57,6 +57,25 @@ pub struct EmbedTextArgs {
     #[arg(long, value_name = "PROPERTIES", default_value = "", hide_default_value = true)]
     infer: String,
 }
+
+/// Pictures, their batches and engines are of no concern to it.
+const HEEDED: HeededOptions = HeededOptions {
+    subcommand: "embed-text",
+    which: "runs a model of texts on the CPU",
+    heeds: |name| {
+        [
+            "backend",
+            "threads",
+            "ort-library",
+            "execution-providers",
+            "openvino-library",
+            "openvino-device",
+            "engine-cache",
+            "precision",
+        ]
+        .contains(&name)
+    },
+};
 
 /// What arrays are filled up with, as YOLO-World's own demo does, and its name.
 const BLANK: &str = " ";
@@ -142,7 +161,7 @@ fn wanted(args: &EmbedTextArgs, is_array: bool) -> Result<Vec<Phrase>, Failure> 
 }
 
 fn open(args: &EmbedTextArgs, tokenizer: &Tokenizer) -> Result<TextModel, Failure> {
-    let (options, _) = session_options(&[], &[&args.infer])?;
+    let options = HEEDED.read(&[], &args.infer)?;
     let word = backend_words().find(|word| args.backend.as_deref() == Some(word));
     let backend = word.map_or(options.backend, BackendPreference::from);
     let model = TextModel::open(&args.model, backend, options.options.clone(), tokenizer.context)?;
