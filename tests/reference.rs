@@ -36,8 +36,8 @@ const RESULTS: [(&str, &[(&str, &str)]); 8] = [
             ("posts", "`trt-detections`, with `post-messages=true`: [results](../metas.md#messages)"),
             (
                 "writes",
-                "`GstVideoRegionOfInterestMeta`, `GstTrtClassificationMeta`, `GstTrtVectorMeta`, `GstTrtMapMeta`; from GStreamer 1.24 on \
-                 `GstAnalyticsODMtd` and `GstAnalyticsClsMtd`, from 1.26 on `GstAnalyticsSegmentationMtd`: [results](../metas.md)",
+                "`GstVideoRegionOfInterestMeta`, `GstTrtClassificationMeta`, `GstTrtTextMeta`, `GstTrtVectorMeta`, `GstTrtMapMeta`; from \
+                 GStreamer 1.24 on `GstAnalyticsODMtd` and `GstAnalyticsClsMtd`, from 1.26 on `GstAnalyticsSegmentationMtd`: [results](../metas.md)",
             ),
         ],
     ),
@@ -87,8 +87,8 @@ const RESULTS: [(&str, &[(&str, &str)]); 8] = [
         "trtoverlay",
         &[(
             "reads",
-            "`GstVideoRegionOfInterestMeta`, `GstTrtClassificationMeta`, `GstTrtMapMeta`, `GstTrtZoneMeta`; from GStreamer 1.24 on \
-             `GstAnalyticsODMtd`, `GstAnalyticsTrackingMtd` and `GstAnalyticsClsMtd`, from 1.26 on `GstAnalyticsSegmentationMtd`: \
+            "`GstVideoRegionOfInterestMeta`, `GstTrtClassificationMeta`, `GstTrtTextMeta`, `GstTrtMapMeta`, `GstTrtZoneMeta`; from \
+             GStreamer 1.24 on `GstAnalyticsODMtd`, `GstAnalyticsTrackingMtd` and `GstAnalyticsClsMtd`, from 1.26 on `GstAnalyticsSegmentationMtd`: \
              [trtoverlay](../elements/trtoverlay.md#metas)",
         )],
     ),

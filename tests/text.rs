@@ -4,6 +4,7 @@
 use crate::common::boxes::{Line, SIDE, grey, model, reader, text_graph, text_map, wide_reader};
 use crate::common::onnx::{F32, Graph, I64, int, ints};
 use crate::common::{launch, scratch};
+use gst::meta::CustomMeta;
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
 use gsttrt_core::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
@@ -65,17 +66,46 @@ fn frames_have_a_text_in_messages() {
     }
 }
 
+/// Text and confidence of a frame, by each of its models, and whether they are those of an earlier frame.
+fn texts_of_frame(buffer: &gst::BufferRef) -> Vec<(String, f64, bool)> {
+    let Ok(meta) = CustomMeta::from_buffer(buffer, "GstTrtTextMeta") else { return Vec::new() };
+    let text = |value: &gst::glib::SendValue| {
+        let text = value.get::<gst::Structure>().unwrap();
+        (text.get("text").unwrap(), text.get("confidence").unwrap(), text.get::<bool>("held").is_ok())
+    };
+    meta.structure().get::<gst::Array>("texts").unwrap().iter().map(text).collect()
+}
+
 #[test]
-fn a_text_that_nothing_has_is_told() {
-    let model = reader(&scratch("text-unposted"));
-    let mut line = Line::new(&model, "");
-    line.push(frame());
-    line.push(frame());
-    let said = line.said();
-    assert!(said.len() == 1 && said[0].contains("Set post-messages=true on trtnms"), "{said:?}");
-    let mut line = Line::new(&model, "post-messages=true");
-    line.push(frame());
+fn frames_have_their_texts_with_them() {
+    let model = reader(&scratch("text-meta"));
+    let read = |is_held| ("Hi".to_string(), 0.875, is_held);
+    let mut line = Line::parse(&format!("trtpreprocess ! trtinfer model-file={model} interval=2 ! trtnms draw=false"));
+    assert_eq!(texts_of_frame(&line.push(frame())), [read(false)]);
+    assert_eq!(texts_of_frame(&line.push(frame())), [read(true)], "it is that of the frame before");
     assert_eq!(line.said(), [""; 0]);
+    let mut line = Line::parse(&format!(
+        "trtpreprocess ! trtinfer model-file={model} ! trtnms ! trtpreprocess ! trtinfer model-file={model} ! trtnms"
+    ));
+    assert_eq!(texts_of_frame(&line.push(frame())), [read(false), read(false)], "one for each model");
+    let mut line = Line::new(&model, "score-threshold=0.9");
+    assert_eq!(texts_of_frame(&line.push(frame())), []);
+}
+
+/// As classes of the frame are.
+#[test]
+fn texts_of_frames_are_written_in_the_corner() {
+    let model = reader(&scratch("text-drawn"));
+    let pixels = |elements: &str| {
+        let mut line = Line::parse(&format!("trtpreprocess ! trtinfer model-file={model} ! {elements}"));
+        line.caps("RGB", 320, 240);
+        line.push(grey(320 * 240 * 3)).map_readable().unwrap().to_vec()
+    };
+    let (plain, drawn) = (pixels("trtnms draw=false"), pixels("trtnms"));
+    assert_ne!(drawn[..3], plain[..3], "from the corner on");
+    assert_eq!(drawn[960 - 3..960], plain[..3]);
+    assert_eq!(drawn, pixels("trtnms draw=false ! trtoverlay"), "from the meta");
+    assert_eq!(plain, pixels("trtnms score-threshold=0.9"));
 }
 
 /// Rows of scores may be boxes, and a dictionary that is one short would give each character its neighbour's place.

@@ -10,12 +10,12 @@ mod shown;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
-use common::models::{classifier, embedder, inner};
+use common::models::{classifier, embedder, inner, reader};
 use common::onnx::{F32, Graph};
 use common::terminal::in_terminal;
-use common::{command, expect_failure, files, launch, lines, sample, scratch, shapes, succeed, text};
+use common::{command, expect_failure, files, launch, lines, picture, pixels, sample, scratch, shapes, succeed, text};
 use gst::prelude::*;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// `detect SOURCE --model MODEL …` in that folder.
 fn detect(folder: &Path, source: &str, model: &str, more: &[&str]) -> Output {
@@ -435,6 +435,33 @@ fn further_models_see_the_objects() {
     );
     assert!(summary.contains("plate "), "{summary}");
     assert!(files(&folder).contains(&"sample-boxes.mp4".into()));
+}
+
+/// A text has neither a box nor an object, like a class of a frame.
+#[test]
+fn texts_of_whole_frames_are_written() {
+    let folder = scratch("detect-texts");
+    let model = reader(&folder.join("reader.onnx"));
+    picture(&folder.join("line.png"), 320, 240);
+    let files = ["--output", "drawn.png", "--json", "found.jsonl", "--parquet", "found.parquet"];
+    let more = [&["--backend", "rten"][..], &files].concat();
+    let output = detect(&folder, "line.png", &model, &more);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(!text(&output.stderr).contains("Warning"), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("detections  Hi 1"), "{}", text(&output.stdout));
+    let lines = lines(&folder.join("found.jsonl"));
+    assert_eq!(lines.len(), 1);
+    assert_eq!(lines[0]["texts"], json!([{ "text": "Hi", "confidence": 0.875 }]));
+    assert_eq!(lines[0]["detections"], json!([]));
+    let (plain, drawn) = (pixels(&folder.join("line.png")), pixels(&folder.join("drawn.png")));
+    assert_ne!(plain.2[..3], drawn.2[..3], "it is written in the corner");
+    let [row] = &parquet_tables::rows(&folder.join("found.parquet"))[..] else { panic!("one row") };
+    assert_eq!((&row["label"], &row["confidence"], &row["frame"]), (&json!("Hi"), &json!(0.875), &json!(0)));
+    assert!(row["class_id"].is_null() && row["x"].is_null() && row["error"].is_null(), "{row}");
+    let unread = ["--backend", "rten", "--no-video", "--json", "none.jsonl", "--nms", "score-threshold=0.9"];
+    let output = detect(&folder, "line.png", &model, &unread);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(common::lines(&folder.join("none.jsonl"))[0].get("texts").is_none(), "nothing was read");
 }
 
 #[test]

@@ -35,6 +35,8 @@ pub struct FrameRecord {
     pub objects: Vec<ObjectRecord>,
     /// Classes of the whole frame, of classifiers.
     pub classes: Option<Vec<Value>>,
+    /// Texts of the whole frame, of models that read text: one for each that has read something.
+    pub texts: Vec<Value>,
     pub maps: Option<Vec<Value>>,
     /// Of the whole frame, as base64, where they are wanted: one for each model.
     pub vectors: Vec<String>,
@@ -44,7 +46,7 @@ pub struct FrameRecord {
 impl FrameRecord {
     pub fn is_empty(&self) -> bool {
         let has_any = self.classes.is_some() || self.maps.is_some() || !self.vectors.is_empty();
-        self.objects.is_empty() && self.events.is_empty() && !has_any
+        self.objects.is_empty() && self.texts.is_empty() && self.events.is_empty() && !has_any
     }
 }
 

@@ -68,9 +68,13 @@ TOGETHER = 512
 
 
 def columns_of(result: Result) -> dict[str, Any]:
-    """The objects of a frame, column by column; of a classifier its classes, which have no box. None where there is nothing."""
+    """The objects of a frame, column by column; of a classifier its classes, and of a reader its text, which have no box. None where there is
+    nothing."""
     if result.probs is not None:
         return {"label": result.probs.names, "class_id": result.probs.class_id, "confidence": result.probs.confidence}
+    if result.text is not None:
+        found = 1 if result.text else 0
+        return {"label": [result.text] * found, "class_id": [None] * found, "confidence": [result.text_confidence] * found}
     left, top, right, bottom = result.xyxy.T
     columns: dict[str, Any] = {
         "label": result.names,

@@ -18,7 +18,7 @@ use gsttrt_core::image::overlay::{
 };
 use gsttrt_core::image::privacy::kernel::PrivacyKernel;
 use gsttrt_core::image::privacy::{self, HiddenArea, QuadMask};
-use gsttrt_core::postprocess::{Instances, RankedClass};
+use gsttrt_core::postprocess::{FoundText, Instances, RankedClass};
 
 use crate::gst::cuda;
 use crate::gst::video::{Format, FramePool, GpuFrame};
@@ -101,14 +101,19 @@ impl OverlayRenderer {
         labels: &[String],
         style: &Style,
     ) -> Result<()> {
-        let classes = instances.frame_classes();
-        if !classes.is_empty() {
-            let banner = |found: &RankedClass| Annotation {
-                class: Some(found.class),
-                confidence: Some(found.score),
-                ..Annotation::of_frame(labels.get(found.class as usize).map_or("", String::as_str).into())
-            };
-            return self.annotate(frame, &classes.iter().map(banner).collect::<Vec<_>>(), style);
+        let of_class = |found: &RankedClass| Annotation {
+            class: Some(found.class),
+            confidence: Some(found.score),
+            ..Annotation::of_frame(labels.get(found.class as usize).map_or("", String::as_str).into())
+        };
+        let of_text = |found: &FoundText| Annotation {
+            confidence: Some(found.confidence),
+            ..Annotation::of_frame(found.text.clone().into())
+        };
+        let mut banners: Vec<Annotation> = instances.frame_classes().iter().map(of_class).collect();
+        banners.extend(instances.frame_text().map(of_text));
+        if !banners.is_empty() {
+            return self.annotate(frame, &banners, style);
         }
         let model = keypoint_model(instances);
         self.change(frame, labels, model, |OverlayRenderer { format, host, gpu, .. }, buffer| {

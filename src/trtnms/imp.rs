@@ -26,7 +26,6 @@ use super::drawing::{self, GpuDrawing};
 use super::objects::{ObjectResults, places_are_lost};
 use super::settings::{NmsSettings, PROPERTIES};
 use super::spans::span_of;
-use super::whole_text;
 use crate::gst::caps;
 use crate::gst::classes_event::{self, ClassesOfModels};
 use crate::gst::classes_query;
@@ -166,6 +165,7 @@ impl TrtNms {
             (None | Some(GpuDrawing::NotDrawn), Some(style))
                 if !instances.is_empty()
                     || !instances.frame_classes().is_empty()
+                    || instances.frame_text().is_some()
                     || instances.frame_map().is_some() =>
             {
                 // A map of objects shows what their masks show.
@@ -364,9 +364,7 @@ impl TrtNms {
             }
         };
         if options_changed && let Some(postprocessor) = postprocessor {
-            let is_whole = !matches!(inputs.tiles, Tiles::Objects(_));
-            let unposted = || whole_text::unposted(postprocessor, settings.post_messages).filter(|_| is_whole);
-            let warning = postprocessor.without_effect(matches!(inputs.tiles, Tiles::Slices)).or_else(unposted);
+            let warning = postprocessor.without_effect(matches!(inputs.tiles, Tiles::Slices));
             warning.iter().filter(|_| warning != *without_effect).for_each(|warning| self.obj().post_warning(warning));
             *without_effect = warning;
         }

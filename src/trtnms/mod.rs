@@ -35,7 +35,6 @@ mod imp;
 mod objects;
 mod settings;
 mod spans;
-mod whole_text;
 
 use gst::glib;
 use gst::prelude::*;

@@ -131,7 +131,8 @@ impl DetectReport {
         let mut frame = record::frame(buffer, (size("width"), size("height")));
         let detected = frame.objects.iter().map(|object| &*object.annotation.label);
         let class = frame.classes.iter().flatten().take(1).filter_map(|class| class["label"].as_str());
-        for label in detected.chain(class) {
+        let texts = frame.texts.iter().filter_map(|text| text["text"].as_str());
+        for label in detected.chain(class).chain(texts) {
             *self.objects.entry(label.to_string()).or_default() += 1;
         }
         for map in frame.maps.iter().flatten() {

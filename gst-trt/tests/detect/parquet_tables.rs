@@ -17,7 +17,7 @@ use crate::common::path;
 use crate::common::terminal::signal;
 
 /// The rows of a table, with the names of its columns.
-fn rows(file: &Path) -> Vec<Value> {
+pub fn rows(file: &Path) -> Vec<Value> {
     let reader = SerializedFileReader::new(std::fs::File::open(file).unwrap()).unwrap();
     let rows = reader.get_row_iter(None).unwrap();
     rows.map(|row| fields(row.unwrap().get_column_iter())).collect()

@@ -10,7 +10,7 @@ use crate::clock::rfc3339;
 use crate::record::{FrameRecord, FrameTimes, ObjectRecord, PublishSource, TrackRecord};
 
 /// A frame: `stream-time` in nanoseconds, `frame`, `width`, `height`, `held`, `detections`, and where there are some
-/// `classes`, `maps`, `vectors` and `events`; then what `source` adds.
+/// `classes`, `texts`, `maps`, `vectors` and `events`; then what `source` adds.
 pub fn frame(record: &FrameRecord, from: &PublishSource) -> Value {
     let mut line = json!({
         "stream-time": record.times.stream_time,
@@ -22,6 +22,9 @@ pub fn frame(record: &FrameRecord, from: &PublishSource) -> Value {
     });
     if let Some(classes) = &record.classes {
         line["classes"] = classes.iter().map(|class| short("", class)).collect();
+    }
+    if !record.texts.is_empty() {
+        line["texts"] = record.texts.iter().map(|text| short("", text)).collect();
     }
     if let Some(maps) = &record.maps {
         line["maps"] = maps.iter().map(|map| short("", map)).collect();

@@ -181,7 +181,10 @@ fn events_and_tracks_have_their_times() {
     let mut with_events = FrameRecord { events: vec![of_meta.as_object().unwrap().clone()], ..frame() };
     let of_class = json!({ "label": "a", "class-id": 1, "confidence": f64::from(0.1f32) });
     with_events.classes = Some(vec![of_class]);
+    with_events.texts = vec![json!({ "text": "AB 12", "confidence": f64::from(0.1f32) }), json!({ "text": "x" })];
     let line = gst_trt::frame(&with_events, &source());
+    assert_eq!(line["texts"], json!([{ "text": "AB 12", "confidence": 0.1 }, { "text": "x" }]));
+    assert!(gst_trt::frame(&frame(), &source()).get("texts").is_none(), "nothing was read");
     assert_eq!((&line["events"], &line["classes"][0]["confidence"]), (&json!([event]), &json!(0.1)));
     let record = Record::Event { times: frame().times, number: 9, event: of_meta.as_object().unwrap().clone() };
     let line: Value = serde_json::from_str(&message(PublishFormat::GstTrt, &record, &source())).unwrap();

@@ -3,7 +3,8 @@
 //!
 //! They are those of a GstStructure `results`: the size of the frame, and an array `regions` of structures, one of each object,
 //! with its GstVideoRegionOfInterestMeta and its parameters as they are. Objects that only GstAnalytics has become regions
-//! there. GStreamer itself carries our metas of classes, maps, events and zones, which are GstCustomMetas.
+//! there. GStreamer itself carries our metas of classes, texts, maps, events and zones, which are
+//! GstCustomMetas.
 
 use gst::glib::Quark;
 use gst_video::{VideoMeta, VideoRegionOfInterestMeta};

@@ -114,6 +114,7 @@ pub fn attach(
         }
     }
     super::classification::attach(buffer, instances, labels, is_held);
+    super::text::attach(buffer, instances, is_held);
     super::vector::attach_to_frame(buffer, instances, is_held);
     super::map::attach(buffer, instances, labels, size, is_held);
     attach_analytics(buffer, instances, labels, names, size);

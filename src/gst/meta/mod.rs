@@ -23,6 +23,7 @@ pub mod results;
 mod segmentation;
 mod structure;
 pub mod tensor;
+pub mod text;
 pub mod track;
 pub mod unseen;
 pub mod vector;

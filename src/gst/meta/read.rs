@@ -26,6 +26,7 @@ use super::structure::{scale, scaled_numbers};
 pub fn annotations(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<Annotation<'static>> {
     let mut annotations = objects(buffer, size).annotations;
     annotations.extend(with_analytics(super::classification::annotations(buffer), buffer));
+    annotations.extend(super::text::annotations(buffer));
     let confidence = |annotation: &Annotation| annotation.confidence.unwrap_or(1.0);
     annotations.sort_by(|a, b| confidence(b).total_cmp(&confidence(a)));
     annotations

@@ -9,7 +9,7 @@ use gsttrt_core::vector::to_text;
 use gsttrt_publish::record::{FrameRecord, FrameTimes, ObjectRecord};
 use serde_json::{Map, Value, json};
 
-use super::{classification, identity, map, read, vector};
+use super::{classification, identity, map, read, text, vector};
 
 /// The results of a frame of that size; times and number are those of the caller.
 pub fn frame(buffer: &gst::BufferRef, size: (u32, u32)) -> FrameRecord {
@@ -20,6 +20,7 @@ pub fn frame(buffer: &gst::BufferRef, size: (u32, u32)) -> FrameRecord {
         is_held: is_held(buffer),
         objects: objects(buffer, size),
         classes: classes(buffer),
+        texts: texts(buffer),
         maps: maps(buffer),
         vectors: Vec::new(),
         events: events(buffer),
@@ -107,6 +108,18 @@ fn classes(buffer: &gst::BufferRef) -> Option<Vec<Value>> {
         Some(found)
     };
     structures(buffer, classification::NAME, "classes")?.iter().map(class).collect()
+}
+
+/// The texts of the frame as a whole, one for each model that has read something.
+fn texts(buffer: &gst::BufferRef) -> Vec<Value> {
+    let fields = |text::FrameText { text, confidence }| {
+        let mut found = json!({ "text": text });
+        if let Some(confidence) = confidence {
+            found["confidence"] = confidence.into();
+        }
+        found
+    };
+    text::of_frame(buffer).into_iter().map(fields).collect()
 }
 
 /// The maps of classes, depths or objects, without their pixels, which are in the field `picture`.

@@ -10,13 +10,14 @@
 
 use gst::glib::translate::*;
 
-use super::{classification, events, map, unseen, vector, zones};
+use super::{classification, events, map, text, unseen, vector, zones};
 
 /// Registers the metas that another process may send, so that they can be read before a frame was seen here.
 pub fn register() {
     classification::register();
     events::register();
     map::register();
+    text::register();
     unseen::register();
     vector::register();
     zones::register();

@@ -163,17 +163,18 @@ struct FramePlace {
     size: [i32; 2],
 }
 
-/// The columns of the objects of a frame; of a classifier those of its classes, which have no box.
+/// The columns of the objects of a frame; of a classifier those of its classes, and of a reader that of its text. These have no box.
 fn objects(frame: &FrameRecord) -> Vec<Vec<Cell>> {
-    let class = |class: &Value| {
+    let of_frame = |found: &Value, label: &str| {
         let mut cells = vec![Cell::Null; OF_OBJECT.len()];
-        cells[0] = class["label"].as_str().map(str::to_string).into();
-        cells[1] = class["class-id"].as_i64().map(|id| id as i32).into();
-        cells[2] = class["confidence"].as_f64().map(|confidence| confidence as f32).into();
+        cells[0] = found[label].as_str().map(str::to_string).into();
+        cells[1] = found["class-id"].as_i64().map(|id| id as i32).into();
+        cells[2] = found["confidence"].as_f64().map(|confidence| confidence as f32).into();
         cells
     };
-    let classes = frame.classes.iter().flatten().map(class);
-    frame.objects.iter().map(object).chain(classes).collect()
+    let classes = frame.classes.iter().flatten().map(|class| of_frame(class, "label"));
+    let texts = frame.texts.iter().map(|text| of_frame(text, "text"));
+    frame.objects.iter().map(object).chain(classes).chain(texts).collect()
 }
 
 fn object(object: &ObjectRecord) -> Vec<Cell> {
