@@ -203,7 +203,7 @@ fn mistakes_are_told() {
     for (set, part) in [
         ("match-mistakes identity-looks=2", "“match-mistakes” are in use with identity-looks=1, not 2"),
         ("match-mistakes identity-looks=1 camera-links=a,b:5-", "with camera-links=, not a,b:5-"),
-        ("match-links camera-links=a", "The link of the cameras a makes no sense: it has 1 cameras"),
+        ("match-links camera-links=a", "The link of the cameras a makes no sense: the number of cameras is 1"),
         ("match-links camera-links=a,b:x", "camera-links: “a,b:x” cannot be read: “x” is no time like 5-120"),
         (&format!("match-links {long}"), "camera has 300 bytes, and 256 is the most"),
     ] {

@@ -8,6 +8,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// The name of the property.
 pub const NAME: &str = "camera-links";
 
+/// The word that the property has for what it links.
+pub(super) const CAMERAS: &str = "cameras";
+
 /// Links of a table.
 const MAX_LINKS: usize = 10_000;
 /// Cameras of a link.
@@ -98,28 +101,30 @@ pub fn to_text(links: &[CameraLink]) -> String {
 pub struct CameraPassages(HashMap<String, HashMap<String, CameraPassage>>);
 
 impl CameraPassages {
+    /// `cameras` is the word that the user has for them, such as sources.
+    ///
     /// # Errors
     /// `Settings`, where a link is none, or a pair of cameras has two.
-    pub fn new(links: &[CameraLink]) -> Result<CameraPassages> {
+    pub fn new(links: &[CameraLink], cameras: &str) -> Result<CameraPassages> {
         if links.len() > MAX_LINKS {
-            let what = format!("There are {} links of cameras, and {MAX_LINKS} is the most", links.len());
+            let what = format!("There are {} links of {cameras}, and {MAX_LINKS} is the most", links.len());
             return Err(Error::new(ErrorKind::Settings, what).remedy("Leave out those that any time will do for"));
         }
         let mut passages = CameraPassages::default();
         for link in links {
-            passages.add(link).map_err(|cause| {
+            passages.add(link, cameras).map_err(|cause| {
                 let names: String = link.cameras.join(",").chars().take(64).collect();
-                Error::new(ErrorKind::Settings, format!("The link of the cameras {names} makes no sense"))
+                Error::new(ErrorKind::Settings, format!("The link of the {cameras} {names} makes no sense"))
                     .cause(cause)
-                    .remedy("Name two or more cameras in a link, and each pair of them in one link alone")
+                    .remedy(format!("Name two or more {cameras} in a link, and each pair of them in one link alone"))
             })?;
         }
         Ok(passages)
     }
 
-    fn add(&mut self, CameraLink { cameras, passage }: &CameraLink) -> std::result::Result<(), String> {
+    fn add(&mut self, CameraLink { cameras, passage }: &CameraLink, called: &str) -> std::result::Result<(), String> {
         if !(2..=MAX_CAMERAS).contains(&cameras.len()) {
-            return Err(format!("it has {} cameras, not 2 to {MAX_CAMERAS}", cameras.len()));
+            return Err(format!("the number of {called} is {}, not 2 to {MAX_CAMERAS}", cameras.len()));
         }
         if let Some(name) = cameras.iter().find(|name| name.is_empty() || name.len() > MAX_NAME) {
             return Err(format!("a name has {} bytes, not 1 to {MAX_NAME}", name.len()));
@@ -156,7 +161,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn passages(text: &str) -> Result<CameraPassages> {
-        parse(text).and_then(|links| CameraPassages::new(&links))
+        parse(text).and_then(|links| CameraPassages::new(&links, CAMERAS))
     }
 
     #[test]
@@ -164,7 +169,7 @@ mod tests {
         let text = "gate,hall:5-120;hall,yard:overlap;a,b,c:0.5-";
         let links = parse(&format!(" {}; ", text.replace(',', " , "))).unwrap();
         assert_eq!(to_text(&links), text);
-        let passages = CameraPassages::new(&links).unwrap();
+        let passages = CameraPassages::new(&links, CAMERAS).unwrap();
         let timed = CameraPassage { overlap: false, min_travel: 5 * SECOND, max_travel: Some(120 * SECOND) };
         assert_eq!([passages.between("gate", "hall"), passages.between("hall", "gate")], [timed; 2]);
         assert!(passages.between("yard", "hall").overlap);
@@ -188,7 +193,7 @@ mod tests {
             ("a,b:1-inf", "“inf” is no number of seconds"),
             ("a,b:1-9e99", "“9e99” is no number of seconds"),
             ("a,b:over", "“over” is no time"),
-            ("a", "it has 1 cameras"),
+            ("a", "The link of the cameras a makes no sense: the number of cameras is 1, not 2 to 100"),
             ("a,", "a name has 0 bytes"),
             ("a,a", "“a” is there twice"),
             ("a,b:9-5", "the shortest time is longer"),
@@ -204,5 +209,10 @@ mod tests {
         assert!(passages(&many.join(",")).is_err());
         let many: Vec<String> = (0..=MAX_LINKS).map(|number| format!("{number},x")).collect();
         assert!(passages(&many.join(";")).is_err());
+        let links = [parse("a").unwrap(), parse(&many.join(";")).unwrap()];
+        for (links, said) in links.iter().zip(["The link of the sources a", "There are 10001 links of sources"]) {
+            let error = CameraPassages::new(links, "sources").unwrap_err().message();
+            assert!(error.starts_with(said) && !error.contains("camera"), "{error}");
+        }
     }
 }

@@ -162,7 +162,7 @@ impl Identities {
     /// As [`Identities::new`]; the options are as they were then.
     pub fn set_options(&self, options: IdentityOptions) -> Result<()> {
         // Many links take a while, and cameras are not to wait for them.
-        let passages = CameraPassages::new(&options.links)?;
+        let passages = CameraPassages::new(&options.links, links::CAMERAS)?;
         self.lock().set_options(options, passages);
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::known::{IdentityRules, KnownIdentity, Sighting, TrackKey};
-use super::links::CameraPassages;
+use super::links::{self, CameraPassages};
 use super::looks::{BestLooks, MAX_DIMS};
 use super::{IdentityChange, IdentityCounts, IdentityEntry, IdentityOptions, ObjectLook, SeenFrame, SeenObject};
 use crate::error::{Error, ErrorKind, Result};
@@ -228,7 +228,7 @@ impl IdentityTable {
     /// As [`CameraPassages::new`].
     pub fn new(options: IdentityOptions) -> Result<Self> {
         Ok(IdentityTable {
-            passages: CameraPassages::new(&options.links)?,
+            passages: CameraPassages::new(&options.links, links::CAMERAS)?,
             options,
             model: None,
             streams: HashMap::new(),

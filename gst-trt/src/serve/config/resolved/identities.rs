@@ -103,8 +103,9 @@ fn nanoseconds(time: Duration) -> u64 {
 }
 
 fn check_links(links: &[CameraLink]) -> Result<(), TableError> {
-    let Err(error) = CameraPassages::new(links) else { return Ok(()) };
-    let is_wrong = |number: &usize| CameraPassages::new(&links[..=*number]).is_err();
+    const WORD: &str = "sources"; // a source of the service is a camera of the core
+    let Err(error) = CameraPassages::new(links, WORD) else { return Ok(()) };
+    let is_wrong = |number: &usize| CameraPassages::new(&links[..=*number], WORD).is_err();
     let number = (0..links.len()).find(is_wrong).unwrap_or_default();
     Err((LINKS, number, problem("sources", error.message())))
 }
