@@ -176,6 +176,10 @@ fn kind(error: &gst::message::Error, is_remote: bool) -> (Cause, bool) {
         let cause = if missing_decoder(&listed).is_some() { Cause::Unsupported } else { Cause::NoVideo };
         return (cause, true);
     }
+    // rtspsrc has no kind of its own for it.
+    if error.debug().is_some_and(|debug| debug.ends_with("SDP contains no streams")) {
+        return (Cause::NoVideo, true);
+    }
     if let Some(kind) = posted.kind::<Resource>() {
         return match kind {
             Resource::NotAuthorized => (Cause::Unauthorized, true),
@@ -406,7 +410,13 @@ mod tests {
             gst::message::Error::builder(gst::CoreError::MissingPlugin, "A plug-in is missing.").debug(what).build()
         };
         let stream = |kind| gst::message::Error::builder(kind, "It is so.").build();
+        let described = |what: &str| {
+            let error = gst::message::Error::builder(gst::ResourceError::Settings, "Could not get settings.");
+            error.debug(&format!("gstrtspsrc.c(7843): start (): /GstPipeline:p/GstRTSPSrc:source:\n{what}")).build()
+        };
         for (message, cause) in [
+            (described("SDP contains no streams"), Cause::NoVideo),
+            (described("Server did not select transport."), Cause::Rejected),
             (missing("Missing decoder: VP9 (video/x-vp9)\n"), Cause::Unsupported),
             (missing("Missing decoder: A-Law (audio/x-alaw)\n"), Cause::NoVideo),
             (stream(gst::StreamError::WrongType), Cause::NoVideo),

@@ -16,6 +16,7 @@ use gst::glib::translate::ToGlibPtr;
 use gst::prelude::*;
 
 use crate::local;
+use crate::source::lacks_video;
 
 /// More than any camera answers until it is asked for a stream.
 const MOST_ANSWERED: u64 = 256 << 10;
@@ -29,6 +30,8 @@ pub enum CameraFault {
     Flood,
     /// It answers with an address, which is asked then, and so on.
     Redirects,
+    /// It has none among its streams, so that rtspsrc waits for what it sends of others.
+    NoVideo,
 }
 
 impl CameraFault {
@@ -37,6 +40,7 @@ impl CameraFault {
         match self {
             CameraFault::Flood => "its answer has no end",
             CameraFault::Redirects => "it answers with another address again and again (302)",
+            CameraFault::NoVideo => "there is no video in it",
         }
     }
 }
@@ -51,6 +55,8 @@ struct OpenSockets {
     connected: u32,
     /// Whether a stream was set up. Its video follows, which has no end.
     is_set_up: bool,
+    /// Whether all streams are set up, and none is a video.
+    lacks_video: bool,
     is_cut: bool,
 }
 
@@ -91,13 +97,20 @@ impl Connections {
                 CONNECTING.set(Arc::downgrade(&self.0));
             }
             (gst::ProgressType::Continue, "request", _) => lock(&self.0).is_set_up = true,
+            (gst::ProgressType::Complete, "open", _) => {
+                lock(&self.0).lacks_video = message.src().is_some_and(lacks_video);
+                CONNECTING.set(Weak::new());
+            }
             _ => CONNECTING.set(Weak::new()),
         }
     }
 
-    /// Why a camera that was not asked for a stream yet never will be.
+    /// Why a camera that was not asked for a stream yet never will be, or has no video.
     pub fn fault(&self) -> Option<CameraFault> {
         let opened = lock(&self.0);
+        if opened.lacks_video {
+            return Some(CameraFault::NoVideo);
+        }
         if opened.is_set_up {
             return None;
         }

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gst::prelude::*;
@@ -16,6 +16,9 @@ use super::guard::decodes_video;
 use super::options::StreamOptions;
 use super::tap::VideoTap;
 use crate::failure::Failure;
+
+/// The name of what an rtspsrc has with it: whether its camera has offered a video.
+const HAS_VIDEO: &str = "gst-trt-has-video";
 
 /// The first format of videos or pictures among those that decodebin has listed. It wants none for sounds, and lists them
 /// too.
@@ -96,10 +99,16 @@ pub(super) fn look_after_source(decode: &gst::Element, options: &StreamOptions, 
         options.configure_source(&source);
         if source.factory().is_some_and(|factory| factory.name() == "rtspsrc") {
             let first = [Mutex::new(None), Mutex::new(None)];
+            let has_video = Arc::new(AtomicBool::new(false));
+            // SAFETY: data of that name is set here alone, once for each element and before it connects, and read with this type.
+            unsafe { source.set_data(HAS_VIDEO, has_video.clone()) };
             source.connect("select-stream", false, move |values| {
                 let (number, caps) = (values.get(1)?.get::<u32>().ok()?, values.get(2)?.get::<gst::Caps>().ok()?);
                 let first = match caps.structure(0).and_then(|caps| caps.get("media").ok()) {
-                    Some("video") => &first[0],
+                    Some("video") => {
+                        has_video.store(true, Ordering::Relaxed);
+                        &first[0]
+                    }
                     Some("audio") if has_audio => &first[1],
                     _ => return Some(false.to_value()),
                 };
@@ -113,6 +122,13 @@ pub(super) fn look_after_source(decode: &gst::Element, options: &StreamOptions, 
         }
         None
     });
+}
+
+/// Whether that is an rtspsrc whose camera has offered no video. It has offered all of its streams once rtspsrc has opened it.
+pub fn lacks_video(source: &gst::Object) -> bool {
+    // SAFETY: data of that name has this type, and is there as long as the element, which lives during the call.
+    let has_video = unsafe { source.data::<Arc<AtomicBool>>(HAS_VIDEO).map(|data| data.as_ref().clone()) };
+    has_video.is_some_and(|has_video| !has_video.load(Ordering::Relaxed))
 }
 
 /// Sets decoders up as they come into the bin. A live stream that is joined between two key frames is asked for another.
@@ -196,6 +212,23 @@ pub(super) fn convert(pipeline: &gst::Pipeline, pad: &gst::Pad, sink: &gst::Pad,
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_camera_that_offers_no_video_is_known() {
+        gst::init().unwrap();
+        let make = |factory: &str| gst::ElementFactory::make(factory).build().unwrap();
+        let (decode, source) = (make("uridecodebin"), make("rtspsrc"));
+        look_after_source(&decode, &StreamOptions::default(), true);
+        decode.emit_by_name::<()>("source-setup", &[&source]);
+        let is_taken = |number: u32, media: &str| {
+            let caps = gst::Caps::builder("application/x-unknown").field("media", media).build();
+            source.emit_by_name::<bool>("select-stream", &[&number, &caps])
+        };
+        assert!(is_taken(0, "audio") && !is_taken(1, "audio") && !is_taken(2, "application"));
+        assert!(lacks_video(source.upcast_ref()) && !lacks_video(decode.upcast_ref()));
+        assert!(is_taken(3, "video") && !is_taken(4, "video"));
+        assert!(!lacks_video(source.upcast_ref()));
+    }
 
     #[test]
     fn a_stream_that_begins_between_key_frames_is_asked_for_one() {

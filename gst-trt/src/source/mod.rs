@@ -31,8 +31,8 @@ use crate::local;
 
 use arguments::unreadable;
 pub use arguments::{InputSource, pictures_in, sources};
-pub use decode::missing_decoder;
 use decode::{convert, is_streaming, keep_to_gpu, look_after_decoders, look_after_source, read_pipe, take_video};
+pub use decode::{lacks_video, missing_decoder};
 pub use guard::decodes_video;
 pub use host::RemoteHost;
 pub use options::StreamOptions;

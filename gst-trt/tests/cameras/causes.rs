@@ -28,6 +28,26 @@ fn rtsp(answer: &'static str) -> u16 {
     })
 }
 
+/// An RTSP server that describes its streams so, and sends nothing of them.
+fn describing(sdp: &'static str) -> u16 {
+    serve(move |mut connection| {
+        loop {
+            let asked = request(&connection);
+            let number = asked.lines().find_map(|line| line.strip_prefix("CSeq: ")).unwrap_or("0");
+            let answer = match asked.split(' ').next().unwrap_or_default() {
+                "OPTIONS" => "Public: OPTIONS, DESCRIBE, SETUP, PLAY\r\n\r\n".to_string(),
+                "DESCRIBE" => format!("Content-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{sdp}", sdp.len()),
+                "SETUP" => "Session: 1\r\nTransport: RTP/AVP/TCP;unicast;interleaved=0-1\r\n\r\n".into(),
+                _ => "Session: 1\r\n\r\n".into(),
+            };
+            let answer = format!("RTSP/1.0 200 OK\r\nCSeq: {number}\r\n{answer}");
+            if asked.is_empty() || connection.write_all(answer.as_bytes()).is_err() {
+                return;
+            }
+        }
+    })
+}
+
 /// A server with TLS whose certificate no authority has signed.
 struct UntrustedServer {
     child: Child,
@@ -167,6 +187,39 @@ fn causes_are_one_of_a_few_words_in_log_http_and_metrics() {
     let (status, journal) = service.end();
     assert_eq!(status.code(), Some(0), "{journal}");
     assert!(![told, journal].iter().any(|text| text.contains("hush-hush")), "a password is told");
+}
+
+/// Also where the sound is wanted for recordings, and the camera sends none of it: its description tells.
+#[test]
+fn a_camera_without_video_is_told_at_once() {
+    const SOUND: &str = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=x\r\nt=0 0\r\nm=audio 0 RTP/AVP 0\r\na=rtpmap:0 PCMU/8000\r\n\
+                         a=control:s0\r\n";
+    const NOTHING: &str = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=x\r\nt=0 0\r\n";
+    let folder = scratch("camera-without-video");
+    let (address, sources) = (free_address(), [("sound", SOUND), ("nothing", NOTHING)]);
+    let mut config = format!(
+        "[[model]]\nname = \"shapes\"\nfile = \"{}\"\nbackend = \"cpu\"\n\n[http]\nlisten = \"{address}\"\n\n\
+         [record]\nfolder = \"all\"\ncontinuous = true\nsegment = \"1s\"\nkeep-bytes = 1\n\n",
+        shapes()
+    );
+    for (name, sdp) in sources {
+        let port = describing(sdp);
+        config += &format!(
+            "[[source]]\nname = \"{name}\"\naddress = \"rtspt://127.0.0.1:{port}/x\"\ntimeout = \"60s\"\n\n"
+        );
+    }
+    let service = Service::start(&folder, &config);
+    service.said("Started.");
+    for (name, _) in sources {
+        let said = service.said(&format!(" ERROR {name}: Cannot read rtspt://127.0.0.1:"));
+        assert!(said.ends_with("[no-video]"), "{said}");
+    }
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    // Without recordings nothing of it is asked for.
+    let sound = format!("rtspt://127.0.0.1:{}/x", describing(SOUND));
+    let args = ["detect", &sound, "--model", &shapes(), "--backend", "cpu", "--no-video", "--json", "out.jsonl"];
+    expect_failure(&run(&folder, &args), &args, &["Cannot read rtspt://127.0.0.1:", "there is no video in it."]);
 }
 
 /// A source that takes any certificate does not open the way to the same server for those that do not, by a session of TLS that is

@@ -468,6 +468,7 @@ impl StreamThread {
                 let cause = match fault {
                     CameraFault::Flood => Cause::Damaged,
                     CameraFault::Redirects => Cause::Rejected,
+                    CameraFault::NoVideo => Cause::NoVideo,
                 };
                 let shown = self.config.address.shown();
                 return self.failed(cause, format!("Cannot read {shown}: {}.", fault.text()));
