@@ -99,7 +99,8 @@ fn texts_of_frames_are_written_in_the_corner() {
     let pixels = |elements: &str| {
         let mut line = Line::parse(&format!("trtpreprocess ! trtinfer model-file={model} ! {elements}"));
         line.caps("RGB", 320, 240);
-        line.push(grey(320 * 240 * 3)).map_readable().unwrap().to_vec()
+        let buffer = line.push(grey(320 * 240 * 3));
+        buffer.map_readable().unwrap().to_vec()
     };
     let (plain, drawn) = (pixels("trtnms draw=false"), pixels("trtnms"));
     assert_ne!(drawn[..3], plain[..3], "from the corner on");

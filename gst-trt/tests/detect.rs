@@ -455,7 +455,8 @@ fn texts_of_whole_frames_are_written() {
     assert_eq!(lines[0]["detections"], json!([]));
     let (plain, drawn) = (pixels(&folder.join("line.png")), pixels(&folder.join("drawn.png")));
     assert_ne!(plain.2[..3], drawn.2[..3], "it is written in the corner");
-    let [row] = &parquet_tables::rows(&folder.join("found.parquet"))[..] else { panic!("one row") };
+    let rows = parquet_tables::rows(&folder.join("found.parquet"));
+    let [row] = &rows[..] else { panic!("{rows:?}") };
     assert_eq!((&row["label"], &row["confidence"], &row["frame"]), (&json!("Hi"), &json!(0.875), &json!(0)));
     assert!(row["class_id"].is_null() && row["x"].is_null() && row["error"].is_null(), "{row}");
     let unread = ["--backend", "rten", "--no-video", "--json", "none.jsonl", "--nms", "score-threshold=0.9"];

@@ -200,6 +200,7 @@ fn wrong_options_are_named() {
         (&["bench", model, "--backend", "abacus"], 2, &["abacus", "all"]),
         (&["bench", model, "--frame", "big"], 2, &["--frame"]),
         (&["bench", model, "--format", "YUV9"], 2, &["YUV9", "NV12"]),
+        (&["bench", model, "--model-only", "--nms", "top-k=3"], 2, &["--model-only", "--nms"]),
         (&["bench", model, "--duration", "0"], 2, &["--duration"]),
         (&["bench", model, "--duration", "nan"], 2, &["--duration"]),
         (&["bench", model, "--nms", "score-threshold=lots"], 1, &["score-threshold", "lots"]),

@@ -45,8 +45,8 @@ pub struct BenchArgs {
     /// Seconds for each measurement
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = seconds)]
     duration: f64,
-    /// Leave the chain out
-    #[arg(long)]
+    /// Leave the chain out, and with it frames and what trtnms does
+    #[arg(long, conflicts_with_all = ["frame", "format", "nms"])]
     model_only: bool,
     /// Properties of trtinfer and trtpreprocess, such as "precision=fp16 input-size=640x640"
     #[arg(long, value_name = "PROPERTIES", default_value = "", hide_default_value = true)]

@@ -204,9 +204,8 @@ fn a_camera_without_video_is_told_at_once() {
     );
     for (name, sdp) in sources {
         let port = describing(sdp);
-        config += &format!(
-            "[[source]]\nname = \"{name}\"\naddress = \"rtspt://127.0.0.1:{port}/x\"\ntimeout = \"60s\"\n\n"
-        );
+        config +=
+            &format!("[[source]]\nname = \"{name}\"\naddress = \"rtspt://127.0.0.1:{port}/x\"\ntimeout = \"60s\"\n\n");
     }
     let service = Service::start(&folder, &config);
     service.said("Started.");
