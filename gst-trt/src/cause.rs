@@ -411,8 +411,9 @@ mod tests {
         };
         let stream = |kind| gst::message::Error::builder(kind, "It is so.").build();
         let described = |what: &str| {
+            let debug = format!("gstrtspsrc.c(7843): start (): /GstPipeline:p/GstRTSPSrc:source:\n{what}");
             let error = gst::message::Error::builder(gst::ResourceError::Settings, "Could not get settings.");
-            error.debug(&format!("gstrtspsrc.c(7843): start (): /GstPipeline:p/GstRTSPSrc:source:\n{what}")).build()
+            error.debug(&debug).build()
         };
         for (message, cause) in [
             (described("SDP contains no streams"), Cause::NoVideo),
