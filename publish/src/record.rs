@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use gsttrt_core::image::geometry::BBox;
-use gsttrt_core::image::overlay::Annotation;
+use gsttrt_core::image::overlay::{Annotation, Attribute};
 use serde_json::{Map, Value};
 
 /// What is the same for all records of a stream.
@@ -72,6 +72,8 @@ pub struct TrackRecord {
     pub id: u64,
     /// Its last id over several cameras.
     pub identity: Option<u64>,
+    /// As it was last seen. Where a frame that no model has seen has none, those of before stay.
+    pub attributes: Vec<Attribute>,
     /// As it was with the highest confidence.
     pub label: String,
     pub class: Option<u32>,
@@ -107,6 +109,7 @@ impl TracksInSight {
             let track = self.0.entry(id).or_insert_with(|| TrackRecord {
                 id,
                 identity: None,
+                attributes: Vec::new(),
                 label: annotation.label.to_string(),
                 class: annotation.class,
                 confidence: annotation.confidence,
@@ -123,6 +126,9 @@ impl TracksInSight {
             }
             (track.last_box, track.last_times, track.last_seen) = (annotation.bbox, frame.times, now);
             track.identity = object.identity.or(track.identity);
+            if !object.is_predicted || !annotation.attributes.is_empty() {
+                track.attributes.clone_from(&annotation.attributes);
+            }
             track.frames += 1;
         }
         self.end(|track| now.saturating_sub(track.last_seen) > gone_after)
@@ -175,5 +181,24 @@ mod tests {
         assert_eq!((track.id, track.frames, track.label.as_str(), track.confidence), (1, 3, "of 0.9", Some(0.9)));
         assert_eq!((track.first_box.x1, track.last_box.x1), (0.0, 7.0));
         assert!(tracks.end_all().is_empty());
+    }
+
+    #[test]
+    fn tracks_have_the_attributes_of_the_last_sight() {
+        let mut tracks = TracksInSight::default();
+        let mut see = |names: &[&str], is_predicted: bool| {
+            let mut seen = frame(&[(1, 0.0, 0.5)]);
+            let attribute =
+                |name: &&str| Attribute { label: name.to_string(), class: None, confidence: None, is_text: false };
+            seen.objects[0].annotation.attributes = names.iter().map(attribute).collect();
+            seen.objects[0].is_predicted = is_predicted;
+            tracks.see(&seen, 0, 10);
+            let attributes = &tracks.0[&1].attributes;
+            attributes.iter().map(|attribute| attribute.label.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(see(&["Ada", "red"], false), ["Ada", "red"]);
+        assert_eq!(see(&[], true), ["Ada", "red"], "nobody has looked");
+        assert_eq!(see(&["Bob"], true), ["Bob"]);
+        assert_eq!(see(&[], false), [""; 0], "a name that was removed is not kept");
     }
 }

@@ -21,6 +21,9 @@ fn result(object: &ObjectRecord, record: &FrameRecord) -> Value {
         "bbox": rounded(&[bbox.x1, bbox.y1, bbox.width(), bbox.height()], 3),
         "score": round(annotation.confidence.unwrap_or(1.0), 6),
     });
+    if let Some(id) = object.identity {
+        fields["identity"] = id.into(); // which readers of COCO pass over
+    }
     if let Some(keypoints) = &annotation.keypoints {
         let dims = usize::from(keypoints.shape.dims);
         let points = keypoints.values.chunks_exact(dims);

@@ -21,7 +21,8 @@ pub fn frame(record: &FrameRecord, source: &PublishSource) -> Value {
     })
 }
 
-/// `id|left|top|right|bottom|label`, then `|#|` and the attributes with the confidence of the first.
+/// `id|left|top|right|bottom|label`, then `|#|` and the attributes with the confidence of the first. An id over cameras is the last of
+/// the attributes.
 fn object(object: &ObjectRecord) -> String {
     let annotation = &object.annotation;
     let plain = |text: &str| text.replace('|', "/");
@@ -29,10 +30,11 @@ fn object(object: &ObjectRecord) -> String {
     let [left, top, right, bottom] = [bbox.x1, bbox.y1, bbox.x2, bbox.y2].map(|edge| round(edge, 3));
     let id = annotation.track_id.unwrap_or(UNTRACKED);
     let mut text = format!("{id}|{left}|{top}|{right}|{bottom}|{}", plain(&annotation.label));
-    if let Some(first) = annotation.attributes.first() {
-        text.push_str("|#");
-        annotation.attributes.iter().for_each(|attribute| text.extend(["|", &plain(&attribute.label)]));
-        text.push_str(&format!("|{}", round(first.confidence.unwrap_or(1.0), 6)));
+    let names = annotation.attributes.iter().map(|attribute| plain(&attribute.label));
+    let attributes: Vec<String> = names.chain(object.identity.map(|id| format!("identity={id}"))).collect();
+    if !attributes.is_empty() {
+        let confidence = annotation.attributes.first().and_then(|first| first.confidence).unwrap_or(1.0);
+        text.push_str(&format!("|#|{}|{}", attributes.join("|"), round(confidence, 6)));
     }
     text
 }

@@ -53,6 +53,9 @@ fn object(found: &ObjectRecord, record: &FrameRecord) -> Value {
     if let Some(id) = annotation.track_id {
         object["id"] = id.into();
     }
+    if let Some(id) = found.identity {
+        object["identity"] = id.into();
+    }
     object["roi_type"] = annotation.label.clone().into();
     object["detection"] = detection;
     for (number, Attribute { label, class, confidence, .. }) in annotation.attributes.iter().enumerate() {

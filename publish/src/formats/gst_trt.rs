@@ -74,6 +74,9 @@ pub fn track(track: &TrackRecord, from: &PublishSource) -> Value {
     if let Some(id) = track.identity {
         object["identity"] = id.into();
     }
+    if !track.attributes.is_empty() {
+        object["attributes"] = track.attributes.iter().map(attribute).collect();
+    }
     if let Some(class) = track.class {
         object["class-id"] = class.into();
     }

@@ -8,7 +8,7 @@ use gsttrt_core::image::overlay::{Annotation, Attribute};
 use serde_json::json;
 
 use super::*;
-use crate::record::{FrameTimes, ObjectRecord, TracksInSight};
+use crate::record::{FrameTimes, ObjectRecord, TrackRecord, TracksInSight};
 
 fn object(label: &'static str, edges: [f32; 4]) -> ObjectRecord {
     let [x1, y1, x2, y2] = edges;
@@ -214,4 +214,33 @@ fn ids_over_cameras_are_of_objects_and_tracks() {
     tracks.see(&frame(), 1, 9);
     let track = tracks.end_all().remove(0);
     assert_eq!(gst_trt::track(&track, &source())["object"]["identity"], u64::MAX, "it stays");
+}
+
+#[test]
+fn each_format_has_ids_over_cameras() {
+    let mut found = frame();
+    found.objects.iter_mut().zip([8, 9]).for_each(|(object, id)| object.identity = Some(id));
+    let of =
+        |format| -> Value { serde_json::from_str(&message(format, &Record::Frame(found.clone()), &source())).unwrap() };
+    let all =
+        |objects: &Value| objects.as_array().unwrap().iter().map(|one| one["identity"].clone()).collect::<Vec<_>>();
+    assert_eq!(all(&of(PublishFormat::GstTrt)["detections"]), [8, 9]);
+    assert_eq!(all(&of(PublishFormat::DlStreamer)["objects"]), [8, 9]);
+    assert_eq!(all(&of(PublishFormat::Coco)), [8, 9]);
+    assert_eq!(
+        of(PublishFormat::DeepStreamMinimal)["objects"],
+        json!(["7|10|20.5|50|60|car|#|identity=8|1", "18446744073709551615|20|30|30|35|a/b|#|red|big|identity=9|0.5"])
+    );
+}
+
+#[test]
+fn objects_that_are_gone_have_their_attributes() {
+    let mut found = frame();
+    found.objects[1].annotation.track_id = Some(8);
+    let mut tracks = TracksInSight::default();
+    tracks.see(&found, 0, 0);
+    let gone = tracks.end_all();
+    let of = |track: &TrackRecord| gst_trt::track(track, &source())["object"].get("attributes").cloned();
+    let attribute = |label: &str| json!({ "label": label, "class-id": 1, "confidence": 0.5 });
+    assert_eq!(gone.iter().map(of).collect::<Vec<_>>(), [None, Some(json!([attribute("red"), attribute("big")]))]);
 }
