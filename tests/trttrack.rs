@@ -380,6 +380,13 @@ fn messages_contain_ids() {
     let predicted = |content: &gst::Structure| content.get::<bool>("predicted").unwrap();
     assert_eq!([0, 1, 2, 3, 4].map(|at: usize| predicted(&messages[at])), [false, false, true, false, true]);
     assert!(!messages[3].has_field("detections"));
+    // An id over cameras, of an element before.
+    let mut identified = frame(&[known, new], false);
+    let mut region = identified.get_mut().unwrap().iter_meta_mut::<VideoRegionOfInterestMeta>().nth(1).unwrap();
+    region.add_param(gst::Structure::builder("identity").field("id", 5u64).build());
+    clip.push(identified);
+    let posted = objects(&clip.line.messages()[0]);
+    assert_eq!([0, 1].map(|object: usize| posted[object].get::<u64>("identity").ok()), [None, Some(5)]);
     clip.line.element("trttrack").set_property("post-messages", false);
     clip.ids(&[known]);
     assert!(clip.line.messages().is_empty());

@@ -311,7 +311,7 @@ impl TrtNms {
         if settings.post_messages {
             self.post(content.unwrap_or_else(|| {
                 let annotations = read::objects(frame, size).annotations;
-                track::message(self.stream_time(frame), number, size, &annotations, false)
+                track::message(frame, self.stream_time(frame), number, size, &annotations, false)
             }));
         }
         Ok(count)

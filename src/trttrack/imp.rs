@@ -206,7 +206,7 @@ impl TrtTrack {
         }
         gst::trace!(CAT, imp = self, "frame {number}: {count} of {} objects", objects.annotations.len());
         if settings.post_messages {
-            let content = track::message(at.stream_time, number, size, &objects.annotations, is_predicted);
+            let content = track::message(frame, at.stream_time, number, size, &objects.annotations, is_predicted);
             let _ = self.obj().post_message(gst::message::Element::builder(content).src(&*self.obj()).build());
         }
         self.stats.add(stage, count);

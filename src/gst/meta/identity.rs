@@ -21,6 +21,11 @@ pub fn of_region(meta: &gst::MetaRef<VideoRegionOfInterestMeta>) -> Option<u64> 
     meta.params().filter(|param| param.name() == PARAM).filter_map(|param| param.get::<u64>("id").ok()).last()
 }
 
+/// The ids of the regions of a frame, in their order.
+pub fn of_regions(buffer: &gst::BufferRef) -> Vec<Option<u64>> {
+    buffer.iter_meta::<VideoRegionOfInterestMeta>().map(|region| of_region(&region)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -37,9 +42,7 @@ mod tests {
         attach(buffer, &[Some(8)], "yard");
         let mut region = buffer.iter_meta_mut::<VideoRegionOfInterestMeta>().nth(1).unwrap();
         region.add_param(gst::Structure::builder(PARAM).field("id", "none").build());
-        let regions = buffer.iter_meta::<VideoRegionOfInterestMeta>();
-        let ids: Vec<Option<u64>> = regions.map(|region| of_region(&region)).collect();
-        assert_eq!(ids, [Some(8), None, Some(u64::MAX)]);
+        assert_eq!(of_regions(buffer), [Some(8), None, Some(u64::MAX)]);
         let notes = crate::gst::meta::read::objects(buffer, (9, 9)).annotations.into_iter().map(|found| found.notes);
         assert_eq!(notes.collect::<Vec<_>>(), [vec!["id 8".to_string()], vec![], vec![format!("id {}", u64::MAX)]]);
     }

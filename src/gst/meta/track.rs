@@ -21,6 +21,7 @@ use gsttrt_core::postprocess::fields::FieldVisitor;
 use gsttrt_core::track::TrackedObject;
 
 use super::carried::rotated;
+use super::identity;
 use super::read::MetaObjects;
 use super::relations::{self, ObjectPlace, Relation, RelationsMut};
 use super::structure::{Fields, Region, change_params};
@@ -170,15 +171,18 @@ fn set_mask(param: &mut gst::StructureRef, mask: Option<&Mask>, (width, height):
 }
 
 /// The detections of an element message about a frame: the fields that trtnms writes, as far as they are known, and
-/// `track-id`; `predicted` where no model has seen the object there.
+/// `track-id`; `predicted` where no model has seen the object there. The first objects are those of the regions
+/// of the frame, in their order.
 pub fn message(
+    frame: &gst::BufferRef,
     stream_time: Option<gst::ClockTime>,
     number: u64,
     size: (u32, u32),
     annotations: &[Annotation],
     is_predicted: bool,
 ) -> gst::Structure {
-    let objects = annotations.iter().map(|annotation| {
+    let identities = identity::of_regions(frame).into_iter().chain(std::iter::repeat(None));
+    let objects = annotations.iter().zip(identities).map(|(annotation, identity)| {
         let mut fields = Fields(gst::Structure::new_empty("detection"));
         fields.text("label", &annotation.label);
         annotation.class.into_iter().for_each(|class| fields.integer("class-id", class));
@@ -196,6 +200,9 @@ pub fn message(
         }
         if let Some(id) = annotation.track_id {
             fields.0.set("track-id", id);
+        }
+        if let Some(id) = identity {
+            fields.0.set("identity", id);
         }
         if !annotation.attributes.is_empty() {
             fields.0.set("attributes", super::attributes::structures(&annotation.attributes));
