@@ -2,6 +2,7 @@
 //! trtanalytics: events of objects with ids in zones and across lines, on the bus, on frames and drawn; metas only.
 
 mod drawing;
+mod who;
 
 use crate::common::boxes::{Line, SIDE, grey, model};
 use crate::common::random::Random;

@@ -11,6 +11,7 @@ use gsttrt_core::counters::{Span, Stats};
 use gsttrt_core::error::{Error, ErrorKind, Result};
 
 use super::counts;
+use super::known::KnownObjects;
 use super::settings::{AnalyticsSettings, PROPERTIES};
 use crate::gst::classes_event;
 use crate::gst::element::Properties;
@@ -32,6 +33,8 @@ const FRAMES_WITHOUT_IDS: u32 = 60;
 /// State since start() and set_caps().
 pub struct AnalyticsState {
     analytics: Analytics,
+    /// Who the objects are that it watches.
+    known: KnownObjects,
     stream: VideoStream,
     /// The last frame.
     frame: Option<StreamFrame>,
@@ -62,6 +65,7 @@ impl AnalyticsState {
         AnalyticsState {
             classes,
             analytics,
+            known: KnownObjects::default(),
             stream: VideoStream::default(),
             frame: None,
             numbers: Vec::new(),
@@ -72,13 +76,19 @@ impl AnalyticsState {
         }
     }
 
+    /// Another part of the stream, or another stream, follows.
+    fn reset(&mut self) {
+        self.analytics.reset();
+        self.known.clear();
+    }
+
     /// Counts the objects of a frame, writes its metas, and returns its events, and how many objects have ids.
     fn count(&mut self, settings: &AnalyticsSettings, frame: &mut gst::Buffer) -> (Vec<gst::Structure>, usize) {
-        let AnalyticsState { analytics, stream, numbers, .. } = self;
-        let at = stream.advance(frame.pts());
+        let at = self.stream.advance(frame.pts());
         if at.is_cut {
-            analytics.reset();
+            self.reset();
         }
+        let AnalyticsState { analytics, known, stream, numbers, .. } = self;
         let MetaObjects { annotations, .. } = read::objects(frame, stream.size);
         let mut count = 0;
         numbers.clear();
@@ -102,18 +112,24 @@ impl AnalyticsState {
                 attributes: &annotation.attributes,
             })
         });
-        analytics.update(&settings.options(), objects, stream.now);
+        let options = settings.options();
+        analytics.update(&options, objects, stream.now);
+        known.see(frame, annotations, stream.now);
         let events = self.structures(&at);
+        self.known.forget(self.stream.now, options.lost_after);
         self.frame = Some(at);
         self.attach(settings, frame, &events);
         (events, count)
     }
 
     fn structures(&mut self, frame: &StreamFrame) -> Vec<gst::Structure> {
-        let AnalyticsState { analytics, stream, .. } = self;
-        let events = analytics.events().iter();
-        let events: Vec<_> =
-            events.map(|event| events::structure(analytics, event, frame, stream.now, stream.size)).collect();
+        let AnalyticsState { analytics, known, stream, .. } = self;
+        let structure = |event| {
+            let mut content = events::structure(analytics, event, frame, stream.now, stream.size);
+            known.describe(event, &mut content);
+            content
+        };
+        let events: Vec<_> = analytics.events().iter().map(structure).collect();
         self.events += events.len() as u64;
         events
     }
@@ -246,6 +262,7 @@ impl MetaFilter for TrtAnalytics {
 
     fn resized(state: &mut AnalyticsState) -> Option<Error> {
         let size = state.stream.size;
+        state.known.clear();
         let names = state.analytics.set_size(size);
         (!names.is_empty()).then(|| outside(&names, size))
     }
@@ -255,7 +272,7 @@ impl MetaFilter for TrtAnalytics {
             self.finish();
         }
         if is_cut && let Some(state) = self.state.lock().unwrap().as_mut() {
-            state.analytics.reset();
+            state.reset();
         }
         if let Some(classes) = classes_event::read(event) {
             let watched = self.state.lock().unwrap().as_ref().map(|state| state.classes.clone()).unwrap_or_default();

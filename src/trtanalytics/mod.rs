@@ -18,6 +18,7 @@
 
 mod counts;
 mod imp;
+mod known;
 mod settings;
 
 use gst::glib;

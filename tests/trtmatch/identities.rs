@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! One id for the same object on several cameras: elements of a process share a table by its name.
 
-use super::{ADA, BETWEEN, BOB, STRANGER, names, people};
+use super::{ADA, BETWEEN, BOB, STRANGER, add, names, people};
 use crate::common::boxes::{Line, SIDE, embedder, grey, model};
 use crate::common::{launch, scratch};
 use gst::prelude::*;
@@ -292,4 +292,44 @@ fn two_sources_share_ids() {
         let ids = [1, 2].map(|id| lines.matches(&format!("\"identity\":{id}")).count());
         assert!(ids[0] >= 4 && ids[0] == ids[1], "{ids:?}: {lines}");
     }
+}
+
+/// All that is told behind it: messages of a model that follows, events, and the object that is gone.
+#[test]
+fn all_that_is_told_of_an_object_has_its_name_and_id() {
+    let folder = scratch("match-told");
+    let first = model(&folder, &[[0.0, 0.0, 32.0, 32.0, 0.9, 0.0]]);
+    let second = embedder(&folder, "n");
+    let (gallery, zones, out) = (folder.join("g.jsonl"), folder.join("zones.json"), folder.join("out.jsonl"));
+    add(&gallery, &[("grey", [1.0, 1.0, 1.0])]);
+    let zone = r#"{"zones": [{"id": "all", "points": [[0, 0], [64, 0], [64, 64], [0, 64]]}]}"#;
+    std::fs::write(&zones, zone).unwrap();
+    let embed = format!("trtpreprocess regions=objects ! trtinfer model-file={second} ! trtnms");
+    let mut line = Line::parse(&format!(
+        "trtpreprocess ! trtinfer model-file={first} ! trtnms draw=false ! trttrack ! {embed} \
+         ! trtmatch identities=match-told identity-looks=1 post-messages=false gallery={} ! {embed} post-messages=true \
+         ! trtanalytics config-file={} ! trtpublish location={} per=object",
+        gallery.display(),
+        zones.display(),
+        out.display()
+    ));
+    for number in 0..20 {
+        let mut buffer = grey(SIDE * SIDE * 3);
+        buffer.get_mut().unwrap().set_pts(gst::ClockTime::from_mseconds(number * 40));
+        line.push(buffer);
+    }
+    let messages = line.messages();
+    let last = |name: &str| messages.iter().rfind(|message| message.name() == name).unwrap();
+    let object = last("trt-detections").get::<gst::Array>("detections").unwrap()[0].get::<gst::Structure>().unwrap();
+    for told in [&object, last("trt-event")] {
+        assert_eq!(told.get::<u64>("identity"), Ok(1), "{told}");
+        let name = told.get::<gst::Array>("attributes").unwrap()[0].get::<gst::Structure>().unwrap();
+        assert_eq!(name.get::<&str>("label"), Ok("grey"), "{told}");
+    }
+    line.push_event(gst::event::Eos::new());
+    assert_eq!(line.said(), [""; 0]);
+    drop(line);
+    let gone: serde_json::Value = serde_json::from_str(std::fs::read_to_string(&out).unwrap().trim()).unwrap();
+    let gone = &gone["object"];
+    assert_eq!((&gone["identity"], &gone["attributes"][0]["label"]), (&1.into(), &"grey".into()), "{gone}");
 }
