@@ -211,7 +211,8 @@ impl PendingAnswer {
             .field("took-ms", self.asked.elapsed().as_millis() as u64)
             .build();
         // The time is that of the frame that was shown.
-        for (of, name) in [("stream-time", "event-time"), ("track-id", "track-id"), ("label", "label")] {
+        let of_object = ["track-id", "label", "identity", "attributes"].map(|name| (name, name));
+        for (of, name) in [("stream-time", "event-time")].into_iter().chain(of_object) {
             if let Ok(value) = self.event.value(of) {
                 event.set_value(name, value.clone());
             }
@@ -269,6 +270,8 @@ mod tests {
         let event =
             gst::Structure::builder("trt-event").field("event", event).field("name", name).field("label", label);
         let event = event.field("x", 1.0).field("y", 2.0).field("w", 30.0).field("h", 40.0).field("track-id", 7u64);
+        let name = gst::Structure::builder("attribute").field("label", "Ada").build();
+        let event = event.field("identity", 5u64).field("attributes", gst::Array::new([name]));
         let mut frame = gst::Buffer::new();
         events::attach(frame.make_mut(), &[event.build()]);
         frame
@@ -400,6 +403,8 @@ mod tests {
         });
         assert_eq!(answers[0].get::<&str>("answer"), Ok("There are 17 of 7."));
         assert!(!answers[0].has_field("event-time") && answers[0].get::<u64>("track-id") == Ok(7), "{answers:?}");
+        let names = answers[0].get::<gst::Array>("attributes").unwrap();
+        assert!(answers[0].get::<u64>("identity") == Ok(5) && names.len() == 1, "{answers:?}");
         assert_eq!(asks.status()[0].error, None);
         drop(asks);
         server.thread.join().unwrap();

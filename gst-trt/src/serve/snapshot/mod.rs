@@ -19,7 +19,8 @@ use bytes::Bytes;
 use gsttrt::gst::meta::record;
 use gsttrt_core::image::geometry::BBox;
 use gsttrt_publish::clock;
-use gsttrt_publish::record::{ObjectRecord, TrackRecord, TracksInSight};
+use gsttrt_publish::formats::gst_trt;
+use gsttrt_publish::record::{ObjectRecord, PublishSource, TrackRecord, TracksInSight};
 use serde_json::{Map, Value, json};
 
 use self::writer::ObjectSnapshot;
@@ -205,7 +206,7 @@ impl TakerState {
     fn write(&mut self, gone: Vec<TrackRecord>) {
         for track in gone {
             let Some(shot) = self.shots.remove(&track.id) else { continue };
-            let (picture, object) = {
+            let (picture, mut object) = {
                 let mut best = lock(&shot);
                 (best.picture.take(), std::mem::take(&mut best.object))
             };
@@ -218,6 +219,7 @@ impl TakerState {
                 state.counts.limited += 1;
                 continue;
             }
+            object.extend(recognised(&track));
             let time = |wall_clock: Option<u64>| UtcTime(wall_clock.unwrap_or_default());
             let (begin, end) = (time(track.first_times.wall_clock), time(track.last_times.wall_clock));
             let snapshot = ObjectSnapshot { picture, object, begin, end };
@@ -252,6 +254,13 @@ fn described(object: &ObjectRecord) -> Map<String, Value> {
         found.insert(name.into(), number(value, 1e3).into());
     }
     found
+}
+
+/// Who the object is: what was known when it was last seen. Names and ids over cameras may come later than the best picture.
+fn recognised(track: &TrackRecord) -> Map<String, Value> {
+    let mut line = gst_trt::track(track, &PublishSource::default());
+    let known = |name: &str| Some((name.to_string(), line["object"].as_object_mut()?.remove(name)?));
+    ["identity", "attributes"].into_iter().filter_map(known).collect()
 }
 
 /// A picture that is being made.
@@ -359,6 +368,31 @@ mod tests {
         let again = Archives::new(&threads);
         again.at(&config.folder);
         assert_eq!(written(&again, 1)[0].object, one.object);
+    }
+
+    /// It is found out behind the best picture, and is told of the object in the index.
+    #[test]
+    fn who_it_is_is_told_of_an_object() {
+        let (threads, config) = (Threads::default(), config("who"));
+        let archives = Archives::new(&threads);
+        let snapshots = SourceSnapshots::new("gate", &archives, &threads);
+        let taker = snapshots.begin(Some(&config)).unwrap();
+        give(taker.cuts(&frame(&[(1, "disc", 100, 99, 0.9), (2, "disc", 300, 99, 0.9)]), SIZE), b"best");
+        let mut later = frame(&[(1, "disc", 100, 60, 0.9), (2, "disc", 300, 60, 0.9)]);
+        {
+            let mut region = later.make_mut().iter_meta_mut::<gst_video::VideoRegionOfInterestMeta>().next().unwrap();
+            region.add_param(gst::Structure::builder("identity").field("id", 5u64).build());
+            let name = gst::Structure::builder("classification").field("label", "Ada").field("label_id", 0i32);
+            region.add_param(name.field("confidence", 0.75).build());
+        }
+        assert_eq!(give(taker.cuts(&later, SIZE), b"small"), 0);
+        taker.finish();
+        let objects: Vec<_> = written(&archives, 2).into_iter().map(|one| one.object.unwrap()).collect();
+        let of = |track: u64| objects.iter().find(|object| object["track-id"] == track).unwrap();
+        let (ada, other) = (of(1), of(2));
+        assert_eq!((&ada["identity"], &ada["w"]), (&5.into(), &99.0.into()));
+        assert_eq!(ada["attributes"], json!([{ "label": "Ada", "class-id": 0, "confidence": 0.75 }]));
+        assert!(!other.contains_key("identity") && !other.contains_key("attributes"), "{other:?}");
     }
 
     #[test]
