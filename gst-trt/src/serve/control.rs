@@ -118,6 +118,8 @@ pub struct RecordingFilter {
     pub event: Option<String>,
     /// The class of a snapshot's object.
     pub label: Option<String>,
+    /// The id over cameras of an object of an event in it, or of a snapshot.
+    pub identity: Option<u64>,
     /// Snapshots alone, or all but them.
     pub is_snapshot: bool,
     /// A part of it is not before, and not after that.
@@ -130,6 +132,7 @@ impl RecordingFilter {
     pub fn is_wanted(&self, entry: &RecordingEntry) -> bool {
         self.is_snapshot == (entry.kind == Kind::Snapshot)
             && self.label.as_ref().is_none_or(|label| entry.label.as_ref() == Some(label))
+            && self.identity.is_none_or(|id| entry.identities.contains(&id))
             && self.source.as_ref().is_none_or(|source| *source == entry.source)
             && self.event.as_ref().is_none_or(|kind| entry.events.contains(kind))
             && self.from.is_none_or(|from| entry.end >= from)

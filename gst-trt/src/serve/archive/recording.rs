@@ -51,6 +51,8 @@ pub struct RecordingEntry {
     pub events: Vec<String>,
     /// The class of a snapshot's object.
     pub label: Option<String>,
+    /// The ids over cameras of its objects, each once.
+    pub identities: Vec<u64>,
     /// Its place among those of its folder, in the order in which they became whole. Their times are of a clock that may be
     /// set.
     pub made: u64,
@@ -84,6 +86,11 @@ fn text(object: &Map<String, Value>, key: &str) -> Option<String> {
 impl RecordingEntry {
     pub fn new(recording: &Recording, made: u64, line: IndexLine) -> Self {
         let Recording { file, source, kind, begin, end, bytes, events, object } = recording;
+        let objects = events.iter().chain(object);
+        let mut identities: Vec<u64> = objects.filter_map(|object| object.get("identity")?.as_u64()).collect();
+        identities.sort_unstable();
+        identities.dedup();
+        identities.shrink_to_fit();
         let mut events: Vec<String> = events.iter().filter_map(|event| text(event, "event")).collect();
         events.sort();
         events.dedup();
@@ -97,6 +104,7 @@ impl RecordingEntry {
             bytes: *bytes,
             events,
             label: object.as_ref().and_then(|object| text(object, "label")),
+            identities,
             made,
             line,
         }

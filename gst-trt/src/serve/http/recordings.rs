@@ -36,6 +36,7 @@ const PIECE: u64 = 256 << 10;
 pub struct RecordingQuery {
     source: Option<String>,
     event: Option<String>,
+    identity: Option<u64>,
     from: Option<String>,
     to: Option<String>,
     limit: Option<usize>,
@@ -55,7 +56,7 @@ pub async fn recordings(
     State(context): State<Arc<ServerState>>,
     wanted: Result<Query<RecordingQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let keys = "source, event, from, to and limit";
+    let keys = "source, event, identity, from, to and limit";
     let Query(wanted) = wanted.map_err(|_| wrong(format!("The query is not understood: its keys are {keys}.")))?;
     let limit = page(wanted.limit)?;
     let filter = RecordingFilter {
@@ -63,6 +64,7 @@ pub async fn recordings(
         to: moment("to", wanted.to.as_ref())?,
         source: wanted.source,
         event: wanted.event,
+        identity: wanted.identity,
         limit,
         ..RecordingFilter::default()
     };
@@ -74,6 +76,7 @@ pub async fn recordings(
 pub struct SnapshotQuery {
     source: Option<String>,
     label: Option<String>,
+    identity: Option<u64>,
     from: Option<String>,
     to: Option<String>,
     limit: Option<usize>,
@@ -83,13 +86,14 @@ pub async fn snapshots(
     State(context): State<Arc<ServerState>>,
     wanted: Result<Query<SnapshotQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let keys = "source, label, from, to and limit";
+    let keys = "source, label, identity, from, to and limit";
     let Query(wanted) = wanted.map_err(|_| wrong(format!("The query is not understood: its keys are {keys}.")))?;
     let filter = RecordingFilter {
         from: moment("from", wanted.from.as_ref())?,
         to: moment("to", wanted.to.as_ref())?,
         source: wanted.source,
         label: wanted.label,
+        identity: wanted.identity,
         is_snapshot: true,
         limit: page(wanted.limit)?,
         ..RecordingFilter::default()

@@ -12,7 +12,8 @@ fn recorded(test: &str) -> (Arc<FakeService>, Recording) {
     let service = FakeService::new(&[]);
     let recording = |source: &str, hour: u64, event: &str| {
         let begin = UtcTime::parse("2026-11-24T08:00:00Z").unwrap().0 + hour * 3_600_000_000_000;
-        let events = vec![serde_json::json!({"event": event}).as_object().unwrap().clone()];
+        let event = |track: u64| serde_json::json!({"event": event, "track-id": track, "identity": hour + track});
+        let events = [1, 2, 1].map(|track| event(track).as_object().unwrap().clone()).to_vec();
         let (begin, end) = (UtcTime(begin), UtcTime(begin + 60_000_000_000));
         Recording {
             file: format!("{source}-{hour}.mp4"),
@@ -45,6 +46,9 @@ fn recordings_are_found_by_source_time_and_event() {
         ("?source=none", &[]),
         ("?event=crossed", &["gate-2.mp4", "yard-1.mp4"]),
         ("?event=crossed&source=gate", &["gate-2.mp4"]),
+        ("?identity=2", &["yard-1.mp4", "gate-0.mp4"]),
+        ("?identity=4&event=crossed", &["gate-2.mp4"]),
+        ("?identity=5", &[]),
         ("?limit=1", &["gate-2.mp4"]),
         // What has a part in that time.
         ("?from=2026-11-24T09:00:30Z", &["gate-2.mp4", "yard-1.mp4"]),
@@ -63,6 +67,7 @@ fn recordings_are_found_by_source_time_and_event() {
         ("?to=2026-11-24T25:00:00Z", "The time of to is not understood"),
         ("?limit=0", "A limit is 1 to 10000"),
         ("?limit=many", "its keys are source,"),
+        ("?identity=Ada", "its keys are source,"),
         ("?sources=gate", "its keys are source,"),
     ] {
         get(&server, &format!("/recordings{query}")).expect_error(400, &[said]);
@@ -111,22 +116,24 @@ fn a_recording_is_sent_in_the_parts_that_are_asked_for() {
 #[test]
 fn snapshots_are_found_by_their_class_and_sent() {
     let (service, first) = recorded("snapshots");
-    let snapshot = |name: &str, label: &str| Recording {
+    let snapshot = |name: &str, label: &str, id: u64| Recording {
         file: name.into(),
         kind: Kind::Snapshot,
-        object: serde_json::json!({"track-id": 7, "label": label}).as_object().cloned(),
+        object: serde_json::json!({"track-id": 7, "label": label, "identity": id}).as_object().cloned(),
         events: Vec::new(),
         ..first.clone()
     };
     {
         let recorded = &mut *service.recorded.lock().unwrap();
-        recorded.1.extend([snapshot("a.jpg", "disc"), snapshot("b.jpg", "box")]);
+        recorded.1.extend([snapshot("a.jpg", "disc", 5), snapshot("b.jpg", "box", 6)]);
         std::fs::write(recorded.0.join("a.jpg"), [0xFF, 0xD8]).unwrap();
     }
     let server = serve(&service);
     for (query, expected) in [
         ("", &["a.jpg", "b.jpg"][..]),
         ("?label=box", &["b.jpg"]),
+        ("?identity=5", &["a.jpg"]),
+        ("?identity=2", &[]),
         ("?source=gate&label=disc", &["a.jpg"]),
         ("?source=yard", &[]),
         ("?limit=1", &["a.jpg"]),
@@ -141,7 +148,7 @@ fn snapshots_are_found_by_their_class_and_sent() {
     assert!(picture.head.contains("content-type: image/jpeg"), "{}", picture.head);
     assert_eq!(picture.body, [0xFF, 0xD8]);
     get(&server, "/snapshots/b.jpg").expect_error(404, &["b.jpg is gone", "/snapshots"]);
-    get(&server, "/snapshots?event=x").expect_error(400, &["source, label, from, to and limit"]);
+    get(&server, "/snapshots?event=x").expect_error(400, &["source, label, identity, from, to and limit"]);
     get(&server, "/snapshots?limit=0").expect_error(400, &["A limit is 1 to 10000"]);
 }
 
