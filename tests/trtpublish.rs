@@ -231,6 +231,8 @@ fn events_are_published() {
         let event = gst::Structure::builder("trt-event").field("event", "crossed").field("name", name);
         // The times of a frame without one.
         let event = event.field("stream-time", gst::ClockTime::NONE).field("event-time", gst::ClockTime::NONE);
+        let name = gst::Structure::builder("attribute").field("label", "Tom").field("confidence", f64::from(0.9f32));
+        let event = event.field("identity", 5u64).field("attributes", gst::Array::new([name.build()]));
         event.field("track-id", 7u64).field("label", "cat").field("confidence", f64::from(0.7f32)).build()
     };
     let with_events = || {
@@ -239,7 +241,10 @@ fn events_are_published() {
         meta.mut_structure().set("events", gst::Array::new([event("gate"), event("door")]));
         buffer
     };
-    let crossed = |name: &str| json!({ "event": "crossed", "name": name, "event-time": null, "track-id": 7, "label": "cat", "confidence": 0.7 });
+    let crossed = |name: &str| {
+        json!({ "event": "crossed", "name": name, "event-time": null, "track-id": 7, "label": "cat", "confidence": 0.7,
+                "identity": 5, "attributes": [{ "label": "Tom", "confidence": 0.9 }] })
+    };
     for (per, expected) in [
         ("event", vec![json!([crossed("gate")]), json!([crossed("door")])]),
         ("frame", vec![json!([crossed("gate"), crossed("door")])]),

@@ -246,6 +246,7 @@ mod tests {
                 .build(),
         );
         region.add_param(gst::Structure::builder("object_id").field("id", 77i32).build());
+        region.add_param(gst::Structure::builder("identity").field("id", u64::MAX).field("identities", "site").build());
         let values = gst::Buffer::from_slice([0u8; 8]);
         region.add_param(gst::Structure::builder("vector").field("dims", 2u32).field("values", values).build());
         let mut rotation = Fields(gst::Structure::new_empty("rotation"));
