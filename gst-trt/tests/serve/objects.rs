@@ -153,7 +153,9 @@ fn objects_have_one_id_on_all_sources() {
             "[identities]\nlooks = 1\nmargin = 0\n{keys}\n[[identities.links]]\nsources = [\"one\", \"two\"]\noverlap = true\n\n"
         )
     };
-    let config = |keys: &str| detector(&address) + &looks + &identities(keys) + &endless("one") + &endless("two");
+    let zone = "[analytics]\nconfig = '{\"zones\": [{\"id\": \"all\", \"points\": [[0,0],[1,0],[1,1],[0,1]]}]}'\n\n";
+    let config =
+        |keys: &str| detector(&address) + &looks + zone + &identities(keys) + &endless("one") + &endless("two");
     let service = Service::start(&folder, &config(""));
     let ids = |source: &str| {
         let result = service.result(source);
@@ -167,6 +169,11 @@ fn objects_have_one_id_on_all_sources() {
         of_both(listed())
     });
     let shared = shared.expect("an object of both sources");
+    // What happens to an object is told with its id.
+    let has_event = |result: Value| {
+        result["events"].as_array().is_some_and(|events| events.iter().any(|event| event["identity"].is_u64()))
+    };
+    assert!((0..2000).any(|_| has_event(service.result("two"))), "no event has an id");
     assert!(shared["label"].is_string() && shared["first-seen"].as_f64() <= shared["last-seen"].as_f64(), "{shared}");
     let metrics = String::from_utf8(ask(&address, "GET", "/metrics", "", "").1).unwrap();
     assert!(metrics.lines().any(|line| line.starts_with("gst_trt_identity_matches_total ")), "{metrics}");
