@@ -174,6 +174,13 @@ need_cargo_c() {
         cargo install --locked --debug cargo-c --version 0.10.24+cargo-0.98.0
 }
 
+# forget_packed_crates FOLDER: what cargo has packed there, as its folder for builds. To cargo a version of a registry's crate never changes:
+# what an earlier run left of ours, sources and build, would be taken for what is packed now.
+forget_packed_crates() {
+    rm -rf "${CARGO_HOME:-$HOME/.cargo}"/registry/{cache,src}/-*/{gsttrt,gst-plugin-trt,gst-trt}-* \
+        "$1"/package "$1"/debug/.fingerprint/gst{trt,-trt,-plugin-trt}-*
+}
+
 # mdbook makes the book of the pages in docs. Without optimisation and without its server it builds in about a minute of processor time.
 need_mdbook() {
     ! mdbook --version >/dev/null 2>&1 || return 0

@@ -163,7 +163,8 @@ test_all() {
     step "SPDX lines" check_headers
     step "sizes of files" check_sizes
     step "dependencies" check_dependencies
-    step "keys and version of the Helm chart" tests/kubernetes/keys.py
+    step "keys of the Helm chart" tests/kubernetes/keys.py
+    step "versions and bill of materials" tests/release.py
     step_of "kernels are what their sources give" core/kernels core/kernels/build.sh --check
     step "clippy" lint
     step "build" build
@@ -246,13 +247,20 @@ debian_package() {
     GST_TRT_PROFILE=$profile tests/packages.sh bookworm
 }
 
-# Each crate packs, and builds from what is packed. To cargo a version of a registry's crate never changes: what an earlier run left
-# of ours, sources and build, would be taken for what is packed now. In a folder of its own, so that no other build takes it either.
+# Each crate packs, and builds from what is packed. In a folder of its own, so that no other build takes what is packed.
 publish() {
     local target=$TARGET/publish
-    rm -rf "${CARGO_HOME:-$HOME/.cargo}"/registry/{cache,src}/-*/{gsttrt,gst-plugin-trt,gst-trt}-* \
-        "$target"/package "$target"/debug/.fingerprint/gst{trt,-trt,-plugin-trt}-*
+    forget_packed_crates "$target"
     cargo publish --locked --workspace --dry-run --allow-dirty --quiet --target-dir "$target"
+}
+
+# All that a release hands out, in one folder, but for the image. In "full", all is built already. That the crates build is the step above.
+release() {
+    local profile=dev folder=$SCRATCH/release
+    [ "$MODE" != full ] || profile=dist
+    rm -rf "$folder"
+    GST_TRT_PROFILE=$profile packaging/release.sh --allow-dirty --no-verify --without image --require all "$folder"
+    (cd "$folder" && sha256sum --check --quiet SHA256SUMS)
 }
 
 # Each model cast to 16 bits: computed by ONNX Runtime, and built by TensorRT-RTX, which needs no GPU for that.
@@ -286,6 +294,7 @@ TOUCHES=(
     "detect.sh as people build it:^pipelines/|Cargo.(toml|lock)$:5:build_release"
     "detect.sh on a 1080p clip:^core/src/(image|postprocess)|^gst-trt/src/detect:1:detect_1080p"
     "wheel as it is released:^python/|^packaging/build.sh:6:wheel"
+    "release folder:^packaging/|^python/(build.sh|hatch_build.py|pyproject.toml)|Cargo.toml$|^pipelines/setup.sh:4:release"
     "archives of videos with Ray:^python/|^docs/archives.md:6:ray_archives"
     "64-bit ARM:^core/src/(backends|cuda|dlpack)|^capi/:30:tests/compat.sh arm64"
     "models on OpenVINO:^core/src/backends/(openvino|host|mod|request)|^core/src/onnx/weights|^tests/openvino:4:openvino"
