@@ -4,6 +4,7 @@
 #
 # With GST_TRT_PROFILE=dist, as wheels are released, it is tested with mypy, OpenCV and pandas too, which are 80 MB.
 # With GST_TRT_RAY=1 it is tested with Ray and Arrow too, which are 500 MB.
+# GST_TRT_WHEEL names a wheel that is built already, such as that of a release.
 #
 # Its environment is kept in ${XDG_CACHE_HOME:-~/.cache}/gst-plugin-trt/python; it uses NumPy and PyGObject of the system, as videos do.
 set -euo pipefail
@@ -29,7 +30,12 @@ if [ "$(cat "$cache/made-from" 2>/dev/null)" != "$wanted" ]; then
 fi
 
 started=$SECONDS
-wheel=$("$here/build.sh")
+if [ -n "${GST_TRT_WHEEL:-}" ]; then
+    wheel=$(realpath -- "$GST_TRT_WHEEL")
+    [ -f "$wheel" ] || { echo "test.sh: there is no wheel $wheel; GST_TRT_WHEEL names it." >&2; exit 1; }
+else
+    wheel=$("$here/build.sh")
+fi
 echo "$(basename "$wheel"): $(($(stat --format=%s "$wheel") / 1000)) kB, $((SECONDS - started)) s"
 started=$SECONDS
 "$cache/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall "$wheel"

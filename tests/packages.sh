@@ -6,7 +6,7 @@
 #   tests/packages.sh trixie        only that one; bookworm is the other
 #   tests/packages.sh filled        quickly: Debian 13 in the folder that tests/compat.sh has filled, which has GStreamer already
 #
-# The package is that of packaging/deb.sh, which is built first. A folder of a bare system is kept in the user's cache (200 MB each); what is
+# The package is that of packaging/deb.sh, which is built first, or the one that GST_TRT_DEB names, such as that of a release. A folder of a bare system is kept in the user's cache (200 MB each); what is
 # installed lies above it in memory, and is gone at the end.
 set -euo pipefail
 
@@ -181,7 +181,12 @@ END
 if [ -z "${SECOND_PART:-}" ]; then
     for suite in "${SUITES[@]}"; do choose "$suite"; done
     need_debootstrap
-    built=$("$ROOT/packaging/deb.sh")
+    if [ -n "${GST_TRT_DEB:-}" ]; then
+        built=$(realpath -- "$GST_TRT_DEB")
+        [ -f "$built" ] || fail "there is no package $built; GST_TRT_DEB names it."
+    else
+        built=$("$ROOT/packaging/deb.sh")
+    fi
     start_second_part "$ROOT/tests/packages.sh" "${SUITES[@]}" -- "PACKAGE_FILE=$built"
 fi
 trap count_steps EXIT

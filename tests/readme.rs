@@ -185,6 +185,10 @@ fn commands_are_run_by_tests() {
         "cargo ",                     // tests/run.sh and tests/install.sh, with other folders
         "packaging/deb.sh",           // tests/packages.sh
         "packaging/man.sh ",          // gst-trt/tests/packaging.rs
+        "packaging/release.sh",       // tests/run.sh, and tests/release.py without a build
+        "packaging/versions.py",      // tests/release.py
+        "GST_TRT_DEB=",               // tests/packages.sh, which builds it else
+        "GST_TRT_WHEEL=",             // python/test.sh, likewise
         "python/build.sh",            // python/test.sh
         "python -m gsttrt ",          // python/tests, by module
         "python -m gsttrt.ray ",      // python/tests/test_ray.py
@@ -203,6 +207,8 @@ fn commands_are_run_by_tests() {
         "helm ",      // needs a cluster; tests/kubernetes renders the chart with the values of the page
         "kubectl ",   // the same
         "git clone ", // the same
+        "git tag ",   // the same
+        "git push ",  // the same
         "mkdir -p ~/",
         "pip install", // the same
         "yolo ",       // the same; tests/zoo exports
