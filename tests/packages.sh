@@ -6,8 +6,8 @@
 #   tests/packages.sh trixie        only that one; bookworm is the other
 #   tests/packages.sh filled        quickly: Debian 13 in the folder that tests/compat.sh has filled, which has GStreamer already
 #
-# The package is that of packaging/deb.sh, which is built first, or the one that GST_TRT_DEB names, such as that of a release. A folder of a bare system is kept in the user's cache (200 MB each); what is
-# installed lies above it in memory, and is gone at the end.
+# The package is that of packaging/deb.sh, which is built first, or the one that GST_TRT_DEB names, such as that of a release. A folder of a
+# bare system is kept in the user's cache (200 MB each); what is installed lies above it in memory, and is gone at the end.
 set -euo pipefail
 
 # shellcheck source=pipelines/setup.sh
