@@ -22,12 +22,11 @@
 //! each time, and fills the gaps later, when it knows the whole video.
 
 use super::appearance::{Appearances, MEAN_WEIGHT, mean_weight};
-use super::assignment::Assignment;
 use super::boost::{PredictedBox, ScoreBoost};
 use super::camera::{self, CommonMotion};
-use super::detections::FrameDetections;
 use super::kalman::{BoxFilter, BoxState, FRAMES_LOST, GATES, HeightFilter};
-use super::overlap::{Edges, Neighbours};
+use super::matching::{FrameMatching, MatchedTrack};
+use super::overlap::Edges;
 use super::{Moment, TrackInput, TrackOptions, TrackedObject};
 
 /// Frames until the confidence of a track is whole, and what remains of it with each frame that it lacks.
@@ -87,16 +86,27 @@ impl BoostTracklet {
     }
 }
 
+impl MatchedTrack for BoostTracklet {
+    fn coasting(&self) -> &BoxFilter {
+        &self.coasting
+    }
+
+    fn class(&self) -> u32 {
+        self.class
+    }
+
+    fn look(&self) -> Option<u32> {
+        self.look
+    }
+}
+
 /// The tracks of a stream. It keeps its memory.
 #[derive(Debug, Default)]
 pub struct BoostTrack {
     tracks: Vec<BoostTracklet>,
     frames: u64,
-    found: FrameDetections,
+    matching: FrameMatching,
     boost: ScoreBoost,
-    rows: Vec<u32>,
-    neighbours: Neighbours,
-    assignment: Assignment,
     motion: CommonMotion,
     appearances: Appearances,
 }
@@ -126,7 +136,7 @@ impl BoostTrack {
         let Moment { now, steps, gap } = moment;
         self.frames += u64::from(gap);
         self.remove_old(options, now);
-        self.found.fill(options, detections);
+        self.matching.found.fill(options, detections);
         let may_turn = options.reassociate && !moment.has_skipped();
         for track in &mut self.tracks {
             track.predict(steps);
@@ -144,18 +154,19 @@ impl BoostTrack {
             self.compensate_camera(options, detections);
         }
         self.boost_scores(options, detections);
-        self.rows.clear();
-        self.rows.extend(0..self.tracks.len() as u32);
+        self.matching.rows.clear();
+        self.matching.rows.extend(0..self.tracks.len() as u32);
         self.assign(options, detections);
         self.see_matches(options, detections, moment);
         if self.appearances.is_used() && options.lambda_emb > 0.0 {
-            self.assign_appearances(options, detections);
+            // What overlaps did not match is matched by appearance.
+            self.matching.assign_appearances(options, detections, &self.tracks, &self.appearances);
             self.see_matches(options, detections, moment);
         }
         if may_turn {
             let tracks = &self.tracks;
             let was_lost = |track: &BoostTracklet| track.id != 0 && FRAMES_LOST.contains(&track.missed);
-            self.rows.retain(|&row| was_lost(&tracks[row as usize]));
+            self.matching.rows.retain(|&row| was_lost(&tracks[row as usize]));
         }
         if may_turn || moment.has_skipped() {
             for gate in GATES {
@@ -164,8 +175,8 @@ impl BoostTrack {
             }
         }
 
-        for at in 0..self.found.columns.len() {
-            let detection = self.found.columns[at];
+        for at in 0..self.matching.found.columns.len() {
+            let detection = self.matching.found.columns[at];
             self.begin(detection, &detections[detection as usize], now);
         }
         let is_early = self.frames <= u64::from(options.min_hits);
@@ -190,7 +201,7 @@ impl BoostTrack {
 
     /// Leaves in `columns` the detections of high scores, after what is known of the tracks has raised them.
     fn boost_scores(&mut self, options: &TrackOptions, detections: &[TrackInput]) {
-        let BoostTrack { tracks, found, boost, .. } = self;
+        let BoostTrack { tracks, matching: FrameMatching { found, .. }, boost, .. } = self;
         found.columns.append(&mut found.low);
         found.columns.sort_unstable();
         boost.fill(options, detections, found, tracks.iter().map(BoostTracklet::predicted));
@@ -201,7 +212,7 @@ impl BoostTrack {
 
     /// Matches all tracks with the detections of `columns`, by overlap, distance, shape and appearance.
     fn assign(&mut self, options: &TrackOptions, detections: &[TrackInput]) {
-        let BoostTrack { tracks, found, boost, assignment, appearances, .. } = self;
+        let BoostTrack { tracks, matching: FrameMatching { found, assignment, .. }, boost, appearances, .. } = self;
         let [of_overlaps, of_distances, of_shapes, of_looks] =
             [options.lambda_iou, options.lambda_mhd, options.lambda_shape, options.lambda_emb].map(f64::from);
         let of_looks = of_looks * (1.0 + of_overlaps + of_distances + of_shapes);
@@ -231,15 +242,14 @@ impl BoostTrack {
     /// Moves the tracks as far as the camera has shaken them.
     fn compensate_camera(&mut self, options: &TrackOptions, detections: &[TrackInput]) {
         let has_velocity = |track: &BoostTracklet| track.missed == 1 && track.first_seen != track.last_seen;
-        self.rows.clear();
-        self.rows.extend((0..).zip(&self.tracks).filter(|(_, track)| has_velocity(track)).map(|(number, _)| number));
-        self.rows.truncate(camera::MOST);
+        self.matching.select(&self.tracks, has_velocity);
+        self.matching.rows.truncate(camera::MOST);
         self.assign_distances(options, detections, GATES[1]);
-        let BoostTrack { tracks, found, rows, assignment, motion, .. } = self;
-        let matched = assignment.matches(rows, &found.columns);
+        let BoostTrack { tracks, matching, motion, .. } = self;
+        let edges = &matching.found.edges;
         let boxes =
-            |(track, detection): (u32, u32)| [tracks[track as usize].coasting.edges(), found.edges[detection as usize]];
-        let shake = motion.shake(matched.map(boxes));
+            |(track, detection): (u32, u32)| [tracks[track as usize].coasting.edges(), edges[detection as usize]];
+        let shake = motion.shake(matching.matches().map(boxes));
         for track in tracks {
             track.coasting.shift(shake);
             track.filter.shift(shake);
@@ -250,65 +260,25 @@ impl BoostTrack {
     /// Where frames were skipped, and where tracks were lost, what overlaps did not match is matched by how probable the positions
     /// and sizes are, but for those that do not look alike.
     fn assign_distances(&mut self, options: &TrackOptions, detections: &[TrackInput], gate: f64) {
-        let cost = |distance: f64, track: &BoostTracklet, seen: &TrackInput, appearances: &Appearances| {
-            let vector = seen.vector.filter(|_| options.lambda_emb > 0.0);
-            if appearances.differ(options, track.look, vector) { f64::INFINITY } else { distance }
-        };
-        self.assign_within(options, detections, gate, gate, cost);
-    }
-
-    /// What overlaps did not match is matched by appearance, within the distance that the filter allows.
-    fn assign_appearances(&mut self, options: &TrackOptions, detections: &[TrackInput]) {
-        let cost = |_: f64, track: &BoostTracklet, seen: &TrackInput, appearances: &Appearances| {
-            appearances.distance(track.look, seen.vector)
-        };
-        self.assign_within(options, detections, GATES[1], f64::from(options.appearance_thresh), cost);
-    }
-
-    /// Matches the tracks of `rows` with those detections of `columns` whose distance is less than `gate`. Pairs that cost as much
-    /// as the limit are none.
-    fn assign_within(
-        &mut self,
-        options: &TrackOptions,
-        detections: &[TrackInput],
-        gate: f64,
-        limit: f64,
-        cost: impl Fn(f64, &BoostTracklet, &TrackInput, &Appearances) -> f64,
-    ) {
-        let BoostTrack { tracks, found, rows, neighbours, assignment, appearances, .. } = self;
-        let FrameDetections { edges, columns, .. } = found;
-        assignment.begin(columns.len(), limit);
-        neighbours.fill((0..).zip(columns.iter().map(|&detection| edges[detection as usize])));
-        for &row in &*rows {
-            let track = &tracks[row as usize];
-            for column in neighbours.near(&track.coasting.reach(gate)) {
-                let seen = &detections[columns[column as usize] as usize];
-                let distance = track.coasting.distance(&seen.bbox);
-                if distance < gate && (!options.per_class || seen.class == track.class) {
-                    assignment.pair(column, cost(distance, track, seen, appearances));
-                }
-            }
-            assignment.end_row();
-        }
-        assignment.solve();
+        let appearances = Some(&self.appearances).filter(|_| options.lambda_emb > 0.0);
+        self.matching.assign_distances(options, detections, &self.tracks, appearances, gate);
     }
 
     /// Keeps in `rows` and `columns` what was not matched.
     fn see_matches(&mut self, options: &TrackOptions, detections: &[TrackInput], moment: Moment) {
-        let BoostTrack { tracks, found, boost, rows, assignment, appearances, .. } = self;
-        let FrameDetections { edges, columns, .. } = found;
-        for (track, detection) in assignment.matches(rows, columns) {
-            let (seen, found) = (&edges[detection as usize], &detections[detection as usize]);
+        let BoostTrack { tracks, matching, boost, appearances, .. } = self;
+        for (track, detection) in matching.matches() {
+            let (seen, found) = (&matching.found.edges[detection as usize], &detections[detection as usize]);
             let track = &mut tracks[track as usize];
             track.see(detection, seen, found, moment);
             let weight = mean_weight(boost.score(detection) as f32, options.det_thresh);
             appearances.see(&mut track.look, found.vector, weight);
         }
-        assignment.keep_unmatched(rows, columns);
+        matching.keep_unmatched();
     }
 
     fn begin(&mut self, detection: u32, found: &TrackInput, now: u64) {
-        let filter = HeightFilter::new(&self.found.edges[detection as usize]);
+        let filter = HeightFilter::new(&self.matching.found.edges[detection as usize]);
         let mut look = None;
         self.appearances.see(&mut look, found.vector, MEAN_WEIGHT);
         self.tracks.push(BoostTracklet {

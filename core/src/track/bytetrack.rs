@@ -10,11 +10,10 @@
 //! found by distance and size where boxes do not overlap, because objects turn while they are hidden.
 
 use super::appearance::Appearances;
-use super::assignment::Assignment;
 use super::camera::{self, CommonMotion};
-use super::detections::FrameDetections;
 use super::kalman::{BoxFilter, BoxState, FRAMES_LOST, GATES};
-use super::overlap::{Edges, Neighbours, iou};
+use super::matching::{FrameMatching, MatchedTrack};
+use super::overlap::{Edges, iou};
 use super::{Moment, TrackInput, TrackOptions, TrackedObject};
 
 /// Largest costs of the second match and of the match of unconfirmed tracks.
@@ -84,6 +83,20 @@ impl Track {
     }
 }
 
+impl MatchedTrack for Track {
+    fn coasting(&self) -> &BoxFilter {
+        &self.filter
+    }
+
+    fn class(&self) -> u32 {
+        self.class
+    }
+
+    fn look(&self) -> Option<u32> {
+        self.look
+    }
+}
+
 /// The tracks of a stream. It keeps its memory.
 #[derive(Debug)]
 pub struct ByteTrack {
@@ -91,11 +104,7 @@ pub struct ByteTrack {
     tracks: Vec<Track>,
     /// Frames since the start.
     frames: u64,
-    found: FrameDetections,
-    /// Indices of the tracks to match.
-    rows: Vec<u32>,
-    neighbours: Neighbours,
-    assignment: Assignment,
+    matching: FrameMatching,
     motion: CommonMotion,
     appearances: Appearances,
 }
@@ -106,10 +115,7 @@ impl ByteTrack {
             state,
             tracks: Vec::new(),
             frames: 0,
-            found: FrameDetections::default(),
-            rows: Vec::new(),
-            neighbours: Neighbours::default(),
-            assignment: Assignment::default(),
+            matching: FrameMatching::default(),
             motion: CommonMotion::default(),
             appearances,
         }
@@ -136,7 +142,7 @@ impl ByteTrack {
         self.frames += 1;
         self.remove_old(options, now);
         self.appearances.free_all_but(self.tracks.iter().filter_map(|track| track.look));
-        self.found.fill(options, detections);
+        self.matching.found.fill(options, detections);
         let limit = |limit: f64| if has_skipped { limit.min(SKIPPED_LIMIT) } else { limit };
         let may_turn = options.reassociate && !has_skipped;
         for track in &mut self.tracks {
@@ -151,26 +157,26 @@ impl ByteTrack {
             self.compensate_camera(options, detections);
         }
         let is_known = |track: &Track| track.state != TrackState::Unconfirmed;
-        select(&mut self.rows, &self.tracks, is_known);
+        self.matching.select(&self.tracks, is_known);
         self.assign_overlaps(options, detections, true, limit(f64::from(options.match_thresh)));
         self.see_matches(options, detections, now, last_id);
-        self.assignment.keep_unmatched(&mut self.rows, &mut self.found.columns);
+        self.matching.keep_unmatched();
 
         // The remaining high scores are matched with the unconfirmed tracks below.
         let tracks = &self.tracks;
-        self.rows.retain(|&row| tracks[row as usize].state == TrackState::Tracked);
-        std::mem::swap(&mut self.found.columns, &mut self.found.low);
+        self.matching.rows.retain(|&row| tracks[row as usize].state == TrackState::Tracked);
+        std::mem::swap(&mut self.matching.found.columns, &mut self.matching.found.low);
         self.assign_overlaps(options, detections, false, SECOND_LIMIT);
         self.see_matches(options, detections, now, last_id);
         self.mark_others_lost();
-        self.assignment.keep_unmatched(&mut self.rows, &mut self.found.columns);
-        std::mem::swap(&mut self.found.columns, &mut self.found.low);
+        self.matching.keep_unmatched();
+        std::mem::swap(&mut self.matching.found.columns, &mut self.matching.found.low);
 
         let is_unconfirmed = |track: &Track| track.state == TrackState::Unconfirmed;
-        select(&mut self.rows, &self.tracks, is_unconfirmed);
+        self.matching.select(&self.tracks, is_unconfirmed);
         self.assign_overlaps(options, detections, true, limit(UNCONFIRMED_LIMIT));
         self.see_matches(options, detections, now, last_id);
-        self.assignment.keep_unmatched(&mut self.rows, &mut self.found.columns);
+        self.matching.keep_unmatched();
         let is_free = |track: &Track| matches!(track.state, TrackState::Unconfirmed | TrackState::Lost);
         if self.appearances.is_used() {
             self.match_appearances(options, detections, is_free, now, last_id);
@@ -178,18 +184,18 @@ impl ByteTrack {
         if has_skipped {
             GATES.iter().for_each(|&gate| self.match_distances(options, detections, gate, is_free, now, last_id));
             // In so many frames, more objects hide each other, and low scores are what is seen of them.
-            std::mem::swap(&mut self.found.columns, &mut self.found.low);
+            std::mem::swap(&mut self.matching.found.columns, &mut self.matching.found.low);
             let is_lost = |track: &Track| track.state == TrackState::Lost;
             self.match_distances(options, detections, GATES[0], is_lost, now, last_id);
-            std::mem::swap(&mut self.found.columns, &mut self.found.low);
+            std::mem::swap(&mut self.matching.found.columns, &mut self.matching.found.low);
         } else if options.reassociate {
             let was_lost = |track: &Track| track.state == TrackState::Lost && FRAMES_LOST.contains(&track.missed);
             GATES.iter().for_each(|&gate| self.match_distances(options, detections, gate, was_lost, now, last_id));
         }
         self.tracks.retain(|track| track.state != TrackState::Unconfirmed);
 
-        for at in 0..self.found.columns.len() {
-            let detection = self.found.columns[at];
+        for at in 0..self.matching.found.columns.len() {
+            let detection = self.matching.found.columns[at];
             let seen = &detections[detection as usize];
             if seen.score >= options.det_thresh {
                 self.begin(detection, seen, now, last_id);
@@ -201,13 +207,13 @@ impl ByteTrack {
     /// Moves the tracks as far as the camera has shaken them.
     fn compensate_camera(&mut self, options: &TrackOptions, detections: &[TrackInput]) {
         let has_velocity = |track: &Track| track.state == TrackState::Tracked && track.first_seen != track.last_seen;
-        select(&mut self.rows, &self.tracks, has_velocity);
-        self.rows.truncate(camera::MOST);
-        self.assign_distances(options, detections, GATES[1]);
-        let ByteTrack { tracks, found, rows, assignment, motion, .. } = self;
-        let matched = assignment.matches(rows, &found.columns);
-        let boxes = |(track, detection): (u32, u32)| [tracks[track as usize].edges, found.edges[detection as usize]];
-        let shake = motion.shake(matched.map(boxes));
+        self.matching.select(&self.tracks, has_velocity);
+        self.matching.rows.truncate(camera::MOST);
+        self.matching.assign_distances(options, detections, &self.tracks, Some(&self.appearances), GATES[1]);
+        let ByteTrack { tracks, matching, motion, .. } = self;
+        let edges = &matching.found.edges;
+        let boxes = |(track, detection): (u32, u32)| [tracks[track as usize].edges, edges[detection as usize]];
+        let shake = motion.shake(matching.matches().map(boxes));
         for track in tracks {
             track.filter.shift(shake);
             track.edges = track.filter.edges();
@@ -226,10 +232,10 @@ impl ByteTrack {
         now: u64,
         last_id: &mut u64,
     ) {
-        select(&mut self.rows, &self.tracks, is_it);
-        self.assign_distances(options, detections, gate);
+        self.matching.select(&self.tracks, is_it);
+        self.matching.assign_distances(options, detections, &self.tracks, Some(&self.appearances), gate);
         self.see_matches(options, detections, now, last_id);
-        self.assignment.keep_unmatched(&mut self.rows, &mut self.found.columns);
+        self.matching.keep_unmatched();
     }
 
     /// Matches what overlaps did not match by appearance, within the distance that the filter allows. Keeps in `columns` what was
@@ -242,16 +248,10 @@ impl ByteTrack {
         now: u64,
         last_id: &mut u64,
     ) {
-        let [.., gate] = GATES;
-        select(&mut self.rows, &self.tracks, |track| track.look.is_some() && is_it(track));
-        let place = |track: &Track| track.filter.reach(gate);
-        let cost = |track: &Track, _: &Edges, seen: &TrackInput, appearances: &Appearances| {
-            let is_near = track.filter.distance(&seen.bbox) < gate;
-            if is_near { appearances.distance(track.look, seen.vector) } else { f64::INFINITY }
-        };
-        self.assign(options, detections, f64::from(options.appearance_thresh), place, cost);
+        self.matching.select(&self.tracks, |track| track.look.is_some() && is_it(track));
+        self.matching.assign_appearances(options, detections, &self.tracks, &self.appearances);
         self.see_matches(options, detections, now, last_id);
-        self.assignment.keep_unmatched(&mut self.rows, &mut self.found.columns);
+        self.matching.keep_unmatched();
     }
 
     pub(crate) fn predict(&mut self, options: &TrackOptions, Moment { now, steps, .. }: Moment) {
@@ -266,7 +266,8 @@ impl ByteTrack {
     /// Matches the tracks of `rows` with the detections of `columns` by their overlaps, and those of high scores by appearance too.
     fn assign_overlaps(&mut self, options: &TrackOptions, detections: &[TrackInput], is_high: bool, limit: f64) {
         let fuse_score = is_high && options.fuse_score;
-        let cost = |track: &Track, edges: &Edges, seen: &TrackInput, appearances: &Appearances| {
+        let appearances = &self.appearances;
+        let cost = |track: &Track, edges: &Edges, seen: &TrackInput| {
             let overlap = iou(&track.edges, edges);
             let of_boxes = 1.0 - if fuse_score { overlap * seen.certainty() } else { overlap };
             if !is_high || 1.0 - overlap >= f64::from(options.proximity_thresh) {
@@ -275,50 +276,11 @@ impl ByteTrack {
             let distance = appearances.distance(track.look, seen.vector);
             if distance < f64::from(options.appearance_thresh) { of_boxes.min(distance / 2.0) } else { of_boxes }
         };
-        self.assign(options, detections, limit, |track| track.edges, cost);
-    }
-
-    /// Matches them by their distances, but for those that do not look alike.
-    fn assign_distances(&mut self, options: &TrackOptions, detections: &[TrackInput], gate: f64) {
-        let place = |track: &Track| track.filter.reach(gate);
-        let cost = |track: &Track, _: &Edges, seen: &TrackInput, appearances: &Appearances| {
-            let differ = appearances.differ(options, track.look, seen.vector);
-            if differ { f64::INFINITY } else { track.filter.distance(&seen.bbox) }
-        };
-        self.assign(options, detections, gate, place, cost);
-    }
-
-    /// Matches the tracks of `rows`, which are looked for at the given boxes, with the detections of `columns`. Pairs
-    /// that cost as much as the limit are none.
-    fn assign(
-        &mut self,
-        options: &TrackOptions,
-        detections: &[TrackInput],
-        limit: f64,
-        place: impl Fn(&Track) -> Edges,
-        cost: impl Fn(&Track, &Edges, &TrackInput, &Appearances) -> f64,
-    ) {
-        let ByteTrack { tracks, found, rows, neighbours, assignment, appearances, .. } = self;
-        let FrameDetections { edges, columns, .. } = found;
-        assignment.begin(columns.len(), limit);
-        if !rows.is_empty() {
-            neighbours.fill((0..).zip(columns.iter().map(|&detection| edges[detection as usize])));
-        }
-        for &row in &*rows {
-            let track = &tracks[row as usize];
-            for column in neighbours.near(&place(track)) {
-                let detection = columns[column as usize] as usize;
-                if !options.per_class || detections[detection].class == track.class {
-                    assignment.pair(column, cost(track, &edges[detection], &detections[detection], appearances));
-                }
-            }
-            assignment.end_row();
-        }
-        assignment.solve();
+        self.matching.assign(options, detections, &self.tracks, limit, |track| track.edges, cost);
     }
 
     fn see_matches(&mut self, options: &TrackOptions, detections: &[TrackInput], now: u64, last_id: &mut u64) {
-        for (track, detection) in self.assignment.matches(&self.rows, &self.found.columns) {
+        for (track, detection) in self.matching.matches() {
             let (track, seen) = (&mut self.tracks[track as usize], &detections[detection as usize]);
             track.see(detection, seen, now, last_id);
             if seen.score >= options.track_thresh {
@@ -329,8 +291,8 @@ impl ByteTrack {
 
     /// Keeps in `rows` the tracks that were not matched.
     fn mark_others_lost(&mut self) {
-        for (row, &track) in self.rows.iter().enumerate() {
-            if self.assignment.column(row).is_none() {
+        for (row, &track) in self.matching.rows.iter().enumerate() {
+            if self.matching.assignment.column(row).is_none() {
                 self.tracks[track as usize].state = TrackState::Lost;
             }
         }
@@ -367,8 +329,9 @@ impl ByteTrack {
     /// Of a seen track and a lost one that overlap, the younger is removed.
     fn remove_doubles(&mut self, options: &TrackOptions) {
         self.tracks.retain(|track| track.state != TrackState::Removed);
-        let ByteTrack { tracks, rows, neighbours, .. } = self;
-        select(rows, tracks, |track| track.state == TrackState::Lost);
+        let ByteTrack { tracks, matching, .. } = self;
+        matching.select(tracks, |track| track.state == TrackState::Lost);
+        let FrameMatching { rows, neighbours, .. } = matching;
         neighbours.fill(rows.iter().map(|&lost| (lost, tracks[lost as usize].edges)));
         // All pairs are compared before any track is removed.
         let is_seen = |track: &Track| matches!(track.state, TrackState::Tracked | TrackState::Unconfirmed);
@@ -393,10 +356,4 @@ impl ByteTrack {
             objects[track.detection as usize] = Some(TrackedObject::at(edges, id, first_seen, last_seen));
         }
     }
-}
-
-/// Writes the indices of the tracks for which `is_it` is true.
-fn select(rows: &mut Vec<u32>, tracks: &[Track], is_it: impl Fn(&Track) -> bool) {
-    rows.clear();
-    rows.extend((0..).zip(tracks).filter(|(_, track)| is_it(track)).map(|(number, _)| number));
 }

@@ -11,7 +11,7 @@
 //! | `appearance` | what objects look like |
 //! | `camera` | what a camera that shakes adds to them |
 //! | `boost`, `similarity` | scores that tracks raise, and how alike boxes are |
-//! | `detections`, [`overlap`], [`assignment`] | match boxes |
+//! | `detections`, [`overlap`], [`assignment`], `matching` | match boxes |
 //! | `text_votes` | the text of an object by several reads |
 //!
 //! Once the busiest frame has passed, nothing is allocated.
@@ -26,6 +26,7 @@ mod detections;
 mod history;
 pub mod iou;
 pub mod kalman;
+mod matching;
 pub mod ocsort;
 pub mod options;
 pub mod overlap;

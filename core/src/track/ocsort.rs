@@ -18,11 +18,11 @@
 use std::f64::consts::{FRAC_PI_2, PI};
 
 use super::appearance::{Appearances, MEAN_WEIGHT, WeighedPairs, mean_weight};
-use super::assignment::Assignment;
 use super::camera::{self, CommonMotion};
 use super::detections::FrameDetections;
 use super::kalman::{BoxFilter, BoxState, Estimate, FRAMES_LOST, GATES};
-use super::overlap::{Edges, Neighbours, center, iou};
+use super::matching::{FrameMatching, MatchedTrack};
+use super::overlap::{Edges, center, iou};
 use super::{Moment, TrackInput, TrackOptions, TrackedObject};
 
 /// SORT's filter: centre, area and ratio, of which the ratio has no velocity.
@@ -186,16 +186,27 @@ impl OcTrack {
     }
 }
 
+impl MatchedTrack for OcTrack {
+    fn coasting(&self) -> &BoxFilter {
+        &self.coasting
+    }
+
+    fn class(&self) -> u32 {
+        self.class
+    }
+
+    fn look(&self) -> Option<u32> {
+        self.look
+    }
+}
+
 /// The tracks of a stream. It keeps its memory.
 #[derive(Debug, Default)]
 pub struct OcSort {
     tracks: Vec<OcTrack>,
     frames: u64,
-    found: FrameDetections,
-    rows: Vec<u32>,
-    neighbours: Neighbours,
+    matching: FrameMatching,
     pairs: WeighedPairs,
-    assignment: Assignment,
     motion: CommonMotion,
     appearances: Appearances,
 }
@@ -225,7 +236,7 @@ impl OcSort {
         let Moment { now, steps, gap } = moment;
         self.frames += u64::from(gap);
         self.remove_old(options, now);
-        self.found.fill(options, detections);
+        self.matching.found.fill(options, detections);
         let may_turn = options.reassociate && !moment.has_skipped();
         for track in &mut self.tracks {
             track.predict(steps);
@@ -242,29 +253,30 @@ impl OcSort {
         if moment.has_skipped() {
             self.compensate_camera(options, detections);
         }
-        self.rows.clear();
-        self.rows.extend(0..self.tracks.len() as u32);
+        self.matching.rows.clear();
+        self.matching.rows.extend(0..self.tracks.len() as u32);
         let momentum = |track: &OcTrack, edges: &Edges, certainty: f64| {
             track.consistency(edges, options.delta_t) * f64::from(options.inertia) * certainty
         };
         self.assign(options, detections, |track| Some(track.edges), momentum);
         self.see_matches(options, detections, moment);
         if options.use_byte {
-            std::mem::swap(&mut self.found.columns, &mut self.found.low);
+            std::mem::swap(&mut self.matching.found.columns, &mut self.matching.found.low);
             self.assign(options, detections, |track| Some(track.edges), |_, _, _| 0.0);
             self.see_matches(options, detections, moment);
-            std::mem::swap(&mut self.found.columns, &mut self.found.low);
+            std::mem::swap(&mut self.matching.found.columns, &mut self.matching.found.low);
         }
         self.assign(options, detections, |track| track.observations.last, |_, _, _| 0.0);
         self.see_matches(options, detections, moment);
         if self.appearances.is_used() {
-            self.assign_appearances(options, detections);
+            // What overlaps did not match is matched by appearance.
+            self.matching.assign_appearances(options, detections, &self.tracks, &self.appearances);
             self.see_matches(options, detections, moment);
         }
         if may_turn {
             let tracks = &self.tracks;
             let was_lost = |track: &OcTrack| track.id != 0 && FRAMES_LOST.contains(&track.missed);
-            self.rows.retain(|&row| was_lost(&tracks[row as usize]));
+            self.matching.rows.retain(|&row| was_lost(&tracks[row as usize]));
         }
         if may_turn || moment.has_skipped() {
             for gate in GATES {
@@ -273,8 +285,8 @@ impl OcSort {
             }
         }
 
-        for at in 0..self.found.columns.len() {
-            let detection = self.found.columns[at];
+        for at in 0..self.matching.found.columns.len() {
+            let detection = self.matching.found.columns[at];
             self.begin(detection, &detections[detection as usize], now);
         }
         let is_early = self.frames <= u64::from(options.min_hits);
@@ -305,8 +317,8 @@ impl OcSort {
         place: impl Fn(&OcTrack) -> Option<Edges>,
         bonus: impl Fn(&OcTrack, &Edges, f64) -> f64,
     ) {
-        let OcSort { tracks, found, rows, neighbours, pairs, assignment, appearances, .. } = self;
-        let FrameDetections { edges, columns, .. } = found;
+        let OcSort { tracks, matching, pairs, appearances, .. } = self;
+        let FrameMatching { found: FrameDetections { edges, columns, .. }, rows, neighbours, assignment } = matching;
         pairs.begin(columns.len());
         neighbours.fill((0..).zip(columns.iter().map(|&detection| edges[detection as usize])));
         for &row in &*rows {
@@ -331,15 +343,14 @@ impl OcSort {
     /// Moves the tracks as far as the camera has shaken them.
     fn compensate_camera(&mut self, options: &TrackOptions, detections: &[TrackInput]) {
         let has_velocity = |track: &OcTrack| track.missed == 1 && track.observations.last.is_some();
-        self.rows.clear();
-        self.rows.extend((0..).zip(&self.tracks).filter(|(_, track)| has_velocity(track)).map(|(number, _)| number));
-        self.rows.truncate(camera::MOST);
+        self.matching.select(&self.tracks, has_velocity);
+        self.matching.rows.truncate(camera::MOST);
         self.assign_distances(options, detections, GATES[1]);
-        let OcSort { tracks, found, rows, assignment, motion, .. } = self;
-        let matched = assignment.matches(rows, &found.columns);
+        let OcSort { tracks, matching, motion, .. } = self;
+        let edges = &matching.found.edges;
         let boxes =
-            |(track, detection): (u32, u32)| [tracks[track as usize].coasting.edges(), found.edges[detection as usize]];
-        let shake = motion.shake(matched.map(boxes));
+            |(track, detection): (u32, u32)| [tracks[track as usize].coasting.edges(), edges[detection as usize]];
+        let shake = motion.shake(matching.matches().map(boxes));
         for track in tracks {
             track.coasting.shift(shake);
             track.filter.shift(shake);
@@ -350,62 +361,23 @@ impl OcSort {
     /// Where frames were skipped, and where tracks were lost, what overlaps did not match is matched by how probable the positions
     /// and sizes are, but for those that do not look alike.
     fn assign_distances(&mut self, options: &TrackOptions, detections: &[TrackInput], gate: f64) {
-        let cost = |distance: f64, track: &OcTrack, seen: &TrackInput, appearances: &Appearances| {
-            if appearances.differ(options, track.look, seen.vector) { f64::INFINITY } else { distance }
-        };
-        self.assign_within(options, detections, gate, gate, cost);
-    }
-
-    /// What overlaps did not match is matched by appearance, within the distance that the filter allows.
-    fn assign_appearances(&mut self, options: &TrackOptions, detections: &[TrackInput]) {
-        let cost = |_: f64, track: &OcTrack, seen: &TrackInput, appearances: &Appearances| {
-            appearances.distance(track.look, seen.vector)
-        };
-        self.assign_within(options, detections, GATES[1], f64::from(options.appearance_thresh), cost);
-    }
-
-    /// Matches the tracks of `rows` with those detections of `columns` whose distance is less than `gate`. Pairs that cost as much
-    /// as the limit are none.
-    fn assign_within(
-        &mut self,
-        options: &TrackOptions,
-        detections: &[TrackInput],
-        gate: f64,
-        limit: f64,
-        cost: impl Fn(f64, &OcTrack, &TrackInput, &Appearances) -> f64,
-    ) {
-        let OcSort { tracks, found, rows, neighbours, assignment, appearances, .. } = self;
-        let FrameDetections { edges, columns, .. } = found;
-        assignment.begin(columns.len(), limit);
-        neighbours.fill((0..).zip(columns.iter().map(|&detection| edges[detection as usize])));
-        for &row in &*rows {
-            let track = &tracks[row as usize];
-            for column in neighbours.near(&track.coasting.reach(gate)) {
-                let seen = &detections[columns[column as usize] as usize];
-                let distance = track.coasting.distance(&seen.bbox);
-                if distance < gate && (!options.per_class || seen.class == track.class) {
-                    assignment.pair(column, cost(distance, track, seen, appearances));
-                }
-            }
-            assignment.end_row();
-        }
-        assignment.solve();
+        self.matching.assign_distances(options, detections, &self.tracks, Some(&self.appearances), gate);
     }
 
     /// Keeps in `rows` and `columns` what was not matched.
     fn see_matches(&mut self, options: &TrackOptions, detections: &[TrackInput], moment: Moment) {
-        let OcSort { tracks, found: FrameDetections { edges, columns, .. }, rows, assignment, appearances, .. } = self;
-        for (track, detection) in assignment.matches(rows, columns) {
-            let (seen, found) = (edges[detection as usize], &detections[detection as usize]);
+        let OcSort { tracks, matching, appearances, .. } = self;
+        for (track, detection) in matching.matches() {
+            let (seen, found) = (matching.found.edges[detection as usize], &detections[detection as usize]);
             let track = &mut tracks[track as usize];
             track.see(detection, seen, found, moment, options.delta_t);
             appearances.see(&mut track.look, found.vector, mean_weight(found.score, options.track_thresh));
         }
-        assignment.keep_unmatched(rows, columns);
+        matching.keep_unmatched();
     }
 
     fn begin(&mut self, detection: u32, found: &TrackInput, now: u64) {
-        let edges = self.found.edges[detection as usize];
+        let edges = self.matching.found.edges[detection as usize];
         let filter = AreaFilter::new(&edges);
         let mut look = None;
         self.appearances.see(&mut look, found.vector, MEAN_WEIGHT);
