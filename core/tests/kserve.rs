@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Models on a server that answers right, late, never, or something else.
 
-use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,16 +12,16 @@ use gsttrt_core::backends::options::Options;
 use gsttrt_core::backends::{BackendPreference, LoadContext, LoadRequest, ModelInstance, all_options};
 use gsttrt_core::error::{ErrorKind, Result};
 use gsttrt_core::tensor::{Tensor, Tensors};
-use proptest::prelude::*;
 use prost::Message;
 
-use crate::cases::cases;
 use crate::common::wait::{LIMIT, wait_until};
 use crate::kserve_server::messages::*;
 use crate::kserve_server::*;
 
+mod shared_memory;
 #[path = "common/kserve_silent.rs"]
 mod silent;
+mod wrong;
 
 use silent::SilentServer;
 
@@ -120,173 +119,6 @@ fn outputs_are_those_of_our_own_backends() {
     assert_eq!((&served.inputs, &served.outputs, &served.labels), (&file.inputs, &file.outputs, &file.labels));
     assert_eq!((&served.task, served.stride, &served.metadata), (&file.task, file.stride, &file.metadata));
     assert_eq!(served.path, Path::new(&address));
-}
-
-#[test]
-fn outputs_of_known_sizes_come_by_shared_memory() {
-    let raw = Arc::new(AtomicUsize::new(0));
-    let counted = raw.clone();
-    let server = FakeServer::start(but(small(), move |method, message| {
-        if method == "ModelInfer" {
-            let request = WholeInferRequest::decode(message).unwrap();
-            let outputs = request.outputs.iter().filter(|output| output.parameters.is_empty()).count();
-            counted.fetch_add(request.raw.len() + outputs, Ordering::Relaxed);
-        }
-        None
-    }));
-    for (set, expected) in [("on", 0), ("auto", 0), ("off", 2)] {
-        let mut model = open(&server.address("small/1"), 4, &[("shared-memory", set)]).unwrap();
-        raw.store(0, Ordering::Relaxed);
-        let outputs = model.run(&[picture(1), picture(2)]).unwrap();
-        assert_eq!(raw.load(Ordering::Relaxed), expected, "{set}");
-        let outputs: Vec<_> = outputs.iter().map(|tensors| plain(tensors)[0].bytes.clone()).collect();
-        assert_eq!(outputs, [small_output(1), small_output(2)], "{set}");
-        // More than the memory is for.
-        assert_eq!(model.run(&[3, 4, 5, 6].map(picture)).unwrap().len(), 4, "{set}");
-    }
-}
-
-/// Each of these is once in the way of giving memory back.
-#[test]
-fn no_shared_memory_stays_with_the_server() {
-    type Failure = (&'static str, fn() -> Reply);
-    const RUN: &str = "ModelInfer";
-    const GIVE_BACK: &str = "SystemSharedMemoryUnregister";
-    let failures: [Failure; 4] = [
-        (RUN, || Reply::Close),
-        (RUN, || Reply::Status(13, "the model fails")),
-        (GIVE_BACK, || Reply::Close),
-        (GIVE_BACK, || Reply::Status(13, "currently in use")),
-    ];
-    for (method, reply) in failures {
-        let (calls, regions) = (Arc::new(AtomicUsize::new(0)), Arc::<Mutex<BTreeSet<String>>>::default());
-        let (counted, known) = (calls.clone(), regions.clone());
-        let server = FakeServer::start(but(small(), move |called, message| {
-            if called == method && counted.fetch_add(1, Ordering::SeqCst) == 0 {
-                return Some(reply());
-            }
-            note_region(&mut known.lock().unwrap(), called, message);
-            None
-        }));
-        let mut model = open(&server.address("small"), 4, &[("shared-memory", "on")]).unwrap();
-        let _ = model.run(&[picture(1)]); // the one that the model fails
-        // The memory is too small, and is given back.
-        assert_eq!(model.run(&[3, 4, 5, 6].map(picture)).unwrap().len(), 4);
-        assert!(!regions.lock().unwrap().is_empty());
-        drop(model);
-        let calls = calls.load(Ordering::SeqCst);
-        assert!(calls > 1 && regions.lock().unwrap().is_empty(), "{method}: {calls} calls");
-    }
-}
-
-/// Which regions the server has, as it is told.
-fn note_region(regions: &mut BTreeSet<String>, method: &str, message: &[u8]) {
-    match method {
-        "SystemSharedMemoryRegister" => {
-            regions.insert(SystemSharedMemoryRegisterRequest::decode(message).unwrap().name);
-        }
-        "SystemSharedMemoryUnregister" => {
-            regions.remove(&RegionName::decode(message).unwrap().name);
-        }
-        _ => {}
-    }
-}
-
-/// A request was given up, so the server may still work on it, and keep its memory.
-#[test]
-fn shared_memory_of_a_request_without_an_answer_is_given_back() {
-    for is_kept in [false, true] {
-        let (calls, regions) = (Arc::new(AtomicUsize::new(0)), Arc::<Mutex<BTreeSet<String>>>::default());
-        let keeps = Arc::new(AtomicBool::new(is_kept));
-        let (counted, known, still) = (calls.clone(), regions.clone(), keeps.clone());
-        let server = FakeServer::start(but(small(), move |method, message| {
-            if method == "ModelInfer" && counted.fetch_add(1, Ordering::SeqCst) == 0 {
-                return Some(Reply::Never);
-            }
-            if method == "SystemSharedMemoryUnregister" && still.load(Ordering::SeqCst) {
-                return Some(Reply::Status(13, "currently in use"));
-            }
-            note_region(&mut known.lock().unwrap(), method, message);
-            None
-        }));
-        let open = || open(&server.address("small"), 1, &[("shared-memory", "on"), ("request-timeout", "3600000")]);
-        let mut model = open().unwrap();
-        let interrupt = model.interrupter().unwrap();
-        let waiting = thread::spawn(move || model.run(&[picture(1)]).unwrap_err().message());
-        wait_until("the request", LIMIT, || calls.load(Ordering::SeqCst) == 1);
-        interrupt();
-        assert!(waiting.join().unwrap().contains("was given up"));
-        assert_eq!(regions.lock().unwrap().len(), usize::from(is_kept), "the model is dropped");
-        // Whoever comes next asks again.
-        let mut model = open().unwrap();
-        assert_eq!(plain(&model.run(&[picture(2)]).unwrap()[0])[0].bytes, small_output(2));
-        keeps.store(false, Ordering::SeqCst);
-        drop(model);
-        assert!(regions.lock().unwrap().is_empty());
-    }
-}
-
-#[test]
-fn a_server_that_gives_up_no_shared_memory_is_named() {
-    let server = FakeServer::start(but(small(), |method, _| match method {
-        "ModelInfer" => Some(Reply::Status(13, "no")),
-        "SystemSharedMemoryUnregister" => Some(Reply::Status(13, "never")),
-        _ => None,
-    }));
-    let mut model = open(&server.address("small"), 1, &[("shared-memory", "on")]).unwrap();
-    let texts: Vec<String> = (0..18).map(|_| model.run(&[picture(1)]).unwrap_err().message()).collect();
-    assert!(texts[16].contains("refuses a request: no"), "{}", texts[16]);
-    assert!(texts[17].contains("the server does not give up 17 parts of shared memory"), "{}", texts[17]);
-}
-
-/// As where another client has it give up all memory.
-#[test]
-fn shared_memory_that_a_server_forgets_is_registered_again() {
-    let forgets = Arc::new(AtomicBool::new(false));
-    let forgotten = forgets.clone();
-    let server = FakeServer::start(but(small(), move |method, _| {
-        let now = method == "ModelInfer" && forgotten.swap(false, Ordering::SeqCst);
-        now.then_some(Reply::Status(5, "Unable to find shared memory region"))
-    }));
-    let mut model = open(&server.address("small"), 1, &[("shared-memory", "on")]).unwrap();
-    model.run(&[picture(1)]).unwrap();
-    forgets.store(true, Ordering::SeqCst);
-    assert_eq!(plain(&model.run(&[picture(2)]).unwrap()[0])[0].bytes, small_output(2));
-    assert!(!forgets.load(Ordering::SeqCst), "it was refused once");
-}
-
-#[test]
-fn outputs_that_are_not_in_shared_memory_are_never_taken_from_there() {
-    let next = Arc::<Mutex<Option<Vec<u8>>>>::default();
-    let taken = next.clone();
-    let server = FakeServer::start(but(small(), move |method, _| {
-        if method == "ModelInfer" { taken.lock().unwrap().take().map(Reply::Message) } else { None }
-    }));
-    let mut model = open(&server.address("small"), 1, &[("shared-memory", "on")]).unwrap();
-    model.run(&[picture(1)]).unwrap();
-    for raw in [vec![Vec::new()], Vec::new()] {
-        let (name, datatype) = ("scores".into(), "FP32".into());
-        let outputs = vec![InferOutputTensor { name, datatype, shape: vec![1, 4], contents: None }];
-        *next.lock().unwrap() = Some(WholeInferResponse { outputs, raw }.encode_to_vec());
-        let text = model.run(&[picture(2)]).unwrap_err().message();
-        assert!(text.contains("output scores f32 1x4 is neither in shared memory nor sent"), "{text}");
-        assert_eq!(plain(&model.run(&[picture(3)]).unwrap()[0])[0].bytes, small_output(3), "the next one");
-    }
-}
-
-/// In a container, on another machine, or by another server.
-#[test]
-fn without_shared_memory_tensors_are_sent() {
-    let without = FakeModel { extensions: &[], ..small() };
-    let refuses =
-        but(small(), |method, _| (method == "SystemSharedMemoryRegister").then_some(Reply::Status(3, "no region")));
-    for (handler, says) in [(answers(without), "does not have the extension"), (refuses, "no region")] {
-        let server = FakeServer::start(handler);
-        let address = server.address("small");
-        assert_eq!(plain(&open(&address, 1, &[]).unwrap().run(&[picture(3)]).unwrap()[0])[0].bytes, small_output(3));
-        let error = open(&address, 1, &[("shared-memory", "on")]).unwrap().run(&[picture(3)]).unwrap_err().message();
-        assert!(error.contains(says), "{error}");
-    }
 }
 
 #[test]
@@ -480,114 +312,6 @@ fn a_refusal_is_told_with_the_servers_words() {
     }));
     let text = open(&server.address("small"), 1, &[]).unwrap().run(&[picture(1)]).unwrap_err().message();
     assert!(text.contains("refuses a request: unexpected shape ä. Check the model on the server"), "{text}");
-}
-
-/// What is answered to a run, and what is said of it.
-fn wrong_answers() -> Vec<(Reply, &'static str)> {
-    let right = (small().run)(&plain(&picture(1)));
-    let [PlainTensor { name, datatype, shape, bytes }] = &right[..] else { panic!("one") };
-    let answer = |name: &str, datatype: &str, shape: &[i64], raw: &[&[u8]]| {
-        let output =
-            InferOutputTensor { name: name.into(), datatype: datatype.into(), shape: shape.into(), contents: None };
-        let raw = raw.iter().map(|raw| raw.to_vec()).collect();
-        WholeInferResponse { outputs: vec![output], raw }.encode_to_vec()
-    };
-    let of =
-        |name: &str, datatype: &str, shape: &[i64], raw: &[&[u8]]| Reply::Message(answer(name, datatype, shape, raw));
-    let whole = answer(name, datatype, shape, &[bytes]);
-    let headers = frame(1, 4, 1, &[0x88]);
-    let huge = [&headers[..], &[0x10, 0, 1, 0, 0, 0, 0, 0, 1]].concat();
-    vec![
-        (of("other", datatype, shape, &[bytes]), "output scores is missing"),
-        (Reply::Message(Vec::new()), "output scores is missing"),
-        (of(name, "INT32", shape, &[bytes]), "output scores f32 ?x4 comes as INT32 1x4"),
-        (of(name, "", shape, &[bytes]), "comes as"),
-        (of(name, datatype, &[1, 5], &[bytes]), "comes as FP32 1x5"),
-        (of(name, datatype, &[4], &[bytes]), "comes as FP32 4"),
-        (of(name, datatype, &[-1, 4], &[bytes]), "comes as FP32 ?x4"),
-        (of(name, datatype, &[i64::MAX, 4], &[bytes]), "is too large"),
-        (of(name, datatype, &[1 << 40, 4], &[bytes]), "has 16 bytes in place of 17592186044416"),
-        (of(name, datatype, shape, &[&bytes[..15]]), "has 15 bytes in place of 16"),
-        (of(name, datatype, shape, &[&[&bytes[..], &[0]].concat()]), "has 17 bytes in place of 16"),
-        (of(name, datatype, shape, &[]), "has no bytes"),
-        (of(name, datatype, shape, &[bytes, bytes]), "not the protocol's"),
-        (Reply::Message(whole[..whole.len() - 1].to_vec()), "was cut"),
-        (Reply::Message(vec![0xff; 100]), "not the protocol's"),
-        (Reply::Message([0x2a, 0, 0x2a, 0].repeat(600)), "not the protocol's"),
-        (Reply::Message(vec![0; 3 << 20]), "the answer has more than"),
-        (Reply::Http("404"), "HTTP 404, so it is no server of gRPC"),
-        (Reply::Bytes(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()), "its port for HTTP"),
-        (Reply::Bytes(vec![0x15, 3, 3, 0, 2, 2, 70, 0, 0]), "it speaks TLS"),
-        (Reply::Bytes(vec![0xff; 100]), "longer than asked for"),
-        (Reply::Bytes(huge), "longer than asked for"),
-        (Reply::Bytes(frame(1, 4, 1, &[0xbe])), "its headers cannot be read"),
-        (Reply::Bytes(frame(1, 8 | 4, 1, &[9, 0])), "padding is longer"),
-        (Reply::Bytes(frame(0, 8, 1, &[9, 0])), "padding is longer"),
-        (Reply::Bytes(frame(9, 4, 1, &[0x88])), "headers that nothing asked for"),
-        (Reply::Bytes(frame(8, 0, 0, &[0; 4])), "no such size"),
-        (Reply::Bytes(frame(4, 0, 0, &[0, 4, 0xff, 0xff, 0xff, 0xff])), "no such size"),
-        (Reply::Bytes([frame(1, 0, 1, &[0x88]), frame(6, 0, 0, &[0; 8])].concat()), "headers do not go on"),
-    ]
-}
-
-#[test]
-fn what_is_no_answer_is_an_error_and_the_next_frame_goes_on() {
-    let answers = Arc::new(Mutex::new(Vec::new()));
-    let next = answers.clone();
-    let server =
-        FakeServer::start(but(
-            small(),
-            move |method, _| {
-                if method == "ModelInfer" { next.lock().unwrap().pop() } else { None }
-            },
-        ));
-    let mut model = open(&server.address("small"), 1, &[("shared-memory", "off")]).unwrap();
-    for (reply, says) in wrong_answers() {
-        answers.lock().unwrap().push(reply);
-        // On a connection of its own, so that the numbers in the frames are right.
-        let mut other = open(&server.address("small"), 1, &[("shared-memory", "off")]).unwrap();
-        let error = other.run(&[picture(1)]).unwrap_err();
-        let text = error.message();
-        assert!(error.kind() == ErrorKind::Run && text.contains(says), "{says}: {text}");
-        assert!(text.contains("127.0.0.1") && text.contains("Check "), "{text}");
-        assert_eq!(plain(&other.run(&[picture(2)]).unwrap()[0])[0].bytes, small_output(2), "{says}");
-    }
-    // Numbers that are none are numbers.
-    let nan = [f32::NAN; 4].map(f32::to_le_bytes).concat();
-    let output =
-        InferOutputTensor { name: "scores".into(), datatype: "FP32".into(), shape: vec![1, 4], contents: None };
-    let contents = InferOutputTensor { contents: Some([&[0x32, 16], &nan[..]].concat()), ..output.clone() };
-    for (output, raw) in [(output, vec![nan.clone()]), (contents, Vec::new())] {
-        let answer = WholeInferResponse { outputs: vec![output], raw }.encode_to_vec();
-        answers.lock().unwrap().push(Reply::Message(answer));
-        assert_eq!(plain(&model.run(&[picture(1)]).unwrap()[0])[0].bytes, nan);
-    }
-}
-
-proptest! {
-    #![proptest_config(cases(60))]
-    #[test]
-    fn any_answer_ends(
-        begin in 0usize..4,
-        bytes in prop::collection::vec(any::<u8>(), 0..300),
-        kind in 0u8..11, flags in any::<u8>(), length in 0usize..40,
-    ) {
-        // Frames with any content, or no frames.
-        let bytes = match begin {
-            0 => bytes,
-            1 => [frame(1, 4, 1, &[0x88]), bytes].concat(),
-            2 => frame(kind, flags, 1, &bytes[..length.min(bytes.len())]),
-            _ => [frame(1, 4, 1, &[0x88]), frame(kind, flags, 1, &bytes[..length.min(bytes.len())])].concat(),
-        };
-        let reply = Mutex::new(Some(Reply::Bytes(bytes)));
-        let handler = but(small(), move |method, _| if method == "ModelInfer" { reply.lock().unwrap().take() } else { None });
-        let server = FakeServer::start(handler);
-        let mut model = open(&server.address("small"), 1, &[("shared-memory", "off")]).unwrap();
-        // The connection ends behind it: then it is tried again.
-        if let Ok(outputs) = model.run(&[picture(1)]) {
-            prop_assert_eq!(&plain(&outputs[0])[0].bytes, &small_output(1));
-        }
-    }
 }
 
 #[test]
