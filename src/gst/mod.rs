@@ -2,6 +2,7 @@
 //! GStreamer's side: the only code besides the elements that knows it.
 
 pub(crate) mod analytics;
+pub(crate) mod awaited;
 pub mod batch_pool;
 pub mod caps;
 pub(crate) mod classes_event;

@@ -13,6 +13,7 @@ use gsttrt_core::error::{Error, ErrorKind, Result};
 use super::counts;
 use super::known::KnownObjects;
 use super::settings::{AnalyticsSettings, PROPERTIES};
+use crate::gst::awaited::Awaited;
 use crate::gst::classes_event;
 use crate::gst::element::Properties;
 use crate::gst::meta::events;
@@ -27,9 +28,6 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new("trtanalytics", gst::DebugColorFlags::empty(), Some("Objects in zones and across lines"))
 });
 
-/// After so many frames with objects and without a single id, a tracker is missing.
-const FRAMES_WITHOUT_IDS: u32 = 60;
-
 /// State since start() and set_caps().
 pub struct AnalyticsState {
     analytics: Analytics,
@@ -43,8 +41,8 @@ pub struct AnalyticsState {
     /// What is attached to frames to be drawn, its version, and whether zones and tripwires are in it.
     drawn: Option<ZoneStructures>,
     drawn_for: Option<(u64, bool, bool)>,
-    /// Frames with objects so far, until one has an id, or that is said.
-    frames_without_ids: Option<u32>,
+    /// Ids of objects.
+    awaited: Awaited,
     events: u64,
     /// What each name that watches classes watches.
     classes: Vec<(String, String)>,
@@ -71,7 +69,7 @@ impl AnalyticsState {
             numbers: Vec::new(),
             drawn: None,
             drawn_for: None,
-            frames_without_ids: Some(0),
+            awaited: Awaited::default(),
             events: 0,
         }
     }
@@ -97,11 +95,7 @@ impl AnalyticsState {
             count += usize::from(number.is_some());
             number
         }));
-        if count > 0 {
-            self.frames_without_ids = None;
-        } else if let Some(frames) = self.frames_without_ids.as_mut().filter(|_| !annotations.is_empty()) {
-            *frames += 1;
-        }
+        self.awaited.see(count > 0, !annotations.is_empty());
         let objects = annotations.iter().filter_map(|annotation| {
             Some(AnalyticsInput {
                 id: annotation.track_id?,
@@ -290,8 +284,7 @@ impl MetaFilter for TrtAnalytics {
             let mut state = self.state.lock().unwrap();
             let state = state.as_mut().filter(|state| state.stream.size.0 > 0).ok_or(gst::FlowError::NotNegotiated)?;
             let (events, count) = state.count(&settings, frame);
-            let lacks_ids = state.frames_without_ids.take_if(|frames| *frames >= FRAMES_WITHOUT_IDS).is_some();
-            (events, count, lacks_ids)
+            (events, count, state.awaited.take_overdue())
         };
         self.stats.add(stage, count);
         if lacks_ids {

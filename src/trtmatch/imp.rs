@@ -13,6 +13,7 @@ use gsttrt_core::identity::Identities;
 use super::identities::CameraIdentities;
 use super::names::ObjectNames;
 use super::settings::{MatchSettings, PROPERTIES};
+use crate::gst::awaited::{Awaited, FRAMES_WITHOUT};
 use crate::gst::element::Properties;
 use crate::gst::meta::vector::{self, AttachedVector};
 use crate::gst::meta::{read, unseen};
@@ -24,16 +25,13 @@ use crate::gst::stream::{VideoStream, any_video_templates};
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("trtmatch", gst::DebugColorFlags::empty(), Some("Names for vectors")));
 
-/// After so many frames with objects and without a single vector, a model may be missing.
-const FRAMES_WITHOUT_VECTORS: u32 = 60;
-
 /// State since start() and set_caps().
 pub struct MatchState {
     names: Option<ObjectNames>,
     identities: Option<CameraIdentities>,
     stream: VideoStream,
-    /// Frames with objects so far, until one has a vector, or that is said.
-    frames_without_vectors: Option<u32>,
+    /// Vectors of objects.
+    awaited: Awaited,
 }
 
 /// Lock order: settings before state; settings are copied, and never locked while a frame is handled.
@@ -95,17 +93,13 @@ impl MatchState {
 
     /// A warning where nobody can be recognised, as objects have no vectors.
     fn missing(&mut self, vectors: &[Vec<AttachedVector>]) -> Option<Error> {
-        if vectors.iter().any(|of_region| !of_region.is_empty()) {
-            self.frames_without_vectors = None;
-        } else if let Some(frames) = self.frames_without_vectors.as_mut().filter(|_| !vectors.is_empty()) {
-            *frames += 1;
-        }
-        self.frames_without_vectors.take_if(|frames| *frames >= FRAMES_WITHOUT_VECTORS).map(|_| no_vectors())
+        self.awaited.see(vectors.iter().any(|of_region| !of_region.is_empty()), !vectors.is_empty());
+        self.awaited.take_overdue().then(no_vectors)
     }
 }
 
 fn no_vectors() -> Error {
-    let what = format!("Nobody is recognised: no object of the first {FRAMES_WITHOUT_VECTORS} frames has a vector");
+    let what = format!("Nobody is recognised: no object of the first {FRAMES_WITHOUT} frames has a vector");
     Error::new(ErrorKind::Settings, what).remedy(
         "Before trtmatch put trtpreprocess regions=objects ! trtinfer ! trtnms, with a model that gives vectors. If \
          they are there, set a smaller min-object-size on trtpreprocess",
@@ -157,7 +151,7 @@ impl MetaFilter for TrtMatch {
             self.obj().post_warning(&warning);
         }
         *self.identities.lock().unwrap() = identities.as_ref().map(|identities| identities.table.clone());
-        Ok(MatchState { names, identities, stream: VideoStream::default(), frames_without_vectors: Some(0) })
+        Ok(MatchState { names, identities, stream: VideoStream::default(), awaited: Awaited::default() })
     }
 
     fn close(&self) {

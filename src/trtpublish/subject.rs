@@ -7,19 +7,11 @@ use gsttrt_publish::record::FrameRecord;
 
 use super::ending::whole_pipeline;
 use super::{MessageSubject, TrtPublish};
+use crate::gst::awaited::{Awaited, FRAMES_WITHOUT};
 
-/// After so many frames without what messages are about, an element may be missing.
-const FRAMES_WITHOUT_SUBJECT: u32 = 60;
-
-/// Frames so far, until one has what messages are about, or that is said.
-#[derive(Debug)]
-pub struct AwaitedSubject(Option<u32>);
-
-impl Default for AwaitedSubject {
-    fn default() -> Self {
-        AwaitedSubject(Some(0))
-    }
-}
+/// What messages are about.
+#[derive(Debug, Default)]
+pub struct AwaitedSubject(Awaited);
 
 impl AwaitedSubject {
     /// Takes in a frame.
@@ -30,16 +22,12 @@ impl AwaitedSubject {
             MessageSubject::Event => (true, !frame.events.is_empty()),
             MessageSubject::Object => (!frame.objects.is_empty(), has_id()),
         };
-        if has {
-            self.0 = None;
-        } else if let Some(frames) = self.0.as_mut().filter(|_| may_have) {
-            *frames += 1;
-        }
+        self.0.see(has, may_have);
     }
 
     /// Whether it has not come for long; true once.
     pub fn take_overdue(&mut self) -> bool {
-        self.0.take_if(|frames| *frames >= FRAMES_WITHOUT_SUBJECT).is_some()
+        self.0.take_overdue()
     }
 }
 
@@ -53,7 +41,7 @@ pub fn missing(per: MessageSubject, element: &TrtPublish) -> Option<Error> {
         }
         MessageSubject::Object => ("with objects have no ids", "trttrack, or another tracker,"),
     };
-    let what = format!("Nothing is published: the first {FRAMES_WITHOUT_SUBJECT} frames {what}");
+    let what = format!("Nothing is published: the first {FRAMES_WITHOUT} frames {what}");
     Some(Error::new(ErrorKind::Settings, what).remedy(format!("Put {needed} before trtpublish, or set per=frame")))
 }
 

@@ -14,6 +14,7 @@ use gsttrt_core::track::{History, ObjectVector, TextVotes, TrackInput, Tracker};
 use gsttrt_core::vector::normalise;
 
 use super::settings::{PROPERTIES, TrackSettings};
+use crate::gst::awaited::{Awaited, FRAMES_WITHOUT};
 use crate::gst::element::Properties;
 use crate::gst::meta::attributes::{self, ReadText};
 use crate::gst::meta::frame_mark::NOTHING_HELD;
@@ -28,17 +29,14 @@ use crate::gst::stream::{VideoStream, any_video_templates};
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("trttrack", gst::DebugColorFlags::empty(), Some("Ids for objects")));
 
-/// After so many frames with objects and without a single vector, a model may be missing.
-const FRAMES_WITHOUT_VECTORS: u32 = 60;
-
 /// State since start() and set_caps().
 pub struct TrackingState {
     tracker: Tracker,
     stream: VideoStream,
     /// Of ids of another tracker, or there is a reason for them.
     has_warned: bool,
-    /// Frames with objects so far, until one has a vector, or that is said. Of trackers that are meant for vectors.
-    frames_without_vectors: Option<u32>,
+    /// Vectors of objects, of trackers that are meant for them.
+    awaited: Awaited,
     has_told_of_mixed_vectors: bool,
     /// Indices of the frame's objects that are followed.
     followed: Vec<usize>,
@@ -63,7 +61,7 @@ pub struct TrtTrack {
 impl TrackingState {
     fn new(tracker: Tracker) -> Self {
         TrackingState {
-            frames_without_vectors: tracker.needs_vectors().then_some(0),
+            awaited: if tracker.needs_vectors() { Awaited::default() } else { Awaited::nothing() },
             has_told_of_mixed_vectors: false,
             tracker,
             stream: VideoStream::default(),
@@ -131,12 +129,8 @@ impl TrackingState {
 
     /// A warning where objects cannot be told apart by vectors as it was wanted.
     fn missing(&mut self) -> Option<Error> {
-        if self.vectors.iter().any(Option::is_some) {
-            self.frames_without_vectors = None;
-        } else if let Some(frames) = self.frames_without_vectors.as_mut().filter(|_| !self.vectors.is_empty()) {
-            *frames += 1;
-        }
-        if self.frames_without_vectors.take_if(|frames| *frames >= FRAMES_WITHOUT_VECTORS).is_some() {
+        self.awaited.see(self.vectors.iter().any(Option::is_some), !self.vectors.is_empty());
+        if self.awaited.take_overdue() {
             return Some(no_vectors());
         }
         let is_new = self.tracker.has_mixed_vectors() && !self.has_told_of_mixed_vectors;
@@ -220,7 +214,7 @@ fn foreign_ids() -> Error {
 }
 
 fn no_vectors() -> Error {
-    let what = format!("Boxes alone are compared: no object of the first {FRAMES_WITHOUT_VECTORS} frames has a vector");
+    let what = format!("Boxes alone are compared: no object of the first {FRAMES_WITHOUT} frames has a vector");
     Error::new(ErrorKind::Settings, what).remedy(
         "Before trttrack put trtpreprocess regions=objects ! trtinfer ! trtnms, with a model that gives vectors, or \
          set tracker=botsort-iou or ocsort. If they are there, set a smaller min-object-size on trtpreprocess",
