@@ -2,40 +2,25 @@
 //! ONNX Runtime compared with rten: the same outputs and boxes, what only one of them takes, and what is said where something
 //! is missing.
 
-use std::process::Command;
-use std::sync::Arc;
-
 use gst::prelude::*;
-use gsttrt_core::backends::{LoadContext, ModelInstance};
+use gsttrt_core::backends::LoadContext;
 use gsttrt_core::error::ErrorKind;
 use gsttrt_core::session::{Session, parse_options};
-use gsttrt_core::tensor::{Tensor, Tensors};
+use gsttrt_core::tensor::Tensor;
 
-use crate::common::compared::{MODELS, RTEN, difference, load, numbers, picture, request, run};
-use crate::common::onnx::{BF16, BOOL, F16, F32, Graph, I64, U8, int, ints};
+use crate::common::compared::{RTEN, difference, load, numbers, picture, request, run};
+use crate::common::onnx::{BF16, F32, Graph, I64, int};
 use crate::common::wait::{LIMIT, wait_until};
-use crate::common::{ort, path, quantise, scratch, shapes};
+use crate::common::{libraries, ort, path, quantise, scratch, shapes};
 
 #[test]
 fn both_backends_compute_the_same() {
     for library in [ort::NEWEST, ort::OLDEST] {
         let Some(options) = ort::options(library) else { return };
-        for name in MODELS {
-            let model = path(&format!("tests/models/{name}.onnx"));
-            let (expected, found) = (run(&model, RTEN).unwrap(), run(&model, &options).unwrap());
-            assert_eq!(found.len(), expected.len());
-            // Rows that are sorted by score change places where scores are equal up to rounding.
-            let limit = if name.contains("f16") { 5e-3 } else { 2e-5 };
-            for (expected, found) in expected.iter().zip(&found).filter(|_| name != "shapes-e2e") {
-                let difference = difference(expected, found);
-                println!("{library} {name} {}: {difference:e}", expected.desc());
-                assert!(difference < limit, "{name} {}: {difference:e}", expected.desc());
-            }
-        }
+        libraries::models_are_computed_like_by_rten(library, &options, 2e-5);
     }
 }
 
-/// Outputs that are memory of the input are copied, and others stay as they are when the model runs again.
 /// `verify=always` has the outputs compared with rten's when a model is loaded.
 #[test]
 fn verified_models_are_right() {
@@ -81,29 +66,7 @@ fn frames_that_play_are_compared() {
 #[test]
 fn outputs_stay() {
     let Some(options) = ort::options(ort::NEWEST) else { return };
-    let folder = scratch("ort-outputs");
-    let dims = &["1", "3", "2", "4"];
-    for (name, op) in [("echo", "Identity"), ("twice", "Abs")] {
-        for dtype in [F32, F16, U8] {
-            let graph = Graph::new().input("images", dtype, dims).output("same", dtype, dims);
-            let op = if dtype == U8 { "Identity" } else { op };
-            let model =
-                graph.node(op, &["images"], &["same"], vec![]).save(&folder.join(format!("{name}-{dtype}.onnx")));
-            let request = request(&model, &options, 1).unwrap();
-            let mut instance = request.load(&LoadContext::silent()).unwrap();
-            let expected = picture(&request, 1)[0].bytes().unwrap().to_vec();
-            let first = instance.run(&[picture(&request, 1)]).unwrap().remove(0).into_ready().unwrap();
-            for seed in 2..9 {
-                drop(instance.run(&[picture(&request, seed)]).unwrap());
-            }
-            drop(instance);
-            if op == "Identity" {
-                assert_eq!(first[0].bytes().unwrap(), expected, "{name} {dtype}");
-            } else {
-                assert_eq!(first[0].bytes().unwrap().len(), expected.len());
-            }
-        }
-    }
+    libraries::outputs_stay(&scratch("ort-outputs"), &options, &["Identity", "Abs"]);
 }
 
 /// A graph may name its input as an output: ONNX Runtime then gives back the memory that it was given.
@@ -129,31 +92,7 @@ fn inputs_that_are_outputs_are_copied() {
 #[test]
 fn batches_and_open_sizes_are_taken() {
     let Some(options) = ort::options(ort::NEWEST) else { return };
-    let folder = scratch("ort-batches");
-    let open = Graph::load(&shapes()).with_batch("n").save(&folder.join("open.onnx"));
-    let request = request(&open, &options, 4).unwrap();
-    let mut instance = request.load(&LoadContext::silent()).unwrap();
-    for count in [4, 1, 3] {
-        let pictures: Vec<_> = (0..count).map(|seed| picture(&request, seed)).collect();
-        let together = instance.run(&pictures).unwrap();
-        assert_eq!(together.len(), count);
-        for (picture, outputs) in pictures.iter().zip(together) {
-            let alone = instance.run(std::slice::from_ref(picture)).unwrap().remove(0).into_ready().unwrap();
-            assert!(difference(&alone[0], &outputs.into_ready().unwrap()[0]) < 1e-5);
-        }
-    }
-    let dims = &["n", "3", "h", "w"];
-    let sized = Graph::new()
-        .input("images", F32, dims)
-        .input("im_shape", F32, &["n", "2"])
-        .node("ReduceMean", &["images"], &["mean"], vec![ints("axes", &[1, 2, 3]), int("keepdims", 0)])
-        .node("Identity", &["im_shape"], &["size"], vec![])
-        .output("mean", F32, &["n"])
-        .output("size", F32, &["n", "2"])
-        .save(&folder.join("sized.onnx"));
-    let texts = [&options[..], &["input-size=48x32".into()]].concat();
-    let outputs = run(&sized, &texts).unwrap();
-    assert_eq!(outputs[1].as_slice::<f32>().unwrap(), [32.0, 48.0]);
+    libraries::batches_and_open_sizes_are_taken(&scratch("ort-batches"), &options);
 }
 
 /// What the file needs and rten lacks.
@@ -212,52 +151,16 @@ fn int8_models_run_on_both() {
 #[test]
 fn weights_in_other_files_are_read_here() {
     let Some(options) = ort::options(ort::NEWEST) else { return };
-    let folder = scratch("ort-external");
-    let graph = |file: &str| {
-        Graph::new()
-            .input("images", F32, &["1", "3", "8", "8"])
-            .external_weight("w", file)
-            .node("Mul", &["images", "w"], &["output0"], vec![])
-            .output("output0", F32, &["1", "3", "8", "8"])
-    };
-    std::fs::write(folder.join("w.data"), 2.0f32.to_le_bytes()).unwrap();
-    let model = graph("w.data").save(&folder.join("good.onnx"));
-    let (found, expected) = (run(&model, &options).unwrap(), run(&model, RTEN).unwrap());
-    assert!(difference(&found[0], &expected[0]) == 0.0);
-    std::fs::write(folder.join("short.data"), [0; 2]).unwrap();
-    assert!(Command::new("mkfifo").arg(folder.join("pipe.data")).status().unwrap().success());
-    for file in ["missing.data", "../w.data", "/etc/passwd", "w.bin", "pipe.data", "short.data"] {
-        let error = run(&graph(file).save(&folder.join("bad.onnx")), &options).unwrap_err();
-        println!("{error}");
-        assert_eq!(error.kind(), ErrorKind::Model, "{error}");
-    }
+    libraries::weights_in_other_files_are_read_here(&scratch("ort-external"), &options);
 }
 
 #[test]
 fn models_that_cannot_be_used_are_refused() {
     let Some(options) = ort::options(ort::NEWEST) else { return };
     let folder = scratch("ort-refused");
-    let picture = || Graph::new().input("images", F32, &["1", "3", "8", "8"]);
-    let output = |graph: Graph| graph.output("output0", F32, &["1", "3", "8", "8"]);
-    let huge = (26i64 << 40).to_le_bytes().to_vec();
-    for (name, graph, part) in [
-        ("operator", output(picture().node("Frobnicate", &["images"], &["output0"], vec![])), "Frobnicate"),
-        ("dangling", output(picture().node("Relu", &["nothing"], &["output0"], vec![])), "nothing"),
-        ("cycle", output(picture().node("Relu", &["output0"], &["output0"], vec![])), "not acyclic"),
-        (
-            "alloc",
-            picture()
-                .weight("shape", I64, &[1], huge)
-                .node("ConstantOfShape", &["shape"], &["output0"], vec![])
-                .output("output0", F32, &["n"]),
-            "more memory",
-        ),
-    ] {
-        let error = run(&graph.save(&folder.join(format!("{name}.onnx"))), &options).unwrap_err();
-        println!("{error}");
-        assert_eq!(error.kind(), ErrorKind::Model, "{error}");
-        assert!(error.message().contains(part) && error.message().contains(&format!("{name}.onnx")), "{error}");
-    }
+    let graph = |from: &str| libraries::square().node("Relu", &[from], &["output0"], vec![]);
+    let more = vec![("dangling", graph("nothing"), "nothing"), ("cycle", graph("output0"), "not acyclic")];
+    libraries::models_that_cannot_be_used_are_refused(&folder, &options, more);
     let shape = [7i64, 7].iter().flat_map(|dim| dim.to_le_bytes()).collect();
     let reshaped = Graph::new()
         .input("images", F32, &["n", "3", "h", "w"])
@@ -367,36 +270,16 @@ fn as_many_threads_as_asked_for() {
 #[test]
 fn runs_at_the_same_time_compute_the_same() {
     let Some(options) = ort::options(ort::NEWEST) else { return };
-    let output = |instance: &mut dyn ModelInstance, picture: &Arc<Tensors>| {
-        instance.run(std::slice::from_ref(picture)).unwrap().remove(0).into_ready().unwrap().remove(0)
-    };
     for backend in [&options[..], &["backend=rten".to_string()][..]] {
         let request = request(&shapes(), &[backend, &["threads=2".into()]].concat(), 1).unwrap();
-        let mut alone = request.load(&LoadContext::silent()).unwrap();
-        assert!(alone.take_others().is_empty());
-        let mut first = request.with_parallel_runs(3).load(&LoadContext::silent()).unwrap();
-        let others = first.take_others();
-        assert_eq!((others.len(), first.take_others().len()), (2, 0));
-        let begin = std::sync::Barrier::new(3);
-        std::thread::scope(|scope| {
-            for (seed, mut instance) in std::iter::once(first).chain(others).enumerate() {
-                let picture = picture(&request, seed);
-                let wanted = output(&mut *alone, &picture);
-                let begin = &begin;
-                scope.spawn(move || {
-                    begin.wait();
-                    for _ in 0..2 {
-                        assert!(difference(&output(&mut *instance, &picture), &wanted) < 1e-6, "{seed}");
-                    }
-                });
-            }
-        });
+        let alone = request.load(&LoadContext::silent()).unwrap();
+        libraries::runs_at_the_same_time_compute_the_same(&request, alone, 1e-6);
     }
 }
 
 mod pipelines {
     use super::*;
-    use std::sync::Mutex;
+    use std::sync::{Arc, Mutex};
 
     use crate::common::boxes::{Found, found};
 
@@ -449,21 +332,7 @@ mod pipelines {
     #[test]
     fn messages_and_model_info_name_it() {
         let Some(options) = ort::options(ort::NEWEST) else { return };
-        crate::common::init();
-        let line = format!(
-            "videotestsrc num-buffers=2 ! video/x-raw,width=64,height=64 ! trtpreprocess ! trtinfer name=infer model-file={} {} \
-             threads=1 ! trtnms ! fakesink",
-            shapes(),
-            options.join(" ")
-        );
-        let outcome = crate::common::launch(&line);
-        outcome.expect_success();
-        assert!(outcome.progress[0].contains("for the onnxruntime backend"), "{:?}", outcome.progress);
-        let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
-        pipeline.set_state(gst::State::Paused).unwrap();
-        let info = pipeline.by_name("infer").unwrap().property::<gst::Structure>("model-info");
-        pipeline.set_state(gst::State::Null).unwrap();
-        assert_eq!(info.get::<&str>("backend").unwrap(), "onnxruntime");
+        libraries::messages_and_model_info_name_it("onnxruntime", &options);
     }
 
     /// A run that never ends is ended, so that there is nothing to warn of.
@@ -499,21 +368,5 @@ mod pipelines {
 #[test]
 fn types_pass() {
     let Some(options) = ort::options(ort::NEWEST) else { return };
-    let folder = scratch("ort-types");
-    for (dtype, name) in [
-        (I64, "i64"),
-        (BOOL, "bool"),
-        (U8, "u8"),
-        (F16, "f16"),
-        (crate::common::onnx::I32, "i32"),
-        (crate::common::onnx::I8, "i8"),
-    ] {
-        let model = Graph::new()
-            .input("images", F32, &["1", "3", "2", "2"])
-            .node("Cast", &["images"], &["output0"], vec![int("to", dtype.into())])
-            .output("output0", dtype, &["1", "3", "2", "2"])
-            .save(&folder.join(format!("{name}.onnx")));
-        let outputs = run(&model, &options).unwrap();
-        assert_eq!(outputs[0].desc().to_string(), format!("output0 {name} 1x3x2x2"));
-    }
+    libraries::types_pass(ort::NEWEST, &scratch("ort-types"), &options);
 }

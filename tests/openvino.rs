@@ -2,18 +2,12 @@
 //! OpenVINO compared with rten: the same outputs, what is computed in 16 bits, what is kept, and what runs a model that it
 //! does not.
 
-use std::process::Command;
-use std::sync::{Arc, Barrier};
-
-use gst::prelude::*;
-use gsttrt_core::backends::{LoadContext, ModelInstance};
 use gsttrt_core::error::ErrorKind;
 use gsttrt_core::session::{Session, parse_options};
-use gsttrt_core::tensor::{Tensor, Tensors};
 
-use crate::common::compared::{MODELS, RTEN, difference, load, picture, request, run};
-use crate::common::onnx::{BOOL, F16, F32, Graph, I8, I32, I64, U8, int, ints};
-use crate::common::{openvino, path, scratch, shapes};
+use crate::common::compared::{load, request, run};
+use crate::common::onnx::{F32, Graph};
+use crate::common::{libraries, openvino, path, scratch, shapes};
 
 /// Options with others, and 32 bits whatever the CPU prefers.
 fn exact(options: &[String], more: &[&str]) -> Vec<String> {
@@ -25,18 +19,7 @@ fn exact(options: &[String], more: &[&str]) -> Vec<String> {
 fn both_backends_compute_the_same() {
     for library in [openvino::NEWEST, openvino::OLDEST] {
         let Some(options) = openvino::options(library) else { return };
-        for name in MODELS {
-            let model = path(&format!("tests/models/{name}.onnx"));
-            let (expected, found) = (run(&model, RTEN).unwrap(), run(&model, &exact(&options, &[])).unwrap());
-            assert_eq!(found.len(), expected.len());
-            // Rows that are sorted by score change places where scores are equal up to rounding.
-            let limit = if name.contains("f16") { 5e-3 } else { 1e-4 };
-            for (expected, found) in expected.iter().zip(&found).filter(|_| name != "shapes-e2e") {
-                let difference = difference(expected, found);
-                println!("{library} {name} {}: {difference:e}", expected.desc());
-                assert!(difference < limit, "{name} {}: {difference:e}", expected.desc());
-            }
-        }
+        libraries::models_are_computed_like_by_rten(library, &exact(&options, &[]), 1e-4);
     }
 }
 
@@ -90,22 +73,7 @@ fn what_was_compiled_and_found_out_is_kept() {
 #[test]
 fn outputs_stay() {
     let Some(options) = openvino::options(openvino::NEWEST) else { return };
-    let folder = scratch("openvino-outputs");
-    let dims = &["1", "3", "2", "4"];
-    for dtype in [F32, F16, U8] {
-        let graph = Graph::new().input("images", dtype, dims).output("same", dtype, dims);
-        let graph = graph.node("Identity", &["images"], &["same"], vec![]);
-        let model = graph.save(&folder.join(format!("echo-{dtype}.onnx")));
-        let request = request(&model, &exact(&options, &[]), 1).unwrap();
-        let mut instance = request.load(&LoadContext::silent()).unwrap();
-        let expected = picture(&request, 1)[0].bytes().unwrap().to_vec();
-        let first = instance.run(&[picture(&request, 1)]).unwrap().remove(0).into_ready().unwrap();
-        for seed in 2..9 {
-            drop(instance.run(&[picture(&request, seed)]).unwrap());
-        }
-        drop(instance);
-        assert_eq!(first[0].bytes().unwrap(), expected, "{dtype}");
-    }
+    libraries::outputs_stay(&scratch("openvino-outputs"), &exact(&options, &[]), &["Identity"]);
 }
 
 /// OpenVINO fills such outputs with zeros, and its input too.
@@ -129,79 +97,19 @@ fn inputs_that_are_outputs_are_for_others() {
 #[test]
 fn batches_and_open_sizes_are_taken() {
     let Some(options) = openvino::options(openvino::NEWEST) else { return };
-    let folder = scratch("openvino-batches");
-    let open = Graph::load(&shapes()).with_batch("n").save(&folder.join("open.onnx"));
-    let batches = request(&open, &exact(&options, &[]), 4).unwrap();
-    let mut instance = batches.load(&LoadContext::silent()).unwrap();
-    for count in [4, 1, 3] {
-        let pictures: Vec<_> = (0..count).map(|seed| picture(&batches, seed)).collect();
-        let together = instance.run(&pictures).unwrap();
-        assert_eq!(together.len(), count);
-        for (picture, outputs) in pictures.iter().zip(together) {
-            let alone = instance.run(std::slice::from_ref(picture)).unwrap().remove(0).into_ready().unwrap();
-            assert!(difference(&alone[0], &outputs.into_ready().unwrap()[0]) < 1e-5);
-        }
-    }
-    let dims = &["n", "3", "h", "w"];
-    let sized = Graph::new()
-        .input("images", F32, dims)
-        .input("im_shape", F32, &["n", "2"])
-        .node("ReduceMean", &["images"], &["mean"], vec![ints("axes", &[1, 2, 3]), int("keepdims", 0)])
-        .node("Identity", &["im_shape"], &["size"], vec![])
-        .output("mean", F32, &["n"])
-        .output("size", F32, &["n", "2"])
-        .save(&folder.join("sized.onnx"));
-    let outputs = run(&sized, &exact(&options, &["input-size=48x32"])).unwrap();
-    assert_eq!(outputs[1].as_slice::<f32>().unwrap(), [32.0, 48.0]);
+    libraries::batches_and_open_sizes_are_taken(&scratch("openvino-batches"), &exact(&options, &[]));
 }
 
 #[test]
 fn weights_in_other_files_are_read_here() {
     let Some(options) = openvino::options(openvino::NEWEST) else { return };
-    let folder = scratch("openvino-external");
-    let graph = |file: &str| {
-        Graph::new()
-            .input("images", F32, &["1", "3", "8", "8"])
-            .external_weight("w", file)
-            .node("Mul", &["images", "w"], &["output0"], vec![])
-            .output("output0", F32, &["1", "3", "8", "8"])
-    };
-    std::fs::write(folder.join("w.data"), 2.0f32.to_le_bytes()).unwrap();
-    let model = graph("w.data").save(&folder.join("good.onnx"));
-    let (found, expected) = (run(&model, &exact(&options, &[])).unwrap(), run(&model, RTEN).unwrap());
-    assert!(difference(&found[0], &expected[0]) == 0.0);
-    std::fs::write(folder.join("short.data"), [0; 2]).unwrap();
-    assert!(Command::new("mkfifo").arg(folder.join("pipe.data")).status().unwrap().success());
-    for file in ["missing.data", "../w.data", "/etc/passwd", "w.bin", "pipe.data", "short.data"] {
-        let error = run(&graph(file).save(&folder.join("bad.onnx")), &options).unwrap_err();
-        println!("{error}");
-        assert_eq!(error.kind(), ErrorKind::Model, "{error}");
-    }
+    libraries::weights_in_other_files_are_read_here(&scratch("openvino-external"), &exact(&options, &[]));
 }
 
 #[test]
 fn models_that_cannot_be_used_are_refused() {
     let Some(options) = openvino::options(openvino::NEWEST) else { return };
-    let folder = scratch("openvino-refused");
-    let picture = || Graph::new().input("images", F32, &["1", "3", "8", "8"]);
-    let output = |graph: Graph| graph.output("output0", F32, &["1", "3", "8", "8"]);
-    let huge = (26i64 << 40).to_le_bytes().to_vec();
-    for (name, graph, part) in [
-        ("operator", output(picture().node("Frobnicate", &["images"], &["output0"], vec![])), "Frobnicate"),
-        (
-            "alloc",
-            picture()
-                .weight("shape", I64, &[1], huge)
-                .node("ConstantOfShape", &["shape"], &["output0"], vec![])
-                .output("output0", F32, &["n"]),
-            "more memory",
-        ),
-    ] {
-        let error = run(&graph.save(&folder.join(format!("{name}.onnx"))), &options).unwrap_err();
-        println!("{error}");
-        assert_eq!(error.kind(), ErrorKind::Model, "{error}");
-        assert!(error.message().contains(part) && error.message().contains(&format!("{name}.onnx")), "{error}");
-    }
+    libraries::models_that_cannot_be_used_are_refused(&scratch("openvino-refused"), &options, Vec::new());
 }
 
 #[test]
@@ -231,49 +139,15 @@ fn a_missing_library_says_what_to_install() {
 #[test]
 fn runs_at_the_same_time_compute_the_same() {
     let Some(options) = openvino::options(openvino::NEWEST) else { return };
-    let output = |instance: &mut dyn ModelInstance, picture: &Arc<Tensors>| -> Tensor {
-        instance.run(std::slice::from_ref(picture)).unwrap().remove(0).into_ready().unwrap().remove(0)
-    };
     let request = request(&shapes(), &exact(&options, &["threads=2"]), 1).unwrap();
-    let (mut alone, _) = load(&shapes(), &exact(&options, &["threads=1"])).unwrap();
-    assert!(alone.take_others().is_empty());
-    let mut first = request.with_parallel_runs(3).load(&LoadContext::silent()).unwrap();
-    let others = first.take_others();
-    assert_eq!((others.len(), first.take_others().len()), (2, 0));
-    let begin = Barrier::new(3);
-    std::thread::scope(|scope| {
-        for (seed, mut instance) in std::iter::once(first).chain(others).enumerate() {
-            let picture = picture(&request, seed);
-            let wanted = output(&mut *alone, &picture);
-            let begin = &begin;
-            scope.spawn(move || {
-                begin.wait();
-                for _ in 0..2 {
-                    assert!(difference(&output(&mut *instance, &picture), &wanted) < 1e-5, "{seed}");
-                }
-            });
-        }
-    });
+    let (alone, _) = load(&shapes(), &exact(&options, &["threads=1"])).unwrap();
+    libraries::runs_at_the_same_time_compute_the_same(&request, alone, 1e-5);
 }
 
 #[test]
 fn messages_and_model_info_name_it() {
     let Some(options) = openvino::options(openvino::NEWEST) else { return };
-    crate::common::init();
-    let line = format!(
-        "videotestsrc num-buffers=2 ! video/x-raw,width=64,height=64 ! trtpreprocess ! trtinfer name=infer model-file={} {} \
-         ! trtnms ! fakesink",
-        shapes(),
-        exact(&options, &["threads=1"]).join(" ")
-    );
-    let outcome = crate::common::launch(&line);
-    outcome.expect_success();
-    assert!(outcome.progress[0].contains("for the openvino backend"), "{:?}", outcome.progress);
-    let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
-    pipeline.set_state(gst::State::Paused).unwrap();
-    let info = pipeline.by_name("infer").unwrap().property::<gst::Structure>("model-info");
-    pipeline.set_state(gst::State::Null).unwrap();
-    assert_eq!(info.get::<&str>("backend").unwrap(), "openvino");
+    libraries::messages_and_model_info_name_it("openvino", &exact(&options, &[]));
 }
 
 /// Types that tensors of models have.
@@ -281,15 +155,6 @@ fn messages_and_model_info_name_it() {
 fn types_pass() {
     for library in [openvino::NEWEST, openvino::OLDEST] {
         let Some(options) = openvino::options(library) else { return };
-        let folder = scratch("openvino-types");
-        for (dtype, name) in [(I64, "i64"), (BOOL, "bool"), (U8, "u8"), (F16, "f16"), (I32, "i32"), (I8, "i8")] {
-            let model = Graph::new()
-                .input("images", F32, &["1", "3", "2", "2"])
-                .node("Cast", &["images"], &["output0"], vec![int("to", dtype.into())])
-                .output("output0", dtype, &["1", "3", "2", "2"])
-                .save(&folder.join(format!("{name}.onnx")));
-            let outputs = run(&model, &exact(&options, &[])).unwrap();
-            assert_eq!(outputs[0].desc().to_string(), format!("output0 {name} 1x3x2x2"), "{library}");
-        }
+        libraries::types_pass(library, &scratch("openvino-types"), &exact(&options, &[]));
     }
 }

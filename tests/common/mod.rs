@@ -12,6 +12,7 @@ mod core;
 pub mod elements;
 pub mod hostile_brokers;
 pub mod hostile_peer;
+pub mod libraries;
 pub mod nvmm;
 pub mod pipeline;
 pub mod preprocess;
