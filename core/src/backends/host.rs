@@ -55,6 +55,11 @@ pub fn parallel_runs(request: &LoadRequest) -> usize {
     }
 }
 
+/// How many threads each of so many runs at the same time computes with: what the user asks for, or its share of the cores.
+pub fn threads_of_a_run(wanted: Option<usize>, runs: usize) -> usize {
+    wanted.unwrap_or((usual_threads() / runs).max(1))
+}
+
 /// A loaded network.
 pub trait HostNet: Send + Sized {
     /// The outputs, in the model's order, of a tensor for each of its inputs, in their order.

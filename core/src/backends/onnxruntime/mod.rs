@@ -11,7 +11,7 @@ use std::sync::Arc;
 use self::library::OrtLibrary;
 use self::net::OrtNet;
 use self::providers::ExecutionProvider;
-use super::host::{HostModel, THREADS, parallel_runs, usual_threads, wanted_threads};
+use super::host::{HostModel, THREADS, parallel_runs, threads_of_a_run, usual_threads, wanted_threads};
 use super::options::{BackendOption, INPUT_VALUES, MAX_INPUT_WIDTH, Options};
 use super::verify::{self, Tolerance, VERIFY, VERIFY_EVERY, Verification};
 use super::{
@@ -142,8 +142,8 @@ impl OpenedModel for OrtModel {
 
     fn load(&self, request: &LoadRequest, loading: &LoadContext) -> Result<Box<dyn ModelInstance>> {
         let OrtModel { info, library, threads, providers, is_verified } = self;
-        let (runs, cores) = (parallel_runs(request), usual_threads());
-        let of_a_run = threads.unwrap_or((cores / runs).max(1));
+        let runs = parallel_runs(request);
+        let of_a_run = threads_of_a_run(*threads, runs);
         // A run computes in its own thread too, and the others are for all.
         let threads = runs * of_a_run.saturating_sub(1) + 1;
         let mut model = HostModel::new(load(library, info, &request.file, threads, providers)?, request)?;

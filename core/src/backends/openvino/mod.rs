@@ -16,7 +16,7 @@ use self::abi::OvDimension;
 use self::library::OvLibrary;
 use self::net::{OvNet, Property, fixed_shapes, shapes};
 use self::options::{CPU, LIBRARY, OPTIONS, OvOptions};
-use super::host::{HostModel, parallel_runs, usual_threads};
+use super::host::{HostModel, parallel_runs, threads_of_a_run};
 use super::options::{BackendOption, Options};
 use super::tensorrt::cache::{Cache, VerdictFile};
 use super::tensorrt::onnx::{Onnx, WeightType};
@@ -192,7 +192,7 @@ impl OvModel {
             let hint = if runs > 1 { "THROUGHPUT" } else { "LATENCY" };
             return vec![("PERFORMANCE_HINT", hint.to_string())];
         }
-        let of_a_run = self.options.threads.unwrap_or((usual_threads() / runs).max(1));
+        let of_a_run = threads_of_a_run(self.options.threads, runs);
         vec![
             ("NUM_STREAMS", runs.to_string()),
             ("INFERENCE_NUM_THREADS", (runs * of_a_run).to_string()),
