@@ -24,7 +24,8 @@
 use super::appearance::{Appearances, MEAN_WEIGHT, mean_weight};
 use super::boost::{PredictedBox, ScoreBoost};
 use super::camera::{self, CommonMotion};
-use super::kalman::{BoxFilter, BoxState, FRAMES_LOST, GATES, HeightFilter};
+use super::kalman::{BoxFilter, BoxState, GATES, HeightFilter};
+use super::life::TrackLife;
 use super::matching::{FrameMatching, MatchedTrack};
 use super::overlap::Edges;
 use super::{Moment, TrackInput, TrackOptions, TrackedObject};
@@ -40,20 +41,7 @@ struct BoostTracklet {
     /// whatever the size of the object, and tell too little of where it may be.
     coasting: BoxFilter,
     edges: Edges,
-    class: u32,
-    /// 0 until it is confirmed.
-    id: u64,
-    first_seen: u64,
-    last_seen: u64,
-    detection: u32,
-    /// The place of its mean vector, if it has one.
-    look: Option<u32>,
-    /// Frames since it began, and those in which it was seen without a break, skipped ones included.
-    age: u64,
-    streak: u32,
-    /// Frames with detections since it was seen.
-    missed: u32,
-    is_out: bool,
+    life: TrackLife,
 }
 
 impl BoostTracklet {
@@ -62,24 +50,22 @@ impl BoostTracklet {
         self.edges = self.filter.edges();
     }
 
-    fn see(&mut self, detection: u32, seen: &Edges, found: &TrackInput, Moment { now, gap, .. }: Moment) {
+    fn see(&mut self, detection: u32, seen: &Edges, found: &TrackInput, moment: Moment) {
         self.filter.update(seen);
         self.coasting.update(&found.bbox);
         self.edges = self.filter.edges();
-        (self.class, self.detection, self.last_seen) = (found.class, detection, now);
-        self.missed = 0;
-        self.streak = self.streak.saturating_add(gap);
+        self.life.see(detection, found, moment);
     }
 
     /// What is known of it before it is matched with the detections of a frame.
     fn predicted(&self) -> PredictedBox<'_> {
-        let unseen = self.missed.saturating_sub(1);
-        let lacking = YOUNG.saturating_sub(self.age);
+        let unseen = self.life.missed.saturating_sub(1);
+        let lacking = YOUNG.saturating_sub(self.life.age);
         let power = if lacking > 0 { lacking as i32 } else { unseen.min(i32::MAX as u32) as i32 };
         PredictedBox {
             filter: &self.filter,
             edges: self.edges,
-            class: self.class,
+            class: self.life.class,
             confidence: CONFIDENCE.powi(power),
             unseen,
         }
@@ -92,11 +78,11 @@ impl MatchedTrack for BoostTracklet {
     }
 
     fn class(&self) -> u32 {
-        self.class
+        self.life.class
     }
 
     fn look(&self) -> Option<u32> {
-        self.look
+        self.life.look
     }
 }
 
@@ -140,15 +126,11 @@ impl BoostTrack {
         let may_turn = options.reassociate && !moment.has_skipped();
         for track in &mut self.tracks {
             track.predict(steps);
-            track.coasting.advance(steps, track.missed == 0, may_turn);
-            track.age += u64::from(gap);
-            if track.missed > 0 {
-                track.streak = 0;
-            }
-            track.missed = track.missed.saturating_add(1);
+            track.coasting.advance(steps, track.life.missed == 0, may_turn);
+            track.life.advance(gap);
         }
         self.tracks.retain(|track| track.edges.iter().all(|edge| edge.is_finite()));
-        self.appearances.free_all_but(self.tracks.iter().filter_map(|track| track.look));
+        self.appearances.free_all_but(self.tracks.iter().filter_map(|track| track.life.look));
 
         if moment.has_skipped() {
             self.compensate_camera(options, detections);
@@ -165,8 +147,7 @@ impl BoostTrack {
         }
         if may_turn {
             let tracks = &self.tracks;
-            let was_lost = |track: &BoostTracklet| track.id != 0 && FRAMES_LOST.contains(&track.missed);
-            self.matching.rows.retain(|&row| was_lost(&tracks[row as usize]));
+            self.matching.rows.retain(|&row| tracks[row as usize].life.was_lost());
         }
         if may_turn || moment.has_skipped() {
             for gate in GATES {
@@ -181,12 +162,8 @@ impl BoostTrack {
         }
         let is_early = self.frames <= u64::from(options.min_hits);
         for track in &mut self.tracks {
-            let is_known = track.id != 0 || track.streak >= options.min_hits || is_early;
-            track.is_out = track.missed == 0 && is_known;
-            if track.is_out && track.id == 0 {
-                *last_id += 1;
-                track.id = *last_id;
-            }
+            let is_known = track.life.id != 0 || track.life.streak >= options.min_hits || is_early;
+            track.life.set_out(track.life.missed == 0 && is_known, last_id);
         }
     }
 
@@ -222,7 +199,7 @@ impl BoostTrack {
             for pair in pairs.iter().filter(|pair| pair.overlap > 0.0 && pair.overlap >= iou_thresh / 2.0) {
                 let detection = found.columns[pair.column as usize];
                 let vector = detections[detection as usize].vector.filter(|_| of_looks > 0.0);
-                let likeness = appearances.similarity(track.look, vector).map(f64::from);
+                let likeness = appearances.similarity(track.life.look, vector).map(f64::from);
                 let is_near = pair.overlap >= iou_thresh;
                 if !is_near && likeness.is_none_or(|likeness| 1.0 - likeness >= farthest_look) {
                     continue;
@@ -241,7 +218,8 @@ impl BoostTrack {
 
     /// Moves the tracks as far as the camera has shaken them.
     fn compensate_camera(&mut self, options: &TrackOptions, detections: &[TrackInput]) {
-        let has_velocity = |track: &BoostTracklet| track.missed == 1 && track.first_seen != track.last_seen;
+        let has_velocity =
+            |track: &BoostTracklet| track.life.missed == 1 && track.life.first_seen != track.life.last_seen;
         self.matching.select(&self.tracks, has_velocity);
         self.matching.rows.truncate(camera::MOST);
         self.assign_distances(options, detections, GATES[1]);
@@ -272,7 +250,7 @@ impl BoostTrack {
             let track = &mut tracks[track as usize];
             track.see(detection, seen, found, moment);
             let weight = mean_weight(boost.score(detection) as f32, options.det_thresh);
-            appearances.see(&mut track.look, found.vector, weight);
+            appearances.see(&mut track.life.look, found.vector, weight);
         }
         matching.keep_unmatched();
     }
@@ -285,30 +263,16 @@ impl BoostTrack {
             filter,
             coasting: BoxFilter::new(BoxState::Xyah, &found.bbox),
             edges: filter.edges(),
-            class: found.class,
-            id: 0,
-            first_seen: now,
-            last_seen: now,
-            detection,
-            look,
-            age: 0,
-            streak: 0,
-            missed: 0,
-            is_out: false,
+            life: TrackLife::new(detection, found, look, now),
         });
     }
 
     fn remove_old(&mut self, options: &TrackOptions, now: u64) {
-        // Of things that were seen once or twice there may be many, and those without an id have none to keep.
-        let may_return = |track: &BoostTracklet| track.id != 0 || FRAMES_LOST.contains(&(track.missed + 1));
-        self.tracks.retain(|track| track.missed == 0 || (may_return(track) && !options.is_lost(track.last_seen, now)));
+        self.tracks.retain(|track| track.life.is_kept(options, now));
     }
 
     /// Writes `objects`, which has room.
     pub(crate) fn publish(&self, objects: &mut [Option<TrackedObject>]) {
-        for track in self.tracks.iter().filter(|track| track.is_out) {
-            let &BoostTracklet { id, edges, first_seen, last_seen, .. } = track;
-            objects[track.detection as usize] = Some(TrackedObject::at(edges, id, first_seen, last_seen));
-        }
+        self.tracks.iter().for_each(|track| track.life.publish(track.edges, objects));
     }
 }

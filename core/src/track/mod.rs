@@ -8,6 +8,7 @@
 //! | [`boosttrack`] | BoostTrack and BoostTrack++ (Stanojević and Todorović, 2024), with vectors and without |
 //! | [`iou`] | the largest overlaps first |
 //! | [`kalman`] | predicts boxes |
+//! | `life` | what else OC-SORT and BoostTrack know of a track |
 //! | `appearance` | what objects look like |
 //! | `camera` | what a camera that shakes adds to them |
 //! | `boost`, `similarity` | scores that tracks raise, and how alike boxes are |
@@ -26,6 +27,7 @@ mod detections;
 mod history;
 pub mod iou;
 pub mod kalman;
+mod life;
 mod matching;
 pub mod ocsort;
 pub mod options;

@@ -20,7 +20,8 @@ use std::f64::consts::{FRAC_PI_2, PI};
 use super::appearance::{Appearances, MEAN_WEIGHT, WeighedPairs, mean_weight};
 use super::camera::{self, CommonMotion};
 use super::detections::FrameDetections;
-use super::kalman::{BoxFilter, BoxState, Estimate, FRAMES_LOST, GATES};
+use super::kalman::{BoxFilter, BoxState, Estimate, GATES};
+use super::life::TrackLife;
 use super::matching::{FrameMatching, MatchedTrack};
 use super::overlap::{Edges, center, iou};
 use super::{Moment, TrackInput, TrackOptions, TrackedObject};
@@ -119,20 +120,7 @@ struct OcTrack {
     seen_filter: AreaFilter,
     steps: u32,
     edges: Edges,
-    class: u32,
-    /// 0 until it is confirmed.
-    id: u64,
-    first_seen: u64,
-    last_seen: u64,
-    detection: u32,
-    /// The place of its mean vector, if it has one.
-    look: Option<u32>,
-    /// Frames since it began, and those in which it was seen without a break, skipped ones included.
-    age: u64,
-    streak: u32,
-    /// Frames with detections since it was seen.
-    missed: u32,
-    is_out: bool,
+    life: TrackLife,
     observations: Observations,
     direction: Option<[f64; 2]>,
 }
@@ -144,21 +132,19 @@ impl OcTrack {
         self.edges = self.filter.edges();
     }
 
-    fn see(&mut self, detection: u32, seen: Edges, found: &TrackInput, Moment { now, gap, .. }: Moment, delta_t: u32) {
+    fn see(&mut self, detection: u32, seen: Edges, found: &TrackInput, moment: Moment, delta_t: u32) {
         if let Some(last) = self.observations.last {
-            self.direction = self.observations.before(self.age, delta_t).map(|before| direction(&before, &seen));
-            if self.missed > 1 {
+            self.direction = self.observations.before(self.life.age, delta_t).map(|before| direction(&before, &seen));
+            if self.life.missed > 1 {
                 self.update_again(&last, &seen);
             }
         }
-        self.observations.add(self.age, seen);
+        self.observations.add(self.life.age, seen);
         self.filter.update(&seen);
         self.coasting.update(&found.bbox);
         self.edges = self.filter.edges();
         (self.seen_filter, self.steps) = (self.filter, 0);
-        (self.class, self.detection, self.last_seen) = (found.class, detection, now);
-        self.missed = 0;
-        self.streak = self.streak.saturating_add(gap);
+        self.life.see(detection, found, moment);
     }
 
     /// Updates the filter as if the object had been seen on the line between both positions.
@@ -178,7 +164,7 @@ impl OcTrack {
 
     /// How well the direction to a detection agrees with the direction so far: from -1/2 to 1/2.
     fn consistency(&self, to: &Edges, delta_t: u32) -> f64 {
-        let (Some([x, y]), Some(before)) = (self.direction, self.observations.before(self.age, delta_t)) else {
+        let (Some([x, y]), Some(before)) = (self.direction, self.observations.before(self.life.age, delta_t)) else {
             return 0.0;
         };
         let [to_x, to_y] = direction(&before, to);
@@ -192,11 +178,11 @@ impl MatchedTrack for OcTrack {
     }
 
     fn class(&self) -> u32 {
-        self.class
+        self.life.class
     }
 
     fn look(&self) -> Option<u32> {
-        self.look
+        self.life.look
     }
 }
 
@@ -240,15 +226,11 @@ impl OcSort {
         let may_turn = options.reassociate && !moment.has_skipped();
         for track in &mut self.tracks {
             track.predict(steps);
-            track.coasting.advance(steps, track.missed == 0, may_turn);
-            track.age += u64::from(gap);
-            if track.missed > 0 {
-                track.streak = 0;
-            }
-            track.missed = track.missed.saturating_add(1);
+            track.coasting.advance(steps, track.life.missed == 0, may_turn);
+            track.life.advance(gap);
         }
         self.tracks.retain(|track| track.edges.iter().all(|edge| edge.is_finite()));
-        self.appearances.free_all_but(self.tracks.iter().filter_map(|track| track.look));
+        self.appearances.free_all_but(self.tracks.iter().filter_map(|track| track.life.look));
 
         if moment.has_skipped() {
             self.compensate_camera(options, detections);
@@ -275,8 +257,7 @@ impl OcSort {
         }
         if may_turn {
             let tracks = &self.tracks;
-            let was_lost = |track: &OcTrack| track.id != 0 && FRAMES_LOST.contains(&track.missed);
-            self.matching.rows.retain(|&row| was_lost(&tracks[row as usize]));
+            self.matching.rows.retain(|&row| tracks[row as usize].life.was_lost());
         }
         if may_turn || moment.has_skipped() {
             for gate in GATES {
@@ -291,11 +272,8 @@ impl OcSort {
         }
         let is_early = self.frames <= u64::from(options.min_hits);
         for track in &mut self.tracks {
-            track.is_out = track.missed == 0 && (track.streak >= options.min_hits || is_early);
-            if track.is_out && track.id == 0 {
-                *last_id += 1;
-                track.id = *last_id;
-            }
+            let is_known = track.life.streak >= options.min_hits || is_early;
+            track.life.set_out(track.life.missed == 0 && is_known, last_id);
         }
     }
 
@@ -328,12 +306,12 @@ impl OcSort {
                 let detection = columns[column as usize] as usize;
                 let seen = &detections[detection];
                 let overlap = at.map_or(0.0, |at| iou(&at, &edges[detection]));
-                if overlap >= f64::from(options.iou_thresh) && (!options.per_class || seen.class == track.class) {
+                if overlap >= f64::from(options.iou_thresh) && (!options.per_class || seen.class == track.class()) {
                     pairs.pair(column, overlap + bonus(track, &edges[detection], seen.certainty()));
                 }
             }
             let vector = |column: u32| detections[columns[column as usize] as usize].vector;
-            pairs.end_row(|column| appearances.similarity(track.look, vector(column)));
+            pairs.end_row(|column| appearances.similarity(track.life.look, vector(column)));
         }
         assignment.begin(columns.len(), 0.0);
         pairs.assign(options, assignment);
@@ -342,7 +320,7 @@ impl OcSort {
 
     /// Moves the tracks as far as the camera has shaken them.
     fn compensate_camera(&mut self, options: &TrackOptions, detections: &[TrackInput]) {
-        let has_velocity = |track: &OcTrack| track.missed == 1 && track.observations.last.is_some();
+        let has_velocity = |track: &OcTrack| track.life.missed == 1 && track.observations.last.is_some();
         self.matching.select(&self.tracks, has_velocity);
         self.matching.rows.truncate(camera::MOST);
         self.assign_distances(options, detections, GATES[1]);
@@ -371,7 +349,7 @@ impl OcSort {
             let (seen, found) = (matching.found.edges[detection as usize], &detections[detection as usize]);
             let track = &mut tracks[track as usize];
             track.see(detection, seen, found, moment, options.delta_t);
-            appearances.see(&mut track.look, found.vector, mean_weight(found.score, options.track_thresh));
+            appearances.see(&mut track.life.look, found.vector, mean_weight(found.score, options.track_thresh));
         }
         matching.keep_unmatched();
     }
@@ -388,32 +366,18 @@ impl OcSort {
             seen_filter: filter,
             steps: 0,
             edges,
-            class: found.class,
-            id: 0,
-            first_seen: now,
-            last_seen: now,
-            detection,
-            look,
-            age: 0,
-            streak: 0,
-            missed: 0,
-            is_out: false,
+            life: TrackLife::new(detection, found, look, now),
             observations: Observations::default(),
             direction: None,
         });
     }
 
     fn remove_old(&mut self, options: &TrackOptions, now: u64) {
-        // Of things that were seen once or twice there may be many, and those without an id have none to keep.
-        let may_return = |track: &OcTrack| track.id != 0 || FRAMES_LOST.contains(&(track.missed + 1));
-        self.tracks.retain(|track| track.missed == 0 || (may_return(track) && !options.is_lost(track.last_seen, now)));
+        self.tracks.retain(|track| track.life.is_kept(options, now));
     }
 
     /// Writes `objects`, which has room.
     pub(crate) fn publish(&self, objects: &mut [Option<TrackedObject>]) {
-        for track in self.tracks.iter().filter(|track| track.is_out) {
-            let &OcTrack { id, edges, first_seen, last_seen, .. } = track;
-            objects[track.detection as usize] = Some(TrackedObject::at(edges, id, first_seen, last_seen));
-        }
+        self.tracks.iter().for_each(|track| track.life.publish(track.edges, objects));
     }
 }
