@@ -51,7 +51,7 @@ typedef struct
   size_t size;
 } Owned;
 
-/* CUeglFrame: an image of ours points to one, which tests/fakes/cuda.c copies. */
+/* CUeglFrame: an image of ours points to one, which tests/fakes/cuda_memory.h copies. */
 typedef struct
 {
   void *plane[3];
