@@ -4,9 +4,10 @@
 //! Its loader posts a message before it begins, and a handler on the bus holds it there until the test lets it go on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::sync::{Arc, Condvar, Mutex, Once, mpsc};
 use std::time::Duration;
 
+use crate::common::endless::give_way;
 use crate::common::onnx::{F32, Graph};
 use crate::common::wait::{LIMIT, wait_until};
 use crate::common::{init, run, scratch};
@@ -240,6 +241,8 @@ fn a_failed_start_can_be_corrected() {
 
 /// A pipeline with such a model, played until that is what it waits for.
 fn endless_pipeline(test: &str, batch: &str, constant: bool, source: &str, infer: &str) -> gst::Pipeline {
+    static GIVES_WAY: Once = Once::new();
+    GIVES_WAY.call_once(|| give_way(std::process::id()));
     init();
     let path = crate::common::onnx::endless(batch, "8", constant).save(&scratch(test).join("endless.onnx"));
     let line = format!(
@@ -273,11 +276,8 @@ fn abandoned(pipeline: &gst::Pipeline) -> Vec<String> {
 
 #[test]
 fn a_run_that_never_ends_is_abandoned_with_one_warning() {
-    for (source, infer) in [
-        ("videotestsrc ! video/x-raw", ""), // trtinfer runs it
-        ("videotestsrc is-live=true ! video/x-raw,framerate=1/10", "batch-size=2 batch-timeout=1 ! queue"), // trtnms does
-    ] {
-        let pipeline = endless_pipeline("loading-endless-run", "n", false, source, infer);
+    let is_abandoned_twice = |test: &str, source: &str, infer: &str| {
+        let pipeline = endless_pipeline(test, "n", false, source, infer);
         for _ in 0..2 {
             set_state(&pipeline, gst::State::Playing);
             wait_for_a_run(&pipeline);
@@ -289,7 +289,15 @@ fn a_run_that_never_ends_is_abandoned_with_one_warning() {
             );
         }
         set_state(&pipeline, gst::State::Null);
-    }
+    };
+    let live = "videotestsrc is-live=true ! video/x-raw,framerate=1/10";
+    // At the same time, as each waits for the limit twice.
+    std::thread::scope(|scope| {
+        // trtinfer runs it
+        scope.spawn(|| is_abandoned_twice("loading-endless-run", "videotestsrc ! video/x-raw", ""));
+        // trtnms does
+        scope.spawn(|| is_abandoned_twice("loading-endless-batch", live, "batch-size=2 batch-timeout=1 ! queue"));
+    });
 }
 
 /// The state change that follows does not wait for it again, and the next start loads the model again.

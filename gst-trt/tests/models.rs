@@ -6,6 +6,7 @@ mod common;
 use std::process::Stdio;
 use std::time::Duration;
 
+use common::endless::{give_way, runs};
 use common::kserve_server::{FakeServer, answers, served};
 use common::onnx::{F32, Graph, brightness, int, ints};
 use common::wait::wait_until;
@@ -377,13 +378,8 @@ fn a_signal_ends_what_never_ends() {
     let programs = [("verify", libc::SIGTERM, 143), ("bench", libc::SIGINT, 130)].map(|(name, signal, status)| {
         let program =
             command(&folder).args([name, "--backend", "rten", &model]).stderr(Stdio::piped()).spawn().unwrap();
-        // Reading the model takes less.
-        let runs = || {
-            let stat = std::fs::read_to_string(format!("/proc/{}/stat", program.id())).unwrap();
-            let ticks: u64 = stat.rsplit(')').next().unwrap().split_whitespace().nth(11).unwrap().parse().unwrap();
-            ticks > 100
-        };
-        wait_until("it runs for a second", Duration::from_secs(60), runs);
+        wait_until("it runs", Duration::from_secs(60), || runs(program.id()));
+        give_way(program.id());
         // SAFETY: it is our child, which has not been waited for.
         assert_eq!(unsafe { libc::kill(program.id() as i32, signal) }, 0);
         (program, status)

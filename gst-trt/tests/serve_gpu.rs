@@ -10,6 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Command;
 
+use common::endless::give_way;
 use common::fakes::Fakes;
 use common::onnx::endless;
 use common::service::{Service, ask, free_address};
@@ -217,6 +218,7 @@ fn a_model_whose_run_does_not_end_is_loaded_again() {
         camera("gate", "good")
     );
     let service = Service::start(&folder, &config);
+    give_way(service.id());
     service.said("Started.");
     let mut last = None;
     expect_no_gap(&service, "gate", &mut last);

@@ -131,9 +131,13 @@ impl Service {
         from.recv_timeout(TIMEOUT).unwrap_or_else(|error| panic!("{what}: {error}, but\n{}", self.journal.so_far()))
     }
 
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// A folder or a file of /proc about it.
     pub fn proc(&self, name: &str) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/{name}", self.child.id()))
+        PathBuf::from(format!("/proc/{}/{name}", self.id()))
     }
 
     pub fn reload(&self, config: &str) {
