@@ -193,17 +193,12 @@ pub fn nats(folder: &Path, arguments: &str) -> Server {
     })
 }
 
-/// RabbitMQ with these lines in its configuration besides the port. With certificates it has TLS alone. Not by the program that
-/// Debian has in the PATH: that one becomes another user, who has no folders here.
+/// RabbitMQ with these lines in its configuration besides the port. Not by the program that Debian has in the PATH: that one becomes
+/// another user, who has no folders here.
 pub fn rabbitmq(folder: &Path, lines: &str) -> Server {
     let (port, names, distribution) = (free_port(), free_port(), free_port());
-    let listener = if lines.contains("ssl_options") {
-        format!("listeners.tcp = none\nlisteners.ssl.default = 127.0.0.1:{port}")
-    } else {
-        format!("listeners.tcp.default = 127.0.0.1:{port}")
-    };
     let file = folder.join("rabbitmq.conf");
-    std::fs::write(&file, format!("{listener}\n{lines}\n")).unwrap();
+    std::fs::write(&file, format!("listeners.tcp.default = 127.0.0.1:{port}\n{lines}\n")).unwrap();
     std::fs::write(folder.join("plugins"), "[].").unwrap();
     // Two parts of the server would make it at the same time.
     let cookie = folder.join(".erlang.cookie");

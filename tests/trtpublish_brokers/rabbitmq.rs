@@ -2,6 +2,7 @@
 //! trtpublish to RabbitMQ.
 
 use super::*;
+use crate::common::port::free_port;
 
 fn has_rabbitmq() -> bool {
     let has_all =
@@ -12,12 +13,37 @@ fn has_rabbitmq() -> bool {
     cfg!(feature = "amqp") && has_all
 }
 
+/// One server for all, which takes seconds of a processor to start.
 #[test]
 fn rabbitmq_gets_messages() {
     if !has_rabbitmq() {
         return;
     }
-    let mut server = brokers::rabbitmq(&scratch("publish-rabbitmq"), "max_message_size = 2000");
+    let folder = scratch("publish-rabbitmq");
+    // Longer ones are refused.
+    let mut lines = "max_message_size = 300000".to_string();
+    let encrypted = is_installed("openssl").then(|| {
+        brokers::make_certificates(&folder);
+        let (port, file) = (free_port(), |name: &str| folder.join(name).display().to_string());
+        lines += &format!(
+            "\nlisteners.ssl.default = 127.0.0.1:{port}\nssl_options.cacertfile = {}\nssl_options.certfile = {}\n\
+             ssl_options.keyfile = {}\nssl_options.verify = verify_peer\nssl_options.fail_if_no_peer_cert = true",
+            file("ca.pem"),
+            file("server.pem"),
+            file("server.key")
+        );
+        port
+    });
+    let mut server = brokers::rabbitmq(&folder, &lines);
+    messages_outlive_restarts(&mut server);
+    long_messages_are_refused(&server);
+    an_exchange_routes_messages(&server);
+    if let Some(port) = encrypted {
+        it_is_spoken_to_with_tls(&folder, port);
+    }
+}
+
+fn messages_outlive_restarts(server: &mut brokers::Server) {
     let location = format!("amqp://localhost:{}/boxes", server.port);
     // Who reads from a queue makes it.
     let mut stream = Stream::new(&location, OFTEN);
@@ -41,21 +67,19 @@ fn rabbitmq_gets_messages() {
     assert_eq!((stream.count("published"), stream.count("dropped")), (200, 0));
     let queue = brokers::rabbit_queue(server.port, "boxes", &[]);
     assert_eq!(frames(&queue.take(100)), numbers(100..200));
+}
 
-    // Longer than this server takes: such messages are refused, and others arrive.
-    let mut stream = Stream::new(&location, &format!("{OFTEN} source-id={}", "x".repeat(3000)));
+/// Longer than this server takes: such messages are refused, and others arrive.
+fn long_messages_are_refused(server: &brokers::Server) {
+    let location = format!("amqp://localhost:{}/boxes", server.port);
+    let mut stream = Stream::new(&location, &format!("{OFTEN} source-id={}", "x".repeat(300 << 10)));
     stream.push(2);
     let told = stream.told();
     assert!(told.contains("refused by") && told.contains("message size"), "{told}");
     stream.wait_for("rejected", 2);
 }
 
-#[test]
-fn rabbitmq_routes_messages_of_an_exchange() {
-    if !has_rabbitmq() {
-        return;
-    }
-    let server = brokers::rabbitmq(&scratch("publish-rabbitmq-exchange"), "");
+fn an_exchange_routes_messages(server: &brokers::Server) {
     let queue = brokers::rabbit_queue(server.port, "bound", &["--bind", "amq.topic", "cameras.*"]);
     let location = format!("amqp://localhost:{}/cameras.gate?exchange=amq.topic&persistent=false", server.port);
     // Longer than one frame of AMQP.
@@ -75,26 +99,12 @@ fn rabbitmq_routes_messages_of_an_exchange() {
     }
 }
 
-#[test]
-fn rabbitmq_is_spoken_to_with_tls() {
-    if !has_rabbitmq() || !is_installed("openssl") {
-        return;
-    }
-    let folder = scratch("publish-rabbitmq-tls");
-    brokers::make_certificates(&folder);
+fn it_is_spoken_to_with_tls(folder: &Path, port: u16) {
     let file = |name: &str| folder.join(name).display().to_string();
-    let tls = format!(
-        "ssl_options.cacertfile = {}\nssl_options.certfile = {}\nssl_options.keyfile = {}\n\
-         ssl_options.verify = verify_peer\nssl_options.fail_if_no_peer_cert = true",
-        file("ca.pem"),
-        file("server.pem"),
-        file("server.key")
-    );
-    let server = brokers::rabbitmq(&folder, &tls);
-    let queue = brokers::rabbit_queue(server.port, "boxes", &["--tls", &folder.display().to_string()]);
+    let queue = brokers::rabbit_queue(port, "encrypted", &["--tls", &folder.display().to_string()]);
     let certificates =
         format!("ca-file={} cert-file={} key-file={}", file("ca.pem"), file("client.pem"), file("client.key"));
-    let mut stream = Stream::new(&format!("amqps://localhost:{}/boxes", server.port), &certificates);
+    let mut stream = Stream::new(&format!("amqps://localhost:{port}/encrypted"), &certificates);
     stream.push(5);
     stream.end();
     assert_eq!(frames(&queue.take(5)), numbers(0..5));
