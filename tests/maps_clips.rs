@@ -34,11 +34,6 @@ impl Found {
         Found { size, picture, range }
     }
 
-    /// The index of the pixel that covers one of the frame.
-    fn at(&self, [x, y]: [usize; 2], frame: [usize; 2]) -> usize {
-        y * self.size[1] / frame[1] * self.size[0] + x * self.size[0] / frame[0]
-    }
-
     fn depth(&self, at: usize) -> f64 {
         let value = u16::from_le_bytes([self.picture[2 * at], self.picture[2 * at + 1]]);
         self.range[0] + (self.range[1] - self.range[0]) * f64::from(value) / 65535.0
@@ -74,6 +69,14 @@ fn frame_of(truth: &Value) -> [usize; 2] {
     ["width", "height"].map(|name| truth[name].as_u64().unwrap() as usize)
 }
 
+/// For each pixel of a frame, the index of the one of the maps that covers it. All maps have the same size.
+fn covering(found: &[Found], frame: [usize; 2]) -> Vec<usize> {
+    let size = found[0].size;
+    assert!(found.iter().all(|found| found.size == size));
+    let of_row = |y: usize| (0..frame[0]).map(move |x| y * size[1] / frame[1] * size[0] + x * size[0] / frame[0]);
+    (0..frame[1]).flat_map(of_row).collect()
+}
+
 /// Writes a value to all pixels of an object's mask.
 fn fill<T: Copy>(pixels: &mut [T], width: usize, object: &Value, value: T) {
     let number = |name: &str| object[name].as_u64().unwrap() as u32;
@@ -91,6 +94,7 @@ fn fill<T: Copy>(pixels: &mut [T], width: usize, object: &Value, value: T) {
 fn classes_are_those_of_the_scenes() {
     let (truth, found) = play("shapes", "shapes-sem");
     let frame = frame_of(&truth);
+    let covering = covering(&found, frame);
     // How often a pixel of a class (rows) was found to be of a class: background, disc, box, star.
     let mut pairs = [[0u64; 4]; 4];
     for (objects, found) in truth["frames"].as_array().unwrap().iter().zip(&found) {
@@ -98,9 +102,8 @@ fn classes_are_those_of_the_scenes() {
         for object in objects.as_array().unwrap() {
             fill(&mut classes, frame[0], object, object["class_id"].as_u64().unwrap() as usize + 1);
         }
-        for (at, class) in classes.into_iter().enumerate() {
-            let have = found.picture[found.at([at % frame[0], at / frame[0]], frame)];
-            pairs[class][usize::from(have)] += 1;
+        for (class, at) in classes.into_iter().zip(&covering) {
+            pairs[class][usize::from(found.picture[*at])] += 1;
         }
     }
     let iou = [0, 1, 2, 3].map(|class: usize| {
@@ -120,6 +123,7 @@ fn depths_are_those_of_the_rooms() {
     const FOCUS: f64 = 0.9;
     let (truth, found) = play("rooms", "rooms-depth");
     let frame = frame_of(&truth);
+    let covering = covering(&found, frame);
     let (mut errors, mut near, mut count) = (0.0, 0u64, 0u64);
     for (room, found) in truth["frames"].as_array().unwrap().iter().zip(&found) {
         let number = |name: &str| room[name].as_f64().unwrap();
@@ -127,13 +131,13 @@ fn depths_are_those_of_the_rooms() {
             below if below > 0.0 => FOCUS * EYE * frame[1] as f64 / below,
             _ => f64::INFINITY,
         };
-        let mut depths: Vec<f64> =
-            (0..frame[0] * frame[1]).map(|at| floor(at / frame[0]).min(number("wall"))).collect();
+        let mut depths = Vec::with_capacity(frame[0] * frame[1]);
+        (0..frame[1]).for_each(|y| depths.extend(vec![floor(y).min(number("wall")); frame[0]]));
         for object in room["objects"].as_array().unwrap() {
             fill(&mut depths, frame[0], object, object["depth"].as_f64().unwrap());
         }
-        for (at, depth) in depths.into_iter().enumerate() {
-            let have = found.depth(found.at([at % frame[0], at / frame[0]], frame));
+        for (depth, at) in depths.into_iter().zip(&covering) {
+            let have = found.depth(*at);
             errors += (have - depth).abs() / depth;
             near += u64::from((have / depth).max(depth / have) < 1.25);
             count += 1;
