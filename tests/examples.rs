@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::common::{launch, path, registry, scratch, shapes};
+use crate::common::{launch, path, quick_shapes, registry, scratch, shapes};
 use gsttrt_core::model::InputValues;
 
 /// A program and the words before its own arguments.
@@ -73,10 +73,10 @@ impl Example {
     }
 
     /// The first frames of the sample, under a name with a blank in it. Its header comes before its data.
-    fn clip(&self) -> String {
+    fn clip(&self, frames: usize) -> String {
         let clip = self.folder.join("a clip.mp4").display().to_string();
         launch(&format!(
-            "filesrc location={} ! qtdemux ! h264parse ! identity eos-after=30 ! mp4mux faststart=true ! filesink location=\"{clip}\"",
+            "filesrc location={} ! qtdemux ! h264parse ! identity eos-after={frames} ! mp4mux faststart=true ! filesink location=\"{clip}\"",
             path("tests/data/sample.mp4")
         ))
         .expect_success();
@@ -91,7 +91,7 @@ fn text(bytes: &[u8]) -> String {
 #[track_caller]
 fn finds_objects(language: &str) {
     let example = Example::plain(language, "finds");
-    let output = example.run(&[&example.clip(), &shapes()]);
+    let output = example.run(&[&example.clip(30), &quick_shapes()]);
     let said = text(&output.stdout);
     assert!(output.status.success(), "{said}{}", text(&output.stderr));
     let lines: Vec<&str> = said.lines().collect();
@@ -106,7 +106,7 @@ fn failures_are_said(language: &str) {
     let words = example.file("bad.mp4", b"hello\n");
     // A file without a header would not do: decodebin of GStreamer 1.26 loses the error of qtdemux in 1 of 100 runs,
     // with no element of ours in the pipeline.
-    let mut damaged = std::fs::read(example.clip()).unwrap();
+    let mut damaged = std::fs::read(example.clip(30)).unwrap();
     let data = damaged.windows(4).position(|word| word == b"mdat").unwrap() + 4;
     damaged[data..].fill(0);
     let damaged = example.file("damaged.mp4", &damaged);
@@ -140,7 +140,7 @@ fn lost_parameters_do_no_harm(language: &str) {
         changed
     };
     let example = Example::new(language, "converted", convert);
-    let output = example.run(&[&example.clip(), &shapes()]);
+    let output = example.run(&[&example.clip(30), &quick_shapes()]);
     let (said, errors) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success() && errors.is_empty(), "{said}{errors}");
     assert!(said.lines().count() > 60, "{said}");
@@ -193,7 +193,7 @@ fn the_c_example_takes_frames_that_were_converted() {
 fn warnings_are_printed(language: &str) {
     let change = |text: String| text.replace("! trtnms draw=false", "! trtnms draw=false top-k=3");
     let example = Example::new(language, "warns", change);
-    let output = example.run(&[&example.clip(), &shapes()]);
+    let output = example.run(&[&example.clip(30), &quick_shapes()]);
     let said = text(&output.stderr);
     assert!(output.status.success() && said.contains("Warning: top-k has no effect"), "{language}: {said}");
 }
@@ -215,7 +215,8 @@ fn events_are_printed_from_the_bus_and_from_frames() {
     let zones =
         br#"{"tripwires": [{"id": "x", "points": [[0.5, 0], [0.5, 1]]}, {"id": "y", "points": [[0, 0.5], [1, 0.5]]}],
         "zones": [{"id": "left", "points": [[0, 0], [0.5, 0], [0.5, 1], [0, 1]]}]}"#;
-    let (sample, model, zones) = (path("tests/data/sample.mp4"), shapes(), example.file("zones.json", zones));
+    // Many of its discs enter the zone and cross the lines in that time.
+    let (sample, model, zones) = (example.clip(90), quick_shapes(), example.file("zones.json", zones));
     let output = example.run(&[&sample, &model, &zones]);
     let (said, errors) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success() && errors.is_empty(), "{said}{errors}");
@@ -239,7 +240,7 @@ fn events_are_printed_from_the_bus_and_from_frames() {
 #[test]
 fn crops_are_written_as_pictures() {
     let mut example = Example::plain("py", "crops");
-    let (clip, crops) = (example.clip(), example.folder.join("crops"));
+    let (clip, crops) = (example.clip(30), example.folder.join("crops"));
     let objects = text(&example.run(&[&clip, &shapes()]).stdout).lines().count();
     example.words = vec![path("examples/crops.py")];
     let output = example.run(&[&clip, &shapes(), crops.to_str().unwrap()]);
@@ -253,7 +254,7 @@ fn crops_are_written_as_pictures() {
         assert!(std::fs::read(&file).unwrap().starts_with(&[0xff, 0xd8, 0xff]), "{name} is no JPEG");
     }
     // A label with a slash is no folder.
-    let mut model = std::fs::read(shapes()).unwrap();
+    let mut model = std::fs::read(quick_shapes()).unwrap();
     let label = model.windows(6).position(|word| word == b"'disc'").unwrap();
     model[label + 2] = b'/';
     let (model, crops) = (example.file("slash.onnx", &model), example.folder.join("slash"));
@@ -368,13 +369,13 @@ const SIGPIPE: i32 = 141;
 
 #[test]
 fn the_reader_of_an_example_may_leave_first() {
-    let model = shapes();
+    let model = quick_shapes();
     for language in ["py", "c", "rs"] {
         let example = Example::plain(language, "reader");
-        ends_silently_without_a_reader(example.command(&[&example.clip(), &model]).env("PYTHONUNBUFFERED", "1"));
+        ends_silently_without_a_reader(example.command(&[&example.clip(30), &model]).env("PYTHONUNBUFFERED", "1"));
     }
     let example = Example::plain("py", "reader-tensors");
-    let (clip, library) = (example.clip(), target().join("libgsttrt_capi.so").display().to_string());
+    let (clip, library) = (example.clip(30), target().join("libgsttrt_capi.so").display().to_string());
     // A white disc on grey.
     let is_in_disc = |x: usize, y: usize| x.abs_diff(160).pow(2) + y.abs_diff(160).pow(2) < 3600;
     let pixels = (0..320 * 320).flat_map(|at| [if is_in_disc(at % 320, at / 320) { 255u8 } else { 96 }; 3]);
