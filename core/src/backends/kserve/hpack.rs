@@ -225,10 +225,15 @@ mod tests {
         assert_eq!([decode(&huge), decode(&many)], [None, None]);
     }
 
+    /// Texts of a pattern, which is read once for all of them.
+    fn text(pattern: &str) -> prop::string::RegexGeneratorStrategy<String> {
+        prop::string::string_regex(pattern).unwrap()
+    }
+
     proptest! {
         #![proptest_config(crate::test::cases(200))]
         #[test]
-        fn what_is_written_is_read(headers in prop::collection::vec(("[a-z-]{0,300}", "[ -~]{0,300}"), 0..9)) {
+        fn what_is_written_is_read(headers in prop::collection::vec((text("[a-z-]{0,300}"), text("[ -~]{0,300}")), 0..9)) {
             let block = encode(headers.iter().map(|(name, value)| (name.as_str(), value.as_str())));
             prop_assert_eq!(decode(&block), Some(headers));
         }
