@@ -3,7 +3,9 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Command;
 
 use common::kserve_server::{FakeServer, answers, served};
 use common::models::{TOKENS, embedder, inner, texts, tokenizer};
@@ -35,9 +37,9 @@ fn before<'a>(line: &'a str, end: &str) -> &'a str {
     line.split_once(end).map_or(line, |(line, _)| line)
 }
 
-/// The lines that call the program, without what a comment adds, and without redirections.
-fn documented() -> Vec<(String, Vec<String>)> {
-    let mut found = Vec::new();
+/// The lines that call the program, without what a comment adds, and without redirections. What several pages show is there once.
+fn documented() -> BTreeMap<String, Vec<String>> {
+    let mut found = BTreeMap::new();
     for page in PAGES {
         let page = std::fs::read_to_string(path(page)).unwrap().replace("\\\n", " ");
         for block in page.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap()) {
@@ -45,7 +47,7 @@ fn documented() -> Vec<(String, Vec<String>)> {
             for line in lines.filter(|line| line.starts_with("gst-trt ")) {
                 let words = gst::glib::shell_parse_argv(line).unwrap();
                 let words = words.into_iter().skip(1).map(|word| word.into_string().unwrap()).collect();
-                found.push((line.to_string(), words));
+                found.insert(line.to_string(), words);
             }
         }
     }
@@ -102,15 +104,14 @@ fn pages_with_commands_are_known() {
 fn commands_in_the_pages_run() {
     let commands = documented();
     for name in ["detect", "info", "build", "quantize", "bench", "enrol", "embed-text", "init", "import", "doctor"] {
-        assert!(
-            commands.iter().any(|(_, words)| words.first().is_some_and(|word| word == name)),
-            "{name}: {commands:?}"
-        );
+        assert!(commands.values().any(|words| words.first().is_some_and(|word| word == name)), "{name}: {commands:?}");
     }
+    let furnished = scratch("docs-furnished");
+    furnish(&furnished);
     let server = FakeServer::start(answers(served("yolo11n", &shapes())));
     for (number, (line, mut words)) in commands.into_iter().enumerate() {
         let folder = scratch(&format!("docs-{number}"));
-        furnish(&folder);
+        assert!(Command::new("cp").arg("-a").arg(furnished.join(".")).arg(&folder).status().unwrap().success());
         // What needs a GPU or a screen fails here as documented; the others in a short time.
         let needs_gpu = words[0] == "build" || words.iter().any(|word| word == "--gpu");
         let needs_screen = words.iter().any(|word| word.starts_with("--show"));
